@@ -1,0 +1,114 @@
+//! Reading JSON bodies: malformed is 400, the wrong content type 415, a field of the wrong type
+//! 422 with a pointer to it. Unknown fields are ignored.
+
+use super::ApiRequest;
+use crate::types::{ErrorCode, Problem};
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+use serde_path_to_error::{Path, Segment};
+
+/// Reads the body as JSON.
+///
+/// # Errors
+/// The problem to answer with.
+pub fn json<T: DeserializeOwned>(request: &ApiRequest) -> Result<T, Problem> {
+    let content_type = request.header("content-type").unwrap_or("application/json");
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    let subtype = essence.split_once('/').map_or("", |(_, subtype)| subtype);
+    if !(subtype.eq_ignore_ascii_case("json") || subtype.to_ascii_lowercase().ends_with("+json")) {
+        return Err(Problem::new(
+            ErrorCode::UnsupportedMediaType,
+            format!("content-type is {essence:?}; send application/json"),
+        ));
+    }
+    parse(&request.body)
+}
+
+/// Reads the body as JSON; an empty body counts as `{}`.
+///
+/// # Errors
+/// The problem to answer with.
+pub fn json_or_empty<T: DeserializeOwned>(request: &ApiRequest) -> Result<T, Problem> {
+    if request.body.is_empty() { parse(b"{}") } else { json(request) }
+}
+
+fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let pointer = pointer(error.path());
+        let error = error.into_inner();
+        match error.classify() {
+            Category::Data => Problem::field(pointer, strip_position(&error.to_string())),
+            _ => malformed(&error),
+        }
+    })?;
+    reader.end().map_err(|error| malformed(&error))?;
+    Ok(value)
+}
+
+fn malformed(error: &serde_json::Error) -> Problem {
+    Problem::new(ErrorCode::MalformedJson, format!("the body is not JSON: {error}"))
+}
+
+/// serde's message without its ` at line 1 column 2`: the pointer says where.
+fn strip_position(message: &str) -> &str {
+    message.rfind(" at line ").map_or(message, |end| &message[..end])
+}
+
+fn pointer(path: &Path) -> String {
+    let mut out = String::new();
+    for segment in path.iter() {
+        out.push('/');
+        match segment {
+            Segment::Seq { index } => out.push_str(&index.to_string()),
+            Segment::Map { key } => out.push_str(&key.replace('~', "~0").replace('/', "~1")),
+            Segment::Enum { variant } => out.push_str(variant),
+            Segment::Unknown => out.push('?'),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code)]
+    struct Body {
+        name: String,
+        #[serde(default)]
+        sizes: Vec<u32>,
+    }
+
+    fn read(content_type: &str, body: &'static str) -> Result<Body, Problem> {
+        json(&ApiRequest {
+            headers: vec![("content-type".into(), content_type.into())],
+            body: body.into(),
+            ..ApiRequest::default()
+        })
+    }
+
+    #[test]
+    fn says_what_is_wrong_and_where() {
+        let cases = [
+            ("application/json", "{", 400, None),
+            ("application/json", "{} x", 422, Some("")),
+            ("application/json", "\u{1}", 400, None),
+            ("application/json", r#"{"name":"a"} x"#, 400, None),
+            ("application/json", r#"{"name":1}"#, 422, Some("/name")),
+            ("application/json", r#"{"name":"a","sizes":[1,"b"]}"#, 422, Some("/sizes/1")),
+            ("application/json", "[]", 422, Some("")),
+            ("text/plain", "{}", 415, None),
+        ];
+        for (content_type, body, status, pointer) in cases {
+            let problem = read(content_type, body).expect_err(body);
+            assert_eq!(problem.code.status(), status, "{body}: {problem}");
+            let found = problem.errors.first().map(|error| error.pointer.as_str());
+            assert_eq!(found, pointer, "{body}");
+        }
+        assert!(read("application/json; charset=utf-8", r#"{"name":"a","else":1}"#).is_ok());
+        assert!(read("application/merge-patch+json", r#"{"name":"a"}"#).is_ok());
+    }
+}

@@ -1,0 +1,29 @@
+//! An agent server that remembers, streams and survives: Rust on Cloudflare Workers.
+//!
+//! One HTTP request is one `call()` of a `HarnessAgent`. The parts, each of which may use what
+//! stands above it (`tests/architecture.rs` enforces it):
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`types`] | plain data: ids, messages, events, outcomes, errors |
+//! | [`ports`] | the traits through which the core reaches the world |
+//! | [`model`] | provider wires, the table of providers, retry |
+//! | [`session`] | one session: log, state, context window, live listeners |
+//! | [`turn`] | decides, purely: the loop as a state machine, waves, recovery |
+//! | [`agent`] | acts: the agent, its hooks and tools, the loop's driver |
+//! | [`hooks`], [`tools`] | the built-in capabilities, one file each |
+//! | [`standard`] | the only place that puts the built-ins into an agent |
+//! | [`http`] | routes, authentication, problems, one file per resource |
+//! | [`platform`] | the adapters: in memory, and Cloudflare |
+
+pub mod agent;
+pub mod hooks;
+pub mod http;
+pub mod model;
+pub mod platform;
+pub mod ports;
+pub mod session;
+pub mod standard;
+pub mod tools;
+pub mod turn;
+pub mod types;

@@ -1,0 +1,1 @@
+//! Twins of the ports in plain memory, with faults that tests can switch on.

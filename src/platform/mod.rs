@@ -1,0 +1,3 @@
+//! Adapters of the ports.
+
+pub mod in_memory;

@@ -1,0 +1,144 @@
+//! What is shared between sessions: tenants, keys, and the list of sessions. Rows of one tenant
+//! are reached only through that tenant's id.
+
+use crate::types::{Scopes, Timestamp};
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The directory does not answer.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("directory: {0}")]
+pub struct DirectoryError(pub String);
+
+/// The result of a directory call.
+pub type DirectoryResult<T> = Result<T, DirectoryError>;
+
+/// How a tenant's own identity provider signs tokens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct JwtConfig {
+    /// The `iss` claim.
+    pub issuer: String,
+    /// The `aud` claim that must be present, where one is demanded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub audience: Option<String>,
+    /// Where the provider publishes its keys (https).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jwks_url: Option<String>,
+    /// The keys themselves (RFC 7517); needed for HS256.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jwks: Option<serde_json::Value>,
+}
+
+/// A tenant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tenant {
+    /// Its id.
+    pub id: String,
+    /// Its name, for people.
+    pub name: String,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Its issuer, where it has one. Holds no secret in clear.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jwt: Option<JwtConfig>,
+}
+
+/// An API key, without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApiKey {
+    /// Its public id.
+    pub id: String,
+    /// Its tenant.
+    pub tenant: String,
+    /// What it is for, for people.
+    pub name: String,
+    /// What it allows.
+    pub scopes: Scopes,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A line of the list of sessions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionEntry {
+    /// Its tenant.
+    pub tenant: String,
+    /// Its id.
+    pub id: String,
+    /// Its user.
+    pub user: String,
+    /// Its agent.
+    pub agent: String,
+    /// Its title.
+    pub title: Option<String>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+/// A first answer kept under an Idempotency-Key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Nobody used the key before: the caller holds it now and must settle it.
+    Fresh,
+    /// Somebody is at it.
+    Running,
+    /// It was used with another body.
+    Reused,
+    /// The first answer: status and (sealed) body.
+    Done(u16, String),
+}
+
+/// Tenants, keys, issuers, the list of sessions, and idempotency of what is not in a session.
+#[async_trait(?Send)]
+pub trait Directory {
+    /// Makes a tenant; false if the id is taken.
+    async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool>;
+    /// Replaces a tenant's name and issuer; false if there is none.
+    async fn update_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool>;
+    /// Finds a tenant.
+    async fn tenant(&self, id: &str) -> DirectoryResult<Option<Tenant>>;
+    /// Tenants by id, behind `after`.
+    async fn tenants(&self, after: &str, limit: usize) -> DirectoryResult<Vec<Tenant>>;
+    /// Removes a tenant and its keys; its sessions are erased by the caller. False if there is none.
+    async fn delete_tenant(&self, id: &str) -> DirectoryResult<bool>;
+    /// Tenants whose tokens carry this issuer.
+    async fn tenants_by_issuer(&self, issuer: &str) -> DirectoryResult<Vec<Tenant>>;
+
+    /// Stores a key by the hash of its secret.
+    async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<()>;
+    /// Finds a key that is neither revoked nor expired by the hash of its secret.
+    async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<ApiKey>>;
+    /// A tenant's keys by id, behind `after`.
+    async fn keys(&self, tenant: &str, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>>;
+    /// Revokes a key; false if there is none.
+    async fn delete_key(&self, tenant: &str, id: &str) -> DirectoryResult<bool>;
+
+    /// Adds or replaces a line of the list of sessions.
+    async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()>;
+    /// Removes a line.
+    async fn delete_session(&self, tenant: &str, id: &str) -> DirectoryResult<()>;
+    /// A tenant's sessions, newest first, behind the pair `(updated_at, id)`.
+    async fn sessions(
+        &self,
+        tenant: &str,
+        user: Option<&str>,
+        agent: Option<&str>,
+        before: Option<(Timestamp, &str)>,
+        limit: usize,
+    ) -> DirectoryResult<Vec<SessionEntry>>;
+
+    /// Claims an Idempotency-Key; `scope` is tenant and route.
+    async fn claim(&self, scope: &str, key: &str, body_hash: &str, now: Timestamp) -> DirectoryResult<Claim>;
+    /// Keeps the first answer, or frees the key when there is none.
+    async fn settle(&self, scope: &str, key: &str, answer: Option<(u16, &str)>) -> DirectoryResult<()>;
+
+    /// Removes what is past its time: idempotency rows and expired keys. Bounded; returns whether
+    /// more is left.
+    async fn expire(&self, now: Timestamp) -> DirectoryResult<bool>;
+}

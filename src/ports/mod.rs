@@ -1,0 +1,20 @@
+//! The traits through which the core reaches the world. Every effect passes one of them, so the
+//! same core runs in workerd, under `cargo test` and in the simulator.
+//!
+//! All futures are `!Send`: an isolate has one thread.
+
+pub mod blob;
+pub mod clock;
+pub mod directory;
+pub mod http;
+pub mod model;
+pub mod session_store;
+pub mod spawner;
+
+pub use blob::BlobStore;
+pub use clock::{Clock, Entropy};
+pub use directory::Directory;
+pub use http::{Ai, Http, HttpError, HttpRequest, HttpResponse};
+pub use model::Model;
+pub use session_store::{Batch, SessionStore, StoreError};
+pub use spawner::Spawner;

@@ -1,0 +1,303 @@
+//! The session's numbered log, and the deltas that never enter it.
+
+use super::{Effect, Message, Part, StopReason, Timestamp, ToolOutcome, TurnStatus, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{fmt, rc::Rc};
+
+/// A durable record of the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// Contiguous from 1 within a session, never reused.
+    pub seq: u64,
+    /// When it was written.
+    pub at: Timestamp,
+    /// The turn that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<String>,
+    /// What happened.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+/// What happened: the closed set of durable events, named on the wire by `type`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum EventKind {
+    /// The session was made.
+    #[serde(rename = "session.created")]
+    SessionCreated {
+        /// Its id.
+        session: String,
+        /// Its agent.
+        agent: String,
+        /// Its user.
+        user: String,
+        /// The session that it was forked from.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        forked_from: Option<String>,
+    },
+    /// Fields of the session changed.
+    #[serde(rename = "session.updated")]
+    SessionUpdated {
+        /// Their names and new values.
+        changed: Value,
+    },
+    /// The mode changed.
+    #[serde(rename = "mode.changed")]
+    ModeChanged {
+        /// The new one.
+        mode: Option<String>,
+        /// The old one.
+        previous: Option<String>,
+    },
+    /// The model changed.
+    #[serde(rename = "model.changed")]
+    ModelChanged {
+        /// The new one.
+        model: Option<String>,
+        /// The old one.
+        previous: Option<String>,
+    },
+    /// The session's state changed.
+    #[serde(rename = "state.changed")]
+    StateChanged {
+        /// The keys that changed.
+        changed_keys: Vec<String>,
+    },
+    /// A message waits for its turn. What it says is in `turn.started`, or in `turn.canceled`
+    /// when it never runs.
+    #[serde(rename = "turn.queued")]
+    TurnQueued {
+        /// How many wait now, this one included.
+        position: usize,
+    },
+    /// A turn started.
+    #[serde(rename = "turn.started")]
+    TurnStarted {
+        /// What the user said.
+        message: Rc<Message>,
+    },
+    /// The turn starts its current step again; text of it that was streamed before is void.
+    #[serde(rename = "turn.resumed")]
+    TurnResumed {
+        /// The turn's new epoch.
+        epoch: u32,
+        /// Why: `restart` or a provider's failure in mid-answer.
+        reason: String,
+    },
+    /// The assistant finished a message. A step that only calls tools has none: its calls are in
+    /// `tool.started`.
+    #[serde(rename = "message.completed")]
+    MessageCompleted {
+        /// The message.
+        message: Rc<Message>,
+    },
+    /// The model asked for a call, and it was accepted.
+    #[serde(rename = "tool.started")]
+    ToolStarted {
+        /// The assistant message that the call belongs to.
+        message: String,
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// The arguments as the model gave them.
+        args: Value,
+        /// Why the arguments are not JSON.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        invalid: Option<String>,
+        /// What the tool may do.
+        effect: Effect,
+    },
+    /// A call has its one outcome.
+    #[serde(rename = "tool.completed")]
+    ToolCompleted {
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// The outcome.
+        #[serde(flatten)]
+        outcome: ToolOutcome,
+        /// How long it took.
+        elapsed_ms: u64,
+    },
+    /// A tool ended after its call had an outcome; it changed nothing.
+    #[serde(rename = "tool.late_result")]
+    ToolLateResult {
+        /// The call.
+        call_id: String,
+    },
+    /// The turn ended with a reply.
+    #[serde(rename = "turn.completed")]
+    TurnCompleted(TurnEnd),
+    /// The turn ended with an error.
+    #[serde(rename = "turn.failed")]
+    TurnFailed(TurnEnd),
+    /// The turn was aborted, or taken from the queue.
+    #[serde(rename = "turn.canceled")]
+    TurnCanceled(TurnEnd),
+}
+
+/// The end of a turn, the same shape for every kind of end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnEnd {
+    /// The status that the turn ends with.
+    pub status: TurnStatus,
+    /// Why.
+    pub stop_reason: StopReason,
+    /// The last message of the assistant.
+    #[serde(default)]
+    pub reply: Option<Reply>,
+    /// Tokens of the whole turn.
+    pub usage: Usage,
+    /// Model calls.
+    pub steps: u32,
+    /// What failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<TurnError>,
+    /// What the user said, when the turn never started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Rc<Message>>,
+    /// Steps after the seal that failed without failing the turn.
+    #[serde(default)]
+    pub sub_steps_failed: Vec<String>,
+}
+
+/// The reply of a turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The message's id.
+    pub id: String,
+    /// Its text.
+    pub text: String,
+    /// Its parts.
+    pub parts: Vec<Part>,
+}
+
+/// Why a turn failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnError {
+    /// A stable word, such as `provider_billing`.
+    pub code: String,
+    /// For people.
+    pub message: String,
+    /// Whether sending the message again may succeed.
+    pub retryable: bool,
+}
+
+impl EventKind {
+    /// The `type` on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::SessionCreated { .. } => "session.created",
+            Self::SessionUpdated { .. } => "session.updated",
+            Self::ModeChanged { .. } => "mode.changed",
+            Self::ModelChanged { .. } => "model.changed",
+            Self::StateChanged { .. } => "state.changed",
+            Self::TurnQueued { .. } => "turn.queued",
+            Self::TurnStarted { .. } => "turn.started",
+            Self::TurnResumed { .. } => "turn.resumed",
+            Self::MessageCompleted { .. } => "message.completed",
+            Self::ToolStarted { .. } => "tool.started",
+            Self::ToolCompleted { .. } => "tool.completed",
+            Self::ToolLateResult { .. } => "tool.late_result",
+            Self::TurnCompleted(_) => "turn.completed",
+            Self::TurnFailed(_) => "turn.failed",
+            Self::TurnCanceled(_) => "turn.canceled",
+        }
+    }
+
+    /// The end of a turn, if this is one.
+    pub fn turn_end(&self) -> Option<&TurnEnd> {
+        match self {
+            Self::TurnCompleted(end) | Self::TurnFailed(end) | Self::TurnCanceled(end) => Some(end),
+            _ => None,
+        }
+    }
+}
+
+/// A transient piece of what is being made: streamed, never stored.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "type")]
+pub enum Delta {
+    /// More text of the message being written.
+    #[serde(rename = "message.delta")]
+    Text {
+        /// The message's id.
+        id: String,
+        /// The text.
+        delta: String,
+    },
+    /// More thinking.
+    #[serde(rename = "reasoning.delta")]
+    Reasoning {
+        /// The message's id.
+        id: String,
+        /// The text.
+        delta: String,
+    },
+    /// More of a call's arguments.
+    #[serde(rename = "tool.input_delta")]
+    ToolInput {
+        /// The message's id.
+        id: String,
+        /// Which call of the message, from 0.
+        index: usize,
+        /// The tool.
+        name: String,
+        /// The piece of JSON text.
+        delta: String,
+    },
+}
+
+impl Delta {
+    /// The `type` on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Text { .. } => "message.delta",
+            Self::Reasoning { .. } => "reasoning.delta",
+            Self::ToolInput { .. } => "tool.input_delta",
+        }
+    }
+}
+
+/// A place in the event stream: behind record `seq`, or `offset` bytes into the text of the
+/// message that record `seq` holds or will hold. Written `7` or `7.120`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    /// A log number.
+    pub seq: u64,
+    /// UTF-8 bytes of the message's text.
+    pub offset: Option<u64>,
+}
+
+impl Cursor {
+    /// Behind record `seq`; 0 is the start.
+    pub fn after(seq: u64) -> Self {
+        Self { seq, offset: None }
+    }
+
+    /// Reads `7` or `7.120`; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let number = |text: &str| {
+            (!text.is_empty() && text.len() <= 19 && text.bytes().all(|b| b.is_ascii_digit()))
+                .then(|| text.parse().ok())
+                .flatten()
+        };
+        match text.trim().split_once('.') {
+            None => number(text.trim()).map(Self::after),
+            Some((seq, offset)) => Some(Self { seq: number(seq)?, offset: Some(number(offset)?) }),
+        }
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.offset {
+            None => write!(f, "{}", self.seq),
+            Some(offset) => write!(f, "{}.{offset}", self.seq),
+        }
+    }
+}

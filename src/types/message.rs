@@ -1,0 +1,138 @@
+//! Provider-neutral messages.
+
+use super::{Timestamp, ToolOutcome};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// The person or program that talks to the agent.
+    User,
+    /// The model.
+    Assistant,
+    /// The results of tools, one message for each call.
+    Tool,
+}
+
+/// A call of a tool, as the model asked for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Unique within its turn; the provider's own id where that is usable.
+    pub call_id: String,
+    /// The tool's name, known to us or not.
+    pub name: String,
+    /// The arguments: an object when the model kept to the protocol.
+    pub args: Value,
+    /// Why the arguments could not be read as JSON; `args` then holds `{"_raw": text}`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
+}
+
+/// A piece of a message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    /// Words.
+    Text {
+        /// The words.
+        text: String,
+    },
+    /// The model's thinking. Some providers demand it back exactly as they gave it.
+    Reasoning {
+        /// The readable thinking; empty when the provider hides it.
+        text: String,
+        /// What the provider wants back verbatim: its own block, opaque to us.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        provider: Option<Value>,
+    },
+    /// A call of a tool.
+    ToolCall(ToolCall),
+    /// What became of a call.
+    ToolResult {
+        /// The call that this answers.
+        call_id: String,
+        /// The tool's name.
+        name: String,
+        /// The closed outcome.
+        #[serde(flatten)]
+        outcome: ToolOutcome,
+    },
+}
+
+/// One message of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// The message's id, `msg_…`.
+    pub id: String,
+    /// The log number of the record that holds it; 0 while it is being written.
+    #[serde(default)]
+    pub seq: u64,
+    /// Who speaks.
+    pub role: Role,
+    /// The pieces, in order.
+    pub parts: Vec<Part>,
+    /// When it was completed.
+    pub created_at: Timestamp,
+    /// The turn that it belongs to.
+    pub turn: String,
+    /// Set when the message was cut off by an abort: its text stops where the model was stopped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
+}
+
+impl Message {
+    /// All text parts joined.
+    pub fn text(&self) -> String {
+        text_of(&self.parts)
+    }
+
+    /// The tool calls in it, in order.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call),
+            _ => None,
+        })
+    }
+
+    /// Rough size in bytes of what a model reads of it.
+    pub fn weight(&self) -> usize {
+        self.parts.iter().map(Part::weight).sum()
+    }
+}
+
+impl Part {
+    /// A text part.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+
+    fn weight(&self) -> usize {
+        match self {
+            Self::Text { text } | Self::Reasoning { text, .. } => text.len(),
+            Self::ToolCall(call) => call.name.len() + json_weight(&call.args),
+            Self::ToolResult { outcome, .. } => outcome.model_text().len(),
+        }
+    }
+}
+
+fn json_weight(value: &Value) -> usize {
+    match value {
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(json_weight).sum::<usize>() + items.len() + 1,
+        Value::Object(map) => map.iter().map(|(k, v)| k.len() + 4 + json_weight(v)).sum(),
+        _ => 8,
+    }
+}
+
+/// All text parts joined.
+pub fn text_of(parts: &[Part]) -> String {
+    let mut out = String::new();
+    for part in parts {
+        if let Part::Text { text } = part {
+            out.push_str(text);
+        }
+    }
+    out
+}

@@ -1,0 +1,28 @@
+//! Plain data shared by every part: no I/O, no async, no platform.
+
+pub mod budget;
+pub mod call;
+pub mod error;
+pub mod event;
+pub mod id;
+pub mod message;
+pub mod model;
+pub mod principal;
+pub mod session;
+pub mod time;
+pub mod tool;
+pub mod turn;
+
+pub use budget::{Budget, BudgetPatch};
+pub use call::{DenyReason, ToolOutcome};
+pub use error::{ErrorCode, FieldError, Problem};
+pub use event::{Cursor, Delta, EventKind, Record, TurnError};
+pub use message::{Message, Part, Role, ToolCall};
+pub use model::{
+    FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Thinking, Usage,
+};
+pub use principal::{Principal, Scope, Scopes};
+pub use session::{QueuedTurn, SessionMeta, SessionState, SessionStatus};
+pub use time::Timestamp;
+pub use tool::{Effect, ToolSpec};
+pub use turn::{CallState, CallStatus, StopReason, TurnPhase, TurnState, TurnStatus};

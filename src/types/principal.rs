@@ -1,0 +1,48 @@
+//! Who is asking.
+
+use serde::{Deserialize, Serialize};
+
+/// What a key may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Talk to agents: everything that creates, changes or runs something.
+    Chat,
+    /// Read sessions, events and results.
+    Read,
+    /// Manage agents and shared files of the tenant.
+    Admin,
+}
+
+/// A set of scopes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Scopes(pub Vec<Scope>);
+
+impl Scopes {
+    /// All there are.
+    pub fn all() -> Self {
+        Self(vec![Scope::Chat, Scope::Read, Scope::Admin])
+    }
+
+    /// Whether `scope` is allowed.
+    pub fn allow(&self, scope: Scope) -> bool {
+        self.0.contains(&scope)
+    }
+}
+
+/// An authenticated caller.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Principal {
+    /// The tenant that every key, row and object of this request starts with.
+    pub tenant: String,
+    /// The user, when the credential itself names one (a token or a ticket): it cannot be
+    /// overridden. With an API key the caller names the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// What the credential allows.
+    pub scopes: Scopes,
+    /// The only session a ticket opens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+}

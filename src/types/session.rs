@@ -1,0 +1,96 @@
+//! A session's small state: everything that is not the log.
+
+use super::{Budget, Message, Timestamp, TurnState, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::rc::Rc;
+
+/// What a session is, as clients see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionMeta {
+    /// The session's id, unique within its tenant.
+    pub id: String,
+    /// The tenant. Never shown: a caller knows its own.
+    pub tenant: String,
+    /// The user that it belongs to.
+    pub user: String,
+    /// The agent that answers.
+    pub agent: String,
+    /// The title; from the first message unless somebody set one.
+    pub title: Option<String>,
+    /// The mode, by name.
+    pub mode: Option<String>,
+    /// The model, as `provider/model`; the deployment's default when absent.
+    pub model: Option<String>,
+    /// The caller's own data.
+    #[serde(default)]
+    pub metadata: Map<String, Value>,
+    /// The caller's own state, shown to tools.
+    #[serde(default)]
+    pub state: Map<String, Value>,
+    /// Permission rules set on this session.
+    #[serde(default)]
+    pub permissions: Map<String, Value>,
+    /// The bounds of each turn unless the message says otherwise.
+    pub budget: Budget,
+    /// Tokens of all turns.
+    #[serde(default)]
+    pub usage: Usage,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it last changed.
+    pub updated_at: Timestamp,
+}
+
+/// Whether a session is doing something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionStatus {
+    /// Nothing runs and nothing is owed.
+    Idle,
+    /// A turn runs.
+    Running,
+    /// A turn waits for a person.
+    Waiting,
+}
+
+/// The state row: rewritten at each commit, so it stays small.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionState {
+    /// What the session is.
+    pub meta: SessionMeta,
+    /// The turn that runs or waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnState>,
+    /// Ids of the queued turns, oldest first; each has a row of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queue: Vec<String>,
+    /// Whether the directory has yet to learn of a change.
+    #[serde(default)]
+    pub directory_dirty: bool,
+}
+
+impl SessionState {
+    /// What the session is doing.
+    pub fn status(&self) -> SessionStatus {
+        match &self.turn {
+            Some(_) => SessionStatus::Running,
+            None if self.queue.is_empty() => SessionStatus::Idle,
+            None => SessionStatus::Running,
+        }
+    }
+}
+
+/// A message that waits for its turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct QueuedTurn {
+    /// The turn that it will be.
+    pub turn: String,
+    /// What the user said.
+    pub message: Rc<Message>,
+    /// The bounds of the turn.
+    pub budget: Budget,
+    /// Tools that the turn may use; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+}

@@ -1,0 +1,62 @@
+//! Points in time: milliseconds inside, RFC 3339 outside.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+/// A point in time in milliseconds since the Unix epoch; RFC 3339 UTC in JSON.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub u64);
+
+impl Timestamp {
+    /// This point moved `ms` milliseconds into the future.
+    pub fn plus(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms))
+    }
+
+    /// Milliseconds from `earlier` to this point; zero if it lies before.
+    pub fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// RFC 3339 in UTC with milliseconds, such as `2026-11-20T12:00:00.000Z`.
+    pub fn to_rfc3339(self) -> String {
+        i64::try_from(self.0)
+            .ok()
+            .and_then(DateTime::<Utc>::from_timestamp_millis)
+            .unwrap_or(DateTime::UNIX_EPOCH)
+            .to_rfc3339_opts(SecondsFormat::Millis, true)
+    }
+
+    /// Reads RFC 3339 with any offset; `None` when it is not a time.
+    pub fn parse(text: &str) -> Option<Self> {
+        let time = DateTime::parse_from_rfc3339(text).ok()?;
+        u64::try_from(time.timestamp_millis()).ok().map(Self)
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&self.to_rfc3339())
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(d)?;
+        Self::parse(&text).ok_or_else(|| D::Error::custom("expected an RFC 3339 time"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc3339_round_trips() {
+        let time = Timestamp(1_795_176_000_123);
+        assert_eq!(time.to_rfc3339(), "2026-11-20T12:00:00.123Z");
+        assert_eq!(Timestamp::parse(&time.to_rfc3339()), Some(time));
+        assert_eq!(Timestamp::parse("2026-11-20T13:00:00.123+01:00"), Some(time));
+        assert_eq!(Timestamp::parse("yesterday"), None);
+    }
+}

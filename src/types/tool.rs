@@ -1,0 +1,48 @@
+//! What a tool declares about itself.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a tool may do to the world. Anything undeclared is [`Effect::Destructive`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// Reads what is ours.
+    ReadOnly,
+    /// Writes what is ours.
+    LocalWrite,
+    /// Reads from the network.
+    NetworkRead,
+    /// Changes something over the network.
+    Network,
+    /// May destroy something; also every unknown effect.
+    #[default]
+    Destructive,
+}
+
+impl Effect {
+    /// Whether calls of this effect may run beside each other.
+    pub fn is_read(self) -> bool {
+        matches!(self, Self::ReadOnly | Self::NetworkRead)
+    }
+}
+
+/// A tool as the model, the scheduler and the journal know it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// Unique in a toolkit: 1–64 of `A–Z a–z 0–9 _ -`.
+    pub name: String,
+    /// One or two sentences for the model.
+    pub description: String,
+    /// JSON Schema of the arguments (an object schema, subschemas inlined).
+    pub parameters: Value,
+    /// What it may do.
+    pub effect: Effect,
+    /// Whether running it twice equals running it once. After a crash only such calls run again.
+    pub idempotent: bool,
+    /// What it touches; calls with a key in common never overlap. Empty means its own name.
+    #[serde(default)]
+    pub resource_keys: Vec<String>,
+    /// The group that permission rules and people know it by, such as `read`, `edit` or `web`.
+    pub category: String,
+}

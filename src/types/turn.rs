@@ -1,0 +1,115 @@
+//! A turn's journal: what recovery needs to go on after the machine went away.
+
+use super::{Budget, Timestamp, TurnError, Usage};
+use serde::{Deserialize, Serialize};
+
+/// Where a turn stands, as clients see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnStatus {
+    /// Waits behind another turn or runs.
+    Running,
+    /// Waits for a person.
+    Waiting,
+    /// Ended with a reply.
+    Completed,
+    /// Ended with an error.
+    Failed,
+    /// Ended by the caller.
+    Canceled,
+}
+
+/// Why a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StopReason {
+    /// The model had said what it wanted to say.
+    End,
+    /// Out of model calls.
+    MaxSteps,
+    /// Out of tool calls.
+    MaxToolCalls,
+    /// Out of time.
+    Deadline,
+    /// Out of tokens or money.
+    Cost,
+    /// Aborted.
+    Canceled,
+    /// Failed.
+    Error,
+    /// Waits for a person.
+    Waiting,
+}
+
+/// How far a call has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    /// Asked for, not begun.
+    Pending,
+    /// Begun, no outcome yet: after a crash nobody knows.
+    Begun,
+    /// Its outcome is in the log.
+    Done,
+}
+
+/// One call of the step at hand. Its arguments are in the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CallState {
+    /// The call.
+    pub call_id: String,
+    /// How far it has come.
+    pub status: CallStatus,
+}
+
+/// What the turn does next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+pub enum TurnPhase {
+    /// Calls the model.
+    Model,
+    /// Runs the calls of one response, in the response's order.
+    Tools {
+        /// The calls.
+        calls: Vec<CallState>,
+    },
+    /// Ends.
+    Done {
+        /// Why.
+        reason: StopReason,
+        /// What failed, where something did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        error: Option<TurnError>,
+    },
+}
+
+/// A running turn, serialized into the state row at each step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TurnState {
+    /// The turn's id.
+    pub id: String,
+    /// Counts the (re)starts; a write that carries an older epoch is refused.
+    pub epoch: u32,
+    /// Restarts since the last finished step.
+    pub attempts: u32,
+    /// When it started.
+    pub started_at: Timestamp,
+    /// When it must have ended.
+    pub deadline: Timestamp,
+    /// Its bounds.
+    pub budget: Budget,
+    /// Model calls finished.
+    pub steps: u32,
+    /// Tool calls asked for.
+    pub tool_calls: u32,
+    /// Tokens so far.
+    pub usage: Usage,
+    /// The log number of `turn.started`.
+    pub first_seq: u64,
+    /// Tools that the turn may use; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// What it does next.
+    #[serde(flatten)]
+    pub phase: TurnPhase,
+}
