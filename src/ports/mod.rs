@@ -15,6 +15,6 @@ pub use blob::BlobStore;
 pub use clock::{Clock, Entropy};
 pub use directory::Directory;
 pub use http::{Ai, Http, HttpError, HttpRequest, HttpResponse};
-pub use model::Model;
+pub use model::{Model, Models};
 pub use session_store::{Batch, SessionStore, StoreError};
 pub use spawner::Spawner;

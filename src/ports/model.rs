@@ -11,3 +11,15 @@ pub trait Model {
     /// Pieces that arrive together are ready together. Dropping the stream cancels the call.
     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>>;
 }
+
+/// The models on offer.
+pub trait Models {
+    /// Finds a model by `provider/model`, and the name by which its provider knows it.
+    ///
+    /// # Errors
+    /// When there is no such provider, or it is not configured.
+    fn resolve(&self, id: &str) -> Result<(std::rc::Rc<dyn Model>, String), ModelError>;
+
+    /// The model of sessions that name none.
+    fn default_model(&self) -> String;
+}

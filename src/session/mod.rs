@@ -1,1 +1,266 @@
-//! (being built)
+//! One session: its log, its small state, its context window and its live listeners.
+//!
+//! [`Session`] is the only writer. A change is drafted on a copy, committed in one batch, and only
+//! then visible, in memory and to listeners alike: a failed write leaves everything as it was.
+
+pub mod context;
+pub mod fold;
+pub mod frame;
+pub mod hub;
+pub mod idempotency;
+pub mod replay;
+pub mod view;
+
+use crate::ports::{
+    SessionStore, StoreError,
+    session_store::{Batch, Select, StoredRecord},
+};
+use crate::types::{EventKind, Message, Record, SessionState, Timestamp, TurnState};
+use context::ContextWindow;
+use frame::Frame;
+use hub::Hub;
+use std::{
+    cell::{Cell, Ref, RefCell},
+    rc::Rc,
+};
+use thiserror::Error;
+
+/// The document that holds the state.
+const STATE: &str = "state";
+
+/// Why a write did not happen.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum WriteError {
+    /// The writer's turn was sealed or restarted since.
+    #[error("the turn is over or was restarted")]
+    Stale,
+    /// The store broke.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The right to write for one (re)start of one turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permit {
+    /// The turn.
+    pub turn: String,
+    /// Its epoch.
+    pub epoch: u32,
+}
+
+/// A change being drafted.
+pub struct Draft {
+    /// The state as it will be.
+    pub state: SessionState,
+    records: Vec<(Option<String>, EventKind)>,
+    put: Vec<(String, String)>,
+    delete: Vec<String>,
+    closes_message: bool,
+}
+
+impl Draft {
+    /// Appends a record to the log.
+    pub fn record(&mut self, turn: Option<&str>, kind: EventKind) {
+        self.records.push((turn.map(str::to_owned), kind));
+    }
+
+    /// Ends the message that is being streamed: the first record drafted takes its number.
+    pub fn close_message(&mut self) {
+        self.closes_message = true;
+    }
+
+    /// Writes a document.
+    pub fn put(&mut self, key: String, json: String) {
+        self.put.push((key, json));
+    }
+
+    /// Removes a document.
+    pub fn delete(&mut self, key: String) {
+        self.delete.push(key);
+    }
+}
+
+/// One session.
+pub struct Session {
+    store: Rc<dyn SessionStore>,
+    state: RefCell<SessionState>,
+    last_seq: Cell<u64>,
+    context: RefCell<ContextWindow>,
+    hub: Hub,
+}
+
+impl Session {
+    /// Opens the stored session; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the store breaks or holds what cannot be read.
+    pub fn open(store: Rc<dyn SessionStore>, context_messages: usize) -> Result<Option<Self>, StoreError> {
+        if !store.exists()? {
+            return Ok(None);
+        }
+        let Some(json) = store.get(STATE)? else { return Ok(None) };
+        let state: SessionState = decode(&json)?;
+        let last_seq = store.last_seq()?;
+        let context = ContextWindow::load(store.as_ref(), context_messages)?;
+        Ok(Some(Self::with(store, state, last_seq, context)))
+    }
+
+    /// Makes a session in memory. Its first [`Session::commit`] stores it.
+    pub fn create(store: Rc<dyn SessionStore>, state: SessionState, context_messages: usize) -> Self {
+        Self::with(store, state, 0, ContextWindow::new(context_messages))
+    }
+
+    fn with(store: Rc<dyn SessionStore>, state: SessionState, last_seq: u64, context: ContextWindow) -> Self {
+        Self {
+            store,
+            state: RefCell::new(state),
+            last_seq: Cell::new(last_seq),
+            context: RefCell::new(context),
+            hub: Hub::default(),
+        }
+    }
+
+    /// The state as it is stored.
+    pub fn state(&self) -> Ref<'_, SessionState> {
+        self.state.borrow()
+    }
+
+    /// The number of the last record.
+    pub fn last_seq(&self) -> u64 {
+        self.last_seq.get()
+    }
+
+    /// The live listeners.
+    pub fn hub(&self) -> &Hub {
+        &self.hub
+    }
+
+    /// Where the session is stored.
+    pub fn store(&self) -> &Rc<dyn SessionStore> {
+        &self.store
+    }
+
+    /// What the model should see of the conversation, oldest first.
+    pub fn messages(&self) -> Vec<Rc<Message>> {
+        self.context.borrow().messages()
+    }
+
+    /// Drafts a change, stores it, and tells every listener.
+    ///
+    /// While a message is being streamed its log number is taken, so records of others wait in
+    /// the state and follow right behind it.
+    ///
+    /// # Errors
+    /// When the store breaks; nothing has changed then.
+    pub fn commit<T>(&self, now: Timestamp, draft: impl FnOnce(&mut Draft) -> T) -> Result<T, StoreError> {
+        let mut change = Draft {
+            state: self.state.borrow().clone(),
+            records: Vec::new(),
+            put: Vec::new(),
+            delete: Vec::new(),
+            closes_message: false,
+        };
+        let out = draft(&mut change);
+        if self.hub.is_streaming() && !change.closes_message {
+            change.state.deferred.append(&mut change.records);
+        } else {
+            change.records.append(&mut change.state.deferred);
+        }
+        let mut seq = self.last_seq.get();
+        let mut records = Vec::with_capacity(change.records.len());
+        for (turn, kind) in change.records {
+            seq += 1;
+            records.push(numbered(Record { seq, at: now, turn, kind }));
+        }
+        let mut batch = Batch { append: Vec::new(), put: change.put, delete: change.delete };
+        for record in &records {
+            batch.append.push(StoredRecord {
+                seq: record.seq,
+                kind: record.kind.name().to_owned(),
+                turn: record.turn.clone(),
+                json: encode(record)?,
+            });
+        }
+        if !records.is_empty() {
+            change.state.meta.updated_at = now;
+        }
+        if change.state != *self.state.borrow() || self.last_seq.get() == 0 {
+            batch.put.push((STATE.to_owned(), encode(&change.state)?));
+        }
+        let frames: Vec<Frame> = batch.append.iter().map(Frame::record).collect();
+        self.store.commit(batch)?;
+
+        self.last_seq.set(seq);
+        *self.state.borrow_mut() = change.state;
+        if change.closes_message {
+            self.hub.end_message();
+        }
+        for (record, frame) in records.iter().zip(&frames) {
+            self.context.borrow_mut().push(record);
+            self.hub.publish(frame, record);
+        }
+        if self.state.borrow().turn.is_none() && self.state.borrow().queue.is_empty() {
+            self.hub.idle();
+        }
+        Ok(out)
+    }
+
+    /// Like [`Session::commit`], for the turn that holds `permit`.
+    ///
+    /// # Errors
+    /// [`WriteError::Stale`] when the turn is over or was restarted since; when the store breaks.
+    pub fn commit_turn<T>(
+        &self,
+        permit: &Permit,
+        now: Timestamp,
+        draft: impl FnOnce(&mut Draft, &mut TurnState) -> T,
+    ) -> Result<T, WriteError> {
+        if !self.holds(permit) {
+            return Err(WriteError::Stale);
+        }
+        let out = self.commit(now, |change| {
+            let mut turn = change.state.turn.take()?;
+            let out = draft(change, &mut turn);
+            change.state.turn = Some(turn);
+            Some(out)
+        })?;
+        out.ok_or(WriteError::Stale)
+    }
+
+    /// Whether the turn of `permit` still runs under the same epoch.
+    pub fn holds(&self, permit: &Permit) -> bool {
+        self.state.borrow().turn.as_ref().is_some_and(|t| t.id == permit.turn && t.epoch == permit.epoch)
+    }
+
+    /// Reads records and parses them.
+    ///
+    /// # Errors
+    /// When the store breaks or holds what cannot be read.
+    pub fn records(&self, select: Select<'_>) -> Result<Vec<Record>, StoreError> {
+        self.store.read(select)?.iter().map(|stored| decode(&stored.json)).collect()
+    }
+}
+
+/// A message inside a record carries the record's number.
+fn numbered(mut record: Record) -> Record {
+    if let EventKind::TurnStarted { message } | EventKind::MessageCompleted { message } = &mut record.kind {
+        Rc::make_mut(message).seq = record.seq;
+    }
+    record
+}
+
+/// Writes a stored document.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn encode(value: &impl serde::Serialize) -> Result<String, StoreError> {
+    serde_json::to_string(value).map_err(|e| StoreError(format!("cannot write JSON: {e}")))
+}
+
+/// Reads a stored document.
+///
+/// # Errors
+/// When it is not what was expected.
+pub fn decode<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, StoreError> {
+    serde_json::from_str(json).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
+}

@@ -1,6 +1,8 @@
 //! The session's numbered log, and the deltas that never enter it.
 
-use super::{Effect, Message, Part, StopReason, Timestamp, ToolOutcome, TurnStatus, Usage};
+use super::{
+    Budget, Effect, FinishReason, Message, Part, StopReason, Timestamp, ToolOutcome, TurnStatus, Usage,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{fmt, rc::Rc};
@@ -154,6 +156,12 @@ pub struct TurnEnd {
     pub usage: Usage,
     /// Model calls.
     pub steps: u32,
+    /// The bounds that it ran under; none when it never started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
+    /// Why the model's last answer ended, unless it simply had said all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finish: Option<FinishReason>,
     /// What failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
@@ -253,6 +261,24 @@ pub enum Delta {
 }
 
 impl Delta {
+    /// Appends `next` if both are pieces of the same thing; false if they are not.
+    pub fn join(&mut self, next: &Self) -> bool {
+        match (self, next) {
+            (Self::Text { delta, .. }, Self::Text { delta: more, .. })
+            | (Self::Reasoning { delta, .. }, Self::Reasoning { delta: more, .. }) => {
+                delta.push_str(more);
+                true
+            }
+            (Self::ToolInput { index, delta, .. }, Self::ToolInput { index: same, delta: more, .. })
+                if index == same =>
+            {
+                delta.push_str(more);
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// The `type` on the wire.
     pub fn name(&self) -> &'static str {
         match self {

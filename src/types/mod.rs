@@ -16,7 +16,7 @@ pub mod turn;
 pub use budget::{Budget, BudgetPatch};
 pub use call::{DenyReason, ToolOutcome};
 pub use error::{ErrorCode, FieldError, Problem};
-pub use event::{Cursor, Delta, EventKind, Record, TurnError};
+pub use event::{Cursor, Delta, EventKind, Record, Reply, TurnEnd, TurnError};
 pub use message::{Message, Part, Role, ToolCall};
 pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Thinking, Usage,

@@ -1,6 +1,6 @@
 //! A session's small state: everything that is not the log.
 
-use super::{Budget, Message, Timestamp, TurnState, Usage};
+use super::{Budget, EventKind, Message, Timestamp, TurnState, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::rc::Rc;
@@ -65,9 +65,12 @@ pub struct SessionState {
     /// Ids of the queued turns, oldest first; each has a row of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<String>,
-    /// Whether the directory has yet to learn of a change.
+    /// Records that wait for the message being streamed to end; they get the numbers behind it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deferred: Vec<(Option<String>, EventKind)>,
+    /// When the directory was last told; it has yet to learn of everything since.
     #[serde(default)]
-    pub directory_dirty: bool,
+    pub listed_at: Timestamp,
 }
 
 impl SessionState {

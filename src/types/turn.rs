@@ -104,8 +104,6 @@ pub struct TurnState {
     pub tool_calls: u32,
     /// Tokens so far.
     pub usage: Usage,
-    /// The log number of `turn.started`.
-    pub first_seq: u64,
     /// Tools that the turn may use; all when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,

@@ -1,0 +1,140 @@
+//! Puts an agent together. Nothing can be added after [`HarnessBuilder::build`].
+
+use super::{DynTool, HarnessAgent, Hook, Tool, Toolkit, hook::HookEvent};
+use crate::ports::{Clock, Entropy, Models};
+use std::rc::Rc;
+use thiserror::Error;
+
+/// Why an agent cannot be built.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum BuildError {
+    /// A tool's name is taken twice or not allowed.
+    #[error("the tool name `{0}` is taken twice or is not 1–64 of A–Z a–z 0–9 _ -")]
+    ToolName(String),
+    /// Two hooks have the same name.
+    #[error("two hooks are named `{0}`")]
+    HookName(&'static str),
+    /// A part that every agent needs is missing.
+    #[error("the agent has no {0}")]
+    Missing(&'static str),
+}
+
+/// The hooks of an agent, one list an event.
+#[derive(Default)]
+pub struct HookChain {
+    lists: [Vec<Rc<dyn Hook>>; 7],
+}
+
+impl HookChain {
+    /// The hooks of an event, in the order in which they run.
+    pub fn at(&self, event: HookEvent) -> &[Rc<dyn Hook>] {
+        &self.lists[event as usize]
+    }
+}
+
+/// Whose hook it is; the order of the variants is the order in which they run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Band {
+    User,
+    BuiltIn,
+}
+
+/// Builds a [`HarnessAgent`].
+#[derive(Default)]
+pub struct HarnessBuilder {
+    name: String,
+    instructions: String,
+    models: Option<Rc<dyn Models>>,
+    clock: Option<Rc<dyn Clock>>,
+    entropy: Option<Rc<dyn Entropy>>,
+    hooks: Vec<(Band, Rc<dyn Hook>)>,
+    without: Vec<String>,
+    tools: Vec<Rc<dyn DynTool>>,
+}
+
+impl HarnessBuilder {
+    /// The agent's name and instructions.
+    pub fn instructions(mut self, name: &str, instructions: &str) -> Self {
+        self.name = name.to_owned();
+        self.instructions = instructions.to_owned();
+        self
+    }
+
+    /// The models on offer.
+    pub fn models(mut self, models: Rc<dyn Models>) -> Self {
+        self.models = Some(models);
+        self
+    }
+
+    /// Time and chance.
+    pub fn clock(mut self, clock: Rc<dyn Clock>, entropy: Rc<dyn Entropy>) -> Self {
+        self.clock = Some(clock);
+        self.entropy = Some(entropy);
+        self
+    }
+
+    /// Adds a tool.
+    pub fn tool(self, tool: impl Tool) -> Self {
+        self.dyn_tool(Rc::new(tool))
+    }
+
+    /// Adds a tool that is not known at compile time.
+    pub fn dyn_tool(mut self, tool: Rc<dyn DynTool>) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// Adds a hook. At every event it runs before the built-in ones.
+    pub fn hook(mut self, hook: impl Hook + 'static) -> Self {
+        self.hooks.push((Band::User, Rc::new(hook)));
+        self
+    }
+
+    /// Adds a built-in hook.
+    pub(crate) fn built_in(mut self, hook: Rc<dyn Hook>) -> Self {
+        self.hooks.push((Band::BuiltIn, hook));
+        self
+    }
+
+    /// Leaves out a hook, built-in or not, by name.
+    pub fn without_hook(mut self, name: &str) -> Self {
+        self.without.push(name.to_owned());
+        self
+    }
+
+    /// Fixes hooks and tools.
+    ///
+    /// # Errors
+    /// When names clash or a needed part is missing.
+    pub fn build(self) -> Result<HarnessAgent, BuildError> {
+        let mut toolkit = Toolkit::default();
+        for tool in self.tools {
+            let name = tool.spec().name;
+            if !toolkit.add(tool) {
+                return Err(BuildError::ToolName(name));
+            }
+        }
+        let mut hooks = self.hooks;
+        hooks.retain(|(_, hook)| !self.without.iter().any(|name| name == hook.name()));
+        for (index, (_, hook)) in hooks.iter().enumerate() {
+            if hooks.iter().skip(index + 1).any(|(_, other)| other.name() == hook.name()) {
+                return Err(BuildError::HookName(hook.name()));
+            }
+        }
+        // The sort is stable: equals keep the order of registration.
+        hooks.sort_by_key(|(band, hook)| (*band, hook.priority()));
+        let lists = HookEvent::ALL.map(|event| {
+            let wants = hooks.iter().filter(|(_, hook)| hook.events().contains(&event));
+            wants.map(|(_, hook)| Rc::clone(hook)).collect()
+        });
+        Ok(HarnessAgent {
+            name: self.name,
+            instructions: self.instructions,
+            toolkit,
+            hooks: HookChain { lists },
+            models: self.models.ok_or(BuildError::Missing("models"))?,
+            clock: self.clock.ok_or(BuildError::Missing("clock"))?,
+            entropy: self.entropy.ok_or(BuildError::Missing("entropy"))?,
+        })
+    }
+}

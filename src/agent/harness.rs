@@ -1,0 +1,102 @@
+//! The agent: what is the same for every call.
+
+use super::{
+    HarnessBuilder, RuntimeContext, Toolkit,
+    builder::HookChain,
+    finalizer::{self, Ending},
+    hook::{HookEvent, PreCall},
+    react::ReactAgent,
+};
+use crate::ports::{Clock, Entropy, Models};
+use crate::session::WriteError;
+use crate::types::{Message, StopReason, TurnError, id};
+use futures::{
+    FutureExt,
+    future::{Either, select},
+    pin_mut,
+};
+use std::rc::Rc;
+
+/// An agent: hooks and tools around a loop. It holds no state of any call.
+pub struct HarnessAgent {
+    pub(super) name: String,
+    pub(super) instructions: String,
+    pub(super) toolkit: Toolkit,
+    pub(super) hooks: HookChain,
+    pub(super) models: Rc<dyn Models>,
+    pub(super) clock: Rc<dyn Clock>,
+    pub(super) entropy: Rc<dyn Entropy>,
+}
+
+impl HarnessAgent {
+    /// Starts building an agent.
+    pub fn builder() -> HarnessBuilder {
+        HarnessBuilder::default()
+    }
+
+    /// The agent's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The agent's tools.
+    pub fn toolkit(&self) -> &Toolkit {
+        &self.toolkit
+    }
+
+    /// The agent's hooks.
+    pub fn hooks(&self) -> &HookChain {
+        &self.hooks
+    }
+
+    /// The models on offer.
+    pub fn models(&self) -> &Rc<dyn Models> {
+        &self.models
+    }
+
+    /// One turn: runs it to its end from wherever its journal stands, and stores the end.
+    ///
+    /// The turn must have been started (or resumed) in the session under the context's permit.
+    ///
+    /// # Errors
+    /// When the turn was sealed or restarted by somebody else, or the store broke; the journal
+    /// then holds what is needed to go on.
+    pub async fn call(&self, message: Rc<Message>, cx: Rc<RuntimeContext>) -> Result<(), WriteError> {
+        let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
+        let left = deadline.since(cx.clock.now());
+        let outcome = {
+            let run = self.run(message, &cx).fuse();
+            let timer = cx.clock.sleep(left).fuse();
+            pin_mut!(run, timer);
+            match select(run, timer).await {
+                Either::Left((result, _)) => result?,
+                Either::Right(((), _)) => Ending::new(StopReason::Deadline),
+            }
+        };
+        finalizer::seal(self, &cx, outcome)
+    }
+
+    async fn run(&self, message: Rc<Message>, cx: &Rc<RuntimeContext>) -> Result<Ending, WriteError> {
+        let mut event = PreCall { message: Message::clone(&message) };
+        for hook in self.hooks.at(HookEvent::PreCall) {
+            if let Err(error) = hook.pre_call(&mut event, cx).await {
+                return Ok(Ending::failed(error));
+            }
+        }
+        let message = if event.message == *message { message } else { Rc::new(event.message) };
+        ReactAgent { agent: self, cx, message }.run().await
+    }
+
+    pub(super) fn new_id(&self, prefix: &str) -> String {
+        let mut random = [0; 10];
+        self.entropy.fill(&mut random);
+        id::make(prefix, self.clock.now(), &random)
+    }
+}
+
+impl Ending {
+    /// The turn failed.
+    pub(super) fn failed(error: TurnError) -> Self {
+        Self { error: Some(error), ..Self::new(StopReason::Error) }
+    }
+}

@@ -1,0 +1,624 @@
+//! One session and the agent that answers in it: accepts messages, queues, steers, aborts, and
+//! goes on after the machine went away.
+
+use super::{
+    HarnessAgent, RuntimeContext,
+    finalizer::{self, Ending},
+};
+use crate::ports::{
+    BlobStore, Clock, Directory, Entropy, SessionStore, Spawner, StoreError, directory::SessionEntry,
+};
+use crate::session::{
+    Draft, Permit, Session, WriteError, decode, encode,
+    hub::{ByteReceiver, Interest, Listener},
+};
+use crate::turn::TurnMachine;
+use crate::types::{
+    Budget, BudgetPatch, ErrorCode, EventKind, Message, Part, Problem, QueuedTurn, Role, SessionMeta,
+    SessionState, StopReason, Timestamp, TurnEnd, TurnStatus, Usage, id,
+};
+use futures::{
+    FutureExt,
+    future::{AbortHandle, abortable},
+};
+use std::{
+    cell::{Cell, RefCell},
+    panic::AssertUnwindSafe,
+    rc::Rc,
+};
+
+/// Most messages that wait behind a turn.
+const MAX_QUEUE: usize = 100;
+/// How often a running turn asks to be woken, in milliseconds.
+const WATCHDOG_MS: u64 = 20_000;
+/// How soon a turn that its store failed is tried again, in milliseconds.
+const RETRY_MS: u64 = 1_000;
+/// How often streams get a comment, in milliseconds.
+const PING_MS: u64 = 15_000;
+/// How stale the list of sessions may be, in milliseconds.
+const LISTING_MS: u64 = 300_000;
+/// Longest title made from a message, in characters.
+const TITLE_CHARS: usize = 80;
+
+/// What a host is told once.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// Messages that a model is shown at most.
+    pub context_messages: usize,
+}
+
+/// The ports of a host.
+pub struct HostPorts {
+    /// This session's storage.
+    pub store: Rc<dyn SessionStore>,
+    /// The list of sessions.
+    pub directory: Rc<dyn Directory>,
+    /// Large things.
+    pub blobs: Rc<dyn BlobStore>,
+    /// The time.
+    pub clock: Rc<dyn Clock>,
+    /// Chance.
+    pub entropy: Rc<dyn Entropy>,
+    /// Work that outlives requests.
+    pub spawner: Rc<dyn Spawner>,
+}
+
+/// What to do with a message while a turn runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnBusy {
+    /// It waits for its turn.
+    #[default]
+    Queue,
+    /// It ends the running turn, empties the queue, and runs.
+    Steer,
+    /// It is refused.
+    Reject,
+}
+
+/// A message to be answered.
+#[derive(Clone, Debug)]
+pub struct Post {
+    /// The turn's id, made by the caller so that it may listen first.
+    pub turn: String,
+    /// What the user says.
+    pub parts: Vec<Part>,
+    /// Bounds of this turn.
+    pub budget: BudgetPatch,
+    /// Tools of this turn; all when absent.
+    pub tools: Option<Vec<String>>,
+    /// What to do while another turn runs.
+    pub on_busy: OnBusy,
+    /// A document to store in the same commit.
+    pub document: Option<(String, String)>,
+}
+
+/// One session and its agent.
+pub struct SessionHost {
+    ports: HostPorts,
+    agent: Rc<HarnessAgent>,
+    config: HostConfig,
+    session: RefCell<Option<Rc<Session>>>,
+    running: RefCell<Option<(Permit, AbortHandle)>>,
+    pinging: RefCell<Option<AbortHandle>>,
+    wake_at: Cell<Timestamp>,
+}
+
+impl SessionHost {
+    /// A host that has not looked at its storage yet.
+    pub fn new(ports: HostPorts, agent: Rc<HarnessAgent>, config: HostConfig) -> Rc<Self> {
+        Rc::new(Self {
+            ports,
+            agent,
+            config,
+            session: RefCell::new(None),
+            running: RefCell::new(None),
+            pinging: RefCell::new(None),
+            wake_at: Cell::new(Timestamp(0)),
+        })
+    }
+
+    /// The agent.
+    pub fn agent(&self) -> &Rc<HarnessAgent> {
+        &self.agent
+    }
+
+    /// The time.
+    pub fn now(&self) -> Timestamp {
+        self.ports.clock.now()
+    }
+
+    /// A new id.
+    pub fn new_id(&self, prefix: &str) -> String {
+        self.agent.new_id(prefix)
+    }
+
+    /// The session, if there is one. A turn that nobody runs any more goes on.
+    ///
+    /// # Errors
+    /// When the store breaks.
+    pub fn open(self: &Rc<Self>) -> Result<Option<Rc<Session>>, StoreError> {
+        if self.session.borrow().is_none() {
+            let opened = Session::open(Rc::clone(&self.ports.store), self.config.context_messages)?;
+            *self.session.borrow_mut() = opened.map(Rc::new);
+        }
+        let session = self.session.borrow().clone();
+        if let Some(session) = &session {
+            self.recover(session)?;
+        }
+        Ok(session)
+    }
+
+    /// Makes the session.
+    ///
+    /// # Errors
+    /// When the store breaks; there is no session then.
+    pub fn create(
+        self: &Rc<Self>,
+        meta: SessionMeta,
+        forked_from: Option<String>,
+    ) -> Result<Rc<Session>, StoreError> {
+        let session = self.blank(meta);
+        session.commit(self.now(), |draft| record_creation(draft, forked_from))?;
+        *self.session.borrow_mut() = Some(Rc::clone(&session));
+        Ok(session)
+    }
+
+    /// A session that is stored with the message that makes it.
+    ///
+    /// # Errors
+    /// As [`SessionHost::post`].
+    pub fn create_with(self: &Rc<Self>, meta: SessionMeta, post: Post) -> Result<TurnStatus, Problem> {
+        let session = self.blank(meta);
+        *self.session.borrow_mut() = Some(Rc::clone(&session));
+        let posted = self.start(&session, post, true);
+        if posted.is_err() {
+            *self.session.borrow_mut() = None;
+        }
+        posted
+    }
+
+    fn blank(&self, meta: SessionMeta) -> Rc<Session> {
+        let state = SessionState {
+            meta,
+            turn: None,
+            queue: Vec::new(),
+            deferred: Vec::new(),
+            listed_at: Timestamp(0),
+        };
+        Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context_messages))
+    }
+
+    /// Accepts a message: its turn starts at once, or waits.
+    ///
+    /// # Errors
+    /// `session_busy`, `queue_full`, or a broken store; nothing is stored then.
+    pub fn post(self: &Rc<Self>, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
+        let busy = session.state().turn.is_some() || !session.state().queue.is_empty();
+        if !busy {
+            return self.start(session, post, false);
+        }
+        match post.on_busy {
+            OnBusy::Reject => Err(Problem::new(
+                ErrorCode::SessionBusy,
+                "a turn is running; wait for it, or use on_busy `queue` or `steer`",
+            )),
+            OnBusy::Queue => self.enqueue(session, post),
+            OnBusy::Steer => {
+                self.clear_queue(session)?;
+                self.end_running(session)?;
+                self.start(session, post, false)
+            }
+        }
+    }
+
+    fn start(self: &Rc<Self>, session: &Rc<Session>, post: Post, new: bool) -> Result<TurnStatus, Problem> {
+        let message = self.user_message(&post.turn, post.parts);
+        let budget = session.state().meta.budget.patched(&post.budget);
+        let title = title_from(&message.text());
+        session
+            .commit(self.now(), |draft| {
+                if new {
+                    record_creation(draft, None);
+                }
+                draft.state.meta.title.get_or_insert(title);
+                if let Some((key, json)) = post.document {
+                    draft.put(key, json);
+                }
+                self.draft_start(draft, post.turn, budget, post.tools, Rc::clone(&message));
+            })
+            .map_err(broken)?;
+        self.run(session, message);
+        if new {
+            self.list_later(session);
+        }
+        Ok(TurnStatus::Running)
+    }
+
+    fn enqueue(&self, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
+        if session.state().queue.len() >= MAX_QUEUE {
+            let mut problem =
+                Problem::new(ErrorCode::QueueFull, format!("{MAX_QUEUE} messages wait already"));
+            problem.retry_after_s = Some(5);
+            return Err(problem);
+        }
+        let message = self.user_message(&post.turn, post.parts);
+        let budget = session.state().meta.budget.patched(&post.budget);
+        let queued = QueuedTurn { turn: post.turn.clone(), message, budget, tools: post.tools };
+        let json = encode(&queued).map_err(broken)?;
+        session
+            .commit(self.now(), |draft| {
+                draft.state.queue.push(post.turn.clone());
+                draft.put(queue_key(&post.turn), json);
+                if let Some((key, json)) = post.document {
+                    draft.put(key, json);
+                }
+                let position = draft.state.queue.len();
+                draft.record(Some(&post.turn), EventKind::TurnQueued { position });
+            })
+            .map_err(broken)?;
+        Ok(TurnStatus::Running)
+    }
+
+    fn user_message(&self, turn: &str, parts: Vec<Part>) -> Rc<Message> {
+        Rc::new(Message {
+            id: self.new_id(id::MESSAGE),
+            seq: 0,
+            role: Role::User,
+            parts,
+            created_at: self.now(),
+            turn: turn.to_owned(),
+            interrupted: false,
+        })
+    }
+
+    fn draft_start(
+        &self,
+        draft: &mut Draft,
+        turn: String,
+        budget: Budget,
+        tools: Option<Vec<String>>,
+        message: Rc<Message>,
+    ) {
+        draft.record(Some(&turn), EventKind::TurnStarted { message });
+        draft.state.turn = Some(TurnMachine::start(turn, self.now(), budget, tools));
+    }
+
+    /// Runs the session's turn from where its journal stands, in this process.
+    fn run(self: &Rc<Self>, session: &Rc<Session>, message: Rc<Message>) {
+        let Some(permit) =
+            session.state().turn.as_ref().map(|t| Permit { turn: t.id.clone(), epoch: t.epoch })
+        else {
+            return;
+        };
+        self.watch();
+        let (host, session, own) = (Rc::clone(self), Rc::clone(session), permit.clone());
+        let (work, handle) = abortable(async move { host.drive(session, own, message).await });
+        *self.running.borrow_mut() = Some((permit, handle));
+        self.ports.spawner.spawn(work.map(drop).boxed_local());
+    }
+
+    async fn drive(self: Rc<Self>, session: Rc<Session>, permit: Permit, message: Rc<Message>) {
+        let cx = self.context(&session, permit.clone());
+        let call = AssertUnwindSafe(self.agent.call(message, Rc::clone(&cx))).catch_unwind().await;
+        // A panic is our defect: it costs this turn, and nobody else's.
+        let result = call.unwrap_or_else(|_| {
+            let error = crate::types::TurnError {
+                code: "internal".into(),
+                message: "the turn broke (a defect of ours)".into(),
+                retryable: true,
+            };
+            finalizer::seal(&self.agent, &cx, Ending::failed(error))
+        });
+        if !self.is_running(&permit) {
+            return;
+        }
+        self.running.borrow_mut().take();
+        if let Err(WriteError::Store(_)) = result {
+            // The journal stands where it stood: give up here, and go on from it soon.
+            session.hub().abandon(&permit.turn);
+            self.session.borrow_mut().take();
+            self.wake_after(RETRY_MS);
+            return;
+        }
+        self.after_turn(&session);
+    }
+
+    /// What may happen once a turn is over: the next one first of all.
+    fn after_turn(self: &Rc<Self>, session: &Rc<Session>) {
+        if self.start_queued(session).is_err() {
+            self.wake_after(RETRY_MS);
+        }
+        if !session.hub().has_listeners()
+            && let Some(pings) = self.pinging.borrow_mut().take()
+        {
+            pings.abort();
+        }
+        let listed_at = session.state().listed_at;
+        if listed_at.0 > 0 && self.now().since(listed_at) > LISTING_MS {
+            self.list_later(session);
+        }
+    }
+
+    fn start_queued(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), StoreError> {
+        let next = session.state().queue.first().cloned();
+        let Some(turn) = next.filter(|_| session.state().turn.is_none()) else { return Ok(()) };
+        let key = queue_key(&turn);
+        let stored = self.ports.store.get(&key)?;
+        let queued: Option<QueuedTurn> = stored.as_deref().map(decode).transpose()?;
+        session.commit(self.now(), |draft| {
+            draft.state.queue.retain(|waiting| *waiting != turn);
+            draft.delete(key);
+            if let Some(queued) = &queued {
+                let message = Rc::clone(&queued.message);
+                self.draft_start(draft, turn, queued.budget, queued.tools.clone(), message);
+            }
+        })?;
+        if let Some(queued) = queued {
+            self.run(session, queued.message);
+        }
+        Ok(())
+    }
+
+    /// Goes on with a turn that nobody runs: its machine went away.
+    fn recover(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), StoreError> {
+        if self.running.borrow().is_some() {
+            return Ok(());
+        }
+        let Some(turn) = session.state().turn.as_ref().map(|turn| turn.id.clone()) else {
+            return self.start_queued(session);
+        };
+        session.commit(self.now(), |draft| {
+            if let Some(state) = &mut draft.state.turn {
+                TurnMachine(state).resume();
+                let epoch = state.epoch;
+                draft.close_message();
+                draft.record(Some(&turn), EventKind::TurnResumed { epoch, reason: "restart".into() });
+            }
+        })?;
+        let own = session.messages().into_iter().find(|m| m.role == Role::User && m.turn == turn);
+        if let Some(message) = own {
+            self.run(session, message);
+        }
+        Ok(())
+    }
+
+    /// Ends the running turn at the caller's wish; false if none runs. The next in the queue starts.
+    ///
+    /// # Errors
+    /// When the store breaks; the turn goes on then.
+    pub fn abort(self: &Rc<Self>, session: &Rc<Session>) -> Result<bool, Problem> {
+        let ended = self.end_running(session)?;
+        self.after_turn(session);
+        Ok(ended)
+    }
+
+    fn end_running(&self, session: &Rc<Session>) -> Result<bool, Problem> {
+        let Some(permit) =
+            session.state().turn.as_ref().map(|t| Permit { turn: t.id.clone(), epoch: t.epoch })
+        else {
+            return Ok(false);
+        };
+        let cx = self.context(session, permit);
+        finalizer::seal(&self.agent, &cx, Ending::new(StopReason::Canceled))
+            .map_err(|error| Problem::internal(error.to_string()))?;
+        // Dropping the work closes its connections; whatever it still does is refused by the seal.
+        if let Some((_, handle)) = self.running.borrow_mut().take() {
+            handle.abort();
+        }
+        Ok(true)
+    }
+
+    fn context(&self, session: &Rc<Session>, permit: Permit) -> Rc<RuntimeContext> {
+        let state = session.state();
+        Rc::new(RuntimeContext {
+            tenant: state.meta.tenant.clone(),
+            user: state.meta.user.clone(),
+            agent: state.meta.agent.clone(),
+            session: Rc::clone(session),
+            permit,
+            clock: Rc::clone(&self.ports.clock),
+        })
+    }
+
+    /// Takes a message from the queue; false if it is not there. What it said stays in the log.
+    ///
+    /// # Errors
+    /// When the store breaks.
+    pub fn remove_queued(&self, session: &Rc<Session>, turn: &str) -> Result<bool, Problem> {
+        if !session.state().queue.iter().any(|queued| queued == turn) {
+            return Ok(false);
+        }
+        self.drop_queued(session, &[turn.to_owned()]).map_err(broken)?;
+        Ok(true)
+    }
+
+    fn clear_queue(&self, session: &Rc<Session>) -> Result<(), Problem> {
+        let all = session.state().queue.clone();
+        self.drop_queued(session, &all).map_err(broken)
+    }
+
+    fn drop_queued(&self, session: &Rc<Session>, turns: &[String]) -> Result<(), StoreError> {
+        if turns.is_empty() {
+            return Ok(());
+        }
+        let mut dropped = Vec::new();
+        for turn in turns {
+            let stored = self.ports.store.get(&queue_key(turn))?;
+            let queued: Option<QueuedTurn> = stored.as_deref().map(decode).transpose()?;
+            dropped.push((turn, queued.map(|queued| queued.message)));
+        }
+        session.commit(self.now(), |draft| {
+            draft.state.queue.retain(|waiting| !turns.contains(waiting));
+            for (turn, message) in dropped {
+                draft.delete(queue_key(turn));
+                let end = TurnEnd {
+                    status: TurnStatus::Canceled,
+                    stop_reason: StopReason::Canceled,
+                    reply: None,
+                    usage: Usage::default(),
+                    steps: 0,
+                    budget: None,
+                    finish: None,
+                    error: None,
+                    message,
+                    sub_steps_failed: Vec::new(),
+                };
+                draft.record(Some(turn), EventKind::TurnCanceled(end));
+            }
+        })
+    }
+
+    /// Erases the session: log, state, large objects and its line in the list.
+    ///
+    /// # Errors
+    /// When a store breaks. What is left is erased by trying again.
+    pub async fn erase(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
+        if let Some((_, handle)) = self.running.borrow_mut().take() {
+            handle.abort();
+        }
+        if let Some(session) = self.session.borrow_mut().take() {
+            session.hub().close();
+        }
+        self.ports.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(unavailable)?;
+        self.ports.directory.delete_session(tenant, id).await.map_err(|e| unavailable(e.to_string()))?;
+        self.ports.store.erase().map_err(broken)
+    }
+
+    /// A stream of bytes and the writing end that fills it; pings keep it alive.
+    pub fn listener(self: &Rc<Self>, session: &Rc<Session>, interest: Interest) -> (Listener, ByteReceiver) {
+        if self.pinging.borrow().is_none() {
+            let (clock, session) = (Rc::clone(&self.ports.clock), Rc::downgrade(session));
+            let pings = async move {
+                loop {
+                    clock.sleep(PING_MS).await;
+                    match session.upgrade() {
+                        Some(session) if session.hub().has_listeners() => session.hub().ping(),
+                        _ => break,
+                    }
+                }
+            };
+            let host = Rc::downgrade(self);
+            let (work, handle) = abortable(pings);
+            *self.pinging.borrow_mut() = Some(handle);
+            let work = work.map(move |ended| {
+                // Ended by itself, not aborted in favour of another.
+                if let (Ok(()), Some(host)) = (ended, host.upgrade()) {
+                    host.pinging.borrow_mut().take();
+                }
+            });
+            self.ports.spawner.spawn(work.boxed_local());
+        }
+        Listener::new(interest)
+    }
+
+    /// Runs `work` to its end, whoever leaves.
+    pub fn spawn(&self, work: impl Future<Output = ()> + 'static) {
+        self.ports.spawner.spawn(work.boxed_local());
+    }
+
+    /// The platform's wake-up: keeps the watchdog going while a turn runs, goes on with a turn that
+    /// nobody runs, and does what was put off.
+    ///
+    /// # Errors
+    /// When the store breaks; the platform tries again then.
+    pub async fn wake(self: &Rc<Self>) -> Result<(), Problem> {
+        self.wake_at.set(Timestamp(0));
+        let Some(session) = self.open().map_err(broken)? else { return Ok(()) };
+        if self.running.borrow().is_some() {
+            self.watch();
+        }
+        if session.state().listed_at.0 == 0 {
+            self.list(&session).await?;
+        }
+        let next = crate::session::idempotency::purge(&session, self.now()).map_err(broken)?;
+        if let Some(at) = next
+            && self.running.borrow().is_none()
+        {
+            self.wake_after(at.since(self.now()).max(RETRY_MS));
+        }
+        Ok(())
+    }
+
+    /// Writes the session's line in the list of sessions.
+    ///
+    /// # Errors
+    /// When the directory or the store breaks.
+    pub async fn list(&self, session: &Session) -> Result<(), Problem> {
+        let entry = {
+            let state = session.state();
+            SessionEntry {
+                tenant: state.meta.tenant.clone(),
+                id: state.meta.id.clone(),
+                user: state.meta.user.clone(),
+                agent: state.meta.agent.clone(),
+                title: state.meta.title.clone(),
+                created_at: state.meta.created_at,
+                updated_at: state.meta.updated_at,
+            }
+        };
+        self.ports.directory.put_session(&entry).await.map_err(|e| unavailable(e.to_string()))?;
+        let now = self.now();
+        if self.session.borrow().is_none() {
+            // Erased meanwhile.
+            return Ok(());
+        }
+        session.commit(now, |draft| draft.state.listed_at = now).map_err(broken)
+    }
+
+    fn list_later(self: &Rc<Self>, session: &Rc<Session>) {
+        let (host, session) = (Rc::clone(self), Rc::clone(session));
+        self.spawn(async move {
+            if host.list(&session).await.is_err() {
+                host.wake_after(WATCHDOG_MS);
+            }
+        });
+    }
+
+    fn is_running(&self, permit: &Permit) -> bool {
+        self.running.borrow().as_ref().is_some_and(|(running, _)| running == permit)
+    }
+
+    /// Sees to it that a wake-up is due while a turn runs. One that is still ahead is left alone:
+    /// setting an alarm is a write.
+    fn watch(&self) {
+        if self.wake_at.get() <= self.now().plus(WATCHDOG_MS / 4) {
+            self.wake_after(WATCHDOG_MS);
+        }
+    }
+
+    fn wake_after(&self, ms: u64) {
+        self.wake_at.set(self.now().plus(ms));
+        self.ports.spawner.wake_after(ms);
+    }
+}
+
+fn record_creation(draft: &mut Draft, forked_from: Option<String>) {
+    let meta = &draft.state.meta;
+    let (session, agent, user) = (meta.id.clone(), meta.agent.clone(), meta.user.clone());
+    draft.record(None, EventKind::SessionCreated { session, agent, user, forked_from });
+}
+
+fn queue_key(turn: &str) -> String {
+    format!("queue/{turn}")
+}
+
+/// The first line of what was said, cut to a title.
+fn title_from(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("New session");
+    let mut title: String = line.chars().take(TITLE_CHARS).collect();
+    if title.len() < line.len() {
+        title.push('…');
+    }
+    title
+}
+
+fn broken(error: StoreError) -> Problem {
+    Problem::internal(error.to_string())
+}
+
+fn unavailable(detail: String) -> Problem {
+    let mut problem = Problem::new(ErrorCode::Unavailable, detail);
+    problem.retry_after_s = Some(2);
+    problem
+}

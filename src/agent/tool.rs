@@ -1,0 +1,145 @@
+//! What a tool is.
+
+use super::ToolContext;
+use crate::types::{DenyReason, Effect, ToolOutcome, ToolSpec};
+use futures::{FutureExt, future::LocalBoxFuture};
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use thiserror::Error;
+
+/// A failure that the model reads and may act upon.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ToolError(pub String);
+
+impl ToolError {
+    /// A failure with words for the model.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
+    }
+}
+
+/// A capability that the model may call.
+///
+/// ```
+/// use edge_harness::agent::{Tool, ToolContext, ToolError};
+/// use edge_harness::types::Effect;
+///
+/// /// Rolls dice.
+/// struct Dice;
+///
+/// #[derive(serde::Deserialize, schemars::JsonSchema)]
+/// struct Roll {
+///     /// How many sides each die has.
+///     sides: u32,
+/// }
+///
+/// impl Tool for Dice {
+///     type Args = Roll;
+///     type Output = u32;
+///     const NAME: &'static str = "dice";
+///     const DESCRIPTION: &'static str = "Rolls one die.";
+///     const EFFECT: Effect = Effect::ReadOnly;
+///     const CATEGORY: &'static str = "read";
+///
+///     async fn run(&self, args: Roll, cx: ToolContext) -> Result<u32, ToolError> {
+///         if args.sides == 0 {
+///             return Err(ToolError::new("a die has at least one side"));
+///         }
+///         Ok((cx.run.clock.now().0 % u64::from(args.sides)) as u32 + 1)
+///     }
+/// }
+/// ```
+#[allow(async_fn_in_trait, reason = "futures never leave their thread here")]
+pub trait Tool: 'static {
+    /// The arguments. Their JSON schema is what the model sees, and what calls are checked against.
+    type Args: DeserializeOwned + JsonSchema;
+    /// The answer.
+    type Output: Serialize;
+
+    /// The name: 1–64 of `A–Z a–z 0–9 _ -`.
+    const NAME: &'static str;
+    /// One or two sentences for the model.
+    const DESCRIPTION: &'static str;
+    /// What it may do. The strictest unless the tool says otherwise.
+    const EFFECT: Effect = Effect::Destructive;
+    /// Whether running it twice equals running it once.
+    const IDEMPOTENT: bool = matches!(Self::EFFECT, Effect::ReadOnly | Effect::NetworkRead);
+    /// What it touches; calls with a key in common never overlap.
+    const RESOURCE_KEYS: &'static [&'static str] = &[];
+    /// The group that permission rules know it by.
+    const CATEGORY: &'static str = "other";
+
+    /// Does it. The future may be dropped at any await when time is up or the turn is aborted.
+    ///
+    /// # Errors
+    /// What the model should read about a failure.
+    async fn run(&self, args: Self::Args, cx: ToolContext) -> Result<Self::Output, ToolError>;
+}
+
+/// A tool behind a pointer: JSON in, outcome out. Derived for every [`Tool`]; implemented by hand
+/// only for tools that are not known at compile time.
+pub trait DynTool {
+    /// What it declares about itself.
+    fn spec(&self) -> ToolSpec;
+
+    /// Whether `args` fit.
+    ///
+    /// # Errors
+    /// What is wrong and where, for the model.
+    fn check(&self, args: &Value) -> Result<(), String>;
+
+    /// Runs a call whose arguments fit.
+    fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome>;
+}
+
+impl<T: Tool> DynTool for T {
+    fn spec(&self) -> ToolSpec {
+        let settings = SchemaSettings::draft2020_12().with(|s| {
+            s.inline_subschemas = true;
+            s.meta_schema = None;
+        });
+        let mut parameters = settings.into_generator().into_root_schema_for::<T::Args>().to_value();
+        if let Some(schema) = parameters.as_object_mut() {
+            // The type's Rust name means nothing to a model, and providers demand an object.
+            schema.remove("title");
+            schema.entry("type").or_insert_with(|| "object".into());
+            schema.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
+        }
+        ToolSpec {
+            name: T::NAME.to_owned(),
+            description: T::DESCRIPTION.to_owned(),
+            parameters,
+            effect: T::EFFECT,
+            idempotent: T::IDEMPOTENT,
+            resource_keys: T::RESOURCE_KEYS.iter().map(|key| (*key).to_owned()).collect(),
+            category: T::CATEGORY.to_owned(),
+        }
+    }
+
+    fn check(&self, args: &Value) -> Result<(), String> {
+        read::<T::Args>(args).map(drop)
+    }
+
+    fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
+        async move {
+            let args = match read::<T::Args>(&args) {
+                Ok(args) => args,
+                Err(reason) => return ToolOutcome::denied(DenyReason::Validation, reason),
+            };
+            match self.run(args, cx).await.map(|output| serde_json::to_value(output)) {
+                Ok(Ok(result)) => ToolOutcome::Result { result },
+                Ok(Err(error)) => ToolOutcome::failure(format!("the tool's answer is not JSON: {error}")),
+                Err(error) => ToolOutcome::failure(error.0),
+            }
+        }
+        .boxed_local()
+    }
+}
+
+fn read<A: DeserializeOwned>(args: &Value) -> Result<A, String> {
+    serde_path_to_error::deserialize(args).map_err(|error| {
+        format!("the arguments do not fit the schema at `{}`: {}", error.path(), error.inner())
+    })
+}

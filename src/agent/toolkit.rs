@@ -1,0 +1,48 @@
+//! The tools of an agent.
+
+use super::DynTool;
+use crate::types::ToolSpec;
+use std::rc::Rc;
+
+/// Tools sorted by name, so that the prompt is the same each time.
+#[derive(Clone, Default)]
+pub struct Toolkit {
+    tools: Vec<(ToolSpec, Rc<dyn DynTool>)>,
+}
+
+impl Toolkit {
+    /// Adds a tool; false if its name is taken or not allowed.
+    pub(super) fn add(&mut self, tool: Rc<dyn DynTool>) -> bool {
+        let spec = tool.spec();
+        let allowed = (1..=64).contains(&spec.name.len())
+            && spec.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+        match self.tools.binary_search_by(|(known, _)| known.name.cmp(&spec.name)) {
+            Err(place) if allowed => {
+                self.tools.insert(place, (spec, tool));
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Finds a tool by name.
+    pub fn get(&self, name: &str) -> Option<(&ToolSpec, &Rc<dyn DynTool>)> {
+        let place = self.tools.binary_search_by(|(spec, _)| spec.name.as_str().cmp(name)).ok()?;
+        self.tools.get(place).map(|(spec, tool)| (spec, tool))
+    }
+
+    /// The specs of the tools that a turn may use, by name.
+    pub fn specs(&self, allowed: Option<&[String]>) -> Rc<[ToolSpec]> {
+        self.tools
+            .iter()
+            .map(|(spec, _)| spec)
+            .filter(|spec| allowed.is_none_or(|names| names.contains(&spec.name)))
+            .cloned()
+            .collect()
+    }
+
+    /// The names of all tools.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|(spec, _)| spec.name.as_str())
+    }
+}

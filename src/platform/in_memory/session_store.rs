@@ -1,0 +1,91 @@
+//! A session's storage in plain memory.
+
+use crate::ports::{
+    SessionStore, StoreError,
+    session_store::{Batch, Select, StoredRecord},
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+};
+
+/// A log and documents in memory. It outlives the session that uses it, as a disk would.
+#[derive(Default)]
+pub struct MemorySessionStore {
+    log: RefCell<Vec<StoredRecord>>,
+    documents: RefCell<BTreeMap<String, String>>,
+    fail_commits: Cell<u32>,
+}
+
+impl MemorySessionStore {
+    /// Lets the next `n` commits fail.
+    pub fn fail_commits(&self, n: u32) {
+        self.fail_commits.set(n);
+    }
+
+    /// All records.
+    pub fn log(&self) -> Vec<StoredRecord> {
+        self.log.borrow().clone()
+    }
+}
+
+impl SessionStore for MemorySessionStore {
+    fn exists(&self) -> Result<bool, StoreError> {
+        Ok(!self.documents.borrow().is_empty())
+    }
+
+    fn commit(&self, batch: Batch) -> Result<(), StoreError> {
+        if self.fail_commits.get() > 0 {
+            self.fail_commits.set(self.fail_commits.get() - 1);
+            return Err(StoreError("switched to fail".into()));
+        }
+        let mut log = self.log.borrow_mut();
+        for record in batch.append {
+            if record.seq != log.len() as u64 + 1 {
+                return Err(StoreError(format!("record {} does not follow {}", record.seq, log.len())));
+            }
+            log.push(record);
+        }
+        let mut documents = self.documents.borrow_mut();
+        documents.extend(batch.put);
+        for key in &batch.delete {
+            documents.remove(key);
+        }
+        Ok(())
+    }
+
+    fn last_seq(&self) -> Result<u64, StoreError> {
+        Ok(self.log.borrow().len() as u64)
+    }
+
+    fn read(&self, select: Select<'_>) -> Result<Vec<StoredRecord>, StoreError> {
+        let log = self.log.borrow();
+        let wanted = log.iter().filter(|record| {
+            record.seq > select.after
+                && select.before.is_none_or(|before| record.seq < before)
+                && (select.kinds.is_empty() || select.kinds.contains(&record.kind.as_str()))
+                && select.turn.is_none_or(|turn| record.turn.as_deref() == Some(turn))
+        });
+        Ok(if select.newest_first {
+            wanted.rev().take(select.limit).cloned().collect()
+        } else {
+            wanted.take(select.limit).cloned().collect()
+        })
+    }
+
+    fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.documents.borrow().get(key).cloned())
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+        let documents = self.documents.borrow();
+        let from = documents.range(prefix.to_owned()..);
+        Ok(from.take_while(|(key, _)| key.starts_with(prefix)).map(|(k, v)| (k.clone(), v.clone())).collect())
+    }
+
+    fn erase(&self) -> Result<(), StoreError> {
+        self.log.borrow_mut().clear();
+        self.documents.borrow_mut().clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,44 @@
+//! From records to messages: the conversation as a projection of the log.
+
+use crate::types::{EventKind, Message, Part, Record, Role, ToolCall};
+use std::rc::Rc;
+
+/// The types of records that make messages.
+pub const MESSAGE_KINDS: &[&str] = &["turn.started", "message.completed", "tool.started", "tool.completed"];
+
+/// Adds what `record` says to `messages`. Returns whether it was a part of the conversation.
+pub fn fold(messages: &mut Vec<Rc<Message>>, record: &Record) -> bool {
+    let turn = record.turn.clone().unwrap_or_default();
+    let message = |id: String, role: Role, part: Part| {
+        let (seq, created_at) = (record.seq, record.at);
+        Rc::new(Message { id, seq, role, parts: vec![part], created_at, turn, interrupted: false })
+    };
+    match &record.kind {
+        EventKind::TurnStarted { message } | EventKind::MessageCompleted { message } => {
+            messages.push(Rc::clone(message));
+        }
+        EventKind::ToolStarted { message: id, call_id, name, args, invalid, .. } => {
+            let call = ToolCall {
+                call_id: call_id.clone(),
+                name: name.clone(),
+                args: args.clone(),
+                invalid: invalid.clone(),
+            };
+            match messages.last_mut() {
+                Some(last) if last.id == *id => {
+                    if !last.calls().any(|known| known.call_id == *call_id) {
+                        Rc::make_mut(last).parts.push(Part::ToolCall(call));
+                    }
+                }
+                _ => messages.push(message(id.clone(), Role::Assistant, Part::ToolCall(call))),
+            }
+        }
+        EventKind::ToolCompleted { call_id, name, outcome, .. } => {
+            let part =
+                Part::ToolResult { call_id: call_id.clone(), name: name.clone(), outcome: outcome.clone() };
+            messages.push(message(format!("msg_{}", record.seq), Role::Tool, part));
+        }
+        _ => return false,
+    }
+    true
+}

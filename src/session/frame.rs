@@ -1,0 +1,85 @@
+//! One event on its way to listeners, encoded once for all of them.
+
+use crate::ports::session_store::StoredRecord;
+use crate::types::{Cursor, Delta};
+use bytes::Bytes;
+use serde::Serialize;
+use std::cell::OnceCell;
+
+/// An event as it goes over the wire.
+pub struct Frame {
+    /// The place behind this event; none for deltas that cannot be resumed.
+    pub cursor: Option<Cursor>,
+    /// The event's `type`.
+    pub event: String,
+    /// The turn that it belongs to.
+    pub turn: Option<String>,
+    /// The event as JSON.
+    pub data: String,
+    sse: OnceCell<Bytes>,
+}
+
+#[derive(Serialize)]
+struct DeltaData<'a> {
+    #[serde(flatten)]
+    delta: &'a Delta,
+    turn: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cursor: Option<String>,
+}
+
+impl Frame {
+    /// A durable record.
+    pub fn record(stored: &StoredRecord) -> Self {
+        Self {
+            cursor: Some(Cursor::after(stored.seq)),
+            event: stored.kind.clone(),
+            turn: stored.turn.clone(),
+            data: stored.json.clone(),
+            sse: OnceCell::new(),
+        }
+    }
+
+    /// A transient piece; `cursor` is the place behind it, for text.
+    pub fn delta(delta: &Delta, turn: &str, cursor: Option<Cursor>) -> Self {
+        let data = DeltaData { delta, turn, cursor: cursor.map(|c| c.to_string()) };
+        Self {
+            cursor,
+            event: delta.name().to_owned(),
+            turn: Some(turn.to_owned()),
+            // A struct of strings always has a JSON form.
+            data: serde_json::to_string(&data).unwrap_or_default(),
+            sse: OnceCell::new(),
+        }
+    }
+
+    /// The event in the `text/event-stream` format, LF only.
+    pub fn sse(&self) -> Bytes {
+        self.sse
+            .get_or_init(|| {
+                let mut out = String::with_capacity(self.data.len() + self.event.len() + 40);
+                if let Some(cursor) = self.cursor {
+                    out.push_str("id: ");
+                    out.push_str(&cursor.to_string());
+                    out.push('\n');
+                }
+                out.push_str("event: ");
+                out.push_str(&self.event);
+                out.push_str("\ndata: ");
+                out.push_str(&self.data);
+                out.push_str("\n\n");
+                Bytes::from(out)
+            })
+            .clone()
+    }
+
+    /// The record as a line of NDJSON.
+    pub fn ndjson(&self) -> Bytes {
+        Bytes::from(format!("{}\n", self.data))
+    }
+
+    /// Whether this ends its turn.
+    pub fn ends_turn(&self) -> bool {
+        matches!(self.event.as_str(), "turn.completed" | "turn.failed" | "turn.canceled" | "turn.waiting")
+    }
+}

@@ -1,0 +1,232 @@
+//! The live listeners of a session, and the message that is being streamed to them.
+
+use super::frame::Frame;
+use crate::types::{Cursor, Delta, EventKind, Record, TurnEnd};
+use bytes::Bytes;
+use futures::channel::{mpsc, oneshot};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+/// Most bytes that wait for a reader that does not read. It is dropped then; it can come back with
+/// the last id it saw.
+const MAX_BACKLOG: usize = 16 << 20;
+
+/// What a listener wants to hear.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// Only this turn, until it ends.
+    pub turn: Option<String>,
+    /// Until the session is idle.
+    pub until_idle: bool,
+}
+
+/// The writing end of one reader's stream of bytes. It owns plain memory only: a reader may leave
+/// at any moment, even by garbage collection.
+#[derive(Clone)]
+pub struct Listener {
+    interest: Interest,
+    sender: mpsc::UnboundedSender<Bytes>,
+    backlog: Rc<Cell<usize>>,
+}
+
+/// The reading end.
+pub type ByteReceiver = futures::stream::LocalBoxStream<'static, Bytes>;
+
+impl Listener {
+    /// A listener and the stream of what it hears.
+    pub fn new(interest: Interest) -> (Self, ByteReceiver) {
+        use futures::StreamExt;
+        let (sender, receiver) = mpsc::unbounded::<Bytes>();
+        let backlog = Rc::new(Cell::new(0_usize));
+        let waiting = Rc::clone(&backlog);
+        let stream = receiver.inspect(move |bytes| waiting.set(waiting.get().saturating_sub(bytes.len())));
+        (Self { interest, sender, backlog }, stream.boxed_local())
+    }
+
+    /// Sends bytes; false when the reader is gone or hopelessly behind.
+    pub fn send(&self, bytes: Bytes) -> bool {
+        let backlog = self.backlog.get() + bytes.len();
+        self.backlog.set(backlog);
+        backlog <= MAX_BACKLOG && self.sender.unbounded_send(bytes).is_ok()
+    }
+
+    /// Bytes sent and not yet read.
+    pub fn backlog(&self) -> usize {
+        self.backlog.get()
+    }
+
+    /// Whether the reader left.
+    pub fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// What it wants to hear.
+    pub fn interest(&self) -> &Interest {
+        &self.interest
+    }
+
+    /// Hands over a frame; false when this listener needs no more.
+    fn offer(&self, frame: &Frame) -> bool {
+        match &self.interest.turn {
+            None => self.send(frame.sse()),
+            Some(turn) if frame.turn.as_deref() != Some(turn) || frame.event == "turn.queued" => {
+                !self.is_closed()
+            }
+            Some(_) => self.send(frame.sse()) && !frame.ends_turn(),
+        }
+    }
+}
+
+/// Listeners that the platform keeps for us, such as hibernating WebSockets.
+pub trait Broadcast {
+    /// Sends a frame to each of them.
+    fn broadcast(&self, frame: &Frame);
+}
+
+/// The message being streamed.
+struct Streaming {
+    seq: u64,
+    message: String,
+    turn: String,
+    text: String,
+}
+
+/// The live listeners of a session.
+#[derive(Default)]
+pub struct Hub {
+    listeners: RefCell<Vec<Listener>>,
+    ends: RefCell<Vec<(String, oneshot::Sender<TurnEnd>)>>,
+    broadcast: RefCell<Option<Rc<dyn Broadcast>>>,
+    streaming: RefCell<Option<Streaming>>,
+}
+
+impl Hub {
+    /// Adds a listener for what comes from now on.
+    pub fn listen(&self, listener: Listener) {
+        self.listeners.borrow_mut().push(listener);
+    }
+
+    /// Completes when the turn ends; fails when the turn is given up in this process.
+    pub fn turn_end(&self, turn: &str) -> oneshot::Receiver<TurnEnd> {
+        let (sender, receiver) = oneshot::channel();
+        self.ends.borrow_mut().push((turn.to_owned(), sender));
+        receiver
+    }
+
+    /// Sets the platform's own listeners.
+    pub fn set_broadcast(&self, broadcast: Rc<dyn Broadcast>) {
+        *self.broadcast.borrow_mut() = Some(broadcast);
+    }
+
+    /// Whether anybody reads a stream of ours; forgets those who left.
+    pub fn has_listeners(&self) -> bool {
+        let mut listeners = self.listeners.borrow_mut();
+        listeners.retain(|listener| !listener.is_closed());
+        !listeners.is_empty()
+    }
+
+    /// Sends a comment to every stream, so that nobody in between takes it for dead.
+    pub fn ping(&self) {
+        self.listeners.borrow_mut().retain(|l| l.send(Bytes::from_static(b": ping\n\n")));
+    }
+
+    /// Tells every listener of a record that is stored.
+    pub fn publish(&self, frame: &Frame, record: &Record) {
+        self.send(frame);
+        if let (Some(end), Some(turn)) = (end_of(&record.kind), &record.turn) {
+            let mut ends = self.ends.borrow_mut();
+            for (_, sender) in ends.extract_if(.., |(waiting, _)| waiting == turn) {
+                let _ = sender.send(end.clone());
+            }
+        }
+    }
+
+    /// Ends the streams that wanted to hear of the session until it is idle.
+    pub fn idle(&self) {
+        self.listeners.borrow_mut().retain(|listener| !listener.interest.until_idle);
+    }
+
+    /// Ends every stream and every wait: the session is gone or its turn was given up here.
+    pub fn close(&self) {
+        self.listeners.borrow_mut().clear();
+        self.ends.borrow_mut().clear();
+        self.streaming.borrow_mut().take();
+    }
+
+    /// Gives up the waits and the stream of a turn that cannot go on in this process.
+    pub fn abandon(&self, turn: &str) {
+        self.ends.borrow_mut().retain(|(waiting, _)| waiting != turn);
+        self.listeners.borrow_mut().retain(|l| l.interest.turn.as_deref() != Some(turn));
+        self.streaming.borrow_mut().take();
+    }
+
+    /// Streams a piece of what the model makes. The first piece of text takes log number `seq` for
+    /// the message.
+    pub fn delta(&self, turn: &str, seq: u64, delta: &Delta) {
+        let cursor = match delta {
+            Delta::Text { id, delta } => {
+                let mut streaming = self.streaming.borrow_mut();
+                let message = streaming.get_or_insert_with(|| Streaming {
+                    seq,
+                    message: id.clone(),
+                    turn: turn.to_owned(),
+                    text: String::new(),
+                });
+                message.text.push_str(delta);
+                Some(Cursor { seq: message.seq, offset: Some(message.text.len() as u64) })
+            }
+            _ => None,
+        };
+        if self.listeners.borrow().is_empty() && self.broadcast.borrow().is_none() {
+            return;
+        }
+        self.send(&Frame::delta(delta, turn, cursor));
+    }
+
+    /// Whether a message is being streamed and its number taken.
+    pub fn is_streaming(&self) -> bool {
+        self.streaming.borrow().is_some()
+    }
+
+    /// The id and the text so far of the message being streamed.
+    pub fn streamed(&self) -> Option<(String, String)> {
+        self.streaming.borrow().as_ref().map(|s| (s.message.clone(), s.text.clone()))
+    }
+
+    /// The rest of the message being streamed, for a reader that stands at `cursor`.
+    pub fn streamed_after(&self, cursor: Cursor) -> Option<Frame> {
+        let streaming = self.streaming.borrow();
+        let message = streaming.as_ref()?;
+        let seen = if cursor.seq == message.seq { cursor.offset.unwrap_or(0) } else { 0 };
+        text_after(message.seq, &message.message, &message.turn, &message.text, seen)
+    }
+
+    /// Forgets the message being streamed: a record has taken its number.
+    pub fn end_message(&self) {
+        self.streaming.borrow_mut().take();
+    }
+
+    fn send(&self, frame: &Frame) {
+        self.listeners.borrow_mut().retain(|listener| listener.offer(frame));
+        if let Some(broadcast) = self.broadcast.borrow().as_ref() {
+            broadcast.broadcast(frame);
+        }
+    }
+}
+
+/// The delta from byte `seen` to the end of a message's text; `None` when nothing is left.
+pub(super) fn text_after(seq: u64, id: &str, turn: &str, text: &str, seen: u64) -> Option<Frame> {
+    let seen = usize::try_from(seen).unwrap_or(usize::MAX);
+    let rest = text.get(seen..).unwrap_or_default();
+    if rest.is_empty() {
+        return None;
+    }
+    let delta = Delta::Text { id: id.to_owned(), delta: rest.to_owned() };
+    Some(Frame::delta(&delta, turn, Some(Cursor { seq, offset: Some(text.len() as u64) })))
+}
+
+fn end_of(kind: &EventKind) -> Option<&TurnEnd> {
+    kind.turn_end()
+}

@@ -1,0 +1,261 @@
+//! A session as clients read it: projections of the log and the state.
+
+use super::{Session, fold};
+use crate::ports::{StoreError, session_store::Select};
+use crate::types::{
+    Budget, CallStatus, EventKind, Message, Reply, SessionStatus, StopReason, Timestamp, ToolOutcome,
+    TurnEnd, TurnError, TurnPhase, TurnStatus, Usage, message::text_of,
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use std::rc::Rc;
+
+/// `GET /v1/sessions/{id}`.
+#[derive(Serialize)]
+pub struct SessionView {
+    id: String,
+    agent: String,
+    user: String,
+    title: Option<String>,
+    status: SessionStatus,
+    mode: Option<String>,
+    model: Option<String>,
+    usage: Usage,
+    created_at: Timestamp,
+    updated_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current_turn: Option<String>,
+    pending: Vec<Value>,
+    queue: Vec<Value>,
+    metadata: Map<String, Value>,
+    state: Map<String, Value>,
+    permissions: Map<String, Value>,
+    budget: Budget,
+    last_seq: u64,
+}
+
+/// A call as `GET …/turns/{turn}` shows it.
+#[derive(Serialize)]
+pub struct CallView {
+    call_id: String,
+    name: String,
+    args: Value,
+    #[serde(flatten)]
+    outcome: Option<ToolOutcome>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    elapsed_ms: Option<u64>,
+}
+
+/// `GET …/turns/{turn}`.
+#[derive(Serialize)]
+pub struct TurnView {
+    /// The turn.
+    pub id: String,
+    /// Where it stands.
+    pub status: TurnStatus,
+    stop_reason: Option<StopReason>,
+    reply: Option<Reply>,
+    usage: Usage,
+    budget: Option<Budget>,
+    steps: u32,
+    calls: Vec<CallView>,
+    pending: Vec<Value>,
+    sub_steps_failed: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<TurnError>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    epoch: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_position: Option<usize>,
+    started_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
+}
+
+/// The answer to a message, once its turn has ended.
+#[derive(Serialize)]
+pub struct TurnAnswer {
+    turn_id: String,
+    status: TurnStatus,
+    stop_reason: StopReason,
+    reply: Option<Reply>,
+    usage: Usage,
+    pending: Vec<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<TurnError>,
+}
+
+impl TurnAnswer {
+    /// The answer for a turn that ended so.
+    pub fn new(turn: &str, end: TurnEnd) -> Self {
+        Self {
+            turn_id: turn.to_owned(),
+            status: end.status,
+            stop_reason: end.stop_reason,
+            reply: end.reply,
+            usage: end.usage,
+            pending: Vec::new(),
+            error: end.error,
+        }
+    }
+}
+
+impl Session {
+    /// The session as clients see it.
+    pub fn view(&self) -> SessionView {
+        let state = self.state();
+        let meta = &state.meta;
+        let queued =
+            |(index, turn): (usize, &String)| json!({"id": turn, "turn": turn, "position": index + 1});
+        SessionView {
+            id: meta.id.clone(),
+            agent: meta.agent.clone(),
+            user: meta.user.clone(),
+            title: meta.title.clone(),
+            status: state.status(),
+            mode: meta.mode.clone(),
+            model: meta.model.clone(),
+            usage: meta.usage,
+            created_at: meta.created_at,
+            updated_at: meta.updated_at,
+            current_turn: state.turn.as_ref().map(|turn| turn.id.clone()),
+            pending: Vec::new(),
+            queue: state.queue.iter().enumerate().map(queued).collect(),
+            metadata: meta.metadata.clone(),
+            state: meta.state.clone(),
+            permissions: meta.permissions.clone(),
+            budget: meta.budget,
+            last_seq: self.last_seq(),
+        }
+    }
+
+    /// A page of the conversation behind record `after`, and where the next page starts.
+    ///
+    /// # Errors
+    /// When the store breaks.
+    pub fn page(&self, after: u64, limit: usize) -> Result<(Vec<Rc<Message>>, Option<u64>), StoreError> {
+        let mut messages = Vec::new();
+        let mut ends = Vec::new();
+        let mut position = after;
+        loop {
+            let select =
+                Select { after: position, kinds: fold::MESSAGE_KINDS, limit: limit + 1, ..Select::default() };
+            let records = self.records(select)?;
+            let complete = records.len() < select.limit;
+            for record in &records {
+                fold::fold(&mut messages, record);
+                ends.resize(messages.len(), record.seq);
+                if let Some(end) = ends.last_mut() {
+                    *end = record.seq;
+                }
+                position = record.seq;
+            }
+            // A message is whole once the next one has begun.
+            if messages.len() > limit {
+                messages.truncate(limit);
+                return Ok((messages, ends.get(limit.saturating_sub(1)).copied()));
+            }
+            if complete {
+                return Ok((messages, None));
+            }
+        }
+    }
+
+    /// How a turn ended; `None` while it runs or when there is none.
+    ///
+    /// # Errors
+    /// When the store breaks.
+    pub fn turn_ended(&self, turn: &str) -> Result<Option<TurnEnd>, StoreError> {
+        let kinds = &["turn.completed", "turn.failed", "turn.canceled"];
+        let select = Select { turn: Some(turn), kinds, limit: 1, ..Select::default() };
+        Ok(self.records(select)?.first().and_then(|record| record.kind.turn_end().cloned()))
+    }
+
+    /// A turn as clients see it; `None` when there is none.
+    ///
+    /// # Errors
+    /// When the store breaks.
+    pub fn turn(&self, turn: &str) -> Result<Option<TurnView>, StoreError> {
+        let records = self.records(Select { turn: Some(turn), limit: usize::MAX, ..Select::default() })?;
+        let queue_position = self.state().queue.iter().position(|queued| queued == turn).map(|i| i + 1);
+        if records.is_empty() && queue_position.is_none() {
+            return Ok(None);
+        }
+        let mut view = TurnView {
+            id: turn.to_owned(),
+            status: TurnStatus::Running,
+            stop_reason: None,
+            reply: None,
+            usage: Usage::default(),
+            budget: None,
+            steps: 0,
+            calls: Vec::new(),
+            pending: Vec::new(),
+            sub_steps_failed: Vec::new(),
+            error: None,
+            epoch: None,
+            queue_position,
+            started_at: None,
+            ended_at: None,
+        };
+        for record in &records {
+            view.fold(record.at, &record.kind);
+        }
+        if let Some(running) = self.state().turn.as_ref().filter(|running| running.id == turn) {
+            view.usage = running.usage;
+            view.budget = Some(running.budget);
+            view.steps = running.steps;
+            view.epoch = Some(running.epoch);
+        }
+        Ok(Some(view))
+    }
+
+    /// The calls of the step at hand that have no outcome yet, with whether they had begun.
+    pub fn open_calls(&self) -> Vec<(String, CallStatus)> {
+        match self.state().turn.as_ref().map(|turn| &turn.phase) {
+            Some(TurnPhase::Tools { calls }) => calls
+                .iter()
+                .filter(|call| call.status != CallStatus::Done)
+                .map(|call| (call.call_id.clone(), call.status))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl TurnView {
+    fn fold(&mut self, at: Timestamp, kind: &EventKind) {
+        match kind {
+            EventKind::TurnStarted { .. } => self.started_at = Some(at),
+            EventKind::ToolStarted { call_id, name, args, .. } => self.calls.push(CallView {
+                call_id: call_id.clone(),
+                name: name.clone(),
+                args: args.clone(),
+                outcome: None,
+                elapsed_ms: None,
+            }),
+            EventKind::ToolCompleted { call_id, outcome, elapsed_ms, .. } => {
+                if let Some(call) = self.calls.iter_mut().find(|call| call.call_id == *call_id) {
+                    call.outcome = Some(outcome.clone());
+                    call.elapsed_ms = Some(*elapsed_ms);
+                }
+            }
+            EventKind::TurnCompleted(end) | EventKind::TurnFailed(end) | EventKind::TurnCanceled(end) => {
+                self.ended_at = Some(at);
+                self.status = end.status;
+                self.stop_reason = Some(end.stop_reason);
+                self.reply = end.reply.clone();
+                self.usage = end.usage;
+                self.budget = end.budget;
+                self.steps = end.steps;
+                self.error = end.error.clone();
+                self.sub_steps_failed = end.sub_steps_failed.clone();
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A message as the reply of its turn.
+pub fn reply(message: &Message) -> Reply {
+    Reply { id: message.id.clone(), text: text_of(&message.parts), parts: message.parts.clone() }
+}
