@@ -3,7 +3,24 @@
 //! The Worker in front authenticates and answers what concerns the whole tenant ([`front`]); what
 //! concerns one session it passes on to that session's object, which answers with [`session`].
 
+mod admin;
+mod admin_keys;
+pub mod auth;
+pub mod auth_cache;
 pub mod body;
+pub mod cors;
+pub mod failure;
+pub mod front;
+pub mod idempotency;
+mod jwks;
+pub mod jwt;
+mod lists;
 pub mod message;
+pub mod page;
+pub mod routes;
+pub mod seal;
+mod tickets;
 
+pub use auth_cache::AuthCache;
+pub use front::{Forward, Front, FrontConfig, Handled};
 pub use message::{ApiBody, ApiRequest, ApiResponse};

@@ -25,7 +25,7 @@ pub struct JwtConfig {
     /// Where the provider publishes its keys (https).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks_url: Option<String>,
-    /// The keys themselves (RFC 7517); needed for HS256.
+    /// The keys themselves (RFC 7517); needed for HS256. Sealed, a string, wherever it is stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks: Option<serde_json::Value>,
 }
@@ -94,6 +94,11 @@ pub enum Claim {
     Done(u16, String),
 }
 
+/// How long an Idempotency-Key is kept: a day.
+pub const CLAIM_KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
+/// How long a request may hold an Idempotency-Key before another may take over.
+pub const CLAIM_RUNNING_MS: u64 = 60 * 1_000;
+
 /// Tenants, keys, issuers, the list of sessions, and idempotency of what is not in a session.
 #[async_trait(?Send)]
 pub trait Directory {
@@ -105,13 +110,18 @@ pub trait Directory {
     async fn tenant(&self, id: &str) -> DirectoryResult<Option<Tenant>>;
     /// Tenants by id, behind `after`.
     async fn tenants(&self, after: &str, limit: usize) -> DirectoryResult<Vec<Tenant>>;
-    /// Removes a tenant and its keys; its sessions are erased by the caller. False if there is none.
-    async fn delete_tenant(&self, id: &str) -> DirectoryResult<bool>;
+    /// Removes a tenant's keys and marks it deleted: from then on nothing finds it, but its id stays
+    /// taken until [`Directory::purge_tenant`]. False if there is none.
+    async fn delete_tenant(&self, id: &str, now: Timestamp) -> DirectoryResult<bool>;
+    /// Tenants marked deleted, and since when; oldest mark first.
+    async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(String, Timestamp)>>;
+    /// Forgets a tenant that is marked deleted.
+    async fn purge_tenant(&self, id: &str) -> DirectoryResult<()>;
     /// Tenants whose tokens carry this issuer.
     async fn tenants_by_issuer(&self, issuer: &str) -> DirectoryResult<Vec<Tenant>>;
 
-    /// Stores a key by the hash of its secret.
-    async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<()>;
+    /// Stores a key by the hash of its secret; false if there is no such tenant.
+    async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool>;
     /// Finds a key that is neither revoked nor expired by the hash of its secret.
     async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<ApiKey>>;
     /// A tenant's keys by id, behind `after`.
@@ -119,11 +129,11 @@ pub trait Directory {
     /// Revokes a key; false if there is none.
     async fn delete_key(&self, tenant: &str, id: &str) -> DirectoryResult<bool>;
 
-    /// Adds or replaces a line of the list of sessions.
+    /// Adds a line to the list of sessions, or replaces it unless what is there is newer.
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()>;
     /// Removes a line.
     async fn delete_session(&self, tenant: &str, id: &str) -> DirectoryResult<()>;
-    /// A tenant's sessions, newest first, behind the pair `(updated_at, id)`.
+    /// A tenant's sessions, newest first, behind the pair `(created_at, id)`.
     async fn sessions(
         &self,
         tenant: &str,
@@ -133,7 +143,9 @@ pub trait Directory {
         limit: usize,
     ) -> DirectoryResult<Vec<SessionEntry>>;
 
-    /// Claims an Idempotency-Key; `scope` is tenant and route.
+    /// Claims an Idempotency-Key; `scope` is tenant and route. Rows older than [`CLAIM_KEPT_MS`]
+    /// count as gone, and so do those still running after [`CLAIM_RUNNING_MS`]: whoever held them
+    /// died.
     async fn claim(&self, scope: &str, key: &str, body_hash: &str, now: Timestamp) -> DirectoryResult<Claim>;
     /// Keeps the first answer, or frees the key when there is none.
     async fn settle(&self, scope: &str, key: &str, answer: Option<(u16, &str)>) -> DirectoryResult<()>;

@@ -6,6 +6,7 @@
 pub mod blob;
 pub mod clock;
 pub mod directory;
+pub mod eraser;
 pub mod http;
 pub mod model;
 pub mod session_store;
@@ -14,6 +15,7 @@ pub mod spawner;
 pub use blob::BlobStore;
 pub use clock::{Clock, Entropy};
 pub use directory::Directory;
+pub use eraser::SessionEraser;
 pub use http::{Ai, Http, HttpError, HttpRequest, HttpResponse};
 pub use model::{Model, Models};
 pub use session_store::{Batch, SessionStore, StoreError};

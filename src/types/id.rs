@@ -37,6 +37,16 @@ pub fn is_valid(id: &str) -> bool {
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.~:@".contains(&b))
 }
 
+/// Whether `name` may name a user: 1–128 bytes without `/`, `\\` and control characters, and neither
+/// `.` nor `..`. Wider than [`is_valid`], since identity providers choose names such as `auth0|7`.
+pub fn is_user(name: &str) -> bool {
+    !name.is_empty()
+        && name.len() <= MAX_CHOSEN
+        && name != "."
+        && name != ".."
+        && !name.chars().any(|c| c.is_control() || c == '/' || c == '\\')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +58,16 @@ mod tests {
         assert!(a < b);
         assert!(is_valid(&a));
         assert_eq!(a.len(), TURN.len() + 32);
+    }
+
+    #[test]
+    fn users_cannot_leave_their_place() {
+        for bad in ["", ".", "..", "a/b", "a\\b", "a\n", &"x".repeat(129)] {
+            assert!(!is_user(bad), "{bad:?}");
+        }
+        for good in ["auth0|7", "user@example.com", "Zoë K."] {
+            assert!(is_user(good), "{good:?}");
+        }
     }
 
     #[test]

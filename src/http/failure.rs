@@ -1,0 +1,40 @@
+//! Why a handler of the front has no answer.
+
+use crate::ports::directory::DirectoryError;
+use crate::types::{ErrorCode, Problem};
+
+/// Why a handler of the front has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The caller is told what is wrong.
+    #[error(transparent)]
+    Problem(#[from] Problem),
+    /// The directory is down: the caller may try again; the cause goes to the log.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+}
+
+impl Failure {
+    /// What the caller sees.
+    pub fn into_problem(self) -> Problem {
+        match self {
+            Self::Problem(problem) => problem,
+            Self::Directory(_) => unavailable("the directory does not answer; try again"),
+        }
+    }
+
+    /// What belongs into the log: only what is our own trouble.
+    pub fn for_log(&self) -> Option<String> {
+        match self {
+            Self::Problem(problem) => (problem.code.status() >= 500).then(|| problem.to_string()),
+            Self::Directory(error) => Some(error.to_string()),
+        }
+    }
+}
+
+/// Trouble that passes.
+pub fn unavailable(detail: &str) -> Problem {
+    let mut problem = Problem::new(ErrorCode::Unavailable, detail);
+    problem.retry_after_s = Some(2);
+    problem
+}

@@ -1,0 +1,390 @@
+//! The directory over D1 (`migrations/0001_directory.sql`).
+//!
+//! D1 takes numbers only as floating point, which holds milliseconds exactly until far beyond the
+//! year 9999.
+
+use crate::ports::Directory;
+use crate::ports::directory::{
+    ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
+};
+use crate::types::Timestamp;
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use worker::{D1Database, D1PreparedStatement, D1Result, D1Type};
+
+/// Rows that one sweep removes from a table at most.
+const EXPIRED_AT_ONCE: usize = 500;
+
+const TENANT: &str = "SELECT id, name, created_at, jwt FROM tenants WHERE deleted_at IS NULL";
+const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM api_keys";
+
+/// The directory over D1.
+pub struct D1Directory {
+    db: D1Database,
+}
+
+impl D1Directory {
+    /// The directory in `db`.
+    pub fn new(db: D1Database) -> Self {
+        Self { db }
+    }
+
+    fn statement(&self, sql: &str, args: &[D1Type<'_>]) -> DirectoryResult<D1PreparedStatement> {
+        self.db.prepare(sql).bind_refs(args).map_err(failed)
+    }
+
+    /// Runs a statement, writing or reading, and returns its rows.
+    async fn rows<T: DeserializeOwned>(&self, sql: &str, args: &[D1Type<'_>]) -> DirectoryResult<Vec<T>> {
+        rows(&self.statement(sql, args)?.all().await.map_err(failed)?)
+    }
+
+    /// Whether a statement that ends in `RETURNING 1 AS done` did anything.
+    async fn did(&self, sql: &str, args: &[D1Type<'_>]) -> DirectoryResult<bool> {
+        Ok(!self.rows::<Done>(sql, args).await?.is_empty())
+    }
+}
+
+/// D1 reports some failures as its own error and some as a bare exception; both come down to text.
+fn failed(error: worker::Error) -> DirectoryError {
+    DirectoryError(error.to_string())
+}
+
+fn garbled(error: serde_json::Error) -> DirectoryError {
+    DirectoryError(format!("a row cannot be read: {error}"))
+}
+
+fn rows<T: DeserializeOwned>(result: &D1Result) -> DirectoryResult<Vec<T>> {
+    match result.error() {
+        Some(error) => Err(DirectoryError(error)),
+        None => result.results().map_err(failed),
+    }
+}
+
+fn time(at: Timestamp) -> D1Type<'static> {
+    number(at.0)
+}
+
+fn number(value: u64) -> D1Type<'static> {
+    D1Type::Real(value as f64)
+}
+
+fn optional(text: Option<&str>) -> D1Type<'_> {
+    text.map_or(D1Type::Null, D1Type::Text)
+}
+
+fn moment(ms: f64) -> Timestamp {
+    Timestamp(ms as u64)
+}
+
+#[derive(Deserialize)]
+struct Done {}
+
+#[derive(Deserialize)]
+struct TenantRow {
+    id: String,
+    name: String,
+    created_at: f64,
+    jwt: Option<String>,
+}
+
+impl TenantRow {
+    fn read(self) -> DirectoryResult<Tenant> {
+        let jwt = self.jwt.map(|jwt| serde_json::from_str(&jwt)).transpose().map_err(garbled)?;
+        Ok(Tenant { id: self.id, name: self.name, created_at: moment(self.created_at), jwt })
+    }
+}
+
+#[derive(Deserialize)]
+struct DeletedRow {
+    id: String,
+    deleted_at: f64,
+}
+
+#[derive(Deserialize)]
+struct KeyRow {
+    id: String,
+    tenant: String,
+    name: String,
+    scopes: String,
+    created_at: f64,
+    expires_at: Option<f64>,
+}
+
+impl KeyRow {
+    fn read(self) -> DirectoryResult<ApiKey> {
+        Ok(ApiKey {
+            id: self.id,
+            tenant: self.tenant,
+            name: self.name,
+            scopes: serde_json::from_str(&self.scopes).map_err(garbled)?,
+            created_at: moment(self.created_at),
+            expires_at: self.expires_at.map(moment),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct SessionRow {
+    tenant: String,
+    id: String,
+    user: String,
+    agent: String,
+    title: Option<String>,
+    created_at: f64,
+    updated_at: f64,
+}
+
+impl SessionRow {
+    fn read(self) -> SessionEntry {
+        SessionEntry {
+            tenant: self.tenant,
+            id: self.id,
+            user: self.user,
+            agent: self.agent,
+            title: self.title,
+            created_at: moment(self.created_at),
+            updated_at: moment(self.updated_at),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct ClaimRow {
+    body_hash: String,
+    status: Option<f64>,
+    answer: Option<String>,
+}
+
+fn jwt_columns(tenant: &Tenant) -> DirectoryResult<(Option<&str>, Option<String>)> {
+    let jwt = tenant.jwt.as_ref();
+    let text = jwt.map(serde_json::to_string).transpose().map_err(garbled)?;
+    Ok((jwt.map(|jwt| jwt.issuer.as_str()), text))
+}
+
+#[async_trait(?Send)]
+impl Directory for D1Directory {
+    async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
+        let (issuer, jwt) = jwt_columns(tenant)?;
+        self.did(
+            "INSERT INTO tenants (id, name, created_at, issuer, jwt) VALUES (?1, ?2, ?3, ?4, ?5) \
+             ON CONFLICT DO NOTHING RETURNING 1 AS done",
+            &[
+                D1Type::Text(&tenant.id),
+                D1Type::Text(&tenant.name),
+                time(tenant.created_at),
+                optional(issuer),
+                optional(jwt.as_deref()),
+            ],
+        )
+        .await
+    }
+
+    async fn update_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
+        let (issuer, jwt) = jwt_columns(tenant)?;
+        self.did(
+            "UPDATE tenants SET name = ?2, issuer = ?3, jwt = ?4 \
+             WHERE id = ?1 AND deleted_at IS NULL RETURNING 1 AS done",
+            &[
+                D1Type::Text(&tenant.id),
+                D1Type::Text(&tenant.name),
+                optional(issuer),
+                optional(jwt.as_deref()),
+            ],
+        )
+        .await
+    }
+
+    async fn tenant(&self, id: &str) -> DirectoryResult<Option<Tenant>> {
+        let found: Vec<TenantRow> = self.rows(&format!("{TENANT} AND id = ?1"), &[D1Type::Text(id)]).await?;
+        found.into_iter().next().map(TenantRow::read).transpose()
+    }
+
+    async fn tenants(&self, after: &str, limit: usize) -> DirectoryResult<Vec<Tenant>> {
+        let sql = format!("{TENANT} AND id > ?1 ORDER BY id LIMIT {limit}");
+        let found: Vec<TenantRow> = self.rows(&sql, &[D1Type::Text(after)]).await?;
+        found.into_iter().map(TenantRow::read).collect()
+    }
+
+    async fn delete_tenant(&self, id: &str, now: Timestamp) -> DirectoryResult<bool> {
+        let mark = "UPDATE tenants SET deleted_at = ?2, issuer = NULL, jwt = NULL \
+                    WHERE id = ?1 AND deleted_at IS NULL RETURNING 1 AS done";
+        let batch = vec![
+            self.statement(mark, &[D1Type::Text(id), time(now)])?,
+            self.statement("DELETE FROM api_keys WHERE tenant = ?1", &[D1Type::Text(id)])?,
+        ];
+        let results = self.db.batch(batch).await.map_err(failed)?;
+        results.first().map_or(Ok(false), |marked| Ok(!rows::<Done>(marked)?.is_empty()))
+    }
+
+    async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(String, Timestamp)>> {
+        let sql = format!(
+            "SELECT id, deleted_at FROM tenants WHERE deleted_at IS NOT NULL ORDER BY deleted_at LIMIT {limit}"
+        );
+        let found: Vec<DeletedRow> = self.rows(&sql, &[]).await?;
+        Ok(found.into_iter().map(|row| (row.id, moment(row.deleted_at))).collect())
+    }
+
+    async fn purge_tenant(&self, id: &str) -> DirectoryResult<()> {
+        let sql = "DELETE FROM tenants WHERE id = ?1 AND deleted_at IS NOT NULL";
+        self.rows::<Done>(sql, &[D1Type::Text(id)]).await?;
+        Ok(())
+    }
+
+    async fn tenants_by_issuer(&self, issuer: &str) -> DirectoryResult<Vec<Tenant>> {
+        let sql = format!("{TENANT} AND issuer = ?1 ORDER BY id");
+        let found: Vec<TenantRow> = self.rows(&sql, &[D1Type::Text(issuer)]).await?;
+        found.into_iter().map(TenantRow::read).collect()
+    }
+
+    async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool> {
+        let scopes = serde_json::to_string(&key.scopes).map_err(garbled)?;
+        self.did(
+            "INSERT INTO api_keys (tenant, id, hash, name, scopes, created_at, expires_at) \
+             SELECT id, ?2, ?3, ?4, ?5, ?6, ?7 FROM tenants WHERE id = ?1 AND deleted_at IS NULL \
+             RETURNING 1 AS done",
+            &[
+                D1Type::Text(&key.tenant),
+                D1Type::Text(&key.id),
+                D1Type::Text(hash),
+                D1Type::Text(&key.name),
+                D1Type::Text(&scopes),
+                time(key.created_at),
+                key.expires_at.map_or(D1Type::Null, time),
+            ],
+        )
+        .await
+    }
+
+    async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<ApiKey>> {
+        let sql = format!("{KEY} WHERE hash = ?1 AND (expires_at IS NULL OR expires_at > ?2)");
+        let found: Vec<KeyRow> = self.rows(&sql, &[D1Type::Text(hash), time(now)]).await?;
+        found.into_iter().next().map(KeyRow::read).transpose()
+    }
+
+    async fn keys(&self, tenant: &str, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>> {
+        let sql = format!("{KEY} WHERE tenant = ?1 AND id > ?2 ORDER BY id LIMIT {limit}");
+        let found: Vec<KeyRow> = self.rows(&sql, &[D1Type::Text(tenant), D1Type::Text(after)]).await?;
+        found.into_iter().map(KeyRow::read).collect()
+    }
+
+    async fn delete_key(&self, tenant: &str, id: &str) -> DirectoryResult<bool> {
+        let sql = "DELETE FROM api_keys WHERE tenant = ?1 AND id = ?2 RETURNING 1 AS done";
+        self.did(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await
+    }
+
+    async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()> {
+        let sql = "INSERT INTO sessions (tenant, id, user, agent, title, created_at, updated_at) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (tenant, id) DO UPDATE SET \
+                   user = excluded.user, agent = excluded.agent, title = excluded.title, \
+                   created_at = excluded.created_at, updated_at = excluded.updated_at \
+                   WHERE excluded.updated_at >= sessions.updated_at";
+        let args = [
+            D1Type::Text(&entry.tenant),
+            D1Type::Text(&entry.id),
+            D1Type::Text(&entry.user),
+            D1Type::Text(&entry.agent),
+            optional(entry.title.as_deref()),
+            time(entry.created_at),
+            time(entry.updated_at),
+        ];
+        self.rows::<Done>(sql, &args).await?;
+        Ok(())
+    }
+
+    async fn delete_session(&self, tenant: &str, id: &str) -> DirectoryResult<()> {
+        let sql = "DELETE FROM sessions WHERE tenant = ?1 AND id = ?2";
+        self.rows::<Done>(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?;
+        Ok(())
+    }
+
+    async fn sessions(
+        &self,
+        tenant: &str,
+        user: Option<&str>,
+        agent: Option<&str>,
+        before: Option<(Timestamp, &str)>,
+        limit: usize,
+    ) -> DirectoryResult<Vec<SessionEntry>> {
+        let mut sql = String::from(
+            "SELECT tenant, id, user, agent, title, created_at, updated_at FROM sessions WHERE tenant = ?",
+        );
+        let mut args = vec![D1Type::Text(tenant)];
+        if let Some(user) = user {
+            sql.push_str(" AND user = ?");
+            args.push(D1Type::Text(user));
+        }
+        if let Some(agent) = agent {
+            sql.push_str(" AND agent = ?");
+            args.push(D1Type::Text(agent));
+        }
+        if let Some((at, id)) = before {
+            sql.push_str(" AND (created_at, id) < (?, ?)");
+            args.extend([time(at), D1Type::Text(id)]);
+        }
+        sql.push_str(&format!(" ORDER BY created_at DESC, id DESC LIMIT {limit}"));
+        let found: Vec<SessionRow> = self.rows(&sql, &args).await?;
+        Ok(found.into_iter().map(SessionRow::read).collect())
+    }
+
+    async fn claim(&self, scope: &str, key: &str, body_hash: &str, now: Timestamp) -> DirectoryResult<Claim> {
+        let ended = "DELETE FROM idempotency WHERE scope = ?1 AND key = ?2 \
+                     AND created_at <= CASE WHEN status IS NULL THEN ?3 ELSE ?4 END";
+        let insert = "INSERT INTO idempotency (scope, key, body_hash, created_at) VALUES (?1, ?2, ?3, ?4) \
+                      ON CONFLICT DO NOTHING RETURNING 1 AS done";
+        let select = "SELECT body_hash, status, answer FROM idempotency WHERE scope = ?1 AND key = ?2";
+        let scope = || D1Type::Text(scope);
+        let key = || D1Type::Text(key);
+        let running = number(now.0.saturating_sub(CLAIM_RUNNING_MS));
+        let kept = number(now.0.saturating_sub(CLAIM_KEPT_MS));
+        // One batch is one transaction: of two that come at once, one inserts.
+        let batch = vec![
+            self.statement(ended, &[scope(), key(), running, kept])?,
+            self.statement(insert, &[scope(), key(), D1Type::Text(body_hash), time(now)])?,
+            self.statement(select, &[scope(), key()])?,
+        ];
+        let results = self.db.batch(batch).await.map_err(failed)?;
+        let [_, inserted, found] = results.as_slice() else {
+            return Err(DirectoryError("a batch came back short".into()));
+        };
+        if !rows::<Done>(inserted)?.is_empty() {
+            return Ok(Claim::Fresh);
+        }
+        let row = rows::<ClaimRow>(found)?.into_iter().next();
+        Ok(match row.ok_or_else(|| DirectoryError("a claim vanished".into()))? {
+            row if row.body_hash != body_hash => Claim::Reused,
+            ClaimRow { status: Some(status), answer: Some(answer), .. } => Claim::Done(status as u16, answer),
+            _ => Claim::Running,
+        })
+    }
+
+    async fn settle(&self, scope: &str, key: &str, answer: Option<(u16, &str)>) -> DirectoryResult<()> {
+        let [scope, key] = [scope, key].map(D1Type::Text);
+        match answer {
+            Some((status, answer)) => {
+                let sql = "UPDATE idempotency SET status = ?3, answer = ?4 WHERE scope = ?1 AND key = ?2";
+                self.rows::<Done>(sql, &[scope, key, number(status.into()), D1Type::Text(answer)]).await?;
+            }
+            None => {
+                let sql = "DELETE FROM idempotency WHERE scope = ?1 AND key = ?2 AND status IS NULL";
+                self.rows::<Done>(sql, &[scope, key]).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {
+        let answers = format!(
+            "DELETE FROM idempotency WHERE (scope, key) IN \
+             (SELECT scope, key FROM idempotency WHERE created_at <= ?1 LIMIT {EXPIRED_AT_ONCE}) RETURNING 1 AS done"
+        );
+        let keys = format!(
+            "DELETE FROM api_keys WHERE (tenant, id) IN \
+             (SELECT tenant, id FROM api_keys WHERE expires_at <= ?1 LIMIT {EXPIRED_AT_ONCE}) RETURNING 1 AS done"
+        );
+        let since = number(now.0.saturating_sub(CLAIM_KEPT_MS));
+        let answers: Vec<Done> = self.rows(&answers, &[since]).await?;
+        let keys: Vec<Done> = self.rows(&keys, &[time(now)]).await?;
+        Ok(answers.len().max(keys.len()) == EXPIRED_AT_ONCE)
+    }
+}

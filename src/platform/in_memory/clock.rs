@@ -1,0 +1,66 @@
+//! Time and chance under a test's control.
+
+use crate::ports::{Clock, Entropy};
+use crate::types::Timestamp;
+use futures::future::{LocalBoxFuture, poll_fn};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// A clock that stands still until it is moved.
+#[derive(Clone, Default)]
+pub struct ManualClock(Rc<State>);
+
+#[derive(Default)]
+struct State {
+    now: Cell<u64>,
+    sleepers: RefCell<Vec<Waker>>,
+}
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    pub fn at(now: Timestamp) -> Self {
+        let clock = Self::default();
+        clock.0.now.set(now.0);
+        clock
+    }
+
+    /// Moves it on.
+    pub fn advance(&self, ms: u64) {
+        self.0.now.set(self.0.now.get() + ms);
+        self.0.sleepers.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.now.get())
+    }
+
+    fn sleep(&self, ms: u64) -> LocalBoxFuture<'static, ()> {
+        let (state, due) = (self.0.clone(), self.0.now.get() + ms);
+        Box::pin(poll_fn(move |cx| {
+            if state.now.get() >= due {
+                return Poll::Ready(());
+            }
+            state.sleepers.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        }))
+    }
+}
+
+/// The same bytes on each run, never the same twice in one (SplitMix64).
+#[derive(Default)]
+pub struct SeededEntropy(Cell<u64>);
+
+impl Entropy for SeededEntropy {
+    fn fill(&self, buffer: &mut [u8]) {
+        for chunk in buffer.chunks_mut(8) {
+            self.0.set(self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15));
+            let mut z = self.0.get();
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            chunk.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes()[..chunk.len()]);
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! The directory's twin.
+
+use crate::ports::Directory;
+use crate::ports::directory::{
+    ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
+};
+use crate::types::Timestamp;
+use async_trait::async_trait;
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// A directory in memory.
+#[derive(Default)]
+pub struct InMemoryDirectory {
+    /// While set, every call fails.
+    pub down: Cell<bool>,
+    /// Calls of [`Directory::key_by_hash`] so far.
+    pub key_reads: Cell<usize>,
+    tables: RefCell<Tables>,
+}
+
+#[derive(Default)]
+struct Tables {
+    tenants: BTreeMap<String, Tenant>,
+    deleted: BTreeMap<String, Timestamp>,
+    keys: BTreeMap<(String, String), (ApiKey, String)>,
+    sessions: BTreeMap<(String, String), SessionEntry>,
+    claims: BTreeMap<(String, String), ClaimRow>,
+}
+
+struct ClaimRow {
+    body_hash: String,
+    at: Timestamp,
+    answer: Option<(u16, String)>,
+}
+
+impl InMemoryDirectory {
+    fn tables(&self) -> DirectoryResult<std::cell::RefMut<'_, Tables>> {
+        if self.down.get() {
+            return Err(DirectoryError("switched off".into()));
+        }
+        Ok(self.tables.borrow_mut())
+    }
+}
+
+#[async_trait(?Send)]
+impl Directory for InMemoryDirectory {
+    async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
+        let mut tables = self.tables()?;
+        let taken = tables.tenants.contains_key(&tenant.id) || tables.deleted.contains_key(&tenant.id);
+        if !taken {
+            tables.tenants.insert(tenant.id.clone(), tenant.clone());
+        }
+        Ok(!taken)
+    }
+
+    async fn update_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
+        let mut tables = self.tables()?;
+        let Some(row) = tables.tenants.get_mut(&tenant.id) else { return Ok(false) };
+        row.name.clone_from(&tenant.name);
+        row.jwt.clone_from(&tenant.jwt);
+        Ok(true)
+    }
+
+    async fn tenant(&self, id: &str) -> DirectoryResult<Option<Tenant>> {
+        Ok(self.tables()?.tenants.get(id).cloned())
+    }
+
+    async fn tenants(&self, after: &str, limit: usize) -> DirectoryResult<Vec<Tenant>> {
+        let tables = self.tables()?;
+        Ok(tables.tenants.values().filter(|t| t.id.as_str() > after).take(limit).cloned().collect())
+    }
+
+    async fn delete_tenant(&self, id: &str, now: Timestamp) -> DirectoryResult<bool> {
+        let mut tables = self.tables()?;
+        if tables.tenants.remove(id).is_none() {
+            return Ok(false);
+        }
+        tables.deleted.insert(id.into(), now);
+        tables.keys.retain(|(tenant, _), _| tenant != id);
+        Ok(true)
+    }
+
+    async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(String, Timestamp)>> {
+        let tables = self.tables()?;
+        let mut deleted: Vec<_> = tables.deleted.iter().map(|(id, at)| (id.clone(), *at)).collect();
+        deleted.sort_by_key(|(_, at)| *at);
+        deleted.truncate(limit);
+        Ok(deleted)
+    }
+
+    async fn purge_tenant(&self, id: &str) -> DirectoryResult<()> {
+        self.tables()?.deleted.remove(id);
+        Ok(())
+    }
+
+    async fn tenants_by_issuer(&self, issuer: &str) -> DirectoryResult<Vec<Tenant>> {
+        let tables = self.tables()?;
+        let signed_by = |tenant: &&Tenant| tenant.jwt.as_ref().is_some_and(|jwt| jwt.issuer == issuer);
+        Ok(tables.tenants.values().filter(signed_by).cloned().collect())
+    }
+
+    async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool> {
+        let mut tables = self.tables()?;
+        if !tables.tenants.contains_key(&key.tenant) {
+            return Ok(false);
+        }
+        tables.keys.insert((key.tenant.clone(), key.id.clone()), (key.clone(), hash.into()));
+        Ok(true)
+    }
+
+    async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<ApiKey>> {
+        self.key_reads.set(self.key_reads.get() + 1);
+        let tables = self.tables()?;
+        let mut keys = tables.keys.values();
+        let found = keys.find(|(key, h)| h == hash && key.expires_at.is_none_or(|end| end > now));
+        Ok(found.map(|(key, _)| key.clone()))
+    }
+
+    async fn keys(&self, tenant: &str, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>> {
+        let tables = self.tables()?;
+        let behind = |key: &&ApiKey| key.tenant == tenant && key.id.as_str() > after;
+        Ok(tables.keys.values().map(|(key, _)| key).filter(behind).take(limit).cloned().collect())
+    }
+
+    async fn delete_key(&self, tenant: &str, id: &str) -> DirectoryResult<bool> {
+        Ok(self.tables()?.keys.remove(&(tenant.into(), id.into())).is_some())
+    }
+
+    async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()> {
+        let mut tables = self.tables()?;
+        let key = (entry.tenant.clone(), entry.id.clone());
+        if tables.sessions.get(&key).is_none_or(|row| row.updated_at <= entry.updated_at) {
+            tables.sessions.insert(key, entry.clone());
+        }
+        Ok(())
+    }
+
+    async fn delete_session(&self, tenant: &str, id: &str) -> DirectoryResult<()> {
+        self.tables()?.sessions.remove(&(tenant.into(), id.into()));
+        Ok(())
+    }
+
+    async fn sessions(
+        &self,
+        tenant: &str,
+        user: Option<&str>,
+        agent: Option<&str>,
+        before: Option<(Timestamp, &str)>,
+        limit: usize,
+    ) -> DirectoryResult<Vec<SessionEntry>> {
+        let tables = self.tables()?;
+        let mut found: Vec<_> = tables
+            .sessions
+            .values()
+            .filter(|s| s.tenant == tenant)
+            .filter(|s| user.is_none_or(|user| s.user == user) && agent.is_none_or(|agent| s.agent == agent))
+            .filter(|s| before.is_none_or(|before| (s.created_at, s.id.as_str()) < before))
+            .cloned()
+            .collect();
+        found.sort_by_key(|s| Reverse((s.created_at, s.id.clone())));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn claim(&self, scope: &str, key: &str, body_hash: &str, now: Timestamp) -> DirectoryResult<Claim> {
+        let mut tables = self.tables()?;
+        let id = (scope.to_owned(), key.to_owned());
+        if let Some(row) = tables.claims.get(&id) {
+            let kept = if row.answer.is_some() { CLAIM_KEPT_MS } else { CLAIM_RUNNING_MS };
+            if now.since(row.at) < kept {
+                return Ok(match &row.answer {
+                    _ if row.body_hash != body_hash => Claim::Reused,
+                    Some((status, body)) => Claim::Done(*status, body.clone()),
+                    None => Claim::Running,
+                });
+            }
+        }
+        tables.claims.insert(id, ClaimRow { body_hash: body_hash.into(), at: now, answer: None });
+        Ok(Claim::Fresh)
+    }
+
+    async fn settle(&self, scope: &str, key: &str, answer: Option<(u16, &str)>) -> DirectoryResult<()> {
+        let mut tables = self.tables()?;
+        let id = (scope.to_owned(), key.to_owned());
+        match answer {
+            Some((status, body)) => {
+                if let Some(row) = tables.claims.get_mut(&id) {
+                    row.answer = Some((status, body.into()));
+                }
+            }
+            None => {
+                tables.claims.remove(&id);
+            }
+        }
+        Ok(())
+    }
+
+    async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {
+        let mut tables = self.tables()?;
+        tables.claims.retain(|_, row| now.since(row.at) < CLAIM_KEPT_MS);
+        tables.keys.retain(|_, (key, _)| key.expires_at.is_none_or(|end| end > now));
+        Ok(false)
+    }
+}
