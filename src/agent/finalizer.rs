@@ -66,7 +66,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
     let names = call_names(cx);
 
     session.commit(cx.clock.now(), |draft| {
-        let Some(mut turn) = draft.state.turn.take() else { return };
+        let Some(mut turn) = draft.state.turn.clone() else { return };
         draft.close_message();
         if let Some(message) = last {
             draft.record(Some(&turn.id), EventKind::MessageCompleted { message });
@@ -123,6 +123,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
             _ => EventKind::TurnCompleted(end),
         };
         draft.record(Some(&turn.id), kind);
+        draft.state.turn = None;
     })?;
     Ok(())
 }

@@ -1,1 +1,7 @@
-//! (being built)
+//! The built-in hooks, one file each. They know nothing of each other.
+
+pub mod agent_trace;
+pub mod session_persistence;
+
+pub use agent_trace::AgentTrace;
+pub use session_persistence::SessionPersistence;

@@ -8,7 +8,9 @@ pub mod clock;
 pub mod directory;
 pub mod eraser;
 pub mod http;
+pub mod log;
 pub mod model;
+pub mod peers;
 pub mod session_store;
 pub mod spawner;
 
@@ -17,6 +19,8 @@ pub use clock::{Clock, Entropy};
 pub use directory::Directory;
 pub use eraser::SessionEraser;
 pub use http::{Ai, Http, HttpError, HttpRequest, HttpResponse};
+pub use log::Log;
 pub use model::{Model, Models};
+pub use peers::Peers;
 pub use session_store::{Batch, SessionStore, StoreError};
 pub use spawner::Spawner;

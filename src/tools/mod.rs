@@ -1,1 +1,11 @@
-//! (being built)
+//! The built-in tools, one file a family. They know nothing of each other.
+
+pub mod current_time;
+pub mod echo;
+#[cfg(feature = "fixtures")]
+pub mod fixtures;
+pub mod web_fetch;
+
+pub use current_time::CurrentTime;
+pub use echo::Echo;
+pub use web_fetch::WebFetch;

@@ -8,6 +8,7 @@ pub mod id;
 pub mod message;
 pub mod model;
 pub mod principal;
+pub mod public_url;
 pub mod session;
 pub mod time;
 pub mod tool;
@@ -22,6 +23,7 @@ pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Thinking, Usage,
 };
 pub use principal::{Principal, Scope, Scopes};
+pub use public_url::PublicUrl;
 pub use session::{QueuedTurn, SessionMeta, SessionState, SessionStatus};
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};

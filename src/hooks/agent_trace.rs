@@ -1,0 +1,70 @@
+//! One structured log line for each model call, tool call and end of a turn, with timings.
+
+use crate::agent::{
+    Hook, RuntimeContext,
+    hook::{HookEvent, OnError, PostActing, PostCall, PostReasoning},
+};
+use crate::ports::Log;
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+/// Priority 0: it sees events before any other built-in hook changes them.
+pub struct AgentTrace {
+    log: Rc<dyn Log>,
+}
+
+impl AgentTrace {
+    /// A trace that writes to `log`.
+    pub fn new(log: Rc<dyn Log>) -> Self {
+        Self { log }
+    }
+
+    fn line(&self, cx: &RuntimeContext, event: &str, mut fields: Value) {
+        fields["event"] = event.into();
+        fields["tenant"] = cx.tenant.as_str().into();
+        fields["session"] = cx.session_id().into();
+        fields["turn"] = cx.turn().into();
+        self.log.line(&fields);
+    }
+
+    fn turn_ms(cx: &RuntimeContext, draft: &crate::session::Draft) -> u64 {
+        let started = draft.state.turn.as_ref().map(|turn| turn.started_at);
+        started.map_or(0, |started| cx.clock.now().since(started))
+    }
+}
+
+#[async_trait(?Send)]
+impl Hook for AgentTrace {
+    fn name(&self) -> &'static str {
+        "agent_trace"
+    }
+
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PostReasoning, HookEvent::PostActing, HookEvent::PostCall, HookEvent::Error]
+    }
+
+    async fn post_reasoning(&self, event: &PostReasoning, cx: &RuntimeContext) {
+        let calls = event.response.parts.iter().filter(|p| matches!(p, crate::types::Part::ToolCall(_))).count();
+        self.line(
+            cx,
+            "model.answered",
+            json!({"step": event.step, "ms": event.elapsed_ms, "usage": event.response.usage, "calls": calls}),
+        );
+    }
+
+    async fn post_acting(&self, event: &mut PostActing<'_>, cx: &RuntimeContext) {
+        let failed = event.outcome.is_error();
+        self.line(cx, "tool.ended", json!({"tool": event.call.name, "ms": event.elapsed_ms, "failed": failed}));
+    }
+
+    fn post_call(&self, event: &mut PostCall<'_>, cx: &RuntimeContext) {
+        let ms = Self::turn_ms(cx, event.draft);
+        self.line(cx, "turn.ended", json!({"stop_reason": event.stop_reason, "ms": ms, "usage": event.usage}));
+    }
+
+    fn on_error(&self, event: &mut OnError<'_>, cx: &RuntimeContext) {
+        let ms = Self::turn_ms(cx, event.draft);
+        self.line(cx, "turn.failed", json!({"code": event.error.code, "detail": event.error.message, "ms": ms}));
+    }
+}

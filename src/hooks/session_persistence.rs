@@ -1,0 +1,38 @@
+//! Keeps the session's own row: adds up what its turns used, stored in the commit that ends them.
+
+use crate::agent::{
+    Hook, RuntimeContext,
+    hook::{HookEvent, OnError, PostCall},
+};
+use crate::session::Draft;
+use crate::types::Usage;
+
+/// Priority 900: it stores what all others have left behind. Also after a failure.
+pub struct SessionPersistence;
+
+#[async_trait::async_trait(?Send)]
+impl Hook for SessionPersistence {
+    fn name(&self) -> &'static str {
+        "session_persistence"
+    }
+
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PostCall, HookEvent::Error]
+    }
+
+    fn priority(&self) -> i32 {
+        900
+    }
+
+    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) {
+        keep(event.draft, event.usage);
+    }
+
+    fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) {
+        keep(event.draft, event.usage);
+    }
+}
+
+fn keep(draft: &mut Draft, usage: Usage) {
+    draft.state.meta.usage += usage;
+}

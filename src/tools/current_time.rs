@@ -1,0 +1,34 @@
+//! Tells the time.
+
+use crate::agent::{Tool, ToolContext, ToolError};
+use crate::types::Effect;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `current_time`.
+pub struct CurrentTime;
+
+/// Takes nothing.
+#[derive(Deserialize, JsonSchema)]
+pub struct Args {}
+
+/// The time, for people and for sums.
+#[derive(Serialize)]
+pub struct Now {
+    utc: String,
+    unix_ms: u64,
+}
+
+impl Tool for CurrentTime {
+    type Args = Args;
+    type Output = Now;
+    const NAME: &'static str = "current_time";
+    const DESCRIPTION: &'static str = "Tells the current date and time in UTC.";
+    const EFFECT: Effect = Effect::ReadOnly;
+    const CATEGORY: &'static str = "read";
+
+    async fn run(&self, _args: Args, cx: ToolContext) -> Result<Now, ToolError> {
+        let now = cx.run.clock.now();
+        Ok(Now { utc: now.to_rfc3339(), unix_ms: now.0 })
+    }
+}

@@ -1,0 +1,153 @@
+//! The guard against server-side request forgery: URLs that users or models name must lead to the
+//! public internet.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use url::{Host, Url};
+
+/// An absolute `http(s)` URL of a public host on a standard port, in the WHATWG form that the
+/// platform's `fetch` reads too, so that both mean the same host.
+///
+/// Names are checked as names: the platform resolves them, and reaches the public internet only.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicUrl(Url);
+
+impl PublicUrl {
+    /// Checks a URL.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        Self::check(Url::parse(text).map_err(|error| format!("not an absolute URL: {error}"))?)
+    }
+
+    /// Checks where a redirect leads.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn join(&self, location: &str) -> Result<Self, String> {
+        Self::check(self.0.join(location).map_err(|error| format!("a redirect leads nowhere: {error}"))?)
+    }
+
+    /// The URL.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// The host's name or address.
+    pub fn host(&self) -> &str {
+        self.0.host_str().unwrap_or_default()
+    }
+
+    fn check(url: Url) -> Result<Self, String> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(format!("the scheme {:?} is not allowed; use https", url.scheme()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("a URL with a user name or password is not allowed".into());
+        }
+        if url.port().is_some_and(|port| port != 80 && port != 443) {
+            return Err("only the ports 80 and 443 are allowed".into());
+        }
+        match url.host() {
+            Some(Host::Domain(name)) if is_public_name(name) => Ok(Self(url)),
+            Some(Host::Ipv4(ip)) if is_public_v4(ip) => Ok(Self(url)),
+            Some(Host::Ipv6(ip)) if is_public_v6(ip) => Ok(Self(url)),
+            _ => Err("the host is not on the public internet".into()),
+        }
+    }
+}
+
+fn is_public_name(name: &str) -> bool {
+    const PRIVATE: &[&str] =
+        &["localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "home.arpa", "onion", "test", "invalid"];
+    let name = name.trim_end_matches('.').to_ascii_lowercase();
+    let ends = |suffix: &str| name == suffix || name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'));
+    name.contains('.') && !PRIVATE.iter().any(|suffix| ends(suffix))
+}
+
+/// IANA's special-purpose registry for IPv4: everything in it that is not globally reachable.
+fn is_public_v4(ip: Ipv4Addr) -> bool {
+    let [a, b, c, _] = ip.octets();
+    !(ip.is_private()
+        || ip.is_loopback()
+        || ip.is_link_local()
+        || ip.is_broadcast()
+        || ip.is_documentation()
+        || ip.is_multicast()
+        || a == 0
+        || a >= 240
+        || (a == 100 && (64..128).contains(&b))
+        || (a == 192 && b == 0 && c == 0)
+        || (a == 192 && b == 88 && c == 99)
+        || (a == 198 && (b == 18 || b == 19)))
+}
+
+/// IANA's global unicast space for IPv6, without what embeds or tunnels other addresses.
+fn is_public_v6(ip: Ipv6Addr) -> bool {
+    let segments = ip.segments();
+    let tunnel = segments[0] == 0x2002 || (segments[0] == 0x2001 && segments[1] < 0x200);
+    let documentation = (segments[0] == 0x2001 && segments[1] == 0xdb8) || segments[0] == 0x3fff;
+    segments[0] & 0xe000 == 0x2000 && !tunnel && !documentation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refuses_what_is_not_public() {
+        for bad in [
+            "file:///etc/passwd",
+            "ftp://example.com/",
+            "//example.com/",
+            "http://localhost/",
+            "http://LOCALHOST./",
+            "http://a.localhost/",
+            "http://printer/",
+            "http://db.internal/",
+            "http://metadata.google.internal/",
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f.0.0.1/",
+            "http://0177.0.0.1/",
+            "http://0/",
+            "http://10.1.2.3/",
+            "http://172.16.0.1/",
+            "http://192.168.1.1/",
+            "http://169.254.169.254/latest/meta-data/",
+            "http://100.64.0.1/",
+            "http://198.18.0.1/",
+            "http://224.0.0.1/",
+            "http://255.255.255.255/",
+            "http://[::1]/",
+            "http://[::]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:10.0.0.1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://[2002:7f00:1::]/",
+            "http://[2001:0:7f00:1::]/",
+            "http://[fd00::1]/",
+            "http://[fe80::1]/",
+            "http://[ff02::1]/",
+            "https://user@example.com/",
+            "https://user:pw@example.com/",
+            "https://example.com:22/",
+            "http://127。0。0。1/",
+            "http://①②⑦.0.0.1/",
+        ] {
+            assert!(PublicUrl::parse(bad).is_err(), "{bad}");
+        }
+        for good in ["https://example.com/a?b#c", "http://example.com:80/", "https://8.8.8.8/", "https://[2606:4700::1111]/"] {
+            assert!(PublicUrl::parse(good).is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn follows_redirects_only_to_public_places() {
+        let url = PublicUrl::parse("https://example.com/a/b").expect("public");
+        assert_eq!(url.join("../c").map(|url| url.as_str().to_owned()), Ok("https://example.com/c".into()));
+        assert!(url.join("//127.0.0.1/").is_err());
+        assert!(url.join("http://[::1]/").is_err());
+    }
+}
