@@ -540,6 +540,18 @@ impl SessionHost {
         Ok(())
     }
 
+    /// Asks to be woken soon, to do what could not be done now.
+    pub fn wake_soon(&self) {
+        self.wake_after(WATCHDOG_MS);
+    }
+
+    /// Sees to it that first answers kept under an Idempotency-Key are removed in time.
+    pub fn wake_for_purge(&self) {
+        if self.wake_at.get() <= self.now() {
+            self.wake_soon();
+        }
+    }
+
     /// Writes the session's line in the list of sessions.
     ///
     /// # Errors

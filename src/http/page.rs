@@ -35,6 +35,15 @@ pub fn cursor<T: DeserializeOwned>(request: &ApiRequest) -> Result<Option<T>, Pr
         .ok_or_else(|| Problem::field("?cursor", "not a cursor of this list; start without one"))
 }
 
+/// The opaque form of where a page ends.
+///
+/// # Errors
+/// When the key cannot be written as JSON, which is our own fault.
+pub fn encode(key: &impl Serialize) -> Result<String, Problem> {
+    let json = serde_json::to_vec(key).map_err(|e| Problem::internal(e.to_string()))?;
+    Ok(URL_SAFE_NO_PAD.encode(json))
+}
+
 /// A page made of up to `limit + 1` entries: the one too many only tells that there is more.
 ///
 /// # Errors
@@ -48,10 +57,7 @@ pub fn answer<E, C: Serialize>(
     let more = entries.len() > limit;
     entries.truncate(limit);
     let next = match entries.last() {
-        Some(last) if more => {
-            let key = serde_json::to_vec(&key(last)).map_err(|e| Problem::internal(e.to_string()))?;
-            Some(URL_SAFE_NO_PAD.encode(key))
-        }
+        Some(last) if more => Some(encode(&key(last))?),
         _ => None,
     };
     let data: Vec<_> = entries.iter().map(view).collect();

@@ -1,0 +1,164 @@
+//! What one session's object answers. Runs inside the object, next to the session's state.
+
+mod events;
+mod feed;
+mod fork;
+mod resource;
+pub mod socket;
+mod turns;
+
+use super::{ApiBody, ApiRequest, ApiResponse, idempotency, routes::SessionRoute};
+use crate::agent::SessionHost;
+use crate::ports::{Peers, StoreError};
+use crate::session::{
+    Session,
+    idempotency::{Answer, FirstAnswer, document, document_key, find},
+};
+use crate::types::{Principal, Problem, SessionMeta, id};
+use std::rc::Rc;
+
+pub use fork::import;
+
+/// The longest user name, title and the like are bounded by the ids' own rule; free objects by this.
+const MAX_OBJECT_BYTES: usize = 64 << 10;
+
+/// A request that the front has let through.
+pub struct SessionRequest {
+    /// Who asks.
+    pub principal: Principal,
+    /// The session.
+    pub session: String,
+    /// What is asked.
+    pub route: SessionRoute,
+    /// The path's last named segment: a turn, a queued item or a call.
+    pub item: String,
+    /// The request, body included.
+    pub request: ApiRequest,
+}
+
+/// What handlers work with.
+pub struct Handler {
+    /// The session and its agent.
+    pub host: Rc<SessionHost>,
+    /// Other sessions.
+    pub peers: Rc<dyn Peers>,
+}
+
+impl Handler {
+    /// Answers a request.
+    ///
+    /// # Errors
+    /// The problem to answer with.
+    pub async fn handle(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+        match call.route {
+            SessionRoute::Create => self.once(call, async || self.create(call).await).await,
+            SessionRoute::Fork => self.once(call, async || self.fork(call).await).await,
+            SessionRoute::Abort => self.once(call, async || self.abort(call)).await,
+            SessionRoute::PostMessage => self.post_message(call, None).await,
+            SessionRoute::Steer => self.post_message(call, Some(crate::agent::OnBusy::Steer)).await,
+            SessionRoute::Show => ApiResponse::json(200, &self.session(call)?.view()),
+            SessionRoute::Update => self.update(call).await,
+            SessionRoute::Delete => self.delete(call).await,
+            SessionRoute::ListMessages => self.list_messages(call),
+            SessionRoute::ShowTurn => self.show_turn(call),
+            SessionRoute::Events => self.events(call),
+            SessionRoute::Dequeue => self.dequeue(call),
+            SessionRoute::Approve | SessionRoute::Answer => self.decide(call),
+            // The platform upgrades the connection before it gets here.
+            SessionRoute::WebSocket => Err(Problem::new(
+                crate::types::ErrorCode::InvalidRequest,
+                "this route speaks WebSocket: send the Upgrade header",
+            )),
+        }
+    }
+
+    /// The session, if there is one and it is the caller's.
+    ///
+    /// # Errors
+    /// 404 for both a missing and a foreign one.
+    pub fn session(&self, call: &SessionRequest) -> Result<Rc<Session>, Problem> {
+        let named = call.request.query("user");
+        self.find(call, named.as_deref())?.ok_or_else(|| Problem::not_found("session"))
+    }
+
+    /// Like [`Handler::session`], but a missing one is `None`. `named` is the user that the request
+    /// names; a token's own user stands above it.
+    fn find(&self, call: &SessionRequest, named: Option<&str>) -> Result<Option<Rc<Session>>, Problem> {
+        let Some(session) = self.host.open().map_err(broken)? else { return Ok(None) };
+        let owned = {
+            let state = session.state();
+            let user = call.principal.user.as_deref().or(named);
+            state.meta.tenant == call.principal.tenant && user.is_none_or(|user| user == state.meta.user)
+        };
+        if owned { Ok(Some(session)) } else { Err(Problem::not_found("session")) }
+    }
+
+    /// A session that the caller makes.
+    fn new_meta(&self, call: &SessionRequest, user: Option<String>) -> Result<SessionMeta, Problem> {
+        let user = call.principal.user.clone().or(user).unwrap_or_else(|| "default".into());
+        if !id::is_valid(&user) {
+            return Err(Problem::field("/user", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @"));
+        }
+        let now = self.host.now();
+        Ok(SessionMeta {
+            id: call.session.clone(),
+            tenant: call.principal.tenant.clone(),
+            user,
+            agent: crate::standard::DEFAULT_AGENT.into(),
+            title: None,
+            mode: None,
+            model: None,
+            metadata: Default::default(),
+            state: Default::default(),
+            permissions: Default::default(),
+            budget: Default::default(),
+            usage: Default::default(),
+            created_at: now,
+            updated_at: now,
+        })
+    }
+
+    /// Runs a POST once per Idempotency-Key: an answer of success is kept in the session.
+    async fn once(
+        &self,
+        call: &SessionRequest,
+        run: impl AsyncFnOnce() -> Result<ApiResponse, Problem>,
+    ) -> Result<ApiResponse, Problem> {
+        let Some(key) = idempotency::key(&call.request)? else { return run().await };
+        let document_key = idempotency_document(call, key);
+        let body_hash = idempotency::body_hash(&call.request.body);
+        // The caller's own only: a foreign session's memory of keys is as invisible as the session.
+        if let Some(session) = self.find(call, None)?
+            && let Some(first) = find(&session, &document_key, self.host.now()).map_err(broken)?
+        {
+            return match first.answer {
+                _ if first.body_hash != body_hash => Err(idempotency::reused()),
+                Answer::Json(status, body) => Ok(replayed(status, body)),
+                Answer::Turn(_) => Err(Problem::internal("a turn's answer under another route")),
+            };
+        }
+        let response = run().await?;
+        if let (200..300, ApiBody::Bytes(body)) = (response.status, &response.body)
+            && let Some(session) = self.host.open().map_err(broken)?
+        {
+            let answer = Answer::Json(response.status, String::from_utf8_lossy(body).into_owned());
+            let json = document(&FirstAnswer { body_hash, at: self.host.now(), answer }).map_err(broken)?;
+            session.commit(self.host.now(), |draft| draft.put(document_key, json)).map_err(broken)?;
+            self.host.wake_for_purge();
+        }
+        Ok(response)
+    }
+}
+
+/// Where a session keeps the first answer to this request.
+fn idempotency_document(call: &SessionRequest, key: &str) -> String {
+    document_key(&format!("{:?}/{}", call.route, call.item), key)
+}
+
+fn replayed(status: u16, body: String) -> ApiResponse {
+    ApiResponse::bytes(status, "application/json", body).with("idempotent-replayed", "true")
+}
+
+pub(super) fn broken(error: StoreError) -> Problem {
+    Problem::internal(error.to_string())
+}

@@ -1,0 +1,173 @@
+//! The session as a resource: make, change, erase, read.
+
+use super::{Handler, MAX_OBJECT_BYTES, SessionRequest, broken};
+use crate::http::{ApiRequest, ApiResponse, body, page};
+use crate::types::{BudgetPatch, EventKind, Problem};
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value, json};
+
+/// The longest title, in characters.
+const MAX_TITLE: usize = 200;
+
+#[derive(Deserialize)]
+struct CreateBody {
+    agent: Option<String>,
+    user: Option<String>,
+    title: Option<String>,
+    mode: Option<String>,
+    model: Option<String>,
+    metadata: Option<Map<String, Value>>,
+    budget: Option<BudgetPatch>,
+}
+
+/// Fields that are absent stay; `null` empties those that may be empty.
+#[derive(Deserialize)]
+struct UpdateBody {
+    #[serde(default, deserialize_with = "present")]
+    title: Option<Option<String>>,
+    #[serde(default, deserialize_with = "present")]
+    mode: Option<Option<String>>,
+    #[serde(default, deserialize_with = "present")]
+    model: Option<Option<String>>,
+    metadata: Option<Map<String, Value>>,
+    permissions: Option<Map<String, Value>>,
+    state: Option<Map<String, Value>>,
+}
+
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<Option<T>>, D::Error> {
+    Option::deserialize(d).map(Some)
+}
+
+impl Handler {
+    pub(super) async fn create(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+        let body: CreateBody = body::json_or_empty(&call.request)?;
+        if let Some(session) = self.find(call, body.user.as_deref())? {
+            return ApiResponse::json(200, &session.view());
+        }
+        if body.agent.as_deref().is_some_and(|agent| agent != crate::standard::DEFAULT_AGENT) {
+            return Err(Problem::field("/agent", "no such agent; there is `default`"));
+        }
+        let mut meta = self.new_meta(call, body.user)?;
+        meta.title = checked_title(body.title)?;
+        meta.mode = body.mode;
+        meta.model = self.checked_model(body.model)?;
+        meta.metadata = checked_object("/metadata", body.metadata.unwrap_or_default())?;
+        meta.budget = meta.budget.patched(&body.budget.unwrap_or_default());
+        let session = self.host.create(meta, None).map_err(broken)?;
+        // Whoever makes a session finds it in the list right away; if the list does not answer
+        // now, it will be told later.
+        if self.host.list(&session).await.is_err() {
+            self.host.wake_soon();
+        }
+        let location = format!("/v1/sessions/{}", call.session);
+        Ok(ApiResponse::json(201, &session.view())?.with("location", &location))
+    }
+
+    pub(super) async fn update(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+        let session = self.session(call)?;
+        let body: UpdateBody = body::json(&call.request)?;
+        let title = body.title.map(checked_title).transpose()?;
+        let model = body.model.map(|model| self.checked_model(model)).transpose()?;
+        let metadata = body.metadata.map(|object| checked_object("/metadata", object)).transpose()?;
+        let permissions = body.permissions.map(|object| checked_object("/permissions", object)).transpose()?;
+        let state = body.state.map(|object| checked_object("/state", object)).transpose()?;
+        let relist = title.is_some();
+        session
+            .commit(self.host.now(), |draft| {
+                let mut changed = Map::new();
+                let meta = &mut draft.state.meta;
+                let mut events = Vec::new();
+                set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
+                set(&mut meta.metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
+                set(&mut meta.permissions, permissions, |new| drop(changed.insert("permissions".into(), json!(new))));
+                let previous = meta.mode.clone();
+                set(&mut meta.mode, body.mode, |mode| {
+                    events.push(EventKind::ModeChanged { mode: mode.clone(), previous });
+                });
+                let previous = meta.model.clone();
+                set(&mut meta.model, model, |model| {
+                    events.push(EventKind::ModelChanged { model: model.clone(), previous });
+                });
+                // The state is merged key by key; `null` removes a key.
+                let mut changed_keys = Vec::new();
+                for (key, value) in state.unwrap_or_default() {
+                    let old = if value.is_null() { meta.state.remove(&key) } else { meta.state.insert(key.clone(), value.clone()) };
+                    if old.unwrap_or_default() != value {
+                        changed_keys.push(key);
+                    }
+                }
+                if !changed.is_empty() {
+                    draft.record(None, EventKind::SessionUpdated { changed: Value::Object(changed) });
+                }
+                events.into_iter().for_each(|event| draft.record(None, event));
+                if !changed_keys.is_empty() {
+                    draft.record(None, EventKind::StateChanged { changed_keys });
+                }
+            })
+            .map_err(broken)?;
+        if relist && self.host.list(&session).await.is_err() {
+            self.host.wake_soon();
+        }
+        ApiResponse::json(200, &session.view())
+    }
+
+    pub(super) async fn delete(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+        self.session(call)?;
+        self.host.erase(&call.principal.tenant, &call.session).await?;
+        Ok(ApiResponse::empty(204))
+    }
+
+    pub(super) fn list_messages(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+        let session = self.session(call)?;
+        let limit = page::limit(&call.request)?;
+        let after: Option<u64> = page::cursor(&call.request)?;
+        let (messages, next) = session.page(after.unwrap_or(0), limit).map_err(broken)?;
+        let next = next.map(|next| page::encode(&next)).transpose()?;
+        ApiResponse::json(200, &json!({"data": messages, "next_cursor": next}))
+    }
+
+    pub(super) fn show_turn(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+        let session = self.session(call)?;
+        match session.turn(&call.item).map_err(broken)? {
+            Some(turn) => ApiResponse::json(200, &turn),
+            None => Err(Problem::not_found("turn")),
+        }
+    }
+
+    fn checked_model(&self, model: Option<String>) -> Result<Option<String>, Problem> {
+        if let Some(id) = &model {
+            self.host.agent().models().resolve(id).map_err(|error| Problem::field("/model", error.message))?;
+        }
+        Ok(model)
+    }
+}
+
+/// Sets a field that changes, and says so.
+fn set<T: PartialEq>(field: &mut T, new: Option<T>, changed: impl FnOnce(&T)) {
+    if let Some(new) = new.filter(|new| new != field) {
+        changed(&new);
+        *field = new;
+    }
+}
+
+fn checked_title(title: Option<String>) -> Result<Option<String>, Problem> {
+    match title {
+        Some(title) if title.chars().count() > MAX_TITLE => {
+            Err(Problem::field("/title", format!("longer than {MAX_TITLE} characters")))
+        }
+        title => Ok(title),
+    }
+}
+
+fn checked_object(pointer: &str, object: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
+    let bytes = serde_json::to_vec(&object).map_or(usize::MAX, |json| json.len());
+    if bytes > MAX_OBJECT_BYTES {
+        return Err(Problem::field(pointer, format!("larger than {MAX_OBJECT_BYTES} bytes of JSON")));
+    }
+    Ok(object)
+}
+
+/// What the request's body names as the user, if anything.
+pub(super) fn named_user(request: &ApiRequest, body: Option<String>) -> Option<String> {
+    body.or_else(|| request.query("user"))
+}

@@ -1,0 +1,196 @@
+//! Turns: post a message, steer, abort, dequeue.
+
+use super::{Handler, SessionRequest, broken, feed, idempotency_document, replayed, resource::named_user};
+use crate::agent::{OnBusy, Post};
+use crate::http::{ApiRequest, ApiResponse, body, idempotency};
+use crate::session::{
+    Session,
+    hub::Interest,
+    idempotency::{Answer, FirstAnswer, document, find},
+    view::TurnAnswer,
+};
+use crate::types::{BudgetPatch, Cursor, ErrorCode, Part, Problem, TurnStatus, id};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+#[derive(Deserialize)]
+pub(super) struct MessageBody {
+    content: Option<String>,
+    parts: Option<Vec<Value>>,
+    role: Option<String>,
+    pub(super) user: Option<String>,
+    on_busy: Option<OnBusy>,
+    budget: Option<BudgetPatch>,
+    tools: Option<Vec<String>>,
+}
+
+/// How the caller wants its answer.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wants {
+    Json,
+    Stream,
+    Receipt,
+}
+
+impl Handler {
+    /// Accepts a message and answers in the way the caller wants. `on_busy` overrides the body's.
+    pub(super) async fn post_message(
+        &self,
+        call: &SessionRequest,
+        on_busy: Option<OnBusy>,
+    ) -> Result<ApiResponse, Problem> {
+        let body: MessageBody = body::json(&call.request)?;
+        let named = named_user(&call.request, body.user.clone());
+        let session = self.find(call, named.as_deref())?;
+        let wants = wants(&call.request);
+        let key = idempotency::key(&call.request)?;
+        let body_hash = key.map(|_| idempotency::body_hash(&call.request.body));
+        if let (Some(key), Some(hash), Some(session)) = (key, &body_hash, &session)
+            && let Some(first) = find(session, &idempotency_document(call, key), self.host.now()).map_err(broken)?
+        {
+            return self.again(session, wants, first, hash);
+        }
+
+        let turn = self.host.new_id(id::TURN);
+        let receipt = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
+        let mut post = self.checked_post(body, &turn, on_busy)?;
+        if let (Some(key), Some(body_hash)) = (key, body_hash) {
+            let answer = match wants {
+                Wants::Receipt => Answer::Json(202, receipt.clone()),
+                _ => Answer::Turn(turn.clone()),
+            };
+            let first = FirstAnswer { body_hash, at: self.host.now(), answer };
+            post.document = Some((idempotency_document(call, key), document(&first).map_err(broken)?));
+        }
+        // No await from here to the post: what was just looked up still holds. Whoever wants to
+        // hear the turn listens before it starts, so that nothing needs to be read back.
+        let session = match session {
+            Some(session) => session,
+            None => self.host.blank(self.new_meta(call, named)?),
+        };
+        let stream = (wants == Wants::Stream).then(|| {
+            let interest = Interest { turn: Some(turn.clone()), until_idle: false };
+            let (listener, stream) = self.host.listener(&session, interest);
+            listener.send(feed::PREAMBLE);
+            session.hub().listen(listener);
+            stream
+        });
+        let ended = (wants == Wants::Json).then(|| session.hub().turn_end(&turn));
+        if let Err(problem) = self.host.post(&session, post) {
+            session.hub().abandon(&turn);
+            return Err(problem);
+        }
+        match (stream, ended) {
+            (Some(stream), _) => Ok(feed::response(stream, "text/event-stream").with("x-turn-id", &turn)),
+            (None, Some(ended)) => match ended.await {
+                Ok(end) => ApiResponse::json(200, &TurnAnswer::new(&turn, end)),
+                Err(_) => Err(Problem::new(
+                    ErrorCode::Unavailable,
+                    format!("turn {turn} was interrupted and goes on; read it at /v1/sessions/{}/turns/{turn}", call.session),
+                )),
+            },
+            (None, None) => Ok(ApiResponse::bytes(202, "application/json", receipt)
+                .with("preference-applied", "respond-async")
+                .with("location", &format!("/v1/sessions/{}/turns/{turn}", call.session))),
+        }
+    }
+
+    /// Answers a repetition: the turn's own answer, or the receipt that was given.
+    fn again(
+        &self,
+        session: &Rc<Session>,
+        wants: Wants,
+        first: FirstAnswer,
+        body_hash: &str,
+    ) -> Result<ApiResponse, Problem> {
+        if first.body_hash != body_hash {
+            return Err(idempotency::reused());
+        }
+        let turn = match first.answer {
+            Answer::Json(status, body) => return Ok(replayed(status, body)),
+            Answer::Turn(turn) => turn,
+        };
+        let Some(end) = session.turn_ended(&turn).map_err(broken)? else { return Err(idempotency::in_progress()) };
+        let response = match wants {
+            Wants::Stream => {
+                let interest = Interest { turn: Some(turn), until_idle: false };
+                feed::sse(&self.host, session, Cursor::default(), interest)?
+            }
+            _ => ApiResponse::json(200, &TurnAnswer::new(&turn, end))?,
+        };
+        Ok(response.with("idempotent-replayed", "true"))
+    }
+
+    fn checked_post(&self, body: MessageBody, turn: &str, on_busy: Option<OnBusy>) -> Result<Post, Problem> {
+        if body.role.is_some_and(|role| role != "user") {
+            return Err(Problem::field("/role", "only messages of role `user` may be posted"));
+        }
+        let parts = match (body.content, body.parts) {
+            (Some(text), None) => vec![Part::Text { text }],
+            (None, Some(parts)) => parts.iter().enumerate().map(text_part).collect::<Result<_, _>>()?,
+            (Some(_), Some(_)) => return Err(Problem::field("/parts", "send either `content` or `parts`")),
+            (None, None) => return Err(Problem::field("/content", "missing: say what the message says")),
+        };
+        if crate::types::message::text_of(&parts).is_empty() {
+            return Err(Problem::field("/content", "empty: say what the message says"));
+        }
+        let toolkit = self.host.agent().toolkit();
+        if let Some((index, name)) =
+            body.tools.iter().flatten().enumerate().find(|(_, name)| toolkit.get(name).is_none())
+        {
+            return Err(Problem::field(format!("/tools/{index}"), format!("no tool named {name:?}")));
+        }
+        Ok(Post {
+            turn: turn.to_owned(),
+            parts,
+            budget: body.budget.unwrap_or_default(),
+            tools: body.tools,
+            on_busy: on_busy.or(body.on_busy).unwrap_or_default(),
+            document: None,
+        })
+    }
+
+    pub(super) fn abort(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+        let session = self.session(call)?;
+        let turn = session.state().turn.as_ref().map(|turn| turn.id.clone());
+        let aborted = self.host.abort(&session)?;
+        ApiResponse::json(200, &json!({"aborted": aborted, "turn_id": turn, "status": session.state().status()}))
+    }
+
+    pub(super) fn dequeue(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+        let session = self.session(call)?;
+        if self.host.remove_queued(&session, &call.item)? {
+            Ok(ApiResponse::empty(204))
+        } else {
+            Err(Problem::not_found("queued message"))
+        }
+    }
+
+    /// Approvals and answers address a call that waits for somebody. No tool of this agent waits.
+    pub(super) fn decide(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+        self.session(call)?;
+        Err(Problem::not_found("call that waits for a decision or an answer"))
+    }
+}
+
+fn text_part((index, part): (usize, &Value)) -> Result<Part, Problem> {
+    match (part.get("type").and_then(Value::as_str), part.get("text").and_then(Value::as_str)) {
+        (Some("text"), Some(text)) => Ok(Part::text(text)),
+        (Some("text"), None) => Err(Problem::field(format!("/parts/{index}/text"), "expected a string")),
+        _ => Err(Problem::field(format!("/parts/{index}/type"), "expected \"text\"")),
+    }
+}
+
+fn wants(request: &ApiRequest) -> Wants {
+    let prefers = |name: &str, word: &str| {
+        request.header(name).is_some_and(|value| value.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case(word)))
+    };
+    if prefers("prefer", "respond-async") {
+        Wants::Receipt
+    } else if prefers("accept", "text/event-stream") {
+        Wants::Stream
+    } else {
+        Wants::Json
+    }
+}
