@@ -12,6 +12,8 @@ mod openai;
 mod registry;
 mod retry;
 mod sse;
+#[cfg(test)]
+mod testkit;
 mod wire;
 mod workers_ai;
 

@@ -128,6 +128,7 @@ fn split(id: &str) -> Option<(&'static Provider, &str)> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
     use crate::{
