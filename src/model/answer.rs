@@ -1,8 +1,7 @@
 //! An answer in the making: pieces in, events and whole parts out.
 
-use crate::types::{FinishReason, Message, ModelEvent, ModelResponse, Part, ToolCall, Usage};
+use crate::types::{FinishReason, ModelEvent, ModelResponse, Part, ToolCall, Usage};
 use serde_json::{Value, json};
-use std::rc::Rc;
 
 /// The parts of an answer so far, in the order in which they began.
 #[derive(Default)]
@@ -138,7 +137,8 @@ impl Answer {
     }
 }
 
-/// A call from its arguments as text. No text means no arguments.
+/// A call from its arguments as text. No text means no arguments. The id is empty when the
+/// provider gave none: the caller, who knows the turn, makes one.
 pub(super) fn tool_call(call_id: String, name: String, text: &str) -> ToolCall {
     let parsed = if text.trim().is_empty() { Ok(Value::Null) } else { serde_json::from_str(text) };
     let (args, invalid) = match parsed {
@@ -159,23 +159,6 @@ fn raw(text: &str, why: String) -> (Value, Option<String>) {
     (json!({ "_raw": text }), Some(why))
 }
 
-/// Gives an id to each call that has none or one that was used before: compatible servers leave
-/// ids out or count from 0 in every answer.
-pub(super) fn settle_ids(parts: &mut [Part], history: &[Rc<Message>]) {
-    let used = |id: &str| history.iter().any(|m| m.calls().any(|c| c.call_id == id));
-    let mut settled: Vec<String> = Vec::new();
-    for part in parts {
-        let Part::ToolCall(call) = part else { continue };
-        let taken = |id: &str| id.is_empty() || used(id) || settled.iter().any(|s| s == id);
-        let mut n = history.len();
-        while taken(&call.call_id) {
-            call.call_id = format!("call_{n}_{}", settled.len());
-            n += 1;
-        }
-        settled.push(call.call_id.clone());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,23 +176,6 @@ mod tests {
         assert_eq!(args(r#""{\"a\":1}""#), (json!({"a":1}), false));
         assert_eq!(args(r#"{"a":"#), (json!({"_raw":"{\"a\":"}), true));
         assert_eq!(args("[1]"), (json!({"_raw":"[1]"}), true));
-    }
-
-    #[test]
-    fn ids_are_made_unique() {
-        let call = |id: &str| Part::ToolCall(tool_call(id.into(), "t".into(), ""));
-        let past = Rc::new(Message {
-            id: "m".into(),
-            seq: 1,
-            role: crate::types::Role::Assistant,
-            parts: vec![call("call_0")],
-            created_at: Default::default(),
-            turn: "t".into(),
-            interrupted: false,
-        });
-        let mut parts = vec![call("call_0"), call(""), call("own"), call("own")];
-        settle_ids(&mut parts, &[past]);
-        assert_eq!(parts, vec![call("call_1_0"), call("call_1_1"), call("own"), call("call_1_3")]);
     }
 
     #[test]

@@ -3,7 +3,6 @@
 mod watchdog;
 
 use super::{
-    answer::settle_ids,
     classify,
     sse::{MAX_EVENT, Splitter},
     wire::{Decoder, Endpoint, Wire},
@@ -11,7 +10,7 @@ use super::{
 };
 use crate::{
     ports::{Ai, Clock, Http, HttpError, HttpResponse, Model},
-    types::{Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest},
+    types::{ModelError, ModelErrorKind, ModelEvent, ModelRequest},
 };
 use bytes::Bytes;
 use futures::{
@@ -58,7 +57,7 @@ impl Model for HttpModel {
                 Err(refusal(response, &*clock).await)
             }
         };
-        drive(open.boxed_local(), self.wire.decoder(), &self.clock, &self.voice, request.messages)
+        drive(open.boxed_local(), self.wire.decoder(), &self.clock, &self.voice)
     }
 }
 
@@ -74,7 +73,7 @@ impl Model for AiModel {
         let input = workers_ai::input(&request);
         let (ai, model) = (self.ai.clone(), request.model);
         let open = async move { ai.run(&model, input?).await.map_err(|e| classify::thrown(&e.0)) };
-        drive(open.boxed_local(), Box::<WorkersAi>::default(), &self.clock, &self.voice, request.messages)
+        drive(open.boxed_local(), Box::<WorkersAi>::default(), &self.clock, &self.voice)
     }
 }
 
@@ -126,24 +125,18 @@ fn drive(
     decoder: Box<dyn Decoder>,
     clock: &Rc<dyn Clock>,
     voice: &Voice,
-    history: Vec<Rc<Message>>,
 ) -> Events {
     let (clock, voice) = (clock.clone(), voice.clone());
     // The timer starts with the first poll, like the request.
     let start = async move {
         let mut watchdog = Watchdog::new(clock, STALL_MS);
         let opened = watchdog.guard(HEAD_MS, open).await.and_then(|opened| opened);
-        let failed = opened.as_ref().err().cloned();
-        let mut reading = Reading {
-            body: opened.ok(),
-            decoder: Some(decoder),
-            format: Format::Unknown,
-            watchdog,
-            voice,
-            history,
-            ready: VecDeque::new(),
-        };
-        failed.into_iter().for_each(|error| reading.fail(error));
+        let (decoder, format, ready) = (Some(decoder), Format::Unknown, VecDeque::new());
+        let mut reading = Reading { body: None, decoder, format, watchdog, voice, ready };
+        match opened {
+            Ok(body) => reading.body = Some(body),
+            Err(error) => reading.fail(error),
+        }
         stream::unfold(reading, |mut reading| async move {
             let event = reading.next().await?;
             Some((event, reading))
@@ -167,7 +160,6 @@ struct Reading {
     format: Format,
     watchdog: Watchdog,
     voice: Voice,
-    history: Vec<Rc<Message>>,
     ready: VecDeque<Result<ModelEvent, ModelError>>,
 }
 
@@ -250,10 +242,7 @@ impl Reading {
         let Some(decoder) = self.decoder.take() else { return };
         self.body = None;
         match decoder.finish() {
-            Ok(mut response) => {
-                settle_ids(&mut response.parts, &self.history);
-                self.ready.push_back(Ok(ModelEvent::Done(response)));
-            }
+            Ok(response) => self.ready.push_back(Ok(ModelEvent::Done(response))),
             Err(error) => self.fail(trouble.filter(|_| error.kind == ModelErrorKind::Cut).unwrap_or(error)),
         }
     }

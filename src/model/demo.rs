@@ -15,7 +15,7 @@
 
 mod script;
 
-use super::answer::{settle_ids, tool_call};
+use super::answer::tool_call;
 use crate::{
     ports::{Clock, Model},
     types::{
@@ -116,16 +116,18 @@ fn perform(step: Step, request: &ModelRequest) -> Vec<Beat> {
     }
     let finish = match (calls.is_empty(), step.goes_on) {
         (false, _) => FinishReason::ToolCalls,
-        // Without calls the turn would end here; a pause makes the caller send it back.
-        (true, true) => FinishReason::Pause,
-        (true, false) => FinishReason::Stop,
+        // Without calls the turn would end here; a pause makes the caller send it back. An empty
+        // answer leaves no trace to count, so it cannot be a step.
+        (true, true) if !parts.is_empty() => FinishReason::Pause,
+        (true, _) => FinishReason::Stop,
     };
     for (index, (name, args)) in calls.into_iter().enumerate() {
         let (name_too, delta) = (name.clone(), args.clone());
         beats.push(now(Ok(ModelEvent::ToolInput { index, name: name_too, delta })));
-        parts.push(Part::ToolCall(tool_call(String::new(), name, &args)));
+        // The same conversation always gives the same ids, and a longer one others.
+        let id = format!("call_{}_{index}", request.messages.len());
+        parts.push(Part::ToolCall(tool_call(id, name, &args)));
     }
-    settle_ids(&mut parts, &request.messages);
     let usage = usage(request, &parts);
     beats.push(now(Ok(ModelEvent::Done(ModelResponse { parts, usage, finish }))));
     beats

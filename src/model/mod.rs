@@ -10,7 +10,7 @@ mod client;
 mod demo;
 mod openai;
 mod registry;
-mod retry;
+pub mod retry;
 mod sse;
 #[cfg(test)]
 mod testkit;

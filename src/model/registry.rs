@@ -6,7 +6,7 @@ use super::{
     demo::{self, Demo},
 };
 use crate::{
-    ports::{Ai, Clock, Http, Model},
+    ports::{Ai, Clock, Http, Model, Models},
     types::{ModelError, ModelErrorKind},
 };
 use std::rc::Rc;
@@ -21,6 +21,14 @@ pub struct ModelRegistry {
     default: String,
 }
 
+/// What models are made of.
+struct Parts<'a> {
+    config: &'a dyn Fn(&str) -> Option<String>,
+    http: Rc<dyn Http>,
+    ai: Option<Rc<dyn Ai>>,
+    clock: Rc<dyn Clock>,
+}
+
 impl ModelRegistry {
     /// Reads the configuration: each provider's key and base URL, and `DEFAULT_MODEL`.
     pub fn new(
@@ -29,79 +37,13 @@ impl ModelRegistry {
         ai: Option<Rc<dyn Ai>>,
         clock: Rc<dyn Clock>,
     ) -> Self {
-        let get = |name: &str| config(name).map(|v| v.trim().to_owned()).filter(|v| !v.is_empty());
-        let mut default = None;
-        let providers = TABLE.iter().map(|provider| {
-            let name = provider.name;
-            let model: Found = match &provider.reach {
-                Reach::Http { wire, key: secret, base_url, default_base_url } => {
-                    let (key, base) = (get(secret), get(base_url));
-                    if let (Some(_), Some(model), None) = (&key, provider.default_model, &default) {
-                        default = Some(format!("{name}/{model}"));
-                    }
-                    // A server of one's own may need no key; the public one always does.
-                    if key.is_none() && base.is_none() {
-                        Err(ModelError::new(
-                            ModelErrorKind::Auth,
-                            format!("{name} has no key: set the secret {secret}"),
-                        ))
-                    } else {
-                        let voice = Voice { provider: name, key: key.as_deref().map(Rc::from) };
-                        let base_url = base.unwrap_or_else(|| (*default_base_url).to_owned());
-                        let endpoint = Endpoint { base_url, key };
-                        Ok(Rc::new(HttpModel {
-                            wire: *wire,
-                            endpoint,
-                            http: http.clone(),
-                            clock: clock.clone(),
-                            voice,
-                        }))
-                    }
-                }
-                Reach::WorkersAi => match &ai {
-                    Some(ai) => {
-                        let voice = Voice { provider: name, key: None };
-                        Ok(Rc::new(AiModel { ai: ai.clone(), clock: clock.clone(), voice }))
-                    }
-                    None => Err(ModelError::new(
-                        ModelErrorKind::Auth,
-                        format!("{name} is not bound: add an [ai] binding to the Worker's configuration"),
-                    )),
-                },
-                Reach::Demo => Ok(Rc::new(Demo::new(clock.clone()))),
-            };
-            (provider, model)
-        });
-        let providers = providers.collect();
-        let default = get("DEFAULT_MODEL").or(default).unwrap_or_else(|| demo::ID.to_owned());
+        let parts = Parts { config, http, ai, clock };
+        let has_key = |p: &&Provider| matches!(p.reach, Reach::Http { key, .. } if parts.get(key).is_some());
+        let first =
+            TABLE.iter().filter(has_key).find_map(|p| Some(format!("{}/{}", p.name, p.default_model?)));
+        let default = parts.get("DEFAULT_MODEL").or(first).unwrap_or_else(|| demo::ID.to_owned());
+        let providers = TABLE.iter().map(|provider| (provider, parts.make(provider))).collect();
         Self { providers, default }
-    }
-
-    /// Finds a model and the provider's own name of it.
-    ///
-    /// # Errors
-    /// `Invalid` for an id that names no provider or no model, `Auth` for a provider that is not
-    /// configured.
-    pub fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
-        let (provider, model) = split(id).ok_or_else(|| {
-            let known: Vec<_> = TABLE.iter().map(|p| p.name).collect();
-            let message = format!(
-                "no model {id:?}: an id is provider/model, with one of the providers {}; the provider demo has only {}",
-                known.join(", "),
-                demo::ID
-            );
-            ModelError::new(ModelErrorKind::Invalid, message)
-        })?;
-        match self.providers.iter().find(|(p, _)| p.name == provider.name) {
-            Some((_, Ok(found))) => Ok((found.clone(), model.to_owned())),
-            Some((_, Err(error))) => Err(error.clone()),
-            None => Err(ModelError::new(ModelErrorKind::Invalid, format!("no provider {}", provider.name))),
-        }
-    }
-
-    /// The model to use when nobody chose one.
-    pub fn default_model(&self) -> String {
-        self.default.clone()
     }
 
     /// The ids to offer: the default and the built-in one.
@@ -115,16 +57,65 @@ impl ModelRegistry {
 
     /// Whether `id` names a known provider and a model, configured or not.
     pub fn is_known(&self, id: &str) -> bool {
-        split(id).is_some()
+        self.find(id).is_some()
+    }
+
+    /// What became of the provider, and what follows its slash, further slashes included.
+    fn find<'a>(&self, id: &'a str) -> Option<(&Found, &'a str)> {
+        let (name, model) = id.split_once('/')?;
+        let (provider, found) = self.providers.iter().find(|(p, _)| p.name == name)?;
+        let exists = !model.trim().is_empty() && (!matches!(provider.reach, Reach::Demo) || id == demo::ID);
+        exists.then_some((found, model))
     }
 }
 
-/// The provider and what follows its slash, further slashes included.
-fn split(id: &str) -> Option<(&'static Provider, &str)> {
-    let (name, model) = id.split_once('/')?;
-    let provider = TABLE.iter().find(|p| p.name == name)?;
-    let exists = !model.trim().is_empty() && (!matches!(provider.reach, Reach::Demo) || id == demo::ID);
-    exists.then_some((provider, model))
+impl Models for ModelRegistry {
+    fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
+        let Some((found, model)) = self.find(id) else {
+            let known: Vec<_> = TABLE.iter().map(|p| p.name).collect();
+            let message = format!(
+                "no model {id:?}: an id is provider/model, with one of the providers {}; demo has only {}",
+                known.join(", "),
+                demo::ID
+            );
+            return Err(ModelError::new(ModelErrorKind::Invalid, message));
+        };
+        Ok((found.clone()?, model.to_owned()))
+    }
+
+    fn default_model(&self) -> String {
+        self.default.clone()
+    }
+}
+
+impl Parts<'_> {
+    fn get(&self, name: &str) -> Option<String> {
+        (self.config)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+
+    fn make(&self, provider: &'static Provider) -> Found {
+        let name = provider.name;
+        let clock = self.clock.clone();
+        let missing = |what: String| Err(ModelError::new(ModelErrorKind::Auth, what));
+        match &provider.reach {
+            Reach::Http { wire, key: secret, base_url, default_base_url } => {
+                let (key, base) = (self.get(secret), self.get(base_url));
+                // A server of one's own may need no key; the public one always does.
+                if key.is_none() && base.is_none() {
+                    return missing(format!("{name} has no key: set the secret {secret}"));
+                }
+                let voice = Voice { provider: name, key: key.as_deref().map(Rc::from) };
+                let base_url = base.unwrap_or_else(|| (*default_base_url).to_owned());
+                let endpoint = Endpoint { base_url, key };
+                Ok(Rc::new(HttpModel { wire: *wire, endpoint, http: self.http.clone(), clock, voice }))
+            }
+            Reach::WorkersAi => match self.ai.clone() {
+                Some(ai) => Ok(Rc::new(AiModel { ai, clock, voice: Voice { provider: name, key: None } })),
+                None => missing(format!("{name} is not bound: give the Worker an AI binding")),
+            },
+            Reach::Demo => Ok(Rc::new(Demo::new(clock))),
+        }
+    }
 }
 
 #[cfg(test)]

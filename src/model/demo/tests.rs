@@ -83,6 +83,8 @@ fn a_step_without_calls_pauses_when_another_follows() {
     assert_eq!((second.text.as_str(), second.end.unwrap().finish), ("c", FinishReason::Stop));
     let third = run(vec![script, assistant(vec![]), assistant(vec![])]);
     assert_eq!(third.text, "Done.");
+    // An empty answer would be asked for again and again.
+    assert_eq!(say("/say\n/then /say x").end.unwrap().finish, FinishReason::Stop);
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn an_answer_that_is_not_streamed() {
     let body = r#" {"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hi","tool_calls":[{"id":"a","type":"function","function":{"name":"t","arguments":"{}"}},{"type":"function","function":{"name":"t","arguments":"{\"x\":1}"}}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#;
     let outcome = answer(&OpenAi, bytewise(body));
     let response = outcome.end.unwrap();
-    let calls = [tool_call("a", "t", json!({})), tool_call("call_0_1", "t", json!({"x":1}))];
+    let calls = [tool_call("a", "t", json!({})), tool_call("", "t", json!({"x":1}))];
     assert_eq!(response.parts, [&[Part::text("Hi")][..], &calls].concat());
     assert_eq!(response.finish, FinishReason::ToolCalls);
 }

@@ -56,8 +56,8 @@ fn native_chunks() {
         response.parts,
         vec![
             Part::text("Hellö 7"),
-            tool_call("call_0_0", "read", json!({"p":1})),
-            tool_call("call_0_1", "list", json!({"d":2})),
+            tool_call("", "read", json!({"p":1})),
+            tool_call("", "list", json!({"d":2})),
         ]
     );
     assert_eq!((response.finish, response.usage.total_tokens), (FinishReason::ToolCalls, 9));
