@@ -178,6 +178,9 @@ impl Said {
             Value::String(text) if self.message.is_empty() => self.message.clone_from(text),
             Value::Array(items) => items.iter().take(4).for_each(|item| self.read(item, depth + 1)),
             Value::Object(map) => {
+                if let (true, Some(Value::String(text))) = (self.message.is_empty(), map.get("message")) {
+                    self.message.clone_from(text);
+                }
                 for key in ["error", "response", "errors", "details", "detail"] {
                     map.get(key).into_iter().for_each(|inner| self.read(inner, depth + 1));
                 }
@@ -187,9 +190,6 @@ impl Said {
                         Some(Value::Number(code)) => self.codes.push(code.to_string()),
                         _ => {}
                     }
-                }
-                if let (true, Some(Value::String(text))) = (self.message.is_empty(), map.get("message")) {
-                    self.message.clone_from(text);
                 }
             }
             _ => {}

@@ -156,3 +156,21 @@ fn headers_say_when_and_whether() {
     assert_eq!(ask(&[("retry-after", "soon"), ("x-should-retry", "false")]), (None, Some(false)));
     assert_eq!(ask(&[("retry-after", "-1"), ("x-should-retry", "true")]), (None, Some(true)));
 }
+
+#[test]
+fn the_message_is_found_in_every_shape() {
+    let bodies = [
+        r#"{"error":{"message":"why","details":"more"}}"#,
+        r#"{"error":"why"}"#,
+        r#"{"message":"why","error":"Bad Request"}"#,
+        r#"{"detail":"why"}"#,
+        r#"{"detail":[{"message":"why"}]}"#,
+        r#"[{"error":{"code":400,"message":"why"}}]"#,
+        "why",
+    ];
+    for body in bodies {
+        assert_eq!(http(400, &[], body.as_bytes(), Timestamp(0)).message, "why", "{body}");
+    }
+    assert_eq!(http(400, &[], b"", Timestamp(0)).message, "no explanation");
+    assert_eq!(http(400, &[], b"{\"x\":1}", Timestamp(0)).message, "{\"x\":1}");
+}
