@@ -1,2 +1,80 @@
-//! (being built)
+//! Language models: the providers' wires and the table that names them.
+//!
+//! A wire is pure (request → bytes, events → pieces); `client` drives it over the ports. To add a
+//! provider, write one file and one line in [`TABLE`].
+
+mod answer;
+mod anthropic;
+mod classify;
+mod client;
+mod demo;
+mod openai;
+mod registry;
 pub mod retry;
+mod sse;
+#[cfg(test)]
+mod testkit;
+mod wire;
+mod workers_ai;
+
+pub use anthropic::Anthropic;
+pub use demo::Demo;
+pub use openai::OpenAi;
+pub use registry::ModelRegistry;
+pub use retry::RetryPolicy;
+pub use wire::{Decoder, Endpoint, Wire};
+
+/// A provider: the part of a model id before the first slash.
+pub struct Provider {
+    /// Its name.
+    pub name: &'static str,
+    /// The model to use when this provider is configured and nobody chose one.
+    pub default_model: Option<&'static str>,
+    /// How it is reached.
+    pub reach: Reach,
+}
+
+/// How a provider is reached.
+pub enum Reach {
+    /// Over HTTP.
+    Http {
+        /// Its protocol.
+        wire: &'static (dyn Wire + Sync),
+        /// The secret that holds its key.
+        key: &'static str,
+        /// The setting that replaces its base URL.
+        base_url: &'static str,
+        /// Its base URL.
+        default_base_url: &'static str,
+    },
+    /// Through the platform's binding, without a key.
+    WorkersAi,
+    /// The model inside the Worker.
+    Demo,
+}
+
+/// All providers. The first one that is configured and has a default model is the default.
+pub static TABLE: &[Provider] = &[
+    Provider {
+        name: "openai",
+        default_model: Some("gpt-5-mini"),
+        reach: Reach::Http {
+            wire: &OpenAi,
+            key: "OPENAI_API_KEY",
+            base_url: "OPENAI_BASE_URL",
+            default_base_url: "https://api.openai.com/v1",
+        },
+    },
+    Provider {
+        name: "anthropic",
+        default_model: Some("claude-sonnet-4-5"),
+        reach: Reach::Http {
+            wire: &Anthropic,
+            key: "ANTHROPIC_API_KEY",
+            base_url: "ANTHROPIC_BASE_URL",
+            default_base_url: "https://api.anthropic.com",
+        },
+    },
+    Provider { name: "workers-ai", default_model: None, reach: Reach::WorkersAi },
+    Provider { name: "demo", default_model: None, reach: Reach::Demo },
+];

@@ -1,0 +1,218 @@
+//! The request body of the Messages API.
+
+use crate::types::{Message, ModelRequest, Part, Role, Thinking};
+use serde::Serialize;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// Room for the answer itself when nobody says otherwise.
+const MAX_TOKENS: u32 = 8_192;
+
+/// The smallest budget for thinking that the API accepts, and the least room for the answer.
+const MIN_BUDGET: u32 = 1_024;
+
+#[derive(Serialize)]
+pub(super) struct Body<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    system: Vec<Block<'a>>,
+    messages: Vec<Turn<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thinking: Option<Budget>,
+    stream: bool,
+}
+
+#[derive(Serialize)]
+struct Turn<'a> {
+    role: &'static str,
+    content: Vec<Block<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text {
+        text: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Marker>,
+    },
+    ToolUse {
+        id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        input: &'a Value,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Marker>,
+    },
+    ToolResult {
+        tool_use_id: Cow<'a, str>,
+        content: Cow<'a, str>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        cache_control: Option<Marker>,
+    },
+    /// Thinking, exactly as it came.
+    #[serde(untagged)]
+    Verbatim(&'a Value),
+}
+
+/// Asks to cache everything up to and including the block that carries it.
+#[derive(Clone, Copy, Serialize)]
+struct Marker {
+    r#type: &'static str,
+}
+
+const EPHEMERAL: Option<Marker> = Some(Marker { r#type: "ephemeral" });
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<Marker>,
+}
+
+#[derive(Serialize)]
+struct Budget {
+    r#type: &'static str,
+    budget_tokens: u32,
+}
+
+/// The body for `request`, with at most four cache markers: behind the tools, behind the
+/// instructions, behind what came before the user's last message, and at the very end, where the
+/// next step of the same turn goes on.
+pub(super) fn body(request: &ModelRequest) -> Body<'_> {
+    let last_user = request.messages.iter().rposition(|m| m.role == Role::User).unwrap_or(0);
+    let mut messages: Vec<Turn<'_>> = Vec::with_capacity(request.messages.len());
+    for (at, message) in request.messages.iter().enumerate() {
+        let mut content = Vec::with_capacity(message.parts.len() + 1);
+        if at == last_user {
+            messages.iter_mut().rev().any(mark);
+            content.extend(text(&request.volatile));
+        }
+        content.extend(message.parts.iter().filter_map(block));
+        if content.is_empty() {
+            continue;
+        }
+        let role = if message.role == Role::Assistant { "assistant" } else { "user" };
+        match messages.last_mut() {
+            // The results of one step stand together.
+            Some(before) if message.role == Role::Tool && before.role == "user" => {
+                before.content.extend(content)
+            }
+            _ => messages.push(Turn { role, content }),
+        }
+    }
+    messages.iter_mut().rev().any(mark);
+
+    let mut system: Vec<_> = text(&request.system).into_iter().collect();
+    system.iter_mut().rev().any(mark_block);
+    let last_tool = request.tools.len().saturating_sub(1);
+    let tools = request.tools.iter().enumerate().map(|(at, tool)| Tool {
+        name: &tool.name,
+        description: &tool.description,
+        input_schema: &tool.parameters,
+        cache_control: EPHEMERAL.filter(|_| at == last_tool),
+    });
+    let (max_tokens, thinking) = budget(request);
+    Body {
+        model: &request.model,
+        max_tokens,
+        system,
+        messages,
+        tools: tools.collect(),
+        thinking,
+        stream: true,
+    }
+}
+
+/// The cap on output and how much of it may be thinking.
+fn budget(request: &ModelRequest) -> (u32, Option<Budget>) {
+    let wish = match request.thinking {
+        Thinking::Off => 0,
+        Thinking::Low => 1_024,
+        Thinking::Medium => 4_096,
+        Thinking::High => 16_384,
+    };
+    let wish = if may_think(&request.messages) { wish } else { 0 };
+    let max_tokens = request.max_output_tokens.unwrap_or(MAX_TOKENS + wish);
+    let budget_tokens = wish.min(max_tokens.saturating_sub(MIN_BUDGET));
+    let thinking = (budget_tokens >= MIN_BUDGET).then_some(Budget { r#type: "enabled", budget_tokens });
+    (max_tokens, thinking)
+}
+
+/// Thinking cannot begin in the middle of a step: when the results of a call go back, the message
+/// with the call must begin with thinking, which it does not if another model made it.
+fn may_think(messages: &[std::rc::Rc<Message>]) -> bool {
+    match messages.iter().rev().find(|m| m.role != Role::Tool) {
+        Some(last) if last.role == Role::Assistant => {
+            matches!(last.parts.iter().find_map(block), Some(Block::Verbatim(_)))
+        }
+        _ => true,
+    }
+}
+
+/// A part as a block; nothing for what the API refuses (empty text) or did not make (thinking of
+/// another provider).
+fn block(part: &Part) -> Option<Block<'_>> {
+    match part {
+        Part::Text { text: words } => text(words),
+        Part::Reasoning { provider, .. } => {
+            provider.as_ref().filter(|block| is_own_thinking(block)).map(Block::Verbatim)
+        }
+        Part::ToolCall(call) => Some(Block::ToolUse {
+            id: allowed(&call.call_id),
+            name: allowed(&call.name),
+            input: &call.args,
+            cache_control: None,
+        }),
+        Part::ToolResult { call_id, outcome, .. } => Some(Block::ToolResult {
+            tool_use_id: allowed(call_id),
+            content: outcome.model_text(),
+            is_error: outcome.is_error(),
+            cache_control: None,
+        }),
+    }
+}
+
+fn text(text: &str) -> Option<Block<'_>> {
+    (!text.trim().is_empty()).then_some(Block::Text { text, cache_control: None })
+}
+
+fn is_own_thinking(block: &Value) -> bool {
+    let kind = block.get("type").and_then(Value::as_str);
+    matches!(kind, Some("thinking" | "redacted_thinking"))
+}
+
+/// Ids and names of other providers, and invented names, may hold characters that the API refuses.
+fn allowed(id: &str) -> Cow<'_, str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !id.is_empty() && id.chars().all(fits) {
+        return Cow::Borrowed(id);
+    }
+    if id.is_empty() {
+        return Cow::Borrowed("_");
+    }
+    Cow::Owned(id.chars().map(|c| if fits(c) { c } else { '_' }).collect())
+}
+
+/// Marks the last block of a message that can carry a marker.
+fn mark(turn: &mut Turn<'_>) -> bool {
+    turn.content.iter_mut().rev().any(mark_block)
+}
+
+fn mark_block(block: &mut Block<'_>) -> bool {
+    match block {
+        Block::Text { cache_control, .. }
+        | Block::ToolUse { cache_control, .. }
+        | Block::ToolResult { cache_control, .. } => {
+            *cache_control = EPHEMERAL;
+            true
+        }
+        Block::Verbatim(_) => false,
+    }
+}

@@ -1,0 +1,215 @@
+//! What a provider's error means: one table for all of them, because compatible servers mix the
+//! providers' habits. Code first, then status; wording only for 400 and 413, where some providers
+//! give no code for an overflow.
+
+use crate::types::{
+    ModelError,
+    ModelErrorKind::{self, *},
+    Timestamp,
+};
+use chrono::DateTime;
+use serde_json::Value;
+
+/// The input does not fit the context window.
+const OVERFLOW_CODES: [&str; 4] = [
+    "context_length_exceeded",
+    "request_too_large",
+    "exceed_context_size_error",
+    "model_context_window_exceeded",
+];
+
+/// The same in words (lower case), for 400 and 413.
+const OVERFLOW_TEXTS: [&str; 9] = [
+    "prompt is too long",
+    "exceed context limit",
+    "maximum context length",
+    "context window limit",
+    "exceeds the context window",
+    "exceeds the available context size",
+    "reduce the length of the messages",
+    "context_length_exceeded",
+    "exceed_context_size_error",
+];
+
+/// Rate limits also speak of tokens that exceed something.
+const RATE_TEXTS: [&str; 5] =
+    ["rate limit", "rate_limit", "too many requests", "too many tokens, please wait", "per minute"];
+
+const BILLING_CODES: [&str; 7] = [
+    "credit_balance_exhausted",
+    "insufficient_quota",
+    "organization_usage_limit_exceeded",
+    "enforced_spend_limit_reached",
+    "contract_spend_limit_reached",
+    "billing_error",
+    "billing_hard_limit_reached",
+];
+
+/// Anthropic gives this one the code of any bad request.
+const BILLING_TEXT: &str = "credit balance is too low";
+
+/// Statuses that stand behind the words of an error event, which has no status of its own.
+const STATUS_OF_CODE: [(&str, u16); 15] = [
+    ("invalid_request_error", 400),
+    ("authentication_error", 401),
+    ("invalid_api_key", 401),
+    ("billing_error", 402),
+    ("permission_error", 403),
+    ("not_found_error", 404),
+    ("request_too_large", 413),
+    ("rate_limit_error", 429),
+    ("rate_limit_exceeded", 429),
+    ("slow_down", 429),
+    ("api_error", 500),
+    ("server_error", 500),
+    ("server_is_overloaded", 503),
+    ("timeout_error", 504),
+    ("overloaded_error", 529),
+];
+
+/// Classifies an answer that is not a success.
+pub(super) fn http(status: u16, headers: &[(String, String)], body: &[u8], now: Timestamp) -> ModelError {
+    let header = |name: &str| headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.trim());
+    let said = match serde_json::from_slice::<Value>(body) {
+        Ok(json) => Said::of(&json),
+        Err(_) => Said { message: String::from_utf8_lossy(body).trim().to_owned(), ..Said::default() },
+    };
+    let message = match (said.message.as_str(), status) {
+        ("", 300..=399) => "a redirect, which is not followed: check the base URL".to_owned(),
+        ("", _) => "no explanation".to_owned(),
+        (text, _) => text.to_owned(),
+    };
+    ModelError {
+        kind: kind(status, &said),
+        status: Some(status),
+        message,
+        retry_after_ms: retry_after_ms(header("retry-after-ms"), header("retry-after"), now),
+        should_retry: header("x-should-retry").and_then(|v| v.parse().ok()),
+    }
+}
+
+/// Classifies an error that came inside a stream: like the status that it stands for.
+pub(super) fn event(error: &Value) -> ModelError {
+    let said = Said::of(error);
+    let status = said.codes.iter().find_map(|code| {
+        let known = STATUS_OF_CODE.iter().find(|(c, _)| c == code).map(|(_, s)| *s);
+        known.or_else(|| code.parse().ok().filter(|s| (400..600).contains(s)))
+    });
+    let kind = kind(status.unwrap_or(500), &said);
+    let message =
+        if said.message.is_empty() { "an error without a message".to_owned() } else { said.message };
+    ModelError::new(kind, message)
+}
+
+/// Classifies what the Workers AI binding throws: text with the provider's code in it, such as
+/// `AiError: 3040: no capacity`.
+pub(super) fn thrown(message: &str) -> ModelError {
+    let code = message
+        .split(|c: char| !c.is_ascii_digit())
+        .filter(|digits| matches!(digits.len(), 3..=5))
+        .find_map(|digits| digits.parse::<u32>().ok());
+    let lower = message.to_lowercase();
+    let kind = match code {
+        Some(3036) => Billing,
+        Some(3006) => Overflow,
+        Some(3007 | 3008 | 3040) => Unavailable,
+        _ if is_overflow_text(&lower) => Overflow,
+        Some(429) => RateLimited,
+        Some(500..=599) => Unavailable,
+        Some(401 | 403 | 10_000) => Auth,
+        Some(_) => Invalid,
+        None => Network,
+    };
+    ModelError::new(kind, message)
+}
+
+fn kind(status: u16, said: &Said) -> ModelErrorKind {
+    let has = |list: &[&str]| said.codes.iter().any(|code| list.contains(&code.as_str()));
+    let lower = said.message.to_lowercase();
+    let spent = has(&BILLING_CODES)
+        || said.codes.iter().any(|code| code.ends_with("_spend_limit_exceeded"))
+        || lower.contains(BILLING_TEXT);
+    if spent && (400..500).contains(&status) {
+        return Billing;
+    }
+    if has(&OVERFLOW_CODES) || (matches!(status, 400 | 413) && is_overflow_text(&lower)) {
+        return Overflow;
+    }
+    match status {
+        429 => RateLimited,
+        402 => Billing,
+        401 | 403 => Auth,
+        408 | 409 | 500 | 502..=599 => Unavailable,
+        _ => Invalid,
+    }
+}
+
+fn is_overflow_text(lower: &str) -> bool {
+    if RATE_TEXTS.iter().any(|text| lower.contains(text)) {
+        return false;
+    }
+    let counted = lower.find("input token count").is_some_and(|at| lower.split_at(at).1.contains("exceeds"));
+    counted || OVERFLOW_TEXTS.iter().any(|text| lower.contains(text))
+}
+
+/// What an error body says, whatever its shape.
+#[derive(Default)]
+struct Said {
+    codes: Vec<String>,
+    message: String,
+}
+
+impl Said {
+    fn of(json: &Value) -> Self {
+        let mut said = Self::default();
+        said.read(json, 0);
+        if said.message.is_empty() && !json.is_null() {
+            said.message = json.to_string();
+        }
+        said
+    }
+
+    /// Errors stand at the top, under `error` or `response`, or in a list.
+    fn read(&mut self, json: &Value, depth: usize) {
+        if depth > 4 {
+            return;
+        }
+        match json {
+            Value::String(text) if self.message.is_empty() => self.message.clone_from(text),
+            Value::Array(items) => items.iter().take(4).for_each(|item| self.read(item, depth + 1)),
+            Value::Object(map) => {
+                if let (true, Some(Value::String(text))) = (self.message.is_empty(), map.get("message")) {
+                    self.message.clone_from(text);
+                }
+                for key in ["error", "response", "errors", "details", "detail"] {
+                    map.get(key).into_iter().for_each(|inner| self.read(inner, depth + 1));
+                }
+                for key in ["code", "type", "error_code"] {
+                    match map.get(key) {
+                        Some(Value::String(code)) => self.codes.push(code.clone()),
+                        Some(Value::Number(code)) => self.codes.push(code.to_string()),
+                        _ => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn retry_after_ms(ms: Option<&str>, after: Option<&str>, now: Timestamp) -> Option<u64> {
+    // `as` saturates: nonsense becomes a wait beyond anybody's patience, or none.
+    let number = |text: &str| text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
+    if let Some(ms) = ms.and_then(number) {
+        return Some(ms.ceil() as u64);
+    }
+    let after = after?;
+    if let Some(seconds) = number(after) {
+        return Some((seconds * 1000.0).ceil() as u64);
+    }
+    let date = DateTime::parse_from_rfc2822(after).ok()?;
+    Some(Timestamp(u64::try_from(date.timestamp_millis()).ok()?).since(now))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::model::{OpenAi, testkit::*};
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+
+const HI: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
+const END: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+
+fn bytes(text: &str) -> Beat {
+    Beat::Bytes(text.as_bytes().to_vec())
+}
+
+fn fail(status: u16, script: Option<Vec<Beat>>) -> ModelError {
+    call(&rig(&OpenAi, status, script).model, ModelRequest::default()).end.unwrap_err()
+}
+
+#[test]
+fn pieces_of_one_chunk_are_ready_together_and_text_is_merged() {
+    let call_piece = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"t\",\"arguments\":\"{}\"}}]}}]}\n\n";
+    let rig = rig(&OpenAi, 200, Some(vec![bytes(&[HI, HI, call_piece, HI, END].concat()), Beat::Hang]));
+    let mut stream = rig.model.stream(ModelRequest::default()).ready_chunks(100);
+    let first = block_on(stream.next()).unwrap();
+    let input = ModelEvent::ToolInput { index: 0, name: "t".into(), delta: "{}".into() };
+    assert_eq!(
+        first[..3],
+        [Ok(ModelEvent::Text("HiHi".into())), Ok(input), Ok(ModelEvent::Text("Hi".into()))]
+    );
+}
+
+#[test]
+fn refusals_are_told_without_the_key_and_cut() {
+    let body = format!("{{\"error\":{{\"message\":\"bad key sk-secret {}\"}}}}", "x".repeat(600));
+    let error = fail(401, Some(vec![bytes(&body)]));
+    assert_eq!(
+        (error.kind, error.status, error.retry_after_ms),
+        (ModelErrorKind::Auth, Some(401), Some(3_000))
+    );
+    assert!(error.message.starts_with("fake answered 401: bad key [redacted] xxx"), "{}", error.message);
+    assert_eq!(error.message.chars().count(), "fake answered 401: ".len() + 501);
+
+    let large = vec![bytes(&"y".repeat(50_000)), bytes(&"y".repeat(50_000)), Beat::Hang];
+    assert_eq!(fail(500, Some(large)).kind, ModelErrorKind::Unavailable);
+
+    let offline = fail(0, None);
+    assert_eq!(
+        (offline.kind, offline.message.as_str()),
+        (ModelErrorKind::Network, "fake: the connection failed: no route with key [redacted]")
+    );
+}
+
+#[test]
+fn what_is_no_completion_is_said_to_be_none() {
+    assert_eq!(fail(200, Some(vec![bytes("\n<!doctype html>")])).kind, ModelErrorKind::Invalid);
+    assert_eq!(fail(302, Some(vec![])).kind, ModelErrorKind::Invalid);
+    assert_eq!(fail(200, Some(vec![])).kind, ModelErrorKind::Cut);
+    assert_eq!(fail(200, Some(vec![bytes("{\"error\":\"no\"}")])).kind, ModelErrorKind::Unavailable);
+    let endless = (0..9).map(|_| Beat::Bytes(vec![b'x'; 1 << 20])).chain([Beat::Hang]).collect();
+    assert_eq!(fail(200, Some(endless)).kind, ModelErrorKind::Invalid);
+}
+
+#[test]
+fn a_lost_connection_matters_only_before_the_end() {
+    assert_eq!(fail(200, Some(vec![bytes(HI), Beat::Break])).kind, ModelErrorKind::Cut);
+    for trouble in [Beat::Break, Beat::Hang] {
+        let rig = rig(&OpenAi, 200, Some(vec![bytes(HI), bytes(END), trouble]));
+        assert!(call(&rig.model, ModelRequest::default()).end.is_ok());
+    }
+}
+
+#[test]
+fn silence_is_noticed_by_one_timer() {
+    let script = vec![Beat::Pause(30_000), bytes(HI), Beat::Pause(20_000), bytes(HI), bytes(HI), Beat::Hang];
+    let rig = rig(&OpenAi, 200, Some(script));
+    let outcome = call(&rig.model, ModelRequest::default());
+    assert_eq!(outcome.text, "HiHiHi");
+    assert_eq!(outcome.end.unwrap_err().kind, ModelErrorKind::Stalled);
+    // Silent since 50 s: noticed at 110 s. The last timer is never awaited.
+    assert_eq!(rig.clock.now.get(), 110_000);
+    assert_eq!(*rig.clock.sleeps.borrow(), [60_000, 50_000, 60_000]);
+    assert_eq!(rig.http.seen.borrow().len(), 1);
+}
+
+#[test]
+fn the_head_may_take_longer_but_not_for_ever() {
+    struct Never;
+    #[async_trait::async_trait(?Send)]
+    impl Http for Never {
+        async fn send(&self, _: crate::ports::HttpRequest) -> Result<HttpResponse, HttpError> {
+            futures::future::pending().await
+        }
+    }
+    let mut rig = rig(&OpenAi, 200, None);
+    rig.model.http = Rc::new(Never);
+    let error = call(&rig.model, ModelRequest::default()).end.unwrap_err();
+    assert_eq!(
+        (error.kind, error.message.as_str()),
+        (ModelErrorKind::Stalled, "fake: silent for 120 seconds")
+    );
+    assert_eq!(rig.clock.now.get(), 120_000);
+}

@@ -1,0 +1,137 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::model::testkit::{self, FakeClock, Outcome, message, ok, result, spec, user};
+use crate::types::{Message, Role, ToolOutcome};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+fn run(messages: Vec<Rc<Message>>) -> Outcome {
+    let tools = vec![spec("memory_save")].into();
+    testkit::call(
+        &Demo::new(Rc::new(FakeClock::default())),
+        ModelRequest { messages, tools, ..ModelRequest::default() },
+    )
+}
+
+fn say(text: &str) -> Outcome {
+    run(vec![user(text)])
+}
+
+fn assistant(parts: Vec<Part>) -> Rc<Message> {
+    message(Role::Assistant, parts)
+}
+
+#[test]
+fn plain_text_is_echoed_with_what_came_before() {
+    let first = say("Hello\nthere");
+    assert_eq!(
+        first.text,
+        "I am demo/echo, a rule-based stand-in for a language model. You said: \"Hello\nthere\". I see 1 message of this conversation. For a real model, set the secret OPENAI_API_KEY or ANTHROPIC_API_KEY, or DEFAULT_MODEL."
+    );
+    let response = first.end.unwrap();
+    assert_eq!((response.parts, response.finish), (vec![Part::text(first.text)], FinishReason::Stop));
+    assert_eq!(response.usage.input_tokens, 3);
+    let second = run(vec![user("Hello"), assistant(vec![Part::text("…")]), user("Again")]);
+    assert!(second.text.contains("You said: \"Again\". Before that you said: \"Hello\". I see 3 messages"));
+}
+
+#[test]
+fn calls_of_one_step() {
+    let outcome =
+        say("please\n/tool echo {\"text\":\"a\"}\n/tool now\n/tool echo {oops\n/think let me\n/say on it");
+    assert_eq!((outcome.thinking.as_str(), outcome.text.as_str()), ("let me", "on it"));
+    let response = outcome.end.unwrap();
+    assert_eq!(response.finish, FinishReason::ToolCalls);
+    let mut parts = response.parts.into_iter().skip(2);
+    assert_eq!(parts.next(), Some(testkit::tool_call("call_1_0", "echo", json!({"text":"a"}))));
+    assert_eq!(parts.next(), Some(testkit::tool_call("call_1_1", "now", json!({}))));
+    let Some(Part::ToolCall(bad)) = parts.next() else { panic!("no third call") };
+    assert_eq!((bad.args, bad.invalid.is_some()), (json!({"_raw":"{oops"}), true));
+}
+
+#[test]
+fn steps_follow_each_other_and_results_are_summed_up() {
+    let script = "/tool echo {}\n/then /tool now\n/tool now\n/then all done";
+    let step = |n: usize| {
+        let mut messages = vec![user("before"), user(script)];
+        for i in 0..n {
+            messages.push(assistant(vec![testkit::tool_call(&format!("c{i}"), "echo", json!({}))]));
+            messages.push(result(&format!("c{i}"), "echo", ok("hi")));
+        }
+        run(messages)
+    };
+    assert_eq!(step(0).end.unwrap().parts.len(), 1);
+    assert_eq!(step(1).end.unwrap().parts.len(), 2);
+    assert_eq!((step(2).text.as_str(), step(2).end.unwrap().finish), ("all done", FinishReason::Stop));
+    assert_eq!(step(3).text, "echo → hi\necho → hi\necho → hi");
+
+    let failed = run(vec![
+        user("/tool x"),
+        assistant(vec![]),
+        result("c", "x", ToolOutcome::failure("y".repeat(600))),
+    ]);
+    assert_eq!(failed.text.chars().count(), "x → ".chars().count() + 501);
+}
+
+#[test]
+fn a_step_without_calls_pauses_when_another_follows() {
+    let script = user("/say a\n/say b\n/then /say c");
+    let first = run(vec![script.clone()]);
+    assert_eq!((first.text.as_str(), first.end.unwrap().finish), ("a\nb", FinishReason::Pause));
+    let second = run(vec![script.clone(), assistant(vec![Part::text("a\nb")])]);
+    assert_eq!((second.text.as_str(), second.end.unwrap().finish), ("c", FinishReason::Stop));
+    let third = run(vec![script, assistant(vec![]), assistant(vec![])]);
+    assert_eq!(third.text, "Done.");
+    // An empty answer would be asked for again and again.
+    assert_eq!(say("/say\n/then /say x").end.unwrap().finish, FinishReason::Stop);
+}
+
+#[test]
+fn slow_words_take_their_time() {
+    let clock = Rc::new(FakeClock::default());
+    let request = ModelRequest { messages: vec![user("/say go\n/slow 40 3")], ..ModelRequest::default() };
+    let outcome = testkit::call(&Demo::new(clock.clone()), request);
+    assert_eq!(outcome.text, "go\nword1 word2 word3");
+    assert_eq!(*clock.sleeps.borrow(), [40, 40, 40]);
+    assert_eq!(say("/slow x").text, "/slow needs two numbers: /slow MS N");
+}
+
+#[test]
+fn failures() {
+    use ModelErrorKind::*;
+    let table = [
+        ("429", RateLimited),
+        ("500", Unavailable),
+        ("overflow", Overflow),
+        ("cut", Cut),
+        ("stall", Stalled),
+        ("billing", Billing),
+        ("auth", Auth),
+        ("else", Invalid),
+    ];
+    for (word, kind) in table {
+        assert_eq!(say(&format!("/fail {word}")).end.unwrap_err().kind, kind, "{word}");
+    }
+    assert_eq!(say("/fail cut").text, "This answer breaks off in the ");
+    assert_eq!(say("/say a b\n/fail cut").text, "a b");
+}
+
+#[test]
+fn memory_words_need_memory_tools() {
+    let saved = say("Remember that I like tea").end.unwrap();
+    assert_eq!(
+        saved.parts,
+        vec![testkit::tool_call("call_1_0", "memory_save", json!({"what":"I like tea"}))]
+    );
+    assert!(say("recall tea").text.contains("memory tools are not available"));
+    assert!(say("recall").text.contains("demo/echo"));
+}
+
+#[test]
+fn words_stream_one_by_one() {
+    let beats =
+        perform(Step { acts: vec![Act::Say("a b c".into())], goes_on: false }, &ModelRequest::default());
+    let words: Vec<_> = beats.into_iter().map(|beat| beat.what).take(3).collect();
+    assert_eq!(words, ["a ", "b ", "c"].map(|w| Ok(ModelEvent::Text(w.into()))));
+}

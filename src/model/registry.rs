@@ -1,0 +1,190 @@
+//! The models that this deployment can reach.
+
+use super::{
+    Endpoint, Provider, Reach, TABLE,
+    client::{AiModel, HttpModel, Voice},
+    demo::{self, Demo},
+};
+use crate::{
+    ports::{Ai, Clock, Http, Model, Models},
+    types::{ModelError, ModelErrorKind},
+};
+use std::rc::Rc;
+
+/// A provider's model, or why there is none.
+type Found = Result<Rc<dyn Model>, ModelError>;
+
+/// Finds models by their id, `provider/model`.
+pub struct ModelRegistry {
+    /// In the order of [`TABLE`].
+    providers: Vec<(&'static Provider, Found)>,
+    default: String,
+}
+
+/// What models are made of.
+struct Parts<'a> {
+    config: &'a dyn Fn(&str) -> Option<String>,
+    http: Rc<dyn Http>,
+    ai: Option<Rc<dyn Ai>>,
+    clock: Rc<dyn Clock>,
+}
+
+impl ModelRegistry {
+    /// Reads the configuration: each provider's key and base URL, and `DEFAULT_MODEL`.
+    pub fn new(
+        config: &dyn Fn(&str) -> Option<String>,
+        http: Rc<dyn Http>,
+        ai: Option<Rc<dyn Ai>>,
+        clock: Rc<dyn Clock>,
+    ) -> Self {
+        let parts = Parts { config, http, ai, clock };
+        let has_key = |p: &&Provider| matches!(p.reach, Reach::Http { key, .. } if parts.get(key).is_some());
+        let first =
+            TABLE.iter().filter(has_key).find_map(|p| Some(format!("{}/{}", p.name, p.default_model?)));
+        let default = parts.get("DEFAULT_MODEL").or(first).unwrap_or_else(|| demo::ID.to_owned());
+        let providers = TABLE.iter().map(|provider| (provider, parts.make(provider))).collect();
+        Self { providers, default }
+    }
+
+    /// The ids to offer: the default and the built-in one.
+    pub fn list(&self) -> Vec<String> {
+        let mut ids = vec![self.default.clone()];
+        if self.default != demo::ID {
+            ids.push(demo::ID.to_owned());
+        }
+        ids
+    }
+
+    /// Whether `id` names a known provider and a model, configured or not.
+    pub fn is_known(&self, id: &str) -> bool {
+        self.find(id).is_some()
+    }
+
+    /// What became of the provider, and what follows its slash, further slashes included.
+    fn find<'a>(&self, id: &'a str) -> Option<(&Found, &'a str)> {
+        let (name, model) = id.split_once('/')?;
+        let (provider, found) = self.providers.iter().find(|(p, _)| p.name == name)?;
+        let exists = !model.trim().is_empty() && (!matches!(provider.reach, Reach::Demo) || id == demo::ID);
+        exists.then_some((found, model))
+    }
+}
+
+impl Models for ModelRegistry {
+    fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
+        let Some((found, model)) = self.find(id) else {
+            let known: Vec<_> = TABLE.iter().map(|p| p.name).collect();
+            let message = format!(
+                "no model {id:?}: an id is provider/model, with one of the providers {}; demo has only {}",
+                known.join(", "),
+                demo::ID
+            );
+            return Err(ModelError::new(ModelErrorKind::Invalid, message));
+        };
+        Ok((found.clone()?, model.to_owned()))
+    }
+
+    fn default_model(&self) -> String {
+        self.default.clone()
+    }
+}
+
+impl Parts<'_> {
+    fn get(&self, name: &str) -> Option<String> {
+        (self.config)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
+
+    fn make(&self, provider: &'static Provider) -> Found {
+        let name = provider.name;
+        let clock = self.clock.clone();
+        let missing = |what: String| Err(ModelError::new(ModelErrorKind::Auth, what));
+        match &provider.reach {
+            Reach::Http { wire, key: secret, base_url, default_base_url } => {
+                let (key, base) = (self.get(secret), self.get(base_url));
+                // A server of one's own may need no key; the public one always does.
+                if key.is_none() && base.is_none() {
+                    return missing(format!("{name} has no key: set the secret {secret}"));
+                }
+                let voice = Voice { provider: name, key: key.as_deref().map(Rc::from) };
+                let base_url = base.unwrap_or_else(|| (*default_base_url).to_owned());
+                let endpoint = Endpoint { base_url, key };
+                Ok(Rc::new(HttpModel { wire: *wire, endpoint, http: self.http.clone(), clock, voice }))
+            }
+            Reach::WorkersAi => match self.ai.clone() {
+                Some(ai) => Ok(Rc::new(AiModel { ai, clock, voice: Voice { provider: name, key: None } })),
+                None => missing(format!("{name} is not bound: give the Worker an AI binding")),
+            },
+            Reach::Demo => Ok(Rc::new(Demo::new(clock))),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::{
+        ports::{HttpError, HttpRequest, HttpResponse},
+        types::Timestamp,
+    };
+    use async_trait::async_trait;
+    use futures::future::LocalBoxFuture;
+    use pretty_assertions::assert_eq;
+
+    struct Nothing;
+
+    #[async_trait(?Send)]
+    impl Http for Nothing {
+        async fn send(&self, _: HttpRequest) -> Result<HttpResponse, HttpError> {
+            Err(HttpError("offline".into()))
+        }
+    }
+
+    impl Clock for Nothing {
+        fn now(&self) -> Timestamp {
+            Timestamp(0)
+        }
+        fn sleep(&self, _: u64) -> LocalBoxFuture<'static, ()> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    fn registry(config: &[(&str, &str)]) -> ModelRegistry {
+        let find = |name: &str| config.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        ModelRegistry::new(&find, Rc::new(Nothing), None, Rc::new(Nothing))
+    }
+
+    #[test]
+    fn defaults_follow_the_configuration() {
+        let default = |config: &[(&str, &str)]| registry(config).default_model();
+        assert_eq!(default(&[]), "demo/echo");
+        assert_eq!(default(&[("OPENAI_API_KEY", " ")]), "demo/echo");
+        assert_eq!(default(&[("OPENAI_API_KEY", "k")]), "openai/gpt-5-mini");
+        assert_eq!(default(&[("ANTHROPIC_API_KEY", "k")]), "anthropic/claude-sonnet-4-5");
+        assert_eq!(default(&[("ANTHROPIC_API_KEY", "k"), ("OPENAI_API_KEY", "k")]), "openai/gpt-5-mini");
+        assert_eq!(
+            default(&[("DEFAULT_MODEL", "workers-ai/@cf/x"), ("OPENAI_API_KEY", "k")]),
+            "workers-ai/@cf/x"
+        );
+        assert_eq!(registry(&[]).list(), ["demo/echo"]);
+        assert_eq!(registry(&[("OPENAI_API_KEY", "k")]).list(), ["openai/gpt-5-mini", "demo/echo"]);
+    }
+
+    #[test]
+    fn ids_are_resolved_or_explained() {
+        let registry = registry(&[("OPENAI_BASE_URL", "http://localhost:1/v1")]);
+        let name = |id: &str| registry.resolve(id).map(|(_, name)| name).map_err(|e| (e.kind, e.message));
+        // A server of one's own needs no key.
+        assert_eq!(name("openai/org/model:free"), Ok("org/model:free".into()));
+        assert_eq!(name("demo/echo"), Ok("echo".into()));
+        let (kind, message) = name("anthropic/x").unwrap_err();
+        assert_eq!((kind, message.contains("ANTHROPIC_API_KEY")), (ModelErrorKind::Auth, true));
+        assert_eq!(name("workers-ai/@cf/meta/llama").unwrap_err().0, ModelErrorKind::Auth);
+        for bad in ["", "gpt-5", "openai/", "openai", "nobody/x", "demo/other", "/x"] {
+            let (kind, message) = name(bad).unwrap_err();
+            assert_eq!(kind, ModelErrorKind::Invalid, "{bad}");
+            assert!(message.contains("openai, anthropic, workers-ai, demo"), "{message}");
+            assert!(!registry.is_known(bad), "{bad}");
+        }
+        assert!(registry.is_known("workers-ai/@cf/meta/llama"));
+    }
+}

@@ -1,0 +1,189 @@
+//! Splits bytes into server-sent events.
+//!
+//! Our own, because a token is an event and this is the hot path: it is synchronous, hands out
+//! borrowed text, reuses its buffers and is bounded. Stream adapters such as `sse-stream` poll a
+//! future and allocate several strings for every event, and need a byte cap in front.
+
+use crate::types::{ModelError, ModelErrorKind};
+
+/// Longest event in bytes.
+pub(super) const MAX_EVENT: usize = 8 * 1024 * 1024;
+
+/// Gets an event's name (empty when it has none) and data; true ends the reading.
+pub(super) type OnEvent<'f> = &'f mut dyn FnMut(&str, &str) -> Result<bool, ModelError>;
+
+/// An incremental reader of an event stream: chunks may be cut anywhere, lines may end in LF, CR
+/// or CRLF.
+#[derive(Default)]
+pub(super) struct Splitter {
+    /// The start of a line whose end has not come yet.
+    line: Vec<u8>,
+    name: String,
+    data: Vec<u8>,
+    has_data: bool,
+    /// The last byte was a CR: an LF right behind it belongs to it.
+    after_cr: bool,
+    /// The first line is behind us, and with it a byte-order mark.
+    started: bool,
+}
+
+impl Splitter {
+    /// Reads a chunk; true when `on_event` wants no more.
+    pub(super) fn push(&mut self, chunk: &[u8], on_event: OnEvent<'_>) -> Result<bool, ModelError> {
+        let mut rest = chunk;
+        while let Some((&first, behind)) = rest.split_first() {
+            if std::mem::take(&mut self.after_cr) && first == b'\n' {
+                rest = behind;
+                continue;
+            }
+            let Some(end) = rest.iter().position(|b| matches!(b, b'\n' | b'\r')) else {
+                self.bound(rest.len())?;
+                self.line.extend_from_slice(rest);
+                break;
+            };
+            let (piece, tail) = rest.split_at(end);
+            self.after_cr = tail.first() == Some(&b'\r');
+            rest = tail.get(1..).unwrap_or_default();
+            self.bound(piece.len())?;
+            if self.end_line(piece, on_event)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads what is left when the stream ends. Some servers forget the last empty line.
+    pub(super) fn finish(&mut self, on_event: OnEvent<'_>) -> Result<bool, ModelError> {
+        Ok(self.end_line(b"", on_event)? || self.end_line(b"", on_event)?)
+    }
+
+    fn bound(&self, more: usize) -> Result<(), ModelError> {
+        if self.line.len() + self.data.len() + more > MAX_EVENT {
+            return Err(ModelError::new(ModelErrorKind::Invalid, "sent an event of more than 8 MiB"));
+        }
+        Ok(())
+    }
+
+    fn end_line(&mut self, piece: &[u8], on_event: OnEvent<'_>) -> Result<bool, ModelError> {
+        if self.line.is_empty() {
+            return self.take_line(piece, on_event);
+        }
+        let mut line = std::mem::take(&mut self.line);
+        line.extend_from_slice(piece);
+        let done = self.take_line(&line, on_event);
+        line.clear();
+        self.line = line;
+        done
+    }
+
+    fn take_line(&mut self, mut line: &[u8], on_event: OnEvent<'_>) -> Result<bool, ModelError> {
+        if !std::mem::replace(&mut self.started, true) {
+            line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
+        }
+        if line.is_empty() {
+            return self.dispatch(on_event);
+        }
+        let colon = line.iter().position(|b| *b == b':').unwrap_or(line.len());
+        let (field, value) = line.split_at(colon);
+        let value = value.strip_prefix(b":").unwrap_or(value);
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        match field {
+            b"data" => {
+                if self.has_data {
+                    self.data.push(b'\n');
+                }
+                self.has_data = true;
+                self.data.extend_from_slice(value);
+            }
+            b"event" => {
+                self.name.clear();
+                self.name.push_str(&String::from_utf8_lossy(value));
+            }
+            // A comment, `id`, `retry`, or something newer than we are.
+            _ => {}
+        }
+        Ok(false)
+    }
+
+    fn dispatch(&mut self, on_event: OnEvent<'_>) -> Result<bool, ModelError> {
+        let done = if std::mem::take(&mut self.has_data) {
+            on_event(&self.name, &String::from_utf8_lossy(&self.data))
+        } else {
+            Ok(false)
+        };
+        self.data.clear();
+        self.name.clear();
+        done
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+    use proptest::prelude::*;
+
+    fn read(chunks: &[&[u8]]) -> Vec<(String, String)> {
+        let mut events = Vec::new();
+        let mut splitter = Splitter::default();
+        let mut keep = |name: &str, data: &str| {
+            events.push((name.to_owned(), data.to_owned()));
+            Ok(false)
+        };
+        for chunk in chunks {
+            splitter.push(chunk, &mut keep).unwrap();
+        }
+        splitter.finish(&mut keep).unwrap();
+        events
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
+        expected.iter().map(|(n, d)| ((*n).to_owned(), (*d).to_owned())).collect()
+    }
+
+    const MIXED: &str = "\u{feff}data: one\n\n: ping\r\nevent: x\r\ndata:two\r\ndata:  ü€😀\r\n\r\nid: 7\rdata\r\rfoo\n\nevent: lost\n\ndata: last";
+
+    #[test]
+    fn every_line_end_comment_and_mark_is_understood() {
+        let events = read(&[MIXED.as_bytes()]);
+        assert_eq!(events, pairs(&[("", "one"), ("x", "two\n ü€😀"), ("", ""), ("", "last")]));
+    }
+
+    #[test]
+    fn a_reader_that_has_enough_stops() {
+        let mut seen = 0;
+        let done = Splitter::default().push(b"data: a\n\ndata: b\n\n", &mut |_, _| {
+            seen += 1;
+            Ok(true)
+        });
+        assert_eq!((done, seen), (Ok(true), 1));
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let mut splitter = Splitter::default();
+        let chunk = vec![b'x'; 1024 * 1024];
+        let results: Vec<_> = (0..9).map(|_| splitter.push(&chunk, &mut |_, _| Ok(false)).is_ok()).collect();
+        assert_eq!(results.iter().filter(|ok| **ok).count(), 8);
+        let mut many = Splitter::default();
+        let line = [b"data: ".as_slice(), &chunk, b"\n"].concat();
+        assert!((0..9).any(|_| many.push(&line, &mut |_, _| Ok(false)).is_err()));
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_do_not_matter(cuts in proptest::collection::vec(0..MIXED.len(), 0..12)) {
+            let mut cuts = cuts;
+            cuts.sort_unstable();
+            let mut chunks = Vec::new();
+            let mut from = 0;
+            for cut in cuts {
+                chunks.push(&MIXED.as_bytes()[from..cut]);
+                from = cut;
+            }
+            chunks.push(&MIXED.as_bytes()[from..]);
+            prop_assert_eq!(read(&chunks), read(&[MIXED.as_bytes()]));
+        }
+    }
+}

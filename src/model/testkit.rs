@@ -1,0 +1,217 @@
+//! Scripted providers for the wires' tests.
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    client::{HttpModel, Voice},
+    wire::{Endpoint, Wire},
+};
+use crate::{
+    ports::{Clock, Http, HttpError, HttpRequest, HttpResponse, Model},
+    types::{
+        Effect, Message, ModelError, ModelEvent, ModelRequest, ModelResponse, Part, Role, Timestamp,
+        ToolCall, ToolOutcome, ToolSpec,
+    },
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{
+    FutureExt, StreamExt,
+    executor::block_on,
+    future::{self, LocalBoxFuture},
+    stream,
+};
+use serde_json::{Value, json};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+/// What a scripted body does next.
+pub(super) enum Beat {
+    Bytes(Vec<u8>),
+    /// Time passes before the next beat.
+    Pause(u64),
+    Break,
+    Hang,
+}
+
+/// A clock on which waiting makes time pass at once.
+#[derive(Default)]
+pub(super) struct FakeClock {
+    pub(super) now: Rc<Cell<u64>>,
+    pub(super) sleeps: RefCell<Vec<u64>>,
+}
+
+impl Clock for FakeClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.now.get())
+    }
+
+    fn sleep(&self, ms: u64) -> LocalBoxFuture<'static, ()> {
+        self.sleeps.borrow_mut().push(ms);
+        let (now, until) = (self.now.clone(), self.now.get() + ms);
+        async move { now.set(now.get().max(until)) }.boxed_local()
+    }
+}
+
+/// Answers every request with one script.
+pub(super) struct FakeHttp {
+    status: u16,
+    headers: Vec<(String, String)>,
+    script: RefCell<Option<Vec<Beat>>>,
+    clock: Rc<FakeClock>,
+    pub(super) seen: RefCell<Vec<HttpRequest>>,
+}
+
+#[async_trait(?Send)]
+impl Http for FakeHttp {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        self.seen.borrow_mut().push(request);
+        let Some(script) = self.script.borrow_mut().take() else {
+            return Err(HttpError("no route with key sk-secret".into()));
+        };
+        let now = self.clock.now.clone();
+        let body = stream::iter(script).filter_map(move |beat| {
+            let now = now.clone();
+            async move {
+                match beat {
+                    Beat::Bytes(bytes) => Some(Ok(Bytes::from(bytes))),
+                    Beat::Break => Some(Err(HttpError("reset".into()))),
+                    Beat::Pause(ms) => {
+                        now.set(now.get() + ms);
+                        None
+                    }
+                    Beat::Hang => future::pending().await,
+                }
+            }
+        });
+        Ok(HttpResponse { status: self.status, headers: self.headers.clone(), body: body.boxed_local() })
+    }
+}
+
+pub(super) struct Rig {
+    pub(super) model: HttpModel,
+    pub(super) http: Rc<FakeHttp>,
+    pub(super) clock: Rc<FakeClock>,
+}
+
+/// A model whose server answers `status` and `script`; no script means no connection.
+pub(super) fn rig(wire: &'static (dyn Wire + Sync), status: u16, script: Option<Vec<Beat>>) -> Rig {
+    let clock = Rc::new(FakeClock::default());
+    let http = Rc::new(FakeHttp {
+        status,
+        headers: vec![("retry-after".into(), "3".into())],
+        script: RefCell::new(script),
+        clock: clock.clone(),
+        seen: RefCell::default(),
+    });
+    let model = HttpModel {
+        wire,
+        endpoint: Endpoint { base_url: "https://host/v1/".into(), key: Some("sk-secret".into()) },
+        http: http.clone(),
+        clock: clock.clone(),
+        voice: Voice { provider: "fake", key: Some("sk-secret".into()) },
+    };
+    Rig { model, http, clock }
+}
+
+/// What a call came to: all text, all thinking, all tool input by index, and the end.
+#[derive(Debug, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) text: String,
+    pub(super) thinking: String,
+    pub(super) inputs: Vec<(String, String)>,
+    pub(super) end: Result<ModelResponse, ModelError>,
+}
+
+pub(super) fn call(model: &dyn Model, request: ModelRequest) -> Outcome {
+    let events: Vec<_> = block_on(model.stream(request).collect());
+    let (mut text, mut thinking, mut inputs) = (String::new(), String::new(), Vec::new());
+    let (mut end, mut ends) = (None, 0);
+    for event in events {
+        assert_eq!(ends, 0, "nothing may follow the end");
+        match event {
+            Ok(ModelEvent::Text(piece)) => text += &piece,
+            Ok(ModelEvent::Reasoning(piece)) => thinking += &piece,
+            Ok(ModelEvent::ToolInput { index, name, delta }) => {
+                if inputs.len() <= index {
+                    inputs.resize(index + 1, (name, String::new()));
+                }
+                inputs[index].1 += &delta;
+            }
+            Ok(ModelEvent::Done(response)) => (end, ends) = (Some(Ok(response)), 1),
+            Err(error) => (end, ends) = (Some(Err(error)), 1),
+        }
+    }
+    Outcome { text, thinking, inputs, end: end.unwrap() }
+}
+
+/// Feeds a whole answer in the given chunks.
+pub(super) fn answer(wire: &'static (dyn Wire + Sync), chunks: Vec<Vec<u8>>) -> Outcome {
+    let script = chunks.into_iter().map(Beat::Bytes).collect();
+    call(&rig(wire, 200, Some(script)).model, ModelRequest::default())
+}
+
+pub(super) fn whole(wire: &'static (dyn Wire + Sync), body: &str) -> Outcome {
+    answer(wire, vec![body.as_bytes().to_vec()])
+}
+
+/// Cuts `body` at the given places (modulo its length).
+pub(super) fn cut_at(body: &str, cuts: &[usize]) -> Vec<Vec<u8>> {
+    let mut cuts: Vec<_> = cuts.iter().map(|c| c % body.len()).collect();
+    cuts.push(body.len());
+    cuts.sort_unstable();
+    let mut from = 0;
+    cuts.into_iter().map(|to| body.as_bytes()[std::mem::replace(&mut from, to)..to].to_vec()).collect()
+}
+
+pub(super) fn bytewise(body: &str) -> Vec<Vec<u8>> {
+    body.bytes().map(|b| vec![b]).collect()
+}
+
+pub(super) fn message(role: Role, parts: Vec<Part>) -> Rc<Message> {
+    let created_at = Timestamp(0);
+    Rc::new(Message {
+        id: "msg".into(),
+        seq: 1,
+        role,
+        parts,
+        created_at,
+        turn: "trn".into(),
+        interrupted: false,
+    })
+}
+
+pub(super) fn user(text: &str) -> Rc<Message> {
+    message(Role::User, vec![Part::text(text)])
+}
+
+pub(super) fn tool_call(id: &str, name: &str, args: Value) -> Part {
+    Part::ToolCall(ToolCall { call_id: id.into(), name: name.into(), args, invalid: None })
+}
+
+pub(super) fn result(id: &str, name: &str, outcome: ToolOutcome) -> Rc<Message> {
+    message(Role::Tool, vec![Part::ToolResult { call_id: id.into(), name: name.into(), outcome }])
+}
+
+pub(super) fn ok(text: &str) -> ToolOutcome {
+    ToolOutcome::Result { result: json!(text) }
+}
+
+pub(super) fn spec(name: &str) -> ToolSpec {
+    ToolSpec {
+        name: name.into(),
+        description: format!("Does {name}."),
+        parameters: json!({"type":"object","required":["what"]}),
+        effect: Effect::ReadOnly,
+        idempotent: true,
+        resource_keys: vec![],
+        category: "test".into(),
+    }
+}
+
+/// The JSON of the request that was sent.
+pub(super) fn sent(wire: &dyn Wire, request: &ModelRequest) -> Value {
+    let endpoint = Endpoint { base_url: "https://host".into(), key: None };
+    serde_json::from_slice(&wire.encode(&endpoint, request).unwrap().body.unwrap()).unwrap()
+}
