@@ -15,7 +15,7 @@ use crate::session::{
 use crate::turn::TurnMachine;
 use crate::types::{
     Budget, BudgetPatch, ErrorCode, EventKind, Message, Part, Problem, QueuedTurn, Role, SessionMeta,
-    SessionState, StopReason, Timestamp, TurnEnd, TurnStatus, Usage, id,
+    SessionState, StopReason, Timestamp, TurnEnd, TurnStatus, id,
 };
 use futures::{
     FutureExt,
@@ -123,6 +123,11 @@ impl SessionHost {
         &self.agent
     }
 
+    /// The clock.
+    pub fn clock(&self) -> &Rc<dyn Clock> {
+        &self.ports.clock
+    }
+
     /// The time.
     pub fn now(&self) -> Timestamp {
         self.ports.clock.now()
@@ -153,32 +158,15 @@ impl SessionHost {
     ///
     /// # Errors
     /// When the store breaks; there is no session then.
-    pub fn create(
-        self: &Rc<Self>,
-        meta: SessionMeta,
-        forked_from: Option<String>,
-    ) -> Result<Rc<Session>, StoreError> {
+    pub fn create(&self, meta: SessionMeta) -> Result<Rc<Session>, StoreError> {
         let session = self.blank(meta);
-        session.commit(self.now(), |draft| record_creation(draft, forked_from))?;
-        *self.session.borrow_mut() = Some(Rc::clone(&session));
+        session.commit(self.now(), |draft| draft.created(None))?;
+        self.adopt(&session);
         Ok(session)
     }
 
-    /// A session that is stored with the message that makes it.
-    ///
-    /// # Errors
-    /// As [`SessionHost::post`].
-    pub fn create_with(self: &Rc<Self>, meta: SessionMeta, post: Post) -> Result<TurnStatus, Problem> {
-        let session = self.blank(meta);
-        *self.session.borrow_mut() = Some(Rc::clone(&session));
-        let posted = self.start(&session, post, true);
-        if posted.is_err() {
-            *self.session.borrow_mut() = None;
-        }
-        posted
-    }
-
-    fn blank(&self, meta: SessionMeta) -> Rc<Session> {
+    /// A session that is not stored yet: its first message stores it.
+    pub fn blank(&self, meta: SessionMeta) -> Rc<Session> {
         let state = SessionState {
             meta,
             turn: None,
@@ -189,6 +177,11 @@ impl SessionHost {
         Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context_messages))
     }
 
+    /// Makes a session that was stored just now this host's own.
+    pub fn adopt(&self, session: &Rc<Session>) {
+        *self.session.borrow_mut() = Some(Rc::clone(session));
+    }
+
     /// Accepts a message: its turn starts at once, or waits.
     ///
     /// # Errors
@@ -196,7 +189,7 @@ impl SessionHost {
     pub fn post(self: &Rc<Self>, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
         let busy = session.state().turn.is_some() || !session.state().queue.is_empty();
         if !busy {
-            return self.start(session, post, false);
+            return self.start(session, post);
         }
         match post.on_busy {
             OnBusy::Reject => Err(Problem::new(
@@ -207,19 +200,20 @@ impl SessionHost {
             OnBusy::Steer => {
                 self.clear_queue(session)?;
                 self.end_running(session)?;
-                self.start(session, post, false)
+                self.start(session, post)
             }
         }
     }
 
-    fn start(self: &Rc<Self>, session: &Rc<Session>, post: Post, new: bool) -> Result<TurnStatus, Problem> {
+    fn start(self: &Rc<Self>, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
+        let new = session.last_seq() == 0;
         let message = self.user_message(&post.turn, post.parts);
         let budget = session.state().meta.budget.patched(&post.budget);
         let title = title_from(&message.text());
         session
             .commit(self.now(), |draft| {
                 if new {
-                    record_creation(draft, None);
+                    draft.created(None);
                 }
                 draft.state.meta.title.get_or_insert(title);
                 if let Some((key, json)) = post.document {
@@ -228,10 +222,11 @@ impl SessionHost {
                 self.draft_start(draft, post.turn, budget, post.tools, Rc::clone(&message));
             })
             .map_err(broken)?;
-        self.run(session, message);
         if new {
+            self.adopt(session);
             self.list_later(session);
         }
+        self.run(session, message);
         Ok(TurnStatus::Running)
     }
 
@@ -452,18 +447,8 @@ impl SessionHost {
             draft.state.queue.retain(|waiting| !turns.contains(waiting));
             for (turn, message) in dropped {
                 draft.delete(queue_key(turn));
-                let end = TurnEnd {
-                    status: TurnStatus::Canceled,
-                    stop_reason: StopReason::Canceled,
-                    reply: None,
-                    usage: Usage::default(),
-                    steps: 0,
-                    budget: None,
-                    finish: None,
-                    error: None,
-                    message,
-                    sub_steps_failed: Vec::new(),
-                };
+                let canceled = TurnEnd::ended(TurnStatus::Canceled, StopReason::Canceled);
+                let end = TurnEnd { message, ..canceled };
                 draft.record(Some(turn), EventKind::TurnCanceled(end));
             }
         })
@@ -603,12 +588,6 @@ impl SessionHost {
         self.wake_at.set(self.now().plus(ms));
         self.ports.spawner.wake_after(ms);
     }
-}
-
-fn record_creation(draft: &mut Draft, forked_from: Option<String>) {
-    let meta = &draft.state.meta;
-    let (session, agent, user) = (meta.id.clone(), meta.agent.clone(), meta.user.clone());
-    draft.record(None, EventKind::SessionCreated { session, agent, user, forked_from });
 }
 
 fn queue_key(turn: &str) -> String {

@@ -299,16 +299,12 @@ impl ReactAgent<'_> {
         messages
     }
 
-    /// Gives calls an id of ours where the provider's is missing, unfit for a path, or taken: ids
-    /// are unique within a turn.
+    /// Gives calls an id of ours where the provider's is missing, unfit for a path, or taken:
+    /// providers want ids that are unique within a request.
     fn with_usable_ids(&self, mut response: ModelResponse) -> ModelResponse {
         let messages = self.cx.session.messages();
-        let mut taken: HashSet<String> = messages
-            .iter()
-            .rev()
-            .take_while(|message| message.turn == self.cx.turn())
-            .flat_map(|message| message.calls().map(|call| call.call_id.clone()))
-            .collect();
+        let mut taken: HashSet<String> =
+            messages.iter().flat_map(|message| message.calls().map(|call| call.call_id.clone())).collect();
         for part in &mut response.parts {
             if let Part::ToolCall(call) = part {
                 if !id::is_valid(&call.call_id) || !taken.insert(call.call_id.clone()) {

@@ -45,7 +45,8 @@ impl Hook for AgentTrace {
     }
 
     async fn post_reasoning(&self, event: &PostReasoning, cx: &RuntimeContext) {
-        let calls = event.response.parts.iter().filter(|p| matches!(p, crate::types::Part::ToolCall(_))).count();
+        let calls =
+            event.response.parts.iter().filter(|p| matches!(p, crate::types::Part::ToolCall(_))).count();
         self.line(
             cx,
             "model.answered",
@@ -55,16 +56,28 @@ impl Hook for AgentTrace {
 
     async fn post_acting(&self, event: &mut PostActing<'_>, cx: &RuntimeContext) {
         let failed = event.outcome.is_error();
-        self.line(cx, "tool.ended", json!({"tool": event.call.name, "ms": event.elapsed_ms, "failed": failed}));
+        self.line(
+            cx,
+            "tool.ended",
+            json!({"tool": event.call.name, "ms": event.elapsed_ms, "failed": failed}),
+        );
     }
 
     fn post_call(&self, event: &mut PostCall<'_>, cx: &RuntimeContext) {
         let ms = Self::turn_ms(cx, event.draft);
-        self.line(cx, "turn.ended", json!({"stop_reason": event.stop_reason, "ms": ms, "usage": event.usage}));
+        self.line(
+            cx,
+            "turn.ended",
+            json!({"stop_reason": event.stop_reason, "ms": ms, "usage": event.usage}),
+        );
     }
 
     fn on_error(&self, event: &mut OnError<'_>, cx: &RuntimeContext) {
         let ms = Self::turn_ms(cx, event.draft);
-        self.line(cx, "turn.failed", json!({"code": event.error.code, "detail": event.error.message, "ms": ms}));
+        self.line(
+            cx,
+            "turn.failed",
+            json!({"code": event.error.code, "detail": event.error.message, "ms": ms}),
+        );
     }
 }

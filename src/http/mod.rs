@@ -19,6 +19,7 @@ pub mod message;
 pub mod page;
 pub mod routes;
 pub mod seal;
+pub mod session;
 mod tickets;
 
 pub use auth_cache::AuthCache;

@@ -64,6 +64,13 @@ impl Draft {
         self.records.push((turn.map(str::to_owned), kind));
     }
 
+    /// Appends the record that every log starts with.
+    pub fn created(&mut self, forked_from: Option<String>) {
+        let meta = &self.state.meta;
+        let (session, agent, user) = (meta.id.clone(), meta.agent.clone(), meta.user.clone());
+        self.record(None, EventKind::SessionCreated { session, agent, user, forked_from });
+    }
+
     /// Ends the message that is being streamed: the first record drafted takes its number.
     pub fn close_message(&mut self) {
         self.closes_message = true;

@@ -44,8 +44,11 @@ impl WebFetch {
     /// `allow` holds hosts separated by commas: `example.com`, `*.example.com`, or `*` for all that
     /// are public. `None` when it allows nothing.
     pub fn new(http: Rc<dyn Http>, allow: &str) -> Option<Self> {
-        let allow: Vec<String> =
-            allow.split(',').map(|host| host.trim().to_ascii_lowercase()).filter(|host| !host.is_empty()).collect();
+        let allow: Vec<String> = allow
+            .split(',')
+            .map(|host| host.trim().to_ascii_lowercase())
+            .filter(|host| !host.is_empty())
+            .collect();
         (!allow.is_empty()).then_some(Self { http, allow })
     }
 
@@ -78,7 +81,10 @@ impl Tool for WebFetch {
             let request = HttpRequest {
                 method: "GET",
                 url: url.as_str().to_owned(),
-                headers: vec![("accept".into(), "text/html, text/plain, application/json;q=0.9, */*;q=0.5".into())],
+                headers: vec![(
+                    "accept".into(),
+                    "text/html, text/plain, application/json;q=0.9, */*;q=0.5".into(),
+                )],
                 body: None,
             };
             let mut response = self.http.send(request).await.map_err(|error| ToolError(error.0))?;

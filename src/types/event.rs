@@ -173,6 +173,24 @@ pub struct TurnEnd {
     pub sub_steps_failed: Vec<String>,
 }
 
+impl TurnEnd {
+    /// An end without a reply, of a turn that used nothing.
+    pub fn ended(status: TurnStatus, stop_reason: StopReason) -> Self {
+        Self {
+            status,
+            stop_reason,
+            reply: None,
+            usage: Usage::default(),
+            steps: 0,
+            budget: None,
+            finish: None,
+            error: None,
+            message: None,
+            sub_steps_failed: Vec::new(),
+        }
+    }
+}
+
 /// The reply of a turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {

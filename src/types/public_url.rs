@@ -58,10 +58,23 @@ impl PublicUrl {
 }
 
 fn is_public_name(name: &str) -> bool {
-    const PRIVATE: &[&str] =
-        &["localhost", "local", "internal", "intranet", "lan", "home", "corp", "private", "home.arpa", "onion", "test", "invalid"];
+    const PRIVATE: &[&str] = &[
+        "localhost",
+        "local",
+        "internal",
+        "intranet",
+        "lan",
+        "home",
+        "corp",
+        "private",
+        "home.arpa",
+        "onion",
+        "test",
+        "invalid",
+    ];
     let name = name.trim_end_matches('.').to_ascii_lowercase();
-    let ends = |suffix: &str| name == suffix || name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'));
+    let ends =
+        |suffix: &str| name == suffix || name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'));
     name.contains('.') && !PRIVATE.iter().any(|suffix| ends(suffix))
 }
 
@@ -138,7 +151,12 @@ mod tests {
         ] {
             assert!(PublicUrl::parse(bad).is_err(), "{bad}");
         }
-        for good in ["https://example.com/a?b#c", "http://example.com:80/", "https://8.8.8.8/", "https://[2606:4700::1111]/"] {
+        for good in [
+            "https://example.com/a?b#c",
+            "http://example.com:80/",
+            "https://8.8.8.8/",
+            "https://[2606:4700::1111]/",
+        ] {
             assert!(PublicUrl::parse(good).is_ok(), "{good}");
         }
     }

@@ -24,7 +24,10 @@ const REST_MS: u64 = 20;
 /// A response that streams.
 pub(super) fn response(stream: ByteReceiver, content_type: &str) -> ApiResponse {
     let response = ApiResponse { status: 200, headers: Vec::new(), body: ApiBody::Stream(stream) };
-    response.with("content-type", content_type).with("cache-control", "no-cache").with("x-accel-buffering", "no")
+    response
+        .with("content-type", content_type)
+        .with("cache-control", "no-cache")
+        .with("x-accel-buffering", "no")
 }
 
 /// An event stream from `cursor` on, for as long as `interest` says.
@@ -110,7 +113,12 @@ impl Feed {
     /// Hands the reader over to the hub. No await since the last read: no gap, no overlap.
     fn go_live(&self, session: &Session) -> bool {
         if let Some(frame) = session.hub().streamed_after(self.cursor) {
-            let wanted = self.listener.interest().turn.as_deref().is_none_or(|turn| frame.turn.as_deref() == Some(turn));
+            let wanted = self
+                .listener
+                .interest()
+                .turn
+                .as_deref()
+                .is_none_or(|turn| frame.turn.as_deref() == Some(turn));
             if wanted {
                 self.send(&frame);
             }

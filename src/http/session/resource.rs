@@ -53,7 +53,7 @@ impl Handler {
         meta.model = self.checked_model(body.model)?;
         meta.metadata = checked_object("/metadata", body.metadata.unwrap_or_default())?;
         meta.budget = meta.budget.patched(&body.budget.unwrap_or_default());
-        let session = self.host.create(meta, None).map_err(broken)?;
+        let session = self.host.create(meta).map_err(broken)?;
         // Whoever makes a session finds it in the list right away; if the list does not answer
         // now, it will be told later.
         if self.host.list(&session).await.is_err() {
@@ -69,7 +69,8 @@ impl Handler {
         let title = body.title.map(checked_title).transpose()?;
         let model = body.model.map(|model| self.checked_model(model)).transpose()?;
         let metadata = body.metadata.map(|object| checked_object("/metadata", object)).transpose()?;
-        let permissions = body.permissions.map(|object| checked_object("/permissions", object)).transpose()?;
+        let permissions =
+            body.permissions.map(|object| checked_object("/permissions", object)).transpose()?;
         let state = body.state.map(|object| checked_object("/state", object)).transpose()?;
         let relist = title.is_some();
         session
@@ -79,7 +80,9 @@ impl Handler {
                 let mut events = Vec::new();
                 set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
                 set(&mut meta.metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
-                set(&mut meta.permissions, permissions, |new| drop(changed.insert("permissions".into(), json!(new))));
+                set(&mut meta.permissions, permissions, |new| {
+                    drop(changed.insert("permissions".into(), json!(new)))
+                });
                 let previous = meta.mode.clone();
                 set(&mut meta.mode, body.mode, |mode| {
                     events.push(EventKind::ModeChanged { mode: mode.clone(), previous });
@@ -91,7 +94,11 @@ impl Handler {
                 // The state is merged key by key; `null` removes a key.
                 let mut changed_keys = Vec::new();
                 for (key, value) in state.unwrap_or_default() {
-                    let old = if value.is_null() { meta.state.remove(&key) } else { meta.state.insert(key.clone(), value.clone()) };
+                    let old = if value.is_null() {
+                        meta.state.remove(&key)
+                    } else {
+                        meta.state.insert(key.clone(), value.clone())
+                    };
                     if old.unwrap_or_default() != value {
                         changed_keys.push(key);
                     }
@@ -136,7 +143,11 @@ impl Handler {
 
     fn checked_model(&self, model: Option<String>) -> Result<Option<String>, Problem> {
         if let Some(id) = &model {
-            self.host.agent().models().resolve(id).map_err(|error| Problem::field("/model", error.message))?;
+            self.host
+                .agent()
+                .models()
+                .resolve(id)
+                .map_err(|error| Problem::field("/model", error.message))?;
         }
         Ok(model)
     }

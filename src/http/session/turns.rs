@@ -47,7 +47,8 @@ impl Handler {
         let key = idempotency::key(&call.request)?;
         let body_hash = key.map(|_| idempotency::body_hash(&call.request.body));
         if let (Some(key), Some(hash), Some(session)) = (key, &body_hash, &session)
-            && let Some(first) = find(session, &idempotency_document(call, key), self.host.now()).map_err(broken)?
+            && let Some(first) =
+                find(session, &idempotency_document(call, key), self.host.now()).map_err(broken)?
         {
             return self.again(session, wants, first, hash);
         }
@@ -87,7 +88,10 @@ impl Handler {
                 Ok(end) => ApiResponse::json(200, &TurnAnswer::new(&turn, end)),
                 Err(_) => Err(Problem::new(
                     ErrorCode::Unavailable,
-                    format!("turn {turn} was interrupted and goes on; read it at /v1/sessions/{}/turns/{turn}", call.session),
+                    format!(
+                        "turn {turn} was interrupted and goes on; read it at /v1/sessions/{}/turns/{turn}",
+                        call.session
+                    ),
                 )),
             },
             (None, None) => Ok(ApiResponse::bytes(202, "application/json", receipt)
@@ -111,7 +115,9 @@ impl Handler {
             Answer::Json(status, body) => return Ok(replayed(status, body)),
             Answer::Turn(turn) => turn,
         };
-        let Some(end) = session.turn_ended(&turn).map_err(broken)? else { return Err(idempotency::in_progress()) };
+        let Some(end) = session.turn_ended(&turn).map_err(broken)? else {
+            return Err(idempotency::in_progress());
+        };
         let response = match wants {
             Wants::Stream => {
                 let interest = Interest { turn: Some(turn), until_idle: false };
@@ -155,7 +161,10 @@ impl Handler {
         let session = self.session(call)?;
         let turn = session.state().turn.as_ref().map(|turn| turn.id.clone());
         let aborted = self.host.abort(&session)?;
-        ApiResponse::json(200, &json!({"aborted": aborted, "turn_id": turn, "status": session.state().status()}))
+        ApiResponse::json(
+            200,
+            &json!({"aborted": aborted, "turn_id": turn, "status": session.state().status()}),
+        )
     }
 
     pub(super) fn dequeue(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
@@ -184,7 +193,9 @@ fn text_part((index, part): (usize, &Value)) -> Result<Part, Problem> {
 
 fn wants(request: &ApiRequest) -> Wants {
     let prefers = |name: &str, word: &str| {
-        request.header(name).is_some_and(|value| value.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case(word)))
+        request
+            .header(name)
+            .is_some_and(|value| value.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case(word)))
     };
     if prefers("prefer", "respond-async") {
         Wants::Receipt

@@ -1,0 +1,135 @@
+//! Forking: a new session that starts as a copy of this one, up to a message.
+
+use super::{Handler, SessionRequest, broken};
+use crate::agent::SessionHost;
+use crate::http::{ApiResponse, body, idempotency};
+use crate::ports::session_store::Select;
+use crate::session::{Session, decode, encode};
+use crate::types::{
+    DenyReason, EventKind, Problem, Record, SessionMeta, StopReason, ToolOutcome, TurnEnd, TurnStatus, Usage,
+    id,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::rc::Rc;
+
+#[derive(Deserialize)]
+struct ForkBody {
+    at_message: Option<String>,
+}
+
+/// What goes from one session's object to the other's.
+#[derive(Serialize, Deserialize)]
+struct Snapshot {
+    meta: SessionMeta,
+    forked_from: String,
+    records: Vec<Record>,
+}
+
+impl Handler {
+    pub(super) async fn fork(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+        let session = self.session(call)?;
+        let body: ForkBody = body::json_or_empty(&call.request)?;
+        let mut records =
+            session.records(Select { limit: usize::MAX, ..Select::default() }).map_err(broken)?;
+        if let Some(at) = body.at_message {
+            let place = records.iter().rposition(|record| message_of(&record.kind) == Some(at.as_str()));
+            let place =
+                place.ok_or_else(|| Problem::field("/at_message", "no such message in this session"))?;
+            records.truncate(place + 1);
+        }
+        let id = self.fork_id(call)?;
+        let snapshot = {
+            let state = session.state();
+            let now = self.host.now();
+            let meta = SessionMeta {
+                id: id.clone(),
+                usage: Usage::default(),
+                created_at: now,
+                updated_at: now,
+                ..state.meta.clone()
+            };
+            encode(&Snapshot { meta, forked_from: call.session.clone(), records }).map_err(broken)?
+        };
+        let tenant = &call.principal.tenant;
+        let view = self.peers.import(tenant, &id, snapshot).await.map_err(Problem::internal)?;
+        Ok(ApiResponse::bytes(201, "application/json", view).with("location", &format!("/v1/sessions/{id}")))
+    }
+
+    /// The new session's id: under an Idempotency-Key it follows from the key, so that a repetition
+    /// after a crash does not make a second one.
+    fn fork_id(&self, call: &SessionRequest) -> Result<String, Problem> {
+        let Some(key) = idempotency::key(&call.request)? else { return Ok(self.host.new_id(id::SESSION)) };
+        let name = json!(["fork", call.principal.tenant, call.session, key]).to_string();
+        let hash = idempotency::body_hash(name.as_bytes());
+        Ok(format!("{}{}", id::SESSION, hash.get(..32).unwrap_or(&hash)))
+    }
+}
+
+/// Makes this object's session from a snapshot. A session that is there already stays as it is.
+///
+/// # Errors
+/// When the snapshot cannot be read or a store breaks.
+pub async fn import(host: &Rc<SessionHost>, snapshot: &str) -> Result<String, Problem> {
+    if let Some(session) = host.open().map_err(broken)? {
+        return encode(&session.view()).map_err(broken);
+    }
+    let Snapshot { meta, forked_from, records } = decode(snapshot).map_err(broken)?;
+    let session = host.blank(meta);
+    let closing = closing(&records);
+    session
+        .commit(host.now(), |draft| {
+            draft.created(Some(forked_from));
+            for record in records {
+                // The copy has its own first record; everything behind it keeps its number.
+                if !matches!(record.kind, EventKind::SessionCreated { .. }) {
+                    draft.record(record.turn.as_deref(), record.kind);
+                }
+            }
+            closing.into_iter().for_each(|(turn, kind)| draft.record(Some(&turn), kind));
+        })
+        .map_err(broken)?;
+    host.adopt(&session);
+    if host.list(&session).await.is_err() {
+        host.wake_soon();
+    }
+    view(&session)
+}
+
+fn view(session: &Session) -> Result<String, Problem> {
+    encode(&session.view()).map_err(broken)
+}
+
+/// The message that a record holds or belongs to.
+fn message_of(kind: &EventKind) -> Option<&str> {
+    match kind {
+        EventKind::TurnStarted { message } | EventKind::MessageCompleted { message } => Some(&message.id),
+        EventKind::ToolStarted { message, .. } => Some(message),
+        _ => None,
+    }
+}
+
+/// What ends a turn that the copy cut through: each open call gets its outcome, the turn its end.
+fn closing(records: &[Record]) -> Vec<(String, EventKind)> {
+    let mut open: Option<&str> = None;
+    let mut calls: Vec<(&str, &str)> = Vec::new();
+    for record in records {
+        match &record.kind {
+            EventKind::TurnStarted { .. } => open = record.turn.as_deref(),
+            EventKind::ToolStarted { call_id, name, .. } => calls.push((call_id, name)),
+            EventKind::ToolCompleted { call_id, .. } => calls.retain(|(open, _)| open != call_id),
+            kind if kind.turn_end().is_some() && record.turn.as_deref() == open => open = None,
+            _ => {}
+        }
+    }
+    let Some(turn) = open else { return Vec::new() };
+    let mut closing: Vec<(String, EventKind)> = Vec::new();
+    for (call_id, name) in calls {
+        let outcome = ToolOutcome::denied(DenyReason::Canceled, "the session was forked before this call");
+        let (call_id, name) = (call_id.to_owned(), name.to_owned());
+        closing.push((turn.to_owned(), EventKind::ToolCompleted { call_id, name, outcome, elapsed_ms: 0 }));
+    }
+    let end = TurnEnd::ended(TurnStatus::Canceled, StopReason::Canceled);
+    closing.push((turn.to_owned(), EventKind::TurnCanceled(end)));
+    closing
+}

@@ -1,0 +1,115 @@
+//! The WebSocket face of a session: the same records as text frames, and commands from the client.
+//!
+//! The platform keeps the socket; this decides what a frame from the client means.
+
+use super::{Handler, SessionRequest, broken, events};
+use crate::agent::OnBusy;
+use crate::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute};
+use crate::session::{frame::Frame, replay::PAGE};
+use crate::types::{Principal, Problem, Scope};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What a socket remembers while its object sleeps.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SocketState {
+    /// Who opened it.
+    pub principal: Principal,
+    /// The session.
+    pub session: String,
+}
+
+/// A frame from the client: a command, and the fields of the HTTP body that does the same.
+#[derive(Deserialize)]
+struct Command {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(flatten)]
+    body: Value,
+}
+
+impl Handler {
+    /// What a new socket missed, in order: stored records and the text being written. What comes
+    /// after is broadcast to it.
+    ///
+    /// # Errors
+    /// 404 for a session that is not the caller's.
+    pub fn catch_up(&self, call: &SessionRequest) -> Result<Vec<Frame>, Problem> {
+        let session = self.session(call)?;
+        // Without a place to start from, a socket hears what comes from now on.
+        let from_now =
+            call.request.query("after").is_none() && call.request.header("last-event-id").is_none();
+        let mut cursor = match from_now {
+            true => crate::types::Cursor::after(session.last_seq()),
+            false => session.place(events::cursor(&call.request)?),
+        };
+        let mut missed = Vec::new();
+        loop {
+            let (frames, next) = session.replay(cursor, None, true, PAGE).map_err(broken)?;
+            missed.extend(frames);
+            match next {
+                Some(next) => cursor = next,
+                None => break,
+            }
+        }
+        missed.extend(session.hub().streamed_after(cursor));
+        Ok(missed)
+    }
+
+    /// Does what a frame asks for. The answer, where there is one, is a frame of its own.
+    pub async fn command(&self, socket: &SocketState, text: &str, request_id: String) -> Option<String> {
+        let answer = match self.run_command(socket, text, &request_id).await {
+            Ok(ApiResponse { body: ApiBody::Bytes(bytes), .. }) => {
+                let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+                json!({"type": "accepted", "answer": body})
+            }
+            Ok(_) => return None,
+            Err(problem) => {
+                let problem: Value = serde_json::from_str(&problem.to_json(&request_id)).unwrap_or_default();
+                json!({"type": "error", "problem": problem})
+            }
+        };
+        Some(answer.to_string())
+    }
+
+    async fn run_command(
+        &self,
+        socket: &SocketState,
+        text: &str,
+        request_id: &str,
+    ) -> Result<ApiResponse, Problem> {
+        let command: Command = serde_json::from_str(text).map_err(|_| {
+            Problem::field("/type", "expected a JSON object with `type`: message, steer or abort")
+        })?;
+        if !socket.principal.scopes.allow(Scope::Chat) {
+            return Err(Problem::new(crate::types::ErrorCode::MissingScope, "this socket may only listen"));
+        }
+        let (route, on_busy) = match command.kind.as_str() {
+            "message" => (SessionRoute::PostMessage, None),
+            "steer" => (SessionRoute::Steer, Some(OnBusy::Steer)),
+            "abort" => (SessionRoute::Abort, None),
+            _ => return Err(Problem::field("/type", "expected `message`, `steer` or `abort`")),
+        };
+        let call = SessionRequest {
+            principal: socket.principal.clone(),
+            session: socket.session.clone(),
+            route,
+            item: String::new(),
+            request: ApiRequest {
+                method: "POST".into(),
+                // The records of the turn come over this socket anyway.
+                headers: vec![
+                    ("content-type".into(), "application/json".into()),
+                    ("prefer".into(), "respond-async".into()),
+                ],
+                body: command.body.to_string().into(),
+                id: request_id.to_owned(),
+                ..ApiRequest::default()
+            },
+        };
+        match route {
+            SessionRoute::Abort => self.abort(&call),
+            _ => self.post_message(&call, on_busy).await,
+        }
+    }
+}
