@@ -164,7 +164,8 @@ fn a_ticket_opens_its_own_session_for_five_minutes() {
     assert_eq!(forward.principal.user.as_deref(), Some("ada"));
     assert_eq!(forward.principal.scopes.0, [Scope::Chat, Scope::Read], "never admin");
     assert_eq!(forward.request.query, "after=3&until=idle", "the ticket ends at the front");
-    assert_eq!(stage.forward(get(&format!("/v1/sessions/s1/ws?ticket={ticket}"))).tenant, "dev");
+    let spelled = stage.forward(get(&format!("/v1/sessions/s1/ws?%74icket={ticket}")));
+    assert_eq!((spelled.tenant.as_str(), spelled.request.query.as_str()), ("dev", ""));
 
     for target in ["/v1/sessions/s2/events", "/v1/sessions/s1", "/v1/sessions/s1/messages", "/v1/sessions"] {
         assert_eq!(stage.answer(get(&format!("{target}?ticket={ticket}"))).status, 401, "{target}");
