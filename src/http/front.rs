@@ -248,8 +248,8 @@ impl Front {
     }
 }
 
-/// A query without its ticket: credentials end at the front.
+/// A query without its ticket, however that is spelled: credentials end at the front.
 fn without_ticket(query: &str) -> String {
-    let kept: Vec<_> = query.split('&').filter(|pair| pair.split('=').next() != Some("ticket")).collect();
-    kept.join("&")
+    let is_ticket = |pair: &&str| form_urlencoded::parse(pair.as_bytes()).any(|(name, _)| name == "ticket");
+    query.split('&').filter(|pair| !is_ticket(pair)).collect::<Vec<_>>().join("&")
 }

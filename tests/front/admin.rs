@@ -1,0 +1,153 @@
+//! Tenants and keys.
+
+use crate::stage::{ADMIN, Stage, delete, get, ids, post, request};
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+fn secret_set() -> Value {
+    json!({ "keys": [{ "kty": "oct", "kid": "s", "alg": "HS256", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA" }] })
+}
+
+#[test]
+fn tenants_are_made_listed_changed_and_shown_without_secrets() {
+    let stage = Stage::new();
+    let jwt = json!({ "issuer": "https://id.example", "audience": "app", "jwks": secret_set() });
+    let made = stage.answer(
+        post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme", "name": "Acme", "jwt": jwt })),
+    );
+    let shown = json!({
+        "id": "acme", "name": "Acme", "created_at": "2026-11-20T12:00:00.000Z",
+        "jwt": {
+            "issuer": "https://id.example", "audience": "app", "jwks_url": null,
+            "jwks": { "keys": [{ "kty": "oct", "kid": "s", "alg": "HS256" }] },
+        },
+    });
+    assert_eq!((made.status, &made.body), (201, &shown));
+    assert_eq!(stage.answer(get("/v1/admin/tenants/acme").bearer(ADMIN)).body, shown);
+    let again = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme" })));
+    assert_eq!(again.code(), (409, "already_exists"));
+
+    let stored = block_on(stage.front.directory.tenant("acme")).unwrap().unwrap();
+    assert!(!serde_json::to_string(&stored).unwrap().contains("c2VjcmV0"), "sealed at rest");
+
+    let path = "/v1/admin/tenants/acme";
+    let named = stage.answer(request("PATCH", path).bearer(ADMIN).json(&json!({ "name": "New" })));
+    assert_eq!((&named.body["name"], &named.body["jwt"]), (&json!("New"), &shown["jwt"]));
+    let cut = stage.answer(request("PATCH", path).bearer(ADMIN).json(&json!({ "jwt": null })));
+    assert_eq!((cut.status, cut.body.get("jwt")), (200, None));
+
+    for id in ["b", "c"] {
+        stage.tenant(id, Value::Null);
+    }
+    let first = stage.answer(get("/v1/admin/tenants?limit=2").bearer(ADMIN));
+    assert_eq!(ids(&first), ["acme", "b"]);
+    let next = format!("/v1/admin/tenants?limit=2&cursor={}", first.text("next_cursor"));
+    assert_eq!(ids(&stage.answer(get(&next).bearer(ADMIN))), ["c"]);
+    for (method, path) in
+        [("GET", "x"), ("PATCH", "x"), ("DELETE", "x"), ("GET", "x/keys"), ("POST", "x/keys")]
+    {
+        let ask = request(method, &format!("/v1/admin/tenants/{path}")).bearer(ADMIN).json(&json!({}));
+        assert_eq!(stage.answer(ask).code(), (404, "not_found"), "{method} {path}");
+    }
+}
+
+#[test]
+fn what_cannot_work_is_refused_with_a_pointer() {
+    let stage = Stage::new();
+    let rejects = [
+        (json!({ "id": "a b" }), "/id"),
+        (json!({ "name": "" }), "/name"),
+        (json!({ "name": 1 }), "/name"),
+        (json!({ "jwt": { "issuer": "" , "jwks": secret_set() } }), "/jwt/issuer"),
+        (json!({ "jwt": { "issuer": "i" } }), "/jwt"),
+        (json!({ "jwt": { "issuer": "i", "jwks_url": "http://id.example/keys" } }), "/jwt/jwks_url"),
+        (json!({ "jwt": { "issuer": "i", "jwks_url": "http://localhost.evil/keys" } }), "/jwt/jwks_url"),
+        (json!({ "jwt": { "issuer": "i", "jwks_url": "http://localhost@evil/keys" } }), "/jwt/jwks_url"),
+        (json!({ "jwt": { "issuer": "i", "jwks": { "keys": [] } } }), "/jwt/jwks/keys"),
+        (
+            json!({ "jwt": { "issuer": "i", "jwks": { "keys": [{ "kty": "oct", "k": "c2hvcnQ" }] } } }),
+            "/jwt/jwks/keys/0",
+        ),
+    ];
+    for (body, pointer) in rejects {
+        let answer = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&body));
+        assert_eq!((answer.status, &answer.body["errors"][0]["pointer"]), (422, &json!(pointer)), "{body}");
+    }
+    stage.tenant("local", json!({ "issuer": "i", "jwks_url": "http://127.0.0.1:8080/keys" }));
+    for (body, pointer) in [
+        (json!({ "scopes": [] }), "/scopes"),
+        (json!({ "scopes": ["root"] }), "/scopes/0"),
+        (json!({ "expires_at": "2020-01-01T00:00:00Z" }), "/expires_at"),
+        (json!({ "expires_at": "soon" }), "/expires_at"),
+    ] {
+        let answer = stage.answer(post("/v1/admin/tenants/local/keys").bearer(ADMIN).json(&body));
+        assert_eq!((answer.status, &answer.body["errors"][0]["pointer"]), (422, &json!(pointer)), "{body}");
+    }
+}
+
+#[test]
+fn a_keys_secret_is_shown_once() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (id, secret) = stage.key("acme", json!({ "name": "ci", "scopes": ["admin", "read", "read"] }));
+    assert!(id.starts_with("key_") && secret.starts_with("eh_") && secret.len() == 46);
+    let list = stage.answer(get("/v1/admin/tenants/acme/keys").bearer(ADMIN));
+    assert_eq!(
+        list.body["data"],
+        json!([{
+            "id": id, "tenant": "acme", "name": "ci", "scopes": ["read", "admin"],
+            "created_at": "2026-11-20T12:00:00.000Z", "expires_at": null,
+        }])
+    );
+    assert!(!list.body.to_string().contains(&secret));
+    stage.tenant("other", Value::Null);
+    let foreign = format!("/v1/admin/tenants/other/keys/{id}");
+    assert_eq!(stage.answer(delete(&foreign).bearer(ADMIN)).status, 404);
+}
+
+#[test]
+fn a_deleted_tenant_is_gone_at_once_and_erased_in_steps() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    stage.tenant("other", Value::Null);
+    let (_, key) = stage.key("acme", json!({}));
+    for n in 0..60 {
+        stage.session("acme", &format!("s{n:02}"), "u", n);
+    }
+    stage.session("other", "kept", "u", 0);
+    assert_eq!(stage.status_of(&key), 200);
+    *stage.objects.stuck.borrow_mut() = Some("s05".into());
+
+    assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 204);
+    assert_eq!(stage.status_of(&key), 401);
+    assert_eq!(stage.answer(get("/v1/admin/tenants/acme").bearer(ADMIN)).status, 404);
+    assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 404);
+    assert_eq!(stage.objects.erased.borrow().len(), 39, "bounded; one is stuck");
+
+    assert_eq!(block_on(stage.front.sweep()).unwrap(), false);
+    assert_eq!(stage.objects.erased.borrow().len(), 59);
+    stage.clock.advance(10 * 60_000);
+    let reuse = || stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme" })));
+    block_on(stage.front.sweep()).unwrap();
+    assert_eq!(reuse().status, 409, "not while anything of it is left");
+
+    *stage.objects.stuck.borrow_mut() = None;
+    block_on(stage.front.sweep()).unwrap();
+    assert_eq!(stage.objects.erased.borrow().len(), 60);
+    assert!(!stage.objects.erased.borrow().contains(&"other/kept".into()));
+    assert_eq!(reuse().status, 201);
+}
+
+#[test]
+fn an_id_stays_taken_while_another_isolate_may_remember_its_keys() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 204);
+    let reuse = || stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme" })));
+    block_on(stage.front.sweep()).unwrap();
+    assert_eq!(reuse().status, 409);
+    stage.clock.advance(120_000);
+    block_on(stage.front.sweep()).unwrap();
+    assert_eq!(reuse().status, 201);
+}

@@ -1,0 +1,247 @@
+//! Getting in: routes, keys, tickets, pages of other origins.
+
+use crate::stage::{ADMIN, DEV, NOW, Stage, config, delete, get, ids, post, request};
+use edge_harness::http::FrontConfig;
+use edge_harness::http::routes::SessionRoute;
+use edge_harness::types::Scope;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+#[test]
+fn health_needs_no_key_and_every_answer_has_a_request_id() {
+    let stage = Stage::new();
+    let answer = stage.answer(get("/healthz"));
+    assert_eq!((answer.status, &answer.body["status"]), (200, &json!("ok")));
+    assert!(answer.header("x-request-id").unwrap().starts_with("req_"));
+    let named = stage.answer(get("/nowhere").header("x-request-id", "my-id_1"));
+    assert_eq!(named.code(), (404, "not_found"));
+    assert_eq!((named.header("x-request-id"), named.text("request_id")), (Some("my-id_1"), "my-id_1".into()));
+    let replaced = stage.answer(get("/healthz").header("x-request-id", "evil\"id"));
+    assert!(replaced.header("x-request-id").unwrap().starts_with("req_"));
+}
+
+#[test]
+fn unknown_routes_and_methods_are_told_apart() {
+    let stage = Stage::new();
+    assert_eq!(stage.answer(get("/v1/nothing").bearer(DEV)).code(), (404, "not_found"));
+    let answer = stage.answer(request("PUT", "/v1/sessions").bearer(DEV));
+    assert_eq!((answer.code(), answer.header("allow")), ((405, "method_not_allowed"), Some("GET, POST")));
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    assert_eq!(stage.answer(get("/v1/sessions/a%2Fb").bearer(DEV)).code(), (404, "not_found"));
+}
+
+#[test]
+fn without_a_valid_key_there_is_401() {
+    let stage = Stage::new();
+    let unknown = format!("eh_{}", "A".repeat(43));
+    for credential in ["", "x", "eh_short", "a.b.c", &unknown, ADMIN] {
+        let answer = stage.answer(get("/v1/sessions").bearer(credential));
+        assert_eq!(answer.code(), (401, "unauthenticated"), "{credential}");
+        assert!(answer.header("www-authenticate").unwrap().starts_with("Bearer"));
+    }
+    assert_eq!(stage.answer(get("/v1/sessions")).status, 401);
+    assert_eq!(stage.answer(get("/v1/sessions").header("authorization", "Basic eDp5")).status, 401);
+    assert_eq!(
+        stage.answer(get("/v1/sessions").header("authorization", &format!("bearer {DEV}"))).status,
+        200
+    );
+    assert_eq!(stage.directory.key_reads.get(), 1, "only what looks like a key is looked up");
+}
+
+#[test]
+fn only_the_operator_administers() {
+    let stage = Stage::new();
+    assert_eq!(stage.answer(get("/v1/admin/tenants").bearer(ADMIN)).status, 200);
+    assert_eq!(stage.answer(get("/v1/admin/tenants")).status, 401);
+    assert_eq!(stage.answer(get("/v1/admin/tenants").bearer("wrong")).status, 401);
+    assert_eq!(stage.answer(get("/v1/admin/tenants").bearer(DEV)).code(), (403, "missing_scope"));
+    let closed = Stage::with(FrontConfig { admin_key: None, ..FrontConfig::default() });
+    for credential in ["", ADMIN, DEV] {
+        assert_eq!(closed.answer(get("/v1/admin/tenants").bearer(credential)).status, 401);
+    }
+}
+
+#[test]
+fn scopes_open_what_they_name() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (_, reader) = stage.key("acme", json!({ "scopes": ["read"] }));
+    let (_, talker) = stage.key("acme", json!({ "scopes": ["chat"] }));
+    assert_eq!(stage.status_of(&reader), 200);
+    assert_eq!(stage.answer(get("/v1/sessions").bearer(&talker)).code(), (403, "missing_scope"));
+    let path = "/v1/sessions/s1/messages";
+    assert_eq!(stage.answer(post(path).bearer(&reader)).code(), (403, "missing_scope"));
+    let forward = stage.forward(post(path).bearer(&talker).header("x-request-id", "r1"));
+    assert_eq!((forward.tenant.as_str(), forward.session.as_str()), ("acme", "s1"));
+    assert_eq!((forward.route, forward.body_read), (SessionRoute::PostMessage, false));
+    assert_eq!(forward.principal.scopes.0, [Scope::Chat]);
+    assert_eq!(forward.request.header("authorization"), None, "credentials end at the front");
+    assert!(forward.answer_headers.contains(&("x-request-id".into(), "r1".into())));
+}
+
+#[test]
+fn a_revoked_or_expired_key_stops_working() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (old_id, old) = stage.key("acme", json!({}));
+    assert_eq!(stage.status_of(&old), 200);
+    assert_eq!(stage.status_of(&old), 200);
+    assert_eq!(stage.directory.key_reads.get(), 1, "the second call finds it remembered");
+
+    let (_, new) = stage.key("acme", json!({}));
+    let path = format!("/v1/admin/tenants/acme/keys/{old_id}");
+    assert_eq!(stage.answer(delete(&path).bearer(ADMIN)).status, 204);
+    assert_eq!(stage.answer(delete(&path).bearer(ADMIN)).status, 404);
+    assert_eq!((stage.status_of(&old), stage.status_of(&new)), (401, 200));
+
+    let end = edge_harness::types::Timestamp(NOW.0 + 30_000);
+    let (_, short) = stage.key("acme", json!({ "expires_at": end }));
+    assert_eq!(stage.status_of(&short), 200);
+    stage.clock.advance(30_000);
+    assert_eq!(stage.status_of(&short), 401);
+}
+
+#[test]
+fn a_key_revoked_in_another_isolate_works_for_a_minute_at_most() {
+    use edge_harness::ports::Directory;
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (id, key) = stage.key("acme", json!({}));
+    assert_eq!(stage.status_of(&key), 200);
+    assert!(futures::executor::block_on(stage.directory.delete_key("acme", &id)).unwrap());
+    assert_eq!(stage.status_of(&key), 200);
+    stage.clock.advance(60_000);
+    assert_eq!(stage.status_of(&key), 401);
+}
+
+#[test]
+fn a_directory_that_is_down_is_503_and_remembered_keys_still_open_sessions() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (_, warm) = stage.key("acme", json!({}));
+    let (_, cold) = stage.key("acme", json!({}));
+    assert_eq!(stage.status_of(&warm), 200);
+    stage.directory.down.set(true);
+    let answer = stage.answer(get("/v1/sessions/s1").bearer(&cold));
+    assert_eq!(answer.code(), (503, "unavailable"));
+    assert!(answer.header("retry-after").is_some());
+    assert!(!answer.body.to_string().contains("switched off"), "the cause is for the log");
+    assert!(stage.log.borrow().iter().any(|line| line.contains("switched off")));
+    assert_eq!(stage.forward(get("/v1/sessions/s1").bearer(&warm)).session, "s1");
+    stage.directory.down.set(false);
+    assert_eq!(stage.status_of(&cold), 200, "nothing was lost");
+}
+
+#[test]
+fn a_new_session_gets_its_id_in_front() {
+    let stage = Stage::new();
+    let chosen = stage.forward(post("/v1/sessions").bearer(DEV).json(&json!({ "id": "mine", "user": "u" })));
+    assert_eq!((chosen.session.as_str(), chosen.body_read), ("mine", true));
+    assert_eq!(chosen.request.body, json!({ "id": "mine", "user": "u" }).to_string());
+    let [a, b] = [(); 2].map(|()| stage.forward(post("/v1/sessions").bearer(DEV)).session);
+    assert!(a.starts_with("ses_") && a != b);
+
+    let keyed = |key: &str| post("/v1/sessions").bearer(DEV).header("idempotency-key", key);
+    let [a, b, c] = ["one", "one", "two"].map(|key| stage.forward(keyed(key)).session);
+    assert!(a == b && a != c, "the same key leads to the same object");
+    assert_eq!(stage.answer(keyed("not visible")).code(), (400, "invalid_request"));
+
+    let bad = stage.answer(post("/v1/sessions").bearer(DEV).json(&json!({ "id": "a/b" })));
+    assert_eq!((bad.code(), &bad.body["errors"][0]["pointer"]), ((422, "validation_failed"), &json!("/id")));
+    let wrong = stage.answer(post("/v1/sessions").bearer(DEV).json(&json!({ "id": 7 })));
+    assert_eq!((wrong.status, &wrong.body["errors"][0]["pointer"]), (422, &json!("/id")));
+}
+
+#[test]
+fn a_ticket_opens_its_own_session_for_five_minutes() {
+    let stage = Stage::new();
+    let ask = post("/v1/tickets").bearer(DEV).json(&json!({ "session": "s1", "user": "ada" }));
+    let answer = stage.answer(ask);
+    assert_eq!((answer.status, answer.text("expires_at").as_str()), (201, "2026-11-20T12:05:00.000Z"));
+    let ticket = answer.text("ticket");
+
+    let forward = stage.forward(get(&format!("/v1/sessions/s1/events?after=3&ticket={ticket}&until=idle")));
+    assert_eq!(forward.principal.user.as_deref(), Some("ada"));
+    assert_eq!(forward.principal.scopes.0, [Scope::Chat, Scope::Read], "never admin");
+    assert_eq!(forward.request.query, "after=3&until=idle", "the ticket ends at the front");
+    let spelled = stage.forward(get(&format!("/v1/sessions/s1/ws?%74icket={ticket}")));
+    assert_eq!((spelled.tenant.as_str(), spelled.request.query.as_str()), ("dev", ""));
+
+    for target in ["/v1/sessions/s2/events", "/v1/sessions/s1", "/v1/sessions/s1/messages", "/v1/sessions"] {
+        assert_eq!(stage.answer(get(&format!("{target}?ticket={ticket}"))).status, 401, "{target}");
+    }
+    assert_eq!(stage.answer(get(&format!("/v1/sessions/s1/events?ticket=x{ticket}"))).status, 401);
+    assert_eq!(stage.status_of(&ticket), 401, "a ticket is no key");
+    stage.clock.advance(5 * 60_000);
+    assert_eq!(stage.answer(get(&format!("/v1/sessions/s1/events?ticket={ticket}"))).status, 401);
+}
+
+#[test]
+fn tickets_need_a_key_to_sign_with() {
+    let stage = Stage::with(FrontConfig { admin_key: None, ..config() });
+    let answer = stage.answer(post("/v1/tickets").bearer(DEV).json(&json!({ "session": "s1" })));
+    assert_eq!(answer.code(), (501, "not_configured"));
+    assert_eq!(stage.answer(get("/v1/sessions/s1/events?ticket=a.b")).status, 401);
+}
+
+#[test]
+fn lists_are_the_tenants_own_newest_first_and_paged() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    stage.tenant("other", Value::Null);
+    let (_, key) = stage.key("acme", json!({}));
+    let (_, stranger) = stage.key("other", json!({}));
+    for (id, user, age) in
+        [("a", "ada", 50), ("b", "bob", 40), ("c", "ada", 40), ("d", "ada", 10), ("e", "bob", 99)]
+    {
+        stage.session("acme", id, user, age);
+    }
+    let list = |target: &str| stage.answer(get(target).bearer(&key));
+    let all = list("/v1/sessions");
+    assert_eq!((ids(&all), &all.body["next_cursor"]), (vec!["d", "c", "b", "a", "e"], &Value::Null));
+    assert_eq!(all.body["data"][0].get("tenant"), None);
+
+    let first = list("/v1/sessions?limit=2");
+    assert_eq!(ids(&first), ["d", "c"]);
+    // What is made meanwhile does not shift the pages.
+    stage.session("acme", "f", "ada", 0);
+    let second = list(&format!("/v1/sessions?limit=2&cursor={}", first.text("next_cursor")));
+    assert_eq!(ids(&second), ["b", "a"]);
+    let last = list(&format!("/v1/sessions?limit=2&cursor={}", second.text("next_cursor")));
+    assert_eq!((ids(&last), &last.body["next_cursor"]), (vec!["e"], &Value::Null));
+
+    assert_eq!(ids(&list("/v1/sessions?user=bob")), ["b", "e"]);
+    assert_eq!(ids(&list("/v1/sessions?agent=none")), [""; 0]);
+    for bad in ["limit=0", "limit=201", "limit=x", "cursor=!", "cursor=e30"] {
+        assert_eq!(list(&format!("/v1/sessions?{bad}")).code(), (422, "validation_failed"), "{bad}");
+    }
+    assert_eq!(ids(&stage.answer(get("/v1/sessions").bearer(&stranger))), [""; 0]);
+    assert_eq!(ids(&stage.answer(get("/v1/models").bearer(&key))), ["demo/echo"]);
+}
+
+#[test]
+fn pages_of_configured_origins_may_call() {
+    let stage = Stage::new();
+    let ask = |origin| {
+        stage.answer(
+            request("OPTIONS", "/v1/sessions")
+                .header("origin", origin)
+                .header("access-control-request-method", "POST"),
+        )
+    };
+    let yes = ask("https://app.example");
+    assert_eq!((yes.status, yes.header("access-control-allow-origin")), (204, Some("https://app.example")));
+    assert!(yes.header("access-control-allow-headers").unwrap().contains("idempotency-key"));
+    let no = ask("https://evil.example");
+    assert_eq!((no.code(), no.header("access-control-allow-origin")), ((403, "forbidden_origin"), None));
+
+    // Problems carry the headers too, or the page could not read them.
+    let own = stage.answer(get("/v1/sessions").header("origin", "https://app.example"));
+    assert_eq!((own.status, own.header("access-control-allow-origin")), (401, Some("https://app.example")));
+    assert_eq!(own.header("vary"), Some("origin"));
+    let forward = stage.forward(get("/v1/sessions/a").bearer(DEV).header("origin", "https://app.example"));
+    let expected = ("access-control-allow-origin".to_owned(), "https://app.example".to_owned());
+    assert!(forward.answer_headers.contains(&expected));
+    let other = stage.answer(get("/v1/sessions").bearer(DEV).header("origin", "https://evil.example"));
+    assert_eq!((other.status, other.header("access-control-allow-origin")), (200, None));
+}

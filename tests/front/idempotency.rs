@@ -1,0 +1,78 @@
+//! The same request again.
+
+use crate::stage::{ADMIN, DEV, Request, Stage, get, ids, post};
+use edge_harness::ports::Directory;
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+fn tenant(key: &str, body: &Value) -> Request {
+    post("/v1/admin/tenants").bearer(ADMIN).header("idempotency-key", key).json(body)
+}
+
+#[test]
+fn the_first_answer_comes_again_secret_included() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let ask = || post("/v1/admin/tenants/acme/keys").bearer(ADMIN).header("idempotency-key", "k");
+    let [first, second] = [(); 2].map(|()| stage.answer(ask()));
+    assert_eq!((first.status, first.header("idempotent-replayed")), (201, None));
+    assert_eq!((second.status, second.header("idempotent-replayed")), (201, Some("true")));
+    assert_eq!(first.body, second.body);
+    assert_eq!(ids(&stage.answer(get("/v1/admin/tenants/acme/keys").bearer(ADMIN))).len(), 1);
+    let scope = "POST /v1/admin/tenants/acme/keys operator";
+    let kept = block_on(stage.directory.claim(scope, "k", &hash(""), crate::stage::NOW)).unwrap();
+    assert!(!format!("{kept:?}").contains(&first.text("key")), "the kept answer is sealed");
+}
+
+fn hash(body: &str) -> String {
+    edge_harness::http::idempotency::body_hash(body.as_bytes())
+}
+
+#[test]
+fn another_body_under_the_same_key_is_refused() {
+    let stage = Stage::new();
+    assert_eq!(stage.answer(tenant("k", &json!({ "id": "a" }))).status, 201);
+    let other = stage.answer(tenant("k", &json!({ "id": "b" })));
+    assert_eq!(other.code(), (422, "idempotency_key_reused"));
+    stage.clock.advance(24 * 60 * 60_000);
+    assert_eq!(stage.answer(tenant("k", &json!({ "id": "b" }))).status, 201, "a day later it is free");
+}
+
+#[test]
+fn while_the_first_runs_the_second_waits() {
+    let stage = Stage::new();
+    let body = json!({ "id": "a" });
+    let scope = "POST /v1/admin/tenants operator";
+    block_on(stage.directory.claim(scope, "k", &hash(&body.to_string()), crate::stage::NOW)).unwrap();
+    let answer = stage.answer(tenant("k", &body));
+    assert_eq!(answer.code(), (409, "idempotency_in_progress"));
+    assert!(answer.header("retry-after").is_some());
+    stage.clock.advance(60_000);
+    assert_eq!(stage.answer(tenant("k", &body)).status, 201, "whoever held the key has died");
+}
+
+#[test]
+fn a_refusal_frees_the_key() {
+    let stage = Stage::new();
+    assert_eq!(stage.answer(tenant("k", &json!({ "id": "a/b" }))).status, 422);
+    assert_eq!(stage.answer(tenant("k", &json!({ "id": "a" }))).status, 201);
+    for bad in ["", "with space", "ü", &"x".repeat(256)] {
+        assert_eq!(stage.answer(tenant(bad, &json!({}))).code(), (400, "invalid_request"), "{bad}");
+    }
+}
+
+#[test]
+fn nobody_replays_anothers_ticket() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (_, reader) = stage.key("acme", json!({ "scopes": ["read"] }));
+    let (_, writer) = stage.key("acme", json!({}));
+    let ask = |key: &str| {
+        let body = json!({ "session": "s" });
+        stage.answer(post("/v1/tickets").bearer(key).header("idempotency-key", "k").json(&body))
+    };
+    let answers = [&writer, &reader, &DEV.to_owned()].map(|key| ask(key));
+    assert!(answers.iter().all(|answer| answer.header("idempotent-replayed").is_none()));
+    assert_eq!(ask(&reader).header("idempotent-replayed"), Some("true"));
+}

@@ -1,0 +1,8 @@
+//! What clients of the front see: who gets in, what they get, and what they are told otherwise.
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod admin;
+mod entry;
+mod idempotency;
+mod stage;
+mod tokens;

@@ -1,0 +1,229 @@
+//! A front with everything around it in memory, and a client.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, AuthCache, Forward, Front, FrontConfig, Handled};
+use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
+use edge_harness::platform::in_memory::directory::InMemoryDirectory;
+use edge_harness::ports::directory::SessionEntry;
+use edge_harness::ports::{Directory, Http, HttpError, HttpRequest, HttpResponse, SessionEraser};
+use edge_harness::types::Timestamp;
+use futures::executor::block_on;
+use futures::{FutureExt, StreamExt, stream};
+use serde_json::Value;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+pub const ADMIN: &str = "the-operators-key";
+pub const DEV: &str = "the-development-key";
+pub const NOW: Timestamp = Timestamp(1_795_176_000_000);
+
+pub struct Stage {
+    pub front: Front,
+    pub directory: Rc<InMemoryDirectory>,
+    pub clock: ManualClock,
+    pub web: Rc<Web>,
+    pub objects: Rc<Objects>,
+    pub log: Rc<RefCell<Vec<String>>>,
+}
+
+/// The outside: documents by URL, and how often each was asked for.
+#[derive(Default)]
+pub struct Web {
+    pub documents: RefCell<BTreeMap<String, Value>>,
+    pub asked: Cell<usize>,
+}
+
+#[async_trait(?Send)]
+impl Http for Web {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        self.asked.set(self.asked.get() + 1);
+        let document = self.documents.borrow().get(&request.url).map(Value::to_string);
+        let text = document.ok_or_else(|| HttpError("no route to host".into()))?;
+        let body = stream::iter([Ok(Bytes::from(text))]).boxed_local();
+        Ok(HttpResponse { status: 200, headers: vec![], body })
+    }
+}
+
+/// The session objects: which were erased, and which refuse.
+#[derive(Default)]
+pub struct Objects {
+    pub erased: RefCell<Vec<String>>,
+    pub stuck: RefCell<Option<String>>,
+}
+
+#[async_trait(?Send)]
+impl SessionEraser for Objects {
+    async fn erase(&self, tenant: &str, session: &str) -> Result<(), String> {
+        if self.stuck.borrow().as_deref() == Some(session) {
+            return Err("overloaded".into());
+        }
+        self.erased.borrow_mut().push(format!("{tenant}/{session}"));
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Value,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    pub fn code(&self) -> (u16, &str) {
+        (self.status, self.body["code"].as_str().unwrap_or_default())
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        self.body[name].as_str().unwrap_or_else(|| panic!("no {name} in {self:?}")).to_owned()
+    }
+}
+
+impl From<ApiResponse> for Answer {
+    fn from(response: ApiResponse) -> Self {
+        let body = match response.body {
+            ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
+            ApiBody::Empty => Value::Null,
+            ApiBody::Stream(_) => panic!("the front never streams"),
+        };
+        Self { status: response.status, headers: response.headers, body }
+    }
+}
+
+pub fn config() -> FrontConfig {
+    FrontConfig {
+        admin_key: Some(ADMIN.into()),
+        dev_api_key: Some(DEV.into()),
+        origins: vec!["https://app.example".into()],
+        models: vec!["demo/echo".into()],
+    }
+}
+
+impl Stage {
+    pub fn new() -> Self {
+        Self::with(config())
+    }
+
+    pub fn with(config: FrontConfig) -> Self {
+        let directory = Rc::new(InMemoryDirectory::default());
+        let clock = ManualClock::at(NOW);
+        let (web, objects) = (Rc::new(Web::default()), Rc::new(Objects::default()));
+        let log = Rc::new(RefCell::new(Vec::new()));
+        let lines = log.clone();
+        let front = Front {
+            config,
+            directory: directory.clone(),
+            http: web.clone(),
+            clock: Rc::new(clock.clone()),
+            entropy: Rc::new(SeededEntropy::default()),
+            eraser: objects.clone(),
+            cache: Rc::new(AuthCache::default()),
+            log: Rc::new(move |line| lines.borrow_mut().push(line.to_owned())),
+        };
+        Self { front, directory, clock, web, objects, log }
+    }
+
+    pub fn send(&self, request: Request) -> Handled {
+        let Request { head, body } = request;
+        block_on(self.front.handle(head, || async move { Ok(body) }.boxed_local()))
+    }
+
+    pub fn answer(&self, request: Request) -> Answer {
+        match self.send(request) {
+            Handled::Answer(response) => response.into(),
+            Handled::Forward(forward) => panic!("forwarded to {}", forward.session),
+        }
+    }
+
+    pub fn forward(&self, request: Request) -> Box<Forward> {
+        match self.send(request) {
+            Handled::Forward(forward) => forward,
+            Handled::Answer(response) => panic!("answered {:?}", Answer::from(response)),
+        }
+    }
+
+    /// Whether the credential opens `GET /v1/sessions`, and what the answer's status is.
+    pub fn status_of(&self, credential: &str) -> u16 {
+        self.answer(get("/v1/sessions").bearer(credential)).status
+    }
+
+    pub fn tenant(&self, id: &str, jwt: Value) {
+        let answer = self.answer(
+            post("/v1/admin/tenants").bearer(ADMIN).json(&serde_json::json!({ "id": id, "jwt": jwt })),
+        );
+        assert_eq!(answer.status, 201, "{answer:?}");
+    }
+
+    /// A new key of a tenant: its id and its secret.
+    pub fn key(&self, tenant: &str, body: Value) -> (String, String) {
+        let path = format!("/v1/admin/tenants/{tenant}/keys");
+        let answer = self.answer(post(&path).bearer(ADMIN).json(&body));
+        assert_eq!(answer.status, 201, "{answer:?}");
+        (answer.text("id"), answer.text("key"))
+    }
+
+    pub fn session(&self, tenant: &str, id: &str, user: &str, age_ms: u64) {
+        let at = Timestamp(NOW.0 - age_ms);
+        let entry = SessionEntry {
+            tenant: tenant.into(),
+            id: id.into(),
+            user: user.into(),
+            agent: "default".into(),
+            title: None,
+            created_at: at,
+            updated_at: at,
+        };
+        block_on(self.directory.put_session(&entry)).unwrap();
+    }
+}
+
+pub struct Request {
+    head: ApiRequest,
+    body: Bytes,
+}
+
+pub fn request(method: &str, target: &str) -> Request {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let head =
+        ApiRequest { method: method.into(), path: path.into(), query: query.into(), ..ApiRequest::default() };
+    Request { head, body: Bytes::new() }
+}
+
+pub fn get(target: &str) -> Request {
+    request("GET", target)
+}
+
+pub fn post(target: &str) -> Request {
+    request("POST", target)
+}
+
+pub fn delete(target: &str) -> Request {
+    request("DELETE", target)
+}
+
+impl Request {
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.head.headers.push((name.into(), value.into()));
+        self
+    }
+
+    pub fn bearer(self, credential: &str) -> Self {
+        self.header("authorization", &format!("Bearer {credential}"))
+    }
+
+    pub fn json(mut self, body: &Value) -> Self {
+        self.body = body.to_string().into();
+        self.header("content-type", "application/json")
+    }
+}
+
+/// The ids in a list's `data`.
+pub fn ids(answer: &Answer) -> Vec<&str> {
+    answer.body["data"].as_array().unwrap().iter().map(|entry| entry["id"].as_str().unwrap()).collect()
+}

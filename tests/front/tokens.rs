@@ -1,0 +1,286 @@
+//! Tokens that a tenant's identity provider signs.
+
+use crate::stage::{ADMIN, NOW, Stage, get, ids, post, request};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
+use edge_harness::http::seal::hmac;
+use edge_harness::types::Scope;
+use p256::ecdsa::signature::Signer as _;
+use pretty_assertions::assert_eq;
+use rsa::signature::SignatureEncoding as _;
+use serde_json::{Value, json};
+
+const ISSUER: &str = "https://id.example";
+const KEYS_URL: &str = "https://id.example/keys";
+const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
+
+// Made for these tests; it opens nothing.
+const RSA_N: &str = "lVcj1tAv9kIgudeIEeNpUFbMBFI60ovrVkJi2ZxOpukQdxDwlnkWaZNKP3m8qdd-Z80HUqFgiGJwwyV0TVJHk_Rm7fBzR_9KHHMfTEexdZQXcO_WLKJRBLqyUIW4pkKDCf_DDHgW_QaShjs9DG8v9BvCSm9SAGCqB7a4SsHVeV62j8bxKj-oZpOUMjK6qmoYi7fqvoP4Dj_hEYsnLSO66pog_urKMVGS_V41iwpPKJaDr9O4N4Ou_V9bcvVx69G1lLH921ixudwVsg1aprr65sF4p1Zmv9cCKq_M0aRj2Fl-jMHJxQm0iVWaIcCwsMVZ5wWEmyGsk9p0TOqpgtezGQ";
+const RSA_D: &str = "HViy378odaV4Bd0PTaiZJOLxk3XPPlmlhN1lzGp1YEJTbHplNMSVvWhmwkN7agrBOcemBTxWGmbxzr9Y8-rTywTPhzllhgPqPd33jAdYnYjc9GIE_d9luV6wtLcaWn2ef4QFgblFlzJH793LONrOmxMrYnIutIlKUFq9K1-cwg0oTS9oSgW_qbbSW5QcfkL-w9ojBuyzZoyqnoAMpMSQOz92udXpAsTM6QXQwsuiWr1nDw7fZF2tRjpNrrgAHOfDrr0TxD4qfwknhsC71s993wgzKNWy4eEPGDB32eB6T2ORPTCPRwaUuy2qQmKAc6bhneyN3OlnJW0goCfFBI5hyQ";
+const RSA_P: &str = "w9CO7Xh_3Agd7eBBLRR7i43yQdfX3eIJXTqv9KF_3OL5OnSwEIvDV4nsAPbxKkahenaHT2q6TCF_GZceRblJI0SL-t0-g4FVpeUfW9iXfSvf5-S-SgqASKisJFyYtecdff6JQOvC2Jpo4XjWJqCe478C-jvyqRt-H1YNVONa0a0";
+const RSA_Q: &str = "wz3O62KDruuasOrG4iE1Og2RNDIQuoY4OJ4FfDehlNKR7ETShHB-qgQ0Lhsh1ndQ6BkHGvt_sf7XC6kjR33sb_QoTrjE0bvlfhWyvKZqZxGJyjodMQ_dYR1wmV9xCLz3phheHWBKppXVSUq1baTw6iECamDykCkmpmtK6j-1DJ0";
+
+/// A provider's key.
+#[derive(Clone, Copy)]
+enum Signer {
+    Secret,
+    Rsa,
+    /// One of many, by its scalar.
+    Curve(u8),
+}
+
+impl Signer {
+    fn alg(self) -> &'static str {
+        match self {
+            Self::Secret => "HS256",
+            Self::Rsa => "RS256",
+            Self::Curve(_) => "ES256",
+        }
+    }
+
+    fn curve(scalar: u8) -> p256::ecdsa::SigningKey {
+        p256::ecdsa::SigningKey::from_slice(&[scalar; 32]).unwrap()
+    }
+
+    fn rsa() -> rsa::RsaPrivateKey {
+        let [n, d, p, q] =
+            [RSA_N, RSA_D, RSA_P, RSA_Q].map(|part| rsa::BigUint::from_bytes_be(&B64.decode(part).unwrap()));
+        rsa::RsaPrivateKey::from_components(n, 65_537u32.into(), d, vec![p, q]).unwrap()
+    }
+
+    fn jwk(self, kid: &str) -> Value {
+        match self {
+            Self::Secret => json!({ "kty": "oct", "kid": kid, "k": B64.encode(SECRET) }),
+            Self::Rsa => json!({ "kty": "RSA", "kid": kid, "n": RSA_N, "e": "AQAB", "d": "private" }),
+            Self::Curve(scalar) => {
+                let point = Self::curve(scalar).verifying_key().to_encoded_point(false);
+                let [x, y] = [point.x().unwrap(), point.y().unwrap()].map(|part| B64.encode(part));
+                json!({ "kty": "EC", "crv": "P-256", "kid": kid, "x": x, "y": y })
+            }
+        }
+    }
+
+    fn sign(self, header: &Value, claims: &Value) -> String {
+        let text = format!("{}.{}", B64.encode(header.to_string()), B64.encode(claims.to_string()));
+        let bytes = text.as_bytes();
+        let signature = match self {
+            Self::Secret => hmac(SECRET, bytes).to_vec(),
+            Self::Rsa => {
+                rsa::pkcs1v15::SigningKey::<rsa::sha2::Sha256>::new(Self::rsa()).sign(bytes).to_vec()
+            }
+            Self::Curve(scalar) => {
+                let signature: p256::ecdsa::Signature = Self::curve(scalar).sign(bytes);
+                signature.to_vec()
+            }
+        };
+        format!("{text}.{}", B64.encode(signature))
+    }
+
+    fn token(self, kid: &str, claims: &Value) -> String {
+        self.sign(&json!({ "alg": self.alg(), "typ": "JWT", "kid": kid }), claims)
+    }
+}
+
+/// Claims that are good for an hour, with `changes`; `null` takes a claim out.
+fn claims(changes: Value) -> Value {
+    let mut claims = json!({ "iss": ISSUER, "sub": "auth0|ada", "aud": "app", "exp": NOW.0 / 1_000 + 3_600 });
+    for (name, value) in changes.as_object().unwrap() {
+        match value {
+            Value::Null => claims.as_object_mut().unwrap().remove(name),
+            value => claims.as_object_mut().unwrap().insert(name.clone(), value.clone()),
+        };
+    }
+    claims
+}
+
+fn trusting(keys: &[Value]) -> Stage {
+    let stage = Stage::new();
+    stage.tenant("acme", json!({ "issuer": ISSUER, "audience": "app", "jwks": { "keys": keys } }));
+    stage
+}
+
+#[test]
+fn each_algorithm_opens_the_door_for_the_sub() {
+    let signers = [Signer::Secret, Signer::Rsa, Signer::Curve(7)];
+    let stage = trusting(&signers.map(|signer| signer.jwk(signer.alg())));
+    for signer in signers {
+        let token = signer.token(signer.alg(), &claims(json!({})));
+        let forward = stage.forward(post("/v1/sessions").bearer(&token).json(&json!({ "user": "bob" })));
+        assert_eq!(forward.tenant, "acme", "{}", signer.alg());
+        assert_eq!(forward.principal.user.as_deref(), Some("auth0|ada"));
+        assert_eq!(forward.principal.scopes.0, [Scope::Chat, Scope::Read]);
+        let (text, signature) = token.rsplit_once('.').unwrap();
+        let mut bytes = B64.decode(signature).unwrap();
+        bytes[9] ^= 1;
+        assert_eq!(stage.status_of(&format!("{text}.{}", B64.encode(&bytes))), 401);
+        assert_eq!(stage.status_of(&format!("{text}.")), 401);
+        let forged = B64.encode(claims(json!({ "sub": "bob" })).to_string());
+        let header = token.split('.').next().unwrap();
+        assert_eq!(stage.status_of(&format!("{header}.{forged}.{signature}")), 401);
+    }
+    let shown = stage.answer(get("/v1/admin/tenants/acme").bearer(ADMIN)).body.to_string();
+    assert!(!shown.contains("private"), "a private half is not even kept");
+}
+
+#[test]
+fn claims_decide_once_the_signature_is_good() {
+    let stage = trusting(&[Signer::Curve(7).jwk("k")]);
+    let now = NOW.0 / 1_000;
+    let cases = [
+        (json!({}), 200),
+        (json!({ "aud": ["x", "app"] }), 200),
+        (json!({ "nbf": now }), 200),
+        (json!({ "scope": "openid read" }), 200),
+        (json!({ "scope": "openid" }), 403),
+        (json!({ "scope": "chat" }), 403),
+        (json!({ "exp": now }), 401),
+        (json!({ "exp": null }), 401),
+        (json!({ "exp": "tomorrow" }), 401),
+        (json!({ "nbf": now + 31 }), 401),
+        (json!({ "aud": "other" }), 401),
+        (json!({ "aud": null }), 401),
+        (json!({ "iss": "https://other.example" }), 401),
+        (json!({ "sub": null }), 401),
+        (json!({ "sub": "" }), 401),
+        (json!({ "sub": "../bob" }), 401),
+    ];
+    for (changes, status) in cases {
+        let token = Signer::Curve(7).token("k", &claims(changes.clone()));
+        assert_eq!(stage.status_of(&token), status, "{changes}");
+    }
+}
+
+#[test]
+fn a_remembered_token_still_ends_when_it_ends() {
+    let stage = trusting(&[Signer::Curve(7).jwk("k")]);
+    let token = Signer::Curve(7).token("k", &claims(json!({ "exp": NOW.0 / 1_000 + 20 })));
+    assert_eq!(stage.status_of(&token), 200);
+    stage.directory.down.set(true);
+    assert!(stage.answer(get("/v1/models").bearer(&token)).status == 200, "remembered");
+    stage.directory.down.set(false);
+    stage.clock.advance(20_000);
+    assert_eq!(stage.status_of(&token), 401);
+}
+
+#[test]
+fn the_key_decides_the_algorithm() {
+    let stage = trusting(&[Signer::Rsa.jwk("r"), Signer::Curve(7).jwk("e")]);
+    let good = claims(json!({}));
+    let part = |value: &Value| B64.encode(value.to_string());
+    // No signature at all.
+    for alg in ["none", "None", "HS256"] {
+        let header = json!({ "alg": alg });
+        assert_eq!(stage.status_of(&format!("{}.{}.", part(&header), part(&good))), 401, "{alg}");
+    }
+    // The public key as if it were a shared secret.
+    let text = format!("{}.{}", part(&json!({ "alg": "HS256", "kid": "r" })), part(&good));
+    for secret in [RSA_N.as_bytes().to_vec(), B64.decode(RSA_N).unwrap(), Vec::new()] {
+        let tag = B64.encode(hmac(&secret, text.as_bytes()));
+        assert_eq!(stage.status_of(&format!("{text}.{tag}")), 401);
+    }
+    // A good signature under another algorithm's name, another key's name, or a demand that we do
+    // not understand.
+    for header in [
+        json!({ "alg": "RS256", "kid": "e" }),
+        json!({ "alg": "ES384", "kid": "e" }),
+        json!({ "alg": "ES256", "kid": "r" }),
+        json!({ "alg": "ES256", "kid": "e", "crit": ["b64"], "b64": false }),
+        json!({ "kid": "e" }),
+    ] {
+        assert_eq!(stage.status_of(&Signer::Curve(7).sign(&header, &good)), 401, "{header}");
+    }
+    assert_eq!(stage.status_of(&Signer::Curve(7).sign(&json!({ "alg": "ES256" }), &good)), 200);
+}
+
+#[test]
+fn users_see_their_own_sessions_only() {
+    let stage = trusting(&[Signer::Curve(7).jwk("k")]);
+    stage.session("acme", "hers", "auth0|ada", 1);
+    stage.session("acme", "his", "bob", 0);
+    let token = Signer::Curve(7).token("k", &claims(json!({})));
+    assert_eq!(ids(&stage.answer(get("/v1/sessions").bearer(&token))), ["hers"]);
+    assert_eq!(ids(&stage.answer(get("/v1/sessions?user=bob").bearer(&token))), ["hers"]);
+    let ask = post("/v1/tickets").bearer(&token).json(&json!({ "session": "his", "user": "bob" }));
+    let ticket = stage.answer(ask).text("ticket");
+    let forward = stage.forward(get(&format!("/v1/sessions/his/events?ticket={ticket}")));
+    assert_eq!(forward.principal.user.as_deref(), Some("auth0|ada"));
+}
+
+fn publishing(keys: &[Value]) -> Stage {
+    let stage = Stage::new();
+    stage.tenant("acme", json!({ "issuer": ISSUER, "audience": "app", "jwks_url": KEYS_URL }));
+    publish(&stage, keys);
+    stage
+}
+
+fn publish(stage: &Stage, keys: &[Value]) {
+    stage.web.documents.borrow_mut().insert(KEYS_URL.into(), json!({ "keys": keys }));
+}
+
+fn user(name: &str, kid: &str, scalar: u8) -> String {
+    Signer::Curve(scalar).token(kid, &claims(json!({ "sub": name })))
+}
+
+#[test]
+fn published_keys_are_fetched_remembered_and_fetched_again_for_an_unknown_name() {
+    let stage = publishing(&[Signer::Curve(7).jwk("old")]);
+    assert_eq!((stage.status_of(&user("a", "old", 7)), stage.web.asked.get()), (200, 1));
+    assert_eq!((stage.status_of(&user("b", "old", 7)), stage.web.asked.get()), (200, 1));
+    publish(&stage, &[Signer::Curve(9).jwk("new")]);
+    assert_eq!((stage.status_of(&user("c", "new", 9)), stage.web.asked.get()), (200, 2));
+    // Unknown names fetch no more than once a minute.
+    for n in 0..5 {
+        assert_eq!(stage.status_of(&user("d", &format!("made-up-{n}"), 9)), 401);
+    }
+    assert_eq!(stage.web.asked.get(), 2);
+    stage.clock.advance(60_000);
+    assert_eq!((stage.status_of(&user("d", "made-up", 9)), stage.web.asked.get()), (401, 3));
+    assert_eq!(stage.status_of(&user("e", "old", 7)), 401, "the old key is gone");
+    stage.clock.advance(10 * 60_000);
+    assert_eq!((stage.status_of(&user("f", "new", 9)), stage.web.asked.get()), (200, 4));
+}
+
+#[test]
+fn a_silent_provider_is_503_but_what_is_known_still_opens() {
+    let stage = publishing(&[Signer::Curve(7).jwk("k")]);
+    stage.web.documents.borrow_mut().clear();
+    let answer = stage.answer(get("/v1/sessions").bearer(&user("a", "k", 7)));
+    assert_eq!(answer.code(), (503, "unavailable"));
+    assert_eq!((stage.status_of(&user("b", "k", 7)), stage.web.asked.get()), (503, 1), "not asked in a row");
+    publish(&stage, &[Signer::Curve(7).jwk("k")]);
+    stage.clock.advance(5_000);
+    assert_eq!(stage.status_of(&user("a", "k", 7)), 200);
+    stage.web.documents.borrow_mut().clear();
+    assert_eq!(stage.status_of(&user("b", "other", 7)), 401);
+    assert_eq!(stage.status_of(&user("b", "k", 7)), 200);
+}
+
+#[test]
+fn a_published_secret_signs_nothing() {
+    let stage = publishing(&[Signer::Secret.jwk("k"), Signer::Curve(7).jwk("e")]);
+    assert_eq!(stage.status_of(&Signer::Secret.token("k", &claims(json!({})))), 401);
+    assert_eq!(stage.status_of(&user("a", "e", 7)), 200);
+}
+
+#[test]
+fn an_issuer_of_several_tenants_needs_audiences_to_tell_them_apart() {
+    let stage = trusting(&[Signer::Curve(7).jwk("k")]);
+    let keys = json!({ "keys": [Signer::Curve(7).jwk("k")] });
+    stage.tenant("other", json!({ "issuer": ISSUER, "audience": "elsewhere", "jwks": keys }));
+    let tenant = |aud: Value| {
+        let token = Signer::Curve(7).token("k", &claims(json!({ "aud": aud })));
+        stage.forward(get("/v1/sessions/s").bearer(&token)).tenant
+    };
+    assert_eq!((tenant(json!("app")), tenant(json!("elsewhere"))), ("acme".into(), "other".into()));
+    let both = Signer::Curve(7).token("k", &claims(json!({ "aud": ["app", "elsewhere"] })));
+    assert_eq!(stage.status_of(&both), 401);
+}
+
+#[test]
+fn changing_the_issuer_ends_its_tokens_here() {
+    let stage = trusting(&[Signer::Curve(7).jwk("k")]);
+    let token = user("a", "k", 7);
+    assert_eq!(stage.status_of(&token), 200);
+    let patch = request("PATCH", "/v1/admin/tenants/acme").bearer(ADMIN).json(&json!({ "jwt": null }));
+    assert_eq!(stage.answer(patch).status, 200);
+    assert_eq!(stage.status_of(&token), 401);
+}
