@@ -10,7 +10,7 @@ use crate::ports::{
 };
 use crate::session::{
     Draft, Permit, Session, WriteError, decode, encode,
-    hub::{ByteReceiver, Interest, Listener},
+    hub::{Broadcast, ByteReceiver, Hub, Interest, Listener},
 };
 use crate::turn::TurnMachine;
 use crate::types::{
@@ -61,6 +61,8 @@ pub struct HostPorts {
     pub entropy: Rc<dyn Entropy>,
     /// Work that outlives requests.
     pub spawner: Rc<dyn Spawner>,
+    /// The platform's own listeners.
+    pub broadcast: Option<Rc<dyn Broadcast>>,
 }
 
 /// What to do with a message while a turn runs.
@@ -144,7 +146,8 @@ impl SessionHost {
     /// When the store breaks.
     pub fn open(self: &Rc<Self>) -> Result<Option<Rc<Session>>, StoreError> {
         if self.session.borrow().is_none() {
-            let opened = Session::open(Rc::clone(&self.ports.store), self.config.context_messages)?;
+            let opened =
+                Session::open(Rc::clone(&self.ports.store), self.config.context_messages, self.hub())?;
             *self.session.borrow_mut() = opened.map(Rc::new);
         }
         let session = self.session.borrow().clone();
@@ -165,6 +168,10 @@ impl SessionHost {
         Ok(session)
     }
 
+    fn hub(&self) -> Hub {
+        Hub::new(self.ports.broadcast.clone())
+    }
+
     /// A session that is not stored yet: its first message stores it.
     pub fn blank(&self, meta: SessionMeta) -> Rc<Session> {
         let state = SessionState {
@@ -174,7 +181,12 @@ impl SessionHost {
             deferred: Vec::new(),
             listed_at: Timestamp(0),
         };
-        Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context_messages))
+        Rc::new(Session::create(
+            Rc::clone(&self.ports.store),
+            state,
+            self.config.context_messages,
+            self.hub(),
+        ))
     }
 
     /// Makes a session that was stored just now this host's own.

@@ -81,6 +81,9 @@ impl Listener {
 
 /// Listeners that the platform keeps for us, such as hibernating WebSockets.
 pub trait Broadcast {
+    /// Whether there are none.
+    fn is_empty(&self) -> bool;
+
     /// Sends a frame to each of them.
     fn broadcast(&self, frame: &Frame);
 }
@@ -98,11 +101,16 @@ struct Streaming {
 pub struct Hub {
     listeners: RefCell<Vec<Listener>>,
     ends: RefCell<Vec<(String, oneshot::Sender<TurnEnd>)>>,
-    broadcast: RefCell<Option<Rc<dyn Broadcast>>>,
+    broadcast: Option<Rc<dyn Broadcast>>,
     streaming: RefCell<Option<Streaming>>,
 }
 
 impl Hub {
+    /// A hub that also tells the platform's own listeners.
+    pub fn new(broadcast: Option<Rc<dyn Broadcast>>) -> Self {
+        Self { broadcast, ..Self::default() }
+    }
+
     /// Adds a listener for what comes from now on.
     pub fn listen(&self, listener: Listener) {
         self.listeners.borrow_mut().push(listener);
@@ -113,11 +121,6 @@ impl Hub {
         let (sender, receiver) = oneshot::channel();
         self.ends.borrow_mut().push((turn.to_owned(), sender));
         receiver
-    }
-
-    /// Sets the platform's own listeners.
-    pub fn set_broadcast(&self, broadcast: Rc<dyn Broadcast>) {
-        *self.broadcast.borrow_mut() = Some(broadcast);
     }
 
     /// Whether anybody reads a stream of ours; forgets those who left.
@@ -179,7 +182,7 @@ impl Hub {
             }
             _ => None,
         };
-        if self.listeners.borrow().is_empty() && self.broadcast.borrow().is_none() {
+        if self.listeners.borrow().is_empty() && self.broadcast.as_ref().is_none_or(|all| all.is_empty()) {
             return;
         }
         self.send(&Frame::delta(delta, turn, cursor));
@@ -210,7 +213,7 @@ impl Hub {
 
     fn send(&self, frame: &Frame) {
         self.listeners.borrow_mut().retain(|listener| listener.offer(frame));
-        if let Some(broadcast) = self.broadcast.borrow().as_ref() {
+        if let Some(broadcast) = self.broadcast.as_ref().filter(|all| !all.is_empty()) {
             broadcast.broadcast(frame);
         }
     }

@@ -101,7 +101,11 @@ impl Session {
     ///
     /// # Errors
     /// When the store breaks or holds what cannot be read.
-    pub fn open(store: Rc<dyn SessionStore>, context_messages: usize) -> Result<Option<Self>, StoreError> {
+    pub fn open(
+        store: Rc<dyn SessionStore>,
+        context_messages: usize,
+        hub: Hub,
+    ) -> Result<Option<Self>, StoreError> {
         if !store.exists()? {
             return Ok(None);
         }
@@ -109,21 +113,32 @@ impl Session {
         let state: SessionState = decode(&json)?;
         let last_seq = store.last_seq()?;
         let context = ContextWindow::load(store.as_ref(), context_messages)?;
-        Ok(Some(Self::with(store, state, last_seq, context)))
+        Ok(Some(Self::with(store, state, last_seq, context, hub)))
     }
 
     /// Makes a session in memory. Its first [`Session::commit`] stores it.
-    pub fn create(store: Rc<dyn SessionStore>, state: SessionState, context_messages: usize) -> Self {
-        Self::with(store, state, 0, ContextWindow::new(context_messages))
+    pub fn create(
+        store: Rc<dyn SessionStore>,
+        state: SessionState,
+        context_messages: usize,
+        hub: Hub,
+    ) -> Self {
+        Self::with(store, state, 0, ContextWindow::new(context_messages), hub)
     }
 
-    fn with(store: Rc<dyn SessionStore>, state: SessionState, last_seq: u64, context: ContextWindow) -> Self {
+    fn with(
+        store: Rc<dyn SessionStore>,
+        state: SessionState,
+        last_seq: u64,
+        context: ContextWindow,
+        hub: Hub,
+    ) -> Self {
         Self {
             store,
             state: RefCell::new(state),
             last_seq: Cell::new(last_seq),
             context: RefCell::new(context),
-            hub: Hub::default(),
+            hub,
         }
     }
 

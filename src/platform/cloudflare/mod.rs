@@ -1,3 +1,14 @@
 //! The adapters that run on Cloudflare Workers: the only folder that names `worker`.
 
+mod convert;
 pub mod d1;
+mod entry;
+mod fetch;
+mod object;
+mod r2;
+mod runtime;
+mod setup;
+mod socket;
+mod sql;
+
+pub use object::SessionObject;

@@ -1,0 +1,101 @@
+//! The Worker's entry points.
+
+use super::{
+    convert,
+    object::{FORWARD, ForwardHead, Objects},
+    setup,
+};
+use crate::http::{Forward, Front, FrontConfig, Handled};
+use futures::FutureExt;
+use std::rc::Rc;
+use worker::{Context, Env, Request, RequestInit, Response, Result, ScheduleContext, ScheduledEvent, event};
+
+/// Times that one cron run sweeps at most; the next run goes on.
+const SWEEPS: usize = 20;
+
+#[event(start)]
+fn start() {
+    console_error_panic_hook::set_once();
+}
+
+#[event(fetch)]
+async fn fetch(mut request: Request, env: Env, _context: Context) -> Result<Response> {
+    #[cfg(feature = "fixtures")]
+    if request.path() == "/fixtures/panic" {
+        #[allow(clippy::panic)]
+        {
+            panic!("as asked");
+        }
+    }
+    let front = front(&env)?;
+    let head = convert::head(&request);
+    let for_body = head.clone();
+    let handled =
+        front.handle(head, || async { convert::body(&mut request, &for_body).await }.boxed_local()).await;
+    match handled {
+        Handled::Answer(answer) => convert::response(answer, &[]),
+        Handled::Forward(forward) => pass_on(&env, request, *forward).await,
+    }
+}
+
+/// Passes a request on to its session's object, and the object's answer back as it comes.
+async fn pass_on(env: &Env, request: Request, forward: Forward) -> Result<Response> {
+    let head = ForwardHead {
+        principal: forward.principal,
+        session: forward.session,
+        id: forward.request.id,
+        answer_headers: forward.answer_headers,
+    };
+    let onward = if forward.body_read {
+        let mut init = RequestInit::new();
+        let body = js_sys::Uint8Array::from(forward.request.body.as_ref());
+        init.with_method(request.method())
+            .with_headers(request.headers().clone())
+            .with_body(Some(body.into()));
+        Request::new_with_init(&request.inner().url(), &init)?
+    } else {
+        // The same request anew: its body and its signal go along.
+        web_sys::Request::new_with_request(request.inner())?.into()
+    };
+    onward.headers().set(FORWARD, &serde_json::to_string(&head)?)?;
+    onward.headers().delete("authorization")?;
+    let objects = Objects(env.durable_object("SESSION")?);
+    objects.get(&forward.tenant, &head.session)?.fetch_with_request(onward).await
+}
+
+fn front(env: &Env) -> Result<Front> {
+    let origins = setup::var(env, "CORS_ORIGINS").unwrap_or_default();
+    Ok(Front {
+        config: FrontConfig {
+            admin_key: setup::var(env, "ADMIN_KEY"),
+            dev_api_key: setup::var(env, "DEV_API_KEY"),
+            origins: origins.split(',').map(|o| o.trim().to_owned()).filter(|o| !o.is_empty()).collect(),
+            models: setup::models(env).list(),
+        },
+        directory: setup::directory(env)?,
+        http: setup::http(),
+        clock: setup::clock(),
+        entropy: setup::entropy(),
+        eraser: Rc::new(Objects(env.durable_object("SESSION")?)),
+        cache: setup::auth_cache(),
+        log: Rc::new(|line| worker::console_error!("{line}")),
+    })
+}
+
+#[event(scheduled)]
+async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) {
+    for _ in 0..SWEEPS {
+        let swept = match front(&env) {
+            Ok(front) => front.sweep().await.map_err(|failure| failure.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match swept {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                worker::console_error!("the sweep stopped: {error}");
+                break;
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Outbound HTTP, and the Workers AI binding.
+
+use crate::ports::{Ai, Http, HttpError, HttpRequest, HttpResponse};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{
+    StreamExt,
+    stream::{LocalBoxStream, poll_fn},
+};
+use js_sys::{JSON, Uint8Array};
+use std::task::Poll;
+use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
+use worker::{
+    AbortController, ByteStream, Fetch, Headers, Request, RequestInit, RequestRedirect, ResponseBody,
+};
+
+/// The platform's `fetch`.
+pub struct WorkerHttp;
+
+/// Aborts its request when it is dropped: dropping a fetch alone would let it run on.
+struct Abort(Option<AbortController>);
+
+impl Drop for Abort {
+    fn drop(&mut self) {
+        if let Some(controller) = self.0.take() {
+            controller.abort();
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Http for WorkerHttp {
+    async fn send(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        let mut init = RequestInit::new();
+        init.with_method(request.method.to_owned().into()).with_redirect(RequestRedirect::Manual);
+        let headers = Headers::new();
+        for (name, value) in &request.headers {
+            headers.set(name, value).map_err(failed)?;
+        }
+        init.with_headers(headers);
+        if let Some(body) = &request.body {
+            init.with_body(Some(Uint8Array::from(body.as_ref()).into()));
+        }
+        let outbound = Request::new_with_init(&request.url, &init).map_err(failed)?;
+        let controller = AbortController::default();
+        let signal = controller.signal();
+        let mut abort = Abort(Some(controller));
+        let mut response = Fetch::Request(outbound).send_with_signal(&signal).await.map_err(failed)?;
+        let headers = response.headers().entries().collect();
+        let body: LocalBoxStream<'static, _> = match response.body() {
+            ResponseBody::Empty => futures::stream::empty().boxed_local(),
+            _ => {
+                let mut stream = response.stream().map_err(failed)?;
+                let chunks = poll_fn(move |cx| {
+                    let polled = stream.poll_next_unpin(cx);
+                    if let Poll::Ready(None) = polled {
+                        // Read to its end: there is nothing left to abort.
+                        abort.0.take();
+                    }
+                    polled.map(|next| next.map(|chunk| chunk.map(Bytes::from).map_err(failed)))
+                });
+                chunks.boxed_local()
+            }
+        };
+        Ok(HttpResponse { status: response.status_code(), headers, body })
+    }
+}
+
+fn failed(error: worker::Error) -> HttpError {
+    HttpError(error.to_string())
+}
+
+#[wasm_bindgen]
+extern "C" {
+    type RawAi;
+    #[wasm_bindgen(method, catch)]
+    async fn run(this: &RawAi, model: &str, input: &JsValue) -> Result<JsValue, JsValue>;
+}
+
+/// The `AI` binding.
+pub struct WorkerAi(pub JsValue);
+
+#[async_trait(?Send)]
+impl Ai for WorkerAi {
+    async fn run(
+        &self,
+        model: &str,
+        input: serde_json::Value,
+    ) -> Result<LocalBoxStream<'static, Result<Bytes, HttpError>>, HttpError> {
+        // Through JSON text: serde would make a JS `Map` of each object.
+        let input = JSON::parse(&input.to_string()).map_err(thrown)?;
+        let output = self.0.unchecked_ref::<RawAi>().run(model, &input).await.map_err(thrown)?;
+        match output.dyn_into::<web_sys::ReadableStream>() {
+            Ok(stream) => {
+                Ok(ByteStream::from(stream).map(|chunk| chunk.map(Bytes::from).map_err(failed)).boxed_local())
+            }
+            // A model that does not stream answers with an object.
+            Err(object) => {
+                let text = JSON::stringify(&object).map_err(thrown)?;
+                let text = Bytes::from(String::from(text));
+                Ok(futures::stream::iter([Ok(text)]).boxed_local())
+            }
+        }
+    }
+}
+
+fn thrown(error: JsValue) -> HttpError {
+    let message = error.dyn_ref::<js_sys::Error>().map(|error| String::from(error.message()));
+    HttpError(message.or_else(|| error.as_string()).unwrap_or_else(|| "the binding failed".into()))
+}

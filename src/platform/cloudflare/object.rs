@@ -1,0 +1,287 @@
+//! The session object: one Durable Object for each (tenant, session). Everything that happens in
+//! it is decided in `http::session` and `agent::SessionHost`.
+
+#![allow(missing_docs, reason = "the platform's macros make items of their own")]
+
+use super::{convert, r2::R2Blobs, runtime::ObjectSpawner, setup, socket::Sockets, sql::SqlSessionStore};
+use crate::agent::{HostConfig, SessionHost, host::HostPorts};
+use crate::http::{
+    ApiResponse,
+    routes::{self, SessionRoute, Target},
+    session::{Handler, SessionRequest, import, socket::SocketState},
+};
+use crate::ports::{Peers, SessionEraser};
+use crate::types::{Principal, Problem, id};
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use std::{panic::AssertUnwindSafe, rc::Rc};
+use worker::{
+    DurableObject, Env, Headers, Method, ObjectNamespace, Request, RequestInit, Response, Result, State,
+    WebSocket, WebSocketIncomingMessage, WebSocketPair, durable_object,
+};
+
+/// What the front says about a request that it passes on. Every such request carries it, whatever
+/// its sender put there.
+pub const FORWARD: &str = "x-edge-harness-forward";
+/// What one object asks of another. Counts only on requests that the front did not pass on.
+const INTERNAL: &str = "x-edge-harness-internal";
+
+/// Messages that a model is shown at most, unless `CONTEXT_MESSAGES` says otherwise.
+const CONTEXT_MESSAGES: usize = 100;
+
+/// See [`FORWARD`].
+#[derive(Serialize, Deserialize)]
+pub struct ForwardHead {
+    /// Who asks.
+    pub principal: Principal,
+    /// The session's id.
+    pub session: String,
+    /// The request's id.
+    pub id: String,
+    /// Headers to set on the answer.
+    pub answer_headers: Vec<(String, String)>,
+}
+
+/// See [`INTERNAL`].
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Internal {
+    Import,
+    Erase { tenant: String, session: String },
+}
+
+/// The Durable Object.
+#[durable_object]
+pub struct SessionObject {
+    inner: AssertUnwindSafe<Inner>,
+}
+
+struct Inner {
+    sockets: Rc<Sockets>,
+    /// A deployment that is not set up right says so at each request.
+    handler: std::result::Result<Handler, String>,
+}
+
+impl DurableObject for SessionObject {
+    fn new(state: State, env: Env) -> Self {
+        let state = Rc::new(state);
+        let sockets = Rc::new(Sockets::new(Rc::clone(&state)));
+        let handler = handler(&state, &env, &sockets).map_err(|error| error.to_string());
+        Self { inner: AssertUnwindSafe(Inner { sockets, handler }) }
+    }
+
+    async fn fetch(&self, request: Request) -> Result<Response> {
+        let forward = request.headers().get(FORWARD)?;
+        let internal = request.headers().get(INTERNAL)?;
+        match (forward, internal) {
+            (Some(forward), _) => self.inner.forwarded(request, &forward).await,
+            (None, Some(internal)) => self.inner.internal(request, &internal).await,
+            (None, None) => Response::error("not found", 404),
+        }
+    }
+
+    async fn alarm(&self) -> Result<Response> {
+        let host = &self.inner.handler()?.host;
+        host.wake().await.map_err(|problem| worker::Error::RustError(problem.to_string()))?;
+        Response::empty()
+    }
+
+    async fn websocket_message(&self, ws: WebSocket, message: WebSocketIncomingMessage) -> Result<()> {
+        let handler = self.inner.handler()?;
+        let text = match message {
+            WebSocketIncomingMessage::String(text) => text,
+            WebSocketIncomingMessage::Binary(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        };
+        if text == "ping" {
+            return ws.send_with_str("pong");
+        }
+        let remembered: Option<String> = ws.deserialize_attachment()?;
+        let state: Option<SocketState> = remembered.and_then(|json| serde_json::from_str(&json).ok());
+        let Some(state) = state else { return ws.close(Some(1011), Some("this socket was forgotten")) };
+        let request_id = handler.host.new_id(id::REQUEST);
+        match handler.command(&state, &text, request_id).await {
+            Some(answer) => ws.send_with_str(&answer),
+            None => Ok(()),
+        }
+    }
+
+    async fn websocket_close(&self, ws: WebSocket, code: usize, reason: String, _clean: bool) -> Result<()> {
+        // Completing the handshake; a code that may not be sent is answered with the normal one.
+        let code = u16::try_from(code)
+            .ok()
+            .filter(|code| (1000..=4999).contains(code) && !(1004..=1006).contains(code));
+        let _ = ws.close(Some(code.unwrap_or(1000)), Some(reason));
+        Ok(())
+    }
+
+    async fn websocket_error(&self, _ws: WebSocket, _error: worker::Error) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn handler(state: &Rc<State>, env: &Env, sockets: &Rc<Sockets>) -> Result<Handler> {
+    let agent = setup::agent(env).map_err(|error| worker::Error::RustError(error.to_string()))?;
+    let ports = HostPorts {
+        store: Rc::new(SqlSessionStore::new(state.storage())),
+        directory: setup::directory(env)?,
+        blobs: Rc::new(R2Blobs(env.bucket("BLOBS")?)),
+        clock: setup::clock(),
+        entropy: setup::entropy(),
+        spawner: Rc::new(ObjectSpawner(Rc::clone(state))),
+        broadcast: Some(Rc::clone(sockets) as Rc<_>),
+    };
+    let context_messages =
+        setup::var(env, "CONTEXT_MESSAGES").and_then(|n| n.parse().ok()).unwrap_or(CONTEXT_MESSAGES);
+    let host = SessionHost::new(ports, agent, HostConfig { context_messages });
+    let peers = Rc::new(Objects(env.durable_object("SESSION")?));
+    Ok(Handler { host, peers })
+}
+
+impl Inner {
+    fn handler(&self) -> Result<&Handler> {
+        self.handler.as_ref().map_err(|error| worker::Error::RustError(error.clone()))
+    }
+
+    /// A request that the front has let through.
+    async fn forwarded(&self, mut request: Request, forward: &str) -> Result<Response> {
+        let forward: ForwardHead = serde_json::from_str(forward)?;
+        let answered = match self.handler() {
+            Ok(handler) => self.answer(handler, &mut request, &forward).await,
+            Err(error) => Err(Problem::internal(error.to_string())),
+        };
+        match answered {
+            Ok(Answer::Response(answer)) => convert::response(answer, &forward.answer_headers),
+            Ok(Answer::Upgrade(response)) => Ok(response),
+            Err(problem) => {
+                if problem.code.status() >= 500 {
+                    worker::console_error!("request {}: {problem}", forward.id);
+                }
+                convert::response(ApiResponse::problem(&problem, &forward.id), &forward.answer_headers)
+            }
+        }
+    }
+
+    async fn answer(
+        &self,
+        handler: &Handler,
+        request: &mut Request,
+        forward: &ForwardHead,
+    ) -> std::result::Result<Answer, Problem> {
+        let mut head = convert::head(request);
+        head.id.clone_from(&forward.id);
+        let found = routes::find(&head.method, &head.path)?;
+        let Target::Session(route) = found.route.target else {
+            return Err(Problem::internal("the front forwarded what is not a session's"));
+        };
+        if matches!(head.method.as_str(), "POST" | "PATCH") {
+            head.body = convert::body(request, &head).await?;
+        }
+        let item = ["turn", "item", "call_id"]
+            .into_iter()
+            .map(|name| found.param(name))
+            .find(|item| !item.is_empty());
+        let upgrade = head.header("upgrade").is_some_and(|upgrade| upgrade.eq_ignore_ascii_case("websocket"));
+        let call = SessionRequest {
+            principal: forward.principal.clone(),
+            session: forward.session.clone(),
+            route,
+            item: item.unwrap_or_default().to_owned(),
+            request: head,
+        };
+        if route == SessionRoute::WebSocket && upgrade {
+            let missed = handler.catch_up(&call)?;
+            let opened = self.open_socket(&call, missed.iter().map(|frame| frame.data.as_str()));
+            return opened.map(Answer::Upgrade).map_err(|error| Problem::internal(error.to_string()));
+        }
+        handler.handle(&call).await.map(Answer::Response)
+    }
+
+    /// Upgrades a connection. No await since what it missed was read: no gap, no overlap.
+    fn open_socket<'a>(
+        &self,
+        call: &SessionRequest,
+        missed: impl Iterator<Item = &'a str>,
+    ) -> Result<Response> {
+        let pair = WebSocketPair::new()?;
+        let state = SocketState { principal: call.principal.clone(), session: call.session.clone() };
+        self.sockets.accept(&pair.server);
+        pair.server.serialize_attachment(serde_json::to_string(&state)?)?;
+        for frame in missed {
+            pair.server.send_with_str(frame)?;
+        }
+        Response::from_websocket(pair.client)
+    }
+
+    /// A request of another object, or of the front on its own behalf.
+    async fn internal(&self, mut request: Request, internal: &str) -> Result<Response> {
+        let handler = self.handler()?;
+        let done = match serde_json::from_str(internal)? {
+            Internal::Import => import(&handler.host, &request.text().await?).await,
+            Internal::Erase { tenant, session } => {
+                handler.host.erase(&tenant, &session).await.map(|()| String::new())
+            }
+        };
+        match done {
+            Ok(body) => Response::ok(body),
+            Err(problem) => Response::error(problem.to_string(), 500),
+        }
+    }
+}
+
+enum Answer {
+    Response(ApiResponse),
+    Upgrade(Response),
+}
+
+/// The objects of all sessions. An object's name starts with its tenant.
+pub struct Objects(pub ObjectNamespace);
+
+impl Objects {
+    /// The object of a session.
+    pub fn get(&self, tenant: &str, session: &str) -> Result<worker::Stub> {
+        self.0.get_by_name(&format!("{tenant}/{session}"))
+    }
+
+    async fn ask(
+        &self,
+        tenant: &str,
+        session: &str,
+        what: &Internal,
+        body: Option<String>,
+    ) -> std::result::Result<String, String> {
+        let asked = async {
+            let headers = Headers::new();
+            headers.set(INTERNAL, &serde_json::to_string(what)?)?;
+            let mut init = RequestInit::new();
+            init.with_method(Method::Post).with_headers(headers).with_body(body.map(Into::into));
+            let request = Request::new_with_init("https://session.internal/", &init)?;
+            let mut response = self.get(tenant, session)?.fetch_with_request(request).await?;
+            Ok::<_, worker::Error>((response.status_code(), response.text().await?))
+        };
+        match asked.await {
+            Ok((200, body)) => Ok(body),
+            Ok((_, body)) => Err(body),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Peers for Objects {
+    async fn import(
+        &self,
+        tenant: &str,
+        session: &str,
+        snapshot: String,
+    ) -> std::result::Result<String, String> {
+        self.ask(tenant, session, &Internal::Import, Some(snapshot)).await
+    }
+}
+
+#[async_trait(?Send)]
+impl SessionEraser for Objects {
+    async fn erase(&self, tenant: &str, session: &str) -> std::result::Result<(), String> {
+        let what = Internal::Erase { tenant: tenant.to_owned(), session: session.to_owned() };
+        self.ask(tenant, session, &what, None).await.map(drop)
+    }
+}

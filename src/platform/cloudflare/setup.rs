@@ -1,0 +1,76 @@
+//! From bindings, variables and secrets to the parts of the Worker.
+
+use super::{
+    d1::D1Directory,
+    fetch::{WorkerAi, WorkerHttp},
+    runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
+};
+use crate::agent::{BuildError, HarnessAgent};
+use crate::http::AuthCache;
+use crate::model::ModelRegistry;
+use crate::ports::{Ai, Clock, Directory, Entropy, Http};
+use crate::standard::{Standard, builder};
+use std::{cell::OnceCell, rc::Rc};
+use worker::{Env, Result};
+
+thread_local! {
+    // One isolate serves many objects and requests. Plain memory only lives here.
+    static AGENT: OnceCell<Rc<HarnessAgent>> = const { OnceCell::new() };
+    static AUTH: Rc<AuthCache> = Rc::default();
+}
+
+/// A variable or secret; `None` when it is absent or empty.
+pub fn var(env: &Env, name: &str) -> Option<String> {
+    env.var(name).ok().map(|value| value.to_string()).filter(|value| !value.is_empty())
+}
+
+/// The models that this deployment offers.
+pub fn models(env: &Env) -> ModelRegistry {
+    let binding = js_sys::Reflect::get(env.as_ref(), &"AI".into()).ok().filter(|ai| ai.is_object());
+    let ai = binding.map(|ai| Rc::new(WorkerAi(ai)) as Rc<dyn Ai>);
+    ModelRegistry::new(&|name| var(env, name), http(), ai, clock())
+}
+
+/// The agent of this isolate, built once.
+pub fn agent(env: &Env) -> std::result::Result<Rc<HarnessAgent>, BuildError> {
+    AGENT.with(|cell| {
+        if let Some(agent) = cell.get() {
+            return Ok(Rc::clone(agent));
+        }
+        let standard = Standard {
+            models: Rc::new(models(env)),
+            clock: clock(),
+            entropy: entropy(),
+            http: http(),
+            log: Rc::new(ConsoleLog),
+            web_fetch_allow: var(env, "WEB_FETCH_ALLOW").unwrap_or_default(),
+        };
+        let agent = Rc::new(builder(standard).build()?);
+        Ok(Rc::clone(cell.get_or_init(|| agent)))
+    })
+}
+
+/// What this isolate remembers of credentials.
+pub fn auth_cache() -> Rc<AuthCache> {
+    AUTH.with(Rc::clone)
+}
+
+/// Tenants, keys and the list of sessions.
+pub fn directory(env: &Env) -> Result<Rc<dyn Directory>> {
+    Ok(Rc::new(D1Directory::new(env.d1("DB")?)))
+}
+
+/// The clock.
+pub fn clock() -> Rc<dyn Clock> {
+    Rc::new(WorkerClock)
+}
+
+/// Chance.
+pub fn entropy() -> Rc<dyn Entropy> {
+    Rc::new(WorkerEntropy)
+}
+
+/// Outbound HTTP.
+pub fn http() -> Rc<dyn Http> {
+    Rc::new(WorkerHttp)
+}

@@ -1,0 +1,40 @@
+//! WebSockets that outlive their object's sleep: the platform keeps them, and wakes the object.
+
+use crate::session::{frame::Frame, hub::Broadcast};
+use std::{cell::Cell, rc::Rc};
+use worker::{State, WebSocket};
+
+/// All sockets of the object.
+pub struct Sockets {
+    state: Rc<State>,
+    any: Cell<bool>,
+}
+
+impl Sockets {
+    /// The sockets that the object had before it slept.
+    pub fn new(state: Rc<State>) -> Self {
+        let any = Cell::new(!state.get_websockets().is_empty());
+        Self { state, any }
+    }
+
+    /// Takes a socket over from a request.
+    pub fn accept(&self, socket: &WebSocket) {
+        self.state.accept_web_socket(socket);
+        self.any.set(true);
+    }
+}
+
+impl Broadcast for Sockets {
+    fn is_empty(&self) -> bool {
+        !self.any.get()
+    }
+
+    fn broadcast(&self, frame: &Frame) {
+        let sockets = self.state.get_websockets();
+        self.any.set(!sockets.is_empty());
+        for socket in sockets {
+            // A socket that is closing takes no more; its client comes back with its last cursor.
+            let _ = socket.send_with_str(&frame.data);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! A session's storage in the SQLite of its Durable Object.
+//!
+//! Every call of the platform goes through imports that catch exceptions: one that is thrown past
+//! them would hang the request. Numbers bind as floating point, which the INTEGER columns undo.
+
+use crate::ports::{
+    SessionStore, StoreError,
+    session_store::{Batch, Select, StoredRecord},
+};
+use js_sys::{Array, JsString};
+use std::{cell::Cell, panic::AssertUnwindSafe};
+use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
+use worker::Storage;
+
+/// Longest piece of text in one row; a row may hold 2 MB.
+const PIECE: usize = 1_000_000;
+
+/// Text longer than a row may hold goes on in rows of the same number or key, by `part`.
+const SCHEMA: &str = "
+CREATE TABLE log (
+    seq INTEGER NOT NULL, part INTEGER NOT NULL, kind TEXT, turn TEXT, json TEXT NOT NULL,
+    PRIMARY KEY (seq, part)
+) WITHOUT ROWID;
+CREATE TABLE document (
+    key TEXT NOT NULL, part INTEGER NOT NULL, json TEXT NOT NULL,
+    PRIMARY KEY (key, part)
+) WITHOUT ROWID;";
+
+#[wasm_bindgen]
+extern "C" {
+    type RawStorage;
+    #[wasm_bindgen(method, catch, js_name = transactionSync)]
+    fn transaction_sync(
+        this: &RawStorage,
+        work: &mut dyn FnMut() -> Result<JsValue, JsValue>,
+    ) -> Result<JsValue, JsValue>;
+    #[wasm_bindgen(method, catch, getter)]
+    fn sql(this: &RawStorage) -> Result<RawSql, JsValue>;
+
+    type RawSql;
+    #[wasm_bindgen(method, catch, variadic)]
+    fn exec(this: &RawSql, query: &str, bindings: Array) -> Result<RawCursor, JsValue>;
+
+    type RawCursor;
+    #[wasm_bindgen(method, catch)]
+    fn raw(this: &RawCursor) -> Result<RawRows, JsValue>;
+
+    type RawRows;
+    #[wasm_bindgen(method, catch, js_name = toArray)]
+    fn to_array(this: &RawRows) -> Result<Array, JsValue>;
+}
+
+/// The object's own SQLite.
+pub struct SqlSessionStore {
+    storage: Storage,
+    ready: Cell<bool>,
+}
+
+impl SqlSessionStore {
+    /// The storage of an object. Nothing is written until a session is made.
+    pub fn new(storage: Storage) -> Self {
+        Self { storage, ready: Cell::new(false) }
+    }
+
+    fn raw(&self) -> &RawStorage {
+        let storage: &JsValue = self.storage.as_raw().as_ref();
+        storage.unchecked_ref()
+    }
+
+    fn exec(&self, query: &str, bindings: &[JsValue]) -> Result<RawCursor, StoreError> {
+        let sql = self.raw().sql().map_err(thrown)?;
+        sql.exec(query, bindings.iter().collect()).map_err(thrown)
+    }
+
+    fn rows(&self, query: &str, bindings: &[JsValue]) -> Result<Vec<Array>, StoreError> {
+        let rows = self.exec(query, bindings)?.raw().and_then(|rows| rows.to_array()).map_err(thrown)?;
+        Ok(rows.iter().map(JsCast::unchecked_into).collect())
+    }
+
+    fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
+        if !self.ready.get() && !self.exists()? {
+            self.exec(SCHEMA, &[])?;
+        }
+        for record in &batch.append {
+            for (part, piece) in pieces(&record.json).enumerate() {
+                let (kind, turn) = match part {
+                    0 => (
+                        record.kind.as_str().into(),
+                        record.turn.as_deref().map_or(JsValue::NULL, Into::into),
+                    ),
+                    _ => (JsValue::NULL, JsValue::NULL),
+                };
+                self.exec(
+                    "INSERT INTO log (seq, part, kind, turn, json) VALUES (?, ?, ?, ?, ?)",
+                    &[number(record.seq), number(part as u64), kind, turn, piece.into()],
+                )?;
+            }
+        }
+        for key in &batch.delete {
+            self.exec("DELETE FROM document WHERE key = ?", &[key.as_str().into()])?;
+        }
+        for (key, json) in &batch.put {
+            let mut parts = 0;
+            for (part, piece) in pieces(json).enumerate() {
+                let bindings = [key.as_str().into(), number(part as u64), piece.into()];
+                self.exec("INSERT OR REPLACE INTO document (key, part, json) VALUES (?, ?, ?)", &bindings)?;
+                parts = part as u64 + 1;
+            }
+            self.exec(
+                "DELETE FROM document WHERE key = ? AND part >= ?",
+                &[key.as_str().into(), number(parts)],
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl SessionStore for SqlSessionStore {
+    fn exists(&self) -> Result<bool, StoreError> {
+        if !self.ready.get() {
+            let found = self.rows("SELECT 1 FROM sqlite_master WHERE name = 'document'", &[])?;
+            self.ready.set(!found.is_empty());
+        }
+        Ok(self.ready.get())
+    }
+
+    fn commit(&self, batch: Batch) -> Result<(), StoreError> {
+        let mut failure = None;
+        let mut state = AssertUnwindSafe((self, &batch, &mut failure));
+        let result = self.raw().transaction_sync(&mut move || {
+            let state = &mut state;
+            let (store, batch, failure) = (&state.0.0, state.0.1, &mut *state.0.2);
+            match store.apply(batch) {
+                Ok(()) => Ok(JsValue::UNDEFINED),
+                Err(error) => {
+                    let message = JsValue::from_str(&error.0);
+                    *failure = Some(error);
+                    Err(message)
+                }
+            }
+        });
+        match (failure, result) {
+            (Some(error), _) => Err(error),
+            (None, Err(error)) => Err(thrown(error)),
+            (None, Ok(_)) => {
+                self.ready.set(true);
+                Ok(())
+            }
+        }
+    }
+
+    fn last_seq(&self) -> Result<u64, StoreError> {
+        let rows = self.rows("SELECT coalesce(max(seq), 0) FROM log", &[])?;
+        Ok(rows.first().map_or(0, |row| integer(&row.get(0))))
+    }
+
+    fn read(&self, select: Select<'_>) -> Result<Vec<StoredRecord>, StoreError> {
+        let mut query = "SELECT seq, kind, turn, json FROM log WHERE part = 0 AND seq > ?".to_owned();
+        let mut bindings = vec![number(select.after)];
+        if let Some(before) = select.before {
+            query.push_str(" AND seq < ?");
+            bindings.push(number(before));
+        }
+        if let Some(turn) = select.turn {
+            query.push_str(" AND turn = ?");
+            bindings.push(turn.into());
+        }
+        if !select.kinds.is_empty() {
+            let marks = vec!["?"; select.kinds.len()].join(", ");
+            query.push_str(&format!(" AND kind IN ({marks})"));
+            bindings.extend(select.kinds.iter().map(|kind| JsValue::from_str(kind)));
+        }
+        query.push_str(if select.newest_first { " ORDER BY seq DESC" } else { " ORDER BY seq" });
+        if select.limit < i32::MAX as usize {
+            query.push_str(" LIMIT ?");
+            bindings.push(number(select.limit as u64));
+        }
+        let mut records = Vec::new();
+        for row in self.rows(&query, &bindings)? {
+            let (seq, mut json) = (integer(&row.get(0)), text(&row.get(3)));
+            if json.len() >= PIECE - 3 {
+                let rest = "SELECT json FROM log WHERE seq = ? AND part > 0 ORDER BY part";
+                for row in self.rows(rest, &[number(seq)])? {
+                    json.push_str(&text(&row.get(0)));
+                }
+            }
+            records.push(StoredRecord { seq, kind: text(&row.get(1)), turn: row.get(2).as_string(), json });
+        }
+        Ok(records)
+    }
+
+    fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let rows = self.rows("SELECT json FROM document WHERE key = ? ORDER BY part", &[key.into()])?;
+        Ok((!rows.is_empty()).then(|| rows.iter().map(|row| text(&row.get(0))).collect()))
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+        let query = "SELECT key, json FROM document WHERE substr(key, 1, ?) = ? ORDER BY key, part";
+        let bindings = [number(prefix.chars().count() as u64), prefix.into()];
+        let mut found: Vec<(String, String)> = Vec::new();
+        for row in self.rows(query, &bindings)? {
+            let (key, json) = (text(&row.get(0)), text(&row.get(1)));
+            match found.last_mut() {
+                Some((last, whole)) if *last == key => whole.push_str(&json),
+                _ => found.push((key, json)),
+            }
+        }
+        Ok(found)
+    }
+
+    fn erase(&self) -> Result<(), StoreError> {
+        if self.exists()? {
+            self.exec("DROP TABLE log; DROP TABLE document;", &[])?;
+            self.ready.set(false);
+        }
+        Ok(())
+    }
+}
+
+/// Text cut into pieces of at most [`PIECE`] bytes, at least one. A piece that others follow is
+/// at most three bytes shorter, to end between two characters.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let all = rest?;
+        let (piece, more) = all.split_at(all.floor_char_boundary(PIECE));
+        rest = (!more.is_empty()).then_some(more);
+        Some(piece)
+    })
+}
+
+/// Numbers of a log stay far below 2^53, where floating point is exact.
+#[allow(clippy::cast_precision_loss)]
+fn number(value: u64) -> JsValue {
+    JsValue::from_f64(value as f64)
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn integer(value: &JsValue) -> u64 {
+    value.as_f64().unwrap_or_default() as u64
+}
+
+fn text(value: &JsValue) -> String {
+    value.dyn_ref::<JsString>().map(String::from).unwrap_or_default()
+}
+
+fn thrown(error: JsValue) -> StoreError {
+    let message = error.dyn_ref::<js_sys::Error>().map(|error| String::from(error.message()));
+    StoreError(message.or_else(|| error.as_string()).unwrap_or_else(|| "an exception without words".into()))
+}
