@@ -1,3 +1,5 @@
 //! Adapters of the ports.
 
+#[cfg(feature = "cloudflare")]
+pub mod cloudflare;
 pub mod in_memory;
