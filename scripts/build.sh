@@ -12,10 +12,10 @@ if [ "${1:-}" = --fixtures ]; then
 fi
 wasm="$out/index_bg.wasm"
 
-if ! [ -e "$wasm" ] || [ -n "$(find src Cargo.toml Cargo.lock scripts -newer "$wasm" -print -quit)" ]; then
+if ! [ -e "$wasm" ] || [ -n "$(find src Cargo.toml Cargo.lock scripts/build.sh scripts/env.sh -newer "$wasm" -print -quit)" ]; then
     say "building the Worker into $out/"
     # The output is as old as the start of its build: an edit during the build is newer.
-    started="$(date +%s)" log="$(mktemp)"
+    started="$(date +%s.%N)" log="$(mktemp)"
     trap 'rm -f "$log"' EXIT
     # The shims stand in for nightly where rustup cannot download it.
     PATH="$SHIMS:$PATH" "$CACHE/cargo/bin/worker-build" --release --panic-unwind --out-dir "$out" \
