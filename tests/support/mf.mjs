@@ -1,12 +1,12 @@
 // Runs a Worker under Miniflare for a test or a measurement:
 //
-//     node mf.mjs '{"config": "wrangler.toml", "main": "build/index.js", "state": DIR,
+//     node mf.mjs '{"config": "wrangler.toml", "main": "build/index.js", "home": DIR,
 //                   "port": 0, "bindings": {...}}'
 //
 // The Worker is configured by its wrangler.toml; `main` and `bindings` go over it. Once it serves
 // and its D1 migrations are applied, one line `{"port": N}` goes to stdout. Then a line
 // `scheduled CRON` on stdin runs the scheduled handler, answered by one line of JSON. When stdin
-// ends (also because the parent died) so does the process, and the state is erased.
+// ends (also because the parent died) so does the process, and DIR is erased.
 import { readFileSync, readdirSync, existsSync, rmSync } from "node:fs";
 import { dirname, resolve, join } from "node:path";
 import { createInterface } from "node:readline";
@@ -24,7 +24,7 @@ const mf = new Miniflare(convertV4MiniflareOptions({
   port: options.port ?? 0,
   cf: false,
   logRequests: false,
-  resourcePersistencePath: options.state,
+  resourcePersistencePath: join(options.home, "state"),
   handleStructuredLogs: ({ level, message }) => console.error(`${level}: ${message}`),
   workers: [{
     name: config.name,
@@ -70,4 +70,4 @@ for await (const line of createInterface({ input: process.stdin })) {
   console.log(JSON.stringify(await worker.scheduled({ cron: cron.join(" ") })));
 }
 await mf.dispose();
-rmSync(options.state, { recursive: true, force: true });
+rmSync(options.home, { recursive: true, force: true });
