@@ -5,7 +5,7 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Client, Gate, ModelServer, Script, Server, Sse, shared};
+use support::{Client, Gate, Launch, ModelServer, Script, Server, Sse, shared};
 
 fn ask(model: &ModelServer, path: &str, stream: bool) -> Sse {
     let body = json!({"model": "m", "stream": stream, "stream_options": {"include_usage": true}});
@@ -101,6 +101,18 @@ fn the_server_notices_a_client_that_leaves_while_it_stalls() {
     stream.until(|e| e.data.contains("before"));
     drop(stream);
     model.wait_for_abort(0);
+}
+
+#[test]
+fn the_floor_of_the_benchmark_streams() {
+    let (model, gate) = (ModelServer::start(), Gate::new());
+    model.script("bench", Script::text(["before"]).hold(&gate).say("after"));
+    let bindings = json!({ "OPENAI_BASE_URL": model.base_url() });
+    let floor = Server::launch(Launch { config: "bench/floor/wrangler.toml", main: "worker.js", bindings });
+    let mut stream = floor.anonymous().post_stream("/turn/a", json!({"content": "hello"}));
+    stream.until(|e| e.data.contains("before"));
+    gate.open();
+    stream.until(|e| e.data.contains("after"));
 }
 
 #[test]

@@ -6,7 +6,7 @@
 #![allow(dead_code, unused_imports, clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod client;
-mod http;
+pub mod http;
 mod model_server;
 mod process;
 mod script;
