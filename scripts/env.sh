@@ -14,8 +14,8 @@ export WASM_BINDGEN_BIN="$CACHE/cargo/bin/wasm-bindgen"
 export WASM_OPT_BIN="$BIN/wasm-opt"
 export ESBUILD_BIN="$BIN/esbuild"
 
-# Never ask, never report.
-export CI=true WRANGLER_SEND_METRICS=false
+# Never ask, never report, never look for a network that may not be there.
+export CI=true WRANGLER_SEND_METRICS=false CLOUDFLARE_CF_FETCH_ENABLED=false
 
 # The project's Node first: wrangler refuses the older ones that distributions ship.
 export PATH="$BIN:$PATH"

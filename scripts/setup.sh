@@ -23,12 +23,24 @@ for tool in clippy rustfmt; do
 done
 
 # --- Rust for wasm: nightly with the source of std, since `--panic-unwind` rebuilds std ---
+has_target() { [ -d "$(rustc "$@" --target wasm32-unknown-unknown --print target-libdir 2>/dev/null)" ]; }
+has_nightly() { rustup toolchain list 2>/dev/null | grep -q '^nightly'; }
 nightly_works() {
-    rustup component list --toolchain nightly 2>/dev/null | grep -q '^rust-src.*(installed)' &&
-        rustup target list --toolchain nightly --installed 2>/dev/null | grep -qx wasm32-unknown-unknown
+    # worker-build wants the target in the default toolchain too.
+    has_nightly && has_target && has_target +nightly &&
+        rustup component list --toolchain nightly 2>/dev/null | grep -q '^rust-src.*(installed)'
 }
-shims_work() { [ -x "$SHIMS/cargo" ] && [ -x /usr/bin/cargo ] && command -v wasm-ld-22 >/dev/null && [ -d "$WASM_LIB" ]; }
+# A nightly that is there is added to, not replaced.
+install_nightly() {
+    { has_nightly || timeout 300 rustup toolchain install nightly --profile minimal; } &&
+        timeout 300 rustup component add rust-src --toolchain nightly &&
+        timeout 300 rustup target add wasm32-unknown-unknown --toolchain nightly &&
+        timeout 300 rustup target add wasm32-unknown-unknown && nightly_works
+}
 WASM_LIB=/usr/lib/rustlib/wasm32-unknown-unknown/lib
+shims_work() {
+    [ -x "$SHIMS/cargo" ] && [ -x /usr/bin/cargo ] && [ -d "$WASM_LIB" ] && command -v wasm-ld-22 >/dev/null
+}
 
 # Debian's compiler in place of nightly: it comes with the source of its std, and RUSTC_BOOTSTRAP
 # opens the unstable flags. worker-build calls `cargo +nightly` and asks rustup; the shims answer.
@@ -54,9 +66,7 @@ EOF
 
 if ! shims_work && ! nightly_works; then
     say "adding the wasm target"
-    if timeout 300 rustup toolchain install nightly --profile minimal --component rust-src \
-        --target wasm32-unknown-unknown >/dev/null 2>&1 && nightly_works
-    then rm -rf "$SHIMS"
+    if install_nightly >/dev/null 2>&1; then rm -rf "$SHIMS"
     else install_shims
     fi
 fi
