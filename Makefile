@@ -1,0 +1,33 @@
+# The index of commands: `make help`.
+.DEFAULT_GOAL := help
+.PHONY: help setup build dev test bench fmt lint deploy clean
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "make %-8s %s\n", $$1, $$2}'
+
+setup: ## tools and packages, on a bare machine too
+	@scripts/setup.sh
+
+build: setup ## the release Worker, into build/
+	@scripts/build.sh
+
+dev: ## everything on this machine, without an account: PORT=8787 STATE_DIR=.state
+	@scripts/dev.sh
+
+test: setup ## formatting, lints, unit tests, then integration tests against a real Worker
+	@scripts/test.sh
+
+bench: build ## turns beside the smallest possible Worker
+	@scripts/bench.sh
+
+fmt: ## formats the code
+	@cargo fmt
+
+lint: ## formatting and clippy, as `make test` does them
+	@scripts/lint.sh
+
+deploy: ## migrations, then the Worker, to Cloudflare
+	@scripts/deploy.sh
+
+clean: ## removes what was built; not the tools' cache, keys or state
+	@rm -rf build build-fixtures target bench/results

@@ -1,0 +1,52 @@
+// The floor: the least that a session on Durable Objects can do for a turn. It stores the user's
+// message, passes the model's stream through, and stores what the assistant said.
+import { DurableObject } from "cloudflare:workers";
+
+export default {
+  fetch(request, env) {
+    return env.SESSION.getByName(new URL(request.url).pathname).fetch(request);
+  },
+};
+
+export class FloorObject extends DurableObject {
+  constructor(state, env) {
+    super(state, env);
+    this.sql = state.storage.sql;
+    this.sql.exec("CREATE TABLE IF NOT EXISTS messages (id INTEGER PRIMARY KEY, role TEXT, text TEXT)");
+  }
+
+  async fetch(request) {
+    const { content } = await request.json();
+    this.store("user", content);
+    const upstream = await fetch(`${this.env.OPENAI_BASE_URL}/chat/completions`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ model: "bench", stream: true, messages: [{ role: "user", content }] }),
+    });
+    const decoder = new TextDecoder();
+    let events = "";
+    // Not `tee`: its branches hold the stream back until the model has ended.
+    const keep = new TransformStream({
+      transform: (chunk, controller) => {
+        events += decoder.decode(chunk, { stream: true });
+        controller.enqueue(chunk);
+      },
+      flush: () => this.store("assistant", textOf(events)),
+    });
+    return new Response(upstream.body.pipeThrough(keep), {
+      headers: { "content-type": "text/event-stream" },
+    });
+  }
+
+  store(role, text) {
+    this.sql.exec("INSERT INTO messages (role, text) VALUES (?, ?)", role, text);
+  }
+}
+
+function textOf(events) {
+  let text = "";
+  for (const line of events.split("\n")) {
+    if (line.startsWith("data: {")) text += JSON.parse(line.slice(6)).choices[0]?.delta.content ?? "";
+  }
+  return text;
+}

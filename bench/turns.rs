@@ -1,0 +1,165 @@
+//! What a turn costs beside the smallest possible Worker: `make bench`.
+//!
+//! Everything runs on this machine and shares its cores, so the ratios say more than the times;
+//! the targets take turns within each round, so that a slow minute hits all of them.
+
+mod load;
+mod report;
+#[path = "../tests/support/mod.rs"]
+mod support;
+mod target;
+
+use load::{Sample, percentile};
+use report::Report;
+use std::{
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+use support::ModelServer;
+use target::{BRIEFLY, Target, USE_A_TOOL, model_server};
+
+const ROUNDS: usize = 5;
+/// Clients at once, and turns of each in a round.
+const LOADS: [(usize, usize); 3] = [(1, 40), (8, 12), (32, 5)];
+/// Stored messages of a session when its next turn is measured.
+const HISTORIES: [usize; 4] = [10, 100, 1_000, 5_000];
+const SESSIONS_FOR_RSS: usize = 200;
+
+fn main() {
+    let mut report = Report::default();
+    let model = model_server();
+    let targets = [Target::Direct(model.address()), Target::floor(&model), Target::ours(&model)];
+
+    loads(&targets, &mut report);
+    let ours = &targets[2];
+    if let Err(e) = ours.turn("probe", "hello") {
+        report.note("ours", format!("does not answer turns: {e}"));
+    } else {
+        histories(ours, &mut report);
+        log_rows(ours, &mut report);
+    }
+    drop(targets);
+    starts(&model, &mut report);
+    memory(&model, &mut report);
+    sizes(&mut report);
+    report.finish();
+}
+
+fn loads(targets: &[Target], report: &mut Report) {
+    for (clients, turns) in LOADS {
+        eprintln!("turns at concurrency {clients}");
+        let mut samples: Vec<Sample> = targets.iter().map(|_| Sample::default()).collect();
+        for round in 0..=ROUNDS {
+            for (target, sample) in targets.iter().zip(&mut samples) {
+                // Round 0 warms up: sessions exist, code is compiled.
+                let mut warm_up = Sample::default();
+                let sample = if round == 0 { &mut warm_up } else { sample };
+                sample.add(target, &format!("load{clients}"), clients, turns, "hello");
+            }
+        }
+        for (target, sample) in targets.iter().zip(samples) {
+            report.load(target.name(), clients, &sample);
+        }
+    }
+}
+
+/// First token of the next turn in sessions of growing age.
+fn histories(ours: &Target, report: &mut Report) {
+    eprintln!("filling sessions of {HISTORIES:?} messages");
+    thread::scope(|scope| {
+        for messages in HISTORIES {
+            scope.spawn(move || {
+                for _ in 0..messages / 2 {
+                    if let Err(e) = ours.turn(&format!("history-{messages}"), BRIEFLY) {
+                        eprintln!("could not fill: {e}");
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let mut samples: Vec<Sample> = HISTORIES.iter().map(|_| Sample::default()).collect();
+    for round in 0..=ROUNDS {
+        for (messages, sample) in HISTORIES.iter().zip(&mut samples) {
+            let mut warm_up = Sample::default();
+            let sample = if round == 0 { &mut warm_up } else { sample };
+            // Few turns: the youngest session must stay young.
+            for _ in 0..2 {
+                match ours.turn(&format!("history-{messages}"), "hello") {
+                    Ok(timing) => sample.timings.push(timing),
+                    Err(e) => sample.errors.push(e.to_string()),
+                }
+            }
+        }
+    }
+    for (messages, sample) in HISTORIES.iter().zip(samples) {
+        report.history(*messages, &sample);
+    }
+}
+
+/// Durable log rows of a plain turn and of one with a tool call.
+fn log_rows(ours: &Target, report: &mut Report) {
+    let Some(server) = ours.server() else { return };
+    let rows = || {
+        let client = server.client().with_header("accept", "application/x-ndjson");
+        let log = client.get("/v1/sessions/rows/events?limit=1000");
+        log.text().lines().filter(|line| !line.is_empty()).count()
+    };
+    let turn = |text: &str| {
+        if let Err(e) = ours.turn("rows", text) {
+            eprintln!("no turn for {text:?}: {e}");
+        }
+    };
+    turn("hello");
+    let first = rows();
+    turn("hello again");
+    let second = rows();
+    turn(USE_A_TOOL);
+    report.value("log rows of a plain turn", (second - first) as f64, "");
+    report.value("log rows of a turn with one tool call", (rows() - second) as f64, "");
+}
+
+/// From spawning the processes to the end of the first turn.
+fn starts(model: &ModelServer, report: &mut Report) {
+    eprintln!("cold starts");
+    let (mut floor, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        for (launch, times) in
+            [(Target::floor as fn(&ModelServer) -> Target, &mut floor), (Target::ours, &mut ours)]
+        {
+            let start = Instant::now();
+            if launch(model).turn("cold", "hello").is_ok() {
+                times.push(start.elapsed());
+            }
+        }
+    }
+    report.value("cold start to first answered turn, floor", median(floor), "ms");
+    report.value("cold start to first answered turn, ours", median(ours), "ms");
+}
+
+fn median(times: Vec<Duration>) -> f64 {
+    percentile(times.into_iter(), 0.5)
+}
+
+/// Memory of the runtime after one turn in each of many sessions.
+fn memory(model: &ModelServer, report: &mut Report) {
+    eprintln!("memory after {SESSIONS_FOR_RSS} sessions");
+    for target in [Target::floor(model), Target::ours(model)] {
+        let mut sample = Sample::default();
+        for batch in 0..SESSIONS_FOR_RSS / 8 {
+            sample.add(&target, &format!("rss{batch}"), 8, 1, "hello");
+        }
+        let rss = target.server().map_or(0, |server| server.rss()) as f64 / 1e6;
+        let name = format!("memory after {SESSIONS_FOR_RSS} sessions, {}", target.name());
+        report.value(&name, if sample.errors.is_empty() { rss } else { f64::NAN }, "MB");
+    }
+}
+
+fn sizes(report: &mut Report) {
+    let wasm = concat!(env!("CARGO_MANIFEST_DIR"), "/build/index_bg.wasm");
+    let raw = std::fs::metadata(wasm).map_or(0, |file| file.len());
+    let gzipped = Command::new("gzip").args(["-9c", wasm]).output().map_or(0, |output| output.stdout.len());
+    report.value("wasm, raw", raw as f64 / 1000.0, "kB");
+    report.value("wasm, gzipped", gzipped as f64 / 1000.0, "kB");
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Builds the Worker: `build.sh` for release into build/, `build.sh --fixtures` with what only the
+# integration tests use into build-fixtures/. Prints its size, and fails above the limit.
+source "$(dirname "$0")/env.sh"
+
+LIMIT_KB=700 # gzipped; start-up time grows with it
+out=build features=()
+if [ "${1:-}" = --fixtures ]; then
+    out=build-fixtures features=(--features fixtures)
+    # A cdylib's file name carries no hash: two feature sets in one folder overwrite each other.
+    export CARGO_TARGET_DIR="$CARGO_TARGET_DIR/fixtures"
+fi
+wasm="$out/index_bg.wasm"
+
+if ! [ -e "$wasm" ] || [ -n "$(find src Cargo.toml Cargo.lock scripts/build.sh scripts/env.sh -newer "$wasm" -print -quit)" ]; then
+    say "building the Worker into $out/"
+    # The output is as old as the start of its build: an edit during the build is newer.
+    started="$(date +%s.%N)" log="$(mktemp)"
+    trap 'rm -f "$log"' EXIT
+    # The shims stand in for nightly where rustup cannot download it.
+    PATH="$SHIMS:$PATH" "$CACHE/cargo/bin/worker-build" --release --panic-unwind --out-dir "$out" \
+        "${features[@]}" >"$log" 2>&1 || { cat "$log" >&2; die "the Worker did not build"; }
+    touch -d "@$started" "$wasm"
+fi
+
+raw=$(($(wc -c <"$wasm") / 1000)) gz=$(($(gzip -9c "$wasm" | wc -c) / 1000))
+say "$wasm: $raw kB, $gz kB gzipped (limit $LIMIT_KB)"
+[ "$gz" -le "$LIMIT_KB" ] || die "the Worker is too big"

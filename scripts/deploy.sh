@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Deploys to Cloudflare: the D1 migrations, then the Worker.
+source "$(dirname "$0")/env.sh"
+scripts/setup.sh
+scripts/build.sh
+
+grep -q '^database_id = "00000000-' wrangler.toml && die "no database yet; once, do:
+  npx wrangler login                      (or set CLOUDFLARE_API_TOKEN)
+  npx wrangler d1 create edge-harness     (its id goes into wrangler.toml)
+  npx wrangler r2 bucket create edge-harness"
+
+wrangler d1 migrations apply DB --remote
+wrangler deploy
+cat <<'EOF'
+
+The Worker needs one secret, and a provider's key for real models:
+  npx wrangler secret put ADMIN_KEY           opens /v1/admin/*, which makes tenants and their keys
+  npx wrangler secret put OPENAI_API_KEY      or ANTHROPIC_API_KEY; without one, `demo/echo` answers
+EOF

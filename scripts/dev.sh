@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Runs everything on this machine, without an account: PORT (8787), STATE_DIR (.state).
+source "$(dirname "$0")/env.sh"
+
+PORT="${PORT:-8787}"
+STATE_DIR="${STATE_DIR:-.state}"
+url="http://localhost:$PORT"
+
+if (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; then
+    die "port $PORT is taken; stop what listens there, or: make dev PORT=8788"
+fi
+scripts/setup.sh
+scripts/build.sh
+
+# Keys are made once and never replaced: clients and tests keep theirs.
+key() { sed -n "s/^$1=\"\{0,1\}\([^\"]*\)\"\{0,1\}\$/\1/p" .dev.vars | tail -1; }
+(umask 077 && touch .dev.vars)
+for name in DEV_API_KEY ADMIN_KEY; do
+    [ -n "$(key $name)" ] && continue
+    # The last line may lack its end when a person wrote it.
+    [ -z "$(tail -c1 .dev.vars)" ] || echo >>.dev.vars
+    echo "$name=\"$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')\"" >>.dev.vars
+done
+
+say "applying migrations to $STATE_DIR"
+log="$(mktemp)"
+wrangler d1 migrations apply DB --local --persist-to "$STATE_DIR" >"$log" 2>&1 ||
+    { cat "$log" >&2; rm -f "$log"; die "the migrations failed"; }
+rm -f "$log"
+
+# A process group of its own, so that no workerd outlives this script.
+set -m
+wrangler dev --ip 127.0.0.1 --port "$PORT" --inspector-port 0 --persist-to "$STATE_DIR" \
+    --test-scheduled --show-interactive-dev-session=false </dev/null &
+server=$!
+stop() {
+    trap - EXIT INT TERM HUP
+    kill -TERM -- "-$server" 2>/dev/null || true
+    for _ in $(seq 50); do kill -0 -- "-$server" 2>/dev/null || break; sleep 0.1; done
+    kill -KILL -- "-$server" 2>/dev/null || true
+}
+trap stop EXIT
+trap 'exit 0' INT TERM HUP
+
+until curl -fs -m 2 -o /dev/null "$url/healthz"; do
+    kill -0 "$server" 2>/dev/null || die "wrangler dev ended; see above"
+    sleep 0.2
+done
+
+cat <<EOF
+
+  edge-harness    $url
+  key             $(key DEV_API_KEY)
+
+  curl -N $url/v1/sessions/hello/messages \\
+    -H 'Authorization: Bearer $(key DEV_API_KEY)' \\
+    -H 'Content-Type: application/json' -H 'Accept: text/event-stream' \\
+    -d '{"content": "Hello!"}'
+
+  Ctrl-C stops it.
+
+EOF
+wait "$server"

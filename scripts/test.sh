@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# All tests: what is cheapest to find first.
+source "$(dirname "$0")/env.sh"
+scripts/lint.sh
+cargo test --no-default-features --lib --bins
+scripts/build.sh --fixtures
+cargo test --no-default-features --test '*'

@@ -1,0 +1,73 @@
+// Runs a Worker under Miniflare for a test or a measurement:
+//
+//     node mf.mjs '{"config": "wrangler.toml", "main": "build/index.js", "home": DIR,
+//                   "port": 0, "bindings": {...}}'
+//
+// The Worker is configured by its wrangler.toml; `main` and `bindings` go over it. Once it serves
+// and its D1 migrations are applied, one line `{"port": N}` goes to stdout. Then a line
+// `scheduled CRON` on stdin runs the scheduled handler, answered by one line of JSON. When stdin
+// ends (also because the parent died) so does the process, and DIR is erased.
+import { readFileSync, readdirSync, existsSync, rmSync } from "node:fs";
+import { dirname, resolve, join } from "node:path";
+import { createInterface } from "node:readline";
+import { Miniflare, convertV4MiniflareOptions } from "miniflare";
+import { parse } from "smol-toml";
+
+const options = JSON.parse(process.argv[2]);
+const config = parse(readFileSync(options.config, "utf8"));
+const root = dirname(resolve(options.config));
+const main = resolve(root, options.main ?? config.main);
+const sqlite = new Set((config.migrations ?? []).flatMap((step) => step.new_sqlite_classes ?? []));
+
+const mf = new Miniflare(convertV4MiniflareOptions({
+  host: "127.0.0.1",
+  port: options.port ?? 0,
+  cf: false,
+  logRequests: false,
+  resourcePersistencePath: join(options.home, "state"),
+  handleStructuredLogs: ({ level, message }) => console.error(`${level}: ${message}`),
+  workers: [{
+    name: config.name,
+    modulesRoot: dirname(main),
+    modules: [
+      { type: "ESModule", path: main },
+      ...readdirSync(dirname(main)).filter((file) => file.endsWith(".wasm"))
+        .map((file) => ({ type: "CompiledWasm", path: join(dirname(main), file) })),
+    ],
+    compatibilityDate: config.compatibility_date,
+    compatibilityFlags: config.compatibility_flags,
+    bindings: { ...config.vars, ...options.bindings },
+    durableObjects: Object.fromEntries((config.durable_objects?.bindings ?? []).map(
+      ({ name, class_name }) => [name, { className: class_name, useSQLite: sqlite.has(class_name) }])),
+    d1Databases: Object.fromEntries((config.d1_databases ?? []).map((d1) => [d1.binding, d1.database_name])),
+    r2Buckets: Object.fromEntries((config.r2_buckets ?? []).map((r2) => [r2.binding, r2.bucket_name])),
+  }],
+}));
+
+// What `wrangler d1 migrations apply` does, without a second process.
+async function migrate({ binding, migrations_dir }) {
+  const folder = join(root, migrations_dir ?? "migrations");
+  if (!existsSync(folder)) return;
+  const db = await mf.getD1Database(binding);
+  await db.prepare("CREATE TABLE IF NOT EXISTS applied_migrations (name TEXT PRIMARY KEY)").run();
+  const { results } = await db.prepare("SELECT name FROM applied_migrations").all();
+  const applied = new Set(results.map(({ name }) => name));
+  for (const name of readdirSync(folder).filter((name) => name.endsWith(".sql")).sort()) {
+    if (applied.has(name)) continue;
+    await db.prepare(readFileSync(join(folder, name), "utf8")).run();
+    await db.prepare("INSERT INTO applied_migrations VALUES (?)").bind(name).run();
+  }
+}
+
+const url = await mf.ready;
+for (const d1 of config.d1_databases ?? []) await migrate(d1);
+console.log(JSON.stringify({ port: Number(url.port) }));
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const [command, ...cron] = line.split(" ");
+  if (command !== "scheduled") throw new Error(`unknown command: ${line}`);
+  const worker = await mf.getWorker();
+  console.log(JSON.stringify(await worker.scheduled({ cron: cron.join(" ") })));
+}
+await mf.dispose();
+rmSync(options.home, { recursive: true, force: true });

@@ -1,0 +1,25 @@
+//! What the integration tests stand on: the real Worker under Miniflare, clients for it, and a
+//! model server that says what a test scripts.
+//!
+//! Everything blocks, and everything that waits has a deadline: a test fails, it never hangs.
+
+#![allow(dead_code, unused_imports, clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
+mod client;
+pub mod http;
+mod model_server;
+mod process;
+mod script;
+mod server;
+mod sse;
+mod wire;
+
+pub use client::{Client, WebSocket};
+pub use http::Response;
+pub use model_server::{ModelServer, Received};
+pub use script::{Gate, Script};
+pub use server::{ADMIN_KEY, DEV_API_KEY, Launch, Server, shared};
+pub use sse::{Event, Sse};
+
+/// How long anything may take before the test fails.
+pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);

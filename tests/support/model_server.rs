@@ -1,0 +1,241 @@
+//! A model server on loopback that says what a test scripts, in the bytes of real providers.
+
+use super::{
+    PATIENCE,
+    http::{Body, Length, header, read_head},
+    script::{Script, Step},
+    wire::{Frame, Wire},
+};
+use serde_json::{Value, json};
+use std::{
+    collections::{HashMap, VecDeque},
+    io::{self, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex},
+    thread,
+};
+
+type Chooser = Box<dyn Fn(&Value) -> Option<Script> + Send + Sync>;
+
+/// Answers `…/chat/completions` and `…/messages`, each request with the next script of its model.
+/// A request without a script gets a 400 that says so.
+pub struct ModelServer {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    chooser: Option<Arc<Chooser>>,
+    queues: HashMap<String, VecDeque<Script>>,
+    received: Vec<Received>,
+}
+
+/// A request that came.
+#[derive(Clone, Debug)]
+pub struct Received {
+    pub path: String,
+    pub headers: Vec<(String, String)>,
+    pub body: Value,
+    /// The client closed the connection before the script had ended.
+    pub aborted: bool,
+}
+
+impl Received {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.headers, name)
+    }
+
+    pub fn model(&self) -> &str {
+        self.body["model"].as_str().unwrap_or_default()
+    }
+}
+
+impl ModelServer {
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared::default());
+        let server = Self { address, shared: shared.clone() };
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                // Only the server and the listening thread are left: the test is over.
+                if Arc::strong_count(&shared) == 1 {
+                    return;
+                }
+                let shared = shared.clone();
+                // A client that goes away in mid-answer is part of many tests.
+                thread::spawn(move || drop(serve(stream, &shared)));
+            }
+        });
+        server
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// For `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL`: both wires stand below it.
+    pub fn base_url(&self) -> String {
+        format!("http://{}/v1", self.address)
+    }
+
+    /// What this model says next, after what it was told before.
+    pub fn script(&self, model: &str, script: Script) {
+        self.shared.state.lock().unwrap().queues.entry(model.into()).or_default().push_back(script);
+    }
+
+    /// Chooses by the request; where it returns none, the model's queue goes on.
+    pub fn choose(&self, chooser: impl Fn(&Value) -> Option<Script> + Send + Sync + 'static) {
+        self.shared.state.lock().unwrap().chooser = Some(Arc::new(Box::new(chooser)));
+    }
+
+    /// All requests so far.
+    pub fn received(&self) -> Vec<Received> {
+        self.shared.state.lock().unwrap().received.clone()
+    }
+
+    /// Waits until so many requests came, and gives them.
+    #[track_caller]
+    pub fn wait_for(&self, count: usize) -> Vec<Received> {
+        self.wait(|received| received.len() >= count)
+    }
+
+    /// Waits until the client closed the connection of request `index` before its script had ended.
+    #[track_caller]
+    pub fn wait_for_abort(&self, index: usize) {
+        self.wait(|received| received.get(index).is_some_and(|r| r.aborted));
+    }
+
+    #[track_caller]
+    fn wait(&self, done: impl Fn(&[Received]) -> bool) -> Vec<Received> {
+        let state = self.shared.state.lock().unwrap();
+        let waiting = |state: &mut State| !done(&state.received);
+        let (state, timeout) = self.shared.changed.wait_timeout_while(state, PATIENCE, waiting).unwrap();
+        assert!(!timeout.timed_out(), "it did not happen; {} requests came", state.received.len());
+        state.received.clone()
+    }
+}
+
+impl Drop for ModelServer {
+    fn drop(&mut self) {
+        // Wakes the listening thread, which then sees that it is alone.
+        let address = self.address;
+        self.shared = Arc::default();
+        let _ = TcpStream::connect(address);
+    }
+}
+
+fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut connection = BufReader::new(stream);
+    let (first, headers) = read_head(&mut connection)?;
+    let mut body = Vec::new();
+    let mut reader = Body::new(connection, &headers, Length::Known { left: 0 })?;
+    reader.read_to_end(&mut body)?;
+    let mut stream = reader.connection.into_inner();
+
+    let path = first.split(' ').nth(1).unwrap_or_default().to_owned();
+    let request: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
+    let model = request["model"].as_str().unwrap_or_default().to_owned();
+    let wire = Wire::of(&path);
+    let (index, chooser) = {
+        let mut state = shared.state.lock().unwrap();
+        state.received.push(Received { path, headers, body: request.clone(), aborted: false });
+        shared.changed.notify_all();
+        (state.received.len() - 1, state.chooser.clone())
+    };
+    let Some(wire) = wire else { return answer(&mut stream, 404, &[], &json!({"error": "unknown path"})) };
+    let queued = || shared.state.lock().unwrap().queues.get_mut(&model)?.pop_front();
+    let Some(script) = chooser.and_then(|choose| choose(&request)).or_else(queued) else {
+        let message = format!("the test has no script for model {model}");
+        return answer(&mut stream, 400, &[], &json!({"error": {"message": message, "type": "no_script"}}));
+    };
+    let ended = play(&mut stream, wire, &script, &request);
+    if ended.is_err() {
+        shared.state.lock().unwrap().received[index].aborted = true;
+        shared.changed.notify_all();
+    }
+    ended
+}
+
+/// Plays a script; an error means that the client went away.
+fn play(stream: &mut TcpStream, wire: Wire, script: &Script, request: &Value) -> io::Result<()> {
+    if let Some(body) = &script.body {
+        return answer(stream, script.status, &script.headers, body);
+    }
+    if request["stream"] != true {
+        for step in &script.steps {
+            match step {
+                Step::Hold(gate) if !gate.pass(|| gone(stream)) => {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+                Step::Cut => return Ok(()),
+                _ => {}
+            }
+        }
+        return answer(stream, script.status, &script.headers, &wire.whole(script, request));
+    }
+    let mut head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n".to_owned();
+    for (name, value) in &script.headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += "transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+    stream.write_all(head.as_bytes())?;
+    for frame in wire.stream(script, request) {
+        match frame {
+            Frame::Event(text) => {
+                let text = if script.crlf { text.replace('\n', "\r\n") } else { text };
+                let size = if script.byte_by_byte { 1 } else { text.len() };
+                for piece in text.as_bytes().chunks(size) {
+                    chunk(stream, piece)?;
+                }
+            }
+            Frame::Hold(gate) => {
+                if !gate.pass(|| gone(stream)) {
+                    return Err(io::ErrorKind::BrokenPipe.into());
+                }
+            }
+            // Closing without the last chunk is what a broken connection looks like.
+            Frame::Cut => return Ok(()),
+        }
+    }
+    stream.write_all(b"0\r\n\r\n")
+}
+
+fn chunk(stream: &mut TcpStream, piece: &[u8]) -> io::Result<()> {
+    let mut bytes = format!("{:x}\r\n", piece.len()).into_bytes();
+    bytes.extend_from_slice(piece);
+    bytes.extend_from_slice(b"\r\n");
+    stream.write_all(&bytes)
+}
+
+fn answer(stream: &mut TcpStream, status: u16, headers: &[(String, String)], body: &Value) -> io::Result<()> {
+    let body = body.to_string();
+    let mut head = format!("HTTP/1.1 {status} Scripted\r\ncontent-type: application/json\r\n");
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += &format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len());
+    stream.write_all((head + &body).as_bytes())
+}
+
+/// Whether the client closed the connection.
+fn gone(stream: &TcpStream) -> bool {
+    if stream.set_nonblocking(true).is_err() {
+        return true;
+    }
+    let peeked = stream.peek(&mut [0]);
+    let _ = stream.set_nonblocking(false);
+    match peeked {
+        Ok(count) => count == 0,
+        Err(e) => e.kind() != io::ErrorKind::WouldBlock,
+    }
+}

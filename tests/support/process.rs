@@ -1,0 +1,45 @@
+//! What `/proc` says about the processes of a group.
+
+use std::{fs, time::Duration};
+
+/// A living process.
+pub struct Process {
+    pub pid: u32,
+    pub name: String,
+    group: u32,
+    /// User and system time so far.
+    pub cpu: Duration,
+}
+
+impl Process {
+    /// Memory in use, in bytes.
+    pub fn rss(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|kb| kb.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1024
+    }
+
+    fn read(pid: u32) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name is in parentheses and may itself hold any character.
+        let (head, tail) = stat.rsplit_once(')')?;
+        let name = head.split_once('(')?.1.to_owned();
+        let fields: Vec<&str> = tail.split_whitespace().collect();
+        if matches!(fields[0], "Z" | "X") {
+            return None;
+        }
+        let ticks = |field: usize| fields[field].parse::<u64>().ok();
+        // Linux counts in hundredths of a second for every program, whatever its own clock is.
+        let cpu = Duration::from_millis(10 * (ticks(11)? + ticks(12)?));
+        Some(Self { pid, name, group: fields[2].parse().ok()?, cpu })
+    }
+}
+
+/// The living processes of a group.
+pub fn group(group: u32) -> Vec<Process> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| Process::read(entry.file_name().to_str()?.parse().ok()?))
+        .filter(|process| process.group == group)
+        .collect()
+}

@@ -1,0 +1,147 @@
+//! A client for server-sent events that sees what a browser hides: comments, `retry`, cuts.
+
+use super::http::{Incoming, header};
+use serde_json::Value;
+use std::io::{self, Read};
+
+/// One event.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    pub id: Option<String>,
+    /// `message` when the stream does not name it.
+    pub event: String,
+    pub data: String,
+}
+
+impl Event {
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.data).unwrap_or_else(|e| panic!("not JSON ({e}): {}", self.data))
+    }
+}
+
+/// An open stream; dropping it closes the connection. As an iterator it ends when the server ends
+/// the stream, and panics when it takes too long.
+pub struct Sse {
+    incoming: Incoming,
+    buffer: Vec<u8>,
+    /// The comments so far.
+    pub comments: Vec<String>,
+    /// The last `retry`, in milliseconds.
+    pub retry: Option<u64>,
+    /// Whether the connection broke instead of ending.
+    pub cut: bool,
+}
+
+impl Sse {
+    /// Follows an answer, which must be a stream.
+    #[track_caller]
+    pub fn new(incoming: Incoming) -> Self {
+        let kind = header(&incoming.headers, "content-type").unwrap_or_default().to_owned();
+        if incoming.status != 200 || !kind.starts_with("text/event-stream") {
+            let (status, answer) = (incoming.status, incoming.finish().map(|a| a.text()));
+            panic!("no stream but {status} {kind}: {answer:?}");
+        }
+        Self { incoming, buffer: Vec::new(), comments: Vec::new(), retry: None, cut: false }
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        header(&self.incoming.headers, name)
+    }
+
+    /// The events up to and with the first that matches; panics when the stream ends before.
+    #[track_caller]
+    pub fn until(&mut self, matches: impl Fn(&Event) -> bool) -> Vec<Event> {
+        let mut events = Vec::new();
+        for event in self.by_ref() {
+            events.push(event);
+            if matches(&events[events.len() - 1]) {
+                return events;
+            }
+        }
+        panic!("the stream ended (cut: {}) after {events:#?}", self.cut);
+    }
+
+    /// The events up to and with the first of this type.
+    #[track_caller]
+    pub fn until_type(&mut self, event: &str) -> Vec<Event> {
+        self.until(|e| e.event == event)
+    }
+
+    /// Exactly `count` bytes of the stream, unparsed: to drop the connection at a chosen byte.
+    pub fn read_bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
+        while self.buffer.len() < count {
+            if self.fill()? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(self.buffer.drain(..count).collect())
+    }
+
+    fn fill(&mut self) -> io::Result<usize> {
+        let mut piece = [0; 8192];
+        let count = self.incoming.read(&mut piece)?;
+        self.buffer.extend_from_slice(&piece[..count]);
+        Ok(count)
+    }
+
+    /// The next line that has arrived whole, without its end.
+    fn line(&mut self) -> io::Result<Option<String>> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                let line = String::from_utf8(line).map_err(io::Error::other)?;
+                return Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()));
+            }
+            if self.fill()? == 0 {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn event(&mut self) -> io::Result<Option<Event>> {
+        self.incoming.patience(super::PATIENCE);
+        let mut event = Event { id: None, event: "message".into(), data: String::new() };
+        let mut has_data = false;
+        while let Some(line) = self.line()? {
+            if line.is_empty() {
+                if has_data {
+                    return Ok(Some(event));
+                }
+                continue;
+            }
+            let (field, value) = line.split_once(':').unwrap_or((&line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match field {
+                "" => self.comments.push(value.to_owned()),
+                "retry" => self.retry = value.parse().ok(),
+                "id" => event.id = Some(value.to_owned()),
+                "event" => event.event = value.to_owned(),
+                "data" => {
+                    if has_data {
+                        event.data.push('\n');
+                    }
+                    has_data = true;
+                    event.data.push_str(value);
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for Sse {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        match self.event() {
+            Ok(event) => event,
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => panic!("no event in time"),
+            Err(_) => {
+                self.cut = true;
+                None
+            }
+        }
+    }
+}
