@@ -20,6 +20,9 @@ if ! [ -e "$wasm" ] || [ -n "$(find src Cargo.toml Cargo.lock scripts/build.sh s
     # The shims stand in for nightly where rustup cannot download it.
     PATH="$SHIMS:$PATH" "$CACHE/cargo/bin/worker-build" --release --panic-unwind --out-dir "$out" \
         "${features[@]}" >"$log" 2>&1 || { cat "$log" >&2; die "the Worker did not build"; }
+    # The names of functions would be a tenth of the Worker.
+    "$WASM_OPT_BIN" --strip-debug --strip-producers --all-features "$wasm" -o "$wasm.small"
+    mv "$wasm.small" "$wasm"
     touch -d "@$started" "$wasm"
 fi
 

@@ -1,10 +1,12 @@
-//! One structured log line for each model call, tool call and end of a turn, with timings.
+//! One structured log line for each step that calls tools, each tool call and each end of a turn,
+//! with timings.
 
 use crate::agent::{
     Hook, RuntimeContext,
     hook::{HookEvent, OnError, PostActing, PostCall, PostReasoning},
 };
 use crate::ports::Log;
+use crate::types::Part;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -45,8 +47,11 @@ impl Hook for AgentTrace {
     }
 
     async fn post_reasoning(&self, event: &PostReasoning, cx: &RuntimeContext) {
-        let calls =
-            event.response.parts.iter().filter(|p| matches!(p, crate::types::Part::ToolCall(_))).count();
+        let calls = event.response.parts.iter().filter(|part| matches!(part, Part::ToolCall(_))).count();
+        if calls == 0 {
+            // The end of the turn follows at once and says the same.
+            return;
+        }
         self.line(
             cx,
             "model.answered",

@@ -13,6 +13,9 @@ use std::{
 /// the last id it saw.
 const MAX_BACKLOG: usize = 16 << 20;
 
+/// Most pieces that are handed to a reader as one.
+const MAX_TOGETHER: usize = 256;
+
 /// What a listener wants to hear.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
@@ -41,7 +44,15 @@ impl Listener {
         let (sender, receiver) = mpsc::unbounded::<Bytes>();
         let backlog = Rc::new(Cell::new(0_usize));
         let waiting = Rc::clone(&backlog);
-        let stream = receiver.inspect(move |bytes| waiting.set(waiting.get().saturating_sub(bytes.len())));
+        // What waits together is read together: each piece costs the platform a round of its own.
+        let stream = receiver.ready_chunks(MAX_TOGETHER).map(move |pieces| {
+            let bytes = match <[Bytes; 1]>::try_from(pieces) {
+                Ok([one]) => one,
+                Err(several) => Bytes::from(several.concat()),
+            };
+            waiting.set(waiting.get().saturating_sub(bytes.len()));
+            bytes
+        });
         (Self { interest, sender, backlog }, stream.boxed_local())
     }
 

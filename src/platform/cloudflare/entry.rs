@@ -7,7 +7,7 @@ use super::{
 };
 use crate::http::{Forward, Front, FrontConfig, Handled};
 use futures::FutureExt;
-use std::rc::Rc;
+use std::{cell::OnceCell, rc::Rc};
 use worker::{Context, Env, Request, RequestInit, Response, Result, ScheduleContext, ScheduledEvent, event};
 
 /// Times that one cron run sweeps at most; the next run goes on.
@@ -63,7 +63,21 @@ async fn pass_on(env: &Env, request: Request, forward: Forward) -> Result<Respon
     objects.get(&forward.tenant, &head.session)?.fetch_with_request(onward).await
 }
 
-fn front(env: &Env) -> Result<Front> {
+thread_local! {
+    // Bindings belong to the isolate, not to a request; nothing else in a front outlives one.
+    static FRONT: OnceCell<Rc<Front>> = const { OnceCell::new() };
+}
+
+/// The front of this isolate, made once.
+fn front(env: &Env) -> Result<Rc<Front>> {
+    if let Some(front) = FRONT.with(|cell| cell.get().map(Rc::clone)) {
+        return Ok(front);
+    }
+    let front = Rc::new(new_front(env)?);
+    Ok(FRONT.with(|cell| Rc::clone(cell.get_or_init(|| front))))
+}
+
+fn new_front(env: &Env) -> Result<Front> {
     let origins = setup::var(env, "CORS_ORIGINS").unwrap_or_default();
     Ok(Front {
         config: FrontConfig {
@@ -77,7 +91,7 @@ fn front(env: &Env) -> Result<Front> {
         clock: setup::clock(),
         entropy: setup::entropy(),
         eraser: Rc::new(Objects(env.durable_object("SESSION")?)),
-        cache: setup::auth_cache(),
+        cache: Rc::default(),
         log: Rc::new(|line| worker::console_error!("{line}")),
     })
 }

@@ -6,7 +6,6 @@ use super::{
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
 };
 use crate::agent::{BuildError, HarnessAgent};
-use crate::http::AuthCache;
 use crate::model::ModelRegistry;
 use crate::ports::{Ai, Clock, Directory, Entropy, Http};
 use crate::standard::{Standard, builder};
@@ -14,9 +13,8 @@ use std::{cell::OnceCell, rc::Rc};
 use worker::{Env, Result};
 
 thread_local! {
-    // One isolate serves many objects and requests. Plain memory only lives here.
+    // One isolate serves many objects.
     static AGENT: OnceCell<Rc<HarnessAgent>> = const { OnceCell::new() };
-    static AUTH: Rc<AuthCache> = Rc::default();
 }
 
 /// A variable or secret; `None` when it is absent or empty.
@@ -48,11 +46,6 @@ pub fn agent(env: &Env) -> std::result::Result<Rc<HarnessAgent>, BuildError> {
         let agent = Rc::new(builder(standard).build()?);
         Ok(Rc::clone(cell.get_or_init(|| agent)))
     })
-}
-
-/// What this isolate remembers of credentials.
-pub fn auth_cache() -> Rc<AuthCache> {
-    AUTH.with(Rc::clone)
 }
 
 /// Tenants, keys and the list of sessions.

@@ -15,14 +15,15 @@ use worker::Storage;
 /// Longest piece of text in one row; a row may hold 2 MB.
 const PIECE: usize = 1_000_000;
 
-/// Text longer than a row may hold goes on in rows of the same number or key, by `part`.
+/// Text longer than a row may hold goes on in rows of the same number or key, by `part`. A document
+/// is replaced without looking at the old one: its first row says how many rows count.
 const SCHEMA: &str = "
 CREATE TABLE log (
     seq INTEGER NOT NULL, part INTEGER NOT NULL, kind TEXT, turn TEXT, json TEXT NOT NULL,
     PRIMARY KEY (seq, part)
 ) WITHOUT ROWID;
 CREATE TABLE document (
-    key TEXT NOT NULL, part INTEGER NOT NULL, json TEXT NOT NULL,
+    key TEXT NOT NULL, part INTEGER NOT NULL, parts INTEGER NOT NULL, json TEXT NOT NULL,
     PRIMARY KEY (key, part)
 ) WITHOUT ROWID;";
 
@@ -100,16 +101,14 @@ impl SqlSessionStore {
             self.exec("DELETE FROM document WHERE key = ?", &[key.as_str().into()])?;
         }
         for (key, json) in &batch.put {
-            let mut parts = 0;
+            let parts = number(pieces(json).count() as u64);
             for (part, piece) in pieces(json).enumerate() {
-                let bindings = [key.as_str().into(), number(part as u64), piece.into()];
-                self.exec("INSERT OR REPLACE INTO document (key, part, json) VALUES (?, ?, ?)", &bindings)?;
-                parts = part as u64 + 1;
+                let bindings = [key.as_str().into(), number(part as u64), parts.clone(), piece.into()];
+                self.exec(
+                    "INSERT OR REPLACE INTO document (key, part, parts, json) VALUES (?, ?, ?, ?)",
+                    &bindings,
+                )?;
             }
-            self.exec(
-                "DELETE FROM document WHERE key = ? AND part >= ?",
-                &[key.as_str().into(), number(parts)],
-            )?;
         }
         Ok(())
     }
@@ -190,20 +189,19 @@ impl SessionStore for SqlSessionStore {
     }
 
     fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
-        let rows = self.rows("SELECT json FROM document WHERE key = ? ORDER BY part", &[key.into()])?;
-        Ok((!rows.is_empty()).then(|| rows.iter().map(|row| text(&row.get(0))).collect()))
+        let rows =
+            self.rows("SELECT json, parts FROM document WHERE key = ? ORDER BY part", &[key.into()])?;
+        let parts = rows.first().map(|row| integer(&row.get(1)));
+        Ok(parts.map(|parts| rows.iter().take(parts as usize).map(|row| text(&row.get(0))).collect()))
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
-        let query = "SELECT key, json FROM document WHERE substr(key, 1, ?) = ? ORDER BY key, part";
+        let query = "SELECT key FROM document WHERE part = 0 AND substr(key, 1, ?) = ? ORDER BY key";
         let bindings = [number(prefix.chars().count() as u64), prefix.into()];
-        let mut found: Vec<(String, String)> = Vec::new();
+        let mut found = Vec::new();
         for row in self.rows(query, &bindings)? {
-            let (key, json) = (text(&row.get(0)), text(&row.get(1)));
-            match found.last_mut() {
-                Some((last, whole)) if *last == key => whole.push_str(&json),
-                _ => found.push((key, json)),
-            }
+            let key = text(&row.get(0));
+            found.extend(self.get(&key)?.map(|json| (key, json)));
         }
         Ok(found)
     }
