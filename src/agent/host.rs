@@ -568,8 +568,8 @@ impl SessionHost {
         };
         self.ports.directory.put_session(&entry).await.map_err(|e| unavailable(e.to_string()))?;
         let now = self.now();
-        if self.session.borrow().is_none() {
-            // Erased meanwhile.
+        if !self.session.borrow().as_ref().is_some_and(|own| std::ptr::eq(own.as_ref(), session)) {
+            // Erased or opened anew meanwhile: this copy must not be written any more.
             return Ok(());
         }
         session.commit(now, |draft| draft.state.listed_at = now).map_err(broken)
