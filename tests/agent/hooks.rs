@@ -76,7 +76,8 @@ impl Hook for Choices {
 
 /// The stage after one turn with these hooks, and what the model was asked.
 fn turn(hooks: fn() -> Vec<Choices>) -> (Stage, Vec<ModelRequest>) {
-    let (stage, models) = Stage::scripted(one_call, move |builder| hooks().into_iter().fold(builder, |b, h| b.hook(h)));
+    let (stage, models) =
+        Stage::scripted(one_call, move |builder| hooks().into_iter().fold(builder, |b, h| b.hook(h)));
     stage.post("t1", "original");
     stage.settle();
     stage.check();
@@ -133,7 +134,8 @@ fn pre_acting_changes_arguments_but_not_the_log() {
 
 #[test]
 fn post_acting_changes_the_outcome_before_anybody_sees_it() {
-    let (stage, _) = turn(|| vec![Choices { name: "a", outcome: Some(result("masked")), ..Choices::default() }]);
+    let (stage, _) =
+        turn(|| vec![Choices { name: "a", outcome: Some(result("masked")), ..Choices::default() }]);
     assert_eq!(reply(&stage), "masked");
     let completed = stage.records().into_iter().find(|r| r["type"] == "tool.completed").unwrap();
     assert_eq!(completed["result"], "masked");
@@ -152,7 +154,10 @@ fn a_failing_hook_fails_the_turn_and_error_hooks_hear_of_it() {
     stage.settle();
     stage.check();
     let end = stage.end("t1");
-    assert_eq!((end.status, end.stop_reason, end.error), (TurnStatus::Failed, StopReason::Error, Some(error())));
+    assert_eq!(
+        (end.status, end.stop_reason, end.error),
+        (TurnStatus::Failed, StopReason::Error, Some(error()))
+    );
     assert_eq!(*errors.borrow(), ["over_quota"]);
     assert_eq!(stage.log.lines().last().unwrap()["event"], "turn.failed");
 }

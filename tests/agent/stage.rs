@@ -207,7 +207,10 @@ pub fn check(log: &[StoredRecord]) {
     let mut started: BTreeMap<String, (usize, Vec<String>, Vec<String>)> = BTreeMap::new();
     for stored in log {
         let record = parse(stored);
-        assert_eq!((record["seq"].as_u64(), &record["type"]), (Some(stored.seq), &stored.kind.clone().into()));
+        assert_eq!(
+            (record["seq"].as_u64(), &record["type"]),
+            (Some(stored.seq), &stored.kind.clone().into())
+        );
         let Some(turn) = stored.turn.clone() else { continue };
         assert!(!ended.contains(&turn), "{} behind the end of {turn}", stored.kind);
         let (starts, calls, outcomes) = started.entry(turn.clone()).or_default();
@@ -285,11 +288,6 @@ fn meta(now: Timestamp) -> SessionMeta {
 pub fn step_of(request: &ModelRequest) -> usize {
     let own = request.messages.iter().rev().take_while(|message| message.role != Role::User);
     own.filter(|message| message.role == Role::Assistant).count()
-}
-
-/// What the user said last.
-pub fn said(request: &ModelRequest) -> String {
-    request.messages.iter().rev().find(|m| m.role == Role::User).map(|m| m.text()).unwrap_or_default()
 }
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
