@@ -119,12 +119,12 @@ impl<T: Tool> DynTool for T {
     }
 
     fn check(&self, args: &Value) -> Result<(), String> {
-        read::<T::Args>(args).map(drop)
+        read::<T::Args>(args.clone()).map(drop)
     }
 
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
         async move {
-            let args = match read::<T::Args>(&args) {
+            let args = match read::<T::Args>(args) {
                 Ok(args) => args,
                 Err(reason) => return ToolOutcome::denied(DenyReason::Validation, reason),
             };
@@ -138,7 +138,7 @@ impl<T: Tool> DynTool for T {
     }
 }
 
-fn read<A: DeserializeOwned>(args: &Value) -> Result<A, String> {
+fn read<A: DeserializeOwned>(args: Value) -> Result<A, String> {
     serde_path_to_error::deserialize(args).map_err(|error| {
         format!("the arguments do not fit the schema at `{}`: {}", error.path(), error.inner())
     })

@@ -4,7 +4,7 @@
 use super::ApiRequest;
 use crate::types::{ErrorCode, Problem};
 use serde::de::DeserializeOwned;
-use serde_json::error::Category;
+use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
 
 /// Reads the body as JSON.
@@ -33,26 +33,10 @@ pub fn json_or_empty<T: DeserializeOwned>(request: &ApiRequest) -> Result<T, Pro
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let pointer = pointer(error.path());
-        let error = error.into_inner();
-        match error.classify() {
-            Category::Data => Problem::field(pointer, strip_position(&error.to_string())),
-            _ => malformed(&error),
-        }
-    })?;
-    reader.end().map_err(|error| malformed(&error))?;
-    Ok(value)
-}
-
-fn malformed(error: &serde_json::Error) -> Problem {
-    Problem::new(ErrorCode::MalformedJson, format!("the body is not JSON: {error}"))
-}
-
-/// serde's message without its ` at line 1 column 2`: the pointer says where.
-fn strip_position(message: &str) -> &str {
-    message.rfind(" at line ").map_or(message, |end| &message[..end])
+    let value: Value = serde_json::from_slice(bytes)
+        .map_err(|error| Problem::new(ErrorCode::MalformedJson, format!("the body is not JSON: {error}")))?;
+    serde_path_to_error::deserialize(value)
+        .map_err(|error| Problem::field(pointer(error.path()), error.inner().to_string()))
 }
 
 fn pointer(path: &Path) -> String {

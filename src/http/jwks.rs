@@ -56,7 +56,7 @@ impl Front {
                 "the keys of tenant {tenant} cannot be opened: was the operator's key changed?"
             ));
         }
-        serde_json::from_str(&opened?).ok()
+        crate::types::json::read(opened?.as_bytes()).ok()
     }
 
     async fn published_keys(&self, url: &str, kid: Option<&str>) -> Result<Rc<[Jwk]>, Failure> {
@@ -119,7 +119,7 @@ impl Front {
                 return Err(HttpError("too large".into()));
             }
         }
-        serde_json::from_slice(&bytes).map_err(|error| HttpError(error.to_string()))
+        crate::types::json::read(&bytes).map_err(|error| HttpError(error.to_string()))
     }
 }
 

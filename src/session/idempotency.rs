@@ -16,7 +16,6 @@ pub struct FirstAnswer {
     /// When the request came.
     pub at: Timestamp,
     /// What it got.
-    #[serde(flatten)]
     pub answer: Answer,
 }
 

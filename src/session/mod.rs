@@ -15,7 +15,7 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
 };
-use crate::types::{EventKind, Message, Record, SessionState, Timestamp, TurnState};
+use crate::types::{EventKind, Message, Record, SessionState, Timestamp, TurnState, json};
 use context::ContextWindow;
 use frame::Frame;
 use hub::Hub;
@@ -183,6 +183,11 @@ impl Session {
             closes_message: false,
         };
         let out = draft(&mut change);
+        self.apply(now, change)?;
+        Ok(out)
+    }
+
+    fn apply(&self, now: Timestamp, mut change: Draft) -> Result<(), StoreError> {
         if self.hub.is_streaming() && !change.closes_message {
             change.state.deferred.append(&mut change.records);
         } else {
@@ -224,7 +229,7 @@ impl Session {
         if self.state.borrow().turn.is_none() && self.state.borrow().queue.is_empty() {
             self.hub.idle();
         }
-        Ok(out)
+        Ok(())
     }
 
     /// Like [`Session::commit`], for the turn that holds `permit`.
@@ -283,6 +288,6 @@ pub fn encode(value: &impl serde::Serialize) -> Result<String, StoreError> {
 ///
 /// # Errors
 /// When it is not what was expected.
-pub fn decode<T: serde::de::DeserializeOwned>(json: &str) -> Result<T, StoreError> {
-    serde_json::from_str(json).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
+pub fn decode<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
+    json::read(text.as_bytes()).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
 }

@@ -5,6 +5,7 @@ pub mod call;
 pub mod error;
 pub mod event;
 pub mod id;
+pub mod json;
 pub mod message;
 pub mod model;
 pub mod principal;

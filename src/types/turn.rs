@@ -64,7 +64,7 @@ pub struct CallState {
 
 /// What the turn does next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "phase", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum TurnPhase {
     /// Calls the model.
     Model,
@@ -108,6 +108,5 @@ pub struct TurnState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
     /// What it does next.
-    #[serde(flatten)]
     pub phase: TurnPhase,
 }

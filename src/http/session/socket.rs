@@ -19,15 +19,6 @@ pub struct SocketState {
     pub session: String,
 }
 
-/// A frame from the client: a command, and the fields of the HTTP body that does the same.
-#[derive(Deserialize)]
-struct Command {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(flatten)]
-    body: Value,
-}
-
 impl Handler {
     /// What a new socket missed, in order: stored records and the text being written. What comes
     /// after is broadcast to it.
@@ -78,17 +69,19 @@ impl Handler {
         text: &str,
         request_id: &str,
     ) -> Result<ApiResponse, Problem> {
-        let command: Command = serde_json::from_str(text).map_err(|_| {
-            Problem::field("/type", "expected a JSON object with `type`: message, steer or abort")
-        })?;
+        // A command, and beside it the fields of the HTTP body that does the same.
+        let command: Value = serde_json::from_str(text).unwrap_or_default();
         if !socket.principal.scopes.allow(Scope::Chat) {
             return Err(Problem::new(crate::types::ErrorCode::MissingScope, "this socket may only listen"));
         }
-        let (route, on_busy) = match command.kind.as_str() {
+        let (route, on_busy) = match command["type"].as_str().unwrap_or_default() {
             "message" => (SessionRoute::PostMessage, None),
             "steer" => (SessionRoute::Steer, Some(OnBusy::Steer)),
             "abort" => (SessionRoute::Abort, None),
-            _ => return Err(Problem::field("/type", "expected `message`, `steer` or `abort`")),
+            _ => {
+                let detail = "expected a JSON object with `type`: `message`, `steer` or `abort`";
+                return Err(Problem::field("/type", detail));
+            }
         };
         let call = SessionRequest {
             principal: socket.principal.clone(),
@@ -102,7 +95,7 @@ impl Handler {
                     ("content-type".into(), "application/json".into()),
                     ("prefer".into(), "respond-async".into()),
                 ],
-                body: command.body.to_string().into(),
+                body: command.to_string().into(),
                 id: request_id.to_owned(),
                 ..ApiRequest::default()
             },

@@ -7,7 +7,7 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::Timestamp;
+use crate::types::{Timestamp, json};
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -90,7 +90,7 @@ struct TenantRow {
 
 impl TenantRow {
     fn read(self) -> DirectoryResult<Tenant> {
-        let jwt = self.jwt.map(|jwt| serde_json::from_str(&jwt)).transpose().map_err(garbled)?;
+        let jwt = self.jwt.map(|jwt| json::read(jwt.as_bytes())).transpose().map_err(garbled)?;
         Ok(Tenant { id: self.id, name: self.name, created_at: moment(self.created_at), jwt })
     }
 }
@@ -117,7 +117,7 @@ impl KeyRow {
             id: self.id,
             tenant: self.tenant,
             name: self.name,
-            scopes: serde_json::from_str(&self.scopes).map_err(garbled)?,
+            scopes: json::read(self.scopes.as_bytes()).map_err(garbled)?,
             created_at: moment(self.created_at),
             expires_at: self.expires_at.map(moment),
         })

@@ -11,7 +11,7 @@ use crate::http::{
     session::{Handler, SessionRequest, import, socket::SocketState},
 };
 use crate::ports::{Peers, SessionEraser};
-use crate::types::{Principal, Problem, id};
+use crate::types::{Principal, Problem, id, json};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::{panic::AssertUnwindSafe, rc::Rc};
@@ -96,7 +96,7 @@ impl DurableObject for SessionObject {
             return ws.send_with_str("pong");
         }
         let remembered: Option<String> = ws.deserialize_attachment()?;
-        let state: Option<SocketState> = remembered.and_then(|json| serde_json::from_str(&json).ok());
+        let state: Option<SocketState> = remembered.and_then(|text| json::read(text.as_bytes()).ok());
         let Some(state) = state else { return ws.close(Some(1011), Some("this socket was forgotten")) };
         let request_id = handler.host.new_id(id::REQUEST);
         match handler.command(&state, &text, request_id).await {
@@ -144,7 +144,7 @@ impl Inner {
 
     /// A request that the front has let through.
     async fn forwarded(&self, mut request: Request, forward: &str) -> Result<Response> {
-        let forward: ForwardHead = serde_json::from_str(forward)?;
+        let forward: ForwardHead = json::read(forward.as_bytes())?;
         let answered = match self.handler() {
             Ok(handler) => self.answer(handler, &mut request, &forward).await,
             Err(error) => Err(Problem::internal(error.to_string())),
@@ -215,7 +215,7 @@ impl Inner {
     /// A request of another object, or of the front on its own behalf.
     async fn internal(&self, mut request: Request, internal: &str) -> Result<Response> {
         let handler = self.handler()?;
-        let done = match serde_json::from_str(internal)? {
+        let done = match json::read(internal.as_bytes())? {
             Internal::Import => import(&handler.host, &request.text().await?).await,
             Internal::Erase { tenant, session } => {
                 handler.host.erase(&tenant, &session).await.map(|()| String::new())
