@@ -3,7 +3,9 @@
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::ports::Directory;
 use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, ToolOutcome, TurnStatus};
+use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::json;
 
@@ -162,6 +164,24 @@ fn unknown_tools_and_bad_arguments_are_told_to_the_model() {
 }
 
 #[test]
+fn a_listing_that_failed_is_made_up_for() {
+    let stage = Stage::demo();
+    stage.post("t1", "hello");
+    stage.settle();
+    let listed = || block_on(stage.directory.sessions("t", None, None, None, 10)).unwrap().pop().unwrap();
+    let before = listed().updated_at;
+    stage.clock.advance(1_000);
+    stage.post("t2", "hello again");
+    stage.settle();
+    stage.directory.down.set(true);
+    assert!(block_on(stage.host().list(&stage.session())).is_err());
+    stage.directory.down.set(false);
+    stage.crash();
+    stage.wake();
+    assert!(listed().updated_at > before);
+}
+
+#[test]
 fn a_late_listing_does_not_undo_what_happened_meanwhile() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 2");
@@ -176,7 +196,7 @@ fn a_late_listing_does_not_undo_what_happened_meanwhile() {
     stage.wake();
     stage.settle();
     let state = stage.store.log().len();
-    futures::executor::block_on(stage.host().list(&old)).unwrap();
+    block_on(stage.host().list(&old)).unwrap();
     assert_eq!(stage.store.log().len(), state);
     stage.crash();
     stage.wake();
