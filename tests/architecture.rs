@@ -52,7 +52,7 @@ fn every_arrow_is_allowed() {
             let own = path == part || path.starts_with(&format!("{part}::"));
             let fits = |allowed: &&str| path == **allowed || path.starts_with(&format!("{allowed}::"));
             let own_adapter = part.starts_with("platform/") && path.starts_with(&part.replace('/', "::"));
-            if !(own || own_adapter || allowed.iter().any(|a| fits(a))) {
+            if !(own || own_adapter || allowed.iter().any(fits)) {
                 wrong.push(format!("{} names crate::{path}", source.name));
             }
         }
