@@ -2,6 +2,6 @@
 # All tests: what is cheapest to find first.
 source "$(dirname "$0")/env.sh"
 scripts/lint.sh
-cargo test --no-default-features --lib --bins
+cargo test --no-default-features --lib --bins --examples
 scripts/build.sh --fixtures
 cargo test --no-default-features --test '*'

@@ -566,13 +566,15 @@ impl SessionHost {
                 updated_at: state.meta.updated_at,
             }
         };
-        self.ports.directory.put_session(&entry).await.map_err(|e| unavailable(e.to_string()))?;
-        let now = self.now();
-        if self.session.borrow().is_none() {
-            // Erased meanwhile.
+        let told = self.ports.directory.put_session(&entry).await;
+        if !self.session.borrow().as_ref().is_some_and(|own| std::ptr::eq(own.as_ref(), session)) {
+            // Erased or opened anew meanwhile: this copy must not be written any more.
             return Ok(());
         }
-        session.commit(now, |draft| draft.state.listed_at = now).map_err(broken)
+        // Zero is what a wake-up looks for: it tells what could not be told now.
+        let listed_at = if told.is_ok() { self.now() } else { Timestamp(0) };
+        session.commit(self.now(), |draft| draft.state.listed_at = listed_at).map_err(broken)?;
+        told.map_err(|error| unavailable(error.to_string()))
     }
 
     fn list_later(self: &Rc<Self>, session: &Rc<Session>) {

@@ -306,11 +306,11 @@ impl ReactAgent<'_> {
         let mut taken: HashSet<String> =
             messages.iter().flat_map(|message| message.calls().map(|call| call.call_id.clone())).collect();
         for part in &mut response.parts {
-            if let Part::ToolCall(call) = part {
-                if !id::is_valid(&call.call_id) || !taken.insert(call.call_id.clone()) {
-                    call.call_id = self.agent.new_id(id::CALL);
-                    taken.insert(call.call_id.clone());
-                }
+            if let Part::ToolCall(call) = part
+                && (!id::is_valid(&call.call_id) || !taken.insert(call.call_id.clone()))
+            {
+                call.call_id = self.agent.new_id(id::CALL);
+                taken.insert(call.call_id.clone());
             }
         }
         response

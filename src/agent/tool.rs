@@ -128,7 +128,7 @@ impl<T: Tool> DynTool for T {
                 Ok(args) => args,
                 Err(reason) => return ToolOutcome::denied(DenyReason::Validation, reason),
             };
-            match self.run(args, cx).await.map(|output| serde_json::to_value(output)) {
+            match self.run(args, cx).await.map(serde_json::to_value) {
                 Ok(Ok(result)) => ToolOutcome::Result { result },
                 Ok(Err(error)) => ToolOutcome::failure(format!("the tool's answer is not JSON: {error}")),
                 Err(error) => ToolOutcome::failure(error.0),

@@ -79,6 +79,7 @@ mod tests {
         let cases = [
             ("application/json", "{", 400, None),
             ("application/json", "{}", 422, Some("")),
+            ("application/json", "{} x", 400, None),
             ("application/json", "\u{1}", 400, None),
             ("application/json", r#"{"name":"a"} x"#, 400, None),
             ("application/json", r#"{"name":1}"#, 422, Some("/name")),

@@ -22,27 +22,33 @@ impl ContextWindow {
         Self { messages: Vec::new(), max_messages: max_messages.max(4) }
     }
 
-    /// Reads the window of a stored session: a bounded number of records, however long the log.
+    /// Reads the window of a stored session: a bounded number of records, however long the log, but
+    /// always the whole of its last turn.
     ///
     /// # Errors
     /// When the store breaks or holds what cannot be read.
     pub fn load(store: &dyn SessionStore, max_messages: usize) -> Result<Self, StoreError> {
         let mut window = Self::new(max_messages);
-        let select = Select {
-            kinds: fold::MESSAGE_KINDS,
-            newest_first: true,
-            limit: window.max_messages * 2,
-            ..Select::default()
-        };
+        let limit = window.max_messages * 2;
+        let mut select =
+            Select { kinds: fold::MESSAGE_KINDS, newest_first: true, limit, ..Select::default() };
+        let starts = |record: &Record| matches!(record.kind, EventKind::TurnStarted { .. });
         let mut records = Vec::new();
-        for stored in store.read(select)? {
-            records.push(decode::<Record>(&stored.json)?);
-        }
-        let complete = records.len() < select.limit;
+        let complete = loop {
+            let page = store.read(select)?;
+            for stored in &page {
+                records.push(decode::<Record>(&stored.json)?);
+            }
+            // A turn longer than the page is read to its start: it may have to go on.
+            if page.len() < limit || records.iter().any(starts) {
+                break page.len() < limit;
+            }
+            select.before = page.last().map(|oldest| oldest.seq);
+        };
         records.reverse();
         if !complete {
             // The cut may lie inside a turn: start where one starts.
-            let start = records.iter().position(|r| matches!(r.kind, EventKind::TurnStarted { .. }));
+            let start = records.iter().position(starts);
             records.drain(..start.unwrap_or(0));
         }
         for record in &records {

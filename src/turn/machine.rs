@@ -52,6 +52,14 @@ impl TurnMachine<'_> {
         let done = |reason| Step::Done { reason, error: None };
         match &turn.phase {
             TurnPhase::Done { reason, error } => Step::Done { reason: *reason, error: error.clone() },
+            _ if turn.attempts > MAX_ATTEMPTS => Step::Done {
+                reason: StopReason::Error,
+                error: Some(TurnError {
+                    code: "recovery_exhausted".into(),
+                    message: format!("the turn was interrupted {MAX_ATTEMPTS} times in the same step"),
+                    retryable: true,
+                }),
+            },
             _ if now >= turn.deadline => done(StopReason::Deadline),
             TurnPhase::Tools { calls } => {
                 let open: Vec<CallState> =
@@ -85,6 +93,7 @@ impl TurnMachine<'_> {
     /// The provider wants its unfinished answer sent back: the same step goes on.
     pub fn model_paused(&mut self, usage: Usage) {
         self.0.steps += 1;
+        self.0.attempts = 0;
         self.0.usage += usage;
     }
 
@@ -116,22 +125,11 @@ impl TurnMachine<'_> {
         }
     }
 
-    /// The turn fails.
-    pub fn fail(&mut self, error: TurnError) {
-        self.0.phase = TurnPhase::Done { reason: StopReason::Error, error: Some(error) };
-    }
-
-    /// The turn starts again after its machine went away. Gives up after [`MAX_ATTEMPTS`].
+    /// The turn starts again after its machine went away. After [`MAX_ATTEMPTS`] it is given up, in
+    /// the phase in which it stands: open calls are still to get their outcome.
     pub fn resume(&mut self) {
         self.0.epoch += 1;
         self.0.attempts += 1;
-        if self.0.attempts > MAX_ATTEMPTS && !matches!(self.0.phase, TurnPhase::Done { .. }) {
-            self.fail(TurnError {
-                code: "recovery_exhausted".into(),
-                message: format!("the turn was interrupted {MAX_ATTEMPTS} times in the same step"),
-                retryable: true,
-            });
-        }
     }
 
     fn set(&mut self, ids: &[&str], status: CallStatus) {
@@ -140,5 +138,123 @@ impl TurnMachine<'_> {
                 call.status = status;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+    use serde_json::json;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    fn turn(budget: Budget) -> TurnState {
+        TurnMachine::start("t".into(), NOW, budget, None)
+    }
+
+    fn calls(ids: &[&str]) -> Vec<ToolCall> {
+        let call = |id: &&str| ToolCall {
+            call_id: (*id).to_owned(),
+            name: "x".into(),
+            args: json!({}),
+            invalid: None,
+        };
+        ids.iter().map(call).collect()
+    }
+
+    fn used(tokens: u64) -> Usage {
+        Usage { total_tokens: tokens, ..Usage::default() }
+    }
+
+    fn done(reason: StopReason) -> Step {
+        Step::Done { reason, error: None }
+    }
+
+    #[test]
+    fn a_turn_goes_from_model_to_tools_and_back_until_there_are_no_calls() {
+        let mut turn = turn(Budget::default());
+        assert_eq!(TurnMachine::next(&turn, NOW), Step::CallModel);
+        TurnMachine(&mut turn).model_answered(used(1), &calls(&["a", "b"]));
+        let open = |turn: &TurnState| match TurnMachine::next(turn, NOW) {
+            Step::CallTools(open) => open.into_iter().map(|call| (call.call_id, call.status)).collect(),
+            _ => Vec::new(),
+        };
+        let (a, b) = ("a".to_owned(), "b".to_owned());
+        assert_eq!(open(&turn), [(a, CallStatus::Pending), (b.clone(), CallStatus::Pending)]);
+        TurnMachine(&mut turn).calls_begun(&["b"]);
+        TurnMachine(&mut turn).calls_done(&["a"]);
+        assert_eq!(open(&turn), [(b, CallStatus::Begun)]);
+        TurnMachine(&mut turn).calls_done(&["b"]);
+        assert_eq!(TurnMachine::next(&turn, NOW), Step::CallModel);
+        TurnMachine(&mut turn).model_answered(used(1), &[]);
+        assert_eq!(TurnMachine::next(&turn, NOW), done(StopReason::End));
+        assert_eq!((turn.steps, turn.tool_calls, turn.usage.total_tokens), (2, 2, 2));
+    }
+
+    #[test]
+    fn every_bound_ends_the_turn_with_its_reason() {
+        let mut steps = turn(Budget { max_steps: 1, ..Budget::default() });
+        TurnMachine(&mut steps).model_answered(used(1), &calls(&["a"]));
+        TurnMachine(&mut steps).calls_done(&["a"]);
+        assert_eq!(TurnMachine::next(&steps, NOW), done(StopReason::MaxSteps));
+
+        let mut tokens = turn(Budget { max_tokens: Some(10), ..Budget::default() });
+        TurnMachine(&mut tokens).model_paused(used(9));
+        assert_eq!(TurnMachine::next(&tokens, NOW), Step::CallModel);
+        TurnMachine(&mut tokens).model_paused(used(1));
+        assert_eq!(TurnMachine::next(&tokens, NOW), done(StopReason::Cost));
+
+        let time = turn(Budget { timeout_s: 2, ..Budget::default() });
+        assert_eq!(TurnMachine::next(&time, NOW.plus(1_999)), Step::CallModel);
+        assert_eq!(TurnMachine::next(&time, NOW.plus(2_000)), done(StopReason::Deadline));
+    }
+
+    #[test]
+    fn calls_over_the_budget_are_denied_before_the_turn_ends() {
+        let mut turn = turn(Budget { max_tool_calls: 3, ..Budget::default() });
+        TurnMachine(&mut turn).model_answered(used(1), &calls(&["a", "b"]));
+        assert_eq!([0, 1].map(|n| TurnMachine::within_budget(&turn, n)), [true, true]);
+        TurnMachine(&mut turn).calls_done(&["a", "b"]);
+        TurnMachine(&mut turn).model_answered(used(1), &calls(&["c", "d"]));
+        assert_eq!([0, 1].map(|n| TurnMachine::within_budget(&turn, n)), [true, false]);
+        TurnMachine(&mut turn).calls_done(&["c", "d"]);
+        assert_eq!(TurnMachine::next(&turn, NOW), Step::CallModel, "the model is told");
+        TurnMachine(&mut turn).model_answered(used(1), &calls(&["e"]));
+        assert!(!TurnMachine::within_budget(&turn, 0));
+        TurnMachine(&mut turn).calls_done(&["e"]);
+        assert_eq!(TurnMachine::next(&turn, NOW), done(StopReason::MaxToolCalls));
+    }
+
+    #[test]
+    fn restarts_in_one_step_are_counted_and_given_up() {
+        let mut turn = turn(Budget::default());
+        for _ in 0..MAX_ATTEMPTS {
+            TurnMachine(&mut turn).resume();
+            assert_eq!(TurnMachine::next(&turn, NOW), Step::CallModel);
+        }
+        // A step that ends starts the count again.
+        TurnMachine(&mut turn).model_paused(used(1));
+        TurnMachine(&mut turn).resume();
+        TurnMachine(&mut turn).model_answered(used(1), &calls(&["a"]));
+        for _ in 0..=MAX_ATTEMPTS {
+            TurnMachine(&mut turn).resume();
+        }
+        let Step::Done { reason: StopReason::Error, error: Some(error) } = TurnMachine::next(&turn, NOW)
+        else {
+            panic!("not given up");
+        };
+        assert_eq!(error.code, "recovery_exhausted");
+        assert!(matches!(turn.phase, TurnPhase::Tools { .. }), "open calls can still get their outcome");
+        assert_eq!(turn.epoch, 1 + MAX_ATTEMPTS + 1 + MAX_ATTEMPTS + 1);
+    }
+
+    #[test]
+    fn the_machine_survives_being_stored() {
+        let mut turn = turn(Budget::default());
+        TurnMachine(&mut turn).model_answered(used(1), &calls(&["a"]));
+        TurnMachine(&mut turn).calls_begun(&["a"]);
+        let stored = serde_json::to_string(&turn).expect("JSON");
+        assert_eq!(serde_json::from_str::<TurnState>(&stored).expect("a turn"), turn);
     }
 }

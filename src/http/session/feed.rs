@@ -43,16 +43,17 @@ pub(super) fn sse(
     Ok(response(stream, "text/event-stream"))
 }
 
-/// The stored records behind `after` as lines of JSON, at most `limit`.
+/// The stored records behind `cursor` as lines of JSON, at most `limit`. Inside a message's text
+/// the record that holds it is still to come.
 pub(super) fn ndjson(
     host: &Rc<SessionHost>,
     session: &Rc<Session>,
-    after: u64,
+    cursor: Cursor,
     limit: Option<usize>,
 ) -> Result<ApiResponse, Problem> {
     let (listener, stream) = Listener::new(Interest::default());
     let left = limit.unwrap_or(usize::MAX);
-    start(host, session, Feed { listener, cursor: Cursor::after(after), left, live: false })?;
+    start(host, session, Feed { listener, cursor, left, live: false })?;
     Ok(response(stream, "application/x-ndjson"))
 }
 

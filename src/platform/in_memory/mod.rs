@@ -1,7 +1,18 @@
-//! Twins of the ports in plain memory, with faults that tests can switch on.
+//! Twins of the ports in plain memory, with faults that tests can switch on. They know the ports and
+//! nothing else of the harness.
 
 pub mod clock;
 pub mod directory;
+pub mod models;
+pub mod net;
 pub mod session_store;
+pub mod sinks;
+pub mod tasks;
 
+pub use clock::{ManualClock, SeededEntropy};
+pub use directory::InMemoryDirectory;
+pub use models::ScriptedModels;
+pub use net::{MemoryPeers, ScriptedHttp};
 pub use session_store::MemorySessionStore;
+pub use sinks::{MemoryBlobs, MemoryLog};
+pub use tasks::TaskPool;

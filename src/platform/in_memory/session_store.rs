@@ -15,12 +15,25 @@ pub struct MemorySessionStore {
     log: RefCell<Vec<StoredRecord>>,
     documents: RefCell<BTreeMap<String, String>>,
     fail_commits: Cell<u32>,
+    commits: Cell<u32>,
+    dies_at: Cell<Option<u32>>,
 }
 
 impl MemorySessionStore {
     /// Lets the next `n` commits fail.
     pub fn fail_commits(&self, n: u32) {
         self.fail_commits.set(n);
+    }
+
+    /// Lets `n` more commits succeed and all behind them fail, as when the machine dies there;
+    /// `None` brings it back.
+    pub fn die_after(&self, n: Option<u32>) {
+        self.dies_at.set(n.map(|n| self.commits.get() + n));
+    }
+
+    /// Commits that succeeded so far.
+    pub fn commits(&self) -> u32 {
+        self.commits.get()
     }
 
     /// All records.
@@ -39,6 +52,9 @@ impl SessionStore for MemorySessionStore {
             self.fail_commits.set(self.fail_commits.get() - 1);
             return Err(StoreError("switched to fail".into()));
         }
+        if self.dies_at.get().is_some_and(|end| self.commits.get() >= end) {
+            return Err(StoreError("switched off".into()));
+        }
         let mut log = self.log.borrow_mut();
         for record in batch.append {
             if record.seq != log.len() as u64 + 1 {
@@ -51,6 +67,7 @@ impl SessionStore for MemorySessionStore {
         for key in &batch.delete {
             documents.remove(key);
         }
+        self.commits.set(self.commits.get() + 1);
         Ok(())
     }
 

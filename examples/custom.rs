@@ -1,0 +1,139 @@
+//! A tool and a hook of one's own in the standard agent, run for one turn on this machine:
+//!
+//! ```sh
+//! cargo run --no-default-features --example custom
+//! ```
+//!
+//! In the Worker the same two lines go where `platform/cloudflare/setup.rs` builds the agent.
+
+#![allow(clippy::expect_used)]
+
+use edge_harness::agent::{
+    ActDecision, Hook, HostConfig, OnBusy, Post, RuntimeContext, SessionHost, Tool, ToolContext, ToolError,
+    hook::{HookEvent, PreActing},
+    host::HostPorts,
+};
+use edge_harness::model::ModelRegistry;
+use edge_harness::platform::in_memory::{
+    InMemoryDirectory, ManualClock, MemoryBlobs, MemoryLog, MemorySessionStore, ScriptedHttp, SeededEntropy,
+    TaskPool,
+};
+use edge_harness::standard::{Standard, builder};
+use edge_harness::types::{Effect, Part, SessionMeta, Timestamp};
+use std::rc::Rc;
+
+/// Rolls dice.
+struct Dice;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Roll {
+    /// How many sides each die has.
+    sides: u64,
+    /// How many dice to roll.
+    count: u64,
+}
+
+impl Tool for Dice {
+    type Args = Roll;
+    type Output = Vec<u64>;
+    const NAME: &'static str = "dice";
+    const DESCRIPTION: &'static str = "Rolls dice.";
+    const EFFECT: Effect = Effect::ReadOnly;
+    const CATEGORY: &'static str = "games";
+
+    async fn run(&self, roll: Roll, cx: ToolContext) -> Result<Vec<u64>, ToolError> {
+        if roll.sides == 0 || roll.count > 100 {
+            return Err(ToolError::new("a die has a side at least, and a hand holds 100 dice"));
+        }
+        let seed = cx.run.clock.now().0;
+        Ok((1..=roll.count).map(|die| seed.wrapping_mul(die * 2_654_435_761) % roll.sides + 1).collect())
+    }
+}
+
+/// No games at night.
+struct Curfew;
+
+#[async_trait::async_trait(?Send)]
+impl Hook for Curfew {
+    fn name(&self) -> &'static str {
+        "curfew"
+    }
+
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PreActing]
+    }
+
+    async fn pre_acting(&self, event: &mut PreActing<'_>, cx: &RuntimeContext) -> ActDecision {
+        let hour = cx.clock.now().0 / 3_600_000 % 24;
+        match event.spec.map(|spec| spec.category.as_str()) {
+            Some("games") if hour < 6 => ActDecision::Deny("no games before 06:00 UTC".into()),
+            _ => ActDecision::Continue,
+        }
+    }
+}
+
+fn main() {
+    for hour in [3, 12] {
+        println!("{hour:02}:00  {}", turn(hour, "/tool dice {\"sides\": 6, \"count\": 3}"));
+    }
+}
+
+/// What the agent answers at that hour.
+fn turn(hour: u64, said: &str) -> String {
+    let clock = Rc::new(ManualClock::at(Timestamp(hour * 3_600_000)));
+    let (entropy, http) = (Rc::new(SeededEntropy::default()), Rc::new(ScriptedHttp::default()));
+    let agent = builder(Standard {
+        models: Rc::new(ModelRegistry::new(&|_| None, http.clone(), None, clock.clone())),
+        clock: clock.clone(),
+        entropy: entropy.clone(),
+        http,
+        log: Rc::new(MemoryLog::default()),
+        web_fetch_allow: String::new(),
+    })
+    .tool(Dice)
+    .hook(Curfew)
+    .build()
+    .expect("names that do not clash");
+
+    let tasks = Rc::new(TaskPool::default());
+    let ports = HostPorts {
+        store: Rc::new(MemorySessionStore::default()),
+        directory: Rc::new(InMemoryDirectory::default()),
+        blobs: Rc::new(MemoryBlobs::default()),
+        clock,
+        entropy,
+        spawner: tasks.clone(),
+        broadcast: None,
+    };
+    let host = SessionHost::new(ports, Rc::new(agent), HostConfig { context_messages: 100 });
+    let session = host.blank(SessionMeta {
+        id: "example".into(),
+        tenant: "local".into(),
+        user: "default".into(),
+        agent: "default".into(),
+        title: None,
+        mode: None,
+        model: None,
+        metadata: Default::default(),
+        state: Default::default(),
+        permissions: Default::default(),
+        budget: Default::default(),
+        usage: Default::default(),
+        created_at: host.now(),
+        updated_at: host.now(),
+    });
+    let (turn, parts) = ("trn_1".to_owned(), vec![Part::text(said)]);
+    let post =
+        Post { turn, parts, budget: Default::default(), tools: None, on_busy: OnBusy::Queue, document: None };
+    host.post(&session, post).expect("an idle session takes a message");
+    tasks.run();
+    let end = session.turn_ended("trn_1").expect("a store that works").expect("a turn that ended");
+    end.reply.map(|reply| reply.text).unwrap_or_default()
+}
+
+#[test]
+fn games_are_for_the_day() {
+    let roll = "/tool dice {\"sides\": 6, \"count\": 3}";
+    assert!(turn(3, roll).contains("no games before 06:00 UTC"));
+    assert!(turn(12, roll).starts_with("dice → ["));
+}

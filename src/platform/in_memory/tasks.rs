@@ -1,0 +1,89 @@
+//! Work that outlives requests, run when a test says so.
+
+use crate::ports::Spawner;
+use futures::{
+    StreamExt,
+    future::LocalBoxFuture,
+    stream::FuturesUnordered,
+    task::{Context, Poll},
+};
+use std::{
+    cell::{Cell, RefCell},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Wake, Waker},
+};
+
+/// Holds spawned work until [`TaskPool::run`]. Dropping it drops the work, as a machine that goes
+/// away does.
+#[derive(Default)]
+pub struct TaskPool {
+    spawned: RefCell<Vec<LocalBoxFuture<'static, ()>>>,
+    tasks: RefCell<FuturesUnordered<LocalBoxFuture<'static, ()>>>,
+    wake_up: Cell<Option<u64>>,
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl TaskPool {
+    /// Runs everything as far as it comes without time passing.
+    pub fn run(&self) {
+        let woken = Arc::new(Woken(AtomicBool::new(true)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut tasks = self.tasks.take();
+        loop {
+            tasks.extend(self.spawned.take());
+            woken.0.store(false, Ordering::Relaxed);
+            let polled = tasks.poll_next_unpin(&mut Context::from_waker(&waker));
+            let stalled = !matches!(polled, Poll::Ready(Some(()))) && !woken.0.load(Ordering::Relaxed);
+            if stalled && self.spawned.borrow().is_empty() {
+                break;
+            }
+        }
+        *self.tasks.borrow_mut() = tasks;
+    }
+
+    /// The wake-up that was asked for last, in milliseconds; takes it.
+    pub fn take_wake_up(&self) -> Option<u64> {
+        self.wake_up.take()
+    }
+}
+
+impl Spawner for TaskPool {
+    fn spawn(&self, work: LocalBoxFuture<'static, ()>) {
+        self.spawned.borrow_mut().push(work);
+    }
+
+    fn wake_after(&self, ms: u64) {
+        self.wake_up.set(Some(ms));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::rc::Rc;
+
+    #[test]
+    fn runs_what_running_work_spawns() {
+        let (pool, seen) = (Rc::new(TaskPool::default()), Rc::new(Cell::new(0)));
+        let (inner, count) = (Rc::clone(&pool), Rc::clone(&seen));
+        pool.spawn(Box::pin(async move {
+            for _ in 0..10 {
+                let count = Rc::clone(&count);
+                inner.spawn(Box::pin(async move { count.set(count.get() + 1) }));
+            }
+        }));
+        assert_eq!(seen.get(), 0);
+        pool.run();
+        assert_eq!(seen.get(), 10);
+    }
+}

@@ -1,0 +1,90 @@
+//! What `build()` fixes: which hooks run at which event, and in which order.
+
+use crate::stage::{NOW, standard};
+use edge_harness::agent::{BuildError, HarnessAgent, HarnessBuilder, Hook, hook::HookEvent};
+use edge_harness::platform::in_memory::{ManualClock, ScriptedModels, models::answer};
+use edge_harness::standard::builder;
+use edge_harness::tools::Echo;
+use std::rc::Rc;
+
+struct Everywhere(&'static str, i32);
+
+impl Hook for Everywhere {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+    fn events(&self) -> &'static [HookEvent] {
+        &HookEvent::ALL
+    }
+    fn priority(&self) -> i32 {
+        self.1
+    }
+}
+
+fn bare() -> HarnessBuilder {
+    let models = Rc::new(ScriptedModels::new(|_| answer(Vec::new())));
+    builder(standard(models, &ManualClock::at(NOW), &Rc::default(), &Rc::default()))
+}
+
+fn names(agent: &HarnessAgent, event: HookEvent) -> Vec<&'static str> {
+    agent.hooks().at(event).iter().map(|hook| hook.name()).collect()
+}
+
+/// The hook × event matrix of the standard agent.
+#[test]
+fn the_standard_agent_has_these_hooks() {
+    let agent = bare().build().unwrap();
+    let matrix: Vec<_> = HookEvent::ALL.into_iter().map(|event| (event, names(&agent, event))).collect();
+    assert_eq!(
+        matrix,
+        [
+            (HookEvent::PreCall, vec![]),
+            (HookEvent::PreReasoning, vec![]),
+            (HookEvent::PostReasoning, vec!["agent_trace"]),
+            (HookEvent::PreActing, vec![]),
+            (HookEvent::PostActing, vec!["agent_trace"]),
+            (HookEvent::PostCall, vec!["agent_trace", "session_persistence"]),
+            (HookEvent::Error, vec!["agent_trace", "session_persistence"]),
+        ]
+    );
+}
+
+#[test]
+fn a_users_hooks_run_first_and_each_band_by_priority() {
+    let agent = bare()
+        .hook(Everywhere("late", 10_000))
+        .hook(Everywhere("first of two", 5))
+        .hook(Everywhere("second of two", 5))
+        .hook(Everywhere("early", -1))
+        .build()
+        .unwrap();
+    let own = ["early", "first of two", "second of two", "late"];
+    for event in HookEvent::ALL {
+        let built_in = names(&bare().build().unwrap(), event);
+        assert_eq!(names(&agent, event), [&own[..], &built_in].concat(), "{event:?}");
+    }
+}
+
+#[test]
+fn hooks_are_left_out_by_name() {
+    let agent = bare()
+        .hook(Everywhere("mine", 0))
+        .without_hook("agent_trace")
+        .without_hook("mine")
+        .without_hook("nobody")
+        .build()
+        .unwrap();
+    assert_eq!(names(&agent, HookEvent::PostReasoning), [""; 0]);
+    assert_eq!(names(&agent, HookEvent::PostCall), ["session_persistence"]);
+    // One's own in the place of a built-in one.
+    let agent = bare().without_hook("agent_trace").without_hook("session_persistence").build().unwrap();
+    assert_eq!(names(&agent, HookEvent::PostCall), [""; 0]);
+}
+
+#[test]
+fn names_must_not_clash() {
+    let twice = bare().hook(Everywhere("agent_trace", 0)).build().err();
+    assert_eq!(twice, Some(BuildError::HookName("agent_trace")));
+    assert_eq!(bare().tool(Echo).build().err(), Some(BuildError::ToolName("echo".into())));
+    assert_eq!(HarnessAgent::builder().build().err(), Some(BuildError::Missing("models")));
+}

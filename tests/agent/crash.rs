@@ -1,0 +1,201 @@
+//! The machine goes away, or the store fails, at any step of a turn: the turn still ends as it
+//! would have, but for calls of which nobody knows.
+
+use crate::stage::{Stage, check, step_of};
+use edge_harness::platform::in_memory::models::{Answer, answer, call};
+use edge_harness::types::{ModelRequest, Part, StopReason, TurnStatus};
+use proptest::prelude::*;
+use serde_json::json;
+
+/// What the model does in one step: words or none, and calls.
+#[derive(Clone, Debug)]
+struct Step {
+    text: bool,
+    calls: Vec<&'static str>,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let tool = prop_oneof![
+        3 => Just("read_it"),
+        3 => Just("write_it"),
+        1 => Just("fail_it"),
+        1 => Just("nobody"),
+    ];
+    (any::<bool>(), prop::collection::vec(tool, 1..4)).prop_map(|(text, calls)| Step { text, calls })
+}
+
+fn play(steps: &[Step], request: &ModelRequest) -> Answer {
+    let done = step_of(request);
+    let Some(step) = steps.get(done) else { return answer(vec![Part::text("the end")]) };
+    let mut parts = Vec::new();
+    if step.text {
+        parts.push(Part::text(format!("step {done}")));
+    }
+    for (place, tool) in step.calls.iter().enumerate() {
+        let key = format!("{done}.{place}");
+        parts.push(call(&format!("c{key}"), tool, json!({ "key": key })));
+    }
+    answer(parts)
+}
+
+fn stage(steps: &[Step]) -> Stage {
+    let steps = steps.to_vec();
+    Stage::scripted(move |request| play(&steps, request), |builder| builder).0
+}
+
+/// A turn on a machine that stays, and its commits.
+fn whole(steps: &[Step]) -> (Stage, u32) {
+    let stage = stage(steps);
+    stage.post("t1", "go");
+    stage.settle();
+    stage.check();
+    let commits = stage.store.commits();
+    (stage, commits)
+}
+
+/// Lets the dying machine do what it still can.
+fn twitch(stage: &Stage) {
+    stage.run();
+    for _ in 0..40 {
+        stage.tick(100);
+    }
+}
+
+/// What must hold after any interruption. Returns the kinds of outcomes.
+fn ended_well(stage: &Stage, steps: &[Step]) -> Vec<String> {
+    check(&stage.store.log());
+    let end = stage.end("t1");
+    assert_eq!((end.status, end.stop_reason), (TurnStatus::Completed, StopReason::End));
+    assert_eq!(end.reply.unwrap().text, "the end");
+    for (key, runs) in stage.runs.borrow().iter() {
+        assert_eq!(*runs, 1, "write_it ran {runs} times for {key}");
+    }
+    let outcomes: Vec<String> = stage
+        .records()
+        .iter()
+        .filter(|record| record["type"] == "tool.completed")
+        .map(|record| record["outcome"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(outcomes.len(), steps.iter().map(|step| step.calls.len()).sum::<usize>());
+    outcomes
+}
+
+fn same_but_for_unknown(found: &[String], expected: &[String]) {
+    for (found, expected) in found.iter().zip(expected) {
+        assert!(found == expected || found == "unknown", "{found} instead of {expected}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_crash_after_any_commit_is_survived(steps in prop::collection::vec(step(), 1..4)) {
+        let (reference, commits) = whole(&steps);
+        let expected = ended_well(&reference, &steps);
+        for last in 1..=commits {
+            let stage = stage(&steps);
+            stage.store.die_after(Some(last));
+            stage.post("t1", "go");
+            twitch(&stage);
+            stage.crash();
+            // The second machine dies too, a little further on.
+            stage.store.die_after(Some(2));
+            let _ = futures::executor::block_on(stage.host().wake());
+            twitch(&stage);
+            stage.crash();
+            stage.store.die_after(None);
+            stage.wake();
+            stage.settle();
+            same_but_for_unknown(&ended_well(&stage, &steps), &expected);
+        }
+    }
+
+    #[test]
+    fn a_crash_at_any_moment_is_survived(steps in prop::collection::vec(step(), 1..4), ticks in 0u64..20) {
+        let expected = ended_well(&whole(&steps).0, &steps);
+        let stage = stage(&steps);
+        stage.post("t1", "go");
+        stage.run();
+        for _ in 0..ticks {
+            stage.tick(50);
+        }
+        stage.crash();
+        stage.wake();
+        stage.settle();
+        same_but_for_unknown(&ended_well(&stage, &steps), &expected);
+    }
+
+    #[test]
+    fn a_failing_commit_is_made_up_for(steps in prop::collection::vec(step(), 1..3)) {
+        let (reference, commits) = whole(&steps);
+        let expected = ended_well(&reference, &steps);
+        for good in 1..commits {
+            let stage = stage(&steps);
+            stage.post("t1", "go");
+            while stage.store.commits() < good {
+                stage.tick(1);
+                if stage.store.commits() < good {
+                    stage.clock.advance(99);
+                }
+            }
+            stage.store.fail_commits(1);
+            twitch(&stage);
+            // On the same machine: it asked to be woken.
+            stage.store.fail_commits(0);
+            stage.wake();
+            stage.settle();
+            same_but_for_unknown(&ended_well(&stage, &steps), &expected);
+        }
+    }
+}
+
+#[test]
+fn a_message_that_cannot_be_stored_leaves_nothing() {
+    let stage = stage(&[]);
+    stage.store.fail_commits(1);
+    let refused = stage.try_post("t1", "go", Default::default(), Default::default());
+    assert_eq!(refused.unwrap_err().code.as_str(), "internal");
+    assert!(stage.store.log().is_empty());
+    stage.crash();
+    stage.post("t2", "go");
+    stage.settle();
+    stage.check();
+}
+
+#[test]
+fn a_turn_that_kills_its_machine_each_time_is_given_up() {
+    let steps = [Step { text: false, calls: vec!["read_it", "nobody"] }];
+    let stage = stage(&steps);
+    stage.post("t1", "go");
+    for _ in 0..10 {
+        stage.run();
+        stage.crash();
+        stage.wake();
+    }
+    stage.settle();
+    stage.check();
+    let end = stage.end("t1");
+    assert_eq!((end.status, end.error.unwrap().code.as_str()), (TurnStatus::Failed, "recovery_exhausted"));
+    // Nobody is left without an answer: the next turn's request is whole.
+    stage.post("t2", "go on");
+    stage.settle();
+    stage.check();
+}
+
+#[test]
+fn a_turn_longer_than_the_window_survives_a_crash() {
+    let steps = vec![Step { text: true, calls: vec!["read_it"] }; 8];
+    let stage = stage(&steps);
+    stage.context_messages.set(4);
+    stage.crash();
+    stage.post("t1", "go");
+    stage.run();
+    for _ in 0..12 {
+        stage.tick(100);
+    }
+    stage.crash();
+    stage.wake();
+    stage.settle();
+    ended_well(&stage, &steps);
+}

@@ -1,0 +1,12 @@
+//! One session and its agent, natively: every port in memory, the clock in the test's hand, and a
+//! machine that can be taken away after any commit.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod build;
+mod context;
+mod crash;
+mod hooks;
+mod replay;
+mod stage;
+mod turns;

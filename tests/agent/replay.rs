@@ -1,0 +1,155 @@
+//! Whoever comes back anywhere gets every record once and every byte of text once.
+
+use crate::stage::Stage;
+use edge_harness::session::hub::{ByteReceiver, Interest};
+use edge_harness::types::{Cursor, Message};
+use futures::{FutureExt, StreamExt};
+use proptest::prelude::*;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// An event as a client of the stream reads it.
+#[derive(Clone, Debug)]
+struct Event {
+    id: Option<Cursor>,
+    data: Value,
+}
+
+fn parse(bytes: &[u8]) -> Vec<Event> {
+    let text = std::str::from_utf8(bytes).unwrap();
+    let blocks = text.split("\n\n").filter(|block| block.contains("data: "));
+    blocks
+        .map(|block| {
+            let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name));
+            let id = field("id: ").map(|id| Cursor::parse(id).unwrap());
+            Event { id, data: serde_json::from_str(field("data: ").unwrap()).unwrap() }
+        })
+        .collect()
+}
+
+/// What a reader gets who comes back at `cursor` now: what it missed, and a stream of the rest.
+fn come_back(stage: &Stage, cursor: Cursor, page: usize) -> (Vec<Event>, ByteReceiver) {
+    let session = stage.session();
+    let (mut place, mut missed) = (session.place(cursor), Vec::new());
+    loop {
+        let (frames, next) = session.replay(place, None, true, page).unwrap();
+        frames.iter().for_each(|frame| missed.extend(parse(&frame.sse())));
+        match next {
+            Some(next) => place = next,
+            None => break,
+        }
+    }
+    missed.extend(session.hub().streamed_after(place).iter().flat_map(|frame| parse(&frame.sse())));
+    let (listener, stream) = stage.host().listener(&session, Interest::default());
+    session.hub().listen(listener);
+    (missed, stream)
+}
+
+fn drain(stream: &mut ByteReceiver) -> Vec<Event> {
+    let mut events = Vec::new();
+    while let Some(Some(bytes)) = stream.next().now_or_never() {
+        events.extend(parse(&bytes));
+    }
+    events
+}
+
+/// What a reader that stood at `cursor` must have got by the end.
+fn is_the_rest(stage: &Stage, cursor: Cursor, events: &[Event]) {
+    let records: Vec<&Value> = events.iter().map(|e| &e.data).filter(|data| data["seq"].is_u64()).collect();
+    let from = if cursor.offset.is_some() { cursor.seq } else { cursor.seq + 1 };
+    let log: Vec<Value> = stage.records().into_iter().filter(|r| r["seq"].as_u64() >= Some(from)).collect();
+    assert_eq!(records, log.iter().collect::<Vec<_>>(), "every record behind {cursor} once");
+
+    // Text by the number of the message that holds it.
+    let mut text: BTreeMap<u64, String> = BTreeMap::new();
+    let mut last = (cursor.seq, cursor.offset.unwrap_or(0));
+    for event in events {
+        let Some(id) = event.id else { continue };
+        let here = (id.seq, id.offset.unwrap_or(u64::MAX));
+        assert!(here > last || (id.offset.is_none() && id.seq > cursor.seq), "{id} behind {last:?}");
+        last = here;
+        if event.data["type"] == "message.delta" {
+            text.entry(id.seq).or_default().push_str(event.data["delta"].as_str().unwrap());
+        }
+    }
+    for record in log.iter().filter(|record| record["type"] == "message.completed") {
+        let message: Message = serde_json::from_value(record["message"].clone()).unwrap();
+        let seen = if message.seq == cursor.seq { cursor.offset.unwrap_or(0) } else { 0 };
+        let rest = message.text().get(usize::try_from(seen).unwrap()..).unwrap().to_owned();
+        assert_eq!(
+            text.remove(&message.seq).unwrap_or_default(),
+            rest,
+            "text of {} behind {cursor}",
+            message.seq
+        );
+    }
+}
+
+fn line() -> impl Strategy<Value = &'static str> {
+    prop_oneof![
+        4 => Just("/slow 10 4"),
+        2 => Just("/say Grüße, 世界 🌍 and more words"),
+        2 => Just("/tool echo {\"text\": \"ö\"}"),
+        1 => Just("/think hm"),
+        1 => Just("/fail cut"),
+        2 => Just("/then /say nächstes"),
+        1 => Just("/then /tool nobody {}"),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_reader_can_leave_and_come_back_anywhere(
+        said in prop::collection::vec(prop::collection::vec(line(), 1..5), 1..4),
+        ticks in 0u64..40,
+        place in any::<prop::sample::Index>(),
+        page in 1usize..6,
+    ) {
+        let stage = Stage::demo();
+        for (turn, lines) in said.iter().enumerate() {
+            stage.post(&format!("t{turn}"), &lines.join("\n"));
+        }
+        let (mut seen, mut all) = come_back(&stage, Cursor::default(), page);
+        stage.run();
+        for _ in 0..ticks {
+            stage.tick(5);
+        }
+        seen.extend(drain(&mut all));
+
+        // Any id that was given out so far is a place to come back to.
+        let ids: Vec<Cursor> = seen.iter().filter_map(|event| event.id).collect();
+        let cursor = if ids.is_empty() { Cursor::default() } else { *place.get(&ids) };
+        let (mut rest, mut stream) = come_back(&stage, cursor, page);
+        stage.settle();
+        stage.check();
+        rest.extend(drain(&mut stream));
+        is_the_rest(&stage, cursor, &rest);
+        seen.extend(drain(&mut all));
+        is_the_rest(&stage, Cursor::default(), &seen);
+
+        // And long after, also between any two characters of a text.
+        for record in stage.records() {
+            let seq = record["seq"].as_u64().unwrap();
+            is_the_rest(&stage, Cursor::after(seq), &come_back(&stage, Cursor::after(seq), page).0);
+            if record["type"] == "message.completed" {
+                let message: Message = serde_json::from_value(record["message"].clone()).unwrap();
+                for (offset, _) in message.text().char_indices() {
+                    let cursor = Cursor { seq, offset: Some(offset as u64) };
+                    is_the_rest(&stage, cursor, &come_back(&stage, cursor, page).0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_place_that_does_not_exist_counts_as_the_start() {
+    let stage = Stage::demo();
+    stage.post("t1", "hello");
+    stage.settle();
+    for cursor in [Cursor::after(1_000), Cursor { seq: 1_000, offset: Some(3) }] {
+        is_the_rest(&stage, Cursor::default(), &come_back(&stage, cursor, 2).0);
+    }
+}

@@ -1,0 +1,344 @@
+//! A host with everything around it in memory, and the invariants that every log must keep.
+
+use edge_harness::agent::{
+    HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, Tool, ToolContext, ToolError, host::HostPorts,
+};
+use edge_harness::model::ModelRegistry;
+use edge_harness::platform::in_memory::{
+    InMemoryDirectory, ManualClock, MemoryBlobs, MemoryLog, MemorySessionStore, ScriptedHttp, ScriptedModels,
+    SeededEntropy, TaskPool,
+    models::{Answer, answer},
+};
+use edge_harness::ports::{Models, SessionStore, session_store::StoredRecord};
+use edge_harness::session::Session;
+use edge_harness::standard::{Standard, builder};
+use edge_harness::types::{
+    BudgetPatch, Effect, ModelRequest, Part, Problem, Role, SessionMeta, Timestamp, TurnEnd, TurnStatus,
+};
+use futures::executor::block_on;
+use serde_json::Value;
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+pub const NOW: Timestamp = Timestamp(1_795_176_000_000);
+
+type Extend = Box<dyn Fn(HarnessBuilder) -> HarnessBuilder>;
+
+/// A machine that runs one session, and the disk that outlives it.
+pub struct Stage {
+    pub store: Rc<MemorySessionStore>,
+    pub directory: Rc<InMemoryDirectory>,
+    pub clock: ManualClock,
+    pub log: Rc<MemoryLog>,
+    pub runs: Runs,
+    pub context_messages: Cell<usize>,
+    entropy: Rc<SeededEntropy>,
+    models: Rc<dyn Models>,
+    extend: Extend,
+    machine: RefCell<(Rc<SessionHost>, Rc<TaskPool>)>,
+}
+
+/// How often each key was written, over the life of the world.
+pub type Runs = Rc<RefCell<BTreeMap<String, u32>>>;
+
+impl Stage {
+    /// With the built-in demo model.
+    pub fn demo() -> Self {
+        let clock = ManualClock::at(NOW);
+        let http = Rc::new(ScriptedHttp::default());
+        let models = ModelRegistry::new(&|_| None, http, None, Rc::new(clock.clone()));
+        Self::with(clock, Rc::new(models), |builder| builder)
+    }
+
+    /// With a model that answers as a function of the request.
+    pub fn scripted(
+        script: impl Fn(&ModelRequest) -> Answer + 'static,
+        extend: impl Fn(HarnessBuilder) -> HarnessBuilder + 'static,
+    ) -> (Self, Rc<ScriptedModels>) {
+        let models = Rc::new(ScriptedModels::new(script));
+        (Self::with(ManualClock::at(NOW), models.clone(), extend), models)
+    }
+
+    pub fn with(
+        clock: ManualClock,
+        models: Rc<dyn Models>,
+        extend: impl Fn(HarnessBuilder) -> HarnessBuilder + 'static,
+    ) -> Self {
+        let mut stage = Self {
+            store: Rc::default(),
+            directory: Rc::default(),
+            clock,
+            log: Rc::default(),
+            runs: Rc::default(),
+            context_messages: Cell::new(100),
+            entropy: Rc::default(),
+            models,
+            extend: Box::new(extend),
+            machine: RefCell::new((placeholder(), Rc::default())),
+        };
+        let machine = stage.machine();
+        stage.machine = RefCell::new(machine);
+        stage
+    }
+
+    fn machine(&self) -> (Rc<SessionHost>, Rc<TaskPool>) {
+        let tasks = Rc::new(TaskPool::default());
+        let standard = standard(Rc::clone(&self.models), &self.clock, &self.entropy, &self.log);
+        let built = (self.extend)(builder(standard))
+            .tool(ReadIt)
+            .tool(WriteIt(Rc::clone(&self.runs)))
+            .tool(FailIt)
+            .build()
+            .expect("an agent");
+        let ports = HostPorts {
+            store: self.store.clone(),
+            directory: self.directory.clone(),
+            blobs: Rc::new(MemoryBlobs::default()),
+            clock: Rc::new(self.clock.clone()),
+            entropy: self.entropy.clone(),
+            spawner: tasks.clone(),
+            broadcast: None,
+        };
+        let config = HostConfig { context_messages: self.context_messages.get() };
+        (SessionHost::new(ports, Rc::new(built), config), tasks)
+    }
+
+    pub fn host(&self) -> Rc<SessionHost> {
+        self.machine.borrow().0.clone()
+    }
+
+    /// The session as the machine has it; makes it in memory if there is none.
+    pub fn session(&self) -> Rc<Session> {
+        let host = self.host();
+        host.open().expect("a store that works").unwrap_or_else(|| host.blank(meta(host.now())))
+    }
+
+    /// The machine goes away in mid-air; another one stands there, which has not looked yet.
+    pub fn crash(&self) {
+        let new = self.machine();
+        *self.machine.borrow_mut() = new;
+    }
+
+    pub fn wake(&self) {
+        block_on(self.host().wake()).expect("a store that works");
+    }
+
+    pub fn post(&self, turn: &str, said: &str) -> TurnStatus {
+        self.try_post(turn, said, OnBusy::Queue, BudgetPatch::default()).expect("accepted")
+    }
+
+    pub fn try_post(
+        &self,
+        turn: &str,
+        said: &str,
+        on_busy: OnBusy,
+        budget: BudgetPatch,
+    ) -> Result<TurnStatus, Problem> {
+        let (turn, parts) = (turn.to_owned(), vec![Part::text(said)]);
+        let post = Post { turn, parts, budget, tools: None, on_busy, document: None };
+        self.host().post(&self.session(), post)
+    }
+
+    /// Runs what can run without time passing.
+    pub fn run(&self) {
+        let tasks = self.machine.borrow().1.clone();
+        tasks.run();
+    }
+
+    /// Lets time pass and runs what becomes due.
+    pub fn tick(&self, ms: u64) {
+        self.clock.advance(ms);
+        self.run();
+    }
+
+    /// Runs until no turn runs or waits.
+    pub fn settle(&self) {
+        self.run();
+        for _ in 0..3_000 {
+            if self.is_idle() {
+                return;
+            }
+            self.tick(100);
+        }
+        panic!("no end: {:#?}", self.kinds());
+    }
+
+    fn is_idle(&self) -> bool {
+        let Some(state) = self.store.get("state").unwrap() else { return true };
+        let state: Value = serde_json::from_str(&state).unwrap();
+        state.get("turn").is_none() && state.get("queue").is_none()
+    }
+
+    pub fn records(&self) -> Vec<Value> {
+        self.store.log().iter().map(parse).collect()
+    }
+
+    /// The types of the log's records.
+    pub fn kinds(&self) -> Vec<String> {
+        self.store.log().into_iter().map(|record| record.kind).collect()
+    }
+
+    pub fn end(&self, turn: &str) -> TurnEnd {
+        let end = self.session().turn_ended(turn).unwrap();
+        end.unwrap_or_else(|| panic!("{turn} has no end: {:#?}", self.kinds()))
+    }
+
+    /// Checks what must hold of every log in which nothing runs any more.
+    #[track_caller]
+    pub fn check(&self) {
+        check(&self.store.log());
+    }
+}
+
+fn parse(stored: &StoredRecord) -> Value {
+    serde_json::from_str(&stored.json).unwrap()
+}
+
+/// Numbers are contiguous; each turn has one start and one end, and nothing behind it; each call
+/// has one outcome, in the order of the calls.
+#[track_caller]
+pub fn check(log: &[StoredRecord]) {
+    let numbers: Vec<u64> = log.iter().map(|record| record.seq).collect();
+    assert_eq!(numbers, (1..=log.len() as u64).collect::<Vec<_>>());
+    let mut ended = BTreeSet::new();
+    let mut started: BTreeMap<String, (usize, Vec<String>, Vec<String>)> = BTreeMap::new();
+    for stored in log {
+        let record = parse(stored);
+        assert_eq!(
+            (record["seq"].as_u64(), &record["type"]),
+            (Some(stored.seq), &stored.kind.clone().into())
+        );
+        let Some(turn) = stored.turn.clone() else { continue };
+        assert!(!ended.contains(&turn), "{} behind the end of {turn}", stored.kind);
+        let (starts, calls, outcomes) = started.entry(turn.clone()).or_default();
+        let id = || record["call_id"].as_str().unwrap().to_owned();
+        match stored.kind.as_str() {
+            "turn.started" => *starts += 1,
+            "tool.started" => calls.push(id()),
+            "tool.completed" => outcomes.push(id()),
+            "turn.completed" | "turn.failed" | "turn.canceled" => {
+                assert!(*starts <= 1);
+                assert_eq!(calls, outcomes, "each call has one outcome, in order");
+                assert_eq!(calls.iter().collect::<BTreeSet<_>>().len(), calls.len(), "ids are unique");
+                ended.insert(turn);
+            }
+            _ => {}
+        }
+    }
+    let open: Vec<_> = started.keys().filter(|turn| !ended.contains(*turn)).collect();
+    assert!(open.is_empty(), "turns without an end: {open:?}");
+}
+
+pub fn standard(
+    models: Rc<dyn Models>,
+    clock: &ManualClock,
+    entropy: &Rc<SeededEntropy>,
+    log: &Rc<MemoryLog>,
+) -> Standard {
+    Standard {
+        models,
+        clock: Rc::new(clock.clone()),
+        entropy: entropy.clone(),
+        http: Rc::new(ScriptedHttp::default()),
+        log: log.clone(),
+        web_fetch_allow: String::new(),
+    }
+}
+
+/// Needed for a moment while a stage makes its first machine out of itself.
+fn placeholder() -> Rc<SessionHost> {
+    let clock = ManualClock::at(NOW);
+    let models = Rc::new(ScriptedModels::new(|_| answer(Vec::new())));
+    let agent = builder(standard(models, &clock, &Rc::default(), &Rc::default())).build().unwrap();
+    let ports = HostPorts {
+        store: Rc::new(MemorySessionStore::default()),
+        directory: Rc::new(InMemoryDirectory::default()),
+        blobs: Rc::new(MemoryBlobs::default()),
+        clock: Rc::new(clock),
+        entropy: Rc::new(SeededEntropy::default()),
+        spawner: Rc::new(TaskPool::default()),
+        broadcast: None,
+    };
+    SessionHost::new(ports, Rc::new(agent), HostConfig { context_messages: 4 })
+}
+
+fn meta(now: Timestamp) -> SessionMeta {
+    SessionMeta {
+        id: "s".into(),
+        tenant: "t".into(),
+        user: "u".into(),
+        agent: "default".into(),
+        title: None,
+        mode: None,
+        model: None,
+        metadata: Default::default(),
+        state: Default::default(),
+        permissions: Default::default(),
+        budget: Default::default(),
+        usage: Default::default(),
+        created_at: now,
+        updated_at: now,
+    }
+}
+
+/// How many answers the model has given since the user spoke last.
+pub fn step_of(request: &ModelRequest) -> usize {
+    let own = request.messages.iter().rev().take_while(|message| message.role != Role::User);
+    own.filter(|message| message.role == Role::Assistant).count()
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+pub struct Key {
+    key: String,
+}
+
+/// Idempotent; takes 200 ms.
+struct ReadIt;
+
+impl Tool for ReadIt {
+    type Args = Key;
+    type Output = String;
+    const NAME: &'static str = "read_it";
+    const DESCRIPTION: &'static str = "Reads.";
+    const EFFECT: Effect = Effect::ReadOnly;
+
+    async fn run(&self, args: Key, cx: ToolContext) -> Result<String, ToolError> {
+        cx.run.clock.sleep(200).await;
+        Ok(format!("read {}", args.key))
+    }
+}
+
+/// Not idempotent: counts, then takes 200 ms.
+struct WriteIt(Runs);
+
+impl Tool for WriteIt {
+    type Args = Key;
+    type Output = String;
+    const NAME: &'static str = "write_it";
+    const DESCRIPTION: &'static str = "Writes.";
+    const EFFECT: Effect = Effect::LocalWrite;
+
+    async fn run(&self, args: Key, cx: ToolContext) -> Result<String, ToolError> {
+        *self.0.borrow_mut().entry(args.key.clone()).or_default() += 1;
+        cx.run.clock.sleep(200).await;
+        Ok(format!("wrote {}", args.key))
+    }
+}
+
+/// Fails.
+struct FailIt;
+
+impl Tool for FailIt {
+    type Args = Key;
+    type Output = String;
+    const NAME: &'static str = "fail_it";
+    const DESCRIPTION: &'static str = "Fails.";
+    const EFFECT: Effect = Effect::ReadOnly;
+
+    async fn run(&self, args: Key, _cx: ToolContext) -> Result<String, ToolError> {
+        Err(ToolError::new(format!("no {}", args.key)))
+    }
+}

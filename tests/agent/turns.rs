@@ -1,0 +1,205 @@
+//! Turns beside each other: queueing, refusing, and records that wait for a streamed message.
+
+use crate::stage::{Stage, step_of};
+use edge_harness::agent::OnBusy;
+use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::ports::Directory;
+use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, ToolOutcome, TurnStatus};
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+
+#[test]
+fn a_plain_turn_writes_three_records_and_a_tool_call_two_more() {
+    let stage = Stage::demo();
+    stage.post("t1", "hello");
+    stage.settle();
+    stage.post("t2", "/tool current_time {}");
+    stage.settle();
+    stage.check();
+    let plain = ["turn.started", "message.completed", "turn.completed"];
+    let call = ["turn.started", "tool.started", "tool.completed", "message.completed", "turn.completed"];
+    assert_eq!(stage.kinds(), [&["session.created"][..], &plain, &call].concat());
+}
+
+#[test]
+fn records_of_others_wait_for_the_message_being_streamed() {
+    let stage = Stage::demo();
+    stage.post("t1", "/slow 10 3");
+    stage.run();
+    stage.tick(10);
+    let session = stage.session();
+    let (streaming, before) = (session.last_seq() + 1, stage.kinds());
+    stage.post("t2", "hello");
+    assert_eq!(stage.kinds(), before, "the queued record has to wait");
+    stage.settle();
+    stage.check();
+    let kinds = stage.kinds();
+    let at = |kind: &str| kinds.iter().position(|k| k == kind).unwrap() as u64 + 1;
+    assert_eq!(at("message.completed"), streaming);
+    assert_eq!((at("turn.completed"), at("turn.queued")), (streaming + 1, streaming + 2));
+}
+
+#[test]
+fn what_waited_survives_a_crash() {
+    let stage = Stage::demo();
+    stage.post("t1", "/slow 10 3");
+    stage.run();
+    stage.tick(10);
+    stage.post("t2", "hello");
+    stage.crash();
+    stage.wake();
+    stage.settle();
+    stage.check();
+    let kinds = stage.kinds();
+    assert_eq!(kinds[2..4], ["turn.resumed", "turn.queued"]);
+    assert_eq!(stage.end("t2").status, TurnStatus::Completed);
+}
+
+#[test]
+fn a_refused_message_leaves_the_streamed_one_alone() {
+    let stage = Stage::demo();
+    stage.post("t1", "/slow 10 4");
+    stage.run();
+    stage.tick(10);
+    let session = stage.session();
+    let streamed = session.hub().streamed();
+    assert_eq!(streamed.as_ref().map(|(_, text)| text.as_str()), Some("word1 "));
+    let refused = stage.try_post("t2", "hello", OnBusy::Reject, BudgetPatch::default());
+    assert_eq!(refused.unwrap_err().code.as_str(), "session_busy");
+    // What the handler does for the waiters of a turn that never came to be.
+    session.hub().abandon("t2");
+    assert_eq!(session.hub().streamed(), streamed);
+    stage.settle();
+    stage.check();
+}
+
+#[test]
+fn steering_ends_the_running_turn_and_the_waiting_ones() {
+    let stage = Stage::demo();
+    stage.post("t1", "/slow 10 4");
+    stage.run();
+    stage.tick(10);
+    stage.post("t2", "never runs");
+    stage.try_post("t3", "/say now", OnBusy::Steer, BudgetPatch::default()).unwrap();
+    stage.settle();
+    stage.check();
+    let ends = ["t1", "t2", "t3"].map(|turn| stage.end(turn).status);
+    assert_eq!(ends, [TurnStatus::Canceled, TurnStatus::Canceled, TurnStatus::Completed]);
+    assert_eq!(stage.end("t1").reply.unwrap().text, "word1 ");
+    assert_eq!(stage.end("t2").message.unwrap().text(), "never runs");
+}
+
+#[test]
+fn an_abort_while_a_tool_runs_gives_its_call_an_outcome() {
+    let script = |request: &_| match step_of(request) {
+        0 => answer(vec![
+            call("c", "write_it", json!({"key": "a"})),
+            call("d", "read_it", json!({"key": "b"})),
+        ]),
+        _ => answer(vec![Part::text("done")]),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    stage.post("t1", "go");
+    stage.run();
+    assert!(stage.host().abort(&stage.session()).unwrap());
+    stage.settle();
+    stage.check();
+    let outcomes: Vec<_> = stage
+        .records()
+        .into_iter()
+        .filter(|r| r["type"] == "tool.completed")
+        .map(|r| r["outcome"].clone())
+        .collect();
+    assert_eq!(outcomes, ["unknown", "denied"]);
+    // The next turn goes on from there.
+    stage.post("t2", "go on");
+    stage.settle();
+    stage.check();
+}
+
+#[test]
+fn spent_budgets_end_a_turn_with_a_reason() {
+    let script = |request: &_| {
+        let id = step_of(request);
+        answer(vec![call(&format!("c{id}"), "read_it", json!({"key": id.to_string()}))])
+    };
+    let run = |budget: BudgetPatch| {
+        let (stage, _) = Stage::scripted(script, |builder| builder);
+        stage.try_post("t1", "go", OnBusy::Queue, budget).unwrap();
+        stage.settle();
+        stage.check();
+        let end = stage.end("t1");
+        assert_eq!(end.status, TurnStatus::Completed);
+        (end.stop_reason, end.steps, stage.kinds().iter().filter(|kind| *kind == "tool.completed").count())
+    };
+    let none = BudgetPatch::default();
+    assert_eq!(run(BudgetPatch { max_steps: Some(3), ..none }), (StopReason::MaxSteps, 3, 3));
+    assert_eq!(run(BudgetPatch { max_tool_calls: Some(2), ..none }), (StopReason::MaxToolCalls, 3, 3));
+    assert_eq!(run(BudgetPatch { max_tokens: Some(3), ..none }), (StopReason::Cost, 2, 2));
+    let (reason, ..) = run(BudgetPatch { timeout_s: Some(1), ..none });
+    assert_eq!(reason, StopReason::Deadline);
+}
+
+#[test]
+fn unknown_tools_and_bad_arguments_are_told_to_the_model() {
+    let script = |request: &_| match step_of(request) {
+        0 => answer(vec![call("c", "nobody", json!({})), call("d", "read_it", json!({"key": 1}))]),
+        _ => answer(vec![Part::text("done")]),
+    };
+    let (stage, models) = Stage::scripted(script, |builder| builder);
+    stage.post("t1", "go");
+    stage.settle();
+    stage.check();
+    let told: Vec<_> = models.requests()[1]
+        .messages
+        .iter()
+        .flat_map(|m| m.parts.clone())
+        .filter_map(|part| match part {
+            Part::ToolResult { outcome: ToolOutcome::Denied { denied, .. }, .. } => Some(denied),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [DenyReason::UnknownTool, DenyReason::Validation]);
+}
+
+#[test]
+fn a_listing_that_failed_is_made_up_for() {
+    let stage = Stage::demo();
+    stage.post("t1", "hello");
+    stage.settle();
+    let listed = || block_on(stage.directory.sessions("t", None, None, None, 10)).unwrap().pop().unwrap();
+    let before = listed().updated_at;
+    stage.clock.advance(1_000);
+    stage.post("t2", "hello again");
+    stage.settle();
+    stage.directory.down.set(true);
+    assert!(block_on(stage.host().list(&stage.session())).is_err());
+    stage.directory.down.set(false);
+    stage.crash();
+    stage.wake();
+    assert!(listed().updated_at > before);
+}
+
+#[test]
+fn a_late_listing_does_not_undo_what_happened_meanwhile() {
+    let stage = Stage::demo();
+    stage.post("t1", "/slow 10 2");
+    let old = stage.session();
+    stage.run();
+    // The store fails at the end of the turn, so the host gives up its copy of the session.
+    stage.store.die_after(Some(0));
+    for _ in 0..10 {
+        stage.tick(10);
+    }
+    stage.store.die_after(None);
+    stage.wake();
+    stage.settle();
+    let state = stage.store.log().len();
+    block_on(stage.host().list(&old)).unwrap();
+    assert_eq!(stage.store.log().len(), state);
+    stage.crash();
+    stage.wake();
+    stage.check();
+    assert_eq!(stage.session().state().turn, None);
+}

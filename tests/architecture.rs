@@ -1,0 +1,218 @@
+//! Who may know whom: reads the `crate::` paths of each part and fails on every arrow that is not
+//! in the table. ARCHITECTURE.md explains it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Each part and the parts that it may name. Parts are named by the longest entry that fits.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("types", &[]),
+    ("ports", &["types"]),
+    ("model", &["types", "ports"]),
+    ("session", &["types", "ports"]),
+    ("turn", &["types"]),
+    // The driver of the loop waits between tries as `model::retry` says.
+    ("agent", &["types", "ports", "model::retry", "session", "turn"]),
+    ("hooks", &["types", "ports", "session", "agent"]),
+    ("tools", &["types", "ports", "session", "agent"]),
+    ("standard", &["types", "ports", "agent", "hooks", "tools"]),
+    ("http", &["types", "ports", "session", "agent", "standard"]),
+    ("platform/in_memory", &["types", "ports"]),
+    (
+        "platform/cloudflare",
+        &["types", "ports", "model", "session", "turn", "agent", "hooks", "tools", "standard", "http"],
+    ),
+    ("platform", &[]),
+    ("lib", &[]),
+];
+
+/// The crates of the platform, named below `platform/cloudflare` only.
+const PLATFORM: &[&str] = &["worker", "wasm_bindgen", "wasm_bindgen_futures", "js_sys", "web_sys"];
+
+const MAX_LINES: usize = 500;
+
+struct Source {
+    /// From `src`, without `.rs`.
+    name: String,
+    /// Code without tests, comments and empty lines.
+    code: String,
+}
+
+#[test]
+fn every_arrow_is_allowed() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let (part, allowed) = part_of(&source.name);
+        for path in paths(&source.code) {
+            let own = path == part || path.starts_with(&format!("{part}::"));
+            let fits = |allowed: &&str| path == **allowed || path.starts_with(&format!("{allowed}::"));
+            let own_adapter = part.starts_with("platform/") && path.starts_with(&part.replace('/', "::"));
+            if !(own || own_adapter || allowed.iter().any(fits)) {
+                wrong.push(format!("{} names crate::{path}", source.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "arrows that the direction forbids:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn hooks_and_tools_know_nothing_of_each_other() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let Some((family @ ("hooks" | "tools"), name)) = source.name.split_once('/') else { continue };
+        if name == "mod" {
+            continue;
+        }
+        // A family of several files has a folder of its own, whose insides are its own affair.
+        let own = name.split('/').next().unwrap_or_default();
+        let sideways = paths(&source.code).into_iter().filter(|path| {
+            let inner = path.strip_prefix("hooks::").or(path.strip_prefix("tools::"));
+            inner.is_some_and(|inner| inner.split("::").next() != Some(own))
+        });
+        wrong.extend(sideways.map(|path| format!("{} names crate::{path}", source.name)));
+        if !name.contains('/') && source.code.contains("super::") {
+            wrong.push(format!("{family}/{name} reaches beside itself with super::"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_platform_is_named_in_its_own_folder_only() {
+    let mut wrong = Vec::new();
+    for source in sources().into_iter().filter(|s| !s.name.starts_with("platform/cloudflare")) {
+        for name in PLATFORM {
+            let named = |before: &str| source.code.contains(&format!("{before}{name}::"));
+            if named(" ")
+                || named("(")
+                || named("<")
+                || named("&")
+                || source.code.contains(&format!("use {name}"))
+            {
+                wrong.push(format!("{} names {name}", source.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_file_is_too_long() {
+    let long: Vec<_> = sources()
+        .into_iter()
+        .map(|source| (source.code.lines().count(), source.name))
+        .filter(|(lines, _)| *lines > MAX_LINES)
+        .collect();
+    assert!(long.is_empty(), "more than {MAX_LINES} lines of code: {long:?}");
+}
+
+#[test]
+fn the_reader_of_this_test_sees_paths() {
+    let code = "use crate::types::{Budget, id};\nlet x = crate::session::view::reply(m);\nuse crate::{\n    ports::{Http, Log},\n    types::ModelError,\n};\nuse crate::model;";
+    let found: Vec<String> = paths(code).into_iter().collect();
+    assert_eq!(
+        found,
+        [
+            "model",
+            "ports::Http",
+            "ports::Log",
+            "session::view::reply",
+            "types::Budget",
+            "types::ModelError",
+            "types::id"
+        ]
+    );
+}
+
+fn part_of(name: &str) -> (&'static str, &'static [&'static str]) {
+    let inside = |part: &str| name == part || name.starts_with(&format!("{part}/"));
+    let found = MAY_USE.iter().filter(|(part, _)| inside(part)).max_by_key(|(part, _)| part.len());
+    found.copied().unwrap_or_else(|| panic!("src/{name}.rs belongs to no part: give it one"))
+}
+
+/// All files of `src` but those that hold nothing but tests.
+fn sources() -> Vec<Source> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    walk(&src, &mut files);
+    let mut sources: Vec<Source> = files
+        .into_iter()
+        .filter_map(|file| {
+            let name = file.strip_prefix(&src).unwrap().with_extension("");
+            let name = name.to_str().unwrap().trim_end_matches("/mod").to_owned();
+            let only_tests = name.ends_with("/tests") || name.ends_with("/testkit");
+            (!only_tests).then(|| Source { code: without_tests(&fs::read_to_string(&file).unwrap()), name })
+        })
+        .collect();
+    sources.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(sources.len() > 50, "where are the sources?");
+    sources
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+}
+
+/// Tests stand at the end of a file.
+fn without_tests(text: &str) -> String {
+    let code = text.split("\n#[cfg(test)]\n#[allow").next().unwrap_or_default();
+    let code = code.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with("//"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Every path behind `crate::`, groups taken apart.
+fn paths(code: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (at, _) in code.match_indices("crate::") {
+        let before = code[..at].chars().next_back();
+        if before.is_none_or(|c| !c.is_alphanumeric() && c != '_') {
+            read("", &code[at + "crate::".len()..], &mut found);
+        }
+    }
+    found
+}
+
+/// Reads one path, or each of a group; returns what follows it.
+fn read<'a>(prefix: &str, text: &'a str, found: &mut BTreeSet<String>) -> &'a str {
+    let text = text.trim_start();
+    if let Some(mut rest) = text.strip_prefix('{') {
+        loop {
+            rest = read(prefix, rest, found).trim_start().trim_start_matches(',').trim_start();
+            match rest.strip_prefix('}') {
+                Some(after) => return after,
+                None if rest.is_empty() => return rest,
+                None => {}
+            }
+        }
+    }
+    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
+    let (name, mut rest) = text.split_at(end);
+    let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}::{name}") };
+    if let Some(after) = rest.strip_prefix("::")
+        && after.starts_with(|c: char| c.is_alphabetic() || c == '{' || c == '_')
+    {
+        return read(&path, after, found);
+    }
+    if name.is_empty() {
+        // `*`, or what is no path: step over it, so that reading always ends.
+        rest = rest.get(1..).unwrap_or_default();
+    }
+    if let Some(after) = rest.trim_start().strip_prefix("as ") {
+        rest = after.trim_start().trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+    }
+    found.insert(path);
+    rest
+}
