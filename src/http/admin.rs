@@ -6,6 +6,7 @@ use super::front::Front;
 use super::jwks::seal_context;
 use super::jwt::Jwk;
 use super::{ApiRequest, ApiResponse, body, page};
+use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
 use crate::types::{ErrorCode, Problem, Timestamp, id};
 use serde::{Deserialize, Deserializer};
@@ -56,7 +57,7 @@ impl Front {
         };
         let name = new.name.unwrap_or_else(|| id.clone());
         check_name(&name)?;
-        let jwt = new.jwt.map(|jwt| self.checked_jwt(&id, jwt)).transpose()?;
+        let jwt = self.checked_jwt(&id, new.jwt).await?;
         let tenant = Tenant { id, name, created_at: self.clock.now(), jwt };
         if !self.directory.create_tenant(&tenant).await? {
             let detail = "a tenant has this id, or had it until minutes ago";
@@ -88,7 +89,7 @@ impl Front {
             tenant.name = name;
         }
         if let Some(jwt) = patch.jwt {
-            tenant.jwt = jwt.map(|jwt| self.checked_jwt(id, jwt)).transpose()?;
+            tenant.jwt = self.checked_jwt(id, jwt).await?;
         }
         if !self.directory.update_tenant(&tenant).await? {
             return Err(Problem::not_found("tenant").into());
@@ -166,7 +167,8 @@ impl Front {
     }
 
     /// An issuer that can work, its keys sealed.
-    fn checked_jwt(&self, tenant: &str, mut jwt: JwtConfig) -> Result<JwtConfig, Problem> {
+    async fn checked_jwt(&self, tenant: &str, jwt: Option<JwtConfig>) -> Result<Option<JwtConfig>, Problem> {
+        let Some(mut jwt) = jwt else { return Ok(None) };
         if jwt.issuer.is_empty() {
             return Err(Problem::field("/jwt/issuer", "must not be empty"));
         }
@@ -176,14 +178,14 @@ impl Front {
                 None
             }
             (None, Some(set)) => {
-                let text = checked_set(&set)?.to_string();
+                let text = checked_set(&set, &*self.signatures).await?.to_string();
                 let sealed =
                     self.seal().and_then(|seal| seal.seal(&*self.entropy, &seal_context(tenant), &text));
                 Some(Value::String(sealed.ok_or_else(|| Problem::internal("the keys could not be sealed"))?))
             }
             _ => return Err(Problem::field("/jwt", "give either jwks_url or jwks")),
         };
-        Ok(jwt)
+        Ok(Some(jwt))
     }
 
     /// A tenant as the operator sees it: public keys, but no secret.
@@ -227,13 +229,14 @@ fn check_url(url: &str) -> Result<(), Problem> {
 
 /// A set in which every key can verify tokens here, without anything that we do not need to know,
 /// such as the private half of a key.
-fn checked_set(set: &Value) -> Result<Value, Problem> {
+async fn checked_set(set: &Value, signatures: &dyn Signatures) -> Result<Value, Problem> {
     let keys = set.get("keys").and_then(Value::as_array).filter(|keys| (1..=MAX_KEYS).contains(&keys.len()));
     let keys =
         keys.ok_or_else(|| Problem::field("/jwt/jwks/keys", format!("expected 1 to {MAX_KEYS} keys")))?;
     let mut kept = Vec::new();
     for (index, key) in keys.iter().enumerate() {
-        Jwk::read(key).map_err(|fault| Problem::field(format!("/jwt/jwks/keys/{index}"), fault))?;
+        let fault = |fault| Problem::field(format!("/jwt/jwks/keys/{index}"), fault);
+        Jwk::read(key).map_err(fault)?.check(signatures).await.map_err(fault)?;
         let fields = key.as_object().into_iter().flatten();
         let known = ["kty", "kid", "alg", "use", "n", "e", "crv", "x", "y", "k"];
         let fields = fields.filter(|(name, _)| known.contains(&name.as_str()));

@@ -114,8 +114,13 @@ impl Front {
                     continue;
                 }
             };
-            if !token.is_signed_by(&keys) {
-                continue;
+            match token.is_signed_by(&keys, &*self.signatures).await {
+                Ok(true) => {}
+                Ok(false) => continue,
+                Err(fault) => {
+                    (self.log)(&format!("a key of tenant {} cannot be used: {fault}", tenant.id));
+                    continue;
+                }
             }
             match token.claims.fault(jwt.audience.as_deref(), now) {
                 Some(fault) => failure = refused(fault).into(),

@@ -13,7 +13,7 @@ use super::failure::Failure;
 use super::routes::{AdminRoute, Found, SessionRoute, Target, find};
 use super::seal::{Seal, sha256_hex};
 use super::{ApiRequest, ApiResponse, body, cors, idempotency};
-use crate::ports::{Clock, Directory, Entropy, Http, SessionEraser};
+use crate::ports::{Clock, Directory, Entropy, Http, SessionEraser, Signatures};
 use crate::types::{ErrorCode, Principal, Problem, id};
 use bytes::Bytes;
 use futures::future::LocalBoxFuture;
@@ -42,6 +42,8 @@ pub struct Front {
     pub directory: Rc<dyn Directory>,
     /// For identity providers' keys.
     pub http: Rc<dyn Http>,
+    /// Verifies what identity providers sign.
+    pub signatures: Rc<dyn Signatures>,
     /// The time.
     pub clock: Rc<dyn Clock>,
     /// Chance.

@@ -1,12 +1,13 @@
-//! Signed tokens (RFC 7519): reading them, and verifying them with keys of RFC 7517. Pure.
+//! Signed tokens (RFC 7519): reading them, and verifying them with keys of RFC 7517. The platform
+//! verifies what a public key signed.
 //!
 //! The algorithm follows from the key, never from the token alone: an RSA key only ever verifies
 //! RS256, a P-256 key ES256, a secret HS256. `none` is no algorithm.
 
 use super::seal::hmac_is;
+use crate::ports::{PublicKey, Signatures};
 use crate::types::{Scope, Scopes, Timestamp};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use p256::ecdsa::signature::Verifier;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -17,6 +18,8 @@ const MAX_TOKEN: usize = 8 << 10;
 const LEEWAY_MS: u64 = 30_000;
 /// Bits of the RSA keys that are accepted.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2_048..=4_096;
+/// Bytes of an RSA key's exponent at most; in practice it is 65537.
+const RSA_EXPONENT: usize = 4;
 /// The shortest secret for HS256, in bytes (RFC 7518 §3.2).
 pub const MIN_SECRET: usize = 32;
 
@@ -95,10 +98,24 @@ impl<'a> Token<'a> {
     }
 
     /// Whether one of `keys` signed it. A key with another `kid` than the token's is not tried.
-    pub fn is_signed_by(&self, keys: &[Jwk]) -> bool {
-        keys.iter().filter(|jwk| self.header.kid.is_none() || jwk.kid == self.header.kid).any(|jwk| {
-            jwk.key.alg() == self.header.alg && jwk.key.verify(self.signed.as_bytes(), &self.signature)
-        })
+    ///
+    /// # Errors
+    /// When none did, and one could not be used.
+    pub async fn is_signed_by(&self, keys: &[Jwk], signatures: &dyn Signatures) -> Result<bool, String> {
+        let named = keys.iter().filter(|jwk| self.header.kid.is_none() || jwk.kid == self.header.kid);
+        let mut outcome = Ok(false);
+        for jwk in named.filter(|jwk| jwk.key.alg() == self.header.alg) {
+            let signed = match &jwk.key {
+                Key::Secret(secret) => Ok(hmac_is(secret, self.signed.as_bytes(), &self.signature)),
+                Key::Public(key) => signatures.verify(key, self.signed.as_bytes(), &self.signature).await,
+            };
+            match signed {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(fault) => outcome = Err(fault),
+            }
+        }
+        outcome
     }
 }
 
@@ -156,13 +173,12 @@ pub struct Jwk {
 
 #[derive(Clone)]
 enum Key {
-    Hs256(Vec<u8>),
-    Rs256(Box<rsa::pkcs1v15::VerifyingKey<rsa::sha2::Sha256>>),
-    Es256(Box<p256::ecdsa::VerifyingKey>),
+    Secret(Vec<u8>),
+    Public(PublicKey),
 }
 
 impl Jwk {
-    /// Reads a JSON Web Key.
+    /// Reads a JSON Web Key. Whether the platform takes it, [`Jwk::check`] says.
     ///
     /// # Errors
     /// Why it cannot verify tokens here.
@@ -177,17 +193,15 @@ impl Jwk {
             return Err("use must be \"sig\"".into());
         }
         let key = match text("kty") {
-            Some("oct") => Key::Hs256(bytes("k").and_then(|k| {
+            Some("oct") => Key::Secret(bytes("k").and_then(|k| {
                 if k.len() < MIN_SECRET {
                     Err(format!("k must have {MIN_SECRET} bytes or more"))
                 } else {
                     Ok(k)
                 }
             })?),
-            Some("RSA") => Key::Rs256(Box::new(rsa_key(&bytes("n")?, &bytes("e")?)?)),
-            Some("EC") if text("crv") == Some("P-256") => {
-                Key::Es256(Box::new(p256_key(&bytes("x")?, &bytes("y")?)?))
-            }
+            Some("RSA") => Key::Public(rsa_key(&bytes("n")?, &bytes("e")?)?),
+            Some("EC") if text("crv") == Some("P-256") => Key::Public(p256_key(&bytes("x")?, &bytes("y")?)?),
             _ => return Err("kty must be oct, RSA, or EC with crv P-256".into()),
         };
         if text("alg").is_some_and(|alg| alg != key.alg()) {
@@ -198,45 +212,56 @@ impl Jwk {
 
     /// Whether it is a shared secret, which must never be published.
     pub fn is_secret(&self) -> bool {
-        matches!(self.key, Key::Hs256(_))
+        matches!(self.key, Key::Secret(_))
+    }
+
+    /// Whether the platform can verify with it.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub async fn check(&self, signatures: &dyn Signatures) -> Result<(), String> {
+        match &self.key {
+            Key::Secret(_) => Ok(()),
+            Key::Public(key) => signatures.check(key).await,
+        }
     }
 }
 
-fn rsa_key(n: &[u8], e: &[u8]) -> Result<rsa::pkcs1v15::VerifyingKey<rsa::sha2::Sha256>, String> {
-    use rsa::traits::PublicKeyParts;
-    let [n, e] = [n, e].map(rsa::BigUint::from_bytes_be);
-    let key = rsa::RsaPublicKey::new(n, e).map_err(|e| e.to_string())?;
-    if !RSA_BITS.contains(&key.n().bits()) {
-        return Err("n must have 2048 to 4096 bits".into());
+fn rsa_key(n: &[u8], e: &[u8]) -> Result<PublicKey, String> {
+    let [n, e] = [n, e].map(number);
+    let is_odd = |number: &[u8]| number.last().is_some_and(|byte| byte & 1 == 1);
+    let bits = n.first().map_or(0, |first| n.len() * 8 - first.leading_zeros() as usize);
+    if !RSA_BITS.contains(&bits) || !is_odd(n) {
+        return Err("n must be odd and have 2048 to 4096 bits".into());
     }
-    Ok(rsa::pkcs1v15::VerifyingKey::new(key))
+    // With the exponent 1, everybody signs.
+    if e.len() > RSA_EXPONENT || e == [1] || !is_odd(e) {
+        return Err("e must be odd, above 1 and below 2^32".into());
+    }
+    let [n, e] = [n, e].map(|number| URL_SAFE_NO_PAD.encode(number));
+    Ok(PublicKey::Rs256 { n, e })
 }
 
-fn p256_key(x: &[u8], y: &[u8]) -> Result<p256::ecdsa::VerifyingKey, String> {
-    // SEC1, uncompressed: the library checks that the point is on the curve.
-    let point = [&[4], x, y].concat();
+/// A number's bytes without the zeros in front.
+fn number(bytes: &[u8]) -> &[u8] {
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    bytes.get(zeros..).unwrap_or_default()
+}
+
+fn p256_key(x: &[u8], y: &[u8]) -> Result<PublicKey, String> {
     if x.len() != 32 || y.len() != 32 {
         return Err("x and y must have 32 bytes".into());
     }
-    p256::ecdsa::VerifyingKey::from_sec1_bytes(&point).map_err(|_| "x and y are no point of P-256".into())
+    let [x, y] = [x, y].map(|part| URL_SAFE_NO_PAD.encode(part));
+    Ok(PublicKey::Es256 { x, y })
 }
 
 impl Key {
     fn alg(&self) -> &'static str {
         match self {
-            Self::Hs256(_) => "HS256",
-            Self::Rs256(_) => "RS256",
-            Self::Es256(_) => "ES256",
-        }
-    }
-
-    fn verify(&self, message: &[u8], signature: &[u8]) -> bool {
-        match self {
-            Self::Hs256(secret) => hmac_is(secret, message, signature),
-            Self::Rs256(key) => rsa::pkcs1v15::Signature::try_from(signature)
-                .is_ok_and(|signature| key.verify(message, &signature).is_ok()),
-            Self::Es256(key) => p256::ecdsa::Signature::from_slice(signature)
-                .is_ok_and(|signature| key.verify(message, &signature).is_ok()),
+            Self::Secret(_) => "HS256",
+            Self::Public(PublicKey::Rs256 { .. }) => "RS256",
+            Self::Public(PublicKey::Es256 { .. }) => "ES256",
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod log;
 pub mod model;
 pub mod peers;
 pub mod session_store;
+pub mod signature;
 pub mod spawner;
 
 pub use blob::BlobStore;
@@ -23,4 +24,5 @@ pub use log::Log;
 pub use model::{Model, Models};
 pub use peers::Peers;
 pub use session_store::{Batch, SessionStore, StoreError};
+pub use signature::{PublicKey, Signatures};
 pub use spawner::Spawner;

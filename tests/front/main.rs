@@ -4,5 +4,7 @@
 mod admin;
 mod entry;
 mod idempotency;
+mod signatures;
+mod signer;
 mod stage;
 mod tokens;

@@ -1,5 +1,6 @@
 //! A front with everything around it in memory, and a client.
 
+use crate::signatures::RustCrypto;
 use async_trait::async_trait;
 use bytes::Bytes;
 use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, AuthCache, Forward, Front, FrontConfig, Handled};
@@ -120,6 +121,7 @@ impl Stage {
             config,
             directory: directory.clone(),
             http: web.clone(),
+            signatures: Rc::new(RustCrypto),
             clock: Rc::new(clock.clone()),
             entropy: Rc::new(SeededEntropy::default()),
             eraser: objects.clone(),

@@ -1,84 +1,15 @@
 //! Tokens that a tenant's identity provider signs.
 
+use crate::signer::{RSA_N, Signer};
 use crate::stage::{ADMIN, NOW, Stage, get, ids, post, request};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
 use edge_harness::http::seal::hmac;
 use edge_harness::types::Scope;
-use p256::ecdsa::signature::Signer as _;
 use pretty_assertions::assert_eq;
-use rsa::signature::SignatureEncoding as _;
 use serde_json::{Value, json};
 
 const ISSUER: &str = "https://id.example";
 const KEYS_URL: &str = "https://id.example/keys";
-const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
-
-// Made for these tests; it opens nothing.
-const RSA_N: &str = "lVcj1tAv9kIgudeIEeNpUFbMBFI60ovrVkJi2ZxOpukQdxDwlnkWaZNKP3m8qdd-Z80HUqFgiGJwwyV0TVJHk_Rm7fBzR_9KHHMfTEexdZQXcO_WLKJRBLqyUIW4pkKDCf_DDHgW_QaShjs9DG8v9BvCSm9SAGCqB7a4SsHVeV62j8bxKj-oZpOUMjK6qmoYi7fqvoP4Dj_hEYsnLSO66pog_urKMVGS_V41iwpPKJaDr9O4N4Ou_V9bcvVx69G1lLH921ixudwVsg1aprr65sF4p1Zmv9cCKq_M0aRj2Fl-jMHJxQm0iVWaIcCwsMVZ5wWEmyGsk9p0TOqpgtezGQ";
-const RSA_D: &str = "HViy378odaV4Bd0PTaiZJOLxk3XPPlmlhN1lzGp1YEJTbHplNMSVvWhmwkN7agrBOcemBTxWGmbxzr9Y8-rTywTPhzllhgPqPd33jAdYnYjc9GIE_d9luV6wtLcaWn2ef4QFgblFlzJH793LONrOmxMrYnIutIlKUFq9K1-cwg0oTS9oSgW_qbbSW5QcfkL-w9ojBuyzZoyqnoAMpMSQOz92udXpAsTM6QXQwsuiWr1nDw7fZF2tRjpNrrgAHOfDrr0TxD4qfwknhsC71s993wgzKNWy4eEPGDB32eB6T2ORPTCPRwaUuy2qQmKAc6bhneyN3OlnJW0goCfFBI5hyQ";
-const RSA_P: &str = "w9CO7Xh_3Agd7eBBLRR7i43yQdfX3eIJXTqv9KF_3OL5OnSwEIvDV4nsAPbxKkahenaHT2q6TCF_GZceRblJI0SL-t0-g4FVpeUfW9iXfSvf5-S-SgqASKisJFyYtecdff6JQOvC2Jpo4XjWJqCe478C-jvyqRt-H1YNVONa0a0";
-const RSA_Q: &str = "wz3O62KDruuasOrG4iE1Og2RNDIQuoY4OJ4FfDehlNKR7ETShHB-qgQ0Lhsh1ndQ6BkHGvt_sf7XC6kjR33sb_QoTrjE0bvlfhWyvKZqZxGJyjodMQ_dYR1wmV9xCLz3phheHWBKppXVSUq1baTw6iECamDykCkmpmtK6j-1DJ0";
-
-/// A provider's key.
-#[derive(Clone, Copy)]
-enum Signer {
-    Secret,
-    Rsa,
-    /// One of many, by its scalar.
-    Curve(u8),
-}
-
-impl Signer {
-    fn alg(self) -> &'static str {
-        match self {
-            Self::Secret => "HS256",
-            Self::Rsa => "RS256",
-            Self::Curve(_) => "ES256",
-        }
-    }
-
-    fn curve(scalar: u8) -> p256::ecdsa::SigningKey {
-        p256::ecdsa::SigningKey::from_slice(&[scalar; 32]).unwrap()
-    }
-
-    fn rsa() -> rsa::RsaPrivateKey {
-        let [n, d, p, q] =
-            [RSA_N, RSA_D, RSA_P, RSA_Q].map(|part| rsa::BigUint::from_bytes_be(&B64.decode(part).unwrap()));
-        rsa::RsaPrivateKey::from_components(n, 65_537u32.into(), d, vec![p, q]).unwrap()
-    }
-
-    fn jwk(self, kid: &str) -> Value {
-        match self {
-            Self::Secret => json!({ "kty": "oct", "kid": kid, "k": B64.encode(SECRET) }),
-            Self::Rsa => json!({ "kty": "RSA", "kid": kid, "n": RSA_N, "e": "AQAB", "d": "private" }),
-            Self::Curve(scalar) => {
-                let point = Self::curve(scalar).verifying_key().to_encoded_point(false);
-                let [x, y] = [point.x().unwrap(), point.y().unwrap()].map(|part| B64.encode(part));
-                json!({ "kty": "EC", "crv": "P-256", "kid": kid, "x": x, "y": y })
-            }
-        }
-    }
-
-    fn sign(self, header: &Value, claims: &Value) -> String {
-        let text = format!("{}.{}", B64.encode(header.to_string()), B64.encode(claims.to_string()));
-        let bytes = text.as_bytes();
-        let signature = match self {
-            Self::Secret => hmac(SECRET, bytes).to_vec(),
-            Self::Rsa => {
-                rsa::pkcs1v15::SigningKey::<rsa::sha2::Sha256>::new(Self::rsa()).sign(bytes).to_vec()
-            }
-            Self::Curve(scalar) => {
-                let signature: p256::ecdsa::Signature = Self::curve(scalar).sign(bytes);
-                signature.to_vec()
-            }
-        };
-        format!("{text}.{}", B64.encode(signature))
-    }
-
-    fn token(self, kid: &str, claims: &Value) -> String {
-        self.sign(&json!({ "alg": self.alg(), "typ": "JWT", "kid": kid }), claims)
-    }
-}
 
 /// Claims that are good for an hour, with `changes`; `null` takes a claim out.
 fn claims(changes: Value) -> Value {
@@ -189,6 +120,70 @@ fn the_key_decides_the_algorithm() {
         assert_eq!(stage.status_of(&Signer::Curve(7).sign(&header, &good)), 401, "{header}");
     }
     assert_eq!(stage.status_of(&Signer::Curve(7).sign(&json!({ "alg": "ES256" }), &good)), 200);
+}
+
+/// `key` with `changes`; `null` takes a member out.
+fn changed(mut key: Value, changes: Value) -> Value {
+    for (name, value) in changes.as_object().unwrap() {
+        key[name] = value.clone();
+    }
+    key.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    key
+}
+
+#[test]
+fn keys_that_cannot_verify_are_refused_and_passed_over() {
+    let stage = Stage::new();
+    let (rsa, curve) = (Signer::Rsa.jwk("k"), Signer::Curve(7).jwk("k"));
+    let number = |bytes: &[u8]| B64.encode(bytes);
+    let of_bytes = |count: usize, last: u8| number(&[&vec![255; count - 1][..], &[last]].concat());
+    let x = curve["x"].clone();
+    let bad = [
+        changed(rsa.clone(), json!({ "n": of_bytes(128, 255) })),
+        changed(rsa.clone(), json!({ "n": number(&[&[0, 127][..], &[255; 255]].concat()) })),
+        changed(rsa.clone(), json!({ "n": of_bytes(513, 255) })),
+        changed(rsa.clone(), json!({ "n": of_bytes(256, 254) })),
+        changed(rsa.clone(), json!({ "n": "" })),
+        changed(rsa.clone(), json!({ "n": "+/+/" })),
+        changed(rsa.clone(), json!({ "n": null })),
+        changed(rsa.clone(), json!({ "e": "" })),
+        changed(rsa.clone(), json!({ "e": number(&[0]) })),
+        changed(rsa.clone(), json!({ "e": number(&[0, 1]) })),
+        changed(rsa.clone(), json!({ "e": number(&[2]) })),
+        changed(rsa.clone(), json!({ "e": number(&[1, 0, 0, 0, 1]) })),
+        changed(rsa.clone(), json!({ "use": "enc" })),
+        changed(rsa.clone(), json!({ "alg": "ES256" })),
+        changed(rsa.clone(), json!({ "alg": "RS512" })),
+        changed(rsa.clone(), json!({ "kty": "EC", "crv": "P-256" })),
+        changed(curve.clone(), json!({ "y": x })),
+        changed(curve.clone(), json!({ "y": number(&[1; 31]) })),
+        changed(curve.clone(), json!({ "crv": "P-384" })),
+        changed(curve.clone(), json!({ "alg": "RS256" })),
+        changed(curve.clone(), json!({ "use": "enc" })),
+        changed(curve.clone(), json!({ "kty": "RSA" })),
+    ];
+    let good = claims(json!({}));
+    let [by_rsa, by_curve, by_other] =
+        [Signer::Rsa, Signer::Curve(7), Signer::Curve(9)].map(|signer| signer.token("k", &good));
+    for key in bad {
+        let jwt = json!({ "issuer": ISSUER, "jwks": { "keys": [rsa, key] } });
+        let body = json!({ "id": "acme", "jwt": jwt });
+        let answer = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&body));
+        assert_eq!(answer.code(), (422, "validation_failed"), "{key}");
+        assert!(answer.body.to_string().contains("/jwt/jwks/keys/1"), "{answer:?}");
+        // Published beside a good one, it neither verifies nor stands in that one's way.
+        let stage = publishing(&[key.clone(), Signer::Curve(9).jwk("k")]);
+        assert_eq!(
+            [&by_rsa, &by_curve, &by_other].map(|token| stage.status_of(token)),
+            [401, 401, 200],
+            "{key}"
+        );
+    }
+    // Other spellings of good keys.
+    let e = number(&[0, 0, 1, 0, 1]);
+    let padded = changed(rsa, json!({ "e": e, "n": format!("{RSA_N}=="), "use": "sig", "alg": "RS256" }));
+    let stage = trusting(&[padded, changed(curve, json!({ "alg": "ES256" }))]);
+    assert_eq!([by_rsa, by_curve].map(|token| stage.status_of(&token)), [200, 200]);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::http::{ApiBody, ApiRequest, ApiResponse};
 use crate::types::{ErrorCode, Problem};
 use bytes::Bytes;
 use futures::StreamExt;
+use wasm_bindgen::{JsCast, JsValue};
 use worker::{Headers, Request, Response, ResponseBody, Result};
 
 /// The head of a request: everything but its body.
@@ -64,4 +65,10 @@ pub fn response(response: ApiResponse, extra: &[(String, String)]) -> Result<Res
         }
     };
     Ok(out.with_status(response.status).with_headers(headers))
+}
+
+/// What an exception says.
+pub fn thrown(error: JsValue) -> String {
+    let message = error.dyn_ref::<js_sys::Error>().map(|error| String::from(error.message()));
+    message.or_else(|| error.as_string()).unwrap_or_else(|| "an exception without words".into())
 }

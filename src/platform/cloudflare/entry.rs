@@ -88,6 +88,7 @@ fn new_front(env: &Env) -> Result<Front> {
         },
         directory: setup::directory(env)?,
         http: setup::http(),
+        signatures: setup::signatures(),
         clock: setup::clock(),
         entropy: setup::entropy(),
         eraser: Rc::new(Objects(env.durable_object("SESSION")?)),

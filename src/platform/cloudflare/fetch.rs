@@ -1,5 +1,6 @@
 //! Outbound HTTP, and the Workers AI binding.
 
+use super::convert;
 use crate::ports::{Ai, Http, HttpError, HttpRequest, HttpResponse};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -105,6 +106,5 @@ impl Ai for WorkerAi {
 }
 
 fn thrown(error: JsValue) -> HttpError {
-    let message = error.dyn_ref::<js_sys::Error>().map(|error| String::from(error.message()));
-    HttpError(message.or_else(|| error.as_string()).unwrap_or_else(|| "the binding failed".into()))
+    HttpError(convert::thrown(error))
 }

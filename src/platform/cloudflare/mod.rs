@@ -1,6 +1,7 @@
 //! The adapters that run on Cloudflare Workers: the only folder that names `worker`.
 
 mod convert;
+mod crypto;
 pub mod d1;
 mod entry;
 mod fetch;

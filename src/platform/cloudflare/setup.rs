@@ -1,13 +1,14 @@
 //! From bindings, variables and secrets to the parts of the Worker.
 
 use super::{
+    crypto::WebCrypto,
     d1::D1Directory,
     fetch::{WorkerAi, WorkerHttp},
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
 };
 use crate::agent::{BuildError, HarnessAgent};
 use crate::model::ModelRegistry;
-use crate::ports::{Ai, Clock, Directory, Entropy, Http};
+use crate::ports::{Ai, Clock, Directory, Entropy, Http, Signatures};
 use crate::standard::{Standard, builder};
 use std::{cell::OnceCell, rc::Rc};
 use worker::{Env, Result};
@@ -66,4 +67,9 @@ pub fn entropy() -> Rc<dyn Entropy> {
 /// Outbound HTTP.
 pub fn http() -> Rc<dyn Http> {
     Rc::new(WorkerHttp)
+}
+
+/// Signatures of public keys.
+pub fn signatures() -> Rc<dyn Signatures> {
+    Rc::new(WebCrypto)
 }

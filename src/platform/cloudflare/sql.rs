@@ -3,6 +3,7 @@
 //! Every call of the platform goes through imports that catch exceptions: one that is thrown past
 //! them would hang the request. Numbers bind as floating point, which the INTEGER columns undo.
 
+use super::convert;
 use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
@@ -243,6 +244,5 @@ fn text(value: &JsValue) -> String {
 }
 
 fn thrown(error: JsValue) -> StoreError {
-    let message = error.dyn_ref::<js_sys::Error>().map(|error| String::from(error.message()));
-    StoreError(message.or_else(|| error.as_string()).unwrap_or_else(|| "an exception without words".into()))
+    StoreError(convert::thrown(error))
 }

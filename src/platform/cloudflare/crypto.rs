@@ -1,0 +1,67 @@
+//! Signatures with the platform's WebCrypto.
+
+use super::convert::thrown;
+use crate::ports::{PublicKey, Signatures};
+use async_trait::async_trait;
+use js_sys::{Array, JSON, Uint8Array};
+use wasm_bindgen::{JsValue, prelude::wasm_bindgen};
+
+// Every import catches: an exception that is thrown past one would hang the request.
+#[wasm_bindgen]
+extern "C" {
+    #[wasm_bindgen(catch, js_namespace = ["crypto", "subtle"], js_name = importKey)]
+    async fn import_key(
+        format: &str,
+        key: &JsValue,
+        algorithm: &JsValue,
+        extractable: bool,
+        usages: &Array,
+    ) -> Result<JsValue, JsValue>;
+    #[wasm_bindgen(catch, js_namespace = ["crypto", "subtle"])]
+    async fn verify(
+        algorithm: &JsValue,
+        key: &JsValue,
+        signature: &Uint8Array,
+        data: &Uint8Array,
+    ) -> Result<JsValue, JsValue>;
+}
+
+/// `crypto.subtle`.
+pub struct WebCrypto;
+
+/// A key of the platform, and the algorithm that it is for.
+struct Imported {
+    key: JsValue,
+    algorithm: JsValue,
+}
+
+async fn import(key: &PublicKey) -> Result<Imported, JsValue> {
+    // The numbers are base64url, which JSON need not escape.
+    let (algorithm, jwk) = match key {
+        PublicKey::Rs256 { n, e } => (
+            r#"{"name":"RSASSA-PKCS1-v1_5","hash":"SHA-256"}"#,
+            format!(r#"{{"kty":"RSA","n":"{n}","e":"{e}"}}"#),
+        ),
+        PublicKey::Es256 { x, y } => (
+            r#"{"name":"ECDSA","namedCurve":"P-256","hash":"SHA-256"}"#,
+            format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"{y}"}}"#),
+        ),
+    };
+    let (algorithm, jwk) = (JSON::parse(algorithm)?, JSON::parse(&jwk)?);
+    let key = import_key("jwk", &jwk, &algorithm, false, &Array::of1(&"verify".into())).await?;
+    Ok(Imported { key, algorithm })
+}
+
+#[async_trait(?Send)]
+impl Signatures for WebCrypto {
+    async fn check(&self, key: &PublicKey) -> Result<(), String> {
+        import(key).await.map(|_| ()).map_err(thrown)
+    }
+
+    async fn verify(&self, key: &PublicKey, data: &[u8], signature: &[u8]) -> Result<bool, String> {
+        let Imported { key, algorithm } = import(key).await.map_err(thrown)?;
+        let (signature, data) = (Uint8Array::from(signature), Uint8Array::from(data));
+        let signed = verify(&algorithm, &key, &signature, &data).await.map_err(thrown)?;
+        Ok(signed.as_bool() == Some(true))
+    }
+}
