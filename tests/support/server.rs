@@ -103,6 +103,22 @@ impl Server {
         fs::read_to_string(self.home.join("log")).unwrap_or_default()
     }
 
+    /// Whether these bytes stand anywhere in the state that is stored: databases and objects.
+    pub fn state_holds(&self, bytes: &[u8]) -> bool {
+        let mut folders = vec![self.home.join("state")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if fs::read(path).is_ok_and(|file| file.windows(bytes.len()).any(|w| w == bytes)) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
     /// Runs the scheduled handler to its end, as the cron trigger does.
     pub fn scheduled(&self) -> Value {
         let running = self.running.as_ref().expect("a running server");
