@@ -162,7 +162,8 @@ impl Hub {
     pub fn abandon(&self, turn: &str) {
         self.ends.borrow_mut().retain(|(waiting, _)| waiting != turn);
         self.listeners.borrow_mut().retain(|l| l.interest.turn.as_deref() != Some(turn));
-        self.streaming.borrow_mut().take();
+        // A message that was refused is given up too, while another turn goes on streaming.
+        self.streaming.borrow_mut().take_if(|streaming| streaming.turn == turn);
     }
 
     /// Streams a piece of what the model makes. The first piece of text takes log number `seq` for
