@@ -33,7 +33,9 @@ pub fn json_or_empty<T: DeserializeOwned>(request: &ApiRequest) -> Result<T, Pro
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    // Text as a whole, also where fields are ignored.
+    let text = std::str::from_utf8(bytes).map_err(|error| malformed(&error))?;
+    let mut reader = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let pointer = pointer(error.path());
         let error = error.into_inner();
@@ -46,7 +48,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     Ok(value)
 }
 
-fn malformed(error: &serde_json::Error) -> Problem {
+fn malformed(error: &dyn std::fmt::Display) -> Problem {
     Problem::new(ErrorCode::MalformedJson, format!("the body is not JSON: {error}"))
 }
 
