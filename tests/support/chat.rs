@@ -136,7 +136,9 @@ fn line(message: &Value) -> String {
     let part = |part: &Value| match part["type"].as_str().unwrap() {
         "text" => part["text"].as_str().unwrap().to_owned(),
         "tool_call" => format!("[{}]", part["call_id"].as_str().unwrap()),
-        "tool_result" => format!("{}={}", part["call_id"].as_str().unwrap(), part["outcome"].as_str().unwrap()),
+        "tool_result" => {
+            format!("{}={}", part["call_id"].as_str().unwrap(), part["outcome"].as_str().unwrap())
+        }
         other => format!("<{other}>"),
     };
     let parts: Vec<String> = message["parts"].as_array().unwrap().iter().map(part).collect();

@@ -119,6 +119,17 @@ impl Server {
         false
     }
 
+    /// Every row of every database, as lines of JSON.
+    pub fn rows(&self) -> String {
+        let output = Command::new(root().join("node_modules/.bin/node"))
+            .args(["--no-warnings".as_ref(), root().join("tests/support/dump.mjs").as_os_str()])
+            .arg(self.home.join("state"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// Runs the scheduled handler to its end, as the cron trigger does.
     pub fn scheduled(&self) -> Value {
         let running = self.running.as_ref().expect("a running server");
