@@ -236,6 +236,12 @@ impl ReactAgent<'_> {
         let specs: Vec<_> =
             calls.iter().map(|(_, c, _)| self.agent.toolkit.get(&c.name).map(|(spec, _)| spec)).collect();
         for wave in scheduler::waves(&specs) {
+            // A tool that ran until the turn's deadline is the last: what is left gets its outcome
+            // with the turn's end.
+            let deadline = self.cx.session.state().turn.as_ref().map(|turn| turn.deadline);
+            if deadline.is_some_and(|deadline| self.cx.clock.now() >= deadline) {
+                return Ok(());
+            }
             let mut prepared = Vec::with_capacity(wave.len());
             for (index, call, status) in wave.iter().filter_map(|place| calls.get(*place)) {
                 let within = match &self.cx.session.state().turn {

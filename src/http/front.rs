@@ -240,7 +240,7 @@ impl Front {
     }
 
     /// The caller's own request id if it is a plain one, or else a new one.
-    fn request_id(&self, head: &ApiRequest) -> String {
+    pub fn request_id(&self, head: &ApiRequest) -> String {
         let is_plain = |id: &&str| {
             (1..=64).contains(&id.len())
                 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')

@@ -95,7 +95,12 @@ pub(super) fn event(error: &Value) -> ModelError {
         let known = STATUS_OF_CODE.iter().find(|(c, _)| c == code).map(|(_, s)| *s);
         known.or_else(|| code.parse().ok().filter(|s| (400..600).contains(s)))
     });
-    let kind = kind(status.unwrap_or(500), &said);
+    let kind = match status {
+        Some(status) => kind(status, &said),
+        // Words of their own for an empty purse have no status in the table.
+        None if said.is_spent() => Billing,
+        None => kind(500, &said),
+    };
     let message =
         if said.message.is_empty() { "an error without a message".to_owned() } else { said.message };
     ModelError::new(kind, message)
@@ -126,10 +131,7 @@ pub(super) fn thrown(message: &str) -> ModelError {
 fn kind(status: u16, said: &Said) -> ModelErrorKind {
     let has = |list: &[&str]| said.codes.iter().any(|code| list.contains(&code.as_str()));
     let lower = said.message.to_lowercase();
-    let spent = has(&BILLING_CODES)
-        || said.codes.iter().any(|code| code.ends_with("_spend_limit_exceeded"))
-        || lower.contains(BILLING_TEXT);
-    if spent && (400..500).contains(&status) {
+    if said.is_spent() && (400..500).contains(&status) {
         return Billing;
     }
     if has(&OVERFLOW_CODES) || (matches!(status, 400 | 413) && is_overflow_text(&lower)) {
@@ -167,6 +169,13 @@ impl Said {
             said.message = json.to_string();
         }
         said
+    }
+
+    /// Whether it speaks of credit or a spending limit that is used up.
+    fn is_spent(&self) -> bool {
+        let is_word =
+            |code: &String| BILLING_CODES.contains(&code.as_str()) || code.ends_with("_spend_limit_exceeded");
+        self.codes.iter().any(is_word) || self.message.to_lowercase().contains(BILLING_TEXT)
     }
 
     /// Errors stand at the top, under `error` or `response`, or in a list.

@@ -52,7 +52,8 @@ pub struct Permit {
 pub struct Draft {
     /// The state as it will be.
     pub state: SessionState,
-    records: Vec<(Option<String>, EventKind)>,
+    /// Each with its time, where that is not now.
+    records: Vec<(Option<Timestamp>, Option<String>, EventKind)>,
     put: Vec<(String, String)>,
     delete: Vec<String>,
     closes_message: bool,
@@ -61,7 +62,12 @@ pub struct Draft {
 impl Draft {
     /// Appends a record to the log.
     pub fn record(&mut self, turn: Option<&str>, kind: EventKind) {
-        self.records.push((turn.map(str::to_owned), kind));
+        self.records.push((None, turn.map(str::to_owned), kind));
+    }
+
+    /// Appends a record of another log: when it happened stays, its number does not.
+    pub fn copy(&mut self, record: Record) {
+        self.records.push((Some(record.at), record.turn, record.kind));
     }
 
     /// Appends the record that every log starts with.
@@ -189,15 +195,15 @@ impl Session {
 
     fn apply(&self, now: Timestamp, mut change: Draft) -> Result<(), StoreError> {
         if self.hub.is_streaming() && !change.closes_message {
-            change.state.deferred.append(&mut change.records);
+            change.state.deferred.extend(change.records.drain(..).map(|(_, turn, kind)| (turn, kind)));
         } else {
-            change.records.append(&mut change.state.deferred);
+            change.records.extend(change.state.deferred.drain(..).map(|(turn, kind)| (None, turn, kind)));
         }
         let mut seq = self.last_seq.get();
         let mut records = Vec::with_capacity(change.records.len());
-        for (turn, kind) in change.records {
+        for (at, turn, kind) in change.records {
             seq += 1;
-            records.push(numbered(Record { seq, at: now, turn, kind }));
+            records.push(numbered(Record { seq, at: at.unwrap_or(now), turn, kind }));
         }
         let mut batch = Batch { append: Vec::new(), put: change.put, delete: change.delete };
         for record in &records {

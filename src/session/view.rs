@@ -177,7 +177,11 @@ impl Session {
     pub fn turn(&self, turn: &str) -> Result<Option<TurnView>, StoreError> {
         let records = self.records(Select { turn: Some(turn), limit: usize::MAX, ..Select::default() })?;
         let queue_position = self.state().queue.iter().position(|queued| queued == turn).map(|i| i + 1);
-        if records.is_empty() && queue_position.is_none() {
+        // Records that wait for a message to end are no less true.
+        let state = self.state();
+        let deferred = state.deferred.iter().filter(|(of, _)| of.as_deref() == Some(turn));
+        let mut deferred = deferred.map(|(_, kind)| (state.meta.updated_at, kind)).peekable();
+        if records.is_empty() && queue_position.is_none() && deferred.peek().is_none() {
             return Ok(None);
         }
         let mut view = TurnView {
@@ -197,10 +201,10 @@ impl Session {
             started_at: None,
             ended_at: None,
         };
-        for record in &records {
-            view.fold(record.at, &record.kind);
+        for (at, kind) in records.iter().map(|record| (record.at, &record.kind)).chain(deferred) {
+            view.fold(at, kind);
         }
-        if let Some(running) = self.state().turn.as_ref().filter(|running| running.id == turn) {
+        if let Some(running) = state.turn.as_ref().filter(|running| running.id == turn) {
             view.usage = running.usage;
             view.budget = Some(running.budget);
             view.steps = running.steps;

@@ -5,6 +5,7 @@
 
 #![allow(dead_code, unused_imports, clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
+mod chat;
 mod client;
 pub mod http;
 mod model_server;
@@ -14,6 +15,7 @@ mod server;
 mod sse;
 mod wire;
 
+pub use chat::{Chat, PROVIDER_KEY, World};
 pub use client::{Client, WebSocket};
 pub use http::Response;
 pub use model_server::{ModelServer, Received};

@@ -103,6 +103,33 @@ impl Server {
         fs::read_to_string(self.home.join("log")).unwrap_or_default()
     }
 
+    /// Whether these bytes stand anywhere in the state that is stored: databases and objects.
+    pub fn state_holds(&self, bytes: &[u8]) -> bool {
+        let mut folders = vec![self.home.join("state")];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).unwrap().flatten() {
+                let path = entry.path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if fs::read(path).is_ok_and(|file| file.windows(bytes.len()).any(|w| w == bytes)) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Every row of every database, as lines of JSON.
+    pub fn rows(&self) -> String {
+        let output = Command::new(root().join("node_modules/.bin/node"))
+            .args(["--no-warnings".as_ref(), root().join("tests/support/dump.mjs").as_os_str()])
+            .arg(self.home.join("state"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
     /// Runs the scheduled handler to its end, as the cron trigger does.
     pub fn scheduled(&self) -> Value {
         let running = self.running.as_ref().expect("a running server");

@@ -81,9 +81,10 @@ pub async fn import(host: &Rc<SessionHost>, snapshot: &str) -> Result<String, Pr
         .commit(host.now(), |draft| {
             draft.created(Some(forked_from));
             for record in records {
-                // The copy has its own first record; everything behind it keeps its number.
+                // The copy has its own first record; everything behind it keeps its number and
+                // its time.
                 if !matches!(record.kind, EventKind::SessionCreated { .. }) {
-                    draft.record(record.turn.as_deref(), record.kind);
+                    draft.copy(record);
                 }
             }
             closing.into_iter().for_each(|(turn, kind)| draft.record(Some(&turn), kind));

@@ -96,8 +96,11 @@ impl Handler {
     /// A session that the caller makes.
     fn new_meta(&self, call: &SessionRequest, user: Option<String>) -> Result<SessionMeta, Problem> {
         let user = call.principal.user.clone().or(user).unwrap_or_else(|| "default".into());
-        if !id::is_valid(&user) {
-            return Err(Problem::field("/user", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @"));
+        if !id::is_user(&user) {
+            return Err(Problem::field(
+                "/user",
+                "expected 1 to 128 bytes without / \\ and control characters",
+            ));
         }
         let now = self.host.now();
         Ok(SessionMeta {

@@ -25,13 +25,17 @@ pub fn head(request: &Request) -> ApiRequest {
     }
 }
 
+/// The length of its body that a request states, in bytes.
+pub fn length(head: &ApiRequest) -> Option<usize> {
+    head.header("content-length").and_then(|length| length.parse().ok())
+}
+
 /// The body of a request, unless it is larger than we take.
-pub async fn body(request: &mut Request, head: &ApiRequest) -> std::result::Result<Bytes, Problem> {
+pub async fn body(request: &mut Request, length: Option<usize>) -> std::result::Result<Bytes, Problem> {
     let too_large = || Problem::new(ErrorCode::PayloadTooLarge, "the body is larger than 4 MiB");
     let unreadable = |error: worker::Error| {
         Problem::new(ErrorCode::InvalidRequest, format!("the body cannot be read: {error}"))
     };
-    let length = head.header("content-length").and_then(|length| length.parse::<usize>().ok());
     match length {
         Some(length) if length > ApiRequest::MAX_BODY => Err(too_large()),
         Some(_) => request.bytes().await.map(Bytes::from).map_err(unreadable),

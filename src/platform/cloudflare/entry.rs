@@ -5,9 +5,10 @@ use super::{
     object::{FORWARD, ForwardHead, Objects},
     setup,
 };
-use crate::http::{Forward, Front, FrontConfig, Handled};
+use crate::http::{ApiRequest, ApiResponse, Forward, Front, FrontConfig, Handled};
+use crate::types::Problem;
 use futures::FutureExt;
-use std::{cell::OnceCell, rc::Rc};
+use std::{cell::OnceCell, panic::AssertUnwindSafe, rc::Rc};
 use worker::{Context, Env, Request, RequestInit, Response, Result, ScheduleContext, ScheduledEvent, event};
 
 /// Times that one cron run sweeps at most; the next run goes on.
@@ -19,7 +20,21 @@ fn start() {
 }
 
 #[event(fetch)]
-async fn fetch(mut request: Request, env: Env, _context: Context) -> Result<Response> {
+async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response> {
+    let head = convert::head(&request);
+    let why = match AssertUnwindSafe(respond(request, head.clone(), &env)).catch_unwind().await {
+        Ok(Ok(response)) => return Ok(response),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "a panic, logged above".to_owned(),
+    };
+    // A defect of ours, or an object that broke: the caller gets an answer that the log explains.
+    let id = front(&env)?.request_id(&head);
+    let problem = Problem::internal(why);
+    worker::console_error!("request {id}: {problem}");
+    convert::response(ApiResponse::problem(&problem, &id), &[("x-request-id".to_owned(), id.clone())])
+}
+
+async fn respond(mut request: Request, head: ApiRequest, env: &Env) -> Result<Response> {
     #[cfg(feature = "fixtures")]
     if request.path() == "/fixtures/panic" {
         #[allow(clippy::panic)]
@@ -27,14 +42,13 @@ async fn fetch(mut request: Request, env: Env, _context: Context) -> Result<Resp
             panic!("as asked");
         }
     }
-    let front = front(&env)?;
-    let head = convert::head(&request);
-    let for_body = head.clone();
-    let handled =
-        front.handle(head, || async { convert::body(&mut request, &for_body).await }.boxed_local()).await;
+    let front = front(env)?;
+    let length = convert::length(&head);
+    let read_body = || async { convert::body(&mut request, length).await }.boxed_local();
+    let handled = front.handle(head, read_body).await;
     match handled {
         Handled::Answer(answer) => convert::response(answer, &[]),
-        Handled::Forward(forward) => pass_on(&env, request, *forward).await,
+        Handled::Forward(forward) => pass_on(env, request, *forward).await,
     }
 }
 

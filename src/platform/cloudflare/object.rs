@@ -174,7 +174,7 @@ impl Inner {
             return Err(Problem::internal("the front forwarded what is not a session's"));
         };
         if matches!(head.method.as_str(), "POST" | "PATCH") {
-            head.body = convert::body(request, &head).await?;
+            head.body = convert::body(request, convert::length(&head)).await?;
         }
         let item = ["turn", "item", "call_id"]
             .into_iter()

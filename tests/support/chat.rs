@@ -1,0 +1,146 @@
+//! A conversation with one session, and the Worker and models that it needs.
+
+use super::{Client, ModelServer, Received, Response, Server, Sse};
+use serde_json::{Value, json};
+
+/// The key that the Worker sends to the model server.
+pub const PROVIDER_KEY: &str = "sk-the-provider-key-of-the-tests";
+
+/// A Worker whose models are a model server of the test: `openai/…` and `anthropic/…`.
+pub struct World {
+    pub server: Server,
+    pub model: ModelServer,
+}
+
+impl World {
+    pub fn start() -> Self {
+        let model = ModelServer::start();
+        let server = Server::start(json!({
+            "OPENAI_API_KEY": PROVIDER_KEY, "OPENAI_BASE_URL": model.base_url(),
+            "ANTHROPIC_API_KEY": PROVIDER_KEY, "ANTHROPIC_BASE_URL": model.base_url(),
+            "DEFAULT_MODEL": "openai/m",
+        }));
+        Self { server, model }
+    }
+
+    /// A new session that talks to this model, such as `openai/m`. Tests that share a world take
+    /// models of their own.
+    #[track_caller]
+    pub fn chat(&self, model: &str) -> Chat {
+        let client = self.server.client();
+        let session = client.post("/v1/sessions", json!({ "model": model })).expect(201);
+        Chat::new(client, session["id"].as_str().unwrap())
+    }
+
+    /// The requests that came for this model, without its provider.
+    pub fn received(&self, model: &str) -> Vec<Received> {
+        self.model.received().into_iter().filter(|r| r.model() == model).collect()
+    }
+
+    /// Waits until the Worker closed the connection of this model's first request.
+    #[track_caller]
+    pub fn wait_for_abort(&self, model: &str) {
+        let index = self.model.received().iter().position(|r| r.model() == model);
+        self.model.wait_for_abort(index.expect("a request for this model"));
+    }
+}
+
+/// One session, seen by one client.
+#[derive(Clone)]
+pub struct Chat {
+    pub client: Client,
+    pub id: String,
+}
+
+impl Chat {
+    pub fn new(client: Client, id: &str) -> Self {
+        Self { client, id: id.to_owned() }
+    }
+
+    /// A path below the session, such as `/messages`.
+    pub fn path(&self, rest: &str) -> String {
+        format!("/v1/sessions/{}{rest}", self.id)
+    }
+
+    /// Posts a message and waits for the turn's answer.
+    #[track_caller]
+    pub fn ask(&self, body: Value) -> Value {
+        self.post("/messages", body).expect(200)
+    }
+
+    #[track_caller]
+    pub fn say(&self, content: &str) -> Value {
+        self.ask(json!({ "content": content }))
+    }
+
+    /// Posts a message and streams its turn.
+    #[track_caller]
+    pub fn stream(&self, body: Value) -> Sse {
+        self.client.post_stream(&self.path("/messages"), body)
+    }
+
+    /// Posts a message without waiting; gives the turn's id.
+    #[track_caller]
+    pub fn begin(&self, body: Value) -> String {
+        let client = self.client.with_header("prefer", "respond-async");
+        let receipt = client.post(&self.path("/messages"), body).expect(202);
+        receipt["turn_id"].as_str().expect("a turn").to_owned()
+    }
+
+    #[track_caller]
+    pub fn post(&self, rest: &str, body: Value) -> Response {
+        self.client.post(&self.path(rest), body)
+    }
+
+    #[track_caller]
+    pub fn get(&self, rest: &str) -> Value {
+        self.client.get(&self.path(rest)).expect(200)
+    }
+
+    /// Waits until nothing runs and nothing is queued.
+    #[track_caller]
+    pub fn until_idle(&self) {
+        let mut events = self.client.stream(&self.path("/events?until=idle"));
+        events.by_ref().for_each(drop);
+        assert!(!events.cut);
+    }
+
+    /// The stored records, oldest first.
+    #[track_caller]
+    pub fn log(&self) -> Vec<Value> {
+        let client = self.client.with_header("accept", "application/x-ndjson");
+        let answer = client.get(&self.path("/events"));
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    /// The types of the stored records, after checking that they are numbered from 1 without gaps.
+    #[track_caller]
+    pub fn log_types(&self) -> Vec<String> {
+        let log = self.log();
+        let numbers: Vec<_> = log.iter().map(|record| record["seq"].as_u64().unwrap()).collect();
+        assert_eq!(numbers, (1..=log.len() as u64).collect::<Vec<_>>());
+        log.iter().map(|record| record["type"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// The messages, as `role: text` or, for a tool's, `tool call_id: outcome`.
+    #[track_caller]
+    pub fn transcript(&self) -> Vec<String> {
+        let messages = self.get("/messages?limit=200");
+        messages["data"].as_array().unwrap().iter().map(line).collect()
+    }
+}
+
+fn line(message: &Value) -> String {
+    let role = message["role"].as_str().unwrap();
+    let part = |part: &Value| match part["type"].as_str().unwrap() {
+        "text" => part["text"].as_str().unwrap().to_owned(),
+        "tool_call" => format!("[{}]", part["call_id"].as_str().unwrap()),
+        "tool_result" => {
+            format!("{}={}", part["call_id"].as_str().unwrap(), part["outcome"].as_str().unwrap())
+        }
+        other => format!("<{other}>"),
+    };
+    let parts: Vec<String> = message["parts"].as_array().unwrap().iter().map(part).collect();
+    format!("{role}: {}", parts.join(" "))
+}

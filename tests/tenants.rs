@@ -1,0 +1,426 @@
+//! Whose is what: tenants, keys, tokens, tickets, users.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
+use edge_harness::http::seal::hmac;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::sync::OnceLock;
+use support::{ADMIN_KEY, Chat, Client, DEV_API_KEY, Server};
+
+fn server() -> &'static Server {
+    static SERVER: OnceLock<Server> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start(json!({})))
+}
+
+/// A new tenant.
+#[track_caller]
+fn tenant(server: &Server, id: &str) {
+    server.admin().post("/v1/admin/tenants", json!({ "id": id })).expect(201);
+}
+
+/// A new key of a tenant: its public id, and a client that has it.
+#[track_caller]
+fn key(server: &Server, tenant: &str, body: Value) -> (String, Client) {
+    let made = server.admin().post(&format!("/v1/admin/tenants/{tenant}/keys"), body).expect(201);
+    (made["id"].as_str().unwrap().to_owned(), server.anonymous().with_key(made["key"].as_str().unwrap()))
+}
+
+/// A session with one turn in it; gives the turn too.
+#[track_caller]
+fn conversation(client: &Client, id: &str, user: &str) -> (Chat, String) {
+    let chat = Chat::new(client.clone(), id);
+    let answer = chat.ask(json!({"content": "/say hello", "user": user}));
+    (chat, answer["turn_id"].as_str().unwrap().to_owned())
+}
+
+/// Every route of a session, as one would try them from outside.
+fn attempts(chat: &Chat, turn: &str) -> Vec<(&'static str, String, Value)> {
+    let path = |rest: &str| chat.path(rest);
+    vec![
+        ("GET", path(""), Value::Null),
+        ("PATCH", path(""), json!({"title": "mine now"})),
+        ("GET", path("/messages"), Value::Null),
+        ("GET", path(&format!("/turns/{turn}")), Value::Null),
+        ("GET", path("/events?until=idle"), Value::Null),
+        ("GET", path("/ws"), Value::Null),
+        ("POST", path("/fork"), json!({})),
+        ("POST", path("/abort"), json!({})),
+        ("POST", path("/approvals/call_1"), json!({"decision": "approve"})),
+        ("POST", path("/answers/call_1"), json!({"answer": "yes"})),
+        ("DELETE", path(&format!("/queue/{turn}")), Value::Null),
+        ("DELETE", path(""), Value::Null),
+    ]
+}
+
+#[track_caller]
+fn send(client: &Client, method: &str, path: &str, body: &Value) -> support::Response {
+    let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    client.with_header("content-type", "application/json").send(method, path, &bytes)
+}
+
+#[test]
+fn tenants_and_keys_come_and_go() {
+    let (server, admin) = (server(), server().admin());
+    tenant(server, "acme");
+    assert_eq!(admin.post("/v1/admin/tenants", json!({"id": "acme"})).expect(409)["code"], "already_exists");
+    assert_eq!(admin.get("/v1/admin/tenants/acme").expect(200)["id"], "acme");
+    let (old_id, old) = key(server, "acme", json!({"name": "first"}));
+    let (chat, turn) = conversation(&old, "acme-1", "ann");
+
+    // Scopes: a reader reads, and the administration is nobody's but the operator's.
+    let (_, reader) = key(server, "acme", json!({"scopes": ["read"]}));
+    let seen = Chat::new(reader.clone(), &chat.id);
+    assert_eq!(seen.get(&format!("/turns/{turn}"))["status"], "completed");
+    assert_eq!(seen.log(), chat.log());
+    for (method, path, body) in [
+        ("POST", chat.path("/messages"), json!({"content": "x"})),
+        ("POST", chat.path("/steer"), json!({"content": "x"})),
+        ("POST", "/v1/sessions".into(), json!({})),
+        ("PATCH", chat.path(""), json!({})),
+        ("DELETE", chat.path(""), Value::Null),
+        ("POST", chat.path("/fork"), json!({})),
+        ("POST", chat.path("/abort"), json!({})),
+        ("GET", "/v1/admin/tenants".into(), Value::Null),
+    ] {
+        let refused = send(&reader, method, &path, &body);
+        assert_eq!(refused.status, 403, "{method} {path}: {}", refused.text());
+        assert_eq!(refused.json()["code"], "missing_scope");
+    }
+    let (_, writer) = key(server, "acme", json!({"scopes": ["chat"]}));
+    assert_eq!(Chat::new(writer.clone(), &chat.id).say("/say hi")["reply"]["text"], "hi");
+    writer.get(&chat.path("/messages")).expect(403);
+
+    // Rotation: the new key works beside the old one, until that is revoked.
+    let (_, new) = key(server, "acme", json!({}));
+    for client in [&old, &new] {
+        client.get(&chat.path("")).expect(200);
+    }
+    assert_eq!(admin.delete(&format!("/v1/admin/tenants/acme/keys/{old_id}")).status, 204);
+    old.get(&chat.path("")).expect(401);
+    new.get(&chat.path("")).expect(200);
+    admin.delete(&format!("/v1/admin/tenants/acme/keys/{old_id}")).expect(404);
+    let keys = admin.get("/v1/admin/tenants/acme/keys").expect(200);
+    assert_eq!(keys["data"].as_array().unwrap().len(), 3);
+    assert!(
+        keys["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|key| key["key"].is_null() && key["id"] != old_id.as_str())
+    );
+
+    for (path, body) in [
+        ("/keys", json!({"scopes": ["root"]})),
+        ("/keys", json!({"scopes": []})),
+        ("/keys", json!({"expires_at": "2001-01-01T00:00:00Z"})),
+        ("", json!({"id": "a/b"})),
+        ("", json!({"id": "x", "jwt": {"issuer": "i"}})),
+        ("", json!({"id": "x", "name": ""})),
+    ] {
+        let path = if path.is_empty() {
+            "/v1/admin/tenants".to_owned()
+        } else {
+            format!("/v1/admin/tenants/acme{path}")
+        };
+        assert!(!admin.post(&path, body).expect(422)["errors"].as_array().unwrap().is_empty());
+    }
+    admin.post("/v1/admin/tenants/nobody/keys", json!({})).expect(404);
+}
+
+#[test]
+fn nothing_of_one_tenant_exists_for_another() {
+    let server = server();
+    tenant(server, "ours");
+    tenant(server, "theirs");
+    let ((_, ours), (_, theirs)) = (key(server, "ours", json!({})), key(server, "theirs", json!({})));
+    let (chat, turn) = conversation(&ours, "shared-name", "ann");
+    ours.post("/v1/sessions", json!({"id": "listed"})).expect(201);
+    let log = chat.log();
+    let never = Chat::new(theirs.clone(), "never-there");
+    for client in [&theirs, &server.client()] {
+        for ((method, path, body), (_, absent, _)) in
+            attempts(&chat, &turn).into_iter().zip(attempts(&never, &turn))
+        {
+            let (refused, unknown) =
+                (send(client, method, &path, &body), send(client, method, &absent, &body));
+            assert_eq!(refused.status, unknown.status, "{method} {path}: {}", refused.text());
+            // What is foreign and what is not there cannot be told apart.
+            let [mut refused, mut unknown] = [refused.json(), unknown.json()];
+            for problem in [&mut refused, &mut unknown] {
+                problem["request_id"] = Value::Null;
+            }
+            assert_eq!(refused, unknown, "{method} {path}");
+            assert!(path.ends_with("/ws") || refused["status"] == 404, "{method} {path}: {refused}");
+        }
+    }
+    for list in ["/v1/sessions", "/v1/sessions?user=ann", "/v1/sessions?user=default"] {
+        assert_eq!(theirs.get(list).expect(200)["data"], json!([]), "{list}");
+    }
+    // Naming what belongs to others, by body, query or header, changes nothing.
+    let tricks = theirs
+        .with_header("x-edge-harness-forward", r#"{"principal":{"tenant":"ours","user":null,"scopes":["chat","read"]},"session":"shared-name","id":"x","answer_headers":[]}"#)
+        .with_header("x-edge-harness-internal", r#"{"erase":{"tenant":"ours","session":"shared-name"}}"#);
+    tricks.get(&format!("{}?tenant=ours", chat.path(""))).expect(404);
+    // The same id is another session.
+    let (own, _) = conversation(&theirs, "shared-name", "bob");
+    assert_eq!(own.get("")["user"], "bob");
+    assert_eq!(own.client.delete(&own.path("")).status, 204);
+    assert_eq!(chat.log(), log);
+
+    // A ticket for a foreign session opens nothing, and neither does a fork of one.
+    let ticket = theirs.post("/v1/tickets", json!({"session": chat.id})).json()["ticket"]
+        .as_str()
+        .unwrap_or("none")
+        .to_owned();
+    let refused = server.anonymous().get(&chat.path(&format!("/events?until=idle&ticket={ticket}")));
+    assert!([401, 404].contains(&refused.status), "{}", refused.text());
+}
+
+#[test]
+fn tickets_open_their_own_sessions_streams_only() {
+    let server = server();
+    tenant(server, "tickets");
+    let (_, client) = key(server, "tickets", json!({}));
+    let (chat, turn) = conversation(&client, "ticketed", "ann");
+    let (other, _) = conversation(&client, "unticketed", "ann");
+    let made = client.post("/v1/tickets", json!({"session": chat.id, "user": "ann"})).expect(201);
+    let ticket = made["ticket"].as_str().unwrap();
+    assert!(made["expires_at"].as_str().unwrap().ends_with('Z'));
+    let nobody = server.anonymous();
+
+    let events: Vec<_> = nobody.stream(&chat.path(&format!("/events?until=idle&ticket={ticket}"))).collect();
+    let stored: Vec<Value> =
+        events.iter().filter(|e| !e.event.ends_with(".delta")).map(support::Event::json).collect();
+    assert_eq!(stored, chat.log());
+    let mut socket = nobody.websocket(&chat.path(&format!("/ws?after=0&ticket={ticket}")));
+    let first: Value = serde_json::from_str(socket.read().unwrap().to_text().unwrap()).unwrap();
+    assert_eq!((&first["seq"], &first["type"]), (&json!(1), &json!("session.created")));
+
+    for (method, path, body) in attempts(&other, &turn) {
+        let path = format!("{path}{}ticket={ticket}", if path.contains('?') { '&' } else { '?' });
+        assert_eq!(send(&nobody, method, &path, &body).status, 401, "{method} {path}");
+    }
+    for (method, path, body) in attempts(&chat, &turn) {
+        if !path.contains("/events") && !path.contains("/ws") {
+            assert_eq!(
+                send(&nobody, method, &format!("{path}?ticket={ticket}"), &body).status,
+                401,
+                "{method} {path}"
+            );
+        }
+    }
+    for forged in
+        [ticket.replace('.', "A."), ticket[..ticket.len() - 1].to_owned(), format!("{ticket}A"), "x".into()]
+    {
+        nobody.get(&chat.path(&format!("/events?until=idle&ticket={forged}"))).expect(401);
+    }
+    // A ticket for another user opens nothing of this one's.
+    let strange = client.post("/v1/tickets", json!({"session": chat.id, "user": "bob"})).json();
+    if let Some(ticket) = strange["ticket"].as_str() {
+        nobody.get(&chat.path(&format!("/events?until=idle&ticket={ticket}"))).expect(404);
+    }
+    // A reader's ticket carries no more than the reader may do.
+    let (_, reader) = key(server, "tickets", json!({"scopes": ["read"]}));
+    let ticket = reader.post("/v1/tickets", json!({"session": chat.id})).expect(201)["ticket"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let mut socket = nobody.websocket(&chat.path(&format!("/ws?ticket={ticket}")));
+    socket.send(r#"{"type": "message", "content": "/say intruded"}"#.into()).unwrap();
+    let refused: Value = serde_json::from_str(socket.read().unwrap().to_text().unwrap()).unwrap();
+    assert_eq!((&refused["type"], &refused["problem"]["code"]), (&json!("error"), &json!("missing_scope")));
+}
+
+const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
+
+/// A signed token of the issuer `https://id.example`.
+fn token(secret: &[u8], claims: Value) -> String {
+    let mut all = json!({"iss": "https://id.example", "exp": 4_000_000_000_u64});
+    claims.as_object().unwrap().iter().for_each(|(name, value)| all[name] = value.clone());
+    let text = format!("{}.{}", B64.encode(r#"{"alg":"HS256","kid":"k1"}"#), B64.encode(all.to_string()));
+    format!("{text}.{}", B64.encode(hmac(secret, text.as_bytes())))
+}
+
+#[test]
+fn a_token_speaks_for_its_user_and_nobody_else() {
+    let server = server();
+    let jwt = json!({"issuer": "https://id.example", "audience": "edge",
+        "jwks": {"keys": [{"kty": "oct", "kid": "k1", "k": B64.encode(SECRET)}]}});
+    let made = server.admin().post("/v1/admin/tenants", json!({"id": "tokens", "jwt": jwt})).expect(201);
+    assert!(!made.to_string().contains(&B64.encode(SECRET)), "{made}");
+    let holder = |claims: Value| server.anonymous().with_key(&token(SECRET, claims));
+    let ann = holder(json!({"sub": "ann", "aud": "edge"}));
+    let bob = holder(json!({"sub": "bob", "aud": ["other", "edge"]}));
+
+    let (chat, turn) = conversation(&ann, "token-1", "ann");
+    assert_eq!(chat.get("")["user"], "ann");
+    // Whatever user is named, it stays the token's.
+    let made = ann.post("/v1/sessions?user=bob", json!({"id": "token-2", "user": "bob"})).expect(201);
+    assert_eq!(made["user"], "ann");
+    let sessions = |client: &Client, query: &str| -> Vec<String> {
+        let list = client.get(&format!("/v1/sessions{query}")).expect(200);
+        list["data"].as_array().unwrap().iter().map(|s| s["user"].as_str().unwrap().to_owned()).collect()
+    };
+    ann.post("/v1/sessions", json!({"id": "token-1"})).expect(200);
+    assert!(sessions(&ann, "?user=bob").iter().all(|user| user == "ann"));
+    assert_eq!(sessions(&bob, ""), Vec::<String>::new());
+    assert_eq!(sessions(&bob, "?user=ann"), Vec::<String>::new());
+    for (method, path, body) in
+        attempts(&chat, &turn).into_iter().filter(|(_, path, _)| !path.ends_with("/ws"))
+    {
+        let refused = send(&bob, method, &path, &body);
+        assert_eq!(refused.status, 404, "{method} {path}: {}", refused.text());
+        let named = format!("{path}{}user=ann", if path.contains('?') { '&' } else { '?' });
+        assert_eq!(send(&bob, method, &named, &body).status, 404, "{method} {named}");
+    }
+    bob.post(&chat.path("/messages"), json!({"content": "x", "user": "ann"})).expect(404);
+    bob.post("/v1/sessions", json!({"id": chat.id})).expect(404);
+    let ticket = bob.post("/v1/tickets", json!({"session": chat.id, "user": "ann"})).json();
+    if let Some(ticket) = ticket["ticket"].as_str() {
+        server.anonymous().get(&chat.path(&format!("/events?until=idle&ticket={ticket}"))).expect(404);
+    }
+    // A key of the tenant sees its users; the user that it names must be the owner.
+    let (_, staff) = key(server, "tokens", json!({}));
+    staff.get(&chat.path("?user=ann")).expect(200);
+    staff.get(&chat.path("?user=bob")).expect(404);
+
+    for (why, token) in [
+        ("expired", token(SECRET, json!({"sub": "ann", "aud": "edge", "exp": 1_000_000_000}))),
+        (
+            "wrong secret",
+            token(b"another secret of more than 32 bytes!", json!({"sub": "ann", "aud": "edge"})),
+        ),
+        ("no audience", token(SECRET, json!({"sub": "ann"}))),
+        ("other audience", token(SECRET, json!({"sub": "ann", "aud": "other"}))),
+        ("other issuer", token(SECRET, json!({"sub": "ann", "aud": "edge", "iss": "https://evil.example"}))),
+        ("not yet", token(SECRET, json!({"sub": "ann", "aud": "edge", "nbf": 3_999_999_999_u64}))),
+        ("no sub", token(SECRET, json!({"aud": "edge"}))),
+        ("sub that leaves its place", token(SECRET, json!({"sub": "../ann", "aud": "edge"}))),
+        ("no signature", {
+            let text = token(SECRET, json!({"sub": "ann", "aud": "edge"}));
+            text.rsplit_once('.').map(|(signed, _)| format!("{signed}.")).unwrap()
+        }),
+        (
+            "algorithm none",
+            format!(
+                "{}.{}.",
+                B64.encode(r#"{"alg":"none"}"#),
+                B64.encode(r#"{"iss":"https://id.example","sub":"ann","aud":"edge","exp":4000000000}"#)
+            ),
+        ),
+    ] {
+        let refused = server.anonymous().with_key(&token).get("/v1/sessions");
+        assert_eq!((refused.status, &refused.json()["code"]), (401, &json!("unauthenticated")), "{why}");
+        assert!(refused.header("www-authenticate").is_some(), "{why}");
+    }
+    // Users as identity providers name them.
+    let odd = holder(json!({"sub": "auth0|7 Zoë 山", "aud": "edge"}));
+    let (own, _) = conversation(&odd, "token-odd", "ignored");
+    assert_eq!(own.get("")["user"], "auth0|7 Zoë 山");
+    // A scope claim narrows.
+    let reader = holder(json!({"sub": "ann", "aud": "edge", "scope": "openid read"}));
+    reader.get(&chat.path("")).expect(200);
+    reader.post(&chat.path("/messages"), json!({"content": "x"})).expect(403);
+}
+
+#[test]
+fn a_user_named_with_a_key_must_own_the_session() {
+    let server = server();
+    tenant(server, "users");
+    let (_, client) = key(server, "users", json!({}));
+    let (chat, turn) = conversation(&client, "anns", "ann");
+    let log = chat.log();
+    for (method, path, body) in
+        attempts(&chat, &turn).into_iter().filter(|(_, path, _)| !path.ends_with("/ws"))
+    {
+        let path = format!("{path}{}user=bob", if path.contains('?') { '&' } else { '?' });
+        let refused = send(&client, method, &path, &body);
+        assert_eq!(refused.status, 404, "{method} {path}: {}", refused.text());
+    }
+    for path in ["/messages", "/steer"] {
+        chat.post(path, json!({"content": "x", "user": "bob"})).expect(404);
+    }
+    client.post("/v1/sessions", json!({"id": "anns", "user": "bob"})).expect(404);
+    assert_eq!(chat.log(), log);
+    client.post(&chat.path("/messages"), json!({"content": "/say me", "user": "ann"})).expect(200);
+    client.post("/v1/sessions", json!({"id": "anns", "user": "ann"})).expect(200);
+}
+
+#[test]
+fn secrets_are_stored_hashed_or_sealed_and_never_logged() {
+    let server = Server::start(json!({}));
+    let admin = server.admin();
+    let secret = B64.encode(SECRET);
+    let jwt =
+        json!({"issuer": "https://id.example", "jwks": {"keys": [{"kty": "oct", "kid": "k1", "k": secret}]}});
+    admin.post("/v1/admin/tenants", json!({"id": "sealed", "jwt": jwt})).expect(201);
+    let keyed = admin.with_header("idempotency-key", "once");
+    let made = keyed.post("/v1/admin/tenants/sealed/keys", json!({"name": "a-name-to-be-found"})).expect(201);
+    let key = made["key"].as_str().unwrap().to_owned();
+    let client = server.anonymous().with_key(&key);
+    let (chat, _) = conversation(&client, "sealed-1", "ann");
+    let ticket = client.post("/v1/tickets", json!({"session": chat.id})).expect(201)["ticket"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let signed = token(SECRET, json!({"sub": "ann"}));
+    server.anonymous().with_key(&signed).get(&chat.path("")).expect(200);
+    assert_eq!(
+        server.anonymous().get(&chat.path(&format!("/events?until=idle&ticket={ticket}"))).status,
+        200
+    );
+    client.get("/fixtures/panic").expect(500);
+
+    // What is looked for would be found.
+    assert!(server.state_holds(b"a-name-to-be-found"));
+    assert!(server.log().contains("as asked"), "{}", server.log());
+    for secret in [
+        &*key,
+        &key[3..],
+        DEV_API_KEY,
+        ADMIN_KEY,
+        &*secret,
+        &*signed,
+        &*ticket,
+        std::str::from_utf8(SECRET).unwrap(),
+    ] {
+        assert!(!server.state_holds(secret.as_bytes()), "{secret} is stored");
+        assert!(!server.log().contains(secret), "{secret} is logged");
+    }
+}
+
+#[test]
+fn a_deleted_tenant_leaves_neither_keys_nor_sessions() {
+    let mut server = Server::start(json!({}));
+    tenant(&server, "gone");
+    let (_, client) = key(&server, "gone", json!({}));
+    tenant(&server, "stays");
+    let (_, other) = key(&server, "stays", json!({}));
+    let words = "the words that nobody may find";
+    for id in ["gone-1", "gone-2"] {
+        client.post("/v1/sessions", json!({ "id": id })).expect(201);
+        Chat::new(client.clone(), id).say(&format!("/say {words}"));
+    }
+    let (kept, _) = conversation(&other, "gone-1", "ann");
+    assert!(server.rows().contains(words));
+    assert_eq!(server.admin().delete("/v1/admin/tenants/gone").status, 204);
+    client.get("/v1/sessions").expect(401);
+    client.get("/v1/sessions/gone-1").expect(401);
+    server.admin().get("/v1/admin/tenants/gone").expect(404);
+    server.admin().delete("/v1/admin/tenants/gone").expect(404);
+    // Nobody takes the name while somebody may still remember its keys.
+    assert_eq!(
+        server.admin().post("/v1/admin/tenants", json!({"id": "gone"})).expect(409)["code"],
+        "already_exists"
+    );
+    assert_eq!(server.scheduled()["outcome"], "ok");
+    server.restart();
+    client.get("/v1/sessions").expect(401);
+    let rows = server.rows();
+    assert!(!rows.contains(words) && !rows.contains("gone-2"), "{rows}");
+    assert_eq!(kept.get("")["user"], "ann");
+}
