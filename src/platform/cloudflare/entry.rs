@@ -44,8 +44,8 @@ async fn respond(mut request: Request, head: ApiRequest, env: &Env) -> Result<Re
     }
     let front = front(env)?;
     let length = convert::length(&head);
-    let read_body = || async { convert::body(&mut request, length).await }.boxed_local();
-    let handled = front.handle(head, read_body).await;
+    let handled =
+        front.handle(head, || async { convert::body(&mut request, length).await }.boxed_local()).await;
     match handled {
         Handled::Answer(answer) => convert::response(answer, &[]),
         Handled::Forward(forward) => pass_on(env, request, *forward).await,
