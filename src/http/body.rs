@@ -35,6 +35,13 @@ pub fn json_or_empty<T: DeserializeOwned>(request: &ApiRequest) -> Result<T, Pro
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // Text as a whole, also where fields are ignored.
     let text = std::str::from_utf8(bytes).map_err(|error| malformed(&error))?;
+    // Every body is an object. serde would take a list for one as well: the fields by position.
+    if !text.trim_start().starts_with('{') {
+        return Err(match serde_json::from_str::<serde::de::IgnoredAny>(text) {
+            Ok(_) => Problem::field("", "expected an object"),
+            Err(error) => malformed(&error),
+        });
+    }
     let mut reader = serde_json::Deserializer::from_str(text);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let pointer = pointer(error.path());
