@@ -80,7 +80,14 @@ fn bodies_that_cannot_be_read_are_refused() {
         let sent = |kind: &str, body: &str| {
             client.with_header("content-type", kind).send("POST", path, body.as_bytes())
         };
-        for body in ["{", r#"{"content": "a"#, "nonsense", r#"{"content": "a"} x"#, "{'a': 1}", "\u{1}"] {
+        for body in [
+            "{",
+            r#"{"content": "a"#,
+            "nonsense",
+            r#"{"content": "a", "session": "s"} x"#,
+            "{'a': 1}",
+            "\u{1}",
+        ] {
             problem(&sent("application/json", body), 400, "malformed_json");
         }
         let mut broken = br#"{"content": ""#.to_vec();
@@ -95,8 +102,14 @@ fn bodies_that_cannot_be_read_are_refused() {
         {
             problem(&sent(kind, r#"{"content": "a"}"#), 415, "unsupported_media_type");
         }
-        let whole = sent("application/json", "[]");
-        assert_eq!(problem(&whole, 422, "validation_failed")["errors"][0]["pointer"], "");
+        for other in ["[]", r#"["a", null, null, null, null, null, null]"#, "null", "7", "\"text\""] {
+            let whole = sent("application/json", other);
+            assert_eq!(
+                problem(&whole, 422, "validation_failed")["errors"][0]["pointer"],
+                "",
+                "{path} {other}"
+            );
+        }
     }
     problem(&client.get("/v1/sessions/unread"), 404, "not_found");
 }

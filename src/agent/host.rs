@@ -479,7 +479,10 @@ impl SessionHost {
         }
         self.ports.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(unavailable)?;
         self.ports.directory.delete_session(tenant, id).await.map_err(|e| unavailable(e.to_string()))?;
-        self.ports.store.erase().map_err(broken)
+        self.ports.store.erase().map_err(broken)?;
+        self.wake_at.set(Timestamp(0));
+        self.ports.spawner.let_sleep();
+        Ok(())
     }
 
     /// A stream of bytes and the writing end that fills it; pings keep it alive.

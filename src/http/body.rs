@@ -35,6 +35,10 @@ pub fn json_or_empty<T: DeserializeOwned>(request: &ApiRequest) -> Result<T, Pro
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| Problem::new(ErrorCode::MalformedJson, format!("the body is not JSON: {error}")))?;
+    // Every body is an object. serde would take a list for one as well: the fields by position.
+    if !value.is_object() {
+        return Err(Problem::field("", "expected an object"));
+    }
     serde_path_to_error::deserialize(value)
         .map_err(|error| Problem::field(pointer(error.path()), error.inner().to_string()))
 }

@@ -146,6 +146,10 @@ impl Front {
                 self.once(&request, &owner, async || self.create_ticket(&request, &caller)).await?
             }
             (Target::Session(route), Caller::Member(caller)) => {
+                if route == SessionRoute::Create {
+                    let owner = json!([caller.tenant, caller.user]).to_string();
+                    self.tie_key(&request, &owner).await?;
+                }
                 return self.forward(route, &found, request, caller, reads_body);
             }
             // The table gives each target its access; a row that does not is our own fault.

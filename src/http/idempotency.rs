@@ -45,6 +45,18 @@ pub fn reused() -> Problem {
 }
 
 impl Front {
+    /// Ties the Idempotency-Key of a new session to its body. The session's object remembers the
+    /// answer, but another body may lead to another object.
+    pub(super) async fn tie_key(&self, request: &ApiRequest, owner: &str) -> Result<(), Failure> {
+        let Some(key) = key(request)? else { return Ok(()) };
+        let scope = format!("{} {} {owner}", request.method, request.path);
+        match self.directory.claim(&scope, key, &body_hash(&request.body), self.clock.now()).await? {
+            Claim::Fresh => Ok(self.directory.settle(&scope, key, Some((201, ""))).await?),
+            Claim::Reused => Err(reused().into()),
+            Claim::Running | Claim::Done(..) => Ok(()),
+        }
+    }
+
     /// Runs a POST once per Idempotency-Key. `owner` is whose key it is: answers never cross it.
     pub(super) async fn once(
         &self,

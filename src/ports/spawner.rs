@@ -10,4 +10,7 @@ pub trait Spawner {
     /// Asks to be woken after `ms` milliseconds even if the machine went away. Only the last
     /// call counts.
     fn wake_after(&self, ms: u64);
+
+    /// Takes back the last [`Spawner::wake_after`].
+    fn let_sleep(&self);
 }

@@ -54,4 +54,13 @@ impl Spawner for ObjectSpawner {
             }
         });
     }
+
+    fn let_sleep(&self) {
+        let storage = self.0.storage();
+        self.0.wait_until(async move {
+            if let Err(error) = storage.delete_alarm().await {
+                worker::console_error!("the alarm cannot be taken back: {error}");
+            }
+        });
+    }
 }

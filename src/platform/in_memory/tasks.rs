@@ -65,6 +65,10 @@ impl Spawner for TaskPool {
     fn wake_after(&self, ms: u64) {
         self.wake_up.set(Some(ms));
     }
+
+    fn let_sleep(&self) {
+        self.wake_up.set(None);
+    }
 }
 
 #[cfg(test)]
