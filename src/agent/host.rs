@@ -588,10 +588,11 @@ impl SessionHost {
         self.running.borrow().as_ref().is_some_and(|(running, _)| running == permit)
     }
 
-    /// Sees to it that a wake-up is due while a turn runs. One that is still ahead is left alone:
+    /// Sees to it that a wake-up is due soon while a turn runs. One that is on its way is left alone:
     /// setting an alarm is a write.
     fn watch(&self) {
-        if self.wake_at.get() <= self.now().plus(WATCHDOG_MS / 4) {
+        let (now, due) = (self.now(), self.wake_at.get());
+        if due <= now.plus(WATCHDOG_MS / 4) || due > now.plus(WATCHDOG_MS) {
             self.wake_after(WATCHDOG_MS);
         }
     }
