@@ -42,8 +42,10 @@ impl ContextWindow {
         records.reverse();
         if !complete {
             // The cut may lie inside a turn: start where one starts.
-            let start = records.iter().position(|r| matches!(r.kind, EventKind::TurnStarted { .. }));
-            records.drain(..start.unwrap_or(0));
+            match records.iter().position(|r| matches!(r.kind, EventKind::TurnStarted { .. })) {
+                Some(start) => drop(records.drain(..start)),
+                None => records = newest_turn(store)?,
+            }
         }
         for record in &records {
             fold::fold(&mut window.messages, record);
@@ -84,4 +86,13 @@ impl ContextWindow {
         }
         self.messages.drain(..start.unwrap_or(0));
     }
+}
+
+/// The newest turn as a whole, for one that is longer than the window.
+fn newest_turn(store: &dyn SessionStore) -> Result<Vec<Record>, StoreError> {
+    let kinds = &["turn.started"];
+    let start = store.read(Select { kinds, newest_first: true, limit: 1, ..Select::default() })?;
+    let after = start.first().map_or(0, |start| start.seq.saturating_sub(1));
+    let turn = Select { after, kinds: fold::MESSAGE_KINDS, limit: usize::MAX, ..Select::default() };
+    store.read(turn)?.iter().map(|stored| decode(&stored.json)).collect()
 }
