@@ -471,15 +471,25 @@ impl SessionHost {
     /// # Errors
     /// When a store breaks. What is left is erased by trying again.
     pub async fn erase(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
+        self.let_go();
+        self.ports.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(unavailable)?;
+        self.ports.directory.delete_session(tenant, id).await.map_err(|e| unavailable(e.to_string()))?;
+        // Whoever came meanwhile has read the session again. Nothing comes between this and the end.
+        self.let_go();
+        self.ports.store.erase().map_err(broken)
+    }
+
+    /// Forgets the session: its turn, its listeners and what is in memory of it.
+    fn let_go(&self) {
         if let Some((_, handle)) = self.running.borrow_mut().take() {
             handle.abort();
         }
-        if let Some(session) = self.session.borrow_mut().take() {
-            session.hub().close();
+        let session = self.session.borrow_mut().take();
+        match (session, &self.ports.broadcast) {
+            (Some(session), _) => session.hub().close(),
+            (None, Some(broadcast)) => broadcast.close(),
+            (None, None) => {}
         }
-        self.ports.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(unavailable)?;
-        self.ports.directory.delete_session(tenant, id).await.map_err(|e| unavailable(e.to_string()))?;
-        self.ports.store.erase().map_err(broken)
     }
 
     /// A stream of bytes and the writing end that fills it; pings keep it alive.
@@ -568,7 +578,7 @@ impl SessionHost {
         };
         self.ports.directory.put_session(&entry).await.map_err(|e| unavailable(e.to_string()))?;
         let now = self.now();
-        if self.session.borrow().is_none() {
+        if !self.session.borrow().as_ref().is_some_and(|own| std::ptr::eq(Rc::as_ptr(own), session)) {
             // Erased meanwhile.
             return Ok(());
         }

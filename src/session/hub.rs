@@ -86,6 +86,9 @@ pub trait Broadcast {
 
     /// Sends a frame to each of them.
     fn broadcast(&self, frame: &Frame);
+
+    /// Closes all of them: what they listened to is gone.
+    fn close(&self);
 }
 
 /// The message being streamed.
@@ -151,9 +154,12 @@ impl Hub {
         self.listeners.borrow_mut().retain(|listener| !listener.interest.until_idle);
     }
 
-    /// Ends every stream and every wait: the session is gone or its turn was given up here.
+    /// Ends every stream and every wait: the session is gone.
     pub fn close(&self) {
         self.listeners.borrow_mut().clear();
+        if let Some(broadcast) = &self.broadcast {
+            broadcast.close();
+        }
         self.ends.borrow_mut().clear();
         self.streaming.borrow_mut().take();
     }
