@@ -204,6 +204,14 @@ impl Hub {
         self.streaming.borrow().as_ref().map(|s| (s.message.clone(), s.text.clone()))
     }
 
+    /// Whether the text of the message being streamed as number `seq` has a place behind byte
+    /// `offset`; `None` when that is not the message being streamed.
+    pub fn streamed_fits(&self, seq: u64, offset: usize) -> Option<bool> {
+        let streaming = self.streaming.borrow();
+        let message = streaming.as_ref().filter(|message| message.seq == seq)?;
+        Some(message.text.is_char_boundary(offset))
+    }
+
     /// The rest of the message being streamed, for a reader that stands at `cursor`.
     pub fn streamed_after(&self, cursor: Cursor) -> Option<Frame> {
         let streaming = self.streaming.borrow();

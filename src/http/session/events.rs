@@ -12,7 +12,7 @@ impl Handler {
         let cursor = cursor(&call.request)?;
         let accept = call.request.header("accept").unwrap_or_default();
         if accept.contains("application/x-ndjson") {
-            return feed::ndjson(&self.host, &session, cursor.seq, limit(&call.request)?);
+            return feed::ndjson(&self.host, &session, cursor, limit(&call.request)?);
         }
         let until_idle = match call.request.query("until").as_deref() {
             None | Some("") => false,
