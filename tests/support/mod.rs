@@ -7,6 +7,7 @@
 
 mod client;
 pub mod http;
+pub mod log;
 mod model_server;
 mod process;
 mod script;
