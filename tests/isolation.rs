@@ -160,6 +160,8 @@ fn another_users_session_is_not_there() {
     let path = "/v1/sessions/of-ann/messages";
     client.post(path, json!({"content": "/say hello", "user": "ann"})).expect(200);
     for path in ["", "/messages", "/events", "/ws"] {
+        let upgrade = client.with_header("upgrade", "websocket").with_header("connection", "upgrade");
+        let client = if path == "/ws" { upgrade } else { client.clone() };
         client.get(&format!("/v1/sessions/of-ann{path}?user=bob")).expect(404);
     }
     client.post(path, json!({"content": "mine", "user": "bob"})).expect(404);

@@ -7,7 +7,7 @@ mod support;
 use serde_json::{Value, json};
 use support::{
     Client, Event, Gate, ModelServer, Script, Server, WebSocket,
-    log::{messages, post_async, records, text, transcript, wait_idle},
+    log::{messages, post_async, records, said_by_user, transcript, wait_idle},
     shared,
 };
 use tungstenite::{
@@ -125,27 +125,22 @@ fn commands_post_steer_and_abort() {
     let (client, session) = session("commands");
     let mut socket = open(&client, &session, "");
     send(&mut socket, json!({"type": "message", "content": "/slow 50 1000"}));
-    let started = until(&mut socket, "message.delta");
-    let accepted = started.iter().find(|frame| frame["type"] == "accepted").cloned();
+    let mut frames = until(&mut socket, "message.delta");
     send(&mut socket, json!({"type": "message", "content": "/say queued"}));
     send(&mut socket, json!({"type": "steer", "content": "/slow 50 999"}));
-    let canceled = until(&mut socket, "turn.started");
-    assert_eq!(canceled.iter().filter(|frame| frame["type"] == "turn.canceled").count(), 2);
-    until(&mut socket, "message.delta");
+    frames.extend(until(&mut socket, "turn.started"));
+    frames.extend(until(&mut socket, "message.delta"));
     send(&mut socket, json!({"type": "abort"}));
-    let mut rest = until(&mut socket, "turn.canceled");
-    let mut answers: Vec<Value> = canceled.into_iter().chain(rest.clone()).collect();
-    while answers.iter().filter(|frame| frame["type"] == "accepted").count()
-        < 4 - usize::from(accepted.is_some())
-    {
-        answers.push(frame(&mut socket));
-        rest.push(answers.last().unwrap().clone());
+    frames.extend(until(&mut socket, "turn.canceled"));
+    let of = |frames: &[Value], kind: &str| frames.iter().filter(|frame| frame["type"] == kind).count();
+    // Each command has its answer, among what happens meanwhile.
+    while of(&frames, "accepted") < 4 {
+        frames.push(frame(&mut socket));
     }
-    let aborted = rest.iter().find(|frame| frame["answer"]["aborted"] == true).expect("an answer");
-    assert_eq!(aborted["type"], "accepted");
+    assert_eq!(of(&frames, "turn.canceled"), 3);
+    assert!(frames.iter().any(|frame| frame["answer"]["aborted"] == true));
     wait_idle(&client, &session);
-    let said: Vec<_> = messages(&client, &session).iter().filter(|m| m["role"] == "user").map(text).collect();
-    assert_eq!(said, ["/slow 50 1000", "/slow 50 999"]);
+    assert_eq!(said_by_user(&messages(&client, &session)), ["/slow 50 1000", "/slow 50 999"]);
 }
 
 #[test]
@@ -237,7 +232,7 @@ fn a_socket_hears_of_a_turn_after_its_object_slept() {
     // And it still knows who listens.
     send(&mut socket, json!({"type": "message", "content": "/say third"}));
     until(&mut socket, "turn.completed");
-    assert_eq!(messages(&client, &session).iter().filter(|m| m["role"] == "user").count(), 3);
+    assert_eq!(said_by_user(&messages(&client, &session)).len(), 3);
 }
 
 #[test]
