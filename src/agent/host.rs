@@ -324,6 +324,7 @@ impl SessionHost {
         if let Err(WriteError::Store(_)) = result {
             // The journal stands where it stood: give up here, and go on from it soon.
             session.hub().abandon(&permit.turn);
+            self.stop_pings();
             self.session.borrow_mut().take();
             self.wake_after(RETRY_MS);
             return;
@@ -336,10 +337,8 @@ impl SessionHost {
         if self.start_queued(session).is_err() {
             self.wake_after(RETRY_MS);
         }
-        if !session.hub().has_listeners()
-            && let Some(pings) = self.pinging.borrow_mut().take()
-        {
-            pings.abort();
+        if !session.hub().has_listeners() {
+            self.stop_pings();
         }
         let listed_at = session.state().listed_at;
         if listed_at.0 > 0 && self.now().since(listed_at) > LISTING_MS {
@@ -471,18 +470,29 @@ impl SessionHost {
     /// # Errors
     /// When a store breaks. What is left is erased by trying again.
     pub async fn erase(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
-        if let Some((_, handle)) = self.running.borrow_mut().take() {
-            handle.abort();
-        }
-        if let Some(session) = self.session.borrow_mut().take() {
-            session.hub().close();
-        }
+        self.let_go();
         self.ports.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(unavailable)?;
         self.ports.directory.delete_session(tenant, id).await.map_err(|e| unavailable(e.to_string()))?;
+        // Whoever came meanwhile has read the session again. Nothing comes between this and the end.
+        self.let_go();
         self.ports.store.erase().map_err(broken)?;
         self.wake_at.set(Timestamp(0));
         self.ports.spawner.let_sleep();
         Ok(())
+    }
+
+    /// Forgets the session: its turn, its listeners and what is in memory of it.
+    fn let_go(&self) {
+        if let Some((_, handle)) = self.running.borrow_mut().take() {
+            handle.abort();
+        }
+        self.stop_pings();
+        let session = self.session.borrow_mut().take();
+        match (session, &self.ports.broadcast) {
+            (Some(session), _) => session.hub().close(),
+            (None, Some(broadcast)) => broadcast.close(),
+            (None, None) => {}
+        }
     }
 
     /// A stream of bytes and the writing end that fills it; pings keep it alive.
@@ -510,6 +520,12 @@ impl SessionHost {
             self.ports.spawner.spawn(work.boxed_local());
         }
         Listener::new(interest)
+    }
+
+    fn stop_pings(&self) {
+        if let Some(pings) = self.pinging.borrow_mut().take() {
+            pings.abort();
+        }
     }
 
     /// Runs `work` to its end, whoever leaves.
@@ -593,10 +609,11 @@ impl SessionHost {
         self.running.borrow().as_ref().is_some_and(|(running, _)| running == permit)
     }
 
-    /// Sees to it that a wake-up is due while a turn runs. One that is still ahead is left alone:
+    /// Sees to it that a wake-up is due soon while a turn runs. One that is on its way is left alone:
     /// setting an alarm is a write.
     fn watch(&self) {
-        if self.wake_at.get() <= self.now().plus(WATCHDOG_MS / 4) {
+        let (now, due) = (self.now(), self.wake_at.get());
+        if due <= now.plus(WATCHDOG_MS / 4) || due > now.plus(WATCHDOG_MS) {
             self.wake_after(WATCHDOG_MS);
         }
     }

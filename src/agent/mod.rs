@@ -11,6 +11,7 @@ pub mod harness;
 pub mod hook;
 pub mod host;
 pub mod react;
+mod stream;
 pub mod tool;
 pub mod toolkit;
 

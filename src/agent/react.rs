@@ -5,20 +5,17 @@ use super::{
     executor::{self, Plan, Prepared},
     finalizer::Ending,
     hook::{HookEvent, PostReasoning, PreReasoning},
+    stream::{self, Failed},
 };
 use crate::model::retry::RetryPolicy;
 use crate::session::WriteError;
 use crate::turn::{Step, TurnMachine, scheduler};
 use crate::types::{
-    CallState, CallStatus, Delta, Effect, EventKind, FinishReason, Message, ModelError, ModelErrorKind,
-    ModelEvent, ModelRequest, ModelResponse, Part, Role, StopReason, Thinking, ToolCall, TurnError,
-    TurnPhase, id, message::text_of,
+    CallState, CallStatus, Effect, EventKind, FinishReason, Message, ModelError, ModelRequest, ModelResponse,
+    Part, Role, StopReason, Thinking, ToolCall, TurnError, TurnPhase, id, message::text_of,
 };
-use futures::{StreamExt, future::join_all};
+use futures::future::join_all;
 use std::{collections::HashSet, rc::Rc};
-
-/// Pieces of an answer that are passed on together when they arrived together.
-const MAX_TOGETHER: usize = 256;
 
 /// One call of the agent, in progress.
 pub(super) struct ReactAgent<'a> {
@@ -85,7 +82,8 @@ impl ReactAgent<'_> {
         let mut tries = 1;
         let (message, response) = loop {
             let message = self.agent.new_id(id::MESSAGE);
-            let (error, shown) = match self.stream(provider.stream(event.request.clone()), &message).await {
+            let events = provider.stream(event.request.clone());
+            let Failed { error, shown } = match stream::pass_on(self.cx, &message, events).await {
                 Ok(response) => break (message, response),
                 Err(failed) => failed,
             };
@@ -108,53 +106,6 @@ impl ReactAgent<'_> {
             hook.post_reasoning(&event, self.cx).await;
         }
         self.answered(message, event.response)
-    }
-
-    /// Streams one try to the listeners. On failure also says whether anybody saw a part of it.
-    async fn stream(
-        &self,
-        events: futures::stream::LocalBoxStream<'static, Result<ModelEvent, ModelError>>,
-        message: &str,
-    ) -> Result<ModelResponse, (ModelError, bool)> {
-        let session = &self.cx.session;
-        let mut shown = false;
-        // What arrives together is passed on together; a lone token is never held back.
-        let mut events = events.ready_chunks(MAX_TOGETHER);
-        while let Some(together) = events.next().await {
-            if !session.holds(&self.cx.permit) {
-                break;
-            }
-            let mut pending: Option<Delta> = None;
-            let mut send = |delta: Delta| {
-                shown = true;
-                session.hub().delta(&self.cx.permit.turn, session.last_seq() + 1, &delta);
-            };
-            for event in together {
-                let event = match event {
-                    Ok(event) => event,
-                    Err(error) => {
-                        pending.into_iter().for_each(&mut send);
-                        return Err((error, shown));
-                    }
-                };
-                let delta = match event {
-                    ModelEvent::Text(delta) => Delta::Text { id: message.to_owned(), delta },
-                    ModelEvent::Reasoning(delta) => Delta::Reasoning { id: message.to_owned(), delta },
-                    ModelEvent::ToolInput { index, name, delta } => {
-                        Delta::ToolInput { id: message.to_owned(), index, name, delta }
-                    }
-                    ModelEvent::Done(response) => {
-                        pending.into_iter().for_each(&mut send);
-                        return Ok(response);
-                    }
-                };
-                if !pending.as_mut().is_some_and(|before| before.join(&delta)) {
-                    pending.replace(delta).into_iter().for_each(&mut send);
-                }
-            }
-            pending.into_iter().for_each(&mut send);
-        }
-        Err((ModelError::new(ModelErrorKind::Cut, "the model's stream ended before its answer did"), shown))
     }
 
     /// Voids the part of an answer that listeners have seen: a record takes its number.

@@ -97,6 +97,9 @@ pub trait Broadcast {
 
     /// Sends a frame to each of them.
     fn broadcast(&self, frame: &Frame);
+
+    /// Closes all of them: what they listened to is gone.
+    fn close(&self);
 }
 
 /// The message being streamed.
@@ -162,9 +165,12 @@ impl Hub {
         self.listeners.borrow_mut().retain(|listener| !listener.interest.until_idle);
     }
 
-    /// Ends every stream and every wait: the session is gone or its turn was given up here.
+    /// Ends every stream and every wait: the session is gone.
     pub fn close(&self) {
         self.listeners.borrow_mut().clear();
+        if let Some(broadcast) = &self.broadcast {
+            broadcast.close();
+        }
         self.ends.borrow_mut().clear();
         self.streaming.borrow_mut().take();
     }
@@ -208,6 +214,14 @@ impl Hub {
     /// The id and the text so far of the message being streamed.
     pub fn streamed(&self) -> Option<(String, String)> {
         self.streaming.borrow().as_ref().map(|s| (s.message.clone(), s.text.clone()))
+    }
+
+    /// Whether the text of the message being streamed as number `seq` has a place behind byte
+    /// `offset`; `None` when that is not the message being streamed.
+    pub fn streamed_fits(&self, seq: u64, offset: usize) -> Option<bool> {
+        let streaming = self.streaming.borrow();
+        let message = streaming.as_ref().filter(|message| message.seq == seq)?;
+        Some(message.text.is_char_boundary(offset))
     }
 
     /// The rest of the message being streamed, for a reader that stands at `cursor`.

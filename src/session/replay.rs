@@ -13,9 +13,29 @@ pub const PAGE: usize = 256;
 impl Session {
     /// Where a reader really stands who says it stands at `cursor`: a place that does not exist
     /// counts as the start.
-    pub fn place(&self, cursor: Cursor) -> Cursor {
-        let beyond = self.last_seq() + u64::from(cursor.offset.is_some());
-        if cursor.seq > beyond { Cursor::default() } else { cursor }
+    ///
+    /// # Errors
+    /// When the store breaks.
+    pub fn place(&self, cursor: Cursor) -> Result<Cursor, StoreError> {
+        let exists = match cursor.offset {
+            None => cursor.seq <= self.last_seq(),
+            Some(offset) => self.is_inside_text(cursor.seq, offset)?,
+        };
+        Ok(if exists { cursor } else { Cursor::default() })
+    }
+
+    fn is_inside_text(&self, seq: u64, offset: u64) -> Result<bool, StoreError> {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        if let Some(fits) = self.hub().streamed_fits(seq, offset) {
+            return Ok(fits);
+        }
+        let select = Select { after: seq.saturating_sub(1), limit: 1, ..Select::default() };
+        let stored = self.records(select)?.pop().filter(|record| record.seq == seq);
+        Ok(stored.is_some_and(|record| match record.kind {
+            EventKind::MessageCompleted { message } => message.text().is_char_boundary(offset),
+            // Text that was void before it was complete: another record has its number.
+            _ => true,
+        }))
     }
 
     /// The next page of frames behind `cursor`, and the cursor behind the page; `None` for the

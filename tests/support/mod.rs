@@ -8,6 +8,7 @@
 mod chat;
 mod client;
 pub mod http;
+pub mod log;
 mod model_server;
 mod process;
 mod script;

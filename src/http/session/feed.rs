@@ -39,7 +39,8 @@ pub(super) fn sse(
 ) -> Result<ApiResponse, Problem> {
     let (listener, stream) = host.listener(session, interest);
     listener.send(PREAMBLE);
-    start(host, session, Feed { listener, cursor: session.place(cursor), left: usize::MAX, live: true })?;
+    let cursor = session.place(cursor).map_err(broken)?;
+    start(host, session, Feed { listener, cursor, left: usize::MAX, page: PAGE, live: true })?;
     Ok(response(stream, "text/event-stream"))
 }
 
@@ -53,7 +54,7 @@ pub(super) fn ndjson(
 ) -> Result<ApiResponse, Problem> {
     let (listener, stream) = Listener::new(Interest::default());
     let left = limit.unwrap_or(usize::MAX);
-    start(host, session, Feed { listener, cursor, left, live: false })?;
+    start(host, session, Feed { listener, cursor, left, page: PAGE, live: false })?;
     Ok(response(stream, "application/x-ndjson"))
 }
 
@@ -62,6 +63,8 @@ struct Feed {
     cursor: Cursor,
     /// Records still wanted.
     left: usize,
+    /// Records to read at once: fewer when they are heavy.
+    page: usize,
     /// Whether the reader stays for what comes, and reads SSE with deltas.
     live: bool,
 }
@@ -95,14 +98,22 @@ impl Feed {
                 return Ok(false);
             }
             let turn = self.listener.interest().turn.clone();
-            let limit = PAGE.min(self.left);
+            let limit = self.page.min(self.left);
             let (frames, next) = session.replay(self.cursor, turn.as_deref(), self.live, limit)?;
-            for frame in &frames {
+            for (sent, frame) in frames.iter().enumerate() {
                 if !self.send(frame) {
                     return Ok(true);
                 }
+                self.left -= usize::from(!self.live);
+                if self.listener.backlog() > HIGH_WATER
+                    && let Some(cursor) = frame.cursor
+                {
+                    self.cursor = cursor;
+                    self.page = sent + 1;
+                    return Ok(false);
+                }
             }
-            self.left = self.left.saturating_sub(limit);
+            self.page = PAGE.min(self.page * 2);
             match next {
                 Some(next) => self.cursor = next,
                 None if self.live => return Ok(self.go_live(session)),

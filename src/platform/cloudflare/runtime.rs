@@ -4,14 +4,16 @@ use crate::ports::{Clock, Entropy, Log, Spawner};
 use crate::types::Timestamp;
 use futures::{FutureExt, future::LocalBoxFuture};
 use std::{rc::Rc, time::Duration};
-use worker::{Date, Delay, State};
+use worker::{Delay, State};
 
 /// The platform's clock. It stands still while the CPU works, and moves with I/O.
 pub struct WorkerClock;
 
 impl Clock for WorkerClock {
     fn now(&self) -> Timestamp {
-        Timestamp(Date::now().as_millis())
+        // A whole number of milliseconds, far below 2^53.
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        Timestamp(js_sys::Date::now() as u64)
     }
 
     fn sleep(&self, ms: u64) -> LocalBoxFuture<'static, ()> {

@@ -37,4 +37,11 @@ impl Broadcast for Sockets {
             let _ = socket.send_with_str(&frame.data);
         }
     }
+
+    fn close(&self) {
+        for socket in self.state.get_websockets() {
+            let _ = socket.close(Some(1001), Some("the session was deleted"));
+        }
+        self.any.set(false);
+    }
 }

@@ -1,0 +1,445 @@
+//! `kill -9` at any point: the turn goes on, and nothing is lost, doubled or made up.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use serde_json::{Value, json};
+use std::{
+    collections::HashMap,
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener},
+    sync::{Arc, Condvar, Mutex},
+    thread,
+    time::Duration,
+};
+use support::{
+    Client, DEV_API_KEY, Gate, ModelServer, PATIENCE, Script, Server, http,
+    log::{self, Random, check, check_messages, check_request, of_type, post_async, said_by_user, wait_idle},
+};
+
+/// Counts the POSTs to each of its paths: the outside world that a tool has an effect on.
+struct Counting {
+    address: SocketAddr,
+    counts: Arc<(Mutex<HashMap<String, u32>>, Condvar)>,
+}
+
+impl Counting {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let counting = Self { address: listener.local_addr().unwrap(), counts: Arc::default() };
+        let counts = Arc::clone(&counting.counts);
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let counts = Arc::clone(&counts);
+                thread::spawn(move || {
+                    let mut head = Vec::new();
+                    let mut byte = [0];
+                    while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) == 1 {
+                        head.push(byte[0]);
+                    }
+                    let head = String::from_utf8_lossy(&head);
+                    let Some(path) = head.strip_prefix("POST ").and_then(|rest| rest.split(' ').next())
+                    else {
+                        return;
+                    };
+                    *counts.0.lock().unwrap().entry(path.to_owned()).or_default() += 1;
+                    counts.1.notify_all();
+                    let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n");
+                });
+            }
+        });
+        counting
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    fn count(&self, path: &str) -> u32 {
+        self.counts.0.lock().unwrap().get(path).copied().unwrap_or(0)
+    }
+
+    fn wait_for(&self, path: &str) {
+        let counts = self.counts.0.lock().unwrap();
+        let waiting = |counts: &mut HashMap<String, u32>| !counts.contains_key(path);
+        let waited = self.counts.1.wait_timeout_while(counts, PATIENCE, waiting).unwrap();
+        assert!(!waited.1.timed_out(), "nobody posted to {path}");
+    }
+}
+
+fn start(model: &ModelServer) -> Server {
+    start_with(model, json!({}))
+}
+
+fn start_with(model: &ModelServer, more: Value) -> Server {
+    let mut bindings = json!({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": model.base_url(),
+        "DEFAULT_MODEL": "openai/m"});
+    for (name, value) in more.as_object().unwrap() {
+        bindings[name] = value.clone();
+    }
+    Server::start(bindings)
+}
+
+/// Reads to the next ping.
+fn until_ping(stream: &mut support::Sse) {
+    let mut read = Vec::new();
+    while !read.ends_with(b": ping\n\n") {
+        read.extend(stream.read_bytes(1).unwrap());
+    }
+}
+
+const MESSAGES: &str = "/v1/sessions/s/messages";
+
+fn say(client: &Client, content: &str) -> support::Sse {
+    client.post_stream(MESSAGES, json!({ "content": content }))
+}
+
+/// Everything that must hold of a session that said these things and is idle again.
+#[track_caller]
+fn check_session(client: &Client, session: &str, said: &[&str]) -> Vec<Value> {
+    let records = log::records(client, session);
+    check(&records);
+    let messages = log::messages(client, session);
+    check_messages(&messages);
+    assert_eq!(said_by_user(&messages), said);
+    assert_eq!(client.get(&format!("/v1/sessions/{session}")).expect(200)["status"], "idle");
+    records
+}
+
+fn resumed(records: &[Value]) -> usize {
+    of_type(records, "turn.resumed").len()
+}
+
+#[test]
+fn killed_in_mid_text_the_turn_says_it_anew() {
+    let (model, gate) = (ModelServer::start(), Gate::new());
+    let mut server = start(&model);
+    model.script("m", Script::text(["Grüße, "]).hold(&gate));
+    model.script("m", Script::text(["Guten ", "Tag"]));
+    let mut stream = say(&server.client(), "hello");
+    let torn = stream.until_type("message.delta").pop().unwrap();
+    gate.reached();
+    server.kill();
+    assert_eq!(stream.count(), 0);
+
+    server.restart();
+    let client = server.client();
+    // A reader that comes back in the middle of the lost text is told that it is void.
+    let back = client.with_header("last-event-id", torn.id.as_deref().unwrap());
+    let events = wait_idle(&back, "s");
+    assert_eq!(events[0].event, "turn.resumed");
+    assert_eq!(events[0].json()["reason"], "restart");
+    assert_eq!(events[0].id.as_deref(), torn.id.as_ref().unwrap().split('.').next());
+    let records = check_session(&client, "s", &["hello"]);
+    let spoken = of_type(&records, "message.completed");
+    assert_eq!(spoken.iter().map(|r| log::text(&r["message"])).collect::<Vec<_>>(), ["Guten Tag"]);
+    assert_eq!(records.last().unwrap()["reply"]["text"], "Guten Tag");
+}
+
+#[test]
+fn killed_in_an_idempotent_tool_it_runs_again() {
+    let model = ModelServer::start();
+    let mut server = start(&model);
+    model.script("m", Script::new().tool("c1", "sleep", json!({"ms": 1_000})));
+    model.script("m", Script::text(["done"]));
+    say(&server.client(), "rest").until_type("tool.started");
+    server.restart();
+    let client = server.client();
+    wait_idle(&client, "s");
+    let records = check_session(&client, "s", &["rest"]);
+    assert_eq!(of_type(&records, "tool.completed")[0]["result"], "slept 1000 ms");
+    assert_eq!((resumed(&records), records.last().unwrap()["reply"]["text"].as_str()), (1, Some("done")));
+}
+
+#[test]
+fn killed_in_a_tool_with_an_effect_the_outcome_is_unknown_and_the_effect_happens_once() {
+    let (model, counting) = (ModelServer::start(), Counting::start());
+    let mut server = start(&model);
+    let args = json!({"url": counting.url("/once"), "ms": 40_000});
+    model.script("m", Script::new().tools([("c1", "counter", args), ("c2", "echo", json!({"text": "two"}))]));
+    model.script("m", Script::text(["I shall check"]));
+    let mut stream = say(&server.client(), "count");
+    stream.until_type("tool.started");
+    counting.wait_for("/once");
+    server.restart();
+    let client = server.client();
+    wait_idle(&client, "s");
+    let records = check_session(&client, "s", &["count"]);
+    let outcomes: Vec<_> = of_type(&records, "tool.completed").iter().map(|r| r["outcome"].clone()).collect();
+    assert_eq!(outcomes, ["unknown", "result"]);
+    assert_eq!(counting.count("/once"), 1);
+    let asked = model.wait_for(2).pop().unwrap().body;
+    check_request(&asked);
+    let told =
+        asked["messages"].as_array().unwrap().iter().find(|line| line["tool_call_id"] == "c1").unwrap();
+    assert!(told["content"].as_str().unwrap().contains("may or may not"), "{told}");
+    assert_eq!(records.last().unwrap()["type"], "turn.completed");
+}
+
+#[test]
+fn killed_between_two_steps_the_finished_tool_does_not_run_again() {
+    let (model, gate, counting) = (ModelServer::start(), Gate::new(), Counting::start());
+    let mut server = start(&model);
+    model.script("m", Script::new().tool("c1", "counter", json!({"url": counting.url("/between")})));
+    model.script("m", Script::new().hold(&gate));
+    model.script("m", Script::text(["after"]));
+    let mut stream = say(&server.client(), "step");
+    stream.until_type("tool.completed");
+    gate.reached();
+    server.restart();
+    let client = server.client();
+    wait_idle(&client, "s");
+    let records = check_session(&client, "s", &["step"]);
+    assert_eq!(of_type(&records, "tool.completed")[0]["result"], "counted");
+    assert_eq!((counting.count("/between"), resumed(&records)), (1, 1));
+    // The step that was cut off is asked for in the same words.
+    let asked = model.wait_for(3);
+    assert_eq!(asked[1].body, asked[2].body);
+}
+
+#[test]
+fn killed_with_a_queue_every_message_gets_its_turn_in_order() {
+    let (model, gate) = (ModelServer::start(), Gate::new());
+    let mut server = start(&model);
+    model.script("m", Script::text(["one"]).hold(&gate));
+    for text in ["one again", "two", "three"] {
+        model.script("m", Script::text([text]));
+    }
+    let client = server.client();
+    say(&client, "1").until_type("message.delta");
+    let turns = ["2", "3"].map(|text| post_async(&client, "s", text));
+    // Records that wait for the streamed text to end survive too.
+    client.patch("/v1/sessions/s", json!({"title": "renamed"})).expect(200);
+    server.restart();
+    wait_idle(&client, "s");
+    let records = check_session(&client, "s", &["1", "2", "3"]);
+    let queued: Vec<_> = of_type(&records, "turn.queued").iter().map(|r| r["turn"].clone()).collect();
+    assert_eq!(queued, turns);
+    let ends = of_type(&records, "turn.completed");
+    let replies: Vec<_> = ends.iter().map(|r| r["reply"]["text"].clone()).collect();
+    assert_eq!(replies, ["one again", "two", "three"]);
+    assert_eq!([&ends[1]["turn"], &ends[2]["turn"]], turns.each_ref());
+    assert_eq!(of_type(&records, "session.updated")[0]["changed"]["title"], "renamed");
+}
+
+#[test]
+fn killed_right_behind_the_receipt_the_turn_still_happens() {
+    let (model, gate) = (ModelServer::start(), Gate::new());
+    let mut server = start(&model);
+    model.choose(move |request| {
+        let said = request["messages"].as_array()?.iter().rfind(|line| line["role"] == "user")?;
+        Some(match said["content"].as_str()? {
+            "held" => Script::text(["never "]).hold(&gate),
+            _ => Script::text(["here"]),
+        })
+    });
+    let client = server.client();
+    let turn = post_async(&client, "s", "hello");
+    server.restart();
+    // Any request does; this one asks for the turn itself.
+    let path = format!("/v1/sessions/s/turns/{turn}");
+    client.get(&path).expect(200);
+    wait_idle(&client, "s");
+    check_session(&client, "s", &["hello"]);
+    assert_eq!(client.get(&path).expect(200)["reply"]["text"], "here");
+}
+
+#[test]
+fn the_alarm_alone_is_enough() {
+    let (model, gate) = (ModelServer::start(), Gate::new());
+    let mut server = start(&model);
+    model.script("m", Script::text(["half "]).hold(&gate));
+    model.script("m", Script::text(["whole"]));
+    say(&server.client(), "hello").until_type("message.delta");
+    server.restart();
+    let client = server.client();
+    // Nobody asks the session for anything; still the model is called again.
+    model.wait_for(2);
+    assert_eq!(client.get("/v1/sessions").expect(200)["data"][0]["id"], "s");
+    wait_idle(&client, "s");
+    assert_eq!(resumed(&check_session(&client, "s", &["hello"])), 1);
+}
+
+#[test]
+fn a_far_wake_up_does_not_stand_in_for_the_alarm_of_a_turn() {
+    let (model, gate) = (ModelServer::start(), Gate::new());
+    let mut server = start(&model);
+    model.script("m", Script::text(["first"]));
+    model.script("m", Script::text(["half "]).hold(&gate));
+    model.script("m", Script::text(["whole"]));
+    let client = server.client();
+    // An answer kept under a key asks for a wake-up when it is to be forgotten, a day later.
+    let keyed = client.with_header("idempotency-key", "k1");
+    keyed.post(MESSAGES, json!({"content": "one"})).expect(200);
+    // The first alarm comes after 20 s; listeners keep the object in memory until the second ping.
+    let listen = || client.stream("/v1/sessions/s/events?after=4");
+    let mut first = listen();
+    until_ping(&mut first);
+    until_ping(&mut listen());
+    say(&client, "two").until_type("message.delta");
+    server.restart();
+    model.wait_for(3);
+    wait_idle(&client, "s");
+    check_session(&client, "s", &["one", "two"]);
+}
+
+#[test]
+fn a_long_turn_goes_on_although_its_start_has_left_the_window() {
+    let (model, gate) = (ModelServer::start(), Gate::new());
+    let mut server = start_with(&model, json!({"CONTEXT_MESSAGES": "4"}));
+    for step in 0..8 {
+        model.script("m", Script::new().tool(&format!("c{step}"), "echo", json!({"text": "x"})));
+    }
+    model.script("m", Script::text(["nearly "]).hold(&gate));
+    model.script("m", Script::text(["there"]));
+    say(&server.client(), "go far").until_type("message.delta");
+    server.restart();
+    let client = server.client();
+    wait_idle(&client, "s");
+    let records = check_session(&client, "s", &["go far"]);
+    assert_eq!(records.last().unwrap()["reply"]["text"], "there");
+    let asked = model.wait_for(10);
+    check_request(&asked[9].body);
+    assert_eq!(asked[8].body, asked[9].body, "what the model sees does not depend on the restart");
+}
+
+/// What a random session is told, each thing in a message of its own, in directives of demo/echo.
+fn random_messages(random: &mut Random, counting: &Counting, round: u32) -> Vec<String> {
+    let count = if random.below(3) == 0 { 3 } else { 1 };
+    let mut calls = 0;
+    let mut line = |random: &mut Random| {
+        calls += 1;
+        match random.below(5) {
+            0 => format!("/say Größe {calls} 🌍 of {round}"),
+            1 => format!("/slow {} {}", random.below(25), 1 + random.below(20)),
+            2 => format!("/tool echo {{\"text\": \"e{calls}\"}}"),
+            3 => format!("/tool sleep {{\"ms\": {}}}", random.below(150)),
+            _ => {
+                let url = counting.url(&format!("/{round}/{calls}"));
+                format!("/tool counter {{\"url\": \"{url}\", \"ms\": {}}}", random.below(150))
+            }
+        }
+    };
+    let message = |number| {
+        let mut text = format!("message {number} of round {round}");
+        for step in 0..1 + random.below(4) {
+            text += if step == 0 { "\n" } else { "\n/then " };
+            let lines: Vec<String> = (0..1 + random.below(3)).map(|_| line(random)).collect();
+            text += &lines.join("\n");
+        }
+        text
+    };
+    (0..count).map(message).collect()
+}
+
+/// Does what a session is told until some random point; true when nobody can know whether its
+/// first message was accepted.
+fn up_to_a_random_point(server: &Server, random: &mut Random, session: &str, said: &[String]) -> bool {
+    let (client, path) = (server.client(), format!("/v1/sessions/{session}/messages"));
+    let post_all = |texts: &[String]| texts.iter().for_each(|text| drop(post_async(&client, session, text)));
+    let kind = random.below(4);
+    eprintln!("{session}, kind {kind}: {said:?}");
+    match kind {
+        // A number of events into the stream of the first message, the others waiting.
+        0 => {
+            let mut stream = client.post_stream(&path, json!({ "content": said[0] }));
+            post_all(&said[1..]);
+            let events = random.below(25);
+            stream.by_ref().take(events.try_into().unwrap()).for_each(drop);
+        }
+        // A number of bytes into the session's stream, so also in a later turn.
+        1 => {
+            post_all(said);
+            let mut stream = client.stream(&format!("/v1/sessions/{session}/events?until=idle"));
+            let _ = stream.read_bytes(usize::try_from(random.below(6_000)).unwrap());
+        }
+        // Some time after the receipt.
+        2 => {
+            post_all(said);
+            thread::sleep(Duration::from_millis(random.below(400)));
+        }
+        // While the message itself is on its way.
+        _ => {
+            post_all(&said[1..]);
+            let headers = [
+                ("authorization", format!("Bearer {DEV_API_KEY}")),
+                ("content-type", "application/json".into()),
+            ];
+            let headers = headers.map(|(name, value)| (name.to_owned(), value));
+            let (address, body) = (server.address(), json!({ "content": said[0] }).to_string());
+            thread::spawn(move || drop(http::send(address, "POST", &path, &headers, body.as_bytes())));
+            thread::sleep(Duration::from_micros(random.below(15_000)));
+        }
+    }
+    kind == 3
+}
+
+/// What must hold of a session of the loop when it is idle again. Gives the number of its resumes.
+fn check_random_session(
+    client: &Client,
+    session: &str,
+    said: &[String],
+    doubtful: bool,
+    counting: &Counting,
+) -> usize {
+    let mut expected: Vec<&str> = said.iter().map(String::as_str).collect();
+    if doubtful {
+        // It was accepted last, or never; but never by half.
+        expected.rotate_left(1);
+        if said_by_user(&log::messages(client, session)).len() < expected.len() {
+            expected.pop();
+        }
+    }
+    let records = check_session(client, session, &expected);
+    let ends: Vec<_> = records.iter().filter(|r| !r["stop_reason"].is_null()).collect();
+    assert_eq!(ends.len(), expected.len());
+    assert!(ends.iter().all(|end| end["type"] == "turn.completed"), "{ends:#?}");
+    for started in of_type(&records, "tool.started") {
+        let completed = of_type(&records, "tool.completed");
+        let same = |r: &&&Value| r["call_id"] == started["call_id"] && r["turn"] == started["turn"];
+        let outcome = completed.iter().find(same).unwrap()["outcome"].as_str().unwrap();
+        let Some(url) = started["args"]["url"].as_str() else {
+            assert_eq!(outcome, "result", "{started}");
+            continue;
+        };
+        let count = counting.count(&url[counting.url("").len()..]);
+        assert!(matches!((outcome, count), ("result", 1) | ("unknown", 0 | 1)), "{outcome}, counted {count}");
+    }
+    resumed(&records)
+}
+
+#[test]
+fn killed_at_random_points() {
+    // Two sessions die at once, each at a point of its own.
+    const ROUNDS: u32 = 26;
+    let (model, counting, mut random) = (ModelServer::start(), Counting::start(), Random::new());
+    let mut server = start(&model);
+    let mut resumes = 0;
+    for round in 0..ROUNDS {
+        let sessions = [2 * round, 2 * round + 1].map(|number| {
+            let session = format!("s{number}");
+            let create = json!({"id": session, "model": "demo/echo"});
+            server.client().post("/v1/sessions", create).expect(201);
+            let said = random_messages(&mut random, &counting, number);
+            let doubtful = up_to_a_random_point(&server, &mut random, &session, &said);
+            (session, said, doubtful)
+        });
+        server.restart();
+        let client = server.client();
+        for (session, said, doubtful) in sessions {
+            wait_idle(&client, &session);
+            resumes += check_random_session(&client, &session, &said, doubtful, &counting);
+            // The next turn's model is shown every call with its result.
+            let before = model.received().len();
+            client.patch(&format!("/v1/sessions/{session}"), json!({"model": "openai/m"})).expect(200);
+            model.script("m", Script::text(["all well"]));
+            let path = format!("/v1/sessions/{session}/messages");
+            let answer = client.post(&path, json!({"content": "well?"})).expect(200);
+            assert_eq!(answer["reply"]["text"], "all well");
+            check_request(&model.received()[before].body);
+        }
+    }
+    assert!(resumes > 5, "only {resumes} kills hit a running turn: this test has lost its point");
+    eprintln!("{resumes} turns were resumed in {ROUNDS} rounds");
+}
