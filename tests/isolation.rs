@@ -176,12 +176,14 @@ fn what_is_erased_does_not_come_back_while_others_read_it() {
         let path = format!("/v1/sessions/{session}");
         client.post(&format!("{path}/messages"), json!({"content": "/say secret"})).expect(200);
         thread::scope(|scope| {
-            let readers: Vec<_> =
-                (0..6).map(|_| scope.spawn(|| while client.get(&path).status == 200 {})).collect();
+            // They read before, during and behind the deletion.
+            let gone = || (0..1_000).any(|_| client.get(&path).status == 404);
+            let readers: Vec<_> = (0..6).map(|_| scope.spawn(gone)).collect();
             client.delete(&path).expect(204);
-            client.get(&path).expect(404);
-            readers.into_iter().for_each(|reader| reader.join().unwrap());
+            let gone: Vec<bool> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
+            assert_eq!(gone, [true; 6], "it is still there");
         });
+        client.get(&path).expect(404);
         // A new session of this id starts from nothing.
         client.post(&format!("{path}/messages"), json!({"content": "/say new"})).expect(200);
         let stored = records(&client, &session);

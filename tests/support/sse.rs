@@ -87,12 +87,14 @@ impl Sse {
 
     /// The next line that has arrived whole, without its end.
     fn line(&mut self) -> io::Result<Option<String>> {
+        let mut searched = 0;
         loop {
-            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+            if let Some(end) = self.buffer[searched..].iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=searched + end).collect();
                 let line = String::from_utf8(line).map_err(io::Error::other)?;
                 return Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()));
             }
+            searched = self.buffer.len();
             if self.fill()? == 0 {
                 return Ok(None);
             }
