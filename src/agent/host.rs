@@ -505,6 +505,10 @@ impl SessionHost {
         let told = self.ports.directory.put_session(&entry).await;
         if !self.session.borrow().as_ref().is_some_and(|own| std::ptr::eq(own.as_ref(), session)) {
             // Erased or opened anew meanwhile: this copy must not be written any more.
+            if !self.ports.store.exists().map_err(broken)? {
+                let erased = self.ports.directory.delete_session(&entry.tenant, &entry.id).await;
+                erased.map_err(|error| unavailable(error.to_string()))?;
+            }
             return Ok(());
         }
         // Zero is what a wake-up looks for: it tells what could not be told now.

@@ -1,6 +1,6 @@
 //! Outbound HTTP, and the Workers AI binding.
 
-use super::convert;
+use super::{body::Pieces, convert};
 use crate::ports::{Ai, Http, HttpError, HttpRequest, HttpResponse};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -11,9 +11,7 @@ use futures::{
 use js_sys::{JSON, Uint8Array};
 use std::task::Poll;
 use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
-use worker::{
-    AbortController, ByteStream, Fetch, Headers, Request, RequestInit, RequestRedirect, ResponseBody,
-};
+use worker::{AbortController, Fetch, Headers, Request, RequestInit, RequestRedirect, ResponseBody};
 
 /// The platform's `fetch`.
 pub struct WorkerHttp;
@@ -46,22 +44,22 @@ impl Http for WorkerHttp {
         let controller = AbortController::default();
         let signal = controller.signal();
         let mut abort = Abort(Some(controller));
-        let mut response = Fetch::Request(outbound).send_with_signal(&signal).await.map_err(failed)?;
+        let response = Fetch::Request(outbound).send_with_signal(&signal).await.map_err(failed)?;
         let headers = response.headers().entries().collect();
         let body: LocalBoxStream<'static, _> = match response.body() {
-            ResponseBody::Empty => futures::stream::empty().boxed_local(),
-            _ => {
-                let mut stream = response.stream().map_err(failed)?;
+            ResponseBody::Stream(stream) => {
+                let mut pieces = Pieces::new(stream).map_err(HttpError)?;
                 let chunks = poll_fn(move |cx| {
-                    let polled = stream.poll_next_unpin(cx);
+                    let polled = pieces.poll_next_unpin(cx);
                     if let Poll::Ready(None) = polled {
                         // Read to its end: there is nothing left to abort.
                         abort.0.take();
                     }
-                    polled.map(|next| next.map(|chunk| chunk.map(Bytes::from).map_err(failed)))
+                    polled.map(|next| next.map(|piece| piece.map(Bytes::from).map_err(HttpError)))
                 });
                 chunks.boxed_local()
             }
+            _ => futures::stream::empty().boxed_local(),
         };
         Ok(HttpResponse { status: response.status_code(), headers, body })
     }
@@ -93,7 +91,8 @@ impl Ai for WorkerAi {
         let output = self.0.unchecked_ref::<RawAi>().run(model, &input).await.map_err(thrown)?;
         match output.dyn_into::<web_sys::ReadableStream>() {
             Ok(stream) => {
-                Ok(ByteStream::from(stream).map(|chunk| chunk.map(Bytes::from).map_err(failed)).boxed_local())
+                let pieces = Pieces::new(&stream).map_err(HttpError)?;
+                Ok(pieces.map(|piece| piece.map(Bytes::from).map_err(HttpError)).boxed_local())
             }
             // A model that does not stream answers with an object.
             Err(object) => {

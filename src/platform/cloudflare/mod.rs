@@ -1,5 +1,6 @@
 //! The adapters that run on Cloudflare Workers: the only folder that names `worker`.
 
+mod body;
 mod convert;
 mod crypto;
 pub mod d1;
