@@ -5,6 +5,7 @@ use super::convert::thrown;
 use js_sys::{Promise, Uint8Array};
 use std::{
     cell::{Cell, RefCell},
+    panic::AssertUnwindSafe,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, Waker},
@@ -73,7 +74,8 @@ impl Pieces {
     pub fn new(stream: &JsValue) -> Result<Self, String> {
         let reader = stream.unchecked_ref::<RawStream>().get_reader().map_err(thrown)?;
         let shared = Rc::new(Shared::default());
-        let (fine, broken) = (Rc::clone(&shared), Rc::clone(&shared));
+        // A panic in here leaves nothing half done.
+        let (fine, broken) = (AssertUnwindSafe(Rc::clone(&shared)), AssertUnwindSafe(Rc::clone(&shared)));
         let callbacks = (
             Closure::new(move |piece| fine.settle(Ok(piece))),
             Closure::new(move |error| broken.settle(Err(error))),
