@@ -297,8 +297,9 @@ impl SessionHost {
         }
         self.running.borrow_mut().take();
         if let Err(WriteError::Store(_)) = result {
-            // The journal stands where it stood: give up here, and go on from it soon.
-            session.hub().abandon(&permit.turn);
+            // The journal stands where it stood: give up here, and go on from it soon. Whoever waits
+            // for another turn of this copy, such as a queued one, holds the copy and would wait for ever.
+            session.hub().leave();
             self.stop_pings();
             self.session.borrow_mut().take();
             self.wake_after(RETRY_MS);
