@@ -1,0 +1,83 @@
+//! What the session's object answers, with the object in memory.
+
+use crate::stage::Stage;
+use async_trait::async_trait;
+use edge_harness::http::{
+    ApiBody, ApiRequest, ApiResponse,
+    routes::SessionRoute,
+    session::{Handler, SessionRequest, import},
+};
+use edge_harness::ports::Peers;
+use edge_harness::session::hub::ByteReceiver;
+use edge_harness::types::{Principal, Problem, Scopes};
+use futures::{FutureExt, StreamExt, executor::block_on};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+/// A session to fork into.
+struct Other(Option<Rc<Stage>>);
+
+#[async_trait(?Send)]
+impl Peers for Other {
+    async fn import(&self, _tenant: &str, _session: &str, snapshot: String) -> Result<String, String> {
+        let other = self.0.as_ref().ok_or("nobody there")?;
+        import(&other.host(), &snapshot).await.map_err(|problem| problem.to_string())
+    }
+}
+
+fn principal() -> Principal {
+    Principal { tenant: "t".into(), user: None, scopes: Scopes::all(), session: None }
+}
+
+fn call(route: SessionRoute, query: &str, body: &Value) -> SessionRequest {
+    let request = ApiRequest { query: query.into(), body: body.to_string().into(), ..ApiRequest::default() };
+    SessionRequest { principal: principal(), session: "s".into(), route, item: String::new(), request }
+}
+
+fn handler(stage: &Stage, other: Option<Rc<Stage>>) -> Handler {
+    Handler { host: stage.host(), peers: Rc::new(Other(other)) }
+}
+
+fn ask(stage: &Stage, route: SessionRoute, query: &str, body: &Value) -> Result<ApiResponse, Problem> {
+    block_on(handler(stage, None).handle(&call(route, query, body)))
+}
+
+fn stream(response: ApiResponse) -> ByteReceiver {
+    match response.body {
+        ApiBody::Stream(stream) => stream,
+        _ => panic!("no stream"),
+    }
+}
+
+/// What can be read now.
+fn read(stream: &mut ByteReceiver) -> String {
+    let mut out = Vec::new();
+    while let Some(Some(bytes)) = stream.next().now_or_never() {
+        out.extend_from_slice(&bytes);
+    }
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_reader_with_a_long_replay_behind_it_is_pinged() {
+    let stage = Stage::demo();
+    for turn in 0..3 {
+        stage.post(&format!("t{turn}"), &"long ".repeat(200_000));
+        stage.settle();
+    }
+    let mut slow = stream(ask(&stage, SessionRoute::Events, "", &json!({})).unwrap());
+    // Longer than pings wait for a first listener.
+    for _ in 0..4 {
+        stage.tick(15_000);
+    }
+    let mut text = String::new();
+    for _ in 0..50 {
+        text.push_str(&read(&mut slow));
+        stage.tick(20);
+    }
+    assert_eq!(text.matches("event: turn.completed").count(), 3);
+    assert!(!text.contains(": ping"));
+    stage.tick(15_000);
+    assert_eq!(read(&mut slow), ": ping\n\n");
+}
