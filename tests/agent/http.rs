@@ -9,7 +9,7 @@ use edge_harness::http::{
 };
 use edge_harness::ports::Peers;
 use edge_harness::session::hub::ByteReceiver;
-use edge_harness::types::{Principal, Problem, Scopes};
+use edge_harness::types::{ErrorCode, Principal, Problem, Scopes};
 use futures::{FutureExt, StreamExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -41,6 +41,13 @@ fn handler(stage: &Stage, other: Option<Rc<Stage>>) -> Handler {
 
 fn ask(stage: &Stage, route: SessionRoute, query: &str, body: &Value) -> Result<ApiResponse, Problem> {
     block_on(handler(stage, None).handle(&call(route, query, body)))
+}
+
+fn whole(response: ApiResponse) -> Value {
+    match response.body {
+        ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
+        _ => panic!("no body"),
+    }
 }
 
 fn stream(response: ApiResponse) -> ByteReceiver {
@@ -80,4 +87,21 @@ fn a_reader_with_a_long_replay_behind_it_is_pinged() {
     assert!(!text.contains(": ping"));
     stage.tick(15_000);
     assert_eq!(read(&mut slow), ": ping\n\n");
+}
+
+#[test]
+fn a_session_belongs_to_the_user_whom_its_maker_named_anywhere() {
+    let named = |query: &str, body: Value| {
+        let answer = ask(&Stage::demo(), SessionRoute::Create, query, &body).unwrap();
+        whole(answer)["user"].clone()
+    };
+    assert_eq!(named("", json!({})), "default");
+    assert_eq!(named("user=ada", json!({})), "ada");
+    assert_eq!(named("user=ada", json!({"user": "bob"})), "bob");
+
+    let stage = Stage::demo();
+    ask(&stage, SessionRoute::Create, "user=ada", &json!({})).unwrap();
+    let again = |query: &str| ask(&stage, SessionRoute::Create, query, &json!({}));
+    assert_eq!(again("user=ada").map(|answer| answer.status).unwrap(), 200);
+    assert_eq!(again("user=bob").map(|answer| answer.status).unwrap_err().code, ErrorCode::NotFound);
 }
