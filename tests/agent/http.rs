@@ -5,9 +5,9 @@ use async_trait::async_trait;
 use edge_harness::http::{
     ApiBody, ApiRequest, ApiResponse,
     routes::SessionRoute,
-    session::{Handler, SessionRequest, import},
+    session::{Handler, SessionRequest, import, socket::SocketState},
 };
-use edge_harness::ports::Peers;
+use edge_harness::ports::{Peers, SessionStore};
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{ErrorCode, Principal, Problem, Scopes};
 use futures::{FutureExt, StreamExt, executor::block_on};
@@ -104,4 +104,24 @@ fn a_session_belongs_to_the_user_whom_its_maker_named_anywhere() {
     let again = |query: &str| ask(&stage, SessionRoute::Create, query, &json!({}));
     assert_eq!(again("user=ada").map(|answer| answer.status).unwrap(), 200);
     assert_eq!(again("user=bob").map(|answer| answer.status).unwrap_err().code, ErrorCode::NotFound);
+}
+
+#[test]
+fn a_socket_neither_brings_back_an_erased_session_nor_takes_more_than_a_body() {
+    let stage = Stage::demo();
+    stage.post("t1", "hello");
+    stage.settle();
+    let socket = SocketState { principal: principal(), session: "s".into() };
+    let send = |content: &str| {
+        let text = json!({"type": "message", "content": content}).to_string();
+        let answer = block_on(handler(&stage, None).command(&socket, &text, "req_1".into())).unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        answer["problem"]["code"].clone()
+    };
+    assert_eq!(send(&"x".repeat(ApiRequest::MAX_BODY)), "payload_too_large");
+    assert_eq!(send("again"), Value::Null);
+    stage.settle();
+    block_on(stage.host().erase("t", "s")).unwrap();
+    assert_eq!(send("and again"), "not_found");
+    assert!(!stage.store.exists().unwrap());
 }
