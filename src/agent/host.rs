@@ -12,7 +12,7 @@ use crate::ports::{
 };
 use crate::session::{
     Draft, Permit, Session, WriteError,
-    hub::{Broadcast, ByteReceiver, Hub, Interest, Listener},
+    hub::{Broadcast, Hub},
 };
 use crate::turn::TurnMachine;
 use crate::types::{
@@ -26,7 +26,7 @@ use futures::{
 use std::{
     cell::{Cell, RefCell},
     panic::AssertUnwindSafe,
-    rc::Rc,
+    rc::{Rc, Weak},
 };
 
 /// How often a running turn asks to be woken, in milliseconds.
@@ -102,7 +102,7 @@ pub struct SessionHost {
     config: HostConfig,
     session: RefCell<Option<Rc<Session>>>,
     running: RefCell<Option<(Permit, AbortHandle)>>,
-    pinging: RefCell<Option<AbortHandle>>,
+    pinging: RefCell<Option<(Weak<Session>, AbortHandle)>>,
     wake_at: Cell<Timestamp>,
 }
 
@@ -297,8 +297,9 @@ impl SessionHost {
         }
         self.running.borrow_mut().take();
         if let Err(WriteError::Store(_)) = result {
-            // The journal stands where it stood: give up here, and go on from it soon.
-            session.hub().abandon(&permit.turn);
+            // The journal stands where it stood: give up here, and go on from it soon. Whoever waits
+            // for another turn of this copy, such as a queued one, holds the copy and would wait for ever.
+            session.hub().leave();
             self.stop_pings();
             self.session.borrow_mut().take();
             self.wake_after(RETRY_MS);
@@ -412,35 +413,39 @@ impl SessionHost {
         }
     }
 
-    /// A stream of bytes and the writing end that fills it; pings keep it alive.
-    pub fn listener(self: &Rc<Self>, session: &Rc<Session>, interest: Interest) -> (Listener, ByteReceiver) {
-        if self.pinging.borrow().is_none() {
-            let (clock, session) = (Rc::clone(&self.ports.clock), Rc::downgrade(session));
-            let pings = async move {
-                loop {
-                    clock.sleep(PING_MS).await;
-                    match session.upgrade() {
-                        Some(session) if session.hub().has_listeners() => session.hub().ping(),
-                        _ => break,
-                    }
-                }
-            };
-            let host = Rc::downgrade(self);
-            let (work, handle) = abortable(pings);
-            *self.pinging.borrow_mut() = Some(handle);
-            let work = work.map(move |ended| {
-                // Ended by itself, not aborted in favour of another.
-                if let (Ok(()), Some(host)) = (ended, host.upgrade()) {
-                    host.pinging.borrow_mut().take();
-                }
-            });
-            self.ports.spawner.spawn(work.boxed_local());
+    /// Keeps the session's streams alive with comments for as long as anybody listens. To be called
+    /// when somebody has begun to.
+    pub fn ping(self: &Rc<Self>, session: &Rc<Session>) {
+        let pinged = |(of, _): &(Weak<Session>, AbortHandle)| std::ptr::eq(of.as_ptr(), Rc::as_ptr(session));
+        if !session.hub().has_listeners() || self.pinging.borrow().as_ref().is_some_and(pinged) {
+            return;
         }
-        Listener::new(interest)
+        self.stop_pings();
+        let (clock, own) = (Rc::clone(&self.ports.clock), Rc::downgrade(session));
+        let session = Weak::clone(&own);
+        let pings = async move {
+            loop {
+                clock.sleep(PING_MS).await;
+                match session.upgrade() {
+                    Some(session) if session.hub().has_listeners() => session.hub().ping(),
+                    _ => break,
+                }
+            }
+        };
+        let host = Rc::downgrade(self);
+        let (work, handle) = abortable(pings);
+        *self.pinging.borrow_mut() = Some((own, handle));
+        let work = work.map(move |ended| {
+            // Ended by itself, not aborted in favour of another.
+            if let (Ok(()), Some(host)) = (ended, host.upgrade()) {
+                host.pinging.borrow_mut().take();
+            }
+        });
+        self.ports.spawner.spawn(work.boxed_local());
     }
 
     fn stop_pings(&self) {
-        if let Some(pings) = self.pinging.borrow_mut().take() {
+        if let Some((_, pings)) = self.pinging.borrow_mut().take() {
             pings.abort();
         }
     }

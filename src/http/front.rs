@@ -142,7 +142,8 @@ impl Front {
             (Target::ListSessions, Caller::Member(caller)) => self.list_sessions(&request, &caller).await?,
             (Target::CreateTicket, Caller::Member(caller)) => {
                 // The answer speaks for this caller, so nobody else of the tenant may replay it.
-                let owner = json!([caller.tenant, caller.user, caller.scopes]).to_string();
+                let user = caller.user.clone().or_else(|| request.query("user"));
+                let owner = json!([caller.tenant, user, caller.scopes]).to_string();
                 self.once(&request, &owner, async || self.create_ticket(&request, &caller)).await?
             }
             (Target::Session(route), Caller::Member(caller)) => {

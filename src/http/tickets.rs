@@ -37,7 +37,7 @@ impl Front {
         if !id::is_valid(&ask.session) {
             return Err(Problem::field("/session", "not a session id").into());
         }
-        let user = caller.user.clone().or(ask.user);
+        let user = caller.user.clone().or(ask.user).or_else(|| request.query("user"));
         if user.as_deref().is_some_and(|user| !id::is_user(user)) {
             return Err(Problem::field("/user", "cannot be a user's name").into());
         }

@@ -167,20 +167,24 @@ impl Hub {
 
     /// Ends every stream and every wait: the session is gone.
     pub fn close(&self) {
-        self.listeners.borrow_mut().clear();
+        self.leave();
         if let Some(broadcast) = &self.broadcast {
             broadcast.close();
         }
+    }
+
+    /// Ends every stream and every wait of ours: this copy of the session is given up. The platform's
+    /// own listeners stay, and hear of the next copy.
+    pub fn leave(&self) {
+        self.listeners.borrow_mut().clear();
         self.ends.borrow_mut().clear();
         self.streaming.borrow_mut().take();
     }
 
-    /// Gives up the waits and the stream of a turn that cannot go on in this process.
+    /// Gives up the waits and the stream of a turn that was refused.
     pub fn abandon(&self, turn: &str) {
         self.ends.borrow_mut().retain(|(waiting, _)| waiting != turn);
         self.listeners.borrow_mut().retain(|l| l.interest.turn.as_deref() != Some(turn));
-        // A message that was refused is given up too, while another turn goes on streaming.
-        self.streaming.borrow_mut().take_if(|streaming| streaming.turn == turn);
     }
 
     /// Streams a piece of what the model makes. The first piece of text takes log number `seq` for

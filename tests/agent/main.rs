@@ -7,6 +7,7 @@ mod build;
 mod context;
 mod crash;
 mod hooks;
+mod http;
 mod replay;
 mod stage;
 mod turns;

@@ -1,7 +1,7 @@
 //! Whoever comes back anywhere gets every record once and every byte of text once.
 
 use crate::stage::Stage;
-use edge_harness::session::hub::{ByteReceiver, Interest};
+use edge_harness::session::hub::{ByteReceiver, Interest, Listener};
 use edge_harness::types::{Cursor, Message};
 use futures::{FutureExt, StreamExt};
 use proptest::prelude::*;
@@ -40,7 +40,7 @@ fn come_back(stage: &Stage, cursor: Cursor, page: usize) -> (Vec<Event>, ByteRec
         }
     }
     missed.extend(session.hub().streamed_after(place).iter().flat_map(|frame| parse(&frame.sse())));
-    let (listener, stream) = stage.host().listener(&session, Interest::default());
+    let (listener, stream) = Listener::new(Interest::default());
     session.hub().listen(listener);
     (missed, stream)
 }

@@ -182,6 +182,27 @@ fn a_listing_that_failed_is_made_up_for() {
 }
 
 #[test]
+fn nobody_waits_for_a_copy_of_the_session_that_was_given_up() {
+    let stage = Stage::demo();
+    stage.post("t1", "/slow 10 2");
+    stage.post("t2", "hello");
+    // As a caller who waits for the queued turn's answer: it holds the session until then.
+    let session = stage.session();
+    let mut ended = session.hub().turn_end("t2");
+    stage.run();
+    stage.store.die_after(Some(0));
+    for _ in 0..10 {
+        stage.tick(10);
+    }
+    stage.store.die_after(None);
+    stage.wake();
+    stage.settle();
+    assert_eq!(stage.end("t2").status, TurnStatus::Completed);
+    assert!(ended.try_recv().is_err(), "told that this wait is over");
+    stage.check();
+}
+
+#[test]
 fn a_late_listing_does_not_undo_what_happened_meanwhile() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 2");

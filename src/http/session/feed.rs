@@ -37,7 +37,7 @@ pub(super) fn sse(
     cursor: Cursor,
     interest: Interest,
 ) -> Result<ApiResponse, Problem> {
-    let (listener, stream) = host.listener(session, interest);
+    let (listener, stream) = Listener::new(interest);
     listener.send(PREAMBLE);
     let cursor = session.place(cursor).map_err(broken)?;
     start(host, session, Feed { listener, cursor, left: usize::MAX, page: PAGE, live: true })?;
@@ -71,18 +71,23 @@ struct Feed {
 
 /// Sends at once what fits; a long rest is sent as the reader reads.
 fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Feed) -> Result<(), Problem> {
-    if !feed.fill(session).map_err(broken)? {
-        let (session, clock) = (Rc::clone(session), Rc::clone(host.clock()));
-        host.spawn(async move {
-            loop {
-                clock.sleep(REST_MS).await;
-                // A store that breaks ends the stream; the reader comes back with its last id.
-                if feed.fill(&session).unwrap_or(true) {
-                    break;
-                }
-            }
-        });
+    if feed.fill(session).map_err(broken)? {
+        host.ping(session);
+        return Ok(());
     }
+    let (own, session) = (Rc::clone(host), Rc::clone(session));
+    host.spawn(async move {
+        loop {
+            own.clock().sleep(REST_MS).await;
+            // A store that breaks ends the stream; the reader comes back with its last id.
+            match feed.fill(&session) {
+                Ok(false) => {}
+                // The pings of those who listened before may have ended during a long replay.
+                Ok(true) => break own.ping(&session),
+                Err(_) => break,
+            }
+        }
+    });
     Ok(())
 }
 

@@ -131,7 +131,8 @@ impl Handler {
         let document_key = idempotency_document(call, key);
         let body_hash = idempotency::body_hash(&call.request.body);
         // The caller's own only: a foreign session's memory of keys is as invisible as the session.
-        if let Some(session) = self.find(call, None)?
+        let named = call.request.query("user");
+        if let Some(session) = self.find(call, named.as_deref())?
             && let Some(first) = find(&session, &document_key, self.host.now()).map_err(broken)?
         {
             return match first.answer {

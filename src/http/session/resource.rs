@@ -41,13 +41,14 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Optio
 impl Handler {
     pub(super) async fn create(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         let body: CreateBody = body::json_or_empty(&call.request)?;
-        if let Some(session) = self.find(call, body.user.as_deref())? {
+        let named = named_user(&call.request, body.user);
+        if let Some(session) = self.find(call, named.as_deref())? {
             return ApiResponse::json(200, &session.view());
         }
         if body.agent.as_deref().is_some_and(|agent| agent != crate::standard::DEFAULT_AGENT) {
             return Err(Problem::field("/agent", "no such agent; there is `default`"));
         }
-        let mut meta = self.new_meta(call, body.user)?;
+        let mut meta = self.new_meta(call, named)?;
         meta.title = checked_title(body.title)?;
         meta.mode = body.mode;
         meta.model = self.checked_model(body.model)?;

@@ -6,7 +6,7 @@ use super::{Handler, SessionRequest, broken, events};
 use crate::agent::OnBusy;
 use crate::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute};
 use crate::session::{frame::Frame, replay::PAGE};
-use crate::types::{Principal, Problem, Scope};
+use crate::types::{ErrorCode, Principal, Problem, Scope};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -69,10 +69,13 @@ impl Handler {
         text: &str,
         request_id: &str,
     ) -> Result<ApiResponse, Problem> {
+        if text.len() > ApiRequest::MAX_BODY {
+            return Err(Problem::new(ErrorCode::PayloadTooLarge, "the frame is larger than 4 MiB"));
+        }
         // A command, and beside it the fields of the HTTP body that does the same.
         let command: Value = serde_json::from_str(text).unwrap_or_default();
         if !socket.principal.scopes.allow(Scope::Chat) {
-            return Err(Problem::new(crate::types::ErrorCode::MissingScope, "this socket may only listen"));
+            return Err(Problem::new(ErrorCode::MissingScope, "this socket may only listen"));
         }
         let (route, on_busy) = match command["type"].as_str().unwrap_or_default() {
             "message" => (SessionRoute::PostMessage, None),
@@ -100,6 +103,8 @@ impl Handler {
                 ..ApiRequest::default()
             },
         };
+        // A socket belongs to a session that is there: what comes late must not make an erased one anew.
+        self.session(&call)?;
         match route {
             SessionRoute::Abort => self.abort(&call),
             _ => self.post_message(&call, on_busy).await,

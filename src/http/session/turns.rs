@@ -5,7 +5,7 @@ use crate::agent::{OnBusy, Post};
 use crate::http::{ApiRequest, ApiResponse, body, idempotency};
 use crate::session::{
     Session,
-    hub::Interest,
+    hub::{Interest, Listener},
     idempotency::{Answer, FirstAnswer, document, find},
     view::TurnAnswer,
 };
@@ -72,9 +72,10 @@ impl Handler {
         };
         let stream = (wants == Wants::Stream).then(|| {
             let interest = Interest { turn: Some(turn.clone()), until_idle: false };
-            let (listener, stream) = self.host.listener(&session, interest);
+            let (listener, stream) = Listener::new(interest);
             listener.send(feed::PREAMBLE);
             session.hub().listen(listener);
+            self.host.ping(&session);
             stream
         });
         let ended = (wants == Wants::Json).then(|| session.hub().turn_end(&turn));

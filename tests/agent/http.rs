@@ -1,0 +1,127 @@
+//! What the session's object answers, with the object in memory.
+
+use crate::stage::Stage;
+use async_trait::async_trait;
+use edge_harness::http::{
+    ApiBody, ApiRequest, ApiResponse,
+    routes::SessionRoute,
+    session::{Handler, SessionRequest, import, socket::SocketState},
+};
+use edge_harness::ports::{Peers, SessionStore};
+use edge_harness::session::hub::ByteReceiver;
+use edge_harness::types::{ErrorCode, Principal, Problem, Scopes};
+use futures::{FutureExt, StreamExt, executor::block_on};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+/// A session to fork into.
+struct Other(Option<Rc<Stage>>);
+
+#[async_trait(?Send)]
+impl Peers for Other {
+    async fn import(&self, _tenant: &str, _session: &str, snapshot: String) -> Result<String, String> {
+        let other = self.0.as_ref().ok_or("nobody there")?;
+        import(&other.host(), &snapshot).await.map_err(|problem| problem.to_string())
+    }
+}
+
+fn principal() -> Principal {
+    Principal { tenant: "t".into(), user: None, scopes: Scopes::all(), session: None }
+}
+
+fn call(route: SessionRoute, query: &str, body: &Value) -> SessionRequest {
+    let request = ApiRequest { query: query.into(), body: body.to_string().into(), ..ApiRequest::default() };
+    SessionRequest { principal: principal(), session: "s".into(), route, item: String::new(), request }
+}
+
+fn handler(stage: &Stage, other: Option<Rc<Stage>>) -> Handler {
+    Handler { host: stage.host(), peers: Rc::new(Other(other)) }
+}
+
+fn ask(stage: &Stage, route: SessionRoute, query: &str, body: &Value) -> Result<ApiResponse, Problem> {
+    block_on(handler(stage, None).handle(&call(route, query, body)))
+}
+
+fn whole(response: ApiResponse) -> Value {
+    match response.body {
+        ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
+        _ => panic!("no body"),
+    }
+}
+
+fn stream(response: ApiResponse) -> ByteReceiver {
+    match response.body {
+        ApiBody::Stream(stream) => stream,
+        _ => panic!("no stream"),
+    }
+}
+
+/// What can be read now.
+fn read(stream: &mut ByteReceiver) -> String {
+    let mut out = Vec::new();
+    while let Some(Some(bytes)) = stream.next().now_or_never() {
+        out.extend_from_slice(&bytes);
+    }
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_reader_with_a_long_replay_behind_it_is_pinged() {
+    let stage = Stage::demo();
+    for turn in 0..3 {
+        stage.post(&format!("t{turn}"), &"long ".repeat(200_000));
+        stage.settle();
+    }
+    let mut slow = stream(ask(&stage, SessionRoute::Events, "", &json!({})).unwrap());
+    // Longer than pings wait for a first listener.
+    for _ in 0..4 {
+        stage.tick(15_000);
+    }
+    let mut text = String::new();
+    for _ in 0..50 {
+        text.push_str(&read(&mut slow));
+        stage.tick(20);
+    }
+    assert_eq!(text.matches("event: turn.completed").count(), 3);
+    assert!(!text.contains(": ping"));
+    stage.tick(15_000);
+    assert_eq!(read(&mut slow), ": ping\n\n");
+}
+
+#[test]
+fn a_session_belongs_to_the_user_whom_its_maker_named_anywhere() {
+    let named = |query: &str, body: Value| {
+        let answer = ask(&Stage::demo(), SessionRoute::Create, query, &body).unwrap();
+        whole(answer)["user"].clone()
+    };
+    assert_eq!(named("", json!({})), "default");
+    assert_eq!(named("user=ada", json!({})), "ada");
+    assert_eq!(named("user=ada", json!({"user": "bob"})), "bob");
+
+    let stage = Stage::demo();
+    ask(&stage, SessionRoute::Create, "user=ada", &json!({})).unwrap();
+    let again = |query: &str| ask(&stage, SessionRoute::Create, query, &json!({}));
+    assert_eq!(again("user=ada").map(|answer| answer.status).unwrap(), 200);
+    assert_eq!(again("user=bob").map(|answer| answer.status).unwrap_err().code, ErrorCode::NotFound);
+}
+
+#[test]
+fn a_socket_neither_brings_back_an_erased_session_nor_takes_more_than_a_body() {
+    let stage = Stage::demo();
+    stage.post("t1", "hello");
+    stage.settle();
+    let socket = SocketState { principal: principal(), session: "s".into() };
+    let send = |content: &str| {
+        let text = json!({"type": "message", "content": content}).to_string();
+        let answer = block_on(handler(&stage, None).command(&socket, &text, "req_1".into())).unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        answer["problem"]["code"].clone()
+    };
+    assert_eq!(send(&"x".repeat(ApiRequest::MAX_BODY)), "payload_too_large");
+    assert_eq!(send("again"), Value::Null);
+    stage.settle();
+    block_on(stage.host().erase("t", "s")).unwrap();
+    assert_eq!(send("and again"), "not_found");
+    assert!(!stage.store.exists().unwrap());
+}
