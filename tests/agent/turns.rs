@@ -182,6 +182,28 @@ fn a_listing_that_failed_is_made_up_for() {
 }
 
 #[test]
+fn a_wake_up_comes_again_until_all_is_done_and_is_never_put_off() {
+    let stage = Stage::demo();
+    stage.post("t1", "hello");
+    stage.settle();
+    stage.directory.down.set(true);
+    block_on(stage.host().list(&stage.session())).unwrap_err();
+    stage.crash();
+    for _ in 0..10 {
+        stage.wake();
+        assert_eq!(stage.take_wake_up(), Some(20_000));
+        stage.clock.advance(20_000);
+    }
+    stage.wake();
+    stage.clock.advance(1_000);
+    stage.host().wake_soon();
+    assert_eq!(stage.take_wake_up(), Some(20_000), "not asked for again");
+    stage.directory.down.set(false);
+    stage.wake();
+    assert_eq!(stage.take_wake_up(), None);
+}
+
+#[test]
 fn nobody_waits_for_a_copy_of_the_session_that_was_given_up() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 2");
