@@ -13,6 +13,7 @@ use crate::ports::{
 use crate::session::{
     Draft, Permit, Session, WriteError,
     hub::{Broadcast, Hub},
+    idempotency,
 };
 use crate::turn::TurnMachine;
 use crate::types::{
@@ -104,6 +105,8 @@ pub struct SessionHost {
     running: RefCell<Option<(Permit, AbortHandle)>>,
     pinging: RefCell<Option<(Weak<Session>, AbortHandle)>>,
     wake_at: Cell<Timestamp>,
+    /// No first answer is past its time before.
+    purge_at: Cell<Timestamp>,
 }
 
 impl SessionHost {
@@ -117,6 +120,7 @@ impl SessionHost {
             running: RefCell::new(None),
             pinging: RefCell::new(None),
             wake_at: Cell::new(Timestamp(0)),
+            purge_at: Cell::new(Timestamp(0)),
         })
     }
 
@@ -470,11 +474,15 @@ impl SessionHost {
             // The platform gives an alarm up that fails a few times; this one is to come until it works.
             self.wake_soon();
         }
-        let next = crate::session::idempotency::purge(&session, self.now()).map_err(broken)?;
-        if let Some(at) = next
-            && self.running.borrow().is_none()
-        {
-            self.wake_after(at.since(self.now()).max(RETRY_MS));
+        let (now, idle) = (self.now(), self.running.borrow().is_none());
+        if !idle && now < self.purge_at.get() {
+            // Looking at each answer at each round of the watchdog would cost more than the turn.
+            return Ok(());
+        }
+        let next = idempotency::purge(&session, now).map_err(broken)?;
+        self.purge_at.set(next.unwrap_or(now.plus(idempotency::KEEP_MS)));
+        if let Some(at) = next.filter(|_| idle) {
+            self.wake_after(at.since(now).max(RETRY_MS));
         }
         Ok(())
     }
