@@ -13,6 +13,7 @@ use crate::ports::{
 use crate::session::{
     Draft, Permit, Session, WriteError,
     hub::{Broadcast, Hub},
+    idempotency,
 };
 use crate::turn::TurnMachine;
 use crate::types::{
@@ -104,6 +105,8 @@ pub struct SessionHost {
     running: RefCell<Option<(Permit, AbortHandle)>>,
     pinging: RefCell<Option<(Weak<Session>, AbortHandle)>>,
     wake_at: Cell<Timestamp>,
+    /// No first answer is past its time before.
+    purge_at: Cell<Timestamp>,
 }
 
 impl SessionHost {
@@ -117,6 +120,7 @@ impl SessionHost {
             running: RefCell::new(None),
             pinging: RefCell::new(None),
             wake_at: Cell::new(Timestamp(0)),
+            purge_at: Cell::new(Timestamp(0)),
         })
     }
 
@@ -273,7 +277,7 @@ impl SessionHost {
         else {
             return;
         };
-        self.watch();
+        self.wake_soon();
         let (host, session, own) = (Rc::clone(self), Rc::clone(session), permit.clone());
         let (work, handle) = abortable(async move { host.drive(session, own, message).await });
         *self.running.borrow_mut() = Some((permit, handle));
@@ -464,21 +468,26 @@ impl SessionHost {
         self.wake_at.set(Timestamp(0));
         let Some(session) = self.open().map_err(broken)? else { return Ok(()) };
         if self.running.borrow().is_some() {
-            self.watch();
+            self.wake_soon();
         }
-        if session.state().listed_at.0 == 0 {
-            self.list(&session).await?;
+        if session.state().listed_at.0 == 0 && self.list(&session).await.is_err() {
+            // The platform gives an alarm up that fails a few times; this one is to come until it works.
+            self.wake_soon();
         }
-        let next = crate::session::idempotency::purge(&session, self.now()).map_err(broken)?;
-        if let Some(at) = next
-            && self.running.borrow().is_none()
-        {
-            self.wake_after(at.since(self.now()).max(RETRY_MS));
+        let (now, idle) = (self.now(), self.running.borrow().is_none());
+        if !idle && now < self.purge_at.get() {
+            // Looking at each answer at each round of the watchdog would cost more than the turn.
+            return Ok(());
+        }
+        let next = idempotency::purge(&session, now).map_err(broken)?;
+        self.purge_at.set(next.unwrap_or(now.plus(idempotency::KEEP_MS)));
+        if let Some(at) = next.filter(|_| idle) {
+            self.wake_after(at.since(now).max(RETRY_MS));
         }
         Ok(())
     }
 
-    /// Asks to be woken soon, to do what could not be done now.
+    /// Asks to be woken soon: to see whether a turn still runs, or to do what could not be done now.
     pub fn wake_soon(&self) {
         self.wake_after(WATCHDOG_MS);
     }
@@ -526,7 +535,7 @@ impl SessionHost {
         let (host, session) = (Rc::clone(self), Rc::clone(session));
         self.spawn(async move {
             if host.list(&session).await.is_err() {
-                host.wake_after(WATCHDOG_MS);
+                host.wake_soon();
             }
         });
     }
@@ -535,18 +544,14 @@ impl SessionHost {
         self.running.borrow().as_ref().is_some_and(|(running, _)| running == permit)
     }
 
-    /// Sees to it that a wake-up is due soon while a turn runs. One that is on its way is left alone:
-    /// setting an alarm is a write.
-    fn watch(&self) {
-        let (now, due) = (self.now(), self.wake_at.get());
-        if due <= now.plus(WATCHDOG_MS / 4) || due > now.plus(WATCHDOG_MS) {
-            self.wake_after(WATCHDOG_MS);
-        }
-    }
-
+    /// Sees to it that a wake-up comes after `ms` at the latest. One that comes sooner is left alone:
+    /// it may be for something else, and setting an alarm is a write.
     fn wake_after(&self, ms: u64) {
-        self.wake_at.set(self.now().plus(ms));
-        self.ports.spawner.wake_after(ms);
+        let (now, due) = (self.now(), self.wake_at.get());
+        if due <= now || due > now.plus(ms) {
+            self.wake_at.set(now.plus(ms));
+            self.ports.spawner.wake_after(ms);
+        }
     }
 }
 

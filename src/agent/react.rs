@@ -8,6 +8,7 @@ use super::{
     stream::{self, Failed},
 };
 use crate::model::retry::RetryPolicy;
+use crate::ports::StoreError;
 use crate::session::WriteError;
 use crate::turn::{Step, TurnMachine, scheduler};
 use crate::types::{
@@ -184,6 +185,10 @@ impl ReactAgent<'_> {
                 Some((index, call.clone(), state.status))
             })
             .collect();
+        if calls.is_empty() {
+            // Never with a log that is whole. To come back for the same calls at once would never end.
+            return Err(WriteError::Store(StoreError("the log lacks the calls of this step".into())));
+        }
         let specs: Vec<_> =
             calls.iter().map(|(_, c, _)| self.agent.toolkit.get(&c.name).map(|(spec, _)| spec)).collect();
         for wave in scheduler::waves(&specs) {

@@ -1,6 +1,6 @@
-//! Reading JSON.
+//! Reading JSON, and writing it for headers.
 
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Error, Value};
 
 /// Reads `text` as a `T`, by way of a [`Value`].
@@ -12,4 +12,38 @@ use serde_json::{Error, Value};
 /// When it is not JSON, or not a `T`.
 pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
     serde_json::from_value(serde_json::from_slice::<Value>(text)?)
+}
+
+/// JSON in ASCII alone, as a header takes it: names of users may hold any character.
+///
+/// # Errors
+/// When `value` cannot be written as JSON.
+pub fn ascii(value: &impl Serialize) -> Result<String, Error> {
+    let text = serde_json::to_string(value)?;
+    if text.is_ascii() {
+        return Ok(text);
+    }
+    let mut out = String::with_capacity(text.len() * 2);
+    for c in text.chars() {
+        if c.is_ascii() {
+            out.push(c);
+        } else {
+            // Such a character stands inside a string, where its escape means the same.
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_character_travels_as_ascii() {
+        let name = "Zoë 世界 🌍 \"\\ é";
+        let text = ascii(&name).expect("JSON");
+        assert!(text.is_ascii());
+        assert_eq!(read::<String>(text.as_bytes()).expect("a string"), name);
+    }
 }

@@ -1,6 +1,6 @@
 //! What the session's object answers, with the object in memory.
 
-use crate::stage::Stage;
+use crate::stage::{Stage, check};
 use async_trait::async_trait;
 use edge_harness::http::{
     ApiBody, ApiRequest, ApiResponse,
@@ -124,4 +124,23 @@ fn a_socket_neither_brings_back_an_erased_session_nor_takes_more_than_a_body() {
     block_on(stage.host().erase("t", "s")).unwrap();
     assert_eq!(send("and again"), "not_found");
     assert!(!stage.store.exists().unwrap());
+}
+
+#[test]
+fn a_fork_while_a_turn_runs_and_others_wait_leaves_no_turn_without_an_end() {
+    for said in ["/slow 10 3", "/tool read_it {\"key\": \"k\"}"] {
+        let stage = Stage::demo();
+        stage.post("t1", said);
+        stage.post("t2", "hello");
+        stage.post("t3", "hello again");
+        stage.run();
+        let other = Rc::new(Stage::demo());
+        let call = call(SessionRoute::Fork, "", &json!({}));
+        let answer = block_on(handler(&stage, Some(Rc::clone(&other))).handle(&call)).unwrap();
+        assert_eq!((answer.status, &whole(answer)["status"]), (201, &json!("idle")));
+        check(&other.store.log());
+        stage.settle();
+        stage.check();
+        assert_eq!(stage.kinds().iter().filter(|kind| *kind == "turn.completed").count(), 3);
+    }
 }

@@ -126,6 +126,11 @@ impl Stage {
         block_on(self.host().wake()).expect("a store that works");
     }
 
+    /// The wake-up that was asked for since the last look, in milliseconds.
+    pub fn take_wake_up(&self) -> Option<u64> {
+        self.machine.borrow().1.take_wake_up()
+    }
+
     pub fn post(&self, turn: &str, said: &str) -> TurnStatus {
         self.try_post(turn, said, OnBusy::Queue, BudgetPatch::default()).expect("accepted")
     }

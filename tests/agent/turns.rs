@@ -3,7 +3,8 @@
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{answer, call};
-use edge_harness::ports::Directory;
+use edge_harness::ports::{Clock, Directory, SessionStore};
+use edge_harness::session::idempotency::{Answer, FirstAnswer, KEEP_MS, document, document_key};
 use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, ToolOutcome, TurnStatus};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -179,6 +180,52 @@ fn a_listing_that_failed_is_made_up_for() {
     stage.crash();
     stage.wake();
     assert!(listed().updated_at > before);
+}
+
+#[test]
+fn a_wake_up_comes_again_until_all_is_done_and_is_never_put_off() {
+    let stage = Stage::demo();
+    stage.post("t1", "hello");
+    stage.settle();
+    stage.directory.down.set(true);
+    block_on(stage.host().list(&stage.session())).unwrap_err();
+    stage.crash();
+    for _ in 0..10 {
+        stage.wake();
+        assert_eq!(stage.take_wake_up(), Some(20_000));
+        stage.clock.advance(20_000);
+    }
+    stage.wake();
+    stage.clock.advance(1_000);
+    stage.host().wake_soon();
+    assert_eq!(stage.take_wake_up(), Some(20_000), "not asked for again");
+    stage.directory.down.set(false);
+    stage.wake();
+    assert_eq!(stage.take_wake_up(), None);
+}
+
+#[test]
+fn kept_answers_are_removed_in_time_also_while_turns_run() {
+    let stage = Stage::demo();
+    let keep = |key: &str| {
+        let answer = Answer::Json(200, "{}".into());
+        let first = FirstAnswer { body_hash: String::new(), at: stage.clock.now(), answer };
+        let json = document(&first).unwrap();
+        stage.session().commit(stage.clock.now(), |draft| draft.put(document_key("x", key), json)).unwrap();
+    };
+    stage.post("t1", "hello");
+    stage.settle();
+    keep("old");
+    stage.wake();
+    stage.clock.advance(KEEP_MS - 5_000);
+    stage.post("t2", "/slow 100 300");
+    stage.run();
+    keep("new");
+    for expected in [2, 2, 1, 1] {
+        stage.wake();
+        assert_eq!(stage.store.list("idem/").unwrap().len(), expected);
+        stage.tick(2_500);
+    }
 }
 
 #[test]

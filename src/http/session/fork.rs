@@ -110,27 +110,40 @@ fn message_of(kind: &EventKind) -> Option<&str> {
     }
 }
 
-/// What ends a turn that the copy cut through: each open call gets its outcome, the turn its end.
+/// What ends the turns that the copy cut through: each open call gets its outcome, each turn its end,
+/// also those that waited. What they said waits on in the session that was copied.
 fn closing(records: &[Record]) -> Vec<(String, EventKind)> {
     let mut open: Option<&str> = None;
+    let mut queued: Vec<&str> = Vec::new();
     let mut calls: Vec<(&str, &str)> = Vec::new();
     for record in records {
+        let turn = record.turn.as_deref();
         match &record.kind {
-            EventKind::TurnStarted { .. } => open = record.turn.as_deref(),
+            EventKind::TurnQueued { .. } => queued.extend(turn),
+            EventKind::TurnStarted { .. } => {
+                queued.retain(|queued| Some(*queued) != turn);
+                open = turn;
+            }
             EventKind::ToolStarted { call_id, name, .. } => calls.push((call_id, name)),
             EventKind::ToolCompleted { call_id, .. } => calls.retain(|(open, _)| open != call_id),
-            kind if kind.turn_end().is_some() && record.turn.as_deref() == open => open = None,
+            kind if kind.turn_end().is_some() => {
+                queued.retain(|queued| Some(*queued) != turn);
+                open = open.filter(|open| Some(*open) != turn);
+            }
             _ => {}
         }
     }
-    let Some(turn) = open else { return Vec::new() };
     let mut closing: Vec<(String, EventKind)> = Vec::new();
-    for (call_id, name) in calls {
-        let outcome = ToolOutcome::denied(DenyReason::Canceled, "the session was forked before this call");
-        let (call_id, name) = (call_id.to_owned(), name.to_owned());
-        closing.push((turn.to_owned(), EventKind::ToolCompleted { call_id, name, outcome, elapsed_ms: 0 }));
+    for turn in open.into_iter().chain(queued) {
+        for (call_id, name) in calls.drain(..) {
+            let outcome =
+                ToolOutcome::denied(DenyReason::Canceled, "the session was forked before this call");
+            let (call_id, name) = (call_id.to_owned(), name.to_owned());
+            closing
+                .push((turn.to_owned(), EventKind::ToolCompleted { call_id, name, outcome, elapsed_ms: 0 }));
+        }
+        let end = TurnEnd::ended(TurnStatus::Canceled, StopReason::Canceled);
+        closing.push((turn.to_owned(), EventKind::TurnCanceled(end)));
     }
-    let end = TurnEnd::ended(TurnStatus::Canceled, StopReason::Canceled);
-    closing.push((turn.to_owned(), EventKind::TurnCanceled(end)));
     closing
 }

@@ -6,7 +6,7 @@ use super::{
     setup,
 };
 use crate::http::{ApiRequest, ApiResponse, Forward, Front, FrontConfig, Handled};
-use crate::types::Problem;
+use crate::types::{Problem, json};
 use futures::FutureExt;
 use std::{cell::OnceCell, panic::AssertUnwindSafe, rc::Rc};
 use worker::{Context, Env, Request, RequestInit, Response, Result, ScheduleContext, ScheduledEvent, event};
@@ -71,7 +71,7 @@ async fn pass_on(env: &Env, request: Request, forward: Forward) -> Result<Respon
         // The same request anew: its body and its signal go along.
         web_sys::Request::new_with_request(request.inner())?.into()
     };
-    onward.headers().set(FORWARD, &serde_json::to_string(&head)?)?;
+    onward.headers().set(FORWARD, &json::ascii(&head)?)?;
     onward.headers().delete("authorization")?;
     let objects = Objects(env.durable_object("SESSION")?);
     objects.get(&forward.tenant, &head.session)?.fetch_with_request(onward).await
