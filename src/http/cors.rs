@@ -6,7 +6,7 @@ use crate::types::{ErrorCode, Problem};
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 const REQUEST_HEADERS: &str =
     "authorization, content-type, idempotency-key, last-event-id, prefer, x-request-id";
-const EXPOSED: &str = "x-request-id, idempotent-replayed";
+const EXPOSED: &str = "x-request-id, idempotent-replayed, x-turn-id, location, retry-after";
 
 /// Whether this is a browser asking before it sends the request itself.
 pub fn is_preflight(request: &ApiRequest) -> bool {

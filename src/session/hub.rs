@@ -1,7 +1,7 @@
 //! The live listeners of a session, and the message that is being streamed to them.
 
 use super::frame::Frame;
-use crate::types::{Cursor, Delta, EventKind, Record, TurnEnd};
+use crate::types::{Cursor, Delta, Record, TurnEnd};
 use bytes::Bytes;
 use futures::channel::{mpsc, oneshot};
 use std::{
@@ -152,7 +152,7 @@ impl Hub {
     /// Tells every listener of a record that is stored.
     pub fn publish(&self, frame: &Frame, record: &Record) {
         self.send(frame);
-        if let (Some(end), Some(turn)) = (end_of(&record.kind), &record.turn) {
+        if let (Some(end), Some(turn)) = (record.kind.turn_end(), &record.turn) {
             let mut ends = self.ends.borrow_mut();
             for (_, sender) in ends.extract_if(.., |(waiting, _)| waiting == turn) {
                 let _ = sender.send(end.clone());
@@ -258,8 +258,4 @@ pub(super) fn text_after(seq: u64, id: &str, turn: &str, text: &str, seen: u64) 
     }
     let delta = Delta::Text { id: id.to_owned(), delta: rest.to_owned() };
     Some(Frame::delta(&delta, turn, Some(Cursor { seq, offset: Some(text.len() as u64) })))
-}
-
-fn end_of(kind: &EventKind) -> Option<&TurnEnd> {
-    kind.turn_end()
 }

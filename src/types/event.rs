@@ -125,12 +125,6 @@ pub enum EventKind {
         /// How long it took.
         elapsed_ms: u64,
     },
-    /// A tool ended after its call had an outcome; it changed nothing.
-    #[serde(rename = "tool.late_result")]
-    ToolLateResult {
-        /// The call.
-        call_id: String,
-    },
     /// The turn ended with a reply.
     #[serde(rename = "turn.completed")]
     TurnCompleted(TurnEnd),
@@ -228,7 +222,6 @@ impl EventKind {
             Self::MessageCompleted { .. } => "message.completed",
             Self::ToolStarted { .. } => "tool.started",
             Self::ToolCompleted { .. } => "tool.completed",
-            Self::ToolLateResult { .. } => "tool.late_result",
             Self::TurnCompleted(_) => "turn.completed",
             Self::TurnFailed(_) => "turn.failed",
             Self::TurnCanceled(_) => "turn.canceled",
