@@ -398,6 +398,18 @@ fn repeats(client: &Client, path: &str, body: &Value, status: u16) -> Value {
 }
 
 #[test]
+fn the_key_of_a_new_session_is_tied_to_its_body_unless_it_was_refused() {
+    let client = keyed(&client(), "tied");
+    let refused = client.post("/v1/sessions", json!({"id": "tied-1", "agent": "nobody"}));
+    problem(&refused, 422, "validation_failed");
+    client.post("/v1/sessions", json!({"id": "tied-1"})).expect(201);
+    problem(&client.post("/v1/sessions", json!({"id": "tied-2"})), 422, "idempotency_key_reused");
+    problem(&client.get("/v1/sessions/tied-2"), 404, "not_found");
+    let again = client.post("/v1/sessions", json!({"id": "tied-1"}));
+    assert_eq!((again.status, again.header("idempotent-replayed")), (201, Some("true")));
+}
+
+#[test]
 fn a_repeated_post_runs_once() {
     let (world, client, admin) = (world(), client(), world().server.admin());
     let made = repeats(&client, "/v1/sessions", &json!({"title": "once", "user": "repeater"}), 201);

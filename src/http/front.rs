@@ -12,7 +12,7 @@ use super::auth_cache::AuthCache;
 use super::failure::Failure;
 use super::routes::{AdminRoute, Found, SessionRoute, Target, find};
 use super::seal::{Seal, sha256_hex};
-use super::{ApiRequest, ApiResponse, body, cors, idempotency};
+use super::{ApiRequest, ApiResponse, body, cors, idempotency, idempotency::Knot};
 use crate::ports::{Clock, Directory, Entropy, Http, SessionEraser, Signatures};
 use crate::types::{ErrorCode, Principal, Problem, id};
 use bytes::Bytes;
@@ -79,6 +79,8 @@ pub struct Forward {
     pub request: ApiRequest,
     /// Whether the front has read the body; otherwise it is still to be passed on.
     pub body_read: bool,
+    /// To be settled with [`Front::settle_key`] when the object has answered.
+    pub knot: Option<Knot>,
     /// Headers to set on whatever the object answers.
     pub answer_headers: Vec<(String, String)>,
 }
@@ -147,11 +149,12 @@ impl Front {
                 self.once(&request, &owner, async || self.create_ticket(&request, &caller)).await?
             }
             (Target::Session(route), Caller::Member(caller)) => {
+                let mut knot = None;
                 if route == SessionRoute::Create {
                     let owner = json!([caller.tenant, caller.user]).to_string();
-                    self.tie_key(&request, &owner).await?;
+                    knot = self.tie_key(&request, &owner).await?;
                 }
-                return self.forward(route, &found, request, caller, reads_body);
+                return self.forward(route, &found, request, caller, reads_body, knot);
             }
             // The table gives each target its access; a row that does not is our own fault.
             _ => return Err(Problem::internal("a route's access does not fit its target").into()),
@@ -189,6 +192,7 @@ impl Front {
         mut request: ApiRequest,
         principal: Principal,
         body_read: bool,
+        knot: Option<Knot>,
     ) -> Result<Handled, Failure> {
         let session = match route {
             SessionRoute::Create => self.new_session_id(&request, &principal)?,
@@ -206,6 +210,7 @@ impl Front {
             principal,
             request,
             body_read,
+            knot,
             answer_headers: Vec::new(),
         })))
     }

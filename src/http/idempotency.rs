@@ -44,16 +44,31 @@ pub fn reused() -> Problem {
     Problem::new(ErrorCode::IdempotencyKeyReused, "this Idempotency-Key was used with another body")
 }
 
+/// An Idempotency-Key that is tied to a body.
+pub struct Knot {
+    scope: String,
+    key: String,
+}
+
 impl Front {
     /// Ties the Idempotency-Key of a new session to its body. The session's object remembers the
-    /// answer, but another body may lead to another object.
-    pub(super) async fn tie_key(&self, request: &ApiRequest, owner: &str) -> Result<(), Failure> {
-        let Some(key) = key(request)? else { return Ok(()) };
+    /// answer, but another body may lead to another object. Returns the knot, if it is a new one.
+    pub(super) async fn tie_key(&self, request: &ApiRequest, owner: &str) -> Result<Option<Knot>, Failure> {
+        let Some(key) = key(request)? else { return Ok(None) };
         let scope = format!("{} {} {owner}", request.method, request.path);
         match self.directory.claim(&scope, key, &body_hash(&request.body), self.clock.now()).await? {
-            Claim::Fresh => Ok(self.directory.settle(&scope, key, Some((201, ""))).await?),
+            Claim::Fresh => Ok(Some(Knot { scope, key: key.to_owned() })),
             Claim::Reused => Err(reused().into()),
-            Claim::Running | Claim::Done(..) => Ok(()),
+            Claim::Running | Claim::Done(..) => Ok(None),
+        }
+    }
+
+    /// Keeps the key of a session that was made; frees one whose session was refused, so that the
+    /// caller may correct the request.
+    pub async fn settle_key(&self, knot: &Knot, status: u16) {
+        let answer = (status < 300).then_some((status, ""));
+        if let Err(error) = self.directory.settle(&knot.scope, &knot.key, answer).await {
+            (self.log)(&format!("the key of a new session could not be settled: {error}"));
         }
     }
 

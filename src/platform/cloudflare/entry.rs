@@ -74,7 +74,11 @@ async fn pass_on(env: &Env, request: Request, forward: Forward) -> Result<Respon
     onward.headers().set(FORWARD, &json::ascii(&head)?)?;
     onward.headers().delete("authorization")?;
     let objects = Objects(env.durable_object("SESSION")?);
-    objects.get(&forward.tenant, &head.session)?.fetch_with_request(onward).await
+    let response = objects.get(&forward.tenant, &head.session)?.fetch_with_request(onward).await?;
+    if let Some(knot) = forward.knot {
+        front(env)?.settle_key(&knot, response.status_code()).await;
+    }
+    Ok(response)
 }
 
 thread_local! {
