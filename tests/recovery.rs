@@ -407,7 +407,7 @@ fn check_random_session(
 #[test]
 fn killed_at_random_points() {
     // Two sessions die at once, each at a point of its own.
-    const ROUNDS: u32 = 26;
+    const ROUNDS: u32 = 50;
     let (model, counting, mut random) = (ModelServer::start(), Counting::start(), Random::new());
     let mut server = start(&model);
     let mut resumes = 0;
