@@ -45,7 +45,7 @@ impl Tool for Dice {
         if roll.sides == 0 || roll.count > 100 {
             return Err(ToolError::new("a die has a side at least, and a hand holds 100 dice"));
         }
-        let seed = cx.run.clock.now().0;
+        let seed = cx.clock.now().0;
         Ok((1..=roll.count).map(|die| seed.wrapping_mul(die * 2_654_435_761) % roll.sides + 1).collect())
     }
 }
@@ -119,12 +119,19 @@ fn turn(hour: u64, said: &str) -> String {
         permissions: Default::default(),
         budget: Default::default(),
         usage: Default::default(),
+        turns: 0,
         created_at: host.now(),
         updated_at: host.now(),
     });
     let (turn, parts) = ("trn_1".to_owned(), vec![Part::text(said)]);
-    let post =
-        Post { turn, parts, budget: Default::default(), tools: None, on_busy: OnBusy::Queue, document: None };
+    let post = Post {
+        turn,
+        parts,
+        budget: Default::default(),
+        options: Default::default(),
+        on_busy: OnBusy::Queue,
+        document: None,
+    };
     host.post(&session, post).expect("an idle session takes a message");
     tasks.run();
     let end = session.turn_ended("trn_1").expect("a store that works").expect("a turn that ended");

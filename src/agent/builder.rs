@@ -1,6 +1,6 @@
 //! Puts an agent together. Nothing can be added after [`HarnessBuilder::build`].
 
-use super::{DynTool, HarnessAgent, Hook, Tool, Toolkit, hook::HookEvent};
+use super::{ContextSource, DynTool, HarnessAgent, Hook, Settings, Tool, Toolkit, hook::HookEvent};
 use crate::ports::{Clock, Entropy, Models};
 use std::rc::Rc;
 use thiserror::Error;
@@ -50,6 +50,8 @@ pub struct HarnessBuilder {
     hooks: Vec<(Band, Rc<dyn Hook>)>,
     without: Vec<String>,
     tools: Vec<Rc<dyn DynTool>>,
+    settings: Settings,
+    context: Vec<Rc<dyn ContextSource>>,
 }
 
 impl HarnessBuilder {
@@ -70,6 +72,18 @@ impl HarnessBuilder {
     pub fn clock(mut self, clock: Rc<dyn Clock>, entropy: Rc<dyn Entropy>) -> Self {
         self.clock = Some(clock);
         self.entropy = Some(entropy);
+        self
+    }
+
+    /// What the agent is set to.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Adds text that turns are given along.
+    pub fn context(mut self, source: impl ContextSource + 'static) -> Self {
+        self.context.push(Rc::new(source));
         self
     }
 
@@ -131,6 +145,8 @@ impl HarnessBuilder {
             name: self.name,
             instructions: self.instructions,
             toolkit,
+            settings: self.settings,
+            context: self.context,
             hooks: HookChain { lists },
             models: self.models.ok_or(BuildError::Missing("models"))?,
             clock: self.clock.ok_or(BuildError::Missing("clock"))?,

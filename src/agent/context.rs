@@ -1,12 +1,18 @@
-//! Who is speaking: bound to each call, never stored.
+//! Who is speaking, and what a tool may do: bound to each call, never stored.
 
-use crate::ports::Clock;
-use crate::session::{Permit, Session};
-use crate::types::Timestamp;
+use super::{RuntimeState, ToolError};
+use crate::ports::{Clock, Spawner};
+use crate::session::{Artifacts, Draft, Permit, Session, WriteError};
+use crate::types::{EventKind, Source, Timestamp};
+use futures::future::poll_fn;
 use serde_json::{Map, Value};
-use std::{cell::Cell, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    task::{Poll, Waker},
+};
 
-/// What hooks and tools know of the call at hand.
+/// What hooks know of the turn at hand.
 #[derive(Clone)]
 pub struct RuntimeContext {
     /// The tenant.
@@ -21,6 +27,12 @@ pub struct RuntimeContext {
     pub permit: Permit,
     /// The time.
     pub clock: Rc<dyn Clock>,
+    /// Work that outlives the turn.
+    pub spawner: Rc<dyn Spawner>,
+    /// The session's large things.
+    pub artifacts: Rc<Artifacts>,
+    /// What this turn has done so far.
+    pub state: Rc<RuntimeState>,
 }
 
 impl RuntimeContext {
@@ -35,38 +47,147 @@ impl RuntimeContext {
     }
 }
 
-/// Tells a tool that nobody waits for it any more. The tool's own future is dropped as well; the
-/// token is for what the tool has handed to others.
-#[derive(Clone, Debug, Default)]
-pub struct CancelToken(Rc<Cell<bool>>);
+/// Says that nobody waits for some work any more.
+#[derive(Clone, Default)]
+pub struct CancelToken(Rc<TokenState>);
+
+#[derive(Default)]
+struct TokenState {
+    canceled: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
+}
 
 impl CancelToken {
-    /// Whether the call is over.
+    /// Whether the work is over.
     pub fn is_canceled(&self) -> bool {
-        self.0.get()
+        self.0.canceled.get()
     }
 
-    pub(crate) fn cancel(&self) {
-        self.0.set(true);
+    /// Completes when the work is over.
+    pub async fn canceled(&self) {
+        poll_fn(|cx| {
+            if self.is_canceled() {
+                return Poll::Ready(());
+            }
+            let mut waiting = self.0.waiting.borrow_mut();
+            if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                waiting.push(cx.waker().clone());
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    pub(super) fn cancel(&self) {
+        self.0.canceled.set(true);
+        self.0.waiting.take().into_iter().for_each(Waker::wake);
     }
 }
 
-/// What a tool knows of its call.
+/// The one way by which a call changes the session: open from the call's start until it has its
+/// outcome, its turn ends, or another machine takes the turn over.
+#[derive(Clone)]
+pub struct WriteGate {
+    session: Rc<Session>,
+    permit: Permit,
+    cancel: CancelToken,
+    clock: Rc<dyn Clock>,
+}
+
+impl WriteGate {
+    pub(super) fn new(cx: &RuntimeContext, cancel: CancelToken) -> Self {
+        let (session, permit, clock) = (Rc::clone(&cx.session), cx.permit.clone(), Rc::clone(&cx.clock));
+        Self { session, permit, cancel, clock }
+    }
+
+    /// Whether the call may still change anything. Ask right before each write to a store that
+    /// is not the session's own.
+    pub fn is_open(&self) -> bool {
+        !self.cancel.is_canceled() && self.session.holds(&self.permit)
+    }
+
+    /// Changes the session, if the gate is open: check and write are one.
+    pub(crate) fn commit<T>(&self, draft: impl FnOnce(&mut Draft) -> T) -> Result<T, WriteError> {
+        if self.cancel.is_canceled() {
+            return Err(WriteError::Stale);
+        }
+        self.session.commit_turn(&self.permit, self.clock.now(), |change, _| draft(change))
+    }
+}
+
+/// What a tool knows of its call, and may do in it.
 #[derive(Clone)]
 pub struct ToolContext {
-    /// Who is speaking.
-    pub run: Rc<RuntimeContext>,
-    /// The call.
+    /// The tenant.
+    pub tenant: String,
+    /// The user.
+    pub user: String,
+    /// The agent.
+    pub agent: String,
+    /// The session's id.
+    pub session: String,
+    /// The turn's id.
+    pub turn: String,
+    /// The call's id.
     pub call_id: String,
+    /// The time.
+    pub clock: Rc<dyn Clock>,
     /// When the call must have ended.
     pub deadline: Timestamp,
-    /// Set when the call is over.
+    /// Set when nobody waits for the call any more. The tool is let run for a while, so that what
+    /// it has begun outside can end, but it changes nothing of ours.
     pub cancel: CancelToken,
+    /// The session's large things, to be read.
+    pub artifacts: Rc<Artifacts>,
+    /// The right to write.
+    pub gate: WriteGate,
+    sources: Rc<RefCell<Vec<Source>>>,
 }
 
 impl ToolContext {
-    /// The session's own state, as the caller set it.
-    pub fn session_state(&self) -> Map<String, Value> {
-        self.run.session.state().meta.state.clone()
+    pub(super) fn new(cx: &RuntimeContext, call_id: &str, deadline: Timestamp, cancel: CancelToken) -> Self {
+        Self {
+            tenant: cx.tenant.clone(),
+            user: cx.user.clone(),
+            agent: cx.agent.clone(),
+            session: cx.session_id(),
+            turn: cx.turn().to_owned(),
+            call_id: call_id.to_owned(),
+            clock: Rc::clone(&cx.clock),
+            deadline,
+            gate: WriteGate::new(cx, cancel.clone()),
+            cancel,
+            artifacts: Rc::clone(&cx.artifacts),
+            sources: Rc::default(),
+        }
+    }
+
+    /// Names where the answer comes from. The reply may cite it.
+    pub fn cite(&self, source: Source) {
+        self.sources.borrow_mut().push(source);
+    }
+
+    pub(super) fn take_sources(&self) -> Vec<Source> {
+        self.sources.take()
+    }
+
+    /// The session's own state, as callers and tools set it.
+    pub fn state(&self) -> Map<String, Value> {
+        self.gate.session.state().meta.state.clone()
+    }
+
+    /// Sets one key of the session's state; null removes it.
+    ///
+    /// # Errors
+    /// When the call is over, or the store broke.
+    pub fn set_state(&self, key: &str, value: Value) -> Result<(), ToolError> {
+        let written = self.gate.commit(|draft| {
+            match value {
+                Value::Null => draft.state.meta.state.remove(key),
+                value => draft.state.meta.state.insert(key.to_owned(), value),
+            };
+            draft.record(Some(&self.turn), EventKind::StateChanged { changed_keys: vec![key.to_owned()] });
+        });
+        written.map_err(|error| ToolError::new(error.to_string()))
     }
 }

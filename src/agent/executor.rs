@@ -1,38 +1,113 @@
-//! Runs one tool call. Never fails: whatever happens becomes an outcome.
+//! Brings tool calls to their outcomes. Never fails: whatever happens becomes an outcome.
 
 use super::{
     ActDecision, CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
     hook::{HookEvent, PostActing, PreActing},
 };
-use crate::types::{CallStatus, DenyReason, ToolCall, ToolOutcome};
+use crate::session::artifacts::{self, Stored};
+use crate::turn::{
+    replay::{ReplayKey, Replayed},
+    scheduler::Claim,
+    schema,
+};
+use crate::types::{
+    CallStatus, DenyReason, Effect, EventKind, Source, Timestamp, ToolCall, ToolOutcome, ToolSpec,
+};
 use futures::{
     FutureExt,
+    channel::oneshot,
     future::{Either, select},
     pin_mut,
 };
-use std::{panic::AssertUnwindSafe, rc::Rc};
+use std::{any::Any, panic::AssertUnwindSafe, rc::Rc};
+
+/// With less time than this left of the turn, no call begins, in milliseconds.
+const LEAST_MS: u64 = 1_000;
+/// How long a tool whose call is over may go on, in milliseconds: what it has begun outside can end.
+const LATE_MS: u64 = 30_000;
 
 /// A call and what is to become of it.
 pub(super) struct Prepared {
     /// The call as the model made it.
     pub call: ToolCall,
-    /// Runs, or has its outcome already.
-    pub plan: Plan,
+    /// What the scheduler goes by.
+    pub claim: Claim,
+    plan: Plan,
+    /// Whether the arguments that it runs with were brought into the schema's types.
+    was_coerced: bool,
 }
 
-/// See [`Prepared`].
-pub(super) enum Plan {
+enum Plan {
     /// The tool runs with these arguments.
-    Run {
-        /// The tool.
-        tool: Rc<dyn DynTool>,
-        /// The arguments, hooks applied.
-        call: ToolCall,
-        /// Whether a crash in it leaves the outcome unknown.
-        journal: bool,
-    },
+    Run { tool: Rc<dyn DynTool>, spec: ToolSpec, call: ToolCall },
     /// The tool does not run.
     Settled(ToolOutcome),
+}
+
+/// What became of a call.
+pub(super) struct Completed {
+    /// Its outcome.
+    pub outcome: ToolOutcome,
+    /// How long it took, in milliseconds.
+    pub elapsed_ms: u64,
+    /// Where the answer comes from.
+    pub sources: Vec<Source>,
+    /// The answer, if it was large: its pointer is to be stored with the outcome.
+    pub stored: Option<Stored>,
+}
+
+impl Prepared {
+    fn settled(call: ToolCall, outcome: ToolOutcome) -> Self {
+        // It touches nothing.
+        let claim = Claim {
+            effect: Effect::ReadOnly,
+            keys: Vec::new(),
+            replay: ReplayKey::of(&call.name, &call.args),
+        };
+        Self { call, claim, plan: Plan::Settled(outcome), was_coerced: false }
+    }
+
+    /// Whether the tool is to run, and a crash in it leaves the outcome unknown.
+    pub fn journal(&self) -> bool {
+        matches!(&self.plan, Plan::Run { spec, .. } if !spec.idempotent)
+    }
+
+    /// Decides again right before the call, when earlier ones have their outcomes: what need not or
+    /// cannot run any more is settled.
+    pub fn admit(&mut self, cx: &RuntimeContext) {
+        let Plan::Run { spec, .. } = &self.plan else { return };
+        let replayed = Replayed {
+            key: self.claim.replay,
+            call_id: &self.call.call_id,
+            name: &self.call.name,
+            idempotent: spec.idempotent,
+            reads: spec.effect.is_read(),
+        };
+        let refusal = cx.state.replay().refusal(&replayed).or_else(|| {
+            let left = turn_deadline(cx).since(cx.clock.now());
+            let late = left < LEAST_MS;
+            late.then(|| (DenyReason::Deadline, "the turn's time is all but over".to_owned()))
+        });
+        if let Some((denied, reason)) = refusal {
+            self.plan = Plan::Settled(ToolOutcome::denied(denied, reason));
+        }
+    }
+
+    /// The record of the call's outcome.
+    pub fn record(&self, completed: Completed) -> EventKind {
+        EventKind::ToolCompleted {
+            call_id: self.call.call_id.clone(),
+            name: self.call.name.clone(),
+            outcome: completed.outcome,
+            elapsed_ms: completed.elapsed_ms,
+            was_coerced: self.was_coerced,
+            sources: completed.sources,
+        }
+    }
+}
+
+fn turn_deadline(cx: &RuntimeContext) -> Timestamp {
+    cx.session.state().turn.as_ref().map_or(Timestamp(0), |turn| turn.deadline)
 }
 
 /// Decides what is to become of a call: unknown tools, bad arguments and spent budgets are denied,
@@ -44,13 +119,11 @@ pub(super) async fn prepare(
     status: CallStatus,
     within_budget: bool,
 ) -> Prepared {
-    let allowed = cx.session.state().turn.as_ref().and_then(|turn| turn.tools.clone());
+    let allowed = cx.session.state().turn.as_ref().and_then(|turn| turn.options.tools.clone());
     let known = agent.toolkit.get(&call.name);
     let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
-    let settled = |call: ToolCall, outcome| Prepared { call, plan: Plan::Settled(outcome) };
-
     if status == CallStatus::Begun && known.is_none_or(|(spec, _)| !spec.idempotent) {
-        return settled(call, unknown("the machine went away while the tool was running"));
+        return Prepared::settled(call, unknown("the machine went away while the tool was running"));
     }
     let mut event = PreActing { call: call.clone(), spec: known.map(|(spec, _)| spec) };
     let mut decision = ActDecision::Continue;
@@ -62,78 +135,135 @@ pub(super) async fn prepare(
             ActDecision::Answer(_) => {}
         }
     }
+    let deny = |call, denied, reason: String| Prepared::settled(call, ToolOutcome::denied(denied, reason));
     match decision {
-        ActDecision::Deny(reason) => {
-            return settled(call, ToolOutcome::denied(DenyReason::Permission, reason));
-        }
-        ActDecision::Answer(outcome) => return settled(call, outcome),
+        ActDecision::Deny(reason) => return deny(call, DenyReason::Permission, reason),
+        ActDecision::Answer(outcome) => return Prepared::settled(call, outcome),
         ActDecision::Continue => {}
     }
     let Some((spec, tool)) = known else {
         let names: Vec<&str> = agent.toolkit.names().collect();
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
-        return settled(call, ToolOutcome::denied(DenyReason::UnknownTool, reason));
+        return deny(call, DenyReason::UnknownTool, reason);
     };
     if !within_budget {
         let reason = "this turn's tool calls are spent; answer with what you have";
-        return settled(call, ToolOutcome::denied(DenyReason::Budget, reason));
+        return deny(call, DenyReason::Budget, reason.into());
     }
-    let fits = match &event.call.invalid {
-        Some(error) => Err(format!("the arguments are not JSON: {error}")),
-        None => tool.check(&event.call.args),
-    };
-    if let Err(reason) = fits {
-        return settled(call, ToolOutcome::denied(DenyReason::Validation, reason));
+    match fit(tool.as_ref(), spec, &mut event.call) {
+        Ok((keys, was_coerced)) => Prepared {
+            claim: Claim { effect: spec.effect, keys, replay: ReplayKey::of(&call.name, &call.args) },
+            plan: Plan::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call },
+            call,
+            was_coerced,
+        },
+        Err(reason) => deny(call, DenyReason::Validation, reason),
     }
-    let plan = Plan::Run { tool: Rc::clone(tool), call: event.call, journal: !spec.idempotent };
-    Prepared { call, plan }
 }
 
-/// Brings a prepared call to its outcome, and says how long that took in milliseconds.
-pub(super) async fn execute(
-    agent: &HarnessAgent,
-    cx: &Rc<RuntimeContext>,
-    prepared: &Prepared,
-) -> (ToolOutcome, u64) {
+/// Checks the arguments, brings them into the schema's types where that loses nothing, and says what
+/// the call touches and whether its arguments were changed.
+fn fit(tool: &dyn DynTool, spec: &ToolSpec, call: &mut ToolCall) -> Result<(Vec<String>, bool), String> {
+    if let Some(error) = &call.invalid {
+        return Err(format!("the arguments are not JSON: {error}"));
+    }
+    tool.check(&call.args).map(|keys| (keys, false)).or_else(|reason| {
+        let mut coerced = call.args.clone();
+        let keys =
+            if schema::coerce(&spec.parameters, &mut coerced) { tool.check(&coerced).ok() } else { None };
+        let keys = keys.ok_or(reason)?;
+        call.args = coerced;
+        Ok((keys, true))
+    })
+}
+
+/// Brings a prepared call to its outcome.
+pub(super) async fn execute(agent: &HarnessAgent, cx: &Rc<RuntimeContext>, prepared: &Prepared) -> Completed {
     let started = cx.clock.now();
-    let outcome = match &prepared.plan {
-        Plan::Settled(outcome) => outcome.clone(),
-        Plan::Run { tool, call, journal } => run(cx, tool.as_ref(), call, *journal).await,
+    let (outcome, sources) = match &prepared.plan {
+        Plan::Settled(outcome) => (outcome.clone(), Vec::new()),
+        Plan::Run { tool, spec, call } => run(cx, Rc::clone(tool), spec, call).await,
     };
     let elapsed_ms = cx.clock.now().since(started);
     let mut event = PostActing { call: &prepared.call, outcome, elapsed_ms };
     for hook in agent.hooks.at(HookEvent::PostActing) {
         hook.post_acting(&mut event, cx).await;
     }
-    (event.outcome, elapsed_ms)
+    let ttl_ms = agent.settings.artifact_ttl_s * 1_000;
+    let (outcome, stored) =
+        artifacts::keep_apart(&cx.artifacts, agent.new_artifact_id(), event.outcome, ttl_ms).await;
+    Completed { outcome, elapsed_ms, sources, stored }
 }
 
-async fn run(cx: &Rc<RuntimeContext>, tool: &dyn DynTool, call: &ToolCall, journal: bool) -> ToolOutcome {
+/// What a tool that ended says, or what it panicked with.
+type Ended = Result<(ToolOutcome, Vec<Source>), Box<dyn Any + Send>>;
+
+/// Runs a tool as work of its own. It is waited for until its deadline; after that, or when the turn
+/// has ended, it changes nothing any more.
+async fn run(
+    cx: &Rc<RuntimeContext>,
+    tool: Rc<dyn DynTool>,
+    spec: &ToolSpec,
+    call: &ToolCall,
+) -> (ToolOutcome, Vec<Source>) {
     let now = cx.clock.now();
-    let deadline = match &cx.session.state().turn {
-        Some(turn) => turn.deadline.min(now.plus(u64::from(turn.budget.tool_timeout_s) * 1_000)),
-        None => now,
-    };
-    let cancel = CancelToken::default();
-    let context =
-        ToolContext { run: Rc::clone(cx), call_id: call.call_id.clone(), deadline, cancel: cancel.clone() };
-    let outcome = {
-        // A panic of one tool must not take the turn with it.
-        let work = AssertUnwindSafe(tool.call(call.args.clone(), context)).catch_unwind().fuse();
-        let timer = cx.clock.sleep(deadline.since(now)).fuse();
-        pin_mut!(work, timer);
-        match select(work, timer).await {
-            Either::Left((Ok(outcome), _)) => outcome,
-            Either::Left((Err(_), _)) => ToolOutcome::failure("the tool broke (a defect of ours)"),
-            Either::Right(((), _)) if journal => unknown("the tool did not answer in time"),
-            Either::Right(((), _)) => {
-                let seconds = deadline.since(now) / 1_000;
-                ToolOutcome::Timeout { reason: format!("no answer within {seconds} s") }
-            }
+    let cap =
+        cx.session.state().turn.as_ref().map_or(0, |turn| u64::from(turn.budget.tool_timeout_s) * 1_000);
+    let deadline = turn_deadline(cx).min(now.plus(cap));
+    let over = CancelOnDrop(CancelToken::default());
+    let context = ToolContext::new(cx, &call.call_id, deadline, over.0.clone());
+    let (sender, ended) = oneshot::channel::<Ended>();
+    cx.spawner.spawn(supervise(Rc::clone(cx), tool, call.clone(), context, sender).boxed_local());
+
+    let timer = cx.clock.sleep(deadline.since(now)).fuse();
+    pin_mut!(timer);
+    let failed = |why: &str| (ToolOutcome::failure(why), Vec::new());
+    match select(ended, timer).await {
+        Either::Left((Ok(Ok(ended)), _)) => ended,
+        Either::Left((Ok(Err(_panic)), _)) => failed("the tool broke (a defect of ours)"),
+        Either::Left((Err(_), _)) => failed("the tool was given up"),
+        Either::Right(_) if !spec.idempotent => (unknown("the tool did not answer in time"), Vec::new()),
+        Either::Right(_) => {
+            let reason = format!("no answer within {} s", deadline.since(now) / 1_000);
+            (ToolOutcome::Timeout { reason, retryable: spec.retry_on_timeout }, Vec::new())
         }
+    }
+}
+
+/// Runs a tool to its end, or to the end of everybody's patience. An end that nobody waits for any
+/// more leaves a record and nothing else.
+async fn supervise(
+    cx: Rc<RuntimeContext>,
+    tool: Rc<dyn DynTool>,
+    call: ToolCall,
+    context: ToolContext,
+    sender: oneshot::Sender<Ended>,
+) {
+    let (started, over) = (cx.clock.now(), context.cancel.clone());
+    // A panic of one tool must not take the turn with it.
+    let work = AssertUnwindSafe(tool.call(call.args, context.clone())).catch_unwind();
+    let patience = async {
+        over.canceled().await;
+        cx.clock.sleep(LATE_MS).await;
     };
-    cancel.cancel();
-    outcome
+    pin_mut!(patience);
+    let Either::Left((ended, _)) = select(work, patience).await else { return };
+    let ended = ended.map(|outcome| (outcome, context.take_sources()));
+    if over.is_canceled() || sender.send(ended).is_err() {
+        let elapsed_ms = cx.clock.now().since(started);
+        let late = EventKind::ToolLateResult { call_id: call.call_id, name: call.name, elapsed_ms };
+        // A copy of the session that was given up refuses it, and then nobody is left to tell.
+        let _ = cx.session.commit(cx.clock.now(), |draft| draft.record(Some(cx.turn()), late));
+    }
+}
+
+/// Ends a call's right to write when its waiting ends, however that comes about.
+struct CancelOnDrop(CancelToken);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
 }
 
 /// The outcome of a call that may or may not have had its effect.

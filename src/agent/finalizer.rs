@@ -6,15 +6,20 @@
 
 use super::{
     HarnessAgent, RuntimeContext, executor,
-    hook::{HookEvent, OnError, PostCall},
-    react,
+    hook::{HookEvent, OnError, PostCall, SubStepError},
+    reason,
 };
-use crate::session::{WriteError, view};
+use crate::session::{Draft, WriteError, view};
+use crate::turn::{Spent, TurnMachine, citations};
 use crate::types::{
-    CallStatus, DenyReason, EventKind, FinishReason, Message, Role, StopReason, ToolOutcome, TurnEnd,
-    TurnError, TurnPhase, TurnStatus, Usage,
+    CallStatus, Delta, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason,
+    ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, id,
 };
-use std::rc::Rc;
+use serde_json::Value;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+};
 
 /// How a turn is to end.
 pub(super) struct Ending {
@@ -24,8 +29,10 @@ pub(super) struct Ending {
     pub error: Option<TurnError>,
     /// The last answer, not stored yet.
     pub message: Option<Rc<Message>>,
-    /// Its tokens.
-    pub usage: Usage,
+    /// What it used.
+    pub spent: Spent,
+    /// The JSON that it is.
+    pub output: Option<Value>,
     /// Why it ended.
     pub finish: FinishReason,
     /// Whether a model call is to be counted with it.
@@ -38,7 +45,8 @@ impl Ending {
             reason,
             error: None,
             message: None,
-            usage: Usage::default(),
+            spent: Spent::default(),
+            output: None,
             finish: FinishReason::Stop,
             answered: false,
         }
@@ -52,17 +60,13 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         return Err(WriteError::Stale);
     }
     let cut_off = ending.message.is_none();
-    let last = match (ending.message, session.hub().streamed()) {
-        (Some(message), _) => Some(message),
-        (None, Some((id, text))) => Some(react::interrupted(id, text, cx)),
-        (None, None) => None,
-    };
+    let (last, citations) = last_message(agent, cx, &ending);
     let earlier = || {
         let messages = session.messages();
         let own = messages.into_iter().rev().take_while(|message| message.turn == cx.turn());
         own.into_iter().find(|message| message.role == Role::Assistant && !message.text().is_empty())
     };
-    let reply = last.clone().or_else(earlier).map(|message| view::reply(&message));
+    let reply = last.clone().or_else(earlier).map(|message| view::reply(&message, ending.output));
     let names = call_names(cx);
 
     session.commit(cx.clock.now(), |draft| {
@@ -79,43 +83,53 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                     .map(|(_, name)| name.clone())
                     .unwrap_or_default();
                 let outcome = cut_off_outcome(agent, &name, call.status, ending.reason);
-                let (call_id, elapsed_ms) = (call.call_id.clone(), 0);
-                draft.record(Some(&turn.id), EventKind::ToolCompleted { call_id, name, outcome, elapsed_ms });
+                let call_id = call.call_id.clone();
+                draft.record(Some(&turn.id), EventKind::completed(call_id, name, outcome));
             }
         }
-        turn.usage += ending.usage;
+        TurnMachine(&mut turn).spend(ending.spent);
         turn.steps += u32::from(ending.answered);
+        if is_bound(ending.reason) {
+            draft.record(Some(&turn.id), EventKind::BudgetExceeded { limit: ending.reason });
+        }
+        let mut sub_steps_failed = cx.state.sub_steps_failed();
+        match &ending.error {
+            Some(error) => {
+                for hook in agent.hooks.at(HookEvent::Error) {
+                    isolated(hook.name(), draft, &mut sub_steps_failed, |draft| {
+                        hook.on_error(&mut OnError { error, usage: turn.usage, draft }, cx)
+                    });
+                }
+            }
+            None => {
+                let (reply, stop_reason) = (reply.as_ref(), ending.reason);
+                for hook in agent.hooks.at(HookEvent::PostCall) {
+                    isolated(hook.name(), draft, &mut sub_steps_failed, |draft| {
+                        hook.post_call(&mut PostCall { reply, usage: turn.usage, stop_reason, draft }, cx)
+                    });
+                }
+            }
+        }
         let status = match ending.reason {
             StopReason::Canceled => TurnStatus::Canceled,
             StopReason::Error => TurnStatus::Failed,
             _ => TurnStatus::Completed,
         };
-        match &ending.error {
-            Some(error) => {
-                let mut event = OnError { error, usage: turn.usage, draft };
-                for hook in agent.hooks.at(HookEvent::Error) {
-                    hook.on_error(&mut event, cx);
-                }
-            }
-            None => {
-                let mut event =
-                    PostCall { reply: reply.as_ref(), usage: turn.usage, stop_reason: ending.reason, draft };
-                for hook in agent.hooks.at(HookEvent::PostCall) {
-                    hook.post_call(&mut event, cx);
-                }
-            }
-        }
         let end = TurnEnd {
             status,
             stop_reason: ending.reason,
             reply,
             usage: turn.usage,
+            cost_usd: turn.cost_usd,
             steps: turn.steps,
+            reflections: turn.reflections,
+            prompt_render_hash: cx.state.prompt_render_hash(),
+            citations,
             budget: Some(turn.budget),
             finish: (!cut_off && ending.finish != FinishReason::Stop).then_some(ending.finish),
             error: ending.error,
             message: None,
-            sub_steps_failed: Vec::new(),
+            sub_steps_failed,
         };
         let kind = match status {
             TurnStatus::Canceled => EventKind::TurnCanceled(end),
@@ -126,6 +140,76 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         draft.state.turn = None;
     })?;
     Ok(())
+}
+
+/// Runs one sub-step of the end. If it fails, or breaks, what it drafted is undone and its name listed.
+fn isolated(
+    name: &str,
+    draft: &mut Draft,
+    failed: &mut Vec<String>,
+    step: impl FnOnce(&mut Draft) -> Result<(), SubStepError>,
+) {
+    let before = draft.clone();
+    let ended = catch_unwind(AssertUnwindSafe(|| step(draft)));
+    if !matches!(ended, Ok(Ok(()))) {
+        *draft = before;
+        failed.push(name.to_owned());
+    }
+}
+
+/// The message that the turn ends with, whole or cut off, and the sources that it names. What we
+/// add to it is streamed like the rest of it.
+fn last_message(
+    agent: &HarnessAgent,
+    cx: &RuntimeContext,
+    ending: &Ending,
+) -> (Option<Rc<Message>>, Vec<Source>) {
+    let session = &cx.session;
+    let stream = |id: &str, text: &str| {
+        let delta = Delta::Text { id: id.to_owned(), delta: text.to_owned() };
+        session.hub().delta(cx.turn(), session.last_seq() + 1, &delta);
+    };
+    match (&ending.message, session.hub().streamed()) {
+        (Some(message), _) if !message.text().is_empty() || !is_bound(ending.reason) => {
+            let citations = citations::used(&cx.state.sources());
+            let wanted = session
+                .state()
+                .turn
+                .as_ref()
+                .is_some_and(|turn| turn.options.show_citations && turn.options.output_schema.is_none());
+            if !wanted || citations.is_empty() || message.text().is_empty() || ending.error.is_some() {
+                return (Some(Rc::clone(message)), Vec::new());
+            }
+            let mut message = Message::clone(message);
+            let text = citations::render(&citations);
+            stream(&message.id, &text);
+            message.parts.push(Part::text(text));
+            (Some(Rc::new(message)), citations)
+        }
+        (None, Some((id, text))) => (Some(reason::interrupted(id, text, cx)), Vec::new()),
+        (_, None) if is_bound(ending.reason) => {
+            let id = agent.new_id(id::MESSAGE);
+            stream(&id, apology(ending.reason));
+            (Some(reason::interrupted(id, apology(ending.reason).into(), cx)), Vec::new())
+        }
+        _ => (None, Vec::new()),
+    }
+}
+
+/// Whether a turn that ends so hit one of its bounds.
+fn is_bound(reason: StopReason) -> bool {
+    use StopReason::{Cost, Deadline, MaxSteps, MaxToolCalls};
+    matches!(reason, MaxSteps | MaxToolCalls | Deadline | Cost)
+}
+
+/// What stands for an answer that could not be given.
+fn apology(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::Deadline => "I ran out of time before I could answer.",
+        StopReason::Cost => "This turn's budget of tokens or money was used up before I could answer.",
+        StopReason::MaxToolCalls => "This turn's tool calls were used up before I could answer.",
+        _ => "This turn's steps were used up before I could answer.",
+    }
 }
 
 fn call_names(cx: &RuntimeContext) -> Vec<(String, String)> {

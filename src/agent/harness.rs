@@ -1,15 +1,17 @@
 //! The agent: what is the same for every call.
 
 use super::{
-    HarnessBuilder, RuntimeContext, Toolkit,
+    ContextSource, HarnessBuilder, RuntimeContext, Settings, Toolkit,
     builder::HookChain,
     finalizer::{self, Ending},
     hook::{HookEvent, PreCall},
+    preparer,
     react::ReactAgent,
 };
+use crate::ports::session_store::Select;
 use crate::ports::{Clock, Entropy, Models};
 use crate::session::WriteError;
-use crate::types::{Message, StopReason, TurnError, id};
+use crate::types::{Message, StopReason, ToolSpec, TurnError, id};
 use futures::{
     FutureExt,
     future::{Either, select},
@@ -22,6 +24,8 @@ pub struct HarnessAgent {
     pub(super) name: String,
     pub(super) instructions: String,
     pub(super) toolkit: Toolkit,
+    pub(super) settings: Settings,
+    pub(super) context: Vec<Rc<dyn ContextSource>>,
     pub(super) hooks: HookChain,
     pub(super) models: Rc<dyn Models>,
     pub(super) clock: Rc<dyn Clock>,
@@ -62,6 +66,7 @@ impl HarnessAgent {
     /// When the turn was sealed or restarted by somebody else, or the store broke; the journal
     /// then holds what is needed to go on.
     pub async fn call(&self, message: Rc<Message>, cx: Rc<RuntimeContext>) -> Result<(), WriteError> {
+        self.remember(&cx)?;
         let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
         let left = deadline.since(cx.clock.now());
         let outcome = {
@@ -76,6 +81,18 @@ impl HarnessAgent {
         finalizer::seal(self, &cx, outcome)
     }
 
+    /// Brings back what the turn did before this (re)start. A turn that starts has done nothing.
+    fn remember(&self, cx: &RuntimeContext) -> Result<(), WriteError> {
+        if cx.permit.epoch > 1 {
+            let kinds = &["tool.started", "tool.completed", "reflection.completed"];
+            let own = Select { turn: Some(cx.turn()), kinds, limit: usize::MAX, ..Select::default() };
+            for record in cx.session.records(own)? {
+                cx.state.observe(&self.toolkit, &record.kind);
+            }
+        }
+        Ok(())
+    }
+
     async fn run(&self, message: Rc<Message>, cx: &Rc<RuntimeContext>) -> Result<Ending, WriteError> {
         let mut event = PreCall { message: Message::clone(&message) };
         for hook in self.hooks.at(HookEvent::PreCall) {
@@ -84,7 +101,19 @@ impl HarnessAgent {
             }
         }
         let message = if event.message == *message { message } else { Rc::new(event.message) };
+        if !self.context.is_empty() {
+            preparer::load_context(self, cx, &message).await;
+        }
         ReactAgent { agent: self, cx, message }.run().await
+    }
+
+    /// The tools that a turn is offered.
+    pub(super) fn tools_for(&self, allowed: Option<&[String]>, _messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
+        self.toolkit.specs(allowed)
+    }
+
+    pub(super) fn new_artifact_id(&self) -> String {
+        self.new_id(id::ARTIFACT)
     }
 
     pub(super) fn new_id(&self, prefix: &str) -> String {

@@ -110,6 +110,11 @@ pub struct PostCall<'a> {
     pub draft: &'a mut crate::session::Draft,
 }
 
+/// Something at a turn's end could not be done. The turn ends all the same.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SubStepError(pub String);
+
 /// When the turn fails, before its end is stored.
 pub struct OnError<'a> {
     /// What failed.
@@ -185,8 +190,18 @@ pub trait Hook {
     async fn post_acting(&self, _event: &mut PostActing<'_>, _cx: &RuntimeContext) {}
 
     /// See [`PostCall`]. Synchronous: it becomes durable in the same commit as the end.
-    fn post_call(&self, _event: &mut PostCall<'_>, _cx: &RuntimeContext) {}
+    ///
+    /// # Errors
+    /// Undoes what it drafted, and lists the hook in `sub_steps_failed`. The turn ends as it would.
+    fn post_call(&self, _event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
+        Ok(())
+    }
 
     /// See [`OnError`]. Synchronous like [`Hook::post_call`].
-    fn on_error(&self, _event: &mut OnError<'_>, _cx: &RuntimeContext) {}
+    ///
+    /// # Errors
+    /// As with [`Hook::post_call`].
+    fn on_error(&self, _event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
+        Ok(())
+    }
 }

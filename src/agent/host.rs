@@ -11,14 +11,14 @@ use crate::ports::{
     BlobStore, Clock, Directory, Entropy, SessionStore, Spawner, StoreError, directory::SessionEntry,
 };
 use crate::session::{
-    Draft, Permit, Session, WriteError,
+    Artifacts, Draft, Permit, Session, WriteError,
     hub::{Broadcast, Hub},
     idempotency,
 };
 use crate::turn::TurnMachine;
 use crate::types::{
     Budget, BudgetPatch, ErrorCode, EventKind, Message, Part, Problem, Role, SessionMeta, SessionState,
-    StopReason, Timestamp, TurnStatus, id,
+    StopReason, Timestamp, TurnOptions, TurnStatus, id,
 };
 use futures::{
     FutureExt,
@@ -88,8 +88,8 @@ pub struct Post {
     pub parts: Vec<Part>,
     /// Bounds of this turn.
     pub budget: BudgetPatch,
-    /// Tools of this turn; all when absent.
-    pub tools: Option<Vec<String>>,
+    /// What else the caller asks of this turn.
+    pub options: TurnOptions,
     /// What to do while another turn runs.
     pub on_busy: OnBusy,
     /// A document to store in the same commit.
@@ -235,7 +235,7 @@ impl SessionHost {
                 if let Some((key, json)) = post.document {
                     draft.put(key, json);
                 }
-                self.draft_start(draft, post.turn, budget, post.tools, Rc::clone(&message));
+                self.draft_start(draft, post.turn, budget, post.options, Rc::clone(&message));
             })
             .map_err(broken)?;
         if new {
@@ -263,11 +263,12 @@ impl SessionHost {
         draft: &mut Draft,
         turn: String,
         budget: Budget,
-        tools: Option<Vec<String>>,
+        options: TurnOptions,
         message: Rc<Message>,
     ) {
         draft.record(Some(&turn), EventKind::TurnStarted { message });
-        draft.state.turn = Some(TurnMachine::start(turn, self.now(), budget, tools));
+        draft.state.meta.turns += 1;
+        draft.state.turn = Some(TurnMachine::start(turn, self.now(), budget, options));
     }
 
     /// Runs the session's turn from where its journal stands, in this process.
@@ -304,6 +305,7 @@ impl SessionHost {
             // The journal stands where it stood: give up here, and go on from it soon. Whoever waits
             // for another turn of this copy, such as a queued one, holds the copy and would wait for ever.
             session.hub().leave();
+            session.retire();
             self.stop_pings();
             self.session.borrow_mut().take();
             self.wake_after(RETRY_MS);
@@ -384,7 +386,15 @@ impl SessionHost {
             session: Rc::clone(session),
             permit,
             clock: Rc::clone(&self.ports.clock),
+            spawner: Rc::clone(&self.ports.spawner),
+            artifacts: self.artifacts(session),
+            state: Rc::default(),
         })
+    }
+
+    /// The session's large things.
+    pub fn artifacts(&self, session: &Rc<Session>) -> Rc<Artifacts> {
+        Rc::new(Artifacts::new(Rc::clone(session), Rc::clone(&self.ports.blobs)))
     }
 
     /// Erases the session: log, state, large objects and its line in the list.
@@ -411,7 +421,10 @@ impl SessionHost {
         self.stop_pings();
         let session = self.session.borrow_mut().take();
         match (session, &self.ports.broadcast) {
-            (Some(session), _) => session.hub().close(),
+            (Some(session), _) => {
+                session.hub().close();
+                session.retire();
+            }
             (None, Some(broadcast)) => broadcast.close(),
             (None, None) => {}
         }

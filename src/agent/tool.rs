@@ -10,13 +10,21 @@ use thiserror::Error;
 
 /// A failure that the model reads and may act upon.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct ToolError(pub String);
+#[error("{message}")]
+pub struct ToolError {
+    message: String,
+    retryable: bool,
+}
 
 impl ToolError {
-    /// A failure with words for the model.
+    /// A failure with words for the model, which may try again.
     pub fn new(message: impl Into<String>) -> Self {
-        Self(message.into())
+        Self { message: message.into(), retryable: true }
+    }
+
+    /// A failure that trying again cannot mend: the tool is closed for the rest of the turn.
+    pub fn permanent(message: impl Into<String>) -> Self {
+        Self { message: message.into(), retryable: false }
     }
 }
 
@@ -47,7 +55,7 @@ impl ToolError {
 ///         if args.sides == 0 {
 ///             return Err(ToolError::new("a die has at least one side"));
 ///         }
-///         Ok((cx.run.clock.now().0 % u64::from(args.sides)) as u32 + 1)
+///         Ok((cx.clock.now().0 % u64::from(args.sides)) as u32 + 1)
 ///     }
 /// }
 /// ```
@@ -66,12 +74,19 @@ pub trait Tool: 'static {
     const EFFECT: Effect = Effect::Destructive;
     /// Whether running it twice equals running it once.
     const IDEMPOTENT: bool = matches!(Self::EFFECT, Effect::ReadOnly | Effect::NetworkRead);
-    /// What it touches; calls with a key in common never overlap.
-    const RESOURCE_KEYS: &'static [&'static str] = &[];
+    /// Whether a call that did not answer in time may be tried again in the same turn.
+    const RETRY_ON_TIMEOUT: bool = Self::IDEMPOTENT;
     /// The group that permission rules know it by.
     const CATEGORY: &'static str = "other";
 
-    /// Does it. The future may be dropped at any await when time is up or the turn is aborted.
+    /// What a call touches, such as a file or a host: reads with a key in common never overlap.
+    /// Its name unless the tool says otherwise; nothing at all when empty.
+    fn resource_keys(&self, _args: &Self::Args) -> Vec<String> {
+        vec![Self::NAME.to_owned()]
+    }
+
+    /// Does it. When time is up or the turn is aborted, the future is let run for a while with its
+    /// gate closed, then dropped.
     ///
     /// # Errors
     /// What the model should read about a failure.
@@ -84,11 +99,12 @@ pub trait DynTool {
     /// What it declares about itself.
     fn spec(&self) -> ToolSpec;
 
-    /// Whether `args` fit.
+    /// Checks that `args` fit, and says what the call touches: reads with a key in common never
+    /// overlap.
     ///
     /// # Errors
     /// What is wrong and where, for the model.
-    fn check(&self, args: &Value) -> Result<(), String>;
+    fn check(&self, args: &Value) -> Result<Vec<String>, String>;
 
     /// Runs a call whose arguments fit.
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome>;
@@ -113,13 +129,13 @@ impl<T: Tool> DynTool for T {
             parameters,
             effect: T::EFFECT,
             idempotent: T::IDEMPOTENT,
-            resource_keys: T::RESOURCE_KEYS.iter().map(|key| (*key).to_owned()).collect(),
+            retry_on_timeout: T::RETRY_ON_TIMEOUT,
             category: T::CATEGORY.to_owned(),
         }
     }
 
-    fn check(&self, args: &Value) -> Result<(), String> {
-        read::<T::Args>(args.clone()).map(drop)
+    fn check(&self, args: &Value) -> Result<Vec<String>, String> {
+        read::<T::Args>(args.clone()).map(|args| self.resource_keys(&args))
     }
 
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
@@ -131,7 +147,7 @@ impl<T: Tool> DynTool for T {
             match self.run(args, cx).await.map(serde_json::to_value) {
                 Ok(Ok(result)) => ToolOutcome::Result { result },
                 Ok(Err(error)) => ToolOutcome::failure(format!("the tool's answer is not JSON: {error}")),
-                Err(error) => ToolOutcome::failure(error.0),
+                Err(error) => ToolOutcome::Failure { reason: error.message, retryable: error.retryable },
             }
         }
         .boxed_local()

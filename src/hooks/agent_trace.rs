@@ -3,7 +3,7 @@
 
 use crate::agent::{
     Hook, RuntimeContext,
-    hook::{HookEvent, OnError, PostActing, PostCall, PostReasoning},
+    hook::{HookEvent, OnError, PostActing, PostCall, PostReasoning, SubStepError},
 };
 use crate::ports::Log;
 use crate::types::Part;
@@ -68,21 +68,23 @@ impl Hook for AgentTrace {
         );
     }
 
-    fn post_call(&self, event: &mut PostCall<'_>, cx: &RuntimeContext) {
+    fn post_call(&self, event: &mut PostCall<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
         let ms = Self::turn_ms(cx, event.draft);
         self.line(
             cx,
             "turn.ended",
             json!({"stop_reason": event.stop_reason, "ms": ms, "usage": event.usage}),
         );
+        Ok(())
     }
 
-    fn on_error(&self, event: &mut OnError<'_>, cx: &RuntimeContext) {
+    fn on_error(&self, event: &mut OnError<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
         let ms = Self::turn_ms(cx, event.draft);
         self.line(
             cx,
             "turn.failed",
             json!({"code": event.error.code, "detail": event.error.message, "ms": ms}),
         );
+        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::agent::{
     Hook, RuntimeContext,
-    hook::{HookEvent, OnError, PostCall},
+    hook::{HookEvent, OnError, PostCall, SubStepError},
 };
 use crate::session::Draft;
 use crate::types::Usage;
@@ -24,12 +24,14 @@ impl Hook for SessionPersistence {
         900
     }
 
-    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) {
+    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
         keep(event.draft, event.usage);
+        Ok(())
     }
 
-    fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) {
+    fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
         keep(event.draft, event.usage);
+        Ok(())
     }
 }
 

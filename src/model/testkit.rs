@@ -205,7 +205,7 @@ pub(super) fn spec(name: &str) -> ToolSpec {
         parameters: json!({"type":"object","required":["what"]}),
         effect: Effect::ReadOnly,
         idempotent: true,
-        resource_keys: vec![],
+        retry_on_timeout: true,
         category: "test".into(),
     }
 }

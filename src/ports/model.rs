@@ -1,6 +1,6 @@
 //! A language model.
 
-use crate::types::{ModelError, ModelEvent, ModelRequest};
+use crate::types::{ModelError, ModelEvent, ModelRequest, Price};
 use futures::stream::LocalBoxStream;
 
 /// A model that streams its answer.
@@ -19,6 +19,11 @@ pub trait Models {
     /// # Errors
     /// When there is no such provider, or it is not configured.
     fn resolve(&self, id: &str) -> Result<(std::rc::Rc<dyn Model>, String), ModelError>;
+
+    /// What a model costs; none when nobody said.
+    fn price(&self, _id: &str) -> Option<Price> {
+        None
+    }
 
     /// The model of sessions that name none.
     fn default_model(&self) -> String;

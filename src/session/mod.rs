@@ -3,6 +3,7 @@
 //! [`Session`] is the only writer. A change is drafted on a copy, committed in one batch, and only
 //! then visible, in memory and to listeners alike: a failed write leaves everything as it was.
 
+pub mod artifacts;
 pub mod context;
 pub mod fold;
 pub mod frame;
@@ -16,6 +17,8 @@ use crate::ports::{
     session_store::{Batch, Select, StoredRecord},
 };
 use crate::types::{EventKind, Message, Record, SessionState, Timestamp, TurnState, json};
+pub use artifacts::Artifacts;
+
 use context::ContextWindow;
 use frame::Frame;
 use hub::Hub;
@@ -49,6 +52,7 @@ pub struct Permit {
 }
 
 /// A change being drafted.
+#[derive(Clone)]
 pub struct Draft {
     /// The state as it will be.
     pub state: SessionState,
@@ -100,6 +104,7 @@ pub struct Session {
     last_seq: Cell<u64>,
     context: RefCell<ContextWindow>,
     hub: Hub,
+    retired: Cell<bool>,
 }
 
 impl Session {
@@ -145,7 +150,13 @@ impl Session {
             last_seq: Cell::new(last_seq),
             context: RefCell::new(context),
             hub,
+            retired: Cell::new(false),
         }
+    }
+
+    /// Gives this copy up: it writes nothing any more. Whoever still holds it is told so.
+    pub fn retire(&self) {
+        self.retired.set(true);
     }
 
     /// The state as it is stored.
@@ -181,6 +192,9 @@ impl Session {
     /// # Errors
     /// When the store breaks; nothing has changed then.
     pub fn commit<T>(&self, now: Timestamp, draft: impl FnOnce(&mut Draft) -> T) -> Result<T, StoreError> {
+        if self.retired.get() {
+            return Err(StoreError("this copy of the session was given up".into()));
+        }
         let mut change = Draft {
             state: self.state.borrow().clone(),
             records: Vec::new(),

@@ -260,6 +260,6 @@ impl TurnView {
 }
 
 /// A message as the reply of its turn.
-pub fn reply(message: &Message) -> Reply {
-    Reply { id: message.id.clone(), text: text_of(&message.parts), parts: message.parts.clone() }
+pub fn reply(message: &Message, output: Option<Value>) -> Reply {
+    Reply { id: message.id.clone(), text: text_of(&message.parts), parts: message.parts.clone(), output }
 }

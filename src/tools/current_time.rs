@@ -28,7 +28,7 @@ impl Tool for CurrentTime {
     const CATEGORY: &'static str = "read";
 
     async fn run(&self, _args: Args, cx: ToolContext) -> Result<Now, ToolError> {
-        let now = cx.run.clock.now();
+        let now = cx.clock.now();
         Ok(Now { utc: now.to_rfc3339(), unix_ms: now.0 })
     }
 }

@@ -24,7 +24,7 @@ impl Tool for Sleep {
     const CATEGORY: &'static str = "read";
 
     async fn run(&self, args: SleepArgs, cx: ToolContext) -> Result<String, ToolError> {
-        cx.run.clock.sleep(args.ms).await;
+        cx.clock.sleep(args.ms).await;
         Ok(format!("slept {} ms", args.ms))
     }
 }
@@ -55,7 +55,7 @@ impl Tool for Counter {
             crate::ports::HttpRequest { method: "POST", url: args.url, headers: Vec::new(), body: None };
         let response = self.0.send(request).await.map_err(|error| ToolError::new(error.to_string()))?;
         drop(response);
-        cx.run.clock.sleep(args.ms).await;
+        cx.clock.sleep(args.ms).await;
         Ok("counted".into())
     }
 }

@@ -76,7 +76,7 @@ impl Tool for WebFetch {
     const CATEGORY: &'static str = "web";
 
     async fn run(&self, args: Args, _cx: ToolContext) -> Result<Page, ToolError> {
-        let mut url = self.check(PublicUrl::parse(&args.url).map_err(ToolError)?)?;
+        let mut url = self.check(PublicUrl::parse(&args.url).map_err(ToolError::new)?)?;
         for _ in 0..=MAX_REDIRECTS {
             let request = HttpRequest {
                 method: "GET",
@@ -87,17 +87,17 @@ impl Tool for WebFetch {
                 )],
                 body: None,
             };
-            let mut response = self.http.send(request).await.map_err(|error| ToolError(error.0))?;
+            let mut response = self.http.send(request).await.map_err(|error| ToolError::new(error.0))?;
             if (300..400).contains(&response.status)
                 && let Some(location) = response.header("location")
             {
-                url = self.check(url.join(location).map_err(ToolError)?)?;
+                url = self.check(url.join(location).map_err(ToolError::new)?)?;
                 continue;
             }
             let content_type = response.header("content-type").unwrap_or("text/plain").to_owned();
             let mut bytes = Vec::new();
             while let Some(chunk) = response.body.next().await {
-                bytes.extend_from_slice(&chunk.map_err(|error| ToolError(error.0))?);
+                bytes.extend_from_slice(&chunk.map_err(|error| ToolError::new(error.0))?);
                 if bytes.len() > MAX_BYTES {
                     bytes.truncate(MAX_BYTES);
                     break;

@@ -4,11 +4,15 @@
 //! state row holds the machine, so a turn goes on from its last commit on any machine.
 
 use crate::types::{
-    Budget, CallState, CallStatus, StopReason, Timestamp, ToolCall, TurnError, TurnPhase, TurnState, Usage,
+    Budget, CallState, CallStatus, Price, StopReason, Timestamp, ToolCall, TurnError, TurnOptions, TurnPhase,
+    TurnState, Usage,
 };
 
 /// Restarts without a finished step in between before a turn is given up.
 pub const MAX_ATTEMPTS: u32 = 6;
+
+/// Answers that may miss the caller's schema before the turn fails.
+pub const MAX_REPAIRS: u32 = 1;
 
 /// What to do next.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +21,13 @@ pub enum Step {
     CallModel,
     /// Run these calls, which have no outcome yet, in this order.
     CallTools(Vec<CallState>),
+    /// Think about the step that has ended.
+    Reflect,
+    /// Call the model a last time, without tools.
+    Summarize {
+        /// Why the turn ends.
+        reason: StopReason,
+    },
     /// End the turn.
     Done {
         /// Why.
@@ -26,12 +37,21 @@ pub enum Step {
     },
 }
 
+/// What a model call used.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// Tokens.
+    pub usage: Usage,
+    /// What a million of them cost.
+    pub price: Option<Price>,
+}
+
 /// The machine: borrowed from the state, changed in place.
 pub struct TurnMachine<'a>(pub &'a mut TurnState);
 
 impl TurnMachine<'_> {
     /// A turn that starts now.
-    pub fn start(id: String, now: Timestamp, budget: Budget, tools: Option<Vec<String>>) -> TurnState {
+    pub fn start(id: String, now: Timestamp, budget: Budget, options: TurnOptions) -> TurnState {
         TurnState {
             id,
             epoch: 1,
@@ -41,8 +61,11 @@ impl TurnMachine<'_> {
             budget,
             steps: 0,
             tool_calls: 0,
+            reflections: 0,
+            repairs: 0,
             usage: Usage::default(),
-            tools,
+            cost_usd: None,
+            options,
             phase: TurnPhase::Model,
         }
     }
@@ -56,7 +79,9 @@ impl TurnMachine<'_> {
                 reason: StopReason::Error,
                 error: Some(TurnError {
                     code: "recovery_exhausted".into(),
-                    message: format!("the turn was interrupted {MAX_ATTEMPTS} times in the same step"),
+                    message: format!(
+                        "the turn was interrupted more than {MAX_ATTEMPTS} times in the same step"
+                    ),
                     retryable: true,
                 }),
             },
@@ -66,20 +91,26 @@ impl TurnMachine<'_> {
                     calls.iter().filter(|c| c.status != CallStatus::Done).cloned().collect();
                 Step::CallTools(open)
             }
-            TurnPhase::Model if turn.budget.max_tokens.is_some_and(|max| turn.usage.total_tokens >= max) => {
-                done(StopReason::Cost)
+            _ if Self::is_spent(turn) => done(StopReason::Cost),
+            TurnPhase::Reflect => Step::Reflect,
+            TurnPhase::Summary { reason } => Step::Summarize { reason: *reason },
+            TurnPhase::Model if turn.steps >= turn.budget.max_steps => {
+                Step::Summarize { reason: StopReason::MaxSteps }
             }
-            TurnPhase::Model if turn.steps >= turn.budget.max_steps => done(StopReason::MaxSteps),
             TurnPhase::Model => Step::CallModel,
         }
     }
 
+    /// Whether tokens or money are used up.
+    pub fn is_spent(turn: &TurnState) -> bool {
+        let tokens = turn.budget.max_tokens.is_some_and(|max| turn.usage.total_tokens >= max);
+        tokens || turn.budget.max_cost_usd.is_some_and(|max| turn.cost_usd.unwrap_or(0.0) >= max)
+    }
+
     /// The model answered. Without calls the turn is done; with calls they are pending.
-    pub fn model_answered(&mut self, usage: Usage, calls: &[ToolCall]) {
+    pub fn model_answered(&mut self, spent: Spent, calls: &[ToolCall]) {
+        self.step_ended(spent);
         let turn = &mut *self.0;
-        turn.steps += 1;
-        turn.attempts = 0;
-        turn.usage += usage;
         turn.tool_calls = turn.tool_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
         turn.phase = if calls.is_empty() {
             TurnPhase::Done { reason: StopReason::End, error: None }
@@ -91,10 +122,33 @@ impl TurnMachine<'_> {
     }
 
     /// The provider wants its unfinished answer sent back: the same step goes on.
-    pub fn model_paused(&mut self, usage: Usage) {
+    pub fn model_paused(&mut self, spent: Spent) {
+        self.step_ended(spent);
+    }
+
+    /// Whether an answer that does not fit the caller's schema may be given again.
+    pub fn may_repair(turn: &TurnState) -> bool {
+        turn.repairs < MAX_REPAIRS && turn.steps + 1 < turn.budget.max_steps
+    }
+
+    /// The answer does not fit the caller's schema: it is to be given again.
+    pub fn answer_unfit(&mut self, spent: Spent) {
+        self.step_ended(spent);
+        self.0.repairs += 1;
+    }
+
+    /// Counts what a model call used, whatever it was for.
+    pub fn spend(&mut self, spent: Spent) {
+        self.0.usage += spent.usage;
+        if let Some(price) = spent.price {
+            *self.0.cost_usd.get_or_insert(0.0) += price.cost(&spent.usage);
+        }
+    }
+
+    fn step_ended(&mut self, spent: Spent) {
+        self.spend(spent);
         self.0.steps += 1;
         self.0.attempts = 0;
-        self.0.usage += usage;
     }
 
     /// Whether the call, the `n`th of its step (from 0), is within the turn's budget.
@@ -105,24 +159,40 @@ impl TurnMachine<'_> {
     }
 
     /// Calls begin: from here on a crash leaves their outcome unknown.
-    pub fn calls_begun(&mut self, begun: &[&str]) {
+    pub fn calls_begun(&mut self, begun: &[impl AsRef<str>]) {
         self.set(begun, CallStatus::Begun);
     }
 
-    /// Calls have their outcome. When all have, the model is next; unless all were over the budget,
-    /// because the model was told so before and asked for more all the same.
-    pub fn calls_done(&mut self, done: &[&str]) {
+    /// Calls have their outcome. When all have, the model is next, or a reflection if the step is
+    /// worth one. When all were over the budget the model sums up: it was told before, and asked
+    /// for more all the same.
+    pub fn calls_done(&mut self, done: &[impl AsRef<str>], reflect: bool) {
         self.set(done, CallStatus::Done);
         let TurnPhase::Tools { calls } = &self.0.phase else { return };
         if calls.iter().all(|call| call.status == CallStatus::Done) {
             let spent = !Self::within_budget(self.0, 0);
             self.0.attempts = 0;
-            self.0.phase = if spent {
-                TurnPhase::Done { reason: StopReason::MaxToolCalls, error: None }
-            } else {
-                TurnPhase::Model
+            self.0.phase = match (spent, reflect) {
+                (true, _) => TurnPhase::Summary { reason: StopReason::MaxToolCalls },
+                // Without a step left there is nothing to think ahead for.
+                (false, true) if self.0.steps < self.0.budget.max_steps => TurnPhase::Reflect,
+                (false, _) => TurnPhase::Model,
             };
         }
+    }
+
+    /// Claims a reflection; false when there is none left.
+    pub fn claim_reflection(&mut self) -> bool {
+        let left = self.0.reflections < self.0.budget.max_reflections;
+        self.0.reflections += u32::from(left);
+        left
+    }
+
+    /// The reflection is over: the model goes on, or sums up.
+    pub fn reflected(&mut self, should_continue: bool) {
+        self.0.attempts = 0;
+        self.0.phase =
+            if should_continue { TurnPhase::Model } else { TurnPhase::Summary { reason: StopReason::End } };
     }
 
     /// The turn starts again after its machine went away. After [`MAX_ATTEMPTS`] it is given up, in
@@ -132,9 +202,9 @@ impl TurnMachine<'_> {
         self.0.attempts += 1;
     }
 
-    fn set(&mut self, ids: &[&str], status: CallStatus) {
+    fn set(&mut self, ids: &[impl AsRef<str>], status: CallStatus) {
         if let TurnPhase::Tools { calls } = &mut self.0.phase {
-            for call in calls.iter_mut().filter(|call| ids.contains(&call.call_id.as_str())) {
+            for call in calls.iter_mut().filter(|call| ids.iter().any(|id| id.as_ref() == call.call_id)) {
                 call.status = status;
             }
         }
@@ -150,7 +220,7 @@ mod tests {
     const NOW: Timestamp = Timestamp(1_000_000);
 
     fn turn(budget: Budget) -> TurnState {
-        TurnMachine::start("t".into(), NOW, budget, None)
+        TurnMachine::start("t".into(), NOW, budget, TurnOptions::default())
     }
 
     fn calls(ids: &[&str]) -> Vec<ToolCall> {
@@ -163,8 +233,8 @@ mod tests {
         ids.iter().map(call).collect()
     }
 
-    fn used(tokens: u64) -> Usage {
-        Usage { total_tokens: tokens, ..Usage::default() }
+    fn used(tokens: u64) -> Spent {
+        Spent { usage: Usage { total_tokens: tokens, ..Usage::default() }, price: None }
     }
 
     fn done(reason: StopReason) -> Step {
@@ -183,9 +253,9 @@ mod tests {
         let (a, b) = ("a".to_owned(), "b".to_owned());
         assert_eq!(open(&turn), [(a, CallStatus::Pending), (b.clone(), CallStatus::Pending)]);
         TurnMachine(&mut turn).calls_begun(&["b"]);
-        TurnMachine(&mut turn).calls_done(&["a"]);
+        TurnMachine(&mut turn).calls_done(&["a"], false);
         assert_eq!(open(&turn), [(b, CallStatus::Begun)]);
-        TurnMachine(&mut turn).calls_done(&["b"]);
+        TurnMachine(&mut turn).calls_done(&["b"], false);
         assert_eq!(TurnMachine::next(&turn, NOW), Step::CallModel);
         TurnMachine(&mut turn).model_answered(used(1), &[]);
         assert_eq!(TurnMachine::next(&turn, NOW), done(StopReason::End));
@@ -196,8 +266,8 @@ mod tests {
     fn every_bound_ends_the_turn_with_its_reason() {
         let mut steps = turn(Budget { max_steps: 1, ..Budget::default() });
         TurnMachine(&mut steps).model_answered(used(1), &calls(&["a"]));
-        TurnMachine(&mut steps).calls_done(&["a"]);
-        assert_eq!(TurnMachine::next(&steps, NOW), done(StopReason::MaxSteps));
+        TurnMachine(&mut steps).calls_done(&["a"], false);
+        assert_eq!(TurnMachine::next(&steps, NOW), Step::Summarize { reason: StopReason::MaxSteps });
 
         let mut tokens = turn(Budget { max_tokens: Some(10), ..Budget::default() });
         TurnMachine(&mut tokens).model_paused(used(9));
@@ -215,15 +285,52 @@ mod tests {
         let mut turn = turn(Budget { max_tool_calls: 3, ..Budget::default() });
         TurnMachine(&mut turn).model_answered(used(1), &calls(&["a", "b"]));
         assert_eq!([0, 1].map(|n| TurnMachine::within_budget(&turn, n)), [true, true]);
-        TurnMachine(&mut turn).calls_done(&["a", "b"]);
+        TurnMachine(&mut turn).calls_done(&["a", "b"], false);
         TurnMachine(&mut turn).model_answered(used(1), &calls(&["c", "d"]));
         assert_eq!([0, 1].map(|n| TurnMachine::within_budget(&turn, n)), [true, false]);
-        TurnMachine(&mut turn).calls_done(&["c", "d"]);
+        TurnMachine(&mut turn).calls_done(&["c", "d"], false);
         assert_eq!(TurnMachine::next(&turn, NOW), Step::CallModel, "the model is told");
         TurnMachine(&mut turn).model_answered(used(1), &calls(&["e"]));
         assert!(!TurnMachine::within_budget(&turn, 0));
-        TurnMachine(&mut turn).calls_done(&["e"]);
-        assert_eq!(TurnMachine::next(&turn, NOW), done(StopReason::MaxToolCalls));
+        TurnMachine(&mut turn).calls_done(&["e"], false);
+        assert_eq!(TurnMachine::next(&turn, NOW), Step::Summarize { reason: StopReason::MaxToolCalls });
+    }
+
+    #[test]
+    fn money_is_counted_by_the_price() {
+        let mut turn = turn(Budget { max_cost_usd: Some(0.02), ..Budget::default() });
+        let price =
+            Some(Price { input: 1_000.0, output: 2_000.0, cache_read: Some(100.0), cache_write: None });
+        let usage = Usage { input_tokens: 10, cache_read_tokens: 10, output_tokens: 5, ..Usage::default() };
+        TurnMachine(&mut turn).model_paused(Spent { usage, price });
+        assert_eq!(turn.cost_usd, Some(0.011));
+        assert_eq!(TurnMachine::next(&turn, NOW), Step::CallModel);
+        TurnMachine(&mut turn).spend(Spent { usage, price });
+        assert_eq!(TurnMachine::next(&turn, NOW), done(StopReason::Cost));
+    }
+
+    #[test]
+    fn reflections_are_claimed_and_may_end_the_turn() {
+        let mut turn = turn(Budget { max_reflections: 1, ..Budget::default() });
+        TurnMachine(&mut turn).model_answered(used(1), &calls(&["a"]));
+        TurnMachine(&mut turn).calls_done(&["a"], true);
+        assert_eq!(TurnMachine::next(&turn, NOW), Step::Reflect);
+        assert!(TurnMachine(&mut turn).claim_reflection());
+        assert!(!TurnMachine(&mut turn).claim_reflection());
+        assert_eq!(turn.reflections, 1);
+        TurnMachine(&mut turn).reflected(true);
+        assert_eq!(TurnMachine::next(&turn, NOW), Step::CallModel);
+        TurnMachine(&mut turn).reflected(false);
+        assert_eq!(TurnMachine::next(&turn, NOW), Step::Summarize { reason: StopReason::End });
+    }
+
+    #[test]
+    fn an_unfit_answer_gets_one_more_chance() {
+        let mut turn = turn(Budget::default());
+        assert!(TurnMachine::may_repair(&turn));
+        TurnMachine(&mut turn).answer_unfit(used(1));
+        assert_eq!(TurnMachine::next(&turn, NOW), Step::CallModel);
+        assert!(!TurnMachine::may_repair(&turn));
     }
 
     #[test]

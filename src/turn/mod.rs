@@ -1,6 +1,10 @@
 //! Decides what a turn does next. Pure: no await, no clock, no store.
 
+pub mod citations;
 pub mod machine;
+pub mod replay;
 pub mod scheduler;
+pub mod schema;
+pub mod structured;
 
-pub use machine::{Step, TurnMachine};
+pub use machine::{Spent, Step, TurnMachine};

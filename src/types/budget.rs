@@ -16,11 +16,24 @@ pub struct Budget {
     /// Input and output tokens together; none means no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
+    /// Money in US dollars, by the price table; none means no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_cost_usd: Option<f64>,
+    /// Reflections.
+    pub max_reflections: u32,
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Self { max_steps: 50, max_tool_calls: 100, timeout_s: 600, tool_timeout_s: 45, max_tokens: None }
+        Self {
+            max_steps: 50,
+            max_tool_calls: 100,
+            timeout_s: 600,
+            tool_timeout_s: 45,
+            max_tokens: None,
+            max_cost_usd: None,
+            max_reflections: 4,
+        }
     }
 }
 
@@ -38,6 +51,10 @@ pub struct BudgetPatch {
     pub tool_timeout_s: Option<u32>,
     /// See [`Budget::max_tokens`].
     pub max_tokens: Option<u64>,
+    /// See [`Budget::max_cost_usd`]; not negative.
+    pub max_cost_usd: Option<f64>,
+    /// See [`Budget::max_reflections`].
+    pub max_reflections: Option<u32>,
 }
 
 /// The highest values a caller may ask for, whatever the defaults are.
@@ -47,6 +64,8 @@ pub const CEILING: Budget = Budget {
     timeout_s: 86_400,
     tool_timeout_s: 3_600,
     max_tokens: None,
+    max_cost_usd: None,
+    max_reflections: 100,
 };
 
 impl Budget {
@@ -61,9 +80,9 @@ impl Budget {
         set(&mut self.max_tool_calls, patch.max_tool_calls, CEILING.max_tool_calls, 0);
         set(&mut self.timeout_s, patch.timeout_s, CEILING.timeout_s, 1);
         set(&mut self.tool_timeout_s, patch.tool_timeout_s, CEILING.tool_timeout_s, 1);
-        if patch.max_tokens.is_some() {
-            self.max_tokens = patch.max_tokens;
-        }
+        set(&mut self.max_reflections, patch.max_reflections, CEILING.max_reflections, 0);
+        self.max_tokens = patch.max_tokens.or(self.max_tokens);
+        self.max_cost_usd = patch.max_cost_usd.map(|wish| wish.max(0.0)).or(self.max_cost_usd);
         self
     }
 }

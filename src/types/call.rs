@@ -1,5 +1,6 @@
 //! What can become of a tool call.
 
+use super::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -18,8 +19,52 @@ pub enum DenyReason {
     Deadline,
     /// A hook or a rule forbids it.
     Permission,
+    /// The same call succeeded before in this turn, and nothing was changed since.
+    Duplicate,
+    /// The tool failed in this turn in a way that trying again cannot mend.
+    Blocked,
+    /// A person declined it.
+    Declined,
     /// The turn was aborted before the call ran.
     Canceled,
+}
+
+/// An output that is kept apart from the conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArtifactRef {
+    /// Its id, `art_…`.
+    pub r#ref: String,
+    /// Its size.
+    pub bytes: u64,
+    /// What it is.
+    pub mime_type: String,
+    /// Its first characters, on one line.
+    pub preview: String,
+    /// When it is gone; never when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Where something that a tool found stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Source {
+    /// Something of ours: a file, a fact, a session.
+    Local {
+        /// Its path or id.
+        path: String,
+        /// What people call it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+    },
+    /// A page of the web.
+    Web {
+        /// Its address.
+        url: String,
+        /// What people call it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        title: Option<String>,
+    },
 }
 
 /// The closed set of outcomes of a tool call.
@@ -31,15 +76,24 @@ pub enum ToolOutcome {
         /// Its answer: text, or any JSON.
         result: Value,
     },
+    /// The tool answered more than a model should read at once.
+    Artifact {
+        /// Where the whole of it is.
+        result: ArtifactRef,
+    },
     /// The tool did not answer in time.
     Timeout {
         /// What the model is told.
         reason: String,
+        /// Whether the same call may be tried again in this turn.
+        retryable: bool,
     },
     /// The tool answered that it failed.
     Failure {
         /// What the model is told.
         reason: String,
+        /// Whether the tool may be tried again in this turn.
+        retryable: bool,
     },
     /// The call was not run.
     Denied {
@@ -62,25 +116,48 @@ impl ToolOutcome {
         Self::Denied { denied, reason: reason.into() }
     }
 
-    /// A failure.
+    /// A failure after which the tool may be tried again.
     pub fn failure(reason: impl Into<String>) -> Self {
-        Self::Failure { reason: reason.into() }
+        Self::Failure { reason: reason.into(), retryable: true }
     }
 
     /// Whether the model should see this as an error.
     pub fn is_error(&self) -> bool {
-        !matches!(self, Self::Result { .. })
+        !matches!(self, Self::Result { .. } | Self::Artifact { .. })
     }
 
-    /// The text that stands in the tool message the model reads.
+    /// What the model reads: what a tool said is marked as somebody else's text.
+    pub fn prompt_text(&self) -> String {
+        match self {
+            Self::Result { .. } | Self::Artifact { .. } | Self::Failure { .. } => {
+                untrusted(&self.model_text())
+            }
+            Self::Timeout { .. } | Self::Denied { .. } | Self::Unknown { .. } => {
+                self.model_text().into_owned()
+            }
+        }
+    }
+
+    /// The outcome in words.
     pub fn model_text(&self) -> Cow<'_, str> {
         match self {
             Self::Result { result: Value::String(text) } => Cow::Borrowed(text),
             Self::Result { result } => Cow::Owned(result.to_string()),
-            Self::Timeout { reason } => Cow::Owned(format!("Error (timeout): {reason}")),
-            Self::Failure { reason } => Cow::Owned(format!("Error: {reason}")),
+            Self::Artifact { result } => Cow::Owned(format!(
+                "The output is kept as artifact {} ({} bytes). It begins: {}\n\
+                 Read parts of it with read_artifact.",
+                result.r#ref, result.bytes, result.preview
+            )),
+            Self::Timeout { reason, .. } => Cow::Owned(format!("Error (timeout): {reason}")),
+            Self::Failure { reason, .. } => Cow::Owned(format!("Error: {reason}")),
             Self::Denied { reason, .. } => Cow::Owned(format!("Not run: {reason}")),
             Self::Unknown { reason } => Cow::Owned(format!("Outcome unknown: {reason}")),
         }
     }
+}
+
+/// Marks text as data. It cannot end its own marking.
+pub fn untrusted(text: &str) -> String {
+    let text = text.replace("</untrusted_output", "<\\/untrusted_output");
+    format!("<untrusted_output>\n{text}\n</untrusted_output>")
 }

@@ -1,7 +1,8 @@
 //! The session's numbered log, and the deltas that never enter it.
 
 use super::{
-    Budget, Effect, FinishReason, Message, Part, StopReason, Timestamp, ToolOutcome, TurnStatus, Usage,
+    Budget, Effect, FinishReason, Message, Part, Source, StopReason, Timestamp, ToolOutcome, TurnStatus,
+    Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -112,6 +113,67 @@ pub enum EventKind {
         /// What the tool may do.
         effect: Effect,
     },
+    /// A tool ended after its call had its outcome, or after its turn had ended. It changed nothing.
+    #[serde(rename = "tool.late_result")]
+    ToolLateResult {
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// How long the tool took.
+        elapsed_ms: u64,
+    },
+    /// Something large was stored apart from the log.
+    #[serde(rename = "artifact.stored")]
+    ArtifactStored {
+        /// Its id.
+        r#ref: String,
+        /// Its size.
+        bytes: u64,
+        /// What it is.
+        mime_type: String,
+        /// The file's name, for attachments.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
+        /// When it is gone; never when absent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<Timestamp>,
+    },
+    /// The agent thought about its last step before going on.
+    #[serde(rename = "reflection.completed")]
+    ReflectionCompleted {
+        /// Whether it goes on; if not it sums up and ends.
+        should_continue: bool,
+        /// What it thought; the model reads it in what follows of the turn.
+        note: String,
+        /// Set when there was no reflection after all: the budget was spent, or the model failed.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        stub: bool,
+    },
+    /// A bound was hit.
+    #[serde(rename = "budget.exceeded")]
+    BudgetExceeded {
+        /// Which one, named by the reason to stop that it is.
+        limit: StopReason,
+    },
+    /// A judge graded a reply.
+    #[serde(rename = "judge.completed")]
+    JudgeCompleted {
+        /// Its name.
+        judge: String,
+        /// From 0 (bad) to 1 (good).
+        score: f64,
+        /// Why.
+        reason: String,
+    },
+    /// Something that follows a reply failed. The reply stands.
+    #[serde(rename = "turn.sub_step_failed")]
+    SubStepFailed {
+        /// What failed.
+        step: String,
+        /// Why.
+        reason: String,
+    },
     /// A call has its one outcome.
     #[serde(rename = "tool.completed")]
     ToolCompleted {
@@ -124,6 +186,12 @@ pub enum EventKind {
         outcome: ToolOutcome,
         /// How long it took.
         elapsed_ms: u64,
+        /// Set when the arguments were brought into the schema's types, without loss, before the call.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        was_coerced: bool,
+        /// Where the answer comes from.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        sources: Vec<Source>,
     },
     /// The turn ended with a reply.
     #[serde(rename = "turn.completed")]
@@ -148,8 +216,20 @@ pub struct TurnEnd {
     pub reply: Option<Reply>,
     /// Tokens of the whole turn.
     pub usage: Usage,
+    /// What those cost in US dollars, where the model has a price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
     /// Model calls.
     pub steps: u32,
+    /// Reflections.
+    #[serde(default)]
+    pub reflections: u32,
+    /// SHA-256 of the stable part of the last prompt: instructions and tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_render_hash: Option<String>,
+    /// The sources that the reply names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub citations: Vec<Source>,
     /// The bounds that it ran under; none when it never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
@@ -175,7 +255,11 @@ impl TurnEnd {
             stop_reason,
             reply: None,
             usage: Usage::default(),
+            cost_usd: None,
             steps: 0,
+            reflections: 0,
+            prompt_render_hash: None,
+            citations: Vec::new(),
             budget: None,
             finish: None,
             error: None,
@@ -194,6 +278,9 @@ pub struct Reply {
     pub text: String,
     /// Its parts.
     pub parts: Vec<Part>,
+    /// The JSON that it is, checked against the schema that the caller gave.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
 }
 
 /// Why a turn failed.
@@ -221,11 +308,22 @@ impl EventKind {
             Self::TurnResumed { .. } => "turn.resumed",
             Self::MessageCompleted { .. } => "message.completed",
             Self::ToolStarted { .. } => "tool.started",
+            Self::ToolLateResult { .. } => "tool.late_result",
+            Self::ArtifactStored { .. } => "artifact.stored",
+            Self::ReflectionCompleted { .. } => "reflection.completed",
+            Self::BudgetExceeded { .. } => "budget.exceeded",
+            Self::JudgeCompleted { .. } => "judge.completed",
+            Self::SubStepFailed { .. } => "turn.sub_step_failed",
             Self::ToolCompleted { .. } => "tool.completed",
             Self::TurnCompleted(_) => "turn.completed",
             Self::TurnFailed(_) => "turn.failed",
             Self::TurnCanceled(_) => "turn.canceled",
         }
+    }
+
+    /// The outcome of a call that did not run.
+    pub fn completed(call_id: String, name: String, outcome: ToolOutcome) -> Self {
+        Self::ToolCompleted { call_id, name, outcome, elapsed_ms: 0, was_coerced: false, sources: Vec::new() }
     }
 
     /// The end of a turn, if this is one.

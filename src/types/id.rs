@@ -15,6 +15,8 @@ pub const CALL: &str = "call_";
 pub const TENANT: &str = "ten_";
 /// The prefix of an API key's public id.
 pub const KEY: &str = "key_";
+/// The prefix of an artifact's id.
+pub const ARTIFACT: &str = "art_";
 /// The prefix of a request id.
 pub const REQUEST: &str = "req_";
 

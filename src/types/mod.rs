@@ -16,16 +16,16 @@ pub mod tool;
 pub mod turn;
 
 pub use budget::{Budget, BudgetPatch};
-pub use call::{DenyReason, ToolOutcome};
+pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};
 pub use error::{ErrorCode, FieldError, Problem};
 pub use event::{Cursor, Delta, EventKind, Record, Reply, TurnEnd, TurnError};
 pub use message::{Message, Part, Role, ToolCall};
 pub use model::{
-    FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Thinking, Usage,
+    FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Price, Thinking, Usage,
 };
 pub use principal::{Principal, Scope, Scopes};
 pub use public_url::PublicUrl;
 pub use session::{QueuedTurn, SessionMeta, SessionState, SessionStatus};
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
-pub use turn::{CallState, CallStatus, StopReason, TurnPhase, TurnState, TurnStatus};
+pub use turn::{CallState, CallStatus, StopReason, TurnOptions, TurnPhase, TurnState, TurnStatus};

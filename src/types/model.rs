@@ -37,6 +37,37 @@ pub struct ModelRequest {
     pub max_output_tokens: Option<u32>,
     /// How much to think.
     pub thinking: Thinking,
+    /// Whether the model may call tools. They stay in the prompt all the same: it refers to them,
+    /// and providers' caches need its start as it was.
+    pub tools_off: bool,
+}
+
+/// What a model costs, in US dollars per million tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Price {
+    /// Input that no cache knew.
+    pub input: f64,
+    /// Output, thinking included.
+    pub output: f64,
+    /// Input read from the provider's cache; as other input when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read: Option<f64>,
+    /// Input written to the provider's cache; as other input when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write: Option<f64>,
+}
+
+impl Price {
+    /// What `usage` costs in US dollars.
+    pub fn cost(&self, usage: &Usage) -> f64 {
+        #[allow(clippy::cast_precision_loss, reason = "tokens are far below 2^53")]
+        let at = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
+        let cached = usage.cache_read_tokens + usage.cache_write_tokens;
+        at(usage.input_tokens.saturating_sub(cached), self.input)
+            + at(usage.cache_read_tokens, self.cache_read.unwrap_or(self.input))
+            + at(usage.cache_write_tokens, self.cache_write.unwrap_or(self.input))
+            + at(usage.output_tokens, self.output)
+    }
 }
 
 /// A piece of a streamed answer.

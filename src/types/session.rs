@@ -1,6 +1,6 @@
 //! A session's small state: everything that is not the log.
 
-use super::{Budget, EventKind, Message, Timestamp, TurnState, Usage};
+use super::{Budget, EventKind, Message, Timestamp, TurnOptions, TurnState, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::rc::Rc;
@@ -36,6 +36,9 @@ pub struct SessionMeta {
     /// Tokens of all turns.
     #[serde(default)]
     pub usage: Usage,
+    /// Turns that have started.
+    #[serde(default)]
+    pub turns: u64,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it last changed.
@@ -93,7 +96,7 @@ pub struct QueuedTurn {
     pub message: Rc<Message>,
     /// The bounds of the turn.
     pub budget: Budget,
-    /// Tools that the turn may use; all when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<String>>,
+    /// What the caller asked for.
+    #[serde(default)]
+    pub options: TurnOptions,
 }

@@ -40,9 +40,9 @@ pub struct ToolSpec {
     pub effect: Effect,
     /// Whether running it twice equals running it once. After a crash only such calls run again.
     pub idempotent: bool,
-    /// What it touches; calls with a key in common never overlap. Empty means its own name.
+    /// Whether a call that did not answer in time may be tried again in the same turn.
     #[serde(default)]
-    pub resource_keys: Vec<String>,
+    pub retry_on_timeout: bool,
     /// The group that permission rules and people know it by, such as `read`, `edit` or `web`.
     pub category: String,
 }

@@ -1,7 +1,8 @@
 //! A turn's journal: what recovery needs to go on after the machine went away.
 
-use super::{Budget, Timestamp, TurnError, Usage};
+use super::{Budget, Thinking, Timestamp, TurnError, Usage};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Where a turn stands, as clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +63,29 @@ pub struct CallState {
     pub status: CallStatus,
 }
 
+/// What a caller may ask of one turn, beside its budget.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TurnOptions {
+    /// Tools that the turn may use; all when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    /// How much the model thinks; the agent's own setting when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub think: Option<Thinking>,
+    /// Whether the reply names the sources that it used.
+    pub show_citations: bool,
+    /// The JSON Schema that the reply must fit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+}
+
+impl Default for TurnOptions {
+    fn default() -> Self {
+        Self { tools: None, think: None, show_citations: true, output_schema: None }
+    }
+}
+
 /// What the turn does next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -72,6 +96,13 @@ pub enum TurnPhase {
     Tools {
         /// The calls.
         calls: Vec<CallState>,
+    },
+    /// Thinks about the step that has ended.
+    Reflect,
+    /// Calls the model a last time, without tools, to sum up.
+    Summary {
+        /// Why the turn ends.
+        reason: StopReason,
     },
     /// Ends.
     Done {
@@ -102,11 +133,20 @@ pub struct TurnState {
     pub steps: u32,
     /// Tool calls asked for.
     pub tool_calls: u32,
+    /// Reflections claimed.
+    #[serde(default)]
+    pub reflections: u32,
+    /// Answers that did not fit the caller's schema.
+    #[serde(default)]
+    pub repairs: u32,
     /// Tokens so far.
     pub usage: Usage,
-    /// Tools that the turn may use; all when absent.
+    /// What they cost in US dollars; absent when the model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tools: Option<Vec<String>>,
+    pub cost_usd: Option<f64>,
+    /// What the caller asked for.
+    #[serde(default)]
+    pub options: TurnOptions,
     /// What it does next.
     pub phase: TurnPhase,
 }

@@ -74,7 +74,7 @@ impl Talk {
                 let outcome = ToolOutcome::Result { result: "x".into() };
                 self.record(
                     turn,
-                    EventKind::ToolCompleted { call_id, name: "echo".into(), outcome, elapsed_ms: 0 },
+                    EventKind::completed(call_id, "echo".into(), outcome),
                 );
             }
         }

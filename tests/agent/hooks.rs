@@ -69,7 +69,7 @@ impl Hook for Choices {
             event.outcome = outcome.clone();
         }
     }
-    fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) {
+    fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
         self.errors.borrow_mut().push(event.error.code.clone());
     }
 }

@@ -143,7 +143,7 @@ impl Stage {
         budget: BudgetPatch,
     ) -> Result<TurnStatus, Problem> {
         let (turn, parts) = (turn.to_owned(), vec![Part::text(said)]);
-        let post = Post { turn, parts, budget, tools: None, on_busy, document: None };
+        let post = Post { turn, parts, budget, options: Default::default(), on_busy, document: None };
         self.host().post(&self.session(), post)
     }
 
@@ -284,6 +284,7 @@ fn meta(now: Timestamp) -> SessionMeta {
         permissions: Default::default(),
         budget: Default::default(),
         usage: Default::default(),
+        turns: 0,
         created_at: now,
         updated_at: now,
     }
@@ -311,7 +312,7 @@ impl Tool for ReadIt {
     const EFFECT: Effect = Effect::ReadOnly;
 
     async fn run(&self, args: Key, cx: ToolContext) -> Result<String, ToolError> {
-        cx.run.clock.sleep(200).await;
+        cx.clock.sleep(200).await;
         Ok(format!("read {}", args.key))
     }
 }
@@ -328,7 +329,7 @@ impl Tool for WriteIt {
 
     async fn run(&self, args: Key, cx: ToolContext) -> Result<String, ToolError> {
         *self.0.borrow_mut().entry(args.key.clone()).or_default() += 1;
-        cx.run.clock.sleep(200).await;
+        cx.clock.sleep(200).await;
         Ok(format!("wrote {}", args.key))
     }
 }

@@ -20,7 +20,7 @@ impl SessionHost {
         }
         let message = self.user_message(&post.turn, post.parts);
         let budget = session.state().meta.budget.patched(&post.budget);
-        let queued = QueuedTurn { turn: post.turn.clone(), message, budget, tools: post.tools };
+        let queued = QueuedTurn { turn: post.turn.clone(), message, budget, options: post.options };
         let json = encode(&queued).map_err(broken)?;
         session
             .commit(self.now(), |draft| {
@@ -48,7 +48,7 @@ impl SessionHost {
             draft.delete(key);
             if let Some(queued) = &queued {
                 let message = Rc::clone(&queued.message);
-                self.draft_start(draft, turn, queued.budget, queued.tools.clone(), message);
+                self.draft_start(draft, turn, queued.budget, queued.options.clone(), message);
             }
         })?;
         if let Some(queued) = queued {

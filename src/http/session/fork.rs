@@ -139,8 +139,7 @@ fn closing(records: &[Record]) -> Vec<(String, EventKind)> {
             let outcome =
                 ToolOutcome::denied(DenyReason::Canceled, "the session was forked before this call");
             let (call_id, name) = (call_id.to_owned(), name.to_owned());
-            closing
-                .push((turn.to_owned(), EventKind::ToolCompleted { call_id, name, outcome, elapsed_ms: 0 }));
+            closing.push((turn.to_owned(), EventKind::completed(call_id, name, outcome)));
         }
         let end = TurnEnd::ended(TurnStatus::Canceled, StopReason::Canceled);
         closing.push((turn.to_owned(), EventKind::TurnCanceled(end)));

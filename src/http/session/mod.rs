@@ -116,6 +116,7 @@ impl Handler {
             permissions: Default::default(),
             budget: Default::default(),
             usage: Default::default(),
+            turns: 0,
             created_at: now,
             updated_at: now,
         })

@@ -9,7 +9,7 @@ use crate::session::{
     idempotency::{Answer, FirstAnswer, document, find},
     view::TurnAnswer,
 };
-use crate::types::{BudgetPatch, Cursor, ErrorCode, Part, Problem, TurnStatus, id};
+use crate::types::{BudgetPatch, Cursor, ErrorCode, Part, Problem, Thinking, TurnOptions, TurnStatus, id};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -23,6 +23,9 @@ pub(super) struct MessageBody {
     on_busy: Option<OnBusy>,
     budget: Option<BudgetPatch>,
     tools: Option<Vec<String>>,
+    think: Option<Thinking>,
+    show_citations: Option<bool>,
+    output_schema: Option<Value>,
 }
 
 /// How the caller wants its answer.
@@ -152,7 +155,12 @@ impl Handler {
             turn: turn.to_owned(),
             parts,
             budget: body.budget.unwrap_or_default(),
-            tools: body.tools,
+            options: TurnOptions {
+                tools: body.tools,
+                think: body.think,
+                show_citations: body.show_citations.unwrap_or(true),
+                output_schema: body.output_schema,
+            },
             on_busy: on_busy.or(body.on_busy).unwrap_or_default(),
             document: None,
         })

@@ -172,7 +172,7 @@ fn block(part: &Part) -> Option<Block<'_>> {
         }),
         Part::ToolResult { call_id, outcome, .. } => Some(Block::ToolResult {
             tool_use_id: allowed(call_id),
-            content: outcome.model_text(),
+            content: outcome.prompt_text().into(),
             is_error: outcome.is_error(),
             cache_control: None,
         }),

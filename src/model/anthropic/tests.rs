@@ -136,6 +136,7 @@ fn thinking_goes_back_verbatim_and_in_place() {
             result("toolu_2", "now", ToolOutcome::failure("no clock")),
         ],
         thinking: Thinking::High,
+        tools_off: false,
         ..ModelRequest::default()
     };
     let marker = json!({"type":"ephemeral"});
@@ -188,6 +189,7 @@ fn the_whole_request() {
         tools: vec![spec("zeta"), spec("alpha")].into(),
         max_output_tokens: Some(2_000),
         thinking: Thinking::Off,
+        tools_off: false,
     };
     let marker = json!({"type":"ephemeral"});
     let schema = json!({"type":"object","required":["what"]});
@@ -221,6 +223,7 @@ fn thinking_is_asked_for_only_where_it_may_begin() {
             messages,
             max_output_tokens: cap,
             thinking: Thinking::Medium,
+            tools_off: false,
             ..ModelRequest::default()
         };
         let json = sent(&Anthropic, &request);

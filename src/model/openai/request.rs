@@ -151,7 +151,7 @@ fn lines<'a>(message: &'a Message, dialect: Dialect, lines: &mut Vec<Line<'a>>) 
         }
         Role::Tool => lines.extend(message.parts.iter().filter_map(|part| match part {
             Part::ToolResult { call_id, outcome, .. } => {
-                Some(Line::Tool { tool_call_id: call_id, content: outcome.model_text() })
+                Some(Line::Tool { tool_call_id: call_id, content: outcome.prompt_text().into() })
             }
             _ => None,
         })),

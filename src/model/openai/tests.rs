@@ -184,6 +184,7 @@ fn the_whole_request() {
         tools: vec![spec("zeta"), spec("alpha")].into(),
         max_output_tokens: Some(100),
         thinking: Thinking::Low,
+        tools_off: false,
     };
     let tool = |name: &str| json!({"type":"function","function":{"name":name,"description":format!("Does {name}."),"parameters":{"type":"object","required":["what"]}}});
     let expected = json!({

@@ -2,10 +2,12 @@
 
 use crate::ports::{BlobStore, Log};
 use async_trait::async_trait;
+use bytes::Bytes;
 use serde_json::Value;
 use std::{
     cell::{Cell, RefCell},
-    collections::BTreeSet,
+    collections::BTreeMap,
+    ops::Range,
 };
 
 /// Keeps every line.
@@ -25,22 +27,50 @@ impl Log for MemoryLog {
     }
 }
 
-/// The keys of large things.
+/// Large things.
 #[derive(Default)]
 pub struct MemoryBlobs {
     /// While set, every call fails.
     pub down: Cell<bool>,
     /// What is there.
-    pub keys: RefCell<BTreeSet<String>>,
+    pub objects: RefCell<BTreeMap<String, Bytes>>,
 }
 
 #[async_trait(?Send)]
 impl BlobStore for MemoryBlobs {
-    async fn delete_prefix(&self, prefix: &str) -> Result<(), String> {
-        if self.down.get() {
-            return Err("switched off".into());
-        }
-        self.keys.borrow_mut().retain(|key| !key.starts_with(prefix));
+    async fn put(&self, key: &str, bytes: Bytes, _mime_type: &str) -> Result<(), String> {
+        self.up()?;
+        self.objects.borrow_mut().insert(key.to_owned(), bytes);
         Ok(())
+    }
+
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, String> {
+        self.up()?;
+        let Some(bytes) = self.objects.borrow().get(key).cloned() else { return Ok(None) };
+        let Some(range) = range else { return Ok(Some(bytes)) };
+        let place = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let (start, end) = (place(range.start), place(range.end));
+        if start > end || end > bytes.len() {
+            return Err(format!("the range {range:?} does not lie inside {} bytes", bytes.len()));
+        }
+        Ok(Some(bytes.slice(start..end)))
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<(), String> {
+        self.up()?;
+        self.objects.borrow_mut().retain(|key, _| !keys.contains(key));
+        Ok(())
+    }
+
+    async fn delete_prefix(&self, prefix: &str) -> Result<(), String> {
+        self.up()?;
+        self.objects.borrow_mut().retain(|key, _| !key.starts_with(prefix));
+        Ok(())
+    }
+}
+
+impl MemoryBlobs {
+    fn up(&self) -> Result<(), String> {
+        if self.down.get() { Err("switched off".into()) } else { Ok(()) }
     }
 }

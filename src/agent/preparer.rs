@@ -1,0 +1,150 @@
+//! Puts the prompt together, always in the same order: what is stable first, so that providers'
+//! caches hit, and what changes from call to call last.
+//!
+//! instructions → tools → conversation → date → loaded context → reflection → what this call is for
+
+use super::{HarnessAgent, RuntimeContext};
+use crate::ports::Model;
+use crate::session::WriteError;
+use crate::turn::structured;
+use crate::types::{Message, ModelError, ModelRequest, Price, Role, StopReason, ToolSpec, call::untrusted};
+use async_trait::async_trait;
+use futures::{
+    FutureExt,
+    future::{Either, join_all, select},
+    pin_mut,
+};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::{panic::AssertUnwindSafe, rc::Rc};
+
+/// How long a source of context may take, in milliseconds. The turn goes on without it then.
+const LOAD_MS: u64 = 2_000;
+
+/// Text that a turn is given along, such as memories that fit what the user said. All sources of an
+/// agent are loaded at once, when a turn (re)starts.
+#[async_trait(?Send)]
+pub trait ContextSource {
+    /// The name, for logs and for the list of what failed.
+    fn name(&self) -> &'static str;
+
+    /// Loads what fits `message`. It is shown to the model as untrusted text.
+    ///
+    /// # Errors
+    /// Why it could not; the turn goes on without it.
+    async fn load(&self, message: &Message, cx: &RuntimeContext) -> Result<Option<String>, String>;
+}
+
+/// What a model call is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A step of the loop.
+    Step,
+    /// The last call, without tools.
+    Summary(StopReason),
+}
+
+/// A model call that is ready to be made.
+pub(super) struct Preparation {
+    /// The model.
+    pub provider: Rc<dyn Model>,
+    /// What it costs.
+    pub price: Option<Price>,
+    /// The step, from 0.
+    pub step: u32,
+    /// What it is asked.
+    pub request: ModelRequest,
+}
+
+/// Loads every source of context at once. What fails or takes too long is left out and listed.
+pub(super) async fn load_context(agent: &HarnessAgent, cx: &RuntimeContext, message: &Message) {
+    let loads = agent.context.iter().map(|source| async move {
+        let load = AssertUnwindSafe(source.load(message, cx)).catch_unwind();
+        let timer = cx.clock.sleep(LOAD_MS);
+        pin_mut!(timer);
+        match select(load, timer).await {
+            Either::Left((Ok(loaded), _)) => (source.name(), loaded),
+            Either::Left((Err(_panic), _)) => (source.name(), Err("it broke (a defect of ours)".into())),
+            Either::Right(_) => (source.name(), Err(format!("no answer within {LOAD_MS} ms"))),
+        }
+    });
+    for (name, loaded) in join_all(loads).await {
+        match loaded {
+            Ok(text) => cx.state.add_context(text),
+            Err(_) => cx.state.sub_step_failed(name),
+        }
+    }
+}
+
+/// Prepares a call of the session's model.
+pub(super) fn prepare(
+    agent: &HarnessAgent,
+    cx: &RuntimeContext,
+    messages: Vec<Rc<Message>>,
+    purpose: Purpose,
+) -> Result<Result<Preparation, ModelError>, WriteError> {
+    let state = cx.session.state();
+    let turn = state.turn.as_ref().ok_or(WriteError::Stale)?;
+    let model = state.meta.model.clone().unwrap_or_else(|| agent.models.default_model());
+    let (provider, name) = match agent.models.resolve(&model) {
+        Ok(found) => found,
+        Err(error) => return Ok(Err(error)),
+    };
+    let options = &turn.options;
+    let now = cx.clock.now().to_rfc3339();
+    let mut volatile = vec![format!("Today is {} (UTC).", now.get(..10).unwrap_or_default())];
+    volatile.extend(cx.state.context().iter().map(|text| untrusted(text)));
+    if let Some(note) = cx.state.reflection() {
+        volatile.push(format!("Your own thoughts about your last step: {note}"));
+    }
+    if let Some(schema) = &options.output_schema {
+        volatile.push(structured::instruction(schema));
+        if turn.repairs > 0
+            && let Some(answer) = messages.iter().rev().find(|message| message.role == Role::Assistant)
+            && let Err(misfit) = structured::parse(schema, &answer.text())
+        {
+            volatile.push(format!("Your last answer did not fit: {misfit}. Give the whole answer again."));
+        }
+    }
+    if let Purpose::Summary(reason) = purpose {
+        volatile.push(last_word(reason).into());
+    }
+    let tools = agent.tools_for(options.tools.as_deref(), &messages);
+    let request = ModelRequest {
+        model: name,
+        system: agent.instructions.clone(),
+        volatile: volatile.join("\n\n"),
+        messages,
+        tools,
+        max_output_tokens: None,
+        thinking: options.think.unwrap_or(agent.settings.think),
+        tools_off: purpose != Purpose::Step,
+    };
+    Ok(Ok(Preparation { provider, price: agent.models.price(&model), step: turn.steps, request }))
+}
+
+/// What the model is told about its last call.
+fn last_word(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::MaxSteps => {
+            "This turn has no steps left, and you cannot call tools any more. Answer now: what was done, \
+             what was found, and what is left to do."
+        }
+        StopReason::MaxToolCalls => {
+            "This turn's tool calls are spent, and you cannot call tools any more. Answer now: what was \
+             done, what was found, and what is left to do."
+        }
+        _ => "Answer now, with what you have. You cannot call tools any more.",
+    }
+}
+
+/// SHA-256 of the stable part of a prompt, in hex: the same as long as instructions and tools are.
+pub(super) fn render_hash(request: &ModelRequest) -> String {
+    let tool = |spec: &ToolSpec| json!([spec.name, spec.description, spec.parameters]);
+    let tools: Value = request.tools.iter().map(tool).collect();
+    let mut hash = Sha256::new();
+    hash.update(&request.system);
+    hash.update([0]);
+    hash.update(tools.to_string());
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,214 @@
+//! Calls the model, tries again where that makes sense, and journals its answer.
+
+use super::{
+    RuntimeContext,
+    finalizer::Ending,
+    hook::{HookEvent, PostReasoning, PreReasoning},
+    preparer::{self, Preparation, Purpose},
+    react::ReactAgent,
+    stream::{self, Failed},
+};
+use crate::model::retry::RetryPolicy;
+use crate::session::WriteError;
+use crate::turn::{Spent, TurnMachine, structured};
+use crate::types::{
+    Effect, EventKind, FinishReason, Message, ModelError, ModelResponse, Part, Role, StopReason, ToolCall,
+    TurnError, id, message::text_of,
+};
+use std::{collections::HashSet, rc::Rc};
+
+impl ReactAgent<'_> {
+    /// One model call, tried again where that makes sense. Returns the turn's end if this is it.
+    pub(super) async fn reason(&self, purpose: Purpose) -> Result<Option<Ending>, WriteError> {
+        let prepared = preparer::prepare(self.agent, self.cx, self.context(), purpose)?;
+        let Preparation { provider, price, step, request } = match prepared {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(Some(Ending::failed(turn_error(&error)))),
+        };
+        let mut event = PreReasoning { step, request };
+        for hook in self.agent.hooks.at(HookEvent::PreReasoning) {
+            if let Err(error) = hook.pre_reasoning(&mut event, self.cx).await {
+                return Ok(Some(Ending::failed(error)));
+            }
+        }
+        self.cx.state.rendered(preparer::render_hash(&event.request));
+
+        let started = self.cx.clock.now();
+        let mut tries = 1;
+        let (message, response) = loop {
+            let message = self.agent.new_id(id::MESSAGE);
+            let events = provider.stream(event.request.clone());
+            let Failed { error, shown } = match stream::pass_on(self.cx, &message, events).await {
+                Ok(response) => break (message, response),
+                Err(failed) => failed,
+            };
+            let mut random = [0; 4];
+            self.agent.entropy.fill(&mut random);
+            let Some(delay) = RetryPolicy::default().delay_ms(tries, &error, u32::from_le_bytes(random))
+            else {
+                return Ok(Some(match purpose {
+                    Purpose::Step => Ending::failed(turn_error(&error)),
+                    // What was done stands, summed up or not.
+                    Purpose::Summary(reason) => Ending::new(reason),
+                }));
+            };
+            if shown {
+                self.restart_message(error.kind.code())?;
+            }
+            tries += 1;
+            self.cx.clock.sleep(delay).await;
+        };
+
+        let elapsed_ms = self.cx.clock.now().since(started);
+        let event = PostReasoning { step, response: self.with_usable_ids(response), elapsed_ms };
+        for hook in self.agent.hooks.at(HookEvent::PostReasoning) {
+            hook.post_reasoning(&event, self.cx).await;
+        }
+        self.answered(message, event.response, price, purpose)
+    }
+
+    /// Voids the part of an answer that listeners have seen: a record takes its number.
+    fn restart_message(&self, reason: &str) -> Result<(), WriteError> {
+        let kind = EventKind::TurnResumed { epoch: self.cx.permit.epoch, reason: reason.to_owned() };
+        self.journal(vec![kind], |draft, _| draft.close_message())
+    }
+
+    /// Journals an answer: the message, the calls, and where the machine stands now. The last
+    /// answer is left to the finalizer, to be stored with the turn's end.
+    fn answered(
+        &self,
+        message_id: String,
+        response: ModelResponse,
+        price: Option<crate::types::Price>,
+        purpose: Purpose,
+    ) -> Result<Option<Ending>, WriteError> {
+        let ModelResponse { mut parts, usage, finish } = response;
+        let spent = Spent { usage, price };
+        if purpose != Purpose::Step {
+            // It was told that it cannot.
+            parts.retain(|part| !matches!(part, Part::ToolCall(_)));
+        }
+        let message = Rc::new(Message {
+            id: message_id,
+            seq: 0,
+            role: Role::Assistant,
+            parts,
+            created_at: self.cx.clock.now(),
+            turn: self.cx.turn().to_owned(),
+            interrupted: false,
+        });
+        let calls: Vec<ToolCall> = message.calls().cloned().collect();
+        let paused = finish == FinishReason::Pause && purpose == Purpose::Step;
+        if calls.is_empty() && !paused {
+            return self.last_answer(message, spent, finish, purpose);
+        }
+        let mut kinds = Vec::with_capacity(calls.len() + 1);
+        if message.parts.iter().any(|part| !matches!(part, Part::ToolCall(_))) {
+            kinds.push(EventKind::MessageCompleted { message: Rc::clone(&message) });
+        }
+        for call in &calls {
+            let effect =
+                self.agent.toolkit.get(&call.name).map_or(Effect::default(), |(spec, _)| spec.effect);
+            kinds.push(EventKind::ToolStarted {
+                message: message.id.clone(),
+                call_id: call.call_id.clone(),
+                name: call.name.clone(),
+                args: call.args.clone(),
+                invalid: call.invalid.clone(),
+                effect,
+            });
+        }
+        self.journal(kinds, |draft, state| {
+            draft.close_message();
+            if calls.is_empty() {
+                TurnMachine(state).model_paused(spent);
+            } else {
+                TurnMachine(state).model_answered(spent, &calls);
+            }
+        })?;
+        Ok(None)
+    }
+
+    /// The answer that ends the turn, unless it must fit a schema and does not.
+    fn last_answer(
+        &self,
+        message: Rc<Message>,
+        spent: Spent,
+        finish: FinishReason,
+        purpose: Purpose,
+    ) -> Result<Option<Ending>, WriteError> {
+        let (reason, answered) = match purpose {
+            Purpose::Step => (StopReason::End, true),
+            Purpose::Summary(reason) => (reason, false),
+        };
+        let mut ending =
+            Ending { message: Some(Rc::clone(&message)), spent, finish, answered, ..Ending::new(reason) };
+        let schema =
+            self.cx.session.state().turn.as_ref().and_then(|turn| turn.options.output_schema.clone());
+        let Some(schema) = schema else { return Ok(Some(ending)) };
+        match structured::parse(&schema, &message.text()) {
+            Ok(output) => {
+                ending.output = Some(output);
+                return Ok(Some(ending));
+            }
+            Err(misfit) => {
+                ending.error = Some(TurnError {
+                    code: "output_invalid".into(),
+                    message: format!("the answer does not fit output_schema: {misfit}"),
+                    retryable: true,
+                });
+                ending.reason = StopReason::Error;
+            }
+        }
+        let may_repair =
+            answered && self.cx.session.state().turn.as_ref().is_some_and(TurnMachine::may_repair);
+        if !may_repair {
+            return Ok(Some(ending));
+        }
+        self.journal(vec![EventKind::MessageCompleted { message }], |draft, state| {
+            draft.close_message();
+            TurnMachine(state).answer_unfit(spent);
+        })?;
+        Ok(None)
+    }
+
+    /// Gives calls an id of ours where the provider's is missing, unfit for a path, or taken:
+    /// providers want ids that are unique within a request.
+    fn with_usable_ids(&self, mut response: ModelResponse) -> ModelResponse {
+        let messages = self.cx.session.messages();
+        let mut taken: HashSet<String> =
+            messages.iter().flat_map(|message| message.calls().map(|call| call.call_id.clone())).collect();
+        for part in &mut response.parts {
+            if let Part::ToolCall(call) = part
+                && (!id::is_valid(&call.call_id) || !taken.insert(call.call_id.clone()))
+            {
+                call.call_id = self.agent.new_id(id::CALL);
+                taken.insert(call.call_id.clone());
+            }
+        }
+        response
+    }
+}
+
+fn turn_error(error: &ModelError) -> TurnError {
+    TurnError {
+        code: error.kind.code().to_owned(),
+        message: error.message.clone(),
+        retryable: error.is_retryable(),
+    }
+}
+
+/// The message that a cut-off answer leaves behind.
+pub(super) fn interrupted(id: String, text: String, cx: &RuntimeContext) -> Rc<Message> {
+    let parts = vec![Part::Text { text }];
+    debug_assert!(!text_of(&parts).is_empty());
+    Rc::new(Message {
+        id,
+        seq: 0,
+        role: Role::Assistant,
+        parts,
+        created_at: cx.clock.now(),
+        turn: cx.turn().to_owned(),
+        interrupted: true,
+    })
+}

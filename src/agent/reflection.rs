@@ -1,0 +1,72 @@
+//! Thinks about a step before the next one. Always comes to a result.
+
+use super::{RuntimeContext, preparer::Preparation};
+use crate::turn::Spent;
+use crate::types::{ModelEvent, ModelRequest, message::text_of};
+use futures::{
+    FutureExt, StreamExt,
+    future::{Either, select},
+    pin_mut,
+};
+use std::panic::AssertUnwindSafe;
+
+/// How long a reflection may take, in milliseconds.
+const MAX_MS: u64 = 30_000;
+/// Longest note that is kept, in characters.
+const MAX_NOTE: usize = 2_000;
+
+const QUESTION: &str = "Look back at the last step before you go on: did it do what it was meant to, what \
+went wrong, and what is the best next step? Answer in at most five sentences. Begin with the one word \
+CONTINUE, or with STOP if more steps would not help.";
+
+/// What came of it.
+pub(super) struct Reflection {
+    /// Whether the turn goes on.
+    pub should_continue: bool,
+    /// What the model thought.
+    pub note: String,
+    /// Set when there was none after all.
+    pub stub: bool,
+    /// What it used.
+    pub spent: Spent,
+}
+
+impl Reflection {
+    /// None, for this reason. The turn goes on.
+    pub fn stub(why: &str) -> Self {
+        Self { should_continue: true, note: why.into(), stub: true, spent: Spent::default() }
+    }
+}
+
+/// Asks the model about its last step.
+pub(super) async fn reflect(cx: &RuntimeContext, prepared: Preparation) -> Reflection {
+    let Preparation { provider, price, mut request, .. } = prepared;
+    request.volatile = format!("{}\n\n{QUESTION}", request.volatile);
+    let answer = AssertUnwindSafe(whole_answer(provider.stream(ModelRequest { tools_off: true, ..request })));
+    let timer = cx.clock.sleep(MAX_MS);
+    let answer = answer.catch_unwind();
+    pin_mut!(answer, timer);
+    match select(answer, timer).await {
+        Either::Left((Ok(Some((text, usage))), _)) => {
+            let should_continue = !text.trim_start().to_ascii_uppercase().starts_with("STOP");
+            let note = text.chars().take(MAX_NOTE).collect();
+            Reflection { should_continue, note, stub: false, spent: Spent { usage, price } }
+        }
+        Either::Left(_) => Reflection::stub("the model failed"),
+        Either::Right(_) => Reflection::stub("the model did not answer in time"),
+    }
+}
+
+/// The text of an answer that nobody listens to; none when the model failed.
+pub(super) async fn whole_answer(
+    mut events: futures::stream::LocalBoxStream<'static, Result<ModelEvent, crate::types::ModelError>>,
+) -> Option<(String, crate::types::Usage)> {
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(ModelEvent::Done(response)) => return Some((text_of(&response.parts), response.usage)),
+            Ok(_) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
