@@ -4,7 +4,7 @@ use crate::stage::{Stage, step_of};
 use async_trait::async_trait;
 use edge_harness::agent::{
     ActDecision, Hook, RuntimeContext,
-    hook::{HookEvent, OnError, PostActing, PreActing, PreCall, PreReasoning},
+    hook::{HookEvent, OnError, PostActing, PreActing, PreCall, PreReasoning, SubStepError},
 };
 use edge_harness::platform::in_memory::models::{Answer, answer, call};
 use edge_harness::types::{
@@ -71,6 +71,7 @@ impl Hook for Choices {
     }
     fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
         self.errors.borrow_mut().push(event.error.code.clone());
+        Ok(())
     }
 }
 
