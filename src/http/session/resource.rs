@@ -17,6 +17,7 @@ struct CreateBody {
     mode: Option<String>,
     model: Option<String>,
     metadata: Option<Map<String, Value>>,
+    #[serde(default, deserialize_with = "body::object")]
     budget: Option<BudgetPatch>,
 }
 
