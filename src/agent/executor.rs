@@ -6,6 +6,7 @@ use super::{
 };
 use crate::session::artifacts::{self, Stored};
 use crate::turn::{
+    machine::LEAST_MS,
     replay::{ReplayKey, Replayed},
     scheduler::Claim,
     schema,
@@ -21,8 +22,6 @@ use futures::{
 };
 use std::{any::Any, panic::AssertUnwindSafe, rc::Rc};
 
-/// With less time than this left of the turn, no call begins, in milliseconds.
-const LEAST_MS: u64 = 1_000;
 /// How long a tool whose call is over may go on, in milliseconds: what it has begun outside can end.
 const LATE_MS: u64 = 30_000;
 

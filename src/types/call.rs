@@ -121,6 +121,18 @@ impl ToolOutcome {
         Self::Failure { reason: reason.into(), retryable: true }
     }
 
+    /// The outcome's name on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Result { .. } => "result",
+            Self::Artifact { .. } => "artifact",
+            Self::Timeout { .. } => "timeout",
+            Self::Failure { .. } => "failure",
+            Self::Denied { .. } => "denied",
+            Self::Unknown { .. } => "unknown",
+        }
+    }
+
     /// Whether the model should see this as an error.
     pub fn is_error(&self) -> bool {
         !matches!(self, Self::Result { .. } | Self::Artifact { .. })
