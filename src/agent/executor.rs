@@ -141,7 +141,9 @@ pub(super) async fn prepare(
         ActDecision::Continue => {}
     }
     let Some((spec, tool)) = known else {
-        let names: Vec<&str> = agent.toolkit.names().collect();
+        // Those that this turn may not use would be asked for next.
+        let usable = |name: &&str| allowed.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
+        let names: Vec<&str> = agent.toolkit.names().filter(usable).collect();
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
         return deny(call, DenyReason::UnknownTool, reason);
     };
