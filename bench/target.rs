@@ -35,7 +35,9 @@ pub fn model_server() -> ModelServer {
         }
         if asked.contains(USE_MANY_TOOLS) {
             let ids: Vec<String> = (0..MANY).map(|n| format!("call_{n}")).collect();
-            return Some(Script::new().tools(ids.iter().map(|id| (id.as_str(), "echo", json!({"text": id})))));
+            return Some(
+                Script::new().tools(ids.iter().map(|id| (id.as_str(), "echo", json!({"text": id})))),
+            );
         }
         Some(Script::text(std::iter::repeat_n("token ", TOKENS)))
     });

@@ -144,7 +144,11 @@ fn tool_calls(ours: &Target, report: &mut Report) {
     let each = |many: f64, one: f64| (many - one) / (MANY - 1) as f64;
     report.value("CPU of a tool call", each(many.cpu_per_turn(), one.cpu_per_turn()), "ms");
     report.value("time of a tool call", each(many.total(0.5), one.total(0.5)), "ms");
-    report.value("time of a step with one call, beside a plain turn", one.total(0.5) - plain.total(0.5), "ms");
+    report.value(
+        "time of a step with one call, beside a plain turn",
+        one.total(0.5) - plain.total(0.5),
+        "ms",
+    );
 }
 
 /// From spawning the processes to the end of the first turn.
