@@ -46,8 +46,11 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     }
     #[cfg(feature = "fixtures")]
     {
-        use crate::tools::fixtures::{Counter, Panic, Sleep};
-        builder = builder.tool(Sleep).tool(Panic).tool(Counter(parts.http));
+        use crate::hooks::fixtures::MemoryHandover;
+        use crate::tools::fixtures::{Add, Big, Cite, Counter, Fail, Panic, Read, Sleep, Write};
+        builder = builder.tool(Sleep).tool(Read).tool(Write).tool(Counter(parts.http));
+        builder = builder.tool(Add).tool(Big).tool(Cite).tool(Fail).tool(Panic);
+        builder = builder.built_in(Rc::new(MemoryHandover));
     }
     builder
 }
