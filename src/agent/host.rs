@@ -6,6 +6,7 @@ mod queue;
 use super::{
     HarnessAgent, RuntimeContext,
     finalizer::{self, Ending},
+    judge,
 };
 use crate::ports::{
     BlobStore, Clock, Directory, Entropy, SessionStore, Spawner, StoreError,
@@ -310,6 +311,7 @@ impl SessionHost {
             return;
         }
         self.after_turn(session);
+        judge::follow(&self, session, &cx.permit.turn);
     }
 
     /// What may happen once a turn is over: the next one first of all.

@@ -10,5 +10,6 @@ mod discipline;
 mod hooks;
 mod http;
 mod replay;
+mod settings;
 mod stage;
 mod turns;
