@@ -203,9 +203,8 @@ impl<'a> Checker<'a> {
             }
         }
         for (name, member) in members {
-            match member_schema(keywords, name) {
-                Some(schema) => self.enter(name, schema, member),
-                None => {}
+            if let Some(schema) = member_schema(keywords, name) {
+                self.enter(name, schema, member);
             }
         }
     }
