@@ -88,6 +88,7 @@ fn turn(hour: u64, said: &str) -> String {
         entropy: entropy.clone(),
         http,
         log: Rc::new(MemoryLog::default()),
+        settings: Default::default(),
         web_fetch_allow: String::new(),
     })
     .tool(Dice)

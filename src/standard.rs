@@ -1,9 +1,9 @@
 //! The standard agent: the only place that puts built-in hooks and tools into a builder.
 
-use crate::agent::{HarnessAgent, HarnessBuilder};
+use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
 use crate::hooks::{AgentTrace, SessionPersistence};
 use crate::ports::{Clock, Entropy, Http, Log, Models};
-use crate::tools::{CurrentTime, Echo, WebFetch};
+use crate::tools::{CurrentTime, Echo, ReadArtifact, WebFetch};
 use std::rc::Rc;
 
 /// The id of the agent that always exists.
@@ -24,6 +24,8 @@ pub struct Standard {
     pub http: Rc<dyn Http>,
     /// Where traces go.
     pub log: Rc<dyn Log>,
+    /// What the agent is set to.
+    pub settings: Settings,
     /// Hosts that `web_fetch` may read; see [`WebFetch::new`].
     pub web_fetch_allow: String,
 }
@@ -34,10 +36,12 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .instructions(DEFAULT_AGENT, INSTRUCTIONS)
         .models(parts.models)
         .clock(parts.clock, parts.entropy)
+        .settings(parts.settings)
         .built_in(Rc::new(AgentTrace::new(parts.log)))
         .built_in(Rc::new(SessionPersistence))
         .tool(CurrentTime)
-        .tool(Echo);
+        .tool(Echo)
+        .tool(ReadArtifact);
     if let Some(web_fetch) = WebFetch::new(Rc::clone(&parts.http), &parts.web_fetch_allow) {
         builder = builder.tool(web_fetch);
     }

@@ -249,6 +249,7 @@ pub fn standard(
         entropy: entropy.clone(),
         http: Rc::new(ScriptedHttp::default()),
         log: log.clone(),
+        settings: Default::default(),
         web_fetch_allow: String::new(),
     }
 }
