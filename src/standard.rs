@@ -24,10 +24,10 @@ pub struct Standard {
     pub http: Rc<dyn Http>,
     /// Where traces go.
     pub log: Rc<dyn Log>,
-    /// What the agent is set to.
-    pub settings: Settings,
     /// Hosts that `web_fetch` may read; see [`WebFetch::new`].
     pub web_fetch_allow: String,
+    /// What the agent is set to.
+    pub settings: Settings,
 }
 
 /// A builder that holds every built-in. Add tools and hooks of your own before you build.
@@ -47,8 +47,11 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     }
     #[cfg(feature = "fixtures")]
     {
-        use crate::tools::fixtures::{Counter, Panic, Sleep};
-        builder = builder.tool(Sleep).tool(Panic).tool(Counter(parts.http));
+        use crate::hooks::fixtures::MemoryHandover;
+        use crate::tools::fixtures::{Add, Big, Cite, Counter, Fail, Panic, Read, Sleep, Write};
+        builder = builder.tool(Sleep).tool(Read).tool(Write).tool(Counter(parts.http));
+        builder = builder.tool(Add).tool(Big).tool(Cite).tool(Fail).tool(Panic);
+        builder = builder.built_in(Rc::new(MemoryHandover));
     }
     builder
 }

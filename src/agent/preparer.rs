@@ -48,6 +48,8 @@ pub(super) enum Purpose {
 pub(super) struct Preparation {
     /// The model.
     pub provider: Rc<dyn Model>,
+    /// The model's id, as `provider/model`.
+    pub model: String,
     /// What it costs.
     pub price: Option<Price>,
     /// The step, from 0.
@@ -120,7 +122,8 @@ pub(super) fn prepare(
         thinking: options.think.unwrap_or(agent.settings.think),
         tools_off: purpose != Purpose::Step,
     };
-    Ok(Ok(Preparation { provider, price: agent.models.price(&model), step: turn.steps, request }))
+    let price = agent.models.price(&model);
+    Ok(Ok(Preparation { provider, model, price, step: turn.steps, request }))
 }
 
 /// What the model is told about its last call.
@@ -133,6 +136,9 @@ fn last_word(reason: StopReason) -> &'static str {
         StopReason::MaxToolCalls => {
             "This turn's tool calls are spent, and you cannot call tools any more. Answer now: what was \
              done, what was found, and what is left to do."
+        }
+        StopReason::Deadline => {
+            "This turn's time is all but over, and you cannot call tools any more. Answer now, in a few words."
         }
         _ => "Answer now, with what you have. You cannot call tools any more.",
     }

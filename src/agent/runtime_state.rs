@@ -6,7 +6,10 @@ use super::Toolkit;
 use crate::turn::replay::{ReplayControl, ReplayKey, Replayed};
 use crate::types::{EventKind, Source, ToolOutcome};
 use serde_json::Value;
-use std::cell::{Ref, RefCell};
+use std::{
+    cell::{Ref, RefCell},
+    collections::BTreeMap,
+};
 
 /// All mutable state of one turn in one machine.
 #[derive(Default)]
@@ -23,6 +26,8 @@ struct Inner {
     context: Vec<String>,
     prompt_render_hash: Option<String>,
     sub_steps_failed: Vec<String>,
+    outcomes: BTreeMap<String, u32>,
+    model: Option<String>,
 }
 
 impl RuntimeState {
@@ -46,6 +51,7 @@ impl RuntimeState {
                     reads: spec.is_some_and(|spec| spec.effect.is_read()),
                 };
                 inner.replay.completed(&call, outcome);
+                *inner.outcomes.entry(outcome.name().to_owned()).or_default() += 1;
                 if matches!(outcome, ToolOutcome::Result { .. } | ToolOutcome::Artifact { .. }) {
                     for source in sources {
                         if !inner.sources.contains(source) {
@@ -83,8 +89,21 @@ impl RuntimeState {
         self.inner.borrow_mut().sub_steps_failed.push(step.to_owned());
     }
 
-    pub(super) fn rendered(&self, hash: String) {
-        self.inner.borrow_mut().prompt_render_hash = Some(hash);
+    /// Notes what a model call was made of.
+    pub(super) fn rendered(&self, model: String, hash: String) {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.model = Some(model);
+        inner.prompt_render_hash = Some(hash);
+    }
+
+    /// The model that was called last, as `provider/model`.
+    pub fn model(&self) -> Option<String> {
+        self.inner.borrow().model.clone()
+    }
+
+    /// How many calls ended how.
+    pub fn outcomes(&self) -> BTreeMap<String, u32> {
+        self.inner.borrow().outcomes.clone()
     }
 
     /// SHA-256 of the stable part of the last prompt.

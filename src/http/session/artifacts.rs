@@ -143,10 +143,8 @@ fn problem(error: ArtifactError) -> Problem {
         ArtifactError::NotFound => Problem::not_found("artifact"),
         ArtifactError::Expired(_) => Problem::new(ErrorCode::Gone, error.to_string()),
         ArtifactError::Range(_) => Problem::new(ErrorCode::RangeNotSatisfiable, error.to_string()),
-        ArtifactError::Store(_) => {
-            let mut problem = Problem::new(ErrorCode::Unavailable, error.to_string());
-            problem.retry_after_s = Some(2);
-            problem
+        ArtifactError::Store(cause) => {
+            Problem::unavailable("the artifact store does not answer; try again", cause)
         }
     }
 }

@@ -198,8 +198,8 @@ fn the_whole_request() {
             {"role":"assistant","content":null,"tool_calls":[
                 {"id":"a","type":"function","function":{"name":"read","arguments":"{\"p\":1}"}},
                 {"id":"b","type":"function","function":{"name":"list","arguments":"{}"}}]},
-            {"role":"tool","tool_call_id":"a","content":"text"},
-            {"role":"tool","tool_call_id":"b","content":"Error: gone"},
+            {"role":"tool","tool_call_id":"a","content":"<untrusted_output>\ntext\n</untrusted_output>"},
+            {"role":"tool","tool_call_id":"b","content":"<untrusted_output>\nError: gone\n</untrusted_output>"},
         ],
         "tools": [tool("zeta"), tool("alpha")],
         "stream": true,

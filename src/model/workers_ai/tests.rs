@@ -104,7 +104,7 @@ fn the_input() {
             {"role":"system","content":"S"},
             {"role":"user","content":"Hi"},
             {"role":"assistant","content":"","tool_calls":[{"id":"a","type":"function","function":{"name":"t","arguments":"{}"}}]},
-            {"role":"tool","tool_call_id":"a","content":"x"},
+            {"role":"tool","tool_call_id":"a","content":"<untrusted_output>\nx\n</untrusted_output>"},
         ]})
     );
 }

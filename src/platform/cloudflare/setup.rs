@@ -42,8 +42,8 @@ pub fn agent(env: &Env) -> std::result::Result<Rc<HarnessAgent>, BuildError> {
             entropy: entropy(),
             http: http(),
             log: Rc::new(ConsoleLog),
-            settings: settings(env),
             web_fetch_allow: var(env, "WEB_FETCH_ALLOW").unwrap_or_default(),
+            settings: settings(env),
         };
         let agent = Rc::new(builder(standard).build()?);
         Ok(Rc::clone(cell.get_or_init(|| agent)))
