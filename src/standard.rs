@@ -7,7 +7,7 @@ pub use variables::settings;
 use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
 use crate::hooks::{AgentTrace, SessionPersistence};
 use crate::ports::{Clock, Entropy, Http, Log, Models};
-use crate::tools::{CurrentTime, Echo, WebFetch};
+use crate::tools::{CurrentTime, Echo, ReadArtifact, WebFetch};
 use std::rc::Rc;
 
 /// The id of the agent that always exists.
@@ -41,7 +41,7 @@ pub struct Standard {
 
 /// A builder that holds every built-in. Add tools and hooks of your own before you build.
 pub fn builder(parts: Standard) -> HarnessBuilder {
-    let instructions = format!("{}\n\n{UNTRUSTED}", parts.instructions.as_deref().unwrap_or(INSTRUCTIONS));
+    let instructions = instructions(parts.instructions.as_deref());
     let mut builder = HarnessAgent::builder()
         .instructions(DEFAULT_AGENT, &instructions)
         .models(parts.models)
@@ -50,7 +50,8 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .built_in(Rc::new(AgentTrace::new(parts.log)))
         .built_in(Rc::new(SessionPersistence))
         .tool(CurrentTime)
-        .tool(Echo);
+        .tool(Echo)
+        .tool(ReadArtifact);
     if let Some(web_fetch) = WebFetch::new(Rc::clone(&parts.http), &parts.web_fetch_allow) {
         builder = builder.tool(web_fetch);
     }
@@ -63,4 +64,21 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         builder = builder.built_in(Rc::new(MemoryHandover));
     }
     builder
+}
+
+/// A deployment's own instructions, or the built-in ones.
+fn instructions(own: Option<&str>) -> String {
+    format!("{}\n\n{UNTRUSTED}", own.unwrap_or(INSTRUCTIONS).trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    #[test]
+    fn whatever_the_instructions_are_the_warning_stays() {
+        assert_eq!(instructions(Some("You are a pirate.\n")), format!("You are a pirate.\n\n{UNTRUSTED}"));
+        assert!(instructions(None).starts_with(INSTRUCTIONS) && instructions(None).ends_with(UNTRUSTED));
+    }
 }

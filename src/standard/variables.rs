@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Most judges.
 const MAX_JUDGES: usize = 8;
 
-/// Reads `THINK`, `REFLECT_EVERY` and `JUDGES`. What is absent stays as it is by default; `var`
+/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S` and `JUDGES`. What is absent stays as it is by default; `var`
 /// finds a variable by its name.
 ///
 /// # Errors
@@ -26,6 +26,11 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
         settings.reflect_every = text.parse().map_err(|_| {
             bad("REFLECT_EVERY", format!("expected a whole number, 0 for never, found {text:?}"))
         })?;
+    }
+    if let Some(text) = read("ARTIFACT_TTL_S") {
+        settings.artifact_ttl_s = text
+            .parse()
+            .map_err(|_| bad("ARTIFACT_TTL_S", format!("expected a number of seconds, found {text:?}")))?;
     }
     if let Some(text) = read("JUDGES") {
         settings.judges = judges(&text).map_err(|why| bad("JUDGES", why))?;
@@ -70,6 +75,7 @@ mod tests {
     fn variables_become_settings() {
         assert_eq!(with("THINK", " High ").unwrap().think, Thinking::High);
         assert_eq!(with("REFLECT_EVERY", "3").unwrap().reflect_every, 3);
+        assert_eq!(with("ARTIFACT_TTL_S", "60").unwrap().artifact_ttl_s, 60);
         let none = with("JUDGES", " ").unwrap();
         assert_eq!((none.think, none.reflect_every, none.judges.len()), (Thinking::Off, 0, 0));
         let text = r#"[{"name": "polite", "instructions": "Be strict.", "sample": 0.1}]"#;
@@ -87,6 +93,7 @@ mod tests {
         for (name, value, told) in [
             ("THINK", "hard", "expected off, low, medium or high, found \"hard\""),
             ("REFLECT_EVERY", "-1", "expected a whole number, 0 for never, found \"-1\""),
+            ("ARTIFACT_TTL_S", "1h", "expected a number of seconds, found \"1h\""),
             ("JUDGES", "{}", "expected a list of"),
             ("JUDGES", &list(&[judge("a", "2")]), "the sample of \"a\" is not between 0 and 1"),
             ("JUDGES", &list(&[judge("a", "0"), judge("a", "1")]), "the name \"a\" is taken twice"),

@@ -63,7 +63,7 @@ impl Handler {
 
         let turn = self.host.new_id(id::TURN);
         let receipt = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
-        let mut post = self.checked_post(body, session.as_deref(), &turn, on_busy)?;
+        let mut post = self.checked_post(body, &turn, on_busy, session.as_ref())?;
         if let (Some(key), Some(body_hash)) = (key, body_hash) {
             let answer = match wants {
                 Wants::Receipt => Answer::Json(202, receipt.clone()),
@@ -140,20 +140,24 @@ impl Handler {
     fn checked_post(
         &self,
         body: MessageBody,
-        session: Option<&Session>,
         turn: &str,
         on_busy: Option<OnBusy>,
+        session: Option<&Rc<Session>>,
     ) -> Result<Post, Problem> {
         if body.role.is_some_and(|role| role != "user") {
             return Err(Problem::field("/role", "only messages of role `user` may be posted"));
         }
         let parts = match (body.content, body.parts) {
             (Some(text), None) => vec![Part::Text { text }],
-            (None, Some(parts)) => parts.iter().enumerate().map(text_part).collect::<Result<_, _>>()?,
+            (None, Some(parts)) => {
+                let read = |(index, part)| self.part(session, index, part);
+                parts.iter().enumerate().map(read).collect::<Result<_, _>>()?
+            }
             (Some(_), Some(_)) => return Err(Problem::field("/parts", "send either `content` or `parts`")),
             (None, None) => return Err(Problem::field("/content", "missing: say what the message says")),
         };
-        if crate::types::message::text_of(&parts).is_empty() {
+        let is_file = |part: &Part| matches!(part, Part::File(_));
+        if crate::types::message::text_of(&parts).is_empty() && !parts.iter().any(is_file) {
             return Err(Problem::field("/content", "empty: say what the message says"));
         }
         let toolkit = self.host.agent().toolkit();
@@ -164,7 +168,7 @@ impl Handler {
         }
         body.output_schema.as_ref().map_or(Ok(()), can_be_held)?;
         let budget = body.budget.unwrap_or_default();
-        self.has_price(session, &budget)?;
+        self.has_price(session.map(Rc::as_ref), &budget)?;
         Ok(Post {
             turn: turn.to_owned(),
             parts,
@@ -196,6 +200,16 @@ impl Handler {
             return problem(format!("there is no price for model {model:?}; set MODEL_PRICES"));
         }
         Ok(())
+    }
+
+    /// A part of a message: words, or a file of the session.
+    fn part(&self, session: Option<&Rc<Session>>, index: usize, part: &Value) -> Result<Part, Problem> {
+        match (part.get("type").and_then(Value::as_str), part.get("text").and_then(Value::as_str)) {
+            (Some("text"), Some(text)) => Ok(Part::text(text)),
+            (Some("text"), None) => Err(Problem::field(format!("/parts/{index}/text"), "expected a string")),
+            (Some("file"), _) => self.file_part(session, index, part),
+            _ => Err(Problem::field(format!("/parts/{index}/type"), "expected \"text\" or \"file\"")),
+        }
     }
 
     pub(super) fn abort(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
@@ -231,14 +245,6 @@ fn can_be_held(schema: &Value) -> Result<(), Problem> {
     }
     schema::check(schema)
         .map_err(|misfit| Problem::field(format!("/output_schema{}", misfit.pointer), misfit.detail))
-}
-
-fn text_part((index, part): (usize, &Value)) -> Result<Part, Problem> {
-    match (part.get("type").and_then(Value::as_str), part.get("text").and_then(Value::as_str)) {
-        (Some("text"), Some(text)) => Ok(Part::text(text)),
-        (Some("text"), None) => Err(Problem::field(format!("/parts/{index}/text"), "expected a string")),
-        _ => Err(Problem::field(format!("/parts/{index}/type"), "expected \"text\"")),
-    }
 }
 
 fn wants(request: &ApiRequest) -> Wants {
