@@ -144,3 +144,24 @@ fn a_fork_while_a_turn_runs_and_others_wait_leaves_no_turn_without_an_end() {
         assert_eq!(stage.kinds().iter().filter(|kind| *kind == "turn.completed").count(), 3);
     }
 }
+
+#[test]
+fn what_a_turn_cannot_be_held_to_is_refused() {
+    let (stage, _) = Stage::scripted(|_| Vec::new(), |builder| builder);
+    let refused = |more: Value| {
+        let mut body = json!({"content": "hello"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let problem = ask(&stage, SessionRoute::PostMessage, "", &body).map(drop).unwrap_err();
+        (problem.errors[0].pointer.clone(), problem.errors[0].detail.clone())
+    };
+    let (pointer, detail) = refused(json!({"output_schema": {"properties": {"a": {"pattern": "^x"}}}}));
+    assert_eq!(pointer, "/output_schema/properties/a/pattern");
+    assert!(detail.starts_with("`pattern` is not checked here"), "{detail}");
+    let large = json!({"output_schema": {"description": "x".repeat(64 << 10)}});
+    assert_eq!(refused(large), ("/output_schema".into(), "larger than 65536 bytes".into()));
+    let cost = |max: f64| refused(json!({"budget": {"max_cost_usd": max}}));
+    let no_price = "there is no price for model \"scripted/model\"; set MODEL_PRICES";
+    assert_eq!(cost(0.5), ("/budget/max_cost_usd".into(), no_price.into()));
+    assert_eq!(cost(-0.5), ("/budget/max_cost_usd".into(), "expected 0 or more".into()));
+    assert_eq!(stage.kinds(), [""; 0], "nothing was stored");
+}

@@ -21,6 +21,8 @@ pub(super) struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Choice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<Budget>,
     stream: bool,
 }
@@ -77,6 +79,11 @@ struct Tool<'a> {
 }
 
 #[derive(Serialize)]
+struct Choice {
+    r#type: &'static str,
+}
+
+#[derive(Serialize)]
 struct Budget {
     r#type: &'static str,
     budget_tokens: u32,
@@ -125,6 +132,7 @@ pub(super) fn body(request: &ModelRequest) -> Body<'_> {
         system,
         messages,
         tools: tools.collect(),
+        tool_choice: (request.tools_off && !request.tools.is_empty()).then_some(Choice { r#type: "none" }),
         thinking,
         stream: true,
     }

@@ -217,6 +217,20 @@ fn the_whole_request() {
 }
 
 #[test]
+fn tools_that_must_not_be_called_stay_in_the_prompt() {
+    let request = |tools: Vec<crate::types::ToolSpec>| ModelRequest {
+        messages: vec![user("Hi")],
+        tools: tools.into(),
+        tools_off: true,
+        ..ModelRequest::default()
+    };
+    let json = sent(&Anthropic, &request(vec![spec("read")]));
+    let choice = json!({"type": "none"});
+    assert_eq!((json["tools"].as_array().map(Vec::len), &json["tool_choice"]), (Some(1), &choice));
+    assert_eq!(sent(&Anthropic, &request(Vec::new())).get("tool_choice"), None);
+}
+
+#[test]
 fn thinking_is_asked_for_only_where_it_may_begin() {
     let budget = |messages: Vec<std::rc::Rc<crate::types::Message>>, cap: Option<u32>| {
         let request = ModelRequest {

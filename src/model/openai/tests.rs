@@ -211,6 +211,19 @@ fn the_whole_request() {
 }
 
 #[test]
+fn tools_that_must_not_be_called_stay_in_the_prompt() {
+    let request = |tools: Vec<crate::types::ToolSpec>| ModelRequest {
+        messages: vec![user("Hi")],
+        tools: tools.into(),
+        tools_off: true,
+        ..ModelRequest::default()
+    };
+    let json = sent(&OpenAi, &request(vec![spec("read")]));
+    assert_eq!((json["tools"].as_array().map(Vec::len), &json["tool_choice"]), (Some(1), &json!("none")));
+    assert_eq!(sent(&OpenAi, &request(Vec::new())).get("tool_choice"), None);
+}
+
+#[test]
 fn a_small_request_says_little_and_carries_the_key() {
     let request = ModelRequest { model: "m".into(), messages: vec![user("Hi")], ..ModelRequest::default() };
     assert_eq!(

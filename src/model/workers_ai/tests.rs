@@ -119,3 +119,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn tools_that_must_not_be_called_are_left_out() {
+    let request = |tools_off: bool| ModelRequest {
+        messages: vec![user("Hi")],
+        tools: vec![spec("read")].into(),
+        tools_off,
+        ..ModelRequest::default()
+    };
+    assert!(input(&request(false)).unwrap().get("tools").is_some());
+    let off = input(&request(true)).unwrap();
+    assert_eq!((off.get("tools"), off.get("tool_choice")), (None, None));
+}
