@@ -1,6 +1,6 @@
 //! The standard agent: the only place that puts built-in hooks and tools into a builder.
 
-use crate::agent::{HarnessAgent, HarnessBuilder};
+use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
 use crate::hooks::{AgentTrace, SessionPersistence};
 use crate::ports::{Clock, Entropy, Http, Log, Models};
 use crate::tools::{CurrentTime, Echo, WebFetch};
@@ -26,6 +26,8 @@ pub struct Standard {
     pub log: Rc<dyn Log>,
     /// Hosts that `web_fetch` may read; see [`WebFetch::new`].
     pub web_fetch_allow: String,
+    /// What the agent is set to.
+    pub settings: Settings,
 }
 
 /// A builder that holds every built-in. Add tools and hooks of your own before you build.
@@ -34,6 +36,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .instructions(DEFAULT_AGENT, INSTRUCTIONS)
         .models(parts.models)
         .clock(parts.clock, parts.entropy)
+        .settings(parts.settings)
         .built_in(Rc::new(AgentTrace::new(parts.log)))
         .built_in(Rc::new(SessionPersistence))
         .tool(CurrentTime)

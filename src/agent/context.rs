@@ -4,7 +4,10 @@ use super::{RuntimeState, ToolError};
 use crate::ports::{Clock, Spawner};
 use crate::session::{Artifacts, Draft, Permit, Session, WriteError};
 use crate::types::{EventKind, Source, Timestamp};
-use futures::future::poll_fn;
+use futures::{
+    future::{Either, poll_fn, select},
+    pin_mut,
+};
 use serde_json::{Map, Value};
 use std::{
     cell::{Cell, RefCell},
@@ -159,6 +162,20 @@ impl ToolContext {
             cancel,
             artifacts: Rc::clone(&cx.artifacts),
             sources: Rc::default(),
+        }
+    }
+
+    /// Runs work that leaves nothing half done, such as reading from the network: it is dropped as
+    /// soon as the call is over.
+    ///
+    /// # Errors
+    /// When the call is over first.
+    pub async fn while_wanted<T>(&self, work: impl Future<Output = T>) -> Result<T, ToolError> {
+        let over = self.cancel.canceled();
+        pin_mut!(work, over);
+        match select(work, over).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(_) => Err(ToolError::new("nobody waits for this call any more")),
         }
     }
 

@@ -8,7 +8,8 @@ use super::{
     finalizer::{self, Ending},
 };
 use crate::ports::{
-    BlobStore, Clock, Directory, Entropy, SessionStore, Spawner, StoreError, directory::SessionEntry,
+    BlobStore, Clock, Directory, Entropy, SessionStore, Spawner, StoreError,
+    directory::{DirectoryError, SessionEntry},
 };
 use crate::session::{
     Artifacts, Draft, Permit, Session, WriteError,
@@ -410,8 +411,8 @@ impl SessionHost {
     /// When a store breaks. What is left is erased by trying again.
     pub async fn erase(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
         self.let_go();
-        self.ports.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(unavailable)?;
-        self.ports.directory.delete_session(tenant, id).await.map_err(|e| unavailable(e.to_string()))?;
+        self.ports.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(store_down)?;
+        self.ports.directory.delete_session(tenant, id).await.map_err(directory_down)?;
         // Whoever came meanwhile has read the session again. Nothing comes between this and the end.
         self.let_go();
         self.ports.store.erase().map_err(broken)?;
@@ -541,14 +542,14 @@ impl SessionHost {
             // Erased or opened anew meanwhile: this copy must not be written any more.
             if !self.ports.store.exists().map_err(broken)? {
                 let erased = self.ports.directory.delete_session(&entry.tenant, &entry.id).await;
-                erased.map_err(|error| unavailable(error.to_string()))?;
+                erased.map_err(directory_down)?;
             }
             return Ok(());
         }
         // Zero is what a wake-up looks for: it tells what could not be told now.
         let listed_at = if told.is_ok() { self.now() } else { Timestamp(0) };
         session.commit(self.now(), |draft| draft.state.listed_at = listed_at).map_err(broken)?;
-        told.map_err(|error| unavailable(error.to_string()))
+        told.map_err(directory_down)
     }
 
     fn list_later(self: &Rc<Self>, session: &Rc<Session>) {
@@ -589,8 +590,10 @@ fn broken(error: StoreError) -> Problem {
     Problem::internal(error.to_string())
 }
 
-fn unavailable(detail: String) -> Problem {
-    let mut problem = Problem::new(ErrorCode::Unavailable, detail);
-    problem.retry_after_s = Some(2);
-    problem
+fn store_down(cause: String) -> Problem {
+    Problem::unavailable("the object store does not answer; try again", cause)
+}
+
+fn directory_down(error: DirectoryError) -> Problem {
+    Problem::unavailable("the directory does not answer; try again", error.to_string())
 }

@@ -61,7 +61,7 @@ pub struct FieldError {
 
 /// An error answer: what was wrong, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {detail}", code.as_str())]
+#[error("{}: {detail}{}", code.as_str(), cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default())]
 pub struct Problem {
     /// The stable code; status and title follow from it.
     pub code: ErrorCode,
@@ -73,12 +73,21 @@ pub struct Problem {
     pub retry_after_s: Option<u32>,
     /// Methods that the route knows (`allow`).
     pub allow: Option<String>,
+    /// What our log should say beside the detail. Never shown to the caller.
+    pub cause: Option<String>,
 }
 
 impl Problem {
     /// A problem with a detail and nothing else.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), errors: Vec::new(), retry_after_s: None, allow: None }
+        Self {
+            code,
+            detail: detail.into(),
+            errors: Vec::new(),
+            retry_after_s: None,
+            allow: None,
+            cause: None,
+        }
     }
 
     /// The answer for everything that is not there or not the caller's: the two look alike.
@@ -98,6 +107,12 @@ impl Problem {
     /// Our own fault. The detail goes to the log, never to the caller.
     pub fn internal(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::Internal, detail)
+    }
+
+    /// Trouble that passes; the cause goes to our log.
+    pub fn unavailable(detail: &str, cause: impl Into<String>) -> Self {
+        let problem = Self::new(ErrorCode::Unavailable, detail);
+        Self { retry_after_s: Some(2), cause: Some(cause.into()), ..problem }
     }
 
     /// The `application/problem+json` body.

@@ -6,6 +6,7 @@
 mod build;
 mod context;
 mod crash;
+mod discipline;
 mod hooks;
 mod http;
 mod replay;

@@ -13,7 +13,8 @@ use edge_harness::ports::{Models, SessionStore, session_store::StoredRecord};
 use edge_harness::session::Session;
 use edge_harness::standard::{Standard, builder};
 use edge_harness::types::{
-    BudgetPatch, Effect, ModelRequest, Part, Problem, Role, SessionMeta, Timestamp, TurnEnd, TurnStatus,
+    BudgetPatch, Effect, ModelRequest, Part, Problem, Role, SessionMeta, Timestamp, TurnEnd, TurnOptions,
+    TurnStatus,
 };
 use futures::executor::block_on;
 use serde_json::Value;
@@ -147,6 +148,18 @@ impl Stage {
         self.host().post(&self.session(), post)
     }
 
+    pub fn post_with(&self, turn: &str, said: &str, budget: BudgetPatch, options: TurnOptions) {
+        let (turn, parts) = (turn.to_owned(), vec![Part::text(said)]);
+        let post = Post { turn, parts, budget, options, on_busy: OnBusy::Queue, document: None };
+        self.host().post(&self.session(), post).expect("accepted");
+    }
+
+    /// The outcomes of the turn's calls: `result`, or `denied` and why.
+    pub fn outcomes(&self, turn: &str) -> Vec<String> {
+        let own = self.records().into_iter().filter(|r| r["type"] == "tool.completed" && r["turn"] == turn);
+        own.map(|r| r["denied"].as_str().or(r["outcome"].as_str()).unwrap().to_owned()).collect()
+    }
+
     /// Runs what can run without time passing.
     pub fn run(&self) {
         let tasks = self.machine.borrow().1.clone();
@@ -254,6 +267,7 @@ pub fn standard(
         http: Rc::new(ScriptedHttp::default()),
         log: log.clone(),
         web_fetch_allow: String::new(),
+        settings: Default::default(),
     }
 }
 

@@ -6,7 +6,7 @@ use super::{
     fetch::{WorkerAi, WorkerHttp},
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
 };
-use crate::agent::{BuildError, HarnessAgent};
+use crate::agent::{BuildError, HarnessAgent, Settings};
 use crate::model::ModelRegistry;
 use crate::ports::{Ai, Clock, Directory, Entropy, Http, Signatures};
 use crate::standard::{Standard, builder};
@@ -43,6 +43,7 @@ pub fn agent(env: &Env) -> std::result::Result<Rc<HarnessAgent>, BuildError> {
             http: http(),
             log: Rc::new(ConsoleLog),
             web_fetch_allow: var(env, "WEB_FETCH_ALLOW").unwrap_or_default(),
+            settings: Settings::default(),
         };
         let agent = Rc::new(builder(standard).build()?);
         Ok(Rc::clone(cell.get_or_init(|| agent)))
