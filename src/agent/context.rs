@@ -15,6 +15,9 @@ use std::{
     task::{Poll, Waker},
 };
 
+/// Most sources that a call names.
+const MAX_SOURCES: usize = 50;
+
 /// What hooks know of the turn at hand.
 #[derive(Clone)]
 pub struct RuntimeContext {
@@ -179,9 +182,12 @@ impl ToolContext {
         }
     }
 
-    /// Names where the answer comes from. The reply may cite it.
+    /// Names where the answer comes from. The reply may cite it. More than 50 a call are dropped.
     pub fn cite(&self, source: Source) {
-        self.sources.borrow_mut().push(source);
+        let mut sources = self.sources.borrow_mut();
+        if sources.len() < MAX_SOURCES {
+            sources.push(source);
+        }
     }
 
     pub(super) fn take_sources(&self) -> Vec<Source> {

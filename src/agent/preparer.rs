@@ -111,7 +111,7 @@ pub(super) fn prepare(
     if let Purpose::Summary(reason) = purpose {
         volatile.push(last_word(reason).into());
     }
-    let tools = agent.tools_for(options.tools.as_deref(), &messages);
+    let tools = cx.state.tools(|| agent.tools_for(options.tools.as_deref(), &messages));
     let request = ModelRequest {
         model: name,
         system: agent.instructions.clone(),
@@ -145,11 +145,11 @@ fn last_word(reason: StopReason) -> &'static str {
 }
 
 /// SHA-256 of the stable part of a prompt, in hex: the same as long as instructions and tools are.
-pub(super) fn render_hash(request: &ModelRequest) -> String {
+pub(super) fn render_hash(system: &str, tools: &[ToolSpec]) -> String {
     let tool = |spec: &ToolSpec| json!([spec.name, spec.description, spec.parameters]);
-    let tools: Value = request.tools.iter().map(tool).collect();
+    let tools: Value = tools.iter().map(tool).collect();
     let mut hash = Sha256::new();
-    hash.update(&request.system);
+    hash.update(system);
     hash.update([0]);
     hash.update(tools.to_string());
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()

@@ -31,7 +31,7 @@ impl ReactAgent<'_> {
                 return Ok(Some(Ending::failed(error)));
             }
         }
-        self.cx.state.rendered(model, preparer::render_hash(&event.request));
+        self.cx.state.rendered(model, &event.request);
 
         let started = self.cx.clock.now();
         let mut tries = 1;
