@@ -145,6 +145,31 @@ fn every_bound_ends_a_turn_with_its_own_reason() {
 }
 
 #[test]
+fn money_is_counted_and_bounds_a_turn() {
+    let mut world = World::start();
+    let prices = json!({"openai/priced": {"input": 10.0, "output": 100.0, "cache_read": 1.0}});
+    world.server.restart_with(json!({"MODEL_PRICES": prices.to_string()}));
+    let chat = world.chat("openai/priced");
+    // 1000 of 2000 tokens from the cache: $0.001 + $0.01, and $0.01 for the answer.
+    world.model.script("priced", echo("a").usage(2_000, 1_000, 100));
+    world.model.script("priced", echo("b").usage(2_000, 1_000, 100));
+    let answer = chat.ask(json!({"content": "go", "budget": {"max_cost_usd": 0.03}}));
+    assert_eq!((&answer["status"], &answer["stop_reason"]), (&json!("completed"), &json!("cost")));
+    assert!(answer["reply"]["text"].as_str().unwrap().contains("used up"), "{answer}");
+    let turn = chat.turn(&answer);
+    assert!((turn["cost_usd"].as_f64().unwrap() - 0.042).abs() < 1e-9, "{turn}");
+    assert_eq!(
+        (outcomes(&turn), exceeded(&chat)),
+        (vec!["a result".into(), "b result".into()], vec![json!("cost")])
+    );
+    // Without a price nothing could be counted.
+    let unpriced = world.chat("openai/unpriced");
+    let body = json!({"content": "go", "budget": {"max_cost_usd": 1.0}});
+    let refused = unpriced.post("/messages", body).expect(422);
+    assert_eq!(refused["errors"][0]["pointer"], "/budget/max_cost_usd");
+}
+
+#[test]
 fn the_prompts_hash_changes_with_the_prompt() {
     let mut world = World::start();
     let chat = world.chat("openai/hash");
