@@ -341,7 +341,7 @@ fn a_deadline_keeps_what_the_stalled_model_said() {
     let count = format!("{}/stalled", world.model.base_url());
     let calls = [("a", "counter", json!({"url": count, "ms": 60_000})), ("b", "echo", json!({"text": "b"}))];
     world.model.script("stalled-tools", Script::new().tools(calls));
-    let answer = chat.ask(json!({"content": "go", "budget": {"timeout_s": 2}}));
+    let answer = chat.ask(json!({"content": "go", "budget": {"timeout_s": 3}}));
     assert_eq!((&answer["status"], &answer["stop_reason"]), (&json!("completed"), &json!("deadline")));
     let apology = format!("assistant: {}", answer["reply"]["text"].as_str().unwrap());
     assert!(apology.contains("out of time"), "{apology}");
