@@ -3,7 +3,7 @@
 use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
 use crate::hooks::{AgentTrace, SessionPersistence};
 use crate::ports::{Clock, Entropy, Http, Log, Models};
-use crate::tools::{CurrentTime, Echo, WebFetch};
+use crate::tools::{CurrentTime, Echo, ReadArtifact, WebFetch};
 use std::rc::Rc;
 
 /// The id of the agent that always exists.
@@ -40,7 +40,8 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .built_in(Rc::new(AgentTrace::new(parts.log)))
         .built_in(Rc::new(SessionPersistence))
         .tool(CurrentTime)
-        .tool(Echo);
+        .tool(Echo)
+        .tool(ReadArtifact);
     if let Some(web_fetch) = WebFetch::new(Rc::clone(&parts.http), &parts.web_fetch_allow) {
         builder = builder.tool(web_fetch);
     }

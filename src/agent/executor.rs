@@ -190,7 +190,7 @@ pub(super) async fn execute(agent: &HarnessAgent, cx: &Rc<RuntimeContext>, prepa
     for hook in agent.hooks.at(HookEvent::PostActing) {
         hook.post_acting(&mut event, cx).await;
     }
-    let ttl_ms = agent.settings.artifact_ttl_s * 1_000;
+    let ttl_ms = agent.settings.artifact_ttl_s.saturating_mul(1_000);
     let (outcome, stored) =
         artifacts::keep_apart(&cx.artifacts, agent.new_artifact_id(), event.outcome, ttl_ms).await;
     Completed { outcome, elapsed_ms, sources, stored }

@@ -37,6 +37,8 @@ const WATCHDOG_MS: u64 = 20_000;
 const RETRY_MS: u64 = 1_000;
 /// How often streams get a comment, in milliseconds.
 const PING_MS: u64 = 15_000;
+/// How often what expired is looked for while turns keep running, in milliseconds.
+const PURGE_MS: u64 = 3_600_000;
 /// How stale the list of sessions may be, in milliseconds.
 const LISTING_MS: u64 = 300_000;
 /// Longest title made from a message, in characters.
@@ -106,7 +108,7 @@ pub struct SessionHost {
     running: RefCell<Option<(Rc<RuntimeContext>, AbortHandle)>>,
     pinging: RefCell<Option<(Weak<Session>, AbortHandle)>>,
     wake_at: Cell<Timestamp>,
-    /// No first answer is past its time before.
+    /// Before this, a running turn is not kept from its work to look for what expired.
     purge_at: Cell<Timestamp>,
 }
 
@@ -402,7 +404,8 @@ impl SessionHost {
 
     /// The session's large things.
     pub fn artifacts(&self, session: &Rc<Session>) -> Rc<Artifacts> {
-        Rc::new(Artifacts::new(Rc::clone(session), Rc::clone(&self.ports.blobs)))
+        let (blobs, clock) = (Rc::clone(&self.ports.blobs), Rc::clone(&self.ports.clock));
+        Rc::new(Artifacts::new(Rc::clone(session), blobs, clock))
     }
 
     /// Erases the session: log, state, large objects and its line in the list.
@@ -497,11 +500,14 @@ impl SessionHost {
         }
         let (now, idle) = (self.now(), self.running.borrow().is_none());
         if !idle && now < self.purge_at.get() {
-            // Looking at each answer at each round of the watchdog would cost more than the turn.
+            // Looking at all that may expire at each round of the watchdog would cost more than the turn.
             return Ok(());
         }
-        let next = idempotency::purge(&session, now).map_err(broken)?;
-        self.purge_at.set(next.unwrap_or(now.plus(idempotency::KEEP_MS)));
+        let answers = idempotency::purge(&session, now).map_err(broken)?;
+        // As above: a store that is down for long must not cost us the alarm.
+        let artifacts = self.artifacts(&session).purge().await.unwrap_or(Some(now.plus(WATCHDOG_MS)));
+        let next = answers.into_iter().chain(artifacts).min();
+        self.purge_at.set(next.unwrap_or(now.plus(PURGE_MS)).min(now.plus(PURGE_MS)));
         if let Some(at) = next.filter(|_| idle) {
             self.wake_after(at.since(now).max(RETRY_MS));
         }

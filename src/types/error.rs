@@ -39,8 +39,10 @@ error_codes! {
     QueueFull, "queue_full", 429, "Too many messages are waiting";
     IdempotencyInProgress, "idempotency_in_progress", 409, "The first request with this Idempotency-Key is still running";
     AlreadyExists, "already_exists", 409, "That already exists";
+    Gone, "gone", 410, "That was here and its time is over";
     PayloadTooLarge, "payload_too_large", 413, "The body is too large";
     UnsupportedMediaType, "unsupported_media_type", 415, "The content type is not supported";
+    RangeNotSatisfiable, "range_not_satisfiable", 416, "There are no such bytes";
     ValidationFailed, "validation_failed", 422, "The body does not fit";
     IdempotencyKeyReused, "idempotency_key_reused", 422, "The Idempotency-Key was used with another body";
     RateLimited, "rate_limited", 429, "Too many requests";

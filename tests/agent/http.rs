@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::rc::Rc;
 
 /// A session to fork into.
-struct Other(Option<Rc<Stage>>);
+pub struct Other(Option<Rc<Stage>>);
 
 #[async_trait(?Send)]
 impl Peers for Other {
@@ -26,7 +26,7 @@ impl Peers for Other {
     }
 }
 
-fn principal() -> Principal {
+pub fn principal() -> Principal {
     Principal { tenant: "t".into(), user: None, scopes: Scopes::all(), session: None }
 }
 
@@ -35,7 +35,7 @@ fn call(route: SessionRoute, query: &str, body: &Value) -> SessionRequest {
     SessionRequest { principal: principal(), session: "s".into(), route, item: String::new(), request }
 }
 
-fn handler(stage: &Stage, other: Option<Rc<Stage>>) -> Handler {
+pub fn handler(stage: &Stage, other: Option<Rc<Stage>>) -> Handler {
     Handler { host: stage.host(), peers: Rc::new(Other(other)) }
 }
 

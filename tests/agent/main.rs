@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod artifacts;
 mod build;
 mod context;
 mod crash;

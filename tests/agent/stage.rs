@@ -32,6 +32,7 @@ type Extend = Box<dyn Fn(HarnessBuilder) -> HarnessBuilder>;
 pub struct Stage {
     pub store: Rc<MemorySessionStore>,
     pub directory: Rc<InMemoryDirectory>,
+    pub blobs: Rc<MemoryBlobs>,
     pub clock: ManualClock,
     pub log: Rc<MemoryLog>,
     pub runs: Runs,
@@ -71,6 +72,7 @@ impl Stage {
         let mut stage = Self {
             store: Rc::default(),
             directory: Rc::default(),
+            blobs: Rc::default(),
             clock,
             log: Rc::default(),
             runs: Rc::default(),
@@ -97,7 +99,7 @@ impl Stage {
         let ports = HostPorts {
             store: self.store.clone(),
             directory: self.directory.clone(),
-            blobs: Rc::new(MemoryBlobs::default()),
+            blobs: self.blobs.clone(),
             clock: Rc::new(self.clock.clone()),
             entropy: self.entropy.clone(),
             spawner: tasks.clone(),

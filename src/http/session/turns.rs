@@ -59,7 +59,7 @@ impl Handler {
 
         let turn = self.host.new_id(id::TURN);
         let receipt = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
-        let mut post = self.checked_post(body, &turn, on_busy)?;
+        let mut post = self.checked_post(body, &turn, on_busy, session.as_ref())?;
         if let (Some(key), Some(body_hash)) = (key, body_hash) {
             let answer = match wants {
                 Wants::Receipt => Answer::Json(202, receipt.clone()),
@@ -133,17 +133,27 @@ impl Handler {
         Ok(response.with("idempotent-replayed", "true"))
     }
 
-    fn checked_post(&self, body: MessageBody, turn: &str, on_busy: Option<OnBusy>) -> Result<Post, Problem> {
+    fn checked_post(
+        &self,
+        body: MessageBody,
+        turn: &str,
+        on_busy: Option<OnBusy>,
+        session: Option<&Rc<Session>>,
+    ) -> Result<Post, Problem> {
         if body.role.is_some_and(|role| role != "user") {
             return Err(Problem::field("/role", "only messages of role `user` may be posted"));
         }
         let parts = match (body.content, body.parts) {
             (Some(text), None) => vec![Part::Text { text }],
-            (None, Some(parts)) => parts.iter().enumerate().map(text_part).collect::<Result<_, _>>()?,
+            (None, Some(parts)) => {
+                let read = |(index, part)| self.part(session, index, part);
+                parts.iter().enumerate().map(read).collect::<Result<_, _>>()?
+            }
             (Some(_), Some(_)) => return Err(Problem::field("/parts", "send either `content` or `parts`")),
             (None, None) => return Err(Problem::field("/content", "missing: say what the message says")),
         };
-        if crate::types::message::text_of(&parts).is_empty() {
+        let is_file = |part: &Part| matches!(part, Part::File(_));
+        if crate::types::message::text_of(&parts).is_empty() && !parts.iter().any(is_file) {
             return Err(Problem::field("/content", "empty: say what the message says"));
         }
         let toolkit = self.host.agent().toolkit();
@@ -165,6 +175,16 @@ impl Handler {
             on_busy: on_busy.or(body.on_busy).unwrap_or_default(),
             document: None,
         })
+    }
+
+    /// A part of a message: words, or a file of the session.
+    fn part(&self, session: Option<&Rc<Session>>, index: usize, part: &Value) -> Result<Part, Problem> {
+        match (part.get("type").and_then(Value::as_str), part.get("text").and_then(Value::as_str)) {
+            (Some("text"), Some(text)) => Ok(Part::text(text)),
+            (Some("text"), None) => Err(Problem::field(format!("/parts/{index}/text"), "expected a string")),
+            (Some("file"), _) => self.file_part(session, index, part),
+            _ => Err(Problem::field(format!("/parts/{index}/type"), "expected \"text\" or \"file\"")),
+        }
     }
 
     pub(super) fn abort(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
@@ -190,14 +210,6 @@ impl Handler {
     pub(super) fn decide(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         self.session(call)?;
         Err(Problem::not_found("call that waits for a decision or an answer"))
-    }
-}
-
-fn text_part((index, part): (usize, &Value)) -> Result<Part, Problem> {
-    match (part.get("type").and_then(Value::as_str), part.get("text").and_then(Value::as_str)) {
-        (Some("text"), Some(text)) => Ok(Part::text(text)),
-        (Some("text"), None) => Err(Problem::field(format!("/parts/{index}/text"), "expected a string")),
-        _ => Err(Problem::field(format!("/parts/{index}/type"), "expected \"text\"")),
     }
 }
 

@@ -35,7 +35,7 @@ struct Turn<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Block<'a> {
     Text {
-        text: &'a str,
+        text: Cow<'a, str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<Marker>,
     },
@@ -161,6 +161,7 @@ fn may_think(messages: &[std::rc::Rc<Message>]) -> bool {
 fn block(part: &Part) -> Option<Block<'_>> {
     match part {
         Part::Text { text: words } => text(words),
+        Part::File(file) => Some(Block::Text { text: file.line().into(), cache_control: None }),
         Part::Reasoning { provider, .. } => {
             provider.as_ref().filter(|block| is_own_thinking(block)).map(Block::Verbatim)
         }
@@ -180,7 +181,7 @@ fn block(part: &Part) -> Option<Block<'_>> {
 }
 
 fn text(text: &str) -> Option<Block<'_>> {
-    (!text.trim().is_empty()).then_some(Block::Text { text, cache_control: None })
+    (!text.trim().is_empty()).then(|| Block::Text { text: text.into(), cache_control: None })
 }
 
 fn is_own_thinking(block: &Value) -> bool {

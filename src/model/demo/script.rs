@@ -33,7 +33,7 @@ pub(super) fn step(request: &ModelRequest) -> Step {
     let messages = &request.messages;
     let last_user = messages.iter().rposition(|m| m.role == Role::User);
     let (before, now) = messages.split_at(last_user.unwrap_or(0));
-    let said = now.first().filter(|m| m.role == Role::User).map(|m| m.text()).unwrap_or_default();
+    let said = now.first().filter(|m| m.role == Role::User).map(|m| m.prompt_text()).unwrap_or_default();
     let done = now.iter().filter(|m| m.role == Role::Assistant).count();
 
     let steps = steps(&said);
@@ -141,7 +141,7 @@ fn echo(said: &str, before: &[Rc<Message>], count: usize) -> String {
     let mut text = "I am demo/echo, a rule-based stand-in for a language model. ".to_owned();
     text.push_str(&format!("You said: \"{}\". ", quote(said.trim())));
     if let Some(earlier) = before.iter().rev().find(|m| m.role == Role::User) {
-        text.push_str(&format!("Before that you said: \"{}\". ", quote(earlier.text().trim())));
+        text.push_str(&format!("Before that you said: \"{}\". ", quote(earlier.prompt_text().trim())));
     }
     let messages = if count == 1 { "1 message".to_owned() } else { format!("{count} messages") };
     text.push_str(&format!("I see {messages} of this conversation. "));

@@ -1,6 +1,6 @@
 //! The request body of chat completions.
 
-use crate::types::{Message, ModelRequest, Part, Role, Thinking, message::text_of};
+use crate::types::{Message, ModelRequest, Part, Role, Thinking};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -131,7 +131,7 @@ fn system<'a>(content: &'a str, lines: &mut Vec<Line<'a>>) {
 /// A message as one line or, with several results in it, as more. Thinking stays here: no
 /// compatible server wants it back.
 fn lines<'a>(message: &'a Message, dialect: Dialect, lines: &mut Vec<Line<'a>>) {
-    let text = text_of(&message.parts);
+    let text = message.prompt_text();
     match message.role {
         Role::User => lines.push(Line::User { content: text }),
         Role::Assistant => {
