@@ -63,7 +63,7 @@ impl Handler {
 
         let turn = self.host.new_id(id::TURN);
         let receipt = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
-        let mut post = self.checked_post(body, &turn, on_busy, session.as_ref())?;
+        let mut post = self.checked_post(body, session.as_ref(), &turn, on_busy)?;
         if let (Some(key), Some(body_hash)) = (key, body_hash) {
             let answer = match wants {
                 Wants::Receipt => Answer::Json(202, receipt.clone()),
@@ -140,9 +140,9 @@ impl Handler {
     fn checked_post(
         &self,
         body: MessageBody,
+        session: Option<&Rc<Session>>,
         turn: &str,
         on_busy: Option<OnBusy>,
-        session: Option<&Rc<Session>>,
     ) -> Result<Post, Problem> {
         if body.role.is_some_and(|role| role != "user") {
             return Err(Problem::field("/role", "only messages of role `user` may be posted"));
@@ -184,6 +184,16 @@ impl Handler {
         })
     }
 
+    /// A part of a message: words, or a file of the session.
+    fn part(&self, session: Option<&Rc<Session>>, index: usize, part: &Value) -> Result<Part, Problem> {
+        match (part.get("type").and_then(Value::as_str), part.get("text").and_then(Value::as_str)) {
+            (Some("text"), Some(text)) => Ok(Part::text(text)),
+            (Some("text"), None) => Err(Problem::field(format!("/parts/{index}/text"), "expected a string")),
+            (Some("file"), _) => self.file_part(session, index, part),
+            _ => Err(Problem::field(format!("/parts/{index}/type"), "expected \"text\" or \"file\"")),
+        }
+    }
+
     /// A bound in money needs a price: without one the turn would cost what it likes.
     fn has_price(&self, session: Option<&Session>, budget: &BudgetPatch) -> Result<(), Problem> {
         let problem = |detail: String| Err(Problem::field("/budget/max_cost_usd", detail));
@@ -200,16 +210,6 @@ impl Handler {
             return problem(format!("there is no price for model {model:?}; set MODEL_PRICES"));
         }
         Ok(())
-    }
-
-    /// A part of a message: words, or a file of the session.
-    fn part(&self, session: Option<&Rc<Session>>, index: usize, part: &Value) -> Result<Part, Problem> {
-        match (part.get("type").and_then(Value::as_str), part.get("text").and_then(Value::as_str)) {
-            (Some("text"), Some(text)) => Ok(Part::text(text)),
-            (Some("text"), None) => Err(Problem::field(format!("/parts/{index}/text"), "expected a string")),
-            (Some("file"), _) => self.file_part(session, index, part),
-            _ => Err(Problem::field(format!("/parts/{index}/type"), "expected \"text\" or \"file\"")),
-        }
     }
 
     pub(super) fn abort(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
