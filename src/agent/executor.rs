@@ -240,6 +240,10 @@ async fn supervise(
     sender: oneshot::Sender<Ended>,
 ) {
     let (started, over) = (cx.clock.now(), context.cancel.clone());
+    if over.is_canceled() {
+        // The turn was ended before the tool had its first moment: it never begins.
+        return;
+    }
     // A panic of one tool must not take the turn with it.
     let work = AssertUnwindSafe(tool.call(call.args, context.clone())).catch_unwind();
     let patience = async {
