@@ -12,6 +12,10 @@ use std::{
 const TOKENS: usize = 50;
 /// Makes the model call a tool first.
 pub const USE_A_TOOL: &str = "use a tool";
+/// Makes the model call [`MANY`] tools in one step.
+pub const USE_MANY_TOOLS: &str = "use many tools";
+/// See [`USE_MANY_TOOLS`].
+pub const MANY: usize = 24;
 /// Makes the model answer in one token, to fill sessions.
 pub const BRIEFLY: &str = "briefly";
 
@@ -28,6 +32,12 @@ pub fn model_server() -> ModelServer {
             && let Some(name) = easiest_tool(&request["tools"])
         {
             return Some(Script::new().tool("call_1", name, json!({})));
+        }
+        if asked.contains(USE_MANY_TOOLS) {
+            let ids: Vec<String> = (0..MANY).map(|n| format!("call_{n}")).collect();
+            return Some(
+                Script::new().tools(ids.iter().map(|id| (id.as_str(), "echo", json!({"text": id})))),
+            );
         }
         Some(Script::text(std::iter::repeat_n("token ", TOKENS)))
     });

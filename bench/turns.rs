@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 use support::ModelServer;
-use target::{BRIEFLY, Target, USE_A_TOOL, model_server};
+use target::{BRIEFLY, MANY, Target, USE_A_TOOL, USE_MANY_TOOLS, model_server};
 
 const ROUNDS: usize = 5;
 /// Clients at once, and turns of each in a round.
@@ -38,6 +38,7 @@ fn main() {
     } else {
         histories(ours, &mut report);
         log_rows(ours, &mut report);
+        tool_calls(ours, &mut report);
     }
     drop(targets);
     starts(&model, &mut report);
@@ -118,6 +119,36 @@ fn log_rows(ours: &Target, report: &mut Report) {
     turn(USE_A_TOOL);
     report.value("log rows of a plain turn", (second - first) as f64, "");
     report.value("log rows of a turn with one tool call", (rows() - second) as f64, "");
+}
+
+/// What a tool call costs beside the tool: scheduling, replay control, journal, records, events. The
+/// second model call of such a turn is taken off as a plain turn's.
+fn tool_calls(ours: &Target, report: &mut Report) {
+    eprintln!("turns with {MANY} tool calls");
+    let texts = ["hello", USE_A_TOOL, USE_MANY_TOOLS];
+    let mut samples = texts.map(|_| Sample::default());
+    for round in 0..=ROUNDS {
+        for (text, sample) in texts.iter().zip(&mut samples) {
+            let mut warm_up = Sample::default();
+            let sample = if round == 0 { &mut warm_up } else { sample };
+            sample.add(ours, &format!("tools-{round}-{}", text.len()), 1, 10, text);
+        }
+    }
+    let [plain, one, many] = samples;
+    for (text, sample) in texts.iter().zip([&plain, &one, &many]) {
+        if let Some(error) = sample.errors.first() {
+            report.note("ours", format!("{text:?}: {error}"));
+        }
+    }
+    #[allow(clippy::cast_precision_loss)]
+    let each = |many: f64, one: f64| (many - one) / (MANY - 1) as f64;
+    report.value("CPU of a tool call", each(many.cpu_per_turn(), one.cpu_per_turn()), "ms");
+    report.value("time of a tool call", each(many.total(0.5), one.total(0.5)), "ms");
+    report.value(
+        "time of a step with one call, beside a plain turn",
+        one.total(0.5) - plain.total(0.5),
+        "ms",
+    );
 }
 
 /// From spawning the processes to the end of the first turn.

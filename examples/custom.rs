@@ -9,7 +9,8 @@
 #![allow(clippy::expect_used)]
 
 use edge_harness::agent::{
-    ActDecision, Hook, HostConfig, OnBusy, Post, RuntimeContext, SessionHost, Tool, ToolContext, ToolError,
+    ActDecision, Hook, HostConfig, OnBusy, Post, RuntimeContext, SessionHost, Settings, Tool, ToolContext,
+    ToolError,
     hook::{HookEvent, PreActing},
     host::HostPorts,
 };
@@ -89,6 +90,7 @@ fn turn(hour: u64, said: &str) -> String {
         http,
         log: Rc::new(MemoryLog::default()),
         web_fetch_allow: String::new(),
+        settings: Settings::default(),
     })
     .tool(Dice)
     .hook(Curfew)

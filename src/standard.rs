@@ -1,9 +1,9 @@
 //! The standard agent: the only place that puts built-in hooks and tools into a builder.
 
-use crate::agent::{HarnessAgent, HarnessBuilder};
+use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
 use crate::hooks::{AgentTrace, SessionPersistence};
 use crate::ports::{Clock, Entropy, Http, Log, Models};
-use crate::tools::{CurrentTime, Echo, WebFetch};
+use crate::tools::{CurrentTime, Echo, ReadArtifact, WebFetch};
 use std::rc::Rc;
 
 /// The id of the agent that always exists.
@@ -26,6 +26,8 @@ pub struct Standard {
     pub log: Rc<dyn Log>,
     /// Hosts that `web_fetch` may read; see [`WebFetch::new`].
     pub web_fetch_allow: String,
+    /// What the agent is set to.
+    pub settings: Settings,
 }
 
 /// A builder that holds every built-in. Add tools and hooks of your own before you build.
@@ -34,17 +36,22 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .instructions(DEFAULT_AGENT, INSTRUCTIONS)
         .models(parts.models)
         .clock(parts.clock, parts.entropy)
+        .settings(parts.settings)
         .built_in(Rc::new(AgentTrace::new(parts.log)))
         .built_in(Rc::new(SessionPersistence))
         .tool(CurrentTime)
-        .tool(Echo);
+        .tool(Echo)
+        .tool(ReadArtifact);
     if let Some(web_fetch) = WebFetch::new(Rc::clone(&parts.http), &parts.web_fetch_allow) {
         builder = builder.tool(web_fetch);
     }
     #[cfg(feature = "fixtures")]
     {
-        use crate::tools::fixtures::{Counter, Panic, Sleep};
-        builder = builder.tool(Sleep).tool(Panic).tool(Counter(parts.http));
+        use crate::hooks::fixtures::MemoryHandover;
+        use crate::tools::fixtures::{Add, Big, Cite, Counter, Fail, Panic, Read, Sleep, Write};
+        builder = builder.tool(Sleep).tool(Read).tool(Write).tool(Counter(parts.http));
+        builder = builder.tool(Add).tool(Big).tool(Cite).tool(Fail).tool(Panic);
+        builder = builder.built_in(Rc::new(MemoryHandover));
     }
     builder
 }

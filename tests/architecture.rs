@@ -21,7 +21,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hooks", &["types", "ports", "session", "agent"]),
     ("tools", &["types", "ports", "session", "agent"]),
     ("standard", &["types", "ports", "agent", "hooks", "tools"]),
-    ("http", &["types", "ports", "session", "agent", "standard"]),
+    // A caller's schema is checked where the request is.
+    ("http", &["types", "ports", "session", "turn::schema", "agent", "standard"]),
     ("platform/in_memory", &["types", "ports"]),
     (
         "platform/cloudflare",

@@ -141,6 +141,7 @@ fn fields_that_do_not_fit_are_pointed_at() {
         ("/messages", with("budget", json!({"max_steps": "many"})), "/budget/max_steps"),
         ("/messages", with("budget", json!({"timeout_s": -1})), "/budget/timeout_s"),
         ("/messages", with("budget", json!(7)), "/budget"),
+        ("/messages", with("budget", json!([3])), "/budget"),
         ("/messages", with("tools", json!("echo")), "/tools"),
         ("/messages", with("tools", json!(["echo", 1])), "/tools/1"),
         ("/messages", with("tools", json!(["echo", "unheard_of"])), "/tools/1"),

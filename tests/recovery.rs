@@ -284,7 +284,8 @@ fn a_long_turn_goes_on_although_its_start_has_left_the_window() {
     let (model, gate) = (ModelServer::start(), Gate::new());
     let mut server = start_with(&model, json!({"CONTEXT_MESSAGES": "4"}));
     for step in 0..8 {
-        model.script("m", Script::new().tool(&format!("c{step}"), "echo", json!({"text": "x"})));
+        let text = format!("step {step}");
+        model.script("m", Script::new().tool(&format!("c{step}"), "echo", json!({ "text": text })));
     }
     model.script("m", Script::text(["nearly "]).hold(&gate));
     model.script("m", Script::text(["there"]));

@@ -47,6 +47,8 @@ fn attempts(chat: &Chat, turn: &str) -> Vec<(&'static str, String, Value)> {
         ("GET", path(&format!("/turns/{turn}")), Value::Null),
         ("GET", path("/events?until=idle"), Value::Null),
         ("GET", path("/ws"), Value::Null),
+        ("GET", path("/artifacts/art_1"), Value::Null),
+        ("POST", path("/attachments"), json!({})),
         ("POST", path("/fork"), json!({})),
         ("POST", path("/abort"), json!({})),
         ("POST", path("/approvals/call_1"), json!({"decision": "approve"})),

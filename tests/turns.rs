@@ -82,9 +82,15 @@ fn an_answer_comes_as_json_or_as_a_receipt_first() {
     assert_eq!(turn["id"], receipt["turn_id"]);
     assert_eq!((&turn["status"], &turn["stop_reason"]), (&json!("completed"), &json!("end")));
     assert_eq!((&turn["reply"]["text"], &turn["usage"]["total_tokens"]), (&json!("Later."), &json!(15)));
-    let budget = json!({"max_steps": 50, "max_tool_calls": 100, "timeout_s": 600, "tool_timeout_s": 45});
+    let budget = json!({"max_steps": 50, "max_tool_calls": 100, "timeout_s": 600, "tool_timeout_s": 45,
+        "max_reflections": 4});
     assert_eq!((&turn["budget"], &turn["calls"]), (&budget, &json!([])));
     assert_eq!(chat.get("")["usage"]["total_tokens"], 122);
+}
+
+/// A tool's words as a model reads them.
+fn marked(text: &str) -> String {
+    format!("<untrusted_output>\n{text}\n</untrusted_output>")
 }
 
 /// Runs the same three steps on either wire.
@@ -131,11 +137,11 @@ fn three_steps_over_openai() {
     let expected = json!([
         {"role": "user", "content": "go"},
         {"role": "assistant", "content": "Let me see.", "tool_calls": [call("c1", "echo", json!({"text": "ünö"}))]},
-        {"role": "tool", "tool_call_id": "c1", "content": "ünö"},
+        {"role": "tool", "tool_call_id": "c1", "content": marked("ünö")},
         {"role": "assistant", "content": null, "tool_calls":
             [call("c3", "sleep", json!({"ms": 1})), call("c2", "echo", json!({"text": "two"}))]},
-        {"role": "tool", "tool_call_id": "c3", "content": "slept 1 ms"},
-        {"role": "tool", "tool_call_id": "c2", "content": "two"},
+        {"role": "tool", "tool_call_id": "c3", "content": marked("slept 1 ms")},
+        {"role": "tool", "tool_call_id": "c2", "content": marked("two")},
     ]);
     assert_eq!(json!(messages[2..]), expected);
     assert_eq!(strings(messages[..2].iter().map(|m| &m["role"])), ["system", "system"]);
@@ -176,11 +182,11 @@ fn three_steps_over_anthropic() {
         json!([
             {"role": "assistant", "content": [thinking, {"type": "text", "text": "Let me see."},
                 {"type": "tool_use", "id": "c1", "name": "echo", "input": {"text": "ünö"}}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "ünö"}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": marked("ünö")}]},
             {"role": "assistant", "content": [{"type": "tool_use", "id": "c3", "name": "sleep", "input": {"ms": 1}},
                 {"type": "tool_use", "id": "c2", "name": "echo", "input": {"text": "two"}}]},
-            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c3", "content": "slept 1 ms"},
-                {"type": "tool_result", "tool_use_id": "c2", "content": "two"}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c3", "content": marked("slept 1 ms")},
+                {"type": "tool_result", "tool_use_id": "c2", "content": marked("two")}]},
         ])
     );
 
@@ -271,19 +277,28 @@ fn budgets_end_turns_normally_and_say_why() {
 
     let chat = world.chat("openai/steps");
     world.model.script("steps", call("a").say("Working."));
+    world.model.script("steps", Script::text(["That far."]));
     let answer = chat.ask(json!({"content": "go", "budget": {"max_steps": 1}}));
     assert_eq!((&answer["status"], &answer["stop_reason"]), (&json!("completed"), &json!("max_steps")));
-    assert_eq!((&answer["reply"]["text"], world.received("steps").len()), (&json!("Working."), 1));
+    assert_eq!((&answer["reply"]["text"], world.received("steps").len()), (&json!("That far."), 2));
 
     let chat = world.chat("openai/calls");
     let two = [("b", "echo", json!({"text": "b"})), ("c", "echo", json!({"text": "c"}))];
     world.model.script("calls", Script::new().tools(two));
     world.model.script("calls", call("d"));
+    world.model.script("calls", Script::text(["That much."]));
     let answer = chat.ask(json!({"content": "go", "budget": {"max_tool_calls": 1}}));
     assert_eq!((&answer["status"], &answer["stop_reason"]), (&json!("completed"), &json!("max_tool_calls")));
     assert_eq!(
         chat.transcript()[1..],
-        ["assistant: [b] [c]", "tool: b=result", "tool: c=denied", "assistant: [d]", "tool: d=denied"]
+        [
+            "assistant: [b] [c]",
+            "tool: b=result",
+            "tool: c=denied",
+            "assistant: [d]",
+            "tool: d=denied",
+            "assistant: That much."
+        ]
     );
 
     let chat = world.chat("openai/tokens");
@@ -326,9 +341,12 @@ fn a_deadline_keeps_what_the_stalled_model_said() {
     let count = format!("{}/stalled", world.model.base_url());
     let calls = [("a", "counter", json!({"url": count, "ms": 60_000})), ("b", "echo", json!({"text": "b"}))];
     world.model.script("stalled-tools", Script::new().tools(calls));
-    let answer = chat.ask(json!({"content": "go", "budget": {"timeout_s": 1}}));
+    let answer = chat.ask(json!({"content": "go", "budget": {"timeout_s": 3}}));
     assert_eq!((&answer["status"], &answer["stop_reason"]), (&json!("completed"), &json!("deadline")));
-    assert_eq!(chat.transcript()[1..], ["assistant: [a] [b]", "tool: a=unknown", "tool: b=denied"]);
+    let apology = format!("assistant: {}", answer["reply"]["text"].as_str().unwrap());
+    assert!(apology.contains("out of time"), "{apology}");
+    let said = ["assistant: [a] [b]", "tool: a=unknown", "tool: b=denied", &apology];
+    assert_eq!(chat.transcript()[1..], said);
 }
 
 #[test]

@@ -4,13 +4,19 @@ use super::{RuntimeState, ToolError};
 use crate::ports::{Clock, Spawner};
 use crate::session::{Artifacts, Draft, Permit, Session, WriteError};
 use crate::types::{EventKind, Source, Timestamp};
-use futures::future::poll_fn;
+use futures::{
+    future::{Either, poll_fn, select},
+    pin_mut,
+};
 use serde_json::{Map, Value};
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
     task::{Poll, Waker},
 };
+
+/// Most sources that a call names.
+const MAX_SOURCES: usize = 50;
 
 /// What hooks know of the turn at hand.
 #[derive(Clone)]
@@ -162,9 +168,26 @@ impl ToolContext {
         }
     }
 
-    /// Names where the answer comes from. The reply may cite it.
+    /// Runs work that leaves nothing half done, such as reading from the network: it is dropped as
+    /// soon as the call is over.
+    ///
+    /// # Errors
+    /// When the call is over first.
+    pub async fn while_wanted<T>(&self, work: impl Future<Output = T>) -> Result<T, ToolError> {
+        let over = self.cancel.canceled();
+        pin_mut!(work, over);
+        match select(work, over).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(_) => Err(ToolError::new("nobody waits for this call any more")),
+        }
+    }
+
+    /// Names where the answer comes from. The reply may cite it. More than 50 a call are dropped.
     pub fn cite(&self, source: Source) {
-        self.sources.borrow_mut().push(source);
+        let mut sources = self.sources.borrow_mut();
+        if sources.len() < MAX_SOURCES {
+            sources.push(source);
+        }
     }
 
     pub(super) fn take_sources(&self) -> Vec<Source> {

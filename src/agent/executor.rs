@@ -6,6 +6,7 @@ use super::{
 };
 use crate::session::artifacts::{self, Stored};
 use crate::turn::{
+    machine::LEAST_MS,
     replay::{ReplayKey, Replayed},
     scheduler::Claim,
     schema,
@@ -21,8 +22,6 @@ use futures::{
 };
 use std::{any::Any, panic::AssertUnwindSafe, rc::Rc};
 
-/// With less time than this left of the turn, no call begins, in milliseconds.
-const LEAST_MS: u64 = 1_000;
 /// How long a tool whose call is over may go on, in milliseconds: what it has begun outside can end.
 const LATE_MS: u64 = 30_000;
 
@@ -75,14 +74,14 @@ impl Prepared {
     /// Decides again right before the call, when earlier ones have their outcomes: what need not or
     /// cannot run any more is settled.
     pub fn admit(&mut self, cx: &RuntimeContext) {
-        let Plan::Run { spec, .. } = &self.plan else { return };
-        let replayed = Replayed {
-            key: self.claim.replay,
-            call_id: &self.call.call_id,
-            name: &self.call.name,
-            idempotent: spec.idempotent,
-            reads: spec.effect.is_read(),
+        let (idempotent, reads) = match &self.plan {
+            Plan::Run { spec, .. } => (spec.idempotent, spec.effect.is_read()),
+            // One more that does not fit: by now the tool may be closed.
+            Plan::Settled(ToolOutcome::Denied { denied: DenyReason::Validation, .. }) => (false, true),
+            Plan::Settled(_) => return,
         };
+        let (key, call_id, name) = (self.claim.replay, &self.call.call_id, &self.call.name);
+        let replayed = Replayed { key, call_id, name, idempotent, reads };
         let refusal = cx.state.replay().refusal(&replayed).or_else(|| {
             let left = turn_deadline(cx).since(cx.clock.now());
             let late = left < LEAST_MS;
@@ -144,7 +143,9 @@ pub(super) async fn prepare(
         ActDecision::Continue => {}
     }
     let Some((spec, tool)) = known else {
-        let names: Vec<&str> = agent.toolkit.names().collect();
+        // Those that this turn may not use would be asked for next.
+        let usable = |name: &&str| allowed.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
+        let names: Vec<&str> = agent.toolkit.names().filter(usable).collect();
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
         return deny(call, DenyReason::UnknownTool, reason);
     };
@@ -191,7 +192,7 @@ pub(super) async fn execute(agent: &HarnessAgent, cx: &Rc<RuntimeContext>, prepa
     for hook in agent.hooks.at(HookEvent::PostActing) {
         hook.post_acting(&mut event, cx).await;
     }
-    let ttl_ms = agent.settings.artifact_ttl_s * 1_000;
+    let ttl_ms = agent.settings.artifact_ttl_s.saturating_mul(1_000);
     let (outcome, stored) =
         artifacts::keep_apart(&cx.artifacts, agent.new_artifact_id(), event.outcome, ttl_ms).await;
     Completed { outcome, elapsed_ms, sources, stored }

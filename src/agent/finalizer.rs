@@ -71,6 +71,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
 
     session.commit(cx.clock.now(), |draft| {
         let Some(mut turn) = draft.state.turn.clone() else { return };
+        let mut outcomes = cx.state.outcomes();
         draft.close_message();
         if let TurnPhase::Tools { calls } = &turn.phase {
             for call in calls.iter().filter(|call| call.status != CallStatus::Done) {
@@ -80,6 +81,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                     .map(|(_, name)| name.clone())
                     .unwrap_or_default();
                 let outcome = cut_off_outcome(agent, &name, call.status, ending.reason);
+                *outcomes.entry(outcome.name().to_owned()).or_default() += 1;
                 let call_id = call.call_id.clone();
                 draft.record(Some(&turn.id), EventKind::completed(call_id, name, outcome));
             }
@@ -124,6 +126,8 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
             cost_usd: turn.cost_usd,
             steps: turn.steps,
             reflections: turn.reflections,
+            outcomes,
+            model: cx.state.model(),
             prompt_render_hash: cx.state.prompt_render_hash(),
             citations,
             budget: Some(turn.budget),

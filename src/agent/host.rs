@@ -8,7 +8,8 @@ use super::{
     finalizer::{self, Ending},
 };
 use crate::ports::{
-    BlobStore, Clock, Directory, Entropy, SessionStore, Spawner, StoreError, directory::SessionEntry,
+    BlobStore, Clock, Directory, Entropy, SessionStore, Spawner, StoreError,
+    directory::{DirectoryError, SessionEntry},
 };
 use crate::session::{
     Artifacts, Draft, Permit, Session, WriteError,
@@ -18,7 +19,7 @@ use crate::session::{
 use crate::turn::TurnMachine;
 use crate::types::{
     Budget, BudgetPatch, ErrorCode, EventKind, Message, Part, Problem, Role, SessionMeta, SessionState,
-    StopReason, Timestamp, TurnOptions, TurnStatus, id,
+    StopReason, Timestamp, TurnError, TurnOptions, TurnStatus, id,
 };
 use futures::{
     FutureExt,
@@ -36,6 +37,8 @@ const WATCHDOG_MS: u64 = 20_000;
 const RETRY_MS: u64 = 1_000;
 /// How often streams get a comment, in milliseconds.
 const PING_MS: u64 = 15_000;
+/// How often what expired is looked for while turns keep running, in milliseconds.
+const PURGE_MS: u64 = 3_600_000;
 /// How stale the list of sessions may be, in milliseconds.
 const LISTING_MS: u64 = 300_000;
 /// Longest title made from a message, in characters.
@@ -102,10 +105,10 @@ pub struct SessionHost {
     agent: Rc<HarnessAgent>,
     config: HostConfig,
     session: RefCell<Option<Rc<Session>>>,
-    running: RefCell<Option<(Permit, AbortHandle)>>,
+    running: RefCell<Option<(Rc<RuntimeContext>, AbortHandle)>>,
     pinging: RefCell<Option<(Weak<Session>, AbortHandle)>>,
     wake_at: Cell<Timestamp>,
-    /// No first answer is past its time before.
+    /// Before this, a running turn is not kept from its work to look for what expired.
     purge_at: Cell<Timestamp>,
 }
 
@@ -273,31 +276,28 @@ impl SessionHost {
 
     /// Runs the session's turn from where its journal stands, in this process.
     fn run(self: &Rc<Self>, session: &Rc<Session>, message: Rc<Message>) {
-        let Some(permit) =
-            session.state().turn.as_ref().map(|t| Permit { turn: t.id.clone(), epoch: t.epoch })
-        else {
-            return;
-        };
+        let Some(permit) = Permit::of(session) else { return };
         self.wake_soon();
-        let (host, session, own) = (Rc::clone(self), Rc::clone(session), permit.clone());
-        let (work, handle) = abortable(async move { host.drive(session, own, message).await });
-        *self.running.borrow_mut() = Some((permit, handle));
+        let cx = self.context(session, permit);
+        let (host, own) = (Rc::clone(self), Rc::clone(&cx));
+        let (work, handle) = abortable(async move { host.drive(own, message).await });
+        *self.running.borrow_mut() = Some((cx, handle));
         self.ports.spawner.spawn(work.map(drop).boxed_local());
     }
 
-    async fn drive(self: Rc<Self>, session: Rc<Session>, permit: Permit, message: Rc<Message>) {
-        let cx = self.context(&session, permit.clone());
+    async fn drive(self: Rc<Self>, cx: Rc<RuntimeContext>, message: Rc<Message>) {
+        let session = &cx.session;
         let call = AssertUnwindSafe(self.agent.call(message, Rc::clone(&cx))).catch_unwind().await;
         // A panic is our defect: it costs this turn, and nobody else's.
         let result = call.unwrap_or_else(|_| {
-            let error = crate::types::TurnError {
+            let error = TurnError {
                 code: "internal".into(),
                 message: "the turn broke (a defect of ours)".into(),
                 retryable: true,
             };
             finalizer::seal(&self.agent, &cx, Ending::failed(error))
         });
-        if !self.is_running(&permit) {
+        if !self.is_running(&cx.permit) {
             return;
         }
         self.running.borrow_mut().take();
@@ -311,7 +311,7 @@ impl SessionHost {
             self.wake_after(RETRY_MS);
             return;
         }
-        self.after_turn(&session);
+        self.after_turn(session);
     }
 
     /// What may happen once a turn is over: the next one first of all.
@@ -345,10 +345,22 @@ impl SessionHost {
             }
         })?;
         let own = session.messages().into_iter().find(|m| m.role == Role::User && m.turn == turn);
-        if let Some(message) = own {
-            self.run(session, message);
+        match own {
+            Some(message) => self.run(session, message),
+            // Never with a log that is whole. A turn that cannot go on must not stand in the way of others.
+            None => self.give_up(session, "the log lacks the message of this turn")?,
         }
         Ok(())
+    }
+
+    /// Ends the turn that stands in the session as failed.
+    fn give_up(self: &Rc<Self>, session: &Rc<Session>, why: &str) -> Result<(), StoreError> {
+        let Some(permit) = Permit::of(session) else { return Ok(()) };
+        let error = TurnError { code: "internal".into(), message: why.into(), retryable: true };
+        match finalizer::seal(&self.agent, &self.context(session, permit), Ending::failed(error)) {
+            Err(WriteError::Store(error)) => Err(error),
+            Ok(()) | Err(WriteError::Stale) => self.start_queued(session),
+        }
     }
 
     /// Ends the running turn at the caller's wish; false if none runs. The next in the queue starts.
@@ -362,12 +374,10 @@ impl SessionHost {
     }
 
     fn end_running(&self, session: &Rc<Session>) -> Result<bool, Problem> {
-        let Some(permit) =
-            session.state().turn.as_ref().map(|t| Permit { turn: t.id.clone(), epoch: t.epoch })
-        else {
-            return Ok(false);
-        };
-        let cx = self.context(session, permit);
+        let Some(permit) = Permit::of(session) else { return Ok(false) };
+        let own = self.running.borrow().as_ref().map(|(cx, _)| Rc::clone(cx));
+        let own = own.filter(|cx| cx.permit == permit);
+        let cx = own.unwrap_or_else(|| self.context(session, permit));
         finalizer::seal(&self.agent, &cx, Ending::new(StopReason::Canceled))
             .map_err(|error| Problem::internal(error.to_string()))?;
         // Dropping the work closes its connections; whatever it still does is refused by the seal.
@@ -394,7 +404,8 @@ impl SessionHost {
 
     /// The session's large things.
     pub fn artifacts(&self, session: &Rc<Session>) -> Rc<Artifacts> {
-        Rc::new(Artifacts::new(Rc::clone(session), Rc::clone(&self.ports.blobs)))
+        let (blobs, clock) = (Rc::clone(&self.ports.blobs), Rc::clone(&self.ports.clock));
+        Rc::new(Artifacts::new(Rc::clone(session), blobs, clock))
     }
 
     /// Erases the session: log, state, large objects and its line in the list.
@@ -403,8 +414,8 @@ impl SessionHost {
     /// When a store breaks. What is left is erased by trying again.
     pub async fn erase(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
         self.let_go();
-        self.ports.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(unavailable)?;
-        self.ports.directory.delete_session(tenant, id).await.map_err(|e| unavailable(e.to_string()))?;
+        self.ports.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(store_down)?;
+        self.ports.directory.delete_session(tenant, id).await.map_err(directory_down)?;
         // Whoever came meanwhile has read the session again. Nothing comes between this and the end.
         self.let_go();
         self.ports.store.erase().map_err(broken)?;
@@ -489,11 +500,14 @@ impl SessionHost {
         }
         let (now, idle) = (self.now(), self.running.borrow().is_none());
         if !idle && now < self.purge_at.get() {
-            // Looking at each answer at each round of the watchdog would cost more than the turn.
+            // Looking at all that may expire at each round of the watchdog would cost more than the turn.
             return Ok(());
         }
-        let next = idempotency::purge(&session, now).map_err(broken)?;
-        self.purge_at.set(next.unwrap_or(now.plus(idempotency::KEEP_MS)));
+        let answers = idempotency::purge(&session, now).map_err(broken)?;
+        // As above: a store that is down for long must not cost us the alarm.
+        let artifacts = self.artifacts(&session).purge().await.unwrap_or(Some(now.plus(WATCHDOG_MS)));
+        let next = answers.into_iter().chain(artifacts).min();
+        self.purge_at.set(next.unwrap_or(now.plus(PURGE_MS)).min(now.plus(PURGE_MS)));
         if let Some(at) = next.filter(|_| idle) {
             self.wake_after(at.since(now).max(RETRY_MS));
         }
@@ -534,14 +548,14 @@ impl SessionHost {
             // Erased or opened anew meanwhile: this copy must not be written any more.
             if !self.ports.store.exists().map_err(broken)? {
                 let erased = self.ports.directory.delete_session(&entry.tenant, &entry.id).await;
-                erased.map_err(|error| unavailable(error.to_string()))?;
+                erased.map_err(directory_down)?;
             }
             return Ok(());
         }
         // Zero is what a wake-up looks for: it tells what could not be told now.
         let listed_at = if told.is_ok() { self.now() } else { Timestamp(0) };
         session.commit(self.now(), |draft| draft.state.listed_at = listed_at).map_err(broken)?;
-        told.map_err(|error| unavailable(error.to_string()))
+        told.map_err(directory_down)
     }
 
     fn list_later(self: &Rc<Self>, session: &Rc<Session>) {
@@ -554,7 +568,7 @@ impl SessionHost {
     }
 
     fn is_running(&self, permit: &Permit) -> bool {
-        self.running.borrow().as_ref().is_some_and(|(running, _)| running == permit)
+        self.running.borrow().as_ref().is_some_and(|(running, _)| running.permit == *permit)
     }
 
     /// Sees to it that a wake-up comes after `ms` at the latest. One that comes sooner is left alone:
@@ -582,8 +596,10 @@ fn broken(error: StoreError) -> Problem {
     Problem::internal(error.to_string())
 }
 
-fn unavailable(detail: String) -> Problem {
-    let mut problem = Problem::new(ErrorCode::Unavailable, detail);
-    problem.retry_after_s = Some(2);
-    problem
+fn store_down(cause: String) -> Problem {
+    Problem::unavailable("the object store does not answer; try again", cause)
+}
+
+fn directory_down(error: DirectoryError) -> Problem {
+    Problem::unavailable("the directory does not answer; try again", error.to_string())
 }

@@ -48,6 +48,8 @@ pub(super) enum Purpose {
 pub(super) struct Preparation {
     /// The model.
     pub provider: Rc<dyn Model>,
+    /// The model's id, as `provider/model`.
+    pub model: String,
     /// What it costs.
     pub price: Option<Price>,
     /// The step, from 0.
@@ -109,7 +111,7 @@ pub(super) fn prepare(
     if let Purpose::Summary(reason) = purpose {
         volatile.push(last_word(reason).into());
     }
-    let tools = agent.tools_for(options.tools.as_deref(), &messages);
+    let tools = cx.state.tools(|| agent.tools_for(options.tools.as_deref(), &messages));
     let request = ModelRequest {
         model: name,
         system: agent.instructions.clone(),
@@ -120,7 +122,8 @@ pub(super) fn prepare(
         thinking: options.think.unwrap_or(agent.settings.think),
         tools_off: purpose != Purpose::Step,
     };
-    Ok(Ok(Preparation { provider, price: agent.models.price(&model), step: turn.steps, request }))
+    let price = agent.models.price(&model);
+    Ok(Ok(Preparation { provider, model, price, step: turn.steps, request }))
 }
 
 /// What the model is told about its last call.
@@ -134,16 +137,19 @@ fn last_word(reason: StopReason) -> &'static str {
             "This turn's tool calls are spent, and you cannot call tools any more. Answer now: what was \
              done, what was found, and what is left to do."
         }
+        StopReason::Deadline => {
+            "This turn's time is all but over, and you cannot call tools any more. Answer now, in a few words."
+        }
         _ => "Answer now, with what you have. You cannot call tools any more.",
     }
 }
 
 /// SHA-256 of the stable part of a prompt, in hex: the same as long as instructions and tools are.
-pub(super) fn render_hash(request: &ModelRequest) -> String {
+pub(super) fn render_hash(system: &str, tools: &[ToolSpec]) -> String {
     let tool = |spec: &ToolSpec| json!([spec.name, spec.description, spec.parameters]);
-    let tools: Value = request.tools.iter().map(tool).collect();
+    let tools: Value = tools.iter().map(tool).collect();
     let mut hash = Sha256::new();
-    hash.update(&request.system);
+    hash.update(system);
     hash.update([0]);
     hash.update(tools.to_string());
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()

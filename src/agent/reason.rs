@@ -21,7 +21,7 @@ impl ReactAgent<'_> {
     /// One model call, tried again where that makes sense. Returns the turn's end if this is it.
     pub(super) async fn reason(&self, purpose: Purpose) -> Result<Option<Ending>, WriteError> {
         let prepared = preparer::prepare(self.agent, self.cx, self.context(), purpose)?;
-        let Preparation { provider, price, step, request } = match prepared {
+        let Preparation { provider, model, price, step, request } = match prepared {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Some(Ending::failed(turn_error(&error)))),
         };
@@ -31,7 +31,7 @@ impl ReactAgent<'_> {
                 return Ok(Some(Ending::failed(error)));
             }
         }
-        self.cx.state.rendered(preparer::render_hash(&event.request));
+        self.cx.state.rendered(model, &event.request);
 
         let started = self.cx.clock.now();
         let mut tries = 1;

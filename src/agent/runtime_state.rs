@@ -2,11 +2,17 @@
 //!
 //! What must survive the machine is in the log and in `TurnState`; this is folded from them.
 
-use super::Toolkit;
+use super::{Toolkit, preparer};
 use crate::turn::replay::{ReplayControl, ReplayKey, Replayed};
-use crate::types::{EventKind, Source, ToolOutcome};
-use serde_json::Value;
-use std::cell::{Ref, RefCell};
+use crate::types::{EventKind, ModelRequest, Source, ToolOutcome, ToolSpec};
+use std::{
+    cell::{Ref, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
+
+/// Most sources that a turn remembers.
+const MAX_SOURCES: usize = 200;
 
 /// All mutable state of one turn in one machine.
 #[derive(Default)]
@@ -17,12 +23,23 @@ pub struct RuntimeState {
 #[derive(Default)]
 struct Inner {
     replay: ReplayControl,
-    started: Vec<(String, String, Value)>,
+    /// Calls that have no outcome yet: their id, tool and name for replay.
+    open: Vec<(String, String, ReplayKey)>,
     sources: Vec<Source>,
     reflection: Option<String>,
     context: Vec<String>,
-    prompt_render_hash: Option<String>,
+    tools: Option<Rc<[ToolSpec]>>,
+    rendered: Option<Rendered>,
     sub_steps_failed: Vec<String>,
+    outcomes: BTreeMap<String, u32>,
+    model: Option<String>,
+}
+
+/// The stable part of a prompt and its hash.
+struct Rendered {
+    system: String,
+    tools: Rc<[ToolSpec]>,
+    hash: String,
 }
 
 impl RuntimeState {
@@ -31,24 +48,24 @@ impl RuntimeState {
         let inner = &mut *self.inner.borrow_mut();
         match kind {
             EventKind::ToolStarted { call_id, name, args, .. } => {
-                inner.started.push((call_id.clone(), name.clone(), args.clone()));
+                inner.open.push((call_id.clone(), name.clone(), ReplayKey::of(name, args)));
             }
             EventKind::ToolCompleted { call_id, outcome, sources, .. } => {
-                let Some((call_id, name, args)) = inner.started.iter().find(|(id, ..)| id == call_id) else {
-                    return;
-                };
-                let spec = toolkit.get(name).map(|(spec, _)| spec);
+                let Some(place) = inner.open.iter().position(|(id, ..)| id == call_id) else { return };
+                let (call_id, name, key) = inner.open.swap_remove(place);
+                let spec = toolkit.get(&name).map(|(spec, _)| spec);
                 let call = Replayed {
-                    key: ReplayKey::of(name, args),
-                    call_id,
-                    name,
+                    key,
+                    call_id: &call_id,
+                    name: &name,
                     idempotent: spec.is_some_and(|spec| spec.idempotent),
                     reads: spec.is_some_and(|spec| spec.effect.is_read()),
                 };
                 inner.replay.completed(&call, outcome);
+                *inner.outcomes.entry(outcome.name().to_owned()).or_default() += 1;
                 if matches!(outcome, ToolOutcome::Result { .. } | ToolOutcome::Artifact { .. }) {
                     for source in sources {
-                        if !inner.sources.contains(source) {
+                        if inner.sources.len() < MAX_SOURCES && !inner.sources.contains(source) {
                             inner.sources.push(source.clone());
                         }
                     }
@@ -83,13 +100,36 @@ impl RuntimeState {
         self.inner.borrow_mut().sub_steps_failed.push(step.to_owned());
     }
 
-    pub(super) fn rendered(&self, hash: String) {
-        self.inner.borrow_mut().prompt_render_hash = Some(hash);
+    /// The tools that this turn is offered: the same in each of its steps.
+    pub(super) fn tools(&self, choose: impl FnOnce() -> Rc<[ToolSpec]>) -> Rc<[ToolSpec]> {
+        Rc::clone(self.inner.borrow_mut().tools.get_or_insert_with(choose))
+    }
+
+    /// Notes what a model call is made of.
+    pub(super) fn rendered(&self, model: String, request: &ModelRequest) {
+        let inner = &mut *self.inner.borrow_mut();
+        inner.model = Some(model);
+        let same =
+            |known: &Rendered| Rc::ptr_eq(&known.tools, &request.tools) && known.system == request.system;
+        if !inner.rendered.as_ref().is_some_and(same) {
+            let (system, tools) = (request.system.clone(), Rc::clone(&request.tools));
+            inner.rendered = Some(Rendered { hash: preparer::render_hash(&system, &tools), system, tools });
+        }
+    }
+
+    /// The model that was called last, as `provider/model`.
+    pub fn model(&self) -> Option<String> {
+        self.inner.borrow().model.clone()
+    }
+
+    /// How many calls ended how.
+    pub fn outcomes(&self) -> BTreeMap<String, u32> {
+        self.inner.borrow().outcomes.clone()
     }
 
     /// SHA-256 of the stable part of the last prompt.
     pub fn prompt_render_hash(&self) -> Option<String> {
-        self.inner.borrow().prompt_render_hash.clone()
+        self.inner.borrow().rendered.as_ref().map(|rendered| rendered.hash.clone())
     }
 
     /// What failed without failing the turn.

@@ -3,9 +3,13 @@
 
 use super::ApiRequest;
 use crate::types::{ErrorCode, Problem};
-use serde::de::DeserializeOwned;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use serde_json::Value;
 use serde_path_to_error::{Path, Segment};
+use std::{fmt, marker::PhantomData};
 
 /// Reads the body as JSON.
 ///
@@ -41,6 +45,33 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     }
     serde_path_to_error::deserialize(value)
         .map_err(|error| Problem::field(pointer(error.path()), error.inner().to_string()))
+}
+
+/// Reads a field that is an object or absent, for `deserialize_with`. serde alone would take a list
+/// for a struct as well.
+///
+/// # Errors
+/// When it is anything else.
+pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) -> Result<Option<T>, D::Error> {
+    struct Object<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+        type Value = Option<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_unit<E>(self) -> Result<Option<T>, E> {
+            Ok(None)
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<T>, A::Error> {
+            T::deserialize(MapAccessDeserializer::new(map)).map(Some)
+        }
+    }
+
+    field.deserialize_any(Object(PhantomData))
 }
 
 fn pointer(path: &Path) -> String {

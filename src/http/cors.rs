@@ -4,9 +4,10 @@ use super::{ApiRequest, ApiResponse};
 use crate::types::{ErrorCode, Problem};
 
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
-const REQUEST_HEADERS: &str =
-    "authorization, content-type, idempotency-key, last-event-id, prefer, x-request-id";
-const EXPOSED: &str = "x-request-id, idempotent-replayed, x-turn-id, location, retry-after";
+const REQUEST_HEADERS: &str = "authorization, content-disposition, content-type, idempotency-key, if-none-match, \
+    if-range, last-event-id, prefer, range, x-request-id";
+const EXPOSED: &str = "x-request-id, idempotent-replayed, x-turn-id, location, retry-after, accept-ranges, \
+    content-disposition, content-range, etag";
 
 /// Whether this is a browser asking before it sends the request itself.
 pub fn is_preflight(request: &ApiRequest) -> bool {

@@ -1,7 +1,7 @@
 //! Why a handler of the front has no answer.
 
 use crate::ports::directory::DirectoryError;
-use crate::types::{ErrorCode, Problem};
+use crate::types::Problem;
 
 /// Why a handler of the front has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -19,7 +19,9 @@ impl Failure {
     pub fn into_problem(self) -> Problem {
         match self {
             Self::Problem(problem) => problem,
-            Self::Directory(_) => unavailable("the directory does not answer; try again"),
+            Self::Directory(error) => {
+                Problem::unavailable("the directory does not answer; try again", error.to_string())
+            }
         }
     }
 
@@ -30,11 +32,4 @@ impl Failure {
             Self::Directory(error) => Some(error.to_string()),
         }
     }
-}
-
-/// Trouble that passes.
-pub fn unavailable(detail: &str) -> Problem {
-    let mut problem = Problem::new(ErrorCode::Unavailable, detail);
-    problem.retry_after_s = Some(2);
-    problem
 }

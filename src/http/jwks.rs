@@ -1,7 +1,7 @@
 //! A tenant's keys for verifying tokens: stored with the tenant, or fetched from where its identity
 //! provider publishes them.
 
-use super::failure::{Failure, unavailable};
+use super::failure::Failure;
 use super::front::Front;
 use super::jwt::{Jwk, read_set};
 use crate::ports::directory::{JwtConfig, Tenant};
@@ -124,7 +124,8 @@ impl Front {
 }
 
 fn silent() -> crate::types::Problem {
-    unavailable("the identity provider does not give its keys; try again")
+    let detail = "the identity provider does not give its keys; try again";
+    crate::types::Problem::unavailable(detail, "no key set came")
 }
 
 /// What a stored set is sealed to.

@@ -76,6 +76,10 @@ pub enum SessionRoute {
     Events,
     /// The same over a WebSocket.
     WebSocket,
+    /// Reads an artifact.
+    Artifact,
+    /// Stores a file.
+    Attach,
     /// Aborts the running turn.
     Abort,
     /// Replaces the running turn.
@@ -120,6 +124,8 @@ pub const ROUTES: &[Route] = &[
     session("GET", "/v1/sessions/{id}/turns/{turn}", Scope::Read, SessionRoute::ShowTurn),
     session("GET", "/v1/sessions/{id}/events", Scope::Read, SessionRoute::Events).or_ticket(),
     session("GET", "/v1/sessions/{id}/ws", Scope::Read, SessionRoute::WebSocket).or_ticket(),
+    session("GET", "/v1/sessions/{id}/artifacts/{ref}", Scope::Read, SessionRoute::Artifact),
+    session("POST", "/v1/sessions/{id}/attachments", Scope::Chat, SessionRoute::Attach),
     session("POST", "/v1/sessions/{id}/abort", Scope::Chat, SessionRoute::Abort),
     session("POST", "/v1/sessions/{id}/steer", Scope::Chat, SessionRoute::Steer),
     session("DELETE", "/v1/sessions/{id}/queue/{item}", Scope::Chat, SessionRoute::Dequeue),

@@ -9,9 +9,12 @@
 //! | `/think TEXT` | thinks TEXT |
 //! | `/slow MS N` | streams `word1` to `wordN`, MS milliseconds apart |
 //! | `/fail KIND` | fails: `429`, `500`, `overflow`, `cut`, `billing`, `auth`, `stall` |
+//! | `/reflect TEXT`, `/judge {json}` | what it answers when it is asked to look back, or to grade |
 //! | `remember TEXT`, `recall TEXT` | calls `memory_save`, `memory_search` if they are offered |
 //!
-//! Anything else it repeats, and says so.
+//! Anything else it repeats, and says so. When it must not call tools it sums up what they said. When
+//! its answer must fit a schema, `/say {json}` gives one, and `/then /say {json}` the next one if that
+//! does not fit.
 
 mod script;
 

@@ -9,6 +9,7 @@ mod classify;
 mod client;
 mod demo;
 mod openai;
+mod pricing;
 mod registry;
 pub mod retry;
 mod sse;

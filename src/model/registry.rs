@@ -4,10 +4,11 @@ use super::{
     Endpoint, Provider, Reach, TABLE,
     client::{AiModel, HttpModel, Voice},
     demo::{self, Demo},
+    pricing::Prices,
 };
 use crate::{
     ports::{Ai, Clock, Http, Model, Models},
-    types::{ModelError, ModelErrorKind},
+    types::{ModelError, ModelErrorKind, Price},
 };
 use std::rc::Rc;
 
@@ -19,6 +20,7 @@ pub struct ModelRegistry {
     /// In the order of [`TABLE`].
     providers: Vec<(&'static Provider, Found)>,
     default: String,
+    prices: Result<Prices, ModelError>,
 }
 
 /// What models are made of.
@@ -30,7 +32,8 @@ struct Parts<'a> {
 }
 
 impl ModelRegistry {
-    /// Reads the configuration: each provider's key and base URL, and `DEFAULT_MODEL`.
+    /// Reads the configuration: each provider's key and base URL, `DEFAULT_MODEL`, and
+    /// `MODEL_PRICES`. When the prices are malformed no model is found, and that is why.
     pub fn new(
         config: &dyn Fn(&str) -> Option<String>,
         http: Rc<dyn Http>,
@@ -43,7 +46,9 @@ impl ModelRegistry {
             TABLE.iter().filter(has_key).find_map(|p| Some(format!("{}/{}", p.name, p.default_model?)));
         let default = parts.get("DEFAULT_MODEL").or(first).unwrap_or_else(|| demo::ID.to_owned());
         let providers = TABLE.iter().map(|provider| (provider, parts.make(provider))).collect();
-        Self { providers, default }
+        let prices = parts.get("MODEL_PRICES").map_or(Ok(Prices::default()), |text| Prices::read(&text));
+        let prices = prices.map_err(|why| ModelError::new(ModelErrorKind::Invalid, why));
+        Self { providers, default, prices }
     }
 
     /// The ids to offer: the default and the built-in one.
@@ -80,7 +85,15 @@ impl Models for ModelRegistry {
             );
             return Err(ModelError::new(ModelErrorKind::Invalid, message));
         };
+        // To run without the prices that were meant would let budgets pass that were meant to hold.
+        if let Err(error) = &self.prices {
+            return Err(error.clone());
+        }
         Ok((found.clone()?, model.to_owned()))
+    }
+
+    fn price(&self, id: &str) -> Option<Price> {
+        self.prices.as_ref().ok()?.of(id)
     }
 
     fn default_model(&self) -> String {
@@ -186,5 +199,14 @@ mod tests {
             assert!(!registry.is_known(bad), "{bad}");
         }
         assert!(registry.is_known("workers-ai/@cf/meta/llama"));
+    }
+
+    #[test]
+    fn malformed_prices_are_no_prices() {
+        let registry = registry(&[("MODEL_PRICES", "gpt-5: 1")]);
+        let error = registry.resolve("demo/echo").map(drop).unwrap_err();
+        assert_eq!(error.kind, ModelErrorKind::Invalid);
+        assert!(error.message.starts_with("MODEL_PRICES is not a JSON object"), "{}", error.message);
+        assert_eq!(registry.price("demo/echo"), None);
     }
 }

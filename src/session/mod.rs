@@ -51,6 +51,13 @@ pub struct Permit {
     pub epoch: u32,
 }
 
+impl Permit {
+    /// The permit of the turn that stands in the session.
+    pub fn of(session: &Session) -> Option<Self> {
+        session.state().turn.as_ref().map(|turn| Self { turn: turn.id.clone(), epoch: turn.epoch })
+    }
+}
+
 /// A change being drafted.
 #[derive(Clone)]
 pub struct Draft {

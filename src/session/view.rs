@@ -3,12 +3,12 @@
 use super::{Session, fold};
 use crate::ports::{StoreError, session_store::Select};
 use crate::types::{
-    Budget, CallStatus, EventKind, Message, Reply, SessionStatus, StopReason, Timestamp, ToolOutcome,
+    Budget, CallStatus, EventKind, Message, Reply, SessionStatus, Source, StopReason, Timestamp, ToolOutcome,
     TurnEnd, TurnError, TurnPhase, TurnStatus, Usage, message::text_of,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use std::rc::Rc;
+use std::{collections::BTreeMap, rc::Rc};
 
 /// `GET /v1/sessions/{id}`.
 #[derive(Serialize)]
@@ -44,6 +44,11 @@ pub struct CallView {
     outcome: Option<ToolOutcome>,
     #[serde(skip_serializing_if = "Option::is_none")]
     elapsed_ms: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    was_coerced: bool,
+    /// Whether the tool ended after its call had this outcome.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    late: bool,
 }
 
 /// `GET …/turns/{turn}`.
@@ -56,9 +61,16 @@ pub struct TurnView {
     stop_reason: Option<StopReason>,
     reply: Option<Reply>,
     usage: Usage,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost_usd: Option<f64>,
     budget: Option<Budget>,
+    model: Option<String>,
     steps: u32,
+    reflections: u32,
     calls: Vec<CallView>,
+    outcomes: BTreeMap<String, u32>,
+    citations: Vec<Source>,
+    prompt_render_hash: Option<String>,
     pending: Vec<Value>,
     sub_steps_failed: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -190,9 +202,15 @@ impl Session {
             stop_reason: None,
             reply: None,
             usage: Usage::default(),
+            cost_usd: None,
             budget: None,
+            model: None,
             steps: 0,
+            reflections: 0,
             calls: Vec::new(),
+            outcomes: BTreeMap::new(),
+            citations: Vec::new(),
+            prompt_render_hash: None,
             pending: Vec::new(),
             sub_steps_failed: Vec::new(),
             error: None,
@@ -206,8 +224,10 @@ impl Session {
         }
         if let Some(running) = state.turn.as_ref().filter(|running| running.id == turn) {
             view.usage = running.usage;
+            view.cost_usd = running.cost_usd;
             view.budget = Some(running.budget);
             view.steps = running.steps;
+            view.reflections = running.reflections;
             view.epoch = Some(running.epoch);
         }
         Ok(Some(view))
@@ -236,11 +256,19 @@ impl TurnView {
                 args: args.clone(),
                 outcome: None,
                 elapsed_ms: None,
+                was_coerced: false,
+                late: false,
             }),
-            EventKind::ToolCompleted { call_id, outcome, elapsed_ms, .. } => {
+            EventKind::ToolCompleted { call_id, outcome, elapsed_ms, was_coerced, .. } => {
                 if let Some(call) = self.calls.iter_mut().find(|call| call.call_id == *call_id) {
                     call.outcome = Some(outcome.clone());
                     call.elapsed_ms = Some(*elapsed_ms);
+                    call.was_coerced = *was_coerced;
+                }
+            }
+            EventKind::ToolLateResult { call_id, .. } => {
+                if let Some(call) = self.calls.iter_mut().find(|call| call.call_id == *call_id) {
+                    call.late = true;
                 }
             }
             EventKind::TurnCompleted(end) | EventKind::TurnFailed(end) | EventKind::TurnCanceled(end) => {
@@ -249,8 +277,14 @@ impl TurnView {
                 self.stop_reason = Some(end.stop_reason);
                 self.reply = end.reply.clone();
                 self.usage = end.usage;
+                self.cost_usd = end.cost_usd;
                 self.budget = end.budget;
+                self.model = end.model.clone();
                 self.steps = end.steps;
+                self.reflections = end.reflections;
+                self.outcomes = end.outcomes.clone();
+                self.citations = end.citations.clone();
+                self.prompt_render_hash = end.prompt_render_hash.clone();
                 self.error = end.error.clone();
                 self.sub_steps_failed = end.sub_steps_failed.clone();
             }

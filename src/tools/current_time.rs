@@ -27,6 +27,11 @@ impl Tool for CurrentTime {
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: &'static str = "read";
 
+    /// It touches nothing.
+    fn resource_keys(&self, _args: &Args) -> Vec<String> {
+        Vec::new()
+    }
+
     async fn run(&self, _args: Args, cx: ToolContext) -> Result<Now, ToolError> {
         let now = cx.clock.now();
         Ok(Now { utc: now.to_rfc3339(), unix_ms: now.0 })

@@ -23,6 +23,11 @@ impl Tool for Echo {
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: &'static str = "read";
 
+    /// It touches nothing.
+    fn resource_keys(&self, _args: &Args) -> Vec<String> {
+        Vec::new()
+    }
+
     async fn run(&self, args: Args, _cx: ToolContext) -> Result<String, ToolError> {
         Ok(args.text)
     }

@@ -4,8 +4,10 @@ pub mod current_time;
 pub mod echo;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
+pub mod read_artifact;
 pub mod web_fetch;
 
 pub use current_time::CurrentTime;
 pub use echo::Echo;
+pub use read_artifact::ReadArtifact;
 pub use web_fetch::WebFetch;

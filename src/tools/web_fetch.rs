@@ -2,7 +2,7 @@
 
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{Http, HttpRequest};
-use crate::types::{Effect, PublicUrl};
+use crate::types::{Effect, PublicUrl, Source};
 use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -75,7 +75,20 @@ impl Tool for WebFetch {
     const EFFECT: Effect = Effect::NetworkRead;
     const CATEGORY: &'static str = "web";
 
-    async fn run(&self, args: Args, _cx: ToolContext) -> Result<Page, ToolError> {
+    /// Its host: two calls of one site wait for each other.
+    fn resource_keys(&self, args: &Args) -> Vec<String> {
+        vec![PublicUrl::parse(&args.url).map_or_else(|_| Self::NAME.to_owned(), |url| url.host().to_owned())]
+    }
+
+    async fn run(&self, args: Args, cx: ToolContext) -> Result<Page, ToolError> {
+        let page = cx.while_wanted(self.read(args)).await??;
+        cx.cite(Source::Web { url: page.url.clone(), title: None });
+        Ok(page)
+    }
+}
+
+impl WebFetch {
+    async fn read(&self, args: Args) -> Result<Page, ToolError> {
         let mut url = self.check(PublicUrl::parse(&args.url).map_err(ToolError::new)?)?;
         for _ in 0..=MAX_REDIRECTS {
             let request = HttpRequest {

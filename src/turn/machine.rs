@@ -11,6 +11,10 @@ use crate::types::{
 /// Restarts without a finished step in between before a turn is given up.
 pub const MAX_ATTEMPTS: u32 = 6;
 
+/// With less than this left of a turn, in milliseconds, no tool begins, and the model is asked for
+/// its last word.
+pub const LEAST_MS: u64 = 1_000;
+
 /// Answers that may miss the caller's schema before the turn fails.
 pub const MAX_REPAIRS: u32 = 1;
 
@@ -96,6 +100,9 @@ impl TurnMachine<'_> {
             TurnPhase::Summary { reason } => Step::Summarize { reason: *reason },
             TurnPhase::Model if turn.steps >= turn.budget.max_steps => {
                 Step::Summarize { reason: StopReason::MaxSteps }
+            }
+            TurnPhase::Model if turn.steps > 0 && turn.deadline.since(now) < LEAST_MS => {
+                Step::Summarize { reason: StopReason::Deadline }
             }
             TurnPhase::Model => Step::CallModel,
         }

@@ -1,7 +1,28 @@
-//! The part of JSON Schema that tools and callers use: checking a value, and bringing one into the
-//! schema's types where nothing is lost by it.
+//! The part of JSON Schema (2020-12) that tools and callers use: checking a value, and bringing one
+//! into the schema's types where nothing is lost by it.
+//!
+//! Checked are `type`, `enum`, `const`, the bounds of numbers, strings, arrays and objects,
+//! `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, `anyOf`, `oneOf`,
+//! `allOf`, `not`, and `$ref` within the schema. Annotations, `format` among them, are ignored, and
+//! so is every other keyword: [`check`] says beforehand whether a schema needs one, such as `pattern`.
 
-use serde_json::Value;
+mod coerce;
+mod supported;
+
+pub use coerce::coerce;
+pub use supported::check;
+
+use serde_json::{Map, Number, Value};
+use std::{cmp::Ordering, collections::HashSet, fmt::Write, mem};
+
+/// Deepest nesting, of value and schema together, that is followed.
+const MAX_DEPTH: u32 = 64;
+/// Most misfits that are told.
+const MAX_MISFITS: usize = 32;
+/// Most places that are looked at: alternatives in a circle would double the work at each level.
+const MAX_WORK: usize = 500_000;
+/// Longest list of allowed values that is told, in characters.
+const MAX_LIST: usize = 300;
 
 /// Where a value does not fit its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,12 +33,380 @@ pub struct Misfit {
     pub detail: String,
 }
 
-/// Checks `value` against `schema`; empty when it fits.
-pub fn misfits(_schema: &Value, _value: &Value) -> Vec<Misfit> {
-    Vec::new()
+/// Checks `value` against `schema`; empty when it fits. Tells at most the first 32 misfits. What is
+/// nested deeper than 64 levels, or takes too much work to check, does not fit.
+pub fn misfits(schema: &Value, value: &Value) -> Vec<Misfit> {
+    let mut work = MAX_WORK;
+    Checker::run(schema, schema, value, &mut work)
 }
 
-/// Brings `value` into the types of `schema` where nothing is lost by it. Says whether it changed.
-pub fn coerce(_schema: &Value, _value: &mut Value) -> bool {
-    false
+/// Checks one value.
+struct Checker<'a> {
+    /// What `$ref` points into.
+    root: &'a Value,
+    /// Where we are in the value.
+    path: String,
+    depth: u32,
+    /// Work that is left.
+    left: usize,
+    /// Set when a bound was hit: the result is not known then, whatever `not` makes of it.
+    gave_up: bool,
+    found: Vec<Misfit>,
 }
+
+impl<'a> Checker<'a> {
+    fn run(root: &'a Value, schema: &'a Value, value: &Value, work: &mut usize) -> Vec<Misfit> {
+        let (path, found) = (String::new(), Vec::new());
+        let mut checker = Self { root, path, depth: 0, left: *work, gave_up: false, found };
+        checker.visit(schema, value);
+        *work = checker.left;
+        if checker.gave_up {
+            checker.path.clear();
+            checker.found.clear();
+            checker.misfit("too large or too deeply nested to be checked");
+        }
+        checker.found
+    }
+
+    fn misfit(&mut self, detail: impl Into<String>) {
+        if self.found.len() < MAX_MISFITS {
+            self.found.push(Misfit { pointer: self.path.clone(), detail: detail.into() });
+        }
+    }
+
+    /// Pays for work; false when none is left.
+    fn pay(&mut self, work: usize) -> bool {
+        self.gave_up |= self.left < work;
+        self.left = self.left.saturating_sub(work);
+        !self.gave_up
+    }
+
+    fn visit(&mut self, schema: &'a Value, value: &Value) {
+        let keywords = match schema {
+            Value::Bool(true) => return,
+            Value::Bool(false) => return self.misfit("nothing is allowed here"),
+            Value::Object(keywords) => keywords,
+            // Not a schema: `check` says so, and here it cannot fit anything.
+            _ => return self.misfit("its schema is no schema"),
+        };
+        if self.depth == MAX_DEPTH || !self.pay(1) {
+            self.gave_up = true;
+            return;
+        }
+        self.depth += 1;
+        self.whole(keywords, value);
+        match value {
+            Value::Number(number) => self.number(keywords, number),
+            Value::String(text) => self.length(keywords, text.chars().count(), STRING),
+            Value::Array(items) => self.array(keywords, items),
+            Value::Object(members) => self.object(keywords, members),
+            Value::Null | Value::Bool(_) => {}
+        }
+        self.combined(keywords, value);
+        self.depth -= 1;
+    }
+
+    /// Goes down into a member or an item.
+    fn enter(&mut self, segment: &str, schema: &'a Value, value: &Value) {
+        let length = self.path.len();
+        self.path.push('/');
+        self.path.push_str(&escaped(segment));
+        self.visit(schema, value);
+        self.path.truncate(length);
+    }
+
+    /// The misfits of another schema for the same value, kept apart.
+    fn aside(&mut self, schema: &'a Value, value: &Value) -> Vec<Misfit> {
+        let outer = mem::take(&mut self.found);
+        self.visit(schema, value);
+        mem::replace(&mut self.found, outer)
+    }
+
+    /// What a value of any type may be asked: its type, and the values allowed.
+    fn whole(&mut self, keywords: &'a Map<String, Value>, value: &Value) {
+        if let Some(kind) = keywords.get("type") {
+            let wanted = types(kind);
+            if !wanted.iter().any(|kind| is_a(value, kind)) {
+                self.misfit(format!("expected {}, found {}", wanted.join(" or "), type_of(value)));
+            }
+        }
+        if let Some(Value::Array(allowed)) = keywords.get("enum")
+            && self.pay(allowed.len())
+            && !allowed.iter().any(|allowed| same(allowed, value))
+        {
+            let list: Vec<String> = allowed.iter().map(Value::to_string).collect();
+            self.misfit(format!("expected one of {}", cut(&list.join(", "))));
+        }
+        if let Some(only) = keywords.get("const")
+            && !same(only, value)
+        {
+            self.misfit(format!("expected {}", cut(&only.to_string())));
+        }
+    }
+
+    fn number(&mut self, keywords: &Map<String, Value>, number: &Number) {
+        type Fits = fn(Ordering) -> bool;
+        let bounds: [(&str, &str, Fits); 4] = [
+            ("minimum", "at least", Ordering::is_ge),
+            ("maximum", "at most", Ordering::is_le),
+            ("exclusiveMinimum", "more than", Ordering::is_gt),
+            ("exclusiveMaximum", "less than", Ordering::is_lt),
+        ];
+        for (keyword, word, fits) in bounds {
+            if let Some(Value::Number(bound)) = keywords.get(keyword)
+                && !compare(number, bound).is_some_and(fits)
+            {
+                self.misfit(format!("expected {word} {bound}"));
+            }
+        }
+        if let Some(Value::Number(step)) = keywords.get("multipleOf")
+            && !is_multiple(number, step)
+        {
+            self.misfit(format!("expected a multiple of {step}"));
+        }
+    }
+
+    fn length(&mut self, keywords: &Map<String, Value>, length: usize, bounds: Bounds) {
+        let bound = |keyword: &str| keywords.get(keyword).and_then(count);
+        if let Some(min) = bound(bounds.min).filter(|min| (length as u64) < *min) {
+            self.misfit(format!("expected at least {min} {}, found {length}", bounds.unit));
+        }
+        if let Some(max) = bound(bounds.max).filter(|max| length as u64 > *max) {
+            self.misfit(format!("expected at most {max} {}, found {length}", bounds.unit));
+        }
+    }
+
+    fn array(&mut self, keywords: &'a Map<String, Value>, items: &[Value]) {
+        self.length(keywords, items.len(), ARRAY);
+        if keywords.get("uniqueItems") == Some(&Value::Bool(true)) {
+            let mut seen = HashSet::with_capacity(items.len());
+            if !items.iter().all(|item| seen.insert(canonical(item))) {
+                self.misfit("expected no item twice");
+            }
+        }
+        for (index, item) in items.iter().enumerate() {
+            if let Some(schema) = item_schema(keywords, index) {
+                self.enter(&index.to_string(), schema, item);
+            }
+        }
+    }
+
+    fn object(&mut self, keywords: &'a Map<String, Value>, members: &Map<String, Value>) {
+        self.length(keywords, members.len(), OBJECT);
+        if let Some(Value::Array(required)) = keywords.get("required")
+            && self.pay(required.len())
+        {
+            for name in required.iter().filter_map(Value::as_str) {
+                if !members.contains_key(name) {
+                    self.misfit(format!("expected a member {name:?}"));
+                }
+            }
+        }
+        for (name, member) in members {
+            match member_schema(keywords, name) {
+                Some(schema) => self.enter(name, schema, member),
+                None => {}
+            }
+        }
+    }
+
+    /// What other schemas say of the same value.
+    fn combined(&mut self, keywords: &'a Map<String, Value>, value: &Value) {
+        if let Some(Value::String(reference)) = keywords.get("$ref") {
+            match resolve(self.root, reference) {
+                Some(target) => self.visit(target, value),
+                None => self.misfit(format!("its schema refers to {reference:?}, which is not there")),
+            }
+        }
+        list(keywords, "allOf").iter().for_each(|schema| self.visit(schema, value));
+        if let Some(schema) = keywords.get("not")
+            && self.aside(schema, value).is_empty()
+        {
+            self.misfit("expected something else: the schema under `not` fits");
+        }
+        for keyword in ["anyOf", "oneOf"] {
+            let alternatives = list(keywords, keyword);
+            if alternatives.is_empty() {
+                continue;
+            }
+            let tried: Vec<_> = alternatives.iter().map(|schema| self.aside(schema, value)).collect();
+            let fits = tried.iter().filter(|misfits| misfits.is_empty()).count();
+            if keyword == "oneOf" && fits > 1 {
+                self.misfit(format!("expected to fit exactly one of the alternatives, fits {fits}"));
+            }
+            if fits == 0 {
+                self.misfit(format!("fits none of {} alternatives", tried.len()));
+                // What is wrong with the nearest one helps most.
+                self.found.extend(tried.into_iter().min_by_key(Vec::len).unwrap_or_default());
+                self.found.truncate(MAX_MISFITS);
+            }
+        }
+    }
+}
+
+/// The keywords that bound a length, and what they count.
+#[derive(Clone, Copy)]
+struct Bounds {
+    min: &'static str,
+    max: &'static str,
+    unit: &'static str,
+}
+
+const STRING: Bounds = Bounds { min: "minLength", max: "maxLength", unit: "characters" };
+const ARRAY: Bounds = Bounds { min: "minItems", max: "maxItems", unit: "items" };
+const OBJECT: Bounds = Bounds { min: "minProperties", max: "maxProperties", unit: "members" };
+
+/// The names in a `type`, which is one or a list.
+fn types(kind: &Value) -> Vec<&str> {
+    match kind {
+        Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+        kind => kind.as_str().into_iter().collect(),
+    }
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn is_a(value: &Value, kind: &str) -> bool {
+    match (kind, value) {
+        // 1.0 is an integer too.
+        ("integer", Value::Number(number)) => integer(number).is_some() || is_whole(number),
+        (kind, value) => kind == type_of(value),
+    }
+}
+
+/// The schema of an item, if anything is said of it.
+fn item_schema(keywords: &Map<String, Value>, index: usize) -> Option<&Value> {
+    list(keywords, "prefixItems").get(index).or_else(|| keywords.get("items"))
+}
+
+/// The schema of a member, if anything is said of it.
+fn member_schema<'a>(keywords: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
+    let named = keywords.get("properties").and_then(|properties| properties.get(name));
+    named.or_else(|| keywords.get("additionalProperties"))
+}
+
+/// A keyword that is a list of schemas; empty when it is not there.
+fn list<'a>(keywords: &'a Map<String, Value>, keyword: &str) -> &'a [Value] {
+    keywords.get(keyword).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// What a reference within the schema points to.
+fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
+    let pointer = percent_encoding::percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
+    root.pointer(&pointer)
+}
+
+/// A segment of a JSON Pointer.
+fn escaped(segment: &str) -> String {
+    segment.replace('~', "~0").replace('/', "~1")
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(MAX_LIST) {
+        Some((end, _)) => format!("{}…", text.split_at(end).0),
+        None => text.to_owned(),
+    }
+}
+
+/// A number of things; `2.0` counts as 2.
+fn count(value: &Value) -> Option<u64> {
+    let number = value.as_number()?;
+    u64::try_from(integer(number)?).ok()
+}
+
+fn is_whole(number: &Number) -> bool {
+    number.as_f64().is_some_and(|float| float.is_finite() && float.fract() == 0.0)
+}
+
+/// A whole number, however it is written, as far as it is exact.
+fn integer(number: &Number) -> Option<i128> {
+    let exact = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
+    #[allow(clippy::cast_possible_truncation, reason = "whole, and within 2^64")]
+    exact.or_else(|| {
+        let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < 2f64.powi(64))?;
+        Some(float as i128)
+    })
+}
+
+fn compare(a: &Number, b: &Number) -> Option<Ordering> {
+    match (integer(a), integer(b)) {
+        (Some(a), Some(b)) => Some(a.cmp(&b)),
+        _ => a.as_f64()?.partial_cmp(&b.as_f64()?),
+    }
+}
+
+fn is_multiple(number: &Number, step: &Number) -> bool {
+    match (integer(number), integer(step)) {
+        (Some(number), Some(step)) => number.checked_rem(step) == Some(0),
+        _ => {
+            let (Some(number), Some(step)) = (number.as_f64(), step.as_f64()) else { return false };
+            // 0.3 is three times 0.1 to whoever wrote it, though not to a binary float.
+            let times = number / step;
+            (times - times.round()).abs() <= times.abs().max(1.0) * f64::EPSILON * 4.0
+        }
+    }
+}
+
+/// Whether two values are the same to JSON Schema: 1 and 1.0 are.
+fn same(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => compare(a, b) == Some(Ordering::Equal),
+        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Value::Object(a), Value::Object(b)) => {
+            let matches = |(name, a)| b.get(name).is_some_and(|b| same(a, b));
+            a.len() == b.len() && a.iter().all(matches)
+        }
+        (a, b) => a == b,
+    }
+}
+
+/// A text that is the same for values that are the [`same`].
+fn canonical(value: &Value) -> String {
+    fn write(value: &Value, out: &mut String) {
+        match value {
+            Value::Number(number) => {
+                let _ = match integer(number) {
+                    Some(integer) => write!(out, "{integer}"),
+                    None => write!(out, "{number}"),
+                };
+            }
+            Value::Array(items) => {
+                out.push('[');
+                items.iter().for_each(|item| {
+                    write(item, out);
+                    out.push(',');
+                });
+                out.push(']');
+            }
+            Value::Object(members) => {
+                out.push('{');
+                let mut members: Vec<_> = members.iter().collect();
+                members.sort_by_key(|(name, _)| *name);
+                for (name, member) in members {
+                    let _ = write!(out, "{name:?}:");
+                    write(member, out);
+                    out.push(',');
+                }
+                out.push('}');
+            }
+            other => {
+                let _ = write!(out, "{other}");
+            }
+        }
+    }
+    let mut out = String::new();
+    write(value, &mut out);
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -51,7 +51,7 @@ pub struct BudgetPatch {
     pub tool_timeout_s: Option<u32>,
     /// See [`Budget::max_tokens`].
     pub max_tokens: Option<u64>,
-    /// See [`Budget::max_cost_usd`]; not negative.
+    /// See [`Budget::max_cost_usd`]; below 0, and what is no number, counts as 0.
     pub max_cost_usd: Option<f64>,
     /// See [`Budget::max_reflections`].
     pub max_reflections: Option<u32>,
@@ -82,7 +82,27 @@ impl Budget {
         set(&mut self.tool_timeout_s, patch.tool_timeout_s, CEILING.tool_timeout_s, 1);
         set(&mut self.max_reflections, patch.max_reflections, CEILING.max_reflections, 0);
         self.max_tokens = patch.max_tokens.or(self.max_tokens);
+        // `max` takes the 0 where the wish is no number.
         self.max_cost_usd = patch.max_cost_usd.map(|wish| wish.max(0.0)).or(self.max_cost_usd);
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    #[test]
+    fn wishes_stay_within_reason() {
+        let wish = |max_cost_usd: f64| {
+            let patch = BudgetPatch { max_cost_usd: Some(max_cost_usd), ..BudgetPatch::default() };
+            Budget::default().patched(&patch).max_cost_usd
+        };
+        assert_eq!([0.5, 0.0, -1.0, f64::NAN].map(wish), [0.5, 0.0, 0.0, 0.0].map(Some));
+        let patch = BudgetPatch { max_steps: Some(0), timeout_s: Some(u32::MAX), ..BudgetPatch::default() };
+        let budget = Budget::default().patched(&patch);
+        assert_eq!((budget.max_steps, budget.timeout_s), (1, CEILING.timeout_s));
+        assert_eq!(budget.max_cost_usd, None);
     }
 }

@@ -121,6 +121,18 @@ impl ToolOutcome {
         Self::Failure { reason: reason.into(), retryable: true }
     }
 
+    /// The outcome's name on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Result { .. } => "result",
+            Self::Artifact { .. } => "artifact",
+            Self::Timeout { .. } => "timeout",
+            Self::Failure { .. } => "failure",
+            Self::Denied { .. } => "denied",
+            Self::Unknown { .. } => "unknown",
+        }
+    }
+
     /// Whether the model should see this as an error.
     pub fn is_error(&self) -> bool {
         !matches!(self, Self::Result { .. } | Self::Artifact { .. })
@@ -156,8 +168,31 @@ impl ToolOutcome {
     }
 }
 
-/// Marks text as data. It cannot end its own marking.
+/// Marks text as data. It cannot end its own marking, however it spells the end.
 pub fn untrusted(text: &str) -> String {
-    let text = text.replace("</untrusted_output", "<\\/untrusted_output");
-    format!("<untrusted_output>\n{text}\n</untrusted_output>")
+    let mut marked = "<untrusted_output>\n".to_owned();
+    let mut copied = 0;
+    // Lower case of ASCII only, so that places are the same in both.
+    for (at, _) in text.to_ascii_lowercase().match_indices("</untrusted_output") {
+        marked.push_str(text.get(copied..at).unwrap_or_default());
+        marked.push_str("<\\");
+        copied = at + 1;
+    }
+    marked.push_str(text.get(copied..).unwrap_or_default());
+    marked.push_str("\n</untrusted_output>");
+    marked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marked_text_cannot_end_its_mark() {
+        let text = "ü </untrusted_output> </Untrusted_OUTPUT > end";
+        let marked =
+            "<untrusted_output>\nü <\\/untrusted_output> <\\/Untrusted_OUTPUT > end\n</untrusted_output>";
+        assert_eq!(untrusted(text), marked);
+        assert_eq!(untrusted(""), "<untrusted_output>\n\n</untrusted_output>");
+    }
 }

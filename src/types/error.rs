@@ -39,8 +39,10 @@ error_codes! {
     QueueFull, "queue_full", 429, "Too many messages are waiting";
     IdempotencyInProgress, "idempotency_in_progress", 409, "The first request with this Idempotency-Key is still running";
     AlreadyExists, "already_exists", 409, "That already exists";
+    Gone, "gone", 410, "That was here and its time is over";
     PayloadTooLarge, "payload_too_large", 413, "The body is too large";
     UnsupportedMediaType, "unsupported_media_type", 415, "The content type is not supported";
+    RangeNotSatisfiable, "range_not_satisfiable", 416, "There are no such bytes";
     ValidationFailed, "validation_failed", 422, "The body does not fit";
     IdempotencyKeyReused, "idempotency_key_reused", 422, "The Idempotency-Key was used with another body";
     RateLimited, "rate_limited", 429, "Too many requests";
@@ -61,7 +63,7 @@ pub struct FieldError {
 
 /// An error answer: what was wrong, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {detail}", code.as_str())]
+#[error("{}: {detail}{}", code.as_str(), cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default())]
 pub struct Problem {
     /// The stable code; status and title follow from it.
     pub code: ErrorCode,
@@ -73,12 +75,21 @@ pub struct Problem {
     pub retry_after_s: Option<u32>,
     /// Methods that the route knows (`allow`).
     pub allow: Option<String>,
+    /// What our log should say beside the detail. Never shown to the caller.
+    pub cause: Option<String>,
 }
 
 impl Problem {
     /// A problem with a detail and nothing else.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
-        Self { code, detail: detail.into(), errors: Vec::new(), retry_after_s: None, allow: None }
+        Self {
+            code,
+            detail: detail.into(),
+            errors: Vec::new(),
+            retry_after_s: None,
+            allow: None,
+            cause: None,
+        }
     }
 
     /// The answer for everything that is not there or not the caller's: the two look alike.
@@ -98,6 +109,12 @@ impl Problem {
     /// Our own fault. The detail goes to the log, never to the caller.
     pub fn internal(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::Internal, detail)
+    }
+
+    /// Trouble that passes; the cause goes to our log.
+    pub fn unavailable(detail: &str, cause: impl Into<String>) -> Self {
+        let problem = Self::new(ErrorCode::Unavailable, detail);
+        Self { retry_after_s: Some(2), cause: Some(cause.into()), ..problem }
     }
 
     /// The `application/problem+json` body.

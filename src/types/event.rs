@@ -6,7 +6,7 @@ use super::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::{fmt, rc::Rc};
+use std::{collections::BTreeMap, fmt, rc::Rc};
 
 /// A durable record of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -224,6 +224,12 @@ pub struct TurnEnd {
     /// Reflections.
     #[serde(default)]
     pub reflections: u32,
+    /// How many of its tool calls ended how: `result`, `denied`, …
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub outcomes: BTreeMap<String, u32>,
+    /// The model that answered, as `provider/model`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// SHA-256 of the stable part of the last prompt: instructions and tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_render_hash: Option<String>,
@@ -258,6 +264,8 @@ impl TurnEnd {
             cost_usd: None,
             steps: 0,
             reflections: 0,
+            outcomes: BTreeMap::new(),
+            model: None,
             prompt_render_hash: None,
             citations: Vec::new(),
             budget: None,

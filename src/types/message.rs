@@ -30,6 +30,29 @@ pub struct ToolCall {
     pub invalid: Option<String>,
 }
 
+/// A file among the session's artifacts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileRef {
+    /// The artifact's id, `art_…`.
+    pub r#ref: String,
+    /// What it is.
+    pub mime_type: String,
+    /// Its size.
+    pub bytes: u64,
+    /// Its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl FileRef {
+    /// The line that a model reads in its place.
+    pub fn line(&self) -> String {
+        let Self { r#ref, mime_type, bytes, name } = self;
+        let name = name.as_deref().unwrap_or(r#ref);
+        format!("[file {name:?}, {mime_type}, {bytes} bytes: read parts of it with read_artifact, ref {ref}]")
+    }
+}
+
 /// A piece of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -47,6 +70,8 @@ pub enum Part {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         provider: Option<Value>,
     },
+    /// A file that the user gave, kept apart from the conversation.
+    File(FileRef),
     /// A call of a tool.
     ToolCall(ToolCall),
     /// What became of a call.
@@ -88,6 +113,28 @@ impl Message {
         text_of(&self.parts)
     }
 
+    /// What a model reads of it, calls and results aside: the text, and a line for each file.
+    pub fn prompt_text(&self) -> String {
+        let mut out = String::new();
+        for part in &self.parts {
+            match part {
+                Part::Text { text } => out.push_str(text),
+                Part::File(file) => {
+                    if !out.is_empty() && !out.ends_with('\n') {
+                        out.push('\n');
+                    }
+                    out.push_str(&file.line());
+                    out.push('\n');
+                }
+                Part::Reasoning { .. } | Part::ToolCall(_) | Part::ToolResult { .. } => {}
+            }
+        }
+        if matches!(self.parts.last(), Some(Part::File(_))) {
+            out.pop();
+        }
+        out
+    }
+
     /// The tool calls in it, in order.
     pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
@@ -111,6 +158,7 @@ impl Part {
     fn weight(&self) -> usize {
         match self {
             Self::Text { text } | Self::Reasoning { text, .. } => text.len(),
+            Self::File(file) => file.line().len(),
             Self::ToolCall(call) => call.name.len() + json_weight(&call.args),
             Self::ToolResult { outcome, .. } => outcome.model_text().len(),
         }

@@ -19,7 +19,7 @@ pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};
 pub use error::{ErrorCode, FieldError, Problem};
 pub use event::{Cursor, Delta, EventKind, Record, Reply, TurnEnd, TurnError};
-pub use message::{Message, Part, Role, ToolCall};
+pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Price, Thinking, Usage,
 };

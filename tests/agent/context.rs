@@ -72,10 +72,7 @@ impl Talk {
             }
             for call_id in calls {
                 let outcome = ToolOutcome::Result { result: "x".into() };
-                self.record(
-                    turn,
-                    EventKind::completed(call_id, "echo".into(), outcome),
-                );
+                self.record(turn, EventKind::completed(call_id, "echo".into(), outcome));
             }
         }
         let message = self.message(turn, Role::Assistant, format!("answer {turn}"));

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use std::rc::Rc;
 
 /// A session to fork into.
-struct Other(Option<Rc<Stage>>);
+pub struct Other(Option<Rc<Stage>>);
 
 #[async_trait(?Send)]
 impl Peers for Other {
@@ -26,7 +26,7 @@ impl Peers for Other {
     }
 }
 
-fn principal() -> Principal {
+pub fn principal() -> Principal {
     Principal { tenant: "t".into(), user: None, scopes: Scopes::all(), session: None }
 }
 
@@ -35,7 +35,7 @@ fn call(route: SessionRoute, query: &str, body: &Value) -> SessionRequest {
     SessionRequest { principal: principal(), session: "s".into(), route, item: String::new(), request }
 }
 
-fn handler(stage: &Stage, other: Option<Rc<Stage>>) -> Handler {
+pub fn handler(stage: &Stage, other: Option<Rc<Stage>>) -> Handler {
     Handler { host: stage.host(), peers: Rc::new(Other(other)) }
 }
 
@@ -143,4 +143,25 @@ fn a_fork_while_a_turn_runs_and_others_wait_leaves_no_turn_without_an_end() {
         stage.check();
         assert_eq!(stage.kinds().iter().filter(|kind| *kind == "turn.completed").count(), 3);
     }
+}
+
+#[test]
+fn what_a_turn_cannot_be_held_to_is_refused() {
+    let (stage, _) = Stage::scripted(|_| Vec::new(), |builder| builder);
+    let refused = |more: Value| {
+        let mut body = json!({"content": "hello"});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let problem = ask(&stage, SessionRoute::PostMessage, "", &body).map(drop).unwrap_err();
+        (problem.errors[0].pointer.clone(), problem.errors[0].detail.clone())
+    };
+    let (pointer, detail) = refused(json!({"output_schema": {"properties": {"a": {"pattern": "^x"}}}}));
+    assert_eq!(pointer, "/output_schema/properties/a/pattern");
+    assert!(detail.starts_with("`pattern` is not checked here"), "{detail}");
+    let large = json!({"output_schema": {"description": "x".repeat(64 << 10)}});
+    assert_eq!(refused(large), ("/output_schema".into(), "larger than 65536 bytes".into()));
+    let cost = |max: f64| refused(json!({"budget": {"max_cost_usd": max}}));
+    let no_price = "there is no price for model \"scripted/model\"; set MODEL_PRICES";
+    assert_eq!(cost(0.5), ("/budget/max_cost_usd".into(), no_price.into()));
+    assert_eq!(cost(-0.5), ("/budget/max_cost_usd".into(), "expected 0 or more".into()));
+    assert_eq!(stage.kinds(), [""; 0], "nothing was stored");
 }

@@ -3,9 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod artifacts;
 mod build;
 mod context;
 mod crash;
+mod discipline;
 mod hooks;
 mod http;
 mod replay;

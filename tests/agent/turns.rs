@@ -145,7 +145,7 @@ fn spent_budgets_end_a_turn_with_a_reason() {
 #[test]
 fn unknown_tools_and_bad_arguments_are_told_to_the_model() {
     let script = |request: &_| match step_of(request) {
-        0 => answer(vec![call("c", "nobody", json!({})), call("d", "read_it", json!({"key": 1}))]),
+        0 => answer(vec![call("c", "nobody", json!({})), call("d", "read_it", json!({"key": {}}))]),
         _ => answer(vec![Part::text("done")]),
     };
     let (stage, models) = Stage::scripted(script, |builder| builder);

@@ -97,6 +97,19 @@ impl Chat {
         self.client.get(&self.path(rest)).expect(200)
     }
 
+    /// The turn that gave this answer.
+    #[track_caller]
+    pub fn turn(&self, answer: &Value) -> Value {
+        self.get(&format!("/turns/{}", answer["turn_id"].as_str().expect("a turn")))
+    }
+
+    /// Waits until a record of this type is stored, and gives the first.
+    #[track_caller]
+    pub fn until_logged(&self, kind: &str) -> Value {
+        let mut events = self.client.stream(&self.path("/events"));
+        events.until_type(kind).pop().expect("the last one").json()
+    }
+
     /// Waits until nothing runs and nothing is queued.
     #[track_caller]
     pub fn until_idle(&self) {
@@ -129,6 +142,38 @@ impl Chat {
         let messages = self.get("/messages?limit=200");
         messages["data"].as_array().unwrap().iter().map(line).collect()
     }
+}
+
+/// What became of the calls of a turn: `c1 result`, or `c2 denied duplicate`.
+pub fn outcomes(turn: &Value) -> Vec<String> {
+    let calls = turn["calls"].as_array().expect("a turn's calls").iter();
+    let line = |call: &Value| {
+        let words = ["call_id", "outcome", "denied"].map(|field| call[field].as_str());
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    };
+    calls.map(line).collect()
+}
+
+/// What an OpenAI-compatible provider was told about a call.
+#[track_caller]
+pub fn told(request: &Received, call_id: &str) -> String {
+    let messages = request.body["messages"].as_array().expect("messages");
+    let line = messages.iter().find(|line| line["tool_call_id"] == call_id).expect("the call's result");
+    line["content"].as_str().expect("text").to_owned()
+}
+
+/// What an OpenAI-compatible provider was told beside the conversation.
+pub fn system_text(request: &Received) -> String {
+    let messages = request.body["messages"].as_array().expect("messages").iter();
+    let system = messages.filter(|line| line["role"] == "system").map(|line| line["content"].as_str());
+    system.flatten().collect::<Vec<_>>().join("\n")
+}
+
+/// When something happened, in milliseconds since 1970.
+#[track_caller]
+pub fn millis(at: &Value) -> i64 {
+    let text = at.as_str().unwrap_or_else(|| panic!("not a time: {at}"));
+    chrono::DateTime::parse_from_rfc3339(text).expect("a time").timestamp_millis()
 }
 
 fn line(message: &Value) -> String {

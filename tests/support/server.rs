@@ -157,6 +157,14 @@ impl Server {
         self.run();
     }
 
+    /// Restarts it with these variables and secrets over those that it had.
+    pub fn restart_with(&mut self, bindings: Value) {
+        for (name, value) in bindings.as_object().expect("an object of bindings") {
+            self.launch.bindings[name] = value.clone();
+        }
+        self.restart();
+    }
+
     /// User and system time of the runtime so far, without Miniflare's own process.
     pub fn cpu(&self) -> Duration {
         self.runtime().iter().map(|process| process.cpu).sum()

@@ -3,7 +3,7 @@
 use super::{Post, SessionHost, broken};
 use crate::ports::StoreError;
 use crate::session::{Session, decode, encode};
-use crate::types::{ErrorCode, EventKind, Problem, QueuedTurn, StopReason, TurnEnd, TurnStatus};
+use crate::types::{ErrorCode, EventKind, Problem, QueuedTurn, StopReason, TurnEnd, TurnError, TurnStatus};
 use std::rc::Rc;
 
 /// Most messages that wait behind a turn.
@@ -42,19 +42,31 @@ impl SessionHost {
         let Some(turn) = next.filter(|_| session.state().turn.is_none()) else { return Ok(()) };
         let key = queue_key(&turn);
         let stored = self.ports.store.get(&key)?;
-        let queued: Option<QueuedTurn> = stored.as_deref().map(decode).transpose()?;
+        // What cannot be read will not be readable later: it must not stand in the way of others.
+        let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
         session.commit(self.now(), |draft| {
             draft.state.queue.retain(|waiting| *waiting != turn);
             draft.delete(key);
-            if let Some(queued) = &queued {
-                let message = Rc::clone(&queued.message);
-                self.draft_start(draft, turn, queued.budget, queued.options.clone(), message);
+            match &queued {
+                Some(queued) => {
+                    let message = Rc::clone(&queued.message);
+                    self.draft_start(draft, turn, queued.budget, queued.options.clone(), message);
+                }
+                None => {
+                    let message = "the queued message cannot be read any more".to_owned();
+                    let error = Some(TurnError { code: "internal".into(), message, retryable: true });
+                    let failed = TurnEnd::ended(TurnStatus::Failed, StopReason::Error);
+                    draft.record(Some(&turn), EventKind::TurnFailed(TurnEnd { error, ..failed }));
+                }
             }
         })?;
-        if let Some(queued) = queued {
-            self.run(session, queued.message);
+        match queued {
+            Some(queued) => {
+                self.run(session, queued.message);
+                Ok(())
+            }
+            None => self.start_queued(session),
         }
-        Ok(())
     }
 
     /// Takes a message from the queue; false if it is not there. What it said stays in the log.

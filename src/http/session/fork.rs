@@ -1,4 +1,5 @@
-//! Forking: a new session that starts as a copy of this one, up to a message.
+//! Forking: a new session that starts as a copy of this one, up to a message. Artifacts stay where they
+//! are: what the copy's messages say of them can be read in the session that was copied only.
 
 use super::{Handler, SessionRequest, broken};
 use crate::agent::SessionHost;

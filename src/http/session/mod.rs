@@ -1,5 +1,6 @@
 //! What one session's object answers. Runs inside the object, next to the session's state.
 
+mod artifacts;
 mod events;
 mod feed;
 mod fork;
@@ -30,7 +31,7 @@ pub struct SessionRequest {
     pub session: String,
     /// What is asked.
     pub route: SessionRoute,
-    /// The path's last named segment: a turn, a queued item or a call.
+    /// The path's last named segment: a turn, a queued item, a call or an artifact.
     pub item: String,
     /// The request, body included.
     pub request: ApiRequest,
@@ -53,6 +54,8 @@ impl Handler {
         match call.route {
             SessionRoute::Create => self.once(call, async || self.create(call).await).await,
             SessionRoute::Fork => self.once(call, async || self.fork(call).await).await,
+            SessionRoute::Attach => self.once(call, async || self.attach(call).await).await,
+            SessionRoute::Artifact => self.show_artifact(call).await,
             SessionRoute::Abort => self.once(call, async || self.abort(call)).await,
             SessionRoute::PostMessage => self.post_message(call, None).await,
             SessionRoute::Steer => self.post_message(call, Some(crate::agent::OnBusy::Steer)).await,

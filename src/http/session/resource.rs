@@ -2,12 +2,14 @@
 
 use super::{Handler, MAX_OBJECT_BYTES, SessionRequest, broken};
 use crate::http::{ApiRequest, ApiResponse, body, page};
-use crate::types::{BudgetPatch, EventKind, Problem};
+use crate::types::{BudgetPatch, ErrorCode, EventKind, Problem};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 /// The longest title, in characters.
 const MAX_TITLE: usize = 200;
+/// Most records that wait for a message that is being written, before changes are refused.
+const MAX_DEFERRED: usize = 1_000;
 
 #[derive(Deserialize)]
 struct CreateBody {
@@ -17,6 +19,7 @@ struct CreateBody {
     mode: Option<String>,
     model: Option<String>,
     metadata: Option<Map<String, Value>>,
+    #[serde(default, deserialize_with = "body::object")]
     budget: Option<BudgetPatch>,
 }
 
@@ -73,6 +76,11 @@ impl Handler {
         let permissions =
             body.permissions.map(|object| checked_object("/permissions", object)).transpose()?;
         let state = body.state.map(|object| checked_object("/state", object)).transpose()?;
+        if session.state().deferred.len() >= MAX_DEFERRED {
+            let detail = "too many changes wait for the message that is being written to end";
+            let problem = Problem::new(ErrorCode::RateLimited, detail);
+            return Err(Problem { retry_after_s: Some(1), ..problem });
+        }
         let relist = title.is_some();
         session
             .commit(self.host.now(), |draft| {

@@ -1,6 +1,9 @@
 //! Turns: post a message, steer, abort, dequeue.
 
-use super::{Handler, SessionRequest, broken, feed, idempotency_document, replayed, resource::named_user};
+use super::{
+    Handler, MAX_OBJECT_BYTES, SessionRequest, broken, feed, idempotency_document, replayed,
+    resource::named_user,
+};
 use crate::agent::{OnBusy, Post};
 use crate::http::{ApiRequest, ApiResponse, body, idempotency};
 use crate::session::{
@@ -9,6 +12,7 @@ use crate::session::{
     idempotency::{Answer, FirstAnswer, document, find},
     view::TurnAnswer,
 };
+use crate::turn::schema;
 use crate::types::{BudgetPatch, Cursor, ErrorCode, Part, Problem, Thinking, TurnOptions, TurnStatus, id};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -21,6 +25,7 @@ pub(super) struct MessageBody {
     role: Option<String>,
     pub(super) user: Option<String>,
     on_busy: Option<OnBusy>,
+    #[serde(default, deserialize_with = "body::object")]
     budget: Option<BudgetPatch>,
     tools: Option<Vec<String>>,
     think: Option<Thinking>,
@@ -58,7 +63,7 @@ impl Handler {
 
         let turn = self.host.new_id(id::TURN);
         let receipt = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
-        let mut post = self.checked_post(body, &turn, on_busy)?;
+        let mut post = self.checked_post(body, session.as_ref(), &turn, on_busy)?;
         if let (Some(key), Some(body_hash)) = (key, body_hash) {
             let answer = match wants {
                 Wants::Receipt => Answer::Json(202, receipt.clone()),
@@ -132,17 +137,27 @@ impl Handler {
         Ok(response.with("idempotent-replayed", "true"))
     }
 
-    fn checked_post(&self, body: MessageBody, turn: &str, on_busy: Option<OnBusy>) -> Result<Post, Problem> {
+    fn checked_post(
+        &self,
+        body: MessageBody,
+        session: Option<&Rc<Session>>,
+        turn: &str,
+        on_busy: Option<OnBusy>,
+    ) -> Result<Post, Problem> {
         if body.role.is_some_and(|role| role != "user") {
             return Err(Problem::field("/role", "only messages of role `user` may be posted"));
         }
         let parts = match (body.content, body.parts) {
             (Some(text), None) => vec![Part::Text { text }],
-            (None, Some(parts)) => parts.iter().enumerate().map(text_part).collect::<Result<_, _>>()?,
+            (None, Some(parts)) => {
+                let read = |(index, part)| self.part(session, index, part);
+                parts.iter().enumerate().map(read).collect::<Result<_, _>>()?
+            }
             (Some(_), Some(_)) => return Err(Problem::field("/parts", "send either `content` or `parts`")),
             (None, None) => return Err(Problem::field("/content", "missing: say what the message says")),
         };
-        if crate::types::message::text_of(&parts).is_empty() {
+        let is_file = |part: &Part| matches!(part, Part::File(_));
+        if crate::types::message::text_of(&parts).is_empty() && !parts.iter().any(is_file) {
             return Err(Problem::field("/content", "empty: say what the message says"));
         }
         let toolkit = self.host.agent().toolkit();
@@ -151,10 +166,13 @@ impl Handler {
         {
             return Err(Problem::field(format!("/tools/{index}"), format!("no tool named {name:?}")));
         }
+        body.output_schema.as_ref().map_or(Ok(()), can_be_held)?;
+        let budget = body.budget.unwrap_or_default();
+        self.has_price(session.map(Rc::as_ref), &budget)?;
         Ok(Post {
             turn: turn.to_owned(),
             parts,
-            budget: body.budget.unwrap_or_default(),
+            budget,
             options: TurnOptions {
                 tools: body.tools,
                 think: body.think,
@@ -164,6 +182,34 @@ impl Handler {
             on_busy: on_busy.or(body.on_busy).unwrap_or_default(),
             document: None,
         })
+    }
+
+    /// A part of a message: words, or a file of the session.
+    fn part(&self, session: Option<&Rc<Session>>, index: usize, part: &Value) -> Result<Part, Problem> {
+        match (part.get("type").and_then(Value::as_str), part.get("text").and_then(Value::as_str)) {
+            (Some("text"), Some(text)) => Ok(Part::text(text)),
+            (Some("text"), None) => Err(Problem::field(format!("/parts/{index}/text"), "expected a string")),
+            (Some("file"), _) => self.file_part(session, index, part),
+            _ => Err(Problem::field(format!("/parts/{index}/type"), "expected \"text\" or \"file\"")),
+        }
+    }
+
+    /// A bound in money needs a price: without one the turn would cost what it likes.
+    fn has_price(&self, session: Option<&Session>, budget: &BudgetPatch) -> Result<(), Problem> {
+        let problem = |detail: String| Err(Problem::field("/budget/max_cost_usd", detail));
+        if budget.max_cost_usd.is_some_and(|max| max < 0.0) {
+            return problem("expected 0 or more".into());
+        }
+        let (bound, model) = match session.map(Session::state) {
+            Some(state) => (state.meta.budget.patched(budget).max_cost_usd, state.meta.model.clone()),
+            None => (budget.max_cost_usd, None),
+        };
+        let models = self.host.agent().models();
+        let model = model.unwrap_or_else(|| models.default_model());
+        if bound.is_some() && models.price(&model).is_none() {
+            return problem(format!("there is no price for model {model:?}; set MODEL_PRICES"));
+        }
+        Ok(())
     }
 
     pub(super) fn abort(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
@@ -192,12 +238,13 @@ impl Handler {
     }
 }
 
-fn text_part((index, part): (usize, &Value)) -> Result<Part, Problem> {
-    match (part.get("type").and_then(Value::as_str), part.get("text").and_then(Value::as_str)) {
-        (Some("text"), Some(text)) => Ok(Part::text(text)),
-        (Some("text"), None) => Err(Problem::field(format!("/parts/{index}/text"), "expected a string")),
-        _ => Err(Problem::field(format!("/parts/{index}/type"), "expected \"text\"")),
+/// Whether answers can be held to a caller's schema.
+fn can_be_held(schema: &Value) -> Result<(), Problem> {
+    if schema.to_string().len() > MAX_OBJECT_BYTES {
+        return Err(Problem::field("/output_schema", format!("larger than {MAX_OBJECT_BYTES} bytes")));
     }
+    schema::check(schema)
+        .map_err(|misfit| Problem::field(format!("/output_schema{}", misfit.pointer), misfit.detail))
 }
 
 fn wants(request: &ApiRequest) -> Wants {

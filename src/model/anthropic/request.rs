@@ -21,6 +21,8 @@ pub(super) struct Body<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<Choice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<Budget>,
     stream: bool,
 }
@@ -35,7 +37,7 @@ struct Turn<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Block<'a> {
     Text {
-        text: &'a str,
+        text: Cow<'a, str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<Marker>,
     },
@@ -74,6 +76,11 @@ struct Tool<'a> {
     input_schema: &'a Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<Marker>,
+}
+
+#[derive(Serialize)]
+struct Choice {
+    r#type: &'static str,
 }
 
 #[derive(Serialize)]
@@ -125,6 +132,7 @@ pub(super) fn body(request: &ModelRequest) -> Body<'_> {
         system,
         messages,
         tools: tools.collect(),
+        tool_choice: (request.tools_off && !request.tools.is_empty()).then_some(Choice { r#type: "none" }),
         thinking,
         stream: true,
     }
@@ -161,6 +169,7 @@ fn may_think(messages: &[std::rc::Rc<Message>]) -> bool {
 fn block(part: &Part) -> Option<Block<'_>> {
     match part {
         Part::Text { text: words } => text(words),
+        Part::File(file) => Some(Block::Text { text: file.line().into(), cache_control: None }),
         Part::Reasoning { provider, .. } => {
             provider.as_ref().filter(|block| is_own_thinking(block)).map(Block::Verbatim)
         }
@@ -180,7 +189,7 @@ fn block(part: &Part) -> Option<Block<'_>> {
 }
 
 fn text(text: &str) -> Option<Block<'_>> {
-    (!text.trim().is_empty()).then_some(Block::Text { text, cache_control: None })
+    (!text.trim().is_empty()).then(|| Block::Text { text: text.into(), cache_control: None })
 }
 
 fn is_own_thinking(block: &Value) -> bool {

@@ -155,8 +155,8 @@ fn thinking_goes_back_verbatim_and_in_place() {
                 {"type":"tool_use","id":"toolu_2","name":"now","input":{}},
             ]},
             {"role":"user","content":[
-                {"type":"tool_result","tool_use_id":"toolu_1","content":"text"},
-                {"type":"tool_result","tool_use_id":"toolu_2","content":"Error: no clock","is_error":true,"cache_control":marker},
+                {"type":"tool_result","tool_use_id":"toolu_1","content":"<untrusted_output>\ntext\n</untrusted_output>"},
+                {"type":"tool_result","tool_use_id":"toolu_2","content":"<untrusted_output>\nError: no clock\n</untrusted_output>","is_error":true,"cache_control":marker},
             ]},
         ],
     });
@@ -205,7 +205,7 @@ fn the_whole_request() {
         "messages": [
             {"role":"user","content":[{"type":"text","text":"Hello"}]},
             {"role":"assistant","content":[{"type":"tool_use","id":"functions_read_0","name":"read","input":{}}]},
-            {"role":"user","content":[{"type":"tool_result","tool_use_id":"functions_read_0","content":"x"}]},
+            {"role":"user","content":[{"type":"tool_result","tool_use_id":"functions_read_0","content":"<untrusted_output>\nx\n</untrusted_output>"}]},
             {"role":"assistant","content":[{"type":"text","text":"Hi","cache_control":marker}]},
             {"role":"user","content":[
                 {"type":"text","text":"Today is Friday."},
@@ -214,6 +214,20 @@ fn the_whole_request() {
         ],
     });
     assert_eq!(sent(&Anthropic, &request), expected);
+}
+
+#[test]
+fn tools_that_must_not_be_called_stay_in_the_prompt() {
+    let request = |tools: Vec<crate::types::ToolSpec>| ModelRequest {
+        messages: vec![user("Hi")],
+        tools: tools.into(),
+        tools_off: true,
+        ..ModelRequest::default()
+    };
+    let json = sent(&Anthropic, &request(vec![spec("read")]));
+    let choice = json!({"type": "none"});
+    assert_eq!((json["tools"].as_array().map(Vec::len), &json["tool_choice"]), (Some(1), &choice));
+    assert_eq!(sent(&Anthropic, &request(Vec::new())).get("tool_choice"), None);
 }
 
 #[test]

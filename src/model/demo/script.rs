@@ -28,18 +28,41 @@ pub(super) struct Step {
     pub(super) goes_on: bool,
 }
 
+/// What the model is asked aside, known by words of the question, and the directive that says what
+/// to answer then.
+const ASIDES: &[(&str, &str, &str)] = &[
+    (
+        "Look back at the last step",
+        "/reflect",
+        "CONTINUE. The last step did what it was meant to, as far as I can tell.",
+    ),
+    ("\"score\"", "/judge", r#"{"score": 1, "reason": "demo/echo likes every reply"}"#),
+];
+
+/// Words with which a turn asks for an answer that fits a schema. A step without calls ends such a
+/// turn: what follows `/then` is for when the answer did not fit.
+const WANTS_JSON: &str = "must fit this JSON Schema";
+
 /// The step that is due: as many are done as assistant messages stand behind the user's last one.
 pub(super) fn step(request: &ModelRequest) -> Step {
+    if let Some(answer) = aside(request) {
+        return Step { acts: vec![Act::Say(answer)], goes_on: false };
+    }
     let messages = &request.messages;
     let last_user = messages.iter().rposition(|m| m.role == Role::User);
     let (before, now) = messages.split_at(last_user.unwrap_or(0));
-    let said = now.first().filter(|m| m.role == Role::User).map(|m| m.text()).unwrap_or_default();
+    let said = now.first().filter(|m| m.role == Role::User).map(|m| m.prompt_text()).unwrap_or_default();
     let done = now.iter().filter(|m| m.role == Role::Assistant).count();
 
     let steps = steps(&said);
     let lines = steps.get(done).map_or(&[][..], Vec::as_slice);
     let mut acts: Vec<_> = lines.iter().filter_map(|line| act(line, request)).collect();
-    if acts.is_empty() {
+    if request.tools_off {
+        acts.retain(|act| !matches!(act, Act::Call { .. }));
+        if acts.is_empty() {
+            acts.push(Act::Say(summary(now).unwrap_or_else(|| "Done.".to_owned())));
+        }
+    } else if acts.is_empty() {
         // Words beside directives are for people; words of a later step are to be said.
         let plain = lines.join("\n");
         acts.push(Act::Say(match summary(now) {
@@ -51,13 +74,25 @@ pub(super) fn step(request: &ModelRequest) -> Step {
     } else if done > 0 {
         acts = lines.iter().filter(|l| !l.trim().is_empty()).map(|l| act_or_say(l, request)).collect();
     }
-    Step { acts, goes_on: done + 1 < steps.len() }
+    let may_go_on = !request.tools_off && !request.volatile.contains(WANTS_JSON);
+    Step { acts, goes_on: may_go_on && done + 1 < steps.len() }
+}
+
+/// The answer to a question that is not the user's.
+fn aside(request: &ModelRequest) -> Option<String> {
+    let asked = |words: &str| request.volatile.contains(words) || request.system.contains(words);
+    let (_, name, answer) = ASIDES.iter().find(|(words, ..)| request.tools_off && asked(words))?;
+    let said =
+        request.messages.iter().rev().find(|m| m.role == Role::User).map(|m| m.text()).unwrap_or_default();
+    let given = said.lines().find_map(|line| directive(line, name));
+    Some(given.unwrap_or(answer).to_owned())
 }
 
 /// The lines of each step.
 fn steps(said: &str) -> Vec<Vec<&str>> {
     let mut steps = vec![Vec::new()];
-    for line in said.lines() {
+    let is_aside = |line: &&str| ASIDES.iter().any(|(_, name, _)| directive(line, name).is_some());
+    for line in said.lines().filter(|line| !is_aside(line)) {
         match directive(line, "/then") {
             Some(rest) => steps.push(vec![rest]),
             None => steps.last_mut().into_iter().for_each(|step| step.push(line)),
@@ -141,7 +176,7 @@ fn echo(said: &str, before: &[Rc<Message>], count: usize) -> String {
     let mut text = "I am demo/echo, a rule-based stand-in for a language model. ".to_owned();
     text.push_str(&format!("You said: \"{}\". ", quote(said.trim())));
     if let Some(earlier) = before.iter().rev().find(|m| m.role == Role::User) {
-        text.push_str(&format!("Before that you said: \"{}\". ", quote(earlier.text().trim())));
+        text.push_str(&format!("Before that you said: \"{}\". ", quote(earlier.prompt_text().trim())));
     }
     let messages = if count == 1 { "1 message".to_owned() } else { format!("{count} messages") };
     text.push_str(&format!("I see {messages} of this conversation. "));

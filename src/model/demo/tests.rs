@@ -88,6 +88,58 @@ fn a_step_without_calls_pauses_when_another_follows() {
 }
 
 #[test]
+fn without_tools_it_answers_in_words() {
+    let off = |said: &str, results: usize| {
+        let mut messages = vec![user(said)];
+        for i in 0..results {
+            messages.push(assistant(vec![testkit::tool_call(&format!("c{i}"), "echo", json!({}))]));
+            messages.push(result(&format!("c{i}"), "echo", ok("hi")));
+        }
+        let request = ModelRequest { messages, tools_off: true, ..ModelRequest::default() };
+        let outcome = testkit::call(&Demo::new(Rc::new(FakeClock::default())), request);
+        (outcome.text, outcome.end.unwrap().finish)
+    };
+    assert_eq!(off("/tool echo {}\n/then /tool echo {}", 1), ("echo → hi".into(), FinishReason::Stop));
+    assert_eq!(off("/tool echo {}", 0), ("Done.".into(), FinishReason::Stop));
+    assert_eq!(off("/say a\n/tool echo {}\n/then b", 0), ("a".into(), FinishReason::Stop));
+}
+
+#[test]
+fn it_looks_back_and_grades() {
+    let asked = |said: &str, volatile: &str, system: &str| {
+        let request = ModelRequest {
+            messages: vec![user(said)],
+            volatile: volatile.into(),
+            system: system.into(),
+            tools_off: true,
+            ..ModelRequest::default()
+        };
+        testkit::call(&Demo::new(Rc::new(FakeClock::default())), request).text
+    };
+    let (back, grade) = ("Today.\n\nLook back at the last step before", "Answer with JSON {\"score\": 0..1}");
+    assert!(asked("/tool echo {}", back, "").starts_with("CONTINUE"));
+    assert_eq!(asked("/tool echo {}\n/reflect STOP here", back, ""), "STOP here");
+    let score = |text: String| serde_json::from_str::<serde_json::Value>(&text).unwrap()["score"].clone();
+    assert_eq!(score(asked("User: hello", "", grade)), json!(1));
+    assert_eq!(score(asked("User:\n/judge {\"score\": 0.25}", grade, "")), json!(0.25));
+    assert_eq!(say("/reflect STOP\n/say x").text, "x");
+}
+
+#[test]
+fn an_answer_of_a_schema_is_repaired_by_the_next_step() {
+    let script = user("/say {}\n/then /say {\"a\":1}");
+    let answer = |messages: Vec<Rc<Message>>| {
+        let volatile = "It must fit this JSON Schema: {}".into();
+        let request = ModelRequest { messages, volatile, ..ModelRequest::default() };
+        let outcome = testkit::call(&Demo::new(Rc::new(FakeClock::default())), request);
+        (outcome.text, outcome.end.unwrap().finish)
+    };
+    assert_eq!(answer(vec![script.clone()]), ("{}".into(), FinishReason::Stop));
+    let repaired = answer(vec![script, assistant(vec![Part::text("{}")])]);
+    assert_eq!(repaired, ("{\"a\":1}".into(), FinishReason::Stop));
+}
+
+#[test]
 fn slow_words_take_their_time() {
     let clock = Rc::new(FakeClock::default());
     let request = ModelRequest { messages: vec![user("/say go\n/slow 40 3")], ..ModelRequest::default() };

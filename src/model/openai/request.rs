@@ -1,6 +1,6 @@
 //! The request body of chat completions.
 
-use crate::types::{Message, ModelRequest, Part, Role, Thinking, message::text_of};
+use crate::types::{Message, ModelRequest, Part, Role, Thinking};
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -11,7 +11,7 @@ pub(in crate::model) enum Dialect {
     /// OpenAI and compatible servers.
     OpenAi,
     /// Workers AI's binding: the model stands beside the body; content is never null; the cap on
-    /// output has its old name.
+    /// output has its old name; tools cannot be forbidden, so they are left out then.
     WorkersAi,
 }
 
@@ -22,6 +22,8 @@ pub(in crate::model) struct Body<'a> {
     messages: Vec<Line<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_choice: Option<&'static str>,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
@@ -101,7 +103,8 @@ pub(in crate::model) fn body(request: &ModelRequest, dialect: Dialect) -> Body<'
     if request.messages.is_empty() {
         system(&request.volatile, &mut messages);
     }
-    let tools = request.tools.iter().map(|tool| Tool {
+    let offered = if request.tools_off && !open_ai { &[][..] } else { &request.tools };
+    let tools = offered.iter().map(|tool| Tool {
         r#type: "function",
         function: Spec { name: &tool.name, description: &tool.description, parameters: &tool.parameters },
     });
@@ -109,6 +112,7 @@ pub(in crate::model) fn body(request: &ModelRequest, dialect: Dialect) -> Body<'
         model: open_ai.then_some(request.model.as_str()),
         messages,
         tools: tools.collect(),
+        tool_choice: (request.tools_off && !offered.is_empty()).then_some("none"),
         stream: true,
         stream_options: open_ai.then_some(StreamOptions { include_usage: true }),
         max_completion_tokens: request.max_output_tokens.filter(|_| open_ai),
@@ -131,7 +135,7 @@ fn system<'a>(content: &'a str, lines: &mut Vec<Line<'a>>) {
 /// A message as one line or, with several results in it, as more. Thinking stays here: no
 /// compatible server wants it back.
 fn lines<'a>(message: &'a Message, dialect: Dialect, lines: &mut Vec<Line<'a>>) {
-    let text = text_of(&message.parts);
+    let text = message.prompt_text();
     match message.role {
         Role::User => lines.push(Line::User { content: text }),
         Role::Assistant => {

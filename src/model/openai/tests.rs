@@ -198,8 +198,8 @@ fn the_whole_request() {
             {"role":"assistant","content":null,"tool_calls":[
                 {"id":"a","type":"function","function":{"name":"read","arguments":"{\"p\":1}"}},
                 {"id":"b","type":"function","function":{"name":"list","arguments":"{}"}}]},
-            {"role":"tool","tool_call_id":"a","content":"text"},
-            {"role":"tool","tool_call_id":"b","content":"Error: gone"},
+            {"role":"tool","tool_call_id":"a","content":"<untrusted_output>\ntext\n</untrusted_output>"},
+            {"role":"tool","tool_call_id":"b","content":"<untrusted_output>\nError: gone\n</untrusted_output>"},
         ],
         "tools": [tool("zeta"), tool("alpha")],
         "stream": true,
@@ -208,6 +208,19 @@ fn the_whole_request() {
         "reasoning_effort": "low",
     });
     assert_eq!(sent(&OpenAi, &request), expected);
+}
+
+#[test]
+fn tools_that_must_not_be_called_stay_in_the_prompt() {
+    let request = |tools: Vec<crate::types::ToolSpec>| ModelRequest {
+        messages: vec![user("Hi")],
+        tools: tools.into(),
+        tools_off: true,
+        ..ModelRequest::default()
+    };
+    let json = sent(&OpenAi, &request(vec![spec("read")]));
+    assert_eq!((json["tools"].as_array().map(Vec::len), &json["tool_choice"]), (Some(1), &json!("none")));
+    assert_eq!(sent(&OpenAi, &request(Vec::new())).get("tool_choice"), None);
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn the_input() {
             {"role":"system","content":"S"},
             {"role":"user","content":"Hi"},
             {"role":"assistant","content":"","tool_calls":[{"id":"a","type":"function","function":{"name":"t","arguments":"{}"}}]},
-            {"role":"tool","tool_call_id":"a","content":"x"},
+            {"role":"tool","tool_call_id":"a","content":"<untrusted_output>\nx\n</untrusted_output>"},
         ]})
     );
 }
@@ -118,4 +118,17 @@ proptest! {
             prop_assert_eq!(ask(Ok(bytewise(body))), once(body));
         }
     }
+}
+
+#[test]
+fn tools_that_must_not_be_called_are_left_out() {
+    let request = |tools_off: bool| ModelRequest {
+        messages: vec![user("Hi")],
+        tools: vec![spec("read")].into(),
+        tools_off,
+        ..ModelRequest::default()
+    };
+    assert!(input(&request(false)).unwrap().get("tools").is_some());
+    let off = input(&request(true)).unwrap();
+    assert_eq!((off.get("tools"), off.get("tool_choice")), (None, None));
 }

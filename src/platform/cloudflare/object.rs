@@ -176,7 +176,7 @@ impl Inner {
         if matches!(head.method.as_str(), "POST" | "PATCH") {
             head.body = convert::body(request, convert::length(&head)).await?;
         }
-        let item = ["turn", "item", "call_id"]
+        let item = ["turn", "item", "call_id", "ref"]
             .into_iter()
             .map(|name| found.param(name))
             .find(|item| !item.is_empty());

@@ -2,28 +2,63 @@
 
 use crate::ports::BlobStore;
 use async_trait::async_trait;
-use worker::Bucket;
+use bytes::Bytes;
+use std::ops::Range;
+use worker::{Bucket, HttpMetadata, Range as Part};
 
 /// Keys that one call to R2 removes at most.
-const AT_ONCE: u32 = 1_000;
+const AT_ONCE: usize = 1_000;
 
 /// The bucket.
 pub struct R2Blobs(pub Bucket);
 
 #[async_trait(?Send)]
 impl BlobStore for R2Blobs {
+    async fn put(&self, key: &str, bytes: Bytes, mime_type: &str) -> Result<(), String> {
+        let metadata = HttpMetadata { content_type: Some(mime_type.to_owned()), ..HttpMetadata::default() };
+        let put = self.0.put(key, Vec::from(bytes)).http_metadata(metadata);
+        put.execute().await.map(drop).map_err(said)
+    }
+
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, String> {
+        let mut get = self.0.get(key);
+        if let Some(range) = &range {
+            let length = range.end.saturating_sub(range.start);
+            get = get.range(Part::OffsetWithLength { offset: range.start, length });
+        }
+        let Some(object) = get.execute().await.map_err(said)? else { return Ok(None) };
+        let Some(body) = object.body() else { return Err("an object without a body".into()) };
+        let bytes = body.bytes().await.map_err(said)?;
+        match range {
+            Some(range) if bytes.len() as u64 != range.end - range.start => {
+                Err(format!("{} bytes instead of {range:?}", bytes.len()))
+            }
+            _ => Ok(Some(bytes.into())),
+        }
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<(), String> {
+        for keys in keys.chunks(AT_ONCE) {
+            self.0.delete_multiple(keys.to_vec()).await.map_err(said)?;
+        }
+        Ok(())
+    }
+
     async fn delete_prefix(&self, prefix: &str) -> Result<(), String> {
         loop {
-            let page =
-                self.0.list().prefix(prefix).limit(AT_ONCE).execute().await.map_err(|e| e.to_string())?;
+            let page = self.0.list().prefix(prefix).limit(AT_ONCE as u32).execute().await.map_err(said)?;
             let keys: Vec<String> = page.objects().iter().map(worker::Object::key).collect();
             if keys.is_empty() {
                 return Ok(());
             }
-            self.0.delete_multiple(keys).await.map_err(|e| e.to_string())?;
+            self.0.delete_multiple(keys).await.map_err(said)?;
             if !page.truncated() {
                 return Ok(());
             }
         }
     }
+}
+
+fn said(error: worker::Error) -> String {
+    error.to_string()
 }

@@ -197,12 +197,20 @@ impl SessionStore for SqlSessionStore {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
-        let query = "SELECT key FROM document WHERE part = 0 AND substr(key, 1, ?) = ? ORDER BY key";
-        let bindings = [number(prefix.chars().count() as u64), prefix.into()];
-        let mut found = Vec::new();
+        // A range of the primary key, so that only what is wanted is looked at.
+        let query =
+            "SELECT key, json, part, parts FROM document WHERE key >= ? AND key < ? ORDER BY key, part";
+        let bindings = [prefix.into(), format!("{prefix}{}", char::MAX).into()];
+        let mut found: Vec<(String, String)> = Vec::new();
+        let mut parts = 0;
         for row in self.rows(query, &bindings)? {
-            let key = text(&row.get(0));
-            found.extend(self.get(&key)?.map(|json| (key, json)));
+            let (json, part) = (text(&row.get(1)), integer(&row.get(2)));
+            if part == 0 {
+                parts = integer(&row.get(3));
+                found.push((text(&row.get(0)), json));
+            } else if let (true, Some((_, whole))) = (part < parts, found.last_mut()) {
+                whole.push_str(&json);
+            }
         }
         Ok(found)
     }

@@ -1,0 +1,90 @@
+//! Answers of tools that are too large for a model.
+
+use super::{Artifacts, Content, MAX_BYTES, Stored};
+use crate::types::{ArtifactRef, ToolOutcome};
+use bytes::Bytes;
+use serde_json::Value;
+
+/// Most characters of an answer that a model reads at once.
+pub const LIMIT: usize = 12_000;
+/// Most characters of a preview.
+const PREVIEW: usize = 200;
+
+/// Keeps an answer that is too large for a model apart, or, when the store fails, cuts it and says so.
+/// Never fails.
+pub async fn keep_apart(
+    artifacts: &Artifacts,
+    id: String,
+    outcome: ToolOutcome,
+    ttl_ms: u64,
+) -> (ToolOutcome, Option<Stored>) {
+    let text = match &outcome {
+        ToolOutcome::Artifact { .. } => return (outcome, None),
+        outcome => outcome.model_text(),
+    };
+    if text.char_indices().nth(LIMIT).is_none() {
+        return (outcome, None);
+    }
+    let ToolOutcome::Result { result } = &outcome else {
+        return (with_short_reason(outcome.clone()), None);
+    };
+    let (preview, content) = (preview(&text), content(result, &text));
+    match artifacts.put(id, content, Some(ttl_ms)).await {
+        Ok(stored) => {
+            let pointer = &stored.pointer;
+            let result = ArtifactRef {
+                r#ref: pointer.r#ref.clone(),
+                bytes: pointer.bytes,
+                mime_type: pointer.mime_type.clone(),
+                preview,
+                expires_at: pointer.expires_at,
+            };
+            (ToolOutcome::Artifact { result }, Some(stored))
+        }
+        Err(_) => {
+            let result = Value::String(cut(&text, "the output could not be stored"));
+            (ToolOutcome::Result { result }, None)
+        }
+    }
+}
+
+/// What is stored of an answer: all of it, unless that is beyond all bounds.
+fn content(result: &Value, text: &str) -> Content {
+    let is_text = result.is_string() || text.len() > MAX_BYTES;
+    let mime_type = if is_text { "text/plain; charset=utf-8" } else { "application/json" };
+    let bytes = if text.len() > MAX_BYTES {
+        // Room for the note at the end.
+        let head = text.split_at(text.floor_char_boundary(MAX_BYTES - PREVIEW)).0;
+        let dropped = text.len() - head.len();
+        format!("{head}\n[{dropped} of {} bytes are left out: too large to be kept]", text.len()).into()
+    } else {
+        Bytes::copy_from_slice(text.as_bytes())
+    };
+    Content { bytes, mime_type: mime_type.into(), name: None }
+}
+
+/// The first characters, on one line.
+fn preview(text: &str) -> String {
+    let breaks = |c: char| c.is_control() || c == '\u{2028}' || c == '\u{2029}';
+    text.chars().take(PREVIEW).map(|c| if breaks(c) { ' ' } else { c }).collect()
+}
+
+/// The start of a text, and how much of it is missing and why.
+fn cut(text: &str, why: &str) -> String {
+    let Some((end, _)) = text.char_indices().nth(LIMIT) else { return text.to_owned() };
+    let (head, rest) = text.split_at(end);
+    let dropped = rest.chars().count();
+    format!("{head}\n[{dropped} of {} characters are left out: {why}]", LIMIT + dropped)
+}
+
+/// Words about what went wrong stay with the outcome, but not all of them.
+fn with_short_reason(mut outcome: ToolOutcome) -> ToolOutcome {
+    match &mut outcome {
+        ToolOutcome::Timeout { reason, .. }
+        | ToolOutcome::Failure { reason, .. }
+        | ToolOutcome::Denied { reason, .. }
+        | ToolOutcome::Unknown { reason } => *reason = cut(reason, "too long"),
+        ToolOutcome::Result { .. } | ToolOutcome::Artifact { .. } => {}
+    }
+    outcome
+}

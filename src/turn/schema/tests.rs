@@ -1,0 +1,277 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn told(schema: Value, value: Value) -> Vec<String> {
+    misfits(&schema, &value)
+        .into_iter()
+        .map(|misfit| format!("{}: {}", misfit.pointer, misfit.detail))
+        .collect()
+}
+
+#[test]
+fn each_misfit_is_told_with_its_place() {
+    let schema = json!({
+        "type": "object",
+        "required": ["name", "tags"],
+        "properties": {
+            "name": {"type": "string", "minLength": 2},
+            "age": {"type": ["integer", "null"], "minimum": 0},
+            "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2, "uniqueItems": true},
+            "a/b": {"$ref": "#/$defs/step"}
+        },
+        "additionalProperties": false,
+        "$defs": {"step": {"multipleOf": 0.1}}
+    });
+    assert_eq!(told(schema.clone(), json!({"name": "Zoë", "age": 3.0, "tags": ["a"], "a/b": 0.3})), [""; 0]);
+    assert_eq!(
+        told(schema.clone(), json!({"name": "Z", "age": -1, "tags": ["a", "c", "a"], "a/b": 0.25, "x": 1})),
+        [
+            "/a~1b: expected a multiple of 0.1",
+            "/age: expected at least 0",
+            "/name: expected at least 2 characters, found 1",
+            "/tags: expected at most 2 items, found 3",
+            "/tags: expected no item twice",
+            "/tags/1: expected one of \"a\", \"b\"",
+            "/x: nothing is allowed here",
+        ]
+    );
+    assert_eq!(told(schema, json!([])), [": expected object, found array"]);
+}
+
+#[test]
+fn alternatives_tell_what_is_wrong_with_the_nearest() {
+    let schema = json!({"anyOf": [{"type": "string"}, {"type": "object", "required": ["a"], "properties": {"b": {"const": 1}}}]});
+    assert_eq!(
+        told(schema, json!({"b": 2})),
+        [": fits none of 2 alternatives", ": expected string, found object"]
+    );
+    let schema = json!({"oneOf": [{"type": "number"}, {"type": "integer"}]});
+    assert_eq!(told(schema.clone(), json!(1)), [": expected to fit exactly one of the alternatives, fits 2"]);
+    assert_eq!(told(schema, json!(1.5)), [""; 0]);
+}
+
+#[test]
+fn everything_is_bounded() {
+    let list = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
+    let nested = |depth: usize| (0..depth).fold(json!({}), |inner, _| json!({"next": inner}));
+    assert_eq!(told(list.clone(), nested(20)), [""; 0]);
+    let too_much = [": too large or too deeply nested to be checked"];
+    assert_eq!(told(list, nested(100)), too_much);
+    // At each level twice the work, and `not` must not make a fit of what was not looked at.
+    let circle = json!({"not": {"$ref": "#/$defs/a"}, "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}});
+    assert_eq!(told(circle, json!(1)), too_much);
+    assert_eq!(misfits(&json!({"items": false}), &json!(vec![0; 100])).len(), 32);
+}
+
+#[test]
+fn schemas_that_ask_for_more_are_refused() {
+    let refused = |schema: Value| check(&schema).map_err(|misfit| (misfit.pointer, misfit.detail));
+    for good in [
+        json!(true),
+        json!({"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "T", "format": "email", "x-y": {"if": 1}}),
+        json!({"type": "array", "items": {"$ref": "#/$defs/node"}, "$defs": {"node": {"properties": {"next": {"$ref": "#/$defs/node"}}}}}),
+        json!({"properties": {"pattern": {"type": "string"}}, "default": {"pattern": 1}, "maxLength": 3.0}),
+    ] {
+        assert_eq!(refused(good), Ok(()));
+    }
+    for (bad, pointer) in [
+        (json!("x"), ""),
+        (json!({"properties": {"a": {"pattern": "^x"}}}), "/properties/a/pattern"),
+        (json!({"anyOf": [{"type": "string"}, {"if": true}]}), "/anyOf/1/if"),
+        (json!({"patternProperties": {}}), "/patternProperties"),
+        (json!({"type": "text"}), "/type"),
+        (json!({"type": []}), "/type"),
+        (json!({"items": [{}]}), "/items"),
+        (json!({"required": true}), "/required"),
+        (json!({"multipleOf": 0}), "/multipleOf"),
+        (json!({"minLength": -1}), "/minLength"),
+        (json!({"exclusiveMinimum": true}), "/exclusiveMinimum"),
+        (json!({"$ref": "https://example.com/x"}), "/$ref"),
+        (json!({"$ref": "#/$defs/none"}), "/$ref"),
+        (json!({"$ref": "#/x-more/a", "x-more": {"a": {"contains": {}}}}), "/x-more/a/contains"),
+        (json!({"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}), "/$defs/a/$ref"),
+        (json!({"properties": {"a~/b": {"$id": "x"}}}), "/properties/a~0~1b/$id"),
+        ((0..80).fold(json!({}), |inner, _| json!({"not": inner})), &"/not".repeat(64)),
+    ] {
+        assert_eq!(refused(bad).unwrap_err().0, pointer);
+    }
+    let detail = refused(json!({"pattern": "x"})).unwrap_err().1;
+    assert!(detail.starts_with("`pattern` is not checked here; what is: type, enum"), "{detail}");
+}
+
+#[track_caller]
+fn coerced(schema: Value, mut value: Value) -> Option<Value> {
+    coerce(&schema, &mut value).then_some(value)
+}
+
+#[test]
+fn types_are_mended_where_nothing_is_lost() {
+    let of = |kind: &str| json!({ "type": kind });
+    for (kind, from, to) in [
+        ("integer", json!("5"), json!(5)),
+        ("integer", json!("-12"), json!(-12)),
+        ("integer", json!(5.0), json!(5)),
+        ("number", json!("1.5"), json!(1.5)),
+        ("boolean", json!("true"), json!(true)),
+        ("string", json!(5), json!("5")),
+        ("string", json!(false), json!("false")),
+        ("object", json!("{\"b\": 1, \"a\": [\"x y\"]}"), json!({"a": ["x y"], "b": 1})),
+        ("array", json!("[1, 2]"), json!([1, 2])),
+        ("array", json!("x"), json!(["x"])),
+        ("array", json!(0), json!([0])),
+    ] {
+        assert_eq!(coerced(of(kind), from), Some(to));
+    }
+    for (kind, same) in [
+        ("integer", json!("05")),
+        ("integer", json!(" 5")),
+        ("integer", json!("5e3")),
+        ("integer", json!("5.0")),
+        ("integer", json!(5.5)),
+        ("number", json!("1.50")),
+        ("number", json!("12345678901234567890123")),
+        ("number", json!(5.0)),
+        ("boolean", json!("yes")),
+        ("boolean", json!(1)),
+        ("string", json!(null)),
+        ("string", json!({})),
+        ("object", json!("{\"a\": 1, \"a\": 2}")),
+        ("object", json!([])),
+        ("array", json!(null)),
+        ("array", json!({})),
+    ] {
+        assert_eq!(coerced(of(kind), same), None);
+    }
+}
+
+#[test]
+fn mending_goes_down_and_is_all_or_nothing() {
+    let schema = json!({
+        "type": "object",
+        "required": ["must"],
+        "properties": {
+            "must": {"type": ["null", "string"]},
+            "n": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "list": {"type": "array", "items": {"$ref": "#/$defs/flag"}},
+            "gone": {"type": "string"}
+        },
+        "additionalProperties": {"type": "number"},
+        "$defs": {"flag": {"type": "boolean"}}
+    });
+    assert_eq!(
+        coerced(
+            schema.clone(),
+            json!({"must": null, "n": "7", "list": "[\"true\", false]", "gone": null, "more": "0.5"})
+        ),
+        Some(json!({"must": null, "n": 7, "list": [true, false], "more": 0.5}))
+    );
+    assert_eq!(
+        coerced(schema.clone(), json!({"must": null, "n": null, "list": "true"})).unwrap()["n"],
+        json!(null)
+    );
+    assert_eq!(coerced(schema, json!({"n": "7"})), None);
+    let one = json!({"oneOf": [{"type": "integer"}, {"type": "boolean"}]});
+    assert_eq!(coerced(one, json!("true")), Some(json!(true)));
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (-3..4i64).prop_map(Value::from),
+        (-6..7i32).prop_map(|half| json!(f64::from(half) / 2.0)),
+        prop::sample::select(vec!["", "a", "bé", "5", "1.5", "true", "[1]", "{\"a\":1}"])
+            .prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 16, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map("[abc]", inner, 0..4).prop_map(|map| json!(map)),
+        ]
+    })
+}
+
+fn kinds() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["null", "boolean", "integer", "number", "string", "array", "object"])
+}
+
+fn schemas() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        any::<bool>().prop_map(Value::from),
+        kinds().prop_map(|kind| json!({ "type": kind })),
+        prop::collection::btree_set(kinds(), 1..3).prop_map(|kinds| json!({ "type": kinds })),
+        prop::collection::vec(values(), 1..3).prop_map(|values| json!({ "enum": values })),
+        values().prop_map(|value| json!({ "const": value })),
+        (-3..4i64, 0..4i64).prop_map(|(low, more)| json!({"minimum": low, "exclusiveMaximum": low + more})),
+        (-3..4i64, 1..4i64).prop_map(|(high, step)| json!({"maximum": high, "multipleOf": step})),
+        (-6..7i32).prop_map(|half| json!({"exclusiveMinimum": f64::from(half) / 2.0, "multipleOf": 0.5})),
+        (0..3u64, 0..3u64).prop_map(|(min, more)| json!({"minLength": min, "maxLength": min + more})),
+        (0..3u64, 0..3u64).prop_map(|(min, more)| json!({"minItems": min, "maxItems": min + more})),
+        (0..3u64, 0..3u64).prop_map(|(min, more)| json!({"minProperties": min, "maxProperties": min + more})),
+        Just(json!({"uniqueItems": true})),
+        prop::collection::btree_set("[abc]", 0..3).prop_map(|names| json!({ "required": names })),
+        Just(json!({"$ref": "#/$defs/shared"})),
+    ];
+    leaf.prop_recursive(3, 20, 4, |inner| {
+        let some = || prop::collection::vec(inner.clone(), 1..3);
+        prop_oneof![
+            (prop::collection::btree_map("[abc]", inner.clone(), 0..3), inner.clone()).prop_map(
+                |(properties, rest)| {
+                    let required: Vec<_> = properties.keys().take(1).cloned().collect();
+                    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": rest})
+                }
+            ),
+            (some(), inner.clone()).prop_map(|(first, rest)| json!({"type": "array", "prefixItems": first, "items": rest})),
+            inner.clone().prop_map(|items| json!({"type": "array", "items": items})),
+            inner.clone().prop_map(|schema| json!({ "not": schema })),
+            some().prop_map(|schemas| json!({ "allOf": schemas })),
+            some().prop_map(|schemas| json!({ "anyOf": schemas })),
+            some().prop_map(|schemas| json!({ "oneOf": schemas })),
+        ]
+    })
+}
+
+/// A schema that others in it may refer to.
+fn documents() -> impl Strategy<Value = Value> {
+    let others = kinds().prop_filter("named twice", |kind| *kind != "array");
+    (schemas(), others).prop_map(|(schema, kind)| {
+        json!({"allOf": [schema], "$defs": {"shared": {"type": ["array", kind], "items": {"$ref": "#/$defs/shared"}}}})
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
+
+    #[test]
+    fn as_others_judge(schema in documents(), value in values()) {
+        let oracle = jsonschema::draft202012::new(&schema).unwrap();
+        prop_assert_eq!(misfits(&schema, &value).is_empty(), oracle.is_valid(&value));
+        prop_assert_eq!(check(&schema), Ok(()));
+    }
+
+    #[test]
+    fn what_was_mended_fits_and_stays(schema in documents(), value in values()) {
+        let mut mended = value.clone();
+        if coerce(&schema, &mut mended) {
+            prop_assert_eq!(misfits(&schema, &mended), Vec::new());
+            prop_assert!(mended.to_string() != value.to_string());
+        } else {
+            prop_assert_eq!(mended.to_string(), value.to_string());
+        }
+        // What fits stays the same value.
+        if misfits(&schema, &value).is_empty() {
+            prop_assert!(same(&mended, &value));
+        }
+        prop_assert!(!coerce(&schema, &mut mended), "mended twice: {}", mended);
+    }
+
+    #[test]
+    fn nothing_breaks_on_schemas_that_are_none(schema in values(), value in values()) {
+        let mut mended = value.clone();
+        let _ = (misfits(&schema, &value), check(&schema), coerce(&schema, &mut mended));
+    }
+}

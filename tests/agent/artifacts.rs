@@ -1,0 +1,363 @@
+//! Large outputs and files: what the model, the log and the HTTP face see of them.
+
+use crate::http::{handler, principal};
+use crate::stage::{Stage, step_of};
+use edge_harness::agent::{Tool, ToolContext, ToolError};
+use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute, session::SessionRequest};
+use edge_harness::platform::in_memory::{
+    ScriptedModels,
+    models::{answer, call},
+};
+use edge_harness::types::{Effect, ModelRequest, Part, Problem, Role, ToolOutcome};
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+const HOUR: u64 = 3_600_000;
+
+/// Answers with so many two-byte characters.
+struct Big;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct BigArgs {
+    n: usize,
+}
+
+impl Tool for Big {
+    type Args = BigArgs;
+    type Output = String;
+    const NAME: &'static str = "big";
+    const DESCRIPTION: &'static str = "Says much.";
+    const EFFECT: Effect = Effect::ReadOnly;
+
+    async fn run(&self, args: BigArgs, _cx: ToolContext) -> Result<String, ToolError> {
+        Ok(big(args.n))
+    }
+}
+
+fn big(n: usize) -> String {
+    (0..n).map(|at| if at % 10 == 9 { '\n' } else { char::from(b'0' + (at / 10 % 10) as u8) }).collect()
+}
+
+/// A stage whose model calls what the user says: one call, `name {json}`, a line and step.
+fn stage() -> (Stage, Rc<ScriptedModels>) {
+    let script = |request: &ModelRequest| {
+        let said = request.messages.iter().rev().find(|message| message.role == Role::User).unwrap().text();
+        let line = said.lines().nth(step_of(request)).and_then(|line| line.split_once(' '));
+        match line.and_then(|(name, args)| Some((name, serde_json::from_str(args).ok()?))) {
+            Some((name, args)) => answer(vec![call(&format!("c{}", step_of(request)), name, args)]),
+            None => answer(vec![Part::text("done")]),
+        }
+    };
+    Stage::scripted(script, |builder| builder.tool(Big))
+}
+
+/// The outcomes of a turn's calls, as the log has them.
+fn outcomes(stage: &Stage, turn: &str) -> Vec<ToolOutcome> {
+    let records = stage.records().into_iter();
+    let own = records.filter(|r| r["type"] == "tool.completed" && r["turn"] == turn);
+    own.map(|record| serde_json::from_value(record).unwrap()).collect()
+}
+
+#[track_caller]
+fn run(stage: &Stage, turn: &str, said: &str) -> Vec<ToolOutcome> {
+    stage.post(turn, said);
+    stage.settle();
+    stage.check();
+    outcomes(stage, turn)
+}
+
+/// Runs a turn that stores an artifact of so many characters; gives its reference.
+#[track_caller]
+fn store(stage: &Stage, turn: &str, n: usize) -> String {
+    match run(stage, turn, &format!("big {{\"n\": {n}}}")).pop() {
+        Some(ToolOutcome::Artifact { result }) => result.r#ref,
+        other => panic!("no artifact: {other:?}"),
+    }
+}
+
+fn request(route: SessionRoute, item: &str, headers: &[(&str, &str)], body: &[u8]) -> SessionRequest {
+    let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    let request = ApiRequest { headers, body: body.to_vec().into(), ..ApiRequest::default() };
+    SessionRequest { principal: principal(), session: "s".into(), route, item: item.into(), request }
+}
+
+fn ask(stage: &Stage, request: &SessionRequest) -> Result<ApiResponse, Problem> {
+    block_on(handler(stage, None).handle(request))
+}
+
+fn get(stage: &Stage, item: &str, headers: &[(&str, &str)]) -> Result<ApiResponse, Problem> {
+    ask(stage, &request(SessionRoute::Artifact, item, headers, b""))
+}
+
+fn attach(stage: &Stage, headers: &[(&str, &str)], body: &[u8]) -> Result<ApiResponse, Problem> {
+    ask(stage, &request(SessionRoute::Attach, "", headers, body))
+}
+
+fn post(stage: &Stage, parts: &Value) -> Result<ApiResponse, Problem> {
+    let headers = [("prefer", "respond-async")];
+    let body = json!({ "parts": parts }).to_string();
+    ask(stage, &request(SessionRoute::PostMessage, "", &headers, body.as_bytes()))
+}
+
+fn bytes(response: &ApiResponse) -> &[u8] {
+    match &response.body {
+        ApiBody::Bytes(bytes) => bytes,
+        ApiBody::Empty => b"",
+        ApiBody::Stream(_) => panic!("a stream"),
+    }
+}
+
+fn json_of(response: &ApiResponse) -> Value {
+    serde_json::from_slice(bytes(response)).unwrap()
+}
+
+fn header<'a>(response: &'a ApiResponse, name: &str) -> Option<&'a str> {
+    response.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+}
+
+fn code(refused: Result<ApiResponse, Problem>) -> (u16, &'static str) {
+    let code = refused.map(|response| response.status).expect_err("refused").code;
+    (code.status(), code.as_str())
+}
+
+#[test]
+fn twelve_thousand_characters_stay_and_one_more_does_not() {
+    let (stage, models) = stage();
+    let stays = ToolOutcome::Result { result: json!(big(12_000)) };
+    assert_eq!(run(&stage, "t1", "big {\"n\": 12000}"), [stays]);
+    assert!(!stage.kinds().contains(&"artifact.stored".to_owned()));
+
+    let id = store(&stage, "t2", 12_001);
+    let records = stage.records();
+    let at = records.iter().position(|record| record["type"] == "artifact.stored").unwrap();
+    let (stored, completed) = (&records[at], &records[at + 1]);
+    assert_eq!((&stored["ref"], &stored["bytes"]), (&json!(id), &json!(12_001)));
+    let result = &completed["result"];
+    assert_eq!((&completed["outcome"], &result["ref"]), (&json!("artifact"), &json!(id)));
+    assert_eq!(result["preview"], json!(big(200).replace('\n', " ")));
+    // The model reads of it what is needed to go on, and no more.
+    let last = models.requests().pop().unwrap();
+    let text = match &last.messages.last().unwrap().parts[0] {
+        Part::ToolResult { outcome, .. } => outcome.prompt_text(),
+        other => panic!("no result: {other:?}"),
+    };
+    assert!(text.contains(&id) && text.contains("read_artifact") && text.len() < 600, "{text}");
+}
+
+#[test]
+fn the_tool_reads_all_of_it_part_by_part() {
+    let (stage, _) = stage();
+    let id = store(&stage, "t1", 30_000);
+    let lines: Vec<String> = [(0, 8_000), (8_000, 10_000), (18_000, 99_999), (28_000, 4_000)]
+        .map(|(offset, length)| {
+            format!("read_artifact {}", json!({"ref": id, "offset": offset, "length": length}))
+        })
+        .into();
+    let mut read = String::new();
+    for (outcome, head) in run(&stage, "t2", &lines.join("\n")).iter().zip([
+        "bytes 0-7999 of 30000",
+        "bytes 8000-17999 of 30000",
+        "bytes 18000-27999 of 30000",
+        "bytes 28000-29999 of 30000",
+    ]) {
+        let text = outcome.model_text();
+        let (first, rest) = text.split_once('\n').unwrap();
+        assert_eq!(first, head);
+        read.push_str(rest);
+    }
+    assert_eq!(read, big(30_000));
+
+    let refused = run(
+        &stage,
+        "t3",
+        &format!(
+            "read_artifact {}\nread_artifact {}\nread_artifact {}",
+            json!({"ref": "art_unknown"}),
+            json!({"ref": id, "offset": 30_000}),
+            json!({"ref": id, "length": 1})
+        ),
+    );
+    assert_eq!(refused[0], ToolOutcome::failure("there is no such artifact in this session"));
+    assert_eq!(refused[1], ToolOutcome::failure("there is nothing at 30000: it has 30000 bytes"));
+    assert_eq!(refused[2], ToolOutcome::Result { result: json!("bytes 0-3 of 30000\n0000") });
+}
+
+#[test]
+fn a_store_that_is_down_leaves_a_marked_beginning_and_no_reference() {
+    let (stage, _) = stage();
+    stage.blobs.down.set(true);
+    let outcomes = run(&stage, "t1", "big {\"n\": 12500}");
+    let cut = format!(
+        "{}\n[500 of 12500 characters are left out: the output could not be stored]",
+        big(12_500).split_at(12_000).0
+    );
+    assert_eq!(outcomes, [ToolOutcome::Result { result: json!(cut) }]);
+    assert!(!stage.kinds().contains(&"artifact.stored".to_owned()));
+}
+
+#[test]
+fn what_expired_is_gone_for_the_tool_and_over_http_and_its_bytes_with_it() {
+    let (stage, _) = stage();
+    let id = store(&stage, "t1", 20_000);
+    stage.take_wake_up();
+    stage.wake();
+    assert_eq!(stage.take_wake_up(), Some(HOUR), "the host asks to be woken when it expires");
+    stage.tick(HOUR - 1);
+    assert_eq!(get(&stage, &id, &[]).unwrap().status, 200);
+    stage.tick(1);
+    assert_eq!(code(get(&stage, &id, &[])), (410, "gone"));
+    let said = format!("read_artifact {}", json!({ "ref": id }));
+    let [ToolOutcome::Failure { reason, retryable: true }] = &run(&stage, "t2", &said)[..] else {
+        panic!("no failure");
+    };
+    assert!(reason.starts_with("the artifact expired at "), "{reason}");
+    assert_eq!(stage.blobs.objects.borrow().len(), 1);
+
+    stage.blobs.down.set(true);
+    stage.take_wake_up();
+    stage.wake();
+    assert!(stage.take_wake_up().is_some(), "a store that is down is asked again");
+    stage.blobs.down.set(false);
+    stage.wake();
+    assert_eq!(stage.blobs.objects.borrow().len(), 0);
+    assert_eq!(code(get(&stage, &id, &[])), (410, "gone"));
+    assert_eq!(code(get(&stage, "art_unknown", &[])), (404, "not_found"));
+}
+
+#[test]
+fn ranges_are_answered_as_the_standard_says() {
+    let (stage, _) = stage();
+    let (id, text) = (store(&stage, "t1", 20_000), big(20_000));
+    let whole = get(&stage, &id, &[]).unwrap();
+    assert_eq!((whole.status, bytes(&whole)), (200, text.as_bytes()));
+    for (name, expected) in [
+        ("content-type", "text/plain; charset=utf-8"),
+        ("accept-ranges", "bytes"),
+        ("x-content-type-options", "nosniff"),
+        ("cache-control", "private, no-cache"),
+        ("content-disposition", &format!("attachment; filename=\"{id}.txt\"")),
+    ] {
+        assert_eq!(header(&whole, name), Some(expected), "{name}");
+    }
+    for (range, place) in [
+        ("bytes=0-0", 0..1),
+        ("bytes=100-199", 100..200),
+        ("bytes=19990-", 19_990..20_000),
+        ("bytes=-5", 19_995..20_000),
+        ("bytes=19999-30000", 19_999..20_000),
+    ] {
+        let part = get(&stage, &id, &[("range", range)]).unwrap();
+        assert_eq!((part.status, bytes(&part)), (206, &text.as_bytes()[place.clone()]), "{range}");
+        let stated = format!("bytes {}-{}/20000", place.start, place.end - 1);
+        assert_eq!(header(&part, "content-range"), Some(&*stated));
+    }
+    for range in ["bytes=5-4", "bytes=0-1,5-6", "lines=1-2", "nonsense"] {
+        assert_eq!(get(&stage, &id, &[("range", range)]).unwrap().status, 200, "{range}");
+    }
+    let missing = get(&stage, &id, &[("range", "bytes=20000-")]).unwrap();
+    assert_eq!((missing.status, header(&missing, "content-range")), (416, Some("bytes */20000")));
+    assert_eq!(json_of(&missing)["code"], "range_not_satisfiable");
+
+    let etag = header(&whole, "etag").unwrap();
+    let same = get(&stage, &id, &[("if-none-match", etag)]).unwrap();
+    assert_eq!((same.status, bytes(&same)), (304, &b""[..]));
+    let conditional = |tag| get(&stage, &id, &[("range", "bytes=0-0"), ("if-range", tag)]).unwrap().status;
+    assert_eq!((conditional(etag), conditional("\"other\"")), (206, 200));
+
+    // Neither another user's request nor a store that is down says that it is there.
+    let mut foreign = request(SessionRoute::Artifact, &id, &[], b"");
+    foreign.request.query = "user=other".into();
+    assert_eq!(code(ask(&stage, &foreign)), (404, "not_found"));
+    foreign.request.query = String::new();
+    foreign.principal.tenant = "other".into();
+    assert_eq!(code(ask(&stage, &foreign)), (404, "not_found"));
+    stage.blobs.down.set(true);
+    assert_eq!(code(get(&stage, &id, &[])), (503, "unavailable"));
+}
+
+#[test]
+fn attachments_are_kept_as_they_came_and_for_as_long_as_the_session() {
+    let (stage, _) = stage();
+    assert_eq!(code(attach(&stage, &[], b"x")), (404, "not_found"));
+    stage.post("t1", "hello");
+    stage.settle();
+    let raw =
+        [("content-type", "text/html"), ("content-disposition", "attachment; filename=\"../Zo\u{eb}.html\"")];
+    let made = attach(&stage, &raw, b"<script>").unwrap();
+    let body = json_of(&made);
+    let id = body["ref"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (made.status, &body),
+        (201, &json!({"ref": id, "mime_type": "text/html", "bytes": 8, "name": "Zo\u{eb}.html"}))
+    );
+    assert_eq!(header(&made, "location"), Some(&*format!("/v1/sessions/s/artifacts/{id}")));
+    stage.tick(1_000 * HOUR);
+    stage.wake();
+    let read = get(&stage, &id, &[]).unwrap();
+    assert_eq!((bytes(&read), header(&read, "content-type")), (&b"<script>"[..], Some("text/html")));
+    let disposition = "attachment; filename=\"Zo_.html\"; filename*=UTF-8''Zo%C3%AB.html";
+    assert_eq!(header(&read, "content-disposition"), Some(disposition));
+
+    let form = [("content-type", "multipart/form-data; boundary=x")];
+    let body = b"--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"a.bin\"\r\n\
+        Content-Type: text/html\x01\r\n\r\n\0\xff\r\n--x--\r\n";
+    let made = json_of(&attach(&stage, &form, body).unwrap());
+    assert_eq!(
+        (&made["mime_type"], &made["bytes"], &made["name"]),
+        (&json!("application/octet-stream"), &json!(2), &json!("a.bin"))
+    );
+    assert_eq!(code(attach(&stage, &form, b"--x\r\n")), (400, "invalid_request"));
+    assert_eq!(code(attach(&stage, &form, b"--x--\r\n")), (422, "validation_failed"));
+    assert_eq!(code(attach(&stage, &[], b"")), (422, "validation_failed"));
+    let mut named = request(SessionRoute::Attach, "", &[], b"x");
+    named.request.query = "name=a%20b.txt".into();
+    assert_eq!(json_of(&ask(&stage, &named).unwrap())["name"], "a b.txt");
+
+    let again = [("idempotency-key", "k"), ("content-type", "text/plain")];
+    let [first, second] = [(); 2].map(|()| attach(&stage, &again, b"once").unwrap());
+    assert_eq!(bytes(&first), bytes(&second));
+    assert_eq!(header(&second, "idempotent-replayed"), Some("true"));
+    assert_eq!(code(attach(&stage, &again, b"other")), (422, "idempotency_key_reused"));
+    assert_eq!(stage.kinds().iter().filter(|kind| *kind == "artifact.stored").count(), 4);
+    stage.blobs.down.set(true);
+    assert_eq!(code(attach(&stage, &[], b"x")), (503, "unavailable"));
+}
+
+#[test]
+fn a_message_names_files_and_the_model_reads_a_line_for_each() {
+    let (stage, models) = stage();
+    stage.post("t1", "hello");
+    stage.settle();
+    let file = json_of(&attach(&stage, &[("content-type", "image/png")], b"\x89PNG").unwrap());
+    let id = file["ref"].as_str().unwrap();
+    let part = json!({"type": "file", "ref": id});
+    post(&stage, &json!([part, {"type": "text", "text": "What is it?"}])).unwrap();
+    stage.settle();
+    let asked = models.requests().pop().unwrap().messages.pop().unwrap();
+    let line = format!("[file \"file\", image/png, 4 bytes: read parts of it with read_artifact, ref {id}]");
+    assert_eq!(asked.prompt_text(), format!("{line}\nWhat is it?"));
+    post(&stage, &json!([part])).unwrap();
+    stage.settle();
+    assert_eq!(models.requests().pop().unwrap().messages.pop().unwrap().prompt_text(), line);
+    stage.check();
+    let listed = json_of(&ask(&stage, &request(SessionRoute::ListMessages, "", &[], b"")).unwrap());
+    let kept = json!({"type": "file", "ref": id, "mime_type": "image/png", "bytes": 4, "name": "file"});
+    assert_eq!(listed["data"][2]["parts"][0], kept);
+
+    for (parts, pointer) in [
+        (json!([{"type": "text", "text": "x"}, {"type": "file", "ref": "art_unknown"}]), "/parts/1/ref"),
+        (json!([{"type": "file"}]), "/parts/0/ref"),
+        (json!([{"type": "file", "ref": 7}]), "/parts/0/ref"),
+        (json!([{"type": "image"}]), "/parts/0/type"),
+    ] {
+        let problem = post(&stage, &parts).map(|response| response.status).unwrap_err();
+        let found: Vec<_> = problem.errors.iter().map(|error| error.pointer.as_str()).collect();
+        assert_eq!((problem.code.status(), found), (422, vec![pointer]), "{parts}");
+    }
+    // Bytes that are no text stay out of the conversation.
+    let said = format!("read_artifact {}", json!({ "ref": id }));
+    let refused = ToolOutcome::failure("not text: it is image/png of 4 bytes");
+    assert_eq!(run(&stage, "t9", &said), [refused]);
+}

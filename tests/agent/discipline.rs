@@ -1,0 +1,387 @@
+//! What bounds and orders a turn: spared calls, late tools, last words, reflections, schemas,
+//! sources, and parts that fail without failing the turn.
+
+use crate::stage::{Stage, step_of};
+use edge_harness::agent::{
+    ContextSource, Hook, RuntimeContext, Settings, Tool, ToolContext, ToolError,
+    hook::{HookEvent, PostCall, SubStepError},
+};
+use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::ports::Clock;
+use edge_harness::types::{
+    BudgetPatch, Effect, Message, ModelRequest, Part, Source, StopReason, Thinking, TurnOptions, TurnStatus,
+};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+const NONE: BudgetPatch = BudgetPatch {
+    max_steps: None,
+    max_tool_calls: None,
+    timeout_s: None,
+    tool_timeout_s: None,
+    max_tokens: None,
+    max_cost_usd: None,
+    max_reflections: None,
+};
+
+fn text(text: &str) -> edge_harness::platform::in_memory::models::Answer {
+    answer(vec![Part::text(text)])
+}
+
+/// Waits, then writes the session's state.
+struct SlowWrite;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Wait {
+    ms: u64,
+}
+
+impl Tool for SlowWrite {
+    type Args = Wait;
+    type Output = String;
+    const NAME: &'static str = "slow_write";
+    const DESCRIPTION: &'static str = "Writes late.";
+    const EFFECT: Effect = Effect::LocalWrite;
+    const IDEMPOTENT: bool = true;
+
+    async fn run(&self, args: Wait, cx: ToolContext) -> Result<String, ToolError> {
+        cx.clock.sleep(args.ms).await;
+        cx.set_state("written", json!(args.ms))?;
+        Ok("written".into())
+    }
+}
+
+#[test]
+fn a_tool_that_ends_too_late_changes_nothing_and_leaves_one_record() {
+    let script = |request: &ModelRequest| match step_of(request) {
+        0 => answer(vec![call("c", "slow_write", json!({"ms": 5_000}))]),
+        _ => text("done"),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder.tool(SlowWrite));
+    stage.post_with("t1", "go", BudgetPatch { tool_timeout_s: Some(1), ..NONE }, TurnOptions::default());
+    stage.settle();
+    assert_eq!(stage.outcomes("t1"), ["timeout"]);
+    let before = stage.kinds();
+    stage.tick(10_000);
+    assert_eq!(stage.session().state().meta.state.get("written"), None);
+    assert_eq!(stage.kinds()[before.len()..], ["tool.late_result"]);
+    assert_eq!(stage.records().last().unwrap()["turn"], "t1");
+    stage.check();
+}
+
+#[test]
+fn a_tool_of_an_aborted_turn_changes_nothing_in_the_next_one() {
+    let script = |request: &ModelRequest| match request.messages.last().unwrap().text().as_str() {
+        "go" => answer(vec![call("c", "slow_write", json!({"ms": 500}))]),
+        _ => text("hello"),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder.tool(SlowWrite));
+    stage.post("t1", "go");
+    stage.tick(100);
+    assert!(stage.host().abort(&stage.session()).unwrap());
+    stage.post("t2", "next");
+    stage.settle();
+    stage.tick(1_000);
+    assert_eq!(stage.session().state().meta.state.get("written"), None);
+    let late: Vec<_> = stage.records().into_iter().filter(|r| r["type"] == "tool.late_result").collect();
+    assert_eq!((late.len(), &late[0]["turn"]), (1, &json!("t1")));
+    assert_eq!(stage.end("t2").outcomes.len(), 0);
+    stage.check();
+}
+
+#[test]
+fn a_tool_in_time_writes_the_sessions_state() {
+    let script = |request: &ModelRequest| match step_of(request) {
+        0 => answer(vec![call("c", "slow_write", json!({"ms": 50}))]),
+        _ => text("done"),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder.tool(SlowWrite));
+    stage.post("t1", "go");
+    stage.settle();
+    assert_eq!(stage.session().state().meta.state.get("written"), Some(&json!(50)));
+    stage.tick(60_000);
+    assert!(!stage.kinds().contains(&"tool.late_result".to_owned()));
+}
+
+#[test]
+fn equal_calls_are_spared_once_one_has_succeeded() {
+    let read = |id: &str| call(id, "read_it", json!({"key": "k"}));
+    let script = move |request: &ModelRequest| match step_of(request) {
+        0 => answer(vec![read("a"), read("b")]),
+        1 => answer(vec![read("c"), call("w", "write_it", json!({"key": "k"})), read("d")]),
+        2 => {
+            answer(vec![call("e", "fail_it", json!({"key": "k"})), call("f", "fail_it", json!({"key": "k"}))])
+        }
+        _ => text("done"),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    stage.post("t1", "go");
+    stage.settle();
+    stage.check();
+    let expected = ["result", "duplicate", "duplicate", "result", "result", "failure", "failure"];
+    assert_eq!(stage.outcomes("t1"), expected);
+    let counts = json!(stage.end("t1").outcomes);
+    assert_eq!(counts, json!({"denied": 2, "failure": 2, "result": 3}));
+}
+
+#[test]
+fn what_was_spared_before_a_crash_is_spared_after_it() {
+    let script = |request: &ModelRequest| match step_of(request) {
+        0 => answer(vec![call("a", "read_it", json!({"key": "k"}))]),
+        1 => answer(vec![
+            call("b", "read_it", json!({"key": "other"})),
+            call("c", "read_it", json!({"key": "k"})),
+        ]),
+        _ => text("done"),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    stage.post("t1", "go");
+    stage.run();
+    stage.tick(200);
+    assert_eq!(stage.outcomes("t1"), ["result"]);
+    stage.crash();
+    stage.wake();
+    stage.settle();
+    assert_eq!(stage.outcomes("t1"), ["result", "result", "duplicate"]);
+}
+
+#[test]
+fn out_of_steps_the_model_has_a_last_word_without_tools() {
+    let script = |request: &ModelRequest| {
+        if request.tools_off {
+            assert!(request.volatile.contains("no steps left") && !request.tools.is_empty());
+            return answer(vec![Part::text("So far."), call("x", "read_it", json!({"key": "x"}))]);
+        }
+        let step = step_of(request);
+        answer(vec![call(&format!("c{step}"), "read_it", json!({"key": step.to_string()}))])
+    };
+    let (stage, models) = Stage::scripted(script, |builder| builder);
+    stage.post_with("t1", "go", BudgetPatch { max_steps: Some(2), ..NONE }, TurnOptions::default());
+    stage.settle();
+    stage.check();
+    let end = stage.end("t1");
+    assert_eq!((end.stop_reason, end.steps, end.status), (StopReason::MaxSteps, 2, TurnStatus::Completed));
+    assert_eq!(end.reply.unwrap().text, "So far.");
+    assert_eq!((models.requests().len(), stage.outcomes("t1").len()), (3, 2));
+    assert!(stage.kinds().contains(&"budget.exceeded".to_owned()));
+}
+
+#[test]
+fn out_of_time_a_turn_still_says_something() {
+    let script = |request: &ModelRequest| match step_of(request) {
+        0 => answer(vec![call("c", "slow_write", json!({"ms": 60_000}))]),
+        _ => text("never"),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder.tool(SlowWrite));
+    stage.post_with("t1", "go", BudgetPatch { timeout_s: Some(2), ..NONE }, TurnOptions::default());
+    stage.settle();
+    stage.check();
+    let end = stage.end("t1");
+    assert_eq!((end.stop_reason, end.status), (StopReason::Deadline, TurnStatus::Completed));
+    assert_eq!(end.reply.unwrap().text, "I ran out of time before I could answer.");
+}
+
+/// One failing call a step, and thoughts in between.
+fn thoughtful(options: TurnOptions, budget: BudgetPatch, thought: &'static str) -> (Stage, usize) {
+    let script = move |request: &ModelRequest| {
+        if request.volatile.contains("Look back at the last step") {
+            return text(thought);
+        }
+        match step_of(request) {
+            step @ 0..6 if !request.tools_off => {
+                answer(vec![call(&format!("c{step}"), "fail_it", json!({"key": step.to_string()}))])
+            }
+            _ => text("done"),
+        }
+    };
+    let (stage, models) = Stage::scripted(script, |builder| builder);
+    stage.post_with("t1", "go", budget, options);
+    stage.settle();
+    stage.check();
+    let noted = |r: &ModelRequest| r.volatile.contains("Your own thoughts about your last step: CONTINUE");
+    let notes = models.requests().iter().filter(|r| noted(r) && !r.volatile.contains("Look back")).count();
+    (stage, notes)
+}
+
+#[test]
+fn a_failure_is_thought_about_within_the_budget() {
+    let low = || TurnOptions { think: Some(Thinking::Low), ..TurnOptions::default() };
+    let reflections = |stage: &Stage| -> Vec<Value> {
+        stage.records().into_iter().filter(|r| r["type"] == "reflection.completed").collect()
+    };
+    let (stage, _) = thoughtful(TurnOptions::default(), NONE, "CONTINUE");
+    assert_eq!(reflections(&stage).len(), 0, "without thinking there is none");
+
+    let (stage, notes) = thoughtful(low(), NONE, "CONTINUE with another key.");
+    let stubs: Vec<_> = reflections(&stage).iter().map(|r| r["stub"].as_bool().unwrap_or(false)).collect();
+    assert_eq!(stubs, [false, false, false, false, true, true]);
+    assert_eq!((stage.end("t1").reflections, notes), (4, 6));
+
+    let (stage, _) = thoughtful(low(), NONE, "STOP, it never works.");
+    assert_eq!((reflections(&stage).len(), stage.outcomes("t1").len()), (1, 1));
+    let end = stage.end("t1");
+    assert_eq!((end.stop_reason, end.reply.unwrap().text), (StopReason::End, "done".to_owned()));
+}
+
+#[test]
+fn an_answer_that_is_not_json_gets_one_more_chance() {
+    let run = |answers: [&'static str; 2]| {
+        let script = move |request: &ModelRequest| text(answers[step_of(request).min(1)]);
+        let (stage, models) = Stage::scripted(script, |builder| builder);
+        let schema = json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "integer"}}});
+        let options = TurnOptions { output_schema: Some(schema), ..TurnOptions::default() };
+        stage.post_with("t1", "go", NONE, options);
+        stage.settle();
+        stage.check();
+        (stage.end("t1"), models.requests())
+    };
+    let (end, requests) = run(["no", "```json\n{\"a\": 1}\n```"]);
+    assert_eq!((end.status, end.reply.unwrap().output), (TurnStatus::Completed, Some(json!({"a": 1}))));
+    assert!(requests[0].volatile.contains("must fit this JSON Schema"));
+    assert!(requests[1].volatile.contains("Your last answer did not fit: it is not JSON"));
+
+    let (end, requests) = run(["no", "still no"]);
+    assert_eq!((end.status, requests.len()), (TurnStatus::Failed, 2));
+    assert_eq!(end.error.unwrap().code, "output_invalid");
+}
+
+/// Cites what it is asked to.
+struct Cite;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct CiteArgs {
+    local: usize,
+    web: usize,
+}
+
+impl Tool for Cite {
+    type Args = CiteArgs;
+    type Output = String;
+    const NAME: &'static str = "cite";
+    const DESCRIPTION: &'static str = "Cites.";
+    const EFFECT: Effect = Effect::ReadOnly;
+
+    async fn run(&self, args: CiteArgs, cx: ToolContext) -> Result<String, ToolError> {
+        for n in 0..args.local {
+            cx.cite(Source::Local { path: format!("notes/{n}.md"), title: None });
+        }
+        for n in 0..args.web {
+            cx.cite(Source::Web { url: format!("https://example.com/{n}"), title: None });
+        }
+        Ok("found".into())
+    }
+}
+
+#[test]
+fn a_reply_names_its_sources_unless_told_not_to() {
+    let run = |show_citations: bool| {
+        let script = |request: &ModelRequest| match step_of(request) {
+            0 => answer(vec![call("c", "cite", json!({"local": 12, "web": 9}))]),
+            _ => text("Found it."),
+        };
+        let (stage, _) = Stage::scripted(script, |builder| builder.tool(Cite));
+        stage.post_with("t1", "go", NONE, TurnOptions { show_citations, ..TurnOptions::default() });
+        stage.settle();
+        stage.end("t1")
+    };
+    let end = run(true);
+    let text = end.reply.unwrap().text;
+    assert!(text.starts_with("Found it.\n\nSources:\n- notes/0.md"), "{text}");
+    assert_eq!((text.lines().filter(|line| line.starts_with("- ")).count(), end.citations.len()), (16, 16));
+    let end = run(false);
+    assert_eq!((end.reply.unwrap().text.as_str(), end.citations.len()), ("Found it.", 0));
+}
+
+/// Fails, or breaks, at the end of a turn, after having drafted something.
+struct Careless(bool);
+
+#[async_trait::async_trait(?Send)]
+impl Hook for Careless {
+    fn name(&self) -> &'static str {
+        if self.0 { "breaks" } else { "fails" }
+    }
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PostCall]
+    }
+    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
+        event.draft.state.meta.title = Some("half done".into());
+        assert!(!self.0, "as meant");
+        Err(SubStepError("no".into()))
+    }
+}
+
+/// Memories that cannot be loaded, or take for ever, or fit.
+struct Memories(Option<&'static str>);
+
+#[async_trait::async_trait(?Send)]
+impl ContextSource for Memories {
+    fn name(&self) -> &'static str {
+        if self.0.is_some() { "memories" } else { "slow_memories" }
+    }
+    async fn load(&self, _message: &Message, cx: &RuntimeContext) -> Result<Option<String>, String> {
+        cx.clock.sleep(if self.0.is_some() { 500 } else { 10_000 }).await;
+        Ok(self.0.map(str::to_owned))
+    }
+}
+
+#[test]
+fn what_a_turn_can_do_without_may_fail() {
+    let (stage, models) = Stage::scripted(
+        |_| text("hello"),
+        |builder| {
+            let builder = builder.hook(Careless(true)).hook(Careless(false));
+            builder
+                .context(Memories(Some("Likes tea.")))
+                .context(Memories(None))
+                .context(Memories(Some("Is Zoë.")))
+        },
+    );
+    stage.post("t1", "go");
+    stage.settle();
+    let end = stage.end("t1");
+    assert_eq!(end.status, TurnStatus::Completed);
+    assert_eq!(end.sub_steps_failed, ["slow_memories", "breaks", "fails"]);
+    assert_eq!(stage.session().state().meta.title.as_deref(), Some("go"));
+    let volatile = &models.requests()[0].volatile;
+    let marked = |text: &str| format!("<untrusted_output>\n{text}\n</untrusted_output>");
+    assert!(volatile.contains(&format!("{}\n\n{}", marked("Likes tea."), marked("Is Zoë."))), "{volatile}");
+    let took = stage.clock.now().since(crate::stage::NOW);
+    assert!(took <= 2_100, "sources are loaded side by side: {took} ms");
+}
+
+#[test]
+fn the_prompts_hash_follows_instructions_and_tools_only() {
+    let hash = |instructions: &'static str, said: &str, tools: Option<Vec<String>>| {
+        let (stage, _) = Stage::scripted(|_| text("hello"), move |b| b.instructions("default", instructions));
+        stage.post_with("t1", said, NONE, TurnOptions { tools, ..TurnOptions::default() });
+        stage.settle();
+        stage.end("t1").prompt_render_hash.unwrap()
+    };
+    assert_eq!(hash("Be kind.", "hello", None), hash("Be kind.", "good bye", None));
+    assert_ne!(hash("Be kind.", "hello", None), hash("Be brief.", "hello", None));
+    assert_ne!(hash("Be kind.", "hello", None), hash("Be kind.", "hello", Some(vec!["echo".into()])));
+}
+
+#[test]
+fn a_session_reflects_in_every_nth_turn() {
+    let script = |request: &ModelRequest| {
+        if request.volatile.contains("Look back") {
+            return text("CONTINUE");
+        }
+        match step_of(request) {
+            0 => answer(vec![call("c", "read_it", json!({"key": "k"}))]),
+            _ => text("done"),
+        }
+    };
+    let (stage, _) = Stage::scripted(script, |builder| {
+        builder.settings(Settings { think: Thinking::Low, reflect_every: 2, ..Settings::default() })
+    });
+    let reflections: Vec<u32> = ["t1", "t2", "t3", "t4"]
+        .map(|turn| {
+            stage.post(turn, "go");
+            stage.settle();
+            stage.end(turn).reflections
+        })
+        .into();
+    assert_eq!(reflections, [0, 1, 0, 1]);
+}

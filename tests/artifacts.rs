@@ -1,0 +1,219 @@
+//! Large outputs and files, over HTTP and through R2.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+use support::{Chat, Client, PATIENCE, Response, Server, shared};
+
+/// What the fixture tool `big` says.
+fn big(n: usize) -> String {
+    let mut text: String = (0..n.div_ceil(10)).map(|line| format!("{:09}\n", line * 10)).collect();
+    text.truncate(n);
+    text
+}
+
+/// A session with an artifact of so many characters in it, and its reference.
+#[track_caller]
+fn with_artifact(client: &Client, id: &str, n: usize) -> (Chat, String) {
+    let chat = Chat::new(client.clone(), id);
+    let outcome = call(&chat, "big", json!({ "n": n }));
+    assert_eq!(outcome["outcome"], "artifact", "{outcome}");
+    (chat, outcome["result"]["ref"].as_str().unwrap().to_owned())
+}
+
+/// Has the model call a tool; gives the record of what became of it.
+#[track_caller]
+fn call(chat: &Chat, tool: &str, args: Value) -> Value {
+    chat.say(&format!("/tool {tool} {args}"));
+    chat.log().into_iter().rev().find(|record| record["type"] == "tool.completed").unwrap()
+}
+
+#[track_caller]
+fn range(chat: &Chat, id: &str, range: &str) -> Response {
+    chat.client.with_header("range", range).get(&chat.path(&format!("/artifacts/{id}")))
+}
+
+#[track_caller]
+fn attach(chat: &Chat, content_type: &str, query: &str, body: &[u8]) -> Response {
+    let client = chat.client.with_header("content-type", content_type);
+    client.send("POST", &chat.path(&format!("/attachments{query}")), body)
+}
+
+/// A tenant of its own.
+#[track_caller]
+fn tenant(server: &Server, id: &str) -> Client {
+    server.admin().post("/v1/admin/tenants", json!({ "id": id })).expect(201);
+    let made = server.admin().post(&format!("/v1/admin/tenants/{id}/keys"), json!({})).expect(201);
+    server.anonymous().with_key(made["key"].as_str().unwrap())
+}
+
+#[test]
+fn twelve_thousand_characters_stay_inline_and_one_more_becomes_a_reference() {
+    let chat = Chat::new(shared().client(), "artifact-limit");
+    let inline = call(&chat, "big", json!({"n": 12_000}));
+    assert_eq!((&inline["outcome"], &inline["result"]), (&json!("result"), &json!(big(12_000))));
+    let apart = call(&chat, "big", json!({"n": 12_001}));
+    let result = &apart["result"];
+    assert_eq!((&apart["outcome"], &result["bytes"]), (&json!("artifact"), &json!(12_001)));
+    assert_eq!(result["preview"], json!(big(200).replace('\n', " ")));
+    let log = chat.log();
+    let stored = log.iter().find(|record| record["type"] == "artifact.stored").unwrap();
+    assert_eq!((&stored["ref"], &stored["bytes"]), (&result["ref"], &json!(12_001)));
+}
+
+#[test]
+fn all_of_it_comes_back_whole_in_ranges_and_through_the_tool() {
+    let text = big(100_003);
+    let (chat, id) = with_artifact(&shared().client(), "artifact-ranges", text.len());
+    let path = chat.path(&format!("/artifacts/{id}"));
+    let whole = chat.client.get(&path);
+    assert_eq!((whole.status, whole.text()), (200, text.clone()));
+    assert_eq!(whole.header("accept-ranges"), Some("bytes"));
+    assert_eq!(whole.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(whole.header("content-type"), Some("text/plain; charset=utf-8"));
+
+    let mut read = Vec::new();
+    while read.len() < text.len() {
+        let part = range(&chat, &id, &format!("bytes={}-{}", read.len(), read.len() + 9_999));
+        let end = (read.len() + 10_000).min(text.len());
+        let stated = format!("bytes {}-{}/{}", read.len(), end - 1, text.len());
+        assert_eq!((part.status, part.header("content-range")), (206, Some(&*stated)));
+        read.extend(part.body);
+    }
+    assert_eq!(read, text.as_bytes());
+    assert_eq!(range(&chat, &id, "bytes=-3").text(), text[100_000..]);
+    assert_eq!(range(&chat, &id, "bytes=100000-").text(), text[100_000..]);
+    assert_eq!(range(&chat, &id, "bytes=0-1,3-4").status, 200);
+    let missing = range(&chat, &id, "bytes=100003-");
+    assert_eq!((missing.status, missing.header("content-range")), (416, Some("bytes */100003")));
+    assert_eq!(chat.client.send("PUT", &path, b"").status, 405);
+
+    let part = call(&chat, "read_artifact", json!({"ref": id, "offset": 95_000, "length": 10_000}));
+    assert_eq!(part["result"], json!(format!("bytes 95000-100002 of 100003\n{}", &text[95_000..])));
+}
+
+#[test]
+fn nobody_else_reads_it() {
+    let server = shared();
+    let (chat, id) = with_artifact(&server.client(), "artifact-owner", 20_000);
+    let other = Chat::new(server.client(), "artifact-other");
+    other.say("/say hello");
+    let of = |chat: &Chat, id: &str| chat.client.get(&chat.path(&format!("/artifacts/{id}"))).status;
+    assert_eq!((of(&chat, &id), of(&other, &id), of(&chat, "art_unknown")), (200, 404, 404));
+    let stranger = Chat::new(tenant(server, "artifact-stranger"), &chat.id);
+    assert_eq!(of(&stranger, &id), 404);
+    // Nor with a session of the same name.
+    stranger.say("/say hello");
+    assert_eq!(of(&stranger, &id), 404);
+    assert_eq!(call(&stranger, "read_artifact", json!({ "ref": id }))["outcome"], "failure");
+    chat.client.get(&chat.path(&format!("/artifacts/{id}?user=somebody"))).expect(404);
+    server.anonymous().get(&chat.path(&format!("/artifacts/{id}"))).expect(401);
+}
+
+#[test]
+fn past_its_time_it_is_gone_and_an_attachment_is_not() {
+    let server = Server::start(json!({"ARTIFACT_TTL_S": "1"}));
+    let (chat, id) = with_artifact(&server.client(), "artifact-ttl", 20_000);
+    let file = attach(&chat, "text/plain", "", b"stays").expect(201);
+    let path = chat.path(&format!("/artifacts/{id}"));
+    let deadline = Instant::now() + PATIENCE;
+    while chat.client.get(&path).status == 200 {
+        assert!(Instant::now() < deadline, "it never expires");
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(chat.client.get(&path).expect(410)["code"], "gone");
+    let refused = call(&chat, "read_artifact", json!({ "ref": id }));
+    assert_eq!(refused["outcome"], "failure");
+    assert!(refused["reason"].as_str().unwrap().contains("expired"), "{refused}");
+    let kept = chat.client.get(&chat.path(&format!("/artifacts/{}", file["ref"].as_str().unwrap())));
+    assert_eq!((kept.status, kept.text()), (200, "stays".to_owned()));
+}
+
+#[test]
+fn attachments_come_raw_or_as_a_form() {
+    let chat = Chat::new(shared().client(), "attachments");
+    attach(&chat, "text/plain", "", b"x").expect(404);
+    chat.say("/say hello");
+    let bytes: Vec<u8> = (0..=255).cycle().take(70_000).collect();
+    let raw = attach(&chat, "image/png", "?name=a%20b.png", &bytes).expect(201);
+    let described = |file: &Value| (file["mime_type"].clone(), file["bytes"].clone(), file["name"].clone());
+    assert_eq!(described(&raw), (json!("image/png"), json!(70_000), json!("a b.png")));
+    let read = chat.client.get(&chat.path(&format!("/artifacts/{}", raw["ref"].as_str().unwrap())));
+    assert!(read.body == bytes, "the bytes are not the same");
+    assert_eq!(read.header("content-type"), Some("image/png"));
+    assert_eq!(read.header("content-disposition"), Some("attachment; filename=\"a b.png\""));
+
+    let mut form = b"--x\r\nContent-Disposition: form-data; name=\"note\"\r\n\r\nhi\r\n--x\r\n\
+        Content-Disposition: form-data; name=\"f\"; filename=\"Zo\xc3\xab.bin\"\r\n\
+        Content-Type: application/pdf\r\n\r\n"
+        .to_vec();
+    form.extend(&bytes);
+    form.extend(b"\r\n--x--\r\n");
+    let sent = attach(&chat, "multipart/form-data; boundary=x", "", &form).expect(201);
+    assert_eq!(described(&sent), (json!("application/pdf"), json!(70_000), json!("Zoë.bin")));
+    let read = range(&chat, sent["ref"].as_str().unwrap(), "bytes=10-19");
+    assert_eq!((read.status, &read.body[..]), (206, &bytes[10..20]));
+
+    attach(&chat, "text/plain", "", b"").expect(422);
+    attach(&chat, "multipart/form-data; boundary=x", "", b"--x--").expect(422);
+    attach(&chat, "multipart/form-data; boundary=x", "", b"nonsense").expect(400);
+    attach(&chat, "application/octet-stream", "", &vec![0; (4 << 20) + 1]).expect(413);
+    // JSON is a file like any other here.
+    attach(&chat, "application/json", "", b"{").expect(201);
+
+    let keyed = Chat::new(chat.client.with_header("idempotency-key", "file-1"), &chat.id);
+    let first = attach(&keyed, "text/plain", "", b"once").expect(201);
+    let again = attach(&keyed, "text/plain", "", b"once");
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    assert_eq!(again.expect(201), first);
+    assert_eq!(attach(&keyed, "text/plain", "", b"twice").expect(422)["code"], "idempotency_key_reused");
+}
+
+#[test]
+fn a_message_may_hold_files() {
+    let chat = Chat::new(shared().client(), "file-parts");
+    chat.say("/say hello");
+    let file = attach(&chat, "text/markdown", "?name=notes.md", "# Größe".as_bytes()).expect(201);
+    let id = file["ref"].as_str().unwrap();
+    let part = json!({"type": "file", "ref": id});
+    let answer = chat.ask(json!({"parts": [part, {"type": "text", "text": "What does it say?"}]}));
+    let text = answer["reply"]["text"].as_str().unwrap();
+    assert!(text.contains("notes.md") && text.contains(id), "{text}");
+    chat.ask(json!({ "parts": [part] }));
+    let messages = chat.get("/messages?limit=200");
+    let kept =
+        json!({"type": "file", "ref": id, "mime_type": "text/markdown", "bytes": 9, "name": "notes.md"});
+    assert_eq!(messages["data"][2]["parts"][0], kept);
+    let read = call(&chat, "read_artifact", json!({ "ref": id }));
+    assert_eq!(read["result"], "bytes 0-8 of 9\n# Größe");
+
+    let unknown = json!({"parts": [{"type": "file", "ref": "art_unknown"}]});
+    let refused = chat.post("/messages", unknown.clone()).expect(422);
+    assert_eq!(refused["errors"][0]["pointer"], "/parts/0/ref");
+    // Nor does a refused message make a session.
+    let none = Chat::new(chat.client.clone(), "file-parts-none");
+    none.post("/messages", unknown).expect(422);
+    none.client.get(&none.path("")).expect(404);
+}
+
+#[test]
+fn an_erased_session_leaves_no_bytes() {
+    let server = Server::start(json!({}));
+    let (chat, _) = with_artifact(&server.client(), "artifact-erased", 20_000);
+    attach(&chat, "text/plain", "", b"words that nobody may find").expect(201);
+    assert!(server.state_holds(b"words that nobody may find"));
+    assert_eq!(chat.client.delete(&chat.path("")).status, 204);
+    // The twin of R2 removes its files behind our back, a moment later.
+    let deadline = Instant::now() + PATIENCE;
+    while server.state_holds(b"words that nobody may find") {
+        assert!(Instant::now() < deadline, "the bytes are still there");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
