@@ -122,7 +122,9 @@ pub(super) async fn prepare(
     let known = agent.toolkit.get(&call.name);
     let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
     if status == CallStatus::Begun && known.is_none_or(|(spec, _)| !spec.idempotent) {
-        return Prepared::settled(call, unknown("the machine went away while the tool was running"));
+        let settled = Prepared::settled(call, unknown("the machine went away while the tool was running"));
+        // It may have written: calls behind it are admitted when that is noted.
+        return Prepared { claim: Claim { effect: Effect::default(), ..settled.claim }, ..settled };
     }
     let mut event = PreActing { call: call.clone(), spec: known.map(|(spec, _)| spec) };
     let mut decision = ActDecision::Continue;
@@ -241,6 +243,10 @@ async fn supervise(
     sender: oneshot::Sender<Ended>,
 ) {
     let (started, over) = (cx.clock.now(), context.cancel.clone());
+    if over.is_canceled() {
+        // The turn was ended before the tool had its first moment: it never begins.
+        return;
+    }
     // A panic of one tool must not take the turn with it.
     let work = AssertUnwindSafe(tool.call(call.args, context.clone())).catch_unwind();
     let patience = async {

@@ -12,7 +12,7 @@ use super::{
 use crate::session::{Draft, WriteError, view};
 use crate::turn::{Spent, TurnMachine, citations};
 use crate::types::{
-    CallStatus, Delta, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason,
+    CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason,
     ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, id,
 };
 use serde_json::Value;
@@ -73,9 +73,6 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         let Some(mut turn) = draft.state.turn.clone() else { return };
         let mut outcomes = cx.state.outcomes();
         draft.close_message();
-        if let Some(message) = last {
-            draft.record(Some(&turn.id), EventKind::MessageCompleted { message });
-        }
         if let TurnPhase::Tools { calls } = &turn.phase {
             for call in calls.iter().filter(|call| call.status != CallStatus::Done) {
                 let name = names
@@ -88,6 +85,10 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                 let call_id = call.call_id.clone();
                 draft.record(Some(&turn.id), EventKind::completed(call_id, name, outcome));
             }
+        }
+        // Behind the outcomes: providers want them right behind their calls.
+        if let Some(message) = last {
+            draft.record(Some(&turn.id), EventKind::MessageCompleted { message });
         }
         TurnMachine(&mut turn).spend(ending.spent);
         turn.steps += u32::from(ending.answered);
@@ -161,18 +162,13 @@ fn isolated(
     }
 }
 
-/// The message that the turn ends with, whole or cut off, and the sources that it names. What we
-/// add to it is streamed like the rest of it.
+/// The message that the turn ends with, whole or cut off, and the sources that it names.
 fn last_message(
     agent: &HarnessAgent,
     cx: &RuntimeContext,
     ending: &Ending,
 ) -> (Option<Rc<Message>>, Vec<Source>) {
     let session = &cx.session;
-    let stream = |id: &str, text: &str| {
-        let delta = Delta::Text { id: id.to_owned(), delta: text.to_owned() };
-        session.hub().delta(cx.turn(), session.last_seq() + 1, &delta);
-    };
     match (&ending.message, session.hub().streamed()) {
         (Some(message), _) if !message.text().is_empty() || !is_bound(ending.reason) => {
             let citations = citations::used(&cx.state.sources());
@@ -186,14 +182,12 @@ fn last_message(
             }
             let mut message = Message::clone(message);
             let text = citations::render(&citations);
-            stream(&message.id, &text);
             message.parts.push(Part::text(text));
             (Some(Rc::new(message)), citations)
         }
         (None, Some((id, text))) => (Some(reason::interrupted(id, text, cx)), Vec::new()),
         (_, None) if is_bound(ending.reason) => {
             let id = agent.new_id(id::MESSAGE);
-            stream(&id, apology(ending.reason));
             (Some(reason::interrupted(id, apology(ending.reason).into(), cx)), Vec::new())
         }
         _ => (None, Vec::new()),

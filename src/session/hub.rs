@@ -1,7 +1,7 @@
 //! The live listeners of a session, and the message that is being streamed to them.
 
 use super::frame::Frame;
-use crate::types::{Cursor, Delta, Record, TurnEnd};
+use crate::types::{Cursor, Delta, EventKind, Record, TurnEnd};
 use bytes::Bytes;
 use futures::channel::{mpsc, oneshot};
 use std::{
@@ -149,8 +149,15 @@ impl Hub {
         self.listeners.borrow_mut().retain(|l| l.send(Bytes::from_static(b": ping\n\n")));
     }
 
-    /// Tells every listener of a record that is stored.
+    /// Tells every listener of a record that is stored. What was not streamed yet of a message's text
+    /// comes before its record, as it does for whoever comes back later.
     pub fn publish(&self, frame: &Frame, record: &Record) {
+        if let EventKind::MessageCompleted { message } = &record.kind {
+            let streamed = self.streaming.borrow().as_ref().filter(|s| s.seq == record.seq).map(|s| s.text.len());
+            let turn = record.turn.as_deref().unwrap_or_default();
+            let rest = text_after(record.seq, &message.id, turn, &message.text(), streamed.unwrap_or(0) as u64);
+            rest.iter().for_each(|rest| self.send(rest));
+        }
         self.send(frame);
         if let (Some(end), Some(turn)) = (record.kind.turn_end(), &record.turn) {
             let mut ends = self.ends.borrow_mut();

@@ -246,12 +246,12 @@ impl Session {
 
         self.last_seq.set(seq);
         *self.state.borrow_mut() = change.state;
-        if change.closes_message {
-            self.hub.end_message();
-        }
         for (record, frame) in records.iter().zip(&frames) {
             self.context.borrow_mut().push(record);
             self.hub.publish(frame, record);
+        }
+        if change.closes_message {
+            self.hub.end_message();
         }
         if self.state.borrow().turn.is_none() && self.state.borrow().queue.is_empty() {
             self.hub.idle();

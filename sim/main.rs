@@ -1,0 +1,40 @@
+//! `make sim`: plays many seeds, or one with its trace.
+//!
+//! `--seeds N` how many · `--from S` the first · `--jobs N` threads · `--seed S` one, with its trace
+
+#[path = "mod.rs"]
+mod sim;
+
+use std::{process::ExitCode, time::Instant};
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let number = |name: &str| {
+        let place = words.iter().position(|word| word == name)?;
+        words.get(place + 1)?.parse::<u64>().ok()
+    };
+    if let Some(seed) = number("--seed") {
+        let report = sim::play(seed, true);
+        println!("{}", report.print());
+        return if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    let (from, seeds) = (number("--from").unwrap_or(0), number("--seeds").unwrap_or(10_000));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = number("--jobs").and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(cores);
+    let started = Instant::now();
+    let (failed, played) = sim::sweep::sweep(from, seeds, jobs, || {});
+    let seconds = started.elapsed().as_secs_f64();
+    #[allow(clippy::cast_precision_loss, reason = "for people")]
+    let rate = played as f64 / seconds;
+    match failed {
+        None => {
+            println!("{played} seeds from {from} on: nothing found ({seconds:.1} s, {rate:.0} a second)");
+            ExitCode::SUCCESS
+        }
+        Some(report) => {
+            println!("{}", report.print());
+            println!("after {played} seeds; again with: make sim SEED={}", report.seed);
+            ExitCode::FAILURE
+        }
+    }
+}
