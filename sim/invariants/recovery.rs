@@ -1,7 +1,7 @@
 //! What a crash changes: 9.
 
-use super::view::{Turn, View};
 use super::super::{outside::Outside, tools, world::World};
+use super::view::{Turn, View};
 use serde_json::Value;
 
 /// What is told not to have run did not run.
@@ -9,7 +9,8 @@ pub fn unknown(outside: &Outside, view: &View) {
     let runs = outside.runs.borrow();
     for (turn, call) in view.turns.iter().flat_map(|turn| turn.calls.iter().map(move |call| (turn, call))) {
         let Some(outcome) = view.outcome(call) else { continue };
-        let ran = runs.iter().any(|run| run.session == view.name && run.turn == turn.id && run.call_id == call.id);
+        let ran =
+            runs.iter().any(|run| run.session == view.name && run.turn == turn.id && run.call_id == call.id);
         let denied = outcome.value["outcome"] == "denied";
         if ran && denied && !tools::is_idempotent(&call.name) {
             outside.find(9, format!("{} is said not to have run, and did", call.id));

@@ -12,8 +12,8 @@ use super::{
 use crate::session::{Draft, WriteError, view};
 use crate::turn::{Spent, TurnMachine, citations};
 use crate::types::{
-    CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason,
-    ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, id,
+    CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason, ToolOutcome,
+    TurnEnd, TurnError, TurnPhase, TurnStatus, id,
 };
 use serde_json::Value;
 use std::{

@@ -153,9 +153,11 @@ impl Hub {
     /// comes before its record, as it does for whoever comes back later.
     pub fn publish(&self, frame: &Frame, record: &Record) {
         if let EventKind::MessageCompleted { message } = &record.kind {
-            let streamed = self.streaming.borrow().as_ref().filter(|s| s.seq == record.seq).map(|s| s.text.len());
+            let streamed =
+                self.streaming.borrow().as_ref().filter(|s| s.seq == record.seq).map(|s| s.text.len());
             let turn = record.turn.as_deref().unwrap_or_default();
-            let rest = text_after(record.seq, &message.id, turn, &message.text(), streamed.unwrap_or(0) as u64);
+            let rest =
+                text_after(record.seq, &message.id, turn, &message.text(), streamed.unwrap_or(0) as u64);
             rest.iter().for_each(|rest| self.send(rest));
         }
         self.send(frame);
