@@ -128,7 +128,8 @@ impl Client {
 
     fn request(&self, route: SessionRoute, item: &str, body: &Value) -> SessionRequest {
         let user = Some(self.plan.user.clone());
-        let principal = Principal { tenant: self.plan.tenant.clone(), user, scopes: Scopes::all(), session: None };
+        let principal =
+            Principal { tenant: self.plan.tenant.clone(), user, scopes: Scopes::all(), session: None };
         let body = if body.is_null() { Default::default() } else { body.to_string().into() };
         let request = ApiRequest { body, ..ApiRequest::default() };
         SessionRequest { principal, session: self.plan.id.clone(), route, item: item.into(), request }
@@ -178,7 +179,9 @@ impl Client {
         let due = (super::sched::START + at).saturating_sub(self.world.sched.now());
         self.world.sched.sleep(due).await;
         match act {
-            Act::Post { turn, wants, on_busy, key } => self.post(*turn, *wants, on_busy, *key, &mut dice).await,
+            Act::Post { turn, wants, on_busy, key } => {
+                self.post(*turn, *wants, on_busy, *key, &mut dice).await
+            }
             Act::Abort => drop(self.json(SessionRoute::Abort, "", &json!({})).await),
             Act::Dequeue => self.dequeue().await,
             Act::Rename => {
@@ -195,7 +198,8 @@ impl Client {
             }
             Act::Fork => drop(self.json(SessionRoute::Fork, "", &json!({})).await),
             Act::Decide => {
-                let decided = self.json(SessionRoute::Approve, "u0.0.0", &json!({ "decision": "approve" })).await;
+                let decided =
+                    self.json(SessionRoute::Approve, "u0.0.0", &json!({ "decision": "approve" })).await;
                 if let Some((status, _)) = decided {
                     self.world.outside.find(6, format!("a call that waits for nobody was decided: {status}"));
                 }
@@ -248,7 +252,9 @@ impl Client {
             Reply::Answer(response, generation) => self.accepted(response, generation).await,
             // Accepted, but it goes on elsewhere.
             Reply::Problem(problem) if problem.code == ErrorCode::Unavailable => Fate::Accepted(None),
-            Reply::Problem(problem) if problem.code == ErrorCode::IdempotencyInProgress => Fate::Accepted(None),
+            Reply::Problem(problem) if problem.code == ErrorCode::IdempotencyInProgress => {
+                Fate::Accepted(None)
+            }
             Reply::Problem(_) => Fate::Refused,
             Reply::Lost => Fate::Unknown,
         }
@@ -263,7 +269,8 @@ impl Client {
             }
             return Fate::Accepted(turn);
         }
-        let turn = response.headers.iter().find(|(name, _)| name == "x-turn-id").map(|(_, turn)| turn.clone());
+        let turn =
+            response.headers.iter().find(|(name, _)| name == "x-turn-id").map(|(_, turn)| turn.clone());
         let ApiBody::Stream(stream) = response.body else { return Fate::Accepted(None) };
         let mut line = Line { node: Rc::clone(&self.node), generation, stream };
         let (mut parser, mut events) = (Parser::default(), Vec::new());
@@ -289,8 +296,13 @@ impl Client {
     async fn pry(&self) {
         let strangers = [("initech", None), (self.plan.tenant.as_str(), Some("mallory"))];
         let routes = [
-            SessionRoute::Show, SessionRoute::Events, SessionRoute::ListMessages, SessionRoute::Abort,
-            SessionRoute::Update, SessionRoute::Delete, SessionRoute::Fork,
+            SessionRoute::Show,
+            SessionRoute::Events,
+            SessionRoute::ListMessages,
+            SessionRoute::Abort,
+            SessionRoute::Update,
+            SessionRoute::Delete,
+            SessionRoute::Fork,
         ];
         for (tenant, user) in strangers {
             for route in routes {
@@ -333,7 +345,8 @@ impl Client {
                         Either::Left((Some(bytes), _)) => {
                             // The line may be cut in the middle of anything.
                             let cut = dice.chance(8);
-                            let length = if cut { dice.below(bytes.len() as u64) } else { bytes.len() as u64 };
+                            let length =
+                                if cut { dice.below(bytes.len() as u64) } else { bytes.len() as u64 };
                             let kept = &bytes[..usize::try_from(length).unwrap_or(0)];
                             parser.push(&self.world, self.node.place, kept, &mut events);
                             if cut {

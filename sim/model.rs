@@ -60,9 +60,13 @@ impl Model for SimModel {
             });
             asks.len() - 1
         };
-        outside.say("model", || format!("asked: {said} step {step}{}", if request.tools_off { ", no tools" } else { "" }));
+        outside.say("model", || {
+            format!("asked: {said} step {step}{}", if request.tools_off { ", no tools" } else { "" })
+        });
         let pieces = match outside.plan.turn(&said) {
-            Some((session, turn)) => answer(&outside, &mark(session), turn, step, request.tools_off, reflects),
+            Some((session, turn)) => {
+                answer(&outside, &mark(session), turn, step, request.tools_off, reflects)
+            }
             None => vec![(0, Err(ModelError::new(ModelErrorKind::Invalid, "nobody said that")))],
         };
         let asked = Asked { outside, place };
@@ -133,7 +137,14 @@ fn users(messages: &[Rc<Message>]) -> impl Iterator<Item = &Message> {
     messages.iter().map(Rc::as_ref).filter(|message| message.role == Role::User)
 }
 
-fn answer(outside: &Outside, mark: &str, turn: &TurnPlan, step: usize, tools_off: bool, reflects: bool) -> Vec<Piece> {
+fn answer(
+    outside: &Outside,
+    mark: &str,
+    turn: &TurnPlan,
+    step: usize,
+    tools_off: bool,
+    reflects: bool,
+) -> Vec<Piece> {
     let text = |text: String| vec![Part::Text { text }];
     if reflects {
         let word = if step.is_multiple_of(3) { "STOP" } else { "CONTINUE" };
@@ -142,7 +153,10 @@ fn answer(outside: &Outside, mark: &str, turn: &TurnPlan, step: usize, tools_off
     if tools_off {
         let mut parts = text(format!("{mark} sums up “{}” after {step}", turn.said));
         // It was told that it cannot.
-        parts.extend(step.is_multiple_of(2).then(|| call_part(&call_id(mark, turn, step, 99), "send", json!({ "key": "z" }), false)));
+        parts.extend(
+            step.is_multiple_of(2)
+                .then(|| call_part(&call_id(mark, turn, step, 99), "send", json!({ "key": "z" }), false)),
+        );
         return pieces(parts, 5, FinishReason::Stop);
     }
     let Some(planned) = turn.steps.get(step) else { return last_word(mark, turn, step) };
@@ -178,7 +192,9 @@ fn trouble(outside: &Outside, turn: &TurnPlan, step: usize, planned: &StepPlan, 
 fn last_word(mark: &str, turn: &TurnPlan, step: usize) -> Vec<Piece> {
     let text = |text: String| vec![Part::Text { text }];
     match turn.last {
-        LastWord::Text => pieces(text(format!("{mark} the end of “{}” after {step} 🎉", turn.said)), 9, FinishReason::Stop),
+        LastWord::Text => {
+            pieces(text(format!("{mark} the end of “{}” after {step} 🎉", turn.said)), 9, FinishReason::Stop)
+        }
         LastWord::Nothing => pieces(Vec::new(), 1, FinishReason::Stop),
         LastWord::Json => pieces(text(json!({ "answer": mark }).to_string()), 4, FinishReason::Stop),
         LastWord::Refused => pieces(text(format!("{mark} no")), 1, FinishReason::ContentFilter),

@@ -67,7 +67,8 @@ impl Node {
             return Rc::clone(handler);
         }
         let plug = Rc::new(Plug { disk: Rc::clone(&self.disk), alive: Cell::new(true) });
-        let spawner = Ports { world: Rc::downgrade(world), place: self.place, generation: self.generation.get() };
+        let spawner =
+            Ports { world: Rc::downgrade(world), place: self.place, generation: self.generation.get() };
         let ports = HostPorts {
             store: plug.clone(),
             directory: world.directory.clone(),

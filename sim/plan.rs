@@ -38,7 +38,12 @@ pub struct SessionPlan {
 /// What a client does.
 #[derive(Clone, Debug)]
 pub enum Act {
-    Post { turn: usize, wants: Wants, on_busy: &'static str, key: bool },
+    Post {
+        turn: usize,
+        wants: Wants,
+        on_busy: &'static str,
+        key: bool,
+    },
     Abort,
     Dequeue,
     Rename,
@@ -151,7 +156,8 @@ fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionPlan {
     let mut at = 0;
     for number in 0..turns.len() {
         let wants = dice.pick(&[Wants::Json, Wants::Stream, Wants::Receipt]);
-        let on_busy = if quiet { "queue" } else { dice.pick(&["queue", "queue", "queue", "steer", "reject"]) };
+        let on_busy =
+            if quiet { "queue" } else { dice.pick(&["queue", "queue", "queue", "steer", "reject"]) };
         let key = quiet || dice.chance(60);
         let post = Act::Post { turn: number, wants, on_busy, key };
         acts.push((at, post.clone()));
@@ -162,7 +168,14 @@ fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionPlan {
     }
     for _ in 0..if quiet { 0 } else { dice.below(5) } {
         let act = dice.pick(&[
-            Act::Abort, Act::Abort, Act::Dequeue, Act::Rename, Act::Pry, Act::Look, Act::Fork, Act::Decide,
+            Act::Abort,
+            Act::Abort,
+            Act::Dequeue,
+            Act::Rename,
+            Act::Pry,
+            Act::Look,
+            Act::Fork,
+            Act::Decide,
         ]);
         acts.push((dice.below(at + 3_000), act));
     }
@@ -175,7 +188,9 @@ fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionPlan {
         acts,
         followed: dice.chance(60),
         crashes: (0..crashes).map(|_| dice.within(1, 40 + 40 * turns.len() as u64)).collect(),
-        refusals: (0..refusals).map(|_| (dice.below(12 * turns.len() as u64), dice.pick(&[1, 1, 2, 5]))).collect(),
+        refusals: (0..refusals)
+            .map(|_| (dice.below(12 * turns.len() as u64), dice.pick(&[1, 1, 2, 5])))
+            .collect(),
         erased: !quiet && dice.chance(15),
         turns,
     }
@@ -203,7 +218,14 @@ fn turn(dice: &mut Dice, place: usize, number: u64, quiet: bool) -> TurnPlan {
     TurnPlan {
         said: format!("{} u{number} says ünïcode 🌍", mark(place)),
         steps,
-        last: dice.pick(&[LastWord::Text, LastWord::Text, LastWord::Text, LastWord::Nothing, LastWord::Json, LastWord::Refused]),
+        last: dice.pick(&[
+            LastWord::Text,
+            LastWord::Text,
+            LastWord::Text,
+            LastWord::Nothing,
+            LastWord::Json,
+            LastWord::Refused,
+        ]),
         budget,
         think: storm(dice, 30).then_some(Thinking::Low),
         schema: storm(dice, 20),
@@ -216,7 +238,10 @@ fn turn(dice: &mut Dice, place: usize, number: u64, quiet: bool) -> TurnPlan {
 fn step(dice: &mut Dice, pool: &[CallPlan], quiet: bool) -> StepPlan {
     let calls = if dice.chance(15) { dice.within(5, 9) } else { dice.within(1, 4) };
     let kinds = [
-        ModelErrorKind::RateLimited, ModelErrorKind::Cut, ModelErrorKind::Unavailable, ModelErrorKind::Stalled,
+        ModelErrorKind::RateLimited,
+        ModelErrorKind::Cut,
+        ModelErrorKind::Unavailable,
+        ModelErrorKind::Stalled,
     ];
     let mut trouble = dice.chance(15).then(|| (dice.pick(&kinds), 1 + u32::from(dice.chance(30))));
     if !quiet && dice.chance(3) {
@@ -234,7 +259,8 @@ fn step(dice: &mut Dice, pool: &[CallPlan], quiet: bool) -> StepPlan {
 }
 
 fn call(dice: &mut Dice, quiet: bool) -> CallPlan {
-    let tool = dice.pick(&["look", "look", "look", "fetch", "put", "put", "send", "send", "destroy", "echo", "nobody"]);
+    let tool = dice
+        .pick(&["look", "look", "look", "fetch", "put", "put", "send", "send", "destroy", "echo", "nobody"]);
     let how = if quiet {
         dice.pick(&["ok", "ok", "ok", "ok", "fail", "gone", "panic", "big", "cite"])
     } else {
@@ -253,7 +279,8 @@ fn call(dice: &mut Dice, quiet: bool) -> CallPlan {
 impl Plan {
     /// The session and the turn in which a user says this.
     pub fn turn(&self, said: &str) -> Option<(usize, &TurnPlan)> {
-        let turns = self.sessions.iter().enumerate().flat_map(|(place, s)| s.turns.iter().map(move |t| (place, t)));
+        let turns =
+            self.sessions.iter().enumerate().flat_map(|(place, s)| s.turns.iter().map(move |t| (place, t)));
         turns.into_iter().find(|(_, turn)| turn.said == said)
     }
 }

@@ -1,6 +1,9 @@
 //! Simulated tools. What one does is in its arguments, so that it does the same when it runs again.
 
-use super::{outside::{Outside, Run}, plan::Flaky};
+use super::{
+    outside::{Outside, Run},
+    plan::Flaky,
+};
 use async_trait::async_trait;
 use edge_harness::agent::{
     DynTool, HarnessBuilder, Hook, RuntimeContext, ToolContext,
@@ -39,7 +42,13 @@ pub fn is_idempotent(name: &str) -> bool {
 /// Adds the tools and the hook to an agent.
 pub fn install(mut builder: HarnessBuilder, outside: &Rc<Outside>) -> HarnessBuilder {
     for (name, effect, idempotent, retry) in TOOLS {
-        let tool = SimTool { name, effect: *effect, idempotent: *idempotent, retry: *retry, outside: Rc::clone(outside) };
+        let tool = SimTool {
+            name,
+            effect: *effect,
+            idempotent: *idempotent,
+            retry: *retry,
+            outside: Rc::clone(outside),
+        };
         builder = builder.dyn_tool(Rc::new(tool));
     }
     builder.hook(Finisher { outside: Rc::clone(outside) })
@@ -144,7 +153,10 @@ impl SimTool {
         for other in runs.iter().filter(|o| o.turn == run.turn && o.running.get() && !o.over.is_canceled()) {
             beside += 1;
             if !other.reads || !run.reads || other.touches == run.touches {
-                outside.find(5, format!("{} runs while {} runs: {} / {}", run.call_id, other.call_id, run.key, other.key));
+                outside.find(
+                    5,
+                    format!("{} runs while {} runs: {} / {}", run.call_id, other.call_id, run.key, other.key),
+                );
             }
         }
         if beside > MAX_IN_FLIGHT {
@@ -174,9 +186,14 @@ struct Finisher {
 }
 
 impl Finisher {
-    fn finish(&self, cx: &RuntimeContext, draft: &mut edge_harness::session::Draft) -> Result<(), SubStepError> {
+    fn finish(
+        &self,
+        cx: &RuntimeContext,
+        draft: &mut edge_harness::session::Draft,
+    ) -> Result<(), SubStepError> {
         let messages = cx.session.messages();
-        let own = messages.iter().rev().find(|message| message.role == Role::User && message.turn == cx.turn());
+        let own =
+            messages.iter().rev().find(|message| message.role == Role::User && message.turn == cx.turn());
         let said = own.map(|message| message.text()).unwrap_or_default();
         draft.put(format!("finished/{}", cx.turn()), "true".into());
         let plan = self.outside.plan.turn(&said);

@@ -11,7 +11,9 @@ use super::{
     tools,
 };
 use edge_harness::agent::HarnessAgent;
-use edge_harness::platform::in_memory::{InMemoryDirectory, MemoryBlobs, MemoryLog, ScriptedHttp, SeededEntropy};
+use edge_harness::platform::in_memory::{
+    InMemoryDirectory, MemoryBlobs, MemoryLog, ScriptedHttp, SeededEntropy,
+};
 use edge_harness::standard::{Standard, builder};
 use std::{
     cell::{Cell, RefCell},
@@ -76,6 +78,7 @@ impl World {
             http: Rc::new(ScriptedHttp::default()),
             log: Rc::new(MemoryLog::default()),
             web_fetch_allow: String::new(),
+            settings: Default::default(),
         };
         tools::install(builder(standard), &self.outside).build().expect("names that differ")
     }
@@ -158,7 +161,8 @@ impl World {
         let node = self.node(place);
         node.polls.set(node.polls.get() + 1);
         let plan = self.outside.plan.sessions.get(place);
-        let crashes = !self.closing.get() && plan.is_some_and(|plan| plan.crashes.contains(&node.polls.get()));
+        let crashes =
+            !self.closing.get() && plan.is_some_and(|plan| plan.crashes.contains(&node.polls.get()));
         if crashes {
             node.crash(self);
         }

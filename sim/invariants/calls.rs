@@ -1,10 +1,10 @@
 //! What became of calls: 1, 5 and 6.
 
-use super::view::{Call, Entry, Turn, View};
 use super::super::{
     outside::{Outside, Run},
     tools,
 };
+use super::view::{Call, Entry, Turn, View};
 use std::collections::BTreeMap;
 
 /// 1: each call of an answer has one outcome, in the order of the calls; each is what the model asked.
@@ -73,7 +73,8 @@ pub fn replay(outside: &Outside, view: &View) {
             }
             once.push(&run.call_id);
             if let Some(before) = succeeded_before(view, turn, run) {
-                outside.find(6, format!("{} ran after {} had succeeded: {}", run.call_id, before.id, run.key));
+                outside
+                    .find(6, format!("{} ran after {} had succeeded: {}", run.call_id, before.id, run.key));
             }
             if closed_before(view, turn, run) {
                 outside.find(6, format!("{} ran though `{}` was closed", run.call_id, run.tool));
@@ -83,7 +84,11 @@ pub fn replay(outside: &Outside, view: &View) {
 }
 
 /// The outcomes of a turn before a moment, oldest first.
-fn before<'a>(view: &'a View, turn: &'a Turn, moment: u64) -> impl DoubleEndedIterator<Item = (&'a Call, &'a Entry)> {
+fn before<'a>(
+    view: &'a View,
+    turn: &'a Turn,
+    moment: u64,
+) -> impl DoubleEndedIterator<Item = (&'a Call, &'a Entry)> {
     let done = turn.calls.iter().filter_map(|call| Some((call, view.outcome(call)?)));
     let mut done: Vec<_> = done.filter(|(_, entry)| entry.moment < moment).collect();
     done.sort_by_key(|(_, entry)| entry.seq);

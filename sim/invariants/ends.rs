@@ -1,7 +1,7 @@
 //! How turns end: 2, 3 and 4.
 
-use super::view::{Turn, View};
 use super::super::{node::Node, outside::Outside, plan::Flaky};
+use super::view::{Turn, View};
 use edge_harness::types::Budget;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -43,7 +43,8 @@ pub fn sealed(outside: &Outside, view: &View, node: &Node) {
         let (moment, at) = (view.entries[*end].moment, view.entries[*end].at);
         for place in turn.records.iter().filter(|place| *place > end) {
             if view.entries[*place].kind != "tool.late_result" {
-                outside.find(2, format!("{} stands behind the end of {}", view.entries[*place].json, turn.id));
+                outside
+                    .find(2, format!("{} stands behind the end of {}", view.entries[*place].json, turn.id));
             }
         }
         for ask in asks.iter().filter(|ask| ask.said == turn.said) {
@@ -74,7 +75,9 @@ fn late(outside: &Outside, view: &View, turn: &Turn) {
 /// 3: the end of each turn was finalized, once, whatever failed in it; what failed is listed.
 pub fn whole(outside: &Outside, view: &View, node: &Node) {
     for turn in view.turns.iter().filter(|turn| !turn.started.is_empty()) {
-        let (Some(end), Some((_, plan))) = (turn.ends.first(), outside.plan.turn(&turn.said)) else { continue };
+        let (Some(end), Some((_, plan))) = (turn.ends.first(), outside.plan.turn(&turn.said)) else {
+            continue;
+        };
         let failed = &view.entries[*end].value["sub_steps_failed"];
         let expected = if plan.flaky == Flaky::Works { json!([]) } else { json!(["finisher"]) };
         if *failed != expected {
@@ -103,7 +106,8 @@ pub fn bounds(outside: &Outside, view: &View, node: &Node) {
         asked(outside, turn, &budget, deadline, &over);
 
         let runs = outside.runs.borrow();
-        let runs: Vec<_> = runs.iter().filter(|run| run.turn == turn.id && run.session == view.name).collect();
+        let runs: Vec<_> =
+            runs.iter().filter(|run| run.turn == turn.id && run.session == view.name).collect();
         let ran: BTreeSet<&str> = runs.iter().map(|run| run.call_id.as_str()).collect();
         over("tool calls", ran.len() as u64, budget.max_tool_calls.into());
         let latest = runs.iter().map(|run| run.at).max().unwrap_or(0);
@@ -127,16 +131,22 @@ fn asked(outside: &Outside, turn: &Turn, budget: &Budget, deadline: u64, over: &
         let asks = asks.iter().filter(|ask| ask.tools_off == tools_off && ask.reflects == reflects);
         asks.map(|ask| ask.step).collect::<BTreeSet<_>>().len() as u64
     };
-    let (steps, summaries, reflections) = (distinct(false, false), distinct(true, false), distinct(true, true));
+    let (steps, summaries, reflections) =
+        (distinct(false, false), distinct(true, false), distinct(true, true));
     over("model calls", steps, budget.max_steps.into());
     over("summaries", summaries, 1);
     over("reflections", reflections, budget.max_reflections.into());
     if let Some(most) = budget.max_tokens {
-        let before = (steps + summaries + reflections).saturating_sub(1) * super::super::model::TOKENS;
+        // A step that was asked twice was answered once: the other answer is lost.
+        let answered: BTreeSet<_> = asks.iter().map(|ask| (ask.step, ask.reflects)).collect();
+        let before = (answered.len() as u64).saturating_sub(1) * super::super::model::TOKENS;
         over("tokens before the last model call", before, most.max(1) - 1);
     }
     if let Some(late) = asks.iter().find(|ask| ask.at > deadline) {
-        outside.find(4, format!("{}: the model is asked {} ms behind the deadline", turn.id, late.at - deadline));
+        outside.find(
+            4,
+            format!("{}: the model is asked {} ms behind the deadline", turn.id, late.at - deadline),
+        );
     }
 }
 

@@ -1,6 +1,5 @@
 //! What users said and readers saw: 7, 8 and 10.
 
-use super::view::{Entry, Turn, View};
 use super::super::{
     client::{self, Fate, Witness},
     node::Node,
@@ -9,12 +8,16 @@ use super::super::{
     reader::Event,
     world::World,
 };
+use super::view::{Entry, Turn, View};
 use std::collections::BTreeMap;
 
 /// 8: numbers are contiguous, and each turn starts and ends once. 7: the log holds nobody else's words.
 pub fn log(outside: &Outside, view: &View) {
     for (place, entry) in view.entries.iter().enumerate() {
-        if entry.seq != place as u64 + 1 || entry.value["seq"] != entry.seq || entry.value["type"] != *entry.kind {
+        if entry.seq != place as u64 + 1
+            || entry.value["seq"] != entry.seq
+            || entry.value["type"] != *entry.kind
+        {
             outside.find(8, format!("{} is record {} of its log", entry.json, place + 1));
         }
     }
@@ -43,6 +46,24 @@ pub fn erased(world: &World, node: &Node) {
     }
 }
 
+/// 10: what a tool said at length is where its reference says, whole.
+pub fn artifacts(world: &World, view: &View, node: &Node) {
+    let objects = world.blobs.objects.borrow();
+    for call in view.turns.iter().flat_map(|turn| &turn.calls) {
+        let Some(outcome) = view.outcome(call).filter(|outcome| outcome.value["outcome"] == "artifact")
+        else {
+            continue;
+        };
+        let (name, bytes) = (&outcome.value["result"]["ref"], outcome.value["result"]["bytes"].as_u64());
+        let prefix = format!("{}/sessions/{}/", node.tenant, node.session);
+        let name = name.as_str().unwrap_or("no reference");
+        let found = objects.iter().find(|(key, _)| key.starts_with(&prefix) && key.ends_with(name));
+        if found.map(|(_, object)| object.len() as u64) != bytes {
+            world.outside.find(10, format!("{}: {name} of {bytes:?} bytes leads nowhere", call.id));
+        }
+    }
+}
+
 /// 8: whoever follows sees each record once and each byte of text once; so does whoever waits for one
 /// turn, as far as it hears of it.
 pub fn streams(outside: &Outside, view: &View, witness: &Witness) {
@@ -63,7 +84,8 @@ pub fn streams(outside: &Outside, view: &View, witness: &Witness) {
     for (id, answer) in &witness.answers {
         let end = view.turns.iter().find(|turn| turn.id == *id).and_then(|turn| turn.ends.first());
         let end = end.map(|end| &view.entries[*end].value);
-        let same = end.is_some_and(|end| end["status"] == answer["status"] && end["reply"] == answer["reply"]);
+        let same =
+            end.is_some_and(|end| end["status"] == answer["status"] && end["reply"] == answer["reply"]);
         if !same {
             outside.find(8, format!("{id} was answered with {answer}, and ended as {end:?}"));
         }
