@@ -90,6 +90,7 @@ fn turn(hour: u64, said: &str) -> String {
         http,
         log: Rc::new(MemoryLog::default()),
         web_fetch_allow: String::new(),
+        instructions: None,
         settings: Settings::default(),
     })
     .tool(Dice)

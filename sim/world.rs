@@ -78,6 +78,7 @@ impl World {
             http: Rc::new(ScriptedHttp::default()),
             log: Rc::new(MemoryLog::default()),
             web_fetch_allow: String::new(),
+            instructions: None,
             settings: Default::default(),
         };
         tools::install(builder(standard), &self.outside).build().expect("names that differ")

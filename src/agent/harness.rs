@@ -12,7 +12,8 @@ use crate::fault::{self, Fault};
 use crate::ports::session_store::Select;
 use crate::ports::{Clock, Entropy, Models};
 use crate::session::WriteError;
-use crate::types::{Message, StopReason, ToolSpec, TurnError, id};
+use crate::turn::selector;
+use crate::types::{Message, Role, StopReason, ToolSpec, TurnError, id};
 use futures::{
     FutureExt,
     future::{Either, select},
@@ -109,9 +110,16 @@ impl HarnessAgent {
         ReactAgent { agent: self, cx, message }.run().await
     }
 
-    /// The tools that a turn is offered.
-    pub(super) fn tools_for(&self, allowed: Option<&[String]>, _messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
-        self.toolkit.specs(allowed)
+    /// The tools that a turn is offered: chosen by what the user said, so that they stay the same
+    /// throughout the turn.
+    pub(super) fn tools_for(&self, allowed: Option<&[String]>, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
+        let tools = self.toolkit.specs(allowed);
+        let Some(selection) = self.settings.select_tools.as_ref().filter(|s| tools.len() > s.cap) else {
+            return tools;
+        };
+        let said = messages.iter().rev().find(|message| message.role == Role::User);
+        let query = said.map(|message| message.text()).unwrap_or_default();
+        self.toolkit.specs(Some(&selector::select(&query, &tools, selection)))
     }
 
     pub(super) fn new_artifact_id(&self) -> String {

@@ -6,6 +6,7 @@ mod queue;
 use super::{
     HarnessAgent, RuntimeContext,
     finalizer::{self, Ending},
+    judge,
 };
 use crate::fault::{self, Fault};
 use crate::ports::{
@@ -313,6 +314,7 @@ impl SessionHost {
             return;
         }
         self.after_turn(session);
+        judge::follow(&self, session, &cx.permit.turn);
     }
 
     /// What may happen once a turn is over: the next one first of all.

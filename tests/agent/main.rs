@@ -11,5 +11,6 @@ mod discipline;
 mod hooks;
 mod http;
 mod replay;
+mod settings;
 mod stage;
 mod turns;

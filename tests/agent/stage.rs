@@ -269,6 +269,7 @@ pub fn standard(
         http: Rc::new(ScriptedHttp::default()),
         log: log.clone(),
         web_fetch_allow: String::new(),
+        instructions: None,
         settings: Default::default(),
     }
 }

@@ -6,10 +6,10 @@ use super::{
     fetch::{WorkerAi, WorkerHttp},
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
 };
-use crate::agent::{BuildError, HarnessAgent, Settings};
+use crate::agent::{BuildError, HarnessAgent};
 use crate::model::ModelRegistry;
 use crate::ports::{Ai, Clock, Directory, Entropy, Http, Signatures};
-use crate::standard::{Standard, builder};
+use crate::standard::{Standard, builder, settings};
 use std::{cell::OnceCell, rc::Rc};
 use worker::{Env, Result};
 
@@ -43,18 +43,12 @@ pub fn agent(env: &Env) -> std::result::Result<Rc<HarnessAgent>, BuildError> {
             http: http(),
             log: Rc::new(ConsoleLog),
             web_fetch_allow: var(env, "WEB_FETCH_ALLOW").unwrap_or_default(),
-            settings: settings(env),
+            instructions: var(env, "INSTRUCTIONS"),
+            settings: settings(&|name| var(env, name))?,
         };
         let agent = Rc::new(builder(standard).build()?);
         Ok(Rc::clone(cell.get_or_init(|| agent)))
     })
-}
-
-/// What agents are set to unless somebody says otherwise.
-fn settings(env: &Env) -> Settings {
-    let default = Settings::default();
-    let artifact_ttl_s = var(env, "ARTIFACT_TTL_S").and_then(|seconds| seconds.parse().ok());
-    Settings { artifact_ttl_s: artifact_ttl_s.unwrap_or(default.artifact_ttl_s), ..default }
 }
 
 /// Tenants, keys and the list of sessions.
