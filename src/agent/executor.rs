@@ -246,7 +246,7 @@ async fn supervise(
     sender: oneshot::Sender<Ended>,
 ) {
     let (started, over) = (cx.clock.now(), context.cancel.clone());
-    if over.is_canceled() && !fault::active(Fault::BeginLate) {
+    if !context.gate.is_open() && !fault::active(Fault::BeginLate) {
         // The turn was ended before the tool had its first moment: it never begins.
         return;
     }
