@@ -1,10 +1,12 @@
 //! `make sim`: plays many seeds, or one with its trace.
 //!
+//! `--faults` shows which invariant finds each defect of `src/fault.rs`, and when ·
 //! `--seeds N` how many · `--from S` the first · `--jobs N` threads · `--seed S` one, with its trace
 
 #[path = "mod.rs"]
 mod sim;
 
+use edge_harness::fault::{Fault, activate};
 use std::{process::ExitCode, time::Instant};
 
 fn main() -> ExitCode {
@@ -17,6 +19,9 @@ fn main() -> ExitCode {
         let report = sim::play(seed, true);
         println!("{}", report.print());
         return if report.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    if words.iter().any(|word| word == "--faults") {
+        return faults();
     }
     let (from, seeds) = (number("--from").unwrap_or(0), number("--seeds").unwrap_or(10_000));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -37,4 +42,21 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Which invariant finds each defect first, one seed after the other.
+fn faults() -> ExitCode {
+    let mut missed = 0;
+    for fault in Fault::ALL {
+        let (failed, _) = sim::sweep::sweep(0, 1_000, 1, || activate(Some(*fault)));
+        let found = failed.map(|report| {
+            let finding = &report.findings[0];
+            let evidence: String = finding.evidence.chars().take(90).collect();
+            format!("invariant {:>2} by seed {:>3}: {evidence}", finding.invariant, report.seed)
+        });
+        missed += u32::from(found.is_none());
+        println!("{:<18} {}", format!("{fault:?}"), found.as_deref().unwrap_or("is not found"));
+    }
+    activate(None);
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -137,7 +137,9 @@ fn asked(outside: &Outside, turn: &Turn, budget: &Budget, deadline: u64, over: &
     over("summaries", summaries, 1);
     over("reflections", reflections, budget.max_reflections.into());
     if let Some(most) = budget.max_tokens {
-        let before = (steps + summaries + reflections).saturating_sub(1) * super::super::model::TOKENS;
+        // A step that was asked twice was answered once: the other answer is lost.
+        let answered: BTreeSet<_> = asks.iter().map(|ask| (ask.step, ask.reflects)).collect();
+        let before = (answered.len() as u64).saturating_sub(1) * super::super::model::TOKENS;
         over("tokens before the last model call", before, most.max(1) - 1);
     }
     if let Some(late) = asks.iter().find(|ask| ask.at > deadline) {

@@ -43,6 +43,7 @@ pub fn check(world: &World) {
         ends::whole(outside, &view, &node);
         ends::bounds(outside, &view, &node);
         recovery::unknown(outside, &view);
+        readers::artifacts(world, &view, &node);
         let witnesses = world.witnesses.borrow();
         let witness = &witnesses[node.place];
         readers::streams(outside, &view, witness);

@@ -46,6 +46,24 @@ pub fn erased(world: &World, node: &Node) {
     }
 }
 
+/// 10: what a tool said at length is where its reference says, whole.
+pub fn artifacts(world: &World, view: &View, node: &Node) {
+    let objects = world.blobs.objects.borrow();
+    for call in view.turns.iter().flat_map(|turn| &turn.calls) {
+        let Some(outcome) = view.outcome(call).filter(|outcome| outcome.value["outcome"] == "artifact")
+        else {
+            continue;
+        };
+        let (name, bytes) = (&outcome.value["result"]["ref"], outcome.value["result"]["bytes"].as_u64());
+        let prefix = format!("{}/sessions/{}/", node.tenant, node.session);
+        let name = name.as_str().unwrap_or("no reference");
+        let found = objects.iter().find(|(key, _)| key.starts_with(&prefix) && key.ends_with(name));
+        if found.map(|(_, object)| object.len() as u64) != bytes {
+            world.outside.find(10, format!("{}: {name} of {bytes:?} bytes leads nowhere", call.id));
+        }
+    }
+}
+
 /// 8: whoever follows sees each record once and each byte of text once; so does whoever waits for one
 /// turn, as far as it hears of it.
 pub fn streams(outside: &Outside, view: &View, witness: &Witness) {

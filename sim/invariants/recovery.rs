@@ -28,42 +28,62 @@ pub fn same(disturbed: &World, reference: &World) {
         return outside.find(9, format!("{:?} instead of {:?}", said(&found), said(&expected)));
     }
     for (turn, like) in found.turns.iter().zip(&expected.turns) {
-        let (is, should) = (Ended::of(&found, turn), Ended::of(&expected, like));
-        if is.end != should.end {
-            outside.find(9, format!("“{}” ended as {} instead of {}", turn.said, is.end, should.end));
-        }
+        let (mut is, mut should) = (Ended::of(&found, turn), Ended::of(&expected, like));
         let calls = is.calls.iter().zip(&should.calls);
         let mut unknown: Vec<&str> = Vec::new();
         for ((name, outcome), (same, expected)) in calls {
+            // Nobody knows whether it failed for good, which would have closed the tool, and whether
+            // what follows would have been refused.
+            let refused = [outcome, expected].iter().any(|outcome| outcome.starts_with("\"denied\""));
+            let excused = unknown.contains(&name.as_str()) || (refused && !unknown.is_empty());
             if outcome == "unknown" {
-                // Nobody knows whether it failed for good, which would have closed the tool.
                 unknown.push(name);
-            } else if (name, outcome) != (same, expected) && !unknown.contains(&name.as_str()) {
+            } else if (name, outcome) != (same, expected) && !excused {
                 outside.find(9, format!("“{}”: {name} {outcome} instead of {same} {expected}", turn.said));
             }
         }
         if is.calls.len() != should.calls.len() {
             outside.find(9, format!("“{}”: {:?} instead of {:?}", turn.said, is.calls, should.calls));
         }
+        if !unknown.is_empty() {
+            // What it found would have been cited.
+            is.reply.truncate(is.reply.find("\n\nSources:").unwrap_or(is.reply.len()));
+            should.reply.truncate(should.reply.find("\n\nSources:").unwrap_or(should.reply.len()));
+        }
+        if (&is.end, &is.reply) != (&should.end, &should.reply) {
+            outside.find(9, format!("“{}” ended as {is:?} instead of {should:?}", turn.said));
+        }
     }
 }
 
+#[derive(Debug)]
 struct Ended {
     end: Value,
+    reply: String,
     calls: Vec<(String, String)>,
 }
 
 impl Ended {
     fn of(view: &View, turn: &Turn) -> Self {
         let end = turn.ends.first().map(|end| &view.entries[*end].value);
-        let end = end.map(|end| serde_json::json!([end["status"], end["stop_reason"], end["reply"]["text"]]));
+        let reply = end.and_then(|end| end["reply"]["text"].as_str()).unwrap_or_default().to_owned();
+        let end = end.map(|end| serde_json::json!([end["status"], end["stop_reason"]]));
         let calls = turn.calls.iter().map(|call| {
             let outcome = view.outcome(call).map(|entry| &entry.value);
-            let outcome = outcome.map(|value| format!("{} {}", value["outcome"], value["result"]));
+            let what = |value: &Value| {
+                // References and their times differ.
+                let result = if value["outcome"] == "artifact" {
+                    &value["result"]["preview"]
+                } else {
+                    &value["result"]
+                };
+                format!("{} {result}", value["outcome"])
+            };
+            let outcome = outcome.map(what);
             let outcome = outcome.unwrap_or_default();
             let unknown = outcome.starts_with("\"unknown\"");
             (call.name.clone(), if unknown { "unknown".into() } else { outcome })
         });
-        Self { end: end.unwrap_or_default(), calls: calls.collect() }
+        Self { end: end.unwrap_or_default(), reply, calls: calls.collect() }
     }
 }

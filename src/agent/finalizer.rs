@@ -9,6 +9,7 @@ use super::{
     hook::{HookEvent, OnError, PostCall, SubStepError},
     reason,
 };
+use crate::fault::{self, Fault};
 use crate::session::{Draft, WriteError, view};
 use crate::turn::{Spent, TurnMachine, citations};
 use crate::types::{
@@ -75,6 +76,9 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         draft.close_message();
         if let TurnPhase::Tools { calls } = &turn.phase {
             for call in calls.iter().filter(|call| call.status != CallStatus::Done) {
+                if fault::active(Fault::ForgetOpenCalls) {
+                    continue;
+                }
                 let name = names
                     .iter()
                     .find(|(id, _)| *id == call.call_id)
@@ -141,8 +145,15 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
             TurnStatus::Failed => EventKind::TurnFailed(end),
             _ => EventKind::TurnCompleted(end),
         };
-        draft.record(Some(&turn.id), kind);
-        draft.state.turn = None;
+        if !fault::active(Fault::NoEnd) {
+            draft.record(Some(&turn.id), kind.clone());
+        }
+        if fault::active(Fault::TwoEnds) {
+            draft.record(Some(&turn.id), kind);
+        }
+        if !fault::active(Fault::SkipSeal) {
+            draft.state.turn = None;
+        }
     })?;
     Ok(())
 }
@@ -157,7 +168,7 @@ fn isolated(
     let before = draft.clone();
     let ended = catch_unwind(AssertUnwindSafe(|| step(draft)));
     if !matches!(ended, Ok(Ok(()))) {
-        *draft = before;
+        *draft = if fault::active(Fault::KeepFailedSubStep) { draft.clone() } else { before };
         failed.push(name.to_owned());
     }
 }
@@ -186,7 +197,7 @@ fn last_message(
             (Some(Rc::new(message)), citations)
         }
         (None, Some((id, text))) => (Some(reason::interrupted(id, text, cx)), Vec::new()),
-        (_, None) if is_bound(ending.reason) => {
+        (_, None) if is_bound(ending.reason) && !fault::active(Fault::NoApology) => {
             let id = agent.new_id(id::MESSAGE);
             (Some(reason::interrupted(id, apology(ending.reason).into(), cx)), Vec::new())
         }

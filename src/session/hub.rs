@@ -1,6 +1,7 @@
 //! The live listeners of a session, and the message that is being streamed to them.
 
 use super::frame::Frame;
+use crate::fault::{self, Fault};
 use crate::types::{Cursor, Delta, EventKind, Record, TurnEnd};
 use bytes::Bytes;
 use futures::channel::{mpsc, oneshot};
@@ -241,7 +242,8 @@ impl Hub {
     pub fn streamed_after(&self, cursor: Cursor) -> Option<Frame> {
         let streaming = self.streaming.borrow();
         let message = streaming.as_ref()?;
-        let seen = if cursor.seq == message.seq { cursor.offset.unwrap_or(0) } else { 0 };
+        let known = cursor.seq == message.seq && !fault::active(Fault::RepeatText);
+        let seen = if known { cursor.offset.unwrap_or(0) } else { 0 };
         text_after(message.seq, &message.message, &message.turn, &message.text, seen)
     }
 
