@@ -1,8 +1,11 @@
 //! Whether a schema is one that answers can be held to.
 
 use super::{MAX_DEPTH, Misfit, count, escaped, resolve};
-use serde_json::{Map, Value};
-use std::collections::HashSet;
+use serde_json::Value;
+use std::{
+    collections::{HashMap, HashSet},
+    ptr,
+};
 
 /// What is checked of a value.
 const SUPPORTED: &str = "type, enum, const, properties, required, additionalProperties, items, prefixItems, \
@@ -35,6 +38,9 @@ const UNSUPPORTED: &[&str] = &[
 
 const TYPES: &[&str] = &["null", "boolean", "integer", "number", "string", "array", "object"];
 
+/// Most schemas inside a schema that are looked at.
+const MAX_SCHEMAS: usize = 20_000;
+
 /// Whether answers can be held to `schema`: what it asks for is written as it should be, and nothing
 /// in it asks for a check that is not made. Annotations and keywords that JSON Schema does not know
 /// are let pass, as it says. Tells the first trouble; its pointer leads into the schema.
@@ -42,11 +48,17 @@ const TYPES: &[&str] = &["null", "boolean", "integer", "number", "string", "arra
 /// # Errors
 /// What the schema asks that we cannot do.
 pub fn check(schema: &Value) -> Result<(), Misfit> {
-    let mut checker =
-        Checker { root: schema, path: String::new(), depth: 0, seen: HashSet::new(), due: vec!["#"] };
-    while let Some(reference) = checker.due.pop() {
-        let Some(target) = resolve(schema, reference) else { continue };
+    let mut checker = Checker {
+        root: schema,
+        path: String::new(),
+        depth: 0,
+        seen: HashSet::new(),
+        hops: HashMap::new(),
+        due: vec![("#", schema)],
+    };
+    while let Some((reference, target)) = checker.due.pop() {
         checker.path = reference.trim_start_matches('#').to_owned();
+        checker.depth = 0;
         if let Err(detail) = checker.schema(target) {
             return Err(Misfit { pointer: checker.path, detail });
         }
@@ -59,10 +71,14 @@ struct Checker<'a> {
     root: &'a Value,
     path: String,
     depth: u32,
-    /// References that were met: what they lead to may stand where no keyword leads.
-    seen: HashSet<&'a str>,
-    /// Those that are still to be followed. One inside the other would have no bound.
-    due: Vec<&'a str>,
+    /// Schemas that were looked at. However many references lead to one, and however they are spelled,
+    /// it is looked at once.
+    seen: HashSet<*const Value>,
+    /// How many references follow upon each other from a schema on.
+    hops: HashMap<*const Value, u32>,
+    /// References that are still to be followed, and what they lead to, which may stand where no
+    /// keyword leads. One inside the other would have no bound.
+    due: Vec<(&'a str, &'a Value)>,
 }
 
 impl<'a> Checker<'a> {
@@ -74,6 +90,12 @@ impl<'a> Checker<'a> {
         };
         if self.depth == MAX_DEPTH {
             return Err(format!("nested more than {MAX_DEPTH} deep"));
+        }
+        if !self.seen.insert(ptr::from_ref(schema)) {
+            return Ok(());
+        }
+        if self.seen.len() > MAX_SCHEMAS {
+            return Err(format!("too large to be checked: more than {MAX_SCHEMAS} schemas in it"));
         }
         self.depth += 1;
         for (keyword, value) in keywords {
@@ -150,13 +172,30 @@ impl<'a> Checker<'a> {
         let Some(target) = resolve(self.root, reference) else {
             return Err("it points to nothing".into());
         };
-        if is_circle(self.root, target.as_object()) {
+        if self.hops(target, 0).is_none() {
             return Err("it leads back to itself".into());
         }
-        if reference != "#" && self.seen.insert(reference) {
-            self.due.push(reference);
+        if !self.seen.contains(&ptr::from_ref(target)) {
+            self.due.push((reference, target));
         }
         Ok(())
+    }
+
+    /// How many references lead on from `schema`; `None` when they never come to a member or an item.
+    fn hops(&mut self, schema: &'a Value, before: u32) -> Option<u32> {
+        if before == MAX_DEPTH {
+            return None;
+        }
+        if let Some(known) = self.hops.get(&ptr::from_ref(schema)) {
+            return (before + known < MAX_DEPTH).then_some(*known);
+        }
+        let next = schema.get("$ref").and_then(Value::as_str).and_then(|next| resolve(self.root, next));
+        let hops = match next {
+            Some(next) => self.hops(next, before + 1)? + 1,
+            None => 0,
+        };
+        self.hops.insert(ptr::from_ref(schema), hops);
+        Some(hops)
     }
 }
 
@@ -167,14 +206,4 @@ fn is_type(value: &Value) -> Result<(), String> {
         kind => known(kind),
     };
     fits.then_some(()).ok_or_else(|| format!("expected one or a list of {}", TYPES.join(", ")))
-}
-
-/// Whether references lead on for ever without ever coming to a member or an item.
-fn is_circle<'a>(root: &'a Value, mut schema: Option<&'a Map<String, Value>>) -> bool {
-    for _ in 0..MAX_DEPTH {
-        let reference = schema.and_then(|schema| schema.get("$ref")).and_then(Value::as_str);
-        let Some(reference) = reference else { return false };
-        schema = resolve(root, reference).and_then(Value::as_object);
-    }
-    true
 }
