@@ -187,6 +187,7 @@ impl SessionHost {
             meta,
             turn: None,
             queue: Vec::new(),
+            held: Default::default(),
             deferred: Vec::new(),
             listed_at: Timestamp(0),
         };

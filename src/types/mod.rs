@@ -25,7 +25,7 @@ pub use model::{
 };
 pub use principal::{Principal, Scope, Scopes};
 pub use public_url::PublicUrl;
-pub use session::{QueuedTurn, SessionMeta, SessionState, SessionStatus};
+pub use session::{Held, QueuedTurn, SessionMeta, SessionState, SessionStatus};
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
 pub use turn::{CallState, CallStatus, StopReason, TurnOptions, TurnPhase, TurnState, TurnStatus};
