@@ -7,6 +7,7 @@
 
 mod expiry;
 mod large;
+pub mod puts;
 #[cfg(test)]
 mod tests;
 
@@ -221,6 +222,10 @@ impl Artifacts {
             expires_at: ttl_ms.map(|ttl| now.plus(ttl.min(LONGEST_MS))),
         };
         let json = encode(&pointer)?;
+        if self.session.is_retired() {
+            // Whoever erases the session has removed what there was, or is about to.
+            return Err(ArtifactError::Store("this copy of the session was given up".into()));
+        }
         let key = self.blob_key(&pointer.r#ref);
         if !fault::active(Fault::DeadReference) {
             self.within(self.blobs.put(&key, bytes, &pointer.mime_type)).await?;
