@@ -11,6 +11,7 @@ pub mod model;
 pub mod principal;
 pub mod public_url;
 pub mod session;
+pub mod text;
 pub mod time;
 pub mod tool;
 pub mod turn;
