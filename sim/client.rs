@@ -357,8 +357,9 @@ impl Client {
         }
     }
 
+    /// What the follower has seen so far, to be given back with what it sees next.
     fn seen(&self) -> Vec<Event> {
-        self.witness(|w| w.followed.clone())
+        self.witness(|w| std::mem::take(&mut w.followed))
     }
 
     /// Connects behind the last event that was seen.
