@@ -1,0 +1,53 @@
+//! What tools hand back: nested too deep.
+
+use crate::stage::{Stage, step_of};
+use edge_harness::agent::{Tool, ToolContext, ToolError};
+use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::types::{ModelRequest, Part};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+/// Answers with arrays in arrays.
+struct Nest;
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Depth {
+    depth: usize,
+}
+
+impl Tool for Nest {
+    type Args = Depth;
+    type Output = Value;
+    const NAME: &'static str = "nest";
+    const DESCRIPTION: &'static str = "Nests.";
+
+    async fn run(&self, args: Depth, _cx: ToolContext) -> Result<Value, ToolError> {
+        Ok((0..args.depth).fold(json!(1), |inner, _| json!([inner])))
+    }
+}
+
+#[test]
+fn an_output_that_is_nested_too_deep_is_given_as_text() {
+    let script = |request: &ModelRequest| match step_of(request) {
+        0 => answer(vec![
+            call("a", "nest", json!({"depth": 64})),
+            call("b", "nest", json!({"depth": 125})),
+            call("c", "nest", json!({"depth": 1_000})),
+        ]),
+        _ => answer(vec![Part::text("done")]),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder.tool(Nest));
+    stage.post("t1", "go");
+    stage.settle();
+    stage.check();
+    let results: Vec<_> = stage.records().into_iter().filter(|r| r["type"] == "tool.completed").collect();
+    let text = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+    assert_eq!(results[0]["result"].to_string(), text(64));
+    assert_eq!(results[1]["result"], json!(text(125)));
+    assert_eq!(results[2]["result"], json!(text(1_000)));
+    // Another machine reads it all.
+    stage.crash();
+    stage.post("t2", "again");
+    stage.settle();
+    stage.check();
+}
