@@ -311,9 +311,15 @@ impl Session {
         out.ok_or(WriteError::Stale)
     }
 
-    /// Whether the turn of `permit` still runs under the same epoch.
+    /// Whether the turn of `permit` still runs under the same epoch, in a copy that was not given up.
     pub fn holds(&self, permit: &Permit) -> bool {
-        self.state.borrow().turn.as_ref().is_some_and(|t| t.id == permit.turn && t.epoch == permit.epoch)
+        !self.retired.get()
+            && self
+                .state
+                .borrow()
+                .turn
+                .as_ref()
+                .is_some_and(|t| t.id == permit.turn && t.epoch == permit.epoch)
     }
 
     /// Reads records and parses them.

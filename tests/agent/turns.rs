@@ -4,6 +4,7 @@ use crate::stage::{Stage, step_of};
 use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::{Clock, Directory, SessionStore, session_store::Batch};
+use edge_harness::session::Permit;
 use edge_harness::session::idempotency::{Answer, FirstAnswer, KEEP_MS, document, document_key};
 use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, ToolOutcome, TurnStatus};
 use futures::executor::block_on;
@@ -108,6 +109,18 @@ fn a_waiting_message_that_cannot_be_read_can_be_taken_out_and_steered_past() {
     let ends = ["t1", "t2", "t3", "t4"].map(|turn| stage.end(turn).status);
     let canceled = TurnStatus::Canceled;
     assert_eq!(ends, [canceled, canceled, canceled, TurnStatus::Completed]);
+}
+
+#[test]
+fn a_copy_that_was_given_up_holds_no_turn() {
+    let stage = Stage::demo();
+    stage.post("t1", "/slow 10 4");
+    stage.run();
+    let session = stage.session();
+    let permit = Permit::of(&session).unwrap();
+    assert!(session.holds(&permit));
+    session.retire();
+    assert!(!session.holds(&permit));
 }
 
 #[test]
