@@ -76,6 +76,9 @@ pub trait Tool: 'static {
     const IDEMPOTENT: bool = matches!(Self::EFFECT, Effect::ReadOnly | Effect::NetworkRead);
     /// Whether a call that did not answer in time may be tried again in the same turn.
     const RETRY_ON_TIMEOUT: bool = Self::IDEMPOTENT;
+    /// Whether the same call may answer differently a moment later, such as a clock: it is not spared
+    /// when an equal one has succeeded.
+    const VARIES: bool = false;
     /// The group that permission rules know it by.
     const CATEGORY: &'static str = "other";
 
@@ -130,6 +133,7 @@ impl<T: Tool> DynTool for T {
             effect: T::EFFECT,
             idempotent: T::IDEMPOTENT,
             retry_on_timeout: T::RETRY_ON_TIMEOUT,
+            varies: T::VARIES,
             category: T::CATEGORY.to_owned(),
         }
     }

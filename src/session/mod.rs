@@ -18,7 +18,7 @@ use crate::ports::{
     session_store::{Batch, Select, StoredRecord},
 };
 use crate::types::{EventKind, Message, Record, SessionState, Timestamp, TurnState, json};
-pub use artifacts::Artifacts;
+pub use artifacts::{ArtifactReader, Artifacts};
 
 use context::ContextWindow;
 use frame::Frame;

@@ -86,8 +86,9 @@ struct Spec<'a> {
     parameters: &'a Value,
 }
 
-/// The body for `request`. The volatile text stands right before the last thing the user said:
-/// everything up to there is the same from call to call, so the provider's cache keeps it, and no
+/// The body for `request`. The volatile text stands right before the last thing the user said, and
+/// is the same throughout a turn: everything up to there is the same from call to call, so the
+/// provider's cache keeps it. The tail changes with each call and stands behind everything, where no
 /// call is parted from its results.
 pub(in crate::model) fn body(request: &ModelRequest, dialect: Dialect) -> Body<'_> {
     let open_ai = dialect == Dialect::OpenAi;
@@ -102,6 +103,9 @@ pub(in crate::model) fn body(request: &ModelRequest, dialect: Dialect) -> Body<'
     }
     if request.messages.is_empty() {
         system(&request.volatile, &mut messages);
+    }
+    if !request.tail.is_empty() {
+        messages.push(Line::User { content: request.tail.clone() });
     }
     let offered = if request.tools_off && !open_ai { &[][..] } else { &request.tools };
     let tools = offered.iter().map(|tool| Tool {

@@ -165,6 +165,7 @@ fn the_whole_request() {
         model: "gpt-5-mini".into(),
         system: "Be kind.".into(),
         volatile: "Today is Friday.".into(),
+        tail: "Sum up.".into(),
         messages: vec![
             user("Hello"),
             message(Role::Assistant, vec![Part::text("Hi")]),
@@ -200,6 +201,7 @@ fn the_whole_request() {
                 {"id":"b","type":"function","function":{"name":"list","arguments":"{}"}}]},
             {"role":"tool","tool_call_id":"a","content":"<untrusted_output>\ntext\n</untrusted_output>"},
             {"role":"tool","tool_call_id":"b","content":"<untrusted_output>\nError: gone\n</untrusted_output>"},
+            {"role":"user","content":"Sum up."},
         ],
         "tools": [tool("zeta"), tool("alpha")],
         "stream": true,
