@@ -1,7 +1,7 @@
 //! What a tool is.
 
 use super::ToolContext;
-use crate::types::{DenyReason, Effect, ToolOutcome, ToolSpec};
+use crate::types::{DenyReason, Effect, ToolOutcome, ToolSpec, json};
 use futures::{FutureExt, future::LocalBoxFuture};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
@@ -149,6 +149,10 @@ impl<T: Tool> DynTool for T {
                 Err(reason) => return ToolOutcome::denied(DenyReason::Validation, reason),
             };
             match self.run(args, cx).await.map(serde_json::to_value) {
+                // What is nested deeper could be stored, but not read again.
+                Ok(Ok(result)) if json::too_deep(&result) => {
+                    ToolOutcome::Result { result: Value::String(result.to_string()) }
+                }
                 Ok(Ok(result)) => ToolOutcome::Result { result },
                 Ok(Err(error)) => ToolOutcome::failure(format!("the tool's answer is not JSON: {error}")),
                 Err(error) => ToolOutcome::Failure { reason: error.message, retryable: error.retryable },

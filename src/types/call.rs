@@ -96,6 +96,7 @@ pub enum ToolOutcome {
         /// What the model is told.
         reason: String,
         /// Whether the same call may be tried again in this turn.
+        #[serde(default = "yes")]
         retryable: bool,
     },
     /// The tool answered that it failed.
@@ -103,6 +104,7 @@ pub enum ToolOutcome {
         /// What the model is told.
         reason: String,
         /// Whether the tool may be tried again in this turn.
+        #[serde(default = "yes")]
         retryable: bool,
     },
     /// The call was not run.
@@ -118,6 +120,11 @@ pub enum ToolOutcome {
         /// What the model is told.
         reason: String,
     },
+}
+
+/// What outcomes that were stored before they told it are taken for.
+fn yes() -> bool {
+    true
 }
 
 impl ToolOutcome {
@@ -195,6 +202,17 @@ pub fn untrusted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn outcomes_stored_before_they_told_whether_to_retry_are_read() {
+        for outcome in ["failure", "timeout"] {
+            let stored = json!({"outcome": outcome, "reason": "r"});
+            let read: ToolOutcome = serde_json::from_value(stored).expect("an outcome");
+            let told = serde_json::to_value(read).expect("JSON");
+            assert_eq!(told, json!({"outcome": outcome, "reason": "r", "retryable": true}));
+        }
+    }
 
     #[test]
     fn marked_text_cannot_end_its_mark() {

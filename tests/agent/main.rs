@@ -10,6 +10,7 @@ mod crash;
 mod discipline;
 mod hooks;
 mod http;
+mod outputs;
 mod replay;
 mod settings;
 mod stage;

@@ -213,6 +213,18 @@ fn the_whole_request() {
 }
 
 #[test]
+fn invented_names_are_made_to_fit() {
+    let long = "n".repeat(70);
+    let names = ["functions.echo", "", "größe", &long, "read-it_2"];
+    let calls = names.iter().map(|name| tool_call("a", name, json!({}))).collect();
+    let messages = vec![user("Hi"), message(Role::Assistant, calls)];
+    let json = sent(&OpenAi, &ModelRequest { messages, ..ModelRequest::default() });
+    let calls = json["messages"][1]["tool_calls"].as_array().unwrap();
+    let sent: Vec<_> = calls.iter().map(|call| call["function"]["name"].as_str().unwrap()).collect();
+    assert_eq!(sent, ["functions_echo", "_", "gr__e", &long[..64], "read-it_2"]);
+}
+
+#[test]
 fn tools_that_must_not_be_called_stay_in_the_prompt() {
     let request = |tools: Vec<crate::types::ToolSpec>| ModelRequest {
         messages: vec![user("Hi")],

@@ -1,6 +1,6 @@
 //! Whether a schema is one that answers can be held to.
 
-use super::{MAX_DEPTH, Misfit, count, escaped, resolve};
+use super::{MAX_DEPTH, MAX_WORK, Misfit, WRITE, count, escaped, resolve, spend};
 use serde_json::{Map, Value};
 use std::collections::HashSet;
 
@@ -42,8 +42,14 @@ const TYPES: &[&str] = &["null", "boolean", "integer", "number", "string", "arra
 /// # Errors
 /// What the schema asks that we cannot do.
 pub fn check(schema: &Value) -> Result<(), Misfit> {
-    let mut checker =
-        Checker { root: schema, path: String::new(), depth: 0, seen: HashSet::new(), due: vec!["#"] };
+    let mut checker = Checker {
+        root: schema,
+        path: String::new(),
+        depth: 0,
+        left: MAX_WORK,
+        seen: HashSet::new(),
+        due: vec!["#"],
+    };
     while let Some(reference) = checker.due.pop() {
         let Some(target) = resolve(schema, reference) else { continue };
         checker.path = reference.trim_start_matches('#').to_owned();
@@ -59,6 +65,8 @@ struct Checker<'a> {
     root: &'a Value,
     path: String,
     depth: u32,
+    /// Work that is left: what references lead to is looked at once for each way to write one.
+    left: usize,
     /// References that were met: what they lead to may stand where no keyword leads.
     seen: HashSet<&'a str>,
     /// Those that are still to be followed. One inside the other would have no bound.
@@ -89,6 +97,7 @@ impl<'a> Checker<'a> {
         segment: &str,
         inside: impl FnOnce(&mut Self) -> Result<(), String>,
     ) -> Result<(), String> {
+        self.pay(2 + segment.len() / WRITE)?;
         let length = self.path.len();
         self.path.push('/');
         self.path.push_str(&escaped(segment));
@@ -147,16 +156,32 @@ impl<'a> Checker<'a> {
         if !(reference == "#" || reference.starts_with("#/")) {
             return Err(format!("a $ref may only point into this schema, as #/…; supported: {SUPPORTED}"));
         }
+        self.pay(1 + reference.len() / 2)?;
         let Some(target) = resolve(self.root, reference) else {
             return Err("it points to nothing".into());
         };
-        if is_circle(self.root, target.as_object()) {
+        if self.is_circle(target.as_object())? {
             return Err("it leads back to itself".into());
         }
         if reference != "#" && self.seen.insert(reference) {
             self.due.push(reference);
         }
         Ok(())
+    }
+
+    /// Whether references lead on for ever without ever coming to a member or an item.
+    fn is_circle(&mut self, mut schema: Option<&'a Map<String, Value>>) -> Result<bool, String> {
+        for _ in 0..MAX_DEPTH {
+            let reference = schema.and_then(|schema| schema.get("$ref")).and_then(Value::as_str);
+            let Some(reference) = reference else { return Ok(false) };
+            self.pay(1 + reference.len() / 2)?;
+            schema = resolve(self.root, reference).and_then(Value::as_object);
+        }
+        Ok(true)
+    }
+
+    fn pay(&mut self, work: usize) -> Result<(), String> {
+        spend(&mut self.left, work).ok_or_else(|| "the schema is too large to be checked".to_owned())
     }
 }
 
@@ -167,14 +192,4 @@ fn is_type(value: &Value) -> Result<(), String> {
         kind => known(kind),
     };
     fits.then_some(()).ok_or_else(|| format!("expected one or a list of {}", TYPES.join(", ")))
-}
-
-/// Whether references lead on for ever without ever coming to a member or an item.
-fn is_circle<'a>(root: &'a Value, mut schema: Option<&'a Map<String, Value>>) -> bool {
-    for _ in 0..MAX_DEPTH {
-        let reference = schema.and_then(|schema| schema.get("$ref")).and_then(Value::as_str);
-        let Some(reference) = reference else { return false };
-        schema = resolve(root, reference).and_then(Value::as_object);
-    }
-    true
 }
