@@ -340,20 +340,15 @@ impl Client {
                 let mut parser = Parser::default();
                 let leave = self.world.sched.sleep(dice.pick(&[0, 3, 30, 300, 3_000, 20_000]));
                 futures::pin_mut!(leave);
-                loop {
-                    match select(Box::pin(line.next()), leave.as_mut()).await {
-                        Either::Left((Some(bytes), _)) => {
-                            // The line may be cut in the middle of anything.
-                            let cut = dice.chance(8);
-                            let length =
-                                if cut { dice.below(bytes.len() as u64) } else { bytes.len() as u64 };
-                            let kept = &bytes[..usize::try_from(length).unwrap_or(0)];
-                            parser.push(&self.world, self.node.place, kept, &mut events);
-                            if cut {
-                                break;
-                            }
-                        }
-                        Either::Left((None, _)) | Either::Right(_) => break,
+                while let Either::Left((Some(bytes), _)) = select(Box::pin(line.next()), leave.as_mut()).await
+                {
+                    // The line may be cut in the middle of anything.
+                    let cut = dice.chance(8);
+                    let length = if cut { dice.below(bytes.len() as u64) } else { bytes.len() as u64 };
+                    let kept = &bytes[..usize::try_from(length).unwrap_or(0)];
+                    parser.push(&self.world, self.node.place, kept, &mut events);
+                    if cut {
+                        break;
                     }
                 }
             }
@@ -362,8 +357,9 @@ impl Client {
         }
     }
 
+    /// What the follower has seen so far, to be given back with what it sees next.
     fn seen(&self) -> Vec<Event> {
-        self.witness(|w| w.followed.clone())
+        self.witness(|w| std::mem::take(&mut w.followed))
     }
 
     /// Connects behind the last event that was seen.

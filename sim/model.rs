@@ -41,10 +41,10 @@ impl Model for SimModel {
     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
         let outside = Rc::clone(&self.0);
         look_at(&outside, &request);
-        let users = request.messages.iter().filter(|message| message.role == Role::User);
-        let said = users.last().map(|message| message.text()).unwrap_or_default();
+        let mut users = request.messages.iter().filter(|message| message.role == Role::User);
+        let said = users.next_back().map(|message| message.text()).unwrap_or_default();
         let step = step_of(&request);
-        let reflects = request.volatile.contains("Look back at the last step");
+        let reflects = request.tail.contains("Look back at the last step");
         let place = {
             let mut asks = outside.asks.borrow_mut();
             asks.push(Ask {

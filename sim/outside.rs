@@ -60,7 +60,7 @@ pub struct Outside {
     pub asks: RefCell<Vec<Ask>>,
     /// Tries of the model so far, by turn and step.
     pub tries: RefCell<BTreeMap<(String, usize), u32>>,
-    /// How often the end of a turn was finalized, by turn.
+    /// What was found while it happened, and in the end.
     pub findings: RefCell<Vec<Finding>>,
     moments: Cell<u64>,
     trace: Option<RefCell<Vec<String>>>,

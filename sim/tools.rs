@@ -84,6 +84,7 @@ impl DynTool for SimTool {
             effect: self.effect,
             idempotent: self.idempotent,
             retry_on_timeout: self.retry,
+            varies: false,
             category: "other".into(),
         }
     }

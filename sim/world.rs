@@ -37,7 +37,7 @@ pub struct World {
     pub witnesses: RefCell<Vec<Witness>>,
     /// Clients that still have something to do.
     pub busy: Cell<usize>,
-    /// Set when nothing happens any more: whoever follows reads to the end.
+    /// Set when nothing new happens any more.
     pub closing: Cell<bool>,
     nodes: RefCell<Vec<Rc<Node>>>,
     agent: RefCell<Option<Rc<HarnessAgent>>>,
@@ -119,9 +119,9 @@ impl World {
         if !self.run(SETTLE_MS, |world| world.nodes.borrow().iter().all(|node| !node.disk.busy.get())) {
             self.outside.find(4, "a turn goes on for ever");
         }
-        // What is late may still try to write.
-        self.run(LATE_MS, |_| false);
+        // What is late may still try to write; whoever follows takes leave.
         self.closing.set(true);
+        self.run(LATE_MS, |_| false);
         self.nodes().iter().for_each(|node| node.crash(self));
         client::read_to_the_end(self);
         if !self.run(LATE_MS, |world| world.busy.get() == 0) {

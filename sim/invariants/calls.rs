@@ -1,9 +1,6 @@
 //! What became of calls: 1, 5 and 6.
 
-use super::super::{
-    outside::{Outside, Run},
-    tools,
-};
+use super::super::outside::{Outside, Run};
 use super::view::{Call, Entry, Turn, View};
 use std::collections::BTreeMap;
 
@@ -125,6 +122,5 @@ fn closed_before(view: &View, turn: &Turn, run: &Run) -> bool {
         }
         closed |= unfit >= 3;
     }
-    debug_assert!(tools::reads(run.tool).is_some());
     closed
 }

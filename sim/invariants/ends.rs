@@ -103,7 +103,10 @@ pub fn bounds(outside: &Outside, view: &View, node: &Node) {
         };
         let (start, end) = (&view.entries[*start], &view.entries[*end]);
         let deadline = start.at + u64::from(budget.timeout_s) * 1_000;
-        asked(outside, turn, &budget, deadline, &over);
+        let thoughts = turn.records.iter().map(|place| &view.entries[*place]);
+        let thoughts =
+            thoughts.filter(|entry| entry.kind == "reflection.completed" && entry.value["stub"] != true);
+        asked(outside, turn, &budget, deadline, thoughts.count() as u64, &over);
 
         let runs = outside.runs.borrow();
         let runs: Vec<_> =
@@ -124,7 +127,14 @@ pub fn bounds(outside: &Outside, view: &View, node: &Node) {
     }
 }
 
-fn asked(outside: &Outside, turn: &Turn, budget: &Budget, deadline: u64, over: &dyn Fn(&str, u64, u64)) {
+fn asked(
+    outside: &Outside,
+    turn: &Turn,
+    budget: &Budget,
+    deadline: u64,
+    reflected: u64,
+    over: &dyn Fn(&str, u64, u64),
+) {
     let asks = outside.asks.borrow();
     let asks: Vec<_> = asks.iter().filter(|ask| ask.said == turn.said).collect();
     let distinct = |tools_off: bool, reflects: bool| {
@@ -137,9 +147,9 @@ fn asked(outside: &Outside, turn: &Turn, budget: &Budget, deadline: u64, over: &
     over("summaries", summaries, 1);
     over("reflections", reflections, budget.max_reflections.into());
     if let Some(most) = budget.max_tokens {
-        // A step that was asked twice was answered once: the other answer is lost.
-        let answered: BTreeSet<_> = asks.iter().map(|ask| (ask.step, ask.reflects)).collect();
-        let before = (answered.len() as u64).saturating_sub(1) * super::super::model::TOKENS;
+        // A step that was asked twice was answered once, and a reflection that was cut off not at all.
+        let answered: BTreeSet<_> = asks.iter().filter(|ask| !ask.reflects).map(|ask| ask.step).collect();
+        let before = (answered.len() as u64 + reflected).saturating_sub(1) * super::super::model::TOKENS;
         over("tokens before the last model call", before, most.max(1) - 1);
     }
     if let Some(late) = asks.iter().find(|ask| ask.at > deadline) {

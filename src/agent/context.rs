@@ -3,7 +3,7 @@
 use super::{RuntimeState, ToolError};
 use crate::fault::{self, Fault};
 use crate::ports::{Clock, Spawner};
-use crate::session::{Artifacts, Draft, Permit, Session, WriteError};
+use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError};
 use crate::types::{EventKind, Source, Timestamp};
 use futures::{
     future::{Either, poll_fn, select},
@@ -148,7 +148,7 @@ pub struct ToolContext {
     /// it has begun outside can end, but it changes nothing of ours.
     pub cancel: CancelToken,
     /// The session's large things, to be read.
-    pub artifacts: Rc<Artifacts>,
+    pub artifacts: ArtifactReader,
     /// The right to write.
     pub gate: WriteGate,
     sources: Rc<RefCell<Vec<Source>>>,
@@ -167,7 +167,7 @@ impl ToolContext {
             deadline,
             gate: WriteGate::new(cx, cancel.clone()),
             cancel,
-            artifacts: Rc::clone(&cx.artifacts),
+            artifacts: ArtifactReader::new(&cx.artifacts),
             sources: Rc::default(),
         }
     }

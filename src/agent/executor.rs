@@ -26,6 +26,9 @@ use std::{any::Any, panic::AssertUnwindSafe, rc::Rc};
 /// How long a tool whose call is over may go on, in milliseconds: what it has begun outside can end.
 const LATE_MS: u64 = 30_000;
 
+/// What is said of a panic.
+const DEFECT: &str = "the tool broke (a defect of ours)";
+
 /// A call and what is to become of it.
 pub(super) struct Prepared {
     /// The call as the model made it.
@@ -76,7 +79,7 @@ impl Prepared {
     /// cannot run any more is settled.
     pub fn admit(&mut self, cx: &RuntimeContext) {
         let (idempotent, reads) = match &self.plan {
-            Plan::Run { spec, .. } => (spec.idempotent, spec.effect.is_read()),
+            Plan::Run { spec, .. } => (spec.is_spared(), spec.effect.is_read()),
             // One more that does not fit: by now the tool may be closed.
             Plan::Settled(ToolOutcome::Denied { denied: DenyReason::Validation, .. }) => (false, true),
             Plan::Settled(_) => return,
@@ -101,6 +104,10 @@ impl Prepared {
             outcome: completed.outcome,
             elapsed_ms: completed.elapsed_ms,
             was_coerced: self.was_coerced,
+            ran_with: match &self.plan {
+                Plan::Run { call, .. } if call.args != self.call.args => Some(call.args.clone()),
+                _ => None,
+            },
             sources: completed.sources,
         }
     }
@@ -113,6 +120,17 @@ fn turn_deadline(cx: &RuntimeContext) -> Timestamp {
 /// Decides what is to become of a call: unknown tools, bad arguments and spent budgets are denied,
 /// hooks may deny or answer, and a non-idempotent call that was cut off is not run again.
 pub(super) async fn prepare(
+    agent: &HarnessAgent,
+    cx: &RuntimeContext,
+    call: ToolCall,
+    status: CallStatus,
+    within_budget: bool,
+) -> Prepared {
+    let decided = AssertUnwindSafe(decide(agent, cx, call.clone(), status, within_budget)).catch_unwind();
+    decided.await.unwrap_or_else(|_| Prepared::settled(call, ToolOutcome::failure(DEFECT)))
+}
+
+async fn decide(
     agent: &HarnessAgent,
     cx: &RuntimeContext,
     call: ToolCall,
@@ -157,7 +175,7 @@ pub(super) async fn prepare(
     }
     match fit(tool.as_ref(), spec, &mut event.call) {
         Ok((keys, was_coerced)) => Prepared {
-            claim: Claim { effect: spec.effect, keys, replay: ReplayKey::of(&call.name, &call.args) },
+            claim: Claim { effect: spec.effect, keys, replay: ReplayKey::of(&call.name, &event.call.args) },
             plan: Plan::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call },
             call,
             was_coerced,
@@ -192,7 +210,9 @@ pub(super) async fn execute(agent: &HarnessAgent, cx: &Rc<RuntimeContext>, prepa
     let elapsed_ms = cx.clock.now().since(started);
     let mut event = PostActing { call: &prepared.call, outcome, elapsed_ms };
     for hook in agent.hooks.at(HookEvent::PostActing) {
-        hook.post_acting(&mut event, cx).await;
+        if AssertUnwindSafe(hook.post_acting(&mut event, cx)).catch_unwind().await.is_err() {
+            cx.state.sub_step_failed(hook.name(), DEFECT);
+        }
     }
     let ttl_ms = agent.settings.artifact_ttl_s.saturating_mul(1_000);
     let (outcome, stored) =
@@ -216,6 +236,7 @@ async fn run(
         cx.session.state().turn.as_ref().map_or(0, |turn| u64::from(turn.budget.tool_timeout_s) * 1_000);
     let deadline = turn_deadline(cx).min(now.plus(cap));
     let over = CancelOnDrop(CancelToken::default());
+    cx.state.begin(&call.call_id);
     let context = ToolContext::new(cx, &call.call_id, deadline, over.0.clone());
     let (sender, ended) = oneshot::channel::<Ended>();
     cx.spawner.spawn(supervise(Rc::clone(cx), tool, call.clone(), context, sender).boxed_local());
@@ -226,7 +247,7 @@ async fn run(
     let failed = |why: &str| (ToolOutcome::failure(why), Vec::new());
     match select(ended, timer).await {
         Either::Left((Ok(Ok(ended)), _)) => ended,
-        Either::Left((Ok(Err(_panic)), _)) => failed("the tool broke (a defect of ours)"),
+        Either::Left((Ok(Err(_panic)), _)) => failed(DEFECT),
         Either::Left((Err(_), _)) => failed("the tool was given up"),
         Either::Right(_) if !spec.idempotent => (unknown("the tool did not answer in time"), Vec::new()),
         Either::Right(_) => {

@@ -34,6 +34,8 @@ pub(super) struct Ending {
     pub spent: Spent,
     /// The JSON that it is.
     pub output: Option<Value>,
+    /// The bound that was hit before it failed.
+    pub bound: Option<StopReason>,
     /// Why it ended.
     pub finish: FinishReason,
     /// Whether a model call is to be counted with it.
@@ -48,6 +50,7 @@ impl Ending {
             message: None,
             spent: Spent::default(),
             output: None,
+            bound: None,
             finish: FinishReason::Stop,
             answered: false,
         }
@@ -84,7 +87,8 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                     .find(|(id, _)| *id == call.call_id)
                     .map(|(_, name)| name.clone())
                     .unwrap_or_default();
-                let outcome = cut_off_outcome(agent, &name, call.status, ending.reason);
+                let begun = call.status == CallStatus::Begun || cx.state.has_begun(&call.call_id);
+                let outcome = cut_off_outcome(agent, &name, begun, ending.reason);
                 *outcomes.entry(outcome.name().to_owned()).or_default() += 1;
                 let call_id = call.call_id.clone();
                 draft.record(Some(&turn.id), EventKind::completed(call_id, name, outcome));
@@ -96,8 +100,9 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         }
         TurnMachine(&mut turn).spend(ending.spent);
         turn.steps += u32::from(ending.answered);
-        if is_bound(ending.reason) {
-            draft.record(Some(&turn.id), EventKind::BudgetExceeded { limit: ending.reason });
+        let bound = Some(ending.reason).filter(|reason| is_bound(*reason)).or(ending.bound);
+        if let Some(limit) = bound {
+            draft.record(Some(&turn.id), EventKind::BudgetExceeded { limit });
         }
         let mut sub_steps_failed = cx.state.sub_steps_failed();
         match &ending.error {
@@ -116,6 +121,10 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                     });
                 }
             }
+        }
+        for (step, reason) in &sub_steps_failed {
+            let (step, reason) = (step.clone(), reason.clone());
+            draft.record(Some(&turn.id), EventKind::SubStepFailed { step, reason });
         }
         let status = match ending.reason {
             StopReason::Canceled => TurnStatus::Canceled,
@@ -138,7 +147,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
             finish: (!cut_off && ending.finish != FinishReason::Stop).then_some(ending.finish),
             error: ending.error,
             message: None,
-            sub_steps_failed,
+            sub_steps_failed: sub_steps_failed.into_iter().map(|(step, _)| step).collect(),
         };
         let kind = match status {
             TurnStatus::Canceled => EventKind::TurnCanceled(end),
@@ -162,15 +171,20 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
 fn isolated(
     name: &str,
     draft: &mut Draft,
-    failed: &mut Vec<String>,
+    failed: &mut Vec<(String, String)>,
     step: impl FnOnce(&mut Draft) -> Result<(), SubStepError>,
 ) {
     let before = draft.clone();
     let ended = catch_unwind(AssertUnwindSafe(|| step(draft)));
-    if !matches!(ended, Ok(Ok(()))) {
-        *draft = if fault::active(Fault::KeepFailedSubStep) { draft.clone() } else { before };
-        failed.push(name.to_owned());
+    let reason = match ended {
+        Ok(Ok(())) => return,
+        Ok(Err(SubStepError(reason))) => reason,
+        Err(_panic) => "it broke (a defect of ours)".to_owned(),
+    };
+    if !fault::active(Fault::KeepFailedSubStep) {
+        *draft = before;
     }
+    failed.push((name.to_owned(), reason));
 }
 
 /// The message that the turn ends with, whole or cut off, and the sources that it names.
@@ -206,7 +220,7 @@ fn last_message(
 }
 
 /// Whether a turn that ends so hit one of its bounds.
-fn is_bound(reason: StopReason) -> bool {
+pub(super) fn is_bound(reason: StopReason) -> bool {
     use StopReason::{Cost, Deadline, MaxSteps, MaxToolCalls};
     matches!(reason, MaxSteps | MaxToolCalls | Deadline | Cost)
 }
@@ -228,14 +242,21 @@ fn call_names(cx: &RuntimeContext) -> Vec<(String, String)> {
 }
 
 /// What a call becomes when its turn ends before it has an outcome.
-fn cut_off_outcome(agent: &HarnessAgent, name: &str, status: CallStatus, reason: StopReason) -> ToolOutcome {
-    let idempotent = agent.toolkit.get(name).is_some_and(|(spec, _)| spec.idempotent);
-    let (denied, why) = match reason {
-        StopReason::Deadline => (DenyReason::Deadline, "the turn's time was over"),
-        _ => (DenyReason::Canceled, "the turn was ended"),
-    };
-    match status {
-        CallStatus::Begun if !idempotent => executor::unknown(&format!("{why} while the tool was running")),
-        _ => ToolOutcome::denied(denied, why),
+fn cut_off_outcome(agent: &HarnessAgent, name: &str, begun: bool, reason: StopReason) -> ToolOutcome {
+    if fault::active(Fault::DenyUnknown) {
+        return ToolOutcome::denied(DenyReason::Canceled, "the turn was ended");
+    }
+    let spec = agent.toolkit.get(name).map(|(spec, _)| spec);
+    let idempotent = spec.is_some_and(|spec| spec.idempotent);
+    let reads = spec.is_some_and(|spec| spec.effect.is_read());
+    let late = reason == StopReason::Deadline;
+    match (begun, late) {
+        (true, true) if idempotent => {
+            let reason = "no answer before the turn's time was over".to_owned();
+            ToolOutcome::Timeout { reason, retryable: false }
+        }
+        (true, _) if !reads => executor::unknown("the turn was ended while the tool was running"),
+        (_, true) => ToolOutcome::denied(DenyReason::Deadline, "the turn's time was over"),
+        (_, false) => ToolOutcome::denied(DenyReason::Canceled, "the turn was ended"),
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::fault::{self, Fault};
 use crate::ports::session_store::Select;
-use crate::ports::{Clock, Entropy, Models};
+use crate::ports::{Clock, Entropy, Models, StoreError};
 use crate::session::WriteError;
 use crate::turn::selector;
 use crate::types::{Message, Role, StopReason, ToolSpec, TurnError, id};
@@ -85,8 +85,8 @@ impl HarnessAgent {
     }
 
     /// Brings back what the turn did before this (re)start. A turn that starts has done nothing.
-    fn remember(&self, cx: &RuntimeContext) -> Result<(), WriteError> {
-        if cx.permit.epoch > 1 {
+    pub(super) fn remember(&self, cx: &RuntimeContext) -> Result<(), StoreError> {
+        if cx.permit.epoch > 1 && cx.state.is_to_remember() {
             let kinds = &["tool.started", "tool.completed", "reflection.completed"];
             let own = Select { turn: Some(cx.turn()), kinds, limit: usize::MAX, ..Select::default() };
             for record in cx.session.records(own)? {
@@ -104,6 +104,7 @@ impl HarnessAgent {
             }
         }
         let message = if event.message == *message { message } else { Rc::new(event.message) };
+        cx.state.hear(&message);
         if !self.context.is_empty() {
             preparer::load_context(self, cx, &message).await;
         }

@@ -322,7 +322,7 @@ impl SessionHost {
             return;
         }
         self.after_turn(session);
-        judge::follow(&self, session, &cx.permit.turn);
+        judge::follow(&self, &cx);
     }
 
     /// What may happen once a turn is over: the next one first of all.
@@ -391,6 +391,8 @@ impl SessionHost {
         let own = self.running.borrow().as_ref().map(|(cx, _)| Rc::clone(cx));
         let own = own.filter(|cx| cx.permit == permit);
         let cx = own.unwrap_or_else(|| self.context(session, permit));
+        // Best effort: what cannot be read back is missing from the end's counts.
+        let _ = self.agent.remember(&cx);
         finalizer::seal(&self.agent, &cx, Ending::new(StopReason::Canceled))
             .map_err(|error| Problem::internal(error.to_string()))?;
         // Dropping the work closes its connections; whatever it still does is refused by the seal.

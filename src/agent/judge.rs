@@ -1,8 +1,8 @@
 //! Judges: other calls of a model that grade replies. They run once a turn has completed, and
 //! nobody waits for them.
 
-use super::{HarnessAgent, SessionHost, reflection::whole_answer};
-use crate::ports::{StoreError, session_store::Select};
+use super::{HarnessAgent, RuntimeContext, SessionHost, reflection::whole_answer};
+use crate::ports::StoreError;
 use crate::session::Session;
 use crate::turn::structured;
 use crate::types::{
@@ -101,14 +101,17 @@ impl Judge {
 }
 
 /// Lets the judges of this turn grade its reply. What fails is written down; the reply stands.
-pub(super) fn follow(host: &SessionHost, session: &Rc<Session>, turn: &str) {
+pub(super) fn follow(host: &SessionHost, cx: &RuntimeContext) {
+    let (session, turn) = (&cx.session, cx.turn());
     let agent = host.agent();
     let due: Vec<Judge> = agent.settings.judges.iter().filter(|judge| judge.is_for(turn)).cloned().collect();
     if due.is_empty() {
         return;
     }
     // What cannot be read now cannot be written about either.
-    let Ok(Some((said, reply))) = read(session, turn) else { return };
+    let Ok(Some(reply)) = read(session, turn) else { return };
+    // As hooks left it: what they took out is not for others either.
+    let said = cx.state.said().map(|message| message.text()).unwrap_or_default();
     let (said, reply): (Rc<str>, Rc<str>) = (said.into(), reply.into());
     for judge in due {
         let (agent, session, turn) = (Rc::clone(agent), Rc::clone(session), turn.to_owned());
@@ -124,21 +127,10 @@ pub(super) fn follow(host: &SessionHost, session: &Rc<Session>, turn: &str) {
     }
 }
 
-/// What the user said and the reply, if the turn completed with one.
-fn read(session: &Session, turn: &str) -> Result<Option<(String, String)>, StoreError> {
-    let kinds = &["turn.started", "turn.completed"];
-    let records = session.records(Select { turn: Some(turn), kinds, limit: 2, ..Select::default() })?;
-    let (mut said, mut reply) = (None, None);
-    for record in records {
-        match record.kind {
-            EventKind::TurnStarted { message } => said = Some(message.text()),
-            EventKind::TurnCompleted(end) if end.status == TurnStatus::Completed => {
-                reply = end.reply.map(|reply| text_of(&reply.parts));
-            }
-            _ => {}
-        }
-    }
-    Ok(said.zip(reply))
+/// The reply, if the turn completed with one.
+fn read(session: &Session, turn: &str) -> Result<Option<String>, StoreError> {
+    let end = session.turn_ended(turn)?.filter(|end| end.status == TurnStatus::Completed);
+    Ok(end.and_then(|end| end.reply).map(|reply| text_of(&reply.parts)))
 }
 
 fn schema() -> Value {

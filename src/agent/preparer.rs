@@ -1,13 +1,17 @@
 //! Puts the prompt together, always in the same order: what is stable first, so that providers'
 //! caches hit, and what changes from call to call last.
 //!
-//! instructions → tools → conversation → date → loaded context → reflection → what this call is for
+//! instructions → tools → conversation, with date and loaded context before the user's last message →
+//! reflection → the caller's schema → what this call is for
 
-use super::{HarnessAgent, RuntimeContext};
+use super::{HarnessAgent, RuntimeContext, reflection};
 use crate::ports::Model;
 use crate::session::WriteError;
 use crate::turn::structured;
-use crate::types::{Message, ModelError, ModelRequest, Price, Role, StopReason, ToolSpec, call::untrusted};
+use crate::types::{
+    Message, ModelError, ModelRequest, Price, Role, StopReason, ToolSpec, TurnError, TurnState,
+    call::untrusted,
+};
 use async_trait::async_trait;
 use futures::{
     FutureExt,
@@ -40,6 +44,8 @@ pub trait ContextSource {
 pub(super) enum Purpose {
     /// A step of the loop.
     Step,
+    /// A look back at the last step.
+    Reflection,
     /// The last call, without tools.
     Summary(StopReason),
 }
@@ -73,7 +79,7 @@ pub(super) async fn load_context(agent: &HarnessAgent, cx: &RuntimeContext, mess
     for (name, loaded) in join_all(loads).await {
         match loaded {
             Ok(text) => cx.state.add_context(text),
-            Err(_) => cx.state.sub_step_failed(name),
+            Err(reason) => cx.state.sub_step_failed(name, &reason),
         }
     }
 }
@@ -84,46 +90,78 @@ pub(super) fn prepare(
     cx: &RuntimeContext,
     messages: Vec<Rc<Message>>,
     purpose: Purpose,
-) -> Result<Result<Preparation, ModelError>, WriteError> {
+) -> Result<Result<Preparation, TurnError>, WriteError> {
     let state = cx.session.state();
     let turn = state.turn.as_ref().ok_or(WriteError::Stale)?;
     let model = state.meta.model.clone().unwrap_or_else(|| agent.models.default_model());
     let (provider, name) = match agent.models.resolve(&model) {
         Ok(found) => found,
-        Err(error) => return Ok(Err(error)),
+        Err(error) => return Ok(Err(turn_error(&error))),
     };
-    let options = &turn.options;
+    let price = agent.models.price(&model);
+    if turn.budget.max_cost_usd.is_some() && price.is_none() {
+        // The model was changed since the message was accepted.
+        let message = format!("there is no price for model {model:?}, and the turn has a bound in money");
+        return Ok(Err(TurnError { code: "price_unknown".into(), message, retryable: false }));
+    }
     let now = cx.clock.now().to_rfc3339();
     let mut volatile = vec![format!("Today is {} (UTC).", now.get(..10).unwrap_or_default())];
     volatile.extend(cx.state.context().iter().map(|text| untrusted(text)));
-    if let Some(note) = cx.state.reflection() {
-        volatile.push(format!("Your own thoughts about your last step: {note}"));
-    }
-    if let Some(schema) = &options.output_schema {
-        volatile.push(structured::instruction(schema));
-        if turn.repairs > 0
-            && let Some(answer) = messages.iter().rev().find(|message| message.role == Role::Assistant)
-            && let Err(misfit) = structured::parse(schema, &answer.text())
-        {
-            volatile.push(format!("Your last answer did not fit: {misfit}. Give the whole answer again."));
-        }
-    }
-    if let Purpose::Summary(reason) = purpose {
-        volatile.push(last_word(reason).into());
-    }
-    let tools = cx.state.tools(|| agent.tools_for(options.tools.as_deref(), &messages));
+    let tail = tail(cx, turn, &messages, purpose);
+    let tools = cx.state.tools(|| agent.tools_for(turn.options.tools.as_deref(), &messages));
+    let left = turn.budget.max_tokens.map(|max| max.saturating_sub(turn.usage.total_tokens).max(1));
     let request = ModelRequest {
         model: name,
         system: agent.instructions.clone(),
         volatile: volatile.join("\n\n"),
+        tail,
         messages,
         tools,
-        max_output_tokens: None,
-        thinking: options.think.unwrap_or(agent.settings.think),
+        max_output_tokens: left.map(|left| u32::try_from(left).unwrap_or(u32::MAX)),
+        thinking: turn.options.think.unwrap_or(agent.settings.think),
         tools_off: purpose != Purpose::Step,
     };
-    let price = agent.models.price(&model);
     Ok(Ok(Preparation { provider, model, price, step: turn.steps, request }))
+}
+
+/// What is said behind the conversation. Words that are not the harness's own are marked.
+fn tail(cx: &RuntimeContext, turn: &TurnState, messages: &[Rc<Message>], purpose: Purpose) -> String {
+    let mut tail = Vec::new();
+    let goes_on = messages.last().is_some_and(|message| message.role == Role::Assistant);
+    if goes_on && turn.repairs == 0 && purpose == Purpose::Step {
+        // The provider paused: it wants its own words back, and nothing behind them.
+        return String::new();
+    }
+    if let Some(note) = cx.state.reflection() {
+        tail.push(format!("What you thought about an earlier step:\n{}", untrusted(&note)));
+    }
+    if let Some(schema) = turn.options.output_schema.as_ref().filter(|_| purpose != Purpose::Reflection) {
+        tail.push(structured::instruction(schema));
+        // The answer that did not fit stands last, or is long past.
+        let answer = messages.last().filter(|message| message.role == Role::Assistant && turn.repairs > 0);
+        if let Some(Err(misfit)) = answer.map(|answer| structured::parse(schema, &answer.text())) {
+            let misfit = untrusted(&misfit);
+            tail.push(format!("Your last answer did not fit:\n{misfit}\nGive the whole answer again."));
+        }
+    }
+    match purpose {
+        Purpose::Step => {}
+        Purpose::Reflection => tail.push(reflection::QUESTION.into()),
+        Purpose::Summary(reason) => tail.push(last_word(reason).into()),
+    }
+    if !tail.is_empty() {
+        tail.insert(0, "(This is said by the harness that runs you, not by the user.)".into());
+    }
+    tail.join("\n\n")
+}
+
+/// A model's error as the turn's.
+pub(super) fn turn_error(error: &ModelError) -> TurnError {
+    TurnError {
+        code: error.kind.code().to_owned(),
+        message: error.message.clone(),
+        retryable: error.is_retryable(),
+    }
 }
 
 /// What the model is told about its last call.

@@ -4,7 +4,7 @@ use super::{
     HarnessAgent, RuntimeContext,
     executor::{self, Prepared},
     finalizer::Ending,
-    preparer::{self, Purpose},
+    preparer::Purpose,
     reflection::{self, Reflection},
 };
 use crate::fault::{self, Fault};
@@ -150,9 +150,9 @@ impl ReactAgent<'_> {
             TurnMachine(state).claim_reflection()
         })?;
         let reflection = if claimed {
-            match preparer::prepare(self.agent, self.cx, self.context(), Purpose::Step)? {
+            match self.prepared(Purpose::Reflection).await? {
                 Ok(prepared) => reflection::reflect(self.cx, prepared).await,
-                Err(_) => Reflection::stub("there is no such model"),
+                Err(error) => Reflection::stub(&error.message),
             }
         } else {
             Reflection::stub("this turn's reflections are spent")

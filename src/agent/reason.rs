@@ -2,9 +2,9 @@
 
 use super::{
     RuntimeContext,
-    finalizer::Ending,
+    finalizer::{Ending, is_bound},
     hook::{HookEvent, PostReasoning, PreReasoning},
-    preparer::{self, Preparation, Purpose},
+    preparer::{self, Preparation, Purpose, turn_error},
     react::ReactAgent,
     stream::{self, Failed},
 };
@@ -12,32 +12,24 @@ use crate::model::retry::RetryPolicy;
 use crate::session::WriteError;
 use crate::turn::{Spent, TurnMachine, structured};
 use crate::types::{
-    Effect, EventKind, FinishReason, Message, ModelError, ModelResponse, Part, Role, StopReason, ToolCall,
-    TurnError, id, message::text_of,
+    Effect, EventKind, FinishReason, Message, ModelResponse, Part, Role, StopReason, ToolCall, TurnError, id,
+    message::text_of,
 };
 use std::{collections::HashSet, rc::Rc};
 
 impl ReactAgent<'_> {
     /// One model call, tried again where that makes sense. Returns the turn's end if this is it.
     pub(super) async fn reason(&self, purpose: Purpose) -> Result<Option<Ending>, WriteError> {
-        let prepared = preparer::prepare(self.agent, self.cx, self.context(), purpose)?;
-        let Preparation { provider, model, price, step, request } = match prepared {
+        let Preparation { provider, price, step, request, .. } = match self.prepared(purpose).await? {
             Ok(prepared) => prepared,
-            Err(error) => return Ok(Some(Ending::failed(turn_error(&error)))),
+            Err(error) => return Ok(Some(Ending::failed(error))),
         };
-        let mut event = PreReasoning { step, request };
-        for hook in self.agent.hooks.at(HookEvent::PreReasoning) {
-            if let Err(error) = hook.pre_reasoning(&mut event, self.cx).await {
-                return Ok(Some(Ending::failed(error)));
-            }
-        }
-        self.cx.state.rendered(model, &event.request);
 
         let started = self.cx.clock.now();
         let mut tries = 1;
         let (message, response) = loop {
             let message = self.agent.new_id(id::MESSAGE);
-            let events = provider.stream(event.request.clone());
+            let events = provider.stream(request.clone());
             let Failed { error, shown } = match stream::pass_on(self.cx, &message, events).await {
                 Ok(response) => break (message, response),
                 Err(failed) => failed,
@@ -47,9 +39,9 @@ impl ReactAgent<'_> {
             let Some(delay) = RetryPolicy::default().delay_ms(tries, &error, u32::from_le_bytes(random))
             else {
                 return Ok(Some(match purpose {
-                    Purpose::Step => Ending::failed(turn_error(&error)),
-                    // What was done stands, summed up or not.
-                    Purpose::Summary(reason) => Ending::new(reason),
+                    // At a bound what was done stands, summed up or not.
+                    Purpose::Summary(reason) if is_bound(reason) => Ending::new(reason),
+                    _ => Ending::failed(turn_error(&error)),
                 }));
             };
             if shown {
@@ -65,6 +57,26 @@ impl ReactAgent<'_> {
             hook.post_reasoning(&event, self.cx).await;
         }
         self.answered(message, event.response, price, purpose)
+    }
+
+    /// A call of the model, ready to be made: put together, and seen by hooks.
+    pub(super) async fn prepared(
+        &self,
+        purpose: Purpose,
+    ) -> Result<Result<Preparation, TurnError>, WriteError> {
+        let mut prepared = match preparer::prepare(self.agent, self.cx, self.context(), purpose)? {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut event = PreReasoning { step: prepared.step, request: prepared.request };
+        for hook in self.agent.hooks.at(HookEvent::PreReasoning) {
+            if let Err(error) = hook.pre_reasoning(&mut event, self.cx).await {
+                return Ok(Err(error));
+            }
+        }
+        self.cx.state.rendered(&prepared.model, &event.request);
+        prepared.request = event.request;
+        Ok(Ok(prepared))
     }
 
     /// Voids the part of an answer that listeners have seen: a record takes its number.
@@ -138,8 +150,8 @@ impl ReactAgent<'_> {
         purpose: Purpose,
     ) -> Result<Option<Ending>, WriteError> {
         let (reason, answered) = match purpose {
-            Purpose::Step => (StopReason::End, true),
             Purpose::Summary(reason) => (reason, false),
+            Purpose::Step | Purpose::Reflection => (StopReason::End, true),
         };
         let mut ending =
             Ending { message: Some(Rc::clone(&message)), spent, finish, answered, ..Ending::new(reason) };
@@ -157,11 +169,12 @@ impl ReactAgent<'_> {
                     message: format!("the answer does not fit output_schema: {misfit}"),
                     retryable: true,
                 });
+                ending.bound = Some(reason).filter(|reason| is_bound(*reason));
                 ending.reason = StopReason::Error;
             }
         }
-        let may_repair =
-            answered && self.cx.session.state().turn.as_ref().is_some_and(TurnMachine::may_repair);
+        let may_repair = reason == StopReason::End
+            && self.cx.session.state().turn.as_ref().is_some_and(TurnMachine::may_repair);
         if !may_repair {
             return Ok(Some(ending));
         }
@@ -187,14 +200,6 @@ impl ReactAgent<'_> {
             }
         }
         response
-    }
-}
-
-fn turn_error(error: &ModelError) -> TurnError {
-    TurnError {
-        code: error.kind.code().to_owned(),
-        message: error.message.clone(),
-        retryable: error.is_retryable(),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Thinks about a step before the next one. Always comes to a result.
 
 use super::{RuntimeContext, preparer::Preparation};
-use crate::turn::Spent;
-use crate::types::{ModelEvent, ModelRequest, message::text_of};
+use crate::turn::{Spent, machine::LEAST_MS};
+use crate::types::{ModelEvent, message::text_of};
 use futures::{
     FutureExt, StreamExt,
     future::{Either, select},
@@ -15,7 +15,8 @@ const MAX_MS: u64 = 30_000;
 /// Longest note that is kept, in characters.
 const MAX_NOTE: usize = 2_000;
 
-const QUESTION: &str = "Look back at the last step before you go on: did it do what it was meant to, what \
+/// What the model is asked.
+pub(super) const QUESTION: &str = "Look back at the last step before you go on: did it do what it was meant to, what \
 went wrong, and what is the best next step? Answer in at most five sentences. Begin with the one word \
 CONTINUE, or with STOP if more steps would not help.";
 
@@ -38,13 +39,16 @@ impl Reflection {
     }
 }
 
-/// Asks the model about its last step.
+/// Asks the model about its last step, within half of the time that is left.
 pub(super) async fn reflect(cx: &RuntimeContext, prepared: Preparation) -> Reflection {
-    let Preparation { provider, price, mut request, .. } = prepared;
-    request.volatile = format!("{}\n\n{QUESTION}", request.volatile);
-    let answer = AssertUnwindSafe(whole_answer(provider.stream(ModelRequest { tools_off: true, ..request })));
-    let timer = cx.clock.sleep(MAX_MS);
-    let answer = answer.catch_unwind();
+    let Preparation { provider, price, request, .. } = prepared;
+    let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
+    let left = deadline.since(cx.clock.now()) / 2;
+    if left < LEAST_MS {
+        return Reflection::stub("there is no time left for it");
+    }
+    let answer = AssertUnwindSafe(async { whole_answer(provider.stream(request)).await }).catch_unwind();
+    let timer = cx.clock.sleep(left.min(MAX_MS));
     pin_mut!(answer, timer);
     match select(answer, timer).await {
         Either::Left((Ok(Some((text, usage))), _)) => {

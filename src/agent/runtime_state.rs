@@ -4,7 +4,7 @@
 
 use super::{Toolkit, preparer};
 use crate::turn::replay::{ReplayControl, ReplayKey, Replayed};
-use crate::types::{EventKind, ModelRequest, Source, ToolOutcome, ToolSpec};
+use crate::types::{EventKind, Message, ModelRequest, Source, ToolOutcome, ToolSpec};
 use std::{
     cell::{Ref, RefCell},
     collections::BTreeMap,
@@ -30,7 +30,12 @@ struct Inner {
     context: Vec<String>,
     tools: Option<Rc<[ToolSpec]>>,
     rendered: Option<Rendered>,
-    sub_steps_failed: Vec<String>,
+    sub_steps_failed: Vec<(String, String)>,
+    /// Calls that were handed to their tool.
+    begun: Vec<String>,
+    /// What the user said, as the model sees it.
+    said: Option<Rc<Message>>,
+    remembered: bool,
     outcomes: BTreeMap<String, u32>,
     model: Option<String>,
 }
@@ -50,15 +55,17 @@ impl RuntimeState {
             EventKind::ToolStarted { call_id, name, args, .. } => {
                 inner.open.push((call_id.clone(), name.clone(), ReplayKey::of(name, args)));
             }
-            EventKind::ToolCompleted { call_id, outcome, sources, .. } => {
+            EventKind::ToolCompleted { call_id, outcome, sources, ran_with, .. } => {
                 let Some(place) = inner.open.iter().position(|(id, ..)| id == call_id) else { return };
                 let (call_id, name, key) = inner.open.swap_remove(place);
+                inner.begun.retain(|begun| *begun != call_id);
+                let key = ran_with.as_ref().map_or(key, |args| ReplayKey::of(&name, args));
                 let spec = toolkit.get(&name).map(|(spec, _)| spec);
                 let call = Replayed {
                     key,
                     call_id: &call_id,
                     name: &name,
-                    idempotent: spec.is_some_and(|spec| spec.idempotent),
+                    idempotent: spec.is_some_and(ToolSpec::is_spared),
                     reads: spec.is_some_and(|spec| spec.effect.is_read()),
                 };
                 inner.replay.completed(&call, outcome);
@@ -96,8 +103,8 @@ impl RuntimeState {
     }
 
     /// Notes that a part of the turn failed which the turn can do without.
-    pub(super) fn sub_step_failed(&self, step: &str) {
-        self.inner.borrow_mut().sub_steps_failed.push(step.to_owned());
+    pub(super) fn sub_step_failed(&self, step: &str, reason: &str) {
+        self.inner.borrow_mut().sub_steps_failed.push((step.to_owned(), reason.to_owned()));
     }
 
     /// The tools that this turn is offered: the same in each of its steps.
@@ -106,15 +113,40 @@ impl RuntimeState {
     }
 
     /// Notes what a model call is made of.
-    pub(super) fn rendered(&self, model: String, request: &ModelRequest) {
+    pub(super) fn rendered(&self, model: &str, request: &ModelRequest) {
         let inner = &mut *self.inner.borrow_mut();
-        inner.model = Some(model);
+        inner.model = Some(model.to_owned());
         let same =
             |known: &Rendered| Rc::ptr_eq(&known.tools, &request.tools) && known.system == request.system;
         if !inner.rendered.as_ref().is_some_and(same) {
             let (system, tools) = (request.system.clone(), Rc::clone(&request.tools));
             inner.rendered = Some(Rendered { hash: preparer::render_hash(&system, &tools), system, tools });
         }
+    }
+
+    /// Notes that a call was handed to its tool: from here on it may have had its effect.
+    pub(super) fn begin(&self, call_id: &str) {
+        self.inner.borrow_mut().begun.push(call_id.to_owned());
+    }
+
+    /// Whether a call was handed to its tool by this machine.
+    pub(super) fn has_begun(&self, call_id: &str) -> bool {
+        self.inner.borrow().begun.iter().any(|begun| begun == call_id)
+    }
+
+    /// Notes what the user said, as hooks left it.
+    pub(super) fn hear(&self, message: &Rc<Message>) {
+        self.inner.borrow_mut().said = Some(Rc::clone(message));
+    }
+
+    /// What the user said, as the model saw it.
+    pub(super) fn said(&self) -> Option<Rc<Message>> {
+        self.inner.borrow().said.clone()
+    }
+
+    /// Whether the turn's own records are still to be folded; once.
+    pub(super) fn is_to_remember(&self) -> bool {
+        !std::mem::replace(&mut self.inner.borrow_mut().remembered, true)
     }
 
     /// The model that was called last, as `provider/model`.
@@ -132,8 +164,8 @@ impl RuntimeState {
         self.inner.borrow().rendered.as_ref().map(|rendered| rendered.hash.clone())
     }
 
-    /// What failed without failing the turn.
-    pub fn sub_steps_failed(&self) -> Vec<String> {
+    /// What failed without failing the turn, and why.
+    pub fn sub_steps_failed(&self) -> Vec<(String, String)> {
         self.inner.borrow().sub_steps_failed.clone()
     }
 

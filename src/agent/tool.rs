@@ -1,7 +1,7 @@
 //! What a tool is.
 
 use super::ToolContext;
-use crate::types::{DenyReason, Effect, ToolOutcome, ToolSpec};
+use crate::types::{DenyReason, Effect, ToolOutcome, ToolSpec, json};
 use futures::{FutureExt, future::LocalBoxFuture};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
@@ -76,6 +76,9 @@ pub trait Tool: 'static {
     const IDEMPOTENT: bool = matches!(Self::EFFECT, Effect::ReadOnly | Effect::NetworkRead);
     /// Whether a call that did not answer in time may be tried again in the same turn.
     const RETRY_ON_TIMEOUT: bool = Self::IDEMPOTENT;
+    /// Whether the same call may answer differently a moment later, such as a clock: it is not spared
+    /// when an equal one has succeeded.
+    const VARIES: bool = false;
     /// The group that permission rules know it by.
     const CATEGORY: &'static str = "other";
 
@@ -130,6 +133,7 @@ impl<T: Tool> DynTool for T {
             effect: T::EFFECT,
             idempotent: T::IDEMPOTENT,
             retry_on_timeout: T::RETRY_ON_TIMEOUT,
+            varies: T::VARIES,
             category: T::CATEGORY.to_owned(),
         }
     }
@@ -145,6 +149,10 @@ impl<T: Tool> DynTool for T {
                 Err(reason) => return ToolOutcome::denied(DenyReason::Validation, reason),
             };
             match self.run(args, cx).await.map(serde_json::to_value) {
+                // What is nested deeper could be stored, but not read again.
+                Ok(Ok(result)) if json::too_deep(&result) => {
+                    ToolOutcome::Result { result: Value::String(result.to_string()) }
+                }
                 Ok(Ok(result)) => ToolOutcome::Result { result },
                 Ok(Err(error)) => ToolOutcome::failure(format!("the tool's answer is not JSON: {error}")),
                 Err(error) => ToolOutcome::Failure { reason: error.message, retryable: error.retryable },

@@ -2,12 +2,14 @@
 
 use super::DynTool;
 use crate::types::ToolSpec;
-use std::rc::Rc;
+use std::{cell::OnceCell, rc::Rc};
 
 /// Tools sorted by name, so that the prompt is the same each time.
 #[derive(Clone, Default)]
 pub struct Toolkit {
     tools: Vec<(ToolSpec, Rc<dyn DynTool>)>,
+    /// The specs of all of them, for the turns that may use all.
+    all: OnceCell<Rc<[ToolSpec]>>,
 }
 
 impl Toolkit {
@@ -19,6 +21,7 @@ impl Toolkit {
         match self.tools.binary_search_by(|(known, _)| known.name.cmp(&spec.name)) {
             Err(place) if allowed => {
                 self.tools.insert(place, (spec, tool));
+                self.all.take();
                 true
             }
             _ => false,
@@ -33,16 +36,34 @@ impl Toolkit {
 
     /// The specs of the tools that a turn may use, by name.
     pub fn specs(&self, allowed: Option<&[String]>) -> Rc<[ToolSpec]> {
-        self.tools
-            .iter()
-            .map(|(spec, _)| spec)
-            .filter(|spec| allowed.is_none_or(|names| names.contains(&spec.name)))
-            .cloned()
-            .collect()
+        let specs = || self.tools.iter().map(|(spec, _)| spec);
+        match allowed {
+            Some(names) => specs().filter(|spec| names.contains(&spec.name)).cloned().collect(),
+            None => Rc::clone(self.all.get_or_init(|| specs().cloned().collect())),
+        }
     }
 
     /// The names of all tools.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().map(|(spec, _)| spec.name.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::{CurrentTime, Echo};
+
+    #[test]
+    fn all_specs_are_copied_once() {
+        let names = |specs: &[ToolSpec]| specs.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>();
+        let mut toolkit = Toolkit::default();
+        assert!(toolkit.add(Rc::new(Echo)));
+        assert_eq!(names(&toolkit.specs(None)), ["echo"]);
+        assert!(toolkit.add(Rc::new(CurrentTime)));
+        let all = toolkit.specs(None);
+        assert_eq!(names(&all), ["current_time", "echo"]);
+        assert!(Rc::ptr_eq(&all, &toolkit.specs(None)));
+        assert_eq!(names(&toolkit.specs(Some(&["echo".into()]))), ["echo"]);
     }
 }

@@ -2,7 +2,10 @@
 //! 422 with a pointer to it. Unknown fields are ignored.
 
 use super::ApiRequest;
-use crate::types::{ErrorCode, Problem};
+use crate::types::{
+    ErrorCode, Problem,
+    json::{MAX_DEPTH, too_deep},
+};
 use serde::{
     Deserialize, Deserializer,
     de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
@@ -42,6 +45,10 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     // Every body is an object. serde would take a list for one as well: the fields by position.
     if !value.is_object() {
         return Err(Problem::field("", "expected an object"));
+    }
+    // Some of it is stored, and what is nested deeper could not be read again.
+    if too_deep(&value) {
+        return Err(Problem::field("", format!("nested deeper than {} levels", MAX_DEPTH)));
     }
     serde_path_to_error::deserialize(value)
         .map_err(|error| Problem::field(pointer(error.path()), error.inner().to_string()))
@@ -107,6 +114,15 @@ mod tests {
             body: body.into(),
             ..ApiRequest::default()
         })
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_is_refused() {
+        let body = |depth: usize| format!(r#"{{"more":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+        assert!(parse::<Value>(body(63).as_bytes()).is_ok());
+        let problem = parse::<Value>(body(64).as_bytes()).expect_err("too deep");
+        assert_eq!((problem.code.status(), problem.errors[0].pointer.as_str()), (422, ""));
+        assert_eq!(problem.errors[0].detail, "nested deeper than 64 levels");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! An answer in the making: pieces in, events and whole parts out.
 
-use crate::types::{FinishReason, ModelEvent, ModelResponse, Part, ToolCall, Usage};
+use crate::types::{
+    FinishReason, ModelEvent, ModelResponse, Part, ToolCall, Usage,
+    json::{MAX_DEPTH, too_deep},
+};
 use serde_json::{Value, json};
 
 /// The parts of an answer so far, in the order in which they began.
@@ -130,7 +133,9 @@ impl Answer {
         };
         let parts = self.drafts.into_iter().map(|draft| match draft {
             Draft::Text(text) => Part::Text { text },
-            Draft::Reasoning(text, provider) => Part::Reasoning { text, provider },
+            Draft::Reasoning(text, provider) => {
+                Part::Reasoning { text, provider: provider.filter(|block| !too_deep(block)) }
+            }
             Draft::Call(call) => Part::ToolCall(tool_call(call.id, call.name, &call.args)),
         });
         ModelResponse { parts: parts.collect(), usage, finish }
@@ -151,6 +156,12 @@ pub(super) fn tool_call(call_id: String, name: String, text: &str) -> ToolCall {
         },
         Ok(_) => raw(text, "the arguments are not a JSON object".to_owned()),
         Err(e) => raw(text, format!("the arguments are not JSON: {e}")),
+    };
+    let (args, invalid) = match invalid {
+        None if too_deep(&args) => {
+            raw(text, format!("the arguments are nested deeper than {MAX_DEPTH} levels"))
+        }
+        invalid => (args, invalid),
     };
     ToolCall { call_id, name, args, invalid }
 }
@@ -176,6 +187,10 @@ mod tests {
         assert_eq!(args(r#""{\"a\":1}""#), (json!({"a":1}), false));
         assert_eq!(args(r#"{"a":"#), (json!({"_raw":"{\"a\":"}), true));
         assert_eq!(args("[1]"), (json!({"_raw":"[1]"}), true));
+        let deep = format!(r#"{{"a":{}{}}}"#, "[".repeat(64), "]".repeat(64));
+        assert_eq!(args(&deep), (json!({ "_raw": deep }), true));
+        let inner = Value::String(deep).to_string();
+        assert_eq!(args(&inner), (json!({ "_raw": inner }), true));
     }
 
     #[test]

@@ -168,7 +168,7 @@ fn failed(kind: &str) -> ModelError {
 fn usage(request: &ModelRequest, parts: &[Part]) -> Usage {
     let tokens = |bytes: usize| bytes.div_ceil(4) as u64;
     let history: usize = request.messages.iter().map(|m| m.weight()).sum();
-    let input_tokens = tokens(request.system.len() + request.volatile.len() + history);
+    let input_tokens = tokens(request.system.len() + request.volatile.len() + request.tail.len() + history);
     let (mut thought, mut calls) = (0, 0);
     for part in parts {
         match part {

@@ -206,6 +206,7 @@ pub(super) fn spec(name: &str) -> ToolSpec {
         effect: Effect::ReadOnly,
         idempotent: true,
         retry_on_timeout: true,
+        varies: false,
         category: "test".into(),
     }
 }

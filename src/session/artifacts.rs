@@ -255,6 +255,33 @@ impl Artifacts {
     }
 }
 
+/// A session's artifacts, to be read and not to be added to.
+#[derive(Clone)]
+pub struct ArtifactReader(Rc<Artifacts>);
+
+impl ArtifactReader {
+    /// A view of `artifacts`.
+    pub fn new(artifacts: &Rc<Artifacts>) -> Self {
+        Self(Rc::clone(artifacts))
+    }
+
+    /// See [`Artifacts::find`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find(&self, id: &str) -> Result<Pointer, ArtifactError> {
+        self.0.find(id)
+    }
+
+    /// See [`Artifacts::read`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read(&self, pointer: &Pointer, range: Option<Range<u64>>) -> Result<Bytes, ArtifactError> {
+        self.0.read(pointer, range).await
+    }
+}
+
 fn document_key(id: &str) -> String {
     format!("artifact/{id}")
 }

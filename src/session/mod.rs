@@ -19,12 +19,13 @@ use crate::ports::{
     session_store::{Batch, Select, StoredRecord},
 };
 use crate::types::{EventKind, Message, Record, SessionState, Timestamp, TurnState, json};
-pub use artifacts::Artifacts;
+pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 
 use context::ContextWindow;
 use frame::Frame;
 use hub::Hub;
+use serde::Deserialize;
 use std::{
     cell::{Cell, Ref, RefCell},
     rc::Rc,
@@ -33,6 +34,31 @@ use thiserror::Error;
 
 /// The document that holds the state.
 const STATE: &str = "state";
+
+/// Whose a session is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Owner {
+    /// The tenant.
+    pub tenant: String,
+    /// The user.
+    pub user: String,
+}
+
+/// Whose the stored session is, also where the rest of what is stored cannot be read; `None` when there
+/// is none.
+///
+/// # Errors
+/// When the store breaks, or not even this can be read.
+pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
+    #[derive(Deserialize)]
+    struct State {
+        meta: Owner,
+    }
+    let Some(json) = store.get(STATE)? else { return Ok(None) };
+    // Directly: what is passed over on the way may be of any shape and nested however deep.
+    let state: Result<State, _> = serde_json::from_str(&json);
+    state.map(|state| Some(state.meta)).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
+}
 
 /// Why a write did not happen.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -324,9 +350,15 @@ impl Session {
         out.ok_or(WriteError::Stale)
     }
 
-    /// Whether the turn of `permit` still runs under the same epoch.
+    /// Whether the turn of `permit` still runs under the same epoch, in a copy that was not given up.
     pub fn holds(&self, permit: &Permit) -> bool {
-        self.state.borrow().turn.as_ref().is_some_and(|t| t.id == permit.turn && t.epoch == permit.epoch)
+        !self.retired.get()
+            && self
+                .state
+                .borrow()
+                .turn
+                .as_ref()
+                .is_some_and(|t| t.id == permit.turn && t.epoch == permit.epoch)
     }
 
     /// Reads records and parses them.

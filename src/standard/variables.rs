@@ -1,6 +1,7 @@
 //! What of the standard agent a deployment sets by variables.
 
-use crate::agent::{BuildError, Judge, Settings};
+use crate::agent::{BuildError, Judge, Settings, Tool};
+use crate::tools::ReadArtifact;
 use crate::types::{Thinking, id, json};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -8,8 +9,8 @@ use std::collections::BTreeSet;
 /// Most judges.
 const MAX_JUDGES: usize = 8;
 
-/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S` and `JUDGES`. What is absent stays as it is by default; `var`
-/// finds a variable by its name.
+/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS` and `JUDGES`. What is absent stays as
+/// it is by default; `var` finds a variable by its name.
 ///
 /// # Errors
 /// Which variable is malformed, and how.
@@ -31,6 +32,15 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
         settings.artifact_ttl_s = text
             .parse()
             .map_err(|_| bad("ARTIFACT_TTL_S", format!("expected a number of seconds, found {text:?}")))?;
+    }
+    if let Some(text) = read("SELECT_TOOLS") {
+        let cap = text.parse().ok().filter(|cap| *cap > 0).ok_or_else(|| {
+            bad("SELECT_TOOLS", format!("expected a whole number from 1, empty for all, found {text:?}"))
+        })?;
+        // Outputs that were kept apart cannot be read without it, whatever the user said.
+        let selection = settings.select_tools.get_or_insert_default();
+        selection.cap = cap;
+        selection.always.push(ReadArtifact::NAME.to_owned());
     }
     if let Some(text) = read("JUDGES") {
         settings.judges = judges(&text).map_err(|why| bad("JUDGES", why))?;
@@ -76,6 +86,9 @@ mod tests {
         assert_eq!(with("THINK", " High ").unwrap().think, Thinking::High);
         assert_eq!(with("REFLECT_EVERY", "3").unwrap().reflect_every, 3);
         assert_eq!(with("ARTIFACT_TTL_S", "60").unwrap().artifact_ttl_s, 60);
+        let chosen = with("SELECT_TOOLS", "12").unwrap().select_tools.unwrap();
+        assert_eq!((chosen.cap, chosen.always), (12, vec!["read_artifact".to_owned()]));
+        assert_eq!(with("SELECT_TOOLS", "").unwrap().select_tools, None);
         let none = with("JUDGES", " ").unwrap();
         assert_eq!((none.think, none.reflect_every, none.judges.len()), (Thinking::Off, 0, 0));
         let text = r#"[{"name": "polite", "instructions": "Be strict.", "sample": 0.1}]"#;
@@ -94,6 +107,7 @@ mod tests {
             ("THINK", "hard", "expected off, low, medium or high, found \"hard\""),
             ("REFLECT_EVERY", "-1", "expected a whole number, 0 for never, found \"-1\""),
             ("ARTIFACT_TTL_S", "1h", "expected a number of seconds, found \"1h\""),
+            ("SELECT_TOOLS", "0", "expected a whole number from 1, empty for all, found \"0\""),
             ("JUDGES", "{}", "expected a list of"),
             ("JUDGES", &list(&[judge("a", "2")]), "the sample of \"a\" is not between 0 and 1"),
             ("JUDGES", &list(&[judge("a", "0"), judge("a", "1")]), "the name \"a\" is taken twice"),

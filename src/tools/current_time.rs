@@ -25,6 +25,7 @@ impl Tool for CurrentTime {
     const NAME: &'static str = "current_time";
     const DESCRIPTION: &'static str = "Tells the current date and time in UTC.";
     const EFFECT: Effect = Effect::ReadOnly;
+    const VARIES: bool = true;
     const CATEGORY: &'static str = "read";
 
     /// It touches nothing.

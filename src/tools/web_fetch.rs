@@ -12,7 +12,8 @@ use std::rc::Rc;
 const MAX_BYTES: usize = 2 << 20;
 /// Redirects that are followed; each one is checked like the first address.
 const MAX_REDIRECTS: usize = 5;
-const DEFAULT_CHARS: usize = 20_000;
+/// Stays below what is kept apart as an artifact.
+const DEFAULT_CHARS: usize = 10_000;
 const MAX_CHARS: usize = 100_000;
 
 /// `web_fetch`.
@@ -26,7 +27,7 @@ pub struct WebFetch {
 pub struct Args {
     /// The page's absolute URL.
     url: String,
-    /// Most characters of text to return; 20000 unless told, at most 100000.
+    /// Most characters of text to return; 10000 unless told, at most 100000.
     max_chars: Option<usize>,
 }
 
@@ -82,7 +83,10 @@ impl Tool for WebFetch {
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<Page, ToolError> {
         let page = cx.while_wanted(self.read(args)).await??;
-        cx.cite(Source::Web { url: page.url.clone(), title: None });
+        // A page that says that there is no such page is no source.
+        if (200..300).contains(&page.status) {
+            cx.cite(Source::Web { url: page.url.clone(), title: None });
+        }
         Ok(page)
     }
 }

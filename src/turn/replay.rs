@@ -121,8 +121,9 @@ impl ReplayControl {
                 }
                 None
             }
-            ToolOutcome::Failure { reason, retryable: false } => block(reason),
-            ToolOutcome::Timeout { reason, retryable: false } => block(reason),
+            // Not in the tool's own words: those are somebody else's text.
+            ToolOutcome::Failure { retryable: false, .. } => block("it failed for good; see above"),
+            ToolOutcome::Timeout { retryable: false, .. } => block("it does not answer in time"),
             ToolOutcome::Denied { denied: DenyReason::Validation, .. } => {
                 let unfit = self.unfit.entry(call.name.to_owned()).or_default();
                 *unfit += 1;

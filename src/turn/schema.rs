@@ -9,20 +9,30 @@
 mod coerce;
 mod supported;
 mod values;
+mod work;
 
 pub use coerce::coerce;
 pub use supported::check;
 
 use serde_json::{Map, Number, Value};
-use std::{cmp::Ordering, collections::HashSet, mem};
+use std::{
+    cmp::Ordering,
+    collections::HashSet,
+    fmt::{self, Write},
+    mem, slice,
+};
 use values::{canonical, compare, count, integer, is_multiple, is_whole, same};
+use work::{READ, WRITE, spend};
 
 /// Deepest nesting, of value and schema together, that is followed.
 const MAX_DEPTH: u32 = 64;
 /// Most misfits that are told.
 const MAX_MISFITS: usize = 32;
-/// Most places that are looked at: alternatives in a circle would double the work at each level.
+/// Most work, in the units of [`work`]: alternatives in a circle would double it at each level, and a large
+/// value can be asked much in few words.
 const MAX_WORK: usize = 500_000;
+/// What looking at one place costs beside what is asked there.
+const VISIT: usize = 4;
 /// Longest list of allowed values that is told, in characters.
 const MAX_LIST: usize = 300;
 
@@ -71,19 +81,30 @@ impl<'a> Checker<'a> {
     }
 
     fn misfit(&mut self, detail: impl Into<String>) {
+        let detail = detail.into();
+        self.pay(2 + (self.path.len() + detail.len()) / WRITE);
         if self.found.len() < MAX_MISFITS {
-            self.found.push(Misfit { pointer: self.path.clone(), detail: detail.into() });
+            self.found.push(Misfit { pointer: self.path.clone(), detail });
         }
     }
 
     /// Pays for work; false when none is left.
     fn pay(&mut self, work: usize) -> bool {
-        self.gave_up |= self.left < work;
-        self.left = self.left.saturating_sub(work);
+        self.gave_up |= spend(&mut self.left, work).is_none();
         !self.gave_up
     }
 
+    /// What metered work comes to; nothing when it was too much.
+    fn metered<T>(&mut self, work: impl FnOnce(&mut usize) -> Option<T>) -> Option<T> {
+        let done = work(&mut self.left);
+        self.gave_up |= done.is_none();
+        done
+    }
+
     fn visit(&mut self, schema: &'a Value, value: &Value) {
+        if !self.pay(1) {
+            return;
+        }
         let keywords = match schema {
             Value::Bool(true) => return,
             Value::Bool(false) => return self.misfit("nothing is allowed here"),
@@ -91,7 +112,7 @@ impl<'a> Checker<'a> {
             // Not a schema: `check` says so, and here it cannot fit anything.
             _ => return self.misfit("its schema is no schema"),
         };
-        if self.depth == MAX_DEPTH || !self.pay(1) {
+        if self.depth == MAX_DEPTH || !self.pay(VISIT) {
             self.gave_up = true;
             return;
         }
@@ -99,7 +120,7 @@ impl<'a> Checker<'a> {
         self.whole(keywords, value);
         match value {
             Value::Number(number) => self.number(keywords, number),
-            Value::String(text) => self.length(keywords, text.chars().count(), STRING),
+            Value::String(text) => self.text(keywords, text),
             Value::Array(items) => self.array(keywords, items),
             Value::Object(members) => self.object(keywords, members),
             Value::Null | Value::Bool(_) => {}
@@ -110,6 +131,9 @@ impl<'a> Checker<'a> {
 
     /// Goes down into a member or an item.
     fn enter(&mut self, segment: &str, schema: &'a Value, value: &Value) {
+        if !self.pay(1 + segment.len() / WRITE) {
+            return;
+        }
         let length = self.path.len();
         self.path.push('/');
         self.path.push_str(&escaped(segment));
@@ -126,24 +150,29 @@ impl<'a> Checker<'a> {
 
     /// What a value of any type may be asked: its type, and the values allowed.
     fn whole(&mut self, keywords: &'a Map<String, Value>, value: &Value) {
-        if let Some(kind) = keywords.get("type") {
+        if let Some(kind) = keywords.get("type")
+            && self.pay(kind.as_array().map_or(0, Vec::len))
+        {
             let wanted = types(kind);
             if !wanted.iter().any(|kind| is_a(value, kind)) {
-                self.misfit(format!("expected {}, found {}", wanted.join(" or "), type_of(value)));
+                self.misfit(format!("expected {}, found {}", cut(&wanted.join(" or ")), type_of(value)));
             }
         }
         if let Some(Value::Array(allowed)) = keywords.get("enum")
-            && self.pay(allowed.len())
-            && !allowed.iter().any(|allowed| same(allowed, value))
+            && !allowed.iter().any(|allowed| self.may_be(allowed, value))
         {
-            let list: Vec<String> = allowed.iter().map(Value::to_string).collect();
-            self.misfit(format!("expected one of {}", cut(&list.join(", "))));
+            self.misfit(format!("expected one of {}", shown(allowed)));
         }
         if let Some(only) = keywords.get("const")
-            && !same(only, value)
+            && !self.may_be(only, value)
         {
-            self.misfit(format!("expected {}", cut(&only.to_string())));
+            self.misfit(format!("expected {}", shown(slice::from_ref(only))));
         }
+    }
+
+    /// Whether two values are the same, or nobody knows.
+    fn may_be(&mut self, a: &Value, b: &Value) -> bool {
+        self.metered(|left| same(a, b, left)).unwrap_or(true)
     }
 
     fn number(&mut self, keywords: &Map<String, Value>, number: &Number) {
@@ -178,13 +207,25 @@ impl<'a> Checker<'a> {
         }
     }
 
+    fn text(&mut self, keywords: &Map<String, Value>, text: &str) {
+        let is_bounded = keywords.contains_key(STRING.min) || keywords.contains_key(STRING.max);
+        if is_bounded && self.pay(text.len() / READ) {
+            self.length(keywords, text.chars().count(), STRING);
+        }
+    }
+
     fn array(&mut self, keywords: &'a Map<String, Value>, items: &[Value]) {
         self.length(keywords, items.len(), ARRAY);
         if keywords.get("uniqueItems") == Some(&Value::Bool(true)) {
-            let mut seen = HashSet::with_capacity(items.len());
-            if !items.iter().all(|item| seen.insert(canonical(item))) {
+            let mut seen = HashSet::new();
+            let mut is_new =
+                |item| self.metered(|left| canonical(item, left)).is_none_or(|text| seen.insert(text));
+            if !items.iter().all(&mut is_new) {
                 self.misfit("expected no item twice");
             }
+        }
+        if !["items", "prefixItems"].iter().any(|keyword| keywords.contains_key(*keyword)) {
+            return;
         }
         for (index, item) in items.iter().enumerate() {
             if let Some(schema) = item_schema(keywords, index) {
@@ -195,16 +236,23 @@ impl<'a> Checker<'a> {
 
     fn object(&mut self, keywords: &'a Map<String, Value>, members: &Map<String, Value>) {
         self.length(keywords, members.len(), OBJECT);
-        if let Some(Value::Array(required)) = keywords.get("required")
-            && self.pay(required.len())
-        {
+        if let Some(Value::Array(required)) = keywords.get("required") {
             for name in required.iter().filter_map(Value::as_str) {
+                if !self.pay(1 + name.len() / WRITE) {
+                    return;
+                }
                 if !members.contains_key(name) {
                     self.misfit(format!("expected a member {name:?}"));
                 }
             }
         }
+        if !["properties", "additionalProperties"].iter().any(|keyword| keywords.contains_key(*keyword)) {
+            return;
+        }
         for (name, member) in members {
+            if !self.pay(1 + name.len() / WRITE) {
+                return;
+            }
             if let Some(schema) = member_schema(keywords, name) {
                 self.enter(name, schema, member);
             }
@@ -214,6 +262,9 @@ impl<'a> Checker<'a> {
     /// What other schemas say of the same value.
     fn combined(&mut self, keywords: &'a Map<String, Value>, value: &Value) {
         if let Some(Value::String(reference)) = keywords.get("$ref") {
+            if !self.pay(1 + reference.len() / 2) {
+                return;
+            }
             match resolve(self.root, reference) {
                 Some(target) => self.visit(target, value),
                 None => self.misfit(format!("its schema refers to {reference:?}, which is not there")),
@@ -312,9 +363,44 @@ fn escaped(segment: &str) -> String {
 }
 
 fn cut(text: &str) -> String {
-    match text.char_indices().nth(MAX_LIST) {
-        Some((end, _)) => format!("{}…", text.split_at(end).0),
-        None => text.to_owned(),
+    let mut list = List::default();
+    let _ = list.write_str(text);
+    list.text
+}
+
+/// Values as JSON, one behind the other. What would be cut off is not written in the first place.
+fn shown(values: &[Value]) -> String {
+    let mut list = List::default();
+    for (index, value) in values.iter().enumerate() {
+        let comma = if index == 0 { "" } else { ", " };
+        if write!(list, "{comma}{value}").is_err() {
+            break;
+        }
+    }
+    list.text
+}
+
+/// Text that takes no more than [`MAX_LIST`] characters.
+#[derive(Default)]
+struct List {
+    text: String,
+    length: usize,
+}
+
+impl fmt::Write for List {
+    fn write_str(&mut self, more: &str) -> fmt::Result {
+        match more.char_indices().nth(MAX_LIST - self.length) {
+            Some((end, _)) => {
+                self.text.push_str(more.split_at(end).0);
+                self.text.push('…');
+                Err(fmt::Error)
+            }
+            None => {
+                self.text.push_str(more);
+                self.length += more.chars().count();
+                Ok(())
+            }
+        }
     }
 }
 

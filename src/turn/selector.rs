@@ -122,6 +122,7 @@ mod tests {
             effect: Effect::ReadOnly,
             idempotent: true,
             retry_on_timeout: true,
+            varies: false,
             category: "test".into(),
         }
     }

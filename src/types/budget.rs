@@ -20,6 +20,7 @@ pub struct Budget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<f64>,
     /// Reflections.
+    #[serde(default = "max_reflections")]
     pub max_reflections: u32,
 }
 
@@ -32,9 +33,14 @@ impl Default for Budget {
             tool_timeout_s: 45,
             max_tokens: None,
             max_cost_usd: None,
-            max_reflections: 4,
+            max_reflections: max_reflections(),
         }
     }
+}
+
+/// Sessions stored before there were reflections say nothing of them.
+fn max_reflections() -> u32 {
+    4
 }
 
 /// A caller's wishes; what is absent stays as it was.
@@ -92,6 +98,13 @@ impl Budget {
 mod tests {
     use super::*;
     use pretty_assertions::assert_eq;
+
+    #[test]
+    fn what_was_stored_before_there_were_reflections_is_read() {
+        let mut stored = serde_json::to_value(Budget::default()).expect("JSON");
+        stored.as_object_mut().expect("an object").remove("max_reflections");
+        assert_eq!(serde_json::from_value::<Budget>(stored).expect("a budget"), Budget::default());
+    }
 
     #[test]
     fn wishes_stay_within_reason() {

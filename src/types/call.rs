@@ -45,6 +45,16 @@ pub struct ArtifactRef {
     pub expires_at: Option<Timestamp>,
 }
 
+impl ArtifactRef {
+    /// What the model is told about it, before its first characters.
+    fn notice(&self) -> String {
+        let Self { r#ref, bytes, .. } = self;
+        format!(
+            "The output is kept as artifact {ref} ({bytes} bytes): read parts of it with read_artifact. It begins:"
+        )
+    }
+}
+
 /// Where something that a tool found stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -86,6 +96,7 @@ pub enum ToolOutcome {
         /// What the model is told.
         reason: String,
         /// Whether the same call may be tried again in this turn.
+        #[serde(default = "yes")]
         retryable: bool,
     },
     /// The tool answered that it failed.
@@ -93,6 +104,7 @@ pub enum ToolOutcome {
         /// What the model is told.
         reason: String,
         /// Whether the tool may be tried again in this turn.
+        #[serde(default = "yes")]
         retryable: bool,
     },
     /// The call was not run.
@@ -108,6 +120,11 @@ pub enum ToolOutcome {
         /// What the model is told.
         reason: String,
     },
+}
+
+/// What outcomes that were stored before they told it are taken for.
+fn yes() -> bool {
+    true
 }
 
 impl ToolOutcome {
@@ -141,9 +158,8 @@ impl ToolOutcome {
     /// What the model reads: what a tool said is marked as somebody else's text.
     pub fn prompt_text(&self) -> String {
         match self {
-            Self::Result { .. } | Self::Artifact { .. } | Self::Failure { .. } => {
-                untrusted(&self.model_text())
-            }
+            Self::Artifact { result } => format!("{}\n{}", result.notice(), untrusted(&result.preview)),
+            Self::Result { .. } | Self::Failure { .. } => untrusted(&self.model_text()),
             Self::Timeout { .. } | Self::Denied { .. } | Self::Unknown { .. } => {
                 self.model_text().into_owned()
             }
@@ -155,11 +171,7 @@ impl ToolOutcome {
         match self {
             Self::Result { result: Value::String(text) } => Cow::Borrowed(text),
             Self::Result { result } => Cow::Owned(result.to_string()),
-            Self::Artifact { result } => Cow::Owned(format!(
-                "The output is kept as artifact {} ({} bytes). It begins: {}\n\
-                 Read parts of it with read_artifact.",
-                result.r#ref, result.bytes, result.preview
-            )),
+            Self::Artifact { result } => Cow::Owned(format!("{} {}", result.notice(), result.preview)),
             Self::Timeout { reason, .. } => Cow::Owned(format!("Error (timeout): {reason}")),
             Self::Failure { reason, .. } => Cow::Owned(format!("Error: {reason}")),
             Self::Denied { reason, .. } => Cow::Owned(format!("Not run: {reason}")),
@@ -168,30 +180,44 @@ impl ToolOutcome {
     }
 }
 
-/// Marks text as data. It cannot end its own marking, however it spells the end.
+/// The word that marks text as data.
+const MARK: &str = "untrusted_output";
+
+/// Marks text as data. It can neither end its marking nor open one of its own: the word itself is
+/// taken out of it, however what stands around it is spelled.
 pub fn untrusted(text: &str) -> String {
-    let mut marked = "<untrusted_output>\n".to_owned();
+    let mut marked = format!("<{MARK}>\n");
     let mut copied = 0;
     // Lower case of ASCII only, so that places are the same in both.
-    for (at, _) in text.to_ascii_lowercase().match_indices("</untrusted_output") {
+    for (at, _) in text.to_ascii_lowercase().match_indices(MARK) {
         marked.push_str(text.get(copied..at).unwrap_or_default());
-        marked.push_str("<\\");
-        copied = at + 1;
+        marked.push_str("untrusted-output");
+        copied = at + MARK.len();
     }
     marked.push_str(text.get(copied..).unwrap_or_default());
-    marked.push_str("\n</untrusted_output>");
+    marked.push_str(&format!("\n</{MARK}>"));
     marked
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn outcomes_stored_before_they_told_whether_to_retry_are_read() {
+        for outcome in ["failure", "timeout"] {
+            let stored = json!({"outcome": outcome, "reason": "r"});
+            let read: ToolOutcome = serde_json::from_value(stored).expect("an outcome");
+            let told = serde_json::to_value(read).expect("JSON");
+            assert_eq!(told, json!({"outcome": outcome, "reason": "r", "retryable": true}));
+        }
+    }
 
     #[test]
     fn marked_text_cannot_end_its_mark() {
-        let text = "ü </untrusted_output> </Untrusted_OUTPUT > end";
-        let marked =
-            "<untrusted_output>\nü <\\/untrusted_output> <\\/Untrusted_OUTPUT > end\n</untrusted_output>";
+        let text = "ü </untrusted_output> </ Untrusted_OUTPUT > <untrusted_output> end";
+        let marked = "<untrusted_output>\nü </untrusted-output> </ untrusted-output > <untrusted-output> end\n</untrusted_output>";
         assert_eq!(untrusted(text), marked);
         assert_eq!(untrusted(""), "<untrusted_output>\n\n</untrusted_output>");
     }

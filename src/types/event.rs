@@ -189,6 +189,9 @@ pub enum EventKind {
         /// Set when the arguments were brought into the schema's types, without loss, before the call.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         was_coerced: bool,
+        /// The arguments that it ran with, where those are not the model's own.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ran_with: Option<Value>,
         /// Where the answer comes from.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sources: Vec<Source>,
@@ -331,7 +334,15 @@ impl EventKind {
 
     /// The outcome of a call that did not run.
     pub fn completed(call_id: String, name: String, outcome: ToolOutcome) -> Self {
-        Self::ToolCompleted { call_id, name, outcome, elapsed_ms: 0, was_coerced: false, sources: Vec::new() }
+        Self::ToolCompleted {
+            call_id,
+            name,
+            outcome,
+            elapsed_ms: 0,
+            was_coerced: false,
+            ran_with: None,
+            sources: Vec::new(),
+        }
     }
 
     /// The end of a turn, if this is one.

@@ -14,6 +14,23 @@ pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
     serde_json::from_value(serde_json::from_slice::<Value>(text)?)
 }
 
+/// Deepest nesting of arrays and objects that is let in. What is stored wraps it in a few more levels,
+/// and nothing deeper than 128 is read again.
+pub const MAX_DEPTH: usize = 64;
+
+/// Whether arrays and objects in `value` are nested deeper than [`MAX_DEPTH`].
+pub fn too_deep(value: &Value) -> bool {
+    fn exceeds(value: &Value, left: usize) -> bool {
+        let Some(inner) = left.checked_sub(1) else { return value.is_array() || value.is_object() };
+        match value {
+            Value::Array(items) => items.iter().any(|item| exceeds(item, inner)),
+            Value::Object(members) => members.values().any(|member| exceeds(member, inner)),
+            _ => false,
+        }
+    }
+    exceeds(value, MAX_DEPTH)
+}
+
 /// JSON in ASCII alone, as a header takes it: names of users may hold any character.
 ///
 /// # Errors
@@ -38,6 +55,15 @@ pub fn ascii(value: &impl Serialize) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn nesting_has_a_bound() {
+        let nested = |depth| (0..depth).fold(Value::Null, |inner, _| json!([inner]));
+        let objects = |depth| (0..depth).fold(Value::Null, |inner, _| json!({"a": 1, "b": inner}));
+        assert!(!too_deep(&nested(MAX_DEPTH)) && !too_deep(&objects(MAX_DEPTH)));
+        assert!(too_deep(&nested(MAX_DEPTH + 1)) && too_deep(&objects(MAX_DEPTH + 1)));
+    }
 
     #[test]
     fn any_character_travels_as_ascii() {

@@ -29,6 +29,9 @@ pub struct ModelRequest {
     pub system: String,
     /// Text that changes from call to call (date, reminders): sent after everything cacheable.
     pub volatile: String,
+    /// What is said behind the conversation, such as what this call is for. It comes from the harness,
+    /// and is shown as the user's: parts of it may be somebody else's words.
+    pub tail: String,
     /// The conversation, oldest first. Every tool call in it has its result right behind it.
     pub messages: Vec<Rc<Message>>,
     /// The tools on offer, sorted by name.

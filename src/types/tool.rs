@@ -43,6 +43,16 @@ pub struct ToolSpec {
     /// Whether a call that did not answer in time may be tried again in the same turn.
     #[serde(default)]
     pub retry_on_timeout: bool,
+    /// Whether the same call may answer differently a moment later, such as a clock.
+    #[serde(default)]
+    pub varies: bool,
     /// The group that permission rules and people know it by, such as `read`, `edit` or `web`.
     pub category: String,
+}
+
+impl ToolSpec {
+    /// Whether a call is spared when an equal one has succeeded.
+    pub fn is_spared(&self) -> bool {
+        self.idempotent && !self.varies
+    }
 }

@@ -2,8 +2,9 @@
 //! would have, but for calls of which nobody knows.
 
 use crate::stage::{Stage, check, step_of};
+use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{Answer, answer, call};
-use edge_harness::types::{ModelRequest, Part, StopReason, TurnStatus};
+use edge_harness::types::{BudgetPatch, ModelRequest, Part, StopReason, TurnStatus};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -198,4 +199,50 @@ fn a_turn_longer_than_the_window_survives_a_crash() {
     stage.wake();
     stage.settle();
     ended_well(&stage, &steps);
+}
+
+/// A turn that calls `read_it`, then `write_it` and `read_it` again.
+fn read_write_read() -> Stage {
+    let steps = [
+        Step { text: false, calls: vec!["read_it"] },
+        Step { text: false, calls: vec!["write_it", "read_it"] },
+    ];
+    let script = move |request: &ModelRequest| {
+        let Some(step) = steps.get(step_of(request)) else { return answer(vec![Part::text("the end")]) };
+        let made = step.calls.iter().enumerate();
+        let id = |place: usize| format!("c{}.{place}", step_of(request));
+        answer(made.map(|(place, tool)| call(&id(place), tool, json!({ "key": "k" }))).collect())
+    };
+    Stage::scripted(script, |builder| builder).0
+}
+
+#[test]
+fn what_was_read_before_a_call_of_which_nobody_knows_is_read_again() {
+    let stage = read_write_read();
+    stage.post("t1", "go");
+    stage.run();
+    stage.tick(200);
+    stage.tick(100);
+    stage.crash();
+    stage.wake();
+    stage.settle();
+    stage.check();
+    let completed = stage.records().into_iter().filter(|record| record["type"] == "tool.completed");
+    let outcomes: Vec<_> = completed.map(|record| record["outcome"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(outcomes, ["result", "unknown", "result"]);
+}
+
+#[test]
+fn outcomes_stand_right_behind_their_calls_when_time_is_over() {
+    let stage = read_write_read();
+    let budget = BudgetPatch { timeout_s: Some(2), ..BudgetPatch::default() };
+    stage.try_post("t1", "go", OnBusy::Queue, budget).unwrap();
+    stage.run();
+    stage.crash();
+    stage.tick(5_000);
+    stage.wake();
+    stage.settle();
+    stage.check();
+    let last = stage.kinds().split_off(4);
+    assert_eq!(last, ["tool.completed", "message.completed", "budget.exceeded", "turn.completed"]);
 }

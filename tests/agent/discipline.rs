@@ -3,13 +3,14 @@
 
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::{
-    ContextSource, Hook, RuntimeContext, Settings, Tool, ToolContext, ToolError,
-    hook::{HookEvent, PostCall, SubStepError},
+    ActDecision, ContextSource, Hook, RuntimeContext, Settings, Tool, ToolContext, ToolError,
+    hook::{HookEvent, PostCall, PreActing, SubStepError},
 };
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::Clock;
 use edge_harness::types::{
-    BudgetPatch, Effect, Message, ModelRequest, Part, Source, StopReason, Thinking, TurnOptions, TurnStatus,
+    BudgetPatch, Effect, Message, ModelError, ModelErrorKind, ModelRequest, Part, Source, StopReason,
+    Thinking, TurnOptions, TurnStatus,
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -149,7 +150,7 @@ fn what_was_spared_before_a_crash_is_spared_after_it() {
 fn out_of_steps_the_model_has_a_last_word_without_tools() {
     let script = |request: &ModelRequest| {
         if request.tools_off {
-            assert!(request.volatile.contains("no steps left") && !request.tools.is_empty());
+            assert!(request.tail.contains("no steps left") && !request.tools.is_empty());
             return answer(vec![Part::text("So far."), call("x", "read_it", json!({"key": "x"}))]);
         }
         let step = step_of(request);
@@ -184,7 +185,7 @@ fn out_of_time_a_turn_still_says_something() {
 /// One failing call a step, and thoughts in between.
 fn thoughtful(options: TurnOptions, budget: BudgetPatch, thought: &'static str) -> (Stage, usize) {
     let script = move |request: &ModelRequest| {
-        if request.volatile.contains("Look back at the last step") {
+        if request.tail.contains("Look back at the last step") {
             return text(thought);
         }
         match step_of(request) {
@@ -198,8 +199,10 @@ fn thoughtful(options: TurnOptions, budget: BudgetPatch, thought: &'static str) 
     stage.post_with("t1", "go", budget, options);
     stage.settle();
     stage.check();
-    let noted = |r: &ModelRequest| r.volatile.contains("Your own thoughts about your last step: CONTINUE");
-    let notes = models.requests().iter().filter(|r| noted(r) && !r.volatile.contains("Look back")).count();
+    let noted = |r: &ModelRequest| {
+        r.tail.contains("What you thought about an earlier step:\n<untrusted_output>\nCONTINUE")
+    };
+    let notes = models.requests().iter().filter(|r| noted(r) && !r.tail.contains("Look back")).count();
     (stage, notes)
 }
 
@@ -237,8 +240,8 @@ fn an_answer_that_is_not_json_gets_one_more_chance() {
     };
     let (end, requests) = run(["no", "```json\n{\"a\": 1}\n```"]);
     assert_eq!((end.status, end.reply.unwrap().output), (TurnStatus::Completed, Some(json!({"a": 1}))));
-    assert!(requests[0].volatile.contains("must fit this JSON Schema"));
-    assert!(requests[1].volatile.contains("Your last answer did not fit: it is not JSON"));
+    assert!(requests[0].tail.contains("must fit this JSON Schema"));
+    assert!(requests[1].tail.contains("Your last answer did not fit:\n<untrusted_output>\nit is not JSON"));
 
     let (end, requests) = run(["no", "still no"]);
     assert_eq!((end.status, requests.len()), (TurnStatus::Failed, 2));
@@ -365,7 +368,7 @@ fn the_prompts_hash_follows_instructions_and_tools_only() {
 #[test]
 fn a_session_reflects_in_every_nth_turn() {
     let script = |request: &ModelRequest| {
-        if request.volatile.contains("Look back") {
+        if request.tail.contains("Look back") {
             return text("CONTINUE");
         }
         match step_of(request) {
@@ -384,4 +387,112 @@ fn a_session_reflects_in_every_nth_turn() {
         })
         .into();
     assert_eq!(reflections, [0, 1, 0, 1]);
+}
+
+#[test]
+fn what_was_running_at_an_abort_is_not_said_not_to_have_run() {
+    let script = |request: &ModelRequest| match step_of(request) {
+        0 => answer(vec![
+            call("c", "slow_write", json!({"ms": 60_000})),
+            call("d", "read_it", json!({"key": "k"})),
+        ]),
+        _ => text("done"),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder.tool(SlowWrite));
+    stage.post("t1", "go");
+    stage.run();
+    assert!(stage.host().abort(&stage.session()).unwrap());
+    assert_eq!(stage.outcomes("t1"), ["unknown", "canceled"]);
+    stage.settle();
+    stage.check();
+}
+
+#[test]
+fn a_turn_with_a_bound_in_money_ends_when_the_model_has_no_price() {
+    let (stage, models) = Stage::scripted(|_| text("hello"), |builder| builder);
+    let budget = BudgetPatch { max_cost_usd: Some(1.0), ..NONE };
+    stage.post_with("t1", "go", budget, TurnOptions::default());
+    stage.settle();
+    assert_eq!(stage.end("t1").error.unwrap().code, "price_unknown");
+    assert!(models.requests().is_empty());
+}
+
+#[test]
+fn a_summary_that_fails_after_a_reflection_fails_the_turn() {
+    let script = |request: &ModelRequest| {
+        if request.tail.contains("Look back") {
+            return text("STOP");
+        }
+        if request.tools_off {
+            let error = ModelError::new(ModelErrorKind::Billing, "no credit");
+            return vec![Err(error)];
+        }
+        answer(vec![call("c", "fail_it", json!({"key": "k"}))])
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    let options = TurnOptions { think: Some(Thinking::Low), ..TurnOptions::default() };
+    stage.post_with("t1", "go", NONE, options);
+    stage.settle();
+    assert_eq!(stage.end("t1").error.unwrap().code, "provider_billing");
+}
+
+#[test]
+fn a_clock_may_be_asked_again() {
+    let script = |request: &ModelRequest| match step_of(request) {
+        step @ 0..2 => answer(vec![call(&format!("c{step}"), "current_time", json!({}))]),
+        _ => text("done"),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    stage.post("t1", "go");
+    stage.settle();
+    assert_eq!(stage.outcomes("t1"), ["result", "result"]);
+}
+
+/// Changes every key, or breaks.
+struct Rewrite(Option<&'static str>);
+
+#[async_trait::async_trait(?Send)]
+impl Hook for Rewrite {
+    fn name(&self) -> &'static str {
+        "rewrite"
+    }
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PreActing]
+    }
+    async fn pre_acting(&self, event: &mut PreActing<'_>, _cx: &RuntimeContext) -> ActDecision {
+        let key = event.call.args["key"].as_str().unwrap_or_default().to_owned();
+        match self.0 {
+            Some(one) => event.call.args["key"] = one.into(),
+            None => assert_ne!(key, "break", "as meant"),
+        }
+        ActDecision::Continue
+    }
+}
+
+#[test]
+fn calls_are_equal_by_what_they_run_with() {
+    let script = |request: &ModelRequest| match step_of(request) {
+        0 => answer(vec![call("a", "read_it", json!({"key": "x"}))]),
+        1 => answer(vec![call("b", "read_it", json!({"key": "y"}))]),
+        _ => text("done"),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder.hook(Rewrite(Some("z"))));
+    stage.post("t1", "go");
+    stage.settle();
+    assert_eq!(stage.outcomes("t1"), ["result", "duplicate"]);
+    let ran_with: Vec<Value> = stage.records().into_iter().map(|r| r["ran_with"].clone()).collect();
+    assert!(ran_with.contains(&json!({"key": "z"})));
+}
+
+#[test]
+fn a_hook_that_breaks_costs_one_call() {
+    let script = |request: &ModelRequest| match step_of(request) {
+        0 => answer(["good", "break", "fine"].map(|k| call(k, "read_it", json!({"key": k}))).into()),
+        _ => text("done"),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder.hook(Rewrite(None)));
+    stage.post("t1", "go");
+    stage.settle();
+    assert_eq!(stage.outcomes("t1"), ["result", "failure", "result"]);
+    assert_eq!(stage.end("t1").status, TurnStatus::Completed);
 }

@@ -7,7 +7,7 @@ use edge_harness::http::{
     routes::SessionRoute,
     session::{Handler, SessionRequest, import, socket::SocketState},
 };
-use edge_harness::ports::{Peers, SessionStore};
+use edge_harness::ports::{Peers, SessionStore, session_store::Batch};
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{ErrorCode, Principal, Problem, Scopes};
 use futures::{FutureExt, StreamExt, executor::block_on};
@@ -124,6 +124,30 @@ fn a_socket_neither_brings_back_an_erased_session_nor_takes_more_than_a_body() {
     block_on(stage.host().erase("t", "s")).unwrap();
     assert_eq!(send("and again"), "not_found");
     assert!(!stage.store.exists().unwrap());
+}
+
+#[test]
+fn what_cannot_be_read_can_be_erased_by_its_owner_alone() {
+    let stage = Stage::demo();
+    ask(&stage, SessionRoute::Create, "user=ada", &json!({})).unwrap();
+    let state = stage.store.get("state").unwrap().unwrap();
+    let deep = format!(r#""metadata":{{"a":{}{}}}"#, "[".repeat(500), "]".repeat(500));
+    let state = state.replacen(r#""metadata":{}"#, &deep, 1);
+    stage.store.commit(Batch { put: vec![("state".into(), state)], ..Batch::default() }).unwrap();
+    stage.crash();
+    let code = |principal: Principal, route: SessionRoute, query: &str| {
+        let call = SessionRequest { principal, ..call(route, query, &json!({})) };
+        block_on(handler(&stage, None).handle(&call)).map(|answer| answer.status).map_err(|p| p.code)
+    };
+    assert_eq!(code(principal(), SessionRoute::Show, ""), Err(ErrorCode::Internal));
+    let stranger = Principal { tenant: "other".into(), ..principal() };
+    let bob = Principal { user: Some("bob".into()), ..principal() };
+    assert_eq!(code(stranger, SessionRoute::Delete, ""), Err(ErrorCode::NotFound));
+    assert_eq!(code(bob, SessionRoute::Delete, "user=ada"), Err(ErrorCode::NotFound));
+    assert_eq!(code(principal(), SessionRoute::Delete, "user=bob"), Err(ErrorCode::NotFound));
+    assert_eq!(code(principal(), SessionRoute::Delete, "user=ada"), Ok(204));
+    assert!(!stage.store.exists().unwrap());
+    assert_eq!(code(principal(), SessionRoute::Delete, "user=ada"), Err(ErrorCode::NotFound));
 }
 
 #[test]

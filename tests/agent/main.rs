@@ -11,6 +11,7 @@ mod crash;
 mod discipline;
 mod hooks;
 mod http;
+mod outputs;
 mod replay;
 mod settings;
 mod stage;

@@ -75,7 +75,7 @@ fn judges_grade_the_reply_after_the_turn() {
     assert_eq!(
         asked.messages[0].text(),
         "What the user said:\n<untrusted_output>\nhello\n</untrusted_output>\n\n\
-         The reply:\n<untrusted_output>\nhi <\\/untrusted_output>\n</untrusted_output>"
+         The reply:\n<untrusted_output>\nhi </untrusted-output>\n</untrusted_output>"
     );
 }
 

@@ -3,7 +3,8 @@
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{answer, call};
-use edge_harness::ports::{Clock, Directory, SessionStore};
+use edge_harness::ports::{Clock, Directory, SessionStore, session_store::Batch};
+use edge_harness::session::Permit;
 use edge_harness::session::idempotency::{Answer, FirstAnswer, KEEP_MS, document, document_key};
 use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, ToolOutcome, TurnStatus};
 use futures::executor::block_on;
@@ -89,6 +90,37 @@ fn steering_ends_the_running_turn_and_the_waiting_ones() {
     assert_eq!(ends, [TurnStatus::Canceled, TurnStatus::Canceled, TurnStatus::Completed]);
     assert_eq!(stage.end("t1").reply.unwrap().text, "word1 ");
     assert_eq!(stage.end("t2").message.unwrap().text(), "never runs");
+}
+
+#[test]
+fn a_waiting_message_that_cannot_be_read_can_be_taken_out_and_steered_past() {
+    let stage = Stage::demo();
+    stage.post("t1", "/slow 10 4");
+    stage.run();
+    for turn in ["t2", "t3"] {
+        stage.post(turn, "never runs");
+        let put = vec![(format!("queue/{turn}"), "{".to_owned())];
+        stage.store.commit(Batch { put, ..Batch::default() }).unwrap();
+    }
+    assert!(stage.host().remove_queued(&stage.session(), "t2").unwrap());
+    stage.try_post("t4", "/say now", OnBusy::Steer, BudgetPatch::default()).unwrap();
+    stage.settle();
+    stage.check();
+    let ends = ["t1", "t2", "t3", "t4"].map(|turn| stage.end(turn).status);
+    let canceled = TurnStatus::Canceled;
+    assert_eq!(ends, [canceled, canceled, canceled, TurnStatus::Completed]);
+}
+
+#[test]
+fn a_copy_that_was_given_up_holds_no_turn() {
+    let stage = Stage::demo();
+    stage.post("t1", "/slow 10 4");
+    stage.run();
+    let session = stage.session();
+    let permit = Permit::of(&session).unwrap();
+    assert!(session.holds(&permit));
+    session.retire();
+    assert!(!session.holds(&permit));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::ports::{Peers, StoreError};
 use crate::session::{
     Session,
     idempotency::{Answer, FirstAnswer, document, document_key, find},
+    owner,
 };
 use crate::types::{Principal, Problem, SessionMeta, id};
 use std::rc::Rc;
@@ -90,15 +91,23 @@ impl Handler {
     fn find(&self, call: &SessionRequest, named: Option<&str>) -> Result<Option<Rc<Session>>, Problem> {
         let Some(session) = self.host.open().map_err(broken)? else { return Ok(None) };
         let owned = {
-            let state = session.state();
-            let user = call.principal.user.as_deref().or(named);
-            state.meta.tenant == call.principal.tenant && user.is_none_or(|user| user == state.meta.user)
+            let meta = &session.state().meta;
+            is_owner(call, named, &meta.tenant, &meta.user)
         };
-        if owned || fault::active(Fault::OpenToAll) {
-            Ok(Some(session))
-        } else {
-            Err(Problem::not_found("session"))
-        }
+        if owned { Ok(Some(session)) } else { Err(Problem::not_found("session")) }
+    }
+
+    /// Checks that there is a session and that it is the caller's, also where it cannot be read.
+    ///
+    /// # Errors
+    /// 404 for both a missing and a foreign one.
+    fn owned(&self, call: &SessionRequest) -> Result<(), Problem> {
+        // A session that is not stored yet stands on the same store.
+        let blank = self.host.blank(self.new_meta(call, None)?);
+        let owner = owner(blank.store().as_ref()).map_err(broken)?;
+        let named = call.request.query("user");
+        let owned = owner.is_some_and(|owner| is_owner(call, named.as_deref(), &owner.tenant, &owner.user));
+        if owned { Ok(()) } else { Err(Problem::not_found("session")) }
     }
 
     /// A session that the caller makes.
@@ -161,6 +170,13 @@ impl Handler {
         }
         Ok(response)
     }
+}
+
+/// Whether the caller may see a session of this tenant and user.
+fn is_owner(call: &SessionRequest, named: Option<&str>, tenant: &str, user: &str) -> bool {
+    let asking = call.principal.user.as_deref().or(named);
+    let owned = tenant == call.principal.tenant && asking.is_none_or(|asking| asking == user);
+    owned || fault::active(Fault::OpenToAll)
 }
 
 /// Where a session keeps the first answer to this request.

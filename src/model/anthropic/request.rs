@@ -90,8 +90,8 @@ struct Budget {
 }
 
 /// The body for `request`, with at most four cache markers: behind the tools, behind the
-/// instructions, behind what came before the user's last message, and at the very end, where the
-/// next step of the same turn goes on.
+/// instructions, behind what came before the user's last message, and at the conversation's end,
+/// where the next step of the same turn goes on. The tail of this call stands behind that.
 pub(super) fn body(request: &ModelRequest) -> Body<'_> {
     let last_user = request.messages.iter().rposition(|m| m.role == Role::User).unwrap_or(0);
     let mut messages: Vec<Turn<'_>> = Vec::with_capacity(request.messages.len());
@@ -115,6 +115,12 @@ pub(super) fn body(request: &ModelRequest) -> Body<'_> {
         }
     }
     messages.iter_mut().rev().any(mark);
+    let tail = text(&request.tail);
+    match messages.last_mut() {
+        Some(last) if last.role == "user" => last.content.extend(tail),
+        _ if tail.is_none() => {}
+        _ => messages.push(Turn { role: "user", content: tail.into_iter().collect() }),
+    }
 
     let mut system: Vec<_> = text(&request.system).into_iter().collect();
     system.iter_mut().rev().any(mark_block);

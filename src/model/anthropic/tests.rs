@@ -169,6 +169,7 @@ fn the_whole_request() {
         model: "m".into(),
         system: "Be kind.".into(),
         volatile: "Today is Friday.".into(),
+        tail: "Sum up.".into(),
         messages: vec![
             user("Hello"),
             message(
@@ -210,10 +211,20 @@ fn the_whole_request() {
             {"role":"user","content":[
                 {"type":"text","text":"Today is Friday."},
                 {"type":"text","text":"More","cache_control":marker},
+                {"type":"text","text":"Sum up."},
             ]},
         ],
     });
     assert_eq!(sent(&Anthropic, &request), expected);
+}
+
+#[test]
+fn a_tail_never_leaves_the_last_word_to_the_assistant() {
+    let messages = vec![user("Hello"), message(Role::Assistant, vec![Part::text("no JSON")])];
+    let request = ModelRequest { messages, tail: "Again.".into(), ..ModelRequest::default() };
+    let sent = sent(&Anthropic, &request);
+    let last = sent["messages"].as_array().and_then(|messages| messages.last()).cloned();
+    assert_eq!(last, Some(json!({"role":"user","content":[{"type":"text","text":"Again."}]})));
 }
 
 #[test]

@@ -74,13 +74,13 @@ pub(super) fn step(request: &ModelRequest) -> Step {
     } else if done > 0 {
         acts = lines.iter().filter(|l| !l.trim().is_empty()).map(|l| act_or_say(l, request)).collect();
     }
-    let may_go_on = !request.tools_off && !request.volatile.contains(WANTS_JSON);
+    let may_go_on = !request.tools_off && !request.tail.contains(WANTS_JSON);
     Step { acts, goes_on: may_go_on && done + 1 < steps.len() }
 }
 
 /// The answer to a question that is not the user's.
 fn aside(request: &ModelRequest) -> Option<String> {
-    let asked = |words: &str| request.volatile.contains(words) || request.system.contains(words);
+    let asked = |words: &str| request.tail.contains(words) || request.system.contains(words);
     let (_, name, answer) = ASIDES.iter().find(|(words, ..)| request.tools_off && asked(words))?;
     let said =
         request.messages.iter().rev().find(|m| m.role == Role::User).map(|m| m.text()).unwrap_or_default();

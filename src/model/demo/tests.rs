@@ -106,10 +106,10 @@ fn without_tools_it_answers_in_words() {
 
 #[test]
 fn it_looks_back_and_grades() {
-    let asked = |said: &str, volatile: &str, system: &str| {
+    let asked = |said: &str, tail: &str, system: &str| {
         let request = ModelRequest {
             messages: vec![user(said)],
-            volatile: volatile.into(),
+            tail: tail.into(),
             system: system.into(),
             tools_off: true,
             ..ModelRequest::default()
@@ -129,8 +129,8 @@ fn it_looks_back_and_grades() {
 fn an_answer_of_a_schema_is_repaired_by_the_next_step() {
     let script = user("/say {}\n/then /say {\"a\":1}");
     let answer = |messages: Vec<Rc<Message>>| {
-        let volatile = "It must fit this JSON Schema: {}".into();
-        let request = ModelRequest { messages, volatile, ..ModelRequest::default() };
+        let tail = "It must fit this JSON Schema: {}".into();
+        let request = ModelRequest { messages, tail, ..ModelRequest::default() };
         let outcome = testkit::call(&Demo::new(Rc::new(FakeClock::default())), request);
         (outcome.text, outcome.end.unwrap().finish)
     };

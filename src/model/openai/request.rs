@@ -69,7 +69,7 @@ struct Call<'a> {
 
 #[derive(Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: String,
 }
 
@@ -86,8 +86,9 @@ struct Spec<'a> {
     parameters: &'a Value,
 }
 
-/// The body for `request`. The volatile text stands right before the last thing the user said:
-/// everything up to there is the same from call to call, so the provider's cache keeps it, and no
+/// The body for `request`. The volatile text stands right before the last thing the user said, and
+/// is the same throughout a turn: everything up to there is the same from call to call, so the
+/// provider's cache keeps it. The tail changes with each call and stands behind everything, where no
 /// call is parted from its results.
 pub(in crate::model) fn body(request: &ModelRequest, dialect: Dialect) -> Body<'_> {
     let open_ai = dialect == Dialect::OpenAi;
@@ -102,6 +103,9 @@ pub(in crate::model) fn body(request: &ModelRequest, dialect: Dialect) -> Body<'
     }
     if request.messages.is_empty() {
         system(&request.volatile, &mut messages);
+    }
+    if !request.tail.is_empty() {
+        messages.push(Line::User { content: request.tail.clone() });
     }
     let offered = if request.tools_off && !open_ai { &[][..] } else { &request.tools };
     let tools = offered.iter().map(|tool| Tool {
@@ -126,6 +130,21 @@ pub(in crate::model) fn body(request: &ModelRequest, dialect: Dialect) -> Body<'
     }
 }
 
+/// Most characters of a tool's name.
+const MAX_NAME: usize = 64;
+
+/// A name that a model invented, such as `functions.echo`, may hold what the API refuses to read back.
+fn allowed(name: &str) -> Cow<'_, str> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() {
+        return Cow::Borrowed("_");
+    }
+    if name.len() <= MAX_NAME && name.chars().all(fits) {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(name.chars().take(MAX_NAME).map(|c| if fits(c) { c } else { '_' }).collect())
+}
+
 fn system<'a>(content: &'a str, lines: &mut Vec<Line<'a>>) {
     if !content.is_empty() {
         lines.push(Line::System { content });
@@ -142,7 +161,7 @@ fn lines<'a>(message: &'a Message, dialect: Dialect, lines: &mut Vec<Line<'a>>) 
             let call = |call: &'a crate::types::ToolCall| Call {
                 id: &call.call_id,
                 r#type: "function",
-                function: Function { name: &call.name, arguments: call.args.to_string() },
+                function: Function { name: allowed(&call.name), arguments: call.args.to_string() },
             };
             let tool_calls: Vec<_> = message.calls().map(call).collect();
             // An answer of nothing, such as thinking that was interrupted, is refused.

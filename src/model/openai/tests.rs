@@ -165,6 +165,7 @@ fn the_whole_request() {
         model: "gpt-5-mini".into(),
         system: "Be kind.".into(),
         volatile: "Today is Friday.".into(),
+        tail: "Sum up.".into(),
         messages: vec![
             user("Hello"),
             message(Role::Assistant, vec![Part::text("Hi")]),
@@ -200,6 +201,7 @@ fn the_whole_request() {
                 {"id":"b","type":"function","function":{"name":"list","arguments":"{}"}}]},
             {"role":"tool","tool_call_id":"a","content":"<untrusted_output>\ntext\n</untrusted_output>"},
             {"role":"tool","tool_call_id":"b","content":"<untrusted_output>\nError: gone\n</untrusted_output>"},
+            {"role":"user","content":"Sum up."},
         ],
         "tools": [tool("zeta"), tool("alpha")],
         "stream": true,
@@ -208,6 +210,18 @@ fn the_whole_request() {
         "reasoning_effort": "low",
     });
     assert_eq!(sent(&OpenAi, &request), expected);
+}
+
+#[test]
+fn invented_names_are_made_to_fit() {
+    let long = "n".repeat(70);
+    let names = ["functions.echo", "", "größe", &long, "read-it_2"];
+    let calls = names.iter().map(|name| tool_call("a", name, json!({}))).collect();
+    let messages = vec![user("Hi"), message(Role::Assistant, calls)];
+    let json = sent(&OpenAi, &ModelRequest { messages, ..ModelRequest::default() });
+    let calls = json["messages"][1]["tool_calls"].as_array().unwrap();
+    let sent: Vec<_> = calls.iter().map(|call| call["function"]["name"].as_str().unwrap()).collect();
+    assert_eq!(sent, ["functions_echo", "_", "gr__e", &long[..64], "read-it_2"]);
 }
 
 #[test]

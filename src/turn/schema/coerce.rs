@@ -1,6 +1,10 @@
 //! Bringing a value into its schema's types, where nothing is lost by it.
 
-use super::{Checker, MAX_DEPTH, MAX_WORK, integer, is_a, item_schema, list, member_schema, resolve, types};
+use super::{
+    Checker, MAX_DEPTH, MAX_WORK, integer, is_a, item_schema, list, member_schema, resolve, types,
+    work::{WRITE, spend, weight},
+};
+use crate::types::json;
 use serde_json::{Map, Number, Value};
 
 /// What trying an alternative costs beside the check itself.
@@ -10,13 +14,14 @@ const TRY: usize = 100;
 /// Says whether it changed.
 ///
 /// `"5"` becomes 5 and `"true"` true, where the text is exactly how JSON writes them; 5.0 becomes 5;
-/// a number or a boolean becomes text; text that holds an object or an array becomes that; a single
+/// a whole number or a boolean becomes text (not 1.10: as a number it has lost how it was written); text that holds an object or an array becomes that; a single
 /// value becomes a list of one; a member that is null and need not be there goes. What fits already
 /// stays as it is, but for 5.0 as an integer, which is the same number written in another way.
 pub fn coerce(schema: &Value, value: &mut Value) -> bool {
     let mut mender = Mender { root: schema, left: MAX_WORK, depth: 0 };
     let mut mended = value.clone();
-    let changed = mender.mend(schema, &mut mended) && mender.fits(schema, &mended);
+    let changed =
+        mender.mend(schema, &mut mended) && mender.fits(schema, &mended) && !json::too_deep(&mended);
     if changed {
         *value = mended;
     }
@@ -33,20 +38,23 @@ struct Mender<'a> {
 }
 
 impl<'a> Mender<'a> {
+    fn pay(&mut self, work: usize) -> bool {
+        spend(&mut self.left, work).is_some()
+    }
+
     fn fits(&mut self, schema: &'a Value, value: &Value) -> bool {
         Checker::run(self.root, schema, value, &mut self.left).is_empty()
     }
 
     fn mend(&mut self, schema: &'a Value, value: &mut Value) -> bool {
-        let Value::Object(keywords) = schema else { return false };
-        if self.depth == MAX_DEPTH || self.left == 0 {
+        if self.depth == MAX_DEPTH || !self.pay(2) {
             return false;
         }
-        self.left -= 1;
+        let Value::Object(keywords) = schema else { return false };
         self.depth += 1;
-        let mut changed = keywords.get("type").is_some_and(|kind| convert(&types(kind), value));
+        let mut changed = keywords.get("type").is_some_and(|kind| self.convert(kind, value));
         changed |= match value {
-            Value::Array(items) => {
+            Value::Array(items) if self.pay(items.len()) => {
                 let mut changed = false;
                 for (index, item) in items.iter_mut().enumerate() {
                     changed |= item_schema(keywords, index).is_some_and(|schema| self.mend(schema, item));
@@ -56,7 +64,9 @@ impl<'a> Mender<'a> {
             Value::Object(members) => self.members(keywords, members),
             _ => false,
         };
-        if let Some(target) = keywords.get("$ref").and_then(Value::as_str).and_then(|r| resolve(self.root, r))
+        if let Some(reference) = keywords.get("$ref").and_then(Value::as_str)
+            && self.pay(1 + reference.len() / 2)
+            && let Some(target) = resolve(self.root, reference)
         {
             changed |= self.mend(target, value);
         }
@@ -71,11 +81,16 @@ impl<'a> Mender<'a> {
 
     fn members(&mut self, keywords: &'a Map<String, Value>, members: &mut Map<String, Value>) -> bool {
         let before = members.len();
+        if !self.pay(members.keys().map(|name| 1 + name.len() / WRITE).sum()) {
+            return false;
+        }
         let required = list(keywords, "required");
         members.retain(|name, member| {
-            let is_required = || required.iter().any(|required| required == name);
-            let unfit =
-                |schema: &'a Value, mender: &mut Self| !mender.fits(schema, &Value::Null) && !is_required();
+            let unfit = |schema: &'a Value, mender: &mut Self| {
+                !mender.fits(schema, &Value::Null)
+                    && mender.pay(required.len())
+                    && !required.iter().any(|required| required == name)
+            };
             !(member.is_null() && member_schema(keywords, name).is_some_and(|schema| unfit(schema, self)))
         });
         let mut changed = members.len() < before;
@@ -91,7 +106,9 @@ impl<'a> Mender<'a> {
             return self.mend(fitting, value);
         }
         for schema in alternatives {
-            self.left = self.left.saturating_sub(TRY);
+            if !self.pay(TRY + weight(value)) {
+                return false;
+            }
             let mut mended = value.clone();
             if self.mend(schema, &mut mended)
                 && self.fits(schema, &mended)
@@ -103,9 +120,20 @@ impl<'a> Mender<'a> {
         }
         false
     }
+
+    /// Converts a value that is of none of the wanted types into the first that it can be.
+    fn convert(&mut self, kind: &Value, value: &mut Value) -> bool {
+        if !self.pay(kind.as_array().map_or(1, Vec::len)) {
+            return false;
+        }
+        let wanted = types(kind);
+        // Each type that is wanted reads a text anew, and compares it character by character.
+        let text = value.as_str().map_or(0, |text| text.len() / 4);
+        let is_fine = wanted.iter().any(|kind| is_a(value, kind));
+        (is_fine || self.pay(text.saturating_mul(wanted.len()))) && convert(&wanted, value)
+    }
 }
 
-/// Converts a value that is of none of the wanted types into the first that it can be.
 fn convert(wanted: &[&str], value: &mut Value) -> bool {
     if wanted.iter().any(|kind| is_a(value, kind)) {
         // 5.0 as an integer: those who read integers do not read it.
@@ -130,8 +158,10 @@ fn convert(wanted: &[&str], value: &mut Value) -> bool {
 fn converted(kind: &str, value: &Value) -> Option<Value> {
     let text = match value {
         Value::String(text) => text,
-        Value::Number(_) | Value::Bool(_) if kind == "string" => {
-            return Some(Value::String(value.to_string()));
+        Value::Bool(_) if kind == "string" => return Some(Value::String(value.to_string())),
+        // A fraction, an exponent and the digits of a long number are not what they were.
+        Value::Number(number) if kind == "string" && !number.is_f64() => {
+            return Some(Value::String(number.to_string()));
         }
         _ => return None,
     };

@@ -1,6 +1,6 @@
 //! Whether a schema is one that answers can be held to.
 
-use super::{MAX_DEPTH, Misfit, count, escaped, resolve};
+use super::{MAX_DEPTH, MAX_WORK, Misfit, WRITE, count, escaped, resolve, spend};
 use serde_json::Value;
 use std::{
     collections::{HashMap, HashSet},
@@ -38,9 +38,6 @@ const UNSUPPORTED: &[&str] = &[
 
 const TYPES: &[&str] = &["null", "boolean", "integer", "number", "string", "array", "object"];
 
-/// Most schemas inside a schema that are looked at.
-const MAX_SCHEMAS: usize = 20_000;
-
 /// Whether answers can be held to `schema`: what it asks for is written as it should be, and nothing
 /// in it asks for a check that is not made. Annotations and keywords that JSON Schema does not know
 /// are let pass, as it says. Tells the first trouble; its pointer leads into the schema.
@@ -52,6 +49,7 @@ pub fn check(schema: &Value) -> Result<(), Misfit> {
         root: schema,
         path: String::new(),
         depth: 0,
+        left: MAX_WORK,
         seen: HashSet::new(),
         hops: HashMap::new(),
         due: vec![("#", schema)],
@@ -71,6 +69,8 @@ struct Checker<'a> {
     root: &'a Value,
     path: String,
     depth: u32,
+    /// Work that is left.
+    left: usize,
     /// Schemas that were looked at. However many references lead to one, and however they are spelled,
     /// it is looked at once.
     seen: HashSet<*const Value>,
@@ -94,9 +94,6 @@ impl<'a> Checker<'a> {
         if !self.seen.insert(ptr::from_ref(schema)) {
             return Ok(());
         }
-        if self.seen.len() > MAX_SCHEMAS {
-            return Err(format!("too large to be checked: more than {MAX_SCHEMAS} schemas in it"));
-        }
         self.depth += 1;
         for (keyword, value) in keywords {
             self.at(keyword, |this| this.keyword(keyword, value))?;
@@ -111,6 +108,7 @@ impl<'a> Checker<'a> {
         segment: &str,
         inside: impl FnOnce(&mut Self) -> Result<(), String>,
     ) -> Result<(), String> {
+        self.pay(2 + segment.len() / WRITE)?;
         let length = self.path.len();
         self.path.push('/');
         self.path.push_str(&escaped(segment));
@@ -169,6 +167,7 @@ impl<'a> Checker<'a> {
         if !(reference == "#" || reference.starts_with("#/")) {
             return Err(format!("a $ref may only point into this schema, as #/…; supported: {SUPPORTED}"));
         }
+        self.pay(1 + reference.len() / 2)?;
         let Some(target) = resolve(self.root, reference) else {
             return Err("it points to nothing".into());
         };
@@ -196,6 +195,10 @@ impl<'a> Checker<'a> {
         };
         self.hops.insert(ptr::from_ref(schema), hops);
         Some(hops)
+    }
+
+    fn pay(&mut self, work: usize) -> Result<(), String> {
+        spend(&mut self.left, work).ok_or_else(|| "the schema is too large to be checked".to_owned())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Numbers and values as JSON Schema compares them: 1 and 1.0 are the same.
 
+use super::work::{READ, WRITE, spend};
 use serde_json::{Number, Value};
 use std::{cmp::Ordering, fmt::Write};
 
@@ -42,22 +43,45 @@ pub(super) fn is_multiple(number: &Number, step: &Number) -> bool {
     }
 }
 
-/// Whether two values are the same to JSON Schema: 1 and 1.0 are.
-pub(super) fn same(a: &Value, b: &Value) -> bool {
+/// Whether two values are the same to JSON Schema: 1 and 1.0 are. `None` when that takes more work than
+/// is left.
+pub(super) fn same(a: &Value, b: &Value, left: &mut usize) -> Option<bool> {
+    spend(left, 1)?;
     match (a, b) {
-        (Value::Number(a), Value::Number(b)) => compare(a, b) == Some(Ordering::Equal),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
-        (Value::Object(a), Value::Object(b)) => {
-            let matches = |(name, a)| b.get(name).is_some_and(|b| same(a, b));
-            a.len() == b.len() && a.iter().all(matches)
+        (Value::Number(a), Value::Number(b)) => Some(compare(a, b) == Some(Ordering::Equal)),
+        (Value::String(a), Value::String(b)) if a.len() == b.len() => {
+            spend(left, a.len() / READ)?;
+            Some(a == b)
         }
-        (a, b) => a == b,
+        (Value::Array(a), Value::Array(b)) if a.len() == b.len() => {
+            for (a, b) in a.iter().zip(b) {
+                if !same(a, b, left)? {
+                    return Some(false);
+                }
+            }
+            Some(true)
+        }
+        (Value::Object(a), Value::Object(b)) if a.len() == b.len() => {
+            for (name, a) in a {
+                spend(left, 1 + name.len() / WRITE)?;
+                let Some(b) = b.get(name) else { return Some(false) };
+                if !same(a, b, left)? {
+                    return Some(false);
+                }
+            }
+            Some(true)
+        }
+        (Value::Null, Value::Null) => Some(true),
+        (Value::Bool(a), Value::Bool(b)) => Some(a == b),
+        _ => Some(false),
     }
 }
 
-/// A text that is the same for values that are the [`same`].
-pub(super) fn canonical(value: &Value) -> String {
-    fn write(value: &Value, out: &mut String) {
+/// A text that is the same for values that are the [`same`]. `None` when that takes more work than is
+/// left.
+pub(super) fn canonical(value: &Value, left: &mut usize) -> Option<String> {
+    fn write(value: &Value, out: &mut String, left: &mut usize) -> Option<()> {
+        spend(left, 2)?;
         match value {
             Value::Number(number) => {
                 let _ = match integer(number) {
@@ -67,10 +91,10 @@ pub(super) fn canonical(value: &Value) -> String {
             }
             Value::Array(items) => {
                 out.push('[');
-                items.iter().for_each(|item| {
-                    write(item, out);
+                for item in items {
+                    write(item, out, left)?;
                     out.push(',');
-                });
+                }
                 out.push(']');
             }
             Value::Object(members) => {
@@ -78,18 +102,21 @@ pub(super) fn canonical(value: &Value) -> String {
                 let mut members: Vec<_> = members.iter().collect();
                 members.sort_by_key(|(name, _)| *name);
                 for (name, member) in members {
+                    spend(left, 1 + name.len() / WRITE)?;
                     let _ = write!(out, "{name:?}:");
-                    write(member, out);
+                    write(member, out, left)?;
                     out.push(',');
                 }
                 out.push('}');
             }
             other => {
+                spend(left, other.as_str().map_or(0, str::len) / WRITE)?;
                 let _ = write!(out, "{other}");
             }
         }
+        Some(())
     }
     let mut out = String::new();
-    write(value, &mut out);
-    out
+    write(value, &mut out, left)?;
+    Some(out)
 }
