@@ -1,6 +1,6 @@
 # The index of commands: `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help setup build dev test bench fmt lint deploy clean
+.PHONY: help setup build dev test bench sim fmt lint deploy clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "make %-8s %s\n", $$1, $$2}'
@@ -19,6 +19,9 @@ test: setup ## formatting, lints, unit tests, then integration tests against a r
 
 bench: build ## turns beside the smallest possible Worker
 	@scripts/bench.sh
+
+sim: ## the core in simulated worlds: SEEDS=100000 FROM=0, or SEED=7 for one with its trace, or FAULTS=1
+	@scripts/sim.sh
 
 fmt: ## formats the code
 	@cargo fmt

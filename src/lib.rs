@@ -18,6 +18,7 @@
 //! | [`platform`] | the adapters: in memory, and Cloudflare |
 
 pub mod agent;
+pub mod fault;
 pub mod hooks;
 pub mod http;
 pub mod model;

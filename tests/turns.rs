@@ -232,7 +232,7 @@ fn calls_that_go_wrong_become_results_that_the_model_reads() {
     let script = Script::new()
         .tool("good1", "echo", json!({"text": "first"}))
         .tool("unknown", "make_coffee", json!({}))
-        .tool("misfit", "echo", json!({"text": 7}))
+        .tool("misfit", "echo", json!({"text": {"a": 7}}))
         .tool_text("broken", "echo", r#"{"text": "#)
         .tool("failing", "counter", json!({"url": "http://127.0.0.1:1/"}))
         .tool("panicking", "panic", json!({}))

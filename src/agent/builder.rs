@@ -17,6 +17,14 @@ pub enum BuildError {
     /// A part that every agent needs is missing.
     #[error("the agent has no {0}")]
     Missing(&'static str),
+    /// A variable of the deployment is malformed.
+    #[error("the variable {name} is malformed: {why}")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 /// The hooks of an agent, one list an event.

@@ -4,6 +4,7 @@ use super::{
     ActDecision, CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
     hook::{HookEvent, PostActing, PreActing},
 };
+use crate::fault::{self, Fault};
 use crate::session::artifacts::{self, Stored};
 use crate::turn::{
     machine::LEAST_MS,
@@ -121,8 +122,11 @@ pub(super) async fn prepare(
     let allowed = cx.session.state().turn.as_ref().and_then(|turn| turn.options.tools.clone());
     let known = agent.toolkit.get(&call.name);
     let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
-    if status == CallStatus::Begun && known.is_none_or(|(spec, _)| !spec.idempotent) {
-        return Prepared::settled(call, unknown("the machine went away while the tool was running"));
+    let rerun = fault::active(Fault::RerunBegun);
+    if status == CallStatus::Begun && !rerun && known.is_none_or(|(spec, _)| !spec.idempotent) {
+        let settled = Prepared::settled(call, unknown("the machine went away while the tool was running"));
+        // It may have written: calls behind it are admitted when that is noted.
+        return Prepared { claim: Claim { effect: Effect::default(), ..settled.claim }, ..settled };
     }
     let mut event = PreActing { call: call.clone(), spec: known.map(|(spec, _)| spec) };
     let mut decision = ActDecision::Continue;
@@ -216,7 +220,8 @@ async fn run(
     let (sender, ended) = oneshot::channel::<Ended>();
     cx.spawner.spawn(supervise(Rc::clone(cx), tool, call.clone(), context, sender).boxed_local());
 
-    let timer = cx.clock.sleep(deadline.since(now)).fuse();
+    let wait = if fault::active(Fault::NoToolTimeout) { u64::MAX } else { deadline.since(now) };
+    let timer = cx.clock.sleep(wait).fuse();
     pin_mut!(timer);
     let failed = |why: &str| (ToolOutcome::failure(why), Vec::new());
     match select(ended, timer).await {
@@ -241,6 +246,10 @@ async fn supervise(
     sender: oneshot::Sender<Ended>,
 ) {
     let (started, over) = (cx.clock.now(), context.cancel.clone());
+    if !context.gate.is_open() && !fault::active(Fault::BeginLate) {
+        // The turn was ended before the tool had its first moment: it never begins.
+        return;
+    }
     // A panic of one tool must not take the turn with it.
     let work = AssertUnwindSafe(tool.call(call.args, context.clone())).catch_unwind();
     let patience = async {
@@ -269,6 +278,9 @@ impl Drop for CancelOnDrop {
 
 /// The outcome of a call that may or may not have had its effect.
 pub(super) fn unknown(what: &str) -> ToolOutcome {
+    if fault::active(Fault::DenyUnknown) {
+        return ToolOutcome::denied(DenyReason::Canceled, what);
+    }
     ToolOutcome::Unknown {
         reason: format!("{what}; it may or may not have taken effect. Check before you try again."),
     }

@@ -9,11 +9,12 @@ use super::{
     hook::{HookEvent, OnError, PostCall, SubStepError},
     reason,
 };
+use crate::fault::{self, Fault};
 use crate::session::{Draft, WriteError, view};
 use crate::turn::{Spent, TurnMachine, citations};
 use crate::types::{
-    CallStatus, Delta, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason,
-    ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, id,
+    CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason, ToolOutcome,
+    TurnEnd, TurnError, TurnPhase, TurnStatus, id,
 };
 use serde_json::Value;
 use std::{
@@ -73,11 +74,11 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         let Some(mut turn) = draft.state.turn.clone() else { return };
         let mut outcomes = cx.state.outcomes();
         draft.close_message();
-        if let Some(message) = last {
-            draft.record(Some(&turn.id), EventKind::MessageCompleted { message });
-        }
         if let TurnPhase::Tools { calls } = &turn.phase {
             for call in calls.iter().filter(|call| call.status != CallStatus::Done) {
+                if fault::active(Fault::ForgetOpenCalls) {
+                    continue;
+                }
                 let name = names
                     .iter()
                     .find(|(id, _)| *id == call.call_id)
@@ -88,6 +89,10 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                 let call_id = call.call_id.clone();
                 draft.record(Some(&turn.id), EventKind::completed(call_id, name, outcome));
             }
+        }
+        // Behind the outcomes: providers want them right behind their calls.
+        if let Some(message) = last {
+            draft.record(Some(&turn.id), EventKind::MessageCompleted { message });
         }
         TurnMachine(&mut turn).spend(ending.spent);
         turn.steps += u32::from(ending.answered);
@@ -140,8 +145,15 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
             TurnStatus::Failed => EventKind::TurnFailed(end),
             _ => EventKind::TurnCompleted(end),
         };
-        draft.record(Some(&turn.id), kind);
-        draft.state.turn = None;
+        if !fault::active(Fault::NoEnd) {
+            draft.record(Some(&turn.id), kind.clone());
+        }
+        if fault::active(Fault::TwoEnds) {
+            draft.record(Some(&turn.id), kind);
+        }
+        if !fault::active(Fault::SkipSeal) {
+            draft.state.turn = None;
+        }
     })?;
     Ok(())
 }
@@ -156,23 +168,18 @@ fn isolated(
     let before = draft.clone();
     let ended = catch_unwind(AssertUnwindSafe(|| step(draft)));
     if !matches!(ended, Ok(Ok(()))) {
-        *draft = before;
+        *draft = if fault::active(Fault::KeepFailedSubStep) { draft.clone() } else { before };
         failed.push(name.to_owned());
     }
 }
 
-/// The message that the turn ends with, whole or cut off, and the sources that it names. What we
-/// add to it is streamed like the rest of it.
+/// The message that the turn ends with, whole or cut off, and the sources that it names.
 fn last_message(
     agent: &HarnessAgent,
     cx: &RuntimeContext,
     ending: &Ending,
 ) -> (Option<Rc<Message>>, Vec<Source>) {
     let session = &cx.session;
-    let stream = |id: &str, text: &str| {
-        let delta = Delta::Text { id: id.to_owned(), delta: text.to_owned() };
-        session.hub().delta(cx.turn(), session.last_seq() + 1, &delta);
-    };
     match (&ending.message, session.hub().streamed()) {
         (Some(message), _) if !message.text().is_empty() || !is_bound(ending.reason) => {
             let citations = citations::used(&cx.state.sources());
@@ -186,14 +193,12 @@ fn last_message(
             }
             let mut message = Message::clone(message);
             let text = citations::render(&citations);
-            stream(&message.id, &text);
             message.parts.push(Part::text(text));
             (Some(Rc::new(message)), citations)
         }
         (None, Some((id, text))) => (Some(reason::interrupted(id, text, cx)), Vec::new()),
-        (_, None) if is_bound(ending.reason) => {
+        (_, None) if is_bound(ending.reason) && !fault::active(Fault::NoApology) => {
             let id = agent.new_id(id::MESSAGE);
-            stream(&id, apology(ending.reason));
             (Some(reason::interrupted(id, apology(ending.reason).into(), cx)), Vec::new())
         }
         _ => (None, Vec::new()),

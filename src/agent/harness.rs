@@ -8,10 +8,12 @@ use super::{
     preparer,
     react::ReactAgent,
 };
+use crate::fault::{self, Fault};
 use crate::ports::session_store::Select;
 use crate::ports::{Clock, Entropy, Models};
 use crate::session::WriteError;
-use crate::types::{Message, StopReason, ToolSpec, TurnError, id};
+use crate::turn::selector;
+use crate::types::{Message, Role, StopReason, ToolSpec, TurnError, id};
 use futures::{
     FutureExt,
     future::{Either, select},
@@ -68,7 +70,8 @@ impl HarnessAgent {
     pub async fn call(&self, message: Rc<Message>, cx: Rc<RuntimeContext>) -> Result<(), WriteError> {
         self.remember(&cx)?;
         let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
-        let left = deadline.since(cx.clock.now());
+        let never = fault::active(Fault::IgnoreDeadline);
+        let left = if never { u64::MAX } else { deadline.since(cx.clock.now()) };
         let outcome = {
             let run = self.run(message, &cx).fuse();
             let timer = cx.clock.sleep(left).fuse();
@@ -107,9 +110,16 @@ impl HarnessAgent {
         ReactAgent { agent: self, cx, message }.run().await
     }
 
-    /// The tools that a turn is offered.
-    pub(super) fn tools_for(&self, allowed: Option<&[String]>, _messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
-        self.toolkit.specs(allowed)
+    /// The tools that a turn is offered: chosen by what the user said, so that they stay the same
+    /// throughout the turn.
+    pub(super) fn tools_for(&self, allowed: Option<&[String]>, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
+        let tools = self.toolkit.specs(allowed);
+        let Some(selection) = self.settings.select_tools.as_ref().filter(|s| tools.len() > s.cap) else {
+            return tools;
+        };
+        let said = messages.iter().rev().find(|message| message.role == Role::User);
+        let query = said.map(|message| message.text()).unwrap_or_default();
+        self.toolkit.specs(Some(&selector::select(&query, &tools, selection)))
     }
 
     pub(super) fn new_artifact_id(&self) -> String {

@@ -6,7 +6,9 @@ mod queue;
 use super::{
     HarnessAgent, RuntimeContext,
     finalizer::{self, Ending},
+    judge,
 };
+use crate::fault::{self, Fault};
 use crate::ports::{
     BlobStore, Clock, Directory, Entropy, SessionStore, Spawner, StoreError,
     directory::{DirectoryError, SessionEntry},
@@ -235,7 +237,7 @@ impl SessionHost {
                     draft.created(None);
                 }
                 draft.state.meta.title.get_or_insert(title);
-                if let Some((key, json)) = post.document {
+                if let Some((key, json)) = post.document.filter(|_| !fault::active(Fault::ForgetKey)) {
                     draft.put(key, json);
                 }
                 self.draft_start(draft, post.turn, budget, post.options, Rc::clone(&message));
@@ -312,6 +314,7 @@ impl SessionHost {
             return;
         }
         self.after_turn(session);
+        judge::follow(&self, session, &cx.permit.turn);
     }
 
     /// What may happen once a turn is over: the next one first of all.
@@ -341,7 +344,9 @@ impl SessionHost {
                 TurnMachine(state).resume();
                 let epoch = state.epoch;
                 draft.close_message();
-                draft.record(Some(&turn), EventKind::TurnResumed { epoch, reason: "restart".into() });
+                if !fault::active(Fault::UnsaidRestart) {
+                    draft.record(Some(&turn), EventKind::TurnResumed { epoch, reason: "restart".into() });
+                }
             }
         })?;
         let own = session.messages().into_iter().find(|m| m.role == Role::User && m.turn == turn);
@@ -381,7 +386,9 @@ impl SessionHost {
         finalizer::seal(&self.agent, &cx, Ending::new(StopReason::Canceled))
             .map_err(|error| Problem::internal(error.to_string()))?;
         // Dropping the work closes its connections; whatever it still does is refused by the seal.
-        if let Some((_, handle)) = self.running.borrow_mut().take() {
+        if let Some((_, handle)) = self.running.borrow_mut().take()
+            && !fault::active(Fault::AbortGoesOn)
+        {
             handle.abort();
         }
         Ok(true)

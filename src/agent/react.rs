@@ -7,6 +7,7 @@ use super::{
     preparer::{self, Purpose},
     reflection::{self, Reflection},
 };
+use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::session::{Draft, WriteError};
 use crate::turn::{Step, TurnMachine, scheduler};
@@ -107,6 +108,12 @@ impl ReactAgent<'_> {
         for (call, mut completed) in wave.iter().zip(completed) {
             stored.extend(completed.stored.take());
             kinds.push(call.record(completed));
+        }
+        if fault::active(Fault::DropToolMessage) {
+            kinds.pop();
+        }
+        if fault::active(Fault::ReorderWave) {
+            kinds.reverse();
         }
         self.journal(kinds, |draft, state| {
             TurnMachine(state).calls_done(&done, reflect);

@@ -11,6 +11,7 @@ mod large;
 mod tests;
 
 use super::{Draft, Session, decode, encode};
+use crate::fault::{self, Fault};
 use crate::ports::{BlobStore, Clock, StoreError};
 use crate::types::{EventKind, FileRef, Timestamp};
 use bytes::Bytes;
@@ -187,7 +188,9 @@ impl Artifacts {
         };
         let json = encode(&pointer)?;
         let key = self.blob_key(&pointer.r#ref);
-        self.within(self.blobs.put(&key, bytes, &pointer.mime_type)).await?;
+        if !fault::active(Fault::DeadReference) {
+            self.within(self.blobs.put(&key, bytes, &pointer.mime_type)).await?;
+        }
         Ok(Stored { pointer, json })
     }
 

@@ -1,7 +1,8 @@
 //! The live listeners of a session, and the message that is being streamed to them.
 
 use super::frame::Frame;
-use crate::types::{Cursor, Delta, Record, TurnEnd};
+use crate::fault::{self, Fault};
+use crate::types::{Cursor, Delta, EventKind, Record, TurnEnd};
 use bytes::Bytes;
 use futures::channel::{mpsc, oneshot};
 use std::{
@@ -149,8 +150,17 @@ impl Hub {
         self.listeners.borrow_mut().retain(|l| l.send(Bytes::from_static(b": ping\n\n")));
     }
 
-    /// Tells every listener of a record that is stored.
+    /// Tells every listener of a record that is stored. What was not streamed yet of a message's text
+    /// comes before its record, as it does for whoever comes back later.
     pub fn publish(&self, frame: &Frame, record: &Record) {
+        if let EventKind::MessageCompleted { message } = &record.kind {
+            let streamed =
+                self.streaming.borrow().as_ref().filter(|s| s.seq == record.seq).map(|s| s.text.len());
+            let turn = record.turn.as_deref().unwrap_or_default();
+            let rest =
+                text_after(record.seq, &message.id, turn, &message.text(), streamed.unwrap_or(0) as u64);
+            rest.iter().for_each(|rest| self.send(rest));
+        }
         self.send(frame);
         if let (Some(end), Some(turn)) = (record.kind.turn_end(), &record.turn) {
             let mut ends = self.ends.borrow_mut();
@@ -232,7 +242,8 @@ impl Hub {
     pub fn streamed_after(&self, cursor: Cursor) -> Option<Frame> {
         let streaming = self.streaming.borrow();
         let message = streaming.as_ref()?;
-        let seen = if cursor.seq == message.seq { cursor.offset.unwrap_or(0) } else { 0 };
+        let known = cursor.seq == message.seq && !fault::active(Fault::RepeatText);
+        let seen = if known { cursor.offset.unwrap_or(0) } else { 0 };
         text_after(message.seq, &message.message, &message.turn, &message.text, seen)
     }
 

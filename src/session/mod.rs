@@ -12,6 +12,7 @@ pub mod idempotency;
 pub mod replay;
 pub mod view;
 
+use crate::fault::{self, Fault};
 use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
@@ -216,6 +217,9 @@ impl Session {
 
     fn apply(&self, now: Timestamp, mut change: Draft) -> Result<(), StoreError> {
         if self.hub.is_streaming() && !change.closes_message {
+            if fault::active(Fault::DropDeferred) {
+                change.records.clear();
+            }
             change.state.deferred.extend(change.records.drain(..).map(|(_, turn, kind)| (turn, kind)));
         } else {
             change.records.extend(change.state.deferred.drain(..).map(|(turn, kind)| (None, turn, kind)));
@@ -223,7 +227,7 @@ impl Session {
         let mut seq = self.last_seq.get();
         let mut records = Vec::with_capacity(change.records.len());
         for (at, turn, kind) in change.records {
-            seq += 1;
+            seq += 1 + u64::from(fault::active(Fault::SkipNumbers));
             records.push(numbered(Record { seq, at: at.unwrap_or(now), turn, kind }));
         }
         let mut batch = Batch { append: Vec::new(), put: change.put, delete: change.delete };
@@ -246,12 +250,12 @@ impl Session {
 
         self.last_seq.set(seq);
         *self.state.borrow_mut() = change.state;
-        if change.closes_message {
-            self.hub.end_message();
-        }
         for (record, frame) in records.iter().zip(&frames) {
             self.context.borrow_mut().push(record);
             self.hub.publish(frame, record);
+        }
+        if change.closes_message {
+            self.hub.end_message();
         }
         if self.state.borrow().turn.is_none() && self.state.borrow().queue.is_empty() {
             self.hub.idle();

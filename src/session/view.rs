@@ -73,6 +73,7 @@ pub struct TurnView {
     prompt_render_hash: Option<String>,
     pending: Vec<Value>,
     sub_steps_failed: Vec<String>,
+    judgements: Vec<Judgement>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<TurnError>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,6 +82,14 @@ pub struct TurnView {
     queue_position: Option<usize>,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
+}
+
+/// What a judge said of a reply.
+#[derive(Serialize)]
+pub struct Judgement {
+    judge: String,
+    score: f64,
+    reason: String,
 }
 
 /// The answer to a message, once its turn has ended.
@@ -213,6 +222,7 @@ impl Session {
             prompt_render_hash: None,
             pending: Vec::new(),
             sub_steps_failed: Vec::new(),
+            judgements: Vec::new(),
             error: None,
             epoch: None,
             queue_position,
@@ -288,6 +298,12 @@ impl TurnView {
                 self.error = end.error.clone();
                 self.sub_steps_failed = end.sub_steps_failed.clone();
             }
+            EventKind::SubStepFailed { step, .. } => self.sub_steps_failed.push(step.clone()),
+            EventKind::JudgeCompleted { judge, score, reason } => self.judgements.push(Judgement {
+                judge: judge.clone(),
+                score: *score,
+                reason: reason.clone(),
+            }),
             _ => {}
         }
     }

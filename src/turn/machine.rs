@@ -3,6 +3,7 @@
 //! [`TurnMachine::next`] says what to do; the driver does it and feeds back what came of it. The
 //! state row holds the machine, so a turn goes on from its last commit on any machine.
 
+use crate::fault::{self, Fault};
 use crate::types::{
     Budget, CallState, CallStatus, Price, StopReason, Timestamp, ToolCall, TurnError, TurnOptions, TurnPhase,
     TurnState, Usage,
@@ -154,7 +155,7 @@ impl TurnMachine<'_> {
 
     fn step_ended(&mut self, spent: Spent) {
         self.spend(spent);
-        self.0.steps += 1;
+        self.0.steps += u32::from(!fault::active(Fault::UncountedSteps));
         self.0.attempts = 0;
     }
 
@@ -162,7 +163,7 @@ impl TurnMachine<'_> {
     pub fn within_budget(turn: &TurnState, n: usize) -> bool {
         let TurnPhase::Tools { calls } = &turn.phase else { return false };
         let before = u64::from(turn.tool_calls).saturating_sub(calls.len() as u64);
-        before + (n as u64) < u64::from(turn.budget.max_tool_calls)
+        fault::active(Fault::IgnoreCallBudget) || before + (n as u64) < u64::from(turn.budget.max_tool_calls)
     }
 
     /// Calls begin: from here on a crash leaves their outcome unknown.
@@ -205,7 +206,7 @@ impl TurnMachine<'_> {
     /// The turn starts again after its machine went away. After [`MAX_ATTEMPTS`] it is given up, in
     /// the phase in which it stands: open calls are still to get their outcome.
     pub fn resume(&mut self) {
-        self.0.epoch += 1;
+        self.0.epoch += u32::from(!fault::active(Fault::ForgetEpoch));
         self.0.attempts += 1;
     }
 

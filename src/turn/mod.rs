@@ -5,6 +5,8 @@ pub mod machine;
 pub mod replay;
 pub mod scheduler;
 pub mod schema;
+pub mod selector;
 pub mod structured;
 
 pub use machine::{Spent, Step, TurnMachine};
+pub use selector::ToolSelection;

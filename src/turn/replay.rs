@@ -1,5 +1,6 @@
 //! Which calls of a turn need not, or must not, run again.
 
+use crate::fault::{self, Fault};
 use crate::types::{DenyReason, ToolOutcome};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -96,7 +97,10 @@ impl ReplayControl {
         if let Some(reason) = self.blocked.get(call.name) {
             return Some((DenyReason::Blocked, format!("`{}` is closed for this turn: {reason}", call.name)));
         }
-        let before = self.succeeded.get(&call.key).filter(|_| call.idempotent)?;
+        let before = self
+            .succeeded
+            .get(&call.key)
+            .filter(|_| call.idempotent && !fault::active(Fault::IgnoreIdempotency))?;
         let reason = format!("the same call succeeded before ({before}); its result stands above");
         Some((DenyReason::Duplicate, reason))
     }
@@ -126,7 +130,7 @@ impl ReplayControl {
             }
             _ => None,
         };
-        if let Some(reason) = blocked {
+        if let Some(reason) = blocked.filter(|_| !fault::active(Fault::ReopenTools)) {
             self.blocked.insert(call.name.to_owned(), reason);
         }
     }

@@ -1,6 +1,7 @@
 //! Which calls of one response may run beside each other.
 
 use super::replay::ReplayKey;
+use crate::fault::{self, Fault};
 use crate::types::Effect;
 
 /// Most calls in flight at once: the platform opens no more connections per request.
@@ -20,6 +21,9 @@ pub struct Claim {
 impl Claim {
     /// Whether two calls must not overlap.
     fn conflicts(&self, other: &Self) -> bool {
+        if fault::active(Fault::ShareWaves) {
+            return false;
+        }
         !self.effect.is_read()
             || !other.effect.is_read()
             || self.replay == other.replay

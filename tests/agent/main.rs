@@ -12,5 +12,6 @@ mod files;
 mod hooks;
 mod http;
 mod replay;
+mod settings;
 mod stage;
 mod turns;

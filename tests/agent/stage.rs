@@ -279,6 +279,7 @@ pub fn standard(
         log: log.clone(),
         files: workspaces(&Rc::default(), &Rc::default(), clock, entropy),
         web_fetch_allow: String::new(),
+        instructions: None,
         settings: Default::default(),
     }
 }

@@ -85,7 +85,9 @@ pub fn send(
     for (name, value) in headers {
         request += &format!("{name}: {value}\r\n");
     }
-    if !body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH") {
+    // A caller may announce more than it sends, to be refused before.
+    let announced = header(headers, "content-length").is_some();
+    if !announced && (!body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH")) {
         request += &format!("content-length: {}\r\n", body.len());
     }
     // One write: head and body in one packet.

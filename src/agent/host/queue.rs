@@ -1,6 +1,7 @@
 //! Messages that wait for their turn: each has a row of its own until it starts or is taken out.
 
 use super::{Post, SessionHost, broken};
+use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::session::{Session, decode, encode};
 use crate::types::{ErrorCode, EventKind, Problem, QueuedTurn, StopReason, TurnEnd, TurnError, TurnStatus};
@@ -44,6 +45,7 @@ impl SessionHost {
         let stored = self.ports.store.get(&key)?;
         // What cannot be read will not be readable later: it must not stand in the way of others.
         let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
+        let queued = queued.filter(|_| !fault::active(Fault::LoseQueued));
         session.commit(self.now(), |draft| {
             draft.state.queue.retain(|waiting| *waiting != turn);
             draft.delete(key);

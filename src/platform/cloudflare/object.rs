@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, reason = "the platform's macros make items of their own")]
 
-use super::{convert, r2::R2Blobs, runtime::ObjectSpawner, setup, socket::Sockets, sql::SqlSessionStore};
+use super::{convert, runtime::ObjectSpawner, setup, socket::Sockets, sql::SqlSessionStore};
 use crate::agent::{HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
     ApiResponse,

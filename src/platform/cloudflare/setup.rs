@@ -8,10 +8,10 @@ use super::{
     r2::R2Blobs,
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
 };
-use crate::agent::{HarnessAgent, Settings};
+use crate::agent::{BuildError, HarnessAgent};
 use crate::model::ModelRegistry;
 use crate::ports::{Ai, BlobStore, Clock, Directory, Entropy, Http, Signatures};
-use crate::standard::{Standard, builder};
+use crate::standard::{Standard, builder, settings};
 use crate::workspace::{Bundle, Stores, Workspaces};
 use std::{cell::OnceCell, rc::Rc};
 use worker::{Env, Result};
@@ -35,6 +35,7 @@ pub fn models(env: &Env) -> ModelRegistry {
 
 /// The agent of this isolate, built once.
 pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
+    let faulty = |error: BuildError| worker::Error::RustError(error.to_string());
     AGENT.with(|cell| {
         if let Some(agent) = cell.get() {
             return Ok(Rc::clone(agent));
@@ -47,19 +48,12 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
             log: Rc::new(ConsoleLog),
             files: workspaces(env)?,
             web_fetch_allow: var(env, "WEB_FETCH_ALLOW").unwrap_or_default(),
-            settings: settings(env),
+            instructions: var(env, "INSTRUCTIONS"),
+            settings: settings(&|name| var(env, name)).map_err(faulty)?,
         };
-        let agent = builder(standard).build().map_err(|error| worker::Error::RustError(error.to_string()))?;
-        let agent = Rc::new(agent);
+        let agent = Rc::new(builder(standard).build().map_err(faulty)?);
         Ok(Rc::clone(cell.get_or_init(|| agent)))
     })
-}
-
-/// What agents are set to unless somebody says otherwise.
-fn settings(env: &Env) -> Settings {
-    let default = Settings::default();
-    let artifact_ttl_s = var(env, "ARTIFACT_TTL_S").and_then(|seconds| seconds.parse().ok());
-    Settings { artifact_ttl_s: artifact_ttl_s.unwrap_or(default.artifact_ttl_s), ..default }
 }
 
 /// Tenants, keys and the list of sessions.

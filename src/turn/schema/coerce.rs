@@ -139,10 +139,11 @@ fn converted(kind: &str, value: &Value) -> Option<Value> {
         return None;
     }
     let value: Value = serde_json::from_str(text).ok()?;
+    let written = value.to_string();
     let is_lossless = match &value {
-        Value::Number(number) => value.to_string() == *text && (kind == "number" || !number.is_f64()),
-        Value::Bool(_) => value.to_string() == *text,
-        _ => is_same_text(text, &value.to_string()),
+        Value::Number(number) => written == *text && (kind == "number" || !number.is_f64()),
+        Value::Bool(_) => written == *text,
+        _ => is_same_text(text, &written),
     };
     (is_lossless && is_a(&value, kind)).then_some(value)
 }

@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Plays simulated worlds: SEEDS of them from FROM on, one SEED with its trace, or with FAULTS=1 each
+# defect of src/fault.rs until it is found.
+source "$(dirname "$0")/env.sh"
+words=(--seeds "${SEEDS:-10000}" --from "${FROM:-0}")
+[ -z "${SEED:-}" ] || words=(--seed "$SEED")
+[ -z "${FAULTS:-}" ] || words=(--faults)
+cargo run --quiet --profile sim --no-default-features --features faults --example sim -- "${words[@]}"

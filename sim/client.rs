@@ -1,0 +1,388 @@
+//! Clients: they post, abort, leave and come back as the plan says, and remember what they saw.
+
+use super::{
+    dice::Dice,
+    node::Node,
+    plan::{Act, SessionPlan, Wants, mark},
+    reader::{Event, Line, Parser},
+    world::World,
+};
+use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute, session::SessionRequest};
+use edge_harness::types::{ErrorCode, Principal, Problem, Scopes};
+use futures::{
+    channel::oneshot,
+    future::{Either, LocalBoxFuture, join_all, select},
+};
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+/// What became of a message that was posted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was accepted, as this turn where the client was told.
+    Accepted(Option<String>),
+    Refused,
+    /// The line was cut.
+    Unknown,
+}
+
+/// What the clients of one session saw.
+#[derive(Default)]
+pub struct Witness {
+    /// The turn's number in the plan, whether it was sent under a key, and what became of it.
+    pub posts: Vec<(usize, bool, Fate)>,
+    /// Turns whose whole answer was read, with it.
+    pub answers: Vec<(String, Value)>,
+    /// Turns that were streamed, with whether the stream came to its end.
+    pub streams: Vec<(String, Vec<Event>, bool)>,
+    /// What somebody read who follows the session from its start.
+    pub followed: Vec<Event>,
+    pub dequeued: Vec<String>,
+    pub titles: Vec<String>,
+    /// Whether it was erased for sure.
+    pub erased: bool,
+}
+
+/// One client of one session.
+struct Client {
+    world: Rc<World>,
+    node: Rc<Node>,
+    plan: SessionPlan,
+}
+
+enum Reply {
+    Answer(ApiResponse, u64),
+    Problem(Problem),
+    /// The machine went away.
+    Lost,
+}
+
+/// Everything that a session's objects say must hold no other session's words.
+pub fn is_own(world: &World, origin: usize, text: &str) {
+    for place in (0..world.outside.plan.sessions.len()).filter(|place| *place != origin) {
+        if text.contains(&mark(place)) {
+            world.outside.find(7, format!("session {origin} shows words of session {place}: {text}"));
+        }
+    }
+}
+
+/// Starts the clients of all sessions.
+pub fn start(world: &Rc<World>, dice: &mut Dice) {
+    for (place, plan) in world.outside.plan.sessions.iter().enumerate() {
+        let client = || Client { world: Rc::clone(world), node: world.node(place), plan: plan.clone() };
+        let (own, quiet, dice_of) = (client(), world.outside.plan.quiet, dice.fork());
+        spawn(world, Box::pin(async move { own.script(quiet, dice_of).await }));
+        if plan.followed {
+            let (follower, dice) = (client(), dice.fork());
+            world.sched.spawn(None, Box::pin(async move { follower.follow(dice).await }));
+        }
+    }
+}
+
+/// Lets those who follow read what they have not seen, from machines that have just started.
+pub fn read_to_the_end(world: &Rc<World>) {
+    for (place, plan) in world.outside.plan.sessions.iter().enumerate().filter(|(_, plan)| plan.followed) {
+        let client = Client { world: Rc::clone(world), node: world.node(place), plan: plan.clone() };
+        spawn(
+            world,
+            Box::pin(async move {
+                let mut events = client.seen();
+                if let Some(mut line) = client.come_back(&events, "until=idle").await {
+                    let mut parser = Parser::default();
+                    while let Some(bytes) = line.next().await {
+                        parser.push(&client.world, place, &bytes, &mut events);
+                    }
+                }
+                client.world.witnesses.borrow_mut()[place].followed = events;
+            }),
+        );
+    }
+}
+
+fn spawn(world: &Rc<World>, work: LocalBoxFuture<'static, ()>) {
+    world.busy.set(world.busy.get() + 1);
+    let own = Rc::clone(world);
+    world.sched.spawn(
+        None,
+        Box::pin(async move {
+            work.await;
+            own.busy.set(own.busy.get() - 1);
+        }),
+    );
+}
+
+impl Client {
+    async fn script(&self, quiet: bool, mut dice: Dice) {
+        if quiet {
+            // One after the other: the order of the turns is the plan's.
+            for (at, act) in &self.plan.acts {
+                self.act(*at, act, dice.fork()).await;
+            }
+        } else {
+            join_all(self.plan.acts.iter().map(|(at, act)| self.act(*at, act, dice.fork()))).await;
+        }
+        if self.plan.erased {
+            self.erase().await;
+        }
+    }
+
+    fn request(&self, route: SessionRoute, item: &str, body: &Value) -> SessionRequest {
+        let user = Some(self.plan.user.clone());
+        let principal =
+            Principal { tenant: self.plan.tenant.clone(), user, scopes: Scopes::all(), session: None };
+        let body = if body.is_null() { Default::default() } else { body.to_string().into() };
+        let request = ApiRequest { body, ..ApiRequest::default() };
+        SessionRequest { principal, session: self.plan.id.clone(), route, item: item.into(), request }
+    }
+
+    async fn ask(&self, call: SessionRequest) -> Reply {
+        let (world, handler) = (&self.world, self.node.handler(&self.world));
+        let what = format!("{:?} {}", call.route, call.item);
+        world.outside.say("client", || format!("{} {what}", self.node.disk.name));
+        let generation = self.node.generation.get();
+        let (sender, answer) = oneshot::channel();
+        let work = async move {
+            let _ = sender.send(handler.handle(&call).await);
+        };
+        world.sched.spawn(Some(self.node.place), Box::pin(work));
+        let reply = match answer.await {
+            Ok(Ok(response)) => Reply::Answer(response, generation),
+            Ok(Err(problem)) => Reply::Problem(problem),
+            Err(_) => Reply::Lost,
+        };
+        world.outside.say("client", || match &reply {
+            Reply::Answer(response, _) => format!("{} {what}: {}", self.node.disk.name, response.status),
+            Reply::Problem(problem) => format!("{} {what}: {problem}", self.node.disk.name),
+            Reply::Lost => format!("{} {what}: the line is cut", self.node.disk.name),
+        });
+        reply
+    }
+
+    async fn json(&self, route: SessionRoute, item: &str, body: &Value) -> Option<(u16, Value)> {
+        match self.ask(self.request(route, item, body)).await {
+            Reply::Answer(response, _) => Some((response.status, self.read(&response))),
+            _ => None,
+        }
+    }
+
+    fn read(&self, response: &ApiResponse) -> Value {
+        let ApiBody::Bytes(bytes) = &response.body else { return Value::Null };
+        is_own(&self.world, self.node.origin, &String::from_utf8_lossy(bytes));
+        serde_json::from_slice(bytes).unwrap_or_default()
+    }
+
+    fn witness<T>(&self, see: impl FnOnce(&mut Witness) -> T) -> T {
+        see(&mut self.world.witnesses.borrow_mut()[self.node.place])
+    }
+
+    async fn act(&self, at: u64, act: &Act, mut dice: Dice) {
+        let due = (super::sched::START + at).saturating_sub(self.world.sched.now());
+        self.world.sched.sleep(due).await;
+        match act {
+            Act::Post { turn, wants, on_busy, key } => {
+                self.post(*turn, *wants, on_busy, *key, &mut dice).await
+            }
+            Act::Abort => drop(self.json(SessionRoute::Abort, "", &json!({})).await),
+            Act::Dequeue => self.dequeue().await,
+            Act::Rename => {
+                let title = format!("{} {}", mark(self.node.place), dice.next());
+                let renamed = self.json(SessionRoute::Update, "", &json!({ "title": title })).await;
+                if let Some((200, _)) = renamed {
+                    self.witness(|w| w.titles.push(title));
+                }
+            }
+            Act::Pry => self.pry().await,
+            Act::Look => {
+                self.json(SessionRoute::Show, "", &Value::Null).await;
+                self.json(SessionRoute::ListMessages, "", &Value::Null).await;
+            }
+            Act::Fork => drop(self.json(SessionRoute::Fork, "", &json!({})).await),
+            Act::Decide => {
+                let decided =
+                    self.json(SessionRoute::Approve, "u0.0.0", &json!({ "decision": "approve" })).await;
+                if let Some((status, _)) = decided {
+                    self.world.outside.find(6, format!("a call that waits for nobody was decided: {status}"));
+                }
+            }
+        }
+    }
+
+    /// Posts a message; under a key, until it is known what became of it.
+    async fn post(&self, turn: usize, wants: Wants, on_busy: &str, key: bool, dice: &mut Dice) {
+        for _ in 0..12 {
+            let fate = self.try_post(turn, wants, on_busy, key).await;
+            self.witness(|w| w.posts.push((turn, key, fate.clone())));
+            let again = match fate {
+                Fate::Accepted(_) => false,
+                Fate::Unknown => key,
+                Fate::Refused => key && on_busy != "reject",
+            };
+            if !again {
+                return;
+            }
+            self.world.sched.sleep(dice.within(50, 3_000)).await;
+        }
+    }
+
+    async fn try_post(&self, turn: usize, wants: Wants, on_busy: &str, key: bool) -> Fate {
+        let plan = &self.plan.turns[turn];
+        let mut body = json!({
+            "content": plan.said, "on_busy": on_busy, "budget": plan.budget_json(), "show_citations": plan.citations,
+        });
+        if let Some(think) = plan.think {
+            body["think"] = json!(think);
+        }
+        if let Some(tools) = &plan.tools {
+            body["tools"] = json!(tools);
+        }
+        if plan.schema {
+            body["output_schema"] = json!({ "type": "object", "required": ["answer"] });
+        }
+        let mut call = self.request(SessionRoute::PostMessage, "", &body);
+        let headers = &mut call.request.headers;
+        if key {
+            headers.push(("idempotency-key".into(), format!("turn-{turn}")));
+        }
+        match wants {
+            Wants::Json => {}
+            Wants::Stream => headers.push(("accept".into(), "text/event-stream".into())),
+            Wants::Receipt => headers.push(("prefer".into(), "respond-async".into())),
+        }
+        match self.ask(call).await {
+            Reply::Answer(response, generation) => self.accepted(response, generation).await,
+            // Accepted, but it goes on elsewhere.
+            Reply::Problem(problem) if problem.code == ErrorCode::Unavailable => Fate::Accepted(None),
+            Reply::Problem(problem) if problem.code == ErrorCode::IdempotencyInProgress => {
+                Fate::Accepted(None)
+            }
+            Reply::Problem(_) => Fate::Refused,
+            Reply::Lost => Fate::Unknown,
+        }
+    }
+
+    async fn accepted(&self, response: ApiResponse, generation: u64) -> Fate {
+        if let ApiBody::Bytes(_) = &response.body {
+            let answer = self.read(&response);
+            let turn = answer["turn_id"].as_str().map(str::to_owned);
+            if let (200, Some(turn)) = (response.status, turn.clone()) {
+                self.witness(|w| w.answers.push((turn, answer)));
+            }
+            return Fate::Accepted(turn);
+        }
+        let turn =
+            response.headers.iter().find(|(name, _)| name == "x-turn-id").map(|(_, turn)| turn.clone());
+        let ApiBody::Stream(stream) = response.body else { return Fate::Accepted(None) };
+        let mut line = Line { node: Rc::clone(&self.node), generation, stream };
+        let (mut parser, mut events) = (Parser::default(), Vec::new());
+        while let Some(bytes) = line.next().await {
+            parser.push(&self.world, self.node.origin, &bytes, &mut events);
+        }
+        let complete = events.last().is_some_and(|event: &Event| is_end(&event.name));
+        if let Some(turn) = turn.clone() {
+            self.witness(|w| w.streams.push((turn, events, complete)));
+        }
+        Fate::Accepted(turn)
+    }
+
+    async fn dequeue(&self) {
+        let Some((200, view)) = self.json(SessionRoute::Show, "", &Value::Null).await else { return };
+        let Some(turn) = view["queue"][0]["id"].as_str() else { return };
+        if let Some((204, _)) = self.json(SessionRoute::Dequeue, turn, &Value::Null).await {
+            self.witness(|w| w.dequeued.push(turn.to_owned()));
+        }
+    }
+
+    /// Other tenants and other users find nothing here.
+    async fn pry(&self) {
+        let strangers = [("initech", None), (self.plan.tenant.as_str(), Some("mallory"))];
+        let routes = [
+            SessionRoute::Show,
+            SessionRoute::Events,
+            SessionRoute::ListMessages,
+            SessionRoute::Abort,
+            SessionRoute::Update,
+            SessionRoute::Delete,
+            SessionRoute::Fork,
+        ];
+        for (tenant, user) in strangers {
+            for route in routes {
+                let mut call = self.request(route, "", &json!({}));
+                call.principal.tenant = tenant.into();
+                call.principal.user = user.map(str::to_owned);
+                if let Reply::Answer(response, _) = self.ask(call).await {
+                    let what = format!("{tenant}/{user:?} may {route:?}: {}", response.status);
+                    self.world.outside.find(7, what);
+                }
+            }
+        }
+    }
+
+    async fn erase(&self) {
+        for _ in 0..20 {
+            let call = self.request(SessionRoute::Delete, "", &Value::Null);
+            let gone = match self.ask(call).await {
+                Reply::Answer(response, _) => response.status == 204,
+                Reply::Problem(problem) => problem.code == ErrorCode::NotFound,
+                Reply::Lost => false,
+            };
+            if gone {
+                return self.witness(|w| w.erased = true);
+            }
+            self.world.sched.sleep(700).await;
+        }
+    }
+
+    /// Follows the session's events, leaving and coming back.
+    async fn follow(&self, mut dice: Dice) {
+        while !self.world.closing.get() {
+            let mut events = self.seen();
+            if let Some(mut line) = self.come_back(&events, "").await {
+                let mut parser = Parser::default();
+                let leave = self.world.sched.sleep(dice.pick(&[0, 3, 30, 300, 3_000, 20_000]));
+                futures::pin_mut!(leave);
+                loop {
+                    match select(Box::pin(line.next()), leave.as_mut()).await {
+                        Either::Left((Some(bytes), _)) => {
+                            // The line may be cut in the middle of anything.
+                            let cut = dice.chance(8);
+                            let length =
+                                if cut { dice.below(bytes.len() as u64) } else { bytes.len() as u64 };
+                            let kept = &bytes[..usize::try_from(length).unwrap_or(0)];
+                            parser.push(&self.world, self.node.place, kept, &mut events);
+                            if cut {
+                                break;
+                            }
+                        }
+                        Either::Left((None, _)) | Either::Right(_) => break,
+                    }
+                }
+            }
+            self.witness(|w| w.followed = events);
+            self.world.sched.sleep(dice.pick(&[1, 20, 400, 2_500])).await;
+        }
+    }
+
+    fn seen(&self) -> Vec<Event> {
+        self.witness(|w| w.followed.clone())
+    }
+
+    /// Connects behind the last event that was seen.
+    async fn come_back(&self, seen: &[Event], query: &str) -> Option<Line> {
+        let mut call = self.request(SessionRoute::Events, "", &Value::Null);
+        call.request.query = query.into();
+        if let Some(id) = seen.iter().rev().find_map(|event| event.id) {
+            call.request.headers.push(("last-event-id".into(), id.to_string()));
+        }
+        match self.ask(call).await {
+            Reply::Answer(ApiResponse { body: ApiBody::Stream(stream), .. }, generation) => {
+                Some(Line { node: Rc::clone(&self.node), generation, stream })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Whether an event of that name ends its turn.
+pub fn is_end(name: &str) -> bool {
+    matches!(name, "turn.completed" | "turn.failed" | "turn.canceled")
+}

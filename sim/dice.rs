@@ -1,0 +1,48 @@
+//! Chance that is the same for the same seed (SplitMix64).
+
+/// A source of numbers.
+#[derive(Clone)]
+pub struct Dice(u64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        // Neighbouring seeds must not give neighbouring plans.
+        let mut dice = Self(seed ^ 0x5bd1_e995_7c6d_a2f1);
+        dice.next();
+        dice
+    }
+
+    /// Another source, which does not depend on how often this one is asked from now on.
+    pub fn fork(&mut self) -> Self {
+        Self::new(self.next())
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to `n - 1`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n.max(1)
+    }
+
+    /// From `low` to `high`, both included.
+    pub fn within(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    /// True in so many of a hundred cases.
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    /// One of them.
+    pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
+        let place = usize::try_from(self.below(from.len() as u64)).unwrap_or(0);
+        from[place].clone()
+    }
+}

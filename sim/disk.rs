@@ -1,0 +1,152 @@
+//! What outlives a session's machine: its log and documents, with the moment of each write.
+
+use super::outside::Outside;
+use edge_harness::ports::{
+    SessionStore, StoreError,
+    session_store::{Batch, Select, StoredRecord},
+};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
+
+/// A record and the moment at which it became durable.
+#[derive(Clone)]
+pub struct Written {
+    pub record: StoredRecord,
+    pub moment: u64,
+    pub at: u64,
+}
+
+/// One session's storage.
+pub struct Disk {
+    pub name: String,
+    pub log: RefCell<Vec<Written>>,
+    pub documents: RefCell<BTreeMap<String, String>>,
+    /// Whether a turn runs or waits, by the state document.
+    pub busy: Cell<bool>,
+    /// When it last refused a write.
+    pub refused_at: Cell<u64>,
+    commits: Cell<u64>,
+    refusals: RefCell<Vec<(u64, u64)>>,
+    outside: Rc<Outside>,
+}
+
+impl Disk {
+    pub fn new(name: String, refusals: Vec<(u64, u64)>, outside: Rc<Outside>) -> Rc<Self> {
+        Rc::new(Self {
+            name,
+            log: RefCell::default(),
+            documents: RefCell::default(),
+            busy: Cell::new(false),
+            refused_at: Cell::new(0),
+            commits: Cell::new(0),
+            refusals: RefCell::new(refusals),
+            outside,
+        })
+    }
+
+    /// No write is refused any more.
+    pub fn heal(&self) {
+        self.refusals.borrow_mut().clear();
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.log.borrow().is_empty() && self.documents.borrow().is_empty()
+    }
+
+    fn refuses(&self) -> bool {
+        let commits = self.commits.get();
+        let mut refusals = self.refusals.borrow_mut();
+        let due = refusals.iter_mut().find(|(after, left)| *after <= commits && *left > 0);
+        due.map(|(_, left)| *left -= 1).is_some()
+    }
+
+    fn commit(&self, batch: Batch) -> Result<(), StoreError> {
+        if self.refuses() {
+            self.refused_at.set(self.outside.sched.now());
+            self.outside.say(&self.name, || "the disk refuses a write".into());
+            return Err(StoreError("the disk refuses".into()));
+        }
+        let mut log = self.log.borrow_mut();
+        // Numbers are the log's key; whether they are contiguous is what an invariant looks at.
+        let last = log.last().map_or(0, |written| written.record.seq);
+        if let Some(first) = batch.append.first().filter(|first| first.seq <= last) {
+            return Err(StoreError(format!("record {} is there already", first.seq)));
+        }
+        let (moment, at) = (self.outside.moment(), self.outside.sched.now());
+        for record in batch.append {
+            self.outside.say(&self.name, || format!("{} {}", record.seq, record.json));
+            log.push(Written { record, moment, at });
+        }
+        let mut documents = self.documents.borrow_mut();
+        for (key, json) in batch.put {
+            if key == "state" {
+                self.busy.set(json.contains("\"turn\":{") || json.contains("\"queue\":["));
+            }
+            documents.insert(key, json);
+        }
+        for key in &batch.delete {
+            documents.remove(key);
+        }
+        self.commits.set(self.commits.get() + 1);
+        Ok(())
+    }
+}
+
+/// One machine's connection to its disk. It ends with the machine.
+pub struct Plug {
+    pub disk: Rc<Disk>,
+    pub alive: Cell<bool>,
+}
+
+impl SessionStore for Plug {
+    fn exists(&self) -> Result<bool, StoreError> {
+        Ok(!self.disk.documents.borrow().is_empty())
+    }
+
+    fn commit(&self, batch: Batch) -> Result<(), StoreError> {
+        if !self.alive.get() {
+            return Err(StoreError("the machine is gone".into()));
+        }
+        self.disk.commit(batch)
+    }
+
+    fn last_seq(&self) -> Result<u64, StoreError> {
+        Ok(self.disk.log.borrow().last().map_or(0, |written| written.record.seq))
+    }
+
+    fn read(&self, select: Select<'_>) -> Result<Vec<StoredRecord>, StoreError> {
+        let log = self.disk.log.borrow();
+        let wanted = log.iter().map(|written| &written.record).filter(|record| {
+            record.seq > select.after
+                && select.before.is_none_or(|before| record.seq < before)
+                && (select.kinds.is_empty() || select.kinds.contains(&record.kind.as_str()))
+                && select.turn.is_none_or(|turn| record.turn.as_deref() == Some(turn))
+        });
+        Ok(if select.newest_first {
+            wanted.rev().take(select.limit).cloned().collect()
+        } else {
+            wanted.take(select.limit).cloned().collect()
+        })
+    }
+
+    fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.disk.documents.borrow().get(key).cloned())
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+        let documents = self.disk.documents.borrow();
+        let from = documents.range(prefix.to_owned()..);
+        Ok(from.take_while(|(key, _)| key.starts_with(prefix)).map(|(k, v)| (k.clone(), v.clone())).collect())
+    }
+
+    fn erase(&self) -> Result<(), StoreError> {
+        self.disk.log.borrow_mut().clear();
+        self.disk.documents.borrow_mut().clear();
+        self.disk.busy.set(false);
+        self.disk.outside.say(&self.disk.name, || "erased".into());
+        Ok(())
+    }
+}

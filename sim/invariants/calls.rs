@@ -1,0 +1,130 @@
+//! What became of calls: 1, 5 and 6.
+
+use super::super::{
+    outside::{Outside, Run},
+    tools,
+};
+use super::view::{Call, Entry, Turn, View};
+use std::collections::BTreeMap;
+
+/// 1: each call of an answer has one outcome, in the order of the calls; each is what the model asked.
+pub fn outcomes(outside: &Outside, view: &View) {
+    for turn in view.turns.iter().filter(|turn| !turn.ends.is_empty()) {
+        let calls: Vec<&String> = turn.calls.iter().map(|call| &call.id).collect();
+        let outcomes: Vec<&String> = turn.outcomes.iter().collect();
+        if calls != outcomes {
+            outside.find(1, format!("{}: calls {calls:?}, outcomes {outcomes:?}", turn.id));
+        }
+        let mut ids = calls.clone();
+        ids.sort();
+        ids.dedup();
+        if ids.len() != calls.len() {
+            outside.find(1, format!("{}: ids of calls are not unique: {calls:?}", turn.id));
+        }
+        let Some((_, plan)) = outside.plan.turn(&turn.said) else { continue };
+        for (step, message) in turn.answers.iter().enumerate() {
+            let planned = plan.steps.get(step).map(|step| step.calls.as_slice()).unwrap_or_default();
+            let made: Vec<&Call> = turn.calls.iter().filter(|call| call.message == *message).collect();
+            let fits = |(call, planned): (&&Call, &super::super::plan::CallPlan)| {
+                call.name == planned.tool && (planned.invalid || call.args == planned.args)
+            };
+            if !made.is_empty() && (made.len() != planned.len() || !made.iter().zip(planned).all(fits)) {
+                outside.find(1, format!("{} step {step}: the log's calls are not the model's", turn.id));
+            }
+        }
+    }
+}
+
+fn runs_of<'a>(runs: &'a [Run], view: &'a View, turn: &'a Turn) -> impl Iterator<Item = &'a Run> {
+    runs.iter().filter(move |run| run.turn == turn.id && run.session == view.name)
+}
+
+/// 5: of two calls that touch the same, or of which one writes, the first has its outcome before the
+/// second begins.
+pub fn order(outside: &Outside, view: &View) {
+    let runs = outside.runs.borrow();
+    for turn in &view.turns {
+        let mut began: BTreeMap<&str, u64> = BTreeMap::new();
+        for run in runs_of(&runs, view, turn) {
+            began.entry(&run.call_id).or_insert(run.began);
+        }
+        for (place, second) in turn.calls.iter().enumerate() {
+            let Some(begins) = began.get(second.id.as_str()) else { continue };
+            for first in turn.calls[..place].iter().filter(|first| first.message == second.message) {
+                let conflict = !first.reads || !second.reads || first.touches == second.touches;
+                let over = view.outcome(first).is_some_and(|outcome| outcome.moment < *begins);
+                if conflict && began.contains_key(first.id.as_str()) && !over {
+                    outside.find(5, format!("{} begins before {} is over", second.id, first.id));
+                }
+            }
+        }
+    }
+}
+
+/// 6: what succeeded does not run again, and what is not idempotent never does. A tool that is closed
+/// stays closed. A message under a key is one turn.
+pub fn replay(outside: &Outside, view: &View) {
+    let runs = outside.runs.borrow();
+    for turn in &view.turns {
+        let mut once: Vec<&str> = Vec::new();
+        for run in runs_of(&runs, view, turn) {
+            if !run.idempotent && once.contains(&run.call_id.as_str()) {
+                outside.find(6, format!("{} is not idempotent and ran twice: {}", run.call_id, run.key));
+            }
+            once.push(&run.call_id);
+            if let Some(before) = succeeded_before(view, turn, run) {
+                outside
+                    .find(6, format!("{} ran after {} had succeeded: {}", run.call_id, before.id, run.key));
+            }
+            if closed_before(view, turn, run) {
+                outside.find(6, format!("{} ran though `{}` was closed", run.call_id, run.tool));
+            }
+        }
+    }
+}
+
+/// The outcomes of a turn before a moment, oldest first.
+fn before<'a>(
+    view: &'a View,
+    turn: &'a Turn,
+    moment: u64,
+) -> impl DoubleEndedIterator<Item = (&'a Call, &'a Entry)> {
+    let done = turn.calls.iter().filter_map(|call| Some((call, view.outcome(call)?)));
+    let mut done: Vec<_> = done.filter(|(_, entry)| entry.moment < moment).collect();
+    done.sort_by_key(|(_, entry)| entry.seq);
+    done.into_iter()
+}
+
+fn outcome(entry: &Entry) -> &str {
+    entry.value["outcome"].as_str().unwrap_or_default()
+}
+
+fn succeeded_before<'a>(view: &'a View, turn: &'a Turn, run: &Run) -> Option<&'a Call> {
+    let mut known: Option<&Call> = None;
+    for (call, entry) in before(view, turn, run.began) {
+        if outcome(entry) != "denied" && !call.reads {
+            // What was read or written before may be different now.
+            known = None;
+        }
+        let same = call.id == run.call_id || (run.idempotent && call.key == run.key);
+        if same && matches!(outcome(entry), "result" | "artifact") {
+            known = Some(call);
+        }
+    }
+    known
+}
+
+fn closed_before(view: &View, turn: &Turn, run: &Run) -> bool {
+    let (mut closed, mut unfit) = (false, 0);
+    for (_, entry) in before(view, turn, run.began).filter(|(call, _)| call.name == run.tool) {
+        match outcome(entry) {
+            "failure" | "timeout" => closed |= entry.value["retryable"] == false,
+            "denied" if entry.value["denied"] == "validation" => unfit += 1,
+            "result" | "artifact" => unfit = 0,
+            _ => {}
+        }
+        closed |= unfit >= 3;
+    }
+    debug_assert!(tools::reads(run.tool).is_some());
+    closed
+}

@@ -1,0 +1,165 @@
+//! How turns end: 2, 3 and 4.
+
+use super::super::{node::Node, outside::Outside, plan::Flaky};
+use super::view::{Turn, View};
+use edge_harness::types::Budget;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// How soon a turn goes on after its machine went away or its disk refused, in milliseconds.
+const RECOVERY_MS: u64 = 25_000;
+/// With less than this left of its turn no call begins, in milliseconds.
+const LEAST_MS: u64 = 1_000;
+
+/// 2: nothing of a turn changes anything, begins or goes on behind its end; nothing of a call behind
+/// its outcome.
+pub fn sealed(outside: &Outside, view: &View, node: &Node) {
+    let (runs, asks) = (outside.runs.borrow(), outside.asks.borrow());
+    let mut written: BTreeSet<&str> = BTreeSet::new();
+    for run in runs.iter().filter(|run| run.session == view.name) {
+        let Some(turn) = view.turns.iter().find(|turn| turn.id == run.turn) else { continue };
+        let call = turn.calls.iter().find(|call| call.id == run.call_id);
+        let outcome = call.and_then(|call| view.outcome(call)).map_or(u64::MAX, |entry| entry.moment);
+        let sealed = turn.ends.first().map_or(u64::MAX, |end| view.entries[*end].moment);
+        if run.began > sealed {
+            outside.find(2, format!("{} began behind the end of its turn", run.call_id));
+        }
+        for (key, moment) in &run.wrote {
+            written.insert(key);
+            if *moment > outcome.min(sealed) {
+                outside.find(2, format!("{key} was written after the call was over"));
+            }
+        }
+    }
+    let state = node.disk.documents.borrow().get("state").cloned().unwrap_or_default();
+    let state: Value = serde_json::from_str(&state).unwrap_or_default();
+    let kept = state["meta"]["state"].as_object().cloned().unwrap_or_default();
+    let kept: BTreeSet<&str> = kept.keys().map(String::as_str).collect::<Vec<_>>().into_iter().collect();
+    if kept != written {
+        outside.find(2, format!("the state holds {kept:?}, tools were let write {written:?}"));
+    }
+    for turn in &view.turns {
+        let Some(end) = turn.ends.first() else { continue };
+        let (moment, at) = (view.entries[*end].moment, view.entries[*end].at);
+        for place in turn.records.iter().filter(|place| *place > end) {
+            if view.entries[*place].kind != "tool.late_result" {
+                outside
+                    .find(2, format!("{} stands behind the end of {}", view.entries[*place].json, turn.id));
+            }
+        }
+        for ask in asks.iter().filter(|ask| ask.said == turn.said) {
+            if ask.began > moment || (ask.left.is_none_or(|left| left > moment) && ask.left_at != at) {
+                outside.find(2, format!("the model answers “{}” behind the turn's end", turn.said));
+            }
+        }
+        late(outside, view, turn);
+    }
+}
+
+/// A call that ends late leaves one record, behind its outcome.
+fn late(outside: &Outside, view: &View, turn: &Turn) {
+    let mut seen: BTreeSet<&str> = BTreeSet::new();
+    for entry in turn.records.iter().map(|place| &view.entries[*place]) {
+        if entry.kind != "tool.late_result" {
+            continue;
+        }
+        let id = entry.value["call_id"].as_str().unwrap_or_default();
+        let call = turn.calls.iter().find(|call| call.id == id);
+        let outcome = call.and_then(|call| view.outcome(call));
+        if !seen.insert(id) || outcome.is_none_or(|outcome| outcome.seq > entry.seq) {
+            outside.find(2, format!("{id} has more than one end, or its late one first"));
+        }
+    }
+}
+
+/// 3: the end of each turn was finalized, once, whatever failed in it; what failed is listed.
+pub fn whole(outside: &Outside, view: &View, node: &Node) {
+    for turn in view.turns.iter().filter(|turn| !turn.started.is_empty()) {
+        let (Some(end), Some((_, plan))) = (turn.ends.first(), outside.plan.turn(&turn.said)) else {
+            continue;
+        };
+        let failed = &view.entries[*end].value["sub_steps_failed"];
+        let expected = if plan.flaky == Flaky::Works { json!([]) } else { json!(["finisher"]) };
+        if *failed != expected {
+            outside.find(3, format!("{}: sub-steps {failed} failed instead of {expected}", turn.id));
+        }
+        let finished = node.disk.documents.borrow().contains_key(&format!("finished/{}", turn.id));
+        if finished != (plan.flaky == Flaky::Works) {
+            outside.find(3, format!("{}: what the end's hook drafted is stored: {finished}", turn.id));
+        }
+    }
+}
+
+/// 4: no bound is passed, and one that is reached is explained.
+pub fn bounds(outside: &Outside, view: &View, node: &Node) {
+    for turn in &view.turns {
+        let (Some(start), Some(end)) = (turn.started.first(), turn.ends.first()) else { continue };
+        let Some((_, plan)) = outside.plan.turn(&turn.said) else { continue };
+        let budget = Budget::default().patched(&plan.budget);
+        let over = |what: &str, is: u64, most: u64| {
+            if is > most {
+                outside.find(4, format!("{}: {is} {what}, {most} are allowed", turn.id));
+            }
+        };
+        let (start, end) = (&view.entries[*start], &view.entries[*end]);
+        let deadline = start.at + u64::from(budget.timeout_s) * 1_000;
+        asked(outside, turn, &budget, deadline, &over);
+
+        let runs = outside.runs.borrow();
+        let runs: Vec<_> =
+            runs.iter().filter(|run| run.turn == turn.id && run.session == view.name).collect();
+        let ran: BTreeSet<&str> = runs.iter().map(|run| run.call_id.as_str()).collect();
+        over("tool calls", ran.len() as u64, budget.max_tool_calls.into());
+        let latest = runs.iter().map(|run| run.at).max().unwrap_or(0);
+        over("ms at which a tool began", latest.saturating_sub(start.at), deadline - LEAST_MS - start.at);
+        let cap = u64::from(budget.tool_timeout_s) * 1_000;
+        for outcome in turn.calls.iter().filter_map(|call| view.outcome(call)) {
+            over("ms in a tool", outcome.value["elapsed_ms"].as_u64().unwrap_or(0), cap);
+        }
+
+        let disturbed = node.crashed_at.get().max(node.disk.refused_at.get());
+        let excused = if disturbed >= start.at { disturbed + RECOVERY_MS } else { 0 };
+        over("ms of a turn", end.at - start.at, deadline.max(excused) - start.at);
+        explained(outside, view, turn, &end.value);
+    }
+}
+
+fn asked(outside: &Outside, turn: &Turn, budget: &Budget, deadline: u64, over: &dyn Fn(&str, u64, u64)) {
+    let asks = outside.asks.borrow();
+    let asks: Vec<_> = asks.iter().filter(|ask| ask.said == turn.said).collect();
+    let distinct = |tools_off: bool, reflects: bool| {
+        let asks = asks.iter().filter(|ask| ask.tools_off == tools_off && ask.reflects == reflects);
+        asks.map(|ask| ask.step).collect::<BTreeSet<_>>().len() as u64
+    };
+    let (steps, summaries, reflections) =
+        (distinct(false, false), distinct(true, false), distinct(true, true));
+    over("model calls", steps, budget.max_steps.into());
+    over("summaries", summaries, 1);
+    over("reflections", reflections, budget.max_reflections.into());
+    if let Some(most) = budget.max_tokens {
+        // A step that was asked twice was answered once: the other answer is lost.
+        let answered: BTreeSet<_> = asks.iter().map(|ask| (ask.step, ask.reflects)).collect();
+        let before = (answered.len() as u64).saturating_sub(1) * super::super::model::TOKENS;
+        over("tokens before the last model call", before, most.max(1) - 1);
+    }
+    if let Some(late) = asks.iter().find(|ask| ask.at > deadline) {
+        outside.find(
+            4,
+            format!("{}: the model is asked {} ms behind the deadline", turn.id, late.at - deadline),
+        );
+    }
+}
+
+fn explained(outside: &Outside, view: &View, turn: &Turn, end: &Value) {
+    let reason = end["stop_reason"].as_str().unwrap_or_default();
+    let is_bound = matches!(reason, "max_steps" | "max_tool_calls" | "deadline" | "cost");
+    let said = turn.records.iter().filter(|place| view.entries[**place].kind == "budget.exceeded");
+    let limits: Vec<&str> = said.filter_map(|place| view.entries[*place].value["limit"].as_str()).collect();
+    let expected = if is_bound { vec![reason] } else { Vec::new() };
+    if limits != expected {
+        outside.find(4, format!("{} ended by {reason} and says {limits:?}", turn.id));
+    }
+    if is_bound && end["reply"]["text"].as_str().is_none_or(str::is_empty) {
+        outside.find(4, format!("{} ended by {reason} without a word", turn.id));
+    }
+}

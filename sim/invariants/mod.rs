@@ -1,0 +1,52 @@
+//! The ten invariants of DESIGN.md, checked against what tools really did, what models were really
+//! asked, what clients really saw and what users posted: never against the core's own opinion.
+//!
+//! | file | invariants |
+//! |---|---|
+//! | `calls` | 1 one outcome a call, in order · 5 waves · 6 nothing runs twice |
+//! | `ends` | 2 nothing after the seal · 3 the end is whole · 4 budgets and deadlines |
+//! | `readers` | 8 numbers, ends, streams · 7 nobody else's words · 10 nothing said is lost |
+//! | `recovery` | 9 a crash changes nothing but what is unknown |
+//!
+//! What can only be seen while it happens is looked at there: overlapping runs in `tools`, what a
+//! model reads in `model`, foreign words in `client`.
+
+mod calls;
+mod ends;
+mod readers;
+mod recovery;
+mod view;
+
+use super::{outside::Outside, world::World};
+
+pub use recovery::same;
+pub use view::View;
+
+/// Looks at everything that is left of a world that was played.
+pub fn check(world: &World) {
+    let outside: &Outside = &world.outside;
+    for node in world.nodes() {
+        let view = View::of(&node);
+        let planned = outside.plan.sessions.get(node.place);
+        if planned.is_some_and(|plan| plan.erased) && world.witnesses.borrow()[node.place].erased {
+            readers::erased(world, &node);
+            continue;
+        }
+        readers::log(outside, &view);
+        calls::outcomes(outside, &view);
+        if planned.is_none() {
+            continue;
+        }
+        calls::order(outside, &view);
+        calls::replay(outside, &view);
+        ends::sealed(outside, &view, &node);
+        ends::whole(outside, &view, &node);
+        ends::bounds(outside, &view, &node);
+        recovery::unknown(outside, &view);
+        readers::artifacts(world, &view, &node);
+        let witnesses = world.witnesses.borrow();
+        let witness = &witnesses[node.place];
+        readers::streams(outside, &view, witness);
+        readers::posts(outside, &view, witness, node.place);
+    }
+}

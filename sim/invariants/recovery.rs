@@ -1,0 +1,89 @@
+//! What a crash changes: 9.
+
+use super::super::{outside::Outside, tools, world::World};
+use super::view::{Turn, View};
+use serde_json::Value;
+
+/// What is told not to have run did not run.
+pub fn unknown(outside: &Outside, view: &View) {
+    let runs = outside.runs.borrow();
+    for (turn, call) in view.turns.iter().flat_map(|turn| turn.calls.iter().map(move |call| (turn, call))) {
+        let Some(outcome) = view.outcome(call) else { continue };
+        let ran =
+            runs.iter().any(|run| run.session == view.name && run.turn == turn.id && run.call_id == call.id);
+        let denied = outcome.value["outcome"] == "denied";
+        if ran && denied && !tools::is_idempotent(&call.name) {
+            outside.find(9, format!("{} is said not to have run, and did", call.id));
+        }
+    }
+}
+
+/// A quiet world that was disturbed ends as the same world undisturbed, but for calls of which
+/// nobody knows.
+pub fn same(disturbed: &World, reference: &World) {
+    let (found, expected) = (View::of(&disturbed.node(0)), View::of(&reference.node(0)));
+    let outside = &disturbed.outside;
+    let said = |view: &View| view.turns.iter().map(|turn| turn.said.clone()).collect::<Vec<_>>();
+    if said(&found) != said(&expected) {
+        return outside.find(9, format!("{:?} instead of {:?}", said(&found), said(&expected)));
+    }
+    for (turn, like) in found.turns.iter().zip(&expected.turns) {
+        let (mut is, mut should) = (Ended::of(&found, turn), Ended::of(&expected, like));
+        let calls = is.calls.iter().zip(&should.calls);
+        let mut unknown: Vec<&str> = Vec::new();
+        for ((name, outcome), (same, expected)) in calls {
+            // Nobody knows whether it failed for good, which would have closed the tool, and whether
+            // what follows would have been refused.
+            let refused = [outcome, expected].iter().any(|outcome| outcome.starts_with("\"denied\""));
+            let excused = unknown.contains(&name.as_str()) || (refused && !unknown.is_empty());
+            if outcome == "unknown" {
+                unknown.push(name);
+            } else if (name, outcome) != (same, expected) && !excused {
+                outside.find(9, format!("“{}”: {name} {outcome} instead of {same} {expected}", turn.said));
+            }
+        }
+        if is.calls.len() != should.calls.len() {
+            outside.find(9, format!("“{}”: {:?} instead of {:?}", turn.said, is.calls, should.calls));
+        }
+        if !unknown.is_empty() {
+            // What it found would have been cited.
+            is.reply.truncate(is.reply.find("\n\nSources:").unwrap_or(is.reply.len()));
+            should.reply.truncate(should.reply.find("\n\nSources:").unwrap_or(should.reply.len()));
+        }
+        if (&is.end, &is.reply) != (&should.end, &should.reply) {
+            outside.find(9, format!("“{}” ended as {is:?} instead of {should:?}", turn.said));
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Ended {
+    end: Value,
+    reply: String,
+    calls: Vec<(String, String)>,
+}
+
+impl Ended {
+    fn of(view: &View, turn: &Turn) -> Self {
+        let end = turn.ends.first().map(|end| &view.entries[*end].value);
+        let reply = end.and_then(|end| end["reply"]["text"].as_str()).unwrap_or_default().to_owned();
+        let end = end.map(|end| serde_json::json!([end["status"], end["stop_reason"]]));
+        let calls = turn.calls.iter().map(|call| {
+            let outcome = view.outcome(call).map(|entry| &entry.value);
+            let what = |value: &Value| {
+                // References and their times differ.
+                let result = if value["outcome"] == "artifact" {
+                    &value["result"]["preview"]
+                } else {
+                    &value["result"]
+                };
+                format!("{} {result}", value["outcome"])
+            };
+            let outcome = outcome.map(what);
+            let outcome = outcome.unwrap_or_default();
+            let unknown = outcome.starts_with("\"unknown\"");
+            (call.name.clone(), if unknown { "unknown".into() } else { outcome })
+        });
+        Self { end: end.unwrap_or_default(), reply, calls: calls.collect() }
+    }
+}

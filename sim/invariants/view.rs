@@ -1,0 +1,141 @@
+//! A log, taken apart by turns and calls.
+
+use super::super::{node::Node, tools};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A record.
+pub struct Entry {
+    pub seq: u64,
+    pub kind: String,
+    pub turn: Option<String>,
+    pub moment: u64,
+    pub at: u64,
+    pub json: String,
+    pub value: Value,
+}
+
+/// A call and where its outcome stands.
+pub struct Call {
+    pub id: String,
+    pub name: String,
+    pub args: Value,
+    pub message: String,
+    /// Tool and arguments.
+    pub key: String,
+    pub touches: String,
+    pub reads: bool,
+    /// The place in the log of what became of it.
+    pub completed: Option<usize>,
+}
+
+/// A turn; numbers are places in the log.
+#[derive(Default)]
+pub struct Turn {
+    pub id: String,
+    pub said: String,
+    pub queued: Vec<usize>,
+    pub started: Vec<usize>,
+    pub ends: Vec<usize>,
+    pub records: Vec<usize>,
+    pub calls: Vec<Call>,
+    /// Ids of calls in the order of their outcomes.
+    pub outcomes: Vec<String>,
+    /// Ids of the assistant's messages, in order.
+    pub answers: Vec<String>,
+}
+
+/// A session's log.
+pub struct View {
+    pub name: String,
+    pub entries: Vec<Entry>,
+    pub turns: Vec<Turn>,
+}
+
+impl View {
+    pub fn of(node: &Node) -> Self {
+        let written = node.disk.log.borrow();
+        let entries: Vec<Entry> = written
+            .iter()
+            .map(|written| Entry {
+                seq: written.record.seq,
+                kind: written.record.kind.clone(),
+                turn: written.record.turn.clone(),
+                moment: written.moment,
+                at: written.at,
+                value: serde_json::from_str(&written.record.json).expect("a record of JSON"),
+                json: written.record.json.clone(),
+            })
+            .collect();
+        let (mut turns, mut places): (Vec<Turn>, BTreeMap<String, usize>) = Default::default();
+        for (place, entry) in entries.iter().enumerate() {
+            let Some(id) = &entry.turn else { continue };
+            let turn = *places.entry(id.clone()).or_insert_with(|| {
+                turns.push(Turn { id: id.clone(), ..Turn::default() });
+                turns.len() - 1
+            });
+            turns[turn].add(place, entry);
+        }
+        Self { name: node.disk.name.clone(), entries, turns }
+    }
+
+    /// The outcome of a call, if it has one.
+    pub fn outcome(&self, call: &Call) -> Option<&Entry> {
+        call.completed.map(|place| &self.entries[place])
+    }
+}
+
+impl Turn {
+    fn add(&mut self, place: usize, entry: &Entry) {
+        let value = &entry.value;
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        self.records.push(place);
+        match entry.kind.as_str() {
+            "turn.queued" => self.queued.push(place),
+            "turn.started" => {
+                self.started.push(place);
+                self.said = said(&value["message"]);
+            }
+            "message.completed" => self.answered(value["message"]["id"].as_str().unwrap_or_default()),
+            "tool.started" => {
+                let (name, args) = (text("name"), value["args"].clone());
+                self.answered(&text("message"));
+                self.calls.push(Call {
+                    id: text("call_id"),
+                    key: format!("{name} {args}"),
+                    touches: args["key"].to_string(),
+                    reads: tools::reads(&name).unwrap_or(false),
+                    message: text("message"),
+                    name,
+                    args,
+                    completed: None,
+                });
+            }
+            "tool.completed" => {
+                let id = text("call_id");
+                if let Some(call) = self.calls.iter_mut().find(|call| call.id == id) {
+                    call.completed.get_or_insert(place);
+                }
+                self.outcomes.push(id);
+            }
+            kind if super::super::client::is_end(kind) => {
+                self.ends.push(place);
+                if self.started.is_empty() {
+                    self.said = said(&value["message"]);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn answered(&mut self, message: &str) {
+        if self.answers.last().is_none_or(|last| last != message) {
+            self.answers.push(message.to_owned());
+        }
+    }
+}
+
+fn said(message: &Value) -> String {
+    let parts = message["parts"].as_array().into_iter().flatten();
+    parts.filter_map(|part| part["text"].as_str()).collect()
+}

@@ -1,0 +1,174 @@
+//! A session's object: a machine that comes and goes, and a disk and an alarm that stay.
+
+use super::{
+    disk::{Disk, Plug},
+    sched::SimClock,
+    world::World,
+};
+use async_trait::async_trait;
+use edge_harness::agent::{HostConfig, SessionHost, host::HostPorts};
+use edge_harness::http::session::{Handler, import};
+use edge_harness::ports::{Peers, Spawner};
+use futures::future::LocalBoxFuture;
+use std::{
+    cell::{Cell, RefCell},
+    rc::{Rc, Weak},
+    task::Waker,
+};
+
+/// How soon the platform tries an alarm again that failed, in milliseconds.
+const ALARM_RETRY_MS: u64 = 2_000;
+/// Messages that a model is shown at most.
+const CONTEXT_MESSAGES: usize = 100;
+
+/// One object.
+pub struct Node {
+    /// Its place in the world; also that of its session's plan, if it has one.
+    pub place: usize,
+    pub tenant: String,
+    pub session: String,
+    /// The plan's session whose words it holds: a fork holds those of its origin.
+    pub origin: usize,
+    pub disk: Rc<Disk>,
+    /// Counts the machines.
+    pub generation: Cell<u64>,
+    /// When the last machine went away.
+    pub crashed_at: Cell<u64>,
+    pub polls: Cell<u64>,
+    pub alarm: Cell<Option<u64>>,
+    /// Whether an alarm is being answered.
+    in_alarm: Cell<bool>,
+    machine: RefCell<Option<(Rc<Handler>, Rc<Plug>)>>,
+    /// Who talks to this machine.
+    lines: RefCell<Vec<Waker>>,
+}
+
+impl Node {
+    pub fn new(place: usize, tenant: &str, session: &str, origin: usize, disk: Rc<Disk>) -> Rc<Self> {
+        Rc::new(Self {
+            place,
+            tenant: tenant.into(),
+            session: session.into(),
+            origin,
+            disk,
+            generation: Cell::new(0),
+            crashed_at: Cell::new(0),
+            polls: Cell::new(0),
+            alarm: Cell::new(None),
+            in_alarm: Cell::new(false),
+            machine: RefCell::default(),
+            lines: RefCell::default(),
+        })
+    }
+
+    /// The machine's handler; starts a machine if there is none.
+    pub fn handler(&self, world: &Rc<World>) -> Rc<Handler> {
+        if let Some((handler, _)) = &*self.machine.borrow() {
+            return Rc::clone(handler);
+        }
+        let plug = Rc::new(Plug { disk: Rc::clone(&self.disk), alive: Cell::new(true) });
+        let spawner =
+            Ports { world: Rc::downgrade(world), place: self.place, generation: self.generation.get() };
+        let ports = HostPorts {
+            store: plug.clone(),
+            directory: world.directory.clone(),
+            blobs: world.blobs.clone(),
+            clock: Rc::new(SimClock(Rc::clone(&world.sched))),
+            entropy: world.entropy.clone(),
+            spawner: Rc::new(spawner.clone()),
+            broadcast: None,
+        };
+        let host = SessionHost::new(ports, world.agent(), HostConfig { context_messages: CONTEXT_MESSAGES });
+        let handler = Rc::new(Handler { host, peers: Rc::new(spawner) });
+        *self.machine.borrow_mut() = Some((Rc::clone(&handler), plug));
+        handler
+    }
+
+    /// The machine goes away between two steps of whatever it does.
+    pub fn crash(&self, world: &World) {
+        world.outside.say(&self.disk.name, || "the machine goes away".into());
+        if let Some((handler, plug)) = self.machine.borrow_mut().take() {
+            plug.alive.set(false);
+            self.generation.set(self.generation.get() + 1);
+            world.sched.kill(Some(self.place));
+            drop(handler);
+        }
+        self.crashed_at.set(world.sched.now());
+        if self.in_alarm.take() {
+            self.alarm.set(Some(world.sched.now() + ALARM_RETRY_MS));
+        }
+        self.lines.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Wakes when the machine goes away.
+    pub fn listen(&self, waker: &Waker) {
+        let mut lines = self.lines.borrow_mut();
+        if !lines.iter().any(|known| known.will_wake(waker)) {
+            lines.push(waker.clone());
+        }
+    }
+
+    /// Answers an alarm that is due; the platform brings it again until that works.
+    pub fn ring(self: &Rc<Self>, world: &Rc<World>) {
+        self.alarm.set(None);
+        self.in_alarm.set(true);
+        let (node, world, handler) = (Rc::clone(self), Rc::clone(world), self.handler(world));
+        let sched = Rc::clone(&world.sched);
+        let work = async move {
+            world.outside.say(&node.disk.name, || "alarm".into());
+            let done = handler.host.wake().await;
+            node.in_alarm.set(false);
+            if done.is_err() && node.alarm.get().is_none() {
+                node.alarm.set(Some(world.sched.now() + ALARM_RETRY_MS));
+            }
+        };
+        sched.spawn(Some(self.place), Box::pin(work));
+    }
+}
+
+/// What a machine reaches of the platform.
+#[derive(Clone)]
+struct Ports {
+    world: Weak<World>,
+    place: usize,
+    generation: u64,
+}
+
+impl Ports {
+    /// The object, as long as this is its machine.
+    fn node(&self) -> Option<(Rc<World>, Rc<Node>)> {
+        let world = self.world.upgrade()?;
+        let node = world.node(self.place);
+        (node.generation.get() == self.generation).then_some((world, node))
+    }
+}
+
+impl Spawner for Ports {
+    fn spawn(&self, work: LocalBoxFuture<'static, ()>) {
+        if let Some((world, _)) = self.node() {
+            world.sched.spawn(Some(self.place), work);
+        }
+    }
+
+    fn wake_after(&self, ms: u64) {
+        if let Some((world, node)) = self.node() {
+            node.alarm.set(Some(world.sched.now() + ms));
+        }
+    }
+
+    fn let_sleep(&self) {
+        if let Some((_, node)) = self.node() {
+            node.alarm.set(None);
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Peers for Ports {
+    async fn import(&self, tenant: &str, session: &str, snapshot: String) -> Result<String, String> {
+        let (world, node) = self.node().ok_or("the machine is gone")?;
+        let other = world.object(tenant, session, node.origin);
+        let handler = other.handler(&world);
+        import(&handler.host, &snapshot).await.map_err(|problem| problem.to_string())
+    }
+}

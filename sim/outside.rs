@@ -1,0 +1,106 @@
+//! What is not ours: the ledger of what tools really did and models were really asked, and the trace.
+
+use super::{plan::Plan, sched::Sched};
+use edge_harness::agent::CancelToken;
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
+
+/// Something that must never be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which invariant of DESIGN.md, from 1.
+    pub invariant: u8,
+    pub evidence: String,
+}
+
+/// One run of a tool.
+pub struct Run {
+    /// `tenant/session`.
+    pub session: String,
+    pub turn: String,
+    pub call_id: String,
+    pub tool: &'static str,
+    /// Tool and arguments: equal for equal calls.
+    pub key: String,
+    pub touches: String,
+    pub reads: bool,
+    pub idempotent: bool,
+    pub began: u64,
+    pub at: u64,
+    pub running: Rc<Cell<bool>>,
+    pub over: CancelToken,
+    /// State keys whose write was accepted, and the moment.
+    pub wrote: Vec<(String, u64)>,
+}
+
+/// One call of the model.
+pub struct Ask {
+    /// What the user said in this turn.
+    pub said: String,
+    pub step: usize,
+    pub tools_off: bool,
+    pub reflects: bool,
+    pub began: u64,
+    pub at: u64,
+    /// When nobody read it any more.
+    pub left: Option<u64>,
+    pub left_at: u64,
+    /// Whether the whole answer was given.
+    pub answered: bool,
+}
+
+/// Everything around the harness.
+pub struct Outside {
+    pub sched: Rc<Sched>,
+    pub plan: Plan,
+    pub runs: RefCell<Vec<Run>>,
+    pub asks: RefCell<Vec<Ask>>,
+    /// Tries of the model so far, by turn and step.
+    pub tries: RefCell<BTreeMap<(String, usize), u32>>,
+    /// How often the end of a turn was finalized, by turn.
+    pub findings: RefCell<Vec<Finding>>,
+    moments: Cell<u64>,
+    trace: Option<RefCell<Vec<String>>>,
+}
+
+impl Outside {
+    pub fn new(sched: Rc<Sched>, plan: Plan, traced: bool) -> Rc<Self> {
+        Rc::new(Self {
+            sched,
+            plan,
+            runs: RefCell::default(),
+            asks: RefCell::default(),
+            tries: RefCell::default(),
+            findings: RefCell::default(),
+            moments: Cell::new(0),
+            trace: traced.then(RefCell::default),
+        })
+    }
+
+    /// A number for what happens now: what happens later gets a higher one.
+    pub fn moment(&self) -> u64 {
+        self.moments.set(self.moments.get() + 1);
+        self.moments.get()
+    }
+
+    /// Adds a line to the trace.
+    pub fn say(&self, actor: &str, what: impl FnOnce() -> String) {
+        if let Some(trace) = &self.trace {
+            let ms = self.sched.now() - super::sched::START;
+            trace.borrow_mut().push(format!("{ms:>7} ms  {actor:<12} {}", what()));
+        }
+    }
+
+    pub fn find(&self, invariant: u8, evidence: impl Into<String>) {
+        let evidence = evidence.into();
+        self.say("FINDING", || format!("{invariant}: {evidence}"));
+        self.findings.borrow_mut().push(Finding { invariant, evidence });
+    }
+
+    pub fn trace(&self) -> Vec<String> {
+        self.trace.as_ref().map(|trace| trace.borrow().clone()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,293 @@
+//! From a seed to a plan: who says what and when, what models and tools do, and what breaks.
+
+use super::dice::Dice;
+use edge_harness::types::{BudgetPatch, ModelErrorKind, Thinking};
+use serde_json::{Value, json};
+
+/// One simulated world.
+#[derive(Clone)]
+pub struct Plan {
+    /// In a quiet world nothing but crashes disturbs a turn: it ends as it would without them.
+    pub quiet: bool,
+    pub sessions: Vec<SessionPlan>,
+    /// From when to when the list of sessions does not answer, in milliseconds from the start.
+    pub directory_down: Option<(u64, u64)>,
+    /// From when to when large things can neither be stored nor read.
+    pub blobs_down: Option<(u64, u64)>,
+    /// For everything that is decided while the world runs.
+    pub dice: Dice,
+}
+
+#[derive(Clone)]
+pub struct SessionPlan {
+    pub tenant: String,
+    pub id: String,
+    pub user: String,
+    pub turns: Vec<TurnPlan>,
+    pub acts: Vec<(u64, Act)>,
+    /// Whether somebody follows the session's events, leaving and coming back.
+    pub followed: bool,
+    /// The polls of this object's tasks at which its machine goes away.
+    pub crashes: Vec<u64>,
+    /// After so many commits, so many are refused.
+    pub refusals: Vec<(u64, u64)>,
+    /// Whether it is erased in the end.
+    pub erased: bool,
+}
+
+/// What a client does.
+#[derive(Clone, Debug)]
+pub enum Act {
+    Post {
+        turn: usize,
+        wants: Wants,
+        on_busy: &'static str,
+        key: bool,
+    },
+    Abort,
+    Dequeue,
+    Rename,
+    /// Somebody else tries to read or to write.
+    Pry,
+    Look,
+    Fork,
+    /// Decides on the first open call. No call waits for anybody yet: one that does will be decided
+    /// twice here, as a message is posted twice under one key above.
+    Decide,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    Json,
+    Stream,
+    Receipt,
+}
+
+#[derive(Clone)]
+pub struct TurnPlan {
+    /// What the user says; names the session and the turn.
+    pub said: String,
+    pub steps: Vec<StepPlan>,
+    pub last: LastWord,
+    pub budget: BudgetPatch,
+    pub think: Option<Thinking>,
+    pub schema: bool,
+    pub tools: Option<Vec<&'static str>>,
+    pub citations: bool,
+    pub flaky: Flaky,
+}
+
+/// What a hook does at the end of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaky {
+    Works,
+    Fails,
+    Panics,
+}
+
+/// How a turn's answer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastWord {
+    Text,
+    Nothing,
+    Json,
+    Refused,
+}
+
+#[derive(Clone, Default)]
+pub struct StepPlan {
+    pub words: bool,
+    pub calls: Vec<CallPlan>,
+    /// Milliseconds before each piece.
+    pub pace: u64,
+    /// So many tries fail so, after some pieces.
+    pub trouble: Option<(ModelErrorKind, u32)>,
+    pub hangs: bool,
+    /// The provider pauses and wants its answer sent back.
+    pub pauses: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct CallPlan {
+    pub tool: &'static str,
+    pub args: Value,
+    pub invalid: bool,
+    /// Whether the provider gives the call an id.
+    pub named: bool,
+}
+
+impl Plan {
+    pub fn of(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let quiet = dice.chance(25);
+        let count = if quiet { 1 } else { dice.pick(&[1, 1, 2, 3]) };
+        let sessions = (0..count).map(|place| session(&mut dice, place, quiet)).collect();
+        let mut outage = |percent: u64| {
+            let from = dice.below(3_000);
+            (!quiet && dice.chance(percent)).then(|| (from, from + dice.within(10, 8_000)))
+        };
+        let (directory_down, blobs_down) = (outage(20), outage(20));
+        Self { quiet, sessions, directory_down, blobs_down, dice }
+    }
+
+    /// The same world in which no machine goes away and every store works.
+    pub fn undisturbed(mut self) -> Self {
+        for session in &mut self.sessions {
+            session.crashes.clear();
+            session.refusals.clear();
+        }
+        self
+    }
+}
+
+/// The mark of a session: everything that is said in it holds the mark, and nothing else does.
+pub fn mark(place: usize) -> String {
+    format!("⟨s{place}⟩")
+}
+
+fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionPlan {
+    // Two tenants use the same id, and two sessions of a tenant have different users.
+    let tenant = if place == 1 { "globex" } else { "acme" };
+    let id = if place == 2 { "other" } else { "talk" };
+    let user = if place == 2 { "bob" } else { "ada" };
+    let turns: Vec<TurnPlan> =
+        (0..dice.within(1, 3)).map(|number| turn(dice, place, number, quiet)).collect();
+    let mut acts = Vec::new();
+    let mut at = 0;
+    for number in 0..turns.len() {
+        let wants = dice.pick(&[Wants::Json, Wants::Stream, Wants::Receipt]);
+        let on_busy =
+            if quiet { "queue" } else { dice.pick(&["queue", "queue", "queue", "steer", "reject"]) };
+        let key = quiet || dice.chance(60);
+        let post = Act::Post { turn: number, wants, on_busy, key };
+        acts.push((at, post.clone()));
+        if key && dice.chance(50) {
+            acts.push((at + dice.below(4_000), post));
+        }
+        at += dice.pick(&[0, 3, 50, 700, 4_000]);
+    }
+    for _ in 0..if quiet { 0 } else { dice.below(5) } {
+        let act = dice.pick(&[
+            Act::Abort,
+            Act::Abort,
+            Act::Dequeue,
+            Act::Rename,
+            Act::Pry,
+            Act::Look,
+            Act::Fork,
+            Act::Decide,
+        ]);
+        acts.push((dice.below(at + 3_000), act));
+    }
+    let crashes = dice.pick(&[0, 0, 1, 1, 2, 3]);
+    let refusals = dice.pick(&[0, 0, 0, 1, 2]);
+    SessionPlan {
+        tenant: tenant.into(),
+        id: id.into(),
+        user: user.into(),
+        acts,
+        followed: dice.chance(60),
+        crashes: (0..crashes).map(|_| dice.within(1, 40 + 40 * turns.len() as u64)).collect(),
+        refusals: (0..refusals)
+            .map(|_| (dice.below(12 * turns.len() as u64), dice.pick(&[1, 1, 2, 5])))
+            .collect(),
+        erased: !quiet && dice.chance(15),
+        turns,
+    }
+}
+
+fn turn(dice: &mut Dice, place: usize, number: u64, quiet: bool) -> TurnPlan {
+    let pool: Vec<CallPlan> = (0..dice.within(2, 4)).map(|_| call(dice, quiet)).collect();
+    let storm = |dice: &mut Dice, percent: u64| !quiet && dice.chance(percent);
+    let count = dice.pick(&[0, 1, 1, 2, 3, 5]);
+    let steps = (0..count).map(|_| step(dice, &pool, quiet)).collect();
+    let mut budget = BudgetPatch::default();
+    if !quiet {
+        let maybe = |dice: &mut Dice, low, high| {
+            let wish = u32::try_from(dice.within(low, high)).unwrap_or(1);
+            dice.chance(50).then_some(wish)
+        };
+        budget.max_steps = maybe(dice, 1, 5);
+        budget.max_tool_calls = maybe(dice, 0, 6);
+        budget.max_reflections = maybe(dice, 0, 2);
+        budget.max_tokens = maybe(dice, 10, 80).map(u64::from);
+        budget.timeout_s = Some(dice.pick(&[2, 5, 20]));
+        budget.tool_timeout_s = Some(dice.pick(&[1, 2]));
+    }
+    let some_tools = Some(vec!["look", "put", "send"]);
+    TurnPlan {
+        said: format!("{} u{number} says ünïcode 🌍", mark(place)),
+        steps,
+        last: dice.pick(&[
+            LastWord::Text,
+            LastWord::Text,
+            LastWord::Text,
+            LastWord::Nothing,
+            LastWord::Json,
+            LastWord::Refused,
+        ]),
+        budget,
+        think: storm(dice, 30).then_some(Thinking::Low),
+        schema: storm(dice, 20),
+        tools: if storm(dice, 15) { some_tools } else { None },
+        citations: dice.chance(70),
+        flaky: if storm(dice, 30) { dice.pick(&[Flaky::Fails, Flaky::Panics]) } else { Flaky::Works },
+    }
+}
+
+fn step(dice: &mut Dice, pool: &[CallPlan], quiet: bool) -> StepPlan {
+    let calls = if dice.chance(15) { dice.within(5, 9) } else { dice.within(1, 4) };
+    let kinds = [
+        ModelErrorKind::RateLimited,
+        ModelErrorKind::Cut,
+        ModelErrorKind::Unavailable,
+        ModelErrorKind::Stalled,
+    ];
+    let mut trouble = dice.chance(15).then(|| (dice.pick(&kinds), 1 + u32::from(dice.chance(30))));
+    if !quiet && dice.chance(3) {
+        trouble = Some((dice.pick(&[ModelErrorKind::Billing, ModelErrorKind::Cut]), 9));
+    }
+    let pauses = dice.chance(5);
+    StepPlan {
+        words: pauses || dice.chance(50),
+        calls: (0..if pauses { 0 } else { calls }).map(|_| dice.pick(pool)).collect(),
+        pace: dice.pick(&[0, 1, 7, 40]),
+        trouble,
+        hangs: !quiet && dice.chance(3),
+        pauses,
+    }
+}
+
+fn call(dice: &mut Dice, quiet: bool) -> CallPlan {
+    let tool = dice
+        .pick(&["look", "look", "look", "fetch", "put", "put", "send", "send", "destroy", "echo", "nobody"]);
+    let how = if quiet {
+        dice.pick(&["ok", "ok", "ok", "ok", "fail", "gone", "panic", "big", "cite"])
+    } else {
+        dice.pick(&["ok", "ok", "ok", "ok", "fail", "gone", "panic", "big", "cite", "hang", "late", "late"])
+    };
+    let key = dice.pick(&["a", "b", "c", "d"]);
+    let ms = dice.pick(&[0, 0, 5, 60, 300]);
+    let args = match dice.below(12) {
+        0 => json!({ "ms": ms }),
+        _ if tool == "echo" => json!({ "text": key }),
+        _ => json!({ "key": key, "ms": ms, "how": how }),
+    };
+    CallPlan { tool, args, invalid: dice.chance(4), named: dice.chance(90) }
+}
+
+impl Plan {
+    /// The session and the turn in which a user says this.
+    pub fn turn(&self, said: &str) -> Option<(usize, &TurnPlan)> {
+        let turns =
+            self.sessions.iter().enumerate().flat_map(|(place, s)| s.turns.iter().map(move |t| (place, t)));
+        turns.into_iter().find(|(_, turn)| turn.said == said)
+    }
+}
+
+impl TurnPlan {
+    /// The bounds as the client sends them.
+    pub fn budget_json(&self) -> Value {
+        json!(self.budget)
+    }
+}

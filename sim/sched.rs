@@ -1,0 +1,184 @@
+//! Time and turns at the processor: a clock that jumps to the next timer when nothing can run, and a
+//! seeded choice of which of the tasks that can run is polled next.
+
+use super::dice::Dice;
+use edge_harness::ports::Clock;
+use edge_harness::types::Timestamp;
+use futures::future::LocalBoxFuture;
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+/// When every simulation starts.
+pub const START: u64 = 1_795_176_000_000;
+
+/// Whose a task is: a node's, by its place, or the clients'.
+pub type Owner = Option<usize>;
+
+/// The one processor of a simulated world.
+pub struct Sched {
+    now: Cell<u64>,
+    timers: RefCell<BTreeMap<(u64, u64), Waker>>,
+    tasks: RefCell<Vec<Task>>,
+    ids: Cell<u64>,
+    dice: RefCell<Dice>,
+}
+
+struct Task {
+    id: u64,
+    owner: Owner,
+    work: Option<LocalBoxFuture<'static, ()>>,
+    woken: Arc<Woken>,
+}
+
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Sched {
+    pub fn new(dice: Dice) -> Rc<Self> {
+        Rc::new(Self {
+            now: Cell::new(START),
+            timers: RefCell::default(),
+            tasks: RefCell::default(),
+            ids: Cell::new(0),
+            dice: RefCell::new(dice),
+        })
+    }
+
+    /// Milliseconds since 1970.
+    pub fn now(&self) -> u64 {
+        self.now.get()
+    }
+
+    fn id(&self) -> u64 {
+        self.ids.set(self.ids.get() + 1);
+        self.ids.get()
+    }
+
+    pub fn spawn(&self, owner: Owner, work: LocalBoxFuture<'static, ()>) {
+        let woken = Arc::new(Woken(AtomicBool::new(true)));
+        self.tasks.borrow_mut().push(Task { id: self.id(), owner, work: Some(work), woken });
+    }
+
+    /// The task to poll next and its owner; none when every task waits.
+    pub fn pick(&self) -> Option<(u64, Owner)> {
+        let tasks = self.tasks.borrow();
+        let ready: Vec<&Task> = tasks.iter().filter(|task| task.woken.0.load(Ordering::Relaxed)).collect();
+        if ready.is_empty() {
+            return None;
+        }
+        let task = self.dice.borrow_mut().pick(&ready);
+        Some((task.id, task.owner))
+    }
+
+    /// Polls a task.
+    ///
+    /// # Errors
+    /// When it panicked.
+    pub fn poll(&self, id: u64) -> Result<(), String> {
+        let taken = self.tasks.borrow_mut().iter_mut().find(|task| task.id == id).and_then(|task| {
+            task.woken.0.store(false, Ordering::Relaxed);
+            Some((task.work.take()?, Arc::clone(&task.woken)))
+        });
+        let Some((mut work, woken)) = taken else { return Ok(()) };
+        let waker = Waker::from(woken);
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut Context::from_waker(&waker))));
+        let mut tasks = self.tasks.borrow_mut();
+        let place = tasks.iter().position(|task| task.id == id);
+        match (polled, place) {
+            (Ok(Poll::Pending), Some(place)) => tasks[place].work = Some(work),
+            (polled, place) => {
+                place.map(|place| tasks.remove(place));
+                drop(tasks);
+                drop(work);
+                let _ = polled.map_err(|_| "a task panicked".to_owned())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops all tasks of an owner in mid-air.
+    pub fn kill(&self, owner: Owner) {
+        let mut dead = Vec::new();
+        self.tasks.borrow_mut().retain_mut(|task| {
+            let dies = task.owner == owner;
+            dead.extend(task.work.take_if(|_| dies));
+            !dies
+        });
+    }
+
+    /// Drops everything: tasks hold what holds the scheduler.
+    pub fn clear(&self) {
+        let tasks = self.tasks.take();
+        drop(tasks);
+        let later = self.tasks.take();
+        drop(later);
+    }
+
+    /// When the next timer is due.
+    pub fn next_timer(&self) -> Option<u64> {
+        self.timers.borrow().keys().next().map(|(due, _)| *due)
+    }
+
+    /// Lets time pass; what is due by then wakes.
+    pub fn advance_to(&self, now: u64) {
+        self.now.set(now.max(self.now.get()));
+        let later = self.timers.borrow_mut().split_off(&(self.now.get() + 1, 0));
+        let due = self.timers.replace(later);
+        due.into_values().for_each(Waker::wake);
+    }
+
+    pub fn sleep(self: &Rc<Self>, ms: u64) -> LocalBoxFuture<'static, ()> {
+        Box::pin(Sleep { sched: Rc::clone(self), key: (self.now().saturating_add(ms), self.id()) })
+    }
+}
+
+struct Sleep {
+    sched: Rc<Sched>,
+    key: (u64, u64),
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        if self.sched.now() >= self.key.0 {
+            return Poll::Ready(());
+        }
+        self.sched.timers.borrow_mut().insert(self.key, cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.sched.timers.borrow_mut().remove(&self.key);
+    }
+}
+
+/// The clock as the core sees it.
+pub struct SimClock(pub Rc<Sched>);
+
+impl Clock for SimClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.now())
+    }
+
+    fn sleep(&self, ms: u64) -> LocalBoxFuture<'static, ()> {
+        self.0.sleep(ms)
+    }
+}

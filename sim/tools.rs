@@ -1,0 +1,225 @@
+//! Simulated tools. What one does is in its arguments, so that it does the same when it runs again.
+
+use super::{
+    outside::{Outside, Run},
+    plan::Flaky,
+};
+use async_trait::async_trait;
+use edge_harness::agent::{
+    DynTool, HarnessBuilder, Hook, RuntimeContext, ToolContext,
+    hook::{HookEvent, OnError, PostCall, SubStepError},
+};
+use edge_harness::types::{Effect, Role, Source, ToolOutcome, ToolSpec};
+use futures::{FutureExt, future::LocalBoxFuture};
+use serde_json::{Value, json};
+use std::{cell::Cell, rc::Rc};
+
+/// What may run in flight at once.
+const MAX_IN_FLIGHT: usize = 6;
+
+/// name, effect, whether it is idempotent, whether it may be tried again after a timeout
+const TOOLS: &[(&str, Effect, bool, bool)] = &[
+    ("look", Effect::ReadOnly, true, true),
+    ("fetch", Effect::NetworkRead, true, false),
+    ("put", Effect::LocalWrite, true, true),
+    ("send", Effect::Network, false, false),
+    ("destroy", Effect::Destructive, false, false),
+];
+
+/// Whether a tool of that name only reads; none when there is no such tool.
+pub fn reads(name: &str) -> Option<bool> {
+    if name == "echo" {
+        return Some(true);
+    }
+    TOOLS.iter().find(|tool| tool.0 == name).map(|tool| tool.1.is_read())
+}
+
+/// Whether running a tool of that name twice equals running it once.
+pub fn is_idempotent(name: &str) -> bool {
+    name == "echo" || TOOLS.iter().any(|tool| tool.0 == name && tool.2)
+}
+
+/// Adds the tools and the hook to an agent.
+pub fn install(mut builder: HarnessBuilder, outside: &Rc<Outside>) -> HarnessBuilder {
+    for (name, effect, idempotent, retry) in TOOLS {
+        let tool = SimTool {
+            name,
+            effect: *effect,
+            idempotent: *idempotent,
+            retry: *retry,
+            outside: Rc::clone(outside),
+        };
+        builder = builder.dyn_tool(Rc::new(tool));
+    }
+    builder.hook(Finisher { outside: Rc::clone(outside) })
+}
+
+struct SimTool {
+    name: &'static str,
+    effect: Effect,
+    idempotent: bool,
+    retry: bool,
+    outside: Rc<Outside>,
+}
+
+/// Notes that a tool ended, also when its machine went away.
+struct Running(Rc<Cell<bool>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.set(false);
+    }
+}
+
+impl DynTool for SimTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: self.name.into(),
+            description: "Simulated.".into(),
+            parameters: json!({
+                "type": "object",
+                "properties": { "key": { "type": "string" }, "ms": { "type": "integer" }, "how": { "type": "string" } },
+                "required": ["key"],
+            }),
+            effect: self.effect,
+            idempotent: self.idempotent,
+            retry_on_timeout: self.retry,
+            category: "other".into(),
+        }
+    }
+
+    fn check(&self, args: &Value) -> Result<Vec<String>, String> {
+        let key = args["key"].as_str().ok_or("`key` is missing")?;
+        Ok(vec![key.to_owned()])
+    }
+
+    fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
+        self.act(args, cx).boxed_local()
+    }
+}
+
+impl SimTool {
+    async fn act(&self, args: Value, cx: ToolContext) -> ToolOutcome {
+        let (how, ms) = (args["how"].as_str().unwrap_or("ok").to_owned(), args["ms"].as_u64().unwrap_or(0));
+        let (place, _running) = self.begin(&args, &cx);
+        self.write(place, &cx, "begun");
+        let ms = match how.as_str() {
+            "hang" => 3_600_000,
+            // Later than any tool's timeout, sooner than everybody's patience.
+            "late" => 2_500 + ms * 10,
+            _ => ms,
+        };
+        if ms > 0 {
+            cx.clock.sleep(ms).await;
+        }
+        self.write(place, &cx, "done");
+        self.outside.say(self.name, || format!("{} ends: {how}", cx.call_id));
+        match how.as_str() {
+            "fail" => ToolOutcome::failure("it failed"),
+            "gone" => ToolOutcome::Failure { reason: "it is gone for good".into(), retryable: false },
+            // Without the panic hook: nobody wants to read of it.
+            "panic" => std::panic::resume_unwind(Box::new("as planned")),
+            "big" => ToolOutcome::Result { result: "large ".repeat(2_500).into() },
+            "cite" => {
+                cx.cite(Source::Web { url: format!("https://example.com/{}", args["key"]), title: None });
+                ToolOutcome::Result { result: json!({ "found": args["key"] }) }
+            }
+            _ => ToolOutcome::Result { result: json!({ "key": args["key"], "n": 1 }) },
+        }
+    }
+
+    fn begin(&self, args: &Value, cx: &ToolContext) -> (usize, Running) {
+        let running = Rc::new(Cell::new(true));
+        let outside = &self.outside;
+        let run = Run {
+            session: format!("{}/{}", cx.tenant, cx.session),
+            turn: cx.turn.clone(),
+            call_id: cx.call_id.clone(),
+            tool: self.name,
+            key: format!("{} {args}", self.name),
+            touches: args["key"].to_string(),
+            reads: self.effect.is_read(),
+            idempotent: self.idempotent,
+            began: outside.moment(),
+            at: outside.sched.now(),
+            running: Rc::clone(&running),
+            over: cx.cancel.clone(),
+            wrote: Vec::new(),
+        };
+        outside.say(self.name, || format!("{} of {} begins: {}", run.call_id, run.session, run.key));
+        let mut beside = 1;
+        let mut runs = outside.runs.borrow_mut();
+        // What nobody waits for any more is late, and not beside anything.
+        for other in runs.iter().filter(|o| o.turn == run.turn && o.running.get() && !o.over.is_canceled()) {
+            beside += 1;
+            if !other.reads || !run.reads || other.touches == run.touches {
+                outside.find(
+                    5,
+                    format!("{} runs while {} runs: {} / {}", run.call_id, other.call_id, run.key, other.key),
+                );
+            }
+        }
+        if beside > MAX_IN_FLIGHT {
+            outside.find(5, format!("{beside} calls in flight"));
+        }
+        runs.push(run);
+        (runs.len() - 1, Running(running))
+    }
+
+    /// Writes to the session, if this tool writes.
+    fn write(&self, place: usize, cx: &ToolContext, what: &str) {
+        if self.effect.is_read() {
+            return;
+        }
+        let key = format!("{}.{what}", cx.call_id);
+        let moment = self.outside.moment();
+        match cx.set_state(&key, what.into()) {
+            Ok(()) => self.outside.runs.borrow_mut()[place].wrote.push((key, moment)),
+            Err(error) => self.outside.say(self.name, || format!("{key} was not written: {error}")),
+        }
+    }
+}
+
+/// A hook that leaves a document at the end of each turn, and fails at some.
+struct Finisher {
+    outside: Rc<Outside>,
+}
+
+impl Finisher {
+    fn finish(
+        &self,
+        cx: &RuntimeContext,
+        draft: &mut edge_harness::session::Draft,
+    ) -> Result<(), SubStepError> {
+        let messages = cx.session.messages();
+        let own =
+            messages.iter().rev().find(|message| message.role == Role::User && message.turn == cx.turn());
+        let said = own.map(|message| message.text()).unwrap_or_default();
+        draft.put(format!("finished/{}", cx.turn()), "true".into());
+        let plan = self.outside.plan.turn(&said);
+        match plan.map_or(Flaky::Works, |(_, turn)| turn.flaky) {
+            Flaky::Works => Ok(()),
+            Flaky::Fails => Err(SubStepError("as planned".into())),
+            Flaky::Panics => std::panic::resume_unwind(Box::new("as planned")),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Hook for Finisher {
+    fn name(&self) -> &'static str {
+        "finisher"
+    }
+
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PostCall, HookEvent::Error]
+    }
+
+    fn post_call(&self, event: &mut PostCall<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
+        self.finish(cx, event.draft)
+    }
+
+    fn on_error(&self, event: &mut OnError<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
+        self.finish(cx, event.draft)
+    }
+}

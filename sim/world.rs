@@ -1,0 +1,189 @@
+//! One simulated world: objects, clients, and what they all stand on.
+
+use super::{
+    client::{self, Witness},
+    disk::Disk,
+    model::SimModels,
+    node::Node,
+    outside::Outside,
+    plan::Plan,
+    sched::{START, Sched, SimClock},
+    tools,
+};
+use edge_harness::agent::HarnessAgent;
+use edge_harness::platform::in_memory::{
+    InMemoryDirectory, MemoryBlobs, MemoryLog, ScriptedHttp, SeededEntropy,
+};
+use edge_harness::standard::{Standard, builder};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+/// How long clients may take for what they do, in milliseconds.
+const PATIENCE_MS: u64 = 3_600_000;
+/// How long turns may go on when nothing disturbs them any more.
+const SETTLE_MS: u64 = 1_800_000;
+/// How long tools that nobody waits for may still go on, and a little more.
+const LATE_MS: u64 = 40_000;
+
+pub struct World {
+    pub sched: Rc<Sched>,
+    pub outside: Rc<Outside>,
+    pub directory: Rc<InMemoryDirectory>,
+    pub blobs: Rc<MemoryBlobs>,
+    pub entropy: Rc<SeededEntropy>,
+    /// What clients saw, by session.
+    pub witnesses: RefCell<Vec<Witness>>,
+    /// Clients that still have something to do.
+    pub busy: Cell<usize>,
+    /// Set when nothing happens any more: whoever follows reads to the end.
+    pub closing: Cell<bool>,
+    nodes: RefCell<Vec<Rc<Node>>>,
+    agent: RefCell<Option<Rc<HarnessAgent>>>,
+}
+
+impl World {
+    /// Plays a plan to its end.
+    pub fn play(plan: &Plan, traced: bool) -> Rc<Self> {
+        let mut plan = plan.clone();
+        let sched = Sched::new(plan.dice.fork());
+        let outside = Outside::new(Rc::clone(&sched), plan.clone(), traced);
+        let world = Rc::new(Self {
+            sched,
+            outside,
+            directory: Rc::default(),
+            blobs: Rc::default(),
+            entropy: Rc::default(),
+            witnesses: RefCell::new(plan.sessions.iter().map(|_| Witness::default()).collect()),
+            busy: Cell::new(0),
+            closing: Cell::new(false),
+            nodes: RefCell::default(),
+            agent: RefCell::default(),
+        });
+        *world.agent.borrow_mut() = Some(Rc::new(world.build()));
+        for (place, session) in plan.sessions.iter().enumerate() {
+            world.object(&session.tenant, &session.id, place);
+        }
+        client::start(&world, &mut plan.dice);
+        world.end();
+        world
+    }
+
+    fn build(&self) -> HarnessAgent {
+        let standard = Standard {
+            models: Rc::new(SimModels(Rc::clone(&self.outside))),
+            clock: Rc::new(SimClock(Rc::clone(&self.sched))),
+            entropy: self.entropy.clone(),
+            http: Rc::new(ScriptedHttp::default()),
+            log: Rc::new(MemoryLog::default()),
+            web_fetch_allow: String::new(),
+            instructions: None,
+            settings: Default::default(),
+        };
+        tools::install(builder(standard), &self.outside).build().expect("names that differ")
+    }
+
+    pub fn agent(&self) -> Rc<HarnessAgent> {
+        Rc::clone(self.agent.borrow().as_ref().expect("a world that plays"))
+    }
+
+    pub fn node(&self, place: usize) -> Rc<Node> {
+        Rc::clone(&self.nodes.borrow()[place])
+    }
+
+    pub fn nodes(&self) -> Vec<Rc<Node>> {
+        self.nodes.borrow().clone()
+    }
+
+    /// The object of a session, found by its name alone; it holds words of session `origin`.
+    pub fn object(&self, tenant: &str, session: &str, origin: usize) -> Rc<Node> {
+        let mut nodes = self.nodes.borrow_mut();
+        if let Some(node) = nodes.iter().find(|node| node.tenant == tenant && node.session == session) {
+            return Rc::clone(node);
+        }
+        let place = nodes.len();
+        let refusals = self.outside.plan.sessions.get(place).map(|plan| plan.refusals.clone());
+        let name = format!("{tenant}/{session}");
+        let disk = Disk::new(name, refusals.unwrap_or_default(), Rc::clone(&self.outside));
+        let node = Node::new(place, tenant, session, origin, disk);
+        nodes.push(Rc::clone(&node));
+        node
+    }
+
+    fn end(self: &Rc<Self>) {
+        if !self.run(PATIENCE_MS, |world| world.busy.get() == 0) {
+            self.outside.find(4, "a client waits for ever");
+        }
+        self.nodes().iter().for_each(|node| node.disk.heal());
+        if !self.run(SETTLE_MS, |world| world.nodes.borrow().iter().all(|node| !node.disk.busy.get())) {
+            self.outside.find(4, "a turn goes on for ever");
+        }
+        // What is late may still try to write.
+        self.run(LATE_MS, |_| false);
+        self.closing.set(true);
+        self.nodes().iter().for_each(|node| node.crash(self));
+        client::read_to_the_end(self);
+        if !self.run(LATE_MS, |world| world.busy.get() == 0) {
+            self.outside.find(8, "a reader waits for ever");
+        }
+    }
+
+    /// Runs until `done` holds where nothing can run without time passing, or for `ms` at most.
+    fn run(self: &Rc<Self>, ms: u64, done: impl Fn(&Self) -> bool) -> bool {
+        let end = self.sched.now() + ms;
+        loop {
+            if let Some((task, owner)) = self.sched.pick() {
+                if owner.is_some_and(|place| self.crashes_now(place)) {
+                    continue;
+                }
+                if let Err(panic) = self.sched.poll(task) {
+                    self.outside.find(3, panic);
+                }
+                continue;
+            }
+            if done(self) {
+                return true;
+            }
+            let alarms = self.nodes.borrow().iter().filter_map(|node| node.alarm.get()).min();
+            let next = [self.sched.next_timer(), alarms].into_iter().flatten().min();
+            let Some(next) = next.filter(|next| *next <= end) else { return done(self) };
+            self.sched.advance_to(next);
+            self.weather();
+            for node in self.nodes() {
+                if node.alarm.get().is_some_and(|due| due <= self.sched.now()) {
+                    node.ring(self);
+                }
+            }
+        }
+    }
+
+    fn crashes_now(&self, place: usize) -> bool {
+        let node = self.node(place);
+        node.polls.set(node.polls.get() + 1);
+        let plan = self.outside.plan.sessions.get(place);
+        let crashes =
+            !self.closing.get() && plan.is_some_and(|plan| plan.crashes.contains(&node.polls.get()));
+        if crashes {
+            node.crash(self);
+        }
+        crashes
+    }
+
+    /// What answers at this time of the day.
+    fn weather(&self) {
+        let ms = self.sched.now() - START;
+        let within = |outage: Option<(u64, u64)>| outage.is_some_and(|(from, to)| (from..to).contains(&ms));
+        self.directory.down.set(within(self.outside.plan.directory_down));
+        self.blobs.down.set(within(self.outside.plan.blobs_down));
+    }
+
+    /// Takes the world apart: its parts hold each other.
+    pub fn dismantle(&self) {
+        self.nodes().iter().for_each(|node| node.crash(self));
+        self.sched.clear();
+        self.nodes.take();
+        self.agent.take();
+        self.outside.runs.take();
+    }
+}

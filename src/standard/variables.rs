@@ -1,0 +1,107 @@
+//! What of the standard agent a deployment sets by variables.
+
+use crate::agent::{BuildError, Judge, Settings};
+use crate::types::{Thinking, id, json};
+use serde_json::Value;
+use std::collections::BTreeSet;
+
+/// Most judges.
+const MAX_JUDGES: usize = 8;
+
+/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S` and `JUDGES`. What is absent stays as it is by default; `var`
+/// finds a variable by its name.
+///
+/// # Errors
+/// Which variable is malformed, and how.
+pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildError> {
+    let mut settings = Settings::default();
+    let read =
+        |name: &'static str| var(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let bad = |name: &'static str, why: String| BuildError::Variable { name, why };
+    if let Some(text) = read("THINK") {
+        settings.think = thinking(&text)
+            .ok_or_else(|| bad("THINK", format!("expected off, low, medium or high, found {text:?}")))?;
+    }
+    if let Some(text) = read("REFLECT_EVERY") {
+        settings.reflect_every = text.parse().map_err(|_| {
+            bad("REFLECT_EVERY", format!("expected a whole number, 0 for never, found {text:?}"))
+        })?;
+    }
+    if let Some(text) = read("ARTIFACT_TTL_S") {
+        settings.artifact_ttl_s = text
+            .parse()
+            .map_err(|_| bad("ARTIFACT_TTL_S", format!("expected a number of seconds, found {text:?}")))?;
+    }
+    if let Some(text) = read("JUDGES") {
+        settings.judges = judges(&text).map_err(|why| bad("JUDGES", why))?;
+    }
+    Ok(settings)
+}
+
+fn thinking(text: &str) -> Option<Thinking> {
+    serde_json::from_value(Value::String(text.to_lowercase())).ok()
+}
+
+fn judges(text: &str) -> Result<Vec<Judge>, String> {
+    let judges: Vec<Judge> = json::read(text.as_bytes()).map_err(|error| {
+        format!(r#"expected a list of {{"name", "instructions", "sample", "model"?}} in JSON: {error}"#)
+    })?;
+    if judges.len() > MAX_JUDGES {
+        return Err(format!("expected at most {MAX_JUDGES} judges, found {}", judges.len()));
+    }
+    let mut names = BTreeSet::new();
+    for judge in &judges {
+        if !id::is_valid(&judge.name) || !names.insert(&judge.name) {
+            return Err(format!("the name {:?} is taken twice or not an id", judge.name));
+        }
+        if !(0.0..=1.0).contains(&judge.sample) {
+            return Err(format!("the sample of {:?} is not between 0 and 1", judge.name));
+        }
+    }
+    Ok(judges)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    fn with(name: &str, value: &str) -> Result<Settings, String> {
+        settings(&|asked| (asked == name).then(|| value.to_owned())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn variables_become_settings() {
+        assert_eq!(with("THINK", " High ").unwrap().think, Thinking::High);
+        assert_eq!(with("REFLECT_EVERY", "3").unwrap().reflect_every, 3);
+        assert_eq!(with("ARTIFACT_TTL_S", "60").unwrap().artifact_ttl_s, 60);
+        let none = with("JUDGES", " ").unwrap();
+        assert_eq!((none.think, none.reflect_every, none.judges.len()), (Thinking::Off, 0, 0));
+        let text = r#"[{"name": "polite", "instructions": "Be strict.", "sample": 0.1}]"#;
+        let polite =
+            Judge { name: "polite".into(), instructions: "Be strict.".into(), sample: 0.1, model: None };
+        assert_eq!(with("JUDGES", text).unwrap().judges, [polite]);
+    }
+
+    #[test]
+    fn malformed_ones_are_told() {
+        let judge = |name: &str, sample: &str| {
+            format!(r#"{{"name": "{name}", "instructions": "", "sample": {sample}}}"#)
+        };
+        let list = |judges: &[String]| format!("[{}]", judges.join(","));
+        for (name, value, told) in [
+            ("THINK", "hard", "expected off, low, medium or high, found \"hard\""),
+            ("REFLECT_EVERY", "-1", "expected a whole number, 0 for never, found \"-1\""),
+            ("ARTIFACT_TTL_S", "1h", "expected a number of seconds, found \"1h\""),
+            ("JUDGES", "{}", "expected a list of"),
+            ("JUDGES", &list(&[judge("a", "2")]), "the sample of \"a\" is not between 0 and 1"),
+            ("JUDGES", &list(&[judge("a", "0"), judge("a", "1")]), "the name \"a\" is taken twice"),
+            ("JUDGES", &list(&[judge("a b", "0")]), "the name \"a b\" is taken twice or not an id"),
+            ("JUDGES", &list(&vec![judge("a", "0"); 9]), "expected at most 8 judges, found 9"),
+        ] {
+            let error = with(name, value).unwrap_err();
+            assert!(error.starts_with(&format!("the variable {name} is malformed: {told}")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The simulator finds nothing in the core, and finds each defect that is put into it.
+
+#[path = "../sim/mod.rs"]
+mod sim;
+
+use edge_harness::fault::{Fault, activate};
+
+const JOBS: usize = 2;
+
+#[test]
+fn a_thousand_seeds_find_nothing() {
+    let (failed, played) = sim::sweep::sweep(0, 1_000, JOBS, || {});
+    assert!(failed.is_none(), "{}", failed.map(|report| report.print()).unwrap_or_default());
+    assert_eq!(played, 1_000);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in 0..30 {
+        let (once, again) = (sim::play(seed, true), sim::play(seed, true));
+        assert!(!once.trace.is_empty());
+        assert_eq!(once, again);
+    }
+}
+
+#[test]
+fn every_fault_is_found_within_a_thousand_seeds() {
+    let mut missed = Vec::new();
+    for fault in Fault::ALL {
+        let (failed, _) = sim::sweep::sweep(0, 1_000, JOBS, || activate(Some(*fault)));
+        match failed {
+            Some(report) => {
+                println!("{fault:?}: invariant {} by seed {}", report.findings[0].invariant, report.seed)
+            }
+            None => missed.push(fault),
+        }
+    }
+    assert!(missed.is_empty(), "nothing is found of {missed:?}");
+}
