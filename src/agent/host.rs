@@ -15,6 +15,7 @@ use crate::ports::{
 };
 use crate::session::{
     Artifacts, Draft, Permit, Session, WriteError,
+    artifacts::puts::Puts,
     hub::{Broadcast, Hub},
     idempotency,
 };
@@ -39,6 +40,8 @@ const WATCHDOG_MS: u64 = 20_000;
 const RETRY_MS: u64 = 1_000;
 /// How often streams get a comment, in milliseconds.
 const PING_MS: u64 = 15_000;
+/// How long an erasure waits for what is being written, in milliseconds.
+const SETTLE_MS: u64 = 10_000;
 /// How often what expired is looked for while turns keep running, in milliseconds.
 const PURGE_MS: u64 = 3_600_000;
 /// How stale the list of sessions may be, in milliseconds.
@@ -104,6 +107,7 @@ pub struct Post {
 /// One session and its agent.
 pub struct SessionHost {
     ports: HostPorts,
+    blobs: Rc<Puts>,
     agent: Rc<HarnessAgent>,
     config: HostConfig,
     session: RefCell<Option<Rc<Session>>>,
@@ -117,8 +121,11 @@ pub struct SessionHost {
 impl SessionHost {
     /// A host that has not looked at its storage yet.
     pub fn new(ports: HostPorts, agent: Rc<HarnessAgent>, config: HostConfig) -> Rc<Self> {
+        let (blobs, spawner) = (Rc::clone(&ports.blobs), Rc::clone(&ports.spawner));
+        let blobs = Rc::new(Puts::new(blobs, spawner, Rc::clone(&ports.clock)));
         Rc::new(Self {
             ports,
+            blobs,
             agent,
             config,
             session: RefCell::new(None),
@@ -187,6 +194,7 @@ impl SessionHost {
             meta,
             turn: None,
             queue: Vec::new(),
+            held: Default::default(),
             deferred: Vec::new(),
             listed_at: Timestamp(0),
         };
@@ -413,8 +421,8 @@ impl SessionHost {
 
     /// The session's large things.
     pub fn artifacts(&self, session: &Rc<Session>) -> Rc<Artifacts> {
-        let (blobs, clock) = (Rc::clone(&self.ports.blobs), Rc::clone(&self.ports.clock));
-        Rc::new(Artifacts::new(Rc::clone(session), blobs, clock))
+        let blobs = Rc::clone(&self.blobs);
+        Rc::new(Artifacts::new(Rc::clone(session), blobs, Rc::clone(&self.ports.clock)))
     }
 
     /// Erases the session: log, state, large objects and its line in the list.
@@ -423,7 +431,10 @@ impl SessionHost {
     /// When a store breaks. What is left is erased by trying again.
     pub async fn erase(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
         self.let_go();
-        self.ports.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(store_down)?;
+        // What is being written when the bytes are removed would stay for ever.
+        let _closed = self.blobs.close();
+        self.blobs.settle(SETTLE_MS).await.map_err(store_down)?;
+        self.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(store_down)?;
         self.ports.directory.delete_session(tenant, id).await.map_err(directory_down)?;
         // Whoever came meanwhile has read the session again. Nothing comes between this and the end.
         self.let_go();

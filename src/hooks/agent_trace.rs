@@ -83,7 +83,8 @@ impl Hook for AgentTrace {
         self.line(
             cx,
             "turn.failed",
-            json!({"code": event.error.code, "detail": event.error.message, "ms": ms}),
+            // Not the message: it may quote what was said.
+            json!({"code": event.error.code, "ms": ms}),
         );
         Ok(())
     }

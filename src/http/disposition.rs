@@ -1,5 +1,6 @@
 //! Names of files in headers, read and written (RFC 6266, RFC 7578).
 
+use crate::types::text;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 /// Longest name that is kept, in bytes.
@@ -11,11 +12,19 @@ const EXTENDED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b
 pub fn parameter(header: &str, wanted: &str) -> Option<String> {
     let mut rest = header.split_once(';')?.1;
     loop {
-        let (name, after) = rest.split_once('=')?;
-        let (value, after) = value(after.trim_start());
-        if name.trim().eq_ignore_ascii_case(wanted) {
-            return Some(value);
-        }
+        let end = rest.find([';', '=']).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(end);
+        // One without a value is none, and neither is what stands behind a quoted value.
+        let after = match after.strip_prefix('=') {
+            None => after,
+            Some(given) => {
+                let (value, after) = value(given.trim_start());
+                if name.trim().eq_ignore_ascii_case(wanted) {
+                    return Some(value);
+                }
+                after
+            }
+        };
         rest = after.split_once(';')?.1;
     }
 }
@@ -56,7 +65,7 @@ pub fn filename(header: &str) -> Option<String> {
 /// A name that is one line and no path; `None` when nothing is left of it.
 pub fn plain(name: &str) -> Option<String> {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    let clean: String = last.chars().filter(|c| !c.is_control()).collect();
+    let clean: String = last.chars().filter(|c| text::in_line(*c)).collect();
     let clean = clean.trim();
     let name = clean.split_at(clean.floor_char_boundary(MAX_NAME)).0.trim_end();
     (!matches!(name, "" | "." | "..")).then(|| name.to_owned())
@@ -88,6 +97,9 @@ mod tests {
             ("attachment; filename=\"_.txt\"; filename*=UTF-8''%E5%B1%B1.txt", Some("山.txt")),
             ("attachment; filename*=latin1''%FC.txt; filename=u.txt", Some("u.txt")),
             ("attachment; filename=\"open", Some("open")),
+            ("form-data; foo; filename=a", Some("a")),
+            ("form-data;; name=\"a\" b=\"; filename=c\"; filename=a", Some("c\"")),
+            ("form-data; foo; bar", None),
             ("attachment", None),
             ("form-data; name=\"a\"", None),
             ("", None),
@@ -102,6 +114,7 @@ mod tests {
             ("../../etc/passwd", Some("passwd")),
             ("C:\\dir\\a.txt", Some("a.txt")),
             ("a\r\nset-cookie: b", Some("aset-cookie: b")),
+            ("a\u{202e}txt.exe\u{2028}", Some("atxt.exe")),
             (" Zoë 山.txt ", Some("Zoë 山.txt")),
             ("..", None),
             ("a/", None),

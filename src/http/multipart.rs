@@ -19,7 +19,8 @@ pub struct File {
     pub bytes: Bytes,
 }
 
-/// Finds the first file in a body of this content type; `None` when no part of it is a file.
+/// Finds the first file in a body of this content type; `None` when no part of it is a file. What a
+/// browser sends for an input in which nothing was chosen, no name and no bytes, is none.
 ///
 /// # Errors
 /// When the body is not what its content type says.
@@ -35,14 +36,16 @@ pub fn first_file(content_type: &str, body: &Bytes) -> Result<Option<File>, Prob
     };
     loop {
         let Some(start) = line_end(body, at)? else { return Ok(None) };
-        // A part without headers begins with the empty line; every file has some.
-        let head_end = find(body, start.saturating_sub(2), b"\r\n\r\n");
+        // A part without headers begins with the empty line; every file has some. A part that has but
+        // headers ends where it ends: what comes behind it is another's.
+        let (end, next) = find_delimiter(body, start.saturating_sub(2), delimiter.as_bytes())
+            .ok_or_else(|| malformed("it ends in mid-part"))?;
+        let part = body.get(..end.max(start)).unwrap_or_default();
+        let head_end = find(part, start.saturating_sub(2), b"\r\n\r\n");
         let (head_end, content) = head_end.ok_or_else(|| malformed("a part has no content"))?;
         if head_end > start + MAX_HEAD {
             return Err(malformed("a part's head is too long"));
         }
-        let (end, next) = find_delimiter(body, content.saturating_sub(2), delimiter.as_bytes())
-            .ok_or_else(|| malformed("it ends in mid-part"))?;
         let head = body.get(start..head_end).unwrap_or_default();
         let head = std::str::from_utf8(head).map_err(|_| malformed("a part's head is not UTF-8"))?;
         let header = |name: &str| {
@@ -51,6 +54,10 @@ pub fn first_file(content_type: &str, body: &Bytes) -> Result<Option<File>, Prob
         };
         if let Some(name) = header("content-disposition").and_then(filename) {
             let content_type = header("content-type").map(str::to_owned);
+            if name.is_empty() && end <= content {
+                at = next;
+                continue;
+            }
             return Ok(Some(File { name, content_type, bytes: body.slice(content..end.max(content)) }));
         }
         at = next;
@@ -133,6 +140,11 @@ mod tests {
     #[test]
     fn an_empty_file_and_no_file_are_told_apart() {
         let body = b"--x-1\r\nContent-Disposition: form-data; filename=\"\"\r\n\r\n\r\n--x-1--";
+        assert_eq!(read(FORM, body).expect("a form"), None, "nothing was chosen");
+        let body = b"--x-1\r\nContent-Disposition: form-data; filename=\"\"\r\n\r\n\r\n\
+            --x-1\r\nContent-Disposition: form-data; name=f; filename=b\r\n\r\ndata\r\n--x-1--";
+        assert_eq!(read(FORM, body).expect("a form").map(|file| file.name), Some("b".into()));
+        let body = b"--x-1\r\nContent-Disposition: form-data; filename=a\r\n\r\n\r\n--x-1--";
         assert_eq!(read(FORM, body).expect("a form").map(|file| file.bytes.len()), Some(0));
         let body = b"--x-1\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\nb\r\n--x-1--";
         assert_eq!(read(FORM, body).expect("a form"), None);
@@ -151,6 +163,11 @@ mod tests {
             (FORM, b"--x-1\r\nContent-Disposition: form-data; filename=a\r\n\r\ncut off"),
             (FORM, b"--x-1\r\nContent-Disposition: form-data; filename=a"),
             (FORM, b"--x-1"),
+            // Neither part of it may be taken for the other's.
+            (
+                FORM,
+                b"--x-1\r\nContent-Disposition: form-data; filename=a\r\n--x-1\r\nA: b\r\n\r\nc\r\n--x-1--",
+            ),
             (FORM, b"--x-1 nonsense\r\n\r\n\r\n--x-1--"),
             (FORM, b"--x-1\r\nContent-Disposition: form-data; filename=\xff\r\n\r\na\r\n--x-1--"),
         ] {

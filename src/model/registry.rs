@@ -51,6 +51,14 @@ impl ModelRegistry {
         Self { providers, default, prices }
     }
 
+    /// What keeps every model from being found.
+    ///
+    /// # Errors
+    /// What is wrong with `MODEL_PRICES`.
+    pub fn check(&self) -> Result<(), &str> {
+        self.prices.as_ref().map(drop).map_err(|error| error.message.as_str())
+    }
+
     /// The ids to offer: the default and the built-in one.
     pub fn list(&self) -> Vec<String> {
         let mut ids = vec![self.default.clone()];
@@ -207,6 +215,7 @@ mod tests {
         let error = registry.resolve("demo/echo").map(drop).unwrap_err();
         assert_eq!(error.kind, ModelErrorKind::Invalid);
         assert!(error.message.starts_with("MODEL_PRICES is not a JSON object"), "{}", error.message);
+        assert_eq!(registry.check(), Err(error.message.as_str()));
         assert_eq!(registry.price("demo/echo"), None);
     }
 }

@@ -7,10 +7,11 @@
 
 mod expiry;
 mod large;
+pub mod puts;
 #[cfg(test)]
 mod tests;
 
-use super::{Draft, Session, decode, encode};
+use super::{Draft, Refused, Session, decode, encode};
 use crate::fault::{self, Fault};
 use crate::ports::{BlobStore, Clock, StoreError};
 use crate::types::{EventKind, FileRef, Timestamp};
@@ -27,6 +28,8 @@ pub use large::{LIMIT, keep_apart};
 
 /// Most bytes of one artifact (16 MiB).
 pub const MAX_BYTES: usize = 16 << 20;
+/// Most bytes of the files of a session together (256 MiB).
+pub const MAX_ATTACHED: u64 = 256 << 20;
 /// How long the object store may take for one thing, in milliseconds.
 const PATIENCE_MS: u64 = 10_000;
 /// The longest life of what expires, in milliseconds (ten years): a time that can still be written.
@@ -44,6 +47,12 @@ pub enum ArtifactError {
     /// It does not have these bytes.
     #[error("the artifact has {0} bytes")]
     Range(u64),
+    /// The session has no room for it.
+    #[error("the files of this session would have more than {MAX_ATTACHED} bytes together")]
+    Full,
+    /// The session takes nothing more just now.
+    #[error(transparent)]
+    Busy(Refused),
     /// A store broke or did not answer.
     #[error("the artifact store does not work: {0}")]
     Store(String),
@@ -52,6 +61,15 @@ pub enum ArtifactError {
 impl From<StoreError> for ArtifactError {
     fn from(error: StoreError) -> Self {
         Self::Store(error.to_string())
+    }
+}
+
+impl From<Refused> for ArtifactError {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::Busy => Self::Busy(refused),
+            Refused::Store(error) => error.into(),
+        }
     }
 }
 
@@ -133,21 +151,38 @@ impl Artifacts {
     /// `id` again gives what was stored under it first.
     ///
     /// # Errors
-    /// When a store breaks or does not answer; nothing is stored then.
+    /// When the session takes no more, or a store breaks or does not answer; nothing is stored then.
     pub async fn attach(&self, id: String, content: Content) -> Result<Pointer, ArtifactError> {
+        if let Some(first) = self.pointer(&id)? {
+            return Ok(first);
+        }
+        self.room_for(content.bytes.len() as u64)?;
+        self.session.takes_more()?;
         let stored = self.put(id, content, None).await?;
         // No await from here on: whoever stored the same meanwhile is seen.
         if let Some(first) = self.pointer(&stored.pointer.r#ref)? {
             return Ok(first);
         }
         let pointer = stored.pointer.clone();
-        let committed = self.session.commit(self.clock.now(), |draft| stored.draft(None, draft));
+        let committed = self.room_for(pointer.bytes).and_then(|()| {
+            let drafted = |draft: &mut Draft| {
+                draft.state.held.attached += pointer.bytes;
+                stored.draft(None, draft);
+            };
+            Ok(self.session.commit_from_outside(self.clock.now(), drafted)?)
+        });
         if let Err(error) = committed {
-            // Perhaps the session was erased meanwhile, with everything that it had by then.
+            // Others came first. Or perhaps the session was erased meanwhile, with everything that it had by then.
             let _ = self.within(self.blobs.delete(&[self.blob_key(&pointer.r#ref)])).await;
-            return Err(error.into());
+            return Err(error);
         }
         Ok(pointer)
+    }
+
+    /// Whether the session may hold so many bytes of files more.
+    fn room_for(&self, bytes: u64) -> Result<(), ArtifactError> {
+        let held = self.session.state().held.attached;
+        if held.saturating_add(bytes) > MAX_ATTACHED { Err(ArtifactError::Full) } else { Ok(()) }
     }
 
     /// Finds an artifact whose time is not over.
@@ -187,6 +222,10 @@ impl Artifacts {
             expires_at: ttl_ms.map(|ttl| now.plus(ttl.min(LONGEST_MS))),
         };
         let json = encode(&pointer)?;
+        if self.session.is_retired() {
+            // Whoever erases the session has removed what there was, or is about to.
+            return Err(ArtifactError::Store("this copy of the session was given up".into()));
+        }
         let key = self.blob_key(&pointer.r#ref);
         if !fault::active(Fault::DeadReference) {
             self.within(self.blobs.put(&key, bytes, &pointer.mime_type)).await?;

@@ -4,6 +4,7 @@
 //! then visible, in memory and to listeners alike: a failed write leaves everything as it was.
 
 pub mod artifacts;
+pub mod bounds;
 pub mod context;
 pub mod fold;
 pub mod frame;
@@ -19,6 +20,7 @@ use crate::ports::{
 };
 use crate::types::{EventKind, Message, Record, SessionState, Timestamp, TurnState, json};
 pub use artifacts::{ArtifactReader, Artifacts};
+pub use bounds::Refused;
 
 use context::ContextWindow;
 use frame::Frame;
@@ -193,6 +195,11 @@ impl Session {
         self.retired.set(true);
     }
 
+    /// Whether this copy was given up.
+    pub fn is_retired(&self) -> bool {
+        self.retired.get()
+    }
+
     /// The state as it is stored.
     pub fn state(&self) -> Ref<'_, SessionState> {
         self.state.borrow()
@@ -226,7 +233,40 @@ impl Session {
     /// # Errors
     /// When the store breaks; nothing has changed then.
     pub fn commit<T>(&self, now: Timestamp, draft: impl FnOnce(&mut Draft) -> T) -> Result<T, StoreError> {
-        if self.retired.get() {
+        let (out, change) = self.draft(draft)?;
+        self.apply(now, change)?;
+        Ok(out)
+    }
+
+    /// Like [`Session::commit`], for a change that comes from outside and not from the turn: refused
+    /// when too much waits already for the message that is being streamed.
+    ///
+    /// # Errors
+    /// [`Refused::Busy`], or when the store breaks; nothing has changed then.
+    pub fn commit_from_outside<T>(
+        &self,
+        now: Timestamp,
+        draft: impl FnOnce(&mut Draft) -> T,
+    ) -> Result<T, Refused> {
+        let (out, change) = self.draft(draft)?;
+        if self.hub.is_streaming() && !change.closes_message && !change.records.is_empty() {
+            bounds::may_wait(&change)?;
+        }
+        self.apply(now, change)?;
+        Ok(out)
+    }
+
+    /// Whether a change from outside would find room. To be asked before what costs much.
+    ///
+    /// # Errors
+    /// See [`Session::commit_from_outside`].
+    pub fn takes_more(&self) -> Result<(), Refused> {
+        let waiting = self.state.borrow().deferred.len();
+        if self.hub.is_streaming() && waiting >= bounds::MAX_DEFERRED { Err(Refused::Busy) } else { Ok(()) }
+    }
+
+    fn draft<T>(&self, draft: impl FnOnce(&mut Draft) -> T) -> Result<(T, Draft), StoreError> {
+        if self.is_retired() {
             return Err(StoreError("this copy of the session was given up".into()));
         }
         let mut change = Draft {
@@ -237,8 +277,7 @@ impl Session {
             closes_message: false,
         };
         let out = draft(&mut change);
-        self.apply(now, change)?;
-        Ok(out)
+        Ok((out, change))
     }
 
     fn apply(&self, now: Timestamp, mut change: Draft) -> Result<(), StoreError> {

@@ -12,6 +12,7 @@ pub mod path;
 pub mod principal;
 pub mod public_url;
 pub mod session;
+pub mod text;
 pub mod time;
 pub mod tool;
 pub mod turn;
@@ -27,7 +28,7 @@ pub use model::{
 pub use path::{FilePath, PathError, PathPrefix};
 pub use principal::{Principal, Scope, Scopes};
 pub use public_url::PublicUrl;
-pub use session::{QueuedTurn, SessionMeta, SessionState, SessionStatus};
+pub use session::{Held, QueuedTurn, SessionMeta, SessionState, SessionStatus};
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
 pub use turn::{CallState, CallStatus, StopReason, TurnOptions, TurnPhase, TurnState, TurnStatus};

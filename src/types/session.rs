@@ -68,6 +68,9 @@ pub struct SessionState {
     /// Ids of the queued turns, oldest first; each has a row of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<String>,
+    /// What takes room elsewhere on behalf of the session.
+    #[serde(default)]
+    pub held: Held,
     /// Records that wait for the message being streamed to end; they get the numbers behind it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deferred: Vec<(Option<String>, EventKind)>,
@@ -76,7 +79,24 @@ pub struct SessionState {
     pub listed_at: Timestamp,
 }
 
+/// Bytes that are bounded for each session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Held {
+    /// Of the messages that wait for their turn.
+    pub queued: u64,
+    /// Of the files that users gave.
+    pub attached: u64,
+}
+
 impl SessionState {
+    /// Takes a turn from the queue whose row has so many bytes.
+    pub fn unqueue(&mut self, turn: &str, bytes: usize) {
+        self.queue.retain(|waiting| waiting != turn);
+        let left = if self.queue.is_empty() { 0 } else { self.held.queued };
+        self.held.queued = left.saturating_sub(bytes as u64);
+    }
+
     /// What the session is doing.
     pub fn status(&self) -> SessionStatus {
         match &self.turn {

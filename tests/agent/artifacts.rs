@@ -1,18 +1,27 @@
 //! Large outputs and files: what the model, the log and the HTTP face see of them.
 
 use crate::http::{handler, principal};
-use crate::stage::{Stage, step_of};
-use edge_harness::agent::{Tool, ToolContext, ToolError};
+use crate::stage::{NOW, Stage, meta, standard, step_of};
+use async_trait::async_trait;
+use bytes::Bytes;
+use edge_harness::agent::{HostConfig, Post, SessionHost, Tool, ToolContext, ToolError, host::HostPorts};
 use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute, session::SessionRequest};
 use edge_harness::platform::in_memory::{
-    ScriptedModels,
+    InMemoryDirectory, ManualClock, MemorySessionStore, ScriptedModels, SeededEntropy, TaskPool,
     models::{answer, call},
 };
+use edge_harness::ports::{BlobStore, Clock};
+use edge_harness::standard::builder;
 use edge_harness::types::{Effect, ModelRequest, Part, Problem, Role, ToolOutcome};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use std::rc::Rc;
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    ops::Range,
+    rc::Rc,
+};
 
 const HOUR: u64 = 3_600_000;
 
@@ -360,4 +369,91 @@ fn a_message_names_files_and_the_model_reads_a_line_for_each() {
     let said = format!("read_artifact {}", json!({ "ref": id }));
     let refused = ToolOutcome::failure("not text: it is image/png of 4 bytes");
     assert_eq!(run(&stage, "t9", &said), [refused]);
+}
+
+/// Like R2: what was asked happens a little later, whether somebody waits for it or not.
+struct Slow {
+    clock: ManualClock,
+    under_way: RefCell<Vec<String>>,
+    objects: RefCell<BTreeSet<String>>,
+}
+
+impl Slow {
+    fn land(&self) {
+        self.objects.borrow_mut().extend(self.under_way.take());
+    }
+}
+
+#[async_trait(?Send)]
+impl BlobStore for Slow {
+    async fn put(&self, key: &str, _: Bytes, _: &str) -> Result<(), String> {
+        self.under_way.borrow_mut().push(key.into());
+        self.clock.sleep(300).await;
+        self.land();
+        Ok(())
+    }
+
+    async fn get(&self, _: &str, _: Option<Range<u64>>) -> Result<Option<Bytes>, String> {
+        Ok(None)
+    }
+
+    async fn delete(&self, keys: &[String]) -> Result<(), String> {
+        self.objects.borrow_mut().retain(|key| !keys.contains(key));
+        Ok(())
+    }
+
+    async fn delete_prefix(&self, prefix: &str) -> Result<(), String> {
+        self.objects.borrow_mut().retain(|key| !key.starts_with(prefix));
+        Ok(())
+    }
+}
+
+#[test]
+fn an_erasure_waits_for_what_is_being_written() {
+    let (clock, entropy) = (ManualClock::at(NOW), Rc::new(SeededEntropy::default()));
+    let models = Rc::new(ScriptedModels::new(|request: &ModelRequest| match step_of(request) {
+        0 => answer(vec![call("c", "big", json!({"n": 20_000}))]),
+        _ => answer(vec![Part::text("done")]),
+    }));
+    let agent = builder(standard(models, &clock, &entropy, &Rc::default())).tool(Big).build().unwrap();
+    let (under_way, objects) = Default::default();
+    let blobs = Rc::new(Slow { clock: clock.clone(), under_way, objects });
+    let tasks = Rc::new(TaskPool::default());
+    let ports = HostPorts {
+        store: Rc::new(MemorySessionStore::default()),
+        directory: Rc::new(InMemoryDirectory::default()),
+        blobs: blobs.clone(),
+        clock: Rc::new(clock.clone()),
+        entropy,
+        spawner: tasks.clone(),
+        broadcast: None,
+    };
+    let host = SessionHost::new(ports, Rc::new(agent), HostConfig { context_messages: 10 });
+    let post = |turn: &str| {
+        let session = host.open().unwrap().unwrap_or_else(|| host.blank(meta(host.now())));
+        let (turn, parts) = (turn.to_owned(), vec![Part::text("go")]);
+        let (budget, options, on_busy) = Default::default();
+        host.post(&session, Post { turn, parts, budget, options, on_busy, document: None }).unwrap();
+        tasks.run();
+    };
+    post("t1");
+    assert_eq!(blobs.under_way.borrow().len(), 1, "the store was asked");
+    let (erasing, erased) = (Rc::clone(&host), Rc::new(Cell::new(None)));
+    let told = Rc::clone(&erased);
+    host.spawn(async move { told.set(Some(erasing.erase("t", "s").await)) });
+    tasks.run();
+    assert_eq!(erased.take(), None);
+    // Whoever comes meanwhile writes nothing.
+    post("t2");
+    assert_eq!(blobs.under_way.borrow().len(), 1);
+    clock.advance(300);
+    tasks.run();
+    assert_eq!(erased.take(), Some(Ok(())));
+    clock.advance(60_000);
+    tasks.run();
+    blobs.land();
+    assert_eq!(*blobs.objects.borrow(), BTreeSet::new());
+    // And a session of that name may write again.
+    post("t3");
+    assert_eq!(blobs.under_way.borrow().len(), 1);
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod artifacts;
+mod bounds;
 mod build;
 mod context;
 mod crash;

@@ -311,7 +311,7 @@ fn placeholder() -> Rc<SessionHost> {
     SessionHost::new(ports, Rc::new(agent), HostConfig { context_messages: 4 })
 }
 
-fn meta(now: Timestamp) -> SessionMeta {
+pub fn meta(now: Timestamp) -> SessionMeta {
     SessionMeta {
         id: "s".into(),
         tenant: "t".into(),

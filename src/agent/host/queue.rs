@@ -3,29 +3,33 @@
 use super::{Post, SessionHost, broken};
 use crate::fault::{self, Fault};
 use crate::ports::StoreError;
-use crate::session::{Session, decode, encode};
+use crate::session::{Draft, Session, decode, encode};
 use crate::types::{ErrorCode, EventKind, Problem, QueuedTurn, StopReason, TurnEnd, TurnError, TurnStatus};
 use std::rc::Rc;
 
 /// Most messages that wait behind a turn.
 const MAX_QUEUE: usize = 100;
+/// Most bytes of them together (16 MiB).
+const MAX_QUEUE_BYTES: u64 = 16 << 20;
 
 impl SessionHost {
     /// Lets a message wait for its turn.
     pub(super) fn enqueue(&self, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
         if session.state().queue.len() >= MAX_QUEUE {
-            let mut problem =
-                Problem::new(ErrorCode::QueueFull, format!("{MAX_QUEUE} messages wait already"));
-            problem.retry_after_s = Some(5);
-            return Err(problem);
+            return Err(full(format!("{MAX_QUEUE} messages wait already")));
         }
         let message = self.user_message(&post.turn, post.parts);
         let budget = session.state().meta.budget.patched(&post.budget);
         let queued = QueuedTurn { turn: post.turn.clone(), message, budget, options: post.options };
         let json = encode(&queued).map_err(broken)?;
+        let bytes = session.state().held.queued + json.len() as u64;
+        if bytes > MAX_QUEUE_BYTES && !session.state().queue.is_empty() {
+            return Err(full(format!("the messages that wait have more than {MAX_QUEUE_BYTES} bytes")));
+        }
         session
-            .commit(self.now(), |draft| {
+            .commit_from_outside(self.now(), |draft| {
                 draft.state.queue.push(post.turn.clone());
+                draft.state.held.queued = bytes;
                 draft.put(queue_key(&post.turn), json);
                 if let Some((key, json)) = post.document {
                     draft.put(key, json);
@@ -33,7 +37,7 @@ impl SessionHost {
                 let position = draft.state.queue.len();
                 draft.record(Some(&post.turn), EventKind::TurnQueued { position });
             })
-            .map_err(broken)?;
+            .map_err(Problem::from)?;
         Ok(TurnStatus::Running)
     }
 
@@ -47,7 +51,7 @@ impl SessionHost {
         let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
         let queued = queued.filter(|_| !fault::active(Fault::LoseQueued));
         session.commit(self.now(), |draft| {
-            draft.state.queue.retain(|waiting| *waiting != turn);
+            draft.state.unqueue(&turn, stored.as_deref().map_or(0, str::len));
             draft.delete(key);
             match &queued {
                 Some(queued) => {
@@ -74,42 +78,51 @@ impl SessionHost {
     /// Takes a message from the queue; false if it is not there. What it said stays in the log.
     ///
     /// # Errors
-    /// When the store breaks.
+    /// When too much waits for the message that is being written, or the store breaks.
     pub fn remove_queued(&self, session: &Rc<Session>, turn: &str) -> Result<bool, Problem> {
         if !session.state().queue.iter().any(|queued| queued == turn) {
             return Ok(false);
         }
-        self.drop_queued(session, &[turn.to_owned()]).map_err(broken)?;
+        let dropped = self.dropped(vec![turn.to_owned()]).map_err(broken)?;
+        session.commit_from_outside(self.now(), dropped).map_err(Problem::from)?;
         Ok(true)
     }
 
     /// Takes all messages from the queue.
     pub(super) fn clear_queue(&self, session: &Rc<Session>) -> Result<(), Problem> {
         let all = session.state().queue.clone();
-        self.drop_queued(session, &all).map_err(broken)
-    }
-
-    fn drop_queued(&self, session: &Rc<Session>, turns: &[String]) -> Result<(), StoreError> {
-        if turns.is_empty() {
+        if all.is_empty() {
             return Ok(());
         }
+        let dropped = self.dropped(all).map_err(broken)?;
+        // Never refused: the message that is being written ends right behind it.
+        session.commit(self.now(), dropped).map_err(broken)
+    }
+
+    /// The change that takes these from the queue.
+    fn dropped(&self, turns: Vec<String>) -> Result<impl FnOnce(&mut Draft) + use<>, StoreError> {
         let mut dropped = Vec::new();
         for turn in turns {
-            let stored = self.ports.store.get(&queue_key(turn))?;
+            let stored = self.ports.store.get(&queue_key(&turn))?;
             // As above: what it said is lost, but it must not stay for ever.
             let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
-            dropped.push((turn, queued.map(|queued| queued.message)));
+            dropped.push((turn, stored.map_or(0, |json| json.len()), queued.map(|queued| queued.message)));
         }
-        session.commit(self.now(), |draft| {
-            draft.state.queue.retain(|waiting| !turns.contains(waiting));
-            for (turn, message) in dropped {
-                draft.delete(queue_key(turn));
+        Ok(move |draft: &mut Draft| {
+            for (turn, bytes, message) in dropped {
+                draft.state.unqueue(&turn, bytes);
+                draft.delete(queue_key(&turn));
                 let canceled = TurnEnd::ended(TurnStatus::Canceled, StopReason::Canceled);
                 let end = TurnEnd { message, ..canceled };
-                draft.record(Some(turn), EventKind::TurnCanceled(end));
+                draft.record(Some(&turn), EventKind::TurnCanceled(end));
             }
         })
     }
+}
+
+fn full(detail: String) -> Problem {
+    let problem = Problem::new(ErrorCode::QueueFull, detail);
+    Problem { retry_after_s: Some(5), ..problem }
 }
 
 fn queue_key(turn: &str) -> String {

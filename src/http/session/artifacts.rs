@@ -10,7 +10,7 @@ use crate::session::{
     artifacts::{ArtifactError, Content, Pointer},
 };
 use crate::types::{ErrorCode, Part, Problem, id};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::rc::Rc;
 
 /// What bytes are that nobody says more about.
@@ -74,11 +74,9 @@ impl Handler {
         &self,
         session: Option<&Rc<Session>>,
         index: usize,
-        part: &Value,
+        id: &str,
     ) -> Result<Part, Problem> {
         let fault = |detail: &str| Problem::field(format!("/parts/{index}/ref"), detail);
-        let id = part.get("ref").and_then(Value::as_str);
-        let id = id.ok_or_else(|| fault("expected the `ref` of an attachment"))?;
         // A session that is yet to be made has no files.
         let found = session.map_or(Err(ArtifactError::NotFound), |own| self.host.artifacts(own).find(id));
         match found {
@@ -143,6 +141,8 @@ fn problem(error: ArtifactError) -> Problem {
         ArtifactError::NotFound => Problem::not_found("artifact"),
         ArtifactError::Expired(_) => Problem::new(ErrorCode::Gone, error.to_string()),
         ArtifactError::Range(_) => Problem::new(ErrorCode::RangeNotSatisfiable, error.to_string()),
+        ArtifactError::Full => Problem::new(ErrorCode::QuotaExceeded, error.to_string()),
+        ArtifactError::Busy(refused) => refused.into(),
         ArtifactError::Store(cause) => {
             Problem::unavailable("the artifact store does not answer; try again", cause)
         }

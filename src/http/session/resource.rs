@@ -1,15 +1,13 @@
 //! The session as a resource: make, change, erase, read.
 
-use super::{Handler, MAX_OBJECT_BYTES, SessionRequest, broken};
+use super::{Handler, MAX_OBJECT_BYTES, SessionRequest, broken, turns::not_negative};
 use crate::http::{ApiRequest, ApiResponse, body, page};
-use crate::types::{BudgetPatch, ErrorCode, EventKind, Problem};
+use crate::types::{BudgetPatch, EventKind, Problem};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
 /// The longest title, in characters.
 const MAX_TITLE: usize = 200;
-/// Most records that wait for a message that is being written, before changes are refused.
-const MAX_DEFERRED: usize = 1_000;
 
 #[derive(Deserialize)]
 struct CreateBody {
@@ -56,7 +54,10 @@ impl Handler {
         meta.mode = body.mode;
         meta.model = self.checked_model(body.model)?;
         meta.metadata = checked_object("/metadata", body.metadata.unwrap_or_default())?;
-        meta.budget = meta.budget.patched(&body.budget.unwrap_or_default());
+        let budget = body.budget.unwrap_or_default();
+        not_negative(&budget)?;
+        meta.budget = meta.budget.patched(&budget);
+        self.is_priced(meta.budget.max_cost_usd, meta.model.as_deref(), "/budget/max_cost_usd")?;
         let session = self.host.create(meta).map_err(broken)?;
         // Whoever makes a session finds it in the list right away; if the list does not answer
         // now, it will be told later.
@@ -72,18 +73,17 @@ impl Handler {
         let body: UpdateBody = body::json(&call.request)?;
         let title = body.title.map(checked_title).transpose()?;
         let model = body.model.map(|model| self.checked_model(model)).transpose()?;
+        if let Some(model) = &model {
+            let bound = session.state().meta.budget.max_cost_usd;
+            self.is_priced(bound, model.as_deref(), "/model")?;
+        }
         let metadata = body.metadata.map(|object| checked_object("/metadata", object)).transpose()?;
         let permissions =
             body.permissions.map(|object| checked_object("/permissions", object)).transpose()?;
         let state = body.state.map(|object| checked_object("/state", object)).transpose()?;
-        if session.state().deferred.len() >= MAX_DEFERRED {
-            let detail = "too many changes wait for the message that is being written to end";
-            let problem = Problem::new(ErrorCode::RateLimited, detail);
-            return Err(Problem { retry_after_s: Some(1), ..problem });
-        }
         let relist = title.is_some();
         session
-            .commit(self.host.now(), |draft| {
+            .commit_from_outside(self.host.now(), |draft| {
                 let mut changed = Map::new();
                 let meta = &mut draft.state.meta;
                 let mut events = Vec::new();
@@ -120,7 +120,7 @@ impl Handler {
                     draft.record(None, EventKind::StateChanged { changed_keys });
                 }
             })
-            .map_err(broken)?;
+            .map_err(Problem::from)?;
         if relist && self.host.list(&session).await.is_err() {
             self.host.wake_soon();
         }

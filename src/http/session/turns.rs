@@ -16,7 +16,12 @@ use crate::turn::schema;
 use crate::types::{BudgetPatch, Cursor, ErrorCode, Part, Problem, Thinking, TurnOptions, TurnStatus, id};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::rc::Rc;
+use std::{collections::BTreeMap, rc::Rc};
+
+/// Most parts of a message.
+const MAX_PARTS: usize = 100;
+/// Most of them that are files.
+const MAX_FILES: usize = 20;
 
 #[derive(Deserialize)]
 pub(super) struct MessageBody {
@@ -147,18 +152,15 @@ impl Handler {
         if body.role.is_some_and(|role| role != "user") {
             return Err(Problem::field("/role", "only messages of role `user` may be posted"));
         }
-        let parts = match (body.content, body.parts) {
-            (Some(text), None) => vec![Part::Text { text }],
-            (None, Some(parts)) => {
-                let read = |(index, part)| self.part(session, index, part);
-                parts.iter().enumerate().map(read).collect::<Result<_, _>>()?
-            }
+        let (parts, place) = match (body.content, body.parts) {
+            (Some(text), None) => (vec![Part::Text { text }], "/content"),
+            (None, Some(parts)) => (self.parts(session, &parts)?, "/parts"),
             (Some(_), Some(_)) => return Err(Problem::field("/parts", "send either `content` or `parts`")),
             (None, None) => return Err(Problem::field("/content", "missing: say what the message says")),
         };
         let is_file = |part: &Part| matches!(part, Part::File(_));
         if crate::types::message::text_of(&parts).is_empty() && !parts.iter().any(is_file) {
-            return Err(Problem::field("/content", "empty: say what the message says"));
+            return Err(Problem::field(place, "empty: say what the message says"));
         }
         let toolkit = self.host.agent().toolkit();
         if let Some((index, name)) =
@@ -184,30 +186,59 @@ impl Handler {
         })
     }
 
-    /// A part of a message: words, or a file of the session.
-    fn part(&self, session: Option<&Rc<Session>>, index: usize, part: &Value) -> Result<Part, Problem> {
-        match (part.get("type").and_then(Value::as_str), part.get("text").and_then(Value::as_str)) {
-            (Some("text"), Some(text)) => Ok(Part::text(text)),
-            (Some("text"), None) => Err(Problem::field(format!("/parts/{index}/text"), "expected a string")),
-            (Some("file"), _) => self.file_part(session, index, part),
-            _ => Err(Problem::field(format!("/parts/{index}/type"), "expected \"text\" or \"file\"")),
+    /// The parts of a message: words, and files of the session.
+    fn parts(&self, session: Option<&Rc<Session>>, parts: &[Value]) -> Result<Vec<Part>, Problem> {
+        if parts.len() > MAX_PARTS {
+            return Err(Problem::field("/parts", format!("expected at most {MAX_PARTS} parts")));
         }
+        let is = |part: &Value, kind: &str| part.get("type").and_then(Value::as_str) == Some(kind);
+        if parts.iter().filter(|part| is(part, "file")).count() > MAX_FILES {
+            return Err(Problem::field("/parts", format!("expected at most {MAX_FILES} files")));
+        }
+        let mut files: BTreeMap<&str, Part> = BTreeMap::new();
+        let mut read = Vec::with_capacity(parts.len());
+        for (index, part) in parts.iter().enumerate() {
+            let text = |name: &str| part.get(name).and_then(Value::as_str);
+            let fault = |name: &str, detail| Err(Problem::field(format!("/parts/{index}/{name}"), detail));
+            read.push(match (text("type"), text("text"), text("ref")) {
+                (Some("text"), Some(text), _) => Part::text(text),
+                (Some("text"), None, _) => return fault("text", "expected a string"),
+                (Some("file"), _, Some(id)) => match files.get(id) {
+                    Some(known) => known.clone(),
+                    None => {
+                        let file = self.file_part(session, index, id)?;
+                        files.entry(id).or_insert(file).clone()
+                    }
+                },
+                (Some("file"), _, None) => return fault("ref", "expected the `ref` of an attachment"),
+                _ => return fault("type", "expected \"text\" or \"file\""),
+            });
+        }
+        Ok(read)
     }
 
-    /// A bound in money needs a price: without one the turn would cost what it likes.
+    /// A bound in money that a turn would have needs a price: without one it would cost what it likes.
     fn has_price(&self, session: Option<&Session>, budget: &BudgetPatch) -> Result<(), Problem> {
-        let problem = |detail: String| Err(Problem::field("/budget/max_cost_usd", detail));
-        if budget.max_cost_usd.is_some_and(|max| max < 0.0) {
-            return problem("expected 0 or more".into());
-        }
         let (bound, model) = match session.map(Session::state) {
             Some(state) => (state.meta.budget.patched(budget).max_cost_usd, state.meta.model.clone()),
             None => (budget.max_cost_usd, None),
         };
+        not_negative(budget)?;
+        self.is_priced(bound, model.as_deref(), "/budget/max_cost_usd")
+    }
+
+    /// Whether a bound in money, if there is one, can be held with this model.
+    pub(super) fn is_priced(
+        &self,
+        bound: Option<f64>,
+        model: Option<&str>,
+        pointer: &str,
+    ) -> Result<(), Problem> {
         let models = self.host.agent().models();
-        let model = model.unwrap_or_else(|| models.default_model());
+        let model = model.map_or_else(|| models.default_model(), str::to_owned);
         if bound.is_some() && models.price(&model).is_none() {
-            return problem(format!("there is no price for model {model:?}; set MODEL_PRICES"));
+            let detail = format!("there is no price for model {model:?}; set MODEL_PRICES");
+            return Err(Problem::field(pointer, detail));
         }
         Ok(())
     }
@@ -236,6 +267,14 @@ impl Handler {
         self.session(call)?;
         Err(Problem::not_found("call that waits for a decision or an answer"))
     }
+}
+
+/// Whether a caller's bound in money is one.
+pub(super) fn not_negative(budget: &BudgetPatch) -> Result<(), Problem> {
+    if budget.max_cost_usd.is_some_and(|max| max < 0.0) {
+        return Err(Problem::field("/budget/max_cost_usd", "expected 0 or more"));
+    }
+    Ok(())
 }
 
 /// Whether answers can be held to a caller's schema.

@@ -11,10 +11,10 @@ use crate::http::{
     session::{Handler, SessionRequest, import, socket::SocketState},
 };
 use crate::ports::{Peers, SessionEraser};
-use crate::types::{Principal, Problem, id, json};
+use crate::types::{ErrorCode, Principal, Problem, id, json};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
-use std::{panic::AssertUnwindSafe, rc::Rc};
+use std::{panic::AssertUnwindSafe, rc::Rc, time::Duration};
 use worker::{
     DurableObject, Env, Headers, Method, ObjectNamespace, Request, RequestInit, Response, Result, State,
     WebSocket, WebSocketIncomingMessage, WebSocketPair, durable_object,
@@ -28,6 +28,9 @@ const INTERNAL: &str = "x-edge-harness-internal";
 
 /// Messages that a model is shown at most, unless `CONTEXT_MESSAGES` says otherwise.
 const CONTEXT_MESSAGES: usize = 100;
+
+/// When a deployment that is not set up right is looked at again.
+const UNCONFIGURED: Duration = Duration::from_secs(60);
 
 /// See [`FORWARD`].
 #[derive(Serialize, Deserialize)]
@@ -57,6 +60,7 @@ pub struct SessionObject {
 }
 
 struct Inner {
+    state: Rc<State>,
     sockets: Rc<Sockets>,
     /// A deployment that is not set up right says so at each request.
     handler: std::result::Result<Handler, String>,
@@ -67,7 +71,7 @@ impl DurableObject for SessionObject {
         let state = Rc::new(state);
         let sockets = Rc::new(Sockets::new(Rc::clone(&state)));
         let handler = handler(&state, &env, &sockets).map_err(|error| error.to_string());
-        Self { inner: AssertUnwindSafe(Inner { sockets, handler }) }
+        Self { inner: AssertUnwindSafe(Inner { state, sockets, handler }) }
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
@@ -81,8 +85,18 @@ impl DurableObject for SessionObject {
     }
 
     async fn alarm(&self) -> Result<Response> {
-        let host = &self.inner.handler()?.host;
-        host.wake().await.map_err(|problem| worker::Error::RustError(problem.to_string()))?;
+        match &self.inner.handler {
+            Ok(handler) => {
+                let woken = handler.host.wake().await;
+                woken.map_err(|problem| worker::Error::RustError(problem.to_string()))?;
+            }
+            // The platform gives an alarm up that fails a few times; this one is to come when the
+            // deployment is mended.
+            Err(error) => {
+                worker::console_error!("not configured: {error}");
+                self.inner.state.storage().set_alarm(UNCONFIGURED).await?;
+            }
+        }
         Response::empty()
     }
 
@@ -147,7 +161,11 @@ impl Inner {
         let forward: ForwardHead = json::read(forward.as_bytes())?;
         let answered = match self.handler() {
             Ok(handler) => self.answer(handler, &mut request, &forward).await,
-            Err(error) => Err(Problem::internal(error.to_string())),
+            Err(error) => {
+                let detail = "this deployment is not set up right; its log says what is wrong";
+                let problem = Problem::new(ErrorCode::NotConfigured, detail);
+                Err(Problem { cause: Some(error.to_string()), ..problem })
+            }
         };
         match answered {
             Ok(Answer::Response(answer)) => convert::response(answer, &forward.answer_headers),

@@ -40,8 +40,12 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
         if let Some(agent) = cell.get() {
             return Ok(Rc::clone(agent));
         }
+        let models = models(env);
+        if let Err(why) = models.check() {
+            return Err(BuildError::Variable { name: "MODEL_PRICES", why: why.to_owned() });
+        }
         let standard = Standard {
-            models: Rc::new(models(env)),
+            models: Rc::new(models),
             clock: clock(),
             entropy: entropy(),
             http: http(),

@@ -54,7 +54,14 @@ fn state() -> SessionState {
         "budget": crate::types::Budget::default(), "created_at": NOW, "updated_at": NOW,
     }))
     .expect("a session");
-    SessionState { meta, turn: None, queue: Vec::new(), deferred: Vec::new(), listed_at: NOW }
+    SessionState {
+        meta,
+        turn: None,
+        queue: Vec::new(),
+        held: Default::default(),
+        deferred: Vec::new(),
+        listed_at: NOW,
+    }
 }
 
 fn file(bytes: &'static [u8]) -> Content {

@@ -310,3 +310,31 @@ proptest! {
         let _ = (misfits(&schema, &value), check(&schema), coerce(&schema, &mut mended));
     }
 }
+
+#[test]
+fn a_schema_is_checked_in_time_however_its_references_are_spelled() {
+    // Each of many references spells the way to the same large schema in another way: what is looked
+    // at again for each of them is looked at 60 million times.
+    let targets: Vec<Value> = (0..15_000).map(|_| json!({"type": "null"})).collect();
+    let spelled = |n: usize| {
+        let letters = (0..12).map(|bit| if n >> bit & 1 == 1 { "%61" } else { "a" });
+        json!({"$ref": format!("#/{}", letters.collect::<String>())})
+    };
+    let references: Vec<Value> = (0..4_096).map(spelled).collect();
+    let schema = json!({"allOf": references, "aaaaaaaaaaaa": {"anyOf": targets}});
+    assert_eq!(check(&schema), Ok(()));
+    // Each target leads through a chain of others.
+    let chain: serde_json::Map<String, Value> =
+        (0..1_000).map(|n| (n.to_string(), json!({"$ref": format!("#/$defs/{}", n + 10)}))).collect();
+    let schema = json!({"$defs": chain});
+    assert_eq!(check(&schema).map_err(|misfit| misfit.detail), Err("it leads back to itself".into()));
+    let short = (0..1_000).map(|n| (n.to_string(), json!({"$ref": format!("#/$defs/{}", n + 20 - n % 20)})));
+    let mut schema = json!({"$defs": short.take(40).collect::<serde_json::Map<_, _>>()});
+    schema["$defs"]["40"] = json!(true);
+    assert_eq!(check(&schema), Ok(()));
+    let huge: Vec<bool> = vec![true; 30_000];
+    assert_eq!(check(&json!({"anyOf": huge})), Ok(()));
+    let huge: Vec<Value> = vec![json!({}); 20_000];
+    let misfit = check(&json!({"anyOf": huge})).unwrap_err();
+    assert_eq!(misfit.detail, "too large to be checked: more than 20000 schemas in it");
+}

@@ -1,0 +1,196 @@
+//! What callers may make a session hold: parts, records that wait, the queue, files, money.
+
+use crate::http::{handler, principal};
+use crate::stage::{NOW, Stage};
+use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute, session::SessionRequest};
+use edge_harness::platform::in_memory::{ManualClock, ScriptedModels, models::answer};
+use edge_harness::ports::{Model, Models, SessionStore};
+use edge_harness::types::{ErrorCode, ModelError, Part, Price, Problem};
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+fn ask(stage: &Stage, route: SessionRoute, item: &str, body: &[u8]) -> Result<ApiResponse, Problem> {
+    let headers = vec![("prefer".to_owned(), "respond-async".to_owned())];
+    let request = ApiRequest { headers, body: body.to_vec().into(), ..ApiRequest::default() };
+    let call =
+        SessionRequest { principal: principal(), session: "s".into(), route, item: item.into(), request };
+    block_on(handler(stage, None).handle(&call))
+}
+
+fn post(stage: &Stage, body: &Value) -> Result<Value, Problem> {
+    ask(stage, SessionRoute::PostMessage, "", body.to_string().as_bytes()).map(json_of)
+}
+
+fn patch(stage: &Stage, body: &Value) -> Result<Value, Problem> {
+    ask(stage, SessionRoute::Update, "", body.to_string().as_bytes()).map(json_of)
+}
+
+fn json_of(response: ApiResponse) -> Value {
+    match response.body {
+        ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
+        _ => Value::Null,
+    }
+}
+
+fn fault<T: std::fmt::Debug>(refused: Result<T, Problem>) -> (String, String) {
+    let problem = refused.unwrap_err();
+    assert_eq!(problem.code, ErrorCode::ValidationFailed);
+    (problem.errors[0].pointer.clone(), problem.errors[0].detail.clone())
+}
+
+/// A stage with a session, in which a message is being written.
+fn streaming() -> Stage {
+    let stage = Stage::demo();
+    post(&stage, &json!({"content": "/slow 1000 1000"})).unwrap();
+    stage.run();
+    stage.tick(1_100);
+    assert!(stage.session().hub().is_streaming());
+    stage
+}
+
+fn state_bytes(stage: &Stage) -> usize {
+    stage.store.get("state").unwrap().unwrap().len()
+}
+
+#[test]
+fn the_parts_of_a_message_are_bounded() {
+    let (stage, models) = Stage::scripted(|_| answer(vec![Part::text("x")]), |builder| builder);
+    post(&stage, &json!({"content": "hello"})).unwrap();
+    stage.settle();
+    let file = json_of(ask(&stage, SessionRoute::Attach, "", b"x").unwrap());
+    let part = json!({"type": "file", "ref": file["ref"]});
+    let text = json!({"type": "text", "text": "x"});
+    let parts = |files: usize, texts: usize| {
+        let files = (0..files).map(|_| part.clone());
+        json!({"parts": files.chain((0..texts).map(|_| text.clone())).collect::<Vec<_>>()})
+    };
+    let refused = |detail: &str| ("/parts".to_owned(), detail.to_owned());
+    assert_eq!(fault(post(&stage, &parts(0, 101))), refused("expected at most 100 parts"));
+    assert_eq!(fault(post(&stage, &parts(21, 0))), refused("expected at most 20 files"));
+    assert_eq!(fault(post(&stage, &parts(0, 0))), refused("empty: say what the message says"));
+    post(&stage, &parts(20, 80)).unwrap();
+    stage.settle();
+    assert_eq!(models.requests().pop().unwrap().messages.pop().unwrap().parts.len(), 100);
+}
+
+#[test]
+fn what_waits_for_a_message_is_bounded_in_number() {
+    let stage = streaming();
+    let attach = |n: usize| ask(&stage, SessionRoute::Attach, "", n.to_string().as_bytes());
+    for n in 0..1_000 {
+        attach(n).unwrap();
+    }
+    let objects = stage.blobs.objects.borrow().len();
+    for refused in [
+        attach(1_000).map(json_of),
+        patch(&stage, &json!({"title": "new"})),
+        post(&stage, &json!({"content": "next"})),
+    ] {
+        let problem = refused.unwrap_err();
+        assert_eq!((problem.code, problem.retry_after_s), (ErrorCode::RateLimited, Some(1)));
+    }
+    assert_eq!(stage.blobs.objects.borrow().len(), objects);
+    // The turn is never refused, and takes with it what waits.
+    ask(&stage, SessionRoute::Abort, "", b"").unwrap();
+    assert_eq!(stage.session().state().deferred.len(), 0);
+    patch(&stage, &json!({"title": "new"})).unwrap();
+    stage.check();
+}
+
+#[test]
+fn what_waits_for_a_message_is_bounded_in_bytes() {
+    let stage = streaming();
+    let mut told = Vec::new();
+    let mut last = String::new();
+    for _ in 0..6 {
+        let receipt = post(&stage, &json!({"content": "x".repeat(3_000_000)}));
+        let Ok(receipt) = receipt else { break };
+        last = receipt["turn_id"].as_str().unwrap().to_owned();
+        told.push(ask(&stage, SessionRoute::Dequeue, &last, b"").map(|gone| gone.status).map_err(|p| p.code));
+    }
+    assert!(told.contains(&Err(ErrorCode::RateLimited)), "{told:?}");
+    assert!(state_bytes(&stage) < 8_000_000, "{}", state_bytes(&stage));
+    ask(&stage, SessionRoute::Abort, "", b"").unwrap();
+    stage.settle();
+    stage.check();
+    assert!(stage.session().turn_ended(&last).unwrap().is_some());
+    assert_eq!(stage.session().state().held.queued, 0);
+}
+
+#[test]
+fn the_queue_is_bounded_in_bytes() {
+    let stage = streaming();
+    let large = json!({"content": "x".repeat(4_000_000)});
+    let first = post(&stage, &large).unwrap();
+    (0..3).for_each(|_| drop(post(&stage, &large).unwrap()));
+    let problem = post(&stage, &large).unwrap_err();
+    assert_eq!((problem.code, problem.retry_after_s), (ErrorCode::QueueFull, Some(5)));
+    assert_eq!(stage.session().state().queue.len(), 4);
+    ask(&stage, SessionRoute::Dequeue, first["turn_id"].as_str().unwrap(), b"").unwrap();
+    post(&stage, &large).unwrap();
+    ask(&stage, SessionRoute::Abort, "", b"").unwrap();
+    stage.settle();
+    stage.check();
+    assert_eq!(stage.session().state().held.queued, 0);
+}
+
+#[test]
+fn the_files_of_a_session_are_bounded_in_bytes() {
+    let stage = Stage::demo();
+    post(&stage, &json!({"content": "hello"})).unwrap();
+    stage.settle();
+    let session = stage.session();
+    let all = 256 << 20;
+    session.commit(NOW, |draft| draft.state.held.attached = all - 3).unwrap();
+    ask(&stage, SessionRoute::Attach, "", b"abc").unwrap();
+    assert_eq!(session.state().held.attached, all);
+    let problem = ask(&stage, SessionRoute::Attach, "", b"d").map(|made| made.status).unwrap_err();
+    assert_eq!(problem.code, ErrorCode::QuotaExceeded);
+    assert_eq!(stage.blobs.objects.borrow().len(), 1);
+}
+
+/// `scripted/model` has a price; every other model has none.
+struct Priced(ScriptedModels);
+
+impl Models for Priced {
+    fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
+        self.0.resolve(id)
+    }
+
+    fn default_model(&self) -> String {
+        self.0.default_model()
+    }
+
+    fn price(&self, id: &str) -> Option<Price> {
+        let price = Price { input: 1.0, output: 1.0, cache_read: None, cache_write: None };
+        (id == "scripted/model").then_some(price)
+    }
+}
+
+#[test]
+fn a_bound_in_money_needs_a_price_wherever_it_is_set() {
+    let stage = || {
+        let models = Priced(ScriptedModels::new(|_| answer(vec![Part::text("x")])));
+        Stage::with(ManualClock::at(NOW), Rc::new(models), |builder| builder)
+    };
+    let create = |stage: &Stage, body: Value| {
+        ask(stage, SessionRoute::Create, "", body.to_string().as_bytes()).map(json_of)
+    };
+    let refused = |max: f64, model: &str| {
+        fault(create(&stage(), json!({"model": model, "budget": {"max_cost_usd": max}})))
+    };
+    let pointer = "/budget/max_cost_usd".to_owned();
+    let no_price = "there is no price for model \"scripted/other\"; set MODEL_PRICES".to_owned();
+    assert_eq!(refused(-3.0, "scripted/model"), (pointer.clone(), "expected 0 or more".into()));
+    assert_eq!(refused(3.0, "scripted/other"), (pointer, no_price.clone()));
+
+    let (bound, free) = (stage(), stage());
+    create(&bound, json!({"budget": {"max_cost_usd": 3}})).unwrap();
+    assert_eq!(fault(patch(&bound, &json!({"model": "scripted/other"}))), ("/model".into(), no_price));
+    patch(&bound, &json!({"model": "scripted/model"})).unwrap();
+    patch(&bound, &json!({"model": null})).unwrap();
+    create(&free, json!({})).unwrap();
+    patch(&free, &json!({"model": "scripted/other"})).unwrap();
+}
