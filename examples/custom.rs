@@ -16,11 +16,12 @@ use edge_harness::agent::{
 };
 use edge_harness::model::ModelRegistry;
 use edge_harness::platform::in_memory::{
-    InMemoryDirectory, ManualClock, MemoryBlobs, MemoryLog, MemorySessionStore, ScriptedHttp, SeededEntropy,
-    TaskPool,
+    InMemoryDirectory, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, MemorySessionStore, ScriptedHttp,
+    SeededEntropy, TaskPool,
 };
 use edge_harness::standard::{Standard, builder};
 use edge_harness::types::{Effect, Part, SessionMeta, Timestamp};
+use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use std::rc::Rc;
 
 /// Rolls dice.
@@ -83,12 +84,20 @@ fn main() {
 fn turn(hour: u64, said: &str) -> String {
     let clock = Rc::new(ManualClock::at(Timestamp(hour * 3_600_000)));
     let (entropy, http) = (Rc::new(SeededEntropy::default()), Rc::new(ScriptedHttp::default()));
+    let blobs = Rc::new(MemoryBlobs::default());
+    let stores = Stores {
+        table: Rc::new(MemoryFiles::default()),
+        blobs: blobs.clone(),
+        clock: clock.clone(),
+        entropy: entropy.clone(),
+    };
     let agent = builder(Standard {
         models: Rc::new(ModelRegistry::new(&|_| None, http.clone(), None, clock.clone())),
         clock: clock.clone(),
         entropy: entropy.clone(),
         http,
         log: Rc::new(MemoryLog::default()),
+        files: Rc::new(Workspaces::new(stores, Bundle::default())),
         web_fetch_allow: String::new(),
         instructions: None,
         settings: Settings::default(),
@@ -102,7 +111,7 @@ fn turn(hour: u64, said: &str) -> String {
     let ports = HostPorts {
         store: Rc::new(MemorySessionStore::default()),
         directory: Rc::new(InMemoryDirectory::default()),
-        blobs: Rc::new(MemoryBlobs::default()),
+        blobs,
         clock,
         entropy,
         spawner: tasks.clone(),

@@ -12,9 +12,10 @@ use super::{
 };
 use edge_harness::agent::HarnessAgent;
 use edge_harness::platform::in_memory::{
-    InMemoryDirectory, MemoryBlobs, MemoryLog, ScriptedHttp, SeededEntropy,
+    InMemoryDirectory, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp, SeededEntropy,
 };
 use edge_harness::standard::{Standard, builder};
+use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -71,12 +72,20 @@ impl World {
     }
 
     fn build(&self) -> HarnessAgent {
+        let clock = || Rc::new(SimClock(Rc::clone(&self.sched)));
+        let stores = Stores {
+            table: Rc::new(MemoryFiles::default()),
+            blobs: self.blobs.clone(),
+            clock: clock(),
+            entropy: self.entropy.clone(),
+        };
         let standard = Standard {
             models: Rc::new(SimModels(Rc::clone(&self.outside))),
-            clock: Rc::new(SimClock(Rc::clone(&self.sched))),
+            clock: clock(),
             entropy: self.entropy.clone(),
             http: Rc::new(ScriptedHttp::default()),
             log: Rc::new(MemoryLog::default()),
+            files: Rc::new(Workspaces::new(stores, Bundle::default())),
             web_fetch_allow: String::new(),
             instructions: None,
             settings: Default::default(),

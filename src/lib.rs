@@ -8,6 +8,7 @@
 //! | [`types`] | plain data: ids, messages, events, outcomes, errors |
 //! | [`ports`] | the traits through which the core reaches the world |
 //! | [`model`] | provider wires, the table of providers, retry |
+//! | [`workspace`] | the files of agents, and what shows through from below |
 //! | [`session`] | one session: log, state, context window, live listeners |
 //! | [`turn`] | decides, purely: the loop as a state machine, waves, recovery |
 //! | [`agent`] | acts: the agent, its hooks and tools, the loop's driver |
@@ -28,3 +29,4 @@ pub mod standard;
 pub mod tools;
 pub mod turn;
 pub mod types;
+pub mod workspace;

@@ -7,7 +7,8 @@ pub use variables::settings;
 use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
 use crate::hooks::{AgentTrace, SessionPersistence};
 use crate::ports::{Clock, Entropy, Http, Log, Models};
-use crate::tools::{CurrentTime, Echo, ReadArtifact, WebFetch};
+use crate::tools::{CurrentTime, Echo, ReadArtifact, WebFetch, files};
+use crate::workspace::Workspaces;
 use std::rc::Rc;
 
 /// The id of the agent that always exists.
@@ -31,6 +32,8 @@ pub struct Standard {
     pub http: Rc<dyn Http>,
     /// Where traces go.
     pub log: Rc<dyn Log>,
+    /// The files of agents.
+    pub files: Rc<Workspaces>,
     /// Hosts that `web_fetch` may read; see [`WebFetch::new`].
     pub web_fetch_allow: String,
     /// Instructions in place of the built-in ones.
@@ -47,11 +50,14 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .models(parts.models)
         .clock(parts.clock, parts.entropy)
         .settings(parts.settings)
-        .built_in(Rc::new(AgentTrace::new(parts.log)))
+        .built_in(Rc::new(AgentTrace::new(Rc::clone(&parts.log))))
         .built_in(Rc::new(SessionPersistence))
         .tool(CurrentTime)
         .tool(Echo)
         .tool(ReadArtifact);
+    for tool in files::family(parts.files, parts.log) {
+        builder = builder.dyn_tool(tool);
+    }
     if let Some(web_fetch) = WebFetch::new(Rc::clone(&parts.http), &parts.web_fetch_allow) {
         builder = builder.tool(web_fetch);
     }

@@ -165,8 +165,10 @@ fn explained(outside: &Outside, view: &View, turn: &Turn, end: &Value) {
     let is_bound = matches!(reason, "max_steps" | "max_tool_calls" | "deadline" | "cost");
     let said = turn.records.iter().filter(|place| view.entries[**place].kind == "budget.exceeded");
     let limits: Vec<&str> = said.filter_map(|place| view.entries[*place].value["limit"].as_str()).collect();
+    // An answer that does not fit fails the turn, at a bound as elsewhere.
+    let unfit = end["error"]["code"] == "output_invalid" && limits.len() == 1;
     let expected = if is_bound { vec![reason] } else { Vec::new() };
-    if limits != expected {
+    if limits != expected && !unfit {
         outside.find(4, format!("{} ended by {reason} and says {limits:?}", turn.id));
     }
     if is_bound && end["reply"]["text"].as_str().is_none_or(str::is_empty) {

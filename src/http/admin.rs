@@ -98,7 +98,7 @@ impl Front {
         Ok(ApiResponse::json(200, &self.view(&tenant))?)
     }
 
-    /// `DELETE /v1/admin/tenants/{tenant}`: its keys stop at once; its sessions are erased here as
+    /// `DELETE /v1/admin/tenants/{tenant}`: its keys stop at once; its sessions and files are erased here as
     /// far as one request can, and the rest by [`Front::sweep`].
     pub(super) async fn delete_tenant(&self, id: &str) -> Result<ApiResponse, Failure> {
         if !self.directory.delete_tenant(id, self.clock.now()).await? {
@@ -106,28 +106,36 @@ impl Front {
         }
         self.cache.forget_tenant(id);
         let mut budget = ERASED_AT_ONCE;
-        if let Err(error) = self.erase_sessions(id, &mut budget).await {
-            // The mark stands, so the sweep goes on where this stopped.
-            (self.log)(&format!("erasing tenant {id}: {error}"));
+        // The mark stands, so the sweep goes on where this stops.
+        for done in [self.erase_sessions(id, &mut budget).await, self.erase_files(id).await] {
+            if let Err(error) = done {
+                (self.log)(&format!("erasing tenant {id}: {error}"));
+            }
         }
         Ok(ApiResponse::empty(204))
     }
 
-    /// What cron runs: finishes the erasure of deleted tenants and removes what is past its time.
+    /// What cron runs: finishes the erasure of deleted tenants, removes what is past its time and
+    /// objects that no file has any more.
     /// Bounded; returns whether more is left to do at once.
     ///
     /// # Errors
-    /// When the directory does not answer.
+    /// When the directory or the file store does not answer.
     pub async fn sweep(&self) -> Result<bool, Failure> {
         let now = self.clock.now();
         let mut budget = ERASED_AT_ONCE;
+        let mut more = false;
         for (tenant, since) in self.directory.deleted_tenants(DELETED_AT_ONCE).await? {
-            let is_empty = self.erase_sessions(&tenant, &mut budget).await?;
-            if is_empty && now.since(since) >= ID_HELD_MS {
+            let no_sessions = self.erase_sessions(&tenant, &mut budget).await?;
+            // Last, so that what still ran in a session cannot have written behind it.
+            let no_files = self.erase_files(&tenant).await?;
+            more |= !no_files;
+            if no_sessions && no_files && now.since(since) >= ID_HELD_MS {
                 self.directory.purge_tenant(&tenant).await?;
             }
         }
-        let more = self.directory.expire(now).await?;
+        more |= self.files.collect(now).await?;
+        more |= self.directory.expire(now).await?;
         Ok(more || budget == 0)
     }
 
@@ -159,6 +167,11 @@ impl Front {
                 return Ok(false);
             }
         }
+    }
+
+    /// Erases files of a tenant; returns whether none is left.
+    async fn erase_files(&self, tenant: &str) -> Result<bool, Failure> {
+        Ok(self.files.erase(tenant).await?)
     }
 
     /// The tenant of that id.

@@ -4,8 +4,8 @@ use super::{ApiRequest, ApiResponse};
 use crate::types::{ErrorCode, Problem};
 
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
-const REQUEST_HEADERS: &str = "authorization, content-disposition, content-type, idempotency-key, if-none-match, \
-    if-range, last-event-id, prefer, range, x-request-id";
+const REQUEST_HEADERS: &str = "authorization, content-disposition, content-type, idempotency-key, if-match, \
+    if-none-match, if-range, last-event-id, prefer, range, x-request-id";
 const EXPOSED: &str = "x-request-id, idempotent-replayed, x-turn-id, location, retry-after, accept-ranges, \
     content-disposition, content-range, etag";
 

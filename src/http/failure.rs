@@ -1,7 +1,7 @@
 //! Why a handler of the front has no answer.
 
-use crate::ports::directory::DirectoryError;
-use crate::types::Problem;
+use crate::ports::{FileError, directory::DirectoryError};
+use crate::types::{ErrorCode, Problem};
 
 /// Why a handler of the front has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -31,5 +31,21 @@ impl Failure {
             Self::Problem(problem) => (problem.code.status() >= 500).then(|| problem.to_string()),
             Self::Directory(error) => Some(error.to_string()),
         }
+    }
+}
+
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        let problem = |code| Problem::new(code, error.to_string());
+        Self::Problem(match &error {
+            FileError::NotFound => Problem::not_found("file"),
+            FileError::Conflict => problem(ErrorCode::PreconditionFailed),
+            FileError::TooLarge(_) => problem(ErrorCode::PayloadTooLarge),
+            FileError::ReadOnly => problem(ErrorCode::MissingScope),
+            FileError::Closed => Problem::internal(error.to_string()),
+            FileError::Unavailable(cause) => {
+                Problem::unavailable("the file store does not answer; try again", cause.as_str())
+            }
+        })
     }
 }

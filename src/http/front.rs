@@ -15,6 +15,7 @@ use super::seal::{Seal, sha256_hex};
 use super::{ApiRequest, ApiResponse, body, cors, idempotency, idempotency::Knot};
 use crate::ports::{Clock, Directory, Entropy, Http, SessionEraser, Signatures};
 use crate::types::{ErrorCode, Principal, Problem, id};
+use crate::workspace::Workspaces;
 use bytes::Bytes;
 use futures::future::LocalBoxFuture;
 use serde::Deserialize;
@@ -48,6 +49,8 @@ pub struct Front {
     pub clock: Rc<dyn Clock>,
     /// Chance.
     pub entropy: Rc<dyn Entropy>,
+    /// The files of agents.
+    pub files: Rc<Workspaces>,
     /// Erases the sessions of a tenant that goes.
     pub eraser: Rc<dyn SessionEraser>,
     /// What the isolate remembers of credentials.
@@ -129,7 +132,7 @@ impl Front {
         let caller = self.authenticate(&request, &found).await?;
         let reads_body = match found.route.target {
             Target::Session(route) => route == SessionRoute::Create,
-            _ => matches!(request.method.as_str(), "POST" | "PATCH"),
+            _ => matches!(request.method.as_str(), "POST" | "PUT" | "PATCH"),
         };
         if reads_body {
             request.body = read_body().await?;
@@ -142,6 +145,9 @@ impl Front {
             (Target::Admin(route), Caller::Operator) => self.administer(route, &found, &request).await?,
             (Target::ListModels, Caller::Member(_)) => self.list_models()?,
             (Target::ListSessions, Caller::Member(caller)) => self.list_sessions(&request, &caller).await?,
+            (Target::Workspace(route), Caller::Member(caller)) => {
+                self.workspace(route, &found, &request, &caller).await?
+            }
             (Target::CreateTicket, Caller::Member(caller)) => {
                 // The answer speaks for this caller, so nobody else of the tenant may replay it.
                 let user = caller.user.clone().or_else(|| request.query("user"));

@@ -24,6 +24,7 @@ pub mod routes;
 pub mod seal;
 pub mod session;
 mod tickets;
+mod workspace;
 
 pub use auth_cache::AuthCache;
 pub use front::{Forward, Front, FrontConfig, Handled};

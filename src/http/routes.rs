@@ -26,10 +26,25 @@ pub enum Target {
     ListSessions,
     /// Makes a ticket for a browser.
     CreateTicket,
+    /// The files of an agent's user.
+    Workspace(WorkspaceRoute),
     /// Tenants and keys.
     Admin(AdminRoute),
     /// The object of the session that the path names.
     Session(SessionRoute),
+}
+
+/// The routes to files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkspaceRoute {
+    /// Lists files.
+    List,
+    /// Reads a file.
+    Read,
+    /// Writes a file.
+    Write,
+    /// Removes a file.
+    Delete,
 }
 
 /// The operator's routes.
@@ -97,7 +112,7 @@ pub enum SessionRoute {
 pub struct Route {
     /// The method.
     pub method: &'static str,
-    /// The path; `{name}` stands for one segment.
+    /// The path; `{name}` stands for one segment, and `{name*}` at the end for all that follow.
     pub path: &'static str,
     /// What opens it.
     pub access: Access,
@@ -131,6 +146,10 @@ pub const ROUTES: &[Route] = &[
     session("DELETE", "/v1/sessions/{id}/queue/{item}", Scope::Chat, SessionRoute::Dequeue),
     session("POST", "/v1/sessions/{id}/approvals/{call_id}", Scope::Chat, SessionRoute::Approve),
     session("POST", "/v1/sessions/{id}/answers/{call_id}", Scope::Chat, SessionRoute::Answer),
+    workspace("GET", "/v1/workspace/files", Scope::Read, WorkspaceRoute::List),
+    workspace("GET", "/v1/workspace/files/{path*}", Scope::Read, WorkspaceRoute::Read),
+    workspace("PUT", "/v1/workspace/files/{path*}", Scope::Chat, WorkspaceRoute::Write),
+    workspace("DELETE", "/v1/workspace/files/{path*}", Scope::Chat, WorkspaceRoute::Delete),
     admin("POST", "/v1/admin/tenants", AdminRoute::CreateTenant),
     admin("GET", "/v1/admin/tenants", AdminRoute::ListTenants),
     admin("GET", "/v1/admin/tenants/{tenant}", AdminRoute::ShowTenant),
@@ -147,6 +166,10 @@ const fn route(method: &'static str, path: &'static str, access: Access, target:
 
 const fn session(method: &'static str, path: &'static str, scope: Scope, target: SessionRoute) -> Route {
     route(method, path, Access::Scope(scope), Target::Session(target))
+}
+
+const fn workspace(method: &'static str, path: &'static str, scope: Scope, target: WorkspaceRoute) -> Route {
+    route(method, path, Access::Scope(scope), Target::Workspace(target))
 }
 
 const fn admin(method: &'static str, path: &'static str, target: AdminRoute) -> Route {
@@ -202,22 +225,27 @@ pub fn find(method: &str, path: &str) -> Result<Found, Problem> {
 /// The values of a pattern's names if `path` fits it.
 fn params(pattern: &'static str, path: &str) -> Option<Vec<(&'static str, String)>> {
     let mut params = Vec::new();
-    let mut segments = path.split('/');
+    let mut rest = Some(path);
     for expected in pattern.split('/') {
-        let segment = segments.next()?;
+        let here = rest?;
+        let (segment, behind) = match here.split_once('/') {
+            Some((segment, behind)) if !expected.ends_with("*}") => (segment, Some(behind)),
+            _ => (here, None),
+        };
+        rest = behind;
         match expected.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
             Some(name) => {
                 let value = percent_decode_str(segment).decode_utf8().ok()?;
                 if value.is_empty() {
                     return None;
                 }
-                params.push((name, value.into_owned()));
+                params.push((name.trim_end_matches('*'), value.into_owned()));
             }
             None if expected == segment => {}
             None => return None,
         }
     }
-    segments.next().is_none().then_some(params)
+    rest.is_none().then_some(params)
 }
 
 #[cfg(test)]
@@ -238,6 +266,22 @@ mod tests {
             (found.route.target, found.param("id")),
             (Target::Session(SessionRoute::Show), "a/events")
         );
+    }
+
+    #[test]
+    fn the_last_name_may_stand_for_all_that_follows() {
+        for (path, param) in
+            [("a", "a"), ("a/b%20c/d", "a/b c/d"), ("/a", "/a"), ("a%2Fb", "a/b"), ("a/", "a/")]
+        {
+            let found = find("GET", &format!("/v1/workspace/files/{path}")).expect("a route");
+            assert_eq!(
+                (found.route.target, found.param("path")),
+                (Target::Workspace(WorkspaceRoute::Read), param)
+            );
+        }
+        let list = find("GET", "/v1/workspace/files").expect("a route");
+        assert_eq!(list.route.target, Target::Workspace(WorkspaceRoute::List));
+        assert_eq!(find("GET", "/v1/workspace/files/").expect_err("no name").code, ErrorCode::NotFound);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 pub mod current_time;
 pub mod echo;
+pub mod files;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
 pub mod read_artifact;

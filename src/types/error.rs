@@ -40,6 +40,7 @@ error_codes! {
     IdempotencyInProgress, "idempotency_in_progress", 409, "The first request with this Idempotency-Key is still running";
     AlreadyExists, "already_exists", 409, "That already exists";
     Gone, "gone", 410, "That was here and its time is over";
+    PreconditionFailed, "precondition_failed", 412, "It is not what the request expects";
     PayloadTooLarge, "payload_too_large", 413, "The body is too large";
     UnsupportedMediaType, "unsupported_media_type", 415, "The content type is not supported";
     RangeNotSatisfiable, "range_not_satisfiable", 416, "There are no such bytes";

@@ -17,6 +17,8 @@ pub const TENANT: &str = "ten_";
 pub const KEY: &str = "key_";
 /// The prefix of an artifact's id.
 pub const ARTIFACT: &str = "art_";
+/// The prefix of a large file's bytes in the object store.
+pub const FILE: &str = "fil_";
 /// The prefix of a request id.
 pub const REQUEST: &str = "req_";
 

@@ -8,6 +8,7 @@ pub mod id;
 pub mod json;
 pub mod message;
 pub mod model;
+pub mod path;
 pub mod principal;
 pub mod public_url;
 pub mod session;
@@ -24,6 +25,7 @@ pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Price, Thinking, Usage,
 };
+pub use path::{FilePath, PathError, PathPrefix};
 pub use principal::{Principal, Scope, Scopes};
 pub use public_url::PublicUrl;
 pub use session::{Held, QueuedTurn, SessionMeta, SessionState, SessionStatus};

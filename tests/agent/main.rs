@@ -9,6 +9,7 @@ mod build;
 mod context;
 mod crash;
 mod discipline;
+mod files;
 mod hooks;
 mod http;
 mod outputs;

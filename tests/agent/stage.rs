@@ -5,8 +5,8 @@ use edge_harness::agent::{
 };
 use edge_harness::model::ModelRegistry;
 use edge_harness::platform::in_memory::{
-    InMemoryDirectory, ManualClock, MemoryBlobs, MemoryLog, MemorySessionStore, ScriptedHttp, ScriptedModels,
-    SeededEntropy, TaskPool,
+    InMemoryDirectory, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, MemorySessionStore, ScriptedHttp,
+    ScriptedModels, SeededEntropy, TaskPool,
     models::{Answer, answer},
 };
 use edge_harness::ports::{Models, SessionStore, session_store::StoredRecord};
@@ -16,6 +16,7 @@ use edge_harness::types::{
     BudgetPatch, Effect, ModelRequest, Part, Problem, Role, SessionMeta, Timestamp, TurnEnd, TurnOptions,
     TurnStatus,
 };
+use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
 use serde_json::Value;
 use std::{
@@ -33,6 +34,7 @@ pub struct Stage {
     pub store: Rc<MemorySessionStore>,
     pub directory: Rc<InMemoryDirectory>,
     pub blobs: Rc<MemoryBlobs>,
+    pub files: Rc<MemoryFiles>,
     pub clock: ManualClock,
     pub log: Rc<MemoryLog>,
     pub runs: Runs,
@@ -73,6 +75,7 @@ impl Stage {
             store: Rc::default(),
             directory: Rc::default(),
             blobs: Rc::default(),
+            files: Rc::default(),
             clock,
             log: Rc::default(),
             runs: Rc::default(),
@@ -89,7 +92,8 @@ impl Stage {
 
     fn machine(&self) -> (Rc<SessionHost>, Rc<TaskPool>) {
         let tasks = Rc::new(TaskPool::default());
-        let standard = standard(Rc::clone(&self.models), &self.clock, &self.entropy, &self.log);
+        let mut standard = standard(Rc::clone(&self.models), &self.clock, &self.entropy, &self.log);
+        standard.files = self.workspaces();
         let built = (self.extend)(builder(standard))
             .tool(ReadIt)
             .tool(WriteIt(Rc::clone(&self.runs)))
@@ -107,6 +111,11 @@ impl Stage {
         };
         let config = HostConfig { context_messages: self.context_messages.get() };
         (SessionHost::new(ports, Rc::new(built), config), tasks)
+    }
+
+    /// The files of all agents, as somebody outside the session has them.
+    pub fn workspaces(&self) -> Rc<Workspaces> {
+        workspaces(&self.files, &self.blobs, &self.clock, &self.entropy)
     }
 
     pub fn host(&self) -> Rc<SessionHost> {
@@ -268,10 +277,21 @@ pub fn standard(
         entropy: entropy.clone(),
         http: Rc::new(ScriptedHttp::default()),
         log: log.clone(),
+        files: workspaces(&Rc::default(), &Rc::default(), clock, entropy),
         web_fetch_allow: String::new(),
         instructions: None,
         settings: Default::default(),
     }
+}
+
+fn workspaces(
+    files: &Rc<MemoryFiles>,
+    blobs: &Rc<MemoryBlobs>,
+    clock: &ManualClock,
+    entropy: &Rc<SeededEntropy>,
+) -> Rc<Workspaces> {
+    let (table, blobs, clock) = (files.clone(), blobs.clone(), Rc::new(clock.clone()));
+    Rc::new(Workspaces::new(Stores { table, blobs, clock, entropy: entropy.clone() }, Bundle::default()))
 }
 
 /// Needed for a moment while a stage makes its first machine out of itself.

@@ -8,3 +8,4 @@ mod signatures;
 mod signer;
 mod stage;
 mod tokens;
+mod workspace;

@@ -6,9 +6,11 @@ use bytes::Bytes;
 use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, AuthCache, Forward, Front, FrontConfig, Handled};
 use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
 use edge_harness::platform::in_memory::directory::InMemoryDirectory;
+use edge_harness::platform::in_memory::{MemoryBlobs, MemoryFiles};
 use edge_harness::ports::directory::SessionEntry;
 use edge_harness::ports::{Directory, Http, HttpError, HttpRequest, HttpResponse, SessionEraser};
 use edge_harness::types::Timestamp;
+use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::Value;
@@ -26,6 +28,8 @@ pub struct Stage {
     pub clock: ManualClock,
     pub web: Rc<Web>,
     pub objects: Rc<Objects>,
+    pub files: Rc<MemoryFiles>,
+    pub blobs: Rc<MemoryBlobs>,
     pub log: Rc<RefCell<Vec<String>>>,
 }
 
@@ -89,7 +93,8 @@ impl Answer {
 impl From<ApiResponse> for Answer {
     fn from(response: ApiResponse) -> Self {
         let body = match response.body {
-            ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
+            ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes)
+                .unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into()),
             ApiBody::Empty => Value::Null,
             ApiBody::Stream(_) => panic!("the front never streams"),
         };
@@ -117,6 +122,13 @@ impl Stage {
         let (web, objects) = (Rc::new(Web::default()), Rc::new(Objects::default()));
         let log = Rc::new(RefCell::new(Vec::new()));
         let lines = log.clone();
+        let (files, blobs) = (Rc::new(MemoryFiles::default()), Rc::new(MemoryBlobs::default()));
+        let stores = Stores {
+            table: files.clone(),
+            blobs: blobs.clone(),
+            clock: Rc::new(clock.clone()),
+            entropy: Rc::new(SeededEntropy::default()),
+        };
         let front = Front {
             config,
             directory: directory.clone(),
@@ -124,11 +136,12 @@ impl Stage {
             signatures: Rc::new(RustCrypto),
             clock: Rc::new(clock.clone()),
             entropy: Rc::new(SeededEntropy::default()),
+            files: Rc::new(Workspaces::new(stores, Bundle::default())),
             eraser: objects.clone(),
             cache: Rc::new(AuthCache::default()),
             log: Rc::new(move |line| lines.borrow_mut().push(line.to_owned())),
         };
-        Self { front, directory, clock, web, objects, log }
+        Self { front, directory, clock, web, objects, files, blobs, log }
     }
 
     pub fn send(&self, request: Request) -> Handled {
@@ -210,6 +223,11 @@ pub fn delete(target: &str) -> Request {
 }
 
 impl Request {
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.head.headers.push((name.into(), value.into()));
         self

@@ -109,6 +109,7 @@ fn new_front(env: &Env) -> Result<Front> {
         signatures: setup::signatures(),
         clock: setup::clock(),
         entropy: setup::entropy(),
+        files: setup::workspaces(env)?,
         eraser: Rc::new(Objects(env.durable_object("SESSION")?)),
         cache: Rc::default(),
         log: Rc::new(|line| worker::console_error!("{line}")),

@@ -4,6 +4,7 @@ mod body;
 mod convert;
 mod crypto;
 pub mod d1;
+mod d1_files;
 mod entry;
 mod fetch;
 mod object;

@@ -3,7 +3,7 @@
 
 #![allow(missing_docs, reason = "the platform's macros make items of their own")]
 
-use super::{convert, r2::R2Blobs, runtime::ObjectSpawner, setup, socket::Sockets, sql::SqlSessionStore};
+use super::{convert, runtime::ObjectSpawner, setup, socket::Sockets, sql::SqlSessionStore};
 use crate::agent::{HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
     ApiResponse,
@@ -134,11 +134,11 @@ impl DurableObject for SessionObject {
 }
 
 fn handler(state: &Rc<State>, env: &Env, sockets: &Rc<Sockets>) -> Result<Handler> {
-    let agent = setup::agent(env).map_err(|error| worker::Error::RustError(error.to_string()))?;
+    let agent = setup::agent(env)?;
     let ports = HostPorts {
         store: Rc::new(SqlSessionStore::new(state.storage())),
         directory: setup::directory(env)?,
-        blobs: Rc::new(R2Blobs(env.bucket("BLOBS")?)),
+        blobs: setup::blobs(env)?,
         clock: setup::clock(),
         entropy: setup::entropy(),
         spawner: Rc::new(ObjectSpawner(Rc::clone(state))),

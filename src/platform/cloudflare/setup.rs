@@ -3,13 +3,16 @@
 use super::{
     crypto::WebCrypto,
     d1::D1Directory,
+    d1_files::D1Files,
     fetch::{WorkerAi, WorkerHttp},
+    r2::R2Blobs,
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
 };
 use crate::agent::{BuildError, HarnessAgent};
 use crate::model::ModelRegistry;
-use crate::ports::{Ai, Clock, Directory, Entropy, Http, Signatures};
+use crate::ports::{Ai, BlobStore, Clock, Directory, Entropy, Http, Signatures};
 use crate::standard::{Standard, builder, settings};
+use crate::workspace::{Bundle, Stores, Workspaces};
 use std::{cell::OnceCell, rc::Rc};
 use worker::{Env, Result};
 
@@ -31,7 +34,8 @@ pub fn models(env: &Env) -> ModelRegistry {
 }
 
 /// The agent of this isolate, built once.
-pub fn agent(env: &Env) -> std::result::Result<Rc<HarnessAgent>, BuildError> {
+pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
+    let faulty = |error: BuildError| worker::Error::RustError(error.to_string());
     AGENT.with(|cell| {
         if let Some(agent) = cell.get() {
             return Ok(Rc::clone(agent));
@@ -46,11 +50,12 @@ pub fn agent(env: &Env) -> std::result::Result<Rc<HarnessAgent>, BuildError> {
             entropy: entropy(),
             http: http(),
             log: Rc::new(ConsoleLog),
+            files: workspaces(env)?,
             web_fetch_allow: var(env, "WEB_FETCH_ALLOW").unwrap_or_default(),
             instructions: var(env, "INSTRUCTIONS"),
-            settings: settings(&|name| var(env, name))?,
+            settings: settings(&|name| var(env, name)).map_err(faulty)?,
         };
-        let agent = Rc::new(builder(standard).build()?);
+        let agent = Rc::new(builder(standard).build().map_err(faulty)?);
         Ok(Rc::clone(cell.get_or_init(|| agent)))
     })
 }
@@ -58,6 +63,18 @@ pub fn agent(env: &Env) -> std::result::Result<Rc<HarnessAgent>, BuildError> {
 /// Tenants, keys and the list of sessions.
 pub fn directory(env: &Env) -> Result<Rc<dyn Directory>> {
     Ok(Rc::new(D1Directory::new(env.d1("DB")?)))
+}
+
+/// Large things.
+pub fn blobs(env: &Env) -> Result<Rc<dyn BlobStore>> {
+    Ok(Rc::new(R2Blobs(env.bucket("BLOBS")?)))
+}
+
+/// The files of all agents.
+pub fn workspaces(env: &Env) -> Result<Rc<Workspaces>> {
+    let table = Rc::new(D1Files::new(env.d1("DB")?));
+    let stores = Stores { table, blobs: blobs(env)?, clock: clock(), entropy: entropy() };
+    Ok(Rc::new(Workspaces::new(stores, Bundle::default())))
 }
 
 /// The clock.

@@ -3,6 +3,7 @@
 
 pub mod clock;
 pub mod directory;
+pub mod files;
 pub mod models;
 pub mod net;
 pub mod session_store;
@@ -11,6 +12,7 @@ pub mod tasks;
 
 pub use clock::{ManualClock, SeededEntropy};
 pub use directory::InMemoryDirectory;
+pub use files::MemoryFiles;
 pub use models::ScriptedModels;
 pub use net::{MemoryPeers, ScriptedHttp};
 pub use session_store::MemorySessionStore;

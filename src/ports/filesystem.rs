@@ -1,0 +1,193 @@
+//! Files by path, and the table that keeps them.
+//!
+//! A [`Filesystem`] is one tree: everything in it belongs to the same tenant and scope, so a path
+//! cannot lead out of it. A [`FileTable`] holds the trees of all tenants.
+
+use crate::types::{FilePath, PathPrefix, Timestamp};
+use async_trait::async_trait;
+use bytes::Bytes;
+use thiserror::Error;
+
+/// Most bytes of one file (4 MiB).
+pub const MAX_FILE: usize = 4 << 20;
+
+/// Why nothing came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FileError {
+    /// There is no such file.
+    #[error("there is no such file")]
+    NotFound,
+    /// The file is not what the caller expected it to be.
+    #[error("the file is there already, or was changed meanwhile")]
+    Conflict,
+    /// The file is larger than [`MAX_FILE`].
+    #[error("a file may have {MAX_FILE} bytes, not {0}")]
+    TooLarge(usize),
+    /// The tree takes no writes.
+    #[error("this file can only be read")]
+    ReadOnly,
+    /// Whoever writes has lost the right to.
+    #[error("the call is over, so nothing is written any more")]
+    Closed,
+    /// A store broke or does not answer. The words are for our log.
+    #[error("the file store does not answer: {0}")]
+    Unavailable(String),
+}
+
+/// The result of a call on files.
+pub type FileResult<T> = Result<T, FileError>;
+
+/// What must be true of a file for a write to take place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Precondition {
+    /// Nothing.
+    #[default]
+    Any,
+    /// It is not there.
+    CreateOnly,
+    /// It is there, and this is its etag.
+    IfMatch(String),
+}
+
+impl Precondition {
+    /// Whether a file with this etag, or the lack of one, fits.
+    pub fn fits(&self, etag: Option<&str>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::CreateOnly => etag.is_none(),
+            Self::IfMatch(expected) => etag == Some(expected),
+        }
+    }
+}
+
+/// A file as lists show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where it is.
+    pub path: FilePath,
+    /// Its size.
+    pub bytes: u64,
+    /// What changes with its content.
+    pub etag: String,
+    /// When it was last written.
+    pub updated_at: Timestamp,
+}
+
+/// A file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// What lists show of it.
+    pub entry: Entry,
+    /// Its content.
+    pub bytes: Bytes,
+}
+
+/// A tree of files.
+///
+/// ```
+/// # use edge_harness::ports::{FileError, Filesystem, filesystem::Precondition};
+/// # use edge_harness::types::FilePath;
+/// async fn append(files: &dyn Filesystem, path: &FilePath, line: &str) -> Result<(), FileError> {
+///     let file = files.read(path).await?;
+///     let bytes = [&file.bytes[..], line.as_bytes()].concat();
+///     // Fails with `Conflict` if somebody else was faster: then read again.
+///     files.write(path, bytes.into(), &Precondition::IfMatch(file.entry.etag)).await?;
+///     Ok(())
+/// }
+/// ```
+#[async_trait(?Send)]
+pub trait Filesystem {
+    /// Reads a file.
+    async fn read(&self, path: &FilePath) -> FileResult<File>;
+
+    /// Reads those of these files that are there. Cheaper than one after the other where the kind
+    /// of tree can do better.
+    async fn read_many(&self, paths: &[FilePath]) -> FileResult<Vec<File>> {
+        let mut files = Vec::new();
+        for path in paths {
+            match self.read(path).await {
+                Ok(file) => files.push(file),
+                Err(FileError::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(files)
+    }
+
+    /// Writes a file, if the precondition holds: check and write are one.
+    async fn write(&self, path: &FilePath, bytes: Bytes, condition: &Precondition) -> FileResult<Entry>;
+
+    /// Removes a file; one that is not there counts as removed unless the precondition names it.
+    async fn delete(&self, path: &FilePath, condition: &Precondition) -> FileResult<()>;
+
+    /// Up to `limit` files behind the path `after`, sorted by path.
+    async fn list(&self, prefix: &PathPrefix, after: Option<&str>, limit: usize) -> FileResult<Vec<Entry>>;
+
+    /// Moves a file to where none is.
+    async fn rename(&self, from: &FilePath, to: &FilePath) -> FileResult<Entry> {
+        let file = self.read(from).await?;
+        let entry = self.write(to, file.bytes, &Precondition::CreateOnly).await?;
+        self.delete(from, &Precondition::IfMatch(file.entry.etag)).await?;
+        Ok(entry)
+    }
+}
+
+/// Where a tree stands among all: the tenant first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Tree {
+    /// The tenant.
+    pub tenant: String,
+    /// The scope below it, such as `agents/default/users/ann`.
+    pub scope: String,
+}
+
+/// The content of a file, or where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The content itself.
+    Inline(Bytes),
+    /// Its key in the object store, below the tenant's files. No other row has it.
+    Blob(String),
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// What lists show of it.
+    pub entry: Entry,
+    /// The content.
+    pub content: Content,
+}
+
+/// Rows of files, and the keys of objects that no row has: those that were reserved and not used
+/// yet, and those whose row was replaced or removed. The table itself keeps the two in step, so
+/// that no object is forgotten whenever a machine dies.
+#[async_trait(?Send)]
+pub trait FileTable {
+    /// The rows of those of these files that are there.
+    async fn rows(&self, tree: &Tree, paths: &[FilePath]) -> FileResult<Vec<Row>>;
+    /// Puts a row, if the precondition holds, in one step; false when it does not hold. A key of its
+    /// content is not free any more.
+    async fn put(&self, tree: &Tree, row: &Row, condition: &Precondition) -> FileResult<bool>;
+    /// Removes a row, if the precondition holds, in one step; false when none was removed.
+    async fn remove(&self, tree: &Tree, path: &FilePath, condition: &Precondition) -> FileResult<bool>;
+    /// Moves a row to where none is, in one step; false when there is nothing to move, or no room.
+    async fn rename(&self, tree: &Tree, from: &FilePath, to: &FilePath, now: Timestamp) -> FileResult<bool>;
+    /// Up to `limit` rows behind the path `after`, sorted by path, without their content.
+    async fn list(
+        &self,
+        tree: &Tree,
+        prefix: &PathPrefix,
+        after: Option<&str>,
+        limit: usize,
+    ) -> FileResult<Vec<Entry>>;
+
+    /// Notes a key before its object is written.
+    async fn reserve(&self, tenant: &str, key: &str, now: Timestamp) -> FileResult<()>;
+    /// Keys that no row has since `before`, of any tenant: `(tenant, key)`.
+    async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(String, String)>>;
+    /// Forgets keys whose objects are gone.
+    async fn forget(&self, tenant: &str, keys: &[String]) -> FileResult<()>;
+    /// Removes up to `limit` rows of a tenant, and all its keys; returns whether any row is left.
+    async fn erase(&self, tenant: &str, limit: usize) -> FileResult<bool>;
+}

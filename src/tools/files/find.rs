@@ -1,0 +1,165 @@
+//! `list_files`, `glob_files`, `grep_files`.
+
+use super::{Files, answer, folder, path};
+use crate::agent::{Tool, ToolContext, ToolError};
+use crate::ports::filesystem::Entry;
+use crate::types::{Effect, FilePath, PathPrefix};
+use crate::workspace::{
+    Layer,
+    search::{Grep, MAX_PATTERN},
+};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Files that one list shows.
+const MAX_LISTED: usize = 200;
+
+/// `list_files`.
+pub struct ListFiles(pub(super) Files);
+
+/// Where to look.
+#[derive(Deserialize, JsonSchema)]
+pub struct ListArgs {
+    /// The folder; the whole workspace unless given.
+    path: Option<String>,
+    /// Lists what stands behind this path: the last one of the list before.
+    after: Option<String>,
+}
+
+impl Tool for ListFiles {
+    type Args = ListArgs;
+    type Output = String;
+    const NAME: &'static str = "list_files";
+    const DESCRIPTION: &'static str =
+        "Lists the files of the workspace, or of a folder and all below it: path and size.";
+    const EFFECT: Effect = Effect::ReadOnly;
+    const CATEGORY: &'static str = "read";
+
+    fn resource_keys(&self, _args: &ListArgs) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn run(&self, args: ListArgs, cx: ToolContext) -> Result<String, ToolError> {
+        let prefix = folder(args.path.as_deref())?;
+        let after = args.after.as_deref().map(path).transpose()?;
+        let after = after.as_ref().map(FilePath::as_str);
+        let files = self.0.open(&cx);
+        let listed = cx.while_wanted(files.list(&prefix, after, MAX_LISTED + 1)).await?;
+        let mut listed = listed.map_err(|error| self.0.failed(&cx, prefix.as_str(), error))?;
+        let mut notes = Vec::new();
+        if listed.len() > MAX_LISTED {
+            listed.truncate(MAX_LISTED);
+            notes.push("there are more: go on with after, the last path of this list".to_owned());
+        }
+        Ok(answer(listed.iter().map(line), notes))
+    }
+}
+
+fn line((entry, layer): &(Entry, Layer)) -> String {
+    let shared = if *layer == Layer::Shared { ", shared by all users" } else { "" };
+    format!("{} ({} bytes{shared})", entry.path, entry.bytes)
+}
+
+/// `glob_files`.
+pub struct GlobFiles(pub(super) Files);
+
+/// What to find.
+#[derive(Deserialize, JsonSchema)]
+pub struct GlobArgs {
+    /// `*` stands for anything in a name, `**` for any folders, `?` for one character; `{a,b}` and
+    /// `[a-z]` work too. Without a slash it is about names in every folder.
+    pattern: String,
+    /// The folder in which to look; the whole workspace unless given.
+    path: Option<String>,
+}
+
+impl Tool for GlobFiles {
+    type Args = GlobArgs;
+    type Output = String;
+    const NAME: &'static str = "glob_files";
+    const DESCRIPTION: &'static str =
+        "Finds files of the workspace by their paths, such as `*.md` or `skills/*/SKILL.md`.";
+    const EFFECT: Effect = Effect::ReadOnly;
+    const CATEGORY: &'static str = "read";
+
+    fn resource_keys(&self, _args: &GlobArgs) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn run(&self, args: GlobArgs, cx: ToolContext) -> Result<String, ToolError> {
+        check_pattern(&args.pattern)?;
+        let prefix = folder(args.path.as_deref())?;
+        let found = cx.while_wanted(self.0.open(&cx).glob(&prefix, &args.pattern)).await?;
+        let found = found.map_err(|error| self.0.failed(&cx, prefix.as_str(), error))?;
+        Ok(answer(found.hits.iter().map(|(entry, _)| entry.path.to_string()), found.notes))
+    }
+}
+
+/// `grep_files`.
+pub struct GrepFiles(pub(super) Files);
+
+/// What to find.
+#[derive(Deserialize, JsonSchema)]
+pub struct GrepArgs {
+    /// The text to find, as it stands: not a regular expression.
+    pattern: String,
+    /// The folder or the file in which to look; the whole workspace unless given.
+    path: Option<String>,
+    /// Only in files that fit, such as `*.md`.
+    glob: Option<String>,
+    /// Whether `A` is `a`.
+    #[serde(default)]
+    ignore_case: bool,
+}
+
+impl Tool for GrepFiles {
+    type Args = GrepArgs;
+    type Output = String;
+    const NAME: &'static str = "grep_files";
+    const DESCRIPTION: &'static str =
+        "Finds lines in files of the workspace by a text in them. Answers with path:line:text.";
+    const EFFECT: Effect = Effect::ReadOnly;
+    const CATEGORY: &'static str = "read";
+
+    fn resource_keys(&self, _args: &GrepArgs) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn run(&self, args: GrepArgs, cx: ToolContext) -> Result<String, ToolError> {
+        check_pattern(&args.pattern)?;
+        args.glob.as_deref().map_or(Ok(()), check_pattern)?;
+        if args.pattern.contains('\n') {
+            return Err(ToolError::new("the pattern has several lines, and lines are looked at one by one"));
+        }
+        let files = self.0.open(&cx);
+        let mut grep = Grep {
+            text: args.pattern,
+            ignore_case: args.ignore_case,
+            prefix: folder(args.path.as_deref())?,
+            glob: args.glob,
+        };
+        let work = async {
+            // One file of that name, or else a folder.
+            if let Some(file) = args.path.as_deref().and_then(|text| FilePath::parse(text).ok())
+                && files.find(&file).await?.is_some()
+            {
+                grep.prefix = PathPrefix::from(&file);
+                let mut found = files.grep(&grep).await?;
+                found.hits.retain(|line| line.path == file);
+                return Ok(found);
+            }
+            files.grep(&grep).await
+        };
+        let found = cx.while_wanted(work).await?;
+        let found = found.map_err(|error| self.0.failed(&cx, args.path.as_deref().unwrap_or("/"), error))?;
+        let lines = found.hits.iter().map(|line| format!("{}:{}:{}", line.path, line.number, line.text));
+        Ok(answer(lines, found.notes))
+    }
+}
+
+fn check_pattern(pattern: &str) -> Result<(), ToolError> {
+    if pattern.is_empty() || pattern.len() > MAX_PATTERN {
+        return Err(ToolError::new(format!("a pattern has 1 to {MAX_PATTERN} bytes")));
+    }
+    Ok(())
+}

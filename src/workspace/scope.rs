@@ -1,0 +1,77 @@
+//! Whose a tree of files is.
+
+use crate::ports::filesystem::Tree;
+
+/// Whose a tree is, below the tenant. Ids hold no slash, so no scope lies in another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileScope {
+    /// One session's.
+    Session {
+        /// The agent.
+        agent: String,
+        /// The session; `default` when empty.
+        session: String,
+    },
+    /// One user's with one agent: what an agent works in.
+    User {
+        /// The agent.
+        agent: String,
+        /// The user; `_default` when empty.
+        user: String,
+    },
+    /// One agent's, shared by its users: the template that they start from.
+    Agent {
+        /// The agent.
+        agent: String,
+    },
+    /// The whole tenant's.
+    Global,
+}
+
+impl FileScope {
+    /// The tree of this scope.
+    pub fn of(&self, tenant: &str) -> Tree {
+        let or = |id: &str, missing: &str| if id.is_empty() { missing.to_owned() } else { id.to_owned() };
+        let scope = match self {
+            Self::Session { agent, session } => format!("agents/{agent}/sessions/{}", or(session, "default")),
+            Self::User { agent, user } => format!("agents/{agent}/users/{}", or(user, "_default")),
+            Self::Agent { agent } => format!("agents/{agent}/shared"),
+            Self::Global => "global".to_owned(),
+        };
+        Tree { tenant: tenant.to_owned(), scope }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_scopes_are_the_same_tree() {
+        let id = |text: &str| text.to_owned();
+        let trees: Vec<String> = [
+            FileScope::Session { agent: id("a"), session: id("x") },
+            FileScope::Session { agent: id("a"), session: id("") },
+            FileScope::User { agent: id("a"), user: id("x") },
+            FileScope::User { agent: id("a"), user: id("shared") },
+            FileScope::User { agent: id("a"), user: id("") },
+            FileScope::Agent { agent: id("a") },
+            FileScope::Global,
+        ]
+        .iter()
+        .map(|scope| scope.of("t").scope)
+        .collect();
+        assert_eq!(
+            trees,
+            [
+                "agents/a/sessions/x",
+                "agents/a/sessions/default",
+                "agents/a/users/x",
+                "agents/a/users/shared",
+                "agents/a/users/_default",
+                "agents/a/shared",
+                "global"
+            ]
+        );
+    }
+}

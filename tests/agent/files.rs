@@ -1,0 +1,256 @@
+//! The tools on files, in turns.
+
+use crate::stage::{Stage, step_of};
+use edge_harness::platform::in_memory::models::{answer, call};
+use edge_harness::ports::filesystem::Precondition;
+use edge_harness::types::{Effect, FilePath, ModelRequest, Part, Role};
+use edge_harness::workspace::Layer;
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+/// A stage whose model calls what the user says: one call, `name {json}`, a line; an empty line
+/// begins the next step.
+fn stage() -> Stage {
+    let script = |request: &ModelRequest| {
+        let said = request.messages.iter().rev().find(|message| message.role == Role::User).unwrap().text();
+        let step = step_of(request);
+        let lines = said.split("\n\n").nth(step).unwrap_or_default().lines().enumerate();
+        let calls: Vec<Part> = lines
+            .filter_map(|(index, line)| {
+                let (name, args) = line.split_once(' ')?;
+                Some(call(&format!("c{step}-{index}"), name, serde_json::from_str(args).ok()?))
+            })
+            .collect();
+        answer(if calls.is_empty() { vec![Part::text("done")] } else { calls })
+    };
+    Stage::scripted(script, |builder| builder).0
+}
+
+/// The records of what became of a turn's calls.
+#[track_caller]
+fn run(stage: &Stage, turn: &str, said: &str) -> Vec<Value> {
+    stage.post(turn, said);
+    stage.settle();
+    stage.check();
+    stage.records().into_iter().filter(|r| r["type"] == "tool.completed" && r["turn"] == turn).collect()
+}
+
+/// What the calls of one turn say: results, and reasons behind a `!`.
+#[track_caller]
+fn said(stage: &Stage, turn: &str, calls: &[(&str, Value)]) -> Vec<String> {
+    let text: Vec<String> = calls.iter().map(|(name, args)| format!("{name} {args}")).collect();
+    let outcomes = run(stage, turn, &text.join("\n\n"));
+    let words = |record: &Value| match record["outcome"].as_str().unwrap() {
+        "result" => record["result"].as_str().unwrap().to_owned(),
+        _ => format!("!{}", record["reason"].as_str().unwrap()),
+    };
+    outcomes.iter().map(words).collect()
+}
+
+fn path(text: &str) -> FilePath {
+    FilePath::parse(text).unwrap()
+}
+
+fn put(stage: &Stage, user: &str, layer: Layer, at: &str, text: &str) {
+    let workspace = stage.workspaces().open("t", "default", user, None);
+    let bytes = text.as_bytes().to_vec().into();
+    block_on(workspace.layer(layer).write(&path(at), bytes, &Precondition::Any)).unwrap();
+}
+
+fn text(stage: &Stage, at: &str) -> Option<String> {
+    let workspace = stage.workspaces().open("t", "default", "u", None);
+    let file = block_on(workspace.read(&path(at))).ok()?.0;
+    Some(String::from_utf8(file.bytes.to_vec()).unwrap())
+}
+
+#[test]
+fn a_file_lives_and_dies_in_a_turn() {
+    let stage = stage();
+    let said = said(
+        &stage,
+        "t1",
+        &[
+            ("write_file", json!({"path": "/notes/a.md", "content": "one\ntwo\n"})),
+            ("write_file", json!({"path": "notes/a.md", "content": "other"})),
+            ("write_file", json!({"path": "notes/a.md", "content": "one\ntwo\nthree\n", "overwrite": true})),
+            ("edit_file", json!({"path": "notes/a.md", "old_string": "two", "new_string": "2"})),
+            ("read_file", json!({"path": "notes/a.md", "offset": 2})),
+            ("grep_files", json!({"pattern": "THREE", "ignore_case": true})),
+            ("glob_files", json!({"pattern": "*.md"})),
+            ("move_file", json!({"from": "notes/a.md", "to": "b.md"})),
+            ("list_files", json!({})),
+            ("delete_file", json!({"path": "b.md"})),
+            ("list_files", json!({"path": "/"})),
+        ],
+    );
+    assert_eq!(
+        said,
+        [
+            "wrote 8 bytes to notes/a.md",
+            "!`notes/a.md` is there already, with 8 bytes: read it and use edit_file, or write it with overwrite",
+            "wrote 14 bytes to notes/a.md",
+            "replaced 1 place in notes/a.md, now 12 bytes",
+            "notes/a.md: lines 2-3 of 3\n     2\t2\n     3\tthree\n",
+            "notes/a.md:3:three",
+            "notes/a.md",
+            "moved notes/a.md to b.md",
+            "b.md (12 bytes)",
+            "deleted b.md",
+            "nothing found",
+        ]
+    );
+}
+
+#[test]
+fn failures_say_what_to_do() {
+    let stage = stage();
+    put(&stage, "u", Layer::User, "a", "x x");
+    put(&stage, "u", Layer::Shared, "AGENTS.md", "be kind");
+    let said = said(
+        &stage,
+        "t1",
+        &[
+            ("read_file", json!({"path": "none"})),
+            ("read_file", json!({"path": "../other/a"})),
+            ("read_file", json!({"path": "a", "offset": 9})),
+            ("edit_file", json!({"path": "a", "old_string": "", "new_string": "y"})),
+            ("edit_file", json!({"path": "a", "old_string": "x", "new_string": "y"})),
+            ("move_file", json!({"from": "AGENTS.md", "to": "b"})),
+            ("move_file", json!({"from": "a", "to": "AGENTS.md"})),
+            ("delete_file", json!({"path": "AGENTS.md"})),
+            ("delete_file", json!({"path": "none"})),
+            ("read_file", json!({"path": "AGENTS.md"})),
+            ("edit_file", json!({"path": "AGENTS.md", "old_string": "kind", "new_string": "short"})),
+            ("delete_file", json!({"path": "AGENTS.md"})),
+        ],
+    );
+    let words = [
+        "!there is no file `none`: list_files",
+        "!`../other/a` is not a path: `.` and `..` are not allowed",
+        "!`a` has 1 lines: there is no line 9",
+        "!`a`: old_string is empty",
+        "!`a`: old_string stands in it 2 times",
+        "!`AGENTS.md` is shared by all users and stays",
+        "!there is a file `AGENTS.md` already",
+        "!`AGENTS.md` is shared by all users and cannot be deleted",
+        "there is no file none; nothing to delete",
+        "AGENTS.md: lines 1-1 of 1, shared by all users\n     1\tbe kind",
+        "replaced 1 place in AGENTS.md, now 8 bytes",
+        "deleted AGENTS.md; the one that all users share shows again",
+    ];
+    for (said, start) in said.iter().zip(words) {
+        assert!(said.starts_with(start), "{said}");
+    }
+    assert_eq!((said.len(), text(&stage, "a").as_deref()), (words.len(), Some("x x")));
+}
+
+#[test]
+fn no_answer_is_too_large_to_stay() {
+    let stage = stage();
+    put(&stage, "u", Layer::User, "giant.json", &format!("{{{}}}", "\"é\",".repeat(100_000)));
+    put(&stage, "u", Layer::User, "long.txt", &"a line of words\n".repeat(50_000));
+    for n in 0..300 {
+        put(&stage, "u", Layer::User, &format!("{}/{n:03}.md", "folder".repeat(20)), "x");
+    }
+    let outcomes = run(
+        &stage,
+        "t1",
+        &[
+            "read_file {\"path\": \"giant.json\"}",
+            "read_file {\"path\": \"giant.json\", \"byte_offset\": 100001, \"byte_length\": 99999}",
+            "read_file {\"path\": \"long.txt\", \"offset\": 40000}",
+            "grep_files {\"pattern\": \"line\"}",
+            "grep_files {\"pattern\": \"é\"}",
+            "glob_files {\"pattern\": \"**/*.md\"}",
+            "list_files {}",
+        ]
+        .join("\n\n"),
+    );
+    assert_eq!(outcomes.len(), 7);
+    for outcome in outcomes {
+        let text = outcome["result"].as_str().unwrap_or_else(|| panic!("{outcome}"));
+        assert!(text.chars().count() <= 10_000 && text.len() > 300, "{} {}", text.len(), &text[..200]);
+    }
+}
+
+#[test]
+fn a_user_works_in_files_of_their_own() {
+    let stage = stage();
+    put(&stage, "other", Layer::User, "secret", "of another user");
+    let said = said(
+        &stage,
+        "t1",
+        &[
+            ("list_files", json!({})),
+            ("grep_files", json!({"pattern": "another"})),
+            ("read_file", json!({"path": "secret"})),
+            ("write_file", json!({"path": "secret", "content": "mine"})),
+        ],
+    );
+    assert_eq!((said[0].as_str(), said[1].as_str()), ("nothing found", "nothing found"));
+    assert!(said[2].starts_with('!') && said[3].starts_with("wrote"), "{said:?}");
+    let other = stage.workspaces().open("t", "default", "other", None);
+    let file = block_on(other.layer(Layer::User).read(&path("secret"))).unwrap();
+    assert_eq!(&file.bytes[..], b"of another user");
+}
+
+#[test]
+fn a_store_that_is_down_is_told_and_logged() {
+    let stage = stage();
+    stage.files.down.set(true);
+    let said = said(&stage, "t1", &[("read_file", json!({"path": "a"}))]);
+    assert_eq!(said, ["!the file store does not answer: try again"]);
+    let lines = stage.log.lines();
+    let line = lines.iter().find(|line| line["event"] == "files.unavailable").expect("a line");
+    assert_eq!((&line["tenant"], &line["cause"]), (&json!("t"), &json!("switched off")));
+}
+
+#[test]
+fn what_is_written_too_late_is_not_written() {
+    for (name, args) in [
+        ("write_file", json!({"path": "new", "content": "x"})),
+        ("write_file", json!({"path": "old", "content": "x", "overwrite": true})),
+        ("edit_file", json!({"path": "old", "old_string": "was", "new_string": "is"})),
+        ("move_file", json!({"from": "old", "to": "new"})),
+        ("delete_file", json!({"path": "old"})),
+    ] {
+        let stage = stage();
+        put(&stage, "u", Layer::User, "old", "as it was");
+        stage.files.hold();
+        stage.post("t1", &format!("{name} {args}"));
+        stage.run();
+        assert!(stage.host().abort(&stage.session()).unwrap());
+        stage.files.release();
+        stage.settle();
+        stage.check();
+        // What was on its way to the store when the turn ended has ended there, as it would outside.
+        let on_its_way = args["overwrite"] == true;
+        let expected = if on_its_way { "x" } else { "as it was" };
+        assert_eq!((text(&stage, "old").as_deref(), text(&stage, "new")), (Some(expected), None), "{name}");
+    }
+}
+
+#[test]
+fn tools_are_what_they_say() {
+    let stage = stage();
+    let host = stage.host();
+    let tools = host.agent().toolkit();
+    for (name, effect, idempotent, category) in [
+        ("read_file", Effect::ReadOnly, true, "read"),
+        ("list_files", Effect::ReadOnly, true, "read"),
+        ("glob_files", Effect::ReadOnly, true, "read"),
+        ("grep_files", Effect::ReadOnly, true, "read"),
+        ("write_file", Effect::LocalWrite, true, "edit"),
+        ("edit_file", Effect::LocalWrite, false, "edit"),
+        ("move_file", Effect::LocalWrite, false, "edit"),
+        ("delete_file", Effect::LocalWrite, true, "edit"),
+    ] {
+        let (spec, tool) = tools.get(name).expect(name);
+        assert_eq!((spec.effect, spec.idempotent, spec.category.as_str()), (effect, idempotent, category));
+        if matches!(name, "read_file" | "delete_file") {
+            let keys = |path: &str| tool.check(&json!({ "path": path })).unwrap();
+            assert_eq!(keys("/a/b"), keys("a/b"), "one file, one key");
+        }
+    }
+}
