@@ -85,14 +85,15 @@ fn reads_of_the_same_thing_wait_for_each_other() {
 
 #[test]
 fn a_tool_that_takes_too_long_is_given_up_and_the_model_is_told() {
-    let calls = vec![("a", "sleep", json!({"ms": 4_000})), ("b", "echo", json!({"text": "b"}))];
+    let calls = vec![("a", "sleep", json!({"ms": 20_000})), ("b", "echo", json!({"text": "b"}))];
     let chat = chat_of("too-long", [calls]);
     let answer = chat.ask(json!({"content": "go", "budget": {"tool_timeout_s": 1}}));
     assert_eq!((&answer["stop_reason"], &answer["reply"]["text"]), (&json!("end"), &json!("ok")));
     let turn = chat.turn(&answer);
     assert_eq!(outcomes(&turn), ["a timeout", "b result"]);
     let elapsed = turn["calls"][0]["elapsed_ms"].as_u64().unwrap();
-    assert!((1_000..2_500).contains(&elapsed), "given up after {elapsed} ms");
+    // Long before it was through, however busy the machine.
+    assert!((1_000..15_000).contains(&elapsed), "given up after {elapsed} ms");
     assert_eq!(turn["calls"][0]["retryable"], true);
     let told = told(&last_asked("too-long"), "a");
     assert!(told.contains("timeout") && !told.contains("slept"), "{told}");

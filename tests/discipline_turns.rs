@@ -103,7 +103,8 @@ fn a_model_that_stalls_is_left_at_the_deadline() {
     assert!(answer["reply"]["text"].as_str().unwrap().contains("out of time"), "{answer}");
     let turn = chat.turn(&answer);
     let took = millis(&turn["ended_at"]) - millis(&turn["started_at"]);
-    assert!((2_000..3_000).contains(&took), "it took {took} ms");
+    // The model would have stalled for ever. A busy machine is late, but not that late.
+    assert!((2_000..15_000).contains(&took), "it took {took} ms");
     assert_eq!(exceeded(&chat), ["deadline"]);
     world().wait_for_abort("stalled");
     // What readers of the stream were told is what the log holds.

@@ -1,8 +1,11 @@
 //! Whether a schema is one that answers can be held to.
 
 use super::{MAX_DEPTH, MAX_WORK, Misfit, WRITE, count, escaped, resolve, spend};
-use serde_json::{Map, Value};
-use std::collections::HashSet;
+use serde_json::Value;
+use std::{
+    collections::{HashMap, HashSet},
+    ptr,
+};
 
 /// What is checked of a value.
 const SUPPORTED: &str = "type, enum, const, properties, required, additionalProperties, items, prefixItems, \
@@ -48,11 +51,12 @@ pub fn check(schema: &Value) -> Result<(), Misfit> {
         depth: 0,
         left: MAX_WORK,
         seen: HashSet::new(),
-        due: vec!["#"],
+        hops: HashMap::new(),
+        due: vec![("#", schema)],
     };
-    while let Some(reference) = checker.due.pop() {
-        let Some(target) = resolve(schema, reference) else { continue };
+    while let Some((reference, target)) = checker.due.pop() {
         checker.path = reference.trim_start_matches('#').to_owned();
+        checker.depth = 0;
         if let Err(detail) = checker.schema(target) {
             return Err(Misfit { pointer: checker.path, detail });
         }
@@ -65,12 +69,16 @@ struct Checker<'a> {
     root: &'a Value,
     path: String,
     depth: u32,
-    /// Work that is left: what references lead to is looked at once for each way to write one.
+    /// Work that is left.
     left: usize,
-    /// References that were met: what they lead to may stand where no keyword leads.
-    seen: HashSet<&'a str>,
-    /// Those that are still to be followed. One inside the other would have no bound.
-    due: Vec<&'a str>,
+    /// Schemas that were looked at. However many references lead to one, and however they are spelled,
+    /// it is looked at once.
+    seen: HashSet<*const Value>,
+    /// How many references follow upon each other from a schema on.
+    hops: HashMap<*const Value, u32>,
+    /// References that are still to be followed, and what they lead to, which may stand where no
+    /// keyword leads. One inside the other would have no bound.
+    due: Vec<(&'a str, &'a Value)>,
 }
 
 impl<'a> Checker<'a> {
@@ -82,6 +90,9 @@ impl<'a> Checker<'a> {
         };
         if self.depth == MAX_DEPTH {
             return Err(format!("nested more than {MAX_DEPTH} deep"));
+        }
+        if !self.seen.insert(ptr::from_ref(schema)) {
+            return Ok(());
         }
         self.depth += 1;
         for (keyword, value) in keywords {
@@ -160,24 +171,30 @@ impl<'a> Checker<'a> {
         let Some(target) = resolve(self.root, reference) else {
             return Err("it points to nothing".into());
         };
-        if self.is_circle(target.as_object())? {
+        if self.hops(target, 0).is_none() {
             return Err("it leads back to itself".into());
         }
-        if reference != "#" && self.seen.insert(reference) {
-            self.due.push(reference);
+        if !self.seen.contains(&ptr::from_ref(target)) {
+            self.due.push((reference, target));
         }
         Ok(())
     }
 
-    /// Whether references lead on for ever without ever coming to a member or an item.
-    fn is_circle(&mut self, mut schema: Option<&'a Map<String, Value>>) -> Result<bool, String> {
-        for _ in 0..MAX_DEPTH {
-            let reference = schema.and_then(|schema| schema.get("$ref")).and_then(Value::as_str);
-            let Some(reference) = reference else { return Ok(false) };
-            self.pay(1 + reference.len() / 2)?;
-            schema = resolve(self.root, reference).and_then(Value::as_object);
+    /// How many references lead on from `schema`; `None` when they never come to a member or an item.
+    fn hops(&mut self, schema: &'a Value, before: u32) -> Option<u32> {
+        if before == MAX_DEPTH {
+            return None;
         }
-        Ok(true)
+        if let Some(known) = self.hops.get(&ptr::from_ref(schema)) {
+            return (before + known < MAX_DEPTH).then_some(*known);
+        }
+        let next = schema.get("$ref").and_then(Value::as_str).and_then(|next| resolve(self.root, next));
+        let hops = match next {
+            Some(next) => self.hops(next, before + 1)? + 1,
+            None => 0,
+        };
+        self.hops.insert(ptr::from_ref(schema), hops);
+        Some(hops)
     }
 
     fn pay(&mut self, work: usize) -> Result<(), String> {

@@ -322,8 +322,7 @@ fn a_schema_is_checked_in_time_however_its_references_are_spelled() {
     };
     let references: Vec<Value> = (0..4_096).map(spelled).collect();
     let schema = json!({"allOf": references, "aaaaaaaaaaaa": {"anyOf": targets}});
-    let too_large = Err("the schema is too large to be checked".to_owned());
-    assert_eq!(check(&schema).map_err(|misfit| misfit.detail), too_large);
+    assert_eq!(check(&schema), Ok(()));
     // Each target leads through a chain of others.
     let chain: serde_json::Map<String, Value> =
         (0..1_000).map(|n| (n.to_string(), json!({"$ref": format!("#/$defs/{}", n + 10)}))).collect();
@@ -332,11 +331,8 @@ fn a_schema_is_checked_in_time_however_its_references_are_spelled() {
     let short = (0..1_000).map(|n| (n.to_string(), json!({"$ref": format!("#/$defs/{}", n + 20 - n % 20)})));
     let mut schema = json!({"$defs": short.take(40).collect::<serde_json::Map<_, _>>()});
     schema["$defs"]["40"] = json!(true);
-    let too_large = Err("the schema is too large to be checked".to_owned());
-    assert_eq!(check(&schema).map_err(|misfit| misfit.detail), too_large);
-    let huge: Vec<bool> = vec![true; 30_000];
-    assert_eq!(check(&json!({"anyOf": huge})), Ok(()));
-    let huge: Vec<Value> = vec![json!({}); 20_000];
+    assert_eq!(check(&schema), Ok(()));
+    let huge: Vec<Value> = vec![json!({}); 600_000];
     let misfit = check(&json!({"anyOf": huge})).unwrap_err();
-    assert_eq!(misfit.detail, "too large to be checked: more than 20000 schemas in it");
+    assert_eq!(misfit.detail, "the schema is too large to be checked");
 }
