@@ -42,7 +42,7 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
         }
         let models = models(env);
         if let Err(why) = models.check() {
-            return Err(BuildError::Variable { name: "MODEL_PRICES", why: why.to_owned() });
+            return Err(faulty(BuildError::Variable { name: "MODEL_PRICES", why: why.to_owned() }));
         }
         let standard = Standard {
             models: Rc::new(models),
