@@ -8,7 +8,8 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 use support::{
-    Chat, Event, Gate, Received, Script, World, log, log::of_type, millis, outcomes, system_text, told,
+    Chat, Event, Gate, Received, Script, World, log, log::of_type, millis, outcomes, system_text, tail_text,
+    told,
 };
 
 /// Each test has models of its own.
@@ -217,8 +218,8 @@ fn only_a_model_that_thinks_reflects_on_a_failure() {
     );
     let asked = world().received("think-low");
     assert_eq!(body(&asked[1])["tool_choice"], "none");
-    assert!(!system_text(&asked[0]).contains("second door"));
-    assert!(asked[2..].iter().all(|request| system_text(request).contains("second door")));
+    assert!(!asked[0].body.to_string().contains("second door"));
+    assert!(asked[2..].iter().all(|request| tail_text(request).contains("second door")));
     assert!(asked.iter().all(|request| body(request)["reasoning_effort"] == "low"));
     // A thought is no message.
     assert_eq!(
@@ -355,7 +356,7 @@ fn an_answer_that_must_be_json_is_given_back_as_json() {
         assert_eq!(chat.turn(&answer)["reply"], answer["reply"]);
         let asked = world().received(model);
         assert_eq!(asked.len(), 2);
-        assert!(system_text(&asked[0]).contains("additionalProperties"), "the model is told the schema");
+        assert!(tail_text(&asked[0]).contains("additionalProperties"), "the model is told the schema");
     }
 }
 
@@ -368,8 +369,8 @@ fn an_answer_that_does_not_fit_is_asked_for_once_more() {
         assert_eq!(chat.turn(&answer)["steps"], 2);
         let asked = world().received(model);
         assert_eq!(asked.len(), 2);
-        assert!(!system_text(&asked[0]).contains("did not fit"));
-        assert!(system_text(&asked[1]).contains("did not fit"), "it is told what was wrong");
+        assert!(!tail_text(&asked[0]).contains("did not fit"));
+        assert!(tail_text(&asked[1]).contains("did not fit"), "it is told what was wrong");
         assert!(body(&asked[1])["messages"].to_string().contains(&json!(first).to_string()));
     }
 }

@@ -81,7 +81,9 @@ fn bytes_come_back_as_they_went_in() {
         assert_eq!(put(&client, "large.txt", bytes).status, 200);
         assert_eq!(client.get(&file("large.txt")).body, bytes);
     }
-    assert_eq!(put(&client, "huge", &vec![b'x'; (4 << 20) + 1]).status, 413);
+    // Refused for what it announces: the rest need not be sent.
+    let huge = client.with_header("content-length", &((4 << 20) + 1).to_string());
+    assert_eq!(put(&huge, "huge", b"x").status, 413);
 }
 
 #[test]

@@ -54,6 +54,9 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
     struct State {
         meta: Owner,
     }
+    if !store.exists()? {
+        return Ok(None);
+    }
     let Some(json) = store.get(STATE)? else { return Ok(None) };
     // Directly: what is passed over on the way may be of any shape and nested however deep.
     let state: Result<State, _> = serde_json::from_str(&json);

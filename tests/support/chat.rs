@@ -189,3 +189,11 @@ fn line(message: &Value) -> String {
     let parts: Vec<String> = message["parts"].as_array().unwrap().iter().map(part).collect();
     format!("{role}: {}", parts.join(" "))
 }
+
+/// What stands last in a request, behind the conversation; it is the user's or the harness's.
+#[track_caller]
+pub fn tail_text(request: &Received) -> String {
+    let last = request.body["messages"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["role"], "user", "{last}");
+    last["content"].to_string()
+}

@@ -16,7 +16,7 @@ mod server;
 mod sse;
 mod wire;
 
-pub use chat::{Chat, PROVIDER_KEY, World, millis, outcomes, system_text, told};
+pub use chat::{Chat, PROVIDER_KEY, World, millis, outcomes, system_text, tail_text, told};
 pub use client::{Client, WebSocket};
 pub use http::Response;
 pub use model_server::{ModelServer, Received};
