@@ -52,6 +52,7 @@ impl Model for SimModel {
                 step,
                 tools_off: request.tools_off,
                 reflects,
+                repairs: request.tail.contains("Your last answer did not fit"),
                 began: outside.moment(),
                 at: outside.sched.now(),
                 left: None,

@@ -43,6 +43,8 @@ pub struct Ask {
     pub step: usize,
     pub tools_off: bool,
     pub reflects: bool,
+    /// Whether it is told that its last answer did not fit.
+    pub repairs: bool,
     pub began: u64,
     pub at: u64,
     /// When nobody read it any more.

@@ -144,7 +144,9 @@ fn asked(
     let (steps, summaries, reflections) =
         (distinct(false, false), distinct(true, false), distinct(true, true));
     over("model calls", steps, budget.max_steps.into());
-    over("summaries", summaries, 1);
+    // One that must be JSON and is not is given once more.
+    let repaired = asks.iter().any(|ask| ask.tools_off && ask.repairs);
+    over("summaries", summaries, 1 + u64::from(repaired));
     over("reflections", reflections, budget.max_reflections.into());
     if let Some(most) = budget.max_tokens {
         // A step that was asked twice was answered once, and a reflection that was cut off not at all.
