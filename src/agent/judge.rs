@@ -1,22 +1,17 @@
 //! Judges: other calls of a model that grade replies. They run once a turn has completed, and
 //! nobody waits for them.
 
-use super::{HarnessAgent, RuntimeContext, SessionHost, reflection::whole_answer};
+use super::{HarnessAgent, RuntimeContext, SessionHost, bounded::within, reflection::whole_answer};
 use crate::ports::StoreError;
 use crate::session::Session;
 use crate::turn::structured;
 use crate::types::{
     EventKind, Message, ModelRequest, Part, Role, TurnStatus, call::untrusted, id, message::text_of,
 };
-use futures::{
-    FutureExt,
-    future::{Either, select},
-    pin_mut,
-};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::{panic::AssertUnwindSafe, rc::Rc};
+use std::rc::Rc;
 
 /// How long a judge may take, in milliseconds.
 const MAX_MS: u64 = 60_000;
@@ -59,14 +54,10 @@ impl Judge {
         let model = self.model.clone().unwrap_or_else(|| agent.models.default_model());
         let (provider, name) = agent.models.resolve(&model).map_err(|error| error.message)?;
         let request = self.request(agent, name, said, reply);
-        let answer = AssertUnwindSafe(async { whole_answer(provider.stream(request)).await }).catch_unwind();
-        let timer = agent.clock.sleep(MAX_MS);
-        pin_mut!(answer, timer);
-        let text = match select(answer, timer).await {
-            Either::Left((Ok(Some((text, _))), _)) => text,
-            Either::Left(_) => return Err("the model failed".into()),
-            Either::Right(_) => return Err(format!("no answer within {MAX_MS} ms")),
-        };
+        let answer =
+            within(agent.clock.as_ref(), MAX_MS, async { whole_answer(provider.stream(request)).await });
+        let answer = answer.await.map_err(|unfinished| unfinished.to_string())?;
+        let (text, _) = answer.ok_or("the model failed")?;
         let graded =
             structured::parse(&schema(), &text).map_err(|why| format!("the answer does not fit: {why}"))?;
         let reason = graded.get("reason").and_then(Value::as_str).unwrap_or_default();

@@ -4,7 +4,7 @@
 //! instructions → tools → conversation, with date and loaded context before the user's last message →
 //! reflection → the caller's schema → what this call is for
 
-use super::{HarnessAgent, RuntimeContext, reflection};
+use super::{HarnessAgent, RuntimeContext, bounded::within, reflection};
 use crate::ports::Model;
 use crate::session::WriteError;
 use crate::turn::structured;
@@ -13,14 +13,10 @@ use crate::types::{
     call::untrusted,
 };
 use async_trait::async_trait;
-use futures::{
-    FutureExt,
-    future::{Either, join_all, select},
-    pin_mut,
-};
+use futures::future::join_all;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::{panic::AssertUnwindSafe, rc::Rc};
+use std::rc::Rc;
 
 /// How long a source of context may take, in milliseconds. The turn goes on without it then.
 const LOAD_MS: u64 = 2_000;
@@ -67,14 +63,8 @@ pub(super) struct Preparation {
 /// Loads every source of context at once. What fails or takes too long is left out and listed.
 pub(super) async fn load_context(agent: &HarnessAgent, cx: &RuntimeContext, message: &Message) {
     let loads = agent.context.iter().map(|source| async move {
-        let load = AssertUnwindSafe(source.load(message, cx)).catch_unwind();
-        let timer = cx.clock.sleep(LOAD_MS);
-        pin_mut!(timer);
-        match select(load, timer).await {
-            Either::Left((Ok(loaded), _)) => (source.name(), loaded),
-            Either::Left((Err(_panic), _)) => (source.name(), Err("it broke (a defect of ours)".into())),
-            Either::Right(_) => (source.name(), Err(format!("no answer within {LOAD_MS} ms"))),
-        }
+        let loaded = within(cx.clock.as_ref(), LOAD_MS, async { source.load(message, cx).await }).await;
+        (source.name(), loaded.unwrap_or_else(|unfinished| Err(unfinished.to_string())))
     });
     for (name, loaded) in join_all(loads).await {
         match loaded {

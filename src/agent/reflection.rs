@@ -1,14 +1,9 @@
 //! Thinks about a step before the next one. Always comes to a result.
 
-use super::{RuntimeContext, preparer::Preparation};
+use super::{RuntimeContext, bounded::within, preparer::Preparation};
 use crate::turn::{Spent, machine::LEAST_MS};
 use crate::types::{ModelEvent, message::text_of};
-use futures::{
-    FutureExt, StreamExt,
-    future::{Either, select},
-    pin_mut,
-};
-use std::panic::AssertUnwindSafe;
+use futures::StreamExt;
 
 /// How long a reflection may take, in milliseconds.
 const MAX_MS: u64 = 30_000;
@@ -47,17 +42,16 @@ pub(super) async fn reflect(cx: &RuntimeContext, prepared: Preparation) -> Refle
     if left < LEAST_MS {
         return Reflection::stub("there is no time left for it");
     }
-    let answer = AssertUnwindSafe(async { whole_answer(provider.stream(request)).await }).catch_unwind();
-    let timer = cx.clock.sleep(left.min(MAX_MS));
-    pin_mut!(answer, timer);
-    match select(answer, timer).await {
-        Either::Left((Ok(Some((text, usage))), _)) => {
+    let answer =
+        within(cx.clock.as_ref(), left.min(MAX_MS), async { whole_answer(provider.stream(request)).await });
+    match answer.await {
+        Ok(Some((text, usage))) => {
             let should_continue = !text.trim_start().to_ascii_uppercase().starts_with("STOP");
             let note = text.chars().take(MAX_NOTE).collect();
             Reflection { should_continue, note, stub: false, spent: Spent { usage, price } }
         }
-        Either::Left(_) => Reflection::stub("the model failed"),
-        Either::Right(_) => Reflection::stub("the model did not answer in time"),
+        Ok(None) => Reflection::stub("the model failed"),
+        Err(unfinished) => Reflection::stub(&unfinished.to_string()),
     }
 }
 

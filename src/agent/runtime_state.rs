@@ -29,7 +29,7 @@ struct Inner {
     reflection: Option<String>,
     context: Vec<String>,
     tools: Option<Rc<[ToolSpec]>>,
-    rendered: Option<Rendered>,
+    rendered: Option<(String, Rc<[ToolSpec]>)>,
     sub_steps_failed: Vec<(String, String)>,
     /// Calls that were handed to their tool.
     begun: Vec<String>,
@@ -38,13 +38,6 @@ struct Inner {
     remembered: bool,
     outcomes: BTreeMap<String, u32>,
     model: Option<String>,
-}
-
-/// The stable part of a prompt and its hash.
-struct Rendered {
-    system: String,
-    tools: Rc<[ToolSpec]>,
-    hash: String,
 }
 
 impl RuntimeState {
@@ -116,12 +109,8 @@ impl RuntimeState {
     pub(super) fn rendered(&self, model: &str, request: &ModelRequest) {
         let inner = &mut *self.inner.borrow_mut();
         inner.model = Some(model.to_owned());
-        let same =
-            |known: &Rendered| Rc::ptr_eq(&known.tools, &request.tools) && known.system == request.system;
-        if !inner.rendered.as_ref().is_some_and(same) {
-            let (system, tools) = (request.system.clone(), Rc::clone(&request.tools));
-            inner.rendered = Some(Rendered { hash: preparer::render_hash(&system, &tools), system, tools });
-        }
+        // Hashed at the turn's end: nothing waits for it before the first token.
+        inner.rendered = Some((request.system.clone(), Rc::clone(&request.tools)));
     }
 
     /// Notes that a call was handed to its tool: from here on it may have had its effect.
@@ -161,7 +150,8 @@ impl RuntimeState {
 
     /// SHA-256 of the stable part of the last prompt.
     pub fn prompt_render_hash(&self) -> Option<String> {
-        self.inner.borrow().rendered.as_ref().map(|rendered| rendered.hash.clone())
+        let inner = self.inner.borrow();
+        inner.rendered.as_ref().map(|(system, tools)| preparer::render_hash(system, tools))
     }
 
     /// What failed without failing the turn, and why.

@@ -10,6 +10,7 @@ pub mod auth_cache;
 pub mod body;
 pub mod cors;
 pub mod disposition;
+pub mod etag;
 pub mod failure;
 pub mod front;
 pub mod idempotency;

@@ -1,5 +1,6 @@
 //! The files of a user with an agent, and those that the agent's users share.
 
+use super::etag::{matches, names, quoted};
 use super::failure::Failure;
 use super::front::Front;
 use super::routes::{Found, WorkspaceRoute};
@@ -190,21 +191,6 @@ async fn etag_of(
         }
     };
     Ok(entry.map(|entry| entry.etag))
-}
-
-/// Whether a list of tags, or `*`, holds this one as a strong one.
-fn matches(tags: &str, etag: &str) -> bool {
-    tags.trim() == "*" || tags.split(',').any(|tag| tag.trim().trim_matches('"') == etag)
-}
-
-/// Whether a list of tags, or `*`, holds this one, be it a weak one.
-fn names(tags: &str, etag: &str) -> bool {
-    let strong: Vec<&str> = tags.split(',').map(|tag| tag.trim().trim_start_matches("W/")).collect();
-    strong.iter().any(|tag| matches(tag, etag))
-}
-
-fn quoted(etag: &str) -> String {
-    format!("\"{etag}\"")
 }
 
 fn with_head(response: ApiResponse, etag: &str) -> ApiResponse {

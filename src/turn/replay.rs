@@ -1,5 +1,6 @@
 //! Which calls of a turn need not, or must not, run again.
 
+use super::schema;
 use crate::fault::{self, Fault};
 use crate::types::{DenyReason, ToolOutcome};
 use serde_json::Value;
@@ -16,57 +17,13 @@ pub struct ReplayKey([u8; 32]);
 impl ReplayKey {
     /// SHA-256 over the name and the arguments' canonical JSON.
     pub fn of(name: &str, args: &Value) -> Self {
-        let mut text = String::with_capacity(128);
-        canonical(args, &mut text);
         let mut hash = Sha256::new();
         hash.update(name);
         // A name holds no NUL, so that name and arguments cannot run into each other.
         hash.update([0]);
-        hash.update(text);
+        hash.update(schema::canonical(args));
         Self(hash.finalize().into())
     }
-}
-
-/// JSON with sorted members, without blanks, and with one form for each number.
-fn canonical(value: &Value, out: &mut String) {
-    match value {
-        Value::Object(members) => {
-            let sorted: BTreeMap<&String, &Value> = members.iter().collect();
-            list(out, ('{', '}'), sorted, |(name, value), out| {
-                out.push_str(&Value::from(name.as_str()).to_string());
-                out.push(':');
-                canonical(value, out);
-            });
-        }
-        Value::Array(items) => list(out, ('[', ']'), items, canonical),
-        // 2^53: from there on a double does not name one integer.
-        Value::Number(number) => match number.as_f64() {
-            #[allow(clippy::cast_possible_truncation, reason = "a whole number below 2^53")]
-            Some(float)
-                if number.is_f64() && float.fract() == 0.0 && float.abs() < 9_007_199_254_740_992.0 =>
-            {
-                out.push_str(&(float as i64).to_string());
-            }
-            _ => out.push_str(&number.to_string()),
-        },
-        other => out.push_str(&other.to_string()),
-    }
-}
-
-fn list<T>(
-    out: &mut String,
-    ends: (char, char),
-    items: impl IntoIterator<Item = T>,
-    each: impl Fn(T, &mut String),
-) {
-    out.push(ends.0);
-    for (index, item) in items.into_iter().enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        each(item, out);
-    }
-    out.push(ends.1);
 }
 
 /// What a turn remembers of its calls.

@@ -21,8 +21,14 @@ use std::{
     fmt::{self, Write},
     mem, slice,
 };
-use values::{canonical, compare, count, integer, is_multiple, is_whole, same};
+use values::{compare, count, integer, is_multiple, is_whole, same};
 use work::{READ, WRITE, spend};
+
+/// JSON that is the same for equal values, however their members stand and their numbers are written.
+pub fn canonical(value: &Value) -> String {
+    // With work without end it always comes to an end.
+    values::canonical(value, &mut usize::MAX.clone()).unwrap_or_default()
+}
 
 /// Deepest nesting, of value and schema together, that is followed.
 const MAX_DEPTH: u32 = 64;
@@ -218,8 +224,9 @@ impl<'a> Checker<'a> {
         self.length(keywords, items.len(), ARRAY);
         if keywords.get("uniqueItems") == Some(&Value::Bool(true)) {
             let mut seen = HashSet::new();
-            let mut is_new =
-                |item| self.metered(|left| canonical(item, left)).is_none_or(|text| seen.insert(text));
+            let mut is_new = |item| {
+                self.metered(|left| values::canonical(item, left)).is_none_or(|text| seen.insert(text))
+            };
             if !items.iter().all(&mut is_new) {
                 self.misfit("expected no item twice");
             }

@@ -2,7 +2,7 @@
 
 use super::{Handler, SessionRequest};
 use crate::http::{
-    ApiRequest, ApiResponse, disposition, idempotency, multipart,
+    ApiRequest, ApiResponse, disposition, etag, idempotency, multipart,
     range::{Wanted, wanted},
 };
 use crate::session::{
@@ -25,9 +25,9 @@ impl Handler {
         let artifacts = self.host.artifacts(&self.session(call)?);
         let pointer = artifacts.find(&call.item).map_err(problem)?;
         // What a reference names never changes, so the reference says which bytes they are.
-        let etag = format!("\"{}\"", pointer.r#ref);
+        let etag = etag::quoted(&pointer.r#ref);
         let header = |name| call.request.header(name);
-        if header("if-none-match").is_some_and(|tags| tags.contains(&etag)) {
+        if header("if-none-match").is_some_and(|tags| etag::names(tags, &pointer.r#ref)) {
             return Ok(with_head(ApiResponse::empty(304), &etag));
         }
         let asked = header("range").filter(|_| header("if-range").is_none_or(|tag| tag == etag));

@@ -77,8 +77,8 @@ pub(super) fn same(a: &Value, b: &Value, left: &mut usize) -> Option<bool> {
     }
 }
 
-/// A text that is the same for values that are the [`same`]. `None` when that takes more work than is
-/// left.
+/// JSON that is the same for values that are the [`same`]: members sorted, no blanks, one form for each
+/// number. `None` when that takes more work than is left.
 pub(super) fn canonical(value: &Value, left: &mut usize) -> Option<String> {
     fn write(value: &Value, out: &mut String, left: &mut usize) -> Option<()> {
         spend(left, 2)?;
@@ -91,9 +91,9 @@ pub(super) fn canonical(value: &Value, left: &mut usize) -> Option<String> {
             }
             Value::Array(items) => {
                 out.push('[');
-                for item in items {
+                for (place, item) in items.iter().enumerate() {
+                    out.push_str(if place > 0 { "," } else { "" });
                     write(item, out, left)?;
-                    out.push(',');
                 }
                 out.push(']');
             }
@@ -101,11 +101,11 @@ pub(super) fn canonical(value: &Value, left: &mut usize) -> Option<String> {
                 out.push('{');
                 let mut members: Vec<_> = members.iter().collect();
                 members.sort_by_key(|(name, _)| *name);
-                for (name, member) in members {
+                for (place, (name, member)) in members.into_iter().enumerate() {
                     spend(left, 1 + name.len() / WRITE)?;
-                    let _ = write!(out, "{name:?}:");
+                    let _ =
+                        write!(out, "{}{}:", if place > 0 { "," } else { "" }, Value::from(name.as_str()));
                     write(member, out, left)?;
-                    out.push(',');
                 }
                 out.push('}');
             }
