@@ -1,0 +1,51 @@
+//! What an operator sets by variables, in the real Worker.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use pretty_assertions::assert_eq;
+use serde_json::json;
+use support::{Chat, Server, log::of_type};
+
+fn chat(server: &Server) -> Chat {
+    let client = server.client();
+    let session = client.post("/v1/sessions", json!({})).expect(201);
+    Chat::new(client, session["id"].as_str().unwrap())
+}
+
+#[test]
+fn thinking_reflection_and_judges_are_set_by_variables() {
+    let judges = json!([{"name": "polite", "instructions": "Is the reply polite?", "sample": 1}]);
+    let server = Server::start(json!({
+        "THINK": "low", "REFLECT_EVERY": "2", "JUDGES": judges.to_string(),
+    }));
+    let chat = chat(&server);
+    let call = "/tool echo {\"text\": \"hi\"}\n/then /say done\n/reflect CONTINUE as planned\n\
+        /judge {\"score\": 0.5, \"reason\": \"short\"}";
+    let turns = [1, 2].map(|_| {
+        let answer = chat.say(call);
+        chat.until_logged("judge.completed");
+        answer["turn_id"].as_str().unwrap().to_owned()
+    });
+    let reflections: Vec<_> =
+        turns.iter().map(|turn| chat.get(&format!("/turns/{turn}"))["reflections"].clone()).collect();
+    assert_eq!(reflections, [0, 1], "in every second turn");
+    let reflected = of_type(&chat.log(), "reflection.completed").pop().unwrap().clone();
+    assert_eq!(reflected["note"], "CONTINUE as planned");
+    let grades = chat.get(&format!("/turns/{}", turns[0]))["judgements"].clone();
+    assert_eq!(grades, json!([{"judge": "polite", "score": 0.5, "reason": "short"}]));
+}
+
+#[test]
+fn a_deployment_that_is_not_set_up_right_says_so_and_keeps_why_to_itself() {
+    for bad in [json!({"THINK": "sometimes"}), json!({"JUDGES": "[{}]"}), json!({"MODEL_PRICES": "{"})] {
+        let server = Server::start(bad.clone());
+        let problem = server.client().post("/v1/sessions", json!({})).expect(501);
+        assert_eq!(problem["code"], "not_configured", "{bad}");
+        for (name, value) in bad.as_object().unwrap() {
+            let told = problem["detail"].as_str().unwrap();
+            assert!(!told.contains(value.as_str().unwrap()) && !told.contains(name.as_str()), "{told}");
+        }
+    }
+}
