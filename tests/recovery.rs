@@ -310,7 +310,7 @@ fn random_messages(random: &mut Random, counting: &Counting, round: u32) -> Vec<
             0 => format!("/say Größe {calls} 🌍 of {round}"),
             1 => format!("/slow {} {}", random.below(25), 1 + random.below(20)),
             2 => format!("/tool echo {{\"text\": \"e{calls}\"}}"),
-            3 => format!("/tool sleep {{\"ms\": {}}}", random.below(150)),
+            3 => format!("/tool sleep {{\"ms\": {}, \"key\": \"{calls}\"}}", random.below(150)),
             _ => {
                 let url = counting.url(&format!("/{round}/{calls}"));
                 format!("/tool counter {{\"url\": \"{url}\", \"ms\": {}}}", random.below(150))
