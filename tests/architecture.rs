@@ -17,8 +17,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("session", &["types", "ports"]),
     ("workspace", &["types", "ports"]),
     ("turn", &["types"]),
-    // The driver of the loop waits between tries as `model::retry` says.
-    ("agent", &["types", "ports", "model::retry", "session", "turn"]),
+    // The driver of the loop waits between tries as `model::retry` says; `model::ask` asks aside.
+    ("agent", &["types", "ports", "model::retry", "model::ask", "session", "turn"]),
     ("hooks", &["types", "ports", "session", "agent"]),
     ("tools", &["types", "ports", "session", "workspace", "agent"]),
     ("standard", &["types", "ports", "workspace", "agent", "hooks", "tools"]),

@@ -1,8 +1,9 @@
 //! Judges: other calls of a model that grade replies. They run once a turn has completed, and
 //! nobody waits for them.
 
-use super::{HarnessAgent, RuntimeContext, SessionHost, bounded::within, reflection::whole_answer};
-use crate::ports::StoreError;
+use super::{HarnessAgent, RuntimeContext, SessionHost};
+use crate::model::ask::whole_answer;
+use crate::ports::{StoreError, within};
 use crate::session::Session;
 use crate::turn::structured;
 use crate::types::{
@@ -57,7 +58,7 @@ impl Judge {
         let answer =
             within(agent.clock.as_ref(), MAX_MS, async { whole_answer(provider.stream(request)).await });
         let answer = answer.await.map_err(|unfinished| unfinished.to_string())?;
-        let (text, _) = answer.ok_or("the model failed")?;
+        let (text, _) = answer.map_err(|_| "the model failed")?;
         let graded =
             structured::parse(&schema(), &text).map_err(|why| format!("the answer does not fit: {why}"))?;
         let reason = graded.get("reason").and_then(Value::as_str).unwrap_or_default();

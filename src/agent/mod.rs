@@ -3,7 +3,6 @@
 //! [`HarnessAgent::call`] is one turn. [`SessionHost`] is one session with the agent that answers
 //! in it: it accepts messages, queues, steers, aborts and resumes.
 
-mod bounded;
 pub mod builder;
 pub mod context;
 pub mod executor;

@@ -4,8 +4,8 @@
 //! instructions → tools → conversation, with date and loaded context before the user's last message →
 //! reflection → the caller's schema → what this call is for
 
-use super::{HarnessAgent, RuntimeContext, bounded::within, reflection};
-use crate::ports::Model;
+use super::{HarnessAgent, RuntimeContext, reflection};
+use crate::ports::{Model, within};
 use crate::session::WriteError;
 use crate::turn::structured;
 use crate::types::{

@@ -1,9 +1,9 @@
 //! Thinks about a step before the next one. Always comes to a result.
 
-use super::{RuntimeContext, bounded::within, preparer::Preparation};
+use super::{RuntimeContext, preparer::Preparation};
+use crate::model::ask::whole_answer;
+use crate::ports::within;
 use crate::turn::{Spent, machine::LEAST_MS};
-use crate::types::{ModelEvent, message::text_of};
-use futures::StreamExt;
 
 /// How long a reflection may take, in milliseconds.
 const MAX_MS: u64 = 30_000;
@@ -45,26 +45,12 @@ pub(super) async fn reflect(cx: &RuntimeContext, prepared: Preparation) -> Refle
     let answer =
         within(cx.clock.as_ref(), left.min(MAX_MS), async { whole_answer(provider.stream(request)).await });
     match answer.await {
-        Ok(Some((text, usage))) => {
+        Ok(Ok((text, usage))) => {
             let should_continue = !text.trim_start().to_ascii_uppercase().starts_with("STOP");
             let note = text.chars().take(MAX_NOTE).collect();
             Reflection { should_continue, note, stub: false, spent: Spent { usage, price } }
         }
-        Ok(None) => Reflection::stub("the model failed"),
+        Ok(Err(_)) => Reflection::stub("the model failed"),
         Err(unfinished) => Reflection::stub(&unfinished.to_string()),
     }
-}
-
-/// The text of an answer that nobody listens to; none when the model failed.
-pub(super) async fn whole_answer(
-    mut events: futures::stream::LocalBoxStream<'static, Result<ModelEvent, crate::types::ModelError>>,
-) -> Option<(String, crate::types::Usage)> {
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(ModelEvent::Done(response)) => return Some((text_of(&response.parts), response.usage)),
-            Ok(_) => {}
-            Err(_) => return None,
-        }
-    }
-    None
 }

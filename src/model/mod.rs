@@ -5,6 +5,7 @@
 
 mod answer;
 mod anthropic;
+pub mod ask;
 mod classify;
 mod client;
 mod demo;

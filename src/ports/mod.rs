@@ -17,7 +17,7 @@ pub mod signature;
 pub mod spawner;
 
 pub use blob::BlobStore;
-pub use clock::{Clock, Entropy};
+pub use clock::{Clock, Entropy, Unfinished, within};
 pub use directory::Directory;
 pub use eraser::SessionEraser;
 pub use filesystem::{FileError, FileTable, Filesystem};
