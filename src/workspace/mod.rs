@@ -45,6 +45,23 @@ pub const COLLECTED_AFTER_MS: u64 = 10 * 60 * 1_000;
 /// Says whether somebody may still write.
 pub type Guard = Rc<dyn Fn() -> bool>;
 
+/// Whose workspace it is that is opened, and until when.
+#[derive(Clone)]
+pub struct Owner {
+    /// The tenant.
+    pub tenant: String,
+    /// The agent.
+    pub agent: String,
+    /// The user.
+    pub user: String,
+    /// Asked before each write, where there is one. The tree below asks it; a layer that writes
+    /// somewhere else asks it itself.
+    pub guard: Option<Guard>,
+}
+
+/// Puts something in front of a user's own tree: files that are not kept as files, or an eye on writes.
+pub type WrapTree = Rc<dyn Fn(&Owner, Rc<dyn Filesystem>) -> Rc<dyn Filesystem>>;
+
 /// Whose a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -68,12 +85,20 @@ impl From<Side> for Layer {
 pub struct Workspaces {
     stores: Rc<Stores>,
     template: Rc<dyn Filesystem>,
+    /// Innermost first.
+    wraps: Vec<WrapTree>,
 }
 
 impl Workspaces {
     /// Workspaces kept in `stores`, above a template that is compiled in.
     pub fn new(stores: Stores, template: Bundle) -> Self {
-        Self { stores: Rc::new(stores), template: Rc::new(template) }
+        Self { stores: Rc::new(stores), template: Rc::new(template), wraps: Vec::new() }
+    }
+
+    /// The same workspaces, with one more layer in front of each user's own tree.
+    pub fn with_layer(mut self, wrap: WrapTree) -> Self {
+        self.wraps.push(wrap);
+        self
     }
 
     /// The tree of a scope.
@@ -83,11 +108,14 @@ impl Workspaces {
 
     /// What a user shares with an agent. `guard`, where there is one, is asked before each write.
     pub fn open(&self, tenant: &str, agent: &str, user: &str, guard: Option<Guard>) -> Workspace {
-        let scope = |scope: FileScope| {
+        let owner =
+            Owner { tenant: tenant.to_owned(), agent: agent.to_owned(), user: user.to_owned(), guard };
+        let scope = |scope: FileScope| -> Rc<dyn Filesystem> {
             let tree = self.tree(tenant, &scope);
-            Rc::new(guard.iter().cloned().fold(tree, StoredFiles::guarded))
+            Rc::new(owner.guard.iter().cloned().fold(tree, StoredFiles::guarded))
         };
         let own = scope(FileScope::User { agent: agent.to_owned(), user: user.to_owned() });
+        let own = self.wraps.iter().fold(own, |tree, wrap| wrap(&owner, tree));
         let shared = scope(FileScope::Agent { agent: agent.to_owned() });
         let shared = Rc::new(Overlay { upper: shared, lower: Rc::clone(&self.template) });
         Workspace { layers: Overlay { upper: own, lower: shared } }

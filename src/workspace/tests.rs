@@ -375,6 +375,27 @@ fn the_longest_prefix_has_a_path() {
 }
 
 #[test]
+fn a_layer_stands_in_front_of_each_users_own_tree() {
+    /// Files of which nobody has to be told whose they are.
+    fn diary(owner: &Owner, tree: Rc<dyn Filesystem>) -> Rc<dyn Filesystem> {
+        let file = ("memory/today.md", &b"what was learned"[..]);
+        assert_eq!((owner.tenant.as_str(), owner.agent.as_str(), owner.guard.is_none()), ("t", "a", true));
+        let files = if owner.user == "ann" { vec![file] } else { Vec::new() };
+        Rc::new(Composite::new(tree).route(prefix("memory/"), Rc::new(Bundle::new(&files).expect("paths"))))
+    }
+    let mut stage = Stage::new();
+    stage.all = stage.all.with_layer(Rc::new(diary));
+    stage.share("memory/today.md", "shared");
+    let (ann, bob) = (stage.of("ann"), stage.of("bob"));
+    put(&**ann.layer(Layer::User), "own.md", "x");
+    assert_eq!(seen(&ann, "memory/today.md"), ("what was learned".into(), Layer::User));
+    assert_eq!(seen(&bob, "memory/today.md"), ("shared".into(), Layer::Shared));
+    assert_eq!(paths(&**ann.layer(Layer::User), ""), ["memory/today.md", "own.md"]);
+    let written = block_on(ann.write(&path("memory/today.md"), bytes("x"), &Precondition::Any));
+    assert_eq!(written, Err(FileError::ReadOnly));
+}
+
+#[test]
 fn searches_are_bounded_and_say_so() {
     let stage = Stage::new();
     let (tree, workspace) = (stage.tree(), stage.of("u"));
