@@ -1,6 +1,6 @@
 //! Puts an agent together. Nothing can be added after [`HarnessBuilder::build`].
 
-use super::{ContextSource, DynTool, HarnessAgent, Hook, Settings, Tool, Toolkit, hook::HookEvent};
+use super::{ContextSource, DynTool, FollowUp, HarnessAgent, Hook, Settings, Tool, Toolkit, hook::HookEvent};
 use crate::ports::{Clock, Entropy, Models};
 use std::rc::Rc;
 use thiserror::Error;
@@ -60,6 +60,7 @@ pub struct HarnessBuilder {
     tools: Vec<Rc<dyn DynTool>>,
     settings: Settings,
     context: Vec<Rc<dyn ContextSource>>,
+    follow_ups: Vec<Rc<dyn FollowUp>>,
 }
 
 impl HarnessBuilder {
@@ -92,6 +93,12 @@ impl HarnessBuilder {
     /// Adds text that turns are given along.
     pub fn context(mut self, source: impl ContextSource + 'static) -> Self {
         self.context.push(Rc::new(source));
+        self
+    }
+
+    /// Adds work behind turns. A hook of the same agent has to ask for it.
+    pub fn follow_up(mut self, follow_up: Rc<dyn FollowUp>) -> Self {
+        self.follow_ups.push(follow_up);
         self
     }
 
@@ -155,6 +162,7 @@ impl HarnessBuilder {
             toolkit,
             settings: self.settings,
             context: self.context,
+            follow_ups: self.follow_ups,
             hooks: HookChain { lists },
             models: self.models.ok_or(BuildError::Missing("models"))?,
             clock: self.clock.ok_or(BuildError::Missing("clock"))?,

@@ -85,7 +85,8 @@ impl CancelToken {
         .await;
     }
 
-    pub(super) fn cancel(&self) {
+    /// Ends it.
+    pub fn cancel(&self) {
         self.0.canceled.set(true);
         self.0.waiting.take().into_iter().for_each(Waker::wake);
     }

@@ -1,7 +1,7 @@
 //! The agent: what is the same for every call.
 
 use super::{
-    ContextSource, HarnessBuilder, RuntimeContext, Settings, Toolkit,
+    ContextSource, FollowUp, HarnessBuilder, RuntimeContext, Settings, Toolkit,
     builder::HookChain,
     finalizer::{self, Ending},
     hook::{HookEvent, PreCall},
@@ -28,6 +28,7 @@ pub struct HarnessAgent {
     pub(super) toolkit: Toolkit,
     pub(super) settings: Settings,
     pub(super) context: Vec<Rc<dyn ContextSource>>,
+    pub(super) follow_ups: Vec<Rc<dyn FollowUp>>,
     pub(super) hooks: HookChain,
     pub(super) models: Rc<dyn Models>,
     pub(super) clock: Rc<dyn Clock>,
@@ -53,6 +54,11 @@ impl HarnessAgent {
     /// The agent's hooks.
     pub fn hooks(&self) -> &HookChain {
         &self.hooks
+    }
+
+    /// What follows its turns.
+    pub fn follow_ups(&self) -> &[Rc<dyn FollowUp>] {
+        &self.follow_ups
     }
 
     /// The models on offer.

@@ -1,6 +1,7 @@
 //! One session and the agent that answers in it: accepts messages, queues, steers, aborts, and
 //! goes on after the machine went away.
 
+mod follow_ups;
 mod queue;
 mod upkeep;
 
@@ -23,6 +24,7 @@ use crate::types::{
     Budget, BudgetPatch, ErrorCode, EventKind, Message, Part, Problem, Role, SessionMeta, SessionState,
     StopReason, Timestamp, TurnError, TurnOptions, TurnStatus, id,
 };
+use follow_ups::Following;
 use futures::{
     FutureExt,
     future::{AbortHandle, abortable},
@@ -108,6 +110,7 @@ pub struct SessionHost {
     session: RefCell<Option<Rc<Session>>>,
     running: RefCell<Option<(Rc<RuntimeContext>, AbortHandle)>>,
     pinging: RefCell<Option<(Weak<Session>, AbortHandle)>>,
+    following: RefCell<Option<Following>>,
     wake_at: Cell<Timestamp>,
     /// Before this, a running turn is not kept from its work to look for what expired.
     purge_at: Cell<Timestamp>,
@@ -126,6 +129,7 @@ impl SessionHost {
             session: RefCell::new(None),
             running: RefCell::new(None),
             pinging: RefCell::new(None),
+            following: RefCell::new(None),
             wake_at: Cell::new(Timestamp(0)),
             purge_at: Cell::new(Timestamp(0)),
         })
@@ -192,6 +196,7 @@ impl SessionHost {
             held: Default::default(),
             deferred: Vec::new(),
             listed_at: Timestamp(0),
+            handovers: Default::default(),
         };
         Rc::new(Session::create(
             Rc::clone(&self.ports.store),
@@ -325,6 +330,7 @@ impl SessionHost {
         if self.start_queued(session).is_err() {
             self.wake_after(RETRY_MS);
         }
+        self.follow_up(session);
         if !session.hub().has_listeners() {
             self.stop_pings();
         }
@@ -426,6 +432,7 @@ impl SessionHost {
     /// When a store breaks. What is left is erased by trying again.
     pub async fn erase(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
         self.let_go();
+        self.undo_follow_ups(tenant, id).await.map_err(memory_down)?;
         // What is being written when the bytes are removed would stay for ever.
         let _closed = self.blobs.close();
         self.blobs.settle(SETTLE_MS).await.map_err(store_down)?;
@@ -482,6 +489,10 @@ fn broken(error: StoreError) -> Problem {
 
 fn store_down(cause: String) -> Problem {
     Problem::unavailable("the object store does not answer; try again", cause)
+}
+
+fn memory_down(cause: String) -> Problem {
+    Problem::unavailable("what was kept of the session cannot be removed now; try again", cause)
 }
 
 fn directory_down(error: DirectoryError) -> Problem {

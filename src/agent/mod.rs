@@ -7,6 +7,7 @@ pub mod builder;
 pub mod context;
 pub mod executor;
 pub mod finalizer;
+pub mod follow_up;
 pub mod harness;
 pub mod hook;
 pub mod host;
@@ -23,6 +24,7 @@ pub mod toolkit;
 
 pub use builder::{BuildError, HarnessBuilder};
 pub use context::{CancelToken, RuntimeContext, ToolContext, WriteGate};
+pub use follow_up::FollowUp;
 pub use harness::HarnessAgent;
 pub use hook::{ActDecision, Hook};
 pub use host::{HostConfig, OnBusy, Post, SessionHost};

@@ -38,11 +38,7 @@ pub enum Unfinished {
 ///
 /// # Errors
 /// When it took longer, or panicked.
-pub async fn within<T>(
-    clock: &dyn Clock,
-    ms: u64,
-    work: impl Future<Output = T>,
-) -> Result<T, Unfinished> {
+pub async fn within<T>(clock: &dyn Clock, ms: u64, work: impl Future<Output = T>) -> Result<T, Unfinished> {
     let work = AssertUnwindSafe(work).catch_unwind();
     let timer = clock.sleep(ms);
     pin_mut!(work);

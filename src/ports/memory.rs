@@ -159,10 +159,31 @@ pub struct Listing {
     pub from: Option<Timestamp>,
     /// Only before this time.
     pub until: Option<Timestamp>,
+    /// Only from this source.
+    pub source: Option<Source>,
     /// Only parts with a lower serial number: the last one of the page before.
     pub before: Option<u64>,
+    /// Only parts with a higher serial number.
+    pub after: Option<u64>,
+    /// Those added first, first.
+    pub oldest_first: bool,
     /// At most so many parts.
     pub limit: usize,
+}
+
+/// A group as lists show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// How many entries it has.
+    pub entries: u64,
+    /// The bytes of all their texts.
+    pub bytes: u64,
+    /// The serial number of the part that was added last.
+    pub last: u64,
+    /// When something was last added.
+    pub updated_at: Timestamp,
 }
 
 /// What to remove from a collection.
@@ -184,7 +205,8 @@ pub trait MemoryIndex {
     /// Adds entries behind those of their groups, in this order, and tells how many were added. An
     /// entry whose key the collection has already is left as it is, so that adding again changes
     /// nothing. The index gives out the positions, without gaps and without two alike, whoever else
-    /// is adding.
+    /// is adding. Facts of source [`Source::Log`] make their space dirty in the same step (see
+    /// [`super::MemorySpaces`]).
     async fn add(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<usize>;
 
     /// The numbers of a collection, with the frequencies of `terms`. Reads one row for each term and
@@ -199,13 +221,22 @@ pub trait MemoryIndex {
     /// trip. Reads one row for each.
     async fn around(&self, collection: &Collection, places: &[Place]) -> MemoryResult<Vec<Entry>>;
 
-    /// The parts that `listing` names, those added last first.
+    /// The parts that `listing` names, those added last first unless it says otherwise.
     async fn list(&self, collection: &Collection, listing: &Listing) -> MemoryResult<Vec<Entry>>;
+
+    /// Up to `limit` groups that have entries, behind the name `after`, by name.
+    async fn groups(
+        &self,
+        collection: &Collection,
+        after: Option<&str>,
+        limit: usize,
+    ) -> MemoryResult<Vec<Group>>;
 
     /// Removes entries and tells whether more is left of what was to go: one call does a bounded
     /// amount of work. Positions are not given out again while their group has other entries.
     async fn remove(&self, collection: &Collection, what: &Removal) -> MemoryResult<bool>;
 
-    /// Removes what is kept of a user, or of the whole tenant, and tells whether more is left.
+    /// Removes what is kept of a user, or of the whole tenant, spaces included, and tells whether more is
+    /// left.
     async fn erase(&self, tenant: &str, user: Option<&str>) -> MemoryResult<bool>;
 }

@@ -42,6 +42,8 @@ pub struct Owner {
     pub tenant: String,
     /// The user.
     pub user: String,
+    /// The agent.
+    pub agent: String,
 }
 
 /// Whose the stored session is, also where the rest of what is stored cannot be read; `None` when there
@@ -118,6 +120,11 @@ impl Draft {
         let meta = &self.state.meta;
         let (session, agent, user) = (meta.id.clone(), meta.agent.clone(), meta.user.clone());
         self.record(None, EventKind::SessionCreated { session, agent, user, forked_from });
+    }
+
+    /// Hands work over to be done behind the turn; see `agent::FollowUp`.
+    pub fn hand_over(&mut self, name: &str) {
+        self.state.handovers.entry(name.to_owned()).or_default().asked += 1;
     }
 
     /// Ends the message that is being streamed: the first record drafted takes its number.

@@ -28,7 +28,7 @@ pub use model::{
 pub use path::{FilePath, PathError, PathPrefix};
 pub use principal::{Principal, Scope, Scopes};
 pub use public_url::PublicUrl;
-pub use session::{Held, QueuedTurn, SessionMeta, SessionState, SessionStatus};
+pub use session::{Handover, Held, QueuedTurn, SessionMeta, SessionState, SessionStatus};
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
 pub use turn::{CallState, CallStatus, StopReason, TurnOptions, TurnPhase, TurnState, TurnStatus};

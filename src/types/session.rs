@@ -3,7 +3,7 @@
 use super::{Budget, EventKind, Message, Timestamp, TurnOptions, TurnState, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::rc::Rc;
+use std::{collections::BTreeMap, rc::Rc};
 
 /// What a session is, as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -77,6 +77,32 @@ pub struct SessionState {
     /// When the directory was last told; it has yet to learn of everything since.
     #[serde(default)]
     pub listed_at: Timestamp,
+    /// What turns have handed over to be done behind them, by the name of who does it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub handovers: BTreeMap<String, Handover>,
+}
+
+/// Work behind turns: the log is what is to be worked on, and this is how far it has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Handover {
+    /// How many turns have asked for it.
+    pub asked: u64,
+    /// How many of these it has answered.
+    pub answered: u64,
+    /// The number of the last record that it has seen.
+    pub seen: u64,
+    /// Failures since it last succeeded.
+    pub failed: u32,
+    /// It is not tried before.
+    pub not_before: Timestamp,
+}
+
+impl Handover {
+    /// Whether there is something to do.
+    pub fn is_due(&self) -> bool {
+        self.asked > self.answered
+    }
 }
 
 /// Bytes that are bounded for each session.

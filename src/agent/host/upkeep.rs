@@ -69,6 +69,7 @@ impl SessionHost {
             // The platform gives an alarm up that fails a few times; this one is to come until it works.
             self.wake_soon();
         }
+        self.follow_up(&session);
         let (now, idle) = (self.now(), self.running.borrow().is_none());
         if !idle && now < self.purge_at.get() {
             // Looking at all that may expire at each round of the watchdog would cost more than the turn.

@@ -78,9 +78,14 @@ pub async fn import(host: &Rc<SessionHost>, snapshot: &str) -> Result<String, Pr
     let Snapshot { meta, forked_from, records } = decode(snapshot).map_err(broken)?;
     let session = host.blank(meta);
     let closing = closing(&records);
+    let copied = records.last().map_or(0, |record| record.seq);
     session
         .commit(host.now(), |draft| {
             draft.created(Some(forked_from));
+            // What follows turns has followed these where they were said.
+            for follow_up in host.agent().follow_ups() {
+                draft.state.handovers.entry(follow_up.name().to_owned()).or_default().seen = copied;
+            }
             for record in records {
                 // The copy has its own first record; everything behind it keeps its number and
                 // its time.

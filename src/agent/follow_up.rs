@@ -1,0 +1,110 @@
+//! Work behind turns: nobody waits for it, and in the end it is done.
+
+use super::CancelToken;
+use crate::ports::{Clock, Entropy, session_store::Select};
+use crate::session::{Owner, Session};
+use crate::types::{EventKind, Record, Timestamp, id};
+use async_trait::async_trait;
+use futures::{
+    future::{Either, select},
+    pin_mut,
+};
+use std::rc::Rc;
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Followed {
+    /// It is done for all that the log held. These go to the log, in the commit that says so.
+    Done(Vec<EventKind>),
+    /// It is not to be done before this.
+    NotBefore(Timestamp),
+}
+
+/// What is left to do when a turn is over, such as keeping what was said where it can be found.
+///
+/// A hook asks for it with [`crate::session::Draft::hand_over`], in the commit that ends the turn; so it
+/// is not forgotten. It is tried until it succeeds, one session's works one after the other, each also
+/// again when the machine went away in the middle: doing it twice must be as good as once.
+#[async_trait(?Send)]
+pub trait FollowUp {
+    /// The name under which it was handed over.
+    fn name(&self) -> &'static str;
+
+    /// Does it for the records of the log that it has not seen.
+    ///
+    /// # Errors
+    /// Why it could not be done now. It is tried again, less and less often.
+    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String>;
+
+    /// Removes what it has kept of a session that is being erased.
+    ///
+    /// # Errors
+    /// Why it could not; the erasure is tried again then.
+    async fn erase(&self, _owner: &Owner, _session: &str) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// What work behind a turn knows.
+pub struct FollowContext {
+    /// Whose session it is.
+    pub owner: Owner,
+    /// The session's id.
+    pub session_id: String,
+    /// The session's model, where it has one of its own.
+    pub model: Option<String>,
+    /// The number of the last record that was seen.
+    pub seen: u64,
+    /// The number of the last record that is to be seen.
+    pub until: u64,
+    /// The time.
+    pub clock: Rc<dyn Clock>,
+    pub(super) entropy: Rc<dyn Entropy>,
+    pub(super) session: Rc<Session>,
+    pub(super) cancel: CancelToken,
+}
+
+impl FollowContext {
+    /// The records that are to be seen, of these kinds; the newest `limit` of them, oldest first.
+    ///
+    /// # Errors
+    /// When the store breaks.
+    pub fn records(&self, kinds: &[&str], limit: usize) -> Result<Vec<Record>, String> {
+        let before = Some(self.until.saturating_add(1));
+        let select =
+            Select { after: self.seen, before, kinds, limit, newest_first: true, ..Select::default() };
+        let mut records = self.session.records(select).map_err(|error| error.to_string())?;
+        records.reverse();
+        Ok(records)
+    }
+
+    /// Whether the session is still there. Ask right before each write to another store.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn go_on(&self) -> Result<(), String> {
+        if self.cancel.is_canceled() || self.session.is_retired() { Err(GONE.into()) } else { Ok(()) }
+    }
+
+    /// Runs work that leaves nothing half done: dropped when the session goes.
+    ///
+    /// # Errors
+    /// When the session went first.
+    pub async fn while_wanted<T>(&self, work: impl Future<Output = T>) -> Result<T, String> {
+        let over = self.cancel.canceled();
+        pin_mut!(work, over);
+        match select(work, over).await {
+            Either::Left((done, _)) => Ok(done),
+            Either::Right(_) => Err(GONE.into()),
+        }
+    }
+
+    /// A new id.
+    pub fn new_id(&self, prefix: &str) -> String {
+        let mut random = [0; 10];
+        self.entropy.fill(&mut random);
+        id::make(prefix, self.clock.now(), &random)
+    }
+}
+
+const GONE: &str = "the session is gone";

@@ -1,0 +1,156 @@
+//! Does what turns have handed over, behind them and until it is done.
+
+use super::{RETRY_MS, SETTLE_MS, SessionHost};
+use crate::agent::{
+    CancelToken,
+    follow_up::{FollowContext, FollowUp, Followed},
+};
+use crate::ports::{StoreError, within};
+use crate::session::{Owner, Session, owner};
+use crate::types::{EventKind, Handover};
+use futures::{
+    FutureExt,
+    future::{LocalBoxFuture, Shared},
+};
+use std::rc::Rc;
+
+/// Longest that one piece of work may take, in milliseconds.
+const MAX_MS: u64 = 180_000;
+/// Longest wait after a failure, in milliseconds.
+const MAX_WAIT_MS: u64 = 600_000;
+
+/// The work that is being done.
+pub(super) struct Following {
+    work: Shared<LocalBoxFuture<'static, ()>>,
+    cancel: CancelToken,
+}
+
+impl SessionHost {
+    /// Sees to it that what was handed over is done. To be called when something may have been.
+    pub(super) fn follow_up(self: &Rc<Self>, session: &Rc<Session>) {
+        let now = self.now();
+        let due = |handover: &Handover| handover.is_due() && handover.not_before <= now;
+        if !session.state().handovers.values().any(due) {
+            return self.wake_for_follow_ups(session);
+        }
+        if self.following.borrow().as_ref().is_some_and(|following| following.work.peek().is_none()) {
+            // It looks again before it ends. If it does not live to, a wake-up does.
+            return self.wake_soon();
+        }
+        self.wake_soon();
+        let cancel = CancelToken::default();
+        let (host, session, own) = (Rc::clone(self), Rc::clone(session), cancel.clone());
+        let work = async move {
+            // What the store refuses is tried again by the next wake-up.
+            if host.follow_all(&session, &own).await.is_err() {
+                host.wake_after(RETRY_MS);
+            } else {
+                host.wake_for_follow_ups(&session);
+            }
+        };
+        let work = work.boxed_local().shared();
+        *self.following.borrow_mut() = Some(Following { work: work.clone(), cancel });
+        self.ports.spawner.spawn(work.boxed_local());
+    }
+
+    /// Does all that is due, in the order of the agent's list, until nothing is.
+    async fn follow_all(&self, session: &Rc<Session>, cancel: &CancelToken) -> Result<(), StoreError> {
+        loop {
+            let mut idle = true;
+            for follow_up in &self.agent.follow_ups {
+                let handover = session.state().handovers.get(follow_up.name()).copied().unwrap_or_default();
+                if cancel.is_canceled() || !handover.is_due() || handover.not_before > self.now() {
+                    continue;
+                }
+                idle = false;
+                self.follow_one(follow_up.as_ref(), session, handover, cancel).await?;
+            }
+            if idle || cancel.is_canceled() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn follow_one(
+        &self,
+        follow_up: &dyn FollowUp,
+        session: &Rc<Session>,
+        handover: Handover,
+        cancel: &CancelToken,
+    ) -> Result<(), StoreError> {
+        let until = session.last_seq();
+        let meta = session.state().meta.clone();
+        let cx = FollowContext {
+            owner: Owner { tenant: meta.tenant, user: meta.user, agent: meta.agent },
+            session_id: meta.id,
+            model: meta.model,
+            seen: handover.seen,
+            until,
+            clock: Rc::clone(&self.ports.clock),
+            entropy: Rc::clone(&self.ports.entropy),
+            session: Rc::clone(session),
+            cancel: cancel.clone(),
+        };
+        let done = within(self.ports.clock.as_ref(), MAX_MS, follow_up.follow(&cx)).await;
+        let done = done.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
+        if cancel.is_canceled() {
+            return Ok(());
+        }
+        let (name, now) = (follow_up.name(), self.now());
+        session.commit(now, |draft| {
+            let state = draft.state.handovers.entry(name.to_owned()).or_default();
+            match done {
+                Ok(Followed::Done(records)) => {
+                    *state = Handover {
+                        asked: state.asked,
+                        answered: handover.asked,
+                        seen: until,
+                        ..Handover::default()
+                    };
+                    records.into_iter().for_each(|kind| draft.record(None, kind));
+                }
+                Ok(Followed::NotBefore(at)) => state.not_before = at.max(now.plus(RETRY_MS)),
+                Err(reason) => {
+                    state.not_before = now.plus(wait_after(state.failed));
+                    state.failed += 1;
+                    if state.failed == 1 {
+                        // Once: it may go on failing for long.
+                        draft.record(None, EventKind::SubStepFailed { step: name.to_owned(), reason });
+                    }
+                }
+            }
+        })
+    }
+
+    fn wake_for_follow_ups(&self, session: &Session) {
+        let next = session.state().handovers.values().filter(|h| h.is_due()).map(|h| h.not_before).min();
+        if let Some(at) = next {
+            self.wake_after(at.since(self.now()).max(RETRY_MS));
+        }
+    }
+
+    /// Ends what is being done, waits until it writes nothing any more, and removes what was kept of
+    /// the session.
+    ///
+    /// # Errors
+    /// When it does not end in time, or a store breaks.
+    pub(super) async fn undo_follow_ups(&self, tenant: &str, id: &str) -> Result<(), String> {
+        if let Some(Following { work, cancel }) = self.following.borrow_mut().take() {
+            cancel.cancel();
+            let ended = within(self.ports.clock.as_ref(), SETTLE_MS, work).await;
+            ended.map_err(|unfinished| unfinished.to_string())?;
+        }
+        // What cannot be read was never followed; what is not there any more, was undone before.
+        let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == tenant);
+        let Some(owner) = owner else { return Ok(()) };
+        for follow_up in &self.agent.follow_ups {
+            follow_up.erase(&owner, id).await?;
+        }
+        Ok(())
+    }
+}
+
+/// How long to wait after so many failures before: twice as long each time.
+fn wait_after(failures: u32) -> u64 {
+    (RETRY_MS << failures.min(20)).min(MAX_WAIT_MS)
+}
