@@ -21,6 +21,7 @@ pub mod agent;
 pub mod fault;
 pub mod hooks;
 pub mod http;
+pub mod memory;
 pub mod model;
 pub mod platform;
 pub mod ports;

@@ -19,11 +19,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("turn", &["types"]),
     // The driver of the loop waits between tries as `model::retry` says; `model::ask` asks aside.
     ("agent", &["types", "ports", "model::retry", "model::ask", "session", "turn"]),
-    ("hooks", &["types", "ports", "session", "agent"]),
-    ("tools", &["types", "ports", "session", "workspace", "agent"]),
-    ("standard", &["types", "ports", "workspace", "agent", "hooks", "tools"]),
+    ("memory", &["types", "ports", "model::ask", "workspace"]),
+    ("hooks", &["types", "ports", "session", "workspace", "memory", "agent"]),
+    ("tools", &["types", "ports", "session", "workspace", "memory", "agent"]),
+    ("standard", &["types", "ports", "workspace", "memory", "agent", "hooks", "tools"]),
     // A caller's schema is checked where the request is.
-    ("http", &["types", "ports", "session", "workspace", "turn::schema", "agent", "standard"]),
+    ("http", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent", "standard"]),
     ("platform/in_memory", &["types", "ports"]),
     (
         "platform/cloudflare",
@@ -33,6 +34,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "model",
             "session",
             "workspace",
+            "memory",
             "turn",
             "agent",
             "hooks",

@@ -2,8 +2,8 @@
 
 use super::CancelToken;
 use crate::ports::{Clock, Entropy, session_store::Select};
-use crate::session::{Owner, Session};
-use crate::types::{EventKind, Record, Timestamp, id};
+use crate::session::Session;
+use crate::types::{EventKind, Owner, Record, Timestamp, id};
 use async_trait::async_trait;
 use futures::{
     future::{Either, select},
@@ -51,6 +51,8 @@ pub struct FollowContext {
     pub owner: Owner,
     /// The session's id.
     pub session_id: String,
+    /// When the session was made.
+    pub created_at: Timestamp,
     /// The session's model, where it has one of its own.
     pub model: Option<String>,
     /// The number of the last record that was seen.
@@ -69,13 +71,41 @@ impl FollowContext {
     ///
     /// # Errors
     /// When the store breaks.
-    pub fn records(&self, kinds: &[&str], limit: usize) -> Result<Vec<Record>, String> {
-        let before = Some(self.until.saturating_add(1));
-        let select =
-            Select { after: self.seen, before, kinds, limit, newest_first: true, ..Select::default() };
-        let mut records = self.session.records(select).map_err(|error| error.to_string())?;
+    pub fn newest(&self, kinds: &[&str], limit: usize) -> Result<Vec<Record>, String> {
+        let mut records = self.select(self.seen, kinds, limit, true)?;
         records.reverse();
         Ok(records)
+    }
+
+    /// The records that are to be seen behind the number `after`, of these kinds; the oldest `limit` of
+    /// them.
+    ///
+    /// # Errors
+    /// When the store breaks.
+    pub fn oldest(&self, after: u64, kinds: &[&str], limit: usize) -> Result<Vec<Record>, String> {
+        self.select(after.max(self.seen), kinds, limit, false)
+    }
+
+    fn select(
+        &self,
+        after: u64,
+        kinds: &[&str],
+        limit: usize,
+        newest_first: bool,
+    ) -> Result<Vec<Record>, String> {
+        let before = Some(self.until.saturating_add(1));
+        let select = Select { after, before, kinds, limit, newest_first, turn: None };
+        self.session.records(select).map_err(|error| error.to_string())
+    }
+
+    /// When a record of this kind was last written.
+    ///
+    /// # Errors
+    /// When the store breaks.
+    pub fn last_of(&self, kind: &str) -> Result<Option<Timestamp>, String> {
+        let select = Select { kinds: &[kind], limit: 1, newest_first: true, ..Select::default() };
+        let records = self.session.records(select).map_err(|error| error.to_string())?;
+        Ok(records.first().map(|record| record.at))
     }
 
     /// Whether the session is still there. Ask right before each write to another store.

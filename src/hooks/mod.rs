@@ -3,7 +3,13 @@
 pub mod agent_trace;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
+pub mod memory_flush;
+pub mod memory_maintenance;
 pub mod session_persistence;
+pub mod turn_index;
 
 pub use agent_trace::AgentTrace;
+pub use memory_flush::MemoryFlush;
+pub use memory_maintenance::MemoryMaintenance;
 pub use session_persistence::SessionPersistence;
+pub use turn_index::TurnIndex;

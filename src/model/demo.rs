@@ -12,10 +12,14 @@
 //! | `/reflect TEXT`, `/judge {json}` | what it answers when it is asked to look back, or to grade |
 //! | `remember TEXT`, `recall TEXT` | calls `memory_save`, `memory_search` if they are offered |
 //!
+//! Asked to extract facts for memory, it takes sentences that begin with `remember …`, `my name is …`,
+//! `I prefer …`, `I like …` or `I live in …`; asked to consolidate, it adds what is new.
+//!
 //! Anything else it repeats, and says so. When it must not call tools it sums up what they said. When
 //! its answer must fit a schema, `/say {json}` gives one, and `/then /say {json}` the next one if that
 //! does not fit.
 
+mod memory;
 mod script;
 
 use super::answer::tool_call;

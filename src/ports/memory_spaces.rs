@@ -9,15 +9,7 @@ use crate::types::Timestamp;
 use async_trait::async_trait;
 
 /// One user's memory with one agent.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Space {
-    /// The tenant.
-    pub tenant: String,
-    /// The agent.
-    pub agent: String,
-    /// The user.
-    pub user: String,
-}
+pub type Space = crate::types::Owner;
 
 /// The right to consolidate a space, until the lease ends.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
 };
-use crate::types::{EventKind, Message, Record, SessionState, Timestamp, TurnState, json};
+use crate::types::{EventKind, Message, Owner, Record, SessionState, Timestamp, TurnState, json};
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 
@@ -34,17 +34,6 @@ use thiserror::Error;
 
 /// The document that holds the state.
 const STATE: &str = "state";
-
-/// Whose a session is.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Owner {
-    /// The tenant.
-    pub tenant: String,
-    /// The user.
-    pub user: String,
-    /// The agent.
-    pub agent: String,
-}
 
 /// Whose the stored session is, also where the rest of what is stored cannot be read; `None` when there
 /// is none.

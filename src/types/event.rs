@@ -174,6 +174,18 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+    /// Facts were added to the day's log of the user's memory.
+    #[serde(rename = "memory.flushed")]
+    MemoryFlushed {
+        /// How many.
+        facts: usize,
+    },
+    /// What the days had taught was worked into `MEMORY.md`.
+    #[serde(rename = "memory.consolidated")]
+    MemoryConsolidated {
+        /// When.
+        consolidated_at: Timestamp,
+    },
     /// A call has its one outcome.
     #[serde(rename = "tool.completed")]
     ToolCompleted {
@@ -325,6 +337,8 @@ impl EventKind {
             Self::BudgetExceeded { .. } => "budget.exceeded",
             Self::JudgeCompleted { .. } => "judge.completed",
             Self::SubStepFailed { .. } => "turn.sub_step_failed",
+            Self::MemoryFlushed { .. } => "memory.flushed",
+            Self::MemoryConsolidated { .. } => "memory.consolidated",
             Self::ToolCompleted { .. } => "tool.completed",
             Self::TurnCompleted(_) => "turn.completed",
             Self::TurnFailed(_) => "turn.failed",

@@ -26,7 +26,7 @@ pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Price, Thinking, Usage,
 };
 pub use path::{FilePath, PathError, PathPrefix};
-pub use principal::{Principal, Scope, Scopes};
+pub use principal::{Owner, Principal, Scope, Scopes};
 pub use public_url::PublicUrl;
 pub use session::{Handover, Held, QueuedTurn, SessionMeta, SessionState, SessionStatus};
 pub use time::Timestamp;

@@ -46,3 +46,14 @@ pub struct Principal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
 }
+
+/// Whose something is: one user's with one agent. Files, memory and sessions belong to one of these.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Owner {
+    /// The tenant.
+    pub tenant: String,
+    /// The agent.
+    pub agent: String,
+    /// The user.
+    pub user: String,
+}

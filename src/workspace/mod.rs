@@ -28,7 +28,7 @@ use crate::ports::{
     FileError, Filesystem,
     filesystem::{Entry, File, FileResult, Precondition},
 };
-use crate::types::{FilePath, PathPrefix, Timestamp};
+use crate::types::{FilePath, Owner, PathPrefix, Timestamp};
 use bytes::Bytes;
 use overlay::Side;
 use serde::Serialize;
@@ -44,20 +44,6 @@ pub const COLLECTED_AFTER_MS: u64 = 10 * 60 * 1_000;
 
 /// Says whether somebody may still write.
 pub type Guard = Rc<dyn Fn() -> bool>;
-
-/// Whose workspace it is that is opened, and until when.
-#[derive(Clone)]
-pub struct Owner {
-    /// The tenant.
-    pub tenant: String,
-    /// The agent.
-    pub agent: String,
-    /// The user.
-    pub user: String,
-    /// Asked before each write, where there is one. The tree below asks it; a layer that writes
-    /// somewhere else asks it itself.
-    pub guard: Option<Guard>,
-}
 
 /// Puts something in front of a user's own tree: files that are not kept as files, or an eye on writes.
 pub type WrapTree = Rc<dyn Fn(&Owner, Rc<dyn Filesystem>) -> Rc<dyn Filesystem>>;
@@ -108,11 +94,10 @@ impl Workspaces {
 
     /// What a user shares with an agent. `guard`, where there is one, is asked before each write.
     pub fn open(&self, tenant: &str, agent: &str, user: &str, guard: Option<Guard>) -> Workspace {
-        let owner =
-            Owner { tenant: tenant.to_owned(), agent: agent.to_owned(), user: user.to_owned(), guard };
+        let owner = Owner { tenant: tenant.to_owned(), agent: agent.to_owned(), user: user.to_owned() };
         let scope = |scope: FileScope| -> Rc<dyn Filesystem> {
             let tree = self.tree(tenant, &scope);
-            Rc::new(owner.guard.iter().cloned().fold(tree, StoredFiles::guarded))
+            Rc::new(guard.iter().cloned().fold(tree, StoredFiles::guarded))
         };
         let own = scope(FileScope::User { agent: agent.to_owned(), user: user.to_owned() });
         let own = self.wraps.iter().fold(own, |tree, wrap| wrap(&owner, tree));

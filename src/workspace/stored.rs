@@ -92,8 +92,8 @@ pub(super) fn blobs_of(tenant: &str) -> String {
     format!("{tenant}/files/")
 }
 
-/// What changes with the content: half of its SHA-256.
-pub(super) fn etag(bytes: &[u8]) -> String {
+/// What changes with a content: half of its SHA-256, in hex.
+pub fn etag(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 

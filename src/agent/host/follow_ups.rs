@@ -6,8 +6,8 @@ use crate::agent::{
     follow_up::{FollowContext, FollowUp, Followed},
 };
 use crate::ports::{StoreError, within};
-use crate::session::{Owner, Session, owner};
-use crate::types::{EventKind, Handover};
+use crate::session::{Session, owner};
+use crate::types::{EventKind, Handover, Owner};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, Shared},
@@ -83,6 +83,7 @@ impl SessionHost {
         let cx = FollowContext {
             owner: Owner { tenant: meta.tenant, user: meta.user, agent: meta.agent },
             session_id: meta.id,
+            created_at: meta.created_at,
             model: meta.model,
             seen: handover.seen,
             until,

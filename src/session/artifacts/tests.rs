@@ -61,6 +61,7 @@ fn state() -> SessionState {
         held: Default::default(),
         deferred: Vec::new(),
         listed_at: NOW,
+        handovers: Default::default(),
     }
 }
 

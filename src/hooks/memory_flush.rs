@@ -1,0 +1,67 @@
+//! Extracts facts from what was said, behind the reply.
+
+use crate::agent::{
+    FollowUp, Hook, RuntimeContext,
+    follow_up::{FollowContext, Followed},
+    hook::{HookEvent, OnError, PostCall, SubStepError},
+};
+use crate::memory::{Flush, Memories, flush::SAID};
+use crate::types::EventKind;
+use std::rc::Rc;
+
+/// Most records of one flush.
+const MAX_RECORDS: usize = 400;
+
+/// Priority 5. Also behind a turn that failed: what the user said was said.
+pub struct MemoryFlush(pub Rc<Memories>);
+
+const NAME: &str = "memory_flush";
+
+#[async_trait::async_trait(?Send)]
+impl Hook for MemoryFlush {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PostCall, HookEvent::Error]
+    }
+
+    fn priority(&self) -> i32 {
+        5
+    }
+
+    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
+        event.draft.hand_over(NAME);
+        Ok(())
+    }
+
+    fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
+        event.draft.hand_over(NAME);
+        Ok(())
+    }
+}
+
+#[async_trait::async_trait(?Send)]
+impl FollowUp for MemoryFlush {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
+        let Flush::Every(gap_ms) = self.0.flush_setting() else { return Ok(Followed::Done(Vec::new())) };
+        let records = cx.newest(SAID, MAX_RECORDS)?;
+        if let Some(free_at) = self.0.claim_flush(&cx.owner, gap_ms).await? {
+            return Ok(Followed::NotBefore(free_at));
+        }
+        let extraction = self.0.extract(&cx.owner, &cx.session_id, cx.model.as_deref(), &records);
+        let facts = cx.while_wanted(extraction).await??;
+        if facts.is_empty() {
+            return Ok(Followed::Done(Vec::new()));
+        }
+        cx.go_on()?;
+        let stored = self.0.learn(&cx.owner, facts).await.map_err(|error| error.to_string())?;
+        let flushed = (stored > 0).then_some(EventKind::MemoryFlushed { facts: stored });
+        Ok(Followed::Done(flushed.into_iter().collect()))
+    }
+}

@@ -1,0 +1,54 @@
+//! Asks for the consolidation of a memory that a session has added to, and tells the session of it.
+
+use crate::agent::{
+    FollowUp, Hook, RuntimeContext,
+    follow_up::{FollowContext, Followed},
+    hook::{HookEvent, PostCall, SubStepError},
+};
+use crate::memory::Memories;
+use crate::types::EventKind;
+use std::rc::Rc;
+
+/// Priority 6. Cron does the work.
+pub struct MemoryMaintenance(pub Rc<Memories>);
+
+const NAME: &str = "memory_maintenance";
+
+#[async_trait::async_trait(?Send)]
+impl Hook for MemoryMaintenance {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PostCall]
+    }
+
+    fn priority(&self) -> i32 {
+        6
+    }
+
+    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
+        event.draft.hand_over(NAME);
+        Ok(())
+    }
+}
+
+#[async_trait::async_trait(?Send)]
+impl FollowUp for MemoryMaintenance {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
+        // Facts come to the log from the flush before this, and from tools.
+        if cx.newest(&["memory.flushed"], 1)?.is_empty() {
+            return Ok(Followed::Done(Vec::new()));
+        }
+        let last = self.0.request(&cx.owner).await.map_err(|error| error.to_string())?;
+        let told = cx.last_of("memory.consolidated")?.unwrap_or(cx.created_at);
+        let news = last.filter(|last| *last > told);
+        let news = news.map(|consolidated_at| EventKind::MemoryConsolidated { consolidated_at });
+        Ok(Followed::Done(news.into_iter().collect()))
+    }
+}

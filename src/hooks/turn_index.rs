@@ -1,0 +1,66 @@
+//! Keeps what was said where `session_search` finds it.
+
+use crate::agent::{
+    FollowUp, Hook, RuntimeContext,
+    follow_up::{FollowContext, Followed},
+    hook::{HookEvent, OnError, PostCall, SubStepError},
+};
+use crate::memory::{Memories, flush::SAID};
+use crate::types::Owner;
+use std::rc::Rc;
+
+/// Most records that one round looks at.
+const MAX_RECORDS: usize = 200;
+
+/// Priority 4: before facts are drawn from it. Also behind a turn that failed: what was said was said.
+pub struct TurnIndex(pub Rc<Memories>);
+
+const NAME: &str = "turn_index";
+
+#[async_trait::async_trait(?Send)]
+impl Hook for TurnIndex {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PostCall, HookEvent::Error]
+    }
+
+    fn priority(&self) -> i32 {
+        4
+    }
+
+    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
+        event.draft.hand_over(NAME);
+        Ok(())
+    }
+
+    fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
+        event.draft.hand_over(NAME);
+        Ok(())
+    }
+}
+
+#[async_trait::async_trait(?Send)]
+impl FollowUp for TurnIndex {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
+        let mut seen = cx.seen;
+        loop {
+            let records = cx.oldest(seen, SAID, MAX_RECORDS)?;
+            let Some(last) = records.last() else { return Ok(Followed::Done(Vec::new())) };
+            seen = last.seq;
+            cx.go_on()?;
+            let heard = self.0.hear(&cx.owner, &cx.session_id, &records).await;
+            heard.map_err(|error| error.to_string())?;
+        }
+    }
+
+    async fn erase(&self, owner: &Owner, session: &str) -> Result<(), String> {
+        self.0.forget_session(owner, session).await.map_err(|error| error.to_string())
+    }
+}

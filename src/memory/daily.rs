@@ -1,0 +1,231 @@
+//! A user's own tree with its memory in it: the days of the log stand in it as files, and what is written
+//! to `MEMORY.md` is found by words from then on.
+
+use super::facts;
+use crate::ports::{
+    Clock, FileError, Filesystem, Log, MemoryIndex,
+    filesystem::{Entry, File, FileResult, Precondition},
+    memory::{Collection, Entry as Fact, Group, Listing, MemoryError, Source},
+};
+use crate::types::{FilePath, PathPrefix, Timestamp};
+use crate::workspace::layout::{DAILY, MEMORY};
+use async_trait::async_trait;
+use bytes::Bytes;
+use serde_json::json;
+use std::rc::Rc;
+
+/// Days after which a log goes to the archive.
+pub const ARCHIVED_AFTER_DAYS: u64 = 90;
+/// Where logs are that few will read any more.
+const ARCHIVE: &str = "memory/archive/";
+/// Most facts of one day that are shown, the newest.
+const MAX_FACTS: usize = 2_000;
+/// How often the lines of a file that keeps changing are indexed in a row.
+const TRIES: usize = 4;
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// See the module.
+pub struct MemoryFiles {
+    /// The user's own files.
+    pub own: Rc<dyn Filesystem>,
+    /// The user's memory.
+    pub index: Rc<dyn MemoryIndex>,
+    /// Where in it the user's facts are.
+    pub facts: Collection,
+    /// Decides what is archived.
+    pub clock: Rc<dyn Clock>,
+    /// Takes what could not be indexed.
+    pub log: Rc<dyn Log>,
+}
+
+/// The log of a day as Markdown; none when nothing was learned.
+///
+/// # Errors
+/// When the index does not answer.
+pub async fn day(
+    index: &dyn MemoryIndex,
+    facts: &Collection,
+    day: &str,
+) -> Result<Option<String>, MemoryError> {
+    let found = day_facts(index, facts, day).await?;
+    Ok((!found.is_empty()).then(|| render(day, &found)))
+}
+
+/// The facts of a day, oldest first.
+async fn day_facts(index: &dyn MemoryIndex, facts: &Collection, day: &str) -> Result<Vec<Fact>, MemoryError> {
+    let group = Some(day.to_owned());
+    let listing = Listing { group, source: Some(Source::Log), limit: MAX_FACTS, ..Listing::default() };
+    let mut found = index.list(facts, &listing).await?;
+    found.reverse();
+    Ok(found)
+}
+
+/// The day that a time lies in, as `YYYY-MM-DD` in UTC.
+pub fn day_of(at: Timestamp) -> String {
+    at.to_rfc3339().get(..10).unwrap_or_default().to_owned()
+}
+
+/// Whether this names a day.
+pub fn is_day(text: &str) -> bool {
+    text.len() == 10 && Timestamp::parse(&format!("{text}T00:00:00Z")).is_some()
+}
+
+fn render(day: &str, facts: &[Fact]) -> String {
+    let mut text = format!("# {day}\n\n");
+    for fact in facts {
+        let time = fact.at.to_rfc3339();
+        text.push_str(&format!("- {} {}\n", time.get(11..16).unwrap_or_default(), fact.text));
+    }
+    text
+}
+
+/// What changes with a log: it only grows, unless what a session taught is taken out.
+fn etag(last: u64, entries: u64) -> String {
+    format!("{last}-{entries}")
+}
+
+/// How many bytes [`render`] makes of a day.
+fn rendered(group: &Group) -> u64 {
+    "# YYYY-MM-DD\n\n".len() as u64 + group.bytes + group.entries * "- HH:MM \n".len() as u64
+}
+
+impl MemoryFiles {
+    /// The day whose log a path is.
+    fn day_at<'a>(&self, path: &'a FilePath) -> Option<&'a str> {
+        let path = path.as_str();
+        let name = path.strip_prefix(ARCHIVE).or(path.strip_prefix(DAILY))?;
+        name.strip_suffix(".md").filter(|day| is_day(day))
+    }
+
+    /// Where the log of a day stands.
+    fn place(&self, day: &str) -> Option<FilePath> {
+        let start = Timestamp::parse(&format!("{day}T00:00:00Z"))?;
+        let old = self.clock.now().since(start) > ARCHIVED_AFTER_DAYS * DAY_MS;
+        let folder = if old { ARCHIVE } else { DAILY };
+        FilePath::parse(&format!("{folder}{day}.md")).ok()
+    }
+
+    fn entry(&self, group: &Group) -> Option<Entry> {
+        Some(Entry {
+            path: self.place(&group.name)?,
+            bytes: rendered(group),
+            etag: etag(group.last, group.entries),
+            updated_at: group.updated_at,
+        })
+    }
+
+    /// The days as files, as far as they fit `prefix`.
+    async fn days(&self, prefix: &PathPrefix) -> FileResult<Vec<Entry>> {
+        let fits = |folder: &str| folder.starts_with(prefix.as_str()) || prefix.as_str().starts_with(folder);
+        if !fits(DAILY) && !fits(ARCHIVE) {
+            return Ok(Vec::new());
+        }
+        let (mut days, mut after) = (Vec::new(), None);
+        loop {
+            let groups = self.index.groups(&self.facts, after.as_deref(), 500).await.map_err(unavailable)?;
+            let last = groups.len() < 500;
+            after = groups.last().map(|group| group.name.clone());
+            let own = groups.iter().filter(|group| is_day(&group.name)).filter_map(|group| self.entry(group));
+            days.extend(own.filter(|entry| prefix.fits(entry.path.as_str())));
+            if last {
+                return Ok(days);
+            }
+        }
+    }
+
+    /// Brings the index up to what the file holds now. What fails is written down: the file stands, and the next
+    /// consolidation indexes it again.
+    async fn index_memory(&self, path: &FilePath) {
+        if path.as_str() == MEMORY
+            && let Err(error) = index_file(self.own.as_ref(), self.index.as_ref(), &self.facts, path).await
+        {
+            let Collection { tenant, agent, user, .. } = &self.facts;
+            self.log.line(&json!({
+                "event": "memory.not_indexed", "tenant": tenant, "agent": agent, "user": user, "cause": error.to_string(),
+            }));
+        }
+    }
+}
+
+/// Brings the index up to what a user's `MEMORY.md` holds now.
+async fn index_file(
+    own: &dyn Filesystem,
+    index: &dyn MemoryIndex,
+    facts: &Collection,
+    path: &FilePath,
+) -> FileResult<()> {
+    for _ in 0..TRIES {
+        let file = match own.read(path).await {
+            Ok(file) => Some(file),
+            Err(FileError::NotFound) => None,
+            Err(error) => return Err(error),
+        };
+        let text = file.as_ref().map(|file| String::from_utf8_lossy(&file.bytes)).unwrap_or_default();
+        let at = file.as_ref().map_or(Timestamp(0), |file| file.entry.updated_at);
+        facts::replace_lines(index, facts, &text, at).await.map_err(unavailable)?;
+        // Whoever wrote meanwhile has mixed its lines with ours, and sees to it too.
+        let now = match own.read(path).await {
+            Ok(file) => Some(file.entry.etag),
+            Err(FileError::NotFound) => None,
+            Err(error) => return Err(error),
+        };
+        if now == file.map(|file| file.entry.etag) {
+            return Ok(());
+        }
+    }
+    Err(FileError::Unavailable("the file kept changing while it was indexed".into()))
+}
+
+fn unavailable(error: MemoryError) -> FileError {
+    FileError::Unavailable(error.to_string())
+}
+
+#[async_trait(?Send)]
+impl Filesystem for MemoryFiles {
+    async fn read(&self, path: &FilePath) -> FileResult<File> {
+        let Some(name) = self.day_at(path) else { return self.own.read(path).await };
+        let found = day_facts(self.index.as_ref(), &self.facts, name).await.map_err(unavailable)?;
+        let newest = found.iter().max_by_key(|fact| fact.serial).ok_or(FileError::NotFound)?;
+        let bytes = Bytes::from(render(name, &found));
+        let (etag, updated_at) = (etag(newest.serial, found.len() as u64), newest.at);
+        Ok(File { entry: Entry { path: path.clone(), bytes: bytes.len() as u64, etag, updated_at }, bytes })
+    }
+
+    async fn write(&self, path: &FilePath, bytes: Bytes, condition: &Precondition) -> FileResult<Entry> {
+        if self.day_at(path).is_some() {
+            return Err(FileError::ReadOnly);
+        }
+        let entry = self.own.write(path, bytes, condition).await?;
+        self.index_memory(path).await;
+        Ok(entry)
+    }
+
+    async fn delete(&self, path: &FilePath, condition: &Precondition) -> FileResult<()> {
+        if self.day_at(path).is_some() {
+            return Err(FileError::ReadOnly);
+        }
+        self.own.delete(path, condition).await?;
+        self.index_memory(path).await;
+        Ok(())
+    }
+
+    async fn list(&self, prefix: &PathPrefix, after: Option<&str>, limit: usize) -> FileResult<Vec<Entry>> {
+        let mut entries = self.own.list(prefix, after, limit).await?;
+        let days = self.days(prefix).await?;
+        entries
+            .extend(days.into_iter().filter(|entry| after.is_none_or(|after| entry.path.as_str() > after)));
+        entries.sort_by(|a, b| a.path.cmp(&b.path));
+        entries.truncate(limit);
+        Ok(entries)
+    }
+
+    async fn rename(&self, from: &FilePath, to: &FilePath) -> FileResult<Entry> {
+        if self.day_at(from).or(self.day_at(to)).is_some() {
+            return Err(FileError::ReadOnly);
+        }
+        let entry = self.own.rename(from, to).await?;
+        self.index_memory(from).await;
+        self.index_memory(to).await;
+        Ok(entry)
+    }
+}

@@ -1,0 +1,258 @@
+//! What agents remember of their users, across sessions.
+//!
+//! ```text
+//! turn ─▶ turns of the session ─▶ index (turns)
+//!      └▶ flush: facts ─▶ the day's log = index (facts) ─▶ consolidation ─▶ MEMORY.md ─▶ prompt, index
+//! ```
+//!
+//! A day's log is rows of the index, shown as a file; `MEMORY.md` is a file whose lines are in the index.
+//! Each user's memory with each agent is a collection of its own: nothing that others hold can change what
+//! is found in it, or in which order.
+
+pub mod chunks;
+pub mod consolidation;
+pub mod daily;
+pub mod facts;
+pub mod flush;
+
+use crate::model::ask::Aside;
+use crate::ports::{
+    Log, MemoryIndex, MemorySpaces,
+    memory::{Collection, CollectionKind, MemoryResult, NewEntry, Removal, Source},
+};
+use crate::types::{FilePath, Owner, Record, Role, Timestamp};
+use crate::workspace::{Workspaces, WrapTree, layout::MEMORY};
+use daily::{MemoryFiles, day_of};
+use facts::NewFact;
+use serde_json::json;
+use std::rc::Rc;
+
+/// Longest that a model may take to extract facts, in milliseconds.
+const EXTRACT_MS: u64 = 90_000;
+
+/// How memory is set.
+#[derive(Clone, Debug, Default)]
+pub struct MemorySettings {
+    /// The model that extracts facts and consolidates; that of the session, or the default, when absent.
+    pub model: Option<String>,
+    /// How facts are extracted from what was said.
+    pub flush: Flush,
+}
+
+/// How often facts are extracted from what was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flush {
+    /// Not at all.
+    Never,
+    /// Once in so many milliseconds for each user; 0 for behind every turn. Nothing is passed over: what waited
+    /// is extracted together.
+    Every(u64),
+}
+
+impl Default for Flush {
+    fn default() -> Self {
+        Self::Every(0)
+    }
+}
+
+/// Something that was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewTurn {
+    /// Its id: it is stored once.
+    pub id: String,
+    /// Who said it.
+    pub speaker: String,
+    /// When.
+    pub at: Timestamp,
+    /// What.
+    pub text: String,
+}
+
+impl NewTurn {
+    fn entry(self, session: &str) -> NewEntry {
+        NewEntry {
+            key: self.id,
+            source: Source::Session,
+            group: session.to_owned(),
+            session: Some(session.to_owned()),
+            at: self.at,
+            parts: chunks::parts(&self.text, self.at, Some(&self.speaker)),
+            speaker: Some(self.speaker),
+        }
+    }
+}
+
+/// The memories of all tenants.
+pub struct Memories {
+    index: Rc<dyn MemoryIndex>,
+    spaces: Rc<dyn MemorySpaces>,
+    files: Rc<Workspaces>,
+    aside: Aside,
+    settings: MemorySettings,
+    log: Rc<dyn Log>,
+}
+
+impl Memories {
+    /// Memories kept in these. `files` must have [`Memories::layer`].
+    pub fn new(
+        index: Rc<dyn MemoryIndex>,
+        spaces: Rc<dyn MemorySpaces>,
+        files: Rc<Workspaces>,
+        aside: Aside,
+        settings: MemorySettings,
+        log: Rc<dyn Log>,
+    ) -> Self {
+        Self { index, spaces, files, aside, settings, log }
+    }
+
+    /// The layer by which users' files show their memory, and keep it found.
+    pub fn layer(
+        index: Rc<dyn MemoryIndex>,
+        clock: Rc<dyn crate::ports::Clock>,
+        log: Rc<dyn Log>,
+    ) -> WrapTree {
+        Rc::new(move |owner: &Owner, own| {
+            let Owner { tenant, agent, user } = owner.clone();
+            Rc::new(MemoryFiles {
+                own,
+                index: Rc::clone(&index),
+                facts: Collection { tenant, agent, user, kind: CollectionKind::Facts },
+                clock: Rc::clone(&clock),
+                log: Rc::clone(&log),
+            })
+        })
+    }
+
+    fn collection(owner: &Owner, kind: CollectionKind) -> Collection {
+        let Owner { tenant, agent, user } = owner.clone();
+        Collection { tenant, agent, user, kind }
+    }
+
+    /// How facts are extracted.
+    pub fn flush_setting(&self) -> Flush {
+        self.settings.flush
+    }
+
+    /// Stores facts; those that are there already stay as they are. Returns how many are new.
+    ///
+    /// # Errors
+    /// When the index does not answer.
+    pub async fn learn(&self, owner: &Owner, facts: Vec<NewFact>) -> MemoryResult<usize> {
+        let entries: Vec<_> = facts.into_iter().map(NewFact::entry).collect();
+        self.index.add(&Self::collection(owner, CollectionKind::Facts), &entries).await
+    }
+
+    /// Keeps what was said in a session where words find it. Said again, nothing changes.
+    ///
+    /// # Errors
+    /// When the index does not answer.
+    pub async fn hear(&self, owner: &Owner, session: &str, records: &[Record]) -> MemoryResult<usize> {
+        let turns = flush::transcript(records).into_iter().map(|message| NewTurn {
+            id: message.id.clone(),
+            speaker: if message.role == Role::User { "user" } else { "assistant" }.to_owned(),
+            at: message.created_at,
+            text: message.text(),
+        });
+        self.import(owner, session, turns.collect()).await
+    }
+
+    /// Keeps turns of a conversation where words find them, in this order; those that are there already stay
+    /// as they are. Returns how many are new.
+    ///
+    /// # Errors
+    /// When the index does not answer.
+    pub async fn import(&self, owner: &Owner, session: &str, turns: Vec<NewTurn>) -> MemoryResult<usize> {
+        let entries: Vec<_> = turns.into_iter().map(|turn| turn.entry(session)).collect();
+        if entries.is_empty() {
+            return Ok(0);
+        }
+        self.index.add(&Self::collection(owner, CollectionKind::Turns), &entries).await
+    }
+
+    /// Forgets what was said in a session, and the facts that were drawn from it. What consolidation has
+    /// made of them stays in `MEMORY.md`, which is the user's.
+    ///
+    /// # Errors
+    /// When the index does not answer.
+    pub async fn forget_session(&self, owner: &Owner, session: &str) -> MemoryResult<()> {
+        for kind in [CollectionKind::Turns, CollectionKind::Facts] {
+            let (collection, what) = (Self::collection(owner, kind), Removal::Session(session.to_owned()));
+            while self.index.remove(&collection, &what).await? {}
+        }
+        Ok(())
+    }
+
+    /// Takes the right to extract facts, given once in `gap_ms` for each user. `None` when it is taken; else
+    /// when it will be free.
+    ///
+    /// # Errors
+    /// When the index does not answer.
+    pub async fn claim_flush(&self, owner: &Owner, gap_ms: u64) -> Result<Option<Timestamp>, String> {
+        if gap_ms == 0 {
+            return Ok(None);
+        }
+        let claimed = self.spaces.claim_flush(owner, self.aside.clock.now(), gap_ms).await;
+        claimed.map_err(|error| error.to_string())
+    }
+
+    /// Asks for consolidation before those for whom nobody asks. Returns when it was done last.
+    ///
+    /// # Errors
+    /// When the index does not answer.
+    pub async fn request(&self, owner: &Owner) -> MemoryResult<Option<Timestamp>> {
+        self.spaces.request(owner, self.aside.clock.now()).await
+    }
+
+    /// The log of a day, as Markdown; none when nothing was learned.
+    ///
+    /// # Errors
+    /// When the index does not answer.
+    pub async fn day(&self, owner: &Owner, day: &str) -> MemoryResult<Option<String>> {
+        daily::day(self.index.as_ref(), &Self::collection(owner, CollectionKind::Facts), day).await
+    }
+
+    /// Extracts what a stretch of a session's log tells about its user. The facts are not stored yet.
+    ///
+    /// # Errors
+    /// When the model or a store does not answer.
+    pub async fn extract(
+        &self,
+        owner: &Owner,
+        session: &str,
+        model: Option<&str>,
+        records: &[Record],
+    ) -> Result<Vec<NewFact>, String> {
+        let said = flush::transcript(records);
+        let now = self.aside.clock.now();
+        let today = self.day(owner, &day_of(now)).await.map_err(|error| error.to_string())?;
+        let memory = self.memory_file(owner).await?;
+        let Some(question) = flush::question(&said, &memory, &today.unwrap_or_default(), now) else {
+            return Ok(Vec::new());
+        };
+        let default = || self.aside.models.default_model();
+        let model = self.settings.model.as_deref().or(model).map_or_else(default, str::to_owned);
+        let answer = self.aside.ask(&model, question, EXTRACT_MS).await?;
+        let from = records.first().map_or(0, |record| record.seq).to_string();
+        let fact = |text: String| NewFact {
+            id: facts::id_of(&[session, &from], &text),
+            text,
+            at: now,
+            session: Some(session.to_owned()),
+            speaker: None,
+        };
+        Ok(flush::facts_in(&answer).into_iter().map(fact).collect())
+    }
+
+    async fn memory_file(&self, owner: &Owner) -> Result<String, String> {
+        let path = FilePath::parse(MEMORY).map_err(|error| error.to_string())?;
+        let files = self.files.open(&owner.tenant, &owner.agent, &owner.user, None);
+        let found = files.read_many(&[path]).await.map_err(|error| error.to_string())?;
+        Ok(found.first().map(|file| String::from_utf8_lossy(&file.bytes).into_owned()).unwrap_or_default())
+    }
+
+    fn trouble(&self, event: &str, owner: &Owner, why: &str) {
+        let Owner { tenant, agent, user } = owner;
+        self.log
+            .line(&json!({ "event": event, "tenant": tenant, "agent": agent, "user": user, "cause": why }));
+    }
+}

@@ -1,0 +1,133 @@
+//! What the demo model answers when it is asked to keep a memory: by rules, so that facts come and stay
+//! without an account.
+
+use crate::types::ModelRequest;
+
+/// How the two questions begin; see `memory::flush` and `memory::consolidation`.
+const EXTRACT: &str = "You keep the long-term memory of an assistant.";
+const CONSOLIDATE: &str = "You keep MEMORY.md,";
+/// Longest file that is written, in characters.
+const MAX_FILE: usize = 14_000;
+
+/// What a sentence begins with, and what is said of the user then.
+const RULES: &[(&str, &str)] = &[
+    ("remember that ", ""),
+    ("remember ", ""),
+    ("my name is ", "The user's name is "),
+    ("i prefer ", "The user prefers "),
+    ("i like ", "The user likes "),
+    ("i live in ", "The user lives in "),
+];
+
+/// The answer, if it is one of these questions.
+pub(super) fn answer(request: &ModelRequest) -> Option<String> {
+    let text = || request.messages.first().map(|message| message.text()).unwrap_or_default();
+    if request.system.starts_with(EXTRACT) {
+        return Some(extracted(&text()));
+    }
+    request.system.starts_with(CONSOLIDATE).then(|| consolidated(&text()))
+}
+
+/// What stands in the marked text below a title.
+fn section<'a>(text: &'a str, title: &str) -> &'a str {
+    let below = text.split_once(&format!("{title}:\n<untrusted_output>\n")).map_or("", |(_, below)| below);
+    below.split_once("\n</untrusted_output>").map_or("", |(inner, _)| inner)
+}
+
+fn extracted(text: &str) -> String {
+    let known = format!("{}\n{}", section(text, "Memory"), section(text, "Today's log")).to_lowercase();
+    let mut is_user = false;
+    let mut facts: Vec<String> = Vec::new();
+    for line in section(text, "Conversation").lines() {
+        let said = line.strip_prefix('[').and_then(|line| line.split_once("] "));
+        let line = match said.map(|(_, said)| (said.strip_prefix("user: "), said.starts_with("assistant: ")))
+        {
+            Some((Some(said), _)) => {
+                is_user = true;
+                said
+            }
+            Some((None, true)) => {
+                is_user = false;
+                continue;
+            }
+            _ => line,
+        };
+        if is_user && !line.trim_start().starts_with('/') {
+            facts.extend(line.split_inclusive(['.', '!', '?']).filter_map(fact));
+        }
+    }
+    facts.retain(|fact| !known.contains(&fact.to_lowercase()));
+    facts.dedup();
+    match facts.is_empty() {
+        true => "NO_REPLY".to_owned(),
+        false => facts.iter().map(|fact| format!("- {fact}\n")).collect(),
+    }
+}
+
+/// What a sentence tells.
+fn fact(sentence: &str) -> Option<String> {
+    let sentence = sentence.trim();
+    let lower = sentence.to_ascii_lowercase();
+    let (rule, instead) = RULES.iter().find(|(rule, _)| lower.starts_with(rule))?;
+    let rest = sentence.get(rule.len()..)?.trim();
+    (!rest.is_empty()).then(|| format!("{instead}{rest}"))
+}
+
+fn consolidated(text: &str) -> String {
+    let old = section(text, "MEMORY.md");
+    let known = old.to_lowercase();
+    let mut lines: Vec<String> = match old.trim().is_empty() {
+        true => vec!["# Memory".to_owned(), String::new()],
+        false => old.trim_end().lines().map(str::to_owned).collect(),
+    };
+    for fact in section(text, "New facts").lines().filter_map(|line| line.strip_prefix("- ")) {
+        let (day, fact) = fact.split_once(' ').unwrap_or(("", fact));
+        let line = format!("- {fact} ({day})");
+        if !known.contains(&fact.to_lowercase()) && !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    let chars = |lines: &[String]| lines.iter().map(|line| line.chars().count() + 1).sum::<usize>();
+    while chars(&lines) > MAX_FILE {
+        // The oldest go first.
+        let Some(oldest) = lines.iter().position(|line| line.starts_with("- ")) else { break };
+        lines.remove(oldest);
+    }
+    lines.join("\n") + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::call::untrusted;
+    use pretty_assertions::assert_eq;
+
+    #[test]
+    fn facts_are_found_by_rules_and_once() {
+        let ask = |memory: &str, said: &str| {
+            let parts = [("Memory", memory), ("Today's log", "- 10:00 likes cats"), ("Conversation", said)];
+            let text: Vec<_> = parts.iter().map(|(t, text)| format!("{t}:\n{}", untrusted(text))).collect();
+            extracted(&text.join("\n\n"))
+        };
+        let said = "[2026-11-20T12:00:00.000Z] user: Hi! My name is Ann. I prefer tea.\nRemember that cats purr\n\
+                    /tool x {\"text\": \"remember y\"}\n[2026-11-20T12:00:01.000Z] assistant: I prefer milk.";
+        assert_eq!(ask("", said), "- The user's name is Ann.\n- The user prefers tea.\n- cats purr\n");
+        assert_eq!(ask("the user's name is ann.", said), "- The user prefers tea.\n- cats purr\n");
+        assert_eq!(ask("", "[t] user: what is my name?"), "NO_REPLY");
+    }
+
+    #[test]
+    fn new_facts_go_to_the_end_and_the_oldest_go() {
+        let ask = |memory: &str, facts: &str| {
+            consolidated(&format!("MEMORY.md:\n{}\n\nNew facts:\n{}", untrusted(memory), untrusted(facts)))
+        };
+        let one = ask("", "- 2026-11-20 The user likes tea.\n- 2026-11-20 The user likes tea.");
+        assert_eq!(one, "# Memory\n\n- The user likes tea. (2026-11-20)\n");
+        assert_eq!(ask(&one, "- 2026-11-21 The user likes tea."), one);
+        let long: String = (0..2_000).map(|n| format!("- 2026-11-20 fact {n} x\n")).collect();
+        let file = ask(&one, &long);
+        assert!(
+            file.len() <= MAX_FILE && file.starts_with("# Memory\n\n- fact ") && file.contains("fact 1999")
+        );
+    }
+}
