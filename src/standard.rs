@@ -2,12 +2,13 @@
 
 mod variables;
 
-pub use variables::settings;
+pub use variables::{memory_settings, settings};
 
 use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
-use crate::hooks::{AgentTrace, SessionPersistence};
-use crate::ports::{Clock, Entropy, Http, Log, Models};
-use crate::tools::{CurrentTime, Echo, ReadArtifact, WebFetch, files};
+use crate::hooks::{AgentTrace, MemoryFlush, MemoryMaintenance, SessionPersistence, TurnIndex};
+use crate::memory::Memories;
+use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
+use crate::tools::{CurrentTime, Echo, ReadArtifact, WebFetch, files, memory};
 use crate::workspace::Workspaces;
 use std::rc::Rc;
 
@@ -34,6 +35,10 @@ pub struct Standard {
     pub log: Rc<dyn Log>,
     /// The files of agents.
     pub files: Rc<Workspaces>,
+    /// What agents remember of their users.
+    pub memories: Rc<Memories>,
+    /// Which sessions there are.
+    pub directory: Rc<dyn Directory>,
     /// Hosts that `web_fetch` may read; see [`WebFetch::new`].
     pub web_fetch_allow: String,
     /// Instructions in place of the built-in ones.
@@ -55,9 +60,13 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .tool(CurrentTime)
         .tool(Echo)
         .tool(ReadArtifact);
-    for tool in files::family(parts.files, parts.log) {
+    let file_tools = files::family(parts.files, Rc::clone(&parts.log));
+    let memory_tools = memory::family(Rc::clone(&parts.memories), parts.directory, parts.log);
+    for tool in file_tools.into_iter().chain(memory_tools) {
         builder = builder.dyn_tool(tool);
     }
+    let (index, flush) = (TurnIndex(Rc::clone(&parts.memories)), MemoryFlush(Rc::clone(&parts.memories)));
+    builder = builder.following(index).following(flush).following(MemoryMaintenance(parts.memories));
     if let Some(web_fetch) = WebFetch::new(Rc::clone(&parts.http), &parts.web_fetch_allow) {
         builder = builder.tool(web_fetch);
     }

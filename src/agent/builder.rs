@@ -96,10 +96,20 @@ impl HarnessBuilder {
         self
     }
 
-    /// Adds work behind turns. A hook of the same agent has to ask for it.
-    pub fn follow_up(mut self, follow_up: Rc<dyn FollowUp>) -> Self {
-        self.follow_ups.push(follow_up);
+    /// Adds work behind turns, which asks for itself as a hook. Works are done in the order in which they
+    /// were added.
+    pub fn follow_up(mut self, follow_up: impl Hook + FollowUp + 'static) -> Self {
+        let follow_up = Rc::new(follow_up);
+        self.follow_ups.push(Rc::clone(&follow_up) as Rc<dyn FollowUp>);
+        self.hooks.push((Band::User, follow_up));
         self
+    }
+
+    /// Adds built-in work behind turns.
+    pub(crate) fn following(mut self, follow_up: impl Hook + FollowUp + 'static) -> Self {
+        let follow_up = Rc::new(follow_up);
+        self.follow_ups.push(Rc::clone(&follow_up) as Rc<dyn FollowUp>);
+        self.built_in(follow_up)
     }
 
     /// Adds a tool.

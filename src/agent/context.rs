@@ -204,6 +204,15 @@ impl ToolContext {
         self.gate.session.state().meta.state.clone()
     }
 
+    /// Writes down in the log that something happened.
+    ///
+    /// # Errors
+    /// When the call is over, or the store broke.
+    pub(crate) fn tell(&self, kind: EventKind) -> Result<(), ToolError> {
+        let told = self.gate.commit(|draft| draft.record(Some(&self.turn), kind));
+        told.map_err(|error| ToolError::new(error.to_string()))
+    }
+
     /// Sets one key of the session's state; null removes it.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Why a handler of the front has no answer.
 
-use crate::ports::{FileError, directory::DirectoryError};
+use crate::ports::{FileError, directory::DirectoryError, memory::MemoryError};
 use crate::types::{ErrorCode, Problem};
 
 /// Why a handler of the front has no answer.
@@ -31,6 +31,12 @@ impl Failure {
             Self::Problem(problem) => (problem.code.status() >= 500).then(|| problem.to_string()),
             Self::Directory(error) => Some(error.to_string()),
         }
+    }
+}
+
+impl From<MemoryError> for Failure {
+    fn from(error: MemoryError) -> Self {
+        Self::Problem(Problem::unavailable("the memory does not answer; try again", error.to_string()))
     }
 }
 

@@ -13,6 +13,7 @@ use super::failure::Failure;
 use super::routes::{AdminRoute, Found, SessionRoute, Target, find};
 use super::seal::{Seal, sha256_hex};
 use super::{ApiRequest, ApiResponse, body, cors, idempotency, idempotency::Knot};
+use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, SessionEraser, Signatures};
 use crate::types::{ErrorCode, Principal, Problem, id};
 use crate::workspace::Workspaces;
@@ -51,6 +52,8 @@ pub struct Front {
     pub entropy: Rc<dyn Entropy>,
     /// The files of agents.
     pub files: Rc<Workspaces>,
+    /// What agents remember of their users.
+    pub memories: Rc<Memories>,
     /// Erases the sessions of a tenant that goes.
     pub eraser: Rc<dyn SessionEraser>,
     /// What the isolate remembers of credentials.
@@ -147,6 +150,9 @@ impl Front {
             (Target::ListSessions, Caller::Member(caller)) => self.list_sessions(&request, &caller).await?,
             (Target::Workspace(route), Caller::Member(caller)) => {
                 self.workspace(route, &found, &request, &caller).await?
+            }
+            (Target::Memory(route), Caller::Member(caller)) => {
+                self.memory(route, &found, &request, &caller).await?
             }
             (Target::CreateTicket, Caller::Member(caller)) => {
                 // The answer speaks for this caller, so nobody else of the tenant may replay it.

@@ -28,6 +28,8 @@ pub enum Target {
     CreateTicket,
     /// The files of an agent's user.
     Workspace(WorkspaceRoute),
+    /// What an agent remembers of a user.
+    Memory(MemoryRoute),
     /// Tenants and keys.
     Admin(AdminRoute),
     /// The object of the session that the path names.
@@ -45,6 +47,23 @@ pub enum WorkspaceRoute {
     Write,
     /// Removes a file.
     Delete,
+}
+
+/// The routes to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryRoute {
+    /// Finds.
+    Search,
+    /// Adds facts.
+    Add,
+    /// Adds turns of past conversations.
+    Import,
+    /// Reads the log of a day.
+    Log,
+    /// Consolidates now.
+    Consolidate,
+    /// Forgets a user everywhere.
+    Forget,
 }
 
 /// The operator's routes.
@@ -150,6 +169,13 @@ pub const ROUTES: &[Route] = &[
     workspace("GET", "/v1/workspace/files/{path*}", Scope::Read, WorkspaceRoute::Read),
     workspace("PUT", "/v1/workspace/files/{path*}", Scope::Chat, WorkspaceRoute::Write),
     workspace("DELETE", "/v1/workspace/files/{path*}", Scope::Chat, WorkspaceRoute::Delete),
+    memory("GET", "/v1/memory/search", Scope::Read, MemoryRoute::Search),
+    memory("POST", "/v1/memory/search", Scope::Read, MemoryRoute::Search),
+    memory("POST", "/v1/memory", Scope::Chat, MemoryRoute::Add),
+    memory("DELETE", "/v1/memory", Scope::Chat, MemoryRoute::Forget),
+    memory("POST", "/v1/memory/turns", Scope::Chat, MemoryRoute::Import),
+    memory("GET", "/v1/memory/log/{date}", Scope::Read, MemoryRoute::Log),
+    memory("POST", "/v1/memory/consolidate", Scope::Chat, MemoryRoute::Consolidate),
     admin("POST", "/v1/admin/tenants", AdminRoute::CreateTenant),
     admin("GET", "/v1/admin/tenants", AdminRoute::ListTenants),
     admin("GET", "/v1/admin/tenants/{tenant}", AdminRoute::ShowTenant),
@@ -170,6 +196,10 @@ const fn session(method: &'static str, path: &'static str, scope: Scope, target:
 
 const fn workspace(method: &'static str, path: &'static str, scope: Scope, target: WorkspaceRoute) -> Route {
     route(method, path, Access::Scope(scope), Target::Workspace(target))
+}
+
+const fn memory(method: &'static str, path: &'static str, scope: Scope, target: MemoryRoute) -> Route {
+    route(method, path, Access::Scope(scope), Target::Memory(target))
 }
 
 const fn admin(method: &'static str, path: &'static str, target: AdminRoute) -> Route {

@@ -4,18 +4,14 @@ use super::etag::{matches, names, quoted};
 use super::failure::Failure;
 use super::front::Front;
 use super::routes::{Found, WorkspaceRoute};
-use super::{ApiRequest, ApiResponse, disposition, page};
+use super::{ApiRequest, ApiResponse, disposition, owner, page};
 use crate::ports::{
     FileError,
     filesystem::{Entry, File, Precondition},
 };
-use crate::standard::DEFAULT_AGENT;
-use crate::types::{ErrorCode, FilePath, PathError, PathPrefix, Principal, Problem, Scope, id};
+use crate::types::{ErrorCode, FilePath, Owner, PathError, PathPrefix, Principal, Problem, Scope};
 use crate::workspace::{Layer, Workspace};
 use serde_json::{Value, json};
-
-/// The user whom a key that names none speaks for.
-const DEFAULT_USER: &str = "default";
 
 impl Front {
     /// `/v1/workspace/files` and everything below it.
@@ -34,7 +30,8 @@ impl Front {
             let detail = "the files that all users of an agent share need the scope admin";
             return Err(Problem::new(ErrorCode::MissingScope, detail).into());
         }
-        let workspace = self.workspace_of(request, caller)?;
+        let Owner { tenant, agent, user } = owner::of_query(request, caller)?;
+        let workspace = self.files.open(&tenant, &agent, &user, None);
         if route == WorkspaceRoute::List {
             return list(&workspace, layer, request).await;
         }
@@ -44,21 +41,6 @@ impl Front {
             WorkspaceRoute::Delete => delete(&workspace, layer, &path, request).await,
             _ => show(&workspace, layer, &path, request).await,
         }
-    }
-
-    /// What the caller shares with the agent. A token's own user stands above the one that is named.
-    fn workspace_of(&self, request: &ApiRequest, caller: &Principal) -> Result<Workspace, Problem> {
-        let user = caller.user.clone().or_else(|| request.query("user"));
-        let user = user.unwrap_or_else(|| DEFAULT_USER.to_owned());
-        let agent = request.query("agent").unwrap_or_else(|| DEFAULT_AGENT.to_owned());
-        if !id::is_user(&user) {
-            let detail = "expected 1 to 128 bytes without / \\ and control characters";
-            return Err(Problem::field("?user", detail));
-        }
-        if !id::is_valid(&agent) {
-            return Err(Problem::field("?agent", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @"));
-        }
-        Ok(self.files.open(&caller.tenant, &agent, &user, None))
     }
 }
 

@@ -106,7 +106,7 @@ impl Memories {
         let now = self.aside.clock.now();
         let mut random = [0; 10];
         self.aside.entropy.fill(&mut random);
-        Claim { holder: id::make("lease_", now, &random), now, until: now.plus(LEASE_MS) }
+        Claim { holder: id::make(id::LEASE, now, &random), now, until: now.plus(LEASE_MS) }
     }
 
     /// Works all facts of a space in. Returns how many.

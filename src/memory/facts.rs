@@ -5,7 +5,7 @@ use crate::ports::{
     MemoryIndex,
     memory::{Collection, MemoryResult, NewEntry, Removal, Source},
 };
-use crate::types::{Timestamp, text::in_line};
+use crate::types::{Timestamp, id, text::in_line};
 use crate::workspace::layout::MEMORY;
 use sha2::{Digest, Sha256};
 
@@ -61,7 +61,7 @@ pub fn id_of(place: &[&str], text: &str) -> String {
         hash.update(part);
     }
     let hex: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("mem_{hex}")
+    format!("{}{hex}", id::MEMORY)
 }
 
 /// Makes the index hold these lines of `MEMORY.md` and no others.

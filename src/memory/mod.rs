@@ -14,21 +14,30 @@ pub mod consolidation;
 pub mod daily;
 pub mod facts;
 pub mod flush;
+pub mod search;
 
 use crate::model::ask::Aside;
 use crate::ports::{
-    Log, MemoryIndex, MemorySpaces,
-    memory::{Collection, CollectionKind, MemoryResult, NewEntry, Removal, Source},
+    FileError, Log, MemoryIndex, MemorySpaces,
+    filesystem::{FileResult, Precondition},
+    memory::{Collection, CollectionKind, Entry, Listing, MemoryResult, NewEntry, Removal, Source},
 };
 use crate::types::{FilePath, Owner, Record, Role, Timestamp};
-use crate::workspace::{Workspaces, WrapTree, layout::MEMORY};
+use crate::workspace::{Guard, Workspaces, WrapTree, layout::MEMORY};
+use consolidation::MAX_MEMORY;
 use daily::{MemoryFiles, day_of};
 use facts::NewFact;
+use search::{Hit, search};
 use serde_json::json;
 use std::rc::Rc;
 
 /// Longest that a model may take to extract facts, in milliseconds.
 const EXTRACT_MS: u64 = 90_000;
+
+/// How often a fact is added to a file that keeps changing.
+const SAVES: usize = 5;
+/// Steps of an erasure that one call makes at most.
+const ERASURES: usize = 50;
 
 /// How memory is set.
 #[derive(Clone, Debug, Default)]
@@ -142,6 +151,62 @@ impl Memories {
         self.index.add(&Self::collection(owner, CollectionKind::Facts), &entries).await
     }
 
+    /// Stores a fact at the user's own wish: in the log, and at once in `MEMORY.md` where there is room. `guard` is
+    /// asked before each write.
+    ///
+    /// # Errors
+    /// When a store does not answer, or whoever writes has lost the right to.
+    pub async fn save(&self, owner: &Owner, fact: NewFact, guard: Guard) -> FileResult<()> {
+        if !guard() {
+            return Err(FileError::Closed);
+        }
+        let line = format!("- {} ({})\n", fact.text, day_of(fact.at));
+        let learned = self.learn(owner, vec![fact]).await;
+        learned.map_err(|error| FileError::Unavailable(error.to_string()))?;
+        let files = self.files.open(&owner.tenant, &owner.agent, &owner.user, Some(guard));
+        let path = memory_path()?;
+        for _ in 0..SAVES {
+            let (old, condition) = match files.read(&path).await {
+                Ok((file, _)) => (file.bytes, Precondition::IfMatch(file.entry.etag)),
+                Err(FileError::NotFound) => ("# Memory\n\n".into(), Precondition::CreateOnly),
+                Err(error) => return Err(error),
+            };
+            let text = String::from_utf8_lossy(&old);
+            if text.contains(line.trim_end()) || text.len() + line.len() > MAX_MEMORY {
+                return Ok(());
+            }
+            let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            match files.write(&path, format!("{text}{gap}{line}").into(), &condition).await {
+                Ok(_) => return Ok(()),
+                Err(FileError::Conflict) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // It is in the log: consolidation works it in.
+        Ok(())
+    }
+
+    /// Reads a file of the memory: `MEMORY.md`, or the log of a day.
+    ///
+    /// # Errors
+    /// When there is none, or a store does not answer.
+    pub async fn read(&self, owner: &Owner, path: &FilePath) -> FileResult<String> {
+        let files = self.files.open(&owner.tenant, &owner.agent, &owner.user, None);
+        let (file, _) = files.read(path).await?;
+        Ok(String::from_utf8_lossy(&file.bytes).into_owned())
+    }
+
+    /// What was last said in a session, as parts, oldest first.
+    ///
+    /// # Errors
+    /// When the index does not answer.
+    pub async fn history(&self, owner: &Owner, session: &str, last: usize) -> MemoryResult<Vec<Entry>> {
+        let listing = Listing { session: Some(session.to_owned()), limit: last, ..Listing::default() };
+        let mut said = self.index.list(&Self::collection(owner, CollectionKind::Turns), &listing).await?;
+        said.reverse();
+        Ok(said)
+    }
+
     /// Keeps what was said in a session where words find it. Said again, nothing changes.
     ///
     /// # Errors
@@ -180,6 +245,34 @@ impl Memories {
             while self.index.remove(&collection, &what).await? {}
         }
         Ok(())
+    }
+
+    /// Finds what words are about, best first.
+    ///
+    /// # Errors
+    /// When the index does not answer.
+    pub async fn search(
+        &self,
+        owner: &Owner,
+        kind: CollectionKind,
+        query: &str,
+        limit: usize,
+    ) -> MemoryResult<Vec<Hit>> {
+        search(self.index.as_ref(), &Self::collection(owner, kind), query, limit).await
+    }
+
+    /// Removes all that is remembered of a user, or of a whole tenant; returns whether nothing is left. Bounded:
+    /// call it again.
+    ///
+    /// # Errors
+    /// When the index does not answer.
+    pub async fn erase(&self, tenant: &str, user: Option<&str>) -> MemoryResult<bool> {
+        for _ in 0..ERASURES {
+            if !self.index.erase(tenant, user).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Takes the right to extract facts, given once in `gap_ms` for each user. `None` when it is taken; else
@@ -225,7 +318,10 @@ impl Memories {
         let said = flush::transcript(records);
         let now = self.aside.clock.now();
         let today = self.day(owner, &day_of(now)).await.map_err(|error| error.to_string())?;
-        let memory = self.memory_file(owner).await?;
+        let memory = match self.read(owner, &memory_path().map_err(|error| error.to_string())?).await {
+            Err(FileError::NotFound) => String::new(),
+            read => read.map_err(|error| error.to_string())?,
+        };
         let Some(question) = flush::question(&said, &memory, &today.unwrap_or_default(), now) else {
             return Ok(Vec::new());
         };
@@ -243,16 +339,13 @@ impl Memories {
         Ok(flush::facts_in(&answer).into_iter().map(fact).collect())
     }
 
-    async fn memory_file(&self, owner: &Owner) -> Result<String, String> {
-        let path = FilePath::parse(MEMORY).map_err(|error| error.to_string())?;
-        let files = self.files.open(&owner.tenant, &owner.agent, &owner.user, None);
-        let found = files.read_many(&[path]).await.map_err(|error| error.to_string())?;
-        Ok(found.first().map(|file| String::from_utf8_lossy(&file.bytes).into_owned()).unwrap_or_default())
-    }
-
     fn trouble(&self, event: &str, owner: &Owner, why: &str) {
         let Owner { tenant, agent, user } = owner;
         self.log
             .line(&json!({ "event": event, "tenant": tenant, "agent": agent, "user": user, "cause": why }));
     }
+}
+
+fn memory_path() -> FileResult<FilePath> {
+    FilePath::parse(MEMORY).map_err(|error| FileError::Unavailable(error.to_string()))
 }

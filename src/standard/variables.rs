@@ -1,6 +1,7 @@
 //! What of the standard agent a deployment sets by variables.
 
 use crate::agent::{BuildError, Judge, Settings, Tool};
+use crate::memory::{Flush, MemorySettings};
 use crate::tools::ReadArtifact;
 use crate::types::{Thinking, id, json};
 use serde_json::Value;
@@ -46,6 +47,23 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
         settings.judges = judges(&text).map_err(|why| bad("JUDGES", why))?;
     }
     Ok(settings)
+}
+
+/// Reads `MEMORY_MODEL` and `MEMORY_FLUSH`.
+///
+/// # Errors
+/// Which variable is malformed, and how.
+pub fn memory_settings(var: &dyn Fn(&str) -> Option<String>) -> Result<MemorySettings, BuildError> {
+    let read = |name: &str| var(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let flush = match read("MEMORY_FLUSH").as_deref() {
+        None | Some("always") => Flush::Every(0),
+        Some("never") => Flush::Never,
+        Some(text) => Flush::Every(text.parse::<u32>().map(|s| u64::from(s) * 1_000).map_err(|_| {
+            let why = format!("expected always, never or a number of seconds, found {text:?}");
+            BuildError::Variable { name: "MEMORY_FLUSH", why }
+        })?),
+    };
+    Ok(MemorySettings { model: read("MEMORY_MODEL"), flush })
 }
 
 fn thinking(text: &str) -> Option<Thinking> {
@@ -95,6 +113,17 @@ mod tests {
         let polite =
             Judge { name: "polite".into(), instructions: "Be strict.".into(), sample: 0.1, model: None };
         assert_eq!(with("JUDGES", text).unwrap().judges, [polite]);
+    }
+
+    #[test]
+    fn memory_is_flushed_as_the_variable_says() {
+        let flush = |text: &str| {
+            let settings = memory_settings(&|name| (name == "MEMORY_FLUSH").then(|| text.to_owned()));
+            settings.map(|settings| settings.flush).map_err(|error| error.to_string())
+        };
+        assert_eq!((flush(""), flush("always")), (Ok(Flush::Every(0)), Ok(Flush::Every(0))));
+        assert_eq!((flush("never"), flush(" 30 ")), (Ok(Flush::Never), Ok(Flush::Every(30_000))));
+        assert!(flush("-1").unwrap_err().contains("expected always, never or a number of seconds"));
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod echo;
 pub mod files;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
+pub mod memory;
 pub mod read_artifact;
 pub mod web_fetch;
 

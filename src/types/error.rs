@@ -38,6 +38,7 @@ error_codes! {
     SessionBusy, "session_busy", 409, "A turn is running";
     QueueFull, "queue_full", 429, "Too many messages are waiting";
     IdempotencyInProgress, "idempotency_in_progress", 409, "The first request with this Idempotency-Key is still running";
+    MemoryBusy, "memory_busy", 409, "The memory is being consolidated";
     AlreadyExists, "already_exists", 409, "That already exists";
     Gone, "gone", 410, "That was here and its time is over";
     PreconditionFailed, "precondition_failed", 412, "It is not what the request expects";

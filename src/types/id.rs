@@ -19,6 +19,10 @@ pub const KEY: &str = "key_";
 pub const ARTIFACT: &str = "art_";
 /// The prefix of a large file's bytes in the object store.
 pub const FILE: &str = "fil_";
+/// The prefix of a fact's id.
+pub const MEMORY: &str = "mem_";
+/// The prefix of a lease's holder.
+pub const LEASE: &str = "lea_";
 /// The prefix of a request id.
 pub const REQUEST: &str = "req_";
 

@@ -116,6 +116,12 @@ impl Workspaces {
         self.stores.table.erase(tenant, ERASED_AT_ONCE).await.map(|left| !left)
     }
 
+    /// stub
+    #[allow(missing_docs)]
+    pub async fn erase_user(&self, _tenant: &str, _agent: Option<&str>, _user: &str) -> FileResult<bool> {
+        Ok(true)
+    }
+
     /// Removes objects that no file has any more; returns whether more are left. Bounded.
     ///
     /// # Errors

@@ -1,0 +1,106 @@
+//! `memory_search`, `memory_get`.
+
+use super::{MAX_ANSWER, Shared, answer, limit, line, owner};
+use crate::agent::{Tool, ToolContext, ToolError};
+use crate::ports::{FileError, memory::CollectionKind};
+use crate::types::{Effect, FilePath, call::untrusted};
+use crate::workspace::layout::{DAILY, MEMORY};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// `memory_search`.
+pub struct MemorySearch(pub(super) Shared);
+
+/// What to find.
+#[derive(Deserialize, JsonSchema)]
+pub struct SearchArgs {
+    /// Words that the facts are about.
+    query: String,
+    /// How many facts: 10 unless given, 50 at most.
+    limit: Option<usize>,
+}
+
+impl Tool for MemorySearch {
+    type Args = SearchArgs;
+    type Output = String;
+    const NAME: &'static str = "memory_search";
+    const DESCRIPTION: &'static str = "Finds what is known about the user from all sessions: facts of the daily logs and lines of MEMORY.md, \
+         best first. For what was said word by word use session_search.";
+    const EFFECT: Effect = Effect::ReadOnly;
+    const CATEGORY: &'static str = "read";
+
+    fn resource_keys(&self, _args: &SearchArgs) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn run(&self, args: SearchArgs, cx: ToolContext) -> Result<String, ToolError> {
+        let (memories, owner) = (&self.0.memories, owner(&cx));
+        let found = memories.search(&owner, CollectionKind::Facts, &args.query, limit(args.limit));
+        let hits = cx.while_wanted(found).await?.map_err(|error| self.0.down(&cx, &error))?;
+        Ok(answer(hits.iter().map(line), "nothing is known about that"))
+    }
+}
+
+/// `memory_get`.
+pub struct MemoryGet(pub(super) Shared);
+
+/// What to read.
+#[derive(Deserialize, JsonSchema)]
+pub struct GetArgs {
+    /// `MEMORY.md`, or the log of a day such as `memory/2026-11-20.md`.
+    path: String,
+    /// The first line, from 1.
+    start_line: Option<usize>,
+    /// The last line.
+    end_line: Option<usize>,
+}
+
+impl Tool for MemoryGet {
+    type Args = GetArgs;
+    type Output = String;
+    const NAME: &'static str = "memory_get";
+    const DESCRIPTION: &'static str =
+        "Reads lines of MEMORY.md or of a day's log under memory/, each with its number.";
+    const EFFECT: Effect = Effect::ReadOnly;
+    const CATEGORY: &'static str = "read";
+
+    fn resource_keys(&self, _args: &GetArgs) -> Vec<String> {
+        Vec::new()
+    }
+
+    async fn run(&self, args: GetArgs, cx: ToolContext) -> Result<String, ToolError> {
+        let elsewhere =
+            || ToolError::new("only MEMORY.md and files under memory/ can be read here: use read_file");
+        let path = FilePath::parse(&args.path).map_err(|_| elsewhere())?;
+        if path.as_str() != MEMORY && !path.as_str().starts_with(DAILY) {
+            return Err(elsewhere());
+        }
+        let text = cx.while_wanted(self.0.memories.read(&owner(&cx), &path)).await?;
+        let text = text.map_err(|error| match error {
+            FileError::NotFound => ToolError::new(format!("there is no {path} yet")),
+            error => self.0.down(&cx, &error),
+        })?;
+        let (start, end) = (args.start_line.unwrap_or(1).max(1), args.end_line.unwrap_or(usize::MAX));
+        let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
+        let mut lines: Vec<String> = Vec::new();
+        let mut room = MAX_ANSWER;
+        for (number, line) in numbered.filter(|(number, _)| (start..=end).contains(number)) {
+            let line = format!("{number}|{line}");
+            match room.checked_sub(line.chars().count() + 1) {
+                Some(left) => room = left,
+                None => {
+                    lines.push(format!("[more from line {number} on]"));
+                    break;
+                }
+            }
+            lines.push(line);
+        }
+        if lines.is_empty() {
+            return Err(ToolError::new(format!(
+                "{path} has {} lines, none of them there",
+                text.lines().count()
+            )));
+        }
+        Ok(untrusted(&lines.join("\n")))
+    }
+}
