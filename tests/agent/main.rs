@@ -9,6 +9,7 @@ mod build;
 mod context;
 mod crash;
 mod discipline;
+mod follow_ups;
 mod files;
 mod hooks;
 mod http;

@@ -13,14 +13,23 @@ pub struct World {
 }
 
 impl World {
+    /// Nothing but turns asks the models.
     pub fn start() -> Self {
+        Self::with(json!({ "MEMORY_FLUSH": "never" }))
+    }
+
+    /// With these variables over those that every world has.
+    pub fn with(more: Value) -> Self {
         let model = ModelServer::start();
-        let server = Server::start(json!({
+        let mut bindings = json!({
             "OPENAI_API_KEY": PROVIDER_KEY, "OPENAI_BASE_URL": model.base_url(),
             "ANTHROPIC_API_KEY": PROVIDER_KEY, "ANTHROPIC_BASE_URL": model.base_url(),
             "DEFAULT_MODEL": "openai/m",
-        }));
-        Self { server, model }
+        });
+        for (name, value) in more.as_object().expect("an object of bindings") {
+            bindings[name] = value.clone();
+        }
+        Self { server: Server::start(bindings), model }
     }
 
     /// A new session that talks to this model, such as `openai/m`. Tests that share a world take

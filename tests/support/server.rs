@@ -138,6 +138,13 @@ impl Server {
         answer(&pipes.1).unwrap_or_else(|| panic!("the scheduled handler failed:\n{}", self.log()))
     }
 
+    /// Starts the scheduled handler and does not wait for it. Nothing else can be asked of this server but to
+    /// be killed.
+    pub fn begin_scheduled(&self) {
+        let running = self.running.as_ref().expect("a running server");
+        writeln!(running.pipes.lock().unwrap().0, "scheduled */10 * * * *").unwrap();
+    }
+
     /// SIGKILL to the whole process tree, as when the machine fails. The state stays as it is.
     pub fn kill(&mut self) {
         let Some(mut running) = self.running.take() else { return };

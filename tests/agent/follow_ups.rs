@@ -1,0 +1,187 @@
+//! Work behind turns is done in the end, whatever fails or dies in between, and never on the reply's
+//! path.
+
+use crate::stage::Stage;
+use edge_harness::agent::{
+    FollowUp, Hook, RuntimeContext,
+    follow_up::{FollowContext, Followed},
+    hook::{HookEvent, PostCall, SubStepError},
+};
+use edge_harness::platform::in_memory::models::answer;
+use edge_harness::types::{EventKind, Owner, Part, Timestamp};
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+/// Notes what it was shown.
+#[derive(Clone, Default)]
+struct Diary {
+    /// What the user said in each round.
+    rounds: Rc<RefCell<Vec<Vec<String>>>>,
+    erased: Rc<RefCell<Vec<String>>>,
+    /// So many rounds fail first.
+    fails: Rc<Cell<u32>>,
+    takes_ms: Rc<Cell<u64>>,
+    not_before: Rc<Cell<Timestamp>>,
+}
+
+#[async_trait::async_trait(?Send)]
+impl Hook for Diary {
+    fn name(&self) -> &'static str {
+        "diary"
+    }
+
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PostCall]
+    }
+
+    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
+        event.draft.hand_over("diary");
+        Ok(())
+    }
+}
+
+#[async_trait::async_trait(?Send)]
+impl FollowUp for Diary {
+    fn name(&self) -> &'static str {
+        "diary"
+    }
+
+    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
+        let said = cx.newest(&["turn.started"], 10)?;
+        let text = |kind: &EventKind| match kind {
+            EventKind::TurnStarted { message } => message.text(),
+            _ => String::new(),
+        };
+        self.rounds.borrow_mut().push(said.iter().map(|record| text(&record.kind)).collect());
+        if self.not_before.get() > cx.clock.now() {
+            return Ok(Followed::NotBefore(self.not_before.get()));
+        }
+        cx.while_wanted(cx.clock.sleep(self.takes_ms.get())).await?;
+        if self.fails.get() > 0 {
+            self.fails.set(self.fails.get() - 1);
+            return Err("not now".into());
+        }
+        Ok(Followed::Done(vec![EventKind::MemoryFlushed { facts: said.len() }]))
+    }
+
+    async fn erase(&self, owner: &Owner, session: &str) -> Result<(), String> {
+        let Owner { tenant, agent, user } = owner;
+        self.erased.borrow_mut().push(format!("{tenant}/{agent}/{user}/{session}"));
+        Ok(())
+    }
+}
+
+fn stage() -> (Stage, Diary) {
+    let diary = Diary::default();
+    let own = diary.clone();
+    let (stage, _) =
+        Stage::scripted(|_| answer(vec![Part::text("Hm.")]), move |builder| builder.follow_up(own.clone()));
+    (stage, diary)
+}
+
+/// Wakes the machine up whenever it asked for it, for as long as `ms` lasts.
+fn live(stage: &Stage, ms: u64) {
+    let mut left = ms;
+    while let Some(wait) = stage.take_wake_up().filter(|wait| *wait <= left) {
+        left -= wait;
+        stage.tick(wait);
+        stage.wake();
+        stage.run();
+    }
+}
+
+fn count(stage: &Stage, kind: &str) -> usize {
+    stage.kinds().iter().filter(|found| *found == kind).count()
+}
+
+#[test]
+fn each_turn_is_followed_once() {
+    let (stage, diary) = stage();
+    for turn in ["t1", "t2"] {
+        stage.post(turn, turn);
+        stage.settle();
+        stage.run();
+    }
+    assert_eq!(*diary.rounds.borrow(), [["t1"], ["t2"]]);
+    live(&stage, 100_000);
+    assert_eq!(diary.rounds.borrow().len(), 2);
+    assert_eq!(count(&stage, "memory.flushed"), 2);
+    stage.check();
+}
+
+#[test]
+fn turns_that_end_meanwhile_are_followed_together() {
+    let (stage, diary) = stage();
+    diary.takes_ms.set(5_000);
+    stage.post("t1", "one");
+    stage.settle();
+    for turn in ["two", "three"] {
+        stage.post(turn, turn);
+        stage.settle();
+    }
+    for _ in 0..20 {
+        stage.tick(1_000);
+    }
+    assert_eq!(*diary.rounds.borrow(), [vec!["one"], vec!["two", "three"]]);
+}
+
+#[test]
+fn a_failure_is_told_once_and_tried_again_less_and_less_often() {
+    let (stage, diary) = stage();
+    diary.fails.set(4);
+    stage.post("t1", "one");
+    stage.settle();
+    stage.run();
+    live(&stage, 14_000);
+    assert_eq!(diary.rounds.borrow().len(), 4, "after 0, 1, 3 and 7 seconds");
+    live(&stage, 60_000);
+    assert_eq!(*diary.rounds.borrow(), vec![["one"]; 5]);
+    assert_eq!((count(&stage, "turn.sub_step_failed"), count(&stage, "memory.flushed")), (1, 1));
+    stage.check();
+}
+
+#[test]
+fn the_machine_may_go_away_at_any_time() {
+    let (stage, diary) = stage();
+    diary.takes_ms.set(5_000);
+    stage.post("t1", "one");
+    stage.settle();
+    stage.tick(1_000);
+    let alarm = stage.take_wake_up().expect("a wake-up that outlives the machine");
+    stage.crash();
+    stage.tick(alarm);
+    stage.wake();
+    stage.run();
+    stage.tick(5_000);
+    assert_eq!(*diary.rounds.borrow(), [["one"], ["one"]]);
+    assert_eq!(count(&stage, "memory.flushed"), 1);
+}
+
+#[test]
+fn it_waits_until_its_time() {
+    let (stage, diary) = stage();
+    diary.not_before.set(stage.host().now().plus(60_000));
+    stage.post("t1", "one");
+    stage.settle();
+    live(&stage, 59_000);
+    assert_eq!(count(&stage, "memory.flushed"), 0);
+    live(&stage, 30_000);
+    assert_eq!((count(&stage, "memory.flushed"), diary.rounds.borrow().len()), (1, 2));
+}
+
+#[test]
+fn an_erased_session_is_not_followed_and_what_was_kept_goes() {
+    let (stage, diary) = stage();
+    diary.takes_ms.set(50_000);
+    stage.post("t1", "one");
+    stage.settle();
+    let host = stage.host();
+    block_on(host.erase("t", "s")).expect("erased");
+    stage.tick(60_000);
+    assert_eq!(*diary.erased.borrow(), ["t/default/u/s"]);
+    assert_eq!((diary.rounds.borrow().len(), stage.store.log().len()), (1, 0));
+}

@@ -1,0 +1,104 @@
+//! Cron consolidates what is dirty: each space once, whoever else is at it, and on from where it was killed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread,
+};
+use support::{Client, Received, Script, World};
+
+const SPACES: usize = 200;
+/// More than a lease lasts.
+const LATER_MS: u64 = 15 * 60 * 1_000;
+
+fn world() -> World {
+    let world = World::with(json!({ "MEMORY_MODEL": "openai/keeper" }));
+    // A keeper that keeps everything: the file, and the facts behind it.
+    world.model.choose(|request| {
+        let asked = request["messages"].as_array()?.iter().rfind(|line| line["role"] == "user")?;
+        let text = asked["content"].as_str()?;
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("- ")).collect();
+        (request["model"] == "keeper").then(|| Script::text([lines.join("\n").as_str()]))
+    });
+    world
+}
+
+fn user(n: usize) -> String {
+    format!("user-{n:03}")
+}
+
+/// Makes every space dirty with a fact of its own.
+fn soil(client: &Client) {
+    for n in 0..SPACES {
+        let facts = json!({ "user": user(n), "facts": [{ "text": format!("Fact of {}.", user(n)) }] });
+        client.post("/v1/memory", facts).expect(201);
+    }
+}
+
+/// How often each user's facts were worked in.
+fn worked(received: &[Received]) -> BTreeMap<String, usize> {
+    let mut times = BTreeMap::new();
+    for request in received.iter().filter(|request| request.model() == "keeper") {
+        let text = request.body.to_string();
+        let at = text.find("Fact of ").expect("a fact") + "Fact of ".len();
+        *times.entry(text[at..at + user(0).len()].to_owned()).or_default() += 1;
+    }
+    times
+}
+
+#[track_caller]
+fn memory(client: &Client, n: usize) -> Value {
+    let file = client.get(&format!("/v1/workspace/files/MEMORY.md?user={}", user(n)));
+    assert_eq!(file.status, 200, "{}: {}", user(n), file.text());
+    file.text().into()
+}
+
+#[test]
+fn two_runs_at_once_consolidate_each_space_once() {
+    let world = world();
+    let client = world.server.client();
+    soil(&client);
+    thread::scope(|scope| {
+        // One by cron, the others by hand: whoever comes second is told so, or finds nothing to do.
+        scope.spawn(|| world.server.scheduled());
+        let by_hand = scope.spawn(|| {
+            (0..SPACES).rev().map(|n| client.post("/v1/memory/consolidate", json!({ "user": user(n) })).status).collect::<BTreeSet<_>>()
+        });
+        assert!(by_hand.join().unwrap().is_subset(&BTreeSet::from([200, 409])));
+    });
+    let worked = worked(&world.model.received());
+    assert_eq!(worked.len(), SPACES);
+    assert!(worked.values().all(|times| *times == 1), "{worked:?}");
+    for n in 0..SPACES {
+        assert!(memory(&client, n).as_str().unwrap().contains(&format!("Fact of {}.", user(n))));
+    }
+    world.server.scheduled();
+    assert_eq!(self::worked(&world.model.received()).values().sum::<usize>(), SPACES, "nothing is dirty any more");
+}
+
+#[test]
+fn a_killed_run_goes_on_where_it_was() {
+    let mut world = world();
+    soil(&world.server.client());
+    world.server.begin_scheduled();
+    world.model.wait_for(SPACES / 4);
+    world.server.kill();
+    let before = worked(&world.model.received()).len();
+    assert!(before < SPACES, "it was not killed in the middle");
+    // What the killed one held is free when its leases have ended.
+    world.server.restart_with(json!({ "CLOCK_OFFSET_MS": LATER_MS.to_string() }));
+    world.server.scheduled();
+    let client = world.server.client();
+    for n in 0..SPACES {
+        let text = memory(&client, n);
+        assert_eq!(text.as_str().unwrap().matches("Fact of").count(), 1, "{text}");
+    }
+    let worked = worked(&world.model.received());
+    let again = worked.values().filter(|times| **times > 1).count();
+    assert!(worked.len() == SPACES && again <= 6, "{again} spaces were asked about again: {worked:?}");
+}
