@@ -5,7 +5,9 @@ mod variables;
 pub use variables::{memory_settings, settings};
 
 use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
-use crate::hooks::{AgentTrace, MemoryFlush, MemoryMaintenance, SessionPersistence, TurnIndex};
+use crate::hooks::{
+    AgentTrace, MemoryFlush, MemoryMaintenance, SessionPersistence, TurnIndex, WorkspaceContext,
+};
 use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
 use crate::tools::{CurrentTime, Echo, ReadArtifact, WebFetch, files, memory};
@@ -50,6 +52,9 @@ pub struct Standard {
 /// A builder that holds every built-in. Add tools and hooks of your own before you build.
 pub fn builder(parts: Standard) -> HarnessBuilder {
     let instructions = instructions(parts.instructions.as_deref());
+    let mut context = parts.settings.context.clone();
+    context.memory_hooks &= parts.memories.is_learning();
+    let context = WorkspaceContext::new(&parts.files, &context);
     let mut builder = HarnessAgent::builder()
         .instructions(DEFAULT_AGENT, &instructions)
         .models(parts.models)
@@ -57,6 +62,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .settings(parts.settings)
         .built_in(Rc::new(AgentTrace::new(Rc::clone(&parts.log))))
         .built_in(Rc::new(SessionPersistence))
+        .built_in(Rc::new(context))
         .tool(CurrentTime)
         .tool(Echo)
         .tool(ReadArtifact);

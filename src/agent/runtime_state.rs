@@ -95,9 +95,12 @@ impl RuntimeState {
         self.inner.borrow_mut().context.extend(text);
     }
 
-    /// Notes that a part of the turn failed which the turn can do without.
-    pub(super) fn sub_step_failed(&self, step: &str, reason: &str) {
-        self.inner.borrow_mut().sub_steps_failed.push((step.to_owned(), reason.to_owned()));
+    /// Notes that a part of the turn failed which the turn can do without: once, however often it does.
+    pub fn sub_step_failed(&self, step: &str, reason: &str) {
+        let failed = &mut self.inner.borrow_mut().sub_steps_failed;
+        if !failed.iter().any(|(known, _)| known == step) {
+            failed.push((step.to_owned(), reason.to_owned()));
+        }
     }
 
     /// The tools that this turn is offered: the same in each of its steps.

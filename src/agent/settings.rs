@@ -2,7 +2,7 @@
 
 use super::Judge;
 use crate::turn::ToolSelection;
-use crate::types::Thinking;
+use crate::types::{FilePath, Thinking};
 
 /// An agent's settings.
 #[derive(Clone, Debug)]
@@ -18,6 +18,35 @@ pub struct Settings {
     pub select_tools: Option<ToolSelection>,
     /// Who grades replies.
     pub judges: Vec<Judge>,
+    /// What of the workspace stands in the prompt.
+    pub context: ContextSettings,
+}
+
+/// What of the workspace stands in the prompt, and how much.
+#[derive(Clone, Debug)]
+pub struct ContextSettings {
+    /// Files beside the ones that always do, in this order.
+    pub files: Vec<FilePath>,
+    /// Tokens of all of it, at four characters each.
+    pub max_tokens: usize,
+    /// Tokens of one file.
+    pub max_file_tokens: usize,
+    /// Whether the agent has tools with which it looks memories up and saves them.
+    pub memory_tools: bool,
+    /// Whether the agent learns from conversations by itself.
+    pub memory_hooks: bool,
+}
+
+impl Default for ContextSettings {
+    fn default() -> Self {
+        Self {
+            files: Vec::new(),
+            max_tokens: 8_000,
+            max_file_tokens: 4_000,
+            memory_tools: true,
+            memory_hooks: true,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -28,6 +57,7 @@ impl Default for Settings {
             artifact_ttl_s: 3_600,
             select_tools: None,
             judges: Vec::new(),
+            context: ContextSettings::default(),
         }
     }
 }

@@ -47,6 +47,7 @@ impl From<FileError> for Failure {
             FileError::NotFound => Problem::not_found("file"),
             FileError::Conflict => problem(ErrorCode::PreconditionFailed),
             FileError::TooLarge(_) => problem(ErrorCode::PayloadTooLarge),
+            FileError::Full => problem(ErrorCode::QuotaExceeded),
             FileError::ReadOnly => problem(ErrorCode::MissingScope),
             FileError::Closed => Problem::internal(error.to_string()),
             FileError::Unavailable(cause) => {

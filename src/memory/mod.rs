@@ -114,6 +114,11 @@ impl Memories {
         Self { index, spaces, files, aside, settings, log }
     }
 
+    /// Whether facts are extracted from what is said.
+    pub fn is_learning(&self) -> bool {
+        self.settings.flush != Flush::Never
+    }
+
     /// The layer by which users' files show their memory, and keep it found.
     pub fn layer(
         index: Rc<dyn MemoryIndex>,

@@ -10,6 +10,8 @@ use thiserror::Error;
 
 /// Most bytes of one file (4 MiB).
 pub const MAX_FILE: usize = 4 << 20;
+/// Most files of one tree.
+pub const MAX_FILES: usize = 10_000;
 
 /// Why nothing came of it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -23,6 +25,9 @@ pub enum FileError {
     /// The file is larger than [`MAX_FILE`].
     #[error("a file may have {MAX_FILE} bytes, not {0}")]
     TooLarge(usize),
+    /// The tree has as many files as it may.
+    #[error("there are {MAX_FILES} files already, which is the most: delete some first")]
+    Full,
     /// The tree takes no writes.
     #[error("this file can only be read")]
     ReadOnly,
@@ -159,6 +164,30 @@ pub struct Row {
     pub content: Content,
 }
 
+/// What is asked of several trees at once.
+pub struct Glance<'a> {
+    /// The files whose content is wanted.
+    pub wanted: &'a [FilePath],
+    /// Etags of contents that are known already and need not be sent again.
+    pub known: &'a [String],
+    /// How much of a text is wanted, in characters.
+    pub max_chars: usize,
+    /// The files below it are listed.
+    pub folder: &'a PathPrefix,
+    /// How many of them, at most.
+    pub limit: usize,
+}
+
+/// What a tree looks like at a glance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Glimpse {
+    /// Those of the wanted files that are there, sorted by path. A content is absent where it is known;
+    /// one that stands in its row as text ends behind the characters that were asked for.
+    pub files: Vec<(Entry, Option<Content>)>,
+    /// The first files below the folder, sorted by path, among them wanted ones.
+    pub listed: Vec<FilePath>,
+}
+
 /// Rows of files, and the keys of objects that no row has: those that were reserved and not used
 /// yet, and those whose row was replaced or removed. The table itself keeps the two in step, so
 /// that no object is forgotten whenever a machine dies.
@@ -166,8 +195,10 @@ pub struct Row {
 pub trait FileTable {
     /// The rows of those of these files that are there.
     async fn rows(&self, tree: &Tree, paths: &[FilePath]) -> FileResult<Vec<Row>>;
-    /// Puts a row, if the precondition holds, in one step; false when it does not hold. A key of its
-    /// content is not free any more.
+    /// Looks at several trees of a tenant in one step, and answers in the same order.
+    async fn glance(&self, tenant: &str, scopes: &[&str], glance: &Glance<'_>) -> FileResult<Vec<Glimpse>>;
+    /// Puts a row, in one step; false when the precondition does not hold, or the row would be new and
+    /// the tree has [`MAX_FILES`]. A key of its content is not free any more.
     async fn put(&self, tree: &Tree, row: &Row, condition: &Precondition) -> FileResult<bool>;
     /// Removes a row, if the precondition holds, in one step; false when none was removed.
     async fn remove(&self, tree: &Tree, path: &FilePath, condition: &Precondition) -> FileResult<bool>;
@@ -188,6 +219,10 @@ pub trait FileTable {
     async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(String, String)>>;
     /// Forgets keys whose objects are gone.
     async fn forget(&self, tenant: &str, keys: &[String]) -> FileResult<()>;
+    /// Up to `limit` scopes `agents/<agent>/<owner>`, of whatever agent, that have files.
+    async fn scopes(&self, tenant: &str, owner: &str, limit: usize) -> FileResult<Vec<String>>;
+    /// Removes up to `limit` rows of a tree; returns how many there were.
+    async fn clear(&self, tree: &Tree, limit: usize) -> FileResult<usize>;
     /// Removes up to `limit` rows of a tenant, and all its keys; returns whether any row is left.
     async fn erase(&self, tenant: &str, limit: usize) -> FileResult<bool>;
 }

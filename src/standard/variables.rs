@@ -3,15 +3,20 @@
 use crate::agent::{BuildError, Judge, Settings, Tool};
 use crate::memory::{Flush, MemorySettings};
 use crate::tools::ReadArtifact;
-use crate::types::{Thinking, id, json};
+use crate::types::{FilePath, Thinking, id, json};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Most judges.
 const MAX_JUDGES: usize = 8;
 
-/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS` and `JUDGES`. What is absent stays as
-/// it is by default; `var` finds a variable by its name.
+/// Most files of the workspace that a deployment puts into the prompt.
+const MAX_CONTEXT_FILES: usize = 8;
+/// Fewest tokens for what of the workspace stands in the prompt: below, nothing but cuts would.
+const MIN_CONTEXT_TOKENS: usize = 2_000;
+
+/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `JUDGES`, `CONTEXT_FILES` and
+/// `CONTEXT_TOKENS`. What is absent stays as it is by default; `var` finds a variable by its name.
 ///
 /// # Errors
 /// Which variable is malformed, and how.
@@ -46,6 +51,16 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
     if let Some(text) = read("JUDGES") {
         settings.judges = judges(&text).map_err(|why| bad("JUDGES", why))?;
     }
+    if let Some(text) = read("CONTEXT_FILES") {
+        settings.context.files = context_files(&text).map_err(|why| bad("CONTEXT_FILES", why))?;
+    }
+    if let Some(text) = read("CONTEXT_TOKENS") {
+        settings.context.max_tokens =
+            text.parse().ok().filter(|tokens| *tokens >= MIN_CONTEXT_TOKENS).ok_or_else(|| {
+                let why = format!("expected a whole number from {MIN_CONTEXT_TOKENS}, found {text:?}");
+                bad("CONTEXT_TOKENS", why)
+            })?;
+    }
     Ok(settings)
 }
 
@@ -68,6 +83,17 @@ pub fn memory_settings(var: &dyn Fn(&str) -> Option<String>) -> Result<MemorySet
 
 fn thinking(text: &str) -> Option<Thinking> {
     serde_json::from_value(Value::String(text.to_lowercase())).ok()
+}
+
+fn context_files(text: &str) -> Result<Vec<FilePath>, String> {
+    let paths = text.split(',').map(str::trim).filter(|path| !path.is_empty());
+    let files: Result<Vec<FilePath>, String> =
+        paths.map(|path| FilePath::parse(path).map_err(|error| format!("{path:?}: {error}"))).collect();
+    let files = files?;
+    if files.len() > MAX_CONTEXT_FILES {
+        return Err(format!("expected at most {MAX_CONTEXT_FILES} paths, found {}", files.len()));
+    }
+    Ok(files)
 }
 
 fn judges(text: &str) -> Result<Vec<Judge>, String> {
@@ -107,6 +133,13 @@ mod tests {
         let chosen = with("SELECT_TOOLS", "12").unwrap().select_tools.unwrap();
         assert_eq!((chosen.cap, chosen.always), (12, vec!["read_artifact".to_owned()]));
         assert_eq!(with("SELECT_TOOLS", "").unwrap().select_tools, None);
+        let context = with("CONTEXT_FILES", "/SOUL.md, docs/style.md,").unwrap().context;
+        assert_eq!(
+            context.files.iter().map(FilePath::as_str).collect::<Vec<_>>(),
+            ["SOUL.md", "docs/style.md"]
+        );
+        assert_eq!(context.max_tokens, 8_000);
+        assert_eq!(with("CONTEXT_TOKENS", "2000").unwrap().context.max_tokens, 2_000);
         let none = with("JUDGES", " ").unwrap();
         assert_eq!((none.think, none.reflect_every, none.judges.len()), (Thinking::Off, 0, 0));
         let text = r#"[{"name": "polite", "instructions": "Be strict.", "sample": 0.1}]"#;
@@ -142,6 +175,9 @@ mod tests {
             ("JUDGES", &list(&[judge("a", "0"), judge("a", "1")]), "the name \"a\" is taken twice"),
             ("JUDGES", &list(&[judge("a b", "0")]), "the name \"a b\" is taken twice or not an id"),
             ("JUDGES", &list(&vec![judge("a", "0"); 9]), "expected at most 8 judges, found 9"),
+            ("CONTEXT_FILES", "a, ../b", "\"../b\": `.` and `..` are not allowed"),
+            ("CONTEXT_FILES", "1,2,3,4,5,6,7,8,9", "expected at most 8 paths, found 9"),
+            ("CONTEXT_TOKENS", "1999", "expected a whole number from 2000, found \"1999\""),
         ] {
             let error = with(name, value).unwrap_err();
             assert!(error.starts_with(&format!("the variable {name} is malformed: {told}")), "{error}");

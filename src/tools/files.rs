@@ -60,6 +60,9 @@ impl Files {
             FileError::TooLarge(bytes) => {
                 format!("`{path}` would have {bytes} bytes, and a file may have {MAX_FILE}: split it")
             }
+            FileError::Full => {
+                format!("`{path}` cannot be made: {error}, or put what you have into fewer files")
+            }
             FileError::ReadOnly => {
                 format!("`{path}` is shared by all users and stays where it is: write a copy instead")
             }

@@ -10,6 +10,7 @@
 
 pub mod bundle;
 pub mod composite;
+pub mod glance;
 pub mod layout;
 pub mod overlay;
 pub mod scope;
@@ -26,7 +27,7 @@ pub use stored::{StoredFiles, Stores};
 
 use crate::ports::{
     FileError, Filesystem,
-    filesystem::{Entry, File, FileResult, Precondition},
+    filesystem::{Entry, File, FileResult, Precondition, Tree},
 };
 use crate::types::{FilePath, Owner, PathPrefix, Timestamp};
 use bytes::Bytes;
@@ -36,6 +37,8 @@ use std::rc::Rc;
 
 /// Rows of a tenant that one call erases at most.
 const ERASED_AT_ONCE: usize = 1_000;
+/// Trees that one call erases at most.
+const TREES_AT_ONCE: usize = 100;
 /// Objects that one call collects at most.
 const COLLECTED_AT_ONCE: usize = 500;
 /// How long an object that no file has is left alone, in milliseconds: its file may be about to
@@ -116,10 +119,44 @@ impl Workspaces {
         self.stores.table.erase(tenant, ERASED_AT_ONCE).await.map(|left| !left)
     }
 
-    /// stub
-    #[allow(missing_docs)]
-    pub async fn erase_user(&self, _tenant: &str, _agent: Option<&str>, _user: &str) -> FileResult<bool> {
-        Ok(true)
+    /// Removes the files of a user, with one agent or with all; returns whether none is left. Bounded in
+    /// rows: call it again. Large contents go with the next collections.
+    ///
+    /// # Errors
+    /// When the table does not answer.
+    pub async fn erase_user(&self, tenant: &str, agent: Option<&str>, user: &str) -> FileResult<bool> {
+        let user = user.to_owned();
+        self.erase_owned(tenant, agent, |agent| FileScope::User { agent, user: user.clone() }).await
+    }
+
+    /// Removes the files of a session, as [`Workspaces::erase_user`] those of a user.
+    ///
+    /// # Errors
+    /// When the table does not answer.
+    pub async fn erase_session(&self, tenant: &str, agent: Option<&str>, session: &str) -> FileResult<bool> {
+        let session = session.to_owned();
+        self.erase_owned(tenant, agent, |agent| FileScope::Session { agent, session: session.clone() }).await
+    }
+
+    async fn erase_owned(
+        &self,
+        tenant: &str,
+        agent: Option<&str>,
+        scope: impl Fn(String) -> FileScope,
+    ) -> FileResult<bool> {
+        let table = &self.stores.table;
+        let scopes = match agent {
+            Some(agent) => vec![scope(agent.to_owned()).of(tenant).scope],
+            None => table.scopes(tenant, &scope(String::new()).owner(), TREES_AT_ONCE).await?,
+        };
+        let (mut room, trees) = (ERASED_AT_ONCE, scopes.len());
+        for scope in scopes {
+            room -= table.clear(&Tree { tenant: tenant.to_owned(), scope }, room).await?.min(room);
+            if room == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(trees < TREES_AT_ONCE)
     }
 
     /// Removes objects that no file has any more; returns whether more are left. Bounded.

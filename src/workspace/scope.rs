@@ -31,14 +31,24 @@ pub enum FileScope {
 impl FileScope {
     /// The tree of this scope.
     pub fn of(&self, tenant: &str) -> Tree {
-        let or = |id: &str, missing: &str| if id.is_empty() { missing.to_owned() } else { id.to_owned() };
         let scope = match self {
-            Self::Session { agent, session } => format!("agents/{agent}/sessions/{}", or(session, "default")),
-            Self::User { agent, user } => format!("agents/{agent}/users/{}", or(user, "_default")),
-            Self::Agent { agent } => format!("agents/{agent}/shared"),
+            Self::Session { agent, .. } | Self::User { agent, .. } | Self::Agent { agent } => {
+                format!("agents/{agent}/{}", self.owner())
+            }
             Self::Global => "global".to_owned(),
         };
         Tree { tenant: tenant.to_owned(), scope }
+    }
+
+    /// What follows the agent: the same with all agents. Empty where there is no agent.
+    pub fn owner(&self) -> String {
+        let or = |id: &str, missing: &str| if id.is_empty() { missing.to_owned() } else { id.to_owned() };
+        match self {
+            Self::Session { session, .. } => format!("sessions/{}", or(session, "default")),
+            Self::User { user, .. } => format!("users/{}", or(user, "_default")),
+            Self::Agent { .. } => "shared".to_owned(),
+            Self::Global => String::new(),
+        }
     }
 }
 

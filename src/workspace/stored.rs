@@ -138,10 +138,13 @@ impl Filesystem for StoredFiles {
         let updated_at = self.stores.clock.now();
         let row = Row { entry: Entry { path: path.clone(), bytes: size, etag, updated_at }, content };
         self.check()?;
-        match self.stores.table.put(&self.tree, &row, condition).await? {
-            true => Ok(row.entry),
-            false => Err(FileError::Conflict),
+        if self.stores.table.put(&self.tree, &row, condition).await? {
+            return Ok(row.entry);
         }
+        // A write that meets a file of its path was not refused for want of room.
+        let is_new = *condition != Precondition::CreateOnly || super::find(self, path).await?.is_none();
+        let is_full = !matches!(condition, Precondition::IfMatch(_)) && is_new;
+        Err(if is_full { FileError::Full } else { FileError::Conflict })
     }
 
     async fn delete(&self, path: &FilePath, condition: &Precondition) -> FileResult<()> {

@@ -1,3 +1,6 @@
+mod glance;
+mod limits;
+
 use super::{search::Grep, *};
 use crate::platform::in_memory::{ManualClock, MemoryBlobs, MemoryFiles, SeededEntropy};
 use crate::ports::Clock;

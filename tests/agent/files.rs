@@ -10,7 +10,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 /// A stage whose model calls what the user says: one call, `name {json}`, a line; an empty line
-/// begins the next step.
+/// begins the next step. Nothing but the tools is at the files.
 fn stage() -> Stage {
     let script = |request: &ModelRequest| {
         let said = request.messages.iter().rev().find(|message| message.role == Role::User).unwrap().text();
@@ -24,7 +24,7 @@ fn stage() -> Stage {
             .collect();
         answer(if calls.is_empty() { vec![Part::text("done")] } else { calls })
     };
-    Stage::scripted(script, |builder| builder).0
+    Stage::scripted(script, |builder| builder.without_hook("workspace_context")).0
 }
 
 /// The records of what became of a turn's calls.

@@ -18,3 +18,4 @@ mod replay;
 mod settings;
 mod stage;
 mod turns;
+mod workspace_context;

@@ -1,4 +1,4 @@
-//! The table of files over D1 (`migrations/0002_workspace.sql`).
+//! The table of files over D1 (`migrations/0002_workspace.sql`, `0003_file_trees.sql`).
 //!
 //! Each change is one statement that carries its own condition, so of many that come at once the
 //! database picks the one that holds. Bytes would come back as lists of numbers, one object each, so
@@ -6,7 +6,7 @@
 
 use crate::ports::{
     FileError, FileTable,
-    filesystem::{Content, Entry, FileResult, Precondition, Row, Tree},
+    filesystem::{Content, Entry, FileResult, Glance, Glimpse, MAX_FILES, Precondition, Row, Tree},
 };
 use crate::types::{FilePath, PathPrefix, Timestamp};
 use async_trait::async_trait;
@@ -18,8 +18,10 @@ use worker::{D1Database, D1Type};
 
 /// The columns of an [`Entry`].
 const ENTRY: &str = "path, etag, bytes, updated_at";
-const INSERT: &str = "INSERT INTO files (tenant, scope, path, etag, bytes, kind, content, updated_at) \
-                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (tenant, scope, path)";
+/// The rows of one path.
+const SAME: &str = "SELECT 1 FROM files WHERE tenant = ?1 AND scope = ?2 AND path = ?3";
+/// How many files a tree has.
+const COUNT: &str = "SELECT files FROM file_trees WHERE tenant = ?1 AND scope = ?2";
 
 /// The table of files.
 pub struct D1Files {
@@ -57,13 +59,35 @@ struct FileRow {
 impl FileRow {
     fn read(self) -> FileResult<Row> {
         let Self { path, etag, bytes, updated_at, kind, content } = self;
-        let content = match kind.as_str() {
-            "blob" => Content::Blob(content),
-            "text" => Content::Inline(content.into()),
-            _ => Content::Inline(STANDARD.decode(content).map(Bytes::from).map_err(failed)?),
-        };
+        let content = content_of(&kind, content)?;
         Ok(Row { entry: EntryRow { path, etag, bytes, updated_at }.read(), content })
     }
+}
+
+/// What the columns `kind` and `content` hold.
+fn content_of(kind: &str, content: String) -> FileResult<Content> {
+    Ok(match kind {
+        "blob" => Content::Blob(content),
+        "text" => Content::Inline(content.into()),
+        _ => Content::Inline(STANDARD.decode(content).map(Bytes::from).map_err(failed)?),
+    })
+}
+
+/// A file of a tree; one without a kind is only listed.
+#[derive(Deserialize)]
+struct GlanceRow {
+    part: f64,
+    path: FilePath,
+    etag: String,
+    bytes: f64,
+    updated_at: f64,
+    kind: Option<String>,
+    content: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ScopeRow {
+    scope: String,
 }
 
 #[derive(Deserialize)]
@@ -131,6 +155,47 @@ impl FileTable for D1Files {
         self.query::<FileRow>(&sql, &args).await?.into_iter().map(FileRow::read).collect()
     }
 
+    async fn glance(&self, tenant: &str, scopes: &[&str], glance: &Glance<'_>) -> FileResult<Vec<Glimpse>> {
+        let of_tree = |(part, _): (usize, &&str)| {
+            let own = format!("FROM files WHERE tenant = ?1 AND scope = ?{}", part + 7);
+            format!(
+                "SELECT {part} AS part, {ENTRY}, kind, \
+                 CASE WHEN etag IN (SELECT value FROM json_each(?3)) THEN NULL \
+                 WHEN kind = 'text' THEN substr(content, 1, ?4) ELSE content END AS content \
+                 {own} AND path IN (SELECT value FROM json_each(?2)) \
+                 UNION ALL SELECT * FROM (SELECT {part}, path, '', 0, 0, NULL, NULL \
+                 {own} AND path >= ?5 AND path < ?6 ORDER BY path LIMIT {})",
+                glance.limit
+            )
+        };
+        let sql = scopes.iter().enumerate().map(of_tree).collect::<Vec<_>>().join(" UNION ALL ");
+        let wanted = list(glance.wanted.iter().map(FilePath::as_str));
+        let known = list(glance.known.iter());
+        let end = glance.folder.end().unwrap_or_else(|| "\u{10ffff}".to_owned());
+        let mut args = vec![
+            D1Type::Text(tenant),
+            D1Type::Text(&wanted),
+            D1Type::Text(&known),
+            number(glance.max_chars as u64),
+            D1Type::Text(glance.folder.as_str()),
+            D1Type::Text(&end),
+        ];
+        args.extend(scopes.iter().map(|scope| D1Type::Text(scope)));
+        let mut seen: Vec<Glimpse> = scopes.iter().map(|_| Glimpse::default()).collect();
+        for row in self.query::<GlanceRow>(&sql, &args).await? {
+            let GlanceRow { part, path, etag, bytes, updated_at, kind, content } = row;
+            let Some(glimpse) = seen.get_mut(part as usize) else { continue };
+            match kind {
+                None => glimpse.listed.push(path),
+                Some(kind) => {
+                    let entry = EntryRow { path, etag, bytes, updated_at }.read();
+                    glimpse.files.push((entry, content.map(|text| content_of(&kind, text)).transpose()?));
+                }
+            }
+        }
+        Ok(seen)
+    }
+
     async fn put(&self, tree: &Tree, row: &Row, condition: &Precondition) -> FileResult<bool> {
         let Entry { path, bytes, etag, updated_at } = &row.entry;
         let (kind, content) = columns(&row.content);
@@ -144,12 +209,17 @@ impl FileTable for D1Files {
             D1Type::Text(&content),
             number(updated_at.0),
         ];
+        let insert = format!(
+            "INSERT INTO files (tenant, scope, path, etag, bytes, kind, content, updated_at) \
+             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 \
+             WHERE coalesce(({COUNT}), 0) < {MAX_FILES} OR EXISTS ({SAME}) ON CONFLICT (tenant, scope, path)"
+        );
         let sql = match condition {
             Precondition::Any => format!(
-                "{INSERT} DO UPDATE SET etag = excluded.etag, bytes = excluded.bytes, kind = excluded.kind, \
+                "{insert} DO UPDATE SET etag = excluded.etag, bytes = excluded.bytes, kind = excluded.kind, \
                  content = excluded.content, updated_at = excluded.updated_at RETURNING 1 AS done"
             ),
-            Precondition::CreateOnly => format!("{INSERT} DO NOTHING RETURNING 1 AS done"),
+            Precondition::CreateOnly => format!("{insert} DO NOTHING RETURNING 1 AS done"),
             Precondition::IfMatch(expected) => {
                 args.push(D1Type::Text(expected));
                 "UPDATE files SET etag = ?4, bytes = ?5, kind = ?6, content = ?7, updated_at = ?8 \
@@ -229,6 +299,22 @@ impl FileTable for D1Files {
         let keys = list(keys.iter());
         self.query::<Done>(sql, &[D1Type::Text(tenant), D1Type::Text(&keys)]).await?;
         Ok(())
+    }
+
+    async fn scopes(&self, tenant: &str, owner: &str, limit: usize) -> FileResult<Vec<String>> {
+        let sql = format!("SELECT scope FROM file_trees WHERE tenant = ?1 AND owner = ?2 LIMIT {limit}");
+        let found: Vec<ScopeRow> = self.query(&sql, &[D1Type::Text(tenant), D1Type::Text(owner)]).await?;
+        Ok(found.into_iter().map(|row| row.scope).collect())
+    }
+
+    async fn clear(&self, tree: &Tree, limit: usize) -> FileResult<usize> {
+        let own = "tenant = ?1 AND scope = ?2";
+        let sql = format!(
+            "DELETE FROM files WHERE {own} AND path IN (SELECT path FROM files WHERE {own} LIMIT {limit}) \
+             RETURNING 1 AS done"
+        );
+        let args = [D1Type::Text(&tree.tenant), D1Type::Text(&tree.scope)];
+        Ok(self.query::<Done>(&sql, &args).await?.len())
     }
 
     async fn erase(&self, tenant: &str, limit: usize) -> FileResult<bool> {

@@ -2,10 +2,11 @@
 
 use crate::ports::{
     FileError, FileTable,
-    filesystem::{Content, Entry, FileResult, Precondition, Row, Tree},
+    filesystem::{Content, Entry, FileResult, Glance, Glimpse, MAX_FILES, Precondition, Row, Tree},
 };
 use crate::types::{FilePath, PathPrefix, Timestamp};
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures::future::poll_fn;
 use std::{
     cell::{Cell, RefCell, RefMut},
@@ -20,6 +21,10 @@ pub struct MemoryFiles {
     pub down: Cell<bool>,
     /// While set, every call lets others go first, as a network does.
     pub yields: Cell<bool>,
+    /// How many calls came.
+    pub calls: Cell<usize>,
+    /// How many bytes of content were sent for glances.
+    pub glanced: Cell<usize>,
     held: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
     state: RefCell<State>,
@@ -42,6 +47,18 @@ impl MemoryFiles {
         self.state.borrow().free.keys().map(|(_, key)| key.clone()).collect()
     }
 
+    /// Puts `count` small files into a tree at once, called by their numbers.
+    pub fn fill(&self, tenant: &str, scope: &str, count: usize) {
+        let tree = Tree { tenant: tenant.to_owned(), scope: scope.to_owned() };
+        let paths = (0..count).filter_map(|n| FilePath::parse(&format!("filled/{n:05}")).ok());
+        let mut state = self.state.borrow_mut();
+        state.rows.extend(paths.map(|path| {
+            let (etag, updated_at) = ("0".to_owned(), Timestamp::default());
+            let entry = Entry { path: path.clone(), bytes: 1, etag, updated_at };
+            ((tree.clone(), path), Row { entry, content: Content::Inline(Bytes::from_static(b"x")) })
+        }));
+    }
+
     /// From now on calls wait until [`MemoryFiles::release`].
     pub fn hold(&self) {
         self.held.set(true);
@@ -54,6 +71,7 @@ impl MemoryFiles {
     }
 
     async fn state(&self) -> FileResult<RefMut<'_, State>> {
+        self.calls.set(self.calls.get() + 1);
         let mut waits = self.yields.get();
         poll_fn(|cx| {
             if self.held.get() {
@@ -81,6 +99,31 @@ impl State {
             self.free.insert((tree.tenant.clone(), key), now);
         }
     }
+
+    fn of<'a>(&'a self, tree: &'a Tree) -> impl Iterator<Item = (&'a FilePath, &'a Row)> {
+        self.rows.iter().filter(move |((own, _), _)| own == tree).map(|((_, path), row)| (path, row))
+    }
+
+    fn glimpse(&self, tree: &Tree, glance: &Glance<'_>) -> Glimpse {
+        let wanted = self.of(tree).filter(|(path, _)| glance.wanted.contains(path));
+        let below = self.of(tree).map(|(path, _)| path).filter(|path| glance.folder.fits(path.as_str()));
+        let content = |row: &Row| match &row.content {
+            _ if glance.known.contains(&row.entry.etag) => None,
+            Content::Inline(bytes) => Some(Content::Inline(start(bytes, glance.max_chars))),
+            blob @ Content::Blob(_) => Some(blob.clone()),
+        };
+        Glimpse {
+            files: wanted.map(|(_, row)| (row.entry.clone(), content(row))).collect(),
+            listed: below.take(glance.limit).cloned().collect(),
+        }
+    }
+}
+
+/// The first characters of a text; all of what is not one.
+fn start(bytes: &Bytes, max_chars: usize) -> Bytes {
+    let text = std::str::from_utf8(bytes).ok();
+    let end = text.and_then(|text| text.char_indices().nth(max_chars)).map_or(bytes.len(), |(end, _)| end);
+    bytes.slice(..end)
 }
 
 fn key(tree: &Tree, path: &FilePath) -> (Tree, FilePath) {
@@ -94,10 +137,24 @@ impl FileTable for MemoryFiles {
         Ok(paths.iter().filter_map(|path| state.rows.get(&key(tree, path)).cloned()).collect())
     }
 
+    async fn glance(&self, tenant: &str, scopes: &[&str], glance: &Glance<'_>) -> FileResult<Vec<Glimpse>> {
+        let state = self.state().await?;
+        let tree = |scope: &&str| Tree { tenant: tenant.to_owned(), scope: (*scope).to_owned() };
+        let seen: Vec<Glimpse> = scopes.iter().map(|scope| state.glimpse(&tree(scope), glance)).collect();
+        let contents =
+            seen.iter().flat_map(|glimpse| &glimpse.files).filter_map(|(_, content)| content.as_ref());
+        let bytes =
+            contents.map(|content| if let Content::Inline(bytes) = content { bytes.len() } else { 0 });
+        self.glanced.set(self.glanced.get() + bytes.sum::<usize>());
+        Ok(seen)
+    }
+
     async fn put(&self, tree: &Tree, row: &Row, condition: &Precondition) -> FileResult<bool> {
         let mut state = self.state().await?;
         let key = key(tree, &row.entry.path);
-        if !condition.fits(state.rows.get(&key).map(|row| row.entry.etag.as_str())) {
+        let old = state.rows.get(&key).map(|row| row.entry.etag.as_str());
+        let is_full = old.is_none() && state.of(tree).count() >= MAX_FILES;
+        if is_full || !condition.fits(old) {
             return Ok(false);
         }
         if let Content::Blob(blob) = &row.content {
@@ -140,7 +197,7 @@ impl FileTable for MemoryFiles {
     ) -> FileResult<Vec<Entry>> {
         let state = self.state().await?;
         let fits = |path: &str| prefix.fits(path) && after.is_none_or(|after| path > after);
-        let own = state.rows.iter().filter(|((own, path), _)| own == tree && fits(path.as_str()));
+        let own = state.of(tree).filter(|(path, _)| fits(path.as_str()));
         Ok(own.take(limit).map(|(_, row)| row.entry.clone()).collect())
     }
 
@@ -158,6 +215,35 @@ impl FileTable for MemoryFiles {
     async fn forget(&self, tenant: &str, keys: &[String]) -> FileResult<()> {
         self.state().await?.free.retain(|(owner, key), _| owner != tenant || !keys.contains(key));
         Ok(())
+    }
+
+    async fn scopes(&self, tenant: &str, owner: &str, limit: usize) -> FileResult<Vec<String>> {
+        let state = self.state().await?;
+        let mut scopes: Vec<&str> = state
+            .rows
+            .keys()
+            .filter(|(tree, _)| tree.tenant == tenant)
+            .map(|(tree, _)| tree.scope.as_str())
+            .collect();
+        scopes.dedup();
+        let is_owners = |scope: &&str| {
+            scope
+                .strip_prefix("agents/")
+                .and_then(|rest| rest.split_once('/'))
+                .is_some_and(|(_, rest)| rest == owner)
+        };
+        Ok(scopes.into_iter().filter(is_owners).take(limit).map(str::to_owned).collect())
+    }
+
+    async fn clear(&self, tree: &Tree, limit: usize) -> FileResult<usize> {
+        let mut state = self.state().await?;
+        let first: Vec<FilePath> = state.of(tree).take(limit).map(|(path, _)| path.clone()).collect();
+        for path in &first {
+            let old = state.rows.remove(&key(tree, path));
+            let at = old.as_ref().map(|row| row.entry.updated_at).unwrap_or_default();
+            state.release(tree, old, at);
+        }
+        Ok(first.len())
     }
 
     async fn erase(&self, tenant: &str, limit: usize) -> FileResult<bool> {

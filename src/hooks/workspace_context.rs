@@ -1,0 +1,85 @@
+//! Puts what stands in the user's workspace with the agent behind the instructions, anew before each
+//! model call: an edit counts from the very next step on.
+
+mod cut;
+mod prompt;
+#[cfg(test)]
+mod tests;
+
+use crate::agent::{
+    Hook, RuntimeContext,
+    hook::{HookEvent, PreReasoning},
+    settings::ContextSettings,
+};
+use crate::ports::within;
+use crate::types::{FilePath, PathPrefix, TurnError};
+use crate::workspace::{
+    Workspaces,
+    glance::{Glances, Look},
+    layout,
+};
+use async_trait::async_trait;
+use prompt::Prompt;
+
+/// How long the files may take, in milliseconds. The call is made without news of them then.
+const LOOK_MS: u64 = 2_000;
+/// Files below `knowledge/` whose paths are shown.
+const MAX_LISTED: usize = 200;
+
+/// Priority 900: whatever else has to do with the prompt comes before it.
+pub struct WorkspaceContext {
+    glances: Glances,
+    prompt: Prompt,
+}
+
+impl WorkspaceContext {
+    /// Shows these workspaces as `settings` say.
+    pub fn new(workspaces: &Workspaces, settings: &ContextSettings) -> Self {
+        let prompt = Prompt::new(settings);
+        let mut always = vec![layout::AGENTS, layout::KNOWLEDGE_INDEX];
+        always.extend(prompt.shows_memory().then_some(layout::MEMORY));
+        let mut wanted: Vec<FilePath> =
+            always.into_iter().filter_map(|path| FilePath::parse(path).ok()).collect();
+        wanted.extend(prompt.files().cloned());
+        let look = Look {
+            wanted,
+            max_chars: prompt.max_file_chars(),
+            folder: PathPrefix::parse(layout::KNOWLEDGE).unwrap_or_default(),
+            limit: MAX_LISTED,
+        };
+        Self { glances: workspaces.glances(look), prompt }
+    }
+}
+
+#[async_trait(?Send)]
+impl Hook for WorkspaceContext {
+    fn name(&self) -> &'static str {
+        "workspace_context"
+    }
+
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PreReasoning]
+    }
+
+    fn priority(&self) -> i32 {
+        900
+    }
+
+    async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
+        let (tenant, agent, user) = (&cx.tenant, &cx.agent, &cx.user);
+        let look = async { self.glances.look(tenant, agent, user).await.map_err(|error| error.to_string()) };
+        let looked = within(cx.clock.as_ref(), LOOK_MS, look).await;
+        let view = match looked.unwrap_or_else(|unfinished| Err(unfinished.to_string())) {
+            Ok(view) => view,
+            Err(reason) => {
+                cx.state.sub_step_failed(self.name(), &reason);
+                self.glances.last(tenant, agent, user).await.unwrap_or_default()
+            }
+        };
+        if let Some(context) = self.prompt.render(&view) {
+            event.request.system.push_str("\n\n");
+            event.request.system.push_str(&context);
+        }
+        Ok(())
+    }
+}

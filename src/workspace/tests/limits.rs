@@ -1,0 +1,92 @@
+//! How many files there may be, and how they go when their owner does.
+
+use super::{Stage, bytes, path, put, text};
+use crate::ports::{
+    FileError, Filesystem,
+    filesystem::{MAX_FILES, Precondition},
+};
+use crate::workspace::{FileScope, Layer, StoredFiles, stored::MAX_INLINE};
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+
+#[test]
+fn a_tree_has_so_many_files_and_no_more() {
+    let stage = Stage::new();
+    let tree = stage.tree();
+    stage.table.fill("t", "agents/a/users/u", MAX_FILES - 1);
+    let create = |at: &str| {
+        block_on(tree.write(&path(at), bytes("x"), &Precondition::CreateOnly)).map(|entry| entry.bytes)
+    };
+    assert_eq!(create("last"), Ok(1));
+    assert_eq!(create("more"), Err(FileError::Full));
+    assert_eq!(create("last"), Err(FileError::Conflict));
+    let any = |at: &str| block_on(tree.write(&path(at), bytes("xy"), &Precondition::Any)).map(drop);
+    assert_eq!((any("more"), any("last")), (Err(FileError::Full), Ok(())));
+    let entry = put(&*tree, "last", "z");
+    let if_match = Precondition::IfMatch(entry.etag);
+    assert!(block_on(tree.write(&path("last"), bytes("zz"), &if_match)).is_ok());
+    assert!(block_on(tree.rename(&path("last"), &path("moved"))).is_ok());
+    // Others have room of their own.
+    put(&**stage.of("other").layer(Layer::User), "a", "x");
+    block_on(tree.delete(&path("moved"), &Precondition::Any)).expect("removed");
+    assert_eq!(any("more"), Ok(()));
+}
+
+#[test]
+fn a_users_files_go_with_all_agents_and_nobody_elses() {
+    let stage = Stage::new();
+    for (tenant, agent, user) in
+        [("t", "a", "ann"), ("t", "b", "ann"), ("t", "a", "ann2"), ("t", "a", "bob"), ("t2", "a", "ann")]
+    {
+        let workspace = stage.all.open(tenant, agent, user, None);
+        put(&**workspace.layer(Layer::User), "small", "x");
+        put(&**workspace.layer(Layer::User), "large", &"x".repeat(MAX_INLINE + 1));
+    }
+    stage.share("shared", "x");
+    let left = || {
+        let mut scopes: Vec<String> = stage
+            .table
+            .all()
+            .into_iter()
+            .map(|(tree, _)| format!("{}:{}", tree.tenant, tree.scope))
+            .collect();
+        scopes.dedup();
+        scopes
+    };
+    let rest = ["t:agents/a/shared", "t:agents/a/users/ann2", "t:agents/a/users/bob"];
+    assert!(block_on(stage.all.erase_user("t", Some("b"), "ann")).expect("erased"));
+    assert_eq!(left(), [rest[0], "t:agents/a/users/ann", rest[1], rest[2], "t2:agents/a/users/ann"]);
+    assert!(block_on(stage.all.erase_user("t", None, "ann")).expect("erased"));
+    assert_eq!(left(), [rest[0], rest[1], rest[2], "t2:agents/a/users/ann"]);
+    assert_eq!(stage.table.free().len(), 2, "large contents are to be collected");
+    assert!(block_on(stage.all.erase_user("t", None, "nobody")).expect("nothing"));
+}
+
+#[test]
+fn what_is_much_goes_in_steps() {
+    let stage = Stage::new();
+    stage.table.fill("t", "agents/a/users/ann", 1_500);
+    stage.table.fill("t", "agents/b/users/ann", 600);
+    let erase = || block_on(stage.all.erase_user("t", None, "ann")).expect("erased");
+    assert_eq!([erase(), erase(), erase()], [false, false, true]);
+    assert_eq!(stage.table.all().len(), 0);
+}
+
+#[test]
+fn a_sessions_files_go_with_it() {
+    let stage = Stage::new();
+    let session = |agent: &str, session: &str| -> StoredFiles {
+        stage.all.tree("t", &FileScope::Session { agent: agent.into(), session: session.into() })
+    };
+    for tree in [session("a", "s1"), session("b", "s1"), session("a", "s2")] {
+        put(&tree, "x", "x");
+    }
+    put(&**stage.of("s1").layer(Layer::User), "x", "a user of that name");
+    assert!(block_on(stage.all.erase_session("t", None, "s1")).expect("erased"));
+    let here = |tree: &dyn Filesystem| text(tree, "x").is_some();
+    assert_eq!(
+        [here(&session("a", "s1")), here(&session("b", "s1")), here(&session("a", "s2"))],
+        [false, false, true]
+    );
+    assert!(here(&**stage.of("s1").layer(Layer::User)));
+}

@@ -1,0 +1,124 @@
+//! What of the workspace stands in the prompt of each step.
+
+use crate::stage::{Stage, step_of};
+use edge_harness::platform::in_memory::{
+    ScriptedModels,
+    models::{answer, call},
+};
+use edge_harness::ports::filesystem::Precondition;
+use edge_harness::types::{FilePath, ModelRequest, Part};
+use edge_harness::workspace::Layer;
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::json;
+use std::rc::Rc;
+
+/// A stage whose model overwrites AGENTS.md as the user says, in its first step, and then reads.
+fn stage() -> (Stage, Rc<ScriptedModels>) {
+    let script = |request: &ModelRequest| {
+        let said = request.messages.last().map(|message| message.text()).unwrap_or_default();
+        answer(match (step_of(request), said.strip_prefix("be ")) {
+            (0, Some(_)) => {
+                let args =
+                    json!({"path": "AGENTS.md", "content": format!("Be {}.", &said[3..]), "overwrite": true});
+                vec![call("c1", "write_file", args)]
+            }
+            (1, _) => vec![call("c2", "list_files", json!({}))],
+            _ => vec![Part::text("done")],
+        })
+    };
+    Stage::scripted(script, |builder| builder)
+}
+
+fn put(stage: &Stage, user: &str, layer: Layer, at: &str, text: &str) {
+    let workspace = stage.workspaces().open("t", "default", user, None);
+    let (path, bytes) = (FilePath::parse(at).unwrap(), text.as_bytes().to_vec().into());
+    block_on(workspace.layer(layer).write(&path, bytes, &Precondition::Any)).unwrap();
+}
+
+fn run(stage: &Stage, turn: &str, said: &str) {
+    stage.post(turn, said);
+    stage.settle();
+    stage.check();
+}
+
+#[test]
+fn without_files_the_prompt_is_as_it_was() {
+    let (stage, models) = stage();
+    run(&stage, "t1", "hi");
+    let system = &models.requests()[0].system;
+    assert!(!system.contains("loaded_context"), "{system}");
+}
+
+#[test]
+fn an_edit_counts_from_the_next_step_on() {
+    let (stage, models) = stage();
+    put(&stage, "u", Layer::Shared, "AGENTS.md", "Be kind.");
+    put(&stage, "u", Layer::Shared, "knowledge/KNOWLEDGE.md", "Prices are in euros.");
+    put(&stage, "other", Layer::User, "AGENTS.md", "of another user");
+    run(&stage, "t1", "be short");
+    run(&stage, "t2", "hi");
+    let requests = models.requests();
+    let seen: Vec<&str> = requests
+        .iter()
+        .map(|request| {
+            let (instructions, context) = request.system.split_once("\n\n## Workspace").unwrap();
+            assert!(
+                instructions.starts_with("You are a helpful assistant.")
+                    && context.contains("Prices are in euros.")
+            );
+            context.split("<agents_context>\n").nth(1).unwrap().split('\n').next().unwrap()
+        })
+        .collect();
+    assert_eq!(seen, ["Be kind.", "Be short.", "Be short.", "Be short."]);
+    assert_eq!(requests[1].system, requests[2].system, "byte by byte");
+    let hash = |turn: &str| stage.end(turn).prompt_render_hash.unwrap();
+    assert_eq!(hash("t1"), hash("t2"));
+    put(&stage, "u", Layer::User, "AGENTS.md", "Be long.");
+    run(&stage, "t3", "hi");
+    assert_ne!(hash("t2"), hash("t3"));
+    assert_eq!(stage.end("t3").sub_steps_failed, [""; 0]);
+}
+
+#[test]
+fn a_step_costs_one_round_trip() {
+    let (stage, _) = stage();
+    put(&stage, "u", Layer::User, "AGENTS.md", "Be kind.");
+    let before = stage.files.calls.get();
+    run(&stage, "t1", "hi");
+    assert_eq!(stage.files.calls.get() - before, 1);
+    assert_eq!(stage.files.glanced.get(), 8);
+    run(&stage, "t2", "hi");
+    assert_eq!((stage.files.calls.get() - before, stage.files.glanced.get()), (2, 8));
+}
+
+#[test]
+fn a_store_that_fails_or_hangs_costs_no_turn() {
+    let (stage, models) = stage();
+    put(&stage, "u", Layer::User, "AGENTS.md", "Be kind.");
+    run(&stage, "t1", "hi");
+    stage.files.down.set(true);
+    run(&stage, "t2", "hi");
+    stage.files.down.set(false);
+    stage.files.hold();
+    stage.post("t3", "hi");
+    stage.run();
+    stage.tick(1_900);
+    assert_eq!(models.requests().len(), 2);
+    stage.tick(200);
+    assert_eq!(models.requests().len(), 3, "it does not wait for longer");
+    stage.files.release();
+    stage.settle();
+    for (turn, failed) in [("t1", &[][..]), ("t2", &["workspace_context"]), ("t3", &["workspace_context"])] {
+        assert_eq!(stage.end(turn).sub_steps_failed, failed, "{turn}");
+    }
+    let systems: Vec<String> = models.requests().into_iter().map(|request| request.system).collect();
+    assert!(systems[0].contains("Be kind."));
+    assert_eq!([&systems[1], &systems[2]], [&systems[0]; 2], "as it was seen last");
+    // A machine that has seen nothing goes on without.
+    stage.crash();
+    stage.files.down.set(true);
+    run(&stage, "t4", "hi");
+    assert!(!models.requests()[3].system.contains("loaded_context"));
+    assert_eq!(stage.end("t4").sub_steps_failed, ["workspace_context"]);
+}
