@@ -1,10 +1,10 @@
 //! The adapters that run on Cloudflare Workers: the only folder that names `worker`.
 
+mod answer;
 mod body;
 mod convert;
 mod crypto;
 pub mod d1;
-mod d1_files;
 mod entry;
 mod fetch;
 mod object;

@@ -1,5 +1,6 @@
 //! Large things in R2.
 
+use super::answer::answer;
 use crate::ports::BlobStore;
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -8,6 +9,8 @@ use worker::{Bucket, HttpMetadata, Range as Part};
 
 /// Keys that one call to R2 removes at most.
 const AT_ONCE: usize = 1_000;
+/// How long one call to R2 may take, in milliseconds, its bytes included.
+const PATIENCE_MS: u64 = 30_000;
 
 /// The bucket.
 pub struct R2Blobs(pub Bucket);
@@ -17,7 +20,7 @@ impl BlobStore for R2Blobs {
     async fn put(&self, key: &str, bytes: Bytes, mime_type: &str) -> Result<(), String> {
         let metadata = HttpMetadata { content_type: Some(mime_type.to_owned()), ..HttpMetadata::default() };
         let put = self.0.put(key, Vec::from(bytes)).http_metadata(metadata);
-        put.execute().await.map(drop).map_err(said)
+        answer(PATIENCE_MS, put.execute()).await.map(drop)
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, String> {
@@ -26,9 +29,12 @@ impl BlobStore for R2Blobs {
             let length = range.end.saturating_sub(range.start);
             get = get.range(Part::OffsetWithLength { offset: range.start, length });
         }
-        let Some(object) = get.execute().await.map_err(said)? else { return Ok(None) };
-        let Some(body) = object.body() else { return Err("an object without a body".into()) };
-        let bytes = body.bytes().await.map_err(said)?;
+        let read = async {
+            let Some(object) = get.execute().await? else { return Ok(None) };
+            let body = object.body().ok_or("an object without a body")?;
+            body.bytes().await.map(Some)
+        };
+        let Some(bytes) = answer(PATIENCE_MS, read).await? else { return Ok(None) };
         match range {
             Some(range) if bytes.len() as u64 != range.end - range.start => {
                 Err(format!("{} bytes instead of {range:?}", bytes.len()))
@@ -39,26 +45,23 @@ impl BlobStore for R2Blobs {
 
     async fn delete(&self, keys: &[String]) -> Result<(), String> {
         for keys in keys.chunks(AT_ONCE) {
-            self.0.delete_multiple(keys.to_vec()).await.map_err(said)?;
+            answer(PATIENCE_MS, self.0.delete_multiple(keys.to_vec())).await?;
         }
         Ok(())
     }
 
     async fn delete_prefix(&self, prefix: &str) -> Result<(), String> {
         loop {
-            let page = self.0.list().prefix(prefix).limit(AT_ONCE as u32).execute().await.map_err(said)?;
+            let list = self.0.list().prefix(prefix).limit(AT_ONCE as u32);
+            let page = answer(PATIENCE_MS, list.execute()).await?;
             let keys: Vec<String> = page.objects().iter().map(worker::Object::key).collect();
             if keys.is_empty() {
                 return Ok(());
             }
-            self.0.delete_multiple(keys).await.map_err(said)?;
+            answer(PATIENCE_MS, self.0.delete_multiple(keys)).await?;
             if !page.truncated() {
                 return Ok(());
             }
         }
     }
-}
-
-fn said(error: worker::Error) -> String {
-    error.to_string()
 }

@@ -2,8 +2,7 @@
 
 use super::{
     crypto::WebCrypto,
-    d1::D1Directory,
-    d1_files::D1Files,
+    d1::{D1Directory, D1Files, Database},
     fetch::{WorkerAi, WorkerHttp},
     r2::R2Blobs,
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
@@ -62,7 +61,7 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
 
 /// Tenants, keys and the list of sessions.
 pub fn directory(env: &Env) -> Result<Rc<dyn Directory>> {
-    Ok(Rc::new(D1Directory::new(env.d1("DB")?)))
+    Ok(Rc::new(D1Directory::new(Database::new(env.d1("DB")?))))
 }
 
 /// Large things.
@@ -72,7 +71,7 @@ pub fn blobs(env: &Env) -> Result<Rc<dyn BlobStore>> {
 
 /// The files of all agents.
 pub fn workspaces(env: &Env) -> Result<Rc<Workspaces>> {
-    let table = Rc::new(D1Files::new(env.d1("DB")?));
+    let table = Rc::new(D1Files::new(Database::new(env.d1("DB")?)));
     let stores = Stores { table, blobs: blobs(env)?, clock: clock(), entropy: entropy() };
     Ok(Rc::new(Workspaces::new(stores, Bundle::default())))
 }

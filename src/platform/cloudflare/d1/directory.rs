@@ -1,17 +1,14 @@
 //! The directory over D1 (`migrations/0001_directory.sql`).
-//!
-//! D1 takes numbers only as floating point, which holds milliseconds exactly until far beyond the
-//! year 9999.
 
+use super::{Database, Failed, moment, number, optional, time};
 use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
 use crate::types::{Timestamp, json};
 use async_trait::async_trait;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use worker::{D1Database, D1PreparedStatement, D1Result, D1Type};
+use serde::{Deserialize, de::IgnoredAny};
+use worker::D1Type;
 
 /// Rows that one sweep removes from a table at most.
 const EXPIRED_AT_ONCE: usize = 500;
@@ -21,64 +18,25 @@ const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM 
 
 /// The directory over D1.
 pub struct D1Directory {
-    db: D1Database,
+    db: Database,
 }
 
 impl D1Directory {
     /// The directory in `db`.
-    pub fn new(db: D1Database) -> Self {
+    pub fn new(db: Database) -> Self {
         Self { db }
-    }
-
-    fn statement(&self, sql: &str, args: &[D1Type<'_>]) -> DirectoryResult<D1PreparedStatement> {
-        self.db.prepare(sql).bind_refs(args).map_err(failed)
-    }
-
-    /// Runs a statement, writing or reading, and returns its rows.
-    async fn rows<T: DeserializeOwned>(&self, sql: &str, args: &[D1Type<'_>]) -> DirectoryResult<Vec<T>> {
-        rows(&self.statement(sql, args)?.all().await.map_err(failed)?)
-    }
-
-    /// Whether a statement that ends in `RETURNING 1 AS done` did anything.
-    async fn did(&self, sql: &str, args: &[D1Type<'_>]) -> DirectoryResult<bool> {
-        Ok(!self.rows::<Done>(sql, args).await?.is_empty())
     }
 }
 
-/// D1 reports some failures as its own error and some as a bare exception; both come down to text.
-fn failed(error: worker::Error) -> DirectoryError {
-    DirectoryError(error.to_string())
+impl From<Failed> for DirectoryError {
+    fn from(Failed(why): Failed) -> Self {
+        Self(why)
+    }
 }
 
 fn garbled(error: serde_json::Error) -> DirectoryError {
     DirectoryError(format!("a row cannot be read: {error}"))
 }
-
-fn rows<T: DeserializeOwned>(result: &D1Result) -> DirectoryResult<Vec<T>> {
-    match result.error() {
-        Some(error) => Err(DirectoryError(error)),
-        None => result.results().map_err(failed),
-    }
-}
-
-fn time(at: Timestamp) -> D1Type<'static> {
-    number(at.0)
-}
-
-fn number(value: u64) -> D1Type<'static> {
-    D1Type::Real(value as f64)
-}
-
-fn optional(text: Option<&str>) -> D1Type<'_> {
-    text.map_or(D1Type::Null, D1Type::Text)
-}
-
-fn moment(ms: f64) -> Timestamp {
-    Timestamp(ms as u64)
-}
-
-#[derive(Deserialize)]
-struct Done {}
 
 #[derive(Deserialize)]
 struct TenantRow {
@@ -166,111 +124,103 @@ fn jwt_columns(tenant: &Tenant) -> DirectoryResult<(Option<&str>, Option<String>
 impl Directory for D1Directory {
     async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
         let (issuer, jwt) = jwt_columns(tenant)?;
-        self.did(
-            "INSERT INTO tenants (id, name, created_at, issuer, jwt) VALUES (?1, ?2, ?3, ?4, ?5) \
-             ON CONFLICT DO NOTHING RETURNING 1 AS done",
-            &[
-                D1Type::Text(&tenant.id),
-                D1Type::Text(&tenant.name),
-                time(tenant.created_at),
-                optional(issuer),
-                optional(jwt.as_deref()),
-            ],
-        )
-        .await
+        let sql = "INSERT INTO tenants (id, name, created_at, issuer, jwt) VALUES (?1, ?2, ?3, ?4, ?5) \
+                   ON CONFLICT DO NOTHING RETURNING 1 AS done";
+        let args = [
+            D1Type::Text(&tenant.id),
+            D1Type::Text(&tenant.name),
+            time(tenant.created_at),
+            optional(issuer),
+            optional(jwt.as_deref()),
+        ];
+        Ok(self.db.did(sql, &args).await?)
     }
 
     async fn update_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
         let (issuer, jwt) = jwt_columns(tenant)?;
-        self.did(
-            "UPDATE tenants SET name = ?2, issuer = ?3, jwt = ?4 \
-             WHERE id = ?1 AND deleted_at IS NULL RETURNING 1 AS done",
-            &[
-                D1Type::Text(&tenant.id),
-                D1Type::Text(&tenant.name),
-                optional(issuer),
-                optional(jwt.as_deref()),
-            ],
-        )
-        .await
+        let sql = "UPDATE tenants SET name = ?2, issuer = ?3, jwt = ?4 \
+                   WHERE id = ?1 AND deleted_at IS NULL RETURNING 1 AS done";
+        let args = [
+            D1Type::Text(&tenant.id),
+            D1Type::Text(&tenant.name),
+            optional(issuer),
+            optional(jwt.as_deref()),
+        ];
+        Ok(self.db.did(sql, &args).await?)
     }
 
     async fn tenant(&self, id: &str) -> DirectoryResult<Option<Tenant>> {
-        let found: Vec<TenantRow> = self.rows(&format!("{TENANT} AND id = ?1"), &[D1Type::Text(id)]).await?;
+        let found: Vec<TenantRow> =
+            self.db.rows(&format!("{TENANT} AND id = ?1"), &[D1Type::Text(id)]).await?;
         found.into_iter().next().map(TenantRow::read).transpose()
     }
 
     async fn tenants(&self, after: &str, limit: usize) -> DirectoryResult<Vec<Tenant>> {
         let sql = format!("{TENANT} AND id > ?1 ORDER BY id LIMIT {limit}");
-        let found: Vec<TenantRow> = self.rows(&sql, &[D1Type::Text(after)]).await?;
+        let found: Vec<TenantRow> = self.db.rows(&sql, &[D1Type::Text(after)]).await?;
         found.into_iter().map(TenantRow::read).collect()
     }
 
     async fn delete_tenant(&self, id: &str, now: Timestamp) -> DirectoryResult<bool> {
         let mark = "UPDATE tenants SET deleted_at = ?2, issuer = NULL, jwt = NULL \
                     WHERE id = ?1 AND deleted_at IS NULL RETURNING 1 AS done";
-        let batch = vec![
-            self.statement(mark, &[D1Type::Text(id), time(now)])?,
-            self.statement("DELETE FROM api_keys WHERE tenant = ?1", &[D1Type::Text(id)])?,
-        ];
-        let results = self.db.batch(batch).await.map_err(failed)?;
-        results.first().map_or(Ok(false), |marked| Ok(!rows::<Done>(marked)?.is_empty()))
+        let keys = "DELETE FROM api_keys WHERE tenant = ?1";
+        let id = || D1Type::Text(id);
+        let batch = self.db.batch(&[(mark, &[id(), time(now)]), (keys, &[id()])]).await?;
+        batch.first().map_or(Ok(false), |marked| Ok(marked.any()?))
     }
 
     async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(String, Timestamp)>> {
         let sql = format!(
             "SELECT id, deleted_at FROM tenants WHERE deleted_at IS NOT NULL ORDER BY deleted_at LIMIT {limit}"
         );
-        let found: Vec<DeletedRow> = self.rows(&sql, &[]).await?;
+        let found: Vec<DeletedRow> = self.db.rows(&sql, &[]).await?;
         Ok(found.into_iter().map(|row| (row.id, moment(row.deleted_at))).collect())
     }
 
     async fn purge_tenant(&self, id: &str) -> DirectoryResult<()> {
         let sql = "DELETE FROM tenants WHERE id = ?1 AND deleted_at IS NOT NULL";
-        self.rows::<Done>(sql, &[D1Type::Text(id)]).await?;
-        Ok(())
+        Ok(self.db.run(sql, &[D1Type::Text(id)]).await?)
     }
 
     async fn tenants_by_issuer(&self, issuer: &str) -> DirectoryResult<Vec<Tenant>> {
         let sql = format!("{TENANT} AND issuer = ?1 ORDER BY id");
-        let found: Vec<TenantRow> = self.rows(&sql, &[D1Type::Text(issuer)]).await?;
+        let found: Vec<TenantRow> = self.db.rows(&sql, &[D1Type::Text(issuer)]).await?;
         found.into_iter().map(TenantRow::read).collect()
     }
 
     async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool> {
         let scopes = serde_json::to_string(&key.scopes).map_err(garbled)?;
-        self.did(
-            "INSERT INTO api_keys (tenant, id, hash, name, scopes, created_at, expires_at) \
-             SELECT id, ?2, ?3, ?4, ?5, ?6, ?7 FROM tenants WHERE id = ?1 AND deleted_at IS NULL \
-             RETURNING 1 AS done",
-            &[
-                D1Type::Text(&key.tenant),
-                D1Type::Text(&key.id),
-                D1Type::Text(hash),
-                D1Type::Text(&key.name),
-                D1Type::Text(&scopes),
-                time(key.created_at),
-                key.expires_at.map_or(D1Type::Null, time),
-            ],
-        )
-        .await
+        let sql = "INSERT INTO api_keys (tenant, id, hash, name, scopes, created_at, expires_at) \
+                   SELECT id, ?2, ?3, ?4, ?5, ?6, ?7 FROM tenants WHERE id = ?1 AND deleted_at IS NULL \
+                   RETURNING 1 AS done";
+        let args = [
+            D1Type::Text(&key.tenant),
+            D1Type::Text(&key.id),
+            D1Type::Text(hash),
+            D1Type::Text(&key.name),
+            D1Type::Text(&scopes),
+            time(key.created_at),
+            key.expires_at.map_or(D1Type::Null, time),
+        ];
+        Ok(self.db.did(sql, &args).await?)
     }
 
     async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<ApiKey>> {
         let sql = format!("{KEY} WHERE hash = ?1 AND (expires_at IS NULL OR expires_at > ?2)");
-        let found: Vec<KeyRow> = self.rows(&sql, &[D1Type::Text(hash), time(now)]).await?;
+        let found: Vec<KeyRow> = self.db.rows(&sql, &[D1Type::Text(hash), time(now)]).await?;
         found.into_iter().next().map(KeyRow::read).transpose()
     }
 
     async fn keys(&self, tenant: &str, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>> {
         let sql = format!("{KEY} WHERE tenant = ?1 AND id > ?2 ORDER BY id LIMIT {limit}");
-        let found: Vec<KeyRow> = self.rows(&sql, &[D1Type::Text(tenant), D1Type::Text(after)]).await?;
+        let found: Vec<KeyRow> = self.db.rows(&sql, &[D1Type::Text(tenant), D1Type::Text(after)]).await?;
         found.into_iter().map(KeyRow::read).collect()
     }
 
     async fn delete_key(&self, tenant: &str, id: &str) -> DirectoryResult<bool> {
         let sql = "DELETE FROM api_keys WHERE tenant = ?1 AND id = ?2 RETURNING 1 AS done";
-        self.did(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await
+        Ok(self.db.did(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?)
     }
 
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()> {
@@ -288,14 +238,12 @@ impl Directory for D1Directory {
             time(entry.created_at),
             time(entry.updated_at),
         ];
-        self.rows::<Done>(sql, &args).await?;
-        Ok(())
+        Ok(self.db.run(sql, &args).await?)
     }
 
     async fn delete_session(&self, tenant: &str, id: &str) -> DirectoryResult<()> {
         let sql = "DELETE FROM sessions WHERE tenant = ?1 AND id = ?2";
-        self.rows::<Done>(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?;
-        Ok(())
+        Ok(self.db.run(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?)
     }
 
     async fn sessions(
@@ -323,7 +271,7 @@ impl Directory for D1Directory {
             args.extend([time(at), D1Type::Text(id)]);
         }
         sql.push_str(&format!(" ORDER BY created_at DESC, id DESC LIMIT {limit}"));
-        let found: Vec<SessionRow> = self.rows(&sql, &args).await?;
+        let found: Vec<SessionRow> = self.db.rows(&sql, &args).await?;
         Ok(found.into_iter().map(SessionRow::read).collect())
     }
 
@@ -338,19 +286,21 @@ impl Directory for D1Directory {
         let running = number(now.0.saturating_sub(CLAIM_RUNNING_MS));
         let kept = number(now.0.saturating_sub(CLAIM_KEPT_MS));
         // One batch is one transaction: of two that come at once, one inserts.
-        let batch = vec![
-            self.statement(ended, &[scope(), key(), running, kept])?,
-            self.statement(insert, &[scope(), key(), D1Type::Text(body_hash), time(now)])?,
-            self.statement(select, &[scope(), key()])?,
-        ];
-        let results = self.db.batch(batch).await.map_err(failed)?;
+        let results = self
+            .db
+            .batch(&[
+                (ended, &[scope(), key(), running, kept]),
+                (insert, &[scope(), key(), D1Type::Text(body_hash), time(now)]),
+                (select, &[scope(), key()]),
+            ])
+            .await?;
         let [_, inserted, found] = results.as_slice() else {
             return Err(DirectoryError("a batch came back short".into()));
         };
-        if !rows::<Done>(inserted)?.is_empty() {
+        if inserted.any()? {
             return Ok(Claim::Fresh);
         }
-        let row = rows::<ClaimRow>(found)?.into_iter().next();
+        let row = found.read::<ClaimRow>()?.into_iter().next();
         Ok(match row.ok_or_else(|| DirectoryError("a claim vanished".into()))? {
             row if row.body_hash != body_hash => Claim::Reused,
             ClaimRow { status: Some(status), answer: Some(answer), .. } => Claim::Done(status as u16, answer),
@@ -363,11 +313,11 @@ impl Directory for D1Directory {
         match answer {
             Some((status, answer)) => {
                 let sql = "UPDATE idempotency SET status = ?3, answer = ?4 WHERE scope = ?1 AND key = ?2";
-                self.rows::<Done>(sql, &[scope, key, number(status.into()), D1Type::Text(answer)]).await?;
+                self.db.run(sql, &[scope, key, number(status.into()), D1Type::Text(answer)]).await?;
             }
             None => {
                 let sql = "DELETE FROM idempotency WHERE scope = ?1 AND key = ?2 AND status IS NULL";
-                self.rows::<Done>(sql, &[scope, key]).await?;
+                self.db.run(sql, &[scope, key]).await?;
             }
         }
         Ok(())
@@ -383,8 +333,8 @@ impl Directory for D1Directory {
              (SELECT tenant, id FROM api_keys WHERE expires_at <= ?1 LIMIT {EXPIRED_AT_ONCE}) RETURNING 1 AS done"
         );
         let since = number(now.0.saturating_sub(CLAIM_KEPT_MS));
-        let answers: Vec<Done> = self.rows(&answers, &[since]).await?;
-        let keys: Vec<Done> = self.rows(&keys, &[time(now)]).await?;
+        let answers: Vec<IgnoredAny> = self.db.rows(&answers, &[since]).await?;
+        let keys: Vec<IgnoredAny> = self.db.rows(&keys, &[time(now)]).await?;
         Ok(answers.len().max(keys.len()) == EXPIRED_AT_ONCE)
     }
 }

@@ -4,6 +4,7 @@
 //! database picks the one that holds. Bytes would come back as lists of numbers, one object each, so
 //! content that is not plain text travels in base64.
 
+use super::{Database, Failed, list, moment, number, time};
 use crate::ports::{
     FileError, FileTable,
     filesystem::{Content, Entry, FileResult, Glance, Glimpse, MAX_FILES, Precondition, Row, Tree},
@@ -12,9 +13,9 @@ use crate::types::{FilePath, PathPrefix, Timestamp};
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, de::IgnoredAny};
 use std::borrow::Cow;
-use worker::{D1Database, D1Type};
+use worker::D1Type;
 
 /// The columns of an [`Entry`].
 const ENTRY: &str = "path, etag, bytes, updated_at";
@@ -25,11 +26,8 @@ const COUNT: &str = "SELECT files FROM file_trees WHERE tenant = ?1 AND scope = 
 
 /// The table of files.
 pub struct D1Files {
-    db: D1Database,
+    db: Database,
 }
-
-#[derive(Deserialize)]
-struct Done {}
 
 #[derive(Deserialize)]
 struct EntryRow {
@@ -42,7 +40,7 @@ struct EntryRow {
 impl EntryRow {
     fn read(self) -> Entry {
         let Self { path, etag, bytes, updated_at } = self;
-        Entry { path, etag, bytes: bytes as u64, updated_at: Timestamp(updated_at as u64) }
+        Entry { path, etag, bytes: bytes as u64, updated_at: moment(updated_at) }
     }
 }
 
@@ -69,7 +67,7 @@ fn content_of(kind: &str, content: String) -> FileResult<Content> {
     Ok(match kind {
         "blob" => Content::Blob(content),
         "text" => Content::Inline(content.into()),
-        _ => Content::Inline(STANDARD.decode(content).map(Bytes::from).map_err(failed)?),
+        _ => Content::Inline(decoded(&content)?),
     })
 }
 
@@ -98,37 +96,21 @@ struct KeyRow {
 
 impl D1Files {
     /// The table in `db`.
-    pub fn new(db: D1Database) -> Self {
+    pub fn new(db: Database) -> Self {
         Self { db }
     }
+}
 
-    /// Runs a statement, writing or reading, and returns its rows.
-    async fn query<T: DeserializeOwned>(&self, sql: &str, args: &[D1Type<'_>]) -> FileResult<Vec<T>> {
-        let result = self.db.prepare(sql).bind_refs(args).map_err(failed)?.all().await.map_err(failed)?;
-        match result.error() {
-            Some(error) => Err(FileError::Unavailable(error)),
-            None => result.results().map_err(failed),
-        }
-    }
-
-    /// Whether a statement that ends in `RETURNING 1 AS done` did anything.
-    async fn did(&self, sql: &str, args: &[D1Type<'_>]) -> FileResult<bool> {
-        Ok(!self.query::<Done>(sql, args).await?.is_empty())
+impl From<Failed> for FileError {
+    fn from(Failed(why): Failed) -> Self {
+        Self::Unavailable(why)
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> FileError {
-    FileError::Unavailable(error.to_string())
-}
-
-/// A whole number below 2^53, as the database takes it.
-fn number(value: u64) -> D1Type<'static> {
-    D1Type::Real(value as f64)
-}
-
-/// A list as one argument, for `json_each`.
-fn list<T: AsRef<str>>(items: impl Iterator<Item = T>) -> String {
-    serde_json::Value::from_iter(items.map(|item| item.as_ref().to_owned())).to_string()
+/// What stands in the column `content` for bytes that are not plain text.
+fn decoded(content: &str) -> FileResult<Bytes> {
+    let bytes = STANDARD.decode(content).map_err(|error| FileError::Unavailable(error.to_string()))?;
+    Ok(bytes.into())
 }
 
 /// What stands in the columns `kind` and `content`.
@@ -152,7 +134,7 @@ impl FileTable for D1Files {
         );
         let paths = list(paths.iter().map(FilePath::as_str));
         let args = [D1Type::Text(&tree.tenant), D1Type::Text(&tree.scope), D1Type::Text(&paths)];
-        self.query::<FileRow>(&sql, &args).await?.into_iter().map(FileRow::read).collect()
+        self.db.rows::<FileRow>(&sql, &args).await?.into_iter().map(FileRow::read).collect()
     }
 
     async fn glance(&self, tenant: &str, scopes: &[&str], glance: &Glance<'_>) -> FileResult<Vec<Glimpse>> {
@@ -182,7 +164,7 @@ impl FileTable for D1Files {
         ];
         args.extend(scopes.iter().map(|scope| D1Type::Text(scope)));
         let mut seen: Vec<Glimpse> = scopes.iter().map(|_| Glimpse::default()).collect();
-        for row in self.query::<GlanceRow>(&sql, &args).await? {
+        for row in self.db.rows::<GlanceRow>(&sql, &args).await? {
             let GlanceRow { part, path, etag, bytes, updated_at, kind, content } = row;
             let Some(glimpse) = seen.get_mut(part as usize) else { continue };
             match kind {
@@ -207,7 +189,7 @@ impl FileTable for D1Files {
             number(*bytes),
             D1Type::Text(kind),
             D1Type::Text(&content),
-            number(updated_at.0),
+            time(*updated_at),
         ];
         let insert = format!(
             "INSERT INTO files (tenant, scope, path, etag, bytes, kind, content, updated_at) \
@@ -227,7 +209,7 @@ impl FileTable for D1Files {
                     .to_owned()
             }
         };
-        self.did(&sql, &args).await
+        Ok(self.db.did(&sql, &args).await?)
     }
 
     async fn remove(&self, tree: &Tree, path: &FilePath, condition: &Precondition) -> FileResult<bool> {
@@ -241,7 +223,7 @@ impl FileTable for D1Files {
                    AND (?4 IS NULL OR etag = ?4) RETURNING 1 AS done";
         let args =
             [D1Type::Text(&tree.tenant), D1Type::Text(&tree.scope), D1Type::Text(path.as_str()), expected];
-        self.did(sql, &args).await
+        Ok(self.db.did(sql, &args).await?)
     }
 
     async fn rename(&self, tree: &Tree, from: &FilePath, to: &FilePath, now: Timestamp) -> FileResult<bool> {
@@ -253,9 +235,9 @@ impl FileTable for D1Files {
             D1Type::Text(&tree.scope),
             D1Type::Text(from.as_str()),
             D1Type::Text(to.as_str()),
-            number(now.0),
+            time(now),
         ];
-        self.did(sql, &args).await
+        Ok(self.db.did(sql, &args).await?)
     }
 
     async fn list(
@@ -278,32 +260,30 @@ impl FileTable for D1Files {
             args.push(D1Type::Text(after));
         }
         sql.push_str(&format!(" ORDER BY path LIMIT {limit}"));
-        Ok(self.query::<EntryRow>(&sql, &args).await?.into_iter().map(EntryRow::read).collect())
+        Ok(self.db.rows::<EntryRow>(&sql, &args).await?.into_iter().map(EntryRow::read).collect())
     }
 
     async fn reserve(&self, tenant: &str, key: &str, now: Timestamp) -> FileResult<()> {
         let sql = "INSERT INTO free_blobs (tenant, blob, since) VALUES (?1, ?2, ?3)";
-        self.query::<Done>(sql, &[D1Type::Text(tenant), D1Type::Text(key), number(now.0)]).await?;
-        Ok(())
+        Ok(self.db.run(sql, &[D1Type::Text(tenant), D1Type::Text(key), time(now)]).await?)
     }
 
     async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(String, String)>> {
         let sql =
             format!("SELECT tenant, blob FROM free_blobs WHERE since <= ?1 ORDER BY since LIMIT {limit}");
-        let found: Vec<KeyRow> = self.query(&sql, &[number(before.0)]).await?;
+        let found: Vec<KeyRow> = self.db.rows(&sql, &[time(before)]).await?;
         Ok(found.into_iter().map(|row| (row.tenant, row.blob)).collect())
     }
 
     async fn forget(&self, tenant: &str, keys: &[String]) -> FileResult<()> {
         let sql = "DELETE FROM free_blobs WHERE tenant = ?1 AND blob IN (SELECT value FROM json_each(?2))";
         let keys = list(keys.iter());
-        self.query::<Done>(sql, &[D1Type::Text(tenant), D1Type::Text(&keys)]).await?;
-        Ok(())
+        Ok(self.db.run(sql, &[D1Type::Text(tenant), D1Type::Text(&keys)]).await?)
     }
 
     async fn scopes(&self, tenant: &str, owner: &str, limit: usize) -> FileResult<Vec<String>> {
         let sql = format!("SELECT scope FROM file_trees WHERE tenant = ?1 AND owner = ?2 LIMIT {limit}");
-        let found: Vec<ScopeRow> = self.query(&sql, &[D1Type::Text(tenant), D1Type::Text(owner)]).await?;
+        let found: Vec<ScopeRow> = self.db.rows(&sql, &[D1Type::Text(tenant), D1Type::Text(owner)]).await?;
         Ok(found.into_iter().map(|row| row.scope).collect())
     }
 
@@ -314,7 +294,7 @@ impl FileTable for D1Files {
              RETURNING 1 AS done"
         );
         let args = [D1Type::Text(&tree.tenant), D1Type::Text(&tree.scope)];
-        Ok(self.query::<Done>(&sql, &args).await?.len())
+        Ok(self.db.rows::<IgnoredAny>(&sql, &args).await?.len())
     }
 
     async fn erase(&self, tenant: &str, limit: usize) -> FileResult<bool> {
@@ -322,9 +302,9 @@ impl FileTable for D1Files {
             "DELETE FROM files WHERE tenant = ?1 AND (scope, path) IN \
              (SELECT scope, path FROM files WHERE tenant = ?1 LIMIT {limit}) RETURNING 1 AS done"
         );
-        let erased: Vec<Done> = self.query(&files, &[D1Type::Text(tenant)]).await?;
+        let erased: Vec<IgnoredAny> = self.db.rows(&files, &[D1Type::Text(tenant)]).await?;
         // The objects of these rows went before; their keys have just come free.
-        self.query::<Done>("DELETE FROM free_blobs WHERE tenant = ?1", &[D1Type::Text(tenant)]).await?;
+        self.db.run("DELETE FROM free_blobs WHERE tenant = ?1", &[D1Type::Text(tenant)]).await?;
         Ok(erased.len() == limit)
     }
 }
