@@ -11,7 +11,7 @@ use std::{
     net::TcpStream,
     sync::OnceLock,
 };
-use support::{Chat, Client, Event, Gate, Response, Script, World, http};
+use support::{Chat, Client, Event, Gate, Response, Script, Server, World, http};
 
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
@@ -466,6 +466,16 @@ fn a_repeated_post_runs_once() {
         );
         problem(&keyed(&client, key).post("/v1/sessions", json!({})), 400, "invalid_request");
     }
+}
+
+#[test]
+fn a_directory_that_fails_is_our_trouble_and_said_so() {
+    let mut server = Server::start(json!({}));
+    server.edit("DROP TABLE idempotency; DROP TABLE sessions");
+    let keyed = server.client().with_header("idempotency-key", "k");
+    problem(&keyed.post("/v1/tickets", json!({"session": "s"})), 503, "unavailable");
+    problem(&server.client().get("/v1/sessions"), 503, "unavailable");
+    assert!(server.log().contains("no such table: idempotency"), "{}", server.log());
 }
 
 #[test]

@@ -11,7 +11,7 @@ for (const file of readdirSync(process.argv[2], { recursive: true }).filter((nam
     const all = db.prepare(`SELECT * FROM "${name}"`);
     all.setReadBigInts(true);
     for (const row of all.all()) {
-      console.log(JSON.stringify({ file, name, ...row }, (_, v) => (typeof v === "bigint" ? String(v) : v)));
+      console.log(JSON.stringify({ file, table: name, ...row }, (_, v) => (typeof v === "bigint" ? String(v) : v)));
     }
   }
 }

@@ -121,9 +121,23 @@ impl Server {
 
     /// Every row of every database, as lines of JSON.
     pub fn rows(&self) -> String {
+        self.script("dump.mjs", &[])
+    }
+
+    /// Kills it, runs a statement in each of its D1 databases, and starts it again.
+    pub fn edit(&mut self, sql: &str) {
+        self.kill();
+        self.script("edit.mjs", &[sql]);
+        self.run();
+    }
+
+    /// What a script of `tests/support` says about the state.
+    fn script(&self, name: &str, args: &[&str]) -> String {
         let output = Command::new(root().join("node_modules/.bin/node"))
-            .args(["--no-warnings".as_ref(), root().join("tests/support/dump.mjs").as_os_str()])
+            .arg("--no-warnings")
+            .arg(root().join("tests/support").join(name))
             .arg(self.home.join("state"))
+            .args(args)
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
