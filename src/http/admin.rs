@@ -126,17 +126,25 @@ impl Front {
         let mut budget = ERASED_AT_ONCE;
         let mut more = false;
         for (tenant, since) in self.directory.deleted_tenants(DELETED_AT_ONCE).await? {
-            let no_sessions = self.erase_sessions(&tenant, &mut budget).await?;
-            // Last, so that what still ran in a session cannot have written behind it.
-            let no_files = self.erase_files(&tenant).await?;
-            more |= !no_files;
-            if no_sessions && no_files && now.since(since) >= ID_HELD_MS {
-                self.directory.purge_tenant(&tenant).await?;
+            match self.erase(&tenant, now.since(since) >= ID_HELD_MS, &mut budget).await {
+                Ok(left) => more |= left,
+                // Its shard may be down, or gone; the others' tenants are not to wait for it.
+                Err(error) => (self.log)(&format!("erasing tenant {tenant}: {error}")),
             }
         }
-        more |= self.files.collect(now).await?;
-        more |= self.directory.expire(now).await?;
-        Ok(more || budget == 0)
+        let (collected, expired) = (self.files.collect(now).await, self.directory.expire(now).await);
+        Ok(collected? || expired? || more || budget == 0)
+    }
+
+    /// Erases what a deleted tenant has, and the tenant itself if `last`; returns whether files are left.
+    async fn erase(&self, tenant: &str, last: bool, budget: &mut usize) -> Result<bool, Failure> {
+        let no_sessions = self.erase_sessions(tenant, budget).await?;
+        // Last, so that what still ran in a session cannot have written behind it.
+        let no_files = self.erase_files(tenant).await?;
+        if no_sessions && no_files && last {
+            self.directory.purge_tenant(tenant).await?;
+        }
+        Ok(!no_files)
     }
 
     /// Erases up to `budget` sessions of a tenant; returns whether none is left. A session that

@@ -140,6 +140,22 @@ fn a_deleted_tenant_is_gone_at_once_and_erased_in_steps() {
 }
 
 #[test]
+fn a_tenant_that_cannot_be_erased_stops_nobody_elses_erasure() {
+    let stage = Stage::new();
+    *stage.objects.stuck.borrow_mut() = Some("s".into());
+    for id in ["acme", "other"] {
+        stage.tenant(id, Value::Null);
+        stage.session(id, "s", "u", 0);
+        assert_eq!(stage.answer(delete(&format!("/v1/admin/tenants/{id}")).bearer(ADMIN)).status, 204);
+    }
+    *stage.objects.stuck.borrow_mut() = None;
+    stage.files.down.set(true);
+    assert!(block_on(stage.front.sweep()).is_err(), "the objects that are free are still there");
+    assert_eq!(*stage.objects.erased.borrow(), ["acme/s", "other/s"]);
+    assert_eq!(stage.log.borrow().iter().filter(|line| line.contains("erasing tenant")).count(), 2);
+}
+
+#[test]
 fn an_id_stays_taken_while_another_isolate_may_remember_its_keys() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
