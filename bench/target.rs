@@ -76,6 +76,7 @@ impl Target {
             config: "bench/floor/wrangler.toml",
             main: "worker.js",
             bindings,
+            databases: None,
         }))
     }
 
@@ -87,7 +88,12 @@ impl Target {
             "DEFAULT_MODEL": "openai/bench",
             "DEV_API_KEY": DEV_API_KEY,
         });
-        Self::Ours(Server::launch(Launch { config: "wrangler.toml", main: "build/index.js", bindings }))
+        Self::Ours(Server::launch(Launch {
+            config: "wrangler.toml",
+            main: "build/index.js",
+            bindings,
+            databases: None,
+        }))
     }
 
     pub fn name(&self) -> &'static str {

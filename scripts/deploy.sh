@@ -4,12 +4,13 @@ source "$(dirname "$0")/env.sh"
 scripts/setup.sh
 scripts/build.sh
 
-grep -q '^database_id = "00000000-' wrangler.toml && die "no database yet; once, do:
+grep -q '^database_id = "00000000-' wrangler.toml && die "not every database is there yet; once, do:
   npx wrangler login                      (or set CLOUDFLARE_API_TOKEN)
   npx wrangler d1 create edge-harness     (its id goes into wrangler.toml)
+  npx wrangler d1 create edge-harness-1   (likewise; or take DB_1 out of wrangler.toml)
   npx wrangler r2 bucket create edge-harness"
 
-wrangler d1 migrations apply DB --remote
+for db in $(databases); do wrangler d1 migrations apply "$db" --remote; done
 wrangler deploy
 cat <<'EOF'
 

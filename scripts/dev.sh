@@ -24,8 +24,10 @@ done
 
 say "applying migrations to $STATE_DIR"
 log="$(mktemp)"
-wrangler d1 migrations apply DB --local --persist-to "$STATE_DIR" >"$log" 2>&1 ||
-    { cat "$log" >&2; rm -f "$log"; die "the migrations failed"; }
+for db in $(databases); do
+    wrangler d1 migrations apply "$db" --local --persist-to "$STATE_DIR" >"$log" 2>&1 ||
+        { cat "$log" >&2; rm -f "$log"; die "the migrations of $db failed"; }
+done
 rm -f "$log"
 
 # A process group of its own, so that no workerd outlives this script.

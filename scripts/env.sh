@@ -22,4 +22,6 @@ export PATH="$BIN:$PATH"
 
 say() { printf '==> %s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+# The bindings of D1: `DB` and its shards.
+databases() { sed -n 's/^binding = "\(DB\(_[0-9]*\)\{0,1\}\)"$/\1/p' wrangler.toml; }
 locked() { awk -v name="\"$1\"" '$1=="name" && $3==name {getline; gsub(/"/,"",$3); print $3; exit}' Cargo.lock; }

@@ -108,7 +108,12 @@ fn the_floor_of_the_benchmark_streams() {
     let (model, gate) = (ModelServer::start(), Gate::new());
     model.script("bench", Script::text(["before"]).hold(&gate).say("after"));
     let bindings = json!({ "OPENAI_BASE_URL": model.base_url() });
-    let floor = Server::launch(Launch { config: "bench/floor/wrangler.toml", main: "worker.js", bindings });
+    let floor = Server::launch(Launch {
+        config: "bench/floor/wrangler.toml",
+        main: "worker.js",
+        bindings,
+        databases: None,
+    });
     let mut stream = floor.anonymous().post_stream("/turn/a", json!({"content": "hello"}));
     stream.until(|e| e.data.contains("before"));
     gate.open();

@@ -1,11 +1,12 @@
 //! Tenants, for the operator.
 
+use super::auth::DEV_TENANT;
 use super::auth_cache::KEPT_MS;
 use super::failure::Failure;
 use super::front::Front;
 use super::jwks::seal_context;
 use super::jwt::Jwk;
-use super::{ApiRequest, ApiResponse, body, page};
+use super::{ApiRequest, ApiResponse, body, page, placement};
 use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
 use crate::types::{ErrorCode, Problem, Timestamp, id};
@@ -29,6 +30,8 @@ struct NewTenant {
     name: Option<String>,
     #[serde(default)]
     jwt: Option<JwtConfig>,
+    #[serde(default)]
+    shard: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -38,6 +41,9 @@ struct TenantPatch {
     /// Absent: stays. `null`: removed.
     #[serde(default, deserialize_with = "present")]
     jwt: Option<Option<JwtConfig>>,
+    /// Nothing but what it is: a tenant does not move.
+    #[serde(default)]
+    shard: Option<String>,
 }
 
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<JwtConfig>>, D::Error> {
@@ -58,7 +64,8 @@ impl Front {
         let name = new.name.unwrap_or_else(|| id.clone());
         check_name(&name)?;
         let jwt = self.checked_jwt(&id, new.jwt).await?;
-        let tenant = Tenant { id, name, created_at: self.clock.now(), jwt };
+        let shard = self.shard_for(&id, new.shard)?;
+        let tenant = Tenant { id, name, created_at: self.clock.now(), jwt, shard };
         if !self.directory.create_tenant(&tenant).await? {
             let detail = "a tenant has this id, or had it until minutes ago";
             return Err(Problem::new(ErrorCode::AlreadyExists, detail).into());
@@ -84,6 +91,11 @@ impl Front {
     pub(super) async fn update_tenant(&self, id: &str, request: &ApiRequest) -> Result<ApiResponse, Failure> {
         let patch: TenantPatch = body::json(request)?;
         let mut tenant = self.existing_tenant(id).await?;
+        if patch.shard.is_some_and(|shard| self.shard_of(&tenant) != Some(&shard)) {
+            return Err(
+                Problem::field("/shard", "cannot change: the tenant's rows would have to move").into()
+            );
+        }
         if let Some(name) = patch.name {
             check_name(&name)?;
             tenant.name = name;
@@ -187,6 +199,24 @@ impl Front {
         Ok(self.directory.tenant(id).await?.ok_or_else(|| Problem::not_found("tenant"))?)
     }
 
+    /// The shard of a new tenant: the one that the operator chose, or the one that its name gives.
+    fn shard_for(&self, tenant: &str, chosen: Option<String>) -> Result<Option<String>, Problem> {
+        let shards = &self.config.shards;
+        match chosen {
+            None => Ok(placement::by_name(tenant, shards).map(Into::into)),
+            Some(_) if tenant == DEV_TENANT => {
+                Err(Problem::field("/shard", "the development tenant has rows where its name puts it"))
+            }
+            Some(shard) if shards.contains(&shard) => Ok(Some(shard)),
+            Some(_) => Err(Problem::field("/shard", format!("expected one of: {}", shards.join(", ")))),
+        }
+    }
+
+    /// The shard that a tenant is on.
+    fn shard_of<'a>(&'a self, tenant: &'a Tenant) -> Option<&'a str> {
+        tenant.shard.as_deref().or_else(|| placement::by_name(&tenant.id, &self.config.shards))
+    }
+
     /// An issuer that can work, its keys sealed.
     async fn checked_jwt(&self, tenant: &str, jwt: Option<JwtConfig>) -> Result<Option<JwtConfig>, Problem> {
         let Some(mut jwt) = jwt else { return Ok(None) };
@@ -211,7 +241,10 @@ impl Front {
 
     /// A tenant as the operator sees it: public keys, but no secret.
     fn view(&self, tenant: &Tenant) -> Value {
-        let mut view = json!({ "id": tenant.id, "name": tenant.name, "created_at": tenant.created_at });
+        let mut view = json!({
+            "id": tenant.id, "name": tenant.name, "created_at": tenant.created_at,
+            "shard": self.shard_of(tenant),
+        });
         if let Some(jwt) = &tenant.jwt {
             let mut set = self.stored_set(&tenant.id, jwt);
             let keys = set.as_mut().and_then(|set| set.get_mut("keys")).and_then(Value::as_array_mut);

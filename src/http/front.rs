@@ -34,6 +34,8 @@ pub struct FrontConfig {
     pub origins: Vec<String>,
     /// The models that can be named, as `provider/model`.
     pub models: Vec<String>,
+    /// The shards that tenants can be on.
+    pub shards: Vec<String>,
 }
 
 /// The front. Cheap to make for each request; only the cache lives longer.

@@ -42,6 +42,9 @@ pub struct Tenant {
     /// Its issuer, where it has one. Holds no secret in clear.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwt: Option<JwtConfig>,
+    /// The shard that all of its rows are on, for ever; none where there are no shards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<String>,
 }
 
 /// An API key, without its secret.

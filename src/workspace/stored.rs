@@ -54,7 +54,9 @@ impl StoredFiles {
         Self { guard: Some(guard), ..self }
     }
 
-    fn check(&self) -> FileResult<()> {
+    /// Asks the guard, when nothing else has to be waited for before the statement.
+    async fn check(&self) -> FileResult<()> {
+        self.stores.table.locate(&self.tree.tenant).await?;
         match &self.guard {
             Some(guard) if !guard() => Err(FileError::Closed),
             _ => Ok(()),
@@ -80,7 +82,7 @@ impl StoredFiles {
         let mut random = [0; 10];
         entropy.fill(&mut random);
         let key = format!("{}{}", blobs_of(tenant), id::make(id::FILE, now, &random));
-        self.check()?;
+        self.check().await?;
         table.reserve(tenant, &key, now).await?;
         blobs.put(&key, bytes, "application/octet-stream").await.map_err(FileError::Unavailable)?;
         Ok(Content::Blob(key))
@@ -137,7 +139,7 @@ impl Filesystem for StoredFiles {
         let content = self.keep(bytes).await?;
         let updated_at = self.stores.clock.now();
         let row = Row { entry: Entry { path: path.clone(), bytes: size, etag, updated_at }, content };
-        self.check()?;
+        self.check().await?;
         if self.stores.table.put(&self.tree, &row, condition).await? {
             return Ok(row.entry);
         }
@@ -148,7 +150,7 @@ impl Filesystem for StoredFiles {
     }
 
     async fn delete(&self, path: &FilePath, condition: &Precondition) -> FileResult<()> {
-        self.check()?;
+        self.check().await?;
         let removed = self.stores.table.remove(&self.tree, path, condition).await?;
         if removed || *condition == Precondition::Any { Ok(()) } else { Err(FileError::Conflict) }
     }
@@ -158,7 +160,7 @@ impl Filesystem for StoredFiles {
     }
 
     async fn rename(&self, from: &FilePath, to: &FilePath) -> FileResult<Entry> {
-        self.check()?;
+        self.check().await?;
         let moved = self.stores.table.rename(&self.tree, from, to, self.stores.clock.now()).await?;
         let at = if moved { to } else { from };
         match (moved, super::find(self, at).await?) {

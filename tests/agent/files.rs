@@ -208,26 +208,32 @@ fn a_store_that_is_down_is_told_and_logged() {
 
 #[test]
 fn what_is_written_too_late_is_not_written() {
-    for (name, args) in [
+    let calls = [
         ("write_file", json!({"path": "new", "content": "x"})),
         ("write_file", json!({"path": "old", "content": "x", "overwrite": true})),
         ("edit_file", json!({"path": "old", "old_string": "was", "new_string": "is"})),
         ("move_file", json!({"from": "old", "to": "new"})),
         ("delete_file", json!({"path": "old"})),
-    ] {
+    ];
+    for (unplaced, (name, args)) in
+        [false, true].into_iter().flat_map(|un| calls.clone().map(|call| (un, call)))
+    {
         let stage = stage();
         put(&stage, "u", Layer::User, "old", "as it was");
         stage.files.hold();
+        stage.files.unplaced.set(unplaced);
         stage.post("t1", &format!("{name} {args}"));
         stage.run();
         assert!(stage.host().abort(&stage.session()).unwrap());
         stage.files.release();
         stage.settle();
         stage.check();
-        // What was on its way to the store when the turn ended has ended there, as it would outside.
-        let on_its_way = args["overwrite"] == true;
+        // What was on its way to the store when the turn ended has ended there, as it would outside;
+        // not what still had to learn where the store is.
+        let on_its_way = args["overwrite"] == true && !unplaced;
         let expected = if on_its_way { "x" } else { "as it was" };
-        assert_eq!((text(&stage, "old").as_deref(), text(&stage, "new")), (Some(expected), None), "{name}");
+        let found = (text(&stage, "old"), text(&stage, "new"));
+        assert_eq!((found.0.as_deref(), found.1), (Some(expected), None), "{name}, unplaced: {unplaced}");
     }
 }
 

@@ -17,7 +17,7 @@ fn tenants_are_made_listed_changed_and_shown_without_secrets() {
         post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme", "name": "Acme", "jwt": jwt })),
     );
     let shown = json!({
-        "id": "acme", "name": "Acme", "created_at": "2026-11-20T12:00:00.000Z",
+        "id": "acme", "name": "Acme", "created_at": "2026-11-20T12:00:00.000Z", "shard": "DB",
         "jwt": {
             "issuer": "https://id.example", "audience": "app", "jwks_url": null,
             "jwks": { "keys": [{ "kty": "oct", "kid": "s", "alg": "HS256" }] },
@@ -59,6 +59,10 @@ fn what_cannot_work_is_refused_with_a_pointer() {
         (json!({ "id": "a b" }), "/id"),
         (json!({ "name": "" }), "/name"),
         (json!({ "name": 1 }), "/name"),
+        (json!({ "shard": "DB_2" }), "/shard"),
+        (json!({ "shard": "" }), "/shard"),
+        (json!({ "shard": 1 }), "/shard"),
+        (json!({ "id": "dev", "shard": "DB" }), "/shard"),
         (json!({ "jwt": { "issuer": "" , "jwks": secret_set() } }), "/jwt/issuer"),
         (json!({ "jwt": { "issuer": "i" } }), "/jwt"),
         (json!({ "jwt": { "issuer": "i", "jwks_url": "http://id.example/keys" } }), "/jwt/jwks_url"),
@@ -84,6 +88,33 @@ fn what_cannot_work_is_refused_with_a_pointer() {
         let answer = stage.answer(post("/v1/admin/tenants/local/keys").bearer(ADMIN).json(&body));
         assert_eq!((answer.status, &answer.body["errors"][0]["pointer"]), (422, &json!(pointer)), "{body}");
     }
+}
+
+#[test]
+fn a_tenant_is_on_the_shard_that_was_chosen_or_that_its_name_gives_and_stays_there() {
+    let stage = Stage::new();
+    let make = |body: Value| {
+        let made = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&body));
+        assert_eq!(made.status, 201, "{made:?}");
+        let stored = block_on(stage.front.directory.tenant(&made.text("id"))).unwrap().unwrap();
+        assert_eq!(stored.shard, Some(made.text("shard")), "written down");
+        made.text("shard")
+    };
+    let by_name: Vec<String> = ["a", "b", "c", "d", "e", "dev"].map(|id| make(json!({ "id": id }))).into();
+    assert_eq!(by_name, ["DB", "DB_1", "DB", "DB", "DB_1", "DB_1"]);
+    assert_eq!(["DB", "DB_1"].map(|shard| make(json!({ "shard": shard }))), ["DB", "DB_1"]);
+
+    let path = "/v1/admin/tenants/a";
+    let patch = |shard: &str| {
+        stage.answer(request("PATCH", path).bearer(ADMIN).json(&json!({ "name": "new", "shard": shard })))
+    };
+    for other in ["DB_1", "DB_2"] {
+        let refused = patch(other);
+        assert_eq!((refused.status, &refused.body["errors"][0]["pointer"]), (422, &json!("/shard")));
+    }
+    let shown = stage.answer(get(path).bearer(ADMIN));
+    assert_eq!((shown.text("name"), shown.text("shard")), ("a".into(), "DB".into()));
+    assert_eq!(patch("DB").text("name"), "new");
 }
 
 #[test]

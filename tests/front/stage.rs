@@ -108,6 +108,7 @@ pub fn config() -> FrontConfig {
         dev_api_key: Some(DEV.into()),
         origins: vec!["https://app.example".into()],
         models: vec!["demo/echo".into()],
+        shards: vec!["DB".into(), "DB_1".into()],
     }
 }
 

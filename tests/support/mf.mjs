@@ -1,9 +1,10 @@
 // Runs a Worker under Miniflare for a test or a measurement:
 //
 //     node mf.mjs '{"config": "wrangler.toml", "main": "build/index.js", "home": DIR,
-//                   "port": 0, "bindings": {...}}'
+//                   "port": 0, "bindings": {...}, "databases": 1}'
 //
-// The Worker is configured by its wrangler.toml; `main` and `bindings` go over it. Once it serves
+// The Worker is configured by its wrangler.toml; `main` and `bindings` go over it, and of its D1
+// databases only the first `databases` are bound, where that is given. Once it serves
 // and its D1 migrations are applied, one line `{"port": N}` goes to stdout. Then a line
 // `scheduled CRON` on stdin runs the scheduled handler, answered by one line of JSON. When stdin
 // ends (also because the parent died) so does the process, and DIR is erased.
@@ -17,6 +18,7 @@ const options = JSON.parse(process.argv[2]);
 const config = parse(readFileSync(options.config, "utf8"));
 const root = dirname(resolve(options.config));
 const main = resolve(root, options.main ?? config.main);
+const databases = (config.d1_databases ?? []).slice(0, options.databases ?? undefined);
 const sqlite = new Set((config.migrations ?? []).flatMap((step) => step.new_sqlite_classes ?? []));
 
 const mf = new Miniflare(convertV4MiniflareOptions({
@@ -39,7 +41,7 @@ const mf = new Miniflare(convertV4MiniflareOptions({
     bindings: { ...config.vars, ...options.bindings },
     durableObjects: Object.fromEntries((config.durable_objects?.bindings ?? []).map(
       ({ name, class_name }) => [name, { className: class_name, useSQLite: sqlite.has(class_name) }])),
-    d1Databases: Object.fromEntries((config.d1_databases ?? []).map((d1) => [d1.binding, d1.database_name])),
+    d1Databases: Object.fromEntries(databases.map((d1) => [d1.binding, d1.database_name])),
     r2Buckets: Object.fromEntries((config.r2_buckets ?? []).map((r2) => [r2.binding, r2.bucket_name])),
   }],
 }));
@@ -60,7 +62,7 @@ async function migrate({ binding, migrations_dir }) {
 }
 
 const url = await mf.ready;
-for (const d1 of config.d1_databases ?? []) await migrate(d1);
+for (const d1 of databases) await migrate(d1);
 console.log(JSON.stringify({ port: Number(url.port) }));
 
 for await (const line of createInterface({ input: process.stdin })) {

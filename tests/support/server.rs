@@ -37,6 +37,8 @@ pub struct Launch {
     pub main: &'static str,
     /// Variables and secrets over those of the configuration.
     pub bindings: Value,
+    /// How many of its D1 databases there are; all unless this says fewer.
+    pub databases: Option<usize>,
 }
 
 /// A running Worker with a folder of its own, which a restart keeps and a drop erases.
@@ -58,13 +60,18 @@ impl Server {
     /// Starts the Worker with the tests' fixtures and these variables and secrets, such as
     /// `OPENAI_BASE_URL`.
     pub fn start(bindings: Value) -> Self {
+        Self::start_with(bindings, None)
+    }
+
+    /// Starts it with the first so many of its D1 databases.
+    pub fn start_with(bindings: Value, databases: Option<usize>) -> Self {
         let mut all = json!({ "DEV_API_KEY": DEV_API_KEY, "ADMIN_KEY": ADMIN_KEY });
         for (name, value) in bindings.as_object().expect("an object of bindings") {
             all[name] = value.clone();
         }
         let main = "build-fixtures/index.js";
         assert!(root().join(main).exists(), "no Worker to test; first: scripts/build.sh --fixtures");
-        Self::launch(Launch { config: "wrangler.toml", main, bindings: all })
+        Self::launch(Launch { config: "wrangler.toml", main, bindings: all, databases })
     }
 
     /// Starts any Worker.
@@ -186,6 +193,12 @@ impl Server {
         self.restart();
     }
 
+    /// Restarts it with the first so many of its D1 databases.
+    pub fn restart_with_databases(&mut self, count: usize) {
+        self.launch.databases = Some(count);
+        self.restart();
+    }
+
     /// User and system time of the runtime so far, without Miniflare's own process.
     pub fn cpu(&self) -> Duration {
         self.runtime().iter().map(|process| process.cpu).sum()
@@ -208,6 +221,7 @@ impl Server {
             "home": self.home,
             "port": self.port,
             "bindings": self.launch.bindings,
+            "databases": self.launch.databases,
         });
         let log = File::options().create(true).append(true).open(self.home.join("log")).unwrap();
         let mut child = Command::new(root().join("node_modules/.bin/node"))

@@ -103,6 +103,7 @@ fn new_front(env: &Env) -> Result<Front> {
             dev_api_key: setup::var(env, "DEV_API_KEY"),
             origins: origins.split(',').map(|o| o.trim().to_owned()).filter(|o| !o.is_empty()).collect(),
             models: setup::models(env).list(),
+            shards: setup::shards(env)?.names().to_vec(),
         },
         directory: setup::directory(env)?,
         http: setup::http(),

@@ -2,7 +2,7 @@
 
 use super::{
     crypto::WebCrypto,
-    d1::{D1Directory, D1Files, Database},
+    d1::{D1Directory, D1Files, Shards},
     fetch::{WorkerAi, WorkerHttp},
     r2::R2Blobs,
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
@@ -18,6 +18,8 @@ use worker::{Env, Result};
 thread_local! {
     // One isolate serves many objects.
     static AGENT: OnceCell<Rc<HarnessAgent>> = const { OnceCell::new() };
+    // What it knows of tenants is worth keeping.
+    static SHARDS: OnceCell<Rc<Shards>> = const { OnceCell::new() };
 }
 
 /// A variable or secret; `None` when it is absent or empty.
@@ -59,9 +61,20 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
     })
 }
 
+/// The databases of this isolate, found once.
+pub fn shards(env: &Env) -> Result<Rc<Shards>> {
+    SHARDS.with(|cell| match cell.get() {
+        Some(shards) => Ok(Rc::clone(shards)),
+        None => {
+            let shards = Rc::new(Shards::new(env)?);
+            Ok(Rc::clone(cell.get_or_init(|| shards)))
+        }
+    })
+}
+
 /// Tenants, keys and the list of sessions.
 pub fn directory(env: &Env) -> Result<Rc<dyn Directory>> {
-    Ok(Rc::new(D1Directory::new(Database::new(env.d1("DB")?))))
+    Ok(Rc::new(D1Directory::new(shards(env)?)))
 }
 
 /// Large things.
@@ -71,7 +84,7 @@ pub fn blobs(env: &Env) -> Result<Rc<dyn BlobStore>> {
 
 /// The files of all agents.
 pub fn workspaces(env: &Env) -> Result<Rc<Workspaces>> {
-    let table = Rc::new(D1Files::new(Database::new(env.d1("DB")?)));
+    let table = Rc::new(D1Files::new(shards(env)?));
     let stores = Stores { table, blobs: blobs(env)?, clock: clock(), entropy: entropy() };
     Ok(Rc::new(Workspaces::new(stores, Bundle::default())))
 }

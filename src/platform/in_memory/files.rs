@@ -21,6 +21,8 @@ pub struct MemoryFiles {
     pub down: Cell<bool>,
     /// While set, every call lets others go first, as a network does.
     pub yields: Cell<bool>,
+    /// While set, where a tenant's rows are has to be asked for, as in a call.
+    pub unplaced: Cell<bool>,
     /// How many calls came.
     pub calls: Cell<usize>,
     /// How many bytes of content were sent for glances.
@@ -132,6 +134,13 @@ fn key(tree: &Tree, path: &FilePath) -> (Tree, FilePath) {
 
 #[async_trait(?Send)]
 impl FileTable for MemoryFiles {
+    async fn locate(&self, _tenant: &str) -> FileResult<()> {
+        if self.unplaced.get() {
+            self.state().await?;
+        }
+        Ok(())
+    }
+
     async fn rows(&self, tree: &Tree, paths: &[FilePath]) -> FileResult<Vec<Row>> {
         let state = self.state().await?;
         Ok(paths.iter().filter_map(|path| state.rows.get(&key(tree, path)).cloned()).collect())

@@ -1,6 +1,7 @@
-//! The directory over D1 (`migrations/0001_directory.sql`).
+//! The directory over D1 (`migrations/0001_directory.sql`): tenants, keys and idempotency in the root,
+//! the list of a tenant's sessions on its shard.
 
-use super::{Database, Failed, moment, number, optional, time};
+use super::{Database, Failed, Shards, moment, number, optional, time};
 use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
@@ -8,23 +9,28 @@ use crate::ports::directory::{
 use crate::types::{Timestamp, json};
 use async_trait::async_trait;
 use serde::{Deserialize, de::IgnoredAny};
+use std::rc::Rc;
 use worker::D1Type;
 
 /// Rows that one sweep removes from a table at most.
 const EXPIRED_AT_ONCE: usize = 500;
 
-const TENANT: &str = "SELECT id, name, created_at, jwt FROM tenants WHERE deleted_at IS NULL";
+const TENANT: &str = "SELECT id, name, created_at, jwt, shard FROM tenants WHERE deleted_at IS NULL";
 const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM api_keys";
 
 /// The directory over D1.
 pub struct D1Directory {
-    db: Database,
+    shards: Rc<Shards>,
 }
 
 impl D1Directory {
-    /// The directory in `db`.
-    pub fn new(db: Database) -> Self {
-        Self { db }
+    /// The directory in these databases.
+    pub fn new(shards: Rc<Shards>) -> Self {
+        Self { shards }
+    }
+
+    fn root(&self) -> &Database {
+        self.shards.root()
     }
 }
 
@@ -44,12 +50,19 @@ struct TenantRow {
     name: String,
     created_at: f64,
     jwt: Option<String>,
+    shard: Option<String>,
 }
 
 impl TenantRow {
     fn read(self) -> DirectoryResult<Tenant> {
         let jwt = self.jwt.map(|jwt| json::read(jwt.as_bytes())).transpose().map_err(garbled)?;
-        Ok(Tenant { id: self.id, name: self.name, created_at: moment(self.created_at), jwt })
+        Ok(Tenant {
+            id: self.id,
+            name: self.name,
+            created_at: moment(self.created_at),
+            jwt,
+            shard: self.shard,
+        })
     }
 }
 
@@ -124,16 +137,17 @@ fn jwt_columns(tenant: &Tenant) -> DirectoryResult<(Option<&str>, Option<String>
 impl Directory for D1Directory {
     async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
         let (issuer, jwt) = jwt_columns(tenant)?;
-        let sql = "INSERT INTO tenants (id, name, created_at, issuer, jwt) VALUES (?1, ?2, ?3, ?4, ?5) \
-                   ON CONFLICT DO NOTHING RETURNING 1 AS done";
+        let sql = "INSERT INTO tenants (id, name, created_at, issuer, jwt, shard) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING RETURNING 1 AS done";
         let args = [
             D1Type::Text(&tenant.id),
             D1Type::Text(&tenant.name),
             time(tenant.created_at),
             optional(issuer),
             optional(jwt.as_deref()),
+            optional(tenant.shard.as_deref()),
         ];
-        Ok(self.db.did(sql, &args).await?)
+        Ok(self.root().did(sql, &args).await?)
     }
 
     async fn update_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
@@ -146,18 +160,18 @@ impl Directory for D1Directory {
             optional(issuer),
             optional(jwt.as_deref()),
         ];
-        Ok(self.db.did(sql, &args).await?)
+        Ok(self.root().did(sql, &args).await?)
     }
 
     async fn tenant(&self, id: &str) -> DirectoryResult<Option<Tenant>> {
         let found: Vec<TenantRow> =
-            self.db.rows(&format!("{TENANT} AND id = ?1"), &[D1Type::Text(id)]).await?;
+            self.root().rows(&format!("{TENANT} AND id = ?1"), &[D1Type::Text(id)]).await?;
         found.into_iter().next().map(TenantRow::read).transpose()
     }
 
     async fn tenants(&self, after: &str, limit: usize) -> DirectoryResult<Vec<Tenant>> {
         let sql = format!("{TENANT} AND id > ?1 ORDER BY id LIMIT {limit}");
-        let found: Vec<TenantRow> = self.db.rows(&sql, &[D1Type::Text(after)]).await?;
+        let found: Vec<TenantRow> = self.root().rows(&sql, &[D1Type::Text(after)]).await?;
         found.into_iter().map(TenantRow::read).collect()
     }
 
@@ -166,7 +180,7 @@ impl Directory for D1Directory {
                     WHERE id = ?1 AND deleted_at IS NULL RETURNING 1 AS done";
         let keys = "DELETE FROM api_keys WHERE tenant = ?1";
         let id = || D1Type::Text(id);
-        let batch = self.db.batch(&[(mark, &[id(), time(now)]), (keys, &[id()])]).await?;
+        let batch = self.root().batch(&[(mark, &[id(), time(now)]), (keys, &[id()])]).await?;
         batch.first().map_or(Ok(false), |marked| Ok(marked.any()?))
     }
 
@@ -174,18 +188,18 @@ impl Directory for D1Directory {
         let sql = format!(
             "SELECT id, deleted_at FROM tenants WHERE deleted_at IS NOT NULL ORDER BY deleted_at LIMIT {limit}"
         );
-        let found: Vec<DeletedRow> = self.db.rows(&sql, &[]).await?;
+        let found: Vec<DeletedRow> = self.root().rows(&sql, &[]).await?;
         Ok(found.into_iter().map(|row| (row.id, moment(row.deleted_at))).collect())
     }
 
     async fn purge_tenant(&self, id: &str) -> DirectoryResult<()> {
         let sql = "DELETE FROM tenants WHERE id = ?1 AND deleted_at IS NOT NULL";
-        Ok(self.db.run(sql, &[D1Type::Text(id)]).await?)
+        Ok(self.root().run(sql, &[D1Type::Text(id)]).await?)
     }
 
     async fn tenants_by_issuer(&self, issuer: &str) -> DirectoryResult<Vec<Tenant>> {
         let sql = format!("{TENANT} AND issuer = ?1 ORDER BY id");
-        let found: Vec<TenantRow> = self.db.rows(&sql, &[D1Type::Text(issuer)]).await?;
+        let found: Vec<TenantRow> = self.root().rows(&sql, &[D1Type::Text(issuer)]).await?;
         found.into_iter().map(TenantRow::read).collect()
     }
 
@@ -203,24 +217,24 @@ impl Directory for D1Directory {
             time(key.created_at),
             key.expires_at.map_or(D1Type::Null, time),
         ];
-        Ok(self.db.did(sql, &args).await?)
+        Ok(self.root().did(sql, &args).await?)
     }
 
     async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<ApiKey>> {
         let sql = format!("{KEY} WHERE hash = ?1 AND (expires_at IS NULL OR expires_at > ?2)");
-        let found: Vec<KeyRow> = self.db.rows(&sql, &[D1Type::Text(hash), time(now)]).await?;
+        let found: Vec<KeyRow> = self.root().rows(&sql, &[D1Type::Text(hash), time(now)]).await?;
         found.into_iter().next().map(KeyRow::read).transpose()
     }
 
     async fn keys(&self, tenant: &str, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>> {
         let sql = format!("{KEY} WHERE tenant = ?1 AND id > ?2 ORDER BY id LIMIT {limit}");
-        let found: Vec<KeyRow> = self.db.rows(&sql, &[D1Type::Text(tenant), D1Type::Text(after)]).await?;
+        let found: Vec<KeyRow> = self.root().rows(&sql, &[D1Type::Text(tenant), D1Type::Text(after)]).await?;
         found.into_iter().map(KeyRow::read).collect()
     }
 
     async fn delete_key(&self, tenant: &str, id: &str) -> DirectoryResult<bool> {
         let sql = "DELETE FROM api_keys WHERE tenant = ?1 AND id = ?2 RETURNING 1 AS done";
-        Ok(self.db.did(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?)
+        Ok(self.root().did(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?)
     }
 
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()> {
@@ -238,12 +252,12 @@ impl Directory for D1Directory {
             time(entry.created_at),
             time(entry.updated_at),
         ];
-        Ok(self.db.run(sql, &args).await?)
+        Ok(self.shards.of(&entry.tenant).await?.run(sql, &args).await?)
     }
 
     async fn delete_session(&self, tenant: &str, id: &str) -> DirectoryResult<()> {
         let sql = "DELETE FROM sessions WHERE tenant = ?1 AND id = ?2";
-        Ok(self.db.run(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?)
+        Ok(self.shards.of(tenant).await?.run(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?)
     }
 
     async fn sessions(
@@ -271,7 +285,7 @@ impl Directory for D1Directory {
             args.extend([time(at), D1Type::Text(id)]);
         }
         sql.push_str(&format!(" ORDER BY created_at DESC, id DESC LIMIT {limit}"));
-        let found: Vec<SessionRow> = self.db.rows(&sql, &args).await?;
+        let found: Vec<SessionRow> = self.shards.of(tenant).await?.rows(&sql, &args).await?;
         Ok(found.into_iter().map(SessionRow::read).collect())
     }
 
@@ -287,7 +301,7 @@ impl Directory for D1Directory {
         let kept = number(now.0.saturating_sub(CLAIM_KEPT_MS));
         // One batch is one transaction: of two that come at once, one inserts.
         let results = self
-            .db
+            .root()
             .batch(&[
                 (ended, &[scope(), key(), running, kept]),
                 (insert, &[scope(), key(), D1Type::Text(body_hash), time(now)]),
@@ -313,11 +327,11 @@ impl Directory for D1Directory {
         match answer {
             Some((status, answer)) => {
                 let sql = "UPDATE idempotency SET status = ?3, answer = ?4 WHERE scope = ?1 AND key = ?2";
-                self.db.run(sql, &[scope, key, number(status.into()), D1Type::Text(answer)]).await?;
+                self.root().run(sql, &[scope, key, number(status.into()), D1Type::Text(answer)]).await?;
             }
             None => {
                 let sql = "DELETE FROM idempotency WHERE scope = ?1 AND key = ?2 AND status IS NULL";
-                self.db.run(sql, &[scope, key]).await?;
+                self.root().run(sql, &[scope, key]).await?;
             }
         }
         Ok(())
@@ -333,8 +347,8 @@ impl Directory for D1Directory {
              (SELECT tenant, id FROM api_keys WHERE expires_at <= ?1 LIMIT {EXPIRED_AT_ONCE}) RETURNING 1 AS done"
         );
         let since = number(now.0.saturating_sub(CLAIM_KEPT_MS));
-        let answers: Vec<IgnoredAny> = self.db.rows(&answers, &[since]).await?;
-        let keys: Vec<IgnoredAny> = self.db.rows(&keys, &[time(now)]).await?;
+        let answers: Vec<IgnoredAny> = self.root().rows(&answers, &[since]).await?;
+        let keys: Vec<IgnoredAny> = self.root().rows(&keys, &[time(now)]).await?;
         Ok(answers.len().max(keys.len()) == EXPIRED_AT_ONCE)
     }
 }

@@ -4,7 +4,7 @@
 //! database picks the one that holds. Bytes would come back as lists of numbers, one object each, so
 //! content that is not plain text travels in base64.
 
-use super::{Database, Failed, list, moment, number, time};
+use super::{Failed, Shards, list, moment, number, time};
 use crate::ports::{
     FileError, FileTable,
     filesystem::{Content, Entry, FileResult, Glance, Glimpse, MAX_FILES, Precondition, Row, Tree},
@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, de::IgnoredAny};
-use std::borrow::Cow;
+use std::{borrow::Cow, rc::Rc};
 use worker::D1Type;
 
 /// The columns of an [`Entry`].
@@ -26,7 +26,7 @@ const COUNT: &str = "SELECT files FROM file_trees WHERE tenant = ?1 AND scope = 
 
 /// The table of files.
 pub struct D1Files {
-    db: Database,
+    shards: Rc<Shards>,
 }
 
 #[derive(Deserialize)]
@@ -95,9 +95,9 @@ struct KeyRow {
 }
 
 impl D1Files {
-    /// The table in `db`.
-    pub fn new(db: Database) -> Self {
-        Self { db }
+    /// The table, each tenant's part of it on its shard.
+    pub fn new(shards: Rc<Shards>) -> Self {
+        Self { shards }
     }
 }
 
@@ -134,7 +134,14 @@ impl FileTable for D1Files {
         );
         let paths = list(paths.iter().map(FilePath::as_str));
         let args = [D1Type::Text(&tree.tenant), D1Type::Text(&tree.scope), D1Type::Text(&paths)];
-        self.db.rows::<FileRow>(&sql, &args).await?.into_iter().map(FileRow::read).collect()
+        self.shards
+            .of(&tree.tenant)
+            .await?
+            .rows::<FileRow>(&sql, &args)
+            .await?
+            .into_iter()
+            .map(FileRow::read)
+            .collect()
     }
 
     async fn glance(&self, tenant: &str, scopes: &[&str], glance: &Glance<'_>) -> FileResult<Vec<Glimpse>> {
@@ -209,7 +216,7 @@ impl FileTable for D1Files {
                     .to_owned()
             }
         };
-        Ok(self.db.did(&sql, &args).await?)
+        Ok(self.shards.of(&tree.tenant).await?.did(&sql, &args).await?)
     }
 
     async fn remove(&self, tree: &Tree, path: &FilePath, condition: &Precondition) -> FileResult<bool> {
@@ -223,7 +230,7 @@ impl FileTable for D1Files {
                    AND (?4 IS NULL OR etag = ?4) RETURNING 1 AS done";
         let args =
             [D1Type::Text(&tree.tenant), D1Type::Text(&tree.scope), D1Type::Text(path.as_str()), expected];
-        Ok(self.db.did(sql, &args).await?)
+        Ok(self.shards.of(&tree.tenant).await?.did(sql, &args).await?)
     }
 
     async fn rename(&self, tree: &Tree, from: &FilePath, to: &FilePath, now: Timestamp) -> FileResult<bool> {
@@ -237,7 +244,7 @@ impl FileTable for D1Files {
             D1Type::Text(to.as_str()),
             time(now),
         ];
-        Ok(self.db.did(sql, &args).await?)
+        Ok(self.shards.of(&tree.tenant).await?.did(sql, &args).await?)
     }
 
     async fn list(
@@ -260,25 +267,50 @@ impl FileTable for D1Files {
             args.push(D1Type::Text(after));
         }
         sql.push_str(&format!(" ORDER BY path LIMIT {limit}"));
-        Ok(self.db.rows::<EntryRow>(&sql, &args).await?.into_iter().map(EntryRow::read).collect())
+        Ok(self
+            .shards
+            .of(&tree.tenant)
+            .await?
+            .rows::<EntryRow>(&sql, &args)
+            .await?
+            .into_iter()
+            .map(EntryRow::read)
+            .collect())
     }
 
     async fn reserve(&self, tenant: &str, key: &str, now: Timestamp) -> FileResult<()> {
         let sql = "INSERT INTO free_blobs (tenant, blob, since) VALUES (?1, ?2, ?3)";
-        Ok(self.db.run(sql, &[D1Type::Text(tenant), D1Type::Text(key), time(now)]).await?)
+        Ok(self
+            .shards
+            .of(tenant)
+            .await?
+            .run(sql, &[D1Type::Text(tenant), D1Type::Text(key), time(now)])
+            .await?)
     }
 
     async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(String, String)>> {
-        let sql =
-            format!("SELECT tenant, blob FROM free_blobs WHERE since <= ?1 ORDER BY since LIMIT {limit}");
-        let found: Vec<KeyRow> = self.db.rows(&sql, &[time(before)]).await?;
-        Ok(found.into_iter().map(|row| (row.tenant, row.blob)).collect())
+        let sql = "SELECT tenant, blob FROM free_blobs WHERE since <= ?1 ORDER BY since LIMIT ?2";
+        let mut free = Vec::new();
+        for shard in self.shards.all() {
+            let left = number((limit - free.len()) as u64);
+            let found: Vec<KeyRow> = shard.rows(sql, &[time(before), left]).await?;
+            free.extend(found.into_iter().map(|row| (row.tenant, row.blob)));
+        }
+        Ok(free)
     }
 
     async fn forget(&self, tenant: &str, keys: &[String]) -> FileResult<()> {
         let sql = "DELETE FROM free_blobs WHERE tenant = ?1 AND blob IN (SELECT value FROM json_each(?2))";
         let keys = list(keys.iter());
-        Ok(self.db.run(sql, &[D1Type::Text(tenant), D1Type::Text(&keys)]).await?)
+        // Of a tenant that is gone nobody knows any more which shard it was on.
+        for shard in self.shards.all() {
+            shard.run(sql, &[D1Type::Text(tenant), D1Type::Text(&keys)]).await?;
+        }
+        Ok(())
+    }
+
+    async fn locate(&self, tenant: &str) -> FileResult<()> {
+        Ok(self.shards.locate(tenant).await?)
     }
 
     async fn scopes(&self, tenant: &str, owner: &str, limit: usize) -> FileResult<Vec<String>> {
@@ -298,13 +330,14 @@ impl FileTable for D1Files {
     }
 
     async fn erase(&self, tenant: &str, limit: usize) -> FileResult<bool> {
+        let shard = self.shards.of(tenant).await?;
         let files = format!(
             "DELETE FROM files WHERE tenant = ?1 AND (scope, path) IN \
              (SELECT scope, path FROM files WHERE tenant = ?1 LIMIT {limit}) RETURNING 1 AS done"
         );
-        let erased: Vec<IgnoredAny> = self.db.rows(&files, &[D1Type::Text(tenant)]).await?;
+        let erased: Vec<IgnoredAny> = shard.rows(&files, &[D1Type::Text(tenant)]).await?;
         // The objects of these rows went before; their keys have just come free.
-        self.db.run("DELETE FROM free_blobs WHERE tenant = ?1", &[D1Type::Text(tenant)]).await?;
+        shard.run("DELETE FROM free_blobs WHERE tenant = ?1", &[D1Type::Text(tenant)]).await?;
         Ok(erased.len() == limit)
     }
 }

@@ -5,9 +5,11 @@
 
 mod directory;
 mod files;
+mod shards;
 
 pub use directory::D1Directory;
 pub use files::D1Files;
+pub use shards::Shards;
 
 use super::answer::{answer, said};
 use crate::types::Timestamp;

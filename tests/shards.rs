@@ -1,0 +1,194 @@
+//! Tenants on several databases: each on one of them, whatever is done to it, and for good.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod support;
+
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use support::{Client, Server};
+
+const TENANTS: &str = "/v1/admin/tenants";
+/// More than stands in a row.
+const LARGE: usize = 300_000;
+
+/// A new tenant with a session, a small file and a large one. Gives its shard too.
+#[track_caller]
+fn tenant(server: &Server, id: &str, shard: Option<&str>) -> (String, Client) {
+    let mut body = json!({ "id": id });
+    if let Some(shard) = shard {
+        body["shard"] = shard.into();
+    }
+    let made = server.admin().post(TENANTS, body).expect(201);
+    assert_eq!(server.admin().get(&format!("{TENANTS}/{id}")).expect(200), made);
+    let scopes = json!({ "scopes": ["chat", "read", "admin"] });
+    let key = server.admin().post(&format!("{TENANTS}/{id}/keys"), scopes).expect(201);
+    let client = server.anonymous().with_key(key["key"].as_str().unwrap());
+    client.post("/v1/sessions", json!({ "id": format!("session-of-{id}") })).expect(201);
+    for (path, text) in [("same/small", format!("small-of-{id} ")), ("same/large", large(id))] {
+        assert_eq!(client.send("PUT", &file(path), text.as_bytes()).status, 201);
+    }
+    (made["shard"].as_str().unwrap().to_owned(), client)
+}
+
+fn file(path: &str) -> String {
+    format!("/v1/workspace/files/{path}")
+}
+
+fn large(id: &str) -> String {
+    format!("large-of-{id} ").repeat(LARGE / 10)
+}
+
+/// Everything that a tenant sees is its own, and all of it is there.
+#[track_caller]
+fn sees_its_own(client: &Client, id: &str) {
+    let ids = |list: &Value, field: &str| -> Vec<String> {
+        list["data"].as_array().unwrap().iter().map(|one| one[field].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(ids(&client.get("/v1/sessions").expect(200), "id"), [format!("session-of-{id}")]);
+    assert_eq!(ids(&client.get("/v1/workspace/files").expect(200), "path"), ["same/large", "same/small"]);
+    assert_eq!(client.get(&file("same/small")).text(), format!("small-of-{id} "));
+    assert!(client.get(&file("same/large")).text() == large(id), "the large file of {id}");
+}
+
+/// The databases that have rows of each tenant, but for what is in the root: tenants and keys.
+fn databases(server: &Server) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for row in rows(server, &["sessions", "files", "free_blobs"]) {
+        let [tenant, file] = ["tenant", "file"].map(|field| row[field].as_str().unwrap().to_owned());
+        found.entry(tenant).or_default().insert(file);
+    }
+    found
+}
+
+fn rows(server: &Server, tables: &[&str]) -> Vec<Value> {
+    let rows = server.rows();
+    let rows = rows.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    rows.filter(|row| tables.iter().any(|table| row["table"] == *table)).collect()
+}
+
+#[test]
+fn each_tenant_is_on_one_shard_and_sees_its_own() {
+    let server = Server::start(json!({}));
+    let ids: Vec<String> = (0..8).map(|n| format!("spread-{n}")).collect();
+    let tenants: Vec<_> = ids.iter().map(|id| tenant(&server, id, None)).collect();
+    let shards: BTreeSet<&str> = tenants.iter().map(|(shard, _)| shard.as_str()).collect();
+    assert_eq!(shards, ["DB", "DB_1"].into(), "eight names that go to both");
+    for (id, (_, client)) in ids.iter().zip(&tenants) {
+        sees_its_own(client, id);
+    }
+    // The root is where tenants are, whatever shard they are on.
+    let roots: BTreeSet<String> = rows(&server, &["tenants", "api_keys"])
+        .iter()
+        .map(|row| row["file"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(roots.len(), 1);
+    let found = databases(&server);
+    for (id, (shard, _)) in ids.iter().zip(&tenants) {
+        assert_eq!((found[id].len(), found[id] == roots), (1, shard == "DB"), "{id}");
+    }
+    let listed = server.admin().get(TENANTS).expect(200);
+    let listed: Vec<&str> =
+        listed["data"].as_array().unwrap().iter().map(|one| one["shard"].as_str().unwrap()).collect();
+    assert_eq!(listed, tenants.iter().map(|(shard, _)| shard.as_str()).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_operator_chooses_once() {
+    let server = Server::start(json!({}));
+    let chosen = ["DB", "DB_1"].map(|shard| {
+        let id = format!("chosen-{shard}");
+        let (on, client) = tenant(&server, &id, Some(shard));
+        assert_eq!(on, shard);
+        sees_its_own(&client, &id);
+        databases(&server)[&id].clone()
+    });
+    assert_ne!(chosen[0], chosen[1]);
+    let admin = server.admin();
+    for shard in ["DB_2", "DB_01", "db", "", "SESSION"] {
+        let refused = admin.post(TENANTS, json!({ "id": "x", "shard": shard })).expect(422);
+        assert_eq!(refused["errors"][0]["pointer"], "/shard", "{shard}");
+    }
+    let moved = admin.patch(&format!("{TENANTS}/chosen-DB"), json!({ "shard": "DB_1" })).expect(422);
+    assert_eq!(moved["errors"][0]["pointer"], "/shard");
+}
+
+#[test]
+fn what_is_erased_is_erased_on_every_shard() {
+    let mut server = Server::start(json!({}));
+    for shard in ["DB", "DB_1"] {
+        tenant(&server, &format!("gone-{shard}"), Some(shard));
+        let (_, client) = tenant(&server, &format!("kept-{shard}"), Some(shard));
+        // Its first bytes are free now.
+        assert_eq!(client.send("PUT", &file("same/large"), b"replaced").status, 200);
+    }
+    for shard in ["DB", "DB_1"] {
+        server.admin().delete(&format!("{TENANTS}/gone-{shard}")).expect(204);
+    }
+    // As if it were long ago.
+    server.edit(
+        "UPDATE free_blobs SET since = 0; UPDATE tenants SET deleted_at = 0 WHERE deleted_at IS NOT NULL",
+    );
+    assert!(
+        ["DB", "DB_1"].iter().all(|shard| server.state_holds(format!("large-of-kept-{shard}").as_bytes()))
+    );
+    server.scheduled();
+    let found = databases(&server);
+    assert_eq!(found.keys().collect::<Vec<_>>(), ["kept-DB", "kept-DB_1"]);
+    assert_eq!(rows(&server, &["free_blobs"]), Vec::<Value>::new());
+    assert_eq!(rows(&server, &["tenants"]).len(), 2);
+    for shard in ["DB", "DB_1"] {
+        for whose in ["gone", "kept"] {
+            assert!(
+                !server.state_holds(format!("large-of-{whose}-{shard}").as_bytes()),
+                "{whose}-{shard} in R2"
+            );
+        }
+        // Its id may come back, on the other shard.
+        let other = if shard == "DB" { "DB_1" } else { "DB" };
+        let (on, client) = tenant(&server, &format!("gone-{shard}"), Some(other));
+        assert_eq!(on, other);
+        sees_its_own(&client, &format!("gone-{shard}"));
+    }
+}
+
+#[test]
+fn a_shard_that_is_added_moves_nobody_and_one_that_is_gone_stops_its_own() {
+    let mut server = Server::start_with(json!({}), Some(1));
+    // Of these names some would go to the second shard.
+    let ids: Vec<String> = (0..4).map(|n| format!("early-{n}")).collect();
+    let early: Vec<_> = ids.iter().map(|id| tenant(&server, id, None)).collect();
+    assert!(early.iter().all(|(shard, _)| shard == "DB"));
+    server.admin().post(TENANTS, json!({ "shard": "DB_1" })).expect(422);
+
+    server.restart_with_databases(2);
+    let late: Vec<_> = (0..4).map(|n| tenant(&server, &format!("later-{n}"), None)).collect();
+    assert!(late.iter().any(|(shard, _)| shard == "DB_1"));
+    let (_, lost) = tenant(&server, "lost", Some("DB_1"));
+    tenant(&server, "gone", Some("DB"));
+    for (id, (shard, client)) in ids.iter().zip(&early) {
+        assert_eq!(server.admin().get(&format!("{TENANTS}/{id}")).expect(200)["shard"], shard.as_str());
+        sees_its_own(client, id);
+    }
+
+    server.restart_with_databases(1);
+    let down = lost.get("/v1/sessions");
+    assert_eq!(
+        (down.status, down.json()["code"].as_str()),
+        (503, Some("unavailable")),
+        "never another's rows"
+    );
+    assert_eq!(lost.get(&file("same/small")).status, 503);
+    assert_eq!(lost.send("PUT", &file("new"), b"x").status, 503);
+    sees_its_own(&early[0].1, "early-0");
+    // Its tenant cannot be erased now, which stops no other's erasure.
+    for id in ["lost", "gone"] {
+        server.admin().delete(&format!("{TENANTS}/{id}")).expect(204);
+    }
+    server.scheduled();
+    assert!(!databases(&server).contains_key("gone"));
+    server.restart_with_databases(2);
+    server.scheduled();
+    assert!(!databases(&server).contains_key("lost"), "{}", server.log());
+}
