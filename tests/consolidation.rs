@@ -67,7 +67,10 @@ fn two_runs_at_once_consolidate_each_space_once() {
         // One by cron, the others by hand: whoever comes second is told so, or finds nothing to do.
         scope.spawn(|| world.server.scheduled());
         let by_hand = scope.spawn(|| {
-            (0..SPACES).rev().map(|n| client.post("/v1/memory/consolidate", json!({ "user": user(n) })).status).collect::<BTreeSet<_>>()
+            (0..SPACES)
+                .rev()
+                .map(|n| client.post("/v1/memory/consolidate", json!({ "user": user(n) })).status)
+                .collect::<BTreeSet<_>>()
         });
         assert!(by_hand.join().unwrap().is_subset(&BTreeSet::from([200, 409])));
     });
@@ -78,7 +81,11 @@ fn two_runs_at_once_consolidate_each_space_once() {
         assert!(memory(&client, n).as_str().unwrap().contains(&format!("Fact of {}.", user(n))));
     }
     world.server.scheduled();
-    assert_eq!(self::worked(&world.model.received()).values().sum::<usize>(), SPACES, "nothing is dirty any more");
+    assert_eq!(
+        self::worked(&world.model.received()).values().sum::<usize>(),
+        SPACES,
+        "nothing is dirty any more"
+    );
 }
 
 #[test]

@@ -108,13 +108,17 @@ fn facts_are_added_found_and_read_day_by_day() {
     ]);
     let body = json!({ "user": "zoe", "facts": facts });
     let made = client.post("/v1/memory", body.clone()).expect(201);
-    assert_eq!((&made["added"], &made["ids"][0], &made["ids"][1]), (&json!(3), &json!("a/1:x"), &json!("a/2")));
+    assert_eq!(
+        (&made["added"], &made["ids"][0], &made["ids"][1]),
+        (&json!(3), &json!("a/1:x"), &json!("a/2"))
+    );
     assert!(made["ids"][2].as_str().unwrap().starts_with("mem_"));
     // The same id again changes nothing.
     let again = json!({ "user": "zoe", "facts": [{ "id": "a/2", "text": "Zoe moved to Rome." }] });
     assert_eq!(client.post("/v1/memory", again).expect(201)["added"], 0);
 
-    let hit = client.get("/v1/memory/search?user=zoe&q=ferret%27s%20name&limit=1").expect(200)["hits"][0].clone();
+    let hit =
+        client.get("/v1/memory/search?user=zoe&q=ferret%27s%20name&limit=1").expect(200)["hits"][0].clone();
     let score = hit["score"].as_f64().unwrap();
     assert_eq!(
         hit,
@@ -191,14 +195,18 @@ fn what_the_model_can_do_with_memory() {
     assert_eq!(call("memory_save", json!({ "text": "Likes\n sailing." })), "remembered: Likes sailing.");
     assert!(memory_file(&client, user).starts_with("# Memory\n\n- Likes sailing. ("));
     assert!(call("memory_search", json!({ "query": "sail" })).contains("Likes sailing."));
-    assert!(call("memory_get", json!({ "path": "MEMORY.md", "start_line": 3 })).contains("3|- Likes sailing."));
+    assert!(
+        call("memory_get", json!({ "path": "MEMORY.md", "start_line": 3 })).contains("3|- Likes sailing.")
+    );
     assert!(call("memory_get", json!({ "path": "../x" })).contains("only MEMORY.md"));
     assert!(call("memory_search", json!({ "query": "\") OR 1=1 --" })).contains("nothing is known"));
     until_found(&client, user, "sailing");
     assert!(call("session_search", json!({ "query": "memory_save sailing" })).contains(&chat.id));
     assert!(call("session_list", json!({})).contains(&chat.id));
     assert!(call("session_history", json!({ "session": chat.id, "last": 1 })).contains("] "));
-    assert!(call("session_history", json!({ "session": "ses_nobody" })).contains("nothing of such a session"));
+    assert!(
+        call("session_history", json!({ "session": "ses_nobody" })).contains("nothing of such a session")
+    );
     // `remember` and `recall` are the demo model's words for the same.
     say(&chat, user, "remember that the boat is red");
     let answer = say(&chat, user, "recall boat");
@@ -245,7 +253,11 @@ fn bad_requests_are_told_what_is_wrong_and_lose_nothing() {
         ("/v1/memory", json!({ "facts": [] }), "/facts"),
         ("/v1/memory", json!({ "facts": "x" }), "/facts"),
         ("/v1/memory/turns", json!({ "session": "s", "turns": [{ "id": "1", "text": "x" }] }), "/turns/0"),
-        ("/v1/memory/turns", json!({ "session": "", "turns": [{ "id": "1", "speaker": "a", "text": "x" }] }), "/session"),
+        (
+            "/v1/memory/turns",
+            json!({ "session": "", "turns": [{ "id": "1", "speaker": "a", "text": "x" }] }),
+            "/session",
+        ),
         ("/v1/memory/search", json!({ "q": "x", "limit": 201 }), "/limit"),
         ("/v1/memory/search", json!({ "q": "x", "scope": "all" }), "/scope"),
         ("/v1/memory/search", json!({ "q": 1 }), "/q"),
@@ -262,16 +274,41 @@ fn bad_requests_are_told_what_is_wrong_and_lose_nothing() {
 #[test]
 fn any_query_is_safe() {
     let client = shared().client();
-    let facts = json!({ "user": "quoted", "facts": [{ "id": "q", "text": "The pass phrase is quillfeather." }] });
+    let facts =
+        json!({ "user": "quoted", "facts": [{ "id": "q", "text": "The pass phrase is quillfeather." }] });
     client.post("/v1/memory", facts).expect(201);
     for q in [
-        "", " ", "\"", "'", "*", "quillfeather*", "NEAR(", "AND", "OR OR", "NOT", "a AND (b", "col:quillfeather", "^x",
-        "') OR 1=1 --", "c1_quillfeather", "\0", "🦊", "quillfeather\" OR \"x", "-quillfeather", "{a b}", "日本語",
-        "%", "_", "\\", "quill\u{0301}feather", &"word ".repeat(1_600),
+        "",
+        " ",
+        "\"",
+        "'",
+        "*",
+        "quillfeather*",
+        "NEAR(",
+        "AND",
+        "OR OR",
+        "NOT",
+        "a AND (b",
+        "col:quillfeather",
+        "^x",
+        "') OR 1=1 --",
+        "c1_quillfeather",
+        "\0",
+        "🦊",
+        "quillfeather\" OR \"x",
+        "-quillfeather",
+        "{a b}",
+        "日本語",
+        "%",
+        "_",
+        "\\",
+        "quill\u{0301}feather",
+        &"word ".repeat(1_600),
     ] {
         let answer = client.post("/v1/memory/search", json!({ "q": q, "user": "quoted" }));
         assert_eq!(answer.status, 200, "{q:?}: {}", answer.text());
-        let foreign = client.post("/v1/memory/search", json!({ "q": format!("{q} quillfeather"), "user": "spy" }));
+        let foreign =
+            client.post("/v1/memory/search", json!({ "q": format!("{q} quillfeather"), "user": "spy" }));
         assert_eq!(foreign.expect(200)["hits"], json!([]), "{q:?}");
     }
     assert_eq!(found(&client, "quoted", "facts", "QUILLFEATHER?"), ["The pass phrase is quillfeather."]);

@@ -189,9 +189,9 @@ impl Front {
         }
     }
 
-    /// Erases files of a tenant; returns whether none is left.
+    /// Erases memories and files of a tenant; returns whether none is left.
     async fn erase_files(&self, tenant: &str) -> Result<bool, Failure> {
-        Ok(self.files.erase(tenant).await?)
+        Ok(self.memories.erase(tenant, None).await? && self.files.erase(tenant).await?)
     }
 
     /// The tenant of that id.

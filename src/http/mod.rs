@@ -22,7 +22,6 @@ pub mod memory;
 mod message;
 pub mod multipart;
 pub mod owner;
-mod page;
 pub mod page;
 pub mod placement;
 pub mod range;

@@ -7,10 +7,14 @@ use super::{
 };
 use crate::http::{ApiRequest, ApiResponse, Forward, Front, FrontConfig, Handled};
 use crate::types::{Problem, json};
-use futures::FutureExt;
+use futures::{FutureExt, future::join_all};
 use std::{cell::OnceCell, panic::AssertUnwindSafe, rc::Rc};
 use worker::{Context, Env, Request, RequestInit, Response, Result, ScheduleContext, ScheduledEvent, event};
 
+/// Objects that consolidate memories in one cron run, and spaces that each of them does at most; the next
+/// run goes on.
+const KEEPERS: usize = 5;
+const SPACES: usize = 50;
 /// Times that one cron run sweeps at most; the next run goes on.
 const SWEEPS: usize = 20;
 
@@ -111,6 +115,7 @@ fn new_front(env: &Env) -> Result<Front> {
         clock: setup::clock(),
         entropy: setup::entropy(),
         files: setup::workspaces(env)?,
+        memories: setup::memories(env)?,
         eraser: Rc::new(Objects(env.durable_object("SESSION")?)),
         cache: Rc::default(),
         log: Rc::new(|line| worker::console_error!("{line}")),
@@ -132,5 +137,17 @@ async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) 
                 break;
             }
         }
+    }
+    // Side by side in objects: each has limits of its own for what it asks of databases.
+    let consolidated = match env.durable_object("SESSION") {
+        Ok(objects) => {
+            let objects = Objects(objects);
+            let works = (0..KEEPERS).map(|keeper| objects.consolidate(keeper, SPACES));
+            join_all(works).await.into_iter().find_map(Result::err)
+        }
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(error) = consolidated {
+        worker::console_error!("consolidation stopped: {error}");
     }
 }

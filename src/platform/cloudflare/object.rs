@@ -51,6 +51,7 @@ pub struct ForwardHead {
 enum Internal {
     Import,
     Erase { tenant: String, session: String },
+    Consolidate { limit: usize },
 }
 
 /// The Durable Object.
@@ -61,6 +62,7 @@ pub struct SessionObject {
 
 struct Inner {
     state: Rc<State>,
+    env: Env,
     sockets: Rc<Sockets>,
     /// A deployment that is not set up right says so at each request.
     handler: std::result::Result<Handler, String>,
@@ -71,7 +73,7 @@ impl DurableObject for SessionObject {
         let state = Rc::new(state);
         let sockets = Rc::new(Sockets::new(Rc::clone(&state)));
         let handler = handler(&state, &env, &sockets).map_err(|error| error.to_string());
-        Self { inner: AssertUnwindSafe(Inner { state, sockets, handler }) }
+        Self { inner: AssertUnwindSafe(Inner { state, env, sockets, handler }) }
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
@@ -238,6 +240,10 @@ impl Inner {
             Internal::Erase { tenant, session } => {
                 handler.host.erase(&tenant, &session).await.map(|()| String::new())
             }
+            Internal::Consolidate { limit } => {
+                let done = setup::memories(&self.env)?.consolidate_due(limit).await;
+                done.map(|spaces| spaces.to_string()).map_err(Problem::internal)
+            }
         };
         match done {
             Ok(body) => Response::ok(body),
@@ -258,6 +264,14 @@ impl Objects {
     /// The object of a session.
     pub fn get(&self, tenant: &str, session: &str) -> Result<worker::Stub> {
         self.0.get_by_name(&format!("{tenant}/{session}"))
+    }
+
+    /// Has an object that is no session's consolidate what is due.
+    pub async fn consolidate(&self, keeper: usize, limit: usize) -> std::result::Result<(), String> {
+        // No tenant has such a name.
+        self.ask("!consolidation", &keeper.to_string(), &Internal::Consolidate { limit }, None)
+            .await
+            .map(drop)
     }
 
     async fn ask(

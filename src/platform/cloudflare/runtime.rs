@@ -9,11 +9,25 @@ use worker::{Delay, State};
 /// The platform's clock. It stands still while the CPU works, and moves with I/O.
 pub struct WorkerClock;
 
+#[cfg(feature = "fixtures")]
+thread_local! {
+    static OFFSET: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Lets the isolate live so many milliseconds later, for tests that need another day.
+#[cfg(feature = "fixtures")]
+pub fn shift_clock(ms: Option<String>) {
+    OFFSET.set(ms.and_then(|ms| ms.parse().ok()).unwrap_or_default());
+}
+
 impl Clock for WorkerClock {
     fn now(&self) -> Timestamp {
         // A whole number of milliseconds, far below 2^53.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        Timestamp(js_sys::Date::now() as u64)
+        let now = Timestamp(js_sys::Date::now() as u64);
+        #[cfg(feature = "fixtures")]
+        let now = now.plus(OFFSET.get());
+        now
     }
 
     fn sleep(&self, ms: u64) -> LocalBoxFuture<'static, ()> {

@@ -8,9 +8,10 @@ use super::{
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
 };
 use crate::agent::{BuildError, HarnessAgent};
-use crate::model::ModelRegistry;
+use crate::memory::Memories;
+use crate::model::{ModelRegistry, ask::Aside};
 use crate::ports::{Ai, BlobStore, Clock, Directory, Entropy, Http, Signatures};
-use crate::standard::{Standard, builder, settings};
+use crate::standard::{Standard, builder, memory_settings, settings};
 use crate::workspace::{Bundle, Stores, Workspaces};
 use std::{cell::OnceCell, rc::Rc};
 use worker::{Env, Result};
@@ -42,6 +43,7 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
             return Ok(Rc::clone(agent));
         }
         let models = models(env);
+        memory_settings(&|name| var(env, name)).map_err(faulty)?;
         if let Err(why) = models.check() {
             return Err(faulty(BuildError::Variable { name: "MODEL_PRICES", why: why.to_owned() }));
         }
@@ -52,6 +54,8 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
             http: http(),
             log: Rc::new(ConsoleLog),
             files: workspaces(env)?,
+            memories: memories(env)?,
+            directory: directory(env)?,
             web_fetch_allow: var(env, "WEB_FETCH_ALLOW").unwrap_or_default(),
             instructions: var(env, "INSTRUCTIONS"),
             settings: settings(&|name| var(env, name)).map_err(faulty)?,
@@ -66,6 +70,8 @@ pub fn shards(env: &Env) -> Result<Rc<Shards>> {
     SHARDS.with(|cell| match cell.get() {
         Some(shards) => Ok(Rc::clone(shards)),
         None => {
+            #[cfg(feature = "fixtures")]
+            super::runtime::shift_clock(var(env, "CLOCK_OFFSET_MS"));
             let shards = Rc::new(Shards::new(env)?);
             Ok(Rc::clone(cell.get_or_init(|| shards)))
         }
@@ -86,7 +92,18 @@ pub fn blobs(env: &Env) -> Result<Rc<dyn BlobStore>> {
 pub fn workspaces(env: &Env) -> Result<Rc<Workspaces>> {
     let table = Rc::new(D1Files::new(shards(env)?));
     let stores = Stores { table, blobs: blobs(env)?, clock: clock(), entropy: entropy() };
-    Ok(Rc::new(Workspaces::new(stores, Bundle::default())))
+    let (index, _) = memory(env)?;
+    let layer = Memories::layer(index, clock(), Rc::new(ConsoleLog));
+    Ok(Rc::new(Workspaces::new(stores, Bundle::default()).with_layer(layer)))
+}
+
+/// What all agents remember. A variable that is wrong is told by the [`agent`]; what needs none works.
+pub fn memories(env: &Env) -> Result<Rc<Memories>> {
+    let (index, spaces) = memory(env)?;
+    let aside = Aside { models: Rc::new(models(env)), clock: clock(), entropy: entropy() };
+    let settings = memory_settings(&|name| var(env, name)).unwrap_or_default();
+    let log = Rc::new(ConsoleLog);
+    Ok(Rc::new(Memories::new(index, spaces, workspaces(env)?, aside, settings, log)))
 }
 
 /// The clock.

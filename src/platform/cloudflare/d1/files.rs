@@ -171,7 +171,7 @@ impl FileTable for D1Files {
         ];
         args.extend(scopes.iter().map(|scope| D1Type::Text(scope)));
         let mut seen: Vec<Glimpse> = scopes.iter().map(|_| Glimpse::default()).collect();
-        for row in self.db.rows::<GlanceRow>(&sql, &args).await? {
+        for row in self.shards.of(tenant).await?.rows::<GlanceRow>(&sql, &args).await? {
             let GlanceRow { part, path, etag, bytes, updated_at, kind, content } = row;
             let Some(glimpse) = seen.get_mut(part as usize) else { continue };
             match kind {
@@ -315,7 +315,8 @@ impl FileTable for D1Files {
 
     async fn scopes(&self, tenant: &str, owner: &str, limit: usize) -> FileResult<Vec<String>> {
         let sql = format!("SELECT scope FROM file_trees WHERE tenant = ?1 AND owner = ?2 LIMIT {limit}");
-        let found: Vec<ScopeRow> = self.db.rows(&sql, &[D1Type::Text(tenant), D1Type::Text(owner)]).await?;
+        let shard = self.shards.of(tenant).await?;
+        let found: Vec<ScopeRow> = shard.rows(&sql, &[D1Type::Text(tenant), D1Type::Text(owner)]).await?;
         Ok(found.into_iter().map(|row| row.scope).collect())
     }
 
@@ -326,7 +327,7 @@ impl FileTable for D1Files {
              RETURNING 1 AS done"
         );
         let args = [D1Type::Text(&tree.tenant), D1Type::Text(&tree.scope)];
-        Ok(self.db.rows::<IgnoredAny>(&sql, &args).await?.len())
+        Ok(self.shards.of(&tree.tenant).await?.rows::<IgnoredAny>(&sql, &args).await?.len())
     }
 
     async fn erase(&self, tenant: &str, limit: usize) -> FileResult<bool> {
