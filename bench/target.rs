@@ -80,9 +80,20 @@ impl Target {
         }))
     }
 
-    /// The release Worker, in processes of its own.
+    /// The release Worker, in processes of its own. Nothing is asked of the model but the turn, as of the
+    /// floor.
     pub fn ours(model: &ModelServer) -> Self {
+        Self::worker(model, "never")
+    }
+
+    /// The same, which also draws facts from each turn.
+    pub fn remembering(model: &ModelServer) -> Self {
+        Self::worker(model, "always")
+    }
+
+    fn worker(model: &ModelServer, flush: &str) -> Self {
         let bindings = json!({
+            "MEMORY_FLUSH": flush,
             "OPENAI_BASE_URL": model.base_url(),
             "OPENAI_API_KEY": "none",
             "DEFAULT_MODEL": "openai/bench",

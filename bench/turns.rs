@@ -4,6 +4,7 @@
 //! the targets take turns within each round, so that a slow minute hits all of them.
 
 mod load;
+mod memory;
 mod report;
 #[path = "../tests/support/mod.rs"]
 mod support;
@@ -42,7 +43,8 @@ fn main() {
     }
     drop(targets);
     starts(&model, &mut report);
-    memory(&model, &mut report);
+    rss(&model, &mut report);
+    memory::all(&model, &mut report);
     sizes(&mut report);
     report.finish();
 }
@@ -174,7 +176,7 @@ fn median(times: Vec<Duration>) -> f64 {
 }
 
 /// Memory of the runtime after one turn in each of many sessions.
-fn memory(model: &ModelServer, report: &mut Report) {
+fn rss(model: &ModelServer, report: &mut Report) {
     eprintln!("memory after {SESSIONS_FOR_RSS} sessions");
     for target in [Target::floor(model), Target::ours(model)] {
         let mut sample = Sample::default();
