@@ -26,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // A caller's schema is checked where the request is.
     ("http", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent", "standard"]),
     ("platform/in_memory", &["types", "ports"]),
+    ("platform/sql", &["types", "ports"]),
     (
         "platform/cloudflare",
         &[
@@ -41,6 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tools",
             "standard",
             "http",
+            "platform::sql",
         ],
     ),
     ("platform", &[]),

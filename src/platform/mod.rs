@@ -3,3 +3,4 @@
 #[cfg(feature = "cloudflare")]
 pub mod cloudflare;
 pub mod in_memory;
+pub mod sql;

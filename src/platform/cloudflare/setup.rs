@@ -10,7 +10,8 @@ use super::{
 use crate::agent::{BuildError, HarnessAgent};
 use crate::memory::Memories;
 use crate::model::{ModelRegistry, ask::Aside};
-use crate::ports::{Ai, BlobStore, Clock, Directory, Entropy, Http, Signatures};
+use crate::platform::sql::{SqlMemory, SqlSpaces};
+use crate::ports::{Ai, BlobStore, Clock, Directory, Entropy, Http, MemoryIndex, MemorySpaces, Signatures};
 use crate::standard::{Standard, builder, memory_settings, settings};
 use crate::workspace::{Bundle, Stores, Workspaces};
 use std::{cell::OnceCell, rc::Rc};
@@ -104,6 +105,12 @@ pub fn memories(env: &Env) -> Result<Rc<Memories>> {
     let settings = memory_settings(&|name| var(env, name)).unwrap_or_default();
     let log = Rc::new(ConsoleLog);
     Ok(Rc::new(Memories::new(index, spaces, workspaces(env)?, aside, settings, log)))
+}
+
+/// Where memory is kept.
+fn memory(env: &Env) -> Result<(Rc<dyn MemoryIndex>, Rc<dyn MemorySpaces>)> {
+    let shards = shards(env)?;
+    Ok((Rc::new(SqlMemory::new(Rc::clone(&shards))), Rc::new(SqlSpaces::new(shards))))
 }
 
 /// The clock.

@@ -5,6 +5,7 @@
 
 mod directory;
 mod files;
+mod memory;
 mod shards;
 
 pub use directory::D1Directory;

@@ -1,0 +1,46 @@
+//! The databases as what memory is kept in.
+
+use super::{Database, Rows, Shards};
+use crate::platform::sql::{self, Databases, Sql, Value};
+use async_trait::async_trait;
+use serde::de::DeserializeOwned;
+use std::rc::Rc;
+use worker::D1Type;
+
+#[async_trait(?Send)]
+impl Sql for Database {
+    type Rows = Rows;
+
+    async fn batch(&self, statements: &[sql::Statement<'_>]) -> Result<Vec<Rows>, String> {
+        let args: Vec<Vec<_>> = statements.iter().map(|s| s.args.iter().map(argument).collect()).collect();
+        let batch: Vec<_> =
+            statements.iter().map(|s| s.sql.as_str()).zip(args.iter().map(Vec::as_slice)).collect();
+        Database::batch(self, &batch).await.map_err(|failed| failed.to_string())
+    }
+}
+
+impl sql::Rows for Rows {
+    fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, String> {
+        Rows::read(self).map_err(|failed| failed.to_string())
+    }
+}
+
+fn argument<'a>(value: &'a Value<'_>) -> D1Type<'a> {
+    match value {
+        Value::Number(number) => super::number(*number),
+        Value::Text(text) => D1Type::Text(text),
+    }
+}
+
+#[async_trait(?Send)]
+impl Databases for Rc<Shards> {
+    type Database = Database;
+
+    async fn of(&self, tenant: &str) -> Result<Database, String> {
+        Shards::of(self, tenant).await.map_err(|failed| failed.to_string())
+    }
+
+    fn all(&self) -> Vec<Database> {
+        Shards::all(self).to_vec()
+    }
+}

@@ -1,0 +1,171 @@
+//! Adding: one transaction of as many statements for a thousand entries as for one.
+//!
+//! What a transaction has added is what has a number above the last one that was given out, until its last
+//! statement moves that.
+
+use super::{COLLECTION, named, source_name, token};
+use crate::platform::sql::{Rows, Statement, json, read};
+use crate::ports::memory::{Collection, CollectionKind, MemoryResult, NewEntry, NewPart, Source};
+use serde::Deserialize;
+use std::collections::HashSet;
+
+/// The longest argument in bytes: D1 takes two million.
+const MAX_ARGUMENT: usize = 1_900_000;
+
+/// Entries that go in one transaction.
+#[derive(Default)]
+pub(super) struct Load {
+    /// Their parts, in JSON: what [`insert_entries`] reads.
+    entries: Vec<String>,
+    /// Their terms, in JSON: what [`insert_terms`] reads.
+    terms: Vec<String>,
+    bytes: usize,
+    logs: bool,
+}
+
+/// Entries as loads, in their order. Of two with one key the first counts.
+pub(super) fn loads(entries: &[NewEntry]) -> MemoryResult<Vec<Load>> {
+    let mut loads: Vec<Load> = Vec::new();
+    let mut seen = HashSet::new();
+    for (number, entry) in entries.iter().enumerate().filter(|(_, entry)| seen.insert(&entry.key)) {
+        let mut load = Load { logs: entry.source == Source::Log, ..Load::default() };
+        for (part, text) in entry.parts.iter().enumerate() {
+            load.push(number, part, entry, text)?;
+        }
+        match loads.last_mut().filter(|last| last.bytes + load.bytes <= MAX_ARGUMENT) {
+            Some(last) => last.append(load),
+            None => loads.push(load),
+        }
+    }
+    Ok(loads)
+}
+
+impl Load {
+    fn push(&mut self, number: usize, part: usize, entry: &NewEntry, what: &NewPart) -> MemoryResult<()> {
+        let NewEntry { key, source, group, session, at, speaker, .. } = entry;
+        let NewPart { text, terms, length } = what;
+        let source = source_name(*source);
+        let row = json(&(number, key, part, source, group, session, at.0, speaker, length, text))?;
+        // A part may have no word in it.
+        let terms =
+            terms.split(' ').filter(|_| !terms.is_empty()).map(token).collect::<Result<Vec<_>, _>>()?;
+        let terms = json(&(key, part, terms.join(" ")))?;
+        self.bytes += row.len().max(terms.len()) + 1;
+        self.entries.push(row);
+        self.terms.push(terms);
+        Ok(())
+    }
+
+    fn append(&mut self, other: Self) {
+        self.entries.extend(other.entries);
+        self.terms.extend(other.terms);
+        self.bytes += other.bytes;
+        self.logs |= other.logs;
+    }
+
+    /// The transaction.
+    pub(super) fn statements<'a>(&self, collection: &'a Collection) -> Vec<Statement<'a>> {
+        let list = |items: &[String]| format!("[{}]", items.join(",")).into();
+        let with = |argument| named(collection).into_iter().chain([argument]).collect::<Vec<_>>();
+        let mut statements = vec![
+            Statement::new(INSERT_COLLECTION, named(collection)),
+            Statement::new(insert_entries(), with(list(&self.entries))),
+            Statement::new(insert_terms(), with(list(&self.terms))),
+            Statement::new(count_groups(), named(collection)),
+            Statement::new(count_documents(), named(collection)),
+        ];
+        if collection.kind == CollectionKind::Facts && self.logs {
+            statements.push(Statement::new(make_dirty(), named(collection)));
+        }
+        statements.push(Statement::new(move_serial(), named(collection)));
+        statements
+    }
+}
+
+#[derive(Deserialize)]
+struct Added {
+    part: f64,
+}
+
+/// How many entries such a transaction added.
+pub(super) fn count(results: &[impl Rows]) -> MemoryResult<usize> {
+    let added: Vec<Added> = read(results, 1)?;
+    Ok(added.iter().filter(|row| row.part == 0.0).count())
+}
+
+/// What this transaction has added.
+fn added() -> String {
+    format!("memory_entries WHERE collection = {COLLECTION} AND serial > (SELECT last FROM memory_serial)")
+}
+
+/// A new collection comes with an entry, so its number is never another's, even when both are gone.
+const INSERT_COLLECTION: &str = "INSERT INTO memory_collections (id, tenant, user, agent, kind) \
+                                 SELECT last + 1, ?1, ?2, ?3, ?4 FROM memory_serial WHERE true \
+                                 ON CONFLICT (tenant, user, agent, kind) DO NOTHING";
+
+fn insert_entries() -> String {
+    format!(
+        "INSERT INTO memory_entries (collection, serial, key, part, source, grp, position, session, at, \
+         speaker, length, text) \
+         WITH given AS (SELECT {COLLECTION} AS collection, j.key AS row, value ->> 0 AS entry, \
+           value ->> 1 AS key, value ->> 2 AS part, value ->> 3 AS source, value ->> 4 AS grp, \
+           value ->> 5 AS session, value ->> 6 AS at, value ->> 7 AS speaker, value ->> 8 AS length, \
+           value ->> 9 AS text FROM json_each(?5) AS j) \
+         SELECT collection, (SELECT last FROM memory_serial) + row_number() OVER (ORDER BY row), key, part, \
+           source, grp, coalesce((SELECT next FROM memory_groups AS g \
+             WHERE g.collection = given.collection AND g.name = given.grp), 0) \
+             + dense_rank() OVER (PARTITION BY grp ORDER BY entry) - 1, \
+           session, at, speaker, length, text \
+         FROM given WHERE NOT EXISTS (SELECT 1 FROM memory_entries AS old \
+           WHERE old.collection = given.collection AND old.key = given.key AND old.part = 0) \
+         RETURNING part"
+    )
+}
+
+fn insert_terms() -> String {
+    format!(
+        "INSERT INTO memory_terms (rowid, terms) SELECT serial, replace(value ->> 2, '@', collection) \
+         FROM json_each(?5) AS j CROSS JOIN memory_entries AS e ON e.collection = {COLLECTION} \
+         AND e.key = value ->> 0 AND e.part = value ->> 1 WHERE serial > (SELECT last FROM memory_serial)"
+    )
+}
+
+fn count_groups() -> String {
+    let added = added();
+    format!(
+        "INSERT INTO memory_groups (collection, name, next, entries, bytes, last, updated_at) \
+         SELECT collection, grp, max(position) + 1, sum(part = 0), sum(octet_length(text)), max(serial), \
+         max(at) FROM {added} GROUP BY grp ON CONFLICT (collection, name) DO UPDATE SET \
+         next = excluded.next, entries = entries + excluded.entries, bytes = bytes + excluded.bytes, \
+         last = excluded.last, updated_at = max(updated_at, excluded.updated_at)"
+    )
+}
+
+/// The first entry of a group has the position 0, so that is how many groups are new.
+fn count_documents() -> String {
+    let added = added();
+    format!(
+        "UPDATE memory_collections SET documents = documents + parts, length = length + words, \
+         groups = groups + begun \
+         FROM (SELECT count(*) AS parts, sum(length) AS words, sum(position = 0 AND part = 0) AS begun \
+           FROM {added}) WHERE id = {COLLECTION} AND parts > 0"
+    )
+}
+
+fn make_dirty() -> String {
+    let added = added();
+    format!(
+        "INSERT INTO memory_spaces (tenant, user, agent, dirty_since) \
+         SELECT ?1, ?2, ?3, min(at) FROM {added} AND source = 'log' HAVING count(*) > 0 \
+         ON CONFLICT (tenant, user, agent) DO UPDATE SET dirty_since = excluded.dirty_since \
+         WHERE dirty_since IS NULL OR dirty_since > excluded.dirty_since"
+    )
+}
+
+fn move_serial() -> String {
+    let added = added();
+    format!(
+        "UPDATE memory_serial SET last = newest FROM (SELECT max(serial) AS newest FROM {added}) \
+         WHERE newest IS NOT NULL"
+    )
+}

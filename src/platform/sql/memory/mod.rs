@@ -1,0 +1,193 @@
+//! The index of memories (`migrations/0004_memory.sql`).
+//!
+//! Terms of all collections stand in one index. So that none meets another's, each is written `c@_term`, and
+//! the database puts the collection's number where `@` stands, which no term can hold.
+
+mod add;
+mod find;
+mod list;
+mod remove;
+
+use super::{Databases, Sql, Statement, Value, read};
+use crate::ports::MemoryIndex;
+use crate::ports::memory::{
+    Collection, CollectionKind, Entry, Group, Listing, MemoryError, MemoryResult, NewEntry, Place, Removal,
+    Source, Statistics, TermQuery,
+};
+use crate::types::Timestamp;
+use async_trait::async_trait;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The number of the collection that the first four arguments name.
+const COLLECTION: &str =
+    "(SELECT id FROM memory_collections WHERE tenant = ?1 AND user = ?2 AND agent = ?3 AND kind = ?4)";
+
+/// The columns of an [`Entry`].
+const ENTRY: &str = "serial, key, part, source, grp, position, session, at, speaker, length, text";
+
+/// The index of memories.
+pub struct SqlMemory<D> {
+    databases: D,
+}
+
+impl<D: Databases> SqlMemory<D> {
+    /// The index in these databases.
+    pub fn new(databases: D) -> Self {
+        Self { databases }
+    }
+
+    /// Runs a batch where the tenant's rows are.
+    async fn batch(
+        &self,
+        tenant: &str,
+        statements: &[Statement<'_>],
+    ) -> MemoryResult<Vec<<D::Database as Sql>::Rows>> {
+        Ok(self.databases.of(tenant).await?.batch(statements).await?)
+    }
+}
+
+impl From<String> for MemoryError {
+    fn from(why: String) -> Self {
+        Self(why)
+    }
+}
+
+/// The arguments that [`COLLECTION`] stands on.
+fn named(collection: &Collection) -> Vec<Value<'_>> {
+    let Collection { tenant, agent, user, kind } = collection;
+    let kind = match kind {
+        CollectionKind::Facts => "facts",
+        CollectionKind::Turns => "turns",
+    };
+    [tenant, user, agent, kind].map(Value::from).into()
+}
+
+/// The name of a source in a row.
+fn source_name(source: Source) -> &'static str {
+    match source {
+        Source::Log => "log",
+        Source::Memory => "memory",
+        Source::Session => "session",
+    }
+}
+
+/// A term as the index holds it. It cannot be read as anything else there, nor as another collection's.
+fn token(term: &str) -> MemoryResult<String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || !c.is_ascii();
+    if term.is_empty() || !term.chars().all(fits) {
+        // What it holds is the user's, and not for the log.
+        return Err(MemoryError("a term holds what no term may".into()));
+    }
+    Ok(format!("c@_{term}"))
+}
+
+#[derive(Deserialize)]
+struct EntryRow {
+    serial: f64,
+    key: String,
+    part: f64,
+    source: Source,
+    grp: String,
+    position: f64,
+    session: Option<String>,
+    at: f64,
+    speaker: Option<String>,
+    length: f64,
+    text: String,
+}
+
+impl EntryRow {
+    fn read(self) -> Entry {
+        let Self { key, source, session, speaker, text, .. } = self;
+        Entry {
+            serial: self.serial as u64,
+            key,
+            source,
+            group: self.grp,
+            session,
+            position: self.position as u32,
+            part: self.part as u32,
+            at: Timestamp(self.at as u64),
+            speaker,
+            text,
+            length: self.length as u32,
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct More {
+    more: f64,
+}
+
+/// What a statement that ends in `AS more` says.
+fn more(results: &[impl super::Rows]) -> MemoryResult<bool> {
+    let rows: Vec<More> = read(results, results.len().saturating_sub(1))?;
+    Ok(rows.first().is_some_and(|row| row.more > 0.0))
+}
+
+#[async_trait(?Send)]
+impl<D: Databases> MemoryIndex for SqlMemory<D> {
+    async fn add(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<usize> {
+        let mut added = 0;
+        for load in add::loads(entries)? {
+            let results = self.batch(&collection.tenant, &load.statements(collection)).await?;
+            added += add::count(&results)?;
+        }
+        Ok(added)
+    }
+
+    async fn statistics(&self, collection: &Collection, terms: &[String]) -> MemoryResult<Statistics> {
+        let results = self.batch(&collection.tenant, &find::statistics(collection, terms)?).await?;
+        find::read_statistics(&results, terms.len())
+    }
+
+    async fn find(&self, collection: &Collection, queries: &[TermQuery]) -> MemoryResult<Vec<Entry>> {
+        let statements = find::queries(collection, queries)?;
+        if statements.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut found = BTreeMap::new();
+        for rows in self.batch(&collection.tenant, &statements).await? {
+            let rows = super::Rows::read::<EntryRow>(&rows)?.into_iter().map(EntryRow::read);
+            found.extend(rows.map(|entry| (entry.serial, entry)));
+        }
+        Ok(found.into_values().rev().collect())
+    }
+
+    async fn around(&self, collection: &Collection, places: &[Place]) -> MemoryResult<Vec<Entry>> {
+        if places.is_empty() {
+            return Ok(Vec::new());
+        }
+        let results = self.batch(&collection.tenant, &[find::around(collection, places)?]).await?;
+        let rows = read::<EntryRow>(&results, 0)?.into_iter().map(EntryRow::read);
+        // Places may overlap.
+        let found: BTreeMap<_, _> =
+            rows.map(|entry| ((entry.group.clone(), entry.position), entry)).collect();
+        Ok(found.into_values().collect())
+    }
+
+    async fn list(&self, collection: &Collection, listing: &Listing) -> MemoryResult<Vec<Entry>> {
+        let results = self.batch(&collection.tenant, &[list::entries(collection, listing)]).await?;
+        Ok(read::<EntryRow>(&results, 0)?.into_iter().map(EntryRow::read).collect())
+    }
+
+    async fn groups(
+        &self,
+        collection: &Collection,
+        after: Option<&str>,
+        limit: usize,
+    ) -> MemoryResult<Vec<Group>> {
+        let results = self.batch(&collection.tenant, &[list::groups(collection, after, limit)]).await?;
+        list::read_groups(&results)
+    }
+
+    async fn remove(&self, collection: &Collection, what: &Removal) -> MemoryResult<bool> {
+        more(&self.batch(&collection.tenant, &remove::some(collection, what)?).await?)
+    }
+
+    async fn erase(&self, tenant: &str, user: Option<&str>) -> MemoryResult<bool> {
+        more(&self.batch(tenant, &remove::all(tenant, user)).await?)
+    }
+}

@@ -1,0 +1,250 @@
+//! The spaces of memory (`migrations/0004_memory.sql`).
+//!
+//! Each change is one statement that carries its own condition, so of two that come at once one wins.
+
+use super::{Databases, Sql, Statement, Value, json, read};
+use crate::ports::memory::MemoryResult;
+use crate::ports::memory_spaces::{Claim, Intent, Lease, MemorySpaces, Space};
+use crate::types::Timestamp;
+use async_trait::async_trait;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::collections::HashMap;
+
+/// The space that the first three arguments name.
+const SPACE: &str = "tenant = ?1 AND user = ?2 AND agent = ?3";
+/// A lease of the space that the fourth argument, its holder, has not lost.
+const HELD: &str = "tenant = ?1 AND user = ?2 AND agent = ?3 AND holder = ?4";
+/// The columns of a [`Lease`].
+const LEASE: &str = "tenant, user, agent, holder, watermark, intent_etag, intent_watermark";
+
+/// The spaces of memory.
+pub struct SqlSpaces<D> {
+    databases: D,
+}
+
+impl<D: Databases> SqlSpaces<D> {
+    /// The spaces in these databases.
+    pub fn new(databases: D) -> Self {
+        Self { databases }
+    }
+
+    /// Runs a batch where the space's row is.
+    async fn batch(
+        &self,
+        space: &Space,
+        statements: &[Statement<'_>],
+    ) -> MemoryResult<Vec<<D::Database as Sql>::Rows>> {
+        Ok(self.databases.of(&space.tenant).await?.batch(statements).await?)
+    }
+
+    /// Whether a statement about a lease that ends in `RETURNING 1 AS done` did anything.
+    async fn held(&self, lease: &Lease, sql: &str, args: &[Value<'_>]) -> MemoryResult<bool> {
+        let mut all = named(&lease.space);
+        all.push(lease.holder.as_str().into());
+        all.extend_from_slice(args);
+        let results = self.batch(&lease.space, &[Statement::new(sql, all)]).await?;
+        Ok(!read::<IgnoredAny>(&results, 0)?.is_empty())
+    }
+}
+
+/// The arguments that [`SPACE`] stands on.
+fn named(space: &Space) -> Vec<Value<'_>> {
+    [&space.tenant, &space.user, &space.agent].map(|name| Value::from(name.as_str())).into()
+}
+
+/// The holder of a lease: the name of its claim, and the space.
+fn holder(claim: &Claim, space: &Space) -> String {
+    format!("{}/{}/{}/{}", claim.holder, space.tenant, space.agent, space.user)
+}
+
+#[derive(Deserialize)]
+struct FlushedRow {
+    flushed_at: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct ConsolidatedRow {
+    consolidated_at: Option<f64>,
+}
+
+#[derive(Deserialize)]
+struct DueRow {
+    tenant: String,
+    user: String,
+    agent: String,
+    unasked: f64,
+    dirty_since: f64,
+}
+
+/// What is due first is least: whether nobody asked, and since when it is dirty.
+type Urgency = (bool, Timestamp);
+
+impl DueRow {
+    fn urgency(&self) -> Urgency {
+        (self.unasked > 0.0, moment(self.dirty_since))
+    }
+
+    fn space(self) -> Space {
+        let Self { tenant, user, agent, .. } = self;
+        Space { tenant, agent, user }
+    }
+}
+
+#[derive(Deserialize)]
+struct LeaseRow {
+    tenant: String,
+    user: String,
+    agent: String,
+    holder: String,
+    watermark: f64,
+    intent_etag: Option<String>,
+    intent_watermark: Option<f64>,
+}
+
+fn moment(ms: f64) -> Timestamp {
+    Timestamp(ms as u64)
+}
+
+impl LeaseRow {
+    fn read(self) -> Lease {
+        let Self { tenant, user, agent, holder, watermark, intent_etag, intent_watermark } = self;
+        let intent = intent_etag.zip(intent_watermark);
+        Lease {
+            space: Space { tenant, agent, user },
+            holder,
+            watermark: watermark as u64,
+            intent: intent.map(|(etag, watermark)| Intent { etag, watermark: watermark as u64 }),
+        }
+    }
+}
+
+/// What `dirty_since` of the space that the first three arguments name has to be, with this watermark.
+pub(super) fn dirty_since(watermark: &str) -> String {
+    format!(
+        "(SELECT min(at) FROM memory_entries WHERE collection = (SELECT id FROM memory_collections \
+         WHERE {SPACE} AND kind = 'facts') AND serial > {watermark} AND source = 'log')"
+    )
+}
+
+/// What [`MemorySpaces::claim_due`] may give out, at the time and since the time of the first arguments.
+const DUE: &str = "dirty_since IS NOT NULL AND leased_until <= ?1 \
+                   AND (consolidated_at IS NULL OR consolidated_at < ?2)";
+
+/// Leases such spaces, out of a list.
+fn take_due() -> String {
+    format!(
+        "UPDATE memory_spaces SET holder = chosen.lessee, leased_until = ?3 \
+         FROM (SELECT value ->> 0 AS whose, value ->> 1 AS who, value ->> 2 AS whom, value ->> 3 AS lessee \
+           FROM json_each(?4)) AS chosen \
+         WHERE tenant = whose AND user = who AND agent = whom AND {DUE} RETURNING {LEASE}"
+    )
+}
+
+#[async_trait(?Send)]
+impl<D: Databases> MemorySpaces for SqlSpaces<D> {
+    async fn claim_flush(
+        &self,
+        space: &Space,
+        now: Timestamp,
+        gap_ms: u64,
+    ) -> MemoryResult<Option<Timestamp>> {
+        let take = "INSERT INTO memory_spaces (tenant, user, agent, flushed_at) VALUES (?1, ?2, ?3, ?4) \
+                    ON CONFLICT (tenant, user, agent) DO UPDATE SET flushed_at = excluded.flushed_at \
+                    WHERE flushed_at IS NULL OR flushed_at + ?5 <= excluded.flushed_at RETURNING flushed_at";
+        let look = format!("SELECT flushed_at FROM memory_spaces WHERE {SPACE}");
+        let mut args = named(space);
+        args.extend([now.into(), gap_ms.into()]);
+        let batch = [Statement::new(take, args), Statement::new(look, named(space))];
+        let results = self.batch(space, &batch).await?;
+        if !read::<IgnoredAny>(&results, 0)?.is_empty() {
+            return Ok(None);
+        }
+        let row = read::<FlushedRow>(&results, 1)?.into_iter().next();
+        let flushed_at = row.and_then(|row| row.flushed_at).map_or(now, moment);
+        Ok(Some(flushed_at.plus(gap_ms)))
+    }
+
+    async fn request(&self, space: &Space, now: Timestamp) -> MemoryResult<Option<Timestamp>> {
+        let sql = format!(
+            "UPDATE memory_spaces SET requested_at = \
+             CASE WHEN dirty_since IS NULL THEN requested_at ELSE coalesce(requested_at, ?4) END \
+             WHERE {SPACE} RETURNING consolidated_at"
+        );
+        let mut args = named(space);
+        args.push(now.into());
+        let results = self.batch(space, &[Statement::new(sql, args)]).await?;
+        let row = read::<ConsolidatedRow>(&results, 0)?.into_iter().next();
+        Ok(row.and_then(|row| row.consolidated_at).map(moment))
+    }
+
+    async fn claim_due(&self, claim: &Claim, since: Timestamp, limit: usize) -> MemoryResult<Vec<Lease>> {
+        let databases = self.databases.all();
+        let look = format!(
+            "SELECT tenant, user, agent, requested_at IS NULL AS unasked, dirty_since FROM memory_spaces \
+             WHERE {DUE} ORDER BY requested_at IS NULL, dirty_since LIMIT {limit}"
+        );
+        let look = [Statement::new(look, [claim.now.into(), since.into()])];
+        let mut due: Vec<(Urgency, usize, Space)> = Vec::new();
+        for (number, database) in databases.iter().enumerate() {
+            let rows: Vec<DueRow> = read(&database.batch(&look).await?, 0)?;
+            due.extend(rows.into_iter().map(|row| (row.urgency(), number, row.space())));
+        }
+        due.sort_by_key(|(urgency, ..)| *urgency);
+        due.truncate(limit);
+        let mut leases = HashMap::new();
+        for (number, database) in databases.iter().enumerate() {
+            let chosen: Vec<_> = due.iter().filter(|(_, at, _)| *at == number).collect();
+            if chosen.is_empty() {
+                continue;
+            }
+            let list = chosen.iter().map(|(.., space)| {
+                [&space.tenant, &space.user, &space.agent, &holder(claim, space)].map(String::clone)
+            });
+            let list = json(&list.collect::<Vec<_>>())?;
+            let args = [claim.now.into(), since.into(), claim.until.into(), list.into()];
+            // Whoever asked between has some of them.
+            let rows: Vec<LeaseRow> = read(&database.batch(&[Statement::new(take_due(), args)]).await?, 0)?;
+            leases.extend(rows.into_iter().map(LeaseRow::read).map(|lease| (lease.space.clone(), lease)));
+        }
+        Ok(due.iter().filter_map(|(.., space)| leases.remove(space)).collect())
+    }
+
+    async fn claim(&self, claim: &Claim, space: &Space) -> MemoryResult<Option<Lease>> {
+        let sql = format!(
+            "INSERT INTO memory_spaces (tenant, user, agent, holder, leased_until) \
+             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (tenant, user, agent) DO UPDATE SET \
+             holder = excluded.holder, leased_until = excluded.leased_until WHERE leased_until <= ?6 \
+             RETURNING {LEASE}"
+        );
+        let mut args = named(space);
+        args.extend([holder(claim, space).into(), claim.until.into(), claim.now.into()]);
+        let results = self.batch(space, &[Statement::new(sql, args)]).await?;
+        Ok(read::<LeaseRow>(&results, 0)?.into_iter().next().map(LeaseRow::read))
+    }
+
+    async fn intend(&self, lease: &Lease, intent: &Intent) -> MemoryResult<bool> {
+        let sql = format!(
+            "UPDATE memory_spaces SET intent_etag = ?5, intent_watermark = ?6 WHERE {HELD} \
+             RETURNING 1 AS done"
+        );
+        self.held(lease, &sql, &[intent.etag.as_str().into(), intent.watermark.into()]).await
+    }
+
+    async fn finish(&self, lease: &Lease, watermark: u64, now: Timestamp) -> MemoryResult<bool> {
+        let dirty_since = dirty_since("?5");
+        let sql = format!(
+            "UPDATE memory_spaces SET watermark = ?5, dirty_since = {dirty_since}, consolidated_at = ?6, \
+             requested_at = NULL, holder = NULL, leased_until = 0, intent_etag = NULL, \
+             intent_watermark = NULL WHERE {HELD} RETURNING 1 AS done"
+        );
+        self.held(lease, &sql, &[watermark.into(), now.into()]).await
+    }
+
+    async fn give_back(&self, lease: &Lease, until: Timestamp) -> MemoryResult<()> {
+        let sql = format!(
+            "UPDATE memory_spaces SET holder = NULL, leased_until = ?5 WHERE {HELD} RETURNING 1 AS done"
+        );
+        self.held(lease, &sql, &[until.into()]).await.map(drop)
+    }
+}

@@ -1,0 +1,6 @@
+//! The statements of memory, run by SQLite itself on the real migrations.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod index;
+mod sqlite;

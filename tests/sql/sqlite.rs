@@ -1,0 +1,122 @@
+//! SQLite as D1 runs it: the real migrations, numbers as floating point, batches as transactions.
+
+use async_trait::async_trait;
+use edge_harness::platform::sql::{Databases, Rows, Sql, Statement, Value};
+use rusqlite::{Connection, limits::Limit, types::ValueRef};
+use serde::de::DeserializeOwned;
+use std::{cell::RefCell, fs, path::Path, rc::Rc};
+
+/// A database in memory; clones are the same one.
+#[derive(Clone)]
+pub struct Sqlite(Rc<RefCell<Connection>>);
+
+pub struct JsonRows(Vec<serde_json::Value>);
+
+impl Rows for JsonRows {
+    fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, String> {
+        self.0.iter().map(|row| T::deserialize(row).map_err(|e| e.to_string())).collect()
+    }
+}
+
+impl Sqlite {
+    pub fn new() -> Self {
+        let connection = Connection::open_in_memory().unwrap();
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+        let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+        files.sort();
+        for file in files {
+            connection.execute_batch(&fs::read_to_string(file).unwrap()).unwrap();
+        }
+        // What D1 allows.
+        for (limit, value) in [
+            (Limit::SQLITE_LIMIT_LENGTH, 2_000_000),
+            (Limit::SQLITE_LIMIT_SQL_LENGTH, 100_000),
+            (Limit::SQLITE_LIMIT_COLUMN, 100),
+            (Limit::SQLITE_LIMIT_EXPR_DEPTH, 100),
+            (Limit::SQLITE_LIMIT_COMPOUND_SELECT, 5),
+            (Limit::SQLITE_LIMIT_VDBE_OP, 25_000),
+            (Limit::SQLITE_LIMIT_FUNCTION_ARG, 32),
+            (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 100),
+        ] {
+            connection.set_limit(limit, value).unwrap();
+        }
+        Self(Rc::new(RefCell::new(connection)))
+    }
+
+    /// Every row of a query, its columns joined by `|`.
+    pub fn dump(&self, sql: &str) -> Vec<String> {
+        let connection = self.0.borrow();
+        let mut statement = connection.prepare(sql).unwrap();
+        let columns = statement.column_count();
+        let mut rows = statement.query([]).unwrap();
+        let mut dumped = Vec::new();
+        while let Some(row) = rows.next().unwrap() {
+            let cells = (0..columns).map(|n| json(row.get_ref(n).unwrap()).to_string());
+            dumped.push(cells.collect::<Vec<_>>().join("|").replace('"', ""));
+        }
+        dumped
+    }
+
+    fn run(connection: &Connection, statement: &Statement<'_>) -> rusqlite::Result<JsonRows> {
+        let mut prepared = connection.prepare(&statement.sql)?;
+        let names: Vec<String> = prepared.column_names().into_iter().map(str::to_owned).collect();
+        for (number, value) in statement.args.iter().enumerate() {
+            match value {
+                Value::Number(value) => prepared.raw_bind_parameter(number + 1, *value as f64)?,
+                Value::Text(text) => prepared.raw_bind_parameter(number + 1, text.as_ref())?,
+            }
+        }
+        let mut rows = prepared.raw_query();
+        let mut read = Vec::new();
+        while let Some(row) = rows.next()? {
+            let cell = |(n, name): (usize, &String)| Ok((name.clone(), json(row.get_ref(n)?)));
+            let cells = names.iter().enumerate().map(cell);
+            read.push(serde_json::Value::Object(cells.collect::<rusqlite::Result<_>>()?));
+        }
+        Ok(JsonRows(read))
+    }
+}
+
+fn json(value: ValueRef<'_>) -> serde_json::Value {
+    match value {
+        ValueRef::Null => serde_json::Value::Null,
+        ValueRef::Integer(number) => number.into(),
+        ValueRef::Real(number) => number.into(),
+        ValueRef::Text(text) => std::str::from_utf8(text).unwrap().into(),
+        ValueRef::Blob(_) => "a blob".into(),
+    }
+}
+
+#[async_trait(?Send)]
+impl Sql for Sqlite {
+    type Rows = JsonRows;
+
+    async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<JsonRows>, String> {
+        let mut connection = self.0.borrow_mut();
+        let transaction = connection.transaction().map_err(|e| e.to_string())?;
+        let results = statements.iter().map(|statement| {
+            Self::run(&transaction, statement).map_err(|e| format!("{e} in {}", statement.sql))
+        });
+        let results = results.collect::<Result<_, _>>()?;
+        transaction.commit().map_err(|e| e.to_string())?;
+        Ok(results)
+    }
+}
+
+/// One shard for each first letter of a tenant's id that is given.
+#[derive(Clone)]
+pub struct Shards(pub Vec<(char, Sqlite)>);
+
+#[async_trait(?Send)]
+impl Databases for Shards {
+    type Database = Sqlite;
+
+    async fn of(&self, tenant: &str) -> Result<Sqlite, String> {
+        let found = self.0.iter().find(|(letter, _)| tenant.starts_with(*letter));
+        found.map(|(_, database)| database.clone()).ok_or_else(|| "no such shard".into())
+    }
+
+    fn all(&self) -> Vec<Sqlite> {
+        self.0.iter().map(|(_, database)| database.clone()).collect()
+    }
+}
