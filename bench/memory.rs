@@ -8,8 +8,8 @@ use crate::target::Target;
 use edge_harness::memory::{Memories, MemorySettings, facts::NewFact};
 use edge_harness::model::ask::Aside;
 use edge_harness::platform::in_memory::{
-    InMemoryMemory, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedModels, SeededEntropy,
-    models::answer,
+    InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedModels,
+    SeededEntropy, models::answer,
 };
 use edge_harness::ports::Clock;
 use edge_harness::types::{Owner, Part, Timestamp};
@@ -117,7 +117,11 @@ fn prompt(model: &ModelServer, report: &mut Report) {
         }
     }
     let [plain, full, remembered] = samples;
-    report.value("first token, 8,000 tokens of workspace beside none", full.first(0.5) - plain.first(0.5), "ms");
+    report.value(
+        "first token, 8,000 tokens of workspace beside none",
+        full.first(0.5) - plain.first(0.5),
+        "ms",
+    );
     report.value("CPU of remembering a turn", remembered.cpu_per_turn() - plain.cpu_per_turn(), "ms");
 }
 
@@ -135,7 +139,7 @@ fn year(report: &mut Report) {
         answer(vec![Part::text(lines.join("\n"))])
     });
     let (time, entropy) = (Rc::new(clock.clone()), Rc::new(SeededEntropy::default()));
-    let memory = Rc::new(InMemoryMemory::default());
+    let memory = Rc::new(InMemoryIndex::default());
     let stores = Stores {
         table: Rc::new(MemoryFiles::default()),
         blobs: Rc::new(MemoryBlobs::default()),
@@ -146,7 +150,8 @@ fn year(report: &mut Report) {
     let layer = Memories::layer(memory.clone(), time.clone(), log.clone());
     let files = Rc::new(Workspaces::new(stores, Bundle::default()).with_layer(layer));
     let aside = Aside { models: Rc::new(models), clock: time.clone(), entropy };
-    let memories = Memories::new(memory.clone(), memory, files, aside, MemorySettings::default(), log);
+    let spaces = Rc::new(InMemorySpaces::new(memory.clone()));
+    let memories = Memories::new(memory, spaces, files, aside, MemorySettings::default(), log);
     let owner = Owner { tenant: "t".into(), agent: "a".into(), user: "u".into() };
     let mut random = 3;
     let mut days = Vec::new();

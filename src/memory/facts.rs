@@ -1,9 +1,13 @@
 //! Facts: lines of a day's log, and lines of `MEMORY.md`.
 
-use super::{chunks, daily::day_of};
+use super::{
+    daily::day_of,
+    entries::{Origin, entry},
+    terms,
+};
 use crate::ports::{
     MemoryIndex,
-    memory::{Collection, MemoryResult, NewEntry, Removal, Source},
+    memory::{Collection, MemoryResult, NewEntry, NewPart, Removal, Source},
 };
 use crate::types::{Timestamp, id, text::in_line};
 use crate::workspace::layout::MEMORY;
@@ -32,7 +36,9 @@ pub struct NewFact {
 impl NewFact {
     /// As the index takes it.
     pub(super) fn entry(self) -> NewEntry {
-        let parts = vec![chunks::whole(&self.text, self.at, self.speaker.as_deref())];
+        // One part, however long: a fact is a line of its log.
+        let terms = terms::index(&self.text, self.at, self.speaker.as_deref());
+        let parts = vec![NewPart { length: terms::length(&self.text), text: self.text, terms }];
         NewEntry {
             key: self.id,
             source: Source::Log,
@@ -77,14 +83,9 @@ pub(super) async fn replace_lines(
     let entries: Vec<NewEntry> = lines
         .filter(|(_, line)| line.chars().any(char::is_alphanumeric) && !line.starts_with('#'))
         .take(MAX_LINES)
-        .map(|(number, line)| NewEntry {
-            key: format!("{MEMORY}#{number}"),
-            source: Source::Memory,
-            group: MEMORY.to_owned(),
-            session: None,
-            at,
-            speaker: None,
-            parts: chunks::parts(line, at, None),
+        .map(|(number, line)| {
+            let (key, group) = (format!("{MEMORY}#{number}"), MEMORY.to_owned());
+            entry(Origin { key, source: Source::Memory, group, session: None, at, speaker: None }, line)
         })
         .collect();
     if !entries.is_empty() {

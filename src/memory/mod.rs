@@ -12,9 +12,15 @@
 pub mod chunks;
 pub mod consolidation;
 pub mod daily;
+pub mod entries;
 pub mod facts;
 pub mod flush;
+pub mod fold;
+pub mod ranking;
 pub mod search;
+pub mod stem;
+pub mod stop_words;
+pub mod terms;
 
 use crate::model::ask::Aside;
 use crate::ports::{
@@ -26,6 +32,7 @@ use crate::types::{FilePath, Owner, Record, Role, Timestamp};
 use crate::workspace::{Guard, Workspaces, WrapTree, layout::MEMORY};
 use consolidation::MAX_MEMORY;
 use daily::{MemoryFiles, day_of};
+use entries::{Origin, entry};
 use facts::NewFact;
 use search::{Hit, search};
 use serde_json::json;
@@ -79,15 +86,15 @@ pub struct NewTurn {
 
 impl NewTurn {
     fn entry(self, session: &str) -> NewEntry {
-        NewEntry {
+        let origin = Origin {
             key: self.id,
             source: Source::Session,
             group: session.to_owned(),
             session: Some(session.to_owned()),
             at: self.at,
-            parts: chunks::parts(&self.text, self.at, Some(&self.speaker)),
             speaker: Some(self.speaker),
-        }
+        };
+        entry(origin, &self.text)
     }
 }
 

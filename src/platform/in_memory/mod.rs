@@ -4,6 +4,8 @@
 pub mod clock;
 pub mod directory;
 pub mod files;
+pub mod memory;
+pub mod memory_spaces;
 pub mod models;
 pub mod net;
 pub mod session_store;
@@ -13,6 +15,8 @@ pub mod tasks;
 pub use clock::{ManualClock, SeededEntropy};
 pub use directory::InMemoryDirectory;
 pub use files::MemoryFiles;
+pub use memory::InMemoryIndex;
+pub use memory_spaces::InMemorySpaces;
 pub use models::ScriptedModels;
 pub use net::{MemoryPeers, ScriptedHttp};
 pub use session_store::MemorySessionStore;
