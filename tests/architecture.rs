@@ -16,6 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &["types", "ports"]),
     ("session", &["types", "ports"]),
     ("workspace", &["types", "ports"]),
+    ("memory", &["types", "ports"]),
     ("turn", &["types"]),
     // The driver of the loop waits between tries as `model::retry` says.
     ("agent", &["types", "ports", "model::retry", "session", "turn"]),

@@ -4,6 +4,7 @@
 pub mod clock;
 pub mod directory;
 pub mod files;
+pub mod memory;
 pub mod models;
 pub mod net;
 pub mod session_store;
@@ -13,6 +14,7 @@ pub mod tasks;
 pub use clock::{ManualClock, SeededEntropy};
 pub use directory::InMemoryDirectory;
 pub use files::MemoryFiles;
+pub use memory::InMemoryIndex;
 pub use models::ScriptedModels;
 pub use net::{MemoryPeers, ScriptedHttp};
 pub use session_store::MemorySessionStore;

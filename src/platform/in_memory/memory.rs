@@ -1,0 +1,190 @@
+//! The index of memories, in plain memory. Counts the rows that a database would read.
+
+use crate::ports::{
+    MemoryIndex,
+    memory::{
+        Collection, Entry, Listing, MemoryError, MemoryResult, NewEntry, Place, Removal, Statistics,
+        TermQuery,
+    },
+};
+use async_trait::async_trait;
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+};
+
+/// An index of memories.
+#[derive(Default)]
+pub struct InMemoryIndex {
+    /// While set, every call fails.
+    pub down: Cell<bool>,
+    /// Rows that a database would have read for statistics, queries and neighbours so far.
+    pub rows_read: Cell<u64>,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    serial: u64,
+    collections: BTreeMap<Collection, Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// Oldest first.
+    rows: Vec<Row>,
+    /// The next position of each group, which stays when entries go.
+    next: BTreeMap<String, u32>,
+}
+
+struct Row {
+    entry: Entry,
+    terms: BTreeSet<String>,
+}
+
+impl Row {
+    fn fits(&self, query: &TermQuery) -> bool {
+        let has = |term: &String| self.terms.contains(term);
+        query.any_of.iter().any(|all| all.iter().all(has)) && !query.none_of.iter().any(has)
+    }
+}
+
+impl InMemoryIndex {
+    fn up(&self) -> MemoryResult<()> {
+        if self.down.get() { Err(MemoryError("switched off".into())) } else { Ok(()) }
+    }
+
+    fn read(&self, rows: usize) {
+        self.rows_read.set(self.rows_read.get() + rows as u64);
+    }
+
+    fn with<T>(&self, collection: &Collection, read: impl FnOnce(&Kept) -> T) -> T {
+        let state = self.state.borrow();
+        match state.collections.get(collection) {
+            Some(kept) => read(kept),
+            None => read(&Kept::default()),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl MemoryIndex for InMemoryIndex {
+    async fn add(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<usize> {
+        self.up()?;
+        let mut state = self.state.borrow_mut();
+        let State { serial, collections } = &mut *state;
+        let kept = collections.entry(collection.clone()).or_default();
+        let mut keys: BTreeSet<String> = kept.rows.iter().map(|row| row.entry.key.clone()).collect();
+        let mut added = 0;
+        for new in entries {
+            if !keys.insert(new.key.clone()) {
+                continue;
+            }
+            let next = kept.next.entry(new.group.clone()).or_default();
+            let position = *next;
+            *next += 1;
+            added += 1;
+            for (at, part) in new.parts.iter().enumerate() {
+                *serial += 1;
+                let entry = Entry {
+                    serial: *serial,
+                    key: new.key.clone(),
+                    source: new.source,
+                    group: new.group.clone(),
+                    session: new.session.clone(),
+                    position,
+                    part: at as u32,
+                    at: new.at,
+                    speaker: new.speaker.clone(),
+                    text: part.text.clone(),
+                    length: part.length,
+                };
+                let terms = part.terms.split(' ').map(str::to_owned).collect();
+                kept.rows.push(Row { entry, terms });
+            }
+        }
+        Ok(added)
+    }
+
+    async fn statistics(&self, collection: &Collection, terms: &[String]) -> MemoryResult<Statistics> {
+        self.up()?;
+        self.read(1 + terms.len());
+        Ok(self.with(collection, |kept| {
+            let holding =
+                |term: &String| kept.rows.iter().filter(|row| row.terms.contains(term)).count() as u64;
+            Statistics {
+                documents: kept.rows.len() as u64,
+                length: kept.rows.iter().map(|row| u64::from(row.entry.length)).sum(),
+                groups: kept.rows.iter().map(|row| &row.entry.group).collect::<BTreeSet<_>>().len() as u64,
+                frequency: terms.iter().map(holding).collect(),
+            }
+        }))
+    }
+
+    async fn find(&self, collection: &Collection, queries: &[TermQuery]) -> MemoryResult<Vec<Entry>> {
+        self.up()?;
+        Ok(self.with(collection, |kept| {
+            let mut found = BTreeMap::new();
+            for query in queries {
+                let picked: Vec<&Row> =
+                    kept.rows.iter().rev().filter(|row| row.fits(query)).take(query.limit).collect();
+                self.read(2 * picked.len());
+                found.extend(picked.into_iter().map(|row| (row.entry.serial, row.entry.clone())));
+            }
+            found.into_values().rev().collect()
+        }))
+    }
+
+    async fn around(&self, collection: &Collection, places: &[Place]) -> MemoryResult<Vec<Entry>> {
+        self.up()?;
+        Ok(self.with(collection, |kept| {
+            let within = |entry: &&Entry| {
+                places
+                    .iter()
+                    .any(|place| place.group == entry.group && place.positions.contains(&entry.position))
+            };
+            let first = kept.rows.iter().map(|row| &row.entry).filter(|entry| entry.part == 0);
+            let mut found: Vec<Entry> = first.filter(within).cloned().collect();
+            found.sort_by(|a, b| (&a.group, a.position).cmp(&(&b.group, b.position)));
+            self.read(found.len());
+            found
+        }))
+    }
+
+    async fn list(&self, collection: &Collection, listing: &Listing) -> MemoryResult<Vec<Entry>> {
+        self.up()?;
+        let fits = |entry: &&Entry| {
+            listing.group.as_ref().is_none_or(|group| entry.group == *group)
+                && listing.session.as_ref().is_none_or(|session| entry.session.as_ref() == Some(session))
+                && listing.from.is_none_or(|from| entry.at >= from)
+                && listing.until.is_none_or(|until| entry.at < until)
+                && listing.before.is_none_or(|before| entry.serial < before)
+        };
+        Ok(self.with(collection, |kept| {
+            let newest_first = kept.rows.iter().rev().map(|row| &row.entry);
+            newest_first.filter(fits).take(listing.limit).cloned().collect()
+        }))
+    }
+
+    async fn remove(&self, collection: &Collection, what: &Removal) -> MemoryResult<bool> {
+        self.up()?;
+        let mut state = self.state.borrow_mut();
+        let Some(kept) = state.collections.get_mut(collection) else { return Ok(false) };
+        kept.rows.retain(|Row { entry, .. }| match what {
+            Removal::Keys(keys) => !keys.contains(&entry.key),
+            Removal::Group(group) => entry.group != *group,
+            Removal::Session(session) => entry.session.as_ref() != Some(session),
+            Removal::All => false,
+        });
+        let Kept { rows, next } = kept;
+        next.retain(|group, _| rows.iter().any(|row| row.entry.group == *group));
+        Ok(false)
+    }
+
+    async fn erase(&self, tenant: &str, user: Option<&str>) -> MemoryResult<bool> {
+        self.up()?;
+        let goes = |of: &Collection| of.tenant == tenant && user.is_none_or(|user| of.user == user);
+        self.state.borrow_mut().collections.retain(|collection, _| !goes(collection));
+        Ok(false)
+    }
+}
