@@ -9,6 +9,7 @@
 //! | [`ports`] | the traits through which the core reaches the world |
 //! | [`model`] | provider wires, the table of providers, retry |
 //! | [`workspace`] | the files of agents, and what shows through from below |
+//! | [`memory`] | what was said and learned, found again by words |
 //! | [`session`] | one session: log, state, context window, live listeners |
 //! | [`turn`] | decides, purely: the loop as a state machine, waves, recovery |
 //! | [`agent`] | acts: the agent, its hooks and tools, the loop's driver |
