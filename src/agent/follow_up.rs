@@ -59,6 +59,8 @@ pub struct FollowContext {
     pub seen: u64,
     /// The number of the last record that is to be seen.
     pub until: u64,
+    /// What works before this one have to tell, of the same round: the log does not hold it yet.
+    pub news: Vec<EventKind>,
     /// The time.
     pub clock: Rc<dyn Clock>,
     pub(super) entropy: Rc<dyn Entropy>,

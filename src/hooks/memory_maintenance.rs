@@ -41,8 +41,9 @@ impl FollowUp for MemoryMaintenance {
     }
 
     async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
-        // Facts come to the log from the flush before this, and from tools.
-        if cx.newest(&["memory.flushed"], 1)?.is_empty() {
+        // Facts come from the flush before this, and from tools.
+        let flushed = |kind: &EventKind| matches!(kind, EventKind::MemoryFlushed { .. });
+        if !cx.news.iter().any(flushed) && cx.newest(&["memory.flushed"], 1)?.is_empty() {
             return Ok(Followed::Done(Vec::new()));
         }
         let last = self.0.request(&cx.owner).await.map_err(|error| error.to_string())?;

@@ -31,7 +31,7 @@ const FAILED_MS: u64 = 5 * 60 * 1_000;
 /// Longest that a model may take, in milliseconds.
 const ASK_MS: u64 = 120_000;
 /// Spaces that are consolidated side by side.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 4;
 /// Facts of one question, and their characters.
 const MAX_FACTS: usize = 200;
 const MAX_FACT_CHARS: usize = 16_000;

@@ -3,11 +3,11 @@
 use super::{RETRY_MS, SETTLE_MS, SessionHost};
 use crate::agent::{
     CancelToken,
-    follow_up::{FollowContext, FollowUp, Followed},
+    follow_up::{FollowContext, Followed},
 };
 use crate::ports::{StoreError, within};
-use crate::session::{Session, owner};
-use crate::types::{EventKind, Handover, Owner};
+use crate::session::{Draft, Session, owner};
+use crate::types::{EventKind, Handover, Owner, Timestamp};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, Shared},
@@ -53,74 +53,58 @@ impl SessionHost {
         self.ports.spawner.spawn(work.boxed_local());
     }
 
-    /// Does all that is due, in the order of the agent's list, until nothing is.
+    /// Does all that is due, round after round, until nothing is.
     async fn follow_all(&self, session: &Rc<Session>, cancel: &CancelToken) -> Result<(), StoreError> {
-        loop {
-            let mut idle = true;
-            for follow_up in &self.agent.follow_ups {
-                let handover = session.state().handovers.get(follow_up.name()).copied().unwrap_or_default();
-                if cancel.is_canceled() || !handover.is_due() || handover.not_before > self.now() {
-                    continue;
-                }
-                idle = false;
-                self.follow_one(follow_up.as_ref(), session, handover, cancel).await?;
-            }
-            if idle || cancel.is_canceled() {
-                return Ok(());
-            }
-        }
+        while self.follow_round(session, cancel).await? {}
+        Ok(())
     }
 
-    async fn follow_one(
-        &self,
-        follow_up: &dyn FollowUp,
-        session: &Rc<Session>,
-        handover: Handover,
-        cancel: &CancelToken,
-    ) -> Result<(), StoreError> {
-        let until = session.last_seq();
+    /// Does what is due, in the order of the agent's list, and stores in one commit how far it has come. Returns
+    /// whether anything was due.
+    async fn follow_round(&self, session: &Rc<Session>, cancel: &CancelToken) -> Result<bool, StoreError> {
+        let mut cx = self.follow_context(session, cancel);
+        let mut done = Vec::new();
+        for follow_up in &self.agent.follow_ups {
+            let handover = session.state().handovers.get(follow_up.name()).copied().unwrap_or_default();
+            if !handover.is_due() || handover.not_before > self.now() {
+                continue;
+            }
+            cx.seen = handover.seen;
+            let result = within(self.ports.clock.as_ref(), MAX_MS, follow_up.follow(&cx)).await;
+            let result = result.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
+            if cancel.is_canceled() {
+                return Ok(false);
+            }
+            if let Ok(Followed::Done(records)) = &result {
+                cx.news.extend_from_slice(records);
+            }
+            done.push((follow_up.name(), handover.asked, result));
+        }
+        let (now, any) = (self.now(), !done.is_empty());
+        if any {
+            session.commit(now, |draft| {
+                done.into_iter()
+                    .for_each(|(name, asked, result)| progress(draft, name, asked, cx.until, result, now));
+            })?;
+        }
+        Ok(any)
+    }
+
+    fn follow_context(&self, session: &Rc<Session>, cancel: &CancelToken) -> FollowContext {
         let meta = session.state().meta.clone();
-        let cx = FollowContext {
+        FollowContext {
             owner: Owner { tenant: meta.tenant, user: meta.user, agent: meta.agent },
             session_id: meta.id,
             created_at: meta.created_at,
             model: meta.model,
-            seen: handover.seen,
-            until,
+            seen: 0,
+            until: session.last_seq(),
+            news: Vec::new(),
             clock: Rc::clone(&self.ports.clock),
             entropy: Rc::clone(&self.ports.entropy),
             session: Rc::clone(session),
             cancel: cancel.clone(),
-        };
-        let done = within(self.ports.clock.as_ref(), MAX_MS, follow_up.follow(&cx)).await;
-        let done = done.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
-        if cancel.is_canceled() {
-            return Ok(());
         }
-        let (name, now) = (follow_up.name(), self.now());
-        session.commit(now, |draft| {
-            let state = draft.state.handovers.entry(name.to_owned()).or_default();
-            match done {
-                Ok(Followed::Done(records)) => {
-                    *state = Handover {
-                        asked: state.asked,
-                        answered: handover.asked,
-                        seen: until,
-                        ..Handover::default()
-                    };
-                    records.into_iter().for_each(|kind| draft.record(None, kind));
-                }
-                Ok(Followed::NotBefore(at)) => state.not_before = at.max(now.plus(RETRY_MS)),
-                Err(reason) => {
-                    state.not_before = now.plus(wait_after(state.failed));
-                    state.failed += 1;
-                    if state.failed == 1 {
-                        // Once: it may go on failing for long.
-                        draft.record(None, EventKind::SubStepFailed { step: name.to_owned(), reason });
-                    }
-                }
-            }
-        })
     }
 
     fn wake_for_follow_ups(&self, session: &Session) {
@@ -148,6 +132,33 @@ impl SessionHost {
             follow_up.erase(&owner, id).await?;
         }
         Ok(())
+    }
+}
+
+/// Drafts how far a work has come.
+fn progress(
+    draft: &mut Draft,
+    name: &str,
+    asked: u64,
+    until: u64,
+    result: Result<Followed, String>,
+    now: Timestamp,
+) {
+    let state = draft.state.handovers.entry(name.to_owned()).or_default();
+    match result {
+        Ok(Followed::Done(records)) => {
+            *state = Handover { asked: state.asked, answered: asked, seen: until, ..Handover::default() };
+            records.into_iter().for_each(|kind| draft.record(None, kind));
+        }
+        Ok(Followed::NotBefore(at)) => state.not_before = at.max(now.plus(RETRY_MS)),
+        Err(reason) => {
+            state.not_before = now.plus(wait_after(state.failed));
+            state.failed += 1;
+            if state.failed == 1 {
+                // Once: it may go on failing for long.
+                draft.record(None, EventKind::SubStepFailed { step: name.to_owned(), reason });
+            }
+        }
     }
 }
 
