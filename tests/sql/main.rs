@@ -4,3 +4,4 @@
 
 mod index;
 mod sqlite;
+mod twin;

@@ -182,7 +182,7 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
         let databases = self.databases.all();
         let look = format!(
             "SELECT tenant, user, agent, requested_at IS NULL AS unasked, dirty_since FROM memory_spaces \
-             WHERE {DUE} ORDER BY requested_at IS NULL, dirty_since LIMIT {limit}"
+             WHERE {DUE} ORDER BY requested_at IS NULL, dirty_since, tenant, user, agent LIMIT {limit}"
         );
         let look = [Statement::new(look, [claim.now.into(), since.into()])];
         let mut due: Vec<(Urgency, usize, Space)> = Vec::new();
