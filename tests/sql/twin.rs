@@ -3,7 +3,7 @@
 
 use crate::sqlite::{Shards, Sqlite};
 use edge_harness::platform::{
-    in_memory::InMemoryIndex,
+    in_memory::{InMemoryIndex, InMemorySpaces},
     sql::{SqlMemory, SqlSpaces},
 };
 use edge_harness::ports::{
@@ -243,8 +243,11 @@ proptest! {
             spaces: Rc::new(SqlSpaces::new(shards)),
             leases: Vec::new(),
         };
-        let mut twin =
-            Side { index: Rc::<InMemoryIndex>::clone(&twin), spaces: twin, leases: Vec::new() };
+        let mut twin = Side {
+            index: Rc::<InMemoryIndex>::clone(&twin),
+            spaces: Rc::new(InMemorySpaces::new(twin)),
+            leases: Vec::new(),
+        };
         for (now, (of, step, look)) in steps.iter().enumerate() {
             let now = now as u64;
             prop_assert_eq!(
