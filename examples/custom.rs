@@ -14,10 +14,11 @@ use edge_harness::agent::{
     hook::{HookEvent, PreActing},
     host::HostPorts,
 };
-use edge_harness::model::ModelRegistry;
+use edge_harness::memory::{Memories, MemorySettings};
+use edge_harness::model::{ModelRegistry, ask::Aside};
 use edge_harness::platform::in_memory::{
-    InMemoryDirectory, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, MemorySessionStore, ScriptedHttp,
-    SeededEntropy, TaskPool,
+    InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog,
+    MemorySessionStore, ScriptedHttp, SeededEntropy, TaskPool,
 };
 use edge_harness::standard::{Standard, builder};
 use edge_harness::types::{Effect, Part, SessionMeta, Timestamp};
@@ -91,13 +92,26 @@ fn turn(hour: u64, said: &str) -> String {
         clock: clock.clone(),
         entropy: entropy.clone(),
     };
+    let models = Rc::new(ModelRegistry::new(&|_| None, http.clone(), None, clock.clone()));
+    let (files, log) = (Rc::new(Workspaces::new(stores, Bundle::default())), Rc::new(MemoryLog::default()));
+    let index = Rc::new(InMemoryIndex::default());
+    let memories = Memories::new(
+        index.clone(),
+        Rc::new(InMemorySpaces::new(index)),
+        files.clone(),
+        Aside { models: models.clone(), clock: clock.clone(), entropy: entropy.clone() },
+        MemorySettings::default(),
+        log.clone(),
+    );
     let agent = builder(Standard {
-        models: Rc::new(ModelRegistry::new(&|_| None, http.clone(), None, clock.clone())),
+        models,
         clock: clock.clone(),
         entropy: entropy.clone(),
         http,
-        log: Rc::new(MemoryLog::default()),
-        files: Rc::new(Workspaces::new(stores, Bundle::default())),
+        log,
+        files,
+        memories: Rc::new(memories),
+        directory: Rc::new(InMemoryDirectory::default()),
         web_fetch_allow: String::new(),
         instructions: None,
         settings: Settings::default(),

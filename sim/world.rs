@@ -11,8 +11,11 @@ use super::{
     tools,
 };
 use edge_harness::agent::HarnessAgent;
+use edge_harness::memory::{Flush, Memories, MemorySettings};
+use edge_harness::model::ask::Aside;
 use edge_harness::platform::in_memory::{
-    InMemoryDirectory, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp, SeededEntropy,
+    InMemoryDirectory, InMemoryIndex, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp,
+    SeededEntropy,
 };
 use edge_harness::standard::{Standard, builder};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
@@ -40,6 +43,8 @@ pub struct World {
     pub busy: Cell<usize>,
     /// Set when nothing new happens any more.
     pub closing: Cell<bool>,
+    /// What was said, where words find it.
+    pub index: Rc<InMemoryIndex>,
     nodes: RefCell<Vec<Rc<Node>>>,
     agent: RefCell<Option<Rc<HarnessAgent>>>,
 }
@@ -59,6 +64,7 @@ impl World {
             witnesses: RefCell::new(plan.sessions.iter().map(|_| Witness::default()).collect()),
             busy: Cell::new(0),
             closing: Cell::new(false),
+            index: Rc::default(),
             nodes: RefCell::default(),
             agent: RefCell::default(),
         });
@@ -79,13 +85,23 @@ impl World {
             clock: clock(),
             entropy: self.entropy.clone(),
         };
+        let models = Rc::new(SimModels(Rc::clone(&self.outside)));
+        let (files, log) =
+            (Rc::new(Workspaces::new(stores, Bundle::default())), Rc::new(MemoryLog::default()));
+        let spaces = Rc::new(InMemorySpaces::new(self.index.clone()));
+        let aside = Aside { models: models.clone(), clock: clock(), entropy: self.entropy.clone() };
+        // The models of this world say nothing that facts could be drawn from.
+        let settings = MemorySettings { flush: Flush::Never, ..MemorySettings::default() };
+        let memories = Memories::new(self.index.clone(), spaces, files.clone(), aside, settings, log.clone());
         let standard = Standard {
-            models: Rc::new(SimModels(Rc::clone(&self.outside))),
+            models,
             clock: clock(),
             entropy: self.entropy.clone(),
             http: Rc::new(ScriptedHttp::default()),
-            log: Rc::new(MemoryLog::default()),
-            files: Rc::new(Workspaces::new(stores, Bundle::default())),
+            log,
+            files,
+            memories: Rc::new(memories),
+            directory: self.directory.clone(),
             web_fetch_allow: String::new(),
             instructions: None,
             settings: Default::default(),

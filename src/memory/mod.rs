@@ -34,7 +34,7 @@ use consolidation::MAX_MEMORY;
 use daily::{MemoryFiles, day_of};
 use entries::{Origin, entry};
 use facts::NewFact;
-use search::{Hit, search};
+pub use search::{Hit, search};
 use serde_json::json;
 use std::rc::Rc;
 

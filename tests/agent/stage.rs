@@ -3,10 +3,11 @@
 use edge_harness::agent::{
     HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, Tool, ToolContext, ToolError, host::HostPorts,
 };
-use edge_harness::model::ModelRegistry;
+use edge_harness::memory::{Memories, MemorySettings};
+use edge_harness::model::{ModelRegistry, ask::Aside};
 use edge_harness::platform::in_memory::{
-    InMemoryDirectory, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, MemorySessionStore, ScriptedHttp,
-    ScriptedModels, SeededEntropy, TaskPool,
+    InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog,
+    MemorySessionStore, ScriptedHttp, ScriptedModels, SeededEntropy, TaskPool,
     models::{Answer, answer},
 };
 use edge_harness::ports::{Models, SessionStore, session_store::StoredRecord};
@@ -37,6 +38,8 @@ pub struct Stage {
     pub files: Rc<MemoryFiles>,
     pub clock: ManualClock,
     pub log: Rc<MemoryLog>,
+    pub index: Rc<InMemoryIndex>,
+    pub spaces: Rc<InMemorySpaces>,
     pub runs: Runs,
     pub context_messages: Cell<usize>,
     entropy: Rc<SeededEntropy>,
@@ -71,7 +74,10 @@ impl Stage {
         models: Rc<dyn Models>,
         extend: impl Fn(HarnessBuilder) -> HarnessBuilder + 'static,
     ) -> Self {
+        let index = Rc::new(InMemoryIndex::default());
         let mut stage = Self {
+            spaces: Rc::new(InMemorySpaces::new(index.clone())),
+            index,
             store: Rc::default(),
             directory: Rc::default(),
             blobs: Rc::default(),
@@ -94,6 +100,8 @@ impl Stage {
         let tasks = Rc::new(TaskPool::default());
         let mut standard = standard(Rc::clone(&self.models), &self.clock, &self.entropy, &self.log);
         standard.files = self.workspaces();
+        standard.memories = self.memories(MemorySettings::default());
+        standard.directory = self.directory.clone();
         let built = (self.extend)(builder(standard))
             .tool(ReadIt)
             .tool(WriteIt(Rc::clone(&self.runs)))
@@ -115,7 +123,17 @@ impl Stage {
 
     /// The files of all agents, as somebody outside the session has them.
     pub fn workspaces(&self) -> Rc<Workspaces> {
-        workspaces(&self.files, &self.blobs, &self.clock, &self.entropy)
+        let files = workspaces(&self.files, &self.blobs, &self.clock, &self.entropy);
+        let layer = Memories::layer(self.index.clone(), Rc::new(self.clock.clone()), self.log.clone());
+        Rc::new(files.with_layer(layer))
+    }
+
+    /// What all agents remember, as somebody outside the session has it.
+    pub fn memories(&self, settings: MemorySettings) -> Rc<Memories> {
+        let clock = Rc::new(self.clock.clone());
+        let aside = Aside { models: self.models.clone(), clock, entropy: self.entropy.clone() };
+        let (index, spaces) = (self.index.clone(), self.spaces.clone());
+        Rc::new(Memories::new(index, spaces, self.workspaces(), aside, settings, self.log.clone()))
     }
 
     pub fn host(&self) -> Rc<SessionHost> {
@@ -271,13 +289,20 @@ pub fn standard(
     entropy: &Rc<SeededEntropy>,
     log: &Rc<MemoryLog>,
 ) -> Standard {
+    let files = Rc::new(workspaces(&Rc::default(), &Rc::default(), clock, entropy));
+    let index = Rc::new(InMemoryIndex::default());
+    let spaces = Rc::new(InMemorySpaces::new(index.clone()));
+    let aside = Aside { models: models.clone(), clock: Rc::new(clock.clone()), entropy: entropy.clone() };
+    let settings = MemorySettings::default();
     Standard {
         models,
         clock: Rc::new(clock.clone()),
         entropy: entropy.clone(),
         http: Rc::new(ScriptedHttp::default()),
         log: log.clone(),
-        files: workspaces(&Rc::default(), &Rc::default(), clock, entropy),
+        memories: Rc::new(Memories::new(index, spaces, files.clone(), aside, settings, log.clone())),
+        directory: Rc::new(InMemoryDirectory::default()),
+        files,
         web_fetch_allow: String::new(),
         instructions: None,
         settings: Default::default(),
@@ -289,9 +314,9 @@ fn workspaces(
     blobs: &Rc<MemoryBlobs>,
     clock: &ManualClock,
     entropy: &Rc<SeededEntropy>,
-) -> Rc<Workspaces> {
+) -> Workspaces {
     let (table, blobs, clock) = (files.clone(), blobs.clone(), Rc::new(clock.clone()));
-    Rc::new(Workspaces::new(Stores { table, blobs, clock, entropy: entropy.clone() }, Bundle::default()))
+    Workspaces::new(Stores { table, blobs, clock, entropy: entropy.clone() }, Bundle::default())
 }
 
 /// Needed for a moment while a stage makes its first machine out of itself.

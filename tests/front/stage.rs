@@ -4,9 +4,11 @@ use crate::signatures::RustCrypto;
 use async_trait::async_trait;
 use bytes::Bytes;
 use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, AuthCache, Forward, Front, FrontConfig, Handled};
+use edge_harness::memory::{Memories, MemorySettings};
+use edge_harness::model::{ModelRegistry, ask::Aside};
 use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
 use edge_harness::platform::in_memory::directory::InMemoryDirectory;
-use edge_harness::platform::in_memory::{MemoryBlobs, MemoryFiles};
+use edge_harness::platform::in_memory::{InMemoryIndex, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog};
 use edge_harness::ports::directory::SessionEntry;
 use edge_harness::ports::{Directory, Http, HttpError, HttpRequest, HttpResponse, SessionEraser};
 use edge_harness::types::Timestamp;
@@ -130,6 +132,21 @@ impl Stage {
             clock: Rc::new(clock.clone()),
             entropy: Rc::new(SeededEntropy::default()),
         };
+        let workspaces = Rc::new(Workspaces::new(stores, Bundle::default()));
+        let models = ModelRegistry::new(&|_| None, web.clone(), None, Rc::new(clock.clone()));
+        let index = Rc::new(InMemoryIndex::default());
+        let memories = Memories::new(
+            index.clone(),
+            Rc::new(InMemorySpaces::new(index)),
+            workspaces.clone(),
+            Aside {
+                models: Rc::new(models),
+                clock: Rc::new(clock.clone()),
+                entropy: Rc::new(SeededEntropy::default()),
+            },
+            MemorySettings::default(),
+            Rc::new(MemoryLog::default()),
+        );
         let front = Front {
             config,
             directory: directory.clone(),
@@ -137,7 +154,8 @@ impl Stage {
             signatures: Rc::new(RustCrypto),
             clock: Rc::new(clock.clone()),
             entropy: Rc::new(SeededEntropy::default()),
-            files: Rc::new(Workspaces::new(stores, Bundle::default())),
+            files: workspaces,
+            memories: Rc::new(memories),
             eraser: objects.clone(),
             cache: Rc::new(AuthCache::default()),
             log: Rc::new(move |line| lines.borrow_mut().push(line.to_owned())),
