@@ -25,8 +25,8 @@ CREATE TABLE memory_groups (
   next       INTEGER NOT NULL,  -- the position of the next entry
   entries    INTEGER NOT NULL,
   bytes      INTEGER NOT NULL,
-  last       INTEGER NOT NULL,  -- the number of the part that was added last
-  updated_at INTEGER NOT NULL,
+  last       INTEGER NOT NULL,  -- the number of the last part of the last entry
+  updated_at INTEGER NOT NULL,  -- the time of that entry
   PRIMARY KEY (collection, name)
 ) WITHOUT ROWID;
 
@@ -66,6 +66,11 @@ CREATE TRIGGER memory_entries_removed AFTER DELETE ON memory_entries BEGIN
   DELETE FROM memory_terms WHERE rowid = OLD.serial;
   UPDATE memory_groups SET entries = entries - (OLD.part = 0), bytes = bytes - octet_length(OLD.text)
     WHERE collection = OLD.collection AND name = OLD.grp;
+  UPDATE memory_groups SET (last, updated_at) = (
+      SELECT max(serial), at FROM memory_entries WHERE collection = OLD.collection AND key = (
+        SELECT key FROM memory_entries WHERE collection = OLD.collection AND grp = OLD.grp AND part = 0
+          ORDER BY position DESC LIMIT 1))
+    WHERE collection = OLD.collection AND name = OLD.grp AND last = OLD.serial;
   UPDATE memory_collections SET documents = documents - 1, length = length - OLD.length
     WHERE id = OLD.collection;
 END;

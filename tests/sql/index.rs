@@ -1,4 +1,4 @@
-//! The index: what is added, found, listed and removed, and what the tables then hold.
+//! The index where the twin cannot tell: limits, bounds of one call, numbers that are given out once.
 
 use crate::sqlite::{Shards, Sqlite};
 use edge_harness::platform::sql::SqlMemory;
@@ -12,70 +12,121 @@ fn index() -> (Sqlite, SqlMemory<Shards>) {
     (database.clone(), SqlMemory::new(Shards(vec![('t', database)])))
 }
 
-fn of(user: &str, kind: CollectionKind) -> Collection {
-    Collection { tenant: "t".into(), agent: "a".into(), user: user.into(), kind }
+fn turns_of(user: &str) -> Collection {
+    let (tenant, agent, kind) = ("t".into(), "a".into(), CollectionKind::Turns);
+    Collection { tenant, agent, user: user.into(), kind }
 }
 
-fn turn(key: &str, group: &str, texts: &[&str]) -> NewEntry {
-    let part = |text: &&str| NewPart {
-        text: (*text).to_owned(),
-        terms: text.to_lowercase(),
-        length: text.split(' ').count() as u32,
-    };
+/// A turn of one part, whose words are its terms.
+fn turn(number: usize, group: &str, text: &str) -> NewEntry {
     NewEntry {
-        key: key.into(),
+        key: number.to_string(),
         source: Source::Session,
         group: group.into(),
         session: Some(group.into()),
-        at: Timestamp(1_000),
-        speaker: Some("user".into()),
-        parts: texts.iter().map(part).collect(),
+        at: Timestamp(number as u64),
+        speaker: None,
+        parts: vec![NewPart { text: text.into(), terms: text.into(), length: 1 }],
     }
 }
 
-fn any(words: &[&str], limit: usize) -> TermQuery {
-    TermQuery {
-        any_of: words.iter().map(|word| vec![(*word).to_owned()]).collect(),
-        none_of: Vec::new(),
-        limit,
-    }
-}
-
-fn keys(entries: &[Entry]) -> Vec<String> {
-    entries.iter().map(|e| format!("{}.{} {}@{}", e.key, e.part, e.group, e.position)).collect()
+fn all_of(index: &SqlMemory<Shards>, of: &Collection) -> Vec<Entry> {
+    let listing = Listing { limit: usize::MAX >> 1, oldest_first: true, ..Listing::default() };
+    block_on(index.list(of, &listing)).unwrap()
 }
 
 #[test]
-fn what_was_added_is_found() {
+fn what_is_too_long_for_one_argument_goes_in_several() {
+    let (_, index) = index();
+    let ann = turns_of("ann");
+    let long = "x".repeat(900_000);
+    let turns: Vec<_> = (0..5).map(|n| turn(n, "s", &format!("{long} t{n}"))).collect();
+    assert_eq!(block_on(index.add(&ann, &turns)), Ok(5));
+    let found = all_of(&index, &ann);
+    let places: Vec<_> = found.iter().map(|entry| (entry.key.as_str(), entry.position)).collect();
+    assert_eq!(places, [("0", 0), ("1", 1), ("2", 2), ("3", 3), ("4", 4)]);
+    assert!(block_on(index.add(&ann, &[turn(9, "s", &"x".repeat(2_100_000))])).is_err());
+    assert_eq!(all_of(&index, &ann).len(), 5);
+}
+
+#[test]
+fn a_thousand_entries_take_as_many_statements_as_one() {
     let (database, index) = index();
-    let ann = of("ann", CollectionKind::Turns);
-    let entries = [
-        turn("1", "s1", &["the cat sat", "on the mat"]),
-        turn("2", "s1", &["日本語 häß"]),
-        turn("3", "s2", &["a dog"]),
-    ];
-    assert_eq!(block_on(index.add(&ann, &entries)), Ok(3));
-    assert_eq!(block_on(index.add(&ann, &entries)), Ok(0));
-    assert_eq!(block_on(index.add(&of("bob", CollectionKind::Turns), &[turn("1", "s1", &["cat"])])), Ok(1));
-    let words: Vec<String> = ["the", "cat", "日本語", "no"].map(String::from).into();
-    assert_eq!(
-        block_on(index.statistics(&ann, &words)),
-        Ok(Statistics { documents: 4, length: 10, groups: 2, frequency: vec![2, 1, 1, 0] })
-    );
-    assert_eq!(
-        keys(&block_on(index.find(&ann, &[any(&["the", "häß"], 9)])).unwrap()),
-        ["2.0 s1@1", "1.1 s1@0", "1.0 s1@0"]
-    );
-    let places = [Place { group: "s1".into(), positions: 0..5 }];
-    assert_eq!(keys(&block_on(index.around(&ann, &places)).unwrap()), ["1.0 s1@0", "2.0 s1@1"]);
-    let listing = Listing { session: Some("s1".into()), limit: 9, ..Listing::default() };
-    assert_eq!(keys(&block_on(index.list(&ann, &listing)).unwrap()), ["2.0 s1@1", "1.1 s1@0", "1.0 s1@0"]);
-    println!("{:?}", block_on(index.groups(&ann, None, 9)));
-    assert_eq!(block_on(index.remove(&ann, &Removal::Group("s1".into()))), Ok(false));
-    assert_eq!(
-        block_on(index.statistics(&ann, &words)),
-        Ok(Statistics { documents: 1, length: 2, groups: 1, frequency: vec![0, 0, 0, 0] })
-    );
-    assert_eq!(block_on(index.erase("t", Some("ann"))), Ok(false));
-    assert_eq!(database.dump("SELECT id, user FROM memory_collections"), ["5|bob"]);
+    let turns: Vec<_> = (0..1_000).map(|n| turn(n, &format!("s{}", n % 7), "word")).collect();
+    for some in [&turns[..1], &turns] {
+        let before = database.statements();
+        block_on(index.add(&turns_of("ann"), some)).unwrap();
+        assert_eq!(database.statements() - before, 6);
+    }
+}
+
+#[test]
+fn removing_is_bounded_and_goes_on() {
+    let (database, index) = index();
+    let ann = turns_of("ann");
+    let turns: Vec<_> = (0..1_200).map(|n| turn(n, "s", "word")).collect();
+    let words = ["word".to_owned()];
+    for what in [Removal::All, Removal::Group("s".into()), Removal::Session("s".into())] {
+        block_on(index.add(&ann, &turns)).unwrap();
+        let more: Vec<bool> = (0..3).map(|_| block_on(index.remove(&ann, &what)).unwrap()).collect();
+        assert_eq!(more, [true, true, false]);
+        assert_eq!(
+            block_on(index.statistics(&ann, &words)).unwrap(),
+            Statistics { frequency: vec![0], ..Statistics::default() }
+        );
+    }
+    let keys = turns.iter().map(|turn| turn.key.clone()).collect();
+    block_on(index.add(&ann, &turns)).unwrap();
+    assert_eq!(block_on(index.remove(&ann, &Removal::Keys(keys))), Ok(true));
+    assert_eq!(all_of(&index, &ann).len(), 700);
+
+    for user in 0..600 {
+        block_on(index.add(&turns_of(&format!("u{user}")), &turns[..1])).unwrap();
+    }
+    let mut calls = 1;
+    while block_on(index.erase("t", None)).unwrap() {
+        calls += 1;
+    }
+    assert!((3..=5).contains(&calls), "{calls}");
+    for table in ["collections", "groups", "entries", "terms", "spaces"] {
+        assert_eq!(database.dump(&format!("SELECT count(*) FROM memory_{table}")), ["0"], "{table}");
+    }
+}
+
+#[test]
+fn no_number_is_given_out_twice() {
+    let (database, index) = index();
+    let (ann, bob) = (turns_of("ann"), turns_of("bob"));
+    block_on(index.add(&ann, &[turn(1, "s", "a"), turn(2, "s", "a")])).unwrap();
+    block_on(index.remove(&ann, &Removal::Keys(vec!["2".into()]))).unwrap();
+    block_on(index.add(&ann, &[turn(3, "s", "a")])).unwrap();
+    let numbers: Vec<_> = all_of(&index, &ann).iter().map(|entry| (entry.serial, entry.position)).collect();
+    assert_eq!(numbers, [(1, 0), (3, 2)]);
+    let collection = || database.dump("SELECT id FROM memory_collections");
+    assert_eq!(collection(), ["1"]);
+    block_on(index.erase("t", Some("ann"))).unwrap();
+    block_on(index.add(&bob, &[turn(1, "s", "a")])).unwrap();
+    assert_eq!(collection(), ["4"]);
+}
+
+#[test]
+fn many_terms_are_counted_and_what_is_none_is_refused() {
+    let (_, index) = index();
+    let ann = turns_of("ann");
+    let turns: Vec<_> = (0..150).map(|n| turn(n, "s", &format!("all t{n}"))).collect();
+    block_on(index.add(&ann, &turns)).unwrap();
+    let terms: Vec<_> = (0..200).map(|n| format!("t{n}")).chain(["all".to_owned()]).collect();
+    let statistics = block_on(index.statistics(&ann, &terms)).unwrap();
+    let frequency = [vec![1; 150], vec![0; 50], vec![150]].concat();
+    assert_eq!(statistics, Statistics { documents: 150, length: 150, groups: 1, frequency });
+    // What stands for the collection's number, what ends a term, and what FTS5 would read.
+    for term in ["", "@", "a@b", "A", "a b", "a\"b", "a*", "(a", "a\0", "a-b"] {
+        let query = TermQuery { any_of: vec![vec![term.into()]], none_of: vec![], limit: 1 };
+        assert!(block_on(index.find(&ann, &[query])).is_err(), "{term:?}");
+        assert!(block_on(index.statistics(&ann, &[term.into()])).is_err(), "{term:?}");
+        if !["", "a b"].contains(&term) {
+            assert!(block_on(index.add(&ann, &[turn(999, "s", term)])).is_err(), "{term:?}");
+        }
+    }
+    assert_eq!(all_of(&index, &ann).len(), 150);
 }

@@ -3,4 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod index;
+mod spaces;
 mod sqlite;
+mod twin;

@@ -4,11 +4,19 @@ use async_trait::async_trait;
 use edge_harness::platform::sql::{Databases, Rows, Sql, Statement, Value};
 use rusqlite::{Connection, limits::Limit, types::ValueRef};
 use serde::de::DeserializeOwned;
-use std::{cell::RefCell, fs, path::Path, rc::Rc};
+use std::{
+    cell::{Cell, RefCell},
+    fs,
+    path::Path,
+    rc::Rc,
+};
 
 /// A database in memory; clones are the same one.
 #[derive(Clone)]
-pub struct Sqlite(Rc<RefCell<Connection>>);
+pub struct Sqlite {
+    connection: Rc<RefCell<Connection>>,
+    statements: Rc<Cell<usize>>,
+}
 
 pub struct JsonRows(Vec<serde_json::Value>);
 
@@ -40,12 +48,17 @@ impl Sqlite {
         ] {
             connection.set_limit(limit, value).unwrap();
         }
-        Self(Rc::new(RefCell::new(connection)))
+        Self { connection: Rc::new(RefCell::new(connection)), statements: Rc::default() }
+    }
+
+    /// How many statements it has run.
+    pub fn statements(&self) -> usize {
+        self.statements.get()
     }
 
     /// Every row of a query, its columns joined by `|`.
     pub fn dump(&self, sql: &str) -> Vec<String> {
-        let connection = self.0.borrow();
+        let connection = self.connection.borrow();
         let mut statement = connection.prepare(sql).unwrap();
         let columns = statement.column_count();
         let mut rows = statement.query([]).unwrap();
@@ -57,7 +70,27 @@ impl Sqlite {
         dumped
     }
 
+    /// Fails when a statement goes through a whole table, whoever's rows are in it, or removes by more than keys.
+    fn check_plan(connection: &Connection, statement: &Statement<'_>) {
+        let mut explained = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.sql)).unwrap();
+        let mut rows = explained.raw_query();
+        while let Some(row) = rows.next().unwrap() {
+            let step: String = row.get("detail").unwrap();
+            let bounded = ["memory_serial", "memory_spaces USING INDEX memory_spaces_due"];
+            let whole = step.strip_prefix("SCAN memory_").is_some_and(|scanned| {
+                !scanned.contains("VIRTUAL TABLE INDEX") || scanned.ends_with("VIRTUAL TABLE INDEX 0:")
+            });
+            let fine = bounded.iter().any(|table| step == format!("SCAN {table}"));
+            let top: i64 = row.get("parent").unwrap();
+            let keyless = statement.sql.starts_with("DELETE FROM memory_entries")
+                && (top, step.starts_with("SEARCH")) == (0, true)
+                && !step.ends_with("(collection=? AND key=?)");
+            assert!((!whole || fine) && !keyless, "{step} in {}", statement.sql);
+        }
+    }
+
     fn run(connection: &Connection, statement: &Statement<'_>) -> rusqlite::Result<JsonRows> {
+        Self::check_plan(connection, statement);
         let mut prepared = connection.prepare(&statement.sql)?;
         let names: Vec<String> = prepared.column_names().into_iter().map(str::to_owned).collect();
         for (number, value) in statement.args.iter().enumerate() {
@@ -92,7 +125,8 @@ impl Sql for Sqlite {
     type Rows = JsonRows;
 
     async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<JsonRows>, String> {
-        let mut connection = self.0.borrow_mut();
+        self.statements.set(self.statements.get() + statements.len());
+        let mut connection = self.connection.borrow_mut();
         let transaction = connection.transaction().map_err(|e| e.to_string())?;
         let results = statements.iter().map(|statement| {
             Self::run(&transaction, statement).map_err(|e| format!("{e} in {}", statement.sql))

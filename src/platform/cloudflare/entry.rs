@@ -46,6 +46,10 @@ async fn respond(mut request: Request, head: ApiRequest, env: &Env) -> Result<Re
             panic!("as asked");
         }
     }
+    #[cfg(feature = "fixtures")]
+    if request.path() == "/fixtures/memory" {
+        return super::fixtures::memory(request, env).await;
+    }
     let front = front(env)?;
     let length = convert::length(&head);
     let handled =

@@ -7,6 +7,8 @@ mod crypto;
 pub mod d1;
 mod entry;
 mod fetch;
+#[cfg(feature = "fixtures")]
+mod fixtures;
 mod object;
 mod r2;
 mod runtime;

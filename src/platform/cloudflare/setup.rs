@@ -108,7 +108,7 @@ pub fn memories(env: &Env) -> Result<Rc<Memories>> {
 }
 
 /// Where memory is kept.
-fn memory(env: &Env) -> Result<(Rc<dyn MemoryIndex>, Rc<dyn MemorySpaces>)> {
+pub fn memory(env: &Env) -> Result<(Rc<dyn MemoryIndex>, Rc<dyn MemorySpaces>)> {
     let shards = shards(env)?;
     Ok((Rc::new(SqlMemory::new(Rc::clone(&shards))), Rc::new(SqlSpaces::new(shards))))
 }

@@ -1,5 +1,6 @@
 //! The index of memories, in plain memory. Counts the rows that a database would read.
 
+use super::memory_spaces::Known;
 use crate::ports::{
     MemoryIndex,
     memory::{
@@ -21,6 +22,8 @@ pub struct InMemoryIndex {
     pub down: Cell<bool>,
     /// Rows that a database would have read for statistics, queries and neighbours so far.
     pub rows_read: Cell<u64>,
+    /// What [`super::InMemorySpaces`] know; it goes with the entries.
+    pub(super) spaces: RefCell<BTreeMap<Owner, Known>>,
     state: RefCell<State>,
 }
 
@@ -212,7 +215,7 @@ impl MemoryIndex for InMemoryIndex {
                 });
                 group.entries += u64::from(*part == 0);
                 group.bytes += text.len() as u64;
-                group.last = *serial;
+                (group.last, group.updated_at) = (*serial, *at);
             }
             let behind =
                 groups.into_values().filter(|group| after.is_none_or(|after| group.name.as_str() > after));
@@ -239,6 +242,8 @@ impl MemoryIndex for InMemoryIndex {
         self.up()?;
         let goes = |of: &Collection| of.tenant == tenant && user.is_none_or(|user| of.user == user);
         self.state.borrow_mut().collections.retain(|collection, _| !goes(collection));
+        let goes = |of: &Owner| of.tenant == tenant && user.is_none_or(|user| of.user == user);
+        self.spaces.borrow_mut().retain(|space, _| !goes(space));
         Ok(false)
     }
 }

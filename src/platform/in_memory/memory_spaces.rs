@@ -8,16 +8,16 @@ use crate::ports::{
 };
 use crate::types::Timestamp;
 use async_trait::async_trait;
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::rc::Rc;
 
 /// The spaces of an index.
 pub struct InMemorySpaces {
     index: Rc<InMemoryIndex>,
-    known: RefCell<BTreeMap<Space, Known>>,
 }
 
+/// What is known of a space.
 #[derive(Clone, Default)]
-struct Known {
+pub(super) struct Known {
     watermark: u64,
     requested_at: Option<Timestamp>,
     consolidated_at: Option<Timestamp>,
@@ -30,12 +30,12 @@ struct Known {
 impl InMemorySpaces {
     /// The spaces of this index.
     pub fn new(index: Rc<InMemoryIndex>) -> Self {
-        Self { index, known: RefCell::default() }
+        Self { index }
     }
 
     fn with<T>(&self, space: &Space, change: impl FnOnce(&mut Known) -> T) -> MemoryResult<T> {
         self.index.up()?;
-        Ok(change(self.known.borrow_mut().entry(space.clone()).or_default()))
+        Ok(change(self.index.spaces.borrow_mut().entry(space.clone()).or_default()))
     }
 
     /// The same for whoever holds the lease; false when it was lost.
@@ -54,10 +54,11 @@ impl InMemorySpaces {
             if known.leased_until > claim.now {
                 return None;
             }
-            known.holder = Some(claim.holder.clone());
+            let holder = format!("{}/{}/{}/{}", claim.holder, space.tenant, space.agent, space.user);
+            known.holder = Some(holder.clone());
             known.leased_until = claim.until;
             let (watermark, intent) = (known.watermark, known.intent.clone());
-            Some(Lease { space: space.clone(), holder: claim.holder.clone(), watermark, intent })
+            Some(Lease { space: space.clone(), holder, watermark, intent })
         })
     }
 }

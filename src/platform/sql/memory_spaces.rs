@@ -182,23 +182,23 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
         let databases = self.databases.all();
         let look = format!(
             "SELECT tenant, user, agent, requested_at IS NULL AS unasked, dirty_since FROM memory_spaces \
-             WHERE {DUE} ORDER BY requested_at IS NULL, dirty_since LIMIT {limit}"
+             WHERE {DUE} ORDER BY requested_at IS NULL, dirty_since, tenant, agent, user LIMIT {limit}"
         );
         let look = [Statement::new(look, [claim.now.into(), since.into()])];
-        let mut due: Vec<(Urgency, usize, Space)> = Vec::new();
+        let mut due: Vec<(Urgency, Space, usize)> = Vec::new();
         for (number, database) in databases.iter().enumerate() {
             let rows: Vec<DueRow> = read(&database.batch(&look).await?, 0)?;
-            due.extend(rows.into_iter().map(|row| (row.urgency(), number, row.space())));
+            due.extend(rows.into_iter().map(|row| (row.urgency(), row.space(), number)));
         }
-        due.sort_by_key(|(urgency, ..)| *urgency);
+        due.sort();
         due.truncate(limit);
         let mut leases = HashMap::new();
         for (number, database) in databases.iter().enumerate() {
-            let chosen: Vec<_> = due.iter().filter(|(_, at, _)| *at == number).collect();
+            let chosen: Vec<_> = due.iter().filter(|(.., at)| *at == number).collect();
             if chosen.is_empty() {
                 continue;
             }
-            let list = chosen.iter().map(|(.., space)| {
+            let list = chosen.iter().map(|(_, space, _)| {
                 [&space.tenant, &space.user, &space.agent, &holder(claim, space)].map(String::clone)
             });
             let list = json(&list.collect::<Vec<_>>())?;
@@ -207,7 +207,7 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
             let rows: Vec<LeaseRow> = read(&database.batch(&[Statement::new(take_due(), args)]).await?, 0)?;
             leases.extend(rows.into_iter().map(LeaseRow::read).map(|lease| (lease.space.clone(), lease)));
         }
-        Ok(due.iter().filter_map(|(.., space)| leases.remove(space)).collect())
+        Ok(due.iter().filter_map(|(_, space, _)| leases.remove(space)).collect())
     }
 
     async fn claim(&self, claim: &Claim, space: &Space) -> MemoryResult<Option<Lease>> {

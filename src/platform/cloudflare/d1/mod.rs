@@ -3,6 +3,8 @@
 //! D1 takes numbers only as floating point, which holds whole ones below 2^53 exactly: milliseconds
 //! until far beyond the year 9999.
 
+#[cfg(feature = "fixtures")]
+pub mod billed;
 mod directory;
 mod files;
 mod memory;
@@ -76,6 +78,8 @@ pub struct Rows(D1Result);
 
 impl Rows {
     fn new(result: D1Result) -> Result<Self, Failed> {
+        #[cfg(feature = "fixtures")]
+        billed::count(&result);
         match result.error() {
             Some(error) => Err(Failed(error)),
             None => Ok(Self(result)),

@@ -130,14 +130,15 @@ fn insert_terms() -> String {
     )
 }
 
+/// The last position and the last number are of one entry, and so is the time beside them.
 fn count_groups() -> String {
     let added = added();
     format!(
         "INSERT INTO memory_groups (collection, name, next, entries, bytes, last, updated_at) \
          SELECT collection, grp, max(position) + 1, sum(part = 0), sum(octet_length(text)), max(serial), \
-         max(at) FROM {added} GROUP BY grp ON CONFLICT (collection, name) DO UPDATE SET \
+         at FROM {added} GROUP BY grp ON CONFLICT (collection, name) DO UPDATE SET \
          next = excluded.next, entries = entries + excluded.entries, bytes = bytes + excluded.bytes, \
-         last = excluded.last, updated_at = max(updated_at, excluded.updated_at)"
+         last = excluded.last, updated_at = excluded.updated_at"
     )
 }
 

@@ -1,0 +1,87 @@
+//! What the tests ask the index of memories directly, and the rows that D1 bills for it.
+
+use super::{d1::billed, setup};
+use crate::ports::memory::{Collection, CollectionKind, NewEntry, NewPart, Place, Source, TermQuery};
+use crate::types::{Timestamp, json};
+use serde::Deserialize;
+use serde_json::json;
+use worker::{Env, Error, Request, Response, Result};
+
+#[derive(Deserialize)]
+struct Ask {
+    user: String,
+    call: Call,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Call {
+    /// Adds turns with these numbers: each holds `all`, the sevenths `seventh`, the thousandths `rare`.
+    Add {
+        from: u64,
+        to: u64,
+    },
+    Statistics {
+        terms: Vec<String>,
+    },
+    Find {
+        any_of: Vec<Vec<String>>,
+        none_of: Vec<String>,
+        limit: usize,
+    },
+    Around {
+        places: Vec<(String, u32, u32)>,
+    },
+    Erase,
+}
+
+/// Answers with what was returned, and how many rows were read and written.
+pub async fn memory(mut request: Request, env: &Env) -> Result<Response> {
+    let Ask { user, call } = json::read(&request.bytes().await?)?;
+    let failed = |error: crate::ports::memory::MemoryError| Error::RustError(error.to_string());
+    let (index, _) = setup::memory(env)?;
+    let (tenant, agent, kind) = ("fixtures".to_owned(), "default".to_owned(), CollectionKind::Turns);
+    let of = Collection { tenant, agent, user, kind };
+    billed::take();
+    let returned = match call {
+        Call::Add { from, to } => {
+            let turns: Vec<_> = (from..to).map(turn).collect();
+            json!(index.add(&of, &turns).await.map_err(failed)?)
+        }
+        Call::Statistics { terms } => {
+            let found = index.statistics(&of, &terms).await.map_err(failed)?;
+            json!([found.documents, found.length, found.groups, found.frequency])
+        }
+        Call::Find { any_of, none_of, limit } => {
+            let found = index.find(&of, &[TermQuery { any_of, none_of, limit }]).await.map_err(failed)?;
+            json!(found.iter().map(|entry| &entry.key).collect::<Vec<_>>())
+        }
+        Call::Around { places } => {
+            let places = places.into_iter().map(|(group, from, to)| Place { group, positions: from..to });
+            let found = index.around(&of, &places.collect::<Vec<_>>()).await.map_err(failed)?;
+            json!(found.iter().map(|entry| &entry.key).collect::<Vec<_>>())
+        }
+        Call::Erase => json!(index.erase(&of.tenant, Some(&of.user)).await.map_err(failed)?),
+    };
+    let (read, written) = billed::take();
+    Response::from_json(&json!({ "returned": returned, "read": read, "written": written }))
+}
+
+fn turn(number: u64) -> NewEntry {
+    let mut terms = format!("all n{number}");
+    for (each, term) in [(7, " seventh"), (1_000, " rare")] {
+        if number.is_multiple_of(each) {
+            terms += term;
+        }
+    }
+    let text = format!("Turn {number}, in a session of a hundred.");
+    NewEntry {
+        key: number.to_string(),
+        source: Source::Session,
+        group: format!("s{}", number / 100),
+        session: Some(format!("s{}", number / 100)),
+        at: Timestamp(number),
+        speaker: Some("user".to_owned()),
+        parts: vec![NewPart { text, terms, length: 7 }],
+    }
+}
