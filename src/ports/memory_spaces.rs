@@ -61,7 +61,8 @@ pub trait MemorySpaces {
     async fn request(&self, space: &Space, now: Timestamp) -> MemoryResult<Option<Timestamp>>;
 
     /// Leases of up to `limit` dirty spaces of all tenants that are free and were not consolidated since
-    /// `since`: those asked for first, then those that are dirty the longest. No two callers get the same.
+    /// `since`: those asked for first, then those that are dirty the longest, of each database. No two callers
+    /// get the same, and none goes away with nothing while something is due.
     async fn claim_due(&self, claim: &Claim, since: Timestamp, limit: usize) -> MemoryResult<Vec<Lease>>;
 
     /// The lease of one space, dirty or not; none when somebody else has it.

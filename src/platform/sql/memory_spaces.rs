@@ -2,21 +2,21 @@
 //!
 //! Each change is one statement that carries its own condition, so of two that come at once one wins.
 
-use super::{Databases, Sql, Statement, Value, json, read};
+use super::{Databases, Sql, Statement, Value, read};
 use crate::ports::memory::MemoryResult;
 use crate::ports::memory_spaces::{Claim, Intent, Lease, MemorySpaces, Space};
 use crate::types::Timestamp;
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::collections::HashMap;
 
 /// The space that the first three arguments name.
 const SPACE: &str = "tenant = ?1 AND user = ?2 AND agent = ?3";
 /// A lease of the space that the fourth argument, its holder, has not lost.
 const HELD: &str = "tenant = ?1 AND user = ?2 AND agent = ?3 AND holder = ?4";
 /// The columns of a [`Lease`].
-const LEASE: &str = "tenant, user, agent, holder, watermark, intent_etag, intent_watermark";
+const LEASE: &str = "tenant, user, agent, holder, watermark, intent_etag, intent_watermark, \
+                     requested_at IS NULL AS unasked, dirty_since";
 
 /// The spaces of memory.
 pub struct SqlSpaces<D> {
@@ -68,28 +68,8 @@ struct ConsolidatedRow {
     consolidated_at: Option<f64>,
 }
 
-#[derive(Deserialize)]
-struct DueRow {
-    tenant: String,
-    user: String,
-    agent: String,
-    unasked: f64,
-    dirty_since: f64,
-}
-
 /// What is due first is least: whether nobody asked, and since when it is dirty.
 type Urgency = (bool, Timestamp);
-
-impl DueRow {
-    fn urgency(&self) -> Urgency {
-        (self.unasked > 0.0, moment(self.dirty_since))
-    }
-
-    fn space(self) -> Space {
-        let Self { tenant, user, agent, .. } = self;
-        Space { tenant, agent, user }
-    }
-}
 
 #[derive(Deserialize)]
 struct LeaseRow {
@@ -100,6 +80,8 @@ struct LeaseRow {
     watermark: f64,
     intent_etag: Option<String>,
     intent_watermark: Option<f64>,
+    unasked: f64,
+    dirty_since: Option<f64>,
 }
 
 fn moment(ms: f64) -> Timestamp {
@@ -107,8 +89,12 @@ fn moment(ms: f64) -> Timestamp {
 }
 
 impl LeaseRow {
+    fn urgency(&self) -> Urgency {
+        (self.unasked > 0.0, moment(self.dirty_since.unwrap_or_default()))
+    }
+
     fn read(self) -> Lease {
-        let Self { tenant, user, agent, holder, watermark, intent_etag, intent_watermark } = self;
+        let Self { tenant, user, agent, holder, watermark, intent_etag, intent_watermark, .. } = self;
         let intent = intent_etag.zip(intent_watermark);
         Lease {
             space: Space { tenant, agent, user },
@@ -131,14 +117,23 @@ pub(super) fn dirty_since(watermark: &str) -> String {
 const DUE: &str = "dirty_since IS NOT NULL AND leased_until <= ?1 \
                    AND (consolidated_at IS NULL OR consolidated_at < ?2)";
 
-/// Leases such spaces, out of a list.
-fn take_due() -> String {
-    format!(
-        "UPDATE memory_spaces SET holder = chosen.lessee, leased_until = ?3 \
-         FROM (SELECT value ->> 0 AS whose, value ->> 1 AS who, value ->> 2 AS whom, value ->> 3 AS lessee \
-           FROM json_each(?4)) AS chosen \
-         WHERE tenant = whose AND user = who AND agent = whom AND {DUE} RETURNING {LEASE}"
-    )
+/// Leases up to `limit` such spaces of a database. Choice and lease are one statement: whoever asks at the same
+/// time gets others.
+async fn take_due(
+    database: &impl Sql,
+    claim: &Claim,
+    since: Timestamp,
+    limit: usize,
+) -> MemoryResult<Vec<(Urgency, Lease)>> {
+    let sql = format!(
+        "UPDATE memory_spaces SET holder = ?4 || '/' || tenant || '/' || agent || '/' || user, leased_until = ?3 \
+         WHERE (tenant, user, agent) IN (SELECT tenant, user, agent FROM memory_spaces WHERE {DUE} \
+           ORDER BY requested_at IS NULL, dirty_since, tenant, agent, user LIMIT {limit}) \
+         RETURNING {LEASE}"
+    );
+    let args = [claim.now.into(), since.into(), claim.until.into(), claim.holder.as_str().into()];
+    let rows: Vec<LeaseRow> = read(&database.batch(&[Statement::new(sql, args)]).await?, 0)?;
+    Ok(rows.into_iter().map(|row| (row.urgency(), row.read())).collect())
 }
 
 #[async_trait(?Send)]
@@ -178,36 +173,25 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
         Ok(row.and_then(|row| row.consolidated_at).map(moment))
     }
 
+    /// Each database gives its share first, so that none waits for another's to be done, and then the rest.
     async fn claim_due(&self, claim: &Claim, since: Timestamp, limit: usize) -> MemoryResult<Vec<Lease>> {
-        let databases = self.databases.all();
-        let look = format!(
-            "SELECT tenant, user, agent, requested_at IS NULL AS unasked, dirty_since FROM memory_spaces \
-             WHERE {DUE} ORDER BY requested_at IS NULL, dirty_since, tenant, agent, user LIMIT {limit}"
-        );
-        let look = [Statement::new(look, [claim.now.into(), since.into()])];
-        let mut due: Vec<(Urgency, Space, usize)> = Vec::new();
-        for (number, database) in databases.iter().enumerate() {
-            let rows: Vec<DueRow> = read(&database.batch(&look).await?, 0)?;
-            due.extend(rows.into_iter().map(|row| (row.urgency(), row.space(), number)));
-        }
-        due.sort();
-        due.truncate(limit);
-        let mut leases = HashMap::new();
-        for (number, database) in databases.iter().enumerate() {
-            let chosen: Vec<_> = due.iter().filter(|(.., at)| *at == number).collect();
-            if chosen.is_empty() {
-                continue;
+        let mut databases = self.databases.all();
+        let mut leases: Vec<(Urgency, Lease)> = Vec::new();
+        for share in [limit.div_ceil(databases.len().max(1)), limit] {
+            let mut more = Vec::new();
+            for database in databases {
+                let room = share.min(limit - leases.len());
+                let taken =
+                    if room > 0 { take_due(&database, claim, since, room).await? } else { Vec::new() };
+                if taken.len() == share && share < limit {
+                    more.push(database);
+                }
+                leases.extend(taken);
             }
-            let list = chosen.iter().map(|(_, space, _)| {
-                [&space.tenant, &space.user, &space.agent, &holder(claim, space)].map(String::clone)
-            });
-            let list = json(&list.collect::<Vec<_>>())?;
-            let args = [claim.now.into(), since.into(), claim.until.into(), list.into()];
-            // Whoever asked between has some of them.
-            let rows: Vec<LeaseRow> = read(&database.batch(&[Statement::new(take_due(), args)]).await?, 0)?;
-            leases.extend(rows.into_iter().map(LeaseRow::read).map(|lease| (lease.space.clone(), lease)));
+            databases = more;
         }
-        Ok(due.iter().filter_map(|(_, space, _)| leases.remove(space)).collect())
+        leases.sort_by(|(a, one), (b, other)| (a, &one.space).cmp(&(b, &other.space)));
+        Ok(leases.into_iter().map(|(_, lease)| lease).collect())
     }
 
     async fn claim(&self, claim: &Claim, space: &Space) -> MemoryResult<Option<Lease>> {
