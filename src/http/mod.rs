@@ -22,7 +22,7 @@ pub mod memory;
 mod message;
 pub mod multipart;
 pub mod owner;
-pub mod page;
+mod page;
 pub mod placement;
 pub mod range;
 pub mod routes;
