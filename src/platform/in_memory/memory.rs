@@ -101,6 +101,10 @@ impl InMemoryIndex {
 
 #[async_trait(?Send)]
 impl MemoryIndex for InMemoryIndex {
+    async fn locate(&self, _tenant: &str) -> MemoryResult<()> {
+        self.up()
+    }
+
     async fn add(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<usize> {
         self.up()?;
         let mut state = self.state.borrow_mut();
