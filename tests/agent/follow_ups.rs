@@ -86,17 +86,6 @@ fn stage() -> (Stage, Diary) {
     (stage, diary)
 }
 
-/// Wakes the machine up whenever it asked for it, for as long as `ms` lasts.
-fn live(stage: &Stage, ms: u64) {
-    let mut left = ms;
-    while let Some(wait) = stage.take_wake_up().filter(|wait| *wait <= left) {
-        left -= wait;
-        stage.tick(wait);
-        stage.wake();
-        stage.run();
-    }
-}
-
 fn count(stage: &Stage, kind: &str) -> usize {
     stage.kinds().iter().filter(|found| *found == kind).count()
 }
@@ -110,7 +99,7 @@ fn each_turn_is_followed_once() {
         stage.run();
     }
     assert_eq!(*diary.rounds.borrow(), [["t1"], ["t2"]]);
-    live(&stage, 100_000);
+    stage.live(100_000);
     assert_eq!(diary.rounds.borrow().len(), 2);
     assert_eq!(count(&stage, "memory.flushed"), 2);
     stage.check();
@@ -139,7 +128,7 @@ fn a_failure_is_told_once_and_tried_again_less_and_less_often() {
     stage.post("t1", "one");
     stage.settle();
     stage.run();
-    live(&stage, 60_000);
+    stage.live(60_000);
     assert_eq!(*diary.times.borrow(), [0, 1, 3, 7, 15]);
     assert_eq!(*diary.rounds.borrow(), vec![["one"]; 5]);
     assert_eq!((count(&stage, "turn.sub_step_failed"), count(&stage, "memory.flushed")), (1, 1));
@@ -170,7 +159,7 @@ fn it_waits_until_its_time() {
     stage.post("t1", "one");
     stage.settle();
     stage.run();
-    live(&stage, 90_000);
+    stage.live(90_000);
     assert_eq!(count(&stage, "memory.flushed"), 1);
     assert_eq!(*diary.times.borrow(), [0, 60]);
 }

@@ -201,6 +201,18 @@ impl Stage {
         self.run();
     }
 
+    /// Wakes the machine up whenever it asked for it, for as long as `ms` lasts.
+    pub fn live(&self, ms: u64) {
+        let mut left = ms;
+        self.run();
+        while let Some(wait) = self.take_wake_up().filter(|wait| *wait <= left) {
+            left -= wait;
+            self.tick(wait);
+            self.wake();
+            self.run();
+        }
+    }
+
     /// Runs until no turn runs or waits.
     pub fn settle(&self) {
         self.run();
