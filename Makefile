@@ -1,9 +1,9 @@
 # The index of commands: `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help setup build dev test bench sim fmt lint deploy clean
+.PHONY: help setup build dev test bench sim fmt lint deploy workspace-push clean
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "make %-8s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "make %-14s %s\n", $$1, $$2}'
 
 setup: ## tools and packages, on a bare machine too
 	@scripts/setup.sh
@@ -31,6 +31,9 @@ lint: ## formatting and clippy, as `make test` does them
 
 deploy: ## migrations, then the Worker, to Cloudflare
 	@scripts/deploy.sh
+
+workspace-push: ## a folder as what all users of an agent share: DIR=path AGENT=id URL=http://localhost:8787 KEY=…
+	@DIR="$(DIR)" AGENT="$(AGENT)" URL="$(URL)" KEY="$(KEY)" scripts/workspace-push.sh
 
 clean: ## removes what was built; not the tools' cache, keys or state
 	@rm -rf build build-fixtures target bench/results

@@ -3,7 +3,7 @@
 # integration tests use into build-fixtures/. Prints its size, and fails above the limit.
 source "$(dirname "$0")/env.sh"
 
-LIMIT_KB=1000 # gzipped: this project's own bound; start-up time grows with it
+LIMIT_KB=1300 # gzipped: this project's own bound; start-up time grows with it
 out=build features=()
 if [ "${1:-}" = --fixtures ]; then
     out=build-fixtures features=(--features fixtures)

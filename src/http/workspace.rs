@@ -144,8 +144,9 @@ async fn condition(
     request: &ApiRequest,
 ) -> Result<Precondition, Failure> {
     if let Some(tags) = request.header("if-match") {
-        // Whatever else comes in between, this is the file that fits.
-        let etag = etag_of(workspace, layer, path).await?.filter(|etag| matches(tags, etag));
+        // Whatever else comes in between, this is the file that fits. Both headers at once cannot hold.
+        let fits = |etag: &String| matches(tags, etag) && request.header("if-none-match").is_none();
+        let etag = etag_of(workspace, layer, path).await?.filter(fits);
         return etag.map(Precondition::IfMatch).ok_or_else(|| FileError::Conflict.into());
     }
     match request.header("if-none-match").map(str::trim) {

@@ -169,6 +169,8 @@ impl Memories {
     /// # Errors
     /// When a store does not answer, or whoever writes has lost the right to.
     pub async fn save(&self, owner: &Owner, fact: NewFact, guard: Guard) -> FileResult<()> {
+        let located = self.index.locate(&owner.tenant).await;
+        located.map_err(|error| FileError::Unavailable(error.to_string()))?;
         if !guard() {
             return Err(FileError::Closed);
         }

@@ -129,12 +129,7 @@ pub trait Filesystem {
     async fn list(&self, prefix: &PathPrefix, after: Option<&str>, limit: usize) -> FileResult<Vec<Entry>>;
 
     /// Moves a file to where none is.
-    async fn rename(&self, from: &FilePath, to: &FilePath) -> FileResult<Entry> {
-        let file = self.read(from).await?;
-        let entry = self.write(to, file.bytes, &Precondition::CreateOnly).await?;
-        self.delete(from, &Precondition::IfMatch(file.entry.etag)).await?;
-        Ok(entry)
-    }
+    async fn rename(&self, from: &FilePath, to: &FilePath) -> FileResult<Entry>;
 }
 
 /// Where a tree stands among all: the tenant first.

@@ -202,6 +202,10 @@ pub enum Removal {
 /// The index of memories.
 #[async_trait(?Send)]
 pub trait MemoryIndex {
+    /// Looks up where a tenant's memory is, so that the next call does not have to: for those who must not wait
+    /// between a check and what they write.
+    async fn locate(&self, tenant: &str) -> MemoryResult<()>;
+
     /// Adds entries behind those of their groups, in this order, and tells how many were added. An
     /// entry whose key the collection has already is left as it is, so that adding again changes
     /// nothing. The index gives out the positions, without gaps and without two alike, whoever else

@@ -50,4 +50,8 @@ impl Filesystem for Bundle {
         let found = self.0.iter().filter(|(path, _)| fits(path)).take(limit);
         Ok(found.map(|(_, file)| file.entry.clone()).collect())
     }
+
+    async fn rename(&self, _from: &FilePath, _to: &FilePath) -> FileResult<Entry> {
+        Err(FileError::ReadOnly)
+    }
 }

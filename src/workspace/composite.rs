@@ -100,7 +100,13 @@ impl Filesystem for Composite {
         }
         let file = source.read(from).await?;
         let entry = target.write(to, file.bytes, &Precondition::CreateOnly).await?;
-        source.delete(from, &Precondition::IfMatch(file.entry.etag)).await?;
-        Ok(entry)
+        match source.delete(from, &Precondition::IfMatch(file.entry.etag)).await {
+            Ok(()) => Ok(entry),
+            Err(error) => {
+                // Where it was it has changed, or cannot be removed: it has not been moved.
+                target.delete(to, &Precondition::IfMatch(entry.etag)).await?;
+                Err(error)
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ pub mod composite;
 pub mod glance;
 pub mod layout;
 pub mod overlay;
+pub mod pattern;
 pub mod scope;
 pub mod search;
 pub mod stored;

@@ -1,7 +1,10 @@
 mod glance;
 mod limits;
 
-use super::{search::Grep, *};
+use super::{
+    search::{Grep, Needle},
+    *,
+};
 use crate::platform::in_memory::{ManualClock, MemoryBlobs, MemoryFiles, SeededEntropy};
 use crate::ports::Clock;
 use futures::{executor::block_on, future::join_all};
@@ -80,6 +83,11 @@ fn seen(workspace: &Workspace, at: &str) -> (String, Layer) {
 fn paths(tree: &dyn Filesystem, start: &str) -> Vec<String> {
     let entries = block_on(tree.list(&prefix(start), None, 100)).expect("a list");
     entries.into_iter().map(|entry| entry.path.to_string()).collect()
+}
+
+fn grep(pattern: &str, ignore_case: bool, start: &str, glob: Option<&str>) -> Grep {
+    let needle = Needle::pattern(pattern, ignore_case).expect("a pattern");
+    Grep { needle, prefix: prefix(start), glob: glob.map(str::to_owned), max_work: 1_000_000 }
 }
 
 fn if_match(etag: &str) -> Precondition {
@@ -304,7 +312,7 @@ fn nobody_sees_what_is_anothers() {
     }
     for (index, (tenant, agent, user)) in whose.into_iter().enumerate() {
         let workspace = stage.all.open(tenant, agent, user, None);
-        let grep = Grep { text: "secret".into(), ..Grep::default() };
+        let grep = grep("secret", false, "", None);
         let lines = block_on(workspace.grep(&grep)).expect("lines").hits;
         let globbed = block_on(workspace.glob(&prefix(""), "**/*.md")).expect("files").hits;
         // What they find feeds straight back into read.
@@ -371,6 +379,10 @@ fn the_longest_prefix_has_a_path() {
 
     block_on(all.rename(&path("skills/x"), &path("x"))).expect("moved");
     assert_eq!((text(&*skills, "skills/x"), text(&*rest, "x").as_deref()), (None, Some("skills/x")));
+    let fixed = Rc::new(Bundle::new(&[("fixed/a", b"a")]).expect("paths"));
+    let with_fixed = Composite::new(Rc::clone(&rest)).route(prefix("fixed/"), fixed);
+    let stays = block_on(with_fixed.rename(&path("fixed/a"), &path("b"))).map(drop);
+    assert_eq!((stays, text(&*rest, "b")), (Err(FileError::ReadOnly), None), "no copy is left behind");
     let taken = block_on(all.rename(&path("skills/y"), &path("x"))).map(drop);
     assert_eq!(taken, Err(FileError::Conflict));
     stage.table.down.set(true);
@@ -403,19 +415,34 @@ fn searches_are_bounded_and_say_so() {
     let stage = Stage::new();
     let (tree, workspace) = (stage.tree(), stage.of("u"));
     put(&*tree, "a.txt", &"needle\n".repeat(search::MAX_HITS + 1));
-    let grep = |grep: Grep| block_on(workspace.grep(&grep)).expect("lines");
-    let found = grep(Grep { text: "needle".into(), ..Grep::default() });
+    let lines = |grep: Grep| block_on(workspace.grep(&grep)).expect("lines");
+    let found = lines(grep("needle", false, "", None));
     assert_eq!((found.hits.len(), found.notes.len()), (search::MAX_HITS, 1));
     put(&*tree, "b/one-line.json", &format!("{}Needle{}", "é".repeat(5_000), "é".repeat(5_000)));
     put(&*tree, "b/binary", "needle");
     let not_text = Bytes::from_static(b"needle\xff");
     block_on(tree.write(&path("b/binary"), not_text, &Precondition::Any)).expect("written");
-    let (text, prefix) = ("NEEDLE".to_owned(), prefix("b/"));
-    let found = grep(Grep { text, ignore_case: true, prefix: prefix.clone(), glob: None });
+    let found = lines(grep("NEEDLE", true, "b/", None));
     assert_eq!((found.hits.len(), found.hits[0].number, found.notes.len()), (1, 1, 1));
     assert!(found.hits[0].text.contains("Needle") && found.hits[0].text.len() < 400);
-    let none = grep(Grep { text: "needle".into(), prefix, glob: Some("*.md".into()), ..Grep::default() });
+    let none = lines(grep("needle", false, "b/", Some("*.md")));
     assert_eq!(none, search::Found { hits: vec![], notes: vec![] });
+
+    put(&*tree, "c/many.txt", &"x".repeat(2_000_000));
+    put(&*tree, "c/one.md", "fn one(x)\nfn two(y)\n3.5 ÄÖ\n");
+    let found = lines(grep(r"(x+){90}y", false, "c/", None));
+    assert!(found.notes[0].starts_with("too much work: given up in c/many.txt"), "{:?}", found.notes);
+    let numbers = |grep: Grep| lines(grep).hits.iter().map(|line| line.number).collect::<Vec<_>>();
+    assert_eq!(numbers(grep(r"^fn \w+\((x|z)\)", false, "c/one", None)), [1]);
+    assert_eq!(numbers(grep("äö$", true, "c/one", None)), [3]);
+    let literal = |text: &str, ignore_case: bool| {
+        let needle = Needle::text(text, ignore_case).expect("a text");
+        numbers(Grep { needle, prefix: prefix("c/one"), glob: None, max_work: 1_000 })
+    };
+    assert_eq!(
+        (literal("(y)", false), literal("FN TWO(", true), literal("3,5", true)),
+        (vec![2], vec![2], vec![])
+    );
 }
 
 #[test]
@@ -434,6 +461,9 @@ fn globs_are_about_names_or_about_paths() {
         ("{a,b}.[mt]*", "", "b.txt", true),
         ("a?c", "", "abc", true),
         ("[", "", "[", false),
+        (&"{a,b}".repeat(40), "", &"a".repeat(41), false),
+        (&"*a".repeat(99), "", &"a".repeat(500), true),
+        (&"*a".repeat(99), "", &"b".repeat(500), false),
     ] {
         assert_eq!(search::fits(pattern, &folder(start), &path(at)), expected, "{pattern} {start} {at}");
     }

@@ -13,6 +13,7 @@ mod files;
 mod follow_ups;
 mod hooks;
 mod http;
+mod memory;
 mod outputs;
 mod replay;
 mod settings;

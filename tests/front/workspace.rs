@@ -79,6 +79,7 @@ fn preconditions_guard_what_others_wrote() {
     assert_eq!(late(delete(&file("a")), &tag), 412);
     assert_eq!(late(put("none", "x"), "*"), 412);
     assert_eq!(late(put("a", "three"), &format!("{tag}, {}", etag(&second))), 200);
+    assert_eq!(late(put("a", "four").header("if-none-match", "*"), "*"), 412);
     assert_eq!(late(put("a", "four"), "*"), 200);
     assert_eq!(read(&stage, "a"), (200, json!("four")));
     // What a list says works too.

@@ -145,6 +145,10 @@ pub struct Shards(pub Vec<(char, Sqlite)>);
 impl Databases for Shards {
     type Database = Sqlite;
 
+    async fn locate(&self, tenant: &str) -> Result<(), String> {
+        self.of(tenant).await.map(drop)
+    }
+
     async fn of(&self, tenant: &str) -> Result<Sqlite, String> {
         let found = self.0.iter().find(|(letter, _)| tenant.starts_with(*letter));
         found.map(|(_, database)| database.clone()).ok_or_else(|| "no such shard".into())

@@ -120,7 +120,8 @@ impl SessionHost {
     /// # Errors
     /// When it does not end in time, or a store breaks.
     pub(super) async fn undo_follow_ups(&self, tenant: &str, id: &str) -> Result<(), String> {
-        if let Some(Following { work, cancel }) = self.following.borrow_mut().take() {
+        let following = self.following.borrow_mut().take();
+        if let Some(Following { work, cancel }) = following {
             cancel.cancel();
             let ended = within(self.ports.clock.as_ref(), SETTLE_MS, work).await;
             ended.map_err(|unfinished| unfinished.to_string())?;

@@ -4,15 +4,15 @@
 //!    of the collection each of these terms stands ([`Question::weigh`]).
 //! 2. [`plan()`] chooses boolean queries from these numbers, so that the parts that they pick are few
 //!    and hold the rarest terms and combinations of the commoner ones.
-//! 3. [`Ranking`] scores the parts by BM25, an entry by its best part, and gives each entry what its
-//!    neighbours have and it has not: an answer stands beside its question. It adds the score of the
-//!    whole group, and a share of the best score to what the named speaker said.
+//! 3. [`Ranking`] scores the parts by BM25 and an entry by its best part. To this it adds, term by
+//!    term, a share of the best that a neighbour has: an answer stands beside its question. It adds
+//!    the score of the whole group, and a share of the best score to what the named speaker said.
 //! 4. The places beside the best entries are read ([`Ranking::neighbours`]); those that answer without
 //!    any rare word of the question are found there.
 //!
 //! The numbers below were chosen on the development parts of LoCoMo (turns and facts) and BEAM, one
 //! setting for all. `examples/eval_memory.rs` measures them. All are flat: a fifth more or less moves
-//! recall at 10 by less than a point.
+//! recall at 10 by little more than a point.
 //!
 //! A search reads at most [`MAX_ROWS`] rows, however large the collection is.
 
@@ -32,7 +32,7 @@ pub const MAX_DATES: usize = 6;
 /// Terms whose frequency a search asks for: words, days, and each word as a speaker, and `user`.
 pub const MAX_ASKED: usize = 2 * MAX_WORDS + MAX_DATES + 1;
 /// Parts that the queries of a search pick. Fewer lose long replies, more leave too little for
-/// neighbours: with the same rows in all, 160 and 100 find two points less among 50 hits.
+/// neighbours: 160 and 100 read about as many rows, and 50 hits hold two points less of BEAM.
 pub const MAX_CANDIDATES: usize = 130;
 /// Neighbours that a search reads. Without any, a tenth of the evidence is not found.
 pub const MAX_NEIGHBOURS: usize = 160;
@@ -45,7 +45,8 @@ pub const MAX_ROWS: usize = 1 + MAX_ASKED + 2 * MAX_CANDIDATES + MAX_NEIGHBOURS;
 const K1: f64 = 1.2;
 /// How much longer parts are held to have more of everything: as in FTS5 and elsewhere.
 const B: f64 = 0.75;
-/// What of a term that stands one, two, three entries ahead counts for an entry that lacks it.
+/// What of a term that stands one, two, three entries ahead counts for an entry; of several
+/// neighbours that have it, the best alone.
 const AHEAD: [f64; 3] = [0.6, 0.3, 0.15];
 /// The same for entries before it. Less, since people tell first and talk about it afterwards.
 const BEFORE: [f64; 3] = [0.5, 0.25, 0.15];

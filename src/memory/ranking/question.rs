@@ -124,15 +124,20 @@ fn dates(words: &[String]) -> Vec<String> {
     let year =
         |word: &str| word.len() == 4 && (word.starts_with("19") || word.starts_with("20")) && digits(word);
     let mut found = Vec::new();
+    let mut numbers = Vec::new();
+    let mut read = 0;
     for (at, word) in words.iter().enumerate() {
         let next = |n: usize| words.get(at + n).filter(|word| word.len() <= 2 && digits(word));
-        if year(word) {
+        if at < read {
+            continue;
+        } else if year(word) {
             found.push(word.clone());
             // 2023-05-08
             if let (Some(m), Some(d)) = (next(1), next(2)) {
                 let name = m.parse::<usize>().ok().and_then(|m| MONTHS.get(m.wrapping_sub(1)));
                 found.extend(name.map(|name| (*name).to_owned()));
-                found.push(d.trim_start_matches('0').to_owned());
+                numbers.extend(day(d));
+                read = at + 3;
             }
         } else if DAYS.contains(&word.as_str()) {
             found.push(word.clone());
@@ -140,10 +145,12 @@ fn dates(words: &[String]) -> Vec<String> {
             && (name != "may" || is_month(at.checked_sub(1).and_then(|at| words.get(at)), words.get(at + 1)))
         {
             found.push(name.to_owned());
+        } else {
+            numbers.extend(day(word));
         }
     }
     if found.iter().any(|word| MONTHS.contains(&word.as_str())) {
-        found.extend(words.iter().filter_map(|word| day(word)));
+        found.extend(numbers);
     }
     distinct(found.into_iter()).take(MAX_DATES).map(|word| terms::on(&word)).collect()
 }

@@ -182,7 +182,7 @@ impl Ranking {
         let at = |distance: u32| {
             let beside = [position.checked_sub(distance), position.checked_add(distance)];
             let known: Vec<bool> = beside.into_iter().flatten().filter_map(named).collect();
-            (!known.is_empty()).then(|| known.contains(&true) == (distance % 2 == 0))
+            (!known.is_empty()).then(|| known.contains(&true) == distance.is_multiple_of(2))
         };
         !self.speakers.is_empty() && (1..=3).find_map(at).unwrap_or_default()
     }

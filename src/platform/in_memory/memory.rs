@@ -20,6 +20,8 @@ use std::{
 pub struct InMemoryIndex {
     /// While set, every call fails.
     pub down: Cell<bool>,
+    /// After so many more calls it goes down, in the middle of whatever is being done.
+    pub dies_after: Cell<Option<u32>>,
     /// Rows that a database would have read for statistics, queries and neighbours so far.
     pub rows_read: Cell<u64>,
     /// What [`super::InMemorySpaces`] know; it goes with the entries.
@@ -55,6 +57,11 @@ impl Row {
 
 impl InMemoryIndex {
     pub(super) fn up(&self) -> MemoryResult<()> {
+        match self.dies_after.get() {
+            Some(0) => self.down.set(true),
+            Some(calls) => self.dies_after.set(Some(calls - 1)),
+            None => {}
+        }
         if self.down.get() { Err(MemoryError("switched off".into())) } else { Ok(()) }
     }
 
@@ -94,6 +101,10 @@ impl InMemoryIndex {
 
 #[async_trait(?Send)]
 impl MemoryIndex for InMemoryIndex {
+    async fn locate(&self, _tenant: &str) -> MemoryResult<()> {
+        self.up()
+    }
+
     async fn add(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<usize> {
         self.up()?;
         let mut state = self.state.borrow_mut();

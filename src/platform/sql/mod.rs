@@ -86,6 +86,9 @@ pub trait Databases {
     /// One of them.
     type Database: Sql;
 
+    /// Looks the next one up, so that it is had at once in the next moment.
+    async fn locate(&self, tenant: &str) -> Result<(), String>;
+
     /// The one with a tenant's rows.
     async fn of(&self, tenant: &str) -> Result<Self::Database, String>;
 

@@ -2,7 +2,10 @@
 
 use super::{Files, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::ports::{FileError, filesystem::Precondition};
+use crate::ports::{
+    FileError,
+    filesystem::{MAX_FILE, Precondition},
+};
 use crate::types::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -72,19 +75,36 @@ fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<(String, usize), 
     if old == new {
         return Err("old_string and new_string are the same".into());
     }
-    let places = text.matches(old).count();
+    let places = match text.matches(old).count() {
+        // Places may overlap, and then it is open which of them is meant.
+        1 if !all && overlaps(text, old) => 2,
+        places => places,
+    };
+    let bytes = text.len() - (places * old.len()).min(text.len()) + places.saturating_mul(new.len());
     match places {
         // Lines are shown without their ends, so a text of several may miss how they end here.
         0 if text.contains("\r\n") && old.contains('\n') && !old.contains("\r\n") => {
-            edit(text, &old.replace('\n', "\r\n"), &new.replace('\n', "\r\n"), all)
+            let as_here = |lines: &str| lines.replace("\r\n", "\n").replace('\n', "\r\n");
+            edit(text, &as_here(old), &as_here(new), all)
         }
         0 => Err("old_string is not in it: read the file, and copy the text exactly, blanks included".into()),
+        // Before it is made: many places and a long text are more than there is memory.
+        _ if (all || places == 1) && bytes > MAX_FILE => {
+            Err(format!("it would have {bytes} bytes, and a file may have {MAX_FILE}: replace less"))
+        }
         1 => Ok((text.replacen(old, new, 1), 1)),
         places if all => Ok((text.replace(old, new), places)),
         places => Err(format!(
             "old_string stands in it {places} times: add text around it until it is unique, or set replace_all"
         )),
     }
+}
+
+/// Whether a text starts once more behind the start of its first place.
+fn overlaps(text: &str, old: &str) -> bool {
+    let step = old.chars().next().map_or(1, char::len_utf8);
+    let behind = text.find(old).and_then(|at| text.get(at + step..));
+    behind.is_some_and(|behind| behind.contains(old))
 }
 
 #[cfg(test)]
@@ -103,5 +123,21 @@ mod tests {
         {
             assert!(edit("a b a", old, new, false).expect_err(old).contains(word));
         }
+        assert_eq!(edit("a\r\nb\r\n", "a\nb", "x\r\ny\nz", false), done("x\r\ny\r\nz\r\n", 1));
+    }
+
+    #[test]
+    fn places_that_overlap_are_several() {
+        assert!(edit("ééé", "éé", "x", false).expect_err("two").contains("2 times"));
+        assert_eq!(edit("ééé", "éé", "x", true), Ok(("xé".into(), 1)));
+    }
+
+    #[test]
+    fn what_would_be_too_large_is_not_made() {
+        let (text, new) = ("a".repeat(MAX_FILE), "b".repeat(MAX_FILE));
+        assert!(edit(&text, "a", &new, true).expect_err("large").contains("replace less"));
+        assert!(edit("ab", "a", &new, false).expect_err("large").contains("replace less"));
+        assert_eq!(edit("ab", "ab", &new, false).expect("as large as may be").0.len(), MAX_FILE);
+        assert!(edit(&text, "a", "", true).expect("nothing").0.is_empty());
     }
 }

@@ -6,7 +6,7 @@ use crate::ports::filesystem::Entry;
 use crate::types::{Effect, FilePath, PathPrefix};
 use crate::workspace::{
     Layer,
-    search::{Grep, MAX_PATTERN},
+    search::{Grep, MAX_PATTERN, MAX_WORK, Needle},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -101,8 +101,11 @@ pub struct GrepFiles(pub(super) Files);
 /// What to find.
 #[derive(Deserialize, JsonSchema)]
 pub struct GrepArgs {
-    /// The text to find, as it stands: not a regular expression.
+    /// A regular expression, such as `fn \w+\(` or `TODO|FIXME`.
     pattern: String,
+    /// Takes the pattern as it stands instead.
+    #[serde(default)]
+    literal: bool,
     /// The folder or the file in which to look; the whole workspace unless given.
     path: Option<String>,
     /// Only in files that fit, such as `*.md`.
@@ -117,7 +120,7 @@ impl Tool for GrepFiles {
     type Output = String;
     const NAME: &'static str = "grep_files";
     const DESCRIPTION: &'static str =
-        "Finds lines in files of the workspace by a text in them. Answers with path:line:text.";
+        "Finds lines in files of the workspace by a regular expression. Answers with path:line:text.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: &'static str = "read";
 
@@ -131,13 +134,19 @@ impl Tool for GrepFiles {
         if args.pattern.contains('\n') {
             return Err(ToolError::new("the pattern has several lines, and lines are looked at one by one"));
         }
-        let files = self.0.open(&cx);
-        let mut grep = Grep {
-            text: args.pattern,
-            ignore_case: args.ignore_case,
-            prefix: folder(args.path.as_deref())?,
-            glob: args.glob,
+        let needle = match args.literal {
+            true => Needle::text(&args.pattern, args.ignore_case),
+            false => Needle::pattern(&args.pattern, args.ignore_case),
         };
+        let needle = needle.map_err(|fault| {
+            let pattern = args.pattern.escape_debug();
+            ToolError::new(format!(
+                "`{pattern}` is no regular expression: {fault}; to find it as it stands set literal"
+            ))
+        })?;
+        let files = self.0.open(&cx);
+        let prefix = folder(args.path.as_deref())?;
+        let mut grep = Grep { needle, prefix, glob: args.glob, max_work: MAX_WORK };
         let work = async {
             // One file of that name, or else a folder.
             if let Some(file) = args.path.as_deref().and_then(|text| FilePath::parse(text).ok())

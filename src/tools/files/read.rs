@@ -24,7 +24,7 @@ pub struct Args {
     path: String,
     /// The first line to read, from 1.
     offset: Option<usize>,
-    /// How many lines to read; as many as fit unless given.
+    /// How many lines to read; as many as fit unless given, or 0.
     limit: Option<usize>,
     /// Reads bytes instead of lines, from this one, from 0: for files with very long lines.
     byte_offset: Option<usize>,
@@ -61,7 +61,7 @@ impl Tool for ReadFile {
         } else if text.is_empty() {
             Ok(("empty".to_owned(), String::new()))
         } else {
-            lines(text, args.offset.unwrap_or(1).max(1), args.limit.unwrap_or(usize::MAX).max(1))
+            lines(text, args.offset.unwrap_or(1).max(1), args.limit.filter(|n| *n > 0).unwrap_or(usize::MAX))
         }
         .map_err(|fault| ToolError::new(format!("`{path}` {fault}")))?;
         Ok(format!("{path}: {place}{shared}\n{body}"))

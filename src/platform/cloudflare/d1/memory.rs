@@ -36,6 +36,10 @@ fn argument<'a>(value: &'a Value<'_>) -> D1Type<'a> {
 impl Databases for Rc<Shards> {
     type Database = Database;
 
+    async fn locate(&self, tenant: &str) -> Result<(), String> {
+        Shards::locate(self, tenant).await.map_err(|failed| failed.to_string())
+    }
+
     async fn of(&self, tenant: &str) -> Result<Database, String> {
         Shards::of(self, tenant).await.map_err(|failed| failed.to_string())
     }

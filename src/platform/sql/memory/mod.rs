@@ -129,6 +129,10 @@ fn more(results: &[impl super::Rows]) -> MemoryResult<bool> {
 
 #[async_trait(?Send)]
 impl<D: Databases> MemoryIndex for SqlMemory<D> {
+    async fn locate(&self, tenant: &str) -> MemoryResult<()> {
+        Ok(self.databases.locate(tenant).await?)
+    }
+
     async fn add(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<usize> {
         let mut added = 0;
         for load in add::loads(entries)? {

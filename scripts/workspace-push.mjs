@@ -1,0 +1,76 @@
+// Brings what all users of an agent share up to what a folder holds. See workspace-push.sh.
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+const { DIR, AGENT, URL: BASE, KEY } = process.env;
+const FILES = `${BASE}/v1/workspace/files`;
+const QUERY = `agent=${encodeURIComponent(AGENT)}&layer=shared`;
+const SKIPPED = new Set([".git", ".DS_Store"]);
+
+// What went wrong, in the server's own words where it has any.
+class Refused extends Error {}
+
+async function ask(url, options = {}) {
+  let response;
+  try {
+    response = await fetch(url, { ...options, headers: { authorization: `Bearer ${KEY}` } });
+  } catch (error) {
+    throw new Error(`${BASE} does not answer: ${error.cause?.message ?? error.message}`);
+  }
+  const body = await response.text();
+  if (response.ok) return { status: response.status, body: JSON.parse(body) };
+  let problem = {};
+  try { problem = JSON.parse(body); } catch { /* not the server's own answer */ }
+  const fields = (problem.errors ?? []).map(({ pointer, detail }) => ` (${pointer}: ${detail})`).join("");
+  throw new Refused(`${response.status} ${problem.code ?? ""} ${problem.detail ?? body.slice(0, 200)}${fields}`);
+}
+
+// The etags of the files that are there.
+async function there() {
+  const etags = new Map();
+  for (let cursor = ""; cursor !== null;) {
+    const page = (await ask(`${FILES}?${QUERY}&limit=100${cursor && `&cursor=${encodeURIComponent(cursor)}`}`)).body;
+    for (const { path, etag } of page.data) etags.set(path, etag);
+    cursor = page.next_cursor ?? null;
+  }
+  return etags;
+}
+
+function* walk(folder, prefix = "") {
+  const entries = readdirSync(folder, { withFileTypes: true }).filter(({ name }) => !SKIPPED.has(name));
+  for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+    const [file, path] = [join(folder, entry.name), prefix + entry.name];
+    if (entry.isDirectory()) yield* walk(file, `${path}/`);
+    else if (entry.isFile()) yield [file, path];
+    else console.log(`skipped    ${path} (neither a file nor a folder)`);
+  }
+}
+
+const counts = { created: 0, replaced: 0, unchanged: 0, refused: 0 };
+function said(what, path, why = "") {
+  counts[what] += 1;
+  if (what !== "unchanged") console.log(`${what.padEnd(10)} ${path}${why && `: ${why}`}`);
+}
+
+try {
+  const etags = await there();
+  for (const [file, path] of walk(DIR)) {
+    const bytes = readFileSync(file);
+    const etag = `"${createHash("sha256").update(bytes).digest("hex").slice(0, 32)}"`;
+    if (etags.get(path) === etag) { said("unchanged", path); continue; }
+    try {
+      const url = `${FILES}/${path.split("/").map(encodeURIComponent).join("/")}?${QUERY}`;
+      const { status } = await ask(url, { method: "PUT", body: bytes });
+      said(status === 201 ? "created" : "replaced", path);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      said("refused", path, error.message);
+    }
+  }
+  console.log(`agent ${AGENT}: ${Object.entries(counts).map(([what, n]) => `${n} ${what}`).join(", ")}`);
+  process.exitCode = counts.refused > 0 ? 1 : 0;
+} catch (error) {
+  console.error(`error: ${error.message}`);
+  process.exitCode = 1;
+}

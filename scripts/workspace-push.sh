@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Uploads the folder DIR as what all users of the agent AGENT share:
+# DIR=path AGENT=id [URL=http://localhost:8787] [KEY=a key with the scope admin].
+# On this machine the key for development will do.
+HERE="$PWD"
+source "$(dirname "$0")/env.sh"
+[ -n "${DIR:-}" ] && [ -n "${AGENT:-}" ] || die "say what and whose: make workspace-push DIR=path AGENT=id"
+case "$DIR" in /*) ;; *) DIR="$HERE/$DIR" ;; esac
+[ -d "$DIR" ] || die "there is no folder $DIR"
+URL="${URL:-http://localhost:8787}"
+if [ -z "${KEY:-}" ] && [ -f .dev.vars ]; then
+    KEY="$(sed -n 's/^DEV_API_KEY="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' .dev.vars)"
+fi
+[ -n "${KEY:-}" ] || die "say with which key: KEY=…"
+DIR="$DIR" AGENT="$AGENT" URL="${URL%/}" KEY="$KEY" exec node scripts/workspace-push.mjs

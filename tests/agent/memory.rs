@@ -1,0 +1,207 @@
+//! Memory from what was said to `MEMORY.md`, natively: whatever breaks on the way, each fact gets there once.
+
+use crate::stage::{NOW, Stage};
+use edge_harness::agent::FollowUp;
+use edge_harness::hooks::MemoryFlush;
+use edge_harness::memory::{
+    Flush, Memories, MemorySettings,
+    consolidation::{Consolidated, LEASE_MS, MAX_MEMORY, REST_MS},
+    facts::NewFact,
+};
+use edge_harness::platform::in_memory::models::answer;
+use edge_harness::ports::filesystem::Precondition;
+use edge_harness::types::{FilePath, ModelRequest, Owner, Part, PathPrefix, Timestamp};
+use futures::{FutureExt, executor::block_on};
+use pretty_assertions::assert_eq;
+use std::{cell::RefCell, rc::Rc};
+
+fn owner(user: &str) -> Owner {
+    Owner { tenant: "t".into(), agent: "default".into(), user: user.into() }
+}
+
+fn fact(n: usize) -> NewFact {
+    let (id, text) = (format!("f{n}"), format!("Fact {n}."));
+    NewFact { id, text, at: NOW, session: None, speaker: None }
+}
+
+/// A model that keeps the file as it is and adds what is new, and what it was asked.
+fn keeper() -> (Stage, Rc<RefCell<Vec<String>>>) {
+    let asked = Rc::new(RefCell::new(Vec::new()));
+    let own = Rc::clone(&asked);
+    let (stage, _) = Stage::scripted(
+        move |request: &ModelRequest| {
+            let text = request.messages.iter().map(|message| message.text()).collect::<String>();
+            own.borrow_mut().push(text.clone());
+            let mut lines: Vec<&str> = Vec::new();
+            for line in text.lines().filter(|line| line.starts_with("- ")) {
+                let fact = line.trim_start_matches("- 2026-11-20 ").trim_start_matches("- ");
+                if !lines.contains(&fact) {
+                    lines.push(fact);
+                }
+            }
+            let file: Vec<String> = lines.iter().map(|line| format!("- {line}")).collect();
+            answer(vec![Part::text(file.join("\n"))])
+        },
+        |builder| builder,
+    );
+    (stage, asked)
+}
+
+fn memories(stage: &Stage) -> Rc<Memories> {
+    stage.memories(MemorySettings::default())
+}
+
+fn path(text: &str) -> FilePath {
+    FilePath::parse(text).expect("a path")
+}
+
+fn memory_file(stage: &Stage, user: &str) -> String {
+    block_on(memories(stage).read(&owner(user), &path("MEMORY.md"))).expect("a file")
+}
+
+fn backups(stage: &Stage, user: &str) -> Vec<String> {
+    let files = stage.workspaces().open("t", "default", user, None);
+    let prefix = PathPrefix::parse("memory/backups/").expect("a prefix");
+    let all = block_on(files.list(&prefix, None, 100)).expect("a list");
+    all.into_iter().map(|(entry, _)| entry.path.to_string()).collect()
+}
+
+#[test]
+fn wherever_it_dies_each_fact_is_worked_in_once() {
+    let mut survived = 0;
+    for calls in 0.. {
+        let (stage, asked) = keeper();
+        let own = memories(&stage);
+        assert_eq!(block_on(own.learn(&owner("u"), (0..5).map(fact).collect())), Ok(5));
+        stage.index.dies_after.set(Some(calls));
+        let died = block_on(own.consolidate(&owner("u"))).is_err();
+        stage.index.dies_after.set(None);
+        stage.index.down.set(false);
+        // Whoever comes next, when the lease is over.
+        stage.clock.advance(LEASE_MS);
+        block_on(memories(&stage).consolidate_due(10)).expect("what is due");
+        let expected: String = (0..5).map(|n| format!("- Fact {n}.\n")).collect();
+        assert_eq!(memory_file(&stage, "u"), expected, "it died after {calls} calls");
+        assert!(asked.borrow().len() <= 2, "{:?}", asked.borrow());
+        stage.clock.advance(REST_MS + 1);
+        assert_eq!(block_on(memories(&stage).consolidate_due(10)), Ok(0), "nothing is left to do");
+        if !died {
+            survived += 1;
+        }
+        if survived == 3 {
+            return assert!(calls > 5, "it never died");
+        }
+    }
+}
+
+#[test]
+fn facts_that_come_late_or_meanwhile_are_not_passed_over() {
+    let (stage, _) = keeper();
+    let own = memories(&stage);
+    block_on(own.learn(&owner("u"), vec![fact(1)])).expect("learned");
+    assert_eq!(block_on(own.consolidate(&owner("u"))), Ok(Consolidated::Done(1)));
+    // Said long ago, stored now.
+    let old = NewFact { at: Timestamp(1_000), ..fact(2) };
+    block_on(own.learn(&owner("u"), vec![old])).expect("learned");
+    assert_eq!(block_on(own.consolidate_due(10)), Ok(0), "it rests");
+    stage.clock.advance(REST_MS + 1);
+    assert_eq!(block_on(own.consolidate_due(10)), Ok(1));
+    assert!(memory_file(&stage, "u").contains("Fact 2."));
+}
+
+#[test]
+fn an_edit_that_comes_meanwhile_is_kept() {
+    let edit: Rc<RefCell<Option<Rc<dyn Fn()>>>> = Rc::default();
+    let hook = Rc::clone(&edit);
+    let (stage, models) = Stage::scripted(
+        move |request: &ModelRequest| {
+            if let Some(edit) = hook.borrow_mut().take() {
+                edit();
+            }
+            let text = request.messages.iter().map(|message| message.text()).collect::<String>();
+            let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("- ")).collect();
+            answer(vec![Part::text(lines.join("\n"))])
+        },
+        |builder| builder,
+    );
+    let own = memories(&stage);
+    block_on(own.learn(&owner("u"), vec![fact(1)])).expect("learned");
+    let files = stage.workspaces();
+    *edit.borrow_mut() = Some(Rc::new(move || {
+        let files = files.open("t", "default", "u", None);
+        let (path, any) = (path("MEMORY.md"), Precondition::Any);
+        let written = files.write(&path, "- My own line.\n".into(), &any).now_or_never();
+        written.expect("nothing to wait for").expect("written");
+    }));
+    assert_eq!(block_on(own.consolidate(&owner("u"))), Ok(Consolidated::Done(1)));
+    let file = memory_file(&stage, "u");
+    assert!(file.contains("My own line.") && file.contains("Fact 1."), "{file}");
+    assert_eq!(models.requests().len(), 2, "it was asked again about what had changed");
+}
+
+#[test]
+fn a_rewrite_is_bounded_backed_up_and_never_empty() {
+    let say = Rc::new(RefCell::new(String::new()));
+    let own = Rc::clone(&say);
+    let (stage, _) =
+        Stage::scripted(move |_| answer(vec![Part::text(own.borrow().clone())]), |builder| builder);
+    let own = memories(&stage);
+    let step = |n: usize, text: &str| {
+        stage.clock.advance(1_000);
+        *say.borrow_mut() = text.to_owned();
+        block_on(own.learn(&owner("u"), vec![fact(n)])).expect("learned");
+        block_on(own.consolidate(&owner("u")))
+    };
+    assert_eq!(step(0, &"- long line of facts\n".repeat(2_000)), Ok(Consolidated::Done(1)));
+    assert!(memory_file(&stage, "u").len() <= MAX_MEMORY);
+    let whole = memory_file(&stage, "u");
+    for n in 1..30 {
+        assert_eq!(step(n, &format!("{whole}- {n}\n")[21..]), Ok(Consolidated::Done(1)));
+    }
+    assert_eq!(backups(&stage, "u").len(), 20, "the newest");
+    let before = memory_file(&stage, "u");
+    assert_eq!(step(30, "- short\n"), Ok(Consolidated::Done(1)));
+    let kept: Vec<_> = backups(&stage, "u").into_iter().filter(|path| path.contains("/kept/")).collect();
+    assert_eq!(kept.len(), 1, "what lost more than half is kept for good");
+    assert_eq!(block_on(own.read(&owner("u"), &path(&kept[0]))).as_deref(), Ok(before.as_str()));
+    // Nothing is no file: the facts stay due.
+    assert!(step(31, " \n```\n```").is_err());
+    assert_eq!(memory_file(&stage, "u"), "- short\n");
+    *say.borrow_mut() = "- short\n- Fact 31.\n".to_owned();
+    assert_eq!(block_on(own.consolidate(&owner("u"))), Ok(Consolidated::Done(1)));
+}
+
+#[test]
+fn one_user_s_throttle_is_no_other_s_and_outlives_the_machine() {
+    let flush = |stage: &Stage| {
+        let flush = Flush::Every(60_000);
+        stage.memories(MemorySettings { flush, ..MemorySettings::default() })
+    };
+    let stage = Stage::demo();
+    let wait = |user: &str| block_on(flush(&stage).claim_flush(&owner(user), 60_000)).expect("an index");
+    assert_eq!(wait("ann"), None);
+    assert_eq!(wait("s"), None, "named like a session");
+    assert_eq!(wait("bob"), None);
+    stage.crash();
+    assert_eq!(wait("ann"), Some(NOW.plus(60_000)));
+    stage.clock.advance(60_000);
+    assert_eq!(wait("ann"), None);
+    assert_eq!(block_on(flush(&stage).claim_flush(&owner("ann"), 0)), Ok(None), "no gap, no wait");
+    assert_eq!(FollowUp::name(&MemoryFlush(flush(&stage))), "memory_flush");
+}
+
+#[test]
+fn what_is_said_settles_and_is_said_again_only_if_it_was_not_known() {
+    let stage = Stage::demo();
+    for (turn, said) in
+        [("t1", "My name is Ann."), ("t2", "As I said: hello.\nMy name is Ann."), ("t3", "I prefer tea.")]
+    {
+        stage.post(turn, said);
+        stage.settle();
+        stage.run();
+    }
+    let log = block_on(memories(&stage).day(&owner("u"), "2026-11-20")).expect("an index").expect("a log");
+    assert_eq!(log, "# 2026-11-20\n\n- 12:00 The user's name is Ann.\n- 12:00 The user prefers tea.\n");
+    assert_eq!(stage.kinds().iter().filter(|kind| *kind == "memory.flushed").count(), 2);
+    stage.check();
+}
