@@ -107,5 +107,6 @@ fn a_killed_run_goes_on_where_it_was() {
     }
     let worked = worked(&world.model.received());
     let again = worked.values().filter(|times| **times > 1).count();
-    assert!(worked.len() == SPACES && again <= 6, "{again} spaces were asked about again: {worked:?}");
+    // As many as are worked on side by side: five objects, four spaces each.
+    assert!(worked.len() == SPACES && again <= 20, "{again} spaces were asked about again");
 }
