@@ -189,8 +189,7 @@ fn what_the_model_can_do_with_memory() {
     let call = |tool: &str, args: Value| {
         say(&chat, user, &format!("/tool {tool} {args}"));
         let record = chat.log().into_iter().rev().find(|record| record["type"] == "tool.completed").unwrap();
-        let text = record["result"].as_str().or(record["reason"].as_str()).unwrap().to_owned();
-        text
+        record["result"].as_str().or(record["reason"].as_str()).unwrap().to_owned()
     };
     assert_eq!(call("memory_save", json!({ "text": "Likes\n sailing." })), "remembered: Likes sailing.");
     assert!(memory_file(&client, user).starts_with("# Memory\n\n- Likes sailing. ("));
