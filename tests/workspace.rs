@@ -92,14 +92,14 @@ fn of_many_that_create_at_once_one_wins() {
     for (path, size) in [("small", 10), ("large", LARGE)] {
         let create = |n: u8| {
             let client = client.with_header("if-none-match", "*");
-            thread::spawn(move || put(&client, path, &vec![b'a' + n; size]).status)
+            thread::spawn(move || put(&client, path, &vec![b'A' + n; size]).status)
         };
-        let threads: Vec<_> = (0..16).map(create).collect();
+        let threads: Vec<_> = (0..32).map(create).collect();
         let statuses: Vec<u16> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
-        let winners: Vec<usize> = (0..16).filter(|n| statuses[*n] == 201).collect();
+        let winners: Vec<usize> = (0..32).filter(|n| statuses[*n] == 201).collect();
         assert_eq!(winners.len(), 1, "{statuses:?}");
         assert!(statuses.iter().all(|status| [201, 412].contains(status)), "{statuses:?}");
-        assert_eq!(client.get(&file(path)).body[0], b'a' + u8::try_from(winners[0]).unwrap());
+        assert_eq!(client.get(&file(path)).body[0], b'A' + u8::try_from(winners[0]).unwrap());
     }
 }
 
@@ -110,7 +110,7 @@ fn nobody_loses_a_line_of_anothers() {
     let editor = |n: usize| {
         let client = client.clone();
         thread::spawn(move || {
-            for line in 0..5 {
+            for line in 0..25 {
                 loop {
                     let seen = client.get(&file("log"));
                     let tag = seen.header("etag").unwrap().to_owned();
@@ -122,12 +122,12 @@ fn nobody_loses_a_line_of_anothers() {
             }
         })
     };
-    (0..4).map(editor).collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
+    (0..8).map(editor).collect::<Vec<_>>().into_iter().for_each(|thread| thread.join().unwrap());
     let text = client.get(&file("log")).text();
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines.dedup();
-    assert_eq!(lines.len(), 20);
+    assert_eq!(lines.len(), 200);
 }
 
 #[test]
@@ -199,6 +199,180 @@ fn tools_and_routes_see_the_same_files() {
     let giant = call(&chat, "read_file", json!({"path": "large.json"}));
     assert!(giant.len() < 4_000 && giant.contains("byte_offset"), "{giant}");
     assert!(call(&chat, "read_file", json!({"path": "../x"})).starts_with("!`../x` is not a path"));
+}
+
+/// A session of this user.
+#[track_caller]
+fn chat_of(client: &Client, user: &str) -> Chat {
+    let session = client.post("/v1/sessions", json!({ "user": user })).expect(201);
+    Chat::new(client.clone(), session["id"].as_str().unwrap())
+}
+
+#[test]
+fn a_users_files_are_the_same_in_all_sessions_and_nobody_elses() {
+    let client = tenant(shared(), "files-scopes");
+    let [first, second, other] = ["user-1", "user-1", "user-2"].map(|user| chat_of(&client, user));
+    call(&first, "write_file", json!({"path": "x", "content": "of user-1"}));
+    assert_eq!(call(&second, "read_file", json!({"path": "x"})), "x: lines 1-1 of 1\n     1\tof user-1\n");
+    for (tool, args) in [
+        ("read_file", json!({"path": "x"})),
+        ("read_file", json!({"path": "../user-1/x"})),
+        ("read_file", json!({"path": "/agents/default/users/user-1/x"})),
+        ("edit_file", json!({"path": "x", "old_string": "of", "new_string": "not of"})),
+        ("move_file", json!({"from": "x", "to": "y"})),
+    ] {
+        let said = call(&other, tool, args.clone());
+        assert!(said.starts_with('!'), "{tool} {args}: {said}");
+    }
+    let nothing = [
+        call(&other, "list_files", json!({})),
+        call(&other, "glob_files", json!({"pattern": "**"})),
+        call(&other, "grep_files", json!({"pattern": "user"})),
+    ];
+    assert_eq!(nothing, ["nothing found"; 3]);
+    assert_eq!(client.get(&file("x?user=user-1")).text(), "of user-1");
+    assert_eq!(client.get(&file("x?user=user-2")).status, 404);
+}
+
+#[test]
+fn paths_stay_inside_and_have_one_spelling() {
+    let client = tenant(shared(), "files-paths");
+    put(&client, "x?user=user-2", b"of user-2");
+    for path in ["..%2Fuser-2%2Fx", "a%2F..%2F..%2Fuser-2%2Fx", "%2E%2E%2Fx", "a%5Cb", "a%00"] {
+        for answer in [client.get(&file(path)), put(&client, path, b"x"), client.delete(&file(path))] {
+            assert_eq!(answer.expect(422)["code"], "validation_failed", "{path}");
+        }
+    }
+    assert_eq!(client.get(&file("../user-2/x")).status, 404, "another route");
+    let chat = Chat::new(client.clone(), "files-paths");
+    let refused = call(&chat, "write_file", json!({"path": "../user-2/x", "content": "x"}));
+    assert!(refused.starts_with("!`../user-2/x` is not a path"), "{refused}");
+    assert_eq!(call(&chat, "write_file", json!({"path": "a..b", "content": "x"})), "wrote 1 bytes to a..b");
+    assert_eq!(client.get(&file("a..b")).text(), "x");
+
+    put(&client, "skills/x", b"one");
+    for path in ["/skills/x", "%2Fskills%2Fx", "skills%2Fx"] {
+        assert_eq!(client.get(&file(path)).text(), "one", "{path}");
+    }
+    let read = |path: &str| call(&chat, "read_file", json!({ "path": path }));
+    assert_eq!(read("skills/x"), read("/skills/x"));
+    put(&client, "/skills/x", b"two");
+    assert_eq!(
+        (client.get(&file("skills/x")).text(), paths(&client, "prefix=skills")),
+        ("two".into(), vec!["skills/x".into()])
+    );
+}
+
+#[test]
+fn what_is_found_can_be_read_just_as_it_is_called() {
+    let client = tenant(shared(), "files-found");
+    let names = ["b & c/Zoë's 山.md", "plain.md", "with: colon/50% #1?.md"];
+    for name in names {
+        let encoded = percent_encoding::utf8_percent_encode(name, percent_encoding::NON_ALPHANUMERIC);
+        assert_eq!(put(&client, &encoded.to_string(), format!("needle in {name}").as_bytes()).status, 201);
+    }
+    assert_eq!(paths(&client, ""), names);
+    let chat = Chat::new(client.clone(), "files-found");
+    let read = |path: &str| {
+        let said = call(&chat, "read_file", json!({ "path": path }));
+        said.lines()
+            .nth(1)
+            .and_then(|line| line.split('\t').nth(1))
+            .map(str::to_owned)
+            .unwrap_or(said.clone())
+    };
+    let listed = call(&chat, "list_files", json!({}));
+    let listed: Vec<&str> = listed.lines().map(|line| line.rsplit_once(" (").unwrap().0).collect();
+    let globbed = call(&chat, "glob_files", json!({"pattern": "*.md"}));
+    let grepped = call(&chat, "grep_files", json!({"pattern": "^needle (in|out)"}));
+    let grepped: Vec<&str> = grepped.lines().map(|line| line.split_once(":1:").unwrap().0).collect();
+    for found in [listed, globbed.lines().collect(), grepped] {
+        assert_eq!(found, names);
+        for name in found {
+            assert_eq!(read(name), format!("needle in {name}"));
+        }
+    }
+}
+
+#[test]
+fn a_search_finds_what_was_written_a_moment_ago() {
+    let client = tenant(shared(), "files-fresh");
+    let chat = Chat::new(client.clone(), "files-fresh");
+    let grep = || call(&chat, "grep_files", json!({"pattern": "^v\\d+$"}));
+    for n in 0..5 {
+        put(&client, "log", format!("v{n}\n").as_bytes());
+        assert_eq!(grep(), format!("log:1:v{n}"));
+    }
+    client.delete(&file("log"));
+    assert_eq!(grep(), "nothing found");
+}
+
+#[test]
+fn whoever_keeps_losing_is_told() {
+    let client = tenant(shared(), "files-losing");
+    let stale = put(&client, "a", b"one").header("etag").unwrap().to_owned();
+    put(&client, "a", b"two");
+    let late = client.with_header("if-match", &stale);
+    for _ in 0..3 {
+        assert_eq!(put(&late, "a", b"three").expect(412)["code"], "precondition_failed");
+    }
+    assert_eq!(client.get(&file("a")).text(), "two");
+}
+
+#[test]
+fn a_users_files_go_when_the_user_is_forgotten() {
+    let client = tenant(shared(), "files-forgotten");
+    for whose in ["user=ann", "user=ann&agent=other", "user=bob", "layer=shared"] {
+        put(&client, &format!("small?{whose}"), b"x");
+        put(&client, &format!("large?{whose}"), &vec![b'x'; LARGE]);
+    }
+    client.delete("/v1/memory?user=ann").expect(204);
+    assert_eq!(paths(&client, "user=ann&layer=user"), [""; 0]);
+    assert_eq!(paths(&client, "user=ann&agent=other"), [""; 0]);
+    assert_eq!(paths(&client, "user=bob&layer=user"), ["large", "small"]);
+    assert_eq!(paths(&client, "layer=shared"), ["large", "small"]);
+}
+
+/// Pushes a folder of the repository; gives the exit status and what was said.
+fn push(server: &Server, folder: &str, agent: &str, key: &str) -> (Option<i32>, String) {
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/workspace-push.sh");
+    let mut command = std::process::Command::new(script);
+    command
+        .env("DIR", folder)
+        .env("AGENT", agent)
+        .env("KEY", key)
+        .env("URL", format!("http://{}", server.address()));
+    let output = command.output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn a_folder_is_pushed_as_what_an_agents_users_share() {
+    let server = shared();
+    server.admin().post("/v1/admin/tenants", json!({ "id": "files-push" })).expect(201);
+    let key = |scopes: Value| {
+        let made =
+            server.admin().post("/v1/admin/tenants/files-push/keys", json!({ "scopes": scopes })).expect(201);
+        made["key"].as_str().unwrap().to_owned()
+    };
+    let (admin, chat) = (key(json!(["chat", "read", "admin"])), key(json!(["chat", "read"])));
+    let folder = "examples/workspace";
+    let (status, said) = push(server, folder, "bikes", &chat);
+    assert!(status == Some(1) && said.contains("refused    AGENTS.md: 403 missing_scope"), "{said}");
+    let (status, said) = push(server, folder, "bikes", &admin);
+    assert!(status == Some(0) && said.contains("created    knowledge/repairs.md"), "{said}");
+    assert!(said.ends_with("3 created, 0 replaced, 0 unchanged, 0 refused\n"), "{said}");
+    let client = server.anonymous().with_key(&admin);
+    put(&client, "AGENTS.md?agent=bikes&layer=shared", b"changed");
+    let (status, said) = push(server, folder, "bikes", &admin);
+    assert!(status == Some(0) && said.contains("replaced   AGENTS.md\n"), "{said}");
+    assert!(said.ends_with("0 created, 1 replaced, 2 unchanged, 0 refused\n"), "{said}");
+    assert!(client.get(&file("knowledge/KNOWLEDGE.md?agent=bikes&user=ann")).text().starts_with("# What"));
+    for (folder, key) in [("no/such/folder", admin.as_str()), (folder, "wrong")] {
+        let (status, said) = push(server, folder, "bikes", key);
+        assert!(status == Some(1) && said.contains("error: "), "{said}");
+    }
 }
 
 #[test]

@@ -43,8 +43,17 @@ fn the_standard_agent_has_these_hooks() {
             (HookEvent::PostReasoning, vec!["agent_trace"]),
             (HookEvent::PreActing, vec![]),
             (HookEvent::PostActing, vec!["agent_trace"]),
-            (HookEvent::PostCall, vec!["agent_trace", "session_persistence"]),
-            (HookEvent::Error, vec!["agent_trace", "session_persistence"]),
+            (
+                HookEvent::PostCall,
+                vec![
+                    "agent_trace",
+                    "turn_index",
+                    "memory_flush",
+                    "memory_maintenance",
+                    "session_persistence"
+                ]
+            ),
+            (HookEvent::Error, vec!["agent_trace", "turn_index", "memory_flush", "session_persistence"]),
         ]
     );
 }
@@ -75,10 +84,11 @@ fn hooks_are_left_out_by_name() {
         .build()
         .unwrap();
     assert_eq!(names(&agent, HookEvent::PostReasoning), [""; 0]);
-    assert_eq!(names(&agent, HookEvent::PostCall), ["session_persistence"]);
+    let memory = ["turn_index", "memory_flush", "memory_maintenance"];
+    assert_eq!(names(&agent, HookEvent::PostCall), [&memory[..], &["session_persistence"]].concat());
     // One's own in the place of a built-in one.
     let agent = bare().without_hook("agent_trace").without_hook("session_persistence").build().unwrap();
-    assert_eq!(names(&agent, HookEvent::PostCall), [""; 0]);
+    assert_eq!(names(&agent, HookEvent::PostCall), memory);
 }
 
 #[test]

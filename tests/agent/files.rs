@@ -215,6 +215,19 @@ fn a_store_that_is_down_is_told_and_logged() {
 }
 
 #[test]
+fn whoever_keeps_losing_gives_up_and_is_told() {
+    let stage = stage();
+    put(&stage, "u", Layer::User, "a", "x");
+    stage.files.contested.set(true);
+    let before = stage.files.calls.get();
+    let said =
+        said(&stage, "t1", &[("edit_file", json!({"path": "a", "old_string": "x", "new_string": "y"}))]);
+    assert_eq!(said, ["!`a` is being changed by others all the time: try again"]);
+    assert!(stage.files.calls.get() - before < 40, "a few tries");
+    assert_eq!(text(&stage, "a").as_deref(), Some("x"));
+}
+
+#[test]
 fn what_is_written_too_late_is_not_written() {
     let calls = [
         ("write_file", json!({"path": "new", "content": "x"})),

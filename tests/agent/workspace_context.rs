@@ -2,7 +2,7 @@
 
 use crate::stage::{Stage, step_of};
 use edge_harness::platform::in_memory::{
-    ScriptedModels,
+    MemoryFiles, ScriptedModels,
     models::{answer, call},
 };
 use edge_harness::ports::filesystem::Precondition;
@@ -11,7 +11,10 @@ use edge_harness::workspace::Layer;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::json;
-use std::rc::Rc;
+use std::{
+    cell::{OnceCell, RefCell},
+    rc::Rc,
+};
 
 /// A stage whose model overwrites AGENTS.md as the user says, in its first step, and then reads.
 fn stage() -> (Stage, Rc<ScriptedModels>) {
@@ -36,6 +39,11 @@ fn put(stage: &Stage, user: &str, layer: Layer, at: &str, text: &str) {
     block_on(workspace.layer(layer).write(&path, bytes, &Precondition::Any)).unwrap();
 }
 
+/// What the model was asked in turns; it is also asked for facts behind them.
+fn requests(models: &ScriptedModels) -> Vec<ModelRequest> {
+    models.requests().into_iter().filter(|request| !request.tools.is_empty()).collect()
+}
+
 fn run(stage: &Stage, turn: &str, said: &str) {
     stage.post(turn, said);
     stage.settle();
@@ -43,11 +51,19 @@ fn run(stage: &Stage, turn: &str, said: &str) {
 }
 
 #[test]
-fn without_files_the_prompt_is_as_it_was() {
+fn what_was_learned_is_shown_as_data() {
     let (stage, models) = stage();
     run(&stage, "t1", "hi");
-    let system = &models.requests()[0].system;
-    assert!(!system.contains("loaded_context"), "{system}");
+    put(&stage, "u", Layer::User, "MEMORY.md", "- likes tea\n");
+    run(&stage, "t2", "hi");
+    let memories: Vec<String> = requests(&models)
+        .iter()
+        .map(|request| request.system.split("<memory_context>").nth(1).unwrap().to_owned())
+        .collect();
+    assert!(memories[0].starts_with("</memory_context>"));
+    assert!(
+        memories[1].starts_with("\n<untrusted_output>\n- likes tea\n</untrusted_output>\n</memory_context>")
+    );
 }
 
 #[test]
@@ -58,8 +74,8 @@ fn an_edit_counts_from_the_next_step_on() {
     put(&stage, "other", Layer::User, "AGENTS.md", "of another user");
     run(&stage, "t1", "be short");
     run(&stage, "t2", "hi");
-    let requests = models.requests();
-    let seen: Vec<&str> = requests
+    let asked = requests(&models);
+    let seen: Vec<&str> = asked
         .iter()
         .map(|request| {
             let (instructions, context) = request.system.split_once("\n\n## Workspace").unwrap();
@@ -71,7 +87,7 @@ fn an_edit_counts_from_the_next_step_on() {
         })
         .collect();
     assert_eq!(seen, ["Be kind.", "Be short.", "Be short.", "Be short."]);
-    assert_eq!(requests[1].system, requests[2].system, "byte by byte");
+    assert_eq!(asked[1].system, asked[2].system, "byte by byte");
     let hash = |turn: &str| stage.end(turn).prompt_render_hash.unwrap();
     assert_eq!(hash("t1"), hash("t2"));
     put(&stage, "u", Layer::User, "AGENTS.md", "Be long.");
@@ -82,14 +98,25 @@ fn an_edit_counts_from_the_next_step_on() {
 
 #[test]
 fn a_step_costs_one_round_trip() {
-    let (stage, _) = stage();
+    let files: Rc<OnceCell<Rc<MemoryFiles>>> = Rc::default();
+    let seen: Rc<RefCell<Vec<usize>>> = Rc::default();
+    let (at, told) = (Rc::clone(&files), Rc::clone(&seen));
+    let script = move |request: &ModelRequest| {
+        if !request.tools.is_empty() {
+            told.borrow_mut().push(at.get().unwrap().calls.get());
+        }
+        answer(vec![match step_of(request) {
+            0 => call("c1", "current_time", json!({})),
+            _ => Part::text("done"),
+        }])
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    files.set(stage.files.clone()).ok().unwrap();
     put(&stage, "u", Layer::User, "AGENTS.md", "Be kind.");
     let before = stage.files.calls.get();
     run(&stage, "t1", "hi");
-    assert_eq!(stage.files.calls.get() - before, 1);
-    assert_eq!(stage.files.glanced.get(), 8);
-    run(&stage, "t2", "hi");
-    assert_eq!((stage.files.calls.get() - before, stage.files.glanced.get()), (2, 8));
+    assert_eq!(*seen.borrow(), [before + 1, before + 2], "until the model was asked");
+    assert_eq!(stage.files.glanced.get(), 8, "once");
 }
 
 #[test]
@@ -104,21 +131,21 @@ fn a_store_that_fails_or_hangs_costs_no_turn() {
     stage.post("t3", "hi");
     stage.run();
     stage.tick(1_900);
-    assert_eq!(models.requests().len(), 2);
+    assert_eq!(requests(&models).len(), 2);
     stage.tick(200);
-    assert_eq!(models.requests().len(), 3, "it does not wait for longer");
+    assert_eq!(requests(&models).len(), 3, "it does not wait for longer");
     stage.files.release();
     stage.settle();
     for (turn, failed) in [("t1", &[][..]), ("t2", &["workspace_context"]), ("t3", &["workspace_context"])] {
         assert_eq!(stage.end(turn).sub_steps_failed, failed, "{turn}");
     }
-    let systems: Vec<String> = models.requests().into_iter().map(|request| request.system).collect();
+    let systems: Vec<String> = requests(&models).into_iter().map(|request| request.system).collect();
     assert!(systems[0].contains("Be kind."));
     assert_eq!([&systems[1], &systems[2]], [&systems[0]; 2], "as it was seen last");
     // A machine that has seen nothing goes on without.
     stage.crash();
     stage.files.down.set(true);
     run(&stage, "t4", "hi");
-    assert!(!models.requests()[3].system.contains("loaded_context"));
+    assert!(!requests(&models)[3].system.contains("Be kind."));
     assert_eq!(stage.end("t4").sub_steps_failed, ["workspace_context"]);
 }

@@ -23,6 +23,8 @@ pub struct MemoryFiles {
     pub yields: Cell<bool>,
     /// While set, where a tenant's rows are has to be asked for, as in a call.
     pub unplaced: Cell<bool>,
+    /// While set, somebody is faster at every write that has a condition.
+    pub contested: Cell<bool>,
     /// How many calls came.
     pub calls: Cell<usize>,
     /// How many bytes of content were sent for glances.
@@ -162,6 +164,9 @@ impl FileTable for MemoryFiles {
         let mut state = self.state().await?;
         let key = key(tree, &row.entry.path);
         let old = state.rows.get(&key).map(|row| row.entry.etag.as_str());
+        if self.contested.get() && *condition != Precondition::Any {
+            return Ok(false);
+        }
         let is_full = old.is_none() && state.of(tree).count() >= MAX_FILES;
         if is_full || !condition.fits(old) {
             return Ok(false);
