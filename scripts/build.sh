@@ -3,7 +3,7 @@
 # integration tests use into build-fixtures/. Prints its size, and fails above the limit.
 source "$(dirname "$0")/env.sh"
 
-LIMIT_KB=1300 # gzipped: this project's own bound; start-up time grows with it
+LIMIT_KB=1000 # gzipped, of a release: this project's own bound; start-up time grows with it
 out=build features=()
 if [ "${1:-}" = --fixtures ]; then
     out=build-fixtures features=(--features fixtures)
@@ -30,4 +30,4 @@ fi
 
 raw=$(($(wc -c <"$wasm") / 1000)) gz=$(($(gzip -9c "$wasm" | wc -c) / 1000))
 say "$wasm: $raw kB, $gz kB gzipped (limit $LIMIT_KB)"
-[ "$gz" -le "$LIMIT_KB" ] || die "the Worker is too big"
+[ "$gz" -le "$LIMIT_KB" ] || [ "$out" != build ] || die "the Worker is too big"

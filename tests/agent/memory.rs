@@ -111,7 +111,8 @@ fn facts_that_come_late_or_meanwhile_are_not_passed_over() {
 
 #[test]
 fn an_edit_that_comes_meanwhile_is_kept() {
-    let edit: Rc<RefCell<Option<Rc<dyn Fn()>>>> = Rc::default();
+    type Edit = Box<dyn Fn()>;
+    let edit: Rc<RefCell<Option<Edit>>> = Rc::default();
     let hook = Rc::clone(&edit);
     let (stage, models) = Stage::scripted(
         move |request: &ModelRequest| {
@@ -127,7 +128,7 @@ fn an_edit_that_comes_meanwhile_is_kept() {
     let own = memories(&stage);
     block_on(own.learn(&owner("u"), vec![fact(1)])).expect("learned");
     let files = stage.workspaces();
-    *edit.borrow_mut() = Some(Rc::new(move || {
+    *edit.borrow_mut() = Some(Box::new(move || {
         let files = files.open("t", "default", "u", None);
         let (path, any) = (path("MEMORY.md"), Precondition::Any);
         let written = files.write(&path, "- My own line.\n".into(), &any).now_or_never();
@@ -193,6 +194,8 @@ fn one_user_s_throttle_is_no_other_s_and_outlives_the_machine() {
 #[test]
 fn what_is_said_settles_and_is_said_again_only_if_it_was_not_known() {
     let stage = Stage::demo();
+    stage.flush.set(Flush::default());
+    stage.crash();
     for (turn, said) in
         [("t1", "My name is Ann."), ("t2", "As I said: hello.\nMy name is Ann."), ("t3", "I prefer tea.")]
     {

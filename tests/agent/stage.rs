@@ -3,7 +3,7 @@
 use edge_harness::agent::{
     HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, Tool, ToolContext, ToolError, host::HostPorts,
 };
-use edge_harness::memory::{Memories, MemorySettings};
+use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ask::Aside};
 use edge_harness::platform::in_memory::{
     InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog,
@@ -42,6 +42,8 @@ pub struct Stage {
     pub spaces: Rc<InMemorySpaces>,
     pub runs: Runs,
     pub context_messages: Cell<usize>,
+    /// How machines from the next one on draw facts from what is said: not at all, at first.
+    pub flush: Cell<Flush>,
     entropy: Rc<SeededEntropy>,
     models: Rc<dyn Models>,
     extend: Extend,
@@ -86,6 +88,7 @@ impl Stage {
             log: Rc::default(),
             runs: Rc::default(),
             context_messages: Cell::new(100),
+            flush: Cell::new(Flush::Never),
             entropy: Rc::default(),
             models,
             extend: Box::new(extend),
@@ -100,7 +103,8 @@ impl Stage {
         let tasks = Rc::new(TaskPool::default());
         let mut standard = standard(Rc::clone(&self.models), &self.clock, &self.entropy, &self.log);
         standard.files = self.workspaces();
-        standard.memories = self.memories(MemorySettings::default());
+        standard.memories =
+            self.memories(MemorySettings { flush: self.flush.get(), ..MemorySettings::default() });
         standard.directory = self.directory.clone();
         let built = (self.extend)(builder(standard))
             .tool(ReadIt)
