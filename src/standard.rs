@@ -72,7 +72,8 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         builder = builder.dyn_tool(tool);
     }
     let (index, flush) = (TurnIndex(Rc::clone(&parts.memories)), MemoryFlush(Rc::clone(&parts.memories)));
-    builder = builder.following(index).following(flush).following(MemoryMaintenance(parts.memories));
+    let maintenance = MemoryMaintenance(parts.memories);
+    builder = builder.built_in_follow_up(index).built_in_follow_up(flush).built_in_follow_up(maintenance);
     if let Some(web_fetch) = WebFetch::new(Rc::clone(&parts.http), &parts.web_fetch_allow) {
         builder = builder.tool(web_fetch);
     }

@@ -1,6 +1,9 @@
 //! Puts an agent together. Nothing can be added after [`HarnessBuilder::build`].
 
-use super::{ContextSource, DynTool, FollowUp, HarnessAgent, Hook, Settings, Tool, Toolkit, hook::HookEvent};
+use super::{
+    ContextSource, DynTool, FollowUp, HarnessAgent, Hook, Settings, Tool, Toolkit, follow_up::HandOver,
+    hook::HookEvent,
+};
 use crate::ports::{Clock, Entropy, Models};
 use std::rc::Rc;
 use thiserror::Error;
@@ -96,20 +99,24 @@ impl HarnessBuilder {
         self
     }
 
-    /// Adds work behind turns, which asks for itself as a hook. Works are done in the order in which they
-    /// were added.
-    pub fn follow_up(mut self, follow_up: impl Hook + FollowUp + 'static) -> Self {
-        let follow_up = Rc::new(follow_up);
-        self.follow_ups.push(Rc::clone(&follow_up) as Rc<dyn FollowUp>);
-        self.hooks.push((Band::User, follow_up));
+    /// Adds work behind turns, and the hook that asks for it. Works are done in the order in which they were
+    /// added.
+    pub fn follow_up(mut self, follow_up: impl FollowUp + 'static) -> Self {
+        let hook = self.following(follow_up);
+        self.hooks.push((Band::User, hook));
         self
     }
 
     /// Adds built-in work behind turns.
-    pub(crate) fn following(mut self, follow_up: impl Hook + FollowUp + 'static) -> Self {
-        let follow_up = Rc::new(follow_up);
-        self.follow_ups.push(Rc::clone(&follow_up) as Rc<dyn FollowUp>);
-        self.built_in(follow_up)
+    pub(crate) fn built_in_follow_up(mut self, follow_up: impl FollowUp + 'static) -> Self {
+        let hook = self.following(follow_up);
+        self.built_in(hook)
+    }
+
+    fn following(&mut self, follow_up: impl FollowUp + 'static) -> Rc<dyn Hook> {
+        let follow_up: Rc<dyn FollowUp> = Rc::new(follow_up);
+        self.follow_ups.push(Rc::clone(&follow_up));
+        Rc::new(HandOver(follow_up))
     }
 
     /// Adds a tool.

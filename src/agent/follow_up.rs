@@ -1,8 +1,11 @@
 //! Work behind turns: nobody waits for it, and in the end it is done.
 
-use super::CancelToken;
+use super::{
+    CancelToken, Hook, RuntimeContext,
+    hook::{HookEvent, OnError, PostCall, SubStepError},
+};
 use crate::ports::{Clock, Entropy, session_store::Select};
-use crate::session::Session;
+use crate::session::{Draft, Session};
 use crate::types::{EventKind, Owner, Record, Timestamp, id};
 use async_trait::async_trait;
 use futures::{
@@ -22,13 +25,23 @@ pub enum Followed {
 
 /// What is left to do when a turn is over, such as keeping what was said where it can be found.
 ///
-/// A hook asks for it with [`crate::session::Draft::hand_over`], in the commit that ends the turn; so it
-/// is not forgotten. It is tried until it succeeds, one session's works one after the other, each also
+/// A hook of the same name asks for it in the commit that ends the turn; so it is not forgotten. It is
+/// tried until it succeeds, one session's works one after the other, each also
 /// again when the machine went away in the middle: doing it twice must be as good as once.
 #[async_trait(?Send)]
 pub trait FollowUp {
-    /// The name under which it was handed over.
+    /// The name, for logs and toggles.
     fn name(&self) -> &'static str;
+
+    /// The priority of the hook that asks for it.
+    fn priority(&self) -> i32 {
+        0
+    }
+
+    /// Whether it follows turns that failed, too.
+    fn follows_failures(&self) -> bool {
+        true
+    }
 
     /// Does it for the records of the log that it has not seen.
     ///
@@ -42,6 +55,43 @@ pub trait FollowUp {
     /// Why it could not; the erasure is tried again then.
     async fn erase(&self, _owner: &Owner, _session: &str) -> Result<(), String> {
         Ok(())
+    }
+}
+
+/// The hook that asks for a work behind each turn.
+pub(super) struct HandOver(pub Rc<dyn FollowUp>);
+
+impl HandOver {
+    fn draft(&self, draft: &mut Draft) -> Result<(), SubStepError> {
+        draft.hand_over(self.0.name());
+        Ok(())
+    }
+}
+
+#[async_trait(?Send)]
+impl Hook for HandOver {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn events(&self) -> &'static [HookEvent] {
+        if self.0.follows_failures() {
+            &[HookEvent::PostCall, HookEvent::Error]
+        } else {
+            &[HookEvent::PostCall]
+        }
+    }
+
+    fn priority(&self) -> i32 {
+        self.0.priority()
+    }
+
+    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
+        self.draft(event.draft)
+    }
+
+    fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
+        self.draft(event.draft)
     }
 }
 

@@ -1,9 +1,8 @@
 //! Extracts facts from what was said, behind the reply.
 
 use crate::agent::{
-    FollowUp, Hook, RuntimeContext,
+    FollowUp,
     follow_up::{FollowContext, Followed},
-    hook::{HookEvent, OnError, PostCall, SubStepError},
 };
 use crate::memory::{Flush, Memories, flush::SAID};
 use crate::types::EventKind;
@@ -19,37 +18,14 @@ const PUT_OFF_MS: u64 = 60_000;
 /// Priority 5. Also behind a turn that failed: what the user said was said.
 pub struct MemoryFlush(pub Rc<Memories>);
 
-const NAME: &str = "memory_flush";
-
 #[async_trait::async_trait(?Send)]
-impl Hook for MemoryFlush {
+impl FollowUp for MemoryFlush {
     fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn events(&self) -> &'static [HookEvent] {
-        &[HookEvent::PostCall, HookEvent::Error]
+        "memory_flush"
     }
 
     fn priority(&self) -> i32 {
         5
-    }
-
-    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        event.draft.hand_over(NAME);
-        Ok(())
-    }
-
-    fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        event.draft.hand_over(NAME);
-        Ok(())
-    }
-}
-
-#[async_trait::async_trait(?Send)]
-impl FollowUp for MemoryFlush {
-    fn name(&self) -> &'static str {
-        NAME
     }
 
     async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {

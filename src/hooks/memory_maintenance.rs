@@ -1,9 +1,8 @@
 //! Asks for the consolidation of a memory that a session has added to, and tells the session of it.
 
 use crate::agent::{
-    FollowUp, Hook, RuntimeContext,
+    FollowUp,
     follow_up::{FollowContext, Followed},
-    hook::{HookEvent, PostCall, SubStepError},
 };
 use crate::memory::Memories;
 use crate::types::EventKind;
@@ -12,32 +11,18 @@ use std::rc::Rc;
 /// Priority 6. Cron does the work.
 pub struct MemoryMaintenance(pub Rc<Memories>);
 
-const NAME: &str = "memory_maintenance";
-
 #[async_trait::async_trait(?Send)]
-impl Hook for MemoryMaintenance {
+impl FollowUp for MemoryMaintenance {
     fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn events(&self) -> &'static [HookEvent] {
-        &[HookEvent::PostCall]
+        "memory_maintenance"
     }
 
     fn priority(&self) -> i32 {
         6
     }
 
-    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        event.draft.hand_over(NAME);
-        Ok(())
-    }
-}
-
-#[async_trait::async_trait(?Send)]
-impl FollowUp for MemoryMaintenance {
-    fn name(&self) -> &'static str {
-        NAME
+    fn follows_failures(&self) -> bool {
+        false
     }
 
     async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {

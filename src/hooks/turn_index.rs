@@ -1,9 +1,8 @@
 //! Keeps what was said where `session_search` finds it.
 
 use crate::agent::{
-    FollowUp, Hook, RuntimeContext,
+    FollowUp,
     follow_up::{FollowContext, Followed},
-    hook::{HookEvent, OnError, PostCall, SubStepError},
 };
 use crate::memory::{Memories, flush::SAID};
 use crate::types::Owner;
@@ -15,37 +14,14 @@ const MAX_RECORDS: usize = 200;
 /// Priority 4: before facts are drawn from it. Also behind a turn that failed: what was said was said.
 pub struct TurnIndex(pub Rc<Memories>);
 
-const NAME: &str = "turn_index";
-
 #[async_trait::async_trait(?Send)]
-impl Hook for TurnIndex {
+impl FollowUp for TurnIndex {
     fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn events(&self) -> &'static [HookEvent] {
-        &[HookEvent::PostCall, HookEvent::Error]
+        "turn_index"
     }
 
     fn priority(&self) -> i32 {
         4
-    }
-
-    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        event.draft.hand_over(NAME);
-        Ok(())
-    }
-
-    fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        event.draft.hand_over(NAME);
-        Ok(())
-    }
-}
-
-#[async_trait::async_trait(?Send)]
-impl FollowUp for TurnIndex {
-    fn name(&self) -> &'static str {
-        NAME
     }
 
     async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {

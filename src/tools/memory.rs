@@ -6,8 +6,10 @@ mod sessions;
 
 use crate::agent::{DynTool, ToolContext, ToolError};
 use crate::memory::{Memories, search::Hit};
-use crate::ports::{Directory, Log};
+use crate::ports::{Directory, Log, memory::CollectionKind};
 use crate::types::{Owner, call::untrusted};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::json;
 use std::rc::Rc;
 
@@ -46,7 +48,30 @@ pub fn family(
     ]
 }
 
+/// What to find.
+#[derive(Deserialize, JsonSchema)]
+pub struct SearchArgs {
+    /// Words that it is about.
+    query: String,
+    /// How many: 10 unless given, 50 at most.
+    limit: Option<usize>,
+}
+
 impl Shared {
+    /// What a search finds, for the model.
+    async fn find(
+        &self,
+        kind: CollectionKind,
+        args: SearchArgs,
+        cx: ToolContext,
+        nothing: &str,
+    ) -> Result<String, ToolError> {
+        let owner = owner(&cx);
+        let found = self.memories.search(&owner, kind, &args.query, limit(args.limit));
+        let hits = cx.while_wanted(found).await?.map_err(|error| self.down(&cx, &error))?;
+        Ok(answer(hits.iter().map(line), nothing))
+    }
+
     /// What the model is told when a store does not answer; why goes to the log.
     fn down(&self, cx: &ToolContext, cause: &dyn ToString) -> ToolError {
         self.log.line(&json!({

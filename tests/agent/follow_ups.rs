@@ -3,9 +3,8 @@
 
 use crate::stage::{NOW, Stage};
 use edge_harness::agent::{
-    FollowUp, Hook, RuntimeContext,
+    FollowUp,
     follow_up::{FollowContext, Followed},
-    hook::{HookEvent, PostCall, SubStepError},
 };
 use edge_harness::platform::in_memory::models::answer;
 use edge_harness::types::{EventKind, Owner, Part, Timestamp};
@@ -28,22 +27,6 @@ struct Diary {
     fails: Rc<Cell<u32>>,
     takes_ms: Rc<Cell<u64>>,
     not_before: Rc<Cell<Timestamp>>,
-}
-
-#[async_trait::async_trait(?Send)]
-impl Hook for Diary {
-    fn name(&self) -> &'static str {
-        "diary"
-    }
-
-    fn events(&self) -> &'static [HookEvent] {
-        &[HookEvent::PostCall]
-    }
-
-    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        event.draft.hand_over("diary");
-        Ok(())
-    }
 }
 
 #[async_trait::async_trait(?Send)]

@@ -1,6 +1,6 @@
 //! `memory_search`, `memory_get`.
 
-use super::{MAX_ANSWER, Shared, answer, limit, line, owner};
+use super::{MAX_ANSWER, SearchArgs, Shared, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{FileError, memory::CollectionKind};
 use crate::types::{Effect, FilePath, call::untrusted};
@@ -10,15 +10,6 @@ use serde::Deserialize;
 
 /// `memory_search`.
 pub struct MemorySearch(pub(super) Shared);
-
-/// What to find.
-#[derive(Deserialize, JsonSchema)]
-pub struct SearchArgs {
-    /// Words that the facts are about.
-    query: String,
-    /// How many facts: 10 unless given, 50 at most.
-    limit: Option<usize>,
-}
 
 impl Tool for MemorySearch {
     type Args = SearchArgs;
@@ -34,10 +25,7 @@ impl Tool for MemorySearch {
     }
 
     async fn run(&self, args: SearchArgs, cx: ToolContext) -> Result<String, ToolError> {
-        let (memories, owner) = (&self.0.memories, owner(&cx));
-        let found = memories.search(&owner, CollectionKind::Facts, &args.query, limit(args.limit));
-        let hits = cx.while_wanted(found).await?.map_err(|error| self.0.down(&cx, &error))?;
-        Ok(answer(hits.iter().map(line), "nothing is known about that"))
+        self.0.find(CollectionKind::Facts, args, cx, "nothing is known about that").await
     }
 }
 

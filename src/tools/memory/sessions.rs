@@ -1,6 +1,6 @@
 //! `session_search`, `session_list`, `session_history`.
 
-use super::{Shared, answer, limit, line, owner};
+use super::{SearchArgs, Shared, answer, limit, line, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::memory::search::Hit;
 use crate::ports::memory::CollectionKind;
@@ -10,15 +10,6 @@ use serde::Deserialize;
 
 /// `session_search`.
 pub struct SessionSearch(pub(super) Shared);
-
-/// What to find.
-#[derive(Deserialize, JsonSchema)]
-pub struct SearchArgs {
-    /// Words that were said, or that it was about.
-    query: String,
-    /// How many turns: 10 unless given, 50 at most.
-    limit: Option<usize>,
-}
 
 impl Tool for SessionSearch {
     type Args = SearchArgs;
@@ -33,10 +24,7 @@ impl Tool for SessionSearch {
     }
 
     async fn run(&self, args: SearchArgs, cx: ToolContext) -> Result<String, ToolError> {
-        let (memories, owner) = (&self.0.memories, owner(&cx));
-        let found = memories.search(&owner, CollectionKind::Turns, &args.query, limit(args.limit));
-        let hits = cx.while_wanted(found).await?.map_err(|error| self.0.down(&cx, &error))?;
-        Ok(answer(hits.iter().map(line), "nothing like that was said"))
+        self.0.find(CollectionKind::Turns, args, cx, "nothing like that was said").await
     }
 }
 
