@@ -113,6 +113,12 @@ fn facts_are_added_found_and_read_day_by_day() {
         (&json!(3), &json!("a/1:x"), &json!("a/2"))
     );
     assert!(made["ids"][2].as_str().unwrap().starts_with("mem_"));
+    // The same request again means the same facts.
+    let facts = json!({ "user": "zack", "facts": [{ "text": "Zack sings." }] });
+    let once = client.with_header("idempotency-key", "zack-1");
+    let first = once.post("/v1/memory", facts.clone()).expect(201);
+    assert_eq!(once.post("/v1/memory", facts).expect(201)["ids"], first["ids"]);
+    assert_eq!(found(&client, "zack", "facts", "sings").len(), 1);
     // The same id again changes nothing.
     let again = json!({ "user": "zoe", "facts": [{ "id": "a/2", "text": "Zoe moved to Rome." }] });
     assert_eq!(client.post("/v1/memory", again).expect(201)["added"], 0);
@@ -179,6 +185,18 @@ fn past_conversations_are_imported_and_deleted_with_their_session() {
     let left = found(&client, "imp", "facts", "Puffin paint");
     assert!(left.iter().all(|text| text.starts_with("- ")), "only MEMORY.md is left: {left:?}");
     assert_eq!(found(&client, "imp", "sessions", "Kittiwake").len(), 2);
+
+    // Ids are one session's: another's turn of the same id is another turn.
+    let turns = json!([{ "id": "D1:1", "speaker": "user", "text": "The Gannet came last." }]);
+    let body = json!({ "session": "past2", "turns": turns });
+    assert_eq!(client.post("/v1/memory/turns?user=imp", body).expect(201)["added"], 1);
+    let hits = client.get("/v1/memory/search?user=imp&scope=sessions&q=gannet").expect(200);
+    assert_eq!((&hits["hits"][0]["id"], &hits["hits"][0]["session"]), (&json!("D1:1"), &json!("past2")));
+    // A session that was only ever imported can be deleted like any other, by its user.
+    assert_eq!(client.delete("/v1/sessions/past2?user=spy").status, 404);
+    assert_eq!(client.delete("/v1/sessions/past2?user=imp").status, 204);
+    assert_eq!(client.delete("/v1/sessions/past2?user=imp").status, 404);
+    assert!(found(&client, "imp", "sessions", "gannet").iter().all(|text| !text.contains("Gannet")));
 }
 
 #[test]
@@ -249,6 +267,7 @@ fn bad_requests_are_told_what_is_wrong_and_lose_nothing() {
         ("/v1/memory", fact(json!({ "text": "x".repeat(2_001) })), "/facts/1/text"),
         ("/v1/memory", fact(json!({ "text": "x", "ts": "yesterday" })), "/facts/1/ts"),
         ("/v1/memory", fact(json!({ "text": "x", "id": "" })), "/facts/1/id"),
+        ("/v1/memory", fact(json!({ "text": "x", "id": "MEMORY.md#1" })), "/facts/1/id"),
         ("/v1/memory", json!({ "facts": [] }), "/facts"),
         ("/v1/memory", json!({ "facts": "x" }), "/facts"),
         ("/v1/memory/turns", json!({ "session": "s", "turns": [{ "id": "1", "text": "x" }] }), "/turns/0"),

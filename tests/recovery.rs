@@ -74,7 +74,7 @@ fn start(model: &ModelServer) -> Server {
 
 fn start_with(model: &ModelServer, more: Value) -> Server {
     let mut bindings = json!({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": model.base_url(),
-        "DEFAULT_MODEL": "openai/m"});
+        "DEFAULT_MODEL": "openai/m", "MEMORY_FLUSH": "never"});
     for (name, value) in more.as_object().unwrap() {
         bindings[name] = value.clone();
     }

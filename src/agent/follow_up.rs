@@ -4,9 +4,9 @@ use super::{
     CancelToken, Hook, RuntimeContext,
     hook::{HookEvent, OnError, PostCall, SubStepError},
 };
-use crate::ports::{Clock, Entropy, session_store::Select};
+use crate::ports::{Clock, session_store::Select};
 use crate::session::{Draft, Session};
-use crate::types::{EventKind, Owner, Record, Timestamp, id};
+use crate::types::{EventKind, Owner, Record, Timestamp};
 use async_trait::async_trait;
 use futures::{
     future::{Either, select},
@@ -19,7 +19,9 @@ use std::rc::Rc;
 pub enum Followed {
     /// It is done for all that the log held. These go to the log, in the commit that says so.
     Done(Vec<EventKind>),
-    /// It is not to be done before this.
+    /// It is done up to the record of this number, and goes on. These go to the log.
+    UpTo(u64, Vec<EventKind>),
+    /// It is not to be done before this. What stands behind it in the order waits as well.
     NotBefore(Timestamp),
 }
 
@@ -49,12 +51,12 @@ pub trait FollowUp {
     /// Why it could not be done now. It is tried again, less and less often.
     async fn follow(&self, cx: &FollowContext) -> Result<Followed, String>;
 
-    /// Removes what it has kept of a session that is being erased.
+    /// Removes what it has kept of a session, and tells whether there was anything.
     ///
     /// # Errors
     /// Why it could not; the erasure is tried again then.
-    async fn erase(&self, _owner: &Owner, _session: &str) -> Result<(), String> {
-        Ok(())
+    async fn erase(&self, _owner: &Owner, _session: &str) -> Result<bool, String> {
+        Ok(false)
     }
 }
 
@@ -113,7 +115,6 @@ pub struct FollowContext {
     pub news: Vec<EventKind>,
     /// The time.
     pub clock: Rc<dyn Clock>,
-    pub(super) entropy: Rc<dyn Entropy>,
     pub(super) session: Rc<Session>,
     pub(super) cancel: CancelToken,
 }
@@ -179,13 +180,6 @@ impl FollowContext {
             Either::Left((done, _)) => Ok(done),
             Either::Right(_) => Err(GONE.into()),
         }
-    }
-
-    /// A new id.
-    pub fn new_id(&self, prefix: &str) -> String {
-        let mut random = [0; 10];
-        self.entropy.fill(&mut random);
-        id::make(prefix, self.clock.now(), &random)
     }
 }
 

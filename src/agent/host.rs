@@ -111,6 +111,8 @@ pub struct SessionHost {
     running: RefCell<Option<(Rc<RuntimeContext>, AbortHandle)>>,
     pinging: RefCell<Option<(Weak<Session>, AbortHandle)>>,
     following: RefCell<Option<Following>>,
+    /// Set while the session is being erased: nothing follows it any more.
+    erasing: Cell<bool>,
     wake_at: Cell<Timestamp>,
     /// Before this, a running turn is not kept from its work to look for what expired.
     purge_at: Cell<Timestamp>,
@@ -130,6 +132,7 @@ impl SessionHost {
             running: RefCell::new(None),
             pinging: RefCell::new(None),
             following: RefCell::new(None),
+            erasing: Cell::new(false),
             wake_at: Cell::new(Timestamp(0)),
             purge_at: Cell::new(Timestamp(0)),
         })
@@ -431,6 +434,13 @@ impl SessionHost {
     /// # Errors
     /// When a store breaks. What is left is erased by trying again.
     pub async fn erase(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
+        self.erasing.set(true);
+        let erased = self.erase_all(tenant, id).await;
+        self.erasing.set(false);
+        erased
+    }
+
+    async fn erase_all(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
         self.let_go();
         self.undo_follow_ups(tenant, id).await.map_err(memory_down)?;
         // What is being written when the bytes are removed would stay for ever.

@@ -4,12 +4,15 @@ use crate::agent::{
     FollowUp,
     follow_up::{FollowContext, Followed},
 };
-use crate::memory::{Flush, Memories, flush::SAID};
+use crate::memory::{
+    Flush, Memories,
+    flush::{SAID, portion},
+};
 use crate::types::EventKind;
 use std::rc::Rc;
 
-/// Most records of one flush.
-const MAX_RECORDS: usize = 400;
+/// Records that one round looks at, at most.
+const MAX_RECORDS: usize = 100;
 /// How long nothing must have been said, in milliseconds: what comes in one go is one question to the model.
 const QUIET_MS: u64 = 2_000;
 /// How long a flush is put off for that at most, in milliseconds.
@@ -30,25 +33,30 @@ impl FollowUp for MemoryFlush {
 
     async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
         let Flush::Every(gap_ms) = self.0.flush_setting() else { return Ok(Followed::Done(Vec::new())) };
-        let records = cx.newest(SAID, MAX_RECORDS)?;
-        let (Some(first), Some(last)) = (records.first(), records.last()) else {
+        let (records, newest) = (cx.oldest(cx.seen, SAID, MAX_RECORDS)?, cx.newest(SAID, 1)?);
+        let (Some(first), Some(newest)) = (records.first(), newest.last()) else {
             return Ok(Followed::Done(Vec::new()));
         };
-        let quiet_at = last.at.plus(QUIET_MS).min(first.at.plus(PUT_OFF_MS));
+        let quiet_at = newest.at.plus(QUIET_MS).min(first.at.plus(PUT_OFF_MS));
         if cx.clock.now() < quiet_at {
             return Ok(Followed::NotBefore(quiet_at));
         }
         if let Some(free_at) = self.0.claim_flush(&cx.owner, gap_ms).await? {
             return Ok(Followed::NotBefore(free_at));
         }
-        let extraction = self.0.extract(&cx.owner, &cx.session_id, cx.model.as_deref(), &records);
+        let portion = portion(&records);
+        let extraction = self.0.extract(&cx.owner, &cx.session_id, cx.model.as_deref(), portion);
         let facts = cx.while_wanted(extraction).await??;
-        if facts.is_empty() {
-            return Ok(Followed::Done(Vec::new()));
+        let mut flushed = Vec::new();
+        if !facts.is_empty() {
+            cx.go_on()?;
+            let stored = self.0.learn(&cx.owner, facts).await;
+            let stored = stored.map_err(|error| self.0.put_off("memory.not_flushed", &cx.owner, &error))?;
+            flushed.extend((stored > 0).then_some(EventKind::MemoryFlushed { facts: stored }));
         }
-        cx.go_on()?;
-        let stored = self.0.learn(&cx.owner, facts).await.map_err(|error| error.to_string())?;
-        let flushed = (stored > 0).then_some(EventKind::MemoryFlushed { facts: stored });
-        Ok(Followed::Done(flushed.into_iter().collect()))
+        match portion.last().filter(|last| last.seq < newest.seq) {
+            Some(last) => Ok(Followed::UpTo(last.seq, flushed)),
+            None => Ok(Followed::Done(flushed)),
+        }
     }
 }

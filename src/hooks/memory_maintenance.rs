@@ -31,7 +31,8 @@ impl FollowUp for MemoryMaintenance {
         if !cx.news.iter().any(flushed) && cx.newest(&["memory.flushed"], 1)?.is_empty() {
             return Ok(Followed::Done(Vec::new()));
         }
-        let last = self.0.request(&cx.owner).await.map_err(|error| error.to_string())?;
+        let last = self.0.request(&cx.owner).await;
+        let last = last.map_err(|error| self.0.put_off("memory.not_requested", &cx.owner, &error))?;
         let told = cx.last_of("memory.consolidated")?.unwrap_or(cx.created_at);
         let news = last.filter(|last| *last > told);
         let news = news.map(|consolidated_at| EventKind::MemoryConsolidated { consolidated_at });

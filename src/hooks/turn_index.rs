@@ -32,11 +32,11 @@ impl FollowUp for TurnIndex {
             seen = last.seq;
             cx.go_on()?;
             let heard = self.0.hear(&cx.owner, &cx.session_id, &records).await;
-            heard.map_err(|error| error.to_string())?;
+            heard.map_err(|error| self.0.put_off("memory.not_indexed", &cx.owner, &error))?;
         }
     }
 
-    async fn erase(&self, owner: &Owner, session: &str) -> Result<(), String> {
+    async fn erase(&self, owner: &Owner, session: &str) -> Result<bool, String> {
         self.0.forget_session(owner, session).await.map_err(|error| error.to_string())
     }
 }

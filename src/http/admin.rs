@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::front::Front;
 use super::jwks::seal_context;
 use super::jwt::Jwk;
+use super::placement::PLACED_MS;
 use super::{ApiRequest, ApiResponse, body, page, placement};
 use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
@@ -17,8 +18,8 @@ use serde_json::{Map, Value, json};
 const ERASED_AT_ONCE: usize = 40;
 const DELETED_AT_ONCE: usize = 10;
 /// How long a deleted tenant's id stays taken at least: until no isolate can remember one of its
-/// keys, lest one opens the next tenant of that name.
-const ID_HELD_MS: u64 = 2 * KEPT_MS;
+/// keys, or its shard, lest one opens the next tenant of that name.
+const ID_HELD_MS: u64 = 2 * if KEPT_MS > PLACED_MS { KEPT_MS } else { PLACED_MS };
 const MAX_NAME: usize = 200;
 const MAX_KEYS: usize = 20;
 

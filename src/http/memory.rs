@@ -4,7 +4,7 @@ use super::failure::Failure;
 use super::front::Front;
 use super::routes::{Found, MemoryRoute};
 use super::{
-    ApiRequest, ApiResponse, body,
+    ApiRequest, ApiResponse, body, idempotency,
     owner::{self, owner},
 };
 use crate::memory::{
@@ -91,14 +91,17 @@ impl Front {
         match route {
             MemoryRoute::Search => self.search_memory(request, caller).await,
             MemoryRoute::Add => {
-                self.once(request, &whom(caller), async || self.add_facts(request, caller).await).await
+                self.once(request, &whom(request, caller), async || self.add_facts(request, caller).await)
+                    .await
             }
             MemoryRoute::Import => {
-                self.once(request, &whom(caller), async || self.import_turns(request, caller).await).await
+                self.once(request, &whom(request, caller), async || self.import_turns(request, caller).await)
+                    .await
             }
             MemoryRoute::Log => self.memory_log(found.param("date"), request, caller).await,
             MemoryRoute::Consolidate => {
-                self.once(request, &whom(caller), async || self.consolidate(request, caller).await).await
+                self.once(request, &whom(request, caller), async || self.consolidate(request, caller).await)
+                    .await
             }
             MemoryRoute::Forget => self.forget_user(request, caller).await,
         }
@@ -133,8 +136,9 @@ impl Front {
 
     async fn add_facts(&self, request: &ApiRequest, caller: &Principal) -> Result<ApiResponse, Failure> {
         let body: FactsBody = body::json(request)?;
-        let owner = owner(caller, body.user, body.agent, "/")?;
+        let owner = owner::of_body(request, caller, body.user, body.agent)?;
         count("/facts", body.facts.len())?;
+        let key = idempotency::key(request)?.map(str::to_owned);
         let mut wrong = Vec::new();
         let now = self.clock.now();
         let mut facts = Vec::with_capacity(body.facts.len());
@@ -147,9 +151,16 @@ impl Front {
             for (name, value) in [("id", &fact.id), ("session", &fact.session), ("speaker", &fact.speaker)] {
                 check_id(&place, name, value.as_deref(), &mut wrong);
             }
+            if fact.id.as_ref().is_some_and(|id| id.starts_with(facts::LINE)) {
+                wrong.push(field(&place, "id", format!("{} is for lines of that file", facts::LINE)));
+            }
             let at = fact.ts.unwrap_or(now);
             facts.push(NewFact {
-                id: fact.id.unwrap_or_else(|| self.make_id(id::MEMORY)),
+                id: fact.id.unwrap_or_else(|| match &key {
+                    // The same request again means the same fact, also where the first answer was lost.
+                    Some(key) => facts::id_of(&[key, &index.to_string()], &text),
+                    None => self.make_id(id::MEMORY),
+                }),
                 text,
                 at,
                 session: fact.session,
@@ -164,7 +175,7 @@ impl Front {
 
     async fn import_turns(&self, request: &ApiRequest, caller: &Principal) -> Result<ApiResponse, Failure> {
         let body: TurnsBody = body::json(request)?;
-        let owner = owner(caller, body.user, body.agent, "/")?;
+        let owner = owner::of_body(request, caller, body.user, body.agent)?;
         count("/turns", body.turns.len())?;
         let mut wrong = Vec::new();
         check_id("", "session", Some(&body.session), &mut wrong);
@@ -201,9 +212,7 @@ impl Front {
 
     async fn consolidate(&self, request: &ApiRequest, caller: &Principal) -> Result<ApiResponse, Failure> {
         let body: WhoseBody = body::json_or_empty(request)?;
-        let user = body.user.or_else(|| request.query("user"));
-        let agent = body.agent.or_else(|| request.query("agent"));
-        let owner = owner(caller, user, agent, "/")?;
+        let owner = owner::of_body(request, caller, body.user, body.agent)?;
         match self.memories.consolidate(&owner).await {
             Ok(Consolidated::Done(facts)) => Ok(ApiResponse::json(200, &json!({ "facts": facts }))?),
             Ok(Consolidated::Busy) => {
@@ -247,8 +256,8 @@ impl Front {
 }
 
 /// Who speaks for the answers that are kept under an Idempotency-Key.
-fn whom(caller: &Principal) -> String {
-    json!([caller.tenant, caller.user]).to_string()
+fn whom(request: &ApiRequest, caller: &Principal) -> String {
+    json!([caller.tenant, caller.user, request.query("user"), request.query("agent")]).to_string()
 }
 
 fn search_in_query(request: &ApiRequest) -> Result<SearchBody, Problem> {

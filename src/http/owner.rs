@@ -30,6 +30,20 @@ pub fn owner(
     Ok(Owner { tenant: caller.tenant.clone(), agent, user })
 }
 
+/// The owner that the body names, or else the query.
+///
+/// # Errors
+/// When a name is none.
+pub fn of_body(
+    request: &ApiRequest,
+    caller: &Principal,
+    user: Option<String>,
+    agent: Option<String>,
+) -> Result<Owner, Problem> {
+    let (user, agent) = (user.or_else(|| request.query("user")), agent.or_else(|| request.query("agent")));
+    owner(caller, user, agent, "/")
+}
+
 /// The owner that the query names.
 ///
 /// # Errors

@@ -5,6 +5,10 @@
 
 use sha2::{Digest, Sha256};
 
+/// How long an isolate remembers on which shard a tenant is, in milliseconds. That never changes; only an id
+/// that comes back may be elsewhere.
+pub const PLACED_MS: u64 = 10 * 60_000;
+
 /// The shard that has a tenant of this name; none if there are no shards.
 pub fn by_name<'a>(tenant: &str, shards: &'a [String]) -> Option<&'a str> {
     shards.iter().map(String::as_str).max_by_key(|shard| draw(tenant, shard))

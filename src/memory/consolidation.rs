@@ -9,7 +9,7 @@
 //! lease sees that the file is what was intended, and only moves the watermark: no fact is worked in
 //! twice, and none is passed over.
 
-use super::{Memories, flush::request};
+use super::{Memories, facts, flush::request};
 use crate::ports::{
     FileError,
     filesystem::{File, Precondition},
@@ -17,17 +17,20 @@ use crate::ports::{
     memory_spaces::{Claim, Intent, Lease},
 };
 use crate::types::{FilePath, Owner, PathPrefix, Timestamp, call::untrusted, id};
-use crate::workspace::{Workspace, layout::MEMORY, stored};
+use crate::workspace::{Layer, Workspace, layout::MEMORY, stored};
 use futures::{StreamExt, stream};
 
 /// Longest `MEMORY.md` that consolidation writes, in characters: 3,600 tokens at four each.
 pub const MAX_MEMORY: usize = 14_400;
+/// How much of a file that somebody else wrote a question holds, in characters.
+const MAX_READ: usize = 40_000;
+const LOST: &str = "the lease was lost";
 /// How long a space is left alone after a consolidation, in milliseconds.
 pub const REST_MS: u64 = 30 * 60 * 1_000;
 /// How long a lease lasts, in milliseconds.
 pub const LEASE_MS: u64 = 10 * 60 * 1_000;
 /// How long a space is left alone after a failure, in milliseconds.
-const FAILED_MS: u64 = 5 * 60 * 1_000;
+const FAILED_MS: u64 = REST_MS;
 /// Longest that a model may take, in milliseconds.
 const ASK_MS: u64 = 120_000;
 /// Spaces that are consolidated side by side.
@@ -124,20 +127,43 @@ impl Memories {
         let mut done = 0;
         loop {
             let facts = self.next_facts(&lease.space, watermark).await?;
-            let Some(last) = facts.last() else { break };
-            // Time for one more question, and for what follows it.
-            if self.aside.clock.now().plus(2 * ASK_MS) > until {
+            let Some(last) = facts.last().map(|fact| fact.serial) else { break };
+            if !self.has_time(until) {
                 break;
             }
-            self.work_in(lease, &files, &path, &facts, last.serial).await?;
-            (watermark, done) = (last.serial, done + facts.len());
+            self.work_in(lease, until, &files, &path, &facts, watermark).await?;
+            (watermark, done) = (last, done + facts.len());
+            self.note(lease, watermark, None).await?;
         }
+        self.index_memory(&lease.space, &files, &path).await?;
         let now = self.aside.clock.now();
         match self.spaces.finish(lease, watermark, now).await {
             Ok(true) => Ok(done),
-            Ok(false) => Err("the lease was lost".into()),
+            Ok(false) => Err(LOST.into()),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    /// Whether there is time for one more question, and for what follows it.
+    fn has_time(&self, until: Timestamp) -> bool {
+        self.aside.clock.now().plus(ASK_MS + 60_000) <= until
+    }
+
+    async fn note(&self, lease: &Lease, watermark: u64, intent: Option<&Intent>) -> Result<(), String> {
+        match self.spaces.note(lease, watermark, intent).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(LOST.into()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Brings the index up to the file, in case whoever wrote it last could not.
+    async fn index_memory(&self, owner: &Owner, files: &Workspace, path: &FilePath) -> Result<(), String> {
+        let Ok(file) = files.layer(Layer::User).read(path).await else { return Ok(()) };
+        let facts = Self::collection(owner, CollectionKind::Facts);
+        let text = String::from_utf8_lossy(&file.bytes);
+        let indexed = facts::replace_lines(self.index.as_ref(), &facts, &text, file.entry.updated_at).await;
+        indexed.map_err(|error| error.to_string())
     }
 
     /// The oldest facts behind the watermark, as many as one question holds.
@@ -160,29 +186,39 @@ impl Memories {
         Ok(facts)
     }
 
-    /// Works some facts into the file.
+    /// Works some facts into the file. Up to `watermark` others are in it.
     async fn work_in(
         &self,
         lease: &Lease,
+        until: Timestamp,
         files: &Workspace,
         path: &FilePath,
         facts: &[Fact],
         watermark: u64,
     ) -> Result<(), String> {
         for _ in 0..TRIES {
+            if !self.has_time(until) {
+                return Err("there is no time left".into());
+            }
             let old = read(files, path).await?;
             let text = old.as_ref().map(|file| String::from_utf8_lossy(&file.bytes)).unwrap_or_default();
             let model = self.settings.model.clone().unwrap_or_else(|| self.aside.models.default_model());
-            let now = self.aside.clock.now();
-            let answer = self.aside.ask(&model, question(&text, facts, now), ASK_MS).await?;
-            let new = rewritten(&answer)?;
+            let question = question(&text, facts, self.aside.clock.now());
+            let answer = self.aside.ask(&model, question, ASK_MS).await?;
+            let Rewritten { text: new, is_whole } = rewritten(&answer)?;
             if new.trim() == text.trim() {
                 return Ok(());
             }
-            self.back_up(files, &text, &new, now).await?;
-            let intent = Intent { etag: stored::etag(new.as_bytes()), watermark };
-            if !self.spaces.intend(lease, &intent).await.map_err(|error| error.to_string())? {
-                return Err("the lease was lost".into());
+            let last = facts.last().map_or(watermark, |fact| fact.serial);
+            let intent = Intent { etag: stored::etag(new.as_bytes()), watermark: last };
+            // Before anything is written: whoever lost the lease, or the user, writes nothing any more.
+            self.note(lease, watermark, Some(&intent)).await?;
+            let now = self.aside.clock.now();
+            let is_shorter =
+                text.len() > SMALL && new.len() * 2 < text.len() || text.chars().count() > MAX_READ;
+            back_up(files, &text, if is_shorter { KEPT } else { BACKUPS }, now).await?;
+            if !is_whole {
+                back_up(files, &answer, KEPT, now.plus(1)).await?;
             }
             let condition = match old {
                 Some(file) => Precondition::IfMatch(file.entry.etag),
@@ -197,27 +233,24 @@ impl Memories {
         }
         Err("the file kept changing".into())
     }
+}
 
-    /// Keeps what is about to be replaced.
-    async fn back_up(&self, files: &Workspace, old: &str, new: &str, now: Timestamp) -> Result<(), String> {
-        if old.trim().is_empty() {
-            return Ok(());
-        }
-        let shrinks = old.len() > SMALL && new.len() * 2 < old.len();
-        let folder = if shrinks { KEPT } else { BACKUPS };
-        let name = format!("{folder}{}.md", now.to_rfc3339().replace(':', ""));
-        let place = FilePath::parse(&name).map_err(|error| error.to_string())?;
-        let words = |error: FileError| error.to_string();
-        files.write(&place, old.to_owned().into(), &Precondition::Any).await.map_err(words)?;
-        let prefix = PathPrefix::folder(BACKUPS.trim_end_matches('/')).map_err(|error| error.to_string())?;
-        let all = files.layer(crate::workspace::Layer::User).list(&prefix, None, 10 * MAX_BACKUPS).await;
-        let all = all.map_err(words)?;
-        let old: Vec<_> = all.iter().filter(|entry| !entry.path.as_str().starts_with(KEPT)).collect();
-        for entry in old.iter().take(old.len().saturating_sub(MAX_BACKUPS)) {
-            files.delete(&entry.path, &Precondition::Any).await.map_err(words)?;
-        }
-        Ok(())
+/// Keeps what is about to be replaced, and lets the oldest of what is not kept for good go.
+async fn back_up(files: &Workspace, text: &str, folder: &str, now: Timestamp) -> Result<(), String> {
+    if text.trim().is_empty() {
+        return Ok(());
     }
+    let name = format!("{folder}{}.md", now.to_rfc3339().replace(':', ""));
+    let place = FilePath::parse(&name).map_err(|error| error.to_string())?;
+    let words = |error: FileError| error.to_string();
+    files.write(&place, text.to_owned().into(), &Precondition::Any).await.map_err(words)?;
+    let prefix = PathPrefix::folder(BACKUPS.trim_end_matches('/')).map_err(|error| error.to_string())?;
+    let all = files.layer(Layer::User).list(&prefix, None, 10 * MAX_BACKUPS).await.map_err(words)?;
+    let old: Vec<_> = all.iter().filter(|entry| !entry.path.as_str().starts_with(KEPT)).collect();
+    for entry in old.iter().take(old.len().saturating_sub(MAX_BACKUPS)) {
+        files.delete(&entry.path, &Precondition::Any).await.map_err(words)?;
+    }
+    Ok(())
 }
 
 async fn read(files: &Workspace, path: &FilePath) -> Result<Option<File>, String> {
@@ -237,27 +270,34 @@ fn question(memory: &str, facts: &[Fact], now: Timestamp) -> crate::types::Model
     request(QUESTION, text, now)
 }
 
+/// A file that a model wrote.
+#[derive(Debug, PartialEq)]
+struct Rewritten {
+    text: String,
+    /// Whether all of it found room.
+    is_whole: bool,
+}
+
 /// The file that an answer is: never empty, never above the cap.
-fn rewritten(answer: &str) -> Result<String, String> {
-    let text = unfenced(answer.trim()).trim();
-    if !text.chars().any(char::is_alphanumeric) {
+fn rewritten(answer: &str) -> Result<Rewritten, String> {
+    let answer = unfenced(answer.trim()).trim();
+    if !answer.chars().any(char::is_alphanumeric) {
         return Err("the model answered with an empty file".into());
     }
-    let mut kept = String::new();
-    let mut chars = 0;
-    for line in text.lines() {
+    let (mut text, mut chars) = (String::new(), 0);
+    for line in answer.lines() {
         chars += line.chars().count() + 1;
         if chars > MAX_MEMORY {
             // A first line without end would leave nothing.
-            if kept.is_empty() {
-                kept.extend(line.chars().take(MAX_MEMORY));
+            if text.is_empty() {
+                text.extend(line.chars().take(MAX_MEMORY));
             }
-            break;
+            return Ok(Rewritten { text, is_whole: false });
         }
-        kept.push_str(line);
-        kept.push('\n');
+        text.push_str(line);
+        text.push('\n');
     }
-    Ok(kept)
+    Ok(Rewritten { text, is_whole: true })
 }
 
 /// What stands in a fence of code, if all of it does.
@@ -273,11 +313,12 @@ mod tests {
 
     #[test]
     fn an_answer_is_a_file_within_its_cap() {
-        assert_eq!(rewritten("```markdown\n# Ann\n- tea\n```\n").unwrap_or_default(), "# Ann\n- tea\n");
-        assert!(rewritten(" \n---\n").is_err());
+        let file = |answer: &str| rewritten(answer).map(|new| (new.text, new.is_whole));
+        assert_eq!(file("```markdown\n# Ann\n- tea\n```\n"), Ok(("# Ann\n- tea\n".into(), true)));
+        assert!(file(" \n---\n").is_err());
         let long: String = (0..5_000).map(|n| format!("- fact {n}\n")).collect();
-        let cut = rewritten(&long).unwrap_or_default();
-        assert!(cut.len() <= MAX_MEMORY && cut.len() > MAX_MEMORY - 20 && cut.ends_with('\n'));
-        assert_eq!(rewritten(&"x".repeat(20_000)).unwrap_or_default().len(), MAX_MEMORY);
+        let (cut, is_whole) = file(&long).unwrap_or_default();
+        assert!(cut.len() <= MAX_MEMORY && cut.len() > MAX_MEMORY - 20 && cut.ends_with('\n') && !is_whole);
+        assert_eq!(file(&"x".repeat(20_000)).unwrap_or_default().0.len(), MAX_MEMORY);
     }
 }

@@ -7,16 +7,19 @@ use super::{
 };
 use crate::ports::{
     MemoryIndex,
-    memory::{Collection, MemoryResult, NewEntry, NewPart, Removal, Source},
+    memory::{Collection, Listing, MemoryResult, NewEntry, NewPart, Removal, Source},
 };
 use crate::types::{Timestamp, id, text::in_line};
 use crate::workspace::layout::MEMORY;
 use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest fact, in characters.
 pub const MAX_FACT: usize = 2_000;
 /// Most lines of `MEMORY.md` that are indexed.
 const MAX_LINES: usize = 2_000;
+/// Entries that one step removes.
+const KEYS_AT_ONCE: usize = 200;
 
 /// Something learned about a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,26 +73,49 @@ pub fn id_of(place: &[&str], text: &str) -> String {
     format!("{}{hex}", id::MEMORY)
 }
 
-/// Makes the index hold these lines of `MEMORY.md` and no others.
+/// What the ids of lines of `MEMORY.md` begin with; no fact of a caller's has such an id.
+pub const LINE: &str = "MEMORY.md#";
+
+/// Makes the index hold these lines of `MEMORY.md` and no others. Writes only what differs.
 pub(super) async fn replace_lines(
     index: &dyn MemoryIndex,
     facts: &Collection,
     text: &str,
     at: Timestamp,
 ) -> MemoryResult<()> {
-    let group = Removal::Group(MEMORY.to_owned());
-    while index.remove(facts, &group).await? {}
-    let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
-    let entries: Vec<NewEntry> = lines
-        .filter(|(_, line)| line.chars().any(char::is_alphanumeric) && !line.starts_with('#'))
-        .take(MAX_LINES)
-        .map(|(number, line)| {
-            let (key, group) = (format!("{MEMORY}#{number}"), MEMORY.to_owned());
+    let mut wanted: BTreeMap<String, &str> = BTreeMap::new();
+    let lines = text.lines().map(str::trim);
+    for line in lines.filter(|line| line.chars().any(char::is_alphanumeric) && !line.starts_with('#')) {
+        let hash = id_of(&[], line).replacen(id::MEMORY, LINE, 1);
+        // The same words twice are found once.
+        if wanted.len() < MAX_LINES {
+            wanted.insert(hash, line);
+        }
+    }
+    let group = Some(MEMORY.to_owned());
+    let listing = Listing { group, limit: usize::from(u16::MAX), ..Listing::default() };
+    let (mut gone, mut known) = (BTreeSet::new(), BTreeSet::new());
+    for entry in index.list(facts, &listing).await? {
+        match wanted.contains_key(&entry.key) {
+            true => known.insert(entry.key),
+            false => gone.insert(entry.key),
+        };
+    }
+    let gone: Vec<String> = gone.into_iter().collect();
+    let new: Vec<NewEntry> = wanted
+        .into_iter()
+        .filter(|(key, _)| !known.contains(key))
+        .map(|(key, line)| {
+            let group = MEMORY.to_owned();
             entry(Origin { key, source: Source::Memory, group, session: None, at, speaker: None }, line)
         })
         .collect();
-    if !entries.is_empty() {
-        index.add(facts, &entries).await?;
+    // New lines first: what stays known is found all the time.
+    if !new.is_empty() {
+        index.add(facts, &new).await?;
+    }
+    for keys in gone.chunks(KEYS_AT_ONCE) {
+        while index.remove(facts, &Removal::Keys(keys.to_vec())).await? {}
     }
     Ok(())
 }

@@ -1,13 +1,15 @@
 //! What is worth remembering of what was said: the question to a model, and its answer.
 
-use super::facts;
+use super::{consolidation::MAX_MEMORY, facts};
 use crate::types::{EventKind, Message, ModelRequest, Part, Record, Role, Timestamp, call::untrusted};
 use std::rc::Rc;
 
-/// Longest part of what was said that one question holds, in characters: the newest.
+/// Longest part of what was said that one question holds, in characters.
 const MAX_SAID: usize = 40_000;
-/// Longest message in it, in characters.
-const MAX_MESSAGE: usize = 4_000;
+/// Longest message in it, in characters. Of a longer one, such as a document, its start and its end.
+const MAX_MESSAGE: usize = 20_000;
+/// How much of the day's log a question holds, in characters: the newest.
+const MAX_LOG: usize = 8_000;
 /// Most facts of one answer.
 const MAX_FACTS: usize = 50;
 /// The answer when there is nothing to remember.
@@ -33,31 +35,51 @@ pub fn transcript(records: &[Record]) -> Vec<Rc<Message>> {
     said.filter(|message| !message.text().trim().is_empty()).collect()
 }
 
+/// The first of these records, as many as one question holds.
+pub fn portion(records: &[Record]) -> &[Record] {
+    let mut chars = 0;
+    let over = records.iter().position(|record| {
+        let said = transcript(std::slice::from_ref(record));
+        chars += said.iter().map(|message| shortened(&message.text()).chars().count()).sum::<usize>();
+        chars > MAX_SAID
+    });
+    let fits = over.unwrap_or(records.len()).max(1).min(records.len());
+    records.get(..fits).unwrap_or(records)
+}
+
 /// What a model is asked; none when the user has said nothing.
 pub fn question(said: &[Rc<Message>], memory: &str, today: &str, now: Timestamp) -> Option<ModelRequest> {
     if !said.iter().any(|message| message.role == Role::User) {
         return None;
     }
-    let (mut lines, mut room) = (Vec::new(), MAX_SAID);
-    for message in said.iter().rev() {
+    let line = |message: &Rc<Message>| {
         let who = if message.role == Role::User { "user" } else { "assistant" };
-        let text: String = message.text().trim().chars().take(MAX_MESSAGE).collect();
-        let chars = text.chars().count();
-        if chars > room {
-            break;
-        }
-        room -= chars;
-        lines.push(format!("[{}] {who}: {text}", message.created_at.to_rfc3339()));
-    }
-    lines.reverse();
+        format!("[{}] {who}: {}", message.created_at.to_rfc3339(), shortened(&message.text()))
+    };
+    let lines: Vec<String> = said.iter().map(line).collect();
+    let memory: String = memory.chars().take(MAX_MEMORY).collect();
+    let earlier = today.chars().count().saturating_sub(MAX_LOG);
+    let today: String = today.chars().skip(earlier).collect();
     let text = format!(
         "Now: {}\n\nMemory:\n{}\n\nToday's log:\n{}\n\nConversation:\n{}",
         now.to_rfc3339(),
-        untrusted(memory),
-        untrusted(today),
+        untrusted(&memory),
+        untrusted(&today),
         untrusted(&lines.join("\n"))
     );
     Some(request(QUESTION, text, now))
+}
+
+fn shortened(text: &str) -> String {
+    let text = text.trim();
+    let chars = text.chars().count();
+    if chars <= MAX_MESSAGE {
+        return text.to_owned();
+    }
+    let half = MAX_MESSAGE / 2;
+    let (start, end): (String, String) =
+        (text.chars().take(half).collect(), text.chars().skip(chars - half).collect());
+    format!("{start}\n[…]\n{end}")
 }
 
 /// A question that is no part of any conversation.
@@ -133,11 +155,26 @@ mod tests {
     }
 
     #[test]
-    fn of_too_much_the_newest_is_asked_about() {
-        let talk: Vec<_> =
-            (0..100).map(|n| said(Role::User, &format!("{n} {}", "x".repeat(5_000)))).collect();
-        let asked = question(&talk, "", "", Timestamp(0)).unwrap_or_default();
+    fn what_is_too_much_for_one_question_is_asked_about_in_turn() {
+        let record = |n: u64| {
+            let message = said(Role::User, &format!("{n} {} end of {n}", "x".repeat(30_000)));
+            Record { seq: n, at: Timestamp(0), turn: None, kind: EventKind::TurnStarted { message } }
+        };
+        let records: Vec<Record> = (1..=5).map(record).collect();
+        let first = portion(&records);
+        assert_eq!(first.iter().map(|record| record.seq).collect::<Vec<_>>(), [1]);
+        let asked = question(&transcript(first), "", "", Timestamp(0)).unwrap_or_default();
         let text = asked.messages.first().map(|message| message.text()).unwrap_or_default();
-        assert!(text.len() < 45_000 && text.contains("user: 99 ") && !text.contains("user: 1 "));
+        assert!(text.len() < 25_000 && text.contains("user: 1 ") && text.contains("end of 1"));
+        assert!(portion(&[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_known_takes_a_bounded_part_of_a_question() {
+        let talk = [said(Role::User, "hello")];
+        let log = format!("old {} new", "- fact\n".repeat(100_000));
+        let asked = question(&talk, &"m".repeat(1_000_000), &log, Timestamp(0)).unwrap_or_default();
+        let text = asked.messages.first().map(|message| message.text()).unwrap_or_default();
+        assert!(text.len() < 30_000 && text.contains(" new") && !text.contains("old "));
     }
 }

@@ -74,7 +74,7 @@ impl Default for Flush {
 /// Something that was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTurn {
-    /// Its id: it is stored once.
+    /// Its id, one of its kind in its session: it is stored once.
     pub id: String,
     /// Who said it.
     pub speaker: String,
@@ -84,10 +84,13 @@ pub struct NewTurn {
     pub text: String,
 }
 
+/// Between session and id in the key of a turn. Neither can hold it.
+const SEPARATOR: char = '\u{1f}';
+
 impl NewTurn {
     fn entry(self, session: &str) -> NewEntry {
         let origin = Origin {
-            key: self.id,
+            key: format!("{session}{SEPARATOR}{}", self.id),
             source: Source::Session,
             group: session.to_owned(),
             session: Some(session.to_owned()),
@@ -249,16 +252,19 @@ impl Memories {
     }
 
     /// Forgets what was said in a session, and the facts that were drawn from it. What consolidation has
-    /// made of them stays in `MEMORY.md`, which is the user's.
+    /// made of them stays in `MEMORY.md`, which is the user's. Returns whether there was anything.
     ///
     /// # Errors
     /// When the index does not answer.
-    pub async fn forget_session(&self, owner: &Owner, session: &str) -> MemoryResult<()> {
+    pub async fn forget_session(&self, owner: &Owner, session: &str) -> MemoryResult<bool> {
+        let mut any = false;
         for kind in [CollectionKind::Turns, CollectionKind::Facts] {
             let (collection, what) = (Self::collection(owner, kind), Removal::Session(session.to_owned()));
+            let listing = Listing { session: Some(session.to_owned()), limit: 1, ..Listing::default() };
+            any |= !self.index.list(&collection, &listing).await?.is_empty();
             while self.index.remove(&collection, &what).await? {}
         }
-        Ok(())
+        Ok(any)
     }
 
     /// Finds what words are about, best first.
@@ -272,7 +278,14 @@ impl Memories {
         query: &str,
         limit: usize,
     ) -> MemoryResult<Vec<Hit>> {
-        search(self.index.as_ref(), &Self::collection(owner, kind), query, limit).await
+        let mut hits = search(self.index.as_ref(), &Self::collection(owner, kind), query, limit).await?;
+        for hit in &mut hits {
+            // As the caller knows it.
+            if let Some((_, id)) = hit.entry.key.split_once(SEPARATOR) {
+                hit.entry.key = id.to_owned();
+            }
+        }
+        Ok(hits)
     }
 
     /// Removes all that is remembered of a user, or of a whole tenant; returns whether nothing is left. Bounded:
@@ -299,7 +312,7 @@ impl Memories {
             return Ok(None);
         }
         let claimed = self.spaces.claim_flush(owner, self.aside.clock.now(), gap_ms).await;
-        claimed.map_err(|error| error.to_string())
+        claimed.map_err(|error| self.put_off("memory.not_flushed", owner, &error))
     }
 
     /// Asks for consolidation before those for whom nobody asks. Returns when it was done last.
@@ -331,17 +344,18 @@ impl Memories {
     ) -> Result<Vec<NewFact>, String> {
         let said = flush::transcript(records);
         let now = self.aside.clock.now();
-        let today = self.day(owner, &day_of(now)).await.map_err(|error| error.to_string())?;
-        let memory = match self.read(owner, &memory_path().map_err(|error| error.to_string())?).await {
+        let failed = |why: &dyn ToString| self.put_off("memory.not_flushed", owner, why);
+        let today = self.day(owner, &day_of(now)).await.map_err(|error| failed(&error))?;
+        let memory = match self.read(owner, &memory_path().map_err(|error| failed(&error))?).await {
             Err(FileError::NotFound) => String::new(),
-            read => read.map_err(|error| error.to_string())?,
+            read => read.map_err(|error| failed(&error))?,
         };
         let Some(question) = flush::question(&said, &memory, &today.unwrap_or_default(), now) else {
             return Ok(Vec::new());
         };
         let default = || self.aside.models.default_model();
         let model = self.settings.model.as_deref().or(model).map_or_else(default, str::to_owned);
-        let answer = self.aside.ask(&model, question, EXTRACT_MS).await?;
+        let answer = self.aside.ask(&model, question, EXTRACT_MS).await.map_err(|error| failed(&error))?;
         let from = records.first().map_or(0, |record| record.seq).to_string();
         let fact = |text: String| NewFact {
             id: facts::id_of(&[session, &from], &text),
@@ -351,6 +365,12 @@ impl Memories {
             speaker: None,
         };
         Ok(flush::facts_in(&answer).into_iter().map(fact).collect())
+    }
+
+    /// Writes down why something is put off, and gives the words that a session may read.
+    pub fn put_off(&self, event: &str, owner: &Owner, why: &dyn ToString) -> String {
+        self.trouble(event, owner, &why.to_string());
+        "it could not be done now, and is tried again".to_owned()
     }
 
     fn trouble(&self, event: &str, owner: &Owner, why: &str) {

@@ -2,7 +2,9 @@
 
 use super::RetryPolicy;
 use crate::ports::{Clock, Entropy, Models, within};
-use crate::types::{ModelError, ModelErrorKind, ModelEvent, ModelRequest, Usage, message::text_of};
+use crate::types::{
+    FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Usage, message::text_of,
+};
 use futures::{StreamExt, stream::LocalBoxStream};
 use std::rc::Rc;
 
@@ -16,6 +18,24 @@ pub async fn whole_answer(
     while let Some(event) = events.next().await {
         if let ModelEvent::Done(response) = event? {
             return Ok((text_of(&response.parts), response.usage));
+        }
+    }
+    Err(ModelError::new(ModelErrorKind::Cut, "the answer was cut off"))
+}
+
+/// The text of an answer that was not cut off.
+async fn finished_answer(
+    mut events: LocalBoxStream<'static, Result<ModelEvent, ModelError>>,
+) -> Result<String, ModelError> {
+    while let Some(event) = events.next().await {
+        if let ModelEvent::Done(response) = event? {
+            return match response.finish {
+                FinishReason::Stop => Ok(text_of(&response.parts)),
+                finish => {
+                    let why = format!("the answer is not whole: {finish:?}");
+                    Err(ModelError::new(ModelErrorKind::Invalid, why))
+                }
+            };
         }
     }
     Err(ModelError::new(ModelErrorKind::Cut, "the answer was cut off"))
@@ -43,8 +63,8 @@ impl Aside {
         let tries = async {
             let mut tried = 1;
             loop {
-                let error = match whole_answer(model.stream(request.clone())).await {
-                    Ok((text, _)) => return Ok(text),
+                let error = match finished_answer(model.stream(request.clone())).await {
+                    Ok(text) => return Ok(text),
                     Err(error) => error,
                 };
                 let mut random = [0; 4];

@@ -68,8 +68,8 @@ pub trait MemorySpaces {
     /// The lease of one space, dirty or not; none when somebody else has it.
     async fn claim(&self, claim: &Claim, space: &Space) -> MemoryResult<Option<Lease>>;
 
-    /// Notes what is about to happen; false when the lease was lost.
-    async fn intend(&self, lease: &Lease, intent: &Intent) -> MemoryResult<bool>;
+    /// Moves the watermark, and notes what is about to happen, if anything; false when the lease was lost.
+    async fn note(&self, lease: &Lease, watermark: u64, intent: Option<&Intent>) -> MemoryResult<bool>;
 
     /// Moves the watermark and gives the lease back; false when it was lost. The space stays dirty if it has
     /// newer facts.

@@ -54,10 +54,10 @@ impl FollowUp for Diary {
         Ok(Followed::Done(vec![EventKind::MemoryFlushed { facts: said.len() }]))
     }
 
-    async fn erase(&self, owner: &Owner, session: &str) -> Result<(), String> {
+    async fn erase(&self, owner: &Owner, session: &str) -> Result<bool, String> {
         let Owner { tenant, agent, user } = owner;
         self.erased.borrow_mut().push(format!("{tenant}/{agent}/{user}/{session}"));
-        Ok(())
+        Ok(true)
     }
 }
 

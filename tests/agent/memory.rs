@@ -24,7 +24,8 @@ fn fact(n: usize) -> NewFact {
     NewFact { id, text, at: NOW, session: None, speaker: None }
 }
 
-/// A model that keeps the file as it is and adds what is new, and what it was asked.
+/// A model that keeps the file as it is and adds what is new, also what the file has already; and what it
+/// was asked.
 fn keeper() -> (Stage, Rc<RefCell<Vec<String>>>) {
     let asked = Rc::new(RefCell::new(Vec::new()));
     let own = Rc::clone(&asked);
@@ -32,14 +33,8 @@ fn keeper() -> (Stage, Rc<RefCell<Vec<String>>>) {
         move |request: &ModelRequest| {
             let text = request.messages.iter().map(|message| message.text()).collect::<String>();
             own.borrow_mut().push(text.clone());
-            let mut lines: Vec<&str> = Vec::new();
-            for line in text.lines().filter(|line| line.starts_with("- ")) {
-                let fact = line.trim_start_matches("- 2026-11-20 ").trim_start_matches("- ");
-                if !lines.contains(&fact) {
-                    lines.push(fact);
-                }
-            }
-            let file: Vec<String> = lines.iter().map(|line| format!("- {line}")).collect();
+            let lines = text.lines().filter(|line| line.starts_with("- "));
+            let file: Vec<String> = lines.map(|line| line.replace("2026-11-20 ", "")).collect();
             answer(vec![Part::text(file.join("\n"))])
         },
         |builder| builder,
@@ -68,28 +63,30 @@ fn backups(stage: &Stage, user: &str) -> Vec<String> {
 
 #[test]
 fn wherever_it_dies_each_fact_is_worked_in_once() {
-    let mut survived = 0;
+    // More than one question holds.
+    const FACTS: usize = 250;
+    let expected: String = (0..FACTS).map(|n| format!("- Fact {n}.\n")).collect();
+    let (mut survived, mut twice) = (0, 0);
     for calls in 0.. {
         let (stage, asked) = keeper();
         let own = memories(&stage);
-        assert_eq!(block_on(own.learn(&owner("u"), (0..5).map(fact).collect())), Ok(5));
+        assert_eq!(block_on(own.learn(&owner("u"), (0..FACTS).map(fact).collect())), Ok(FACTS));
         stage.index.dies_after.set(Some(calls));
         let died = block_on(own.consolidate(&owner("u"))).is_err();
         stage.index.dies_after.set(None);
         stage.index.down.set(false);
-        // Whoever comes next, when the lease is over.
-        stage.clock.advance(LEASE_MS);
+        // Whoever comes next, when the lease is over and who failed has rested.
+        stage.clock.advance(LEASE_MS + REST_MS);
         block_on(memories(&stage).consolidate_due(10)).expect("what is due");
-        let expected: String = (0..5).map(|n| format!("- Fact {n}.\n")).collect();
         assert_eq!(memory_file(&stage, "u"), expected, "it died after {calls} calls");
-        assert!(asked.borrow().len() <= 2, "{:?}", asked.borrow());
+        assert!(asked.borrow().len() <= 3, "at most one question is asked again");
+        twice += usize::from(asked.borrow().len() == 3);
         stage.clock.advance(REST_MS + 1);
         assert_eq!(block_on(memories(&stage).consolidate_due(10)), Ok(0), "nothing is left to do");
-        if !died {
-            survived += 1;
-        }
+        survived += usize::from(!died);
         if survived == 3 {
-            return assert!(calls > 5, "it never died");
+            // Where it died between a question and its answer's being written.
+            return assert!(calls > 10 && (1..calls as usize / 2).contains(&twice), "{twice} of {calls}");
         }
     }
 }

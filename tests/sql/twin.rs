@@ -28,7 +28,7 @@ enum Step {
     Request,
     Due { since: u64, limit: usize, lasts: u64 },
     Claim { lasts: u64 },
-    Intend { lease: usize },
+    Note { lease: usize },
     Finish { lease: usize, facts: usize },
     GiveBack { lease: usize, after: u64 },
 }
@@ -103,7 +103,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Request),
         3 => (0_u64..8, 0_usize..4, 0_u64..9).prop_map(|(since, limit, lasts)| Step::Due { since, limit, lasts }),
         2 => (0_u64..9).prop_map(|lasts| Step::Claim { lasts }),
-        1 => lease.clone().prop_map(|lease| Step::Intend { lease }),
+        1 => lease.clone().prop_map(|lease| Step::Note { lease }),
         2 => (lease.clone(), 0_usize..9).prop_map(|(lease, facts)| Step::Finish { lease, facts }),
         1 => (lease, 0_u64..9).prop_map(|(lease, after)| Step::GiveBack { lease, after }),
     ]
@@ -175,10 +175,11 @@ impl Side {
                 self.leases.extend(lease.iter().flatten().cloned());
                 format!("{lease:?}")
             }
-            Step::Intend { lease } => {
+            Step::Note { lease } => {
                 let Some(lease) = self.lease(*lease) else { return String::new() };
                 let intent = Intent { etag: format!("etag {}", now.0), watermark: now.0 };
-                format!("{:?}", self.spaces.intend(lease, &intent).await)
+                let some = Some(&intent).filter(|_| now.0 % 3 > 0);
+                format!("{:?}", self.spaces.note(lease, now.0 / 2, some).await)
             }
             Step::Finish { lease, facts } => {
                 let Some(lease) = self.lease(*lease) else { return String::new() };

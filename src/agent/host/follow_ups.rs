@@ -17,7 +17,7 @@ use std::rc::Rc;
 /// Longest that one piece of work may take, in milliseconds.
 const MAX_MS: u64 = 180_000;
 /// Longest wait after a failure, in milliseconds.
-const MAX_WAIT_MS: u64 = 600_000;
+const MAX_WAIT_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// The work that is being done.
 pub(super) struct Following {
@@ -28,29 +28,39 @@ pub(super) struct Following {
 impl SessionHost {
     /// Sees to it that what was handed over is done. To be called when something may have been.
     pub(super) fn follow_up(self: &Rc<Self>, session: &Rc<Session>) {
-        let now = self.now();
-        let due = |handover: &Handover| handover.is_due() && handover.not_before <= now;
-        if !session.state().handovers.values().any(due) {
+        if self.erasing.get() {
+            return;
+        }
+        let Some(at) = self.next_follow_up(session) else { return };
+        if at > self.now() {
             return self.wake_for_follow_ups(session);
         }
-        if self.following.borrow().as_ref().is_some_and(|following| following.work.peek().is_none()) {
-            // It looks again before it ends. If it does not live to, a wake-up does.
-            return self.wake_soon();
-        }
+        // If it does not live to its end, a wake-up goes on.
         self.wake_soon();
+        if self.following.borrow().as_ref().is_some_and(|following| following.work.peek().is_none()) {
+            // It looks again before it ends.
+            return;
+        }
         let cancel = CancelToken::default();
         let (host, session, own) = (Rc::clone(self), Rc::clone(session), cancel.clone());
         let work = async move {
             // What the store refuses is tried again by the next wake-up.
-            if host.follow_all(&session, &own).await.is_err() {
-                host.wake_after(RETRY_MS);
-            } else {
-                host.wake_for_follow_ups(&session);
+            match host.follow_all(&session, &own).await {
+                _ if own.is_canceled() => {}
+                Ok(()) => host.wake_for_follow_ups(&session),
+                Err(_) => host.wake_after(RETRY_MS),
             }
         };
         let work = work.boxed_local().shared();
         *self.following.borrow_mut() = Some(Following { work: work.clone(), cancel });
         self.ports.spawner.spawn(work.boxed_local());
+    }
+
+    /// When the first work that is due may be done; the others wait for it.
+    fn next_follow_up(&self, session: &Session) -> Option<Timestamp> {
+        let state = session.state();
+        let handovers = self.agent.follow_ups.iter().filter_map(|work| state.handovers.get(work.name()));
+        handovers.filter(|handover| handover.is_due()).map(|handover| handover.not_before).next()
     }
 
     /// Does all that is due, round after round, until nothing is.
@@ -66,8 +76,11 @@ impl SessionHost {
         let mut done = Vec::new();
         for follow_up in &self.agent.follow_ups {
             let handover = session.state().handovers.get(follow_up.name()).copied().unwrap_or_default();
-            if !handover.is_due() || handover.not_before > self.now() {
+            if !handover.is_due() {
                 continue;
+            }
+            if handover.not_before > self.now() {
+                break;
             }
             cx.seen = handover.seen;
             let result = within(self.ports.clock.as_ref(), MAX_MS, follow_up.follow(&cx)).await;
@@ -75,10 +88,15 @@ impl SessionHost {
             if cancel.is_canceled() {
                 return Ok(false);
             }
-            if let Ok(Followed::Done(records)) = &result {
+            if let Ok(Followed::Done(records) | Followed::UpTo(_, records)) = &result {
                 cx.news.extend_from_slice(records);
             }
+            // What builds on this one is to find it done.
+            let goes_on = matches!(result, Ok(Followed::Done(_)));
             done.push((follow_up.name(), handover.asked, result));
+            if !goes_on {
+                break;
+            }
         }
         let (now, any) = (self.now(), !done.is_empty());
         if any {
@@ -101,15 +119,13 @@ impl SessionHost {
             until: session.last_seq(),
             news: Vec::new(),
             clock: Rc::clone(&self.ports.clock),
-            entropy: Rc::clone(&self.ports.entropy),
             session: Rc::clone(session),
             cancel: cancel.clone(),
         }
     }
 
     fn wake_for_follow_ups(&self, session: &Session) {
-        let next = session.state().handovers.values().filter(|h| h.is_due()).map(|h| h.not_before).min();
-        if let Some(at) = next {
+        if let Some(at) = self.next_follow_up(session) {
             self.wake_after(at.since(self.now()).max(RETRY_MS));
         }
     }
@@ -120,11 +136,13 @@ impl SessionHost {
     /// # Errors
     /// When it does not end in time, or a store breaks.
     pub(super) async fn undo_follow_ups(&self, tenant: &str, id: &str) -> Result<(), String> {
-        let following = self.following.borrow_mut().take();
-        if let Some(Following { work, cancel }) = following {
+        let following = self.following.borrow().as_ref().map(|f| (f.work.clone(), f.cancel.clone()));
+        if let Some((work, cancel)) = following {
             cancel.cancel();
+            // It stays known until it has ended: who tries again waits again.
             let ended = within(self.ports.clock.as_ref(), SETTLE_MS, work).await;
             ended.map_err(|unfinished| unfinished.to_string())?;
+            self.following.borrow_mut().take();
         }
         // What cannot be read was never followed; what is not there any more, was undone before.
         let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == tenant);
@@ -149,6 +167,10 @@ fn progress(
     match result {
         Ok(Followed::Done(records)) => {
             *state = Handover { asked: state.asked, answered: asked, seen: until, ..Handover::default() };
+            records.into_iter().for_each(|kind| draft.record(None, kind));
+        }
+        Ok(Followed::UpTo(seen, records)) => {
+            *state = Handover { seen, failed: 0, not_before: Timestamp(0), ..*state };
             records.into_iter().for_each(|kind| draft.record(None, kind));
         }
         Ok(Followed::NotBefore(at)) => state.not_before = at.max(now.plus(RETRY_MS)),

@@ -1,7 +1,7 @@
 //! The session as a resource: make, change, erase, read.
 
 use super::{Handler, MAX_OBJECT_BYTES, SessionRequest, broken, turns::not_negative};
-use crate::http::{ApiRequest, ApiResponse, body, page};
+use crate::http::{ApiRequest, ApiResponse, body, owner, page};
 use crate::types::{BudgetPatch, EventKind, Problem};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
@@ -129,9 +129,27 @@ impl Handler {
 
     pub(super) async fn delete(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         // Without reading it: what cannot be read any more must be possible to erase.
-        self.owned(call)?;
+        if let Err(problem) = self.owned(call) {
+            return self.delete_imported(call, problem).await;
+        }
         self.host.erase(&call.principal.tenant, &call.session).await?;
         Ok(ApiResponse::empty(204))
+    }
+
+    /// Removes what is remembered of a session of the caller's that never was here; its turns were imported.
+    async fn delete_imported(&self, call: &SessionRequest, missing: Problem) -> Result<ApiResponse, Problem> {
+        let owner = owner::of_query(&call.request, &call.principal)?;
+        let mut any = false;
+        for follow_up in self.host.agent().follow_ups() {
+            let erased = follow_up.erase(&owner, &call.session).await;
+            any |= erased.map_err(|cause| {
+                Problem::unavailable(
+                    "what is remembered of the session cannot be removed now; try again",
+                    cause,
+                )
+            })?;
+        }
+        if any { Ok(ApiResponse::empty(204)) } else { Err(missing) }
     }
 
     pub(super) fn list_messages(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {

@@ -112,8 +112,11 @@ impl MemorySpaces for InMemorySpaces {
         self.lease(claim, space)
     }
 
-    async fn intend(&self, lease: &Lease, intent: &Intent) -> MemoryResult<bool> {
-        self.held(lease, |known| known.intent = Some(intent.clone()))
+    async fn note(&self, lease: &Lease, watermark: u64, intent: Option<&Intent>) -> MemoryResult<bool> {
+        self.held(lease, |known| {
+            known.watermark = watermark;
+            known.intent = intent.cloned();
+        })
     }
 
     async fn finish(&self, lease: &Lease, watermark: u64, now: Timestamp) -> MemoryResult<bool> {

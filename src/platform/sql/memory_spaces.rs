@@ -176,19 +176,29 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
     /// Each database gives its share first, so that none waits for another's to be done, and then the rest.
     async fn claim_due(&self, claim: &Claim, since: Timestamp, limit: usize) -> MemoryResult<Vec<Lease>> {
         let mut databases = self.databases.all();
-        let mut leases: Vec<(Urgency, Lease)> = Vec::new();
+        let (mut leases, mut failed): (Vec<(Urgency, Lease)>, _) = (Vec::new(), None);
         for share in [limit.div_ceil(databases.len().max(1)), limit] {
             let mut more = Vec::new();
             for database in databases {
                 let room = share.min(limit - leases.len());
-                let taken =
-                    if room > 0 { take_due(&database, claim, since, room).await? } else { Vec::new() };
+                // One that does not answer holds up no other: only what it has is not given out.
+                let taken = match room {
+                    0 => Ok(Vec::new()),
+                    _ => take_due(&database, claim, since, room).await,
+                };
+                let taken = taken.unwrap_or_else(|error| {
+                    failed = Some(error);
+                    Vec::new()
+                });
                 if taken.len() == share && share < limit {
                     more.push(database);
                 }
                 leases.extend(taken);
             }
             databases = more;
+        }
+        if let Some(error) = failed.filter(|_| leases.is_empty()) {
+            return Err(error);
         }
         leases.sort_by(|(a, one), (b, other)| (a, &one.space).cmp(&(b, &other.space)));
         Ok(leases.into_iter().map(|(_, lease)| lease).collect())
@@ -207,12 +217,14 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
         Ok(read::<LeaseRow>(&results, 0)?.into_iter().next().map(LeaseRow::read))
     }
 
-    async fn intend(&self, lease: &Lease, intent: &Intent) -> MemoryResult<bool> {
+    async fn note(&self, lease: &Lease, watermark: u64, intent: Option<&Intent>) -> MemoryResult<bool> {
+        // An intent without an etag is none.
         let sql = format!(
-            "UPDATE memory_spaces SET intent_etag = ?5, intent_watermark = ?6 WHERE {HELD} \
-             RETURNING 1 AS done"
+            "UPDATE memory_spaces SET watermark = ?5, intent_etag = nullif(?6, ''), intent_watermark = ?7 \
+             WHERE {HELD} RETURNING 1 AS done"
         );
-        self.held(lease, &sql, &[intent.etag.as_str().into(), intent.watermark.into()]).await
+        let (etag, up_to) = intent.map_or(("", 0), |intent| (intent.etag.as_str(), intent.watermark));
+        self.held(lease, &sql, &[watermark.into(), etag.into(), up_to.into()]).await
     }
 
     async fn finish(&self, lease: &Lease, watermark: u64, now: Timestamp) -> MemoryResult<bool> {

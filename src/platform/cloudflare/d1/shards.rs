@@ -4,7 +4,7 @@
 //! what is kept under Idempotency-Keys. What grows as a tenant is used is on the tenant's shard.
 
 use super::{Database, Failed};
-use crate::http::{auth_cache::KEPT_MS, expiring::Expiring, placement};
+use crate::http::{expiring::Expiring, placement, placement::PLACED_MS};
 use crate::platform::cloudflare::runtime::WorkerClock;
 use crate::ports::Clock;
 use serde::Deserialize;
@@ -95,7 +95,7 @@ impl Shards {
         // Once it is purged, its id may come back on another shard.
         if row.is_none_or(|row| row.deleted_at.is_none()) {
             let now = WorkerClock.now();
-            self.placed.put(tenant.to_owned(), number, now.plus(KEPT_MS), now);
+            self.placed.put(tenant.to_owned(), number, now.plus(PLACED_MS), now);
         }
         Ok(database.clone())
     }
