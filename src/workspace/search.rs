@@ -16,8 +16,9 @@ pub const MAX_HITS: usize = 200;
 pub const MAX_READ: usize = 500;
 /// Bytes that one search reads.
 pub const MAX_BYTES: u64 = 8 << 20;
-/// Steps through an expression that one search should take: about a second.
-pub const MAX_WORK: u64 = 100_000_000;
+/// Bytes of text times bytes of the expression that one search goes through: an expression of a kilobyte
+/// sees all that is read, and the worst take a few seconds.
+pub const MAX_WORK: u64 = MAX_BYTES << 10;
 /// Longest pattern, in bytes.
 pub const MAX_PATTERN: usize = 200;
 /// Bytes of a line that are shown.
@@ -56,7 +57,7 @@ pub struct Grep {
     pub prefix: PathPrefix,
     /// Which files, as in [`fits`]; all when absent.
     pub glob: Option<String>,
-    /// How many steps through the expression it may take.
+    /// How much work it may take: see [`Work`].
     pub max_work: u64,
 }
 
@@ -86,7 +87,7 @@ impl Needle {
     /// Takes a text as it stands.
     ///
     /// # Errors
-    /// When it is too long.
+    /// When it is too long to ignore case in.
     pub fn text(text: &str, ignore_case: bool) -> Result<Self, String> {
         if !ignore_case {
             return Ok(Self::Text(text.to_owned()));

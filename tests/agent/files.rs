@@ -134,7 +134,7 @@ fn failures_say_what_to_do() {
         "!`../other/a` is not a path: `.` and `..` are not allowed",
         "!`a` has 1 lines: there is no line 9",
         "a: lines 1-1 of 1\n     1\tx x",
-        "!`x(` is no regular expression: a `(` is not closed; to find it as it stands set literal",
+        "!`x(` is no regular expression: found open group without closing ')'; to find it as it stands set literal",
         "nothing found",
         "a:1:x x",
         "!`a`: old_string is empty",

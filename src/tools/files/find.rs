@@ -101,7 +101,7 @@ pub struct GrepFiles(pub(super) Files);
 /// What to find.
 #[derive(Deserialize, JsonSchema)]
 pub struct GrepArgs {
-    /// A regular expression, such as `fn \w+\(` or `TODO|FIXME`.
+    /// A regular expression, such as `fn \w+\(` or `TODO|FIXME`; `\w`, `\d` and `\b` are about ASCII.
     pattern: String,
     /// Takes the pattern as it stands instead.
     #[serde(default)]
