@@ -1,12 +1,15 @@
-// Brings what all users of an agent share up to what a folder holds. See workspace-push.sh.
+// Adds the files of a folder to what all users of an agent share, and updates those that differ; what is there
+// and not in the folder stays. See workspace-push.sh.
 import { createHash } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 
 const { DIR, AGENT, URL: BASE, KEY } = process.env;
 const FILES = `${BASE}/v1/workspace/files`;
 const QUERY = `agent=${encodeURIComponent(AGENT)}&layer=shared`;
 const SKIPPED = new Set([".git", ".DS_Store"]);
+// What the server takes, in bytes.
+const MAX_FILE = 4 << 20;
 
 // What went wrong, in the server's own words where it has any.
 class Refused extends Error {}
@@ -43,11 +46,11 @@ function* walk(folder, prefix = "") {
     const [file, path] = [join(folder, entry.name), prefix + entry.name];
     if (entry.isDirectory()) yield* walk(file, `${path}/`);
     else if (entry.isFile()) yield [file, path];
-    else console.log(`skipped    ${path} (neither a file nor a folder)`);
+    else said("skipped", path, entry.isSymbolicLink() ? "a symbolic link" : "neither a file nor a folder");
   }
 }
 
-const counts = { created: 0, replaced: 0, unchanged: 0, refused: 0 };
+const counts = { created: 0, replaced: 0, unchanged: 0, refused: 0, skipped: 0 };
 function said(what, path, why = "") {
   counts[what] += 1;
   if (what !== "unchanged") console.log(`${what.padEnd(10)} ${path}${why && `: ${why}`}`);
@@ -56,6 +59,8 @@ function said(what, path, why = "") {
 try {
   const etags = await there();
   for (const [file, path] of walk(DIR)) {
+    const { size } = statSync(file);
+    if (size > MAX_FILE) { said("refused", path, `a file may have ${MAX_FILE} bytes, not ${size}`); continue; }
     const bytes = readFileSync(file);
     const etag = `"${createHash("sha256").update(bytes).digest("hex").slice(0, 32)}"`;
     if (etags.get(path) === etag) { said("unchanged", path); continue; }
@@ -69,7 +74,7 @@ try {
     }
   }
   console.log(`agent ${AGENT}: ${Object.entries(counts).map(([what, n]) => `${n} ${what}`).join(", ")}`);
-  process.exitCode = counts.refused > 0 ? 1 : 0;
+  process.exitCode = counts.refused + counts.skipped > 0 ? 1 : 0;
 } catch (error) {
   console.error(`error: ${error.message}`);
   process.exitCode = 1;

@@ -23,8 +23,8 @@ use prompt::Prompt;
 
 /// How long the files may take, in milliseconds. The call is made without news of them then.
 const LOOK_MS: u64 = 2_000;
-/// Files below `knowledge/` whose paths are shown.
-const MAX_LISTED: usize = 200;
+/// Files below `knowledge/` whose paths are shown: each step reads them anew from both trees.
+const MAX_LISTED: usize = 50;
 
 /// Priority 900: whatever else has to do with the prompt comes before it.
 pub struct WorkspaceContext {

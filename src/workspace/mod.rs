@@ -126,25 +126,7 @@ impl Workspaces {
     /// # Errors
     /// When the table does not answer.
     pub async fn erase_user(&self, tenant: &str, agent: Option<&str>, user: &str) -> FileResult<bool> {
-        let user = user.to_owned();
-        self.erase_owned(tenant, agent, |agent| FileScope::User { agent, user: user.clone() }).await
-    }
-
-    /// Removes the files of a session, as [`Workspaces::erase_user`] those of a user.
-    ///
-    /// # Errors
-    /// When the table does not answer.
-    pub async fn erase_session(&self, tenant: &str, agent: Option<&str>, session: &str) -> FileResult<bool> {
-        let session = session.to_owned();
-        self.erase_owned(tenant, agent, |agent| FileScope::Session { agent, session: session.clone() }).await
-    }
-
-    async fn erase_owned(
-        &self,
-        tenant: &str,
-        agent: Option<&str>,
-        scope: impl Fn(String) -> FileScope,
-    ) -> FileResult<bool> {
+        let scope = |agent: String| FileScope::User { agent, user: user.to_owned() };
         let table = &self.stores.table;
         let scopes = match agent {
             Some(agent) => vec![scope(agent.to_owned()).of(tenant).scope],

@@ -16,10 +16,13 @@ pub const MAX_HITS: usize = 200;
 pub const MAX_READ: usize = 500;
 /// Bytes that one search reads.
 pub const MAX_BYTES: u64 = 8 << 20;
-/// Steps through an expression that one search should take: about a second.
-pub const MAX_WORK: u64 = 100_000_000;
+/// Bytes of text times bytes of the expression that one search goes through: an expression of a kilobyte
+/// sees all that is read, and the worst take a few seconds.
+pub const MAX_WORK: u64 = MAX_BYTES << 10;
 /// Longest pattern, in bytes.
 pub const MAX_PATTERN: usize = 200;
+/// Patterns that one pattern with braces may stand for.
+const MAX_ALTERNATIVES: u64 = 1_000;
 /// Bytes of a line that are shown.
 const MAX_LINE: usize = 300;
 /// Entries that are asked for at once.
@@ -56,8 +59,14 @@ pub struct Grep {
     pub prefix: PathPrefix,
     /// Which files, as in [`fits`]; all when absent.
     pub glob: Option<String>,
-    /// How many steps through the expression it may take.
+    /// How much work it may take: see [`Work`].
     pub max_work: u64,
+}
+
+impl Grep {
+    fn wants(&self, path: &FilePath) -> bool {
+        self.glob.as_deref().is_none_or(|glob| fits(glob, &self.prefix, path))
+    }
 }
 
 /// What stands in a line.
@@ -86,7 +95,7 @@ impl Needle {
     /// Takes a text as it stands.
     ///
     /// # Errors
-    /// When it is too long.
+    /// When it is too long to ignore case in.
     pub fn text(text: &str, ignore_case: bool) -> Result<Self, String> {
         if !ignore_case {
             return Ok(Self::Text(text.to_owned()));
@@ -103,6 +112,55 @@ impl Needle {
             Self::Pattern(pattern) => pattern.find(line, work),
         }
     }
+}
+
+/// Checks a pattern as [`fits`] takes it.
+///
+/// # Errors
+/// What is wrong with it, for whoever wrote it.
+pub fn check_glob(pattern: &str) -> Result<(), String> {
+    fast_glob::validate(pattern).map_err(|fault| fault.to_string())?;
+    match alternatives(pattern) > MAX_ALTERNATIVES {
+        true => Err(format!("its braces stand for more than {MAX_ALTERNATIVES} patterns: use fewer of them")),
+        false => Ok(()),
+    }
+}
+
+/// How many patterns the braces stand for: groups behind each other multiply.
+fn alternatives(pattern: &str) -> u64 {
+    // Of this group, and of those around it: the patterns of the alternatives before, and of this one.
+    let (mut before, mut now, mut around) = (0_u64, 1_u64, Vec::new());
+    let mut chars = pattern.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => drop(chars.next()),
+            '[' => {
+                // In a set, braces and commas are characters; so is a bracket that comes first.
+                chars.next_if(|c| "^!".contains(*c));
+                let mut is_first = true;
+                while let Some(c) = chars.next() {
+                    match c {
+                        ']' if !is_first => break,
+                        '\\' => drop(chars.next()),
+                        _ => {}
+                    }
+                    is_first = false;
+                }
+            }
+            '{' => {
+                around.push((before, now));
+                (before, now) = (0, 1);
+            }
+            ',' if !around.is_empty() => (before, now) = (before.saturating_add(now), 1),
+            '}' => {
+                if let Some((outer, factor)) = around.pop() {
+                    (before, now) = (outer, before.saturating_add(now).saturating_mul(factor));
+                }
+            }
+            _ => {}
+        }
+    }
+    now
 }
 
 /// Whether a path, seen from the folder in which the search began, fits a pattern with `*`, `**`, `?`,
@@ -133,9 +191,26 @@ impl Workspace {
     /// # Errors
     /// When a store does not answer.
     pub async fn grep(&self, grep: &Grep) -> FileResult<Found<Line>> {
-        let wanted = |path: &FilePath| grep.glob.as_deref().is_none_or(|glob| fits(glob, &grep.prefix, path));
-        let Found { hits: entries, mut notes } = self.select(&grep.prefix, wanted).await?;
-        let entries: Vec<Entry> = entries.into_iter().map(|(entry, _)| entry).collect();
+        let Found { hits, notes } = self.select(&grep.prefix, |path| grep.wants(path)).await?;
+        self.lines(grep, hits.into_iter().map(|(entry, _)| entry).collect(), notes).await
+    }
+
+    /// Finds lines of one file, wherever it is.
+    ///
+    /// # Errors
+    /// When a store does not answer.
+    pub async fn grep_file(&self, grep: &Grep, file: Entry) -> FileResult<Found<Line>> {
+        let entries = if grep.wants(&file.path) { vec![file] } else { Vec::new() };
+        self.lines(grep, entries, Vec::new()).await
+    }
+
+    /// The lines that fit in these files.
+    async fn lines(
+        &self,
+        grep: &Grep,
+        entries: Vec<Entry>,
+        mut notes: Vec<String>,
+    ) -> FileResult<Found<Line>> {
         let mut bytes = 0;
         let within = |entry: &&Entry| {
             bytes += entry.bytes;

@@ -118,6 +118,8 @@ fn failures_say_what_to_do() {
             ("grep_files", json!({"pattern": "x("})),
             ("grep_files", json!({"pattern": "x(", "literal": true})),
             ("grep_files", json!({"pattern": "^x.[xy]$"})),
+            ("glob_files", json!({"pattern": "*.{md,txt"})),
+            ("grep_files", json!({"pattern": "x", "glob": "{,,,}".repeat(9)})),
             ("edit_file", json!({"path": "a", "old_string": "", "new_string": "y"})),
             ("edit_file", json!({"path": "a", "old_string": "x", "new_string": "y"})),
             ("move_file", json!({"from": "AGENTS.md", "to": "b"})),
@@ -134,9 +136,11 @@ fn failures_say_what_to_do() {
         "!`../other/a` is not a path: `.` and `..` are not allowed",
         "!`a` has 1 lines: there is no line 9",
         "a: lines 1-1 of 1\n     1\tx x",
-        "!`x(` is no regular expression: a `(` is not closed; to find it as it stands set literal",
+        "!`x(` is no regular expression: found open group without closing ')'; to find it as it stands set literal",
         "nothing found",
         "a:1:x x",
+        "!`*.{md,txt` does not work: unclosed brace expansion at byte 2; missing '}'",
+        "!`{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}` does not work: its braces stand for more than 1000",
         "!`a`: old_string is empty",
         "!`a`: old_string stands in it 2 times",
         "!`AGENTS.md` is shared by all users and stays",
@@ -151,6 +155,28 @@ fn failures_say_what_to_do() {
         assert!(said.starts_with(start), "{said}");
     }
     assert_eq!((said.len(), text(&stage, "a").as_deref()), (words.len(), Some("x x")));
+}
+
+#[test]
+fn one_file_is_searched_without_its_neighbours() {
+    let stage = stage();
+    put(&stage, "u", Layer::User, "notes", "a needle");
+    put(&stage, "u", Layer::User, "notes/inside.md", "a needle");
+    // More than one search finds or reads.
+    for n in 0..600 {
+        put(&stage, "u", Layer::User, &format!("notes-archive/{n:03}"), "a needle");
+    }
+    let said = said(
+        &stage,
+        "t1",
+        &[
+            ("grep_files", json!({"pattern": "needle", "path": "notes"})),
+            ("grep_files", json!({"pattern": "needle", "path": "/notes", "glob": "n*s"})),
+            ("grep_files", json!({"pattern": "needle", "path": "notes", "glob": "*.md"})),
+            ("grep_files", json!({"pattern": "needle", "path": "notes/"})),
+        ],
+    );
+    assert_eq!(said, ["notes:1:a needle", "notes:1:a needle", "nothing found", "notes/inside.md:1:a needle"]);
 }
 
 #[test]

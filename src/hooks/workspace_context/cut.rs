@@ -76,20 +76,31 @@ pub fn level(demands: &[usize], total: usize) -> usize {
     total
 }
 
-/// The same text, in which none of these tags begins or ends. It has as many characters as before.
+/// The same text, in which none of these tags begins or ends, nor what looks like one. It has as many
+/// characters as before.
 pub fn without_tags(text: &str, tags: &[String]) -> String {
     let mut harmless = String::with_capacity(text.len());
     let mut copied = 0;
-    for (at, _) in text.match_indices('<') {
-        let behind = text.get(at + 1..).unwrap_or_default();
-        let name = behind.trim_start_matches(|c: char| c == '/' || c.is_whitespace() || c.is_control());
-        let is = |tag: &String| name.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag));
+    for (at, bracket) in text.match_indices(['<', '＜']) {
+        let behind = text.get(at + bracket.len()..).unwrap_or_default();
+        let name = behind.trim_start_matches(|c: char| {
+            matches!(c, '/' | '／') || c.is_whitespace() || c.is_control() || is_unseen(c)
+        });
+        let is = |tag: &String| {
+            let mut name = name.chars().filter(|c| !is_unseen(*c));
+            tag.chars().all(|expected| name.next().is_some_and(|c| c.eq_ignore_ascii_case(&expected)))
+        };
         if tags.iter().any(is) {
             harmless.push_str(text.get(copied..at).unwrap_or_default());
             harmless.push('‹');
-            copied = at + 1;
+            copied = at + bracket.len();
         }
     }
     harmless.push_str(text.get(copied..).unwrap_or_default());
     harmless
+}
+
+/// Whether a reader passes over a character without seeing it.
+fn is_unseen(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
 }

@@ -80,7 +80,7 @@ fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<(String, usize), 
         1 if !all && overlaps(text, old) => 2,
         places => places,
     };
-    let bytes = text.len() - (places * old.len()).min(text.len()) + places.saturating_mul(new.len());
+    let bytes = size_after([text.len(), places, old.len(), new.len()].map(|size| size as u64));
     match places {
         // Lines are shown without their ends, so a text of several may miss how they end here.
         0 if text.contains("\r\n") && old.contains('\n') && !old.contains("\r\n") => {
@@ -89,7 +89,7 @@ fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<(String, usize), 
         }
         0 => Err("old_string is not in it: read the file, and copy the text exactly, blanks included".into()),
         // Before it is made: many places and a long text are more than there is memory.
-        _ if (all || places == 1) && bytes > MAX_FILE => {
+        _ if (all || places == 1) && bytes > MAX_FILE as u64 => {
             Err(format!("it would have {bytes} bytes, and a file may have {MAX_FILE}: replace less"))
         }
         1 => Ok((text.replacen(old, new, 1), 1)),
@@ -98,6 +98,11 @@ fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<(String, usize), 
             "old_string stands in it {places} times: add text around it until it is unique, or set replace_all"
         )),
     }
+}
+
+/// The bytes of a text with so many places replaced: more than an address may count, where those are short.
+fn size_after([text, places, old, new]: [u64; 4]) -> u64 {
+    text.saturating_sub(places.saturating_mul(old)).saturating_add(places.saturating_mul(new))
 }
 
 /// Whether a text starts once more behind the start of its first place.
@@ -139,5 +144,15 @@ mod tests {
         assert!(edit("ab", "a", &new, false).expect_err("large").contains("replace less"));
         assert_eq!(edit("ab", "ab", &new, false).expect("as large as may be").0.len(), MAX_FILE);
         assert!(edit(&text, "a", "", true).expect("nothing").0.is_empty());
+        // In 32 bits these would be small, or come to a stop.
+        for (sizes, expected) in [
+            ([10, 1 << 12, 1, 1 << 20], 1 << 32),
+            ([1 << 22, 1 << 22, 1, 1 << 22], 1 << 44),
+            ([1 << 22, 1 << 20, 3, u64::from(u32::MAX)], (1 << 20) * (u64::from(u32::MAX) + 1)),
+            ([5, 2, 3, 7], 14),
+            ([u64::MAX, 2, 0, u64::MAX], u64::MAX),
+        ] {
+            assert_eq!(size_after(sizes), expected, "{sizes:?}");
+        }
     }
 }

@@ -3,10 +3,10 @@
 use super::{Files, answer, folder, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::filesystem::Entry;
-use crate::types::{Effect, FilePath, PathPrefix};
+use crate::types::{Effect, FilePath};
 use crate::workspace::{
     Layer,
-    search::{Grep, MAX_PATTERN, MAX_WORK, Needle},
+    search::{self, Grep, MAX_PATTERN, MAX_WORK, Needle},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -87,7 +87,7 @@ impl Tool for GlobFiles {
     }
 
     async fn run(&self, args: GlobArgs, cx: ToolContext) -> Result<String, ToolError> {
-        check_pattern(&args.pattern)?;
+        check_glob(&args.pattern)?;
         let prefix = folder(args.path.as_deref())?;
         let found = cx.while_wanted(self.0.open(&cx).glob(&prefix, &args.pattern)).await?;
         let found = found.map_err(|error| self.0.failed(&cx, prefix.as_str(), error))?;
@@ -101,7 +101,7 @@ pub struct GrepFiles(pub(super) Files);
 /// What to find.
 #[derive(Deserialize, JsonSchema)]
 pub struct GrepArgs {
-    /// A regular expression, such as `fn \w+\(` or `TODO|FIXME`.
+    /// A regular expression, such as `fn \w+\(` or `TODO|FIXME`; `\w`, `\d` and `\b` are about ASCII.
     pattern: String,
     /// Takes the pattern as it stands instead.
     #[serde(default)]
@@ -130,7 +130,7 @@ impl Tool for GrepFiles {
 
     async fn run(&self, args: GrepArgs, cx: ToolContext) -> Result<String, ToolError> {
         check_pattern(&args.pattern)?;
-        args.glob.as_deref().map_or(Ok(()), check_pattern)?;
+        args.glob.as_deref().map_or(Ok(()), check_glob)?;
         if args.pattern.contains('\n') {
             return Err(ToolError::new("the pattern has several lines, and lines are looked at one by one"));
         }
@@ -146,16 +146,13 @@ impl Tool for GrepFiles {
         })?;
         let files = self.0.open(&cx);
         let prefix = folder(args.path.as_deref())?;
-        let mut grep = Grep { needle, prefix, glob: args.glob, max_work: MAX_WORK };
+        let grep = Grep { needle, prefix, glob: args.glob, max_work: MAX_WORK };
         let work = async {
             // One file of that name, or else a folder.
             if let Some(file) = args.path.as_deref().and_then(|text| FilePath::parse(text).ok())
-                && files.find(&file).await?.is_some()
+                && let Some((file, _)) = files.find(&file).await?
             {
-                grep.prefix = PathPrefix::from(&file);
-                let mut found = files.grep(&grep).await?;
-                found.hits.retain(|line| line.path == file);
-                return Ok(found);
+                return files.grep_file(&grep, file).await;
             }
             files.grep(&grep).await
         };
@@ -171,4 +168,10 @@ fn check_pattern(pattern: &str) -> Result<(), ToolError> {
         return Err(ToolError::new(format!("a pattern has 1 to {MAX_PATTERN} bytes")));
     }
     Ok(())
+}
+
+fn check_glob(pattern: &str) -> Result<(), ToolError> {
+    check_pattern(pattern)?;
+    search::check_glob(pattern)
+        .map_err(|fault| ToolError::new(format!("`{}` does not work: {fault}", pattern.escape_debug())))
 }

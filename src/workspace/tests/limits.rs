@@ -1,11 +1,11 @@
 //! How many files there may be, and how they go when their owner does.
 
-use super::{Stage, bytes, path, put, text};
+use super::{Stage, bytes, path, put};
 use crate::ports::{
-    FileError, Filesystem,
+    FileError,
     filesystem::{MAX_FILES, Precondition},
 };
-use crate::workspace::{FileScope, Layer, StoredFiles, stored::MAX_INLINE};
+use crate::workspace::{Layer, stored::MAX_INLINE};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 
@@ -70,23 +70,4 @@ fn what_is_much_goes_in_steps() {
     let erase = || block_on(stage.all.erase_user("t", None, "ann")).expect("erased");
     assert_eq!([erase(), erase(), erase()], [false, false, true]);
     assert_eq!(stage.table.all().len(), 0);
-}
-
-#[test]
-fn a_sessions_files_go_with_it() {
-    let stage = Stage::new();
-    let session = |agent: &str, session: &str| -> StoredFiles {
-        stage.all.tree("t", &FileScope::Session { agent: agent.into(), session: session.into() })
-    };
-    for tree in [session("a", "s1"), session("b", "s1"), session("a", "s2")] {
-        put(&tree, "x", "x");
-    }
-    put(&**stage.of("s1").layer(Layer::User), "x", "a user of that name");
-    assert!(block_on(stage.all.erase_session("t", None, "s1")).expect("erased"));
-    let here = |tree: &dyn Filesystem| text(tree, "x").is_some();
-    assert_eq!(
-        [here(&session("a", "s1")), here(&session("b", "s1")), here(&session("a", "s2"))],
-        [false, false, true]
-    );
-    assert!(here(&**stage.of("s1").layer(Layer::User)));
 }

@@ -1,4 +1,4 @@
-//! The table of files over D1 (`migrations/0002_workspace.sql`, `0003_file_trees.sql`).
+//! The table of files over D1 (`migrations/0002_workspace.sql`, `0005_file_trees.sql`).
 //!
 //! Each change is one statement that carries its own condition, so of many that come at once the
 //! database picks the one that holds. Bytes would come back as lists of numbers, one object each, so
