@@ -218,11 +218,11 @@ pub trait MemoryIndex {
     async fn statistics(&self, collection: &Collection, terms: &[String]) -> MemoryResult<Statistics>;
 
     /// The parts that any of `queries` picks, each once, those added last first; in one round trip. Reads two
-    /// rows for each part that a query picks.
+    /// rows for each query, and two for each part that it picks.
     async fn find(&self, collection: &Collection, queries: &[TermQuery]) -> MemoryResult<Vec<Entry>>;
 
     /// The first parts (`part` 0) of the entries at `places`, by group and position; in one round
-    /// trip. Reads one row for each.
+    /// trip. Reads one row for each, two for each place, and one.
     async fn around(&self, collection: &Collection, places: &[Place]) -> MemoryResult<Vec<Entry>>;
 
     /// The parts that `listing` names, those added last first unless it says otherwise.

@@ -22,7 +22,7 @@ pub struct InMemoryIndex {
     pub down: Cell<bool>,
     /// After so many more calls it goes down, in the middle of whatever is being done.
     pub dies_after: Cell<Option<u32>>,
-    /// Rows that a database would have read for statistics, queries and neighbours so far.
+    /// Rows that D1 would have counted for statistics, queries and neighbours so far (`tests/rows.rs`).
     pub rows_read: Cell<u64>,
     /// What [`super::InMemorySpaces`] know; it goes with the entries.
     pub(super) spaces: RefCell<BTreeMap<Owner, Known>>,
@@ -164,7 +164,7 @@ impl MemoryIndex for InMemoryIndex {
             for query in queries {
                 let picked: Vec<&Row> =
                     kept.rows.iter().rev().filter(|row| row.fits(query)).take(query.limit).collect();
-                self.read(2 * picked.len());
+                self.read(2 * picked.len() + 2);
                 found.extend(picked.into_iter().map(|row| (row.entry.serial, row.entry.clone())));
             }
             found.into_values().rev().collect()
@@ -182,7 +182,7 @@ impl MemoryIndex for InMemoryIndex {
             let first = kept.rows.iter().map(|row| &row.entry).filter(|entry| entry.part == 0);
             let mut found: Vec<Entry> = first.filter(within).cloned().collect();
             found.sort_by(|a, b| (&a.group, a.position).cmp(&(&b.group, b.position)));
-            self.read(found.len());
+            self.read(found.len() + 2 * places.len() + 1);
             found
         }))
     }
