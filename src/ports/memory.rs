@@ -48,11 +48,15 @@ pub struct Collection {
 pub enum Source {
     /// A day's log.
     Log,
-    /// The long-term memory.
+    /// The long-term memory. Its entries, and no others, stand in the group [`LONG_TERM`], each under a key
+    /// that starts with this name and `#`.
     Memory,
     /// A session.
     Session,
 }
+
+/// The group of what comes from the long-term memory.
+pub const LONG_TERM: &str = "MEMORY.md";
 
 /// An entry to be added: one turn, or one fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -237,7 +241,7 @@ pub trait MemoryIndex {
     ) -> MemoryResult<Vec<Group>>;
 
     /// Removes entries and tells whether more is left of what was to go: one call does a bounded
-    /// amount of work. Positions are not given out again while their group has other entries.
+    /// amount of work. Without facts of source [`Source::Log`] behind its watermark, a space is not dirty. Positions are not given out again while their group has other entries.
     async fn remove(&self, collection: &Collection, what: &Removal) -> MemoryResult<bool>;
 
     /// Removes what is kept of a user, or of the whole tenant, spaces included, and tells whether more is

@@ -76,13 +76,13 @@ impl InMemoryIndex {
         state.collections.keys().map(owner).collect()
     }
 
-    /// The time of the oldest fact of a log behind a watermark.
+    /// The time of the first fact of a log behind a watermark.
     pub(super) fn dirty_since(&self, owner: &Owner, watermark: u64) -> Option<Timestamp> {
         let Owner { tenant, agent, user } = owner.clone();
         self.with(&Collection { tenant, agent, user, kind: CollectionKind::Facts }, |kept| {
-            let entries = kept.rows.iter().map(|row| &row.entry);
-            let new = entries.filter(|entry| entry.source == Source::Log && entry.serial > watermark);
-            new.map(|entry| entry.at).min()
+            let mut entries = kept.rows.iter().map(|row| &row.entry);
+            let first = entries.find(|entry| entry.source == Source::Log && entry.serial > watermark);
+            first.map(|entry| entry.at)
         })
     }
 
