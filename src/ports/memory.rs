@@ -171,6 +171,9 @@ pub struct Listing {
     pub after: Option<u64>,
     /// Those added first, first.
     pub oldest_first: bool,
+    /// Only the first part (`part` 0) of each entry. Of a group, no more is read than is returned if nothing
+    /// else is asked for.
+    pub first_parts: bool,
     /// At most so many parts.
     pub limit: usize,
 }

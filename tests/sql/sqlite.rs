@@ -70,7 +70,8 @@ impl Sqlite {
         dumped
     }
 
-    /// Fails when a statement goes through a whole table, whoever's rows are in it, or removes by more than keys.
+    /// Fails when a statement goes through a whole table, whoever's rows are in it, removes by more than keys, or
+    /// sorts a group that lies in order.
     fn check_plan(connection: &Connection, statement: &Statement<'_>) {
         let mut explained = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.sql)).unwrap();
         let mut rows = explained.raw_query();
@@ -85,7 +86,8 @@ impl Sqlite {
             let keyless = statement.sql.starts_with("DELETE FROM memory_entries")
                 && (top, step.starts_with("SEARCH")) == (0, true)
                 && !step.ends_with("(collection=? AND key=?)");
-            assert!((!whole || fine) && !keyless, "{step} in {}", statement.sql);
+            let sorts = statement.sql.contains("ORDER BY position") && step.contains("TEMP B-TREE");
+            assert!((!whole || fine) && !keyless && !sorts, "{step} in {}", statement.sql);
         }
     }
 

@@ -129,11 +129,12 @@ fn look() -> impl Strategy<Value = Look> {
     let serial = || option::of(0_u64..40);
     let listing = (
         (option::of(group()), option::of(group()), option::of(time()), option::of(time())),
-        (option::of(source()), serial(), serial(), any::<bool>(), 0_usize..9),
+        (option::of(source()), serial(), serial(), any::<(bool, bool)>(), 0_usize..9),
     );
     let listing =
-        listing.prop_map(|((group, session, from, until), (source, before, after, oldest_first, limit))| {
-            Listing { group, session, from, until, source, before, after, oldest_first, limit }
+        listing.prop_map(|((group, session, from, until), (source, before, after, flags, limit))| {
+            let (oldest_first, first_parts) = flags;
+            Listing { group, session, from, until, source, before, after, oldest_first, first_parts, limit }
         });
     (vec(query, 0..3), vec(place, 0..3), listing, (option::of(group()), 0_usize..4))
         .prop_map(|(queries, places, listing, groups)| Look { queries, places, listing, groups })

@@ -197,6 +197,7 @@ impl MemoryIndex for InMemoryIndex {
                 && listing.source.is_none_or(|source| entry.source == source)
                 && listing.before.is_none_or(|before| entry.serial < before)
                 && listing.after.is_none_or(|after| entry.serial > after)
+                && (!listing.first_parts || entry.part == 0)
         };
         Ok(self.with(collection, |kept| {
             let oldest_first = kept.rows.iter().map(|row| &row.entry).filter(fits);
