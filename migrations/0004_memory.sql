@@ -85,7 +85,7 @@ CREATE TABLE memory_spaces (
   user             TEXT NOT NULL,
   agent            TEXT NOT NULL,
   watermark        INTEGER NOT NULL DEFAULT 0, -- facts up to this number are consolidated
-  dirty_since      INTEGER,     -- the time of the oldest fact of a log behind the watermark
+  dirty_since      INTEGER,     -- the time of the first fact of a log behind the watermark
   requested_at     INTEGER,
   consolidated_at  INTEGER,
   flushed_at       INTEGER,

@@ -74,6 +74,18 @@ fn a_search_reads_what_it_returns() {
     assert_eq!(found, json!(keys));
     // One for each, and where each run ends.
     assert!(read <= count(&found) + 2 * 4 + 1, "{read} rows read for {} neighbours", count(&found));
+
+    // A whole search, of words that are everywhere, here and there, once, and nowhere.
+    let nowhere: String = (0..20).map(|number| format!(" nowhere{number}")).collect();
+    for query in ["n77", "seventh", "the rare seventh", "which rare seventh is n77 or n4321", "all"] {
+        let query = format!("{query}{nowhere}");
+        let (found, read, _) = ask(&client, "ann", json!({ "search": { "query": query } }));
+        assert!(read <= 500, "{read} rows read for {} hits of {query}", count(&found));
+        assert!(query.starts_with("all") || count(&found) > 0, "{query}");
+        if query.contains("n77") {
+            assert_eq!(found[0], "77", "{query}");
+        }
+    }
 }
 
 #[test]

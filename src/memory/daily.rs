@@ -12,6 +12,7 @@ use crate::workspace::layout::{DAILY, MEMORY};
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::json;
+use sha2::{Digest, Sha256};
 use std::rc::Rc;
 
 /// Days after which a log goes to the archive.
@@ -79,9 +80,18 @@ fn render(day: &str, facts: &[Fact]) -> String {
     text
 }
 
-/// What changes with a log: it only grows, unless what a session taught is taken out.
-fn etag(last: u64, entries: u64) -> String {
-    format!("{last}-{entries}")
+/// What changes with a log: it only grows, unless what a session taught is taken out. Hashed with whose it is:
+/// the number of its last fact would tell how much others write.
+fn etag(facts: &Collection, last: u64, entries: u64) -> String {
+    let Collection { tenant, agent, user, .. } = facts;
+    let mut hash = Sha256::new();
+    for name in [tenant, agent, user] {
+        hash.update((name.len() as u64).to_be_bytes());
+        hash.update(name);
+    }
+    hash.update(last.to_be_bytes());
+    hash.update(entries.to_be_bytes());
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// How many bytes [`render`] makes of a day.
@@ -109,7 +119,7 @@ impl MemoryFiles {
         Some(Entry {
             path: self.place(&group.name)?,
             bytes: rendered(group),
-            etag: etag(group.last, group.entries),
+            etag: etag(&self.facts, group.last, group.entries),
             updated_at: group.updated_at,
         })
     }
@@ -187,7 +197,7 @@ impl Filesystem for MemoryFiles {
         let found = day_facts(self.index.as_ref(), &self.facts, name).await.map_err(unavailable)?;
         let newest = found.iter().max_by_key(|fact| fact.serial).ok_or(FileError::NotFound)?;
         let bytes = Bytes::from(render(name, &found));
-        let (etag, updated_at) = (etag(newest.serial, found.len() as u64), newest.at);
+        let (etag, updated_at) = (etag(&self.facts, newest.serial, found.len() as u64), newest.at);
         Ok(File { entry: Entry { path: path.clone(), bytes: bytes.len() as u64, etag, updated_at }, bytes })
     }
 
@@ -227,5 +237,30 @@ impl Filesystem for MemoryFiles {
         self.index_memory(from).await;
         self.index_memory(to).await;
         Ok(entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::memory::CollectionKind;
+
+    #[test]
+    fn an_etag_changes_with_the_log_and_is_its_owners() {
+        let of = |tenant: &str, agent: &str| {
+            let (tenant, agent, user) = (tenant.into(), agent.into(), "u".into());
+            Collection { tenant, agent, user, kind: CollectionKind::Facts }
+        };
+        let one = etag(&of("t", "a"), 12, 3);
+        assert!(one.len() == 32 && one.chars().all(|c| c.is_ascii_hexdigit()), "{one}");
+        assert_eq!(one, etag(&of("t", "a"), 12, 3));
+        for other in [
+            etag(&of("t", "a"), 13, 3),
+            etag(&of("t", "a"), 12, 2),
+            etag(&of("ta", ""), 12, 3),
+            etag(&of("s", "a"), 12, 3),
+        ] {
+            assert_ne!(one, other);
+        }
     }
 }

@@ -213,12 +213,13 @@ impl Memories {
         Ok(String::from_utf8_lossy(&file.bytes).into_owned())
     }
 
-    /// What was last said in a session, as parts, oldest first.
+    /// What was last said in a session, oldest first; of what is long, the first part.
     ///
     /// # Errors
     /// When the index does not answer.
     pub async fn history(&self, owner: &Owner, session: &str, last: usize) -> MemoryResult<Vec<Entry>> {
-        let listing = Listing { session: Some(session.to_owned()), limit: last, ..Listing::default() };
+        let group = Some(session.to_owned());
+        let listing = Listing { group, first_parts: true, limit: last, ..Listing::default() };
         let mut said = self.index.list(&Self::collection(owner, CollectionKind::Turns), &listing).await?;
         said.reverse();
         Ok(said)

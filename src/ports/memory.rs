@@ -48,11 +48,15 @@ pub struct Collection {
 pub enum Source {
     /// A day's log.
     Log,
-    /// The long-term memory.
+    /// The long-term memory. Its entries, and no others, stand in the group [`LONG_TERM`], each under a key
+    /// that starts with this name and `#`.
     Memory,
     /// A session.
     Session,
 }
+
+/// The group of what comes from the long-term memory.
+pub const LONG_TERM: &str = "MEMORY.md";
 
 /// An entry to be added: one turn, or one fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +171,9 @@ pub struct Listing {
     pub after: Option<u64>,
     /// Those added first, first.
     pub oldest_first: bool,
+    /// Only the first part (`part` 0) of each entry. Of a group, no more is read than is returned if nothing
+    /// else is asked for.
+    pub first_parts: bool,
     /// At most so many parts.
     pub limit: usize,
 }
@@ -218,11 +225,11 @@ pub trait MemoryIndex {
     async fn statistics(&self, collection: &Collection, terms: &[String]) -> MemoryResult<Statistics>;
 
     /// The parts that any of `queries` picks, each once, those added last first; in one round trip. Reads two
-    /// rows for each part that a query picks.
+    /// rows for each query, and two for each part that it picks.
     async fn find(&self, collection: &Collection, queries: &[TermQuery]) -> MemoryResult<Vec<Entry>>;
 
     /// The first parts (`part` 0) of the entries at `places`, by group and position; in one round
-    /// trip. Reads one row for each.
+    /// trip. Reads one row for each, two for each place, and one.
     async fn around(&self, collection: &Collection, places: &[Place]) -> MemoryResult<Vec<Entry>>;
 
     /// The parts that `listing` names, those added last first unless it says otherwise.
@@ -237,7 +244,7 @@ pub trait MemoryIndex {
     ) -> MemoryResult<Vec<Group>>;
 
     /// Removes entries and tells whether more is left of what was to go: one call does a bounded
-    /// amount of work. Positions are not given out again while their group has other entries.
+    /// amount of work. Without facts of source [`Source::Log`] behind its watermark, a space is not dirty. Positions are not given out again while their group has other entries.
     async fn remove(&self, collection: &Collection, what: &Removal) -> MemoryResult<bool>;
 
     /// Removes what is kept of a user, or of the whole tenant, spaces included, and tells whether more is

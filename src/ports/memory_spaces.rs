@@ -1,8 +1,8 @@
 //! What is known of each user's memory beside its content: how far it was consolidated, and who is at
 //! it.
 //!
-//! A space is dirty as long as its log holds facts behind its watermark. [`super::MemoryIndex::add`] makes
-//! it so in the step that adds them.
+//! A space is dirty as long as its log holds facts behind its watermark, since the time of the one of them
+//! that was added first. [`super::MemoryIndex::add`] makes it so in the step that adds them.
 
 use super::memory::MemoryResult;
 use crate::types::Timestamp;

@@ -94,6 +94,28 @@ fn removing_is_bounded_and_goes_on() {
 }
 
 #[test]
+fn the_last_turns_of_a_session_are_read_in_order_without_their_further_parts() {
+    let (database, index) = index();
+    let ann = turns_of("ann");
+    let mut turns: Vec<_> = (0..9).map(|n| turn(n, ["s", "t"][n % 2], "word")).collect();
+    turns[6].parts.push(NewPart { text: "more".into(), terms: "more".into(), length: 1 });
+    block_on(index.add(&ann, &turns)).unwrap();
+    let listing = Listing { group: Some("s".into()), first_parts: true, limit: 3, ..Listing::default() };
+    let keys = |listing: &Listing| -> Vec<String> {
+        block_on(index.list(&ann, listing)).unwrap().into_iter().map(|entry| entry.key).collect()
+    };
+    assert_eq!(keys(&listing), ["8", "6", "4"]);
+    assert_eq!(keys(&Listing { oldest_first: true, ..listing }), ["0", "2", "4"]);
+    // It ends where it has enough.
+    let plan = database.dump(
+        "EXPLAIN QUERY PLAN SELECT text FROM memory_entries INDEXED BY memory_entries_by_place \
+         WHERE collection = 1 AND part = 0 AND grp = 's' ORDER BY position DESC LIMIT 3",
+    );
+    assert_eq!(plan.len(), 1, "{plan:?}");
+    assert!(plan[0].ends_with("memory_entries_by_place (collection=? AND grp=? AND part=?)"), "{plan:?}");
+}
+
+#[test]
 fn no_number_is_given_out_twice() {
     let (database, index) = index();
     let (ann, bob) = (turns_of("ann"), turns_of("bob"));

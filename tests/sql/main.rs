@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod index;
+mod migrations;
 mod spaces;
 mod sqlite;
 mod twin;

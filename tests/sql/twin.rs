@@ -69,10 +69,19 @@ fn key() -> impl Strategy<Value = String> {
     (0..12).prop_map(|n| format!("k{n}"))
 }
 
+/// A key of the long-term memory.
+fn line() -> impl Strategy<Value = String> {
+    (0..4).prop_map(|n| format!("{LONG_TERM}#{n}"))
+}
+
 fn entry() -> impl Strategy<Value = NewEntry> {
     let speaker = option::of(Just("Ann \"x\"".to_owned()));
-    (key(), source(), group(), option::of(group()), time(), speaker, vec(part(), 1..4)).prop_map(
-        |(key, source, group, session, at, speaker, parts)| NewEntry {
+    let place = prop_oneof![
+        4 => (key(), select(&[Source::Log, Source::Session][..]), group(), option::of(group())),
+        1 => (line(), Just(Source::Memory), Just(LONG_TERM.to_owned()), Just(None)),
+    ];
+    (place, time(), speaker, vec(part(), 1..4)).prop_map(
+        |((key, source, group, session), at, speaker, parts)| NewEntry {
             key,
             source,
             group,
@@ -87,6 +96,8 @@ fn entry() -> impl Strategy<Value = NewEntry> {
 fn removal() -> impl Strategy<Value = Removal> {
     prop_oneof![
         vec(key(), 0..6).prop_map(Removal::Keys),
+        vec(line(), 0..4).prop_map(Removal::Keys),
+        Just(Removal::Group(LONG_TERM.to_owned())),
         group().prop_map(Removal::Group),
         group().prop_map(Removal::Session),
         Just(Removal::All),
@@ -118,11 +129,12 @@ fn look() -> impl Strategy<Value = Look> {
     let serial = || option::of(0_u64..40);
     let listing = (
         (option::of(group()), option::of(group()), option::of(time()), option::of(time())),
-        (option::of(source()), serial(), serial(), any::<bool>(), 0_usize..9),
+        (option::of(source()), serial(), serial(), any::<(bool, bool)>(), 0_usize..9),
     );
     let listing =
-        listing.prop_map(|((group, session, from, until), (source, before, after, oldest_first, limit))| {
-            Listing { group, session, from, until, source, before, after, oldest_first, limit }
+        listing.prop_map(|((group, session, from, until), (source, before, after, flags, limit))| {
+            let (oldest_first, first_parts) = flags;
+            Listing { group, session, from, until, source, before, after, oldest_first, first_parts, limit }
         });
     (vec(query, 0..3), vec(place, 0..3), listing, (option::of(group()), 0_usize..4))
         .prop_map(|(queries, places, listing, groups)| Look { queries, places, listing, groups })
@@ -226,9 +238,9 @@ const AT_ODDS: &[&str] = &[
     "SELECT collection FROM memory_entries EXCEPT SELECT id FROM memory_collections",
     "SELECT max(serial) FROM memory_entries HAVING max(serial) > (SELECT last FROM memory_serial)",
     "SELECT tenant, agent, user, dirty_since FROM memory_spaces WHERE dirty_since IS NOT NULL EXCEPT \
-     SELECT c.tenant, c.agent, c.user, min(at) FROM memory_entries AS e JOIN memory_collections AS c \
-     ON c.id = e.collection JOIN memory_spaces AS s USING (tenant, agent, user) \
-     WHERE c.kind = 'facts' AND e.source = 'log' AND e.serial > s.watermark GROUP BY c.id",
+     SELECT tenant, agent, user, (SELECT at FROM memory_entries WHERE collection = c.id \
+     AND source = 'log' AND serial > watermark ORDER BY serial LIMIT 1) \
+     FROM memory_collections AS c JOIN memory_spaces USING (tenant, agent, user) WHERE kind = 'facts'",
 ];
 
 proptest! {

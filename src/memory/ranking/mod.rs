@@ -34,12 +34,19 @@ pub const MAX_ASKED: usize = 2 * MAX_WORDS + MAX_DATES + 1;
 /// Parts that the queries of a search pick. Fewer lose long replies, more leave too little for
 /// neighbours: 160 and 100 read about as many rows, and 50 hits hold two points less of BEAM.
 pub const MAX_CANDIDATES: usize = 130;
-/// Neighbours that a search reads. Without any, a tenth of the evidence is not found.
-pub const MAX_NEIGHBOURS: usize = 160;
+/// Queries of a search.
+pub const MAX_QUERIES: usize = 3;
+/// Rows that the neighbours of a search may cost: one each, and [`ROWS_A_RUN`] for each run of them.
+/// Without any, a tenth of the evidence is not found.
+pub const NEIGHBOUR_ROWS: usize = 190;
+/// Rows that a run of neighbours costs beside its own: the one that names it, and the one it ends at.
+pub const ROWS_A_RUN: usize = 2;
 /// Hits of a search.
 pub const MAX_HITS: usize = 50;
-/// Rows that a search reads: one for the collection, one a term, two a candidate, one a neighbour.
-pub const MAX_ROWS: usize = 1 + MAX_ASKED + 2 * MAX_CANDIDATES + MAX_NEIGHBOURS;
+/// Rows that a search reads, as D1 counts them (`tests/rows.rs`): one for the collection and one a term;
+/// two a candidate, and the number of the collection twice a query; the neighbours, and the number again.
+pub const MAX_ROWS: usize = (1 + MAX_ASKED) + (2 * MAX_CANDIDATES + 2 * MAX_QUERIES) + (NEIGHBOUR_ROWS + 1);
+const _: () = assert!(MAX_ROWS <= 500, "a search may read five hundred rows, and no more");
 
 /// How soon more of a term stops to matter: as in FTS5 and elsewhere.
 const K1: f64 = 1.2;

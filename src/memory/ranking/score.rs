@@ -1,6 +1,8 @@
 //! The scores of entries, from their own terms, their neighbours', their group's and their speakers.
 
-use super::{AHEAD, ASKS, ASKS_WORDS, B, BEFORE, GROUP, K1, MAX_NEIGHBOURS, SPEAKER, Weighed, weight};
+use super::{
+    AHEAD, ASKS, ASKS_WORDS, B, BEFORE, GROUP, K1, NEIGHBOUR_ROWS, ROWS_A_RUN, SPEAKER, Weighed, weight,
+};
 use crate::memory::terms;
 use crate::ports::memory::{Entry, Place};
 use std::{
@@ -152,8 +154,9 @@ impl Ranking {
         scores
     }
 
-    /// The places to read beside what was picked: the best that are not known, at most
-    /// [`MAX_NEIGHBOURS`], those of a group that follow each other as one.
+    /// The places to read beside what was picked: the best that are not known, as many as
+    /// [`NEIGHBOUR_ROWS`] allows, those of a group that follow each other as one. Of two runs with one
+    /// place between, that place is read too, known or not: it costs less than a run does.
     pub fn neighbours(&self) -> Vec<Place> {
         let mut scores = self.spread();
         let top = scores.values().copied().fold(0.0, f64::max);
@@ -162,8 +165,20 @@ impl Ranking {
             .map(|(spot, score)| (score + if self.likely(&spot) { SPEAKER * top } else { 0.0 }, spot))
             .collect();
         wanted.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-        wanted.truncate(MAX_NEIGHBOURS);
-        let spots: BTreeSet<Spot> = wanted.into_iter().map(|(_, spot)| spot).collect();
+        let (mut spots, mut left) = (BTreeSet::new(), NEIGHBOUR_ROWS);
+        for (_, spot) in wanted {
+            if spots.contains(&spot) {
+                continue;
+            }
+            let (between, joined) = beside(&spots, &spot);
+            // Joining two runs may give back more than it costs.
+            let Some(rest) = (left + ROWS_A_RUN * joined).checked_sub(1 + between.len() + ROWS_A_RUN) else {
+                continue;
+            };
+            left = rest;
+            spots.extend(between);
+            spots.insert(spot);
+        }
         let mut places: Vec<Place> = Vec::new();
         for (group, position) in spots {
             match places.last_mut() {
@@ -214,6 +229,24 @@ impl Ranking {
         hits.truncate(limit);
         hits
     }
+}
+
+/// The places between a new one and the runs that it joins, and how many these are.
+fn beside(spots: &BTreeSet<Spot>, (group, position): &Spot) -> (Vec<Spot>, usize) {
+    let (mut between, mut joined) = (Vec::new(), 0);
+    let steps: [fn(u32, u32) -> Option<u32>; 2] = [u32::checked_sub, u32::checked_add];
+    for step in steps {
+        let at = |distance| step(*position, distance).map(|beside| (group.clone(), beside));
+        let taken = |spot: &Option<Spot>| spot.as_ref().is_some_and(|spot| spots.contains(spot));
+        let (next, second) = (at(1), at(2));
+        if taken(&next) {
+            joined += 1;
+        } else if taken(&second) {
+            joined += 1;
+            between.extend(next);
+        }
+    }
+    (between, joined)
 }
 
 /// The positions beside one, and what of its terms counts there.

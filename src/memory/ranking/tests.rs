@@ -7,7 +7,7 @@ use crate::memory::{
 use crate::platform::in_memory::InMemoryIndex;
 use crate::ports::{
     MemoryIndex,
-    memory::{Collection, CollectionKind, NewEntry, Source},
+    memory::{Collection, CollectionKind, Entry, NewEntry, Place, Source},
 };
 use crate::types::Timestamp;
 use futures::executor::block_on;
@@ -156,9 +156,6 @@ fn rare_terms_are_read_whole_and_common_ones_where_they_meet() {
     assert_eq!(plan(&counted(&[])), []);
 }
 
-/// Fits the bound that people rely on.
-const _: () = assert!(MAX_ROWS <= 480);
-
 fn conversation() -> impl Strategy<Value = Vec<(u8, u8, String)>> {
     let text = "((blue|kite|boat|green|Ana|sailing|may|2023|what|東京|été)[ ?]){0,12}";
     proptest::collection::vec((0..4_u8, 0..3_u8, text), 0..40)
@@ -184,7 +181,7 @@ proptest! {
         let mut weighed = counted(&frequencies);
         weighed.speakers = speakers.iter().enumerate().map(|(at, n)| Term { text: format!("by_{at}"), frequency: *n }).collect();
         let queries = plan(&weighed);
-        prop_assert!(queries.len() <= 3);
+        prop_assert!(queries.len() <= MAX_QUERIES);
         prop_assert!(queries.iter().map(|query| query.limit).sum::<usize>() <= MAX_CANDIDATES);
         prop_assert_eq!(queries.is_empty(), frequencies.is_empty());
         for query in queries {
@@ -210,6 +207,37 @@ proptest! {
         keys.dedup();
         prop_assert_eq!(keys.len(), hits.len(), "an entry came twice");
         prop_assert_eq!(&ask(&index, &query), &hits);
+    }
+
+    #[test]
+    fn neighbours_stay_within_their_rows(
+        positions in proptest::collection::btree_set((0..3_u8, 0..400_u32), 0..MAX_CANDIDATES),
+    ) {
+        let text = "blue kite";
+        let candidates: Vec<Entry> = (positions.iter())
+            .map(|(group, position)| Entry {
+                serial: 0,
+                key: format!("{group}/{position}"),
+                source: Source::Session,
+                group: format!("s{group}"),
+                session: None,
+                position: *position,
+                part: 0,
+                at: Timestamp(0),
+                speaker: None,
+                text: text.into(),
+                length: 2,
+            })
+            .collect();
+        let mut weighed = counted(&[1_000]);
+        weighed.terms[0].text = "blue".into();
+        let places = Ranking::new(&weighed, candidates).neighbours();
+        let read = places.iter().map(|place| place.positions.len() + ROWS_A_RUN).sum::<usize>();
+        prop_assert!(read <= NEIGHBOUR_ROWS, "{read}");
+        prop_assert_eq!(places.is_empty(), positions.is_empty());
+        // Runs that one place would join are one.
+        let apart = |pair: &[Place]| pair[0].group != pair[1].group || pair[0].positions.end + 1 < pair[1].positions.start;
+        prop_assert!(places.windows(2).all(apart), "{places:?}");
     }
 
     /// What others hold changes neither an order nor a score.

@@ -1,6 +1,7 @@
 //! What the tests ask the index of memories directly, and the rows that D1 bills for it.
 
 use super::{d1::billed, setup};
+use crate::memory::{ranking::MAX_HITS, search};
 use crate::ports::memory::{Collection, CollectionKind, NewEntry, NewPart, Place, Source, TermQuery};
 use crate::types::{Timestamp, json};
 use serde::Deserialize;
@@ -32,6 +33,9 @@ enum Call {
     Around {
         places: Vec<(String, u32, u32)>,
     },
+    Search {
+        query: String,
+    },
     Erase,
 }
 
@@ -61,6 +65,10 @@ pub async fn memory(mut request: Request, env: &Env) -> Result<Response> {
             let found = index.around(&of, &places.collect::<Vec<_>>()).await.map_err(failed)?;
             json!(found.iter().map(|entry| &entry.key).collect::<Vec<_>>())
         }
+        Call::Search { query } => {
+            let hits = search(index.as_ref(), &of, &query, MAX_HITS).await.map_err(failed)?;
+            json!(hits.iter().map(|hit| &hit.entry.key).collect::<Vec<_>>())
+        }
         Call::Erase => json!(index.erase(&of.tenant, Some(&of.user)).await.map_err(failed)?),
     };
     let (read, written) = billed::take();
@@ -74,7 +82,7 @@ fn turn(number: u64) -> NewEntry {
             terms += term;
         }
     }
-    let text = format!("Turn {number}, in a session of a hundred.");
+    let text = format!("Turn {number}, in a session of a hundred: {terms}.");
     NewEntry {
         key: number.to_string(),
         source: Source::Session,

@@ -22,7 +22,7 @@ pub struct InMemoryIndex {
     pub down: Cell<bool>,
     /// After so many more calls it goes down, in the middle of whatever is being done.
     pub dies_after: Cell<Option<u32>>,
-    /// Rows that a database would have read for statistics, queries and neighbours so far.
+    /// Rows that D1 would have counted for statistics, queries and neighbours so far (`tests/rows.rs`).
     pub rows_read: Cell<u64>,
     /// What [`super::InMemorySpaces`] know; it goes with the entries.
     pub(super) spaces: RefCell<BTreeMap<Owner, Known>>,
@@ -76,13 +76,13 @@ impl InMemoryIndex {
         state.collections.keys().map(owner).collect()
     }
 
-    /// The time of the oldest fact of a log behind a watermark.
+    /// The time of the first fact of a log behind a watermark.
     pub(super) fn dirty_since(&self, owner: &Owner, watermark: u64) -> Option<Timestamp> {
         let Owner { tenant, agent, user } = owner.clone();
         self.with(&Collection { tenant, agent, user, kind: CollectionKind::Facts }, |kept| {
-            let entries = kept.rows.iter().map(|row| &row.entry);
-            let new = entries.filter(|entry| entry.source == Source::Log && entry.serial > watermark);
-            new.map(|entry| entry.at).min()
+            let mut entries = kept.rows.iter().map(|row| &row.entry);
+            let first = entries.find(|entry| entry.source == Source::Log && entry.serial > watermark);
+            first.map(|entry| entry.at)
         })
     }
 
@@ -164,7 +164,7 @@ impl MemoryIndex for InMemoryIndex {
             for query in queries {
                 let picked: Vec<&Row> =
                     kept.rows.iter().rev().filter(|row| row.fits(query)).take(query.limit).collect();
-                self.read(2 * picked.len());
+                self.read(2 * picked.len() + 2);
                 found.extend(picked.into_iter().map(|row| (row.entry.serial, row.entry.clone())));
             }
             found.into_values().rev().collect()
@@ -182,7 +182,7 @@ impl MemoryIndex for InMemoryIndex {
             let first = kept.rows.iter().map(|row| &row.entry).filter(|entry| entry.part == 0);
             let mut found: Vec<Entry> = first.filter(within).cloned().collect();
             found.sort_by(|a, b| (&a.group, a.position).cmp(&(&b.group, b.position)));
-            self.read(found.len());
+            self.read(found.len() + 2 * places.len() + 1);
             found
         }))
     }
@@ -197,6 +197,7 @@ impl MemoryIndex for InMemoryIndex {
                 && listing.source.is_none_or(|source| entry.source == source)
                 && listing.before.is_none_or(|before| entry.serial < before)
                 && listing.after.is_none_or(|after| entry.serial > after)
+                && (!listing.first_parts || entry.part == 0)
         };
         Ok(self.with(collection, |kept| {
             let oldest_first = kept.rows.iter().map(|row| &row.entry).filter(fits);

@@ -105,11 +105,13 @@ impl LeaseRow {
     }
 }
 
-/// What `dirty_since` of the space that the first three arguments name has to be, with this watermark.
+/// What `dirty_since` of the space that the first three arguments name has to be, with this watermark: the
+/// time of the fact that was added first. To look for the earliest would read all of them.
 pub(super) fn dirty_since(watermark: &str) -> String {
     format!(
-        "(SELECT min(at) FROM memory_entries WHERE collection = (SELECT id FROM memory_collections \
-         WHERE {SPACE} AND kind = 'facts') AND serial > {watermark} AND source = 'log')"
+        "(SELECT at FROM memory_entries WHERE collection = (SELECT id FROM memory_collections \
+         WHERE {SPACE} AND kind = 'facts') AND serial > {watermark} AND source = 'log' \
+         ORDER BY serial LIMIT 1)"
     )
 }
 

@@ -153,13 +153,14 @@ fn count_documents() -> String {
     )
 }
 
+/// A space that is dirty stays so since the same time: its first fact is there already.
 fn make_dirty() -> String {
     let added = added();
     format!(
         "INSERT INTO memory_spaces (tenant, user, agent, dirty_since) \
-         SELECT ?1, ?2, ?3, min(at) FROM {added} AND source = 'log' HAVING count(*) > 0 \
+         SELECT ?1, ?2, ?3, at FROM {added} AND source = 'log' ORDER BY serial LIMIT 1 \
          ON CONFLICT (tenant, user, agent) DO UPDATE SET dirty_since = excluded.dirty_since \
-         WHERE dirty_since IS NULL OR dirty_since > excluded.dirty_since"
+         WHERE dirty_since IS NULL"
     )
 }
 

@@ -52,12 +52,22 @@ fn in_group() -> String {
 /// Asks for the parts that a listing names.
 ///
 /// Times have no index: the order of adding is nearly that of time, so rows are read in it until there are
-/// enough.
+/// enough. First parts of a group lie in one index by position, which is the order of adding too.
 pub(super) fn entries<'a>(collection: &'a Collection, listing: &'a Listing) -> Statement<'a> {
-    let Listing { group, session, from, until, source, before, after, oldest_first, limit } = listing;
+    let Listing { group, session, from, until, source, before, after, oldest_first, first_parts, limit } =
+        listing;
     let mut which = Which::of(collection);
-    if let Some(group) = group {
-        which.group(group);
+    let (mut table, mut by) = ("memory_entries", "serial");
+    if *first_parts {
+        which.condition += " AND part = 0";
+    }
+    match group {
+        Some(group) if *first_parts => {
+            which.and("grp = #", group.as_str().into());
+            (table, by) = ("memory_entries INDEXED BY memory_entries_by_place", "position");
+        }
+        Some(group) => which.group(group),
+        None => {}
     }
     if let Some(session) = session {
         which.session(session);
@@ -76,8 +86,7 @@ pub(super) fn entries<'a>(collection: &'a Collection, listing: &'a Listing) -> S
     }
     let order = if *oldest_first { "ASC" } else { "DESC" };
     let Which { condition, args } = which;
-    let sql =
-        format!("SELECT {ENTRY} FROM memory_entries WHERE {condition} ORDER BY serial {order} LIMIT {limit}");
+    let sql = format!("SELECT {ENTRY} FROM {table} WHERE {condition} ORDER BY {by} {order} LIMIT {limit}");
     Statement::new(sql, args)
 }
 

@@ -4,7 +4,7 @@
 use super::{COLLECTION, list::Which};
 use crate::platform::sql::memory_spaces::dirty_since;
 use crate::platform::sql::{Statement, Value, json};
-use crate::ports::memory::{Collection, CollectionKind, MemoryResult, Removal};
+use crate::ports::memory::{Collection, CollectionKind, LONG_TERM, MemoryResult, Removal};
 
 /// Left to itself, SQLite would look for the keys in all of a collection.
 const DELETE: &str = "DELETE FROM memory_entries INDEXED BY memory_entries_by_key";
@@ -27,7 +27,7 @@ pub(super) fn some<'a>(collection: &'a Collection, what: &'a Removal) -> MemoryR
          (SELECT key FROM memory_entries WHERE {condition} LIMIT {AT_ONCE})"
     );
     let mut statements = vec![Statement::new(delete, args.clone())];
-    if collection.kind == CollectionKind::Facts {
+    if collection.kind == CollectionKind::Facts && may_be_logs(what) {
         // What a log has lost need not be consolidated.
         let dirty_since = dirty_since("watermark");
         let sql = format!(
@@ -40,6 +40,16 @@ pub(super) fn some<'a>(collection: &'a Collection, what: &'a Removal) -> MemoryR
     let more = format!("SELECT EXISTS (SELECT 1 FROM memory_entries WHERE {condition}) AS more");
     statements.push(Statement::new(more, args));
     Ok(statements)
+}
+
+/// Whether facts of a log may go, and not only lines of the long-term memory, which changes with every turn.
+fn may_be_logs(what: &Removal) -> bool {
+    let is_line = |key: &String| key.strip_prefix(LONG_TERM).is_some_and(|rest| rest.starts_with('#'));
+    match what {
+        Removal::Keys(keys) => !keys.iter().all(is_line),
+        Removal::Group(name) => name != LONG_TERM,
+        Removal::Session(_) | Removal::All => true,
+    }
 }
 
 /// Removes some of what is kept of a tenant or of its user; the last statement says whether there is more.
