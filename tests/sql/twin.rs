@@ -190,7 +190,7 @@ impl Side {
             Step::Note { lease } => {
                 let Some(lease) = self.lease(*lease) else { return String::new() };
                 let intent = Intent { etag: format!("etag {}", now.0), watermark: now.0 };
-                let some = Some(&intent).filter(|_| now.0 % 3 > 0);
+                let some = Some(&intent).filter(|_| !now.0.is_multiple_of(3));
                 format!("{:?}", self.spaces.note(lease, now.0 / 2, some).await)
             }
             Step::Finish { lease, facts } => {
