@@ -362,12 +362,12 @@ fn a_folder_is_pushed_as_what_an_agents_users_share() {
     assert!(status == Some(1) && said.contains("refused    AGENTS.md: 403 missing_scope"), "{said}");
     let (status, said) = push(server, folder, "bikes", &admin);
     assert!(status == Some(0) && said.contains("created    knowledge/repairs.md"), "{said}");
-    assert!(said.ends_with("3 created, 0 replaced, 0 unchanged, 0 refused\n"), "{said}");
+    assert!(said.ends_with("3 created, 0 replaced, 0 unchanged, 0 refused, 0 skipped\n"), "{said}");
     let client = server.anonymous().with_key(&admin);
     put(&client, "AGENTS.md?agent=bikes&layer=shared", b"changed");
     let (status, said) = push(server, folder, "bikes", &admin);
     assert!(status == Some(0) && said.contains("replaced   AGENTS.md\n"), "{said}");
-    assert!(said.ends_with("0 created, 1 replaced, 2 unchanged, 0 refused\n"), "{said}");
+    assert!(said.ends_with("0 created, 1 replaced, 2 unchanged, 0 refused, 0 skipped\n"), "{said}");
     assert!(client.get(&file("knowledge/KNOWLEDGE.md?agent=bikes&user=ann")).text().starts_with("# What"));
     for (folder, key) in [("no/such/folder", admin.as_str()), (folder, "wrong")] {
         let (status, said) = push(server, folder, "bikes", key);

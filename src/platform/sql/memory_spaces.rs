@@ -220,10 +220,11 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
     }
 
     async fn note(&self, lease: &Lease, watermark: u64, intent: Option<&Intent>) -> MemoryResult<bool> {
+        let dirty_since = dirty_since("?5");
         // An intent without an etag is none.
         let sql = format!(
-            "UPDATE memory_spaces SET watermark = ?5, intent_etag = nullif(?6, ''), intent_watermark = ?7 \
-             WHERE {HELD} RETURNING 1 AS done"
+            "UPDATE memory_spaces SET watermark = ?5, dirty_since = {dirty_since}, \
+             intent_etag = nullif(?6, ''), intent_watermark = ?7 WHERE {HELD} RETURNING 1 AS done"
         );
         let (etag, up_to) = intent.map_or(("", 0), |intent| (intent.etag.as_str(), intent.watermark));
         self.held(lease, &sql, &[watermark.into(), etag.into(), up_to.into()]).await
