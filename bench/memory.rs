@@ -30,6 +30,7 @@ const DAYS: usize = 365;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 pub fn all(model: &ModelServer, report: &mut Report) {
+    rows(report);
     searches(model, report);
     prompt(model, report);
     year(report);
@@ -53,6 +54,19 @@ fn word(random: &mut u64) -> String {
 
 fn sentence(random: &mut u64, words: usize) -> String {
     (0..words).map(|_| word(random)).collect::<Vec<_>>().join(" ")
+}
+
+/// Rows that D1 counts as written for facts: one alone, and twelve that are learned at once.
+fn rows(report: &mut Report) {
+    let server = Server::start(json!({}));
+    let mut written = |from: u64, to: u64| {
+        let call = json!({ "user": "ann", "facts": true, "call": { "add": { "from": from, "to": to } } });
+        let answer = server.client().post("/fixtures/memory", call).expect(200);
+        answer["written"].as_f64().unwrap_or(f64::NAN) / (to - from) as f64
+    };
+    written(0, 1);
+    report.value("rows written per fact, one alone", written(1, 2), "");
+    report.value("rows written per fact, twelve at once", written(2, 14), "");
 }
 
 /// Searches beside the size of the user's memory.

@@ -103,3 +103,15 @@ fn adding_one_turn_writes_few_rows_and_erasing_leaves_none() {
     assert_eq!(ask(&client, "ann", statistics.clone()).0, json!([0, 0, 0, [0]]));
     assert_eq!(ask(&client, "bob", statistics).0, json!([50, 350, 1, [50]]));
 }
+
+#[test]
+fn adding_a_fact_writes_few_rows() {
+    let server = Server::start(json!({}));
+    let client = server.client();
+    let add = |from: u64, to: u64| {
+        let call = json!({ "user": "ann", "facts": true, "call": { "add": { "from": from, "to": to } } });
+        client.post("/fixtures/memory", call).expect(200)["written"].as_u64().unwrap()
+    };
+    let (first, next, many) = (add(0, 1), add(1, 2), add(2, 14));
+    assert!(first <= 12 && next <= 10 && many <= 70, "{first}, {next}, then {many} for 12");
+}

@@ -11,13 +11,16 @@ use worker::{Env, Error, Request, Response, Result};
 #[derive(Deserialize)]
 struct Ask {
     user: String,
+    /// Whether it is about facts, and not about turns.
+    #[serde(default)]
+    facts: bool,
     call: Call,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Call {
-    /// Adds turns with these numbers: each holds `all`, the sevenths `seventh`, the thousandths `rare`.
+    /// Adds entries with these numbers: each holds `all`, the sevenths `seventh`, the thousandths `rare`.
     Add {
         from: u64,
         to: u64,
@@ -41,16 +44,18 @@ enum Call {
 
 /// Answers with what was returned, and how many rows were read and written.
 pub async fn memory(mut request: Request, env: &Env) -> Result<Response> {
-    let Ask { user, call } = json::read(&request.bytes().await?)?;
+    let Ask { user, facts, call } = json::read(&request.bytes().await?)?;
     let failed = |error: crate::ports::memory::MemoryError| Error::RustError(error.to_string());
     let (index, _) = setup::memory(env)?;
-    let (tenant, agent, kind) = ("fixtures".to_owned(), "default".to_owned(), CollectionKind::Turns);
+    let kind = if facts { CollectionKind::Facts } else { CollectionKind::Turns };
+    let (tenant, agent) = ("fixtures".to_owned(), "default".to_owned());
     let of = Collection { tenant, agent, user, kind };
     billed::take();
     let returned = match call {
         Call::Add { from, to } => {
-            let turns: Vec<_> = (from..to).map(turn).collect();
-            json!(index.add(&of, &turns).await.map_err(failed)?)
+            let source = if facts { Source::Log } else { Source::Session };
+            let entries: Vec<_> = (from..to).map(|number| entry(number, source)).collect();
+            json!(index.add(&of, &entries).await.map_err(failed)?)
         }
         Call::Statistics { terms } => {
             let found = index.statistics(&of, &terms).await.map_err(failed)?;
@@ -75,7 +80,7 @@ pub async fn memory(mut request: Request, env: &Env) -> Result<Response> {
     Response::from_json(&json!({ "returned": returned, "read": read, "written": written }))
 }
 
-fn turn(number: u64) -> NewEntry {
+fn entry(number: u64, source: Source) -> NewEntry {
     let mut terms = format!("all n{number}");
     for (each, term) in [(7, " seventh"), (1_000, " rare")] {
         if number.is_multiple_of(each) {
@@ -85,7 +90,7 @@ fn turn(number: u64) -> NewEntry {
     let text = format!("Turn {number}, in a session of a hundred: {terms}.");
     NewEntry {
         key: number.to_string(),
-        source: Source::Session,
+        source,
         group: format!("s{}", number / 100),
         session: Some(format!("s{}", number / 100)),
         at: Timestamp(number),
