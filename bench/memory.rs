@@ -59,7 +59,7 @@ fn sentence(random: &mut u64, words: usize) -> String {
 /// Rows that D1 counts as written for facts: one alone, and twelve that are learned at once.
 fn rows(report: &mut Report) {
     let server = Server::start(json!({}));
-    let mut written = |from: u64, to: u64| {
+    let written = |from: u64, to: u64| {
         let call = json!({ "user": "ann", "facts": true, "call": { "add": { "from": from, "to": to } } });
         let answer = server.client().post("/fixtures/memory", call).expect(200);
         answer["written"].as_f64().unwrap_or(f64::NAN) / (to - from) as f64

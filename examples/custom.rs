@@ -9,8 +9,8 @@
 #![allow(clippy::expect_used)]
 
 use edge_harness::agent::{
-    ActDecision, Hook, HostConfig, OnBusy, Post, RuntimeContext, SessionHost, Settings, Tool, ToolContext,
-    ToolError,
+    ActDecision, Bounds, Hook, HostConfig, OnBusy, Post, RuntimeContext, SessionHost, Settings, Tool,
+    ToolContext, ToolError,
     hook::{HookEvent, PreActing},
     host::HostPorts,
 };
@@ -131,7 +131,7 @@ fn turn(hour: u64, said: &str) -> String {
         spawner: tasks.clone(),
         broadcast: None,
     };
-    let host = SessionHost::new(ports, Rc::new(agent), HostConfig { context_messages: 100 });
+    let host = SessionHost::new(ports, Rc::new(agent), HostConfig { context: Bounds::messages(100) });
     let session = host.blank(SessionMeta {
         id: "example".into(),
         tenant: "local".into(),

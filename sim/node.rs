@@ -6,7 +6,7 @@ use super::{
     world::World,
 };
 use async_trait::async_trait;
-use edge_harness::agent::{HostConfig, SessionHost, host::HostPorts};
+use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use edge_harness::http::session::{Handler, import};
 use edge_harness::ports::{Peers, Spawner};
 use futures::future::LocalBoxFuture;
@@ -78,7 +78,11 @@ impl Node {
             spawner: Rc::new(spawner.clone()),
             broadcast: None,
         };
-        let host = SessionHost::new(ports, world.agent(), HostConfig { context_messages: CONTEXT_MESSAGES });
+        let host = SessionHost::new(
+            ports,
+            world.agent(),
+            HostConfig { context: Bounds::messages(CONTEXT_MESSAGES) },
+        );
         let handler = Rc::new(Handler { host, peers: Rc::new(spawner) });
         *self.machine.borrow_mut() = Some((Rc::clone(&handler), plug));
         handler

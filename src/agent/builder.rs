@@ -1,8 +1,10 @@
 //! Puts an agent together. Nothing can be added after [`HarnessBuilder::build`].
 
 use super::{
-    ContextSource, DynTool, FollowUp, HarnessAgent, Hook, Settings, Tool, Toolkit, follow_up::HandOver,
+    ContextSource, ContextStrategy, DynTool, FollowUp, HarnessAgent, Hook, Settings, Tool, Toolkit,
+    follow_up::HandOver,
     hook::HookEvent,
+    strategy::{KeepAhead, KeepContext, Keeper},
 };
 use crate::ports::{Clock, Entropy, Models};
 use std::rc::Rc;
@@ -64,6 +66,8 @@ pub struct HarnessBuilder {
     settings: Settings,
     context: Vec<Rc<dyn ContextSource>>,
     follow_ups: Vec<Rc<dyn FollowUp>>,
+    /// And before which of the works behind turns it does its own.
+    strategy: Option<(Rc<dyn ContextStrategy>, usize)>,
 }
 
 impl HarnessBuilder {
@@ -119,6 +123,12 @@ impl HarnessBuilder {
         Rc::new(HandOver(follow_up))
     }
 
+    /// Keeps the context within bounds. Behind turns it does its work where this stands among the others'.
+    pub fn context_strategy(mut self, strategy: impl ContextStrategy + 'static) -> Self {
+        self.strategy = Some((Rc::new(strategy), self.follow_ups.len()));
+        self
+    }
+
     /// Adds a tool.
     pub fn tool(self, tool: impl Tool) -> Self {
         self.dyn_tool(Rc::new(tool))
@@ -153,6 +163,7 @@ impl HarnessBuilder {
     /// # Errors
     /// When names clash or a needed part is missing.
     pub fn build(self) -> Result<HarnessAgent, BuildError> {
+        let without = |name: &str| self.without.iter().any(|without| without == name);
         let mut toolkit = Toolkit::default();
         for tool in self.tools {
             let name = tool.spec().name;
@@ -160,8 +171,23 @@ impl HarnessBuilder {
                 return Err(BuildError::ToolName(name));
             }
         }
-        let mut hooks = self.hooks;
-        hooks.retain(|(_, hook)| !self.without.iter().any(|name| name == hook.name()));
+        let models = self.models.ok_or(BuildError::Missing("models"))?;
+        let (mut hooks, mut follow_ups) = (self.hooks, self.follow_ups);
+        let strategy = self.strategy.filter(|(strategy, _)| !without(strategy.name()));
+        let keeper = strategy.map(|(strategy, place)| {
+            let before = follow_ups
+                .iter()
+                .filter(|work| work.before_drop() && !without(work.name()))
+                .cloned()
+                .collect();
+            let keeper = Rc::new(Keeper { strategy, before, models: Rc::clone(&models) });
+            let ahead: Rc<dyn FollowUp> = Rc::new(KeepAhead(Rc::clone(&keeper)));
+            follow_ups.insert(place, Rc::clone(&ahead));
+            hooks.push((Band::BuiltIn, Rc::new(KeepContext(Rc::clone(&keeper)))));
+            hooks.push((Band::BuiltIn, Rc::new(HandOver(ahead))));
+            keeper
+        });
+        hooks.retain(|(_, hook)| !without(hook.name()));
         for (index, (_, hook)) in hooks.iter().enumerate() {
             if hooks.iter().skip(index + 1).any(|(_, other)| other.name() == hook.name()) {
                 return Err(BuildError::HookName(hook.name()));
@@ -179,9 +205,10 @@ impl HarnessBuilder {
             toolkit,
             settings: self.settings,
             context: self.context,
-            follow_ups: self.follow_ups,
+            keeper,
+            follow_ups,
             hooks: HookChain { lists },
-            models: self.models.ok_or(BuildError::Missing("models"))?,
+            models,
             clock: self.clock.ok_or(BuildError::Missing("clock"))?,
             entropy: self.entropy.ok_or(BuildError::Missing("entropy"))?,
         })

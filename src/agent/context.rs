@@ -4,7 +4,7 @@ use super::{RuntimeState, ToolError};
 use crate::fault::{self, Fault};
 use crate::ports::{Clock, Spawner};
 use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError};
-use crate::types::{EventKind, Source, Timestamp};
+use crate::types::{EventKind, Message, Source, Timestamp};
 use futures::{
     future::{Either, poll_fn, select},
     pin_mut,
@@ -51,6 +51,17 @@ impl RuntimeContext {
     /// The turn's id.
     pub fn turn(&self) -> &str {
         &self.permit.turn
+    }
+
+    /// What the model sees of the conversation: the context window, with what the user said as hooks left it.
+    pub fn messages(&self) -> Vec<Rc<Message>> {
+        let mut messages = self.session.messages();
+        let said = self.state.said();
+        let own = said.as_ref().and_then(|said| messages.iter_mut().rev().find(|own| own.id == said.id));
+        if let (Some(own), Some(said)) = (own, &said) {
+            *own = Rc::clone(said);
+        }
+        messages
     }
 }
 

@@ -75,6 +75,9 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
 
     session.commit(cx.clock.now(), |draft| {
         let Some(mut turn) = draft.state.turn.clone() else { return };
+        if let Some(gauge) = cx.state.take_gauge() {
+            draft.state.gauge = gauge;
+        }
         let mut outcomes = cx.state.outcomes();
         draft.close_message();
         if let TurnPhase::Tools { calls } = &turn.phase {

@@ -45,6 +45,12 @@ pub trait FollowUp {
         true
     }
 
+    /// Whether it must have seen messages before they leave the context. It is then also done when they are
+    /// about to, and does not wait for anything ([`FollowContext::hurried`]).
+    fn before_drop(&self) -> bool {
+        false
+    }
+
     /// Does it for the records of the log that it has not seen.
     ///
     /// # Errors
@@ -111,6 +117,8 @@ pub struct FollowContext {
     pub seen: u64,
     /// The number of the last record that is to be seen.
     pub until: u64,
+    /// Whether messages wait to leave the context.
+    pub hurried: bool,
     /// What works before this one have to tell, of the same round: the log does not hold it yet.
     pub news: Vec<EventKind>,
     /// The time.

@@ -7,6 +7,7 @@ use super::{
     hook::{HookEvent, PreCall},
     preparer,
     react::ReactAgent,
+    strategy::Keeper,
 };
 use crate::fault::{self, Fault};
 use crate::ports::session_store::Select;
@@ -28,6 +29,7 @@ pub struct HarnessAgent {
     pub(super) toolkit: Toolkit,
     pub(super) settings: Settings,
     pub(super) context: Vec<Rc<dyn ContextSource>>,
+    pub(super) keeper: Option<Rc<Keeper>>,
     pub(super) follow_ups: Vec<Rc<dyn FollowUp>>,
     pub(super) hooks: HookChain,
     pub(super) models: Rc<dyn Models>,
@@ -114,7 +116,7 @@ impl HarnessAgent {
         if !self.context.is_empty() {
             preparer::load_context(self, cx, &message).await;
         }
-        ReactAgent { agent: self, cx, message }.run().await
+        ReactAgent { agent: self, cx }.run().await
     }
 
     /// The tools that a turn is offered: chosen by what the user said, so that they stay the same

@@ -17,6 +17,7 @@ use crate::ports::{
 use crate::session::{
     Artifacts, Draft, Permit, Session, WriteError,
     artifacts::puts::Puts,
+    context::Bounds,
     hub::{Broadcast, Hub},
 };
 use crate::turn::TurnMachine;
@@ -49,8 +50,8 @@ const TITLE_CHARS: usize = 80;
 /// What a host is told once.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// Messages that a model is shown at most.
-    pub context_messages: usize,
+    /// What a model is shown at most of the conversation, where nothing else bounds it.
+    pub context: Bounds,
 }
 
 /// The ports of a host.
@@ -164,8 +165,7 @@ impl SessionHost {
     /// When the store breaks.
     pub fn open(self: &Rc<Self>) -> Result<Option<Rc<Session>>, StoreError> {
         if self.session.borrow().is_none() {
-            let opened =
-                Session::open(Rc::clone(&self.ports.store), self.config.context_messages, self.hub())?;
+            let opened = Session::open(Rc::clone(&self.ports.store), self.config.context, self.hub())?;
             *self.session.borrow_mut() = opened.map(Rc::new);
         }
         let session = self.session.borrow().clone();
@@ -199,14 +199,10 @@ impl SessionHost {
             held: Default::default(),
             deferred: Vec::new(),
             listed_at: Timestamp(0),
+            gauge: Default::default(),
             handovers: Default::default(),
         };
-        Rc::new(Session::create(
-            Rc::clone(&self.ports.store),
-            state,
-            self.config.context_messages,
-            self.hub(),
-        ))
+        Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context, self.hub()))
     }
 
     /// Makes a session that was stored just now this host's own.

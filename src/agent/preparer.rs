@@ -58,6 +58,8 @@ pub(super) struct Preparation {
     pub step: u32,
     /// What it is asked.
     pub request: ModelRequest,
+    /// Tokens of the request beside the conversation, by our estimate; known when hooks have seen it.
+    pub fixed: u64,
 }
 
 /// Loads every source of context at once. What fails or takes too long is left out and listed.
@@ -111,7 +113,7 @@ pub(super) fn prepare(
         thinking: turn.options.think.unwrap_or(agent.settings.think),
         tools_off: purpose != Purpose::Step,
     };
-    Ok(Ok(Preparation { provider, model, price, step: turn.steps, request }))
+    Ok(Ok(Preparation { provider, model, price, step: turn.steps, request, fixed: 0 }))
 }
 
 /// What is said behind the conversation. Words that are not the harness's own are marked.

@@ -11,9 +11,7 @@ use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::session::{Draft, WriteError};
 use crate::turn::{Step, TurnMachine, scheduler};
-use crate::types::{
-    CallState, EventKind, Message, Part, Role, Thinking, ToolCall, ToolOutcome, TurnPhase, TurnState,
-};
+use crate::types::{CallState, EventKind, Part, Role, Thinking, ToolCall, ToolOutcome, TurnPhase, TurnState};
 use futures::future::join_all;
 use std::rc::Rc;
 
@@ -21,8 +19,6 @@ use std::rc::Rc;
 pub(super) struct ReactAgent<'a> {
     pub agent: &'a HarnessAgent,
     pub cx: &'a Rc<RuntimeContext>,
-    /// What the user said, as the model sees it in this call.
-    pub message: Rc<Message>,
 }
 
 impl ReactAgent<'_> {
@@ -59,6 +55,9 @@ impl ReactAgent<'_> {
         draft: impl FnOnce(&mut Draft, &mut TurnState),
     ) -> Result<(), WriteError> {
         self.cx.session.commit_turn(&self.cx.permit, self.cx.clock.now(), |change, state| {
+            if let Some(gauge) = self.cx.state.take_gauge() {
+                change.state.gauge = gauge;
+            }
             draft(change, state);
             for kind in &kinds {
                 change.record(Some(self.cx.turn()), kind.clone());
@@ -178,14 +177,5 @@ impl ReactAgent<'_> {
             made.iter().find(|call| call.call_id == state.call_id).map(|call| (*call).clone())
         };
         calls.iter().filter_map(find).collect()
-    }
-
-    /// What the model sees: the window, with this call's message as hooks left it.
-    pub(super) fn context(&self) -> Vec<Rc<Message>> {
-        let mut messages = self.cx.session.messages();
-        if let Some(own) = messages.iter_mut().rev().find(|message| message.id == self.message.id) {
-            *own = Rc::clone(&self.message);
-        }
-        messages
     }
 }

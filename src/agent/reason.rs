@@ -6,34 +6,45 @@ use super::{
     hook::{HookEvent, PostReasoning, PreReasoning},
     preparer::{self, Preparation, Purpose, turn_error},
     react::ReactAgent,
+    strategy,
     stream::{self, Failed},
 };
 use crate::model::retry::RetryPolicy;
 use crate::session::WriteError;
 use crate::turn::{Spent, TurnMachine, structured};
 use crate::types::{
-    Effect, EventKind, FinishReason, Message, ModelResponse, Part, Role, StopReason, ToolCall, TurnError, id,
-    message::text_of,
+    CompactReason, Effect, EventKind, FinishReason, Message, ModelErrorKind, ModelResponse, Part, Role,
+    StopReason, ToolCall, TurnError, Usage, WindowUse, id, message::text_of,
 };
 use std::{collections::HashSet, rc::Rc};
 
 impl ReactAgent<'_> {
     /// One model call, tried again where that makes sense. Returns the turn's end if this is it.
     pub(super) async fn reason(&self, purpose: Purpose) -> Result<Option<Ending>, WriteError> {
-        let Preparation { provider, price, step, request, .. } = match self.prepared(purpose).await? {
+        let mut prepared = match self.prepared(purpose).await? {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Some(Ending::failed(error))),
         };
-
         let started = self.cx.clock.now();
-        let mut tries = 1;
+        let (mut tries, mut squeezed) = (1, false);
         let (message, response) = loop {
             let message = self.agent.new_id(id::MESSAGE);
-            let events = provider.stream(request.clone());
+            let events = prepared.provider.stream(prepared.request.clone());
             let Failed { error, shown } = match stream::pass_on(self.cx, &message, events).await {
                 Ok(response) => break (message, response),
                 Err(failed) => failed,
             };
+            if error.kind == ModelErrorKind::Overflow && !squeezed && self.squeeze(&prepared).await? {
+                if shown {
+                    self.restart_message(error.kind.code())?;
+                }
+                squeezed = true;
+                prepared = match self.prepared(purpose).await? {
+                    Ok(prepared) => prepared,
+                    Err(error) => return Ok(Some(Ending::failed(error))),
+                };
+                continue;
+            }
             let mut random = [0; 4];
             self.agent.entropy.fill(&mut random);
             let Some(delay) = RetryPolicy::default().delay_ms(tries, &error, u32::from_le_bytes(random))
@@ -52,11 +63,13 @@ impl ReactAgent<'_> {
         };
 
         let elapsed_ms = self.cx.clock.now().since(started);
-        let event = PostReasoning { step, response: self.with_usable_ids(response), elapsed_ms };
+        let mut response = self.with_usable_ids(response);
+        self.measure(&prepared, &mut response.usage);
+        let event = PostReasoning { step: prepared.step, response, elapsed_ms };
         for hook in self.agent.hooks.at(HookEvent::PostReasoning) {
             hook.post_reasoning(&event, self.cx).await;
         }
-        self.answered(message, event.response, price, purpose)
+        self.answered(message, event.response, prepared.price, purpose)
     }
 
     /// A call of the model, ready to be made: put together, and seen by hooks.
@@ -64,7 +77,7 @@ impl ReactAgent<'_> {
         &self,
         purpose: Purpose,
     ) -> Result<Result<Preparation, TurnError>, WriteError> {
-        let mut prepared = match preparer::prepare(self.agent, self.cx, self.context(), purpose)? {
+        let mut prepared = match preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)? {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Err(error)),
         };
@@ -76,7 +89,45 @@ impl ReactAgent<'_> {
         }
         self.cx.state.rendered(&prepared.model, &event.request);
         prepared.request = event.request;
+        prepared.fixed = strategy::fixed(&prepared.request);
+        if let Some(keeper) = &self.agent.keeper {
+            let handle = keeper.in_turn(self.cx, prepared.fixed);
+            let fill = handle.fill();
+            if fill.total() > fill.most() {
+                // Whatever the strategy could do before: more than the window is refused for sure.
+                let _ = keeper.strategy.make_room(&handle, CompactReason::Tokens).await;
+                prepared.request.messages = self.cx.messages();
+            }
+        }
         Ok(Ok(prepared))
+    }
+
+    /// The provider said that the request is too long: makes the context smaller, if that can be done.
+    async fn squeeze(&self, prepared: &Preparation) -> Result<bool, WriteError> {
+        let Some(keeper) = &self.agent.keeper else { return Ok(false) };
+        let estimated = prepared.fixed + self.cx.session.context().tokens();
+        self.journal(Vec::new(), |draft, _| {
+            let mut gauge = draft.state.gauge.of(&prepared.model);
+            gauge.fixed = prepared.fixed;
+            gauge.too_much = Some(gauge.too_much)
+                .filter(|least| *least > 0)
+                .map_or(estimated, |least| least.min(estimated));
+            draft.state.gauge = gauge;
+        })?;
+        let handle = keeper.in_turn(self.cx, prepared.fixed);
+        Ok(keeper.strategy.make_room(&handle, CompactReason::Overflow).await.unwrap_or(false))
+    }
+
+    /// Learns from an answer how the model counts, and says how full its window is.
+    fn measure(&self, prepared: &Preparation, usage: &mut Usage) {
+        let estimated = prepared.fixed + self.cx.session.context().tokens();
+        let mut gauge = self.cx.session.state().gauge.of(&prepared.model);
+        gauge.fixed = prepared.fixed;
+        gauge.learn(estimated, usage.input_tokens);
+        let input = if usage.input_tokens > 0 { usage.input_tokens } else { gauge.counted(estimated) };
+        let limit = self.agent.models.limits(&prepared.model).window;
+        usage.window = Some(WindowUse { used: input + usage.output_tokens, limit });
+        self.cx.state.gauge(gauge);
     }
 
     /// Voids the part of an answer that listeners have seen: a record takes its number.
@@ -189,8 +240,9 @@ impl ReactAgent<'_> {
     /// providers want ids that are unique within a request.
     fn with_usable_ids(&self, mut response: ModelResponse) -> ModelResponse {
         let messages = self.cx.session.messages();
-        let mut taken: HashSet<String> =
-            messages.iter().flat_map(|message| message.calls().map(|call| call.call_id.clone())).collect();
+        let shown = messages.iter().flat_map(|message| message.calls().map(|call| call.call_id.clone()));
+        // Calls of this turn may have left the context.
+        let mut taken: HashSet<String> = shown.chain(self.cx.state.call_ids()).collect();
         for part in &mut response.parts {
             if let Part::ToolCall(call) = part
                 && (!id::is_valid(&call.call_id) || !taken.insert(call.call_id.clone()))

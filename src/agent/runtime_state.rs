@@ -4,7 +4,7 @@
 
 use super::{Toolkit, preparer};
 use crate::turn::replay::{ReplayControl, ReplayKey, Replayed};
-use crate::types::{EventKind, Message, ModelRequest, Source, ToolOutcome, ToolSpec};
+use crate::types::{EventKind, Gauge, Message, ModelRequest, Source, ToolOutcome, ToolSpec};
 use std::{
     cell::{Ref, RefCell},
     collections::BTreeMap,
@@ -38,6 +38,10 @@ struct Inner {
     remembered: bool,
     outcomes: BTreeMap<String, u32>,
     model: Option<String>,
+    /// All calls that were asked for.
+    call_ids: Vec<String>,
+    /// What was learned of how the model counts, and is not stored yet.
+    gauge: Option<Gauge>,
 }
 
 impl RuntimeState {
@@ -46,6 +50,7 @@ impl RuntimeState {
         let inner = &mut *self.inner.borrow_mut();
         match kind {
             EventKind::ToolStarted { call_id, name, args, .. } => {
+                inner.call_ids.push(call_id.clone());
                 inner.open.push((call_id.clone(), name.clone(), ReplayKey::of(name, args)));
             }
             EventKind::ToolCompleted { call_id, outcome, sources, ran_with, .. } => {
@@ -139,6 +144,21 @@ impl RuntimeState {
     /// Whether the turn's own records are still to be folded; once.
     pub(super) fn is_to_remember(&self) -> bool {
         !std::mem::replace(&mut self.inner.borrow_mut().remembered, true)
+    }
+
+    /// The calls that the turn has asked for.
+    pub(super) fn call_ids(&self) -> Vec<String> {
+        self.inner.borrow().call_ids.clone()
+    }
+
+    /// Notes what was learned of how the model counts: it is stored with what comes next.
+    pub(super) fn gauge(&self, gauge: Gauge) {
+        self.inner.borrow_mut().gauge = Some(gauge);
+    }
+
+    /// What was learned since this was asked last.
+    pub(super) fn take_gauge(&self) -> Option<Gauge> {
+        self.inner.borrow_mut().gauge.take()
     }
 
     /// The model that was called last, as `provider/model`.

@@ -31,6 +31,10 @@ impl FollowUp for MemoryFlush {
         5
     }
 
+    fn before_drop(&self) -> bool {
+        true
+    }
+
     async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
         let Flush::Every(gap_ms) = self.0.flush_setting() else { return Ok(Followed::Done(Vec::new())) };
         let (records, newest) = (cx.oldest(cx.seen, SAID, MAX_RECORDS)?, cx.newest(SAID, 1)?);
@@ -38,11 +42,13 @@ impl FollowUp for MemoryFlush {
             return Ok(Followed::Done(Vec::new()));
         };
         let quiet_at = newest.at.plus(QUIET_MS).min(first.at.plus(PUT_OFF_MS));
-        if cx.clock.now() < quiet_at {
-            return Ok(Followed::NotBefore(quiet_at));
-        }
-        if let Some(free_at) = self.0.claim_flush(&cx.owner, gap_ms).await? {
-            return Ok(Followed::NotBefore(free_at));
+        if !cx.hurried {
+            if cx.clock.now() < quiet_at {
+                return Ok(Followed::NotBefore(quiet_at));
+            }
+            if let Some(free_at) = self.0.claim_flush(&cx.owner, gap_ms).await? {
+                return Ok(Followed::NotBefore(free_at));
+            }
         }
         let portion = portion(&records);
         let extraction = self.0.extract(&cx.owner, &cx.session_id, cx.model.as_deref(), portion);

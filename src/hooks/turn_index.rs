@@ -24,6 +24,10 @@ impl FollowUp for TurnIndex {
         4
     }
 
+    fn before_drop(&self) -> bool {
+        true
+    }
+
     async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
         let mut seen = cx.seen;
         loop {

@@ -16,6 +16,7 @@ pub mod retry;
 mod sse;
 #[cfg(test)]
 mod testkit;
+mod windows;
 mod wire;
 mod workers_ai;
 
@@ -32,6 +33,10 @@ pub struct Provider {
     pub name: &'static str,
     /// The model to use when this provider is configured and nobody chose one.
     pub default_model: Option<&'static str>,
+    /// Tokens that its tokenizer makes of a hundred of `types::tokens`. Of `o200k_base` that is a hundred;
+    /// what others make of the same texts is known roughly (Anthropic: its own counter for Claude 2, and
+    /// what it says of later models; Llama 3: a vocabulary as large as `o200k_base`).
+    pub tokens_percent: u64,
     /// How it is reached.
     pub reach: Reach,
 }
@@ -60,6 +65,7 @@ pub static TABLE: &[Provider] = &[
     Provider {
         name: "openai",
         default_model: Some("gpt-5-mini"),
+        tokens_percent: 100,
         reach: Reach::Http {
             wire: &OpenAi,
             key: "OPENAI_API_KEY",
@@ -70,6 +76,7 @@ pub static TABLE: &[Provider] = &[
     Provider {
         name: "anthropic",
         default_model: Some("claude-sonnet-4-5"),
+        tokens_percent: 120,
         reach: Reach::Http {
             wire: &Anthropic,
             key: "ANTHROPIC_API_KEY",
@@ -77,6 +84,6 @@ pub static TABLE: &[Provider] = &[
             default_base_url: "https://api.anthropic.com",
         },
     },
-    Provider { name: "workers-ai", default_model: None, reach: Reach::WorkersAi },
-    Provider { name: "demo", default_model: None, reach: Reach::Demo },
+    Provider { name: "workers-ai", default_model: None, tokens_percent: 105, reach: Reach::WorkersAi },
+    Provider { name: "demo", default_model: None, tokens_percent: 100, reach: Reach::Demo },
 ];

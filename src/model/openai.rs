@@ -139,6 +139,7 @@ impl Completion {
         let prompt = counts.prompt_tokens_details.as_ref();
         let completion = counts.completion_tokens_details.as_ref();
         self.usage = Usage {
+            window: None,
             input_tokens: counts.prompt_tokens.unwrap_or(0),
             output_tokens: counts.completion_tokens.unwrap_or(0),
             cache_read_tokens: prompt.and_then(|p| p.cached_tokens).unwrap_or(0),

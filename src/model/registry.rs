@@ -5,10 +5,11 @@ use super::{
     client::{AiModel, HttpModel, Voice},
     demo::{self, Demo},
     pricing::Prices,
+    windows::Windows,
 };
 use crate::{
     ports::{Ai, Clock, Http, Model, Models},
-    types::{ModelError, ModelErrorKind, Price},
+    types::{ModelError, ModelErrorKind, ModelLimits, Price},
 };
 use std::rc::Rc;
 
@@ -21,6 +22,7 @@ pub struct ModelRegistry {
     providers: Vec<(&'static Provider, Found)>,
     default: String,
     prices: Result<Prices, ModelError>,
+    windows: Result<Windows, ModelError>,
 }
 
 /// What models are made of.
@@ -32,8 +34,8 @@ struct Parts<'a> {
 }
 
 impl ModelRegistry {
-    /// Reads the configuration: each provider's key and base URL, `DEFAULT_MODEL`, and
-    /// `MODEL_PRICES`. When the prices are malformed no model is found, and that is why.
+    /// Reads the configuration: each provider's key and base URL, `DEFAULT_MODEL`,
+    /// `MODEL_PRICES` and `MODEL_WINDOWS`. When one of the last two is malformed no model is found, and that is why.
     pub fn new(
         config: &dyn Fn(&str) -> Option<String>,
         http: Rc<dyn Http>,
@@ -48,15 +50,21 @@ impl ModelRegistry {
         let providers = TABLE.iter().map(|provider| (provider, parts.make(provider))).collect();
         let prices = parts.get("MODEL_PRICES").map_or(Ok(Prices::default()), |text| Prices::read(&text));
         let prices = prices.map_err(|why| ModelError::new(ModelErrorKind::Invalid, why));
-        Self { providers, default, prices }
+        let windows = parts.get("MODEL_WINDOWS").map_or(Ok(Windows::default()), |text| Windows::read(&text));
+        let windows = windows.map_err(|why| ModelError::new(ModelErrorKind::Invalid, why));
+        Self { providers, default, prices, windows }
     }
 
     /// What keeps every model from being found.
     ///
     /// # Errors
-    /// What is wrong with `MODEL_PRICES`.
+    /// What is wrong with `MODEL_PRICES` or `MODEL_WINDOWS`.
     pub fn check(&self) -> Result<(), &str> {
-        self.prices.as_ref().map(drop).map_err(|error| error.message.as_str())
+        self.malformed().map_or(Ok(()), |error| Err(error.message.as_str()))
+    }
+
+    fn malformed(&self) -> Option<&ModelError> {
+        self.prices.as_ref().err().or(self.windows.as_ref().err())
     }
 
     /// The ids to offer: the default and the built-in one.
@@ -93,8 +101,8 @@ impl Models for ModelRegistry {
             );
             return Err(ModelError::new(ModelErrorKind::Invalid, message));
         };
-        // To run without the prices that were meant would let budgets pass that were meant to hold.
-        if let Err(error) = &self.prices {
+        // To run without what was meant would let bounds pass that were meant to hold.
+        if let Some(error) = self.malformed() {
             return Err(error.clone());
         }
         Ok((found.clone()?, model.to_owned()))
@@ -102,6 +110,14 @@ impl Models for ModelRegistry {
 
     fn price(&self, id: &str) -> Option<Price> {
         self.prices.as_ref().ok()?.of(id)
+    }
+
+    fn limits(&self, id: &str) -> ModelLimits {
+        let name = id.split('/').next().unwrap_or_default();
+        let percent = TABLE.iter().find(|provider| provider.name == name).map(|p| p.tokens_percent);
+        let window = self.windows.as_ref().ok().and_then(|windows| windows.of(id));
+        let unknown = ModelLimits::default();
+        ModelLimits { window: window.unwrap_or(unknown.window), percent: percent.unwrap_or(unknown.percent) }
     }
 
     fn default_model(&self) -> String {

@@ -1,6 +1,6 @@
 //! A language model.
 
-use crate::types::{ModelError, ModelEvent, ModelRequest, Price};
+use crate::types::{ModelError, ModelEvent, ModelLimits, ModelRequest, Price};
 use futures::stream::LocalBoxStream;
 
 /// A model that streams its answer.
@@ -23,6 +23,11 @@ pub trait Models {
     /// What a model costs; none when nobody said.
     fn price(&self, _id: &str) -> Option<Price> {
         None
+    }
+
+    /// How much a model takes at once, and how it counts.
+    fn limits(&self, _id: &str) -> ModelLimits {
+        ModelLimits::default()
     }
 
     /// The model of sessions that name none.

@@ -1,25 +1,68 @@
-//! The context window: the newest part of the conversation, kept in memory between turns.
+//! The context window: what a model is shown of the conversation, kept in memory between turns.
+
+mod shorten;
 
 use super::{decode, fold};
 use crate::ports::{SessionStore, StoreError, session_store::Select};
-use crate::types::{EventKind, Message, Record, Role};
-use std::rc::Rc;
+use crate::types::{ContextState, EventKind, Message, Record, Role, Timestamp, tokens};
+use std::{cell::RefCell, rc::Rc};
 
-/// Most bytes of text that the window holds before its older part is dropped from it.
-const MAX_WEIGHT: usize = 400_000;
+/// The document that holds the fold of what decides on the window.
+pub(super) const STATE: &str = "context";
 
-/// The newest messages, starting with a user's. When it grows past its bound it shrinks to three
-/// quarters at once, so that the start of the prompt stays the same for many turns and provider
-/// caches keep hitting. What drops out stays in the log.
+/// The id of the message that stands for what is not shown.
+pub const SUMMARY_ID: &str = "summary";
+
+/// What stands before a summary.
+const SUMMARY: &str = "(The harness that runs you has replaced the earlier part of this conversation by this summary. \
+What it leaves out can be found with session_search, and read with recall.)";
+
+/// How much a window holds before its older part is dropped from it, whatever else bounds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Messages.
+    pub messages: usize,
+    /// Bytes of text.
+    pub bytes: usize,
+}
+
+impl Bounds {
+    /// So many messages, and 400 kB.
+    pub fn messages(messages: usize) -> Self {
+        Self { messages, bytes: 400_000 }
+    }
+
+    /// For an agent that keeps its context within the model's window itself: a last resort.
+    pub fn wide() -> Self {
+        Self { messages: 2_000, bytes: 8_000_000 }
+    }
+}
+
+/// What a model is shown: the newest messages, and a summary of what was before them.
+///
+/// When it grows past its bounds it shrinks to three quarters at once, so that the start of the prompt
+/// stays the same for many turns and provider caches keep hitting. What drops out stays in the log.
 pub struct ContextWindow {
+    state: ContextState,
+    /// What stands for the messages before.
+    head: Option<Rc<Message>>,
     messages: Vec<Rc<Message>>,
-    max_messages: usize,
+    /// Of each message: how many parts it had when it was measured, and its tokens.
+    measured: RefCell<Vec<(usize, u64)>>,
+    bounds: Bounds,
 }
 
 impl ContextWindow {
     /// An empty window.
-    pub fn new(max_messages: usize) -> Self {
-        Self { messages: Vec::new(), max_messages: max_messages.max(4) }
+    pub fn new(bounds: Bounds) -> Self {
+        let bounds = Bounds { messages: bounds.messages.max(4), ..bounds };
+        Self {
+            state: ContextState::default(),
+            head: None,
+            messages: Vec::new(),
+            measured: RefCell::default(),
+            bounds,
+        }
     }
 
     /// Reads the window of a stored session: a bounded number of records, however long the log, but
@@ -27,56 +70,87 @@ impl ContextWindow {
     ///
     /// # Errors
     /// When the store breaks or holds what cannot be read.
-    pub fn load(store: &dyn SessionStore, max_messages: usize) -> Result<Self, StoreError> {
-        let mut window = Self::new(max_messages);
-        let limit = window.max_messages * 2;
-        let mut select =
-            Select { kinds: fold::MESSAGE_KINDS, newest_first: true, limit, ..Select::default() };
-        let starts = |record: &Record| matches!(record.kind, EventKind::TurnStarted { .. });
-        let mut records = Vec::new();
-        let complete = loop {
-            let page = store.read(select)?;
-            for stored in &page {
-                records.push(decode::<Record>(&stored.json)?);
-            }
-            // A turn longer than the page is read to its start: it may have to go on.
-            if page.len() < limit || records.iter().any(starts) {
-                break page.len() < limit;
-            }
-            select.before = page.last().map(|oldest| oldest.seq);
-        };
-        records.reverse();
-        if !complete {
-            // The cut may lie inside a turn: start where one starts.
-            let start = records.iter().position(starts);
-            records.drain(..start.unwrap_or(0));
+    pub fn load(store: &dyn SessionStore, bounds: Bounds) -> Result<Self, StoreError> {
+        let mut window = Self::new(bounds);
+        window.state = store.get(STATE)?.as_deref().map(decode).transpose()?.unwrap_or_default();
+        let cut = &window.state.cut;
+        let mut records = newest(store, cut.kept_from, window.bounds.messages * 2)?;
+        if cut.kept_from > 0 && !records.iter().any(starts) {
+            // The turn at hand began before: its message stays.
+            let select =
+                Select { before: Some(cut.kept_from), kinds: &["turn.started"], ..Select::default() };
+            let started = store.read(Select { newest_first: true, limit: 1, ..select })?;
+            let started = started.first().map(|stored| decode(&stored.json)).transpose()?;
+            records.splice(0..0, started);
         }
         for record in &records {
             fold::fold(&mut window.messages, record);
         }
+        for message in &mut window.messages {
+            if message.seq < cut.brief_before {
+                shorten::brief(message);
+            }
+            if let Some(chars) = cut.parted.get(&message.seq) {
+                shorten::part(message, *chars);
+            }
+        }
+        window.head = cut.summary.as_deref().map(|text| head(cut.number, text));
         window.trim();
         Ok(window)
     }
 
-    /// Adds what a new record says.
+    /// Adds what a new record says. Whoever changes [`ContextWindow::state`] loads the window anew.
     pub fn push(&mut self, record: &Record) {
         // Only a turn's start may move the window: inside a turn calls and results stay together.
-        if fold::fold(&mut self.messages, record) && matches!(record.kind, EventKind::TurnStarted { .. }) {
+        if fold::fold(&mut self.messages, record) && starts(record) {
+            let kept_from = self.state.cut.kept_from;
+            if self.messages.iter().any(|message| message.seq < kept_from) {
+                self.messages.retain(|message| message.seq >= kept_from);
+                self.measured.take();
+            }
             self.trim();
         }
     }
 
+    /// What decides on what is shown.
+    pub fn state(&self) -> &ContextState {
+        &self.state
+    }
+
     /// The messages, oldest first.
     pub fn messages(&self) -> Vec<Rc<Message>> {
-        self.messages.clone()
+        self.head.iter().chain(&self.messages).cloned().collect()
+    }
+
+    /// What stands for the messages before, its tokens, and those of each message, by our estimate.
+    pub fn measured(&self) -> (u64, Vec<(Rc<Message>, u64)>) {
+        let known = &mut *self.measured.borrow_mut();
+        known.truncate(self.messages.len());
+        for (index, message) in self.messages.iter().enumerate() {
+            let parts = message.parts.len();
+            match known.get_mut(index) {
+                Some((then, _)) if *then == parts => {}
+                Some(stale) => *stale = (parts, tokens::of_message(message)),
+                None => known.push((parts, tokens::of_message(message))),
+            }
+        }
+        let head = self.head.as_ref().map_or(0, |head| tokens::of_message(head));
+        (head, self.messages.iter().cloned().zip(known.iter().map(|(_, tokens)| *tokens)).collect())
+    }
+
+    /// The tokens of all messages, by our estimate.
+    pub fn tokens(&self) -> u64 {
+        let (head, messages) = self.measured();
+        head + messages.iter().map(|(_, tokens)| tokens).sum::<u64>()
     }
 
     fn trim(&mut self) {
+        let Bounds { messages: max, bytes } = self.bounds;
         let weight: usize = self.messages.iter().map(|m| m.weight()).sum();
-        if self.messages.len() <= self.max_messages && weight <= MAX_WEIGHT {
+        if self.messages.len() <= max && weight <= bytes {
             return;
         }
-        let (most, heaviest) = (self.max_messages * 3 / 4, MAX_WEIGHT * 3 / 4);
+        let (most, heaviest) = (max * 3 / 4, bytes * 3 / 4);
         let (mut kept, mut weight, mut start) = (0, 0, None);
         for (index, message) in self.messages.iter().enumerate().rev() {
             kept += 1;
@@ -89,5 +163,50 @@ impl ContextWindow {
             }
         }
         self.messages.drain(..start.unwrap_or(0));
+        self.measured.take();
     }
+}
+
+fn starts(record: &Record) -> bool {
+    matches!(record.kind, EventKind::TurnStarted { .. })
+}
+
+/// The newest records of messages from the number `from` on, oldest first: about `limit`, but from where a
+/// turn starts, and the whole of the last turn.
+fn newest(store: &dyn SessionStore, from: u64, limit: usize) -> Result<Vec<Record>, StoreError> {
+    let after = from.saturating_sub(1);
+    let mut select =
+        Select { after, kinds: fold::MESSAGE_KINDS, newest_first: true, limit, ..Select::default() };
+    let mut records = Vec::new();
+    let complete = loop {
+        let page = store.read(select)?;
+        for stored in &page {
+            records.push(decode::<Record>(&stored.json)?);
+        }
+        // A turn longer than the page is read to its start: it may have to go on.
+        if page.len() < limit || records.iter().any(starts) {
+            break page.len() < limit;
+        }
+        select.before = page.last().map(|oldest| oldest.seq);
+    };
+    records.reverse();
+    if !complete {
+        // The cut may lie inside a turn: start where one starts.
+        let start = records.iter().position(starts);
+        records.drain(..start.unwrap_or(0));
+    }
+    Ok(records)
+}
+
+/// The message that stands for those before.
+fn head(number: u64, text: &str) -> Rc<Message> {
+    Rc::new(Message {
+        id: format!("{SUMMARY_ID}_{number}"),
+        seq: 0,
+        role: Role::User,
+        parts: vec![crate::types::Part::text(format!("{SUMMARY}\n\n{text}"))],
+        created_at: Timestamp(0),
+        turn: String::new(),
+        interrupted: false,
+    })
 }

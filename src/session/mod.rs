@@ -18,11 +18,13 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
 };
-use crate::types::{EventKind, Message, Owner, Record, SessionState, Timestamp, TurnState, json};
+use crate::types::{
+    ContextState, EventKind, Message, Owner, Record, SessionState, Timestamp, TurnState, json,
+};
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 
-use context::ContextWindow;
+use context::{Bounds, ContextWindow};
 use frame::Frame;
 use hub::Hub;
 use serde::Deserialize;
@@ -138,6 +140,7 @@ pub struct Session {
     state: RefCell<SessionState>,
     last_seq: Cell<u64>,
     context: RefCell<ContextWindow>,
+    bounds: Bounds,
     hub: Hub,
     retired: Cell<bool>,
 }
@@ -147,29 +150,20 @@ impl Session {
     ///
     /// # Errors
     /// When the store breaks or holds what cannot be read.
-    pub fn open(
-        store: Rc<dyn SessionStore>,
-        context_messages: usize,
-        hub: Hub,
-    ) -> Result<Option<Self>, StoreError> {
+    pub fn open(store: Rc<dyn SessionStore>, bounds: Bounds, hub: Hub) -> Result<Option<Self>, StoreError> {
         if !store.exists()? {
             return Ok(None);
         }
         let Some(json) = store.get(STATE)? else { return Ok(None) };
         let state: SessionState = decode(&json)?;
         let last_seq = store.last_seq()?;
-        let context = ContextWindow::load(store.as_ref(), context_messages)?;
-        Ok(Some(Self::with(store, state, last_seq, context, hub)))
+        let context = ContextWindow::load(store.as_ref(), bounds)?;
+        Ok(Some(Self::with(store, state, last_seq, context, bounds, hub)))
     }
 
     /// Makes a session in memory. Its first [`Session::commit`] stores it.
-    pub fn create(
-        store: Rc<dyn SessionStore>,
-        state: SessionState,
-        context_messages: usize,
-        hub: Hub,
-    ) -> Self {
-        Self::with(store, state, 0, ContextWindow::new(context_messages), hub)
+    pub fn create(store: Rc<dyn SessionStore>, state: SessionState, bounds: Bounds, hub: Hub) -> Self {
+        Self::with(store, state, 0, ContextWindow::new(bounds), bounds, hub)
     }
 
     fn with(
@@ -177,6 +171,7 @@ impl Session {
         state: SessionState,
         last_seq: u64,
         context: ContextWindow,
+        bounds: Bounds,
         hub: Hub,
     ) -> Self {
         Self {
@@ -184,6 +179,7 @@ impl Session {
             state: RefCell::new(state),
             last_seq: Cell::new(last_seq),
             context: RefCell::new(context),
+            bounds,
             hub,
             retired: Cell::new(false),
         }
@@ -222,6 +218,11 @@ impl Session {
     /// What the model should see of the conversation, oldest first.
     pub fn messages(&self) -> Vec<Rc<Message>> {
         self.context.borrow().messages()
+    }
+
+    /// The same, with what bounds it and what it takes.
+    pub fn context(&self) -> Ref<'_, ContextWindow> {
+        self.context.borrow()
     }
 
     /// Drafts a change, stores it, and tells every listener.
@@ -295,6 +296,10 @@ impl Session {
             records.push(numbered(Record { seq, at: at.unwrap_or(now), turn, kind }));
         }
         let mut batch = Batch { append: Vec::new(), put: change.put, delete: change.delete };
+        let shown = self.shown_by(&records);
+        if let Some(shown) = &shown {
+            batch.put.push((context::STATE.to_owned(), encode(shown)?));
+        }
         for record in &records {
             batch.append.push(StoredRecord {
                 seq: record.seq,
@@ -318,6 +323,11 @@ impl Session {
             self.context.borrow_mut().push(record);
             self.hub.publish(frame, record);
         }
+        if shown.is_some() {
+            // From the log, so that what is shown live and after a restart is the same.
+            let window = ContextWindow::load(self.store.as_ref(), self.bounds)?;
+            *self.context.borrow_mut() = window;
+        }
         if change.closes_message {
             self.hub.end_message();
         }
@@ -325,6 +335,19 @@ impl Session {
             self.hub.idle();
         }
         Ok(())
+    }
+
+    /// What decides on what is shown, if these records change it.
+    fn shown_by(&self, records: &[Record]) -> Option<ContextState> {
+        let about = |record: &&Record| ContextState::is_about(&record.kind);
+        let mut about = records.iter().filter(about).peekable();
+        about.peek()?;
+        let mut shown = self.context.borrow().state().clone();
+        let mut changed = false;
+        for record in about {
+            changed |= shown.fold(&record.kind);
+        }
+        changed.then_some(shown)
     }
 
     /// Like [`Session::commit`], for the turn that holds `permit`.

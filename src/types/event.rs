@@ -1,8 +1,8 @@
 //! The session's numbered log, and the deltas that never enter it.
 
 use super::{
-    Budget, Effect, FinishReason, Message, Part, Source, StopReason, Timestamp, ToolOutcome, TurnStatus,
-    Usage,
+    Budget, CompactReason, Cut, Effect, FinishReason, Message, Part, Source, StopReason, Timestamp,
+    ToolOutcome, TurnStatus, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -186,6 +186,34 @@ pub enum EventKind {
         /// When.
         consolidated_at: Timestamp,
     },
+    /// The context is being made smaller.
+    #[serde(rename = "compaction.started")]
+    CompactionStarted {
+        /// Why.
+        reason: CompactReason,
+    },
+    /// The context was made smaller. What is not shown any more stays in the log.
+    #[serde(rename = "compaction.completed")]
+    CompactionCompleted {
+        /// Why.
+        reason: CompactReason,
+        /// Messages that are not shown any more.
+        dropped: usize,
+        /// Tokens of the summary that stands for all that are not shown, by our estimate.
+        summary_tokens: u64,
+        /// Tokens of the conversation before, by our estimate.
+        tokens_before: u64,
+        /// Tokens of the conversation since.
+        tokens_after: u64,
+        /// What is shown from here on.
+        cut: Cut,
+    },
+    /// The context could not be made smaller. It is as it was.
+    #[serde(rename = "compaction.failed")]
+    CompactionFailed {
+        /// Why.
+        reason: String,
+    },
     /// A call has its one outcome.
     #[serde(rename = "tool.completed")]
     ToolCompleted {
@@ -339,6 +367,9 @@ impl EventKind {
             Self::SubStepFailed { .. } => "turn.sub_step_failed",
             Self::MemoryFlushed { .. } => "memory.flushed",
             Self::MemoryConsolidated { .. } => "memory.consolidated",
+            Self::CompactionStarted { .. } => "compaction.started",
+            Self::CompactionCompleted { .. } => "compaction.completed",
+            Self::CompactionFailed { .. } => "compaction.failed",
             Self::ToolCompleted { .. } => "tool.completed",
             Self::TurnCompleted(_) => "turn.completed",
             Self::TurnFailed(_) => "turn.failed",

@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub mod call;
+pub mod context;
 pub mod error;
 pub mod event;
 pub mod id;
@@ -14,16 +15,19 @@ pub mod public_url;
 pub mod session;
 pub mod text;
 pub mod time;
+pub mod tokens;
 pub mod tool;
 pub mod turn;
 
 pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};
+pub use context::{CompactReason, ContextState, Cut, Gauge, WindowUse};
 pub use error::{ErrorCode, FieldError, Problem};
 pub use event::{Cursor, Delta, EventKind, Record, Reply, TurnEnd, TurnError};
 pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use model::{
-    FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Price, Thinking, Usage,
+    FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse, Price,
+    Thinking, Usage,
 };
 pub use path::{FilePath, PathError, PathPrefix};
 pub use principal::{Owner, Principal, Scope, Scopes};

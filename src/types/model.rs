@@ -1,6 +1,6 @@
 //! What goes to a model and what comes back, for every provider alike.
 
-use super::{Message, Part, ToolSpec};
+use super::{Message, Part, ToolSpec, WindowUse};
 use serde::{Deserialize, Serialize};
 use std::{ops::AddAssign, rc::Rc};
 use thiserror::Error;
@@ -73,6 +73,22 @@ impl Price {
     }
 }
 
+/// How much a model takes at once, and how it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ModelLimits {
+    /// Its context window, in tokens: request and answer together.
+    pub window: u64,
+    /// Tokens that its provider makes of a hundred of our estimate.
+    pub percent: u64,
+}
+
+impl Default for ModelLimits {
+    /// What is assumed of a model that nobody has told of.
+    fn default() -> Self {
+        Self { window: 128_000, percent: 100 }
+    }
+}
+
 /// A piece of a streamed answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
@@ -137,6 +153,9 @@ pub struct Usage {
     pub reasoning_tokens: u64,
     /// Input and output together.
     pub total_tokens: u64,
+    /// How much of the model's window the last call took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<WindowUse>,
 }
 
 impl AddAssign for Usage {
@@ -147,6 +166,7 @@ impl AddAssign for Usage {
         self.cache_write_tokens += other.cache_write_tokens;
         self.reasoning_tokens += other.reasoning_tokens;
         self.total_tokens += other.total_tokens;
+        self.window = other.window.or(self.window);
     }
 }
 

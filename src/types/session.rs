@@ -1,6 +1,6 @@
 //! A session's small state: everything that is not the log.
 
-use super::{Budget, EventKind, Message, Timestamp, TurnOptions, TurnState, Usage};
+use super::{Budget, EventKind, Gauge, Message, Timestamp, TurnOptions, TurnState, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, rc::Rc};
@@ -77,6 +77,9 @@ pub struct SessionState {
     /// When the directory was last told; it has yet to learn of everything since.
     #[serde(default)]
     pub listed_at: Timestamp,
+    /// What is known of how the model counts.
+    #[serde(default)]
+    pub gauge: Gauge,
     /// What turns have handed over to be done behind them, by the name of who does it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub handovers: BTreeMap<String, Handover>,

@@ -4,7 +4,9 @@ use crate::http::{handler, principal};
 use crate::stage::{NOW, Stage, meta, standard, step_of};
 use async_trait::async_trait;
 use bytes::Bytes;
-use edge_harness::agent::{HostConfig, Post, SessionHost, Tool, ToolContext, ToolError, host::HostPorts};
+use edge_harness::agent::{
+    Bounds, HostConfig, Post, SessionHost, Tool, ToolContext, ToolError, host::HostPorts,
+};
 use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute, session::SessionRequest};
 use edge_harness::platform::in_memory::{
     InMemoryDirectory, ManualClock, MemorySessionStore, ScriptedModels, SeededEntropy, TaskPool,
@@ -428,7 +430,7 @@ fn an_erasure_waits_for_what_is_being_written() {
         spawner: tasks.clone(),
         broadcast: None,
     };
-    let host = SessionHost::new(ports, Rc::new(agent), HostConfig { context_messages: 10 });
+    let host = SessionHost::new(ports, Rc::new(agent), HostConfig { context: Bounds::messages(10) });
     let post = |turn: &str| {
         let session = host.open().unwrap().unwrap_or_else(|| host.blank(meta(host.now())));
         let (turn, parts) = (turn.to_owned(), vec![Part::text("go")]);

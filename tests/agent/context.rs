@@ -5,7 +5,10 @@ use edge_harness::ports::{
     SessionStore,
     session_store::{Batch, StoredRecord},
 };
-use edge_harness::session::{context::ContextWindow, fold};
+use edge_harness::session::{
+    context::{Bounds, ContextWindow},
+    fold,
+};
 use edge_harness::types::{
     Effect, EventKind, Message, Part, Record, Role, Timestamp, ToolOutcome, TurnEnd, TurnStatus,
 };
@@ -23,7 +26,12 @@ struct Talk {
 
 impl Talk {
     fn new(max: usize) -> Self {
-        Self { store: MemorySessionStore::default(), window: ContextWindow::new(max), whole: Vec::new(), max }
+        Self {
+            store: MemorySessionStore::default(),
+            window: ContextWindow::new(Bounds::messages(max)),
+            whole: Vec::new(),
+            max,
+        }
     }
 
     fn record(&mut self, turn: usize, kind: EventKind) {
@@ -82,7 +90,7 @@ impl Talk {
     }
 
     fn check(&self, turn: usize) {
-        let loaded = ContextWindow::load(&self.store, self.max).unwrap().messages();
+        let loaded = ContextWindow::load(&self.store, Bounds::messages(self.max)).unwrap().messages();
         for seen in [&self.window.messages(), &loaded] {
             assert_eq!(seen.first().map(|m| m.role), Some(Role::User), "starts where a turn starts");
             assert!(self.whole.ends_with(seen), "the newest part of the conversation, unchanged");

@@ -1,7 +1,8 @@
 //! A host with everything around it in memory, and the invariants that every log must keep.
 
 use edge_harness::agent::{
-    HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, Tool, ToolContext, ToolError, host::HostPorts,
+    Bounds, HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, Tool, ToolContext, ToolError,
+    host::HostPorts,
 };
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ask::Aside};
@@ -121,7 +122,7 @@ impl Stage {
             spawner: tasks.clone(),
             broadcast: None,
         };
-        let config = HostConfig { context_messages: self.context_messages.get() };
+        let config = HostConfig { context: Bounds::messages(self.context_messages.get()) };
         (SessionHost::new(ports, Rc::new(built), config), tasks)
     }
 
@@ -349,7 +350,7 @@ fn placeholder() -> Rc<SessionHost> {
         spawner: Rc::new(TaskPool::default()),
         broadcast: None,
     };
-    SessionHost::new(ports, Rc::new(agent), HostConfig { context_messages: 4 })
+    SessionHost::new(ports, Rc::new(agent), HostConfig { context: Bounds::messages(4) })
 }
 
 pub fn meta(now: Timestamp) -> SessionMeta {

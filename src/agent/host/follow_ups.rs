@@ -117,6 +117,7 @@ impl SessionHost {
             model: meta.model,
             seen: 0,
             until: session.last_seq(),
+            hurried: false,
             news: Vec::new(),
             clock: Rc::clone(&self.ports.clock),
             session: Rc::clone(session),
@@ -166,11 +167,16 @@ fn progress(
     let state = draft.state.handovers.entry(name.to_owned()).or_default();
     match result {
         Ok(Followed::Done(records)) => {
-            *state = Handover { asked: state.asked, answered: asked, seen: until, ..Handover::default() };
+            *state = Handover {
+                asked: state.asked,
+                answered: asked,
+                seen: until.max(state.seen),
+                ..Handover::default()
+            };
             records.into_iter().for_each(|kind| draft.record(None, kind));
         }
         Ok(Followed::UpTo(seen, records)) => {
-            *state = Handover { seen, failed: 0, not_before: Timestamp(0), ..*state };
+            *state = Handover { seen: seen.max(state.seen), failed: 0, not_before: Timestamp(0), ..*state };
             records.into_iter().for_each(|kind| draft.record(None, kind));
         }
         Ok(Followed::NotBefore(at)) => state.not_before = at.max(now.plus(RETRY_MS)),

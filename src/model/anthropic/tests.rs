@@ -112,6 +112,7 @@ fn a_step_with_everything() {
                 tool_call("toolu_2", "now", json!({})),
             ],
             usage: Usage {
+                window: None,
                 input_tokens: 3210,
                 output_tokens: 89,
                 cache_read_tokens: 3000,

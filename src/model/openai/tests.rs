@@ -54,6 +54,7 @@ fn text_and_usage() {
         ModelResponse {
             parts: vec![Part::text("Grüß \"dich\" 😀")],
             usage: Usage {
+                window: None,
                 input_tokens: 20,
                 output_tokens: 7,
                 cache_read_tokens: 16,

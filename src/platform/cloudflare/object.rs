@@ -4,7 +4,7 @@
 #![allow(missing_docs, reason = "the platform's macros make items of their own")]
 
 use super::{convert, runtime::ObjectSpawner, setup, socket::Sockets, sql::SqlSessionStore};
-use crate::agent::{HostConfig, SessionHost, host::HostPorts};
+use crate::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
     ApiResponse,
     routes::{self, SessionRoute, Target},
@@ -148,7 +148,7 @@ fn handler(state: &Rc<State>, env: &Env, sockets: &Rc<Sockets>) -> Result<Handle
     };
     let context_messages =
         setup::var(env, "CONTEXT_MESSAGES").and_then(|n| n.parse().ok()).unwrap_or(CONTEXT_MESSAGES);
-    let host = SessionHost::new(ports, agent, HostConfig { context_messages });
+    let host = SessionHost::new(ports, agent, HostConfig { context: Bounds::messages(context_messages) });
     let peers = Rc::new(Objects(env.durable_object("SESSION")?));
     Ok(Handler { host, peers })
 }

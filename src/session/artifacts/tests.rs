@@ -1,7 +1,7 @@
 use super::*;
 use crate::platform::in_memory::{ManualClock, MemoryBlobs, MemorySessionStore};
 use crate::ports::SessionStore;
-use crate::session::hub::Hub;
+use crate::session::{context::Bounds, hub::Hub};
 use crate::types::{SessionMeta, SessionState, ToolOutcome};
 use async_trait::async_trait;
 use futures::{FutureExt, executor::block_on};
@@ -23,7 +23,7 @@ impl Stage {
     fn new() -> Self {
         let (store, blobs) = (Rc::new(MemorySessionStore::default()), Rc::new(MemoryBlobs::default()));
         let clock = ManualClock::at(NOW);
-        let session = Session::create(store.clone(), state(), 10, Hub::new(None));
+        let session = Session::create(store.clone(), state(), Bounds::messages(10), Hub::new(None));
         session.commit(NOW, |draft| draft.created(None)).expect("a store that works");
         let session = Rc::new(session);
         let artifacts = Artifacts::new(session.clone(), blobs.clone(), Rc::new(clock.clone()));
@@ -61,6 +61,7 @@ fn state() -> SessionState {
         held: Default::default(),
         deferred: Vec::new(),
         listed_at: NOW,
+        gauge: Default::default(),
         handovers: Default::default(),
     }
 }

@@ -1,0 +1,279 @@
+//! Keeping what a model is shown of the conversation within its window.
+
+use super::{
+    FollowUp, RuntimeContext,
+    follow_up::{FollowContext, Followed},
+    hook::{Hook, HookEvent, PreReasoning},
+};
+use crate::ports::{Clock, Models};
+use crate::session::{Draft, Permit, Session};
+use crate::types::{CompactReason, ContextState, EventKind, Message, ModelRequest, Owner, TurnError, tokens};
+use async_trait::async_trait;
+use std::{cell::Ref, rc::Rc};
+
+/// Rounds that a work behind turns may take to see what is about to leave the context.
+const MAX_ROUNDS: usize = 100;
+
+/// How the context of a conversation is kept within bounds. An agent has one, or none.
+#[async_trait(?Send)]
+pub trait ContextStrategy {
+    /// The name, for logs and toggles.
+    fn name(&self) -> &'static str;
+
+    /// Before a model call: makes the context smaller where the call would have to do without, or
+    /// costs too much. Nothing that fails here fails the turn.
+    async fn before_call(&self, cx: &ContextHandle);
+
+    /// Makes the context smaller, large or not. Returns whether it is smaller now.
+    ///
+    /// # Errors
+    /// Why it could not.
+    async fn make_room(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, String>;
+
+    /// Behind a reply: does what the next turn would have to wait for.
+    ///
+    /// # Errors
+    /// Why it could not; it is tried again.
+    async fn ahead(&self, cx: &ContextHandle) -> Result<(), String>;
+}
+
+/// A strategy, and what an agent needs to carry it out.
+pub(super) struct Keeper {
+    pub strategy: Rc<dyn ContextStrategy>,
+    /// What must have seen messages before they leave the context.
+    pub before: Rc<[Rc<dyn FollowUp>]>,
+    pub models: Rc<dyn Models>,
+}
+
+/// How full a context is, all in tokens by our estimate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fill {
+    /// What a request may have, together with its answer.
+    pub window: u64,
+    /// What requests have beside the conversation.
+    pub fixed: u64,
+    /// The conversation.
+    pub messages: u64,
+}
+
+impl Fill {
+    /// What the next request will have.
+    pub fn total(&self) -> u64 {
+        self.fixed + self.messages
+    }
+
+    /// The most that a request may have, so that an answer still fits.
+    pub fn most(&self) -> u64 {
+        self.window - (self.window / 8).min(4_096)
+    }
+}
+
+/// A session's context, to be looked at and made smaller.
+#[derive(Clone)]
+pub struct ContextHandle {
+    /// Whose session it is.
+    pub owner: Owner,
+    /// The time.
+    pub clock: Rc<dyn Clock>,
+    /// The session's model, as `provider/model`.
+    pub model: String,
+    session: Rc<Session>,
+    /// The turn in which this happens; none behind turns.
+    permit: Option<Permit>,
+    keeper: Rc<Keeper>,
+    /// What is known to stand in the request beside the conversation, by our estimate.
+    fixed: u64,
+    cancel: super::CancelToken,
+}
+
+impl ContextHandle {
+    /// How full the context is.
+    pub fn fill(&self) -> Fill {
+        let gauge = self.session.state().gauge.of(&self.model);
+        let limits = self.keeper.models.limits(&self.model);
+        let by_table = limits.window * 100 / limits.percent.max(1);
+        let window = if gauge.permille == 0 { by_table } else { gauge.estimated(limits.window) };
+        // What overflowed once is beyond the window, whatever is said of it.
+        let window = if gauge.too_much == 0 { window } else { window.min(gauge.too_much) };
+        Fill { window, fixed: self.fixed.max(gauge.fixed), messages: self.session.context().tokens() }
+    }
+
+    /// What decides on what is shown.
+    pub fn state(&self) -> Ref<'_, ContextState> {
+        Ref::map(self.session.context(), |window| window.state())
+    }
+
+    /// The messages that are shown, oldest first, with their tokens by our estimate; what stands for those
+    /// before is not among them.
+    pub fn messages(&self) -> Vec<(Rc<Message>, u64)> {
+        self.session.context().measured().1
+    }
+
+    /// The session's log and state.
+    pub fn session(&self) -> &Rc<Session> {
+        &self.session
+    }
+
+    /// Whether a turn runs.
+    pub fn in_turn(&self) -> bool {
+        self.session.state().turn.is_some()
+    }
+
+    /// Writes records to the log. What they change of the context is seen at once.
+    ///
+    /// # Errors
+    /// When the turn in which this happens is over, the session is gone, or the store breaks.
+    pub fn record(&self, kinds: Vec<EventKind>) -> Result<(), String> {
+        self.commit(|draft, turn| kinds.into_iter().for_each(|kind| draft.record(turn, kind)))
+    }
+
+    fn commit(&self, draft: impl FnOnce(&mut Draft, Option<&str>)) -> Result<(), String> {
+        if self.cancel.is_canceled() {
+            return Err("the session is gone".into());
+        }
+        let now = self.clock.now();
+        match &self.permit {
+            Some(permit) => {
+                let written =
+                    self.session.commit_turn(permit, now, |change, _| draft(change, Some(&permit.turn)));
+                written.map_err(|error| error.to_string())
+            }
+            None => self.session.commit(now, |change| draft(change, None)).map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Has all that must see messages before they leave the context see the log up to record `until`.
+    ///
+    /// # Errors
+    /// Which of them could not, and why.
+    pub async fn before_drop(&self, until: u64) -> Result<(), String> {
+        for follow_up in self.keeper.before.iter() {
+            let name = follow_up.name();
+            for round in 0.. {
+                let seen = self.session.state().handovers.get(name).map_or(0, |handover| handover.seen);
+                if seen >= until {
+                    break;
+                }
+                if round == MAX_ROUNDS {
+                    return Err(format!("{name} does not come to an end"));
+                }
+                let cx = self.follow_context(seen, until);
+                let (seen, records) =
+                    match follow_up.follow(&cx).await.map_err(|why| format!("{name}: {why}"))? {
+                        Followed::Done(records) => (until, records),
+                        Followed::UpTo(seen, records) => (seen, records),
+                        Followed::NotBefore(at) => {
+                            return Err(format!("{name} waits until {}", at.to_rfc3339()));
+                        }
+                    };
+                self.commit(|draft, turn| {
+                    let handover = draft.state.handovers.entry(name.to_owned()).or_default();
+                    handover.seen = handover.seen.max(seen);
+                    records.into_iter().for_each(|kind| draft.record(turn, kind));
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn follow_context(&self, seen: u64, until: u64) -> FollowContext {
+        let state = self.session.state();
+        FollowContext {
+            owner: self.owner.clone(),
+            session_id: state.meta.id.clone(),
+            created_at: state.meta.created_at,
+            model: state.meta.model.clone(),
+            seen,
+            until,
+            hurried: true,
+            news: Vec::new(),
+            clock: Rc::clone(&self.clock),
+            session: Rc::clone(&self.session),
+            cancel: self.cancel.clone(),
+        }
+    }
+}
+
+impl Keeper {
+    /// The context of a session, in a turn or behind turns.
+    pub fn handle(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        clock: &Rc<dyn Clock>,
+        permit: Option<Permit>,
+        fixed: u64,
+    ) -> ContextHandle {
+        let state = session.state();
+        let meta = &state.meta;
+        ContextHandle {
+            owner: Owner { tenant: meta.tenant.clone(), user: meta.user.clone(), agent: meta.agent.clone() },
+            clock: Rc::clone(clock),
+            model: meta.model.clone().unwrap_or_else(|| self.models.default_model()),
+            session: Rc::clone(session),
+            permit,
+            keeper: Rc::clone(self),
+            fixed,
+            cancel: super::CancelToken::default(),
+        }
+    }
+
+    /// The context of the turn at hand, whose request has so many tokens beside the conversation.
+    pub fn in_turn(self: &Rc<Self>, cx: &RuntimeContext, fixed: u64) -> ContextHandle {
+        self.handle(&cx.session, &cx.clock, Some(cx.permit.clone()), fixed)
+    }
+}
+
+/// The tokens of a request beside the conversation, by our estimate.
+pub(super) fn fixed(request: &ModelRequest) -> u64 {
+    let texts = [&request.system, &request.volatile, &request.tail];
+    texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>() + tokens::of_tools(&request.tools)
+}
+
+/// Lets the strategy look before each model call.
+pub(super) struct KeepContext(pub Rc<Keeper>);
+
+#[async_trait(?Send)]
+impl Hook for KeepContext {
+    fn name(&self) -> &'static str {
+        self.0.strategy.name()
+    }
+
+    fn events(&self) -> &'static [HookEvent] {
+        &[HookEvent::PreReasoning]
+    }
+
+    fn priority(&self) -> i32 {
+        10
+    }
+
+    async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
+        let handle = self.0.in_turn(cx, fixed(&event.request));
+        let before = handle.state().clone();
+        self.0.strategy.before_call(&handle).await;
+        if *handle.state() != before {
+            event.request.messages = cx.messages();
+        }
+        Ok(())
+    }
+}
+
+/// Lets the strategy look behind each turn.
+pub(super) struct KeepAhead(pub Rc<Keeper>);
+
+#[async_trait(?Send)]
+impl FollowUp for KeepAhead {
+    fn name(&self) -> &'static str {
+        "context_ahead"
+    }
+
+    fn priority(&self) -> i32 {
+        10
+    }
+
+    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
+        let mut handle = self.0.handle(&cx.session, &cx.clock, None, 0);
+        handle.cancel = cx.cancel.clone();
+        cx.while_wanted(self.0.strategy.ahead(&handle)).await??;
+        Ok(Followed::Done(Vec::new()))
+    }
+}

@@ -1,0 +1,113 @@
+//! Messages that are shown in part. Their whole stays in the log, where `recall` finds it.
+
+use crate::types::{Message, Part, ToolCall, ToolOutcome};
+use serde_json::Value;
+use std::rc::Rc;
+
+/// Longest output of a tool, or text in its arguments, that stays whole in a brief message, in characters.
+const BRIEF: usize = 2_400;
+/// What is left of a longer output: half of it from its start, half from its end.
+const BRIEF_OUTPUT: usize = 2_000;
+/// What is left of a longer text in arguments.
+const BRIEF_ARGUMENT: usize = 40;
+
+/// Shows short what tools got and gave.
+pub(super) fn brief(message: &mut Rc<Message>) {
+    let seq = message.seq;
+    let is_long = |part: &Part| match part {
+        Part::ToolCall(call) => has_long(&call.args, BRIEF),
+        Part::ToolResult { outcome, .. } => is_longer(&outcome.model_text(), BRIEF),
+        _ => false,
+    };
+    if !message.parts.iter().any(is_long) {
+        return;
+    }
+    for part in Rc::make_mut(message).parts.iter_mut().filter(|part| is_long(part)) {
+        match part {
+            Part::ToolCall(ToolCall { args, .. }) => shorten_json(args, BRIEF, BRIEF_ARGUMENT, seq),
+            Part::ToolResult { outcome, .. } => shorten_outcome(outcome, BRIEF_OUTPUT, seq),
+            _ => {}
+        }
+    }
+}
+
+/// Shows so many characters of each piece of a message.
+pub(super) fn part(message: &mut Rc<Message>, chars: usize) {
+    let seq = message.seq;
+    let message = Rc::make_mut(message);
+    for part in &mut message.parts {
+        match part {
+            Part::Text { text } => shorten(text, chars, chars, seq),
+            Part::ToolCall(call) => shorten_json(&mut call.args, chars, chars, seq),
+            Part::ToolResult { outcome, .. } => {
+                if is_longer(&outcome.model_text(), chars) {
+                    shorten_outcome(outcome, chars, seq);
+                }
+            }
+            Part::Reasoning { .. } | Part::File(_) => {}
+        }
+    }
+    // Thinking is given back whole or not at all: providers sign it.
+    let is_short = |part: &Part| match part {
+        Part::Reasoning { text, provider } => {
+            let hidden = provider.as_ref().map(Value::to_string).unwrap_or_default();
+            !is_longer(text, chars) && !is_longer(&hidden, chars)
+        }
+        _ => true,
+    };
+    message.parts.retain(is_short);
+}
+
+fn is_longer(text: &str, chars: usize) -> bool {
+    text.len() > chars && text.char_indices().nth(chars).is_some()
+}
+
+/// Leaves `keep` characters of a text of more than `most`, from both of its ends.
+fn shorten(text: &mut String, most: usize, keep: usize, seq: u64) {
+    if !is_longer(text, most) {
+        return;
+    }
+    let total = text.chars().count();
+    let head: String = text.chars().take(keep.div_ceil(2)).collect();
+    let tail: String = text.chars().skip(total - keep / 2).collect();
+    let left_out = total - keep.min(total);
+    *text = format!(
+        "{head}\n[{left_out} of {total} characters are left out; recall with message {seq} shows them]\n{tail}"
+    );
+}
+
+fn shorten_json(value: &mut Value, most: usize, keep: usize, seq: u64) {
+    match value {
+        Value::String(text) => shorten(text, most, keep, seq),
+        Value::Array(items) => items.iter_mut().for_each(|item| shorten_json(item, most, keep, seq)),
+        Value::Object(map) => map.values_mut().for_each(|item| shorten_json(item, most, keep, seq)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+fn has_long(value: &Value, chars: usize) -> bool {
+    match value {
+        Value::String(text) => is_longer(text, chars),
+        Value::Array(items) => items.iter().any(|item| has_long(item, chars)),
+        Value::Object(map) => map.values().any(|item| has_long(item, chars)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
+}
+
+fn shorten_outcome(outcome: &mut ToolOutcome, keep: usize, seq: u64) {
+    match outcome {
+        ToolOutcome::Result { result } => {
+            let mut text = match result.take() {
+                Value::String(text) => text,
+                other => other.to_string(),
+            };
+            shorten(&mut text, keep, keep, seq);
+            *result = Value::String(text);
+        }
+        ToolOutcome::Timeout { reason, .. }
+        | ToolOutcome::Failure { reason, .. }
+        | ToolOutcome::Denied { reason, .. }
+        | ToolOutcome::Unknown { reason } => shorten(reason, keep, keep, seq),
+        ToolOutcome::Artifact { result } => shorten(&mut result.preview, keep, keep, seq),
+    }
+}
