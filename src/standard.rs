@@ -6,7 +6,8 @@ pub use variables::{memory_settings, settings};
 
 use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
 use crate::hooks::{
-    AgentTrace, MemoryFlush, MemoryMaintenance, SessionPersistence, TurnIndex, WorkspaceContext,
+    AgentTrace, MemoryFlush, MemoryMaintenance, SessionPersistence, ToolResultEviction, TurnIndex,
+    WorkspaceContext,
 };
 use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
@@ -54,6 +55,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let instructions = instructions(parts.instructions.as_deref());
     let mut context = parts.settings.context.clone();
     context.memory_hooks &= parts.memories.is_learning();
+    let evict_over = parts.settings.evict_over;
     let context = WorkspaceContext::new(&parts.files, &context);
     let mut builder = HarnessAgent::builder()
         .instructions(DEFAULT_AGENT, &instructions)
@@ -74,6 +76,9 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let (index, flush) = (TurnIndex(Rc::clone(&parts.memories)), MemoryFlush(Rc::clone(&parts.memories)));
     let maintenance = MemoryMaintenance(parts.memories);
     builder = builder.built_in_follow_up(index).built_in_follow_up(flush).built_in_follow_up(maintenance);
+    if let Some(chars) = evict_over {
+        builder = builder.built_in(Rc::new(ToolResultEviction(chars)));
+    }
     if let Some(web_fetch) = WebFetch::new(Rc::clone(&parts.http), &parts.web_fetch_allow) {
         builder = builder.tool(web_fetch);
     }

@@ -208,7 +208,7 @@ pub(super) async fn execute(agent: &HarnessAgent, cx: &Rc<RuntimeContext>, prepa
         Plan::Run { tool, spec, call } => run(cx, Rc::clone(tool), spec, call).await,
     };
     let elapsed_ms = cx.clock.now().since(started);
-    let mut event = PostActing { call: &prepared.call, outcome, elapsed_ms };
+    let mut event = PostActing { call: &prepared.call, outcome, elapsed_ms, stored: None };
     for hook in agent.hooks.at(HookEvent::PostActing) {
         if AssertUnwindSafe(hook.post_acting(&mut event, cx)).catch_unwind().await.is_err() {
             cx.state.sub_step_failed(hook.name(), DEFECT);
@@ -217,7 +217,7 @@ pub(super) async fn execute(agent: &HarnessAgent, cx: &Rc<RuntimeContext>, prepa
     let ttl_ms = agent.settings.artifact_ttl_s.saturating_mul(1_000);
     let (outcome, stored) =
         artifacts::keep_apart(&cx.artifacts, agent.new_artifact_id(), event.outcome, ttl_ms).await;
-    Completed { outcome, elapsed_ms, sources, stored }
+    Completed { outcome, elapsed_ms, sources, stored: event.stored.or(stored) }
 }
 
 /// What a tool that ended says, or what it panicked with.

@@ -7,6 +7,7 @@
 //! ```
 
 use super::RuntimeContext;
+use crate::session::artifacts::Stored;
 use crate::types::{
     Message, ModelRequest, ModelResponse, Reply, StopReason, ToolCall, ToolOutcome, ToolSpec, TurnError,
     Usage,
@@ -96,6 +97,8 @@ pub struct PostActing<'a> {
     pub outcome: ToolOutcome,
     /// How long it took, in milliseconds.
     pub elapsed_ms: u64,
+    /// The output, where a hook has put it apart: its pointer is stored with the outcome.
+    pub stored: Option<Stored>,
 }
 
 /// After the last step, before the end is stored.

@@ -16,6 +16,9 @@ pub struct Settings {
     /// Offers a turn the tools that fit what the user said, where there are many; none offers all.
     /// A tool that is not offered can be called all the same.
     pub select_tools: Option<ToolSelection>,
+    /// Characters of a tool's output from which it is kept apart for as long as the session lives; never
+    /// when absent.
+    pub evict_over: Option<usize>,
     /// Who grades replies.
     pub judges: Vec<Judge>,
     /// What of the workspace stands in the prompt.
@@ -56,6 +59,7 @@ impl Default for Settings {
             reflect_every: 0,
             artifact_ttl_s: 3_600,
             select_tools: None,
+            evict_over: Some(80_000),
             judges: Vec::new(),
             context: ContextSettings::default(),
         }

@@ -6,6 +6,7 @@ pub mod fixtures;
 pub mod memory_flush;
 pub mod memory_maintenance;
 pub mod session_persistence;
+pub mod tool_result_eviction;
 pub mod turn_index;
 pub mod workspace_context;
 
@@ -13,5 +14,6 @@ pub use agent_trace::AgentTrace;
 pub use memory_flush::MemoryFlush;
 pub use memory_maintenance::MemoryMaintenance;
 pub use session_persistence::SessionPersistence;
+pub use tool_result_eviction::ToolResultEviction;
 pub use turn_index::TurnIndex;
 pub use workspace_context::WorkspaceContext;

@@ -15,7 +15,7 @@ const MAX_CONTEXT_FILES: usize = 8;
 /// Fewest tokens for what of the workspace stands in the prompt: below, nothing but cuts would.
 const MIN_CONTEXT_TOKENS: usize = 2_000;
 
-/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `JUDGES`, `CONTEXT_FILES` and
+/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `EVICT_OVER`, `JUDGES`, `CONTEXT_FILES` and
 /// `CONTEXT_TOKENS`. What is absent stays as it is by default; `var` finds a variable by its name.
 ///
 /// # Errors
@@ -47,6 +47,12 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
         let selection = settings.select_tools.get_or_insert_default();
         selection.cap = cap;
         selection.always.push(ReadArtifact::NAME.to_owned());
+    }
+    if let Some(text) = read("EVICT_OVER") {
+        let chars: usize = text.parse().map_err(|_| {
+            bad("EVICT_OVER", format!("expected a number of characters, 0 for never, found {text:?}"))
+        })?;
+        settings.evict_over = Some(chars).filter(|chars| *chars > 0);
     }
     if let Some(text) = read("JUDGES") {
         settings.judges = judges(&text).map_err(|why| bad("JUDGES", why))?;
@@ -133,6 +139,8 @@ mod tests {
         let chosen = with("SELECT_TOOLS", "12").unwrap().select_tools.unwrap();
         assert_eq!((chosen.cap, chosen.always), (12, vec!["read_artifact".to_owned()]));
         assert_eq!(with("SELECT_TOOLS", "").unwrap().select_tools, None);
+        let evicts = |text: &str| with("EVICT_OVER", text).unwrap().evict_over;
+        assert_eq!((evicts(""), evicts("0"), evicts("100")), (Some(80_000), None, Some(100)));
         let context = with("CONTEXT_FILES", "/SOUL.md, docs/style.md,").unwrap().context;
         assert_eq!(
             context.files.iter().map(FilePath::as_str).collect::<Vec<_>>(),
@@ -170,6 +178,7 @@ mod tests {
             ("REFLECT_EVERY", "-1", "expected a whole number, 0 for never, found \"-1\""),
             ("ARTIFACT_TTL_S", "1h", "expected a number of seconds, found \"1h\""),
             ("SELECT_TOOLS", "0", "expected a whole number from 1, empty for all, found \"0\""),
+            ("EVICT_OVER", "80k", "expected a number of characters, 0 for never, found \"80k\""),
             ("JUDGES", "{}", "expected a list of"),
             ("JUDGES", &list(&[judge("a", "2")]), "the sample of \"a\" is not between 0 and 1"),
             ("JUDGES", &list(&[judge("a", "0"), judge("a", "1")]), "the name \"a\" is taken twice"),

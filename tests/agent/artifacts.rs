@@ -28,10 +28,10 @@ use std::{
 const HOUR: u64 = 3_600_000;
 
 /// Answers with so many two-byte characters.
-struct Big;
+pub struct Big;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
-struct BigArgs {
+pub struct BigArgs {
     n: usize,
 }
 
@@ -47,7 +47,7 @@ impl Tool for Big {
     }
 }
 
-fn big(n: usize) -> String {
+pub fn big(n: usize) -> String {
     (0..n).map(|at| if at % 10 == 9 { '\n' } else { char::from(b'0' + (at / 10 % 10) as u8) }).collect()
 }
 

@@ -42,7 +42,7 @@ fn the_standard_agent_has_these_hooks() {
             (HookEvent::PreReasoning, vec!["workspace_context"]),
             (HookEvent::PostReasoning, vec!["agent_trace"]),
             (HookEvent::PreActing, vec![]),
-            (HookEvent::PostActing, vec!["agent_trace"]),
+            (HookEvent::PostActing, vec!["agent_trace", "tool_result_eviction"]),
             (
                 HookEvent::PostCall,
                 vec![

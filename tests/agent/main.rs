@@ -9,6 +9,7 @@ mod build;
 mod context;
 mod crash;
 mod discipline;
+mod eviction;
 mod files;
 mod follow_ups;
 mod hooks;

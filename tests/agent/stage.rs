@@ -45,6 +45,8 @@ pub struct Stage {
     pub context_messages: Cell<usize>,
     /// How machines from the next one on draw facts from what is said: not at all, at first.
     pub flush: Cell<Flush>,
+    /// From how many characters on they evict outputs.
+    pub evict_over: Cell<usize>,
     entropy: Rc<SeededEntropy>,
     models: Rc<dyn Models>,
     extend: Extend,
@@ -90,6 +92,7 @@ impl Stage {
             runs: Rc::default(),
             context_messages: Cell::new(100),
             flush: Cell::new(Flush::Never),
+            evict_over: Cell::new(80_000),
             entropy: Rc::default(),
             models,
             extend: Box::new(extend),
@@ -104,6 +107,7 @@ impl Stage {
         let tasks = Rc::new(TaskPool::default());
         let mut standard = standard(Rc::clone(&self.models), &self.clock, &self.entropy, &self.log);
         standard.files = self.workspaces();
+        standard.settings.evict_over = Some(self.evict_over.get());
         standard.memories =
             self.memories(MemorySettings { flush: self.flush.get(), ..MemorySettings::default() });
         standard.directory = self.directory.clone();

@@ -1,9 +1,10 @@
 //! Answers of tools that are too large for a model.
 
-use super::{Artifacts, Content, MAX_BYTES, Stored};
-use crate::types::{ArtifactRef, ToolOutcome};
+use super::{ArtifactError, Artifacts, Content, MAX_BYTES, Stored};
+use crate::types::{ArtifactRef, ToolOutcome, id};
 use bytes::Bytes;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 /// Most characters of an answer that a model reads at once.
 pub const LIMIT: usize = 12_000;
@@ -30,20 +31,47 @@ pub async fn keep_apart(
     };
     let (preview, content) = (preview(&text), content(result, &text));
     match artifacts.put(id, content, Some(ttl_ms)).await {
-        Ok(stored) => {
-            let pointer = &stored.pointer;
-            let result = ArtifactRef {
-                r#ref: pointer.r#ref.clone(),
-                bytes: pointer.bytes,
-                mime_type: pointer.mime_type.clone(),
-                preview,
-                expires_at: pointer.expires_at,
-            };
-            (ToolOutcome::Artifact { result }, Some(stored))
-        }
+        Ok(stored) => (ToolOutcome::Artifact { result: stored.as_output(preview) }, Some(stored)),
         Err(_) => {
             let result = Value::String(cut(&text, "the output could not be stored"));
             (ToolOutcome::Result { result }, None)
+        }
+    }
+}
+
+impl Artifacts {
+    /// Keeps the answer of a call for as long as the session lives. The same answer of the same call is kept
+    /// once, also when it is kept again after a crash.
+    ///
+    /// # Errors
+    /// When a store breaks or does not answer.
+    pub async fn keep(
+        &self,
+        turn: &str,
+        call_id: &str,
+        answer: &Value,
+        text: &str,
+    ) -> Result<Stored, ArtifactError> {
+        let mut hash = Sha256::new();
+        for part in [turn, call_id, text] {
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let name: String = hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect();
+        self.put(format!("{}{name}", id::ARTIFACT), content(answer, text), None).await
+    }
+}
+
+impl Stored {
+    /// The answer as a model is shown it: where it is, and a part of it.
+    pub fn as_output(&self, preview: String) -> ArtifactRef {
+        let pointer = &self.pointer;
+        ArtifactRef {
+            r#ref: pointer.r#ref.clone(),
+            bytes: pointer.bytes,
+            mime_type: pointer.mime_type.clone(),
+            preview,
+            expires_at: pointer.expires_at,
         }
     }
 }

@@ -1,0 +1,105 @@
+//! Very large outputs of tools leave the conversation for good: what stays is where they are.
+
+use crate::artifacts::{Big, big};
+use crate::stage::{Stage, step_of};
+use edge_harness::platform::in_memory::{
+    ScriptedModels,
+    models::{answer, call},
+};
+use edge_harness::types::{ArtifactRef, ModelRequest, Part, ToolOutcome};
+use pretty_assertions::assert_eq;
+use serde_json::json;
+use std::rc::Rc;
+
+/// A stage that evicts what is longer than 20 characters; its model calls `big` in the first step of each
+/// turn, always under the same id, for as many characters as the turn's message says, or else repeats it.
+fn stage() -> (Stage, Rc<ScriptedModels>) {
+    let script = |request: &ModelRequest| match (step_of(request), request.messages.last()) {
+        (0, Some(said)) => {
+            let call = match said.text().parse::<usize>() {
+                Ok(n) => call("same", "big", json!({ "n": n })),
+                Err(_) => call("same", "echo", json!({ "text": said.text() })),
+            };
+            answer(vec![call])
+        }
+        _ => answer(vec![Part::text("done")]),
+    };
+    let (stage, models) = Stage::scripted(script, |builder| builder.tool(Big));
+    stage.evict_over.set(20);
+    stage.crash();
+    (stage, models)
+}
+
+/// Runs a turn and gives the outcome of its call.
+fn run(stage: &Stage, turn: &str, said: impl ToString) -> ToolOutcome {
+    stage.post(turn, &said.to_string());
+    stage.settle();
+    stage.check();
+    let records = stage.records();
+    let own = records.iter().find(|r| r["type"] == "tool.completed" && r["turn"] == turn).unwrap();
+    serde_json::from_value(own.clone()).unwrap()
+}
+
+fn evicted(outcome: ToolOutcome) -> ArtifactRef {
+    match outcome {
+        ToolOutcome::Artifact { result } => result,
+        other => panic!("not evicted: {other:?}"),
+    }
+}
+
+fn stored(stage: &Stage, kept: &ArtifactRef) -> String {
+    let blobs = stage.blobs.objects.borrow();
+    let (_, bytes) = blobs.iter().find(|(key, _)| key.ends_with(&kept.r#ref)).unwrap();
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn log_and_model_hold_where_it_is_and_the_store_all_of_it() {
+    let (stage, models) = stage();
+    assert_eq!(run(&stage, "t1", 20), ToolOutcome::Result { result: json!(big(20)) });
+
+    let kept = evicted(run(&stage, "t2", 10_000));
+    assert_eq!((stored(&stage, &kept), kept.bytes, kept.expires_at), (big(10_000), 10_000, None));
+    let text = big(10_000);
+    let preview = format!("{}\n[6000 of 10000 characters are left out]\n{}", &text[..2_000], &text[8_000..]);
+    assert_eq!(kept.preview, preview);
+    let shown = models.requests().pop().unwrap().messages.last().unwrap().parts.clone();
+    let [Part::ToolResult { outcome: ToolOutcome::Artifact { result }, .. }] = shown.as_slice() else {
+        panic!("{shown:?}");
+    };
+    assert_eq!(*result, kept);
+
+    // Never more than half of it.
+    let kept = evicted(run(&stage, "t3", 40));
+    assert_eq!(
+        kept.preview,
+        format!("{}\n[20 of 40 characters are left out]\n{}", &big(40)[..10], &big(40)[30..])
+    );
+}
+
+#[test]
+fn the_same_call_id_with_other_content_has_a_place_of_its_own_and_the_same_content_one() {
+    let (stage, _) = stage();
+    let (first, second) = (evicted(run(&stage, "t1", 100)), evicted(run(&stage, "t2", 200)));
+    assert!(first.r#ref != second.r#ref);
+    assert_eq!((stored(&stage, &first), stored(&stage, &second)), (big(100), big(200)));
+    assert_eq!(stage.blobs.objects.borrow().len(), 2);
+}
+
+#[test]
+fn a_store_that_is_down_changes_nothing() {
+    let (stage, _) = stage();
+    stage.blobs.down.set(true);
+    assert_eq!(run(&stage, "t1", 100), ToolOutcome::Result { result: json!(big(100)) });
+    assert_eq!(stage.end("t1").sub_steps_failed, ["tool_result_eviction"]);
+    assert!(!stage.kinds().contains(&"artifact.stored".to_owned()));
+}
+
+#[test]
+fn what_only_looks_as_if_it_were_elsewhere_is_evicted() {
+    let (stage, _) = stage();
+    let notice = evicted(run(&stage, "t1", 100));
+    let text = ToolOutcome::Artifact { result: notice }.model_text().into_owned();
+    let kept = evicted(run(&stage, "t2", &text));
+    assert_eq!(stored(&stage, &kept), text);
+}
