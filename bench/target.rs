@@ -83,22 +83,26 @@ impl Target {
     /// The release Worker, in processes of its own. Nothing is asked of the model but the turn, as of the
     /// floor.
     pub fn ours(model: &ModelServer) -> Self {
-        Self::worker(model, "never")
+        Self::with(model, &json!({}))
     }
 
     /// The same, which also draws facts from each turn.
     pub fn remembering(model: &ModelServer) -> Self {
-        Self::worker(model, "always")
+        Self::with(model, &json!({ "MEMORY_FLUSH": "always" }))
     }
 
-    fn worker(model: &ModelServer, flush: &str) -> Self {
-        let bindings = json!({
-            "MEMORY_FLUSH": flush,
+    /// The same, with these variables over those that it has.
+    pub fn with(model: &ModelServer, more: &Value) -> Self {
+        let mut bindings = json!({
+            "MEMORY_FLUSH": "never",
             "OPENAI_BASE_URL": model.base_url(),
             "OPENAI_API_KEY": "none",
             "DEFAULT_MODEL": "openai/bench",
             "DEV_API_KEY": DEV_API_KEY,
         });
+        for (name, value) in more.as_object().into_iter().flatten() {
+            bindings[name] = value.clone();
+        }
         Self::Ours(Server::launch(Launch {
             config: "wrangler.toml",
             main: "build/index.js",

@@ -4,6 +4,7 @@
 //! the targets take turns within each round, so that a slow minute hits all of them.
 
 mod load;
+mod long;
 mod memory;
 mod report;
 #[path = "../tests/support/mod.rs"]
@@ -45,6 +46,7 @@ fn main() {
     starts(&model, &mut report);
     rss(&model, &mut report);
     memory::all(&model, &mut report);
+    long::session(&mut report);
     sizes(&mut report);
     report.finish();
 }

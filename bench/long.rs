@@ -1,0 +1,133 @@
+//! A session that goes on for ever: 2,000 messages in a window of 16,000 tokens.
+
+use crate::load::percentile;
+use crate::report::Report;
+use crate::support::{Client, ModelServer, Received, Script};
+use crate::target::Target;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const TURNS: usize = 1_000;
+const WINDOW: usize = 16_000;
+/// Words of what the user says, and of each answer; a tool is called in every tenth turn.
+const WORDS: usize = 60;
+
+pub fn session(report: &mut Report) {
+    eprintln!("a session of {} messages in a window of {WINDOW} tokens", 2 * TURNS);
+    let model = model_server();
+    let bindings = json!({
+        "COMPACTION_MODEL": "openai/summary",
+        "MODEL_WINDOWS": json!({ "openai/bench": WINDOW }).to_string(),
+    });
+    let ours = Target::with(&model, &bindings);
+    let mut first = Vec::with_capacity(TURNS);
+    for turn in 0..TURNS {
+        let tool = if turn % 10 == 9 { "use a tool: " } else { "" };
+        match ours.turn("long", &format!("{tool}{}", words(turn, WORDS))) {
+            Ok(timing) => first.push(timing.first),
+            Err(error) => return report.note("ours", format!("turn {turn} of the long session: {error}")),
+        }
+    }
+    let Some(server) = ours.server() else { return };
+    let log = log(&server.client());
+    let asked: Vec<Received> = model.received().into_iter().filter(|r| r.model() == "bench").collect();
+    let most = asked.iter().map(|request| tokens(&request.body)).max().unwrap_or_default();
+    report.value("long session: largest request", most as f64, "tokens");
+    report.value("long session: requests", asked.len() as f64, "");
+    let compactions = log.iter().filter(|record| record["type"] == "compaction.completed");
+    let (in_turns, ahead): (Vec<_>, Vec<_>) = compactions.partition(|record| record.get("turn").is_some());
+    report.value("long session: compactions behind a reply", ahead.len() as f64, "");
+    report.value("long session: compactions that a reply waited for", in_turns.len() as f64, "");
+    report.value(
+        "long session: requests with a stable prefix, but for those behind a compaction",
+        stable(&asked, ahead.len() + in_turns.len()),
+        "%",
+    );
+    // What housekeeping adds is what these turns take beyond the others, which had none beside them.
+    let (beside, without) = split(&log, &first);
+    let p95 = |times: &[Duration]| percentile(times.iter().copied(), 0.95);
+    report.value("long session: first token, p95, no housekeeping", p95(&without), "ms");
+    report.value("long session: first token, p95, housekeeping since the last", p95(&beside), "ms");
+}
+
+fn model_server() -> ModelServer {
+    let model = ModelServer::start();
+    model.choose(|request| {
+        let input = tokens(request) as u64;
+        if request["model"] == "summary" {
+            let text = format!("Intent: {}\nDecisions: none.\nArtifacts: none.\nNext: go on.", words(0, 150));
+            return Some(Script::text([text.as_str()]).usage(input, 0, 200));
+        }
+        let last = request["messages"].as_array()?.last()?;
+        let said = last["content"].as_str().unwrap_or_default();
+        if last["role"] == "user" && said.starts_with("use a tool") {
+            let text = words(said.len(), 200);
+            return Some(Script::new().tool("call_1", "echo", json!({ "text": text })).usage(input, 0, 250));
+        }
+        let text = words(said.len(), WORDS);
+        let pieces: Vec<&str> = text.split_inclusive(' ').collect();
+        Some(Script::text(pieces).usage(input, 0, WORDS as u64))
+    });
+    model
+}
+
+/// Words that differ from turn to turn.
+fn words(seed: usize, count: usize) -> String {
+    (0..count).map(|n| format!("w{:03} ", (seed * 31 + n * 7) % 1_000)).collect()
+}
+
+/// Four bytes of what is sent are a token.
+fn tokens(request: &Value) -> usize {
+    let text = |value: &Value| value.to_string().len();
+    (text(&request["messages"]) + text(&request["tools"])) / 4
+}
+
+fn log(client: &Client) -> Vec<Value> {
+    let client = client.with_header("accept", "application/x-ndjson");
+    let (mut log, mut after) = (Vec::new(), 0);
+    loop {
+        let page = client.get(&format!("/v1/sessions/long/events?limit=1000&after={after}"));
+        let lines: Vec<Value> =
+            page.text().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let Some(last) = lines.last() else { return log };
+        after = last["seq"].as_u64().unwrap_or(u64::MAX);
+        log.extend(lines);
+    }
+}
+
+/// The share of requests that begin as the one before them did, up to the date that stands before its last
+/// message; each compaction may change one.
+fn stable(asked: &[Received], compactions: usize) -> f64 {
+    let conversation = |request: &Received| -> Vec<Value> {
+        let messages = request.body["messages"].as_array().cloned().unwrap_or_default();
+        let date = messages.iter().rposition(|message| message["role"] == "system").unwrap_or(0);
+        messages.into_iter().take(date).collect()
+    };
+    let begins = |pair: &&[Received]| {
+        let [before, after] = pair else { return false };
+        let after = after.body["messages"].as_array().cloned().unwrap_or_default();
+        after.starts_with(&conversation(before))
+    };
+    let pairs = asked.len().saturating_sub(1);
+    let same = asked.windows(2).filter(begins).count();
+    100.0 * same as f64 / pairs.saturating_sub(compactions).max(1) as f64
+}
+
+/// The times of turns behind or in which the context was made smaller, and of the others.
+fn split(log: &[Value], first: &[Duration]) -> (Vec<Duration>, Vec<Duration>) {
+    let (mut beside, mut without) = (Vec::new(), Vec::new());
+    let (mut turn, mut kept) = (0, false);
+    for record in log {
+        match record["type"].as_str().unwrap_or_default() {
+            "compaction.started" | "compaction.completed" => kept = true,
+            "turn.completed" => {
+                if let Some(time) = first.get(turn) {
+                    if kept { beside.push(*time) } else { without.push(*time) }
+                }
+                (turn, kept) = (turn + 1, false);
+            }
+            _ => {}
+        }
+    }
+    (beside, without)
+}
