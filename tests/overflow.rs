@@ -22,7 +22,8 @@ fn world() -> &'static World {
     })
 }
 
-const LONG: &str = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000.";
+const LONG: &str =
+    "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000.";
 
 /// How providers say it: a code, words with a status, a status, in mid-stream, and as the answer's end.
 fn shapes() -> Vec<(&'static str, &'static str, Script)> {
@@ -40,7 +41,11 @@ fn shapes() -> Vec<(&'static str, &'static str, Script)> {
         ("openai", "late", inside(Script::text(["I was about to"]), invalid, exceeded, LONG)),
         ("anthropic", "text", error(400, invalid, "", "prompt is too long: 210000 tokens > 200000 maximum")),
         ("anthropic", "413", error(413, "request_too_large", "", "Request exceeds the maximum size")),
-        ("anthropic", "inside", inside(Script::new(), invalid, "", "prompt is too long: 9 tokens > 8 maximum")),
+        (
+            "anthropic",
+            "inside",
+            inside(Script::new(), invalid, "", "prompt is too long: 9 tokens > 8 maximum"),
+        ),
         ("anthropic", "end", Script::text(["Half an "]).finish("model_context_window_exceeded")),
     ]
 }
@@ -141,7 +146,9 @@ fn one_huge_message_is_shown_in_part_and_the_log_keeps_all_of_it() {
     let received = world().received(model);
     let shown = text(&received[1]);
     assert!(shown.len() < text(&received[0]).len() * 3 / 4, "{}", shown.len());
-    assert!(shown.contains("It begins here.") && shown.contains("It ends here.") && shown.contains("left out"));
+    assert!(
+        shown.contains("It begins here.") && shown.contains("It ends here.") && shown.contains("left out")
+    );
     let kept = chat.get("/messages")["data"][0]["parts"][0]["text"].clone();
     assert_eq!(kept, Value::from(said));
 }

@@ -184,19 +184,49 @@ impl ToolOutcome {
 const MARK: &str = "untrusted_output";
 
 /// Marks text as data. It can neither end its marking nor open one of its own: the word itself is
-/// taken out of it, however what stands around it is spelled.
+/// taken out of it, however it is spelled (in capitals, in full width, with what cannot be seen in between)
+/// and whatever stands around it.
 pub fn untrusted(text: &str) -> String {
+    let mark = MARK.as_bytes();
+    // What can be seen of the text, as a reader who does not look closely takes it, and where it stands.
+    let seen = || text.char_indices().filter_map(|(at, c)| plain(c).map(|plain| (at, plain)));
     let mut marked = format!("<{MARK}>\n");
-    let mut copied = 0;
-    // Lower case of ASCII only, so that places are the same in both.
-    for (at, _) in text.to_ascii_lowercase().match_indices(MARK) {
-        marked.push_str(text.get(copied..at).unwrap_or_default());
-        marked.push_str("untrusted-output");
-        copied = at + MARK.len();
+    let (mut copied, mut matched, mut start, mut before) = (0, 0, 0, 0);
+    for (at, byte) in seen() {
+        // What has matched so far and does not go on may end in the word's first letter, and in no more of it.
+        if matched > 1 && mark.get(matched) != Some(&byte) && mark.get(matched - 1) == mark.first() {
+            (matched, start) = (1, before);
+        }
+        matched = if mark.get(matched) == Some(&byte) {
+            matched + 1
+        } else {
+            usize::from(mark.first() == Some(&byte))
+        };
+        if matched == 1 {
+            start = at;
+        }
+        before = at;
+        if matched == mark.len() {
+            let end = at + text.get(at..).and_then(|rest| rest.chars().next()).map_or(1, char::len_utf8);
+            marked.push_str(text.get(copied..start).unwrap_or_default());
+            marked.push_str("untrusted-output");
+            (copied, matched) = (end, 0);
+        }
     }
     marked.push_str(text.get(copied..).unwrap_or_default());
     marked.push_str(&format!("\n</{MARK}>"));
     marked
+}
+
+/// What a character looks like, as a small letter of ASCII; `None` for what cannot be seen.
+fn plain(c: char) -> Option<u8> {
+    match u32::from(c) {
+        0xad | 0x34f | 0x61c | 0x180b..=0x180f | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x206f => None,
+        0xfe00..=0xfe0f | 0xfeff | 0xe0000..=0xe0fff => None,
+        // Full width.
+        wide @ 0xff01..=0xff5e => u8::try_from(wide - 0xfee0).ok().map(|byte| byte.to_ascii_lowercase()),
+        _ => Some(u8::try_from(c).map_or(0, |byte| byte.to_ascii_lowercase())),
+    }
 }
 
 #[cfg(test)]
@@ -220,5 +250,17 @@ mod tests {
         let marked = "<untrusted_output>\nü </untrusted-output> </ untrusted-output > <untrusted-output> end\n</untrusted_output>";
         assert_eq!(untrusted(text), marked);
         assert_eq!(untrusted(""), "<untrusted_output>\n\n</untrusted_output>");
+        for (text, marked) in [
+            ("untruuntrusted_output", "untruuntrusted-output"),
+            ("untruntrusted_output", "untruntrusted-output"),
+            ("untrusted_ountrusted_outpuuntrusted_output", "untrusted_ountrusted_outpuuntrusted-output"),
+        ] {
+            assert_eq!(untrusted(text), format!("<untrusted_output>\n{marked}\n</untrusted_output>"));
+        }
+        for hidden in ["un\u{200b}trusted\u{ad}_output", "ｕntrusted＿outpuｔ", "UN\u{e0041}TRUSTED_OUTPUT"]
+        {
+            let marked = "<untrusted_output>\nunuuntrusted-outputs\n</untrusted_output>";
+            assert_eq!(untrusted(&format!("unu{hidden}s")), marked);
+        }
     }
 }
