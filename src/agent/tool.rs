@@ -163,7 +163,7 @@ impl<T: Tool> DynTool for T {
 }
 
 fn read<A: DeserializeOwned>(args: Value) -> Result<A, String> {
-    serde_path_to_error::deserialize(args).map_err(|error| {
-        format!("the arguments do not fit the schema at `{}`: {}", error.path(), error.inner())
+    json::from_value(args).map_err(|misfit| {
+        format!("the arguments do not fit the schema at `{}`: {}", misfit.path(), misfit.detail())
     })
 }

@@ -4,15 +4,10 @@
 use super::ApiRequest;
 use crate::types::{
     ErrorCode, Problem,
-    json::{MAX_DEPTH, too_deep},
+    json::{MAX_DEPTH, from_value, too_deep},
 };
-use serde::{
-    Deserialize, Deserializer,
-    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
-};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_path_to_error::{Path, Segment};
-use std::{fmt, marker::PhantomData};
 
 /// Reads the body as JSON.
 ///
@@ -42,7 +37,6 @@ pub fn json_or_empty<T: DeserializeOwned>(request: &ApiRequest) -> Result<T, Pro
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     let value: Value = serde_json::from_slice(bytes)
         .map_err(|error| Problem::new(ErrorCode::MalformedJson, format!("the body is not JSON: {error}")))?;
-    // Every body is an object. serde would take a list for one as well: the fields by position.
     if !value.is_object() {
         return Err(Problem::field("", "expected an object"));
     }
@@ -50,49 +44,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if too_deep(&value) {
         return Err(Problem::field("", format!("nested deeper than {} levels", MAX_DEPTH)));
     }
-    serde_path_to_error::deserialize(value)
-        .map_err(|error| Problem::field(pointer(error.path()), error.inner().to_string()))
-}
-
-/// Reads a field that is an object or absent, for `deserialize_with`. serde alone would take a list
-/// for a struct as well.
-///
-/// # Errors
-/// When it is anything else.
-pub fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(field: D) -> Result<Option<T>, D::Error> {
-    struct Object<T>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
-        type Value = Option<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("an object")
-        }
-
-        fn visit_unit<E>(self) -> Result<Option<T>, E> {
-            Ok(None)
-        }
-
-        fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<T>, A::Error> {
-            T::deserialize(MapAccessDeserializer::new(map)).map(Some)
-        }
-    }
-
-    field.deserialize_any(Object(PhantomData))
-}
-
-fn pointer(path: &Path) -> String {
-    let mut out = String::new();
-    for segment in path.iter() {
-        out.push('/');
-        match segment {
-            Segment::Seq { index } => out.push_str(&index.to_string()),
-            Segment::Map { key } => out.push_str(&key.replace('~', "~0").replace('/', "~1")),
-            Segment::Enum { variant } => out.push_str(variant),
-            Segment::Unknown => out.push('?'),
-        }
-    }
-    out
+    from_value(value).map_err(|misfit| Problem::field(misfit.pointer(), misfit.detail()))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::ports::{Clock, Directory, Entropy, Http, SessionEraser, Signatures};
 use crate::types::{ErrorCode, Principal, Problem, id};
 use crate::workspace::Workspaces;
 use bytes::Bytes;
-use futures::future::LocalBoxFuture;
+use futures::{FutureExt, future::LocalBoxFuture};
 use serde::Deserialize;
 use serde_json::json;
 use std::rc::Rc;
@@ -160,7 +160,8 @@ impl Front {
                 // The answer speaks for this caller, so nobody else of the tenant may replay it.
                 let user = caller.user.clone().or_else(|| request.query("user"));
                 let owner = json!([caller.tenant, user, caller.scopes]).to_string();
-                self.once(&request, &owner, async || self.create_ticket(&request, &caller)).await?
+                let work = async { self.create_ticket(&request, &caller) }.boxed_local();
+                self.once(&request, &owner, work).await?
             }
             (Target::Session(route), Caller::Member(caller)) => {
                 let mut knot = None;
@@ -185,14 +186,14 @@ impl Front {
         let (tenant, key) = (found.param("tenant"), found.param("key"));
         match route {
             AdminRoute::CreateTenant => {
-                self.once(request, "operator", async || self.create_tenant(request).await).await
+                self.once(request, "operator", self.create_tenant(request).boxed_local()).await
             }
             AdminRoute::ListTenants => self.list_tenants(request).await,
             AdminRoute::ShowTenant => self.show_tenant(tenant).await,
             AdminRoute::UpdateTenant => self.update_tenant(tenant, request).await,
             AdminRoute::DeleteTenant => self.delete_tenant(tenant).await,
             AdminRoute::CreateKey => {
-                self.once(request, "operator", async || self.create_key(tenant, request).await).await
+                self.once(request, "operator", self.create_key(tenant, request).boxed_local()).await
             }
             AdminRoute::ListKeys => self.list_keys(tenant, request).await,
             AdminRoute::DeleteKey => self.delete_key(tenant, key).await,

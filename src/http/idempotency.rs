@@ -10,6 +10,7 @@ use super::seal::sha256_hex;
 use super::{ApiBody, ApiRequest, ApiResponse};
 use crate::ports::directory::Claim;
 use crate::types::{ErrorCode, Problem};
+use futures::future::LocalBoxFuture;
 
 const MAX_KEY: usize = 255;
 
@@ -77,9 +78,9 @@ impl Front {
         &self,
         request: &ApiRequest,
         owner: &str,
-        run: impl AsyncFnOnce() -> Result<ApiResponse, Failure>,
+        work: LocalBoxFuture<'_, Result<ApiResponse, Failure>>,
     ) -> Result<ApiResponse, Failure> {
-        let (Some(key), Some(seal)) = (key(request)?, self.seal()) else { return run().await };
+        let (Some(key), Some(seal)) = (key(request)?, self.seal()) else { return work.await };
         let scope = format!("{} {} {owner}", request.method, request.path);
         let context = format!("answer {scope} {key}");
         match self.directory.claim(&scope, key, &body_hash(&request.body), self.clock.now()).await? {
@@ -95,7 +96,7 @@ impl Front {
                 );
             }
         }
-        let outcome = run().await;
+        let outcome = work.await;
         let kept = match &outcome {
             Ok(ApiResponse { status: status @ 200..300, body: ApiBody::Bytes(body), .. }) => {
                 let text = std::str::from_utf8(body).ok();

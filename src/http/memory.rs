@@ -17,6 +17,7 @@ use crate::memory::{
 use crate::ports::memory::{CollectionKind, Source};
 use crate::types::{ErrorCode, FieldError, Owner, Principal, Problem, Timestamp, id};
 use crate::workspace::layout::{DAILY, MEMORY};
+use futures::FutureExt;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -91,16 +92,16 @@ impl Front {
         match route {
             MemoryRoute::Search => self.search_memory(request, caller).await,
             MemoryRoute::Add => {
-                self.once(request, &whom(request, caller), async || self.add_facts(request, caller).await)
+                self.once(request, &whom(request, caller), self.add_facts(request, caller).boxed_local())
                     .await
             }
             MemoryRoute::Import => {
-                self.once(request, &whom(request, caller), async || self.import_turns(request, caller).await)
+                self.once(request, &whom(request, caller), self.import_turns(request, caller).boxed_local())
                     .await
             }
             MemoryRoute::Log => self.memory_log(found.param("date"), request, caller).await,
             MemoryRoute::Consolidate => {
-                self.once(request, &whom(request, caller), async || self.consolidate(request, caller).await)
+                self.once(request, &whom(request, caller), self.consolidate(request, caller).boxed_local())
                     .await
             }
             MemoryRoute::Forget => self.forget_user(request, caller).await,

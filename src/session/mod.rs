@@ -266,18 +266,23 @@ impl Session {
     }
 
     fn draft<T>(&self, draft: impl FnOnce(&mut Draft) -> T) -> Result<(T, Draft), StoreError> {
+        let mut change = self.blank()?;
+        let out = draft(&mut change);
+        Ok((out, change))
+    }
+
+    /// A draft that changes nothing. Apart from [`Session::draft`], of which each caller has a copy.
+    fn blank(&self) -> Result<Draft, StoreError> {
         if self.is_retired() {
             return Err(StoreError("this copy of the session was given up".into()));
         }
-        let mut change = Draft {
+        Ok(Draft {
             state: self.state.borrow().clone(),
             records: Vec::new(),
             put: Vec::new(),
             delete: Vec::new(),
             closes_message: false,
-        };
-        let out = draft(&mut change);
-        Ok((out, change))
+        })
     }
 
     fn apply(&self, now: Timestamp, mut change: Draft) -> Result<(), StoreError> {

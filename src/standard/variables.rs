@@ -88,7 +88,7 @@ pub fn memory_settings(var: &dyn Fn(&str) -> Option<String>) -> Result<MemorySet
 }
 
 fn thinking(text: &str) -> Option<Thinking> {
-    serde_json::from_value(Value::String(text.to_lowercase())).ok()
+    json::from_value(Value::String(text.to_lowercase())).ok()
 }
 
 fn context_files(text: &str) -> Result<Vec<FilePath>, String> {

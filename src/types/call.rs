@@ -1,6 +1,6 @@
 //! What can become of a tool call.
 
-use super::Timestamp;
+use super::{Timestamp, json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -57,7 +57,7 @@ impl ArtifactRef {
 
 /// Where something that a tool found stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(remote = "Self", rename_all = "snake_case")]
 pub enum Source {
     /// Something of ours: a file, a fact, a session.
     Local {
@@ -77,9 +77,11 @@ pub enum Source {
     },
 }
 
+json::tagged!(Source, "kind");
+
 /// The closed set of outcomes of a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
+#[serde(remote = "Self", rename_all = "snake_case")]
 pub enum ToolOutcome {
     /// The tool answered.
     Result {
@@ -121,6 +123,8 @@ pub enum ToolOutcome {
         reason: String,
     },
 }
+
+json::tagged!(ToolOutcome, "outcome");
 
 /// What outcomes that were stored before they told it are taken for.
 fn yes() -> bool {

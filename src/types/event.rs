@@ -2,7 +2,7 @@
 
 use super::{
     Budget, CompactReason, Cut, Effect, FinishReason, Message, Part, Source, StopReason, Timestamp,
-    ToolOutcome, TurnStatus, Usage,
+    ToolOutcome, TurnStatus, Usage, json,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct Record {
 
 /// What happened: the closed set of durable events, named on the wire by `type`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type")]
+#[serde(remote = "Self")]
 pub enum EventKind {
     /// The session was made.
     #[serde(rename = "session.created")]
@@ -246,6 +246,8 @@ pub enum EventKind {
     #[serde(rename = "turn.canceled")]
     TurnCanceled(TurnEnd),
 }
+
+json::tagged!(EventKind, "type");
 
 /// The end of a turn, the same shape for every kind of end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,17 +1,32 @@
 //! Reading JSON, and writing it for headers.
 
-use serde::{Serialize, de::DeserializeOwned};
+mod reader;
+pub mod tagged;
+
+pub use reader::Misfit;
+pub(crate) use tagged::tagged;
+
+use serde::{
+    Serialize,
+    de::{DeserializeOwned, Error as _},
+};
 use serde_json::{Error, Value};
 
-/// Reads `text` as a `T`, by way of a [`Value`].
-///
-/// Each deserializer makes its own copy of the code of every type it reads. One for all of them
-/// keeps the Worker small; what is on the hot path (model streams) reads directly instead.
+/// Reads `text` as a `T`, by way of a [`Value`]; what is on the hot path (model streams) reads directly
+/// instead.
 ///
 /// # Errors
 /// When it is not JSON, or not a `T`.
 pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
-    serde_json::from_value(serde_json::from_slice::<Value>(text)?)
+    from_value(serde_json::from_slice::<Value>(text)?).map_err(Error::custom)
+}
+
+/// Reads `value` as a `T`.
+///
+/// # Errors
+/// When it is not a `T`: what does not fit and where it stands.
+pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, Misfit> {
+    T::deserialize(reader::Reader(value))
 }
 
 /// Deepest nesting of arrays and objects that is let in. What is stored wraps it in a few more levels,

@@ -1,6 +1,6 @@
 //! Provider-neutral messages.
 
-use super::{Timestamp, ToolOutcome, text::in_line};
+use super::{Timestamp, ToolOutcome, json, text::in_line};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -57,7 +57,7 @@ impl FileRef {
 
 /// A piece of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
+#[serde(remote = "Self", rename_all = "snake_case")]
 pub enum Part {
     /// Words.
     Text {
@@ -87,6 +87,8 @@ pub enum Part {
         outcome: ToolOutcome,
     },
 }
+
+json::tagged!(Part, "type");
 
 /// One message of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -18,6 +18,7 @@ use crate::session::{
     owner,
 };
 use crate::types::{Principal, Problem, SessionMeta, id};
+use futures::{FutureExt, future::LocalBoxFuture};
 use std::rc::Rc;
 
 pub use fork::import;
@@ -54,11 +55,11 @@ impl Handler {
     /// The problem to answer with.
     pub async fn handle(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         match call.route {
-            SessionRoute::Create => self.once(call, async || self.create(call).await).await,
-            SessionRoute::Fork => self.once(call, async || self.fork(call).await).await,
-            SessionRoute::Attach => self.once(call, async || self.attach(call).await).await,
+            SessionRoute::Create => self.once(call, self.create(call).boxed_local()).await,
+            SessionRoute::Fork => self.once(call, self.fork(call).boxed_local()).await,
+            SessionRoute::Attach => self.once(call, self.attach(call).boxed_local()).await,
             SessionRoute::Artifact => self.show_artifact(call).await,
-            SessionRoute::Abort => self.once(call, async || self.abort(call)).await,
+            SessionRoute::Abort => self.once(call, async { self.abort(call) }.boxed_local()).await,
             SessionRoute::PostMessage => self.post_message(call, None).await,
             SessionRoute::Steer => self.post_message(call, Some(crate::agent::OnBusy::Steer)).await,
             SessionRoute::Show => ApiResponse::json(200, &self.session(call)?.view()),
@@ -143,9 +144,9 @@ impl Handler {
     async fn once(
         &self,
         call: &SessionRequest,
-        run: impl AsyncFnOnce() -> Result<ApiResponse, Problem>,
+        work: LocalBoxFuture<'_, Result<ApiResponse, Problem>>,
     ) -> Result<ApiResponse, Problem> {
-        let Some(key) = idempotency::key(&call.request)? else { return run().await };
+        let Some(key) = idempotency::key(&call.request)? else { return work.await };
         let document_key = idempotency_document(call, key);
         let body_hash = idempotency::body_hash(&call.request.body);
         // The caller's own only: a foreign session's memory of keys is as invisible as the session.
@@ -159,7 +160,7 @@ impl Handler {
                 Answer::Turn(_) => Err(Problem::internal("a turn's answer under another route")),
             };
         }
-        let response = run().await?;
+        let response = work.await?;
         if let (200..300, ApiBody::Bytes(body)) = (response.status, &response.body)
             && let Some(session) = self.host.open().map_err(broken)?
         {

@@ -17,7 +17,6 @@ struct CreateBody {
     mode: Option<String>,
     model: Option<String>,
     metadata: Option<Map<String, Value>>,
-    #[serde(default, deserialize_with = "body::object")]
     budget: Option<BudgetPatch>,
 }
 

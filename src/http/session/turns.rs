@@ -30,7 +30,6 @@ pub(super) struct MessageBody {
     role: Option<String>,
     pub(super) user: Option<String>,
     on_busy: Option<OnBusy>,
-    #[serde(default, deserialize_with = "body::object")]
     budget: Option<BudgetPatch>,
     tools: Option<Vec<String>>,
     think: Option<Thinking>,

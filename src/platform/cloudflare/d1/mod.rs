@@ -15,8 +15,9 @@ pub use files::D1Files;
 pub use shards::Shards;
 
 use super::answer::{answer, said};
-use crate::types::Timestamp;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use crate::types::{Timestamp, json};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::rc::Rc;
 use worker::{D1Database, D1PreparedStatement, D1Result, D1Type};
 
@@ -86,14 +87,18 @@ impl Rows {
         }
     }
 
-    /// The rows as values.
+    /// The rows as values, by the one reader of the house.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, Failed> {
-        self.0.results().map_err(|error| Failed(said(error)))
+        json::from_value(Value::Array(self.values()?)).map_err(|misfit| Failed(misfit.to_string()))
     }
 
     /// Whether there is any.
     pub fn any(&self) -> Result<bool, Failed> {
-        Ok(!self.read::<IgnoredAny>()?.is_empty())
+        Ok(!self.values()?.is_empty())
+    }
+
+    fn values(&self) -> Result<Vec<Value>, Failed> {
+        self.0.results().map_err(|error| Failed(said(error)))
     }
 }
 
@@ -114,7 +119,7 @@ pub fn optional(text: Option<&str>) -> D1Type<'_> {
 
 /// A list as one argument, for `json_each`.
 pub fn list(items: impl Iterator<Item = impl AsRef<str>>) -> String {
-    serde_json::Value::from_iter(items.map(|item| item.as_ref().to_owned())).to_string()
+    Value::from_iter(items.map(|item| item.as_ref().to_owned())).to_string()
 }
 
 /// A time as it comes from a column.
