@@ -3,9 +3,9 @@
 use super::ToolContext;
 use crate::types::{DenyReason, Effect, ToolOutcome, ToolSpec, json};
 use futures::{FutureExt, future::LocalBoxFuture};
-use schemars::{JsonSchema, generate::SchemaSettings};
+use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 /// A failure that the model reads and may act upon.
@@ -115,21 +115,10 @@ pub trait DynTool {
 
 impl<T: Tool> DynTool for T {
     fn spec(&self) -> ToolSpec {
-        let settings = SchemaSettings::draft2020_12().with(|s| {
-            s.inline_subschemas = true;
-            s.meta_schema = None;
-        });
-        let mut parameters = settings.into_generator().into_root_schema_for::<T::Args>().to_value();
-        if let Some(schema) = parameters.as_object_mut() {
-            // The type's Rust name means nothing to a model, and providers demand an object.
-            schema.remove("title");
-            schema.entry("type").or_insert_with(|| "object".into());
-            schema.entry("properties").or_insert_with(|| Value::Object(serde_json::Map::new()));
-        }
         ToolSpec {
             name: T::NAME.to_owned(),
             description: T::DESCRIPTION.to_owned(),
-            parameters,
+            parameters: parameters(T::Args::json_schema),
             effect: T::EFFECT,
             idempotent: T::IDEMPOTENT,
             retry_on_timeout: T::RETRY_ON_TIMEOUT,
@@ -160,6 +149,25 @@ impl<T: Tool> DynTool for T {
         }
         .boxed_local()
     }
+}
+
+/// The schema of a tool's arguments, for providers.
+fn parameters(args: fn(&mut SchemaGenerator) -> Schema) -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
+    let mut generator = settings.into_generator();
+    let mut parameters = args(&mut generator).to_value();
+    if let Some(schema) = parameters.as_object_mut() {
+        schema.remove("title");
+        // Providers demand an object.
+        schema.entry("type").or_insert_with(|| "object".into());
+        schema.entry("properties").or_insert_with(|| Map::new().into());
+        // Of types that hold themselves, which cannot be inlined.
+        let definitions = generator.take_definitions(true);
+        if !definitions.is_empty() {
+            schema.insert("$defs".to_owned(), definitions.into());
+        }
+    }
+    parameters
 }
 
 fn read<A: DeserializeOwned>(args: Value) -> Result<A, String> {

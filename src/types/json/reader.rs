@@ -11,9 +11,12 @@ use serde::de::{
 use serde_json::{Number, Value, map};
 use std::{fmt, mem, vec};
 
-/// A value that is not of the shape that was asked for.
+/// A value that is not of the shape that was asked for. Boxed: it may be the outcome of each field.
 #[derive(Debug)]
-pub struct Misfit {
+pub struct Misfit(Box<Found>);
+
+#[derive(Debug)]
+struct Found {
     detail: String,
     /// The way to it, innermost step first.
     way: Vec<Step>,
@@ -28,13 +31,13 @@ enum Step {
 impl Misfit {
     /// What is wrong.
     pub fn detail(&self) -> &str {
-        &self.detail
+        &self.0.detail
     }
 
     /// Where, as a JSON pointer; empty for the whole.
     pub fn pointer(&self) -> String {
         let mut out = String::new();
-        for step in self.way.iter().rev() {
+        for step in self.0.way.iter().rev() {
             out.push('/');
             match step {
                 Step::Item(index) => out.push_str(&index.to_string()),
@@ -47,7 +50,7 @@ impl Misfit {
     /// Where, as people write it: `files[0].path`; a dot for the whole.
     pub fn path(&self) -> String {
         let mut out = String::new();
-        for step in self.way.iter().rev() {
+        for step in self.0.way.iter().rev() {
             match step {
                 Step::Item(index) => out.push_str(&format!("[{index}]")),
                 Step::Member(key) => {
@@ -62,7 +65,7 @@ impl Misfit {
     }
 
     fn within(mut self, step: Step) -> Self {
-        self.way.push(step);
+        self.0.way.push(step);
         self
     }
 
@@ -85,8 +88,8 @@ impl Misfit {
 
 impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.detail)?;
-        if self.way.is_empty() { Ok(()) } else { write!(f, " at {}", self.path()) }
+        f.write_str(&self.0.detail)?;
+        if self.0.way.is_empty() { Ok(()) } else { write!(f, " at {}", self.path()) }
     }
 }
 
@@ -94,7 +97,7 @@ impl std::error::Error for Misfit {}
 
 impl Error for Misfit {
     fn custom<T: fmt::Display>(detail: T) -> Self {
-        Self { detail: detail.to_string(), way: Vec::new() }
+        Self(Box::new(Found { detail: detail.to_string(), way: Vec::new() }))
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -262,22 +265,38 @@ impl<'de> SeqAccess<'de> for Items {
 
 struct Members {
     rest: map::IntoIter,
-    /// The member whose key was read.
+    /// The member that is being read.
     current: (String, Value),
+}
+
+// Apart from the methods below, of which each type has a copy.
+impl Members {
+    #[inline(never)]
+    fn key(&mut self) -> Option<Key<'_>> {
+        self.current = self.rest.next()?;
+        Some(Key(&self.current.0))
+    }
+
+    #[inline(never)]
+    fn value(&mut self) -> Reader {
+        Reader(self.current.1.take())
+    }
+
+    #[inline(never)]
+    fn locate(&mut self, misfit: Misfit) -> Misfit {
+        misfit.within(Step::Member(mem::take(&mut self.current.0)))
+    }
 }
 
 impl<'de> MapAccess<'de> for Members {
     type Error = Misfit;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
-        let Some(member) = self.rest.next() else { return Ok(None) };
-        self.current = member;
-        seed.deserialize(Key(&self.current.0)).map(Some)
+        self.key().map(|key| seed.deserialize(key)).transpose()
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
-        let (key, value) = mem::take(&mut self.current);
-        seed.deserialize(Reader(value)).map_err(|misfit| misfit.within(Step::Member(key)))
+        seed.deserialize(self.value()).map_err(|misfit| self.locate(misfit))
     }
 
     fn size_hint(&self) -> Option<usize> {
