@@ -59,6 +59,7 @@ impl Handler {
             SessionRoute::Attach => self.once(call, async || self.attach(call).await).await,
             SessionRoute::Artifact => self.show_artifact(call).await,
             SessionRoute::Abort => self.once(call, async || self.abort(call)).await,
+            SessionRoute::Compact => self.once(call, async || self.compact(call).await).await,
             SessionRoute::PostMessage => self.post_message(call, None).await,
             SessionRoute::Steer => self.post_message(call, Some(crate::agent::OnBusy::Steer)).await,
             SessionRoute::Show => ApiResponse::json(200, &self.session(call)?.view()),
