@@ -282,7 +282,7 @@ fn a_far_wake_up_does_not_stand_in_for_the_alarm_of_a_turn() {
 #[test]
 fn a_long_turn_goes_on_although_its_start_has_left_the_window() {
     let (model, gate) = (ModelServer::start(), Gate::new());
-    let mut server = start_with(&model, json!({"CONTEXT_MESSAGES": "4"}));
+    let mut server = start_with(&model, json!({"CONTEXT_STRATEGY": "none", "CONTEXT_MESSAGES": "4"}));
     for step in 0..8 {
         let text = format!("step {step}");
         model.script("m", Script::new().tool(&format!("c{step}"), "echo", json!({ "text": text })));

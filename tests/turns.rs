@@ -64,7 +64,7 @@ fn an_answer_comes_as_json_or_as_a_receipt_first() {
         "turn_id": answer["turn_id"], "status": "completed", "stop_reason": "end", "pending": [],
         "reply": {"id": answer["reply"]["id"], "text": "Hi.", "parts": [{"type": "text", "text": "Hi."}]},
         "usage": {"input_tokens": 100, "output_tokens": 7, "cache_read_tokens": 40, "cache_write_tokens": 0,
-            "reasoning_tokens": 0, "total_tokens": 107},
+            "reasoning_tokens": 0, "total_tokens": 107, "window": {"used": 107, "limit": 128_000}},
     });
     assert_eq!(answer, expected);
 

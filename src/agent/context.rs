@@ -4,7 +4,7 @@ use super::{RuntimeState, ToolError};
 use crate::fault::{self, Fault};
 use crate::ports::{Clock, Spawner};
 use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError};
-use crate::types::{EventKind, Message, Source, Timestamp};
+use crate::types::{EventKind, Message, Source, Timestamp, shorten};
 use futures::{
     future::{Either, poll_fn, select},
     pin_mut,
@@ -59,7 +59,12 @@ impl RuntimeContext {
         let said = self.state.said();
         let own = said.as_ref().and_then(|said| messages.iter_mut().rev().find(|own| own.id == said.id));
         if let (Some(own), Some(said)) = (own, &said) {
-            *own = Rc::clone(said);
+            let mut said = Rc::clone(said);
+            if let Some(chars) = self.session.context().state().cut.chars(own.seq) {
+                Rc::make_mut(&mut said).seq = own.seq;
+                shorten::part(&mut said, chars);
+            }
+            *own = said;
         }
         messages
     }

@@ -1,6 +1,7 @@
 //! One session and the agent that answers in it: accepts messages, queues, steers, aborts, and
 //! goes on after the machine went away.
 
+mod compact;
 mod follow_ups;
 mod queue;
 mod upkeep;

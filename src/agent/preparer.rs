@@ -60,6 +60,8 @@ pub(super) struct Preparation {
     pub request: ModelRequest,
     /// Tokens of the request beside the conversation, by our estimate; known when hooks have seen it.
     pub fixed: u64,
+    /// Tokens of the whole request, by our estimate; known as late.
+    pub estimated: u64,
 }
 
 /// Loads every source of context at once. What fails or takes too long is left out and listed.
@@ -113,7 +115,7 @@ pub(super) fn prepare(
         thinking: turn.options.think.unwrap_or(agent.settings.think),
         tools_off: purpose != Purpose::Step,
     };
-    Ok(Ok(Preparation { provider, model, price, step: turn.steps, request, fixed: 0 }))
+    Ok(Ok(Preparation { provider, model, price, step: turn.steps, request, fixed: 0, estimated: 0 }))
 }
 
 /// What is said behind the conversation. Words that are not the harness's own are marked.

@@ -30,20 +30,24 @@ impl ReactAgent<'_> {
         let (message, response) = loop {
             let message = self.agent.new_id(id::MESSAGE);
             let events = prepared.provider.stream(prepared.request.clone());
-            let Failed { error, shown } = match stream::pass_on(self.cx, &message, events).await {
+            let Failed { error, mut shown } = match stream::pass_on(self.cx, &message, events).await {
                 Ok(response) => break (message, response),
                 Err(failed) => failed,
             };
-            if error.kind == ModelErrorKind::Overflow && !squeezed && self.squeeze(&prepared).await? {
-                if shown {
-                    self.restart_message(error.kind.code())?;
-                }
+            if error.kind == ModelErrorKind::Overflow && !squeezed && self.agent.keeper.is_some() {
                 squeezed = true;
-                prepared = match self.prepared(purpose).await? {
-                    Ok(prepared) => prepared,
-                    Err(error) => return Ok(Some(Ending::failed(error))),
-                };
-                continue;
+                if shown {
+                    // First: while a message is streamed, what is recorded has no effect.
+                    self.restart_message(error.kind.code())?;
+                    shown = false;
+                }
+                if self.squeeze(&prepared).await? {
+                    prepared = match self.prepared(purpose).await? {
+                        Ok(prepared) => prepared,
+                        Err(error) => return Ok(Some(Ending::failed(error))),
+                    };
+                    continue;
+                }
             }
             let mut random = [0; 4];
             self.agent.entropy.fill(&mut random);
@@ -81,6 +85,7 @@ impl ReactAgent<'_> {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Err(error)),
         };
+        let shown = self.cx.session.context().state().clone();
         let mut event = PreReasoning { step: prepared.step, request: prepared.request };
         for hook in self.agent.hooks.at(HookEvent::PreReasoning) {
             if let Err(error) = hook.pre_reasoning(&mut event, self.cx).await {
@@ -96,16 +101,20 @@ impl ReactAgent<'_> {
             if fill.total() > fill.most() {
                 // Whatever the strategy could do before: more than the window is refused for sure.
                 let _ = keeper.strategy.make_room(&handle, CompactReason::Tokens).await;
-                prepared.request.messages = self.cx.messages();
             }
         }
+        if *self.cx.session.context().state() != shown {
+            prepared.request.messages = self.cx.messages();
+        }
+        // Now: behind the answer the context may be another one.
+        prepared.estimated = prepared.fixed + self.cx.session.context().tokens();
         Ok(Ok(prepared))
     }
 
     /// The provider said that the request is too long: makes the context smaller, if that can be done.
     async fn squeeze(&self, prepared: &Preparation) -> Result<bool, WriteError> {
         let Some(keeper) = &self.agent.keeper else { return Ok(false) };
-        let estimated = prepared.fixed + self.cx.session.context().tokens();
+        let estimated = prepared.estimated;
         self.journal(Vec::new(), |draft, _| {
             let mut gauge = draft.state.gauge.of(&prepared.model);
             gauge.fixed = prepared.fixed;
@@ -120,7 +129,7 @@ impl ReactAgent<'_> {
 
     /// Learns from an answer how the model counts, and says how full its window is.
     fn measure(&self, prepared: &Preparation, usage: &mut Usage) {
-        let estimated = prepared.fixed + self.cx.session.context().tokens();
+        let estimated = prepared.estimated;
         let mut gauge = self.cx.session.state().gauge.of(&prepared.model);
         gauge.fixed = prepared.fixed;
         gauge.learn(estimated, usage.input_tokens);

@@ -127,6 +127,20 @@ impl ContextHandle {
         self.commit(|draft, turn| kinds.into_iter().for_each(|kind| draft.record(turn, kind)))
     }
 
+    /// Writes `cut` to the log, if it follows what is shown: one that was made for a context that is gone is
+    /// not written. Returns whether it was. Beside a message that is being streamed it holds from its end on.
+    ///
+    /// # Errors
+    /// See [`ContextHandle::record`].
+    pub fn cut(&self, cut: EventKind) -> Result<bool, String> {
+        let waits = self.session.state().deferred.iter().any(|(_, kind)| ContextState::is_about(kind));
+        let follows = self.state().clone().fold(&cut);
+        if !waits && follows {
+            self.record(vec![cut])?;
+        }
+        Ok(!waits && follows)
+    }
+
     fn commit(&self, draft: impl FnOnce(&mut Draft, Option<&str>)) -> Result<(), String> {
         if self.cancel.is_canceled() {
             return Err("the session is gone".into());
@@ -248,11 +262,7 @@ impl Hook for KeepContext {
 
     async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
         let handle = self.0.in_turn(cx, fixed(&event.request));
-        let before = handle.state().clone();
         self.0.strategy.before_call(&handle).await;
-        if *handle.state() != before {
-            event.request.messages = cx.messages();
-        }
         Ok(())
     }
 }

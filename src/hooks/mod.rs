@@ -1,6 +1,7 @@
 //! The built-in hooks, one file each. They know nothing of each other.
 
 pub mod agent_trace;
+pub mod compaction;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
 pub mod memory_flush;
@@ -11,6 +12,7 @@ pub mod turn_index;
 pub mod workspace_context;
 
 pub use agent_trace::AgentTrace;
+pub use compaction::Compaction;
 pub use memory_flush::MemoryFlush;
 pub use memory_maintenance::MemoryMaintenance;
 pub use session_persistence::SessionPersistence;

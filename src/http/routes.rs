@@ -118,6 +118,8 @@ pub enum SessionRoute {
     Abort,
     /// Replaces the running turn.
     Steer,
+    /// Makes the context smaller.
+    Compact,
     /// Takes a waiting message out of the queue.
     Dequeue,
     /// Decides on a call that waits for approval.
@@ -162,6 +164,7 @@ pub const ROUTES: &[Route] = &[
     session("POST", "/v1/sessions/{id}/attachments", Scope::Chat, SessionRoute::Attach),
     session("POST", "/v1/sessions/{id}/abort", Scope::Chat, SessionRoute::Abort),
     session("POST", "/v1/sessions/{id}/steer", Scope::Chat, SessionRoute::Steer),
+    session("POST", "/v1/sessions/{id}/compact", Scope::Chat, SessionRoute::Compact),
     session("DELETE", "/v1/sessions/{id}/queue/{item}", Scope::Chat, SessionRoute::Dequeue),
     session("POST", "/v1/sessions/{id}/approvals/{call_id}", Scope::Chat, SessionRoute::Approve),
     session("POST", "/v1/sessions/{id}/answers/{call_id}", Scope::Chat, SessionRoute::Answer),

@@ -10,6 +10,7 @@
 //! is found in it, or in which order.
 
 pub mod chunks;
+pub mod compaction;
 pub mod consolidation;
 pub mod daily;
 pub mod entries;

@@ -13,7 +13,8 @@
 //! | `remember TEXT`, `recall TEXT` | calls `memory_save`, `memory_search` if they are offered |
 //!
 //! Asked to extract facts for memory, it takes sentences that begin with `remember …`, `my name is …`,
-//! `I prefer …`, `I like …` or `I live in …`; asked to consolidate, it adds what is new.
+//! `I prefer …`, `I like …` or `I live in …`; asked to consolidate, it adds what is new;
+//! asked to sum up a conversation, it lists what was said first.
 //!
 //! Anything else it repeats, and says so. When it must not call tools it sums up what they said. When
 //! its answer must fit a schema, `/say {json}` gives one, and `/then /say {json}` the next one if that
@@ -21,6 +22,7 @@
 
 mod memory;
 mod script;
+mod summary;
 
 use super::answer::tool_call;
 use crate::{

@@ -1,10 +1,8 @@
 //! The context window: what a model is shown of the conversation, kept in memory between turns.
 
-mod shorten;
-
 use super::{decode, fold};
 use crate::ports::{SessionStore, StoreError, session_store::Select};
-use crate::types::{ContextState, EventKind, Message, Record, Role, Timestamp, tokens};
+use crate::types::{ContextState, EventKind, Message, Record, Role, Timestamp, shorten, tokens};
 use std::{cell::RefCell, rc::Rc};
 
 /// The document that holds the fold of what decides on the window.
@@ -90,8 +88,8 @@ impl ContextWindow {
             if message.seq < cut.brief_before {
                 shorten::brief(message);
             }
-            if let Some(chars) = cut.parted.get(&message.seq) {
-                shorten::part(message, *chars);
+            if let Some(chars) = cut.chars(message.seq) {
+                shorten::part(message, chars);
             }
         }
         window.head = cut.summary.as_deref().map(|text| head(cut.number, text));
@@ -198,8 +196,8 @@ fn newest(store: &dyn SessionStore, from: u64, limit: usize) -> Result<Vec<Recor
     Ok(records)
 }
 
-/// The message that stands for those before.
-fn head(number: u64, text: &str) -> Rc<Message> {
+/// The message that stands for those before, by the number of its cut and the summary.
+pub fn head(number: u64, text: &str) -> Rc<Message> {
     Rc::new(Message {
         id: format!("{SUMMARY_ID}_{number}"),
         seq: 0,

@@ -1,7 +1,8 @@
 //! What of the standard agent a deployment sets by variables.
 
+use super::ContextSettings;
 use crate::agent::{BuildError, Judge, Settings, Tool};
-use crate::memory::{Flush, MemorySettings};
+use crate::memory::{Flush, MemorySettings, compaction::CompactionSettings};
 use crate::tools::ReadArtifact;
 use crate::types::{FilePath, Thinking, id, json};
 use serde_json::Value;
@@ -87,6 +88,47 @@ pub fn memory_settings(var: &dyn Fn(&str) -> Option<String>) -> Result<MemorySet
     Ok(MemorySettings { model: read("MEMORY_MODEL"), flush })
 }
 
+/// Reads `CONTEXT_STRATEGY`, `COMPACT_AT_MESSAGES`, `COMPACT_AT_TOKENS`, `COMPACT_KEEP_MESSAGES`,
+/// `COMPACT_KEEP_TOKENS`, `CONTEXT_RESERVE` and `COMPACTION_MODEL`.
+///
+/// # Errors
+/// Which variable is malformed, and how.
+pub fn context_settings(var: &dyn Fn(&str) -> Option<String>) -> Result<ContextSettings, BuildError> {
+    let read = |name: &str| var(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    let number = |name: &'static str, usual: u64| match read(name) {
+        None => Ok(usual),
+        Some(text) => text.parse::<u32>().map(u64::from).map_err(|_| {
+            let why = format!("expected a whole number, found {text:?}");
+            BuildError::Variable { name, why }
+        }),
+    };
+    match read("CONTEXT_STRATEGY").as_deref() {
+        None | Some("compaction") => {}
+        Some("none") => return Ok(ContextSettings::None),
+        Some(text) => {
+            let why = format!("expected compaction or none, found {text:?}");
+            return Err(BuildError::Variable { name: "CONTEXT_STRATEGY", why });
+        }
+    }
+    let usual = CompactionSettings::default();
+    let at_messages = number("COMPACT_AT_MESSAGES", usual.at_messages as u64)?;
+    // More than half of what is too much is not much of a change.
+    let keep = if at_messages == 0 { usual.keep_messages as u64 } else { 20.min(at_messages / 2) };
+    let keep_messages = number("COMPACT_KEEP_MESSAGES", keep)?;
+    if at_messages > 0 && keep_messages >= at_messages {
+        let why = format!("expected less than COMPACT_AT_MESSAGES, {at_messages}, found {keep_messages}");
+        return Err(BuildError::Variable { name: "COMPACT_KEEP_MESSAGES", why });
+    }
+    Ok(ContextSettings::Compaction(CompactionSettings {
+        at_messages: usize::try_from(at_messages).unwrap_or(usize::MAX),
+        keep_messages: usize::try_from(keep_messages).unwrap_or(usize::MAX),
+        at_tokens: number("COMPACT_AT_TOKENS", usual.at_tokens)?,
+        keep_tokens: number("COMPACT_KEEP_TOKENS", usual.keep_tokens)?,
+        reserve: number("CONTEXT_RESERVE", usual.reserve)?,
+        model: read("COMPACTION_MODEL"),
+    }))
+}
+
 fn thinking(text: &str) -> Option<Thinking> {
     json::from_value(Value::String(text.to_lowercase())).ok()
 }
@@ -165,6 +207,53 @@ mod tests {
         assert_eq!((flush(""), flush("always")), (Ok(Flush::Every(0)), Ok(Flush::Every(0))));
         assert_eq!((flush("never"), flush(" 30 ")), (Ok(Flush::Never), Ok(Flush::Every(30_000))));
         assert!(flush("-1").unwrap_err().contains("expected always, never or a number of seconds"));
+    }
+
+    #[test]
+    fn compaction_is_set_by_variables() {
+        let with = |vars: &[(&str, &str)]| {
+            let find = |asked: &str| vars.iter().find(|(name, _)| *name == asked);
+            let settings = context_settings(&|asked| find(asked).map(|(_, value)| (*value).to_owned()));
+            settings.map_err(|error| error.to_string())
+        };
+        assert_eq!(with(&[("CONTEXT_STRATEGY", " ")]), Ok(ContextSettings::default()));
+        assert_eq!(
+            with(&[("CONTEXT_STRATEGY", "none"), ("COMPACT_AT_MESSAGES", "x")]),
+            Ok(ContextSettings::None)
+        );
+        let set = [
+            ("COMPACT_AT_MESSAGES", "10"),
+            ("COMPACT_AT_TOKENS", "50000"),
+            ("COMPACT_KEEP_TOKENS", "900"),
+            ("CONTEXT_RESERVE", "0"),
+            ("COMPACTION_MODEL", "demo/echo"),
+        ];
+        let expected = CompactionSettings {
+            at_messages: 10,
+            at_tokens: 50_000,
+            keep_messages: 5,
+            keep_tokens: 900,
+            reserve: 0,
+            model: Some("demo/echo".into()),
+        };
+        assert_eq!(with(&set), Ok(ContextSettings::Compaction(expected)));
+        for (vars, told) in [
+            (
+                &[("CONTEXT_STRATEGY", "some")][..],
+                "CONTEXT_STRATEGY is malformed: expected compaction or none",
+            ),
+            (
+                &[("COMPACT_AT_TOKENS", "-1")],
+                "COMPACT_AT_TOKENS is malformed: expected a whole number, found",
+            ),
+            (
+                &[("COMPACT_AT_MESSAGES", "8"), ("COMPACT_KEEP_MESSAGES", "8")],
+                "COMPACT_KEEP_MESSAGES is malformed: expected less than COMPACT_AT_MESSAGES, 8, found 8",
+            ),
+        ] {
+            let error = with(vars).unwrap_err();
+            assert!(error.starts_with(&format!("the variable {told}")), "{error}");
+        }
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use super::EventKind;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 
 /// What compaction leaves of the conversation. Each one stands in the log; the newest that applies holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,12 +14,20 @@ pub struct Cut {
     pub kept_from: u64,
     /// What tools got and gave in messages below this number is shown short.
     pub brief_before: u64,
-    /// Messages that are shown in part: their number, and how many characters of each piece of theirs.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub parted: BTreeMap<u64, usize>,
+    /// Messages that are shown in part: their number, and how many characters of each piece of theirs. A list
+    /// and no map: it is short, and a map costs the Worker more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub parted: Vec<(u64, usize)>,
     /// What stands for the messages that are not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
+}
+
+impl Cut {
+    /// How many characters of each piece are shown of the message of this number; none when all are.
+    pub fn chars(&self, seq: u64) -> Option<usize> {
+        self.parted.iter().find(|(parted, _)| *parted == seq).map(|(_, chars)| *chars)
+    }
 }
 
 /// All that decides what a model is shown of the log: a fold of the log's records.

@@ -13,6 +13,7 @@ pub mod path;
 pub mod principal;
 pub mod public_url;
 pub mod session;
+pub mod shorten;
 pub mod text;
 pub mod time;
 pub mod tokens;

@@ -39,7 +39,7 @@ fn the_standard_agent_has_these_hooks() {
         matrix,
         [
             (HookEvent::PreCall, vec![]),
-            (HookEvent::PreReasoning, vec!["workspace_context"]),
+            (HookEvent::PreReasoning, vec!["compaction", "workspace_context"]),
             (HookEvent::PostReasoning, vec!["agent_trace"]),
             (HookEvent::PreActing, vec![]),
             (HookEvent::PostActing, vec!["agent_trace", "tool_result_eviction"]),
@@ -50,10 +50,14 @@ fn the_standard_agent_has_these_hooks() {
                     "turn_index",
                     "memory_flush",
                     "memory_maintenance",
+                    "context_ahead",
                     "session_persistence"
                 ]
             ),
-            (HookEvent::Error, vec!["agent_trace", "turn_index", "memory_flush", "session_persistence"]),
+            (
+                HookEvent::Error,
+                vec!["agent_trace", "turn_index", "memory_flush", "context_ahead", "session_persistence"]
+            ),
         ]
     );
 }
@@ -84,7 +88,7 @@ fn hooks_are_left_out_by_name() {
         .build()
         .unwrap();
     assert_eq!(names(&agent, HookEvent::PostReasoning), [""; 0]);
-    let memory = ["turn_index", "memory_flush", "memory_maintenance"];
+    let memory = ["turn_index", "memory_flush", "memory_maintenance", "context_ahead"];
     assert_eq!(names(&agent, HookEvent::PostCall), [&memory[..], &["session_persistence"]].concat());
     // One's own in the place of a built-in one.
     let agent = bare().without_hook("agent_trace").without_hook("session_persistence").build().unwrap();

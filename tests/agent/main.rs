@@ -6,6 +6,8 @@
 mod artifacts;
 mod bounds;
 mod build;
+mod compaction;
+mod compaction_plans;
 mod context;
 mod crash;
 mod discipline;

@@ -60,6 +60,7 @@ impl Handler {
             SessionRoute::Attach => self.once(call, self.attach(call).boxed_local()).await,
             SessionRoute::Artifact => self.show_artifact(call).await,
             SessionRoute::Abort => self.once(call, async { self.abort(call) }.boxed_local()).await,
+            SessionRoute::Compact => self.once(call, self.compact(call).boxed_local()).await,
             SessionRoute::PostMessage => self.post_message(call, None).await,
             SessionRoute::Steer => self.post_message(call, Some(crate::agent::OnBusy::Steer)).await,
             SessionRoute::Show => ApiResponse::json(200, &self.session(call)?.view()),

@@ -252,6 +252,11 @@ impl Handler {
         )
     }
 
+    pub(super) async fn compact(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+        let session = self.session(call)?;
+        ApiResponse::json(200, &self.host.compact(&session).await?)
+    }
+
     pub(super) fn dequeue(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         let session = self.session(call)?;
         if self.host.remove_queued(&session, &call.item)? {

@@ -80,7 +80,8 @@ pub(super) fn step(request: &ModelRequest) -> Step {
 
 /// The answer to a question that is not the user's.
 fn aside(request: &ModelRequest) -> Option<String> {
-    if let Some(answer) = super::memory::answer(request).filter(|_| request.tools_off) {
+    let kept = || super::memory::answer(request).or_else(|| super::summary::answer(request));
+    if let Some(answer) = request.tools_off.then(kept).flatten() {
         return Some(answer);
     }
     let asked = |words: &str| request.tail.contains(words) || request.system.contains(words);

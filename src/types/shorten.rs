@@ -1,6 +1,6 @@
 //! Messages that are shown in part. Their whole stays in the log, where `recall` finds it.
 
-use crate::types::{Message, Part, ToolCall, ToolOutcome};
+use super::{Message, Part, ToolCall, ToolOutcome, tokens};
 use serde_json::Value;
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ const BRIEF_OUTPUT: usize = 2_000;
 const BRIEF_ARGUMENT: usize = 40;
 
 /// Shows short what tools got and gave.
-pub(super) fn brief(message: &mut Rc<Message>) {
+pub fn brief(message: &mut Rc<Message>) {
     let seq = message.seq;
     let is_long = |part: &Part| match part {
         Part::ToolCall(call) => has_long(&call.args, BRIEF),
@@ -32,7 +32,7 @@ pub(super) fn brief(message: &mut Rc<Message>) {
 }
 
 /// Shows so many characters of each piece of a message.
-pub(super) fn part(message: &mut Rc<Message>, chars: usize) {
+pub fn part(message: &mut Rc<Message>, chars: usize) {
     let seq = message.seq;
     let message = Rc::make_mut(message);
     for part in &mut message.parts {
@@ -56,6 +56,32 @@ pub(super) fn part(message: &mut Rc<Message>, chars: usize) {
         _ => true,
     };
     message.parts.retain(is_short);
+}
+
+/// So many characters of a text, half of them from its start and half from its end.
+pub fn ends(text: &str, chars: usize) -> String {
+    let total = text.chars().count();
+    if total <= chars {
+        return text.to_owned();
+    }
+    let head: String = text.chars().take(chars.div_ceil(2)).collect();
+    let tail: String = text.chars().skip(total - chars / 2).collect();
+    format!("{head}\n[…]\n{tail}")
+}
+
+/// A text of at most `most` tokens by our estimate, from its start and its end, and how many it has.
+pub fn within(text: String, most: u64) -> (String, u64) {
+    let (mut text, mut found) = (text, 0);
+    // Each round takes a tenth of it at least; the text is not all alike.
+    for _ in 0..100 {
+        found = tokens::of_text(&text);
+        if found <= most {
+            break;
+        }
+        let chars = text.chars().count() as u64;
+        text = ends(&text, usize::try_from(chars * most / found * 9 / 10).unwrap_or_default());
+    }
+    (text, found)
 }
 
 fn is_longer(text: &str, chars: usize) -> bool {

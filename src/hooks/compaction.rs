@@ -1,0 +1,177 @@
+//! Keeps the context within the model's window: what is before its end is summed up.
+
+use crate::agent::{ContextStrategy, strategy::ContextHandle};
+use crate::memory::compaction::{
+    CompactionSettings, Limits, Summarizer,
+    plan::{Plan, View, plan, squeezed},
+    question,
+};
+use crate::ports::session_store::Select;
+use crate::session::context::head;
+use crate::types::{CompactReason, EventKind, tokens};
+use async_trait::async_trait;
+use std::{cell::RefCell, rc::Rc};
+
+/// Share of a bound at which it is done ahead of the next turn, in percent.
+const AHEAD: u64 = 80;
+/// So many records of the log after a failure it is not tried again, unless a request would not fit.
+const REST: u64 = 20;
+
+/// Sums up what is before the end of a conversation that has become long. Facts are drawn from it first, and
+/// all of it stays in the log.
+pub struct Compaction {
+    settings: CompactionSettings,
+    summarizer: Summarizer,
+    /// The sessions for which it is being done behind a turn.
+    busy: Rc<RefCell<Vec<String>>>,
+}
+
+impl Compaction {
+    /// With whoever sums up.
+    pub fn new(settings: CompactionSettings, summarizer: Summarizer) -> Self {
+        Self { settings, summarizer, busy: Rc::default() }
+    }
+
+    fn limits(&self, cx: &ContextHandle) -> Limits {
+        let fill = cx.fill();
+        self.settings.limits(fill.window, fill.most(), fill.fixed)
+    }
+
+    /// Why the context is to be made smaller, at so many percent of what is a reason to.
+    fn reason(&self, cx: &ContextHandle, percent: u64) -> Option<CompactReason> {
+        self.limits(cx).reason(cx.messages().len(), cx.fill().total(), percent)
+    }
+
+    /// Whether it failed just now.
+    fn rests(&self, cx: &ContextHandle) -> bool {
+        let kinds = &["compaction.failed", "compaction.completed"];
+        let last = Select { kinds, newest_first: true, limit: 1, ..Select::default() };
+        let last = cx.session().records(last).unwrap_or_default().pop();
+        last.is_some_and(|last| {
+            let failed = matches!(last.kind, EventKind::CompactionFailed { .. });
+            failed && cx.session().last_seq() < last.seq + REST
+        })
+    }
+
+    /// Makes the context smaller; `most` is what a request must not have more of, whatever fails. Returns whether
+    /// it is smaller now.
+    async fn compact(
+        &self,
+        cx: &ContextHandle,
+        reason: CompactReason,
+        most: Option<u64>,
+    ) -> Result<bool, String> {
+        let (fill, messages, cut) = (cx.fill(), cx.messages(), cx.state().cut.clone());
+        let shown: u64 = messages.iter().map(|(_, tokens)| tokens).sum();
+        let head = fill.messages.saturating_sub(shown);
+        let view = View { cut: &cut, messages: &messages, fixed: fill.fixed, head };
+        let limits = self.limits(cx);
+        let Some(mut plan) = plan(&view, &limits, reason, most) else { return Ok(false) };
+        cx.record(vec![EventKind::CompactionStarted { reason }])?;
+        if plan.dropped == 0 {
+            return completed(cx, reason, fill.messages, plan);
+        }
+        if let Err(why) = cx.before_drop(plan.cut.kept_from.saturating_sub(1)).await {
+            // What nobody has seen stays, in part if need be.
+            return match most.and_then(|most| squeezed(&view, &limits, most)) {
+                Some(plan) => completed(cx, reason, fill.messages, plan),
+                None => failed(cx, why),
+            };
+        }
+        let leaving = messages.iter().take(plan.before).map(|(message, _)| message);
+        let model = self.settings.model.as_ref().unwrap_or(&cx.model);
+        let earlier = cut.summary.as_deref();
+        let summary = match self.summarizer.sum_up(model, earlier, leaving, limits.summary).await {
+            Ok(summary) => summary,
+            Err(why) if most.is_none() => return failed(cx, why),
+            Err(_) => question::without(earlier, plan.dropped),
+        };
+        plan.cut.summary = Some(summary);
+        completed(cx, reason, fill.messages, plan)
+    }
+}
+
+/// Tells what is shown from here on, unless somebody else was first.
+fn completed(cx: &ContextHandle, reason: CompactReason, before: u64, plan: Plan) -> Result<bool, String> {
+    let summary = plan.cut.summary.as_deref();
+    let head = summary.map_or(0, |text| tokens::of_message(&head(plan.cut.number, text)));
+    let written = cx.cut(EventKind::CompactionCompleted {
+        reason,
+        dropped: plan.dropped,
+        summary_tokens: summary.map_or(0, tokens::of_text),
+        tokens_before: before,
+        tokens_after: plan.after + head,
+        cut: plan.cut,
+    })?;
+    if !written {
+        return failed(cx, "the context was made smaller meanwhile".into());
+    }
+    Ok(true)
+}
+
+fn failed(cx: &ContextHandle, why: String) -> Result<bool, String> {
+    cx.record(vec![EventKind::CompactionFailed { reason: why.clone() }])?;
+    Err(why)
+}
+
+#[async_trait(?Send)]
+impl ContextStrategy for Compaction {
+    fn name(&self) -> &'static str {
+        "compaction"
+    }
+
+    async fn before_call(&self, cx: &ContextHandle) {
+        let Some(reason) = self.reason(cx, 100) else { return };
+        let fill = cx.fill();
+        let most = (fill.total() > fill.most()).then_some(fill.most());
+        // Nobody waits for what is being done, or failed just now, as long as the request fits.
+        let waits = most.is_none() && (self.busy.borrow().contains(&key(cx)) || self.rests(cx));
+        if !waits {
+            // The log tells of a failure; the turn goes on.
+            let _ = self.compact(cx, reason, most).await;
+        }
+    }
+
+    async fn make_room(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, String> {
+        let fill = cx.fill();
+        let most = match reason {
+            // The estimate was wrong, nobody knows by how much.
+            CompactReason::Overflow => Some(fill.total() / 2),
+            CompactReason::Messages | CompactReason::Tokens => Some(fill.most()),
+            CompactReason::Request => None,
+        };
+        self.compact(cx, reason, most).await
+    }
+
+    async fn ahead(&self, cx: &ContextHandle) -> Result<(), String> {
+        let Some(reason) = self.reason(cx, AHEAD).filter(|_| !self.rests(cx)) else { return Ok(()) };
+        let Some(_busy) = Busy::with(&self.busy, key(cx)) else { return Ok(()) };
+        // The log tells of a failure; the next turn tries again.
+        let _ = self.compact(cx, reason, None).await;
+        Ok(())
+    }
+}
+
+/// The name of a session among those of all tenants.
+fn key(cx: &ContextHandle) -> String {
+    format!("{}/{}", cx.owner.tenant, cx.session().state().meta.id)
+}
+
+/// Says that it is being done for a session, until it is dropped.
+struct Busy(Rc<RefCell<Vec<String>>>, String);
+
+impl Busy {
+    fn with(all: &Rc<RefCell<Vec<String>>>, key: String) -> Option<Self> {
+        if all.borrow().contains(&key) {
+            return None;
+        }
+        all.borrow_mut().push(key.clone());
+        Some(Self(Rc::clone(all), key))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.borrow_mut().retain(|key| *key != self.1);
+    }
+}

@@ -1,0 +1,543 @@
+//! Compaction in a session: what the model is shown, what is told, and what is never lost, whatever fails.
+
+use crate::stage::{NOW, Stage, check};
+use edge_harness::agent::{
+    FollowUp, OnBusy,
+    follow_up::{FollowContext, Followed},
+};
+use edge_harness::memory::{MemorySettings, compaction::CompactionSettings};
+use edge_harness::platform::in_memory::{
+    ManualClock, ScriptedModels,
+    models::{Answer, answer, call},
+};
+use edge_harness::ports::{Model, Models, memory::CollectionKind};
+use edge_harness::standard::ContextSettings;
+use edge_harness::types::{
+    ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, Owner, Part, Role, TurnStatus, Usage,
+    tokens,
+};
+use futures::{FutureExt, executor::block_on};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+/// Models with windows of a test's own, the small one of 4,000 tokens.
+struct Windows(Rc<ScriptedModels>, Rc<Cell<u64>>);
+
+impl Models for Windows {
+    fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
+        self.0.resolve(id)
+    }
+    fn limits(&self, id: &str) -> ModelLimits {
+        let window = if id.ends_with("/small") { 4_000 } else { self.1.get() };
+        ModelLimits { window, percent: 100 }
+    }
+    fn default_model(&self) -> String {
+        self.0.default_model()
+    }
+}
+
+/// What must see messages before they leave.
+#[derive(Clone, Default)]
+struct Diary {
+    said: Rc<RefCell<Vec<String>>>,
+    fails: Rc<Cell<bool>>,
+    takes_ms: Rc<Cell<u64>>,
+}
+
+#[async_trait::async_trait(?Send)]
+impl FollowUp for Diary {
+    fn name(&self) -> &'static str {
+        "diary"
+    }
+    fn before_drop(&self) -> bool {
+        true
+    }
+    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
+        if !cx.hurried {
+            return Ok(Followed::NotBefore(cx.clock.now().plus(1_000_000_000)));
+        }
+        cx.while_wanted(cx.clock.sleep(self.takes_ms.get())).await?;
+        if self.fails.get() {
+            return Err("not now".into());
+        }
+        for record in cx.oldest(cx.seen, &["turn.started"], 100)? {
+            self.said.borrow_mut().push(format!("{:?}", record.seq));
+        }
+        Ok(Followed::Done(Vec::new()))
+    }
+}
+
+/// A stage, what the models were asked, and what is switched.
+struct Set {
+    stage: Stage,
+    models: Rc<ScriptedModels>,
+    diary: Diary,
+    window: Rc<Cell<u64>>,
+    /// Whether whoever sums up fails.
+    mute: Rc<Cell<bool>>,
+}
+
+fn is_summary(request: &ModelRequest) -> bool {
+    request.system.starts_with("You sum up")
+}
+
+fn text(request: &ModelRequest) -> String {
+    request.messages.iter().map(|message| message.text()).collect::<Vec<_>>().join("\n")
+}
+
+/// An answer of which nobody has counted the tokens.
+fn uncounted(parts: Vec<Part>) -> Answer {
+    let mut events = answer(parts);
+    if let Some(Ok(ModelEvent::Done(response))) = events.last_mut() {
+        response.usage = Usage::default();
+    }
+    events
+}
+
+fn failure(kind: ModelErrorKind) -> Answer {
+    vec![Err(ModelError::new(kind, "as the test wants"))]
+}
+
+fn set(settings: CompactionSettings, script: impl Fn(&ModelRequest) -> Answer + 'static) -> Set {
+    let (diary, window, mute) = (Diary::default(), Rc::new(Cell::new(128_000)), Rc::new(Cell::new(false)));
+    let silent = Rc::clone(&mute);
+    let count = Cell::new(0);
+    let models = Rc::new(ScriptedModels::new(move |request| {
+        if !is_summary(request) {
+            return script(request);
+        }
+        if silent.get() {
+            return failure(ModelErrorKind::Auth);
+        }
+        count.set(count.get() + 1);
+        uncounted(vec![Part::text(format!("Summary {}.", count.get()))])
+    }));
+    let own = diary.clone();
+    let windows = Rc::new(Windows(Rc::clone(&models), Rc::clone(&window)));
+    let stage = Stage::with(ManualClock::at(NOW), windows, move |builder| builder.follow_up(own.clone()));
+    stage.context_messages.set(2_000);
+    *stage.context.borrow_mut() = ContextSettings::Compaction(settings);
+    stage.crash();
+    Set { stage, models, diary, window, mute }
+}
+
+fn at(messages: usize, keep: usize) -> CompactionSettings {
+    CompactionSettings { at_messages: messages, keep_messages: keep, ..CompactionSettings::default() }
+}
+
+fn chat(settings: CompactionSettings) -> Set {
+    set(settings, |request| {
+        let said = request.messages.iter().rfind(|message| message.role == Role::User).map(|m| m.text());
+        uncounted(vec![Part::text(format!("re: {}", said.unwrap_or_default()))])
+    })
+}
+
+impl Set {
+    fn say(&self, turn: &str, text: &str) {
+        self.stage.post(turn, text);
+        self.stage.settle();
+        self.stage.run();
+    }
+
+    /// What the model was sent, questions aside.
+    fn asked(&self) -> Vec<String> {
+        self.models.requests().iter().filter(|request| !is_summary(request)).map(text).collect()
+    }
+
+    fn summaries(&self) -> Vec<String> {
+        self.models.requests().iter().filter(|request| is_summary(request)).map(text).collect()
+    }
+
+    fn events(&self) -> Vec<Value> {
+        let about = |record: &Value| record["type"].as_str().unwrap().starts_with("compaction.");
+        self.stage.records().into_iter().filter(about).collect()
+    }
+
+    fn kinds(&self) -> Vec<String> {
+        self.events()
+            .iter()
+            .map(|event| event["type"].as_str().unwrap()["compaction.".len()..].to_owned())
+            .collect()
+    }
+
+    fn shown(&self) -> Vec<String> {
+        self.stage.session().messages().iter().map(|message| message.text()).collect()
+    }
+}
+
+#[test]
+fn what_is_before_the_end_is_seen_then_summed_up_and_the_end_stays() {
+    let set = chat(at(3, 2));
+    set.say("t1", "one");
+    assert_eq!(set.kinds(), [""; 0]);
+    set.say("t2", "two");
+    // Only what leaves was shown to whoever must see it, and to whoever sums up.
+    assert_eq!(set.diary.said.borrow().len(), 1);
+    assert!(set.summaries()[0].contains("user: one") && !set.summaries()[0].contains("two"));
+    let asked = set.asked();
+    assert!(asked[1].contains("Summary 1.") && asked[1].ends_with("re: one\ntwo"), "{}", asked[1]);
+    assert!(!asked[1].starts_with("one"));
+    // Behind the reply the next one was made: it has the first, and one is shown.
+    assert_eq!(set.kinds(), ["started", "completed", "started", "completed"]);
+    assert!(set.summaries()[1].contains("Summary 1.") && set.summaries()[1].contains("assistant: re: one"));
+    set.say("t3", "three");
+    let last = set.asked()[2].clone();
+    assert!(last.contains("Summary 3.") && !last.contains("Summary 2."), "{last}");
+    assert!(set.summaries()[2].contains("Summary 2."));
+    assert_eq!(set.events()[1]["dropped"], 1);
+    assert_eq!(set.events()[1]["reason"], "messages");
+    assert_eq!(set.events()[1]["turn"], "t2");
+    assert_eq!(set.events()[3]["turn"], Value::Null);
+    set.stage.check();
+    // Each was shown once to whoever must see it.
+    let mut seen = set.diary.said.borrow().clone();
+    seen.dedup();
+    assert_eq!(seen, *set.diary.said.borrow());
+    // Nothing is lost: the log has it all.
+    let said: Vec<_> = set.stage.records().into_iter().filter(|r| r["type"] == "turn.started").collect();
+    assert_eq!(said.len(), 3);
+}
+
+#[test]
+fn a_restart_shows_the_same() {
+    let set = chat(at(6, 3));
+    for n in 0..12 {
+        set.say(&format!("t{n}"), &format!("message {n}"));
+        let live = set.shown();
+        set.stage.crash();
+        assert_eq!(set.shown(), live);
+    }
+    assert!(set.kinds().iter().filter(|kind| *kind == "completed").count() >= 3);
+}
+
+#[test]
+fn what_must_be_seen_first_stays_until_it_was() {
+    let set = chat(at(3, 2));
+    set.diary.fails.set(true);
+    set.say("t1", "one");
+    set.say("t2", "two");
+    assert_eq!(set.kinds(), ["started", "failed"]);
+    assert_eq!(set.events()[1]["reason"], "diary: not now");
+    assert_eq!(set.asked()[1], "one\nre: one\ntwo");
+    assert_eq!(set.summaries().len(), 0);
+    set.stage.check();
+}
+
+#[test]
+fn a_failing_summary_costs_neither_history_nor_turn() {
+    let set = set(at(3, 2), |request| {
+        let own = request.messages.iter().rev().take_while(|message| message.role != Role::User).count();
+        match own {
+            0 | 2 => uncounted(vec![call(
+                &format!("c{own}{}", request.messages.len()),
+                "read_it",
+                json!({"key": "k"}),
+            )]),
+            _ => uncounted(vec![Part::text("done")]),
+        }
+    });
+    set.mute.set(true);
+    set.say("t1", "one");
+    // Three calls of the model, each beyond the bound: it was tried once.
+    assert_eq!(set.asked().len(), 3);
+    assert_eq!(set.kinds(), ["started", "failed"]);
+    assert_eq!(set.stage.end("t1").status, TurnStatus::Completed);
+    assert!(set.shown().first().is_some_and(|first| first == "one"));
+    set.mute.set(false);
+    for n in 2..8 {
+        set.say(&format!("t{n}"), "more");
+    }
+    assert!(set.kinds().ends_with(&["started".to_owned(), "completed".to_owned()]), "{:?}", set.kinds());
+    set.stage.check();
+}
+
+#[test]
+fn an_abort_ends_it_and_the_model_is_not_asked() {
+    let set = chat(at(3, 2));
+    set.say("t1", "one");
+    set.diary.takes_ms.set(5_000);
+    set.stage.post("t2", "two");
+    set.stage.run();
+    let session = set.stage.session();
+    assert!(set.stage.host().abort(&session).expect("aborted"));
+    set.stage.tick(10_000);
+    assert_eq!((set.asked().len(), set.summaries().len()), (1, 0));
+    assert_eq!(set.stage.end("t2").status, TurnStatus::Canceled);
+    assert_eq!(set.kinds()[0], "started");
+    set.stage.check();
+}
+
+#[test]
+fn a_model_that_fails_afterwards_is_no_failure_of_it() {
+    let set = set(at(3, 2), |request| match request.messages.len() {
+        1 => uncounted(vec![Part::text("hm")]),
+        _ => failure(ModelErrorKind::Auth),
+    });
+    set.say("t1", "one");
+    set.say("t2", "two");
+    assert_eq!(set.kinds(), ["started", "completed"]);
+    assert_eq!(set.stage.end("t2").error.map(|error| error.code), Some("provider_auth".into()));
+    assert_eq!(set.asked().len(), 2);
+}
+
+/// Says that the request is too long from so many tokens on.
+fn narrow(most: u64) -> impl Fn(&ModelRequest) -> Answer {
+    move |request| match request.messages.iter().map(|message| tokens::of_message(message)).sum::<u64>() {
+        found if found > most => failure(ModelErrorKind::Overflow),
+        _ => uncounted(vec![Part::text("word ".repeat(300))]),
+    }
+}
+
+#[test]
+fn a_request_that_is_too_long_is_made_shorter_and_asked_once_more() {
+    let set = set(at(0, 20), narrow(4_000));
+    for n in 0..20 {
+        set.say(&format!("t{n}"), &format!("{n} {}", "and ".repeat(200)));
+        assert_eq!(set.stage.end(&format!("t{n}")).status, TurnStatus::Completed, "t{n}");
+    }
+    assert!(set.events().iter().any(|event| event["reason"] == "overflow"), "{:?}", set.kinds());
+    // Its word is remembered: most are made before it has to say so.
+    let overflows = set.events().iter().filter(|event| event["reason"] == "overflow").count();
+    assert!(overflows <= 4, "{overflows}");
+    set.stage.check();
+}
+
+#[test]
+fn few_huge_messages_are_shown_in_part() {
+    for mute in [false, true] {
+        let set = set(at(0, 20), narrow(4_000));
+        set.mute.set(mute);
+        set.say("t1", &format!("first {} last", "word ".repeat(6_000)));
+        assert_eq!(set.stage.end("t1").status, TurnStatus::Completed);
+        let shown = set.shown()[0].clone();
+        assert!(shown.starts_with("first ") && shown.trim_end().ends_with("last"));
+        assert!(shown.contains("recall with message 2 shows them"), "{shown}");
+        set.say("t2", &"more ".repeat(3_500));
+        assert_eq!(set.stage.end("t2").status, TurnStatus::Completed);
+        set.stage.check();
+    }
+}
+
+#[test]
+fn a_session_never_gets_stuck_when_nobody_can_sum_up() {
+    let set = set(at(0, 20), narrow(3_000));
+    set.mute.set(true);
+    for n in 0..30 {
+        set.say(&format!("t{n}"), &format!("{n} {}", "and ".repeat(200)));
+        assert_eq!(set.stage.end(&format!("t{n}")).status, TurnStatus::Completed, "t{n}");
+    }
+    let head = set.shown()[0].clone();
+    assert_eq!(head.matches("earlier messages are left out here").count(), 1, "{head}");
+    set.stage.check();
+}
+
+#[test]
+fn what_is_too_long_for_the_window_is_never_sent() {
+    let set = set(at(0, 20), narrow(3_500));
+    set.window.set(4_000);
+    for n in 0..30 {
+        set.say(&format!("t{n}"), &format!("{n} {}", "and ".repeat(400)));
+    }
+    assert!(set.events().iter().all(|event| event["reason"] != "overflow"));
+    assert!(set.kinds().contains(&"completed".to_owned()));
+    set.stage.check();
+}
+
+#[test]
+fn another_model_has_another_window() {
+    let set = set(at(0, 20), narrow(100_000));
+    for n in 0..10 {
+        set.say(&format!("t{n}"), &format!("{n} {}", "and ".repeat(400)));
+    }
+    assert_eq!(set.kinds(), [""; 0]);
+    let session = set.stage.session();
+    session.commit(NOW, |draft| draft.state.meta.model = Some("scripted/small".into())).unwrap();
+    set.say("t10", "now");
+    assert_eq!(set.kinds(), ["started", "completed"]);
+    let last = set.models.requests().into_iter().rfind(|request| !is_summary(request)).unwrap();
+    assert_eq!(last.model, "small");
+    assert!(last.messages.iter().map(|message| tokens::of_message(message)).sum::<u64>() < 4_000);
+}
+
+#[test]
+fn it_is_made_ahead_while_nobody_waits_and_a_turn_meanwhile_is_whole() {
+    let set = chat(at(10, 2));
+    for n in 0..3 {
+        set.say(&format!("t{n}"), "x");
+    }
+    set.diary.takes_ms.set(5_000);
+    set.say("t3", "the last one");
+    assert_eq!(set.kinds(), ["started"]);
+    // While it is being made a turn comes and goes.
+    set.say("t4", "meanwhile");
+    assert_eq!(set.stage.end("t4").status, TurnStatus::Completed);
+    assert_eq!(set.kinds(), ["started"]);
+    assert_eq!(set.asked()[4].matches('\n').count(), 8, "{}", set.asked()[4]);
+    set.diary.takes_ms.set(0);
+    set.stage.tick(5_000);
+    set.stage.run();
+    assert_eq!(set.kinds(), ["started", "completed"]);
+    let shown = set.shown();
+    assert_eq!(shown[1..], ["the last one", "re: the last one", "meanwhile", "re: meanwhile"]);
+    set.stage.check();
+}
+
+#[test]
+fn one_that_ends_in_the_middle_of_an_answer_holds_behind_it() {
+    let stage = Stage::demo();
+    let diary = Diary::default();
+    stage.context_messages.set(2_000);
+    *stage.context.borrow_mut() = ContextSettings::Compaction(at(5, 2));
+    stage.crash();
+    stage.flush.set(Default::default());
+    stage.crash();
+    for n in 0..2 {
+        stage.post(&format!("t{n}"), "hello");
+        stage.settle();
+    }
+    stage.post("t2", "/slow 100 50");
+    for _ in 0..120 {
+        stage.tick(100);
+    }
+    stage.settle();
+    stage.check();
+    let done = stage.records().into_iter().filter(|record| record["type"] == "compaction.completed").count();
+    assert!(done >= 1, "{:?}", stage.kinds());
+    let live: Vec<_> = stage.session().messages();
+    stage.crash();
+    assert_eq!(stage.session().messages(), live);
+    assert!(live.iter().any(|message| message.text().contains("word50")));
+    drop(diary);
+}
+
+#[test]
+fn of_two_at_once_one_holds() {
+    let set = chat(at(0, 2));
+    for n in 0..4 {
+        set.say(&format!("t{n}"), &n.to_string());
+    }
+    set.diary.takes_ms.set(1_000);
+    let (host, session) = (set.stage.host(), set.stage.session());
+    let both = futures::future::join(host.compact(&session), host.compact(&session));
+    let mut both = Box::pin(both);
+    assert!(both.as_mut().now_or_never().is_none());
+    set.stage.clock.advance(1_000);
+    let (one, two) = block_on(both);
+    assert_eq!(one.unwrap()["compacted"], true);
+    assert_eq!(two.unwrap()["compacted"], true);
+    assert_eq!(set.kinds(), ["started", "started", "completed", "failed"]);
+    assert_eq!(set.shown().len(), 3);
+    check(&set.stage.store.log());
+}
+
+#[test]
+fn somebody_may_ask_for_it() {
+    let set = chat(at(0, 2));
+    let compact = || {
+        let (host, session) = (set.stage.host(), set.stage.session());
+        block_on(host.compact(&session)).map_err(|problem| problem.code.as_str())
+    };
+    set.say("t0", "zero");
+    assert_eq!(compact().unwrap()["compacted"], false);
+    for n in 1..5 {
+        set.say(&format!("t{n}"), &"word ".repeat(100));
+    }
+    let before = set.stage.session().context().tokens();
+    let answer = compact().unwrap();
+    assert_eq!((&answer["compacted"], &answer["dropped"]), (&json!(true), &json!(8)));
+    assert_eq!(answer["tokens_before"], before);
+    assert_eq!(answer["tokens_after"], set.stage.session().context().tokens());
+    let event = set.events().pop().unwrap();
+    for field in ["dropped", "summary_tokens", "tokens_before", "tokens_after"] {
+        assert_eq!(event[field], answer[field], "{field}");
+    }
+    assert_eq!(compact().unwrap()["compacted"], false);
+    set.say("t6", "x");
+    set.mute.set(true);
+    assert_eq!(compact().unwrap_err(), "unavailable");
+    set.stage.post("t7", "running");
+    assert_eq!(compact().unwrap_err(), "session_busy");
+    set.stage.settle();
+    *set.stage.context.borrow_mut() = ContextSettings::None;
+    set.stage.crash();
+    assert_eq!(compact().unwrap_err(), "not_configured");
+}
+
+#[test]
+fn wherever_the_machine_goes_away_the_turn_ends_and_nothing_is_lost() {
+    let play = || {
+        let set = chat(at(5, 2));
+        set.say("t0", "zero");
+        set.say("t1", "one");
+        set.stage.store.die_after(None);
+        set
+    };
+    let whole = play();
+    let first = whole.stage.store.commits();
+    whole.say("t2", "two");
+    let commits = whole.stage.store.commits() - first;
+    assert!(whole.kinds().contains(&"completed".to_owned()));
+    for last in 1..=commits {
+        let set = play();
+        set.stage.store.die_after(Some(last));
+        let posted = set.stage.try_post("t2", "two", OnBusy::Queue, Default::default());
+        set.stage.run();
+        set.stage.crash();
+        set.stage.store.die_after(None);
+        set.stage.wake();
+        set.stage.settle();
+        set.stage.live(60_000);
+        if posted.is_ok() {
+            assert_eq!(set.stage.end("t2").status, TurnStatus::Completed, "after {last}");
+        }
+        let live = set.shown();
+        assert!(live.ends_with(&["two".to_owned(), "re: two".to_owned()]), "after {last}: {live:?}");
+        set.stage.crash();
+        assert_eq!(set.shown(), live);
+        set.stage.check();
+    }
+}
+
+#[test]
+fn an_erased_session_is_not_written_to() {
+    let set = chat(at(5, 2));
+    set.diary.takes_ms.set(5_000);
+    for n in 0..2 {
+        set.say(&format!("t{n}"), "x");
+    }
+    assert_eq!(set.kinds(), ["started"]);
+    let host = set.stage.host();
+    block_on(host.erase("t", "s")).expect("erased");
+    set.stage.tick(10_000);
+    assert_eq!(set.stage.store.log().len(), 0);
+}
+
+#[test]
+fn eight_words_of_what_left_the_context_find_it() {
+    let set = chat(at(20, 4));
+    let word = |n: u64| format!("{}{}", ["ba", "ko", "ri", "tu", "me"][n as usize % 5], n * 7_919 % 1_009);
+    let text = |n: u64| (0..30).map(|w| word(n * 31 + w * w)).collect::<Vec<_>>().join(" ");
+    for n in 0..150 {
+        set.say(&format!("t{n}"), &text(n));
+    }
+    let shown = set.shown().join("\n");
+    let memories = set.stage.memories(MemorySettings::default());
+    let owner = Owner { tenant: "t".into(), agent: "default".into(), user: "u".into() };
+    let (mut found, mut asked) = (0, 0);
+    for n in (0..150).filter(|n| !shown.contains(&text(*n))) {
+        let text = text(n);
+        let words: Vec<&str> = text.split(' ').collect();
+        for start in [0, 11, 22] {
+            let query = words[start..start + 8].join(" ");
+            let hits = memories.search(&owner, CollectionKind::Turns, &query, 5);
+            let hits = block_on(hits).expect("an index");
+            asked += 1;
+            found += usize::from(hits.iter().any(|hit| hit.entry.text.contains(&query)));
+        }
+    }
+    assert!(asked > 300 && found * 100 >= asked * 98, "{found} of {asked}");
+}

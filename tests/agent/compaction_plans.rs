@@ -1,0 +1,275 @@
+//! Whatever a conversation looks like, making it shorter leaves one that a model can be sent: over many
+//! thousands of generated ones.
+
+use crate::stage::{NOW, meta};
+use edge_harness::memory::compaction::{
+    CompactionSettings, Limits,
+    plan::{Plan, View, plan},
+};
+use edge_harness::platform::in_memory::MemorySessionStore;
+use edge_harness::session::{Session, context::Bounds, hub::Hub};
+use edge_harness::types::{
+    CompactReason, Cut, Effect, EventKind, Message, Part, Role, SessionState, ToolOutcome, shorten, tokens,
+};
+use serde_json::json;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
+
+const CASES: u64 = 10_000;
+/// Tokens of what stands before a summary.
+const HEAD: u64 = 64;
+
+/// Chance, the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    /// A number below `n`.
+    fn roll(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 1) % n.max(1)
+    }
+
+    fn words(&mut self) -> String {
+        let words = match self.roll(32) {
+            0 => 1_000,
+            1..4 => 120,
+            _ => 8,
+        };
+        let words = 1 + self.roll(words);
+        (0..words).map(|_| format!("w{} ", self.roll(1_000))).collect()
+    }
+}
+
+/// A session in which turns are played.
+struct Play {
+    session: Session,
+    dice: Dice,
+    calls: u64,
+    turns: u64,
+    fixed: u64,
+}
+
+impl Play {
+    fn new(seed: u64) -> Self {
+        let state = SessionState {
+            meta: meta(NOW),
+            turn: None,
+            queue: Vec::new(),
+            held: Default::default(),
+            deferred: Vec::new(),
+            listed_at: NOW,
+            gauge: Default::default(),
+            handovers: Default::default(),
+        };
+        let store = Rc::new(MemorySessionStore::default());
+        let session = Session::create(store, state, Bounds::wide(), Hub::new(None));
+        let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
+        let fixed = dice.roll(2_000);
+        Self { session, dice, calls: 0, turns: 0, fixed }
+    }
+
+    fn message(&mut self, role: Role) -> Rc<Message> {
+        let id = format!("m{}", self.dice.roll(u64::MAX >> 1));
+        let parts = vec![Part::text(self.dice.words())];
+        let (turn, created_at) = (format!("t{}", self.turns), NOW);
+        Rc::new(Message { id, seq: 0, role, parts, created_at, turn, interrupted: false })
+    }
+
+    fn result(&mut self, call_id: String) -> EventKind {
+        let result = self.dice.words().into();
+        EventKind::completed(call_id, "look".into(), ToolOutcome::Result { result })
+    }
+
+    /// One turn: steps with calls side by side, some of them orphans, some answered late.
+    fn turn(&mut self) {
+        self.turns += 1;
+        let mut records = vec![EventKind::TurnStarted { message: self.message(Role::User) }];
+        let mut late = Vec::new();
+        for _ in 0..self.dice.roll(4) {
+            let message = self.message(Role::Assistant);
+            let id = message.id.clone();
+            if self.dice.roll(2) == 0 {
+                records.push(EventKind::MessageCompleted { message });
+            }
+            let calls = if self.dice.roll(30) == 0 { 12 } else { self.dice.roll(4) };
+            let mut results = Vec::new();
+            for _ in 0..calls {
+                self.calls += 1;
+                let (call_id, args) = (format!("c{}", self.calls), json!({ "text": self.dice.words() }));
+                records.push(EventKind::ToolStarted {
+                    message: id.clone(),
+                    call_id: call_id.clone(),
+                    name: "look".into(),
+                    args,
+                    invalid: None,
+                    effect: Effect::ReadOnly,
+                });
+                match self.dice.roll(30) {
+                    0 => {}
+                    1 => late.push(self.result(call_id)),
+                    _ => results.push(self.result(call_id)),
+                }
+            }
+            records.append(&mut results);
+        }
+        if self.dice.roll(40) == 0 {
+            records.push(self.result("nobody's".into()));
+        }
+        if self.dice.roll(5) > 0 {
+            records.push(EventKind::MessageCompleted { message: self.message(Role::Assistant) });
+        }
+        records.append(&mut late);
+        let turn = format!("t{}", self.turns);
+        let commit = self.session.commit(NOW, |draft| {
+            records.into_iter().for_each(|kind| draft.record(Some(&turn), kind));
+        });
+        commit.expect("a store that works");
+    }
+
+    fn measured(&self) -> (Cut, u64, Vec<(Rc<Message>, u64)>) {
+        let context = self.session.context();
+        let (head, messages) = context.measured();
+        (context.state().cut.clone(), head, messages)
+    }
+
+    fn plan(&self, limits: &Limits, reason: CompactReason, most: Option<u64>) -> Option<Plan> {
+        let (cut, head, messages) = self.measured();
+        let view = View { cut: &cut, messages: &messages, fixed: self.fixed, head };
+        plan(&view, limits, reason, most)
+    }
+
+    fn total(&self) -> u64 {
+        self.fixed + self.session.context().tokens()
+    }
+
+    fn compact(&mut self, plan: Plan, limits: &Limits) {
+        let mut cut = plan.cut;
+        if plan.dropped > 0 {
+            cut.summary = Some("sum ".repeat(limits.summary as usize));
+        }
+        let completed = EventKind::CompactionCompleted {
+            reason: CompactReason::Tokens,
+            dropped: plan.dropped,
+            summary_tokens: 0,
+            tokens_before: 0,
+            tokens_after: plan.after,
+            cut,
+        };
+        self.session.commit(NOW, |draft| draft.record(None, completed)).expect("a store that works");
+    }
+}
+
+/// Each call that is shown has its result shown, and each result its call, if the log has them.
+fn split_pairs(shown: &[Rc<Message>], whole: &[Rc<Message>]) -> usize {
+    let places = |messages: &[Rc<Message>]| {
+        let (mut calls, mut results) = (BTreeMap::new(), BTreeMap::new());
+        for (index, message) in messages.iter().enumerate() {
+            calls.extend(message.calls().map(|call| (call.call_id.clone(), index)));
+            results.extend(message.parts.iter().filter_map(|part| match part {
+                Part::ToolResult { call_id, .. } => Some((call_id.clone(), index)),
+                _ => None,
+            }));
+        }
+        (calls, results)
+    };
+    let ((calls, results), (all_calls, all_results)) = (places(shown), places(whole));
+    let lost_result = calls.keys().filter(|id| all_results.contains_key(*id) && !results.contains_key(*id));
+    let lost_call = results.keys().filter(|id| all_calls.contains_key(*id) && !calls.contains_key(*id));
+    let wrong_order = results.iter().filter(|(id, at)| calls.get(*id).is_some_and(|call| call >= *at));
+    lost_result.count() + lost_call.count() + wrong_order.count()
+}
+
+/// The least that a request can come to: the user's last message and the last step, all in part.
+fn least(play: &Play, limits: &Limits, before: &[(Rc<Message>, u64)]) -> u64 {
+    let last = before.iter().rposition(|(message, _)| message.role == Role::User);
+    let part = |message: &Rc<Message>| {
+        let mut part = Rc::clone(message);
+        shorten::part(&mut part, 64);
+        tokens::of_message(&part).min(tokens::of_message(message))
+    };
+    // All of the last turn and what a late result binds to it: more than the last step, never less.
+    let shown = before.iter().skip(last.unwrap_or(0).saturating_sub(40));
+    play.fixed + limits.summary + HEAD + shown.map(|(message, _)| part(message)).sum::<u64>()
+}
+
+#[test]
+fn ten_thousand_conversations_stay_ones_that_can_be_sent() {
+    let (mut cuts, mut parted, mut brief, mut tight) = (0, 0, 0, 0);
+    for seed in 1..=CASES {
+        let mut play = Play::new(seed);
+        for _ in 0..1 + play.dice.roll(2) {
+            for _ in 0..1 + play.dice.roll(3) {
+                play.turn();
+            }
+            let settings = CompactionSettings {
+                at_messages: play.dice.roll(40) as usize,
+                at_tokens: 0,
+                keep_messages: play.dice.roll(30) as usize,
+                keep_tokens: play.dice.roll(3) * 500,
+                reserve: play.dice.roll(4) * 1_000,
+                model: None,
+            };
+            let window = 2_000 + play.dice.roll(6_000);
+            let limits = settings.limits(window, window - (window / 8).min(4_096), play.fixed);
+            let (_, _, before) = play.measured();
+            let (reason, most) = match play.dice.roll(4) {
+                0 => (CompactReason::Request, None),
+                1 => (CompactReason::Tokens, None),
+                2 => (CompactReason::Tokens, Some(window - window / 8)),
+                _ => (CompactReason::Overflow, Some(play.total() / 2)),
+            };
+            let asked = before.iter().rfind(|(message, _)| message.role == Role::User).map(|(m, _)| m.seq);
+            let possible = most.map_or(0, |_| least(&play, &limits, &before));
+            if reason == CompactReason::Tokens && most.is_some_and(|most| play.total() <= most) {
+                continue;
+            }
+            let planned = play.plan(&limits, reason, most);
+            if let Some(plan) = planned {
+                cuts += usize::from(plan.dropped > 0);
+                parted += usize::from(!plan.cut.parted.is_empty());
+                brief += usize::from(plan.before == 0 && plan.cut.brief_before > 0);
+                let (dropped, after) = (plan.dropped, plan.after);
+                let kept_from = plan.cut.kept_from;
+                play.compact(plan, &limits);
+                let (_, _, shown) = play.measured();
+                let gone = before.iter().filter(|(m, _)| !shown.iter().any(|(s, _)| s.seq == m.seq));
+                let gone: Vec<u64> = gone.map(|(message, _)| message.seq).collect();
+                assert_eq!(gone.len(), dropped, "seed {seed}: what is said to be dropped is");
+                assert!(gone.iter().all(|seq| *seq < kept_from), "seed {seed}");
+                let said: u64 = shown.iter().map(|(_, tokens)| tokens).sum();
+                assert!(said <= after + after / 10 + 40, "seed {seed}: {said} instead of {after}");
+            }
+            let (_, _, shown) = play.measured();
+            let whole: Vec<_> = before.iter().map(|(message, _)| Rc::clone(message)).collect();
+            let seen: Vec<_> = shown.iter().map(|(message, _)| Rc::clone(message)).collect();
+            assert_eq!(split_pairs(&seen, &whole), split_pairs(&whole, &whole), "seed {seed}");
+            let still = shown.iter().any(|(message, _)| Some(message.seq) == asked);
+            assert!(still || asked.is_none(), "seed {seed}: the user's last message");
+            if let Some(most) = most.filter(|most| possible <= *most) {
+                tight += 1;
+                assert!(play.total() <= most, "seed {seed}: {} of {most}, {possible} possible", play.total());
+            }
+            // Again, as long as there is a reason to: nothing.
+            let over = most.is_none_or(|most| play.total() > most);
+            let due = reason == CompactReason::Request || play.total() >= limits.at_tokens;
+            let again = (over && due).then(|| play.plan(&limits, reason, most)).flatten();
+            assert_eq!(again, None, "seed {seed}: {reason:?} {most:?}");
+            let numbers: BTreeSet<u64> = shown.iter().map(|(message, _)| message.seq).collect();
+            assert_eq!(numbers.len(), shown.len(), "seed {seed}: nothing is there twice");
+            // A restart shows the same.
+            if seed % 8 > 0 {
+                continue;
+            }
+            let opened = Session::open(play.session.store().clone(), Bounds::wide(), Hub::new(None));
+            let opened = opened.expect("a store that works").expect("a session");
+            assert_eq!(opened.messages(), play.session.messages(), "seed {seed}");
+        }
+    }
+    for (count, what) in [(cuts, "cuts"), (parted, "parted"), (brief, "brief"), (tight, "tight")] {
+        assert!(count > 300, "only {count} {what}");
+    }
+}
