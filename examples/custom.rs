@@ -115,6 +115,7 @@ fn turn(hour: u64, said: &str) -> String {
         web_fetch_allow: String::new(),
         instructions: None,
         settings: Settings::default(),
+        context: Default::default(),
     })
     .tool(Dice)
     .hook(Curfew)

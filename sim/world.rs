@@ -17,7 +17,7 @@ use edge_harness::platform::in_memory::{
     InMemoryDirectory, InMemoryIndex, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp,
     SeededEntropy,
 };
-use edge_harness::standard::{Standard, builder};
+use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use std::{
     cell::{Cell, RefCell},
@@ -105,6 +105,7 @@ impl World {
             web_fetch_allow: String::new(),
             instructions: None,
             settings: Default::default(),
+            context: ContextSettings::None,
         };
         tools::install(builder(standard), &self.outside).build().expect("names that differ")
     }

@@ -2,8 +2,8 @@
 
 use super::{RuntimeState, ToolError};
 use crate::fault::{self, Fault};
-use crate::ports::{Clock, Spawner};
-use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError};
+use crate::ports::{Clock, Spawner, session_store::Select};
+use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError, fold};
 use crate::types::{EventKind, Message, Source, Timestamp};
 use futures::{
     future::{Either, poll_fn, select},
@@ -208,6 +208,23 @@ impl ToolContext {
 
     pub(super) fn take_sources(&self) -> Vec<Source> {
         self.sources.take()
+    }
+
+    /// Messages of this session's log, whole and oldest first: those in the records `from` to `to`, and what
+    /// belongs to them. Of very many records the first `limit` are read.
+    ///
+    /// # Errors
+    /// When the store broke.
+    pub fn messages(&self, from: u64, to: u64, limit: usize) -> Result<Vec<Rc<Message>>, ToolError> {
+        let select =
+            Select { after: from.saturating_sub(1), kinds: fold::MESSAGE_KINDS, limit, ..Select::default() };
+        let records = self.gate.session.records(select);
+        let mut messages = Vec::new();
+        for record in records.map_err(|error| ToolError::new(error.to_string()))? {
+            fold::fold(&mut messages, &record);
+        }
+        messages.retain(|message| message.seq <= to);
+        Ok(messages)
     }
 
     /// The session's own state, as callers and tools set it.

@@ -58,6 +58,11 @@ impl HarnessAgent {
         &self.hooks
     }
 
+    /// Whether it keeps the context of a long conversation within the model's window itself.
+    pub fn keeps_context(&self) -> bool {
+        self.keeper.is_some()
+    }
+
     /// What follows its turns.
     pub fn follow_ups(&self) -> &[Rc<dyn FollowUp>] {
         &self.follow_ups

@@ -1,7 +1,8 @@
 //! What of the standard agent a deployment sets by variables.
 
+use super::ContextSettings;
 use crate::agent::{BuildError, Judge, Settings, Tool};
-use crate::memory::{Flush, MemorySettings};
+use crate::memory::{Flush, MemorySettings, observation::ObservationSettings};
 use crate::tools::ReadArtifact;
 use crate::types::{FilePath, Thinking, id, json};
 use serde_json::Value;
@@ -14,6 +15,9 @@ const MAX_JUDGES: usize = 8;
 const MAX_CONTEXT_FILES: usize = 8;
 /// Fewest tokens for what of the workspace stands in the prompt: below, nothing but cuts would.
 const MIN_CONTEXT_TOKENS: usize = 2_000;
+
+/// Fewest tokens at which messages are observed or notes rewritten: below, every few words would be.
+const MIN_OBSERVED: u64 = 500;
 
 /// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `JUDGES`, `CONTEXT_FILES` and
 /// `CONTEXT_TOKENS`. What is absent stays as it is by default; `var` finds a variable by its name.
@@ -79,6 +83,40 @@ pub fn memory_settings(var: &dyn Fn(&str) -> Option<String>) -> Result<MemorySet
         })?),
     };
     Ok(MemorySettings { model: read("MEMORY_MODEL"), flush })
+}
+
+/// Reads `CONTEXT_STRATEGY`, `OBSERVE_AT`, `REFLECT_AT`, `OBSERVER_MODEL`, `REFLECTOR_MODEL` and
+/// `OBSERVE_IDLE_MINUTES`.
+///
+/// # Errors
+/// Which variable is malformed, and how.
+pub fn context_settings(var: &dyn Fn(&str) -> Option<String>) -> Result<ContextSettings, BuildError> {
+    let read = |name: &str| var(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    match read("CONTEXT_STRATEGY").as_deref() {
+        None | Some("none") => Ok(ContextSettings::None),
+        Some("observation") => observation(&read).map(ContextSettings::Observation),
+        Some(text) => {
+            let why = format!("expected observation or none, found {text:?}");
+            Err(BuildError::Variable { name: "CONTEXT_STRATEGY", why })
+        }
+    }
+}
+
+fn observation(read: &dyn Fn(&str) -> Option<String>) -> Result<ObservationSettings, BuildError> {
+    let number = |name: &'static str, least: u64| {
+        let Some(text) = read(name) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| *number >= least);
+        let why = || format!("expected a whole number from {least}, found {text:?}");
+        number.map(Some).ok_or_else(|| BuildError::Variable { name, why: why() })
+    };
+    let usual = ObservationSettings::default();
+    Ok(ObservationSettings {
+        observe_at: number("OBSERVE_AT", MIN_OBSERVED)?.unwrap_or(usual.observe_at),
+        reflect_at: number("REFLECT_AT", MIN_OBSERVED)?.unwrap_or(usual.reflect_at),
+        observer: read("OBSERVER_MODEL"),
+        reflector: read("REFLECTOR_MODEL"),
+        idle_ms: number("OBSERVE_IDLE_MINUTES", 1)?.map(|minutes: u64| minutes.saturating_mul(60_000)),
+    })
 }
 
 fn thinking(text: &str) -> Option<Thinking> {
@@ -157,6 +195,29 @@ mod tests {
         assert_eq!((flush(""), flush("always")), (Ok(Flush::Every(0)), Ok(Flush::Every(0))));
         assert_eq!((flush("never"), flush(" 30 ")), (Ok(Flush::Never), Ok(Flush::Every(30_000))));
         assert!(flush("-1").unwrap_err().contains("expected always, never or a number of seconds"));
+    }
+
+    #[test]
+    fn observation_is_set_by_variables() {
+        let with = |vars: &[(&str, &str)]| {
+            let find = |asked: &str| vars.iter().find(|(name, _)| *name == asked);
+            let settings = context_settings(&|asked| find(asked).map(|(_, value)| (*value).to_owned()));
+            settings.map_err(|error| error.to_string())
+        };
+        let strategy = ("CONTEXT_STRATEGY", "observation");
+        let usual = ObservationSettings::default();
+        assert_eq!(with(&[strategy]), Ok(ContextSettings::Observation(usual.clone())));
+        let set = [strategy, ("OBSERVE_AT", "600"), ("OBSERVER_MODEL", "a/b"), ("OBSERVE_IDLE_MINUTES", "5")];
+        let (observe_at, observer, idle_ms) = (600, Some("a/b".to_owned()), Some(300_000));
+        let expected = ObservationSettings { observe_at, observer, idle_ms, ..usual };
+        assert_eq!(with(&set), Ok(ContextSettings::Observation(expected)));
+        for (vars, told) in [
+            (&[("CONTEXT_STRATEGY", "magic")][..], "CONTEXT_STRATEGY is malformed: expected "),
+            (&[strategy, ("REFLECT_AT", "499")], "REFLECT_AT is malformed: expected a whole number from 500"),
+        ] {
+            let error = with(vars).unwrap_err();
+            assert!(error.starts_with(&format!("the variable {told}")), "{error}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What of a session's log a model is shown, and how much of a model's window that takes.
 
-use super::EventKind;
+use super::{EventKind, Observed};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -29,12 +29,19 @@ pub struct Cut {
 pub struct ContextState {
     /// What compaction leaves.
     pub cut: Cut,
+    /// Notes that stand for messages.
+    pub observed: Observed,
 }
 
 impl ContextState {
     /// Whether a record of this kind may change what is shown.
     pub fn is_about(kind: &EventKind) -> bool {
-        matches!(kind, EventKind::CompactionCompleted { .. })
+        matches!(kind, EventKind::CompactionCompleted { .. }) || Observed::is_about(kind)
+    }
+
+    /// Records of messages below this number are not shown, but the message that the last turn answers.
+    pub fn kept_from(&self) -> u64 {
+        self.cut.kept_from.max(self.observed.kept_from())
     }
 
     /// Takes note of a record. Returns whether it changed what is shown.
@@ -44,7 +51,7 @@ impl ContextState {
                 self.cut = cut.clone();
                 true
             }
-            _ => false,
+            kind => self.observed.fold(kind),
         }
     }
 }

@@ -13,7 +13,7 @@ use edge_harness::platform::in_memory::{
 };
 use edge_harness::ports::{Models, SessionStore, session_store::StoredRecord};
 use edge_harness::session::Session;
-use edge_harness::standard::{Standard, builder};
+use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
     BudgetPatch, Effect, ModelRequest, Part, Problem, Role, SessionMeta, Timestamp, TurnEnd, TurnOptions,
     TurnStatus,
@@ -45,6 +45,8 @@ pub struct Stage {
     pub context_messages: Cell<usize>,
     /// How machines from the next one on draw facts from what is said: not at all, at first.
     pub flush: Cell<Flush>,
+    /// How machines from the next one on keep the context.
+    pub context: RefCell<ContextSettings>,
     entropy: Rc<SeededEntropy>,
     models: Rc<dyn Models>,
     extend: Extend,
@@ -90,6 +92,7 @@ impl Stage {
             runs: Rc::default(),
             context_messages: Cell::new(100),
             flush: Cell::new(Flush::Never),
+            context: RefCell::default(),
             entropy: Rc::default(),
             models,
             extend: Box::new(extend),
@@ -107,6 +110,7 @@ impl Stage {
         standard.memories =
             self.memories(MemorySettings { flush: self.flush.get(), ..MemorySettings::default() });
         standard.directory = self.directory.clone();
+        standard.context = self.context.borrow().clone();
         let built = (self.extend)(builder(standard))
             .tool(ReadIt)
             .tool(WriteIt(Rc::clone(&self.runs)))
@@ -323,6 +327,7 @@ pub fn standard(
         web_fetch_allow: String::new(),
         instructions: None,
         settings: Default::default(),
+        context: Default::default(),
     }
 }
 

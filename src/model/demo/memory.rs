@@ -29,7 +29,7 @@ pub(super) fn answer(request: &ModelRequest) -> Option<String> {
 }
 
 /// What stands in the marked text below a title.
-fn section<'a>(text: &'a str, title: &str) -> &'a str {
+pub(super) fn section<'a>(text: &'a str, title: &str) -> &'a str {
     let below = text.split_once(&format!("{title}:\n<untrusted_output>\n")).map_or("", |(_, below)| below);
     below.split_once("\n</untrusted_output>").map_or("", |(inner, _)| inner)
 }

@@ -80,7 +80,9 @@ pub(super) fn step(request: &ModelRequest) -> Step {
 
 /// The answer to a question that is not the user's.
 fn aside(request: &ModelRequest) -> Option<String> {
-    if let Some(answer) = super::memory::answer(request).filter(|_| request.tools_off) {
+    if let Some(answer) =
+        super::memory::answer(request).or_else(|| super::notes::answer(request)).filter(|_| request.tools_off)
+    {
         return Some(answer);
     }
     let asked = |words: &str| request.tail.contains(words) || request.system.contains(words);

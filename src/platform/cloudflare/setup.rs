@@ -12,7 +12,7 @@ use crate::memory::Memories;
 use crate::model::{ModelRegistry, ask::Aside};
 use crate::platform::sql::{SqlMemory, SqlSpaces};
 use crate::ports::{Ai, BlobStore, Clock, Directory, Entropy, Http, MemoryIndex, MemorySpaces, Signatures};
-use crate::standard::{Standard, builder, memory_settings, settings};
+use crate::standard::{Standard, builder, context_settings, memory_settings, settings};
 use crate::workspace::{Bundle, Stores, Workspaces};
 use std::{cell::OnceCell, rc::Rc};
 use worker::{Env, Result};
@@ -60,6 +60,7 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
             web_fetch_allow: var(env, "WEB_FETCH_ALLOW").unwrap_or_default(),
             instructions: var(env, "INSTRUCTIONS"),
             settings: settings(&|name| var(env, name)).map_err(faulty)?,
+            context: context_settings(&|name| var(env, name)).map_err(faulty)?,
         };
         let agent = Rc::new(builder(standard).build().map_err(faulty)?);
         Ok(Rc::clone(cell.get_or_init(|| agent)))
