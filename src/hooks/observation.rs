@@ -62,23 +62,16 @@ impl Observation {
         self.0.settings().idle_ms.filter(|ms| idle >= *ms).map(|_| Trigger::Idle)
     }
 
-    /// Shows notes that wait in the place of their messages: all, or so many that about `tail` tokens of
-    /// messages stay.
-    async fn activate(&self, cx: &ContextHandle, trigger: Trigger, tail: Option<u64>) -> Result<(), String> {
-        let (count, until) = {
-            let state = cx.state();
-            let waiting = &state.observed.buffered;
-            let of: Vec<u64> = waiting.iter().map(|chunk| chunk.of).collect();
-            let count = tail.map_or(waiting.len(), |tail| plan::activate(&of, pending(cx), tail));
-            let Some(last) = waiting.iter().take(count).next_back() else { return Ok(()) };
-            (count, last.to)
-        };
+    /// Shows the first `count` of the notes that wait in the place of their messages.
+    async fn activate(&self, cx: &ContextHandle, trigger: Trigger, count: usize) -> Result<(), String> {
+        let last = cx.state().observed.buffered.iter().take(count).next_back().cloned();
+        let Some(until) = last.map(|chunk| chunk.to) else { return Ok(()) };
         self.before_drop(cx, until).await;
         // Others may have shown them meanwhile: what is there now counts.
         let shown = {
             let state = cx.state();
             let waiting = state.observed.buffered.iter().take_while(|chunk| chunk.to <= until);
-            waiting.take(count).map(|chunk| (chunk.of, chunk.to)).collect::<Vec<_>>()
+            waiting.map(|chunk| (chunk.of, chunk.to)).collect::<Vec<_>>()
         };
         let Some((_, to)) = shown.last() else { return Ok(()) };
         cx.record(vec![EventKind::ObservationActivated {
@@ -199,13 +192,10 @@ impl Observation {
     /// Observes while the turn waits, until the messages are few enough or nothing more can be observed.
     async fn observe_now(&self, cx: &ContextHandle, at: Thresholds, trigger: Trigger) -> Result<(), String> {
         for _ in 0..ROUNDS {
-            let (pending, failed_at) = (pending(cx), cx.state().observed.failed_at);
-            // What failed fails again, as long as little has changed.
-            let is_worth_it = failed_at == 0 || pending >= failed_at + at.step(0);
-            if pending < at.observe || !is_worth_it {
+            if pending(cx) < at.observe || !is_worth_a_try(cx, at) {
                 break;
             }
-            self.activate(cx, trigger, None).await?;
+            self.activate(cx, trigger, usize::MAX).await?;
             if self.pending_to_observe(cx) < at.step(0)
                 || !self.observe(cx, Choice::But(at.tail()), WAIT_MS).await?
             {
@@ -227,8 +217,16 @@ impl Observation {
         if cx.state().observed.tokens() >= at.reflect {
             self.show_reflection(cx)?;
         }
+        let hidden = {
+            let state = cx.state();
+            let is_hidden = |chunk: &&Rc<Chunk>| chunk.from < state.cut.kept_from;
+            state.observed.buffered.iter().take_while(is_hidden).count()
+        };
+        // Of what is not shown anyway, notes are better than nothing.
+        self.activate(cx, Trigger::Overflow, hidden).await?;
         let Some(trigger) = self.trigger(cx, pending(cx) >= at.observe) else { return Ok(()) };
-        self.activate(cx, trigger, Some(at.tail())).await?;
+        let of: Vec<u64> = cx.state().observed.buffered.iter().map(|chunk| chunk.of).collect();
+        self.activate(cx, trigger, plan::activate(&of, pending(cx), at.tail())).await?;
         self.observe_now(cx, at, trigger).await
     }
 
@@ -237,11 +235,13 @@ impl Observation {
         let at = self.thresholds(cx);
         let fits = || cx.fill().total() <= cx.fill().most();
         let trigger = if reason == CompactReason::Request { Trigger::Request } else { Trigger::Overflow };
-        self.activate(cx, trigger, None).await?;
+        self.activate(cx, trigger, usize::MAX).await?;
         if !fits() || reason == CompactReason::Request {
             self.show_reflection(cx)?;
-            // Asked for, or in need: whatever there is.
-            let tried = self.observe(cx, Choice::But(at.tail()), WAIT_MS).await;
+            let tried = match reason == CompactReason::Request || is_worth_a_try(cx, at) {
+                true => self.observe(cx, Choice::But(at.tail()), WAIT_MS).await,
+                false => Ok(false),
+            };
             if !fits() && cx.state().observed.tokens() >= at.reflect {
                 self.reflect(cx, at.reflect / 2, WAIT_MS).await?;
                 self.show_reflection(cx)?;
@@ -286,6 +286,12 @@ struct Chosen {
     from: u64,
     to: u64,
     messages: Vec<Rc<Message>>,
+}
+
+/// Whether notes may be taken now, after they could not: what failed fails again, as long as little has changed.
+fn is_worth_a_try(cx: &ContextHandle, at: Thresholds) -> bool {
+    let failed_at = cx.state().observed.failed_at;
+    failed_at == 0 || pending(cx) >= failed_at + at.step(0)
 }
 
 /// Tokens of the messages that are shown and that no note stands for.

@@ -70,7 +70,6 @@ impl ContextWindow {
     pub fn load(store: &dyn SessionStore, bounds: Bounds) -> Result<Self, StoreError> {
         let mut window = Self::new(bounds);
         window.state = store.get(STATE)?.as_deref().map(decode).transpose()?.unwrap_or_default();
-        let cut = &window.state.cut;
         let kept_from = window.state.kept_from();
         let mut records = newest(store, kept_from, window.bounds.messages * 2)?;
         if kept_from > 0 && !records.iter().any(starts) {
@@ -83,14 +82,9 @@ impl ContextWindow {
         for record in &records {
             fold::fold(&mut window.messages, record);
         }
-        for message in &mut window.messages {
-            if message.seq < cut.brief_before {
-                shorten::brief(message);
-            }
-            if let Some(chars) = cut.parted.get(&message.seq) {
-                shorten::part(message, *chars);
-            }
-        }
+        let messages = std::mem::take(&mut window.messages);
+        window.messages =
+            messages.into_iter().map(|message| window.shortened(message.seq, message)).collect();
         window.head = head::head(&window.state);
         window.trim();
         Ok(window)
@@ -107,6 +101,18 @@ impl ContextWindow {
             }
             self.trim();
         }
+    }
+
+    /// A message as it is shown in the place of number `seq`.
+    pub fn shortened(&self, seq: u64, mut message: Rc<Message>) -> Rc<Message> {
+        let cut = &self.state.cut;
+        if seq < cut.brief_before {
+            shorten::brief(&mut message);
+        }
+        if let Some(chars) = cut.parted.get(&seq) {
+            shorten::part(&mut message, *chars);
+        }
+        message
     }
 
     /// What decides on what is shown.

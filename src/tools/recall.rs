@@ -45,7 +45,7 @@ impl Tool for Recall {
             return Err(ToolError::new("say which: `message`, or `from` and `to`"));
         };
         let to = args.message.or(args.to).unwrap_or(u64::MAX);
-        let messages = cx.messages(from, to, RECORDS)?;
+        let (messages, next) = cx.messages(from, to, RECORDS)?;
         let Some(last) = messages.last() else {
             return Err(ToolError::new(format!(
                 "there is no message from {from} on, up to the number asked for"
@@ -61,10 +61,10 @@ impl Tool for Recall {
         }
         let shown: String = text.chars().skip(args.offset).take(LENGTH).collect();
         let end = args.offset + shown.chars().count();
-        let on = match end < total {
-            true => format!("; go on with offset {end}"),
-            false if last.seq < to && args.message.is_none() => format!("; go on with from {}", last.seq + 1),
-            false => String::new(),
+        let on = match next {
+            _ if end < total => format!("; go on with offset {end}"),
+            Some(next) => format!("; go on with from {next}"),
+            None => String::new(),
         };
         Ok(format!("messages {from}-{}, characters {}-{end} of {total}{on}\n{shown}", last.seq, args.offset))
     }

@@ -16,11 +16,26 @@ pub struct Cut {
     /// What tools got and gave in messages below this number is shown short.
     pub brief_before: u64,
     /// Messages that are shown in part: their number, and how many characters of each piece of theirs.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(with = "pairs", skip_serializing_if = "BTreeMap::is_empty")]
     pub parted: BTreeMap<u64, usize>,
     /// What stands for the messages that are not shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
+}
+
+/// A map with numbers for keys as a list of pairs: inside a record, which is read by its `type`, such keys
+/// could be written as JSON but not be read.
+mod pairs {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use std::collections::BTreeMap;
+
+    pub fn serialize<S: Serializer>(map: &BTreeMap<u64, usize>, s: S) -> Result<S::Ok, S::Error> {
+        s.collect_seq(map)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<u64, usize>, D::Error> {
+        Vec::<(u64, usize)>::deserialize(d).map(|pairs| pairs.into_iter().collect())
+    }
 }
 
 /// All that decides what a model is shown of the log: a fold of the log's records.

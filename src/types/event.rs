@@ -579,3 +579,26 @@ impl fmt::Display for Cursor {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_is_read_as_it_was_written() {
+        let cut = Cut { parted: [(7, 400)].into(), ..Cut::default() };
+        let (reason, dropped, summary_tokens, tokens_before, tokens_after) =
+            (CompactReason::Tokens, 1, 2, 3, 4);
+        let kind = EventKind::CompactionCompleted {
+            reason,
+            dropped,
+            summary_tokens,
+            tokens_before,
+            tokens_after,
+            cut,
+        };
+        let record = Record { seq: 1, at: Timestamp(0), turn: None, kind };
+        let json = serde_json::to_vec(&record).expect("JSON");
+        assert_eq!(crate::types::json::read::<Record>(&json).expect("a record"), record);
+    }
+}

@@ -14,6 +14,7 @@ mod follow_ups;
 mod hooks;
 mod http;
 mod memory;
+mod observation;
 mod outputs;
 mod replay;
 mod settings;
