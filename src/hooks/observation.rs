@@ -242,7 +242,8 @@ impl Observation {
                 true => self.observe(cx, Choice::But(at.tail()), WAIT_MS).await,
                 false => Ok(false),
             };
-            if !fits() && cx.state().observed.tokens() >= at.reflect {
+            let (notes, last) = (cx.state().observed.tokens(), cx.state().observed.reflected_at);
+            if !fits() && at.is_reflection_due(notes, last) {
                 self.reflect(cx, at.reflect / 2, WAIT_MS).await?;
                 self.show_reflection(cx)?;
             }

@@ -3,7 +3,7 @@
 use super::ContextSettings;
 use crate::agent::{BuildError, Judge, Settings, Tool};
 use crate::memory::{Flush, MemorySettings, observation::ObservationSettings};
-use crate::tools::ReadArtifact;
+use crate::tools::{ReadArtifact, Recall};
 use crate::types::{FilePath, Thinking, id, json};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -47,10 +47,10 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
         let cap = text.parse().ok().filter(|cap| *cap > 0).ok_or_else(|| {
             bad("SELECT_TOOLS", format!("expected a whole number from 1, empty for all, found {text:?}"))
         })?;
-        // Outputs that were kept apart cannot be read without it, whatever the user said.
+        // What was kept apart or is not shown any more cannot be read without them, whatever the user said.
         let selection = settings.select_tools.get_or_insert_default();
         selection.cap = cap;
-        selection.always.push(ReadArtifact::NAME.to_owned());
+        selection.always.extend([ReadArtifact::NAME.to_owned(), Recall::NAME.to_owned()]);
     }
     if let Some(text) = read("JUDGES") {
         settings.judges = judges(&text).map_err(|why| bad("JUDGES", why))?;
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(with("REFLECT_EVERY", "3").unwrap().reflect_every, 3);
         assert_eq!(with("ARTIFACT_TTL_S", "60").unwrap().artifact_ttl_s, 60);
         let chosen = with("SELECT_TOOLS", "12").unwrap().select_tools.unwrap();
-        assert_eq!((chosen.cap, chosen.always), (12, vec!["read_artifact".to_owned()]));
+        assert_eq!((chosen.cap, chosen.always), (12, vec!["read_artifact".to_owned(), "recall".to_owned()]));
         assert_eq!(with("SELECT_TOOLS", "").unwrap().select_tools, None);
         let context = with("CONTEXT_FILES", "/SOUL.md, docs/style.md,").unwrap().context;
         assert_eq!(

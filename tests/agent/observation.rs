@@ -395,11 +395,8 @@ fn play(talk: &Talk, until: usize) {
 #[test]
 fn notes_are_rewritten_behind_replies_and_nothing_is_lost() {
     let talk = Talk::new(small(), |_| say("Hm."));
-    // Notes of some length, so that there is something to rewrite.
     for fact in 1..=40 {
-        let detail: String = (0..12).map(|n| format!(" detail{fact}x{n}")).collect();
         talk.turn(&format!("t{fact}"), &words(fact, 260));
-        let _ = detail;
     }
     let generation = talk.state().observed.generation;
     assert!(generation >= 1, "{:?}", talk.kinds("reflection"));
@@ -450,6 +447,28 @@ fn whenever_the_machine_dies_no_message_is_lost_or_told_twice() {
         found.sort();
         let expected: Vec<String> = (1..=turns).map(|fact| format!("fact{fact}")).collect();
         assert_eq!(found, expected, "dead after {last} commits");
+        talk.stage.check();
+    }
+}
+
+#[test]
+fn at_whatever_moment_the_machine_goes_away_nothing_is_lost_or_told_twice() {
+    // From before the fourth turn to behind what follows it.
+    for moment in 0..40 {
+        let talk = Talk::new(small(), |_| say("Hm."));
+        play(&talk, 3);
+        talk.stage.post("t4", &words(4, 900));
+        for _ in 0..moment {
+            talk.stage.tick(25);
+        }
+        talk.stage.crash();
+        talk.stage.wake();
+        talk.stage.settle();
+        talk.stage.live(10_000);
+        talk.turn("last", "and now?");
+        let mut found = facts(&all_text(&talk.asked()));
+        found.sort();
+        assert_eq!(found, ["fact1", "fact2", "fact3", "fact4"], "gone after {moment} moments");
         talk.stage.check();
     }
 }

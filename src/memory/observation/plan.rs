@@ -6,6 +6,9 @@ use std::rc::Rc;
 /// Messages with their tokens, oldest first.
 pub type Measured = [(Rc<Message>, u64)];
 
+/// However small the window, fewer tokens are not worth a note.
+const LEAST: u64 = 500;
+
 /// The numbers that an observation goes by, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
@@ -19,7 +22,8 @@ impl Thresholds {
     /// These, but in a window with `room` for the conversation at most half of that for messages, and a
     /// third for notes.
     pub fn scaled(observe: u64, reflect: u64, room: u64) -> Self {
-        Self { observe: observe.min(room / 2).max(1), reflect: reflect.min(room / 3).max(1) }
+        let fits = |share: u64| share.max(LEAST);
+        Self { observe: observe.min(fits(room / 2)), reflect: reflect.min(fits(room / 3)) }
     }
 
     /// Messages of about so many stay as they are.
@@ -157,6 +161,7 @@ mod tests {
         assert_eq!((wide.tail(), wide.step(0), wide.step(25_000)), (6_000, 6_000, 3_000));
         let small = Thresholds::scaled(30_000, 40_000, 6_000);
         assert_eq!(small, Thresholds { observe: 3_000, reflect: 2_000 });
+        assert_eq!(Thresholds::scaled(30_000, 400, 0), Thresholds { observe: 500, reflect: 400 });
         assert!(wide.is_reflection_due(20_000, 0) && !wide.is_reflection_due(19_999, 0));
         assert!(!wide.is_reflection_due(24_000, 18_000) && wide.is_reflection_due(26_000, 18_000));
     }
