@@ -12,7 +12,7 @@ use crate::types::{Chunk, CompactReason, EventKind, Message, Observed, Role, Tri
 use async_trait::async_trait;
 use std::rc::Rc;
 
-/// How long a turn waits for notes, in milliseconds.
+/// How long a turn waits for notes, in milliseconds; half of the time that it has left at most.
 const WAIT_MS: u64 = 60_000;
 /// How long notes may take that nobody waits for, in milliseconds.
 const AHEAD_MS: u64 = 120_000;
@@ -44,6 +44,13 @@ impl Observation {
         let fill = cx.fill();
         let room = fill.most().saturating_sub(fill.fixed);
         Thresholds::scaled(self.0.settings().observe_at, self.0.settings().reflect_at, room)
+    }
+
+    /// How long the turn waits for notes now, in milliseconds.
+    fn patience(&self, cx: &ContextHandle) -> u64 {
+        let now = cx.clock.now();
+        let left = cx.session().state().turn.as_ref().map(|turn| turn.deadline.since(now) / 2);
+        left.map_or(WAIT_MS, |left| left.min(WAIT_MS))
     }
 
     /// Why notes that wait should be shown now, if they should.
@@ -197,7 +204,7 @@ impl Observation {
             }
             self.activate(cx, trigger, usize::MAX).await?;
             if self.pending_to_observe(cx) < at.step(0)
-                || !self.observe(cx, Choice::But(at.tail()), WAIT_MS).await?
+                || !self.observe(cx, Choice::But(at.tail()), self.patience(cx)).await?
             {
                 break;
             }
@@ -239,12 +246,12 @@ impl Observation {
         if !fits() || reason == CompactReason::Request {
             self.show_reflection(cx)?;
             let tried = match reason == CompactReason::Request || is_worth_a_try(cx, at) {
-                true => self.observe(cx, Choice::But(at.tail()), WAIT_MS).await,
+                true => self.observe(cx, Choice::But(at.tail()), self.patience(cx)).await,
                 false => Ok(false),
             };
             let (notes, last) = (cx.state().observed.tokens(), cx.state().observed.reflected_at);
             if !fits() && at.is_reflection_due(notes, last) {
-                self.reflect(cx, at.reflect / 2, WAIT_MS).await?;
+                self.reflect(cx, at.reflect / 2, self.patience(cx)).await?;
                 self.show_reflection(cx)?;
             }
             if reason == CompactReason::Request {

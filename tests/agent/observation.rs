@@ -2,6 +2,7 @@
 //! knows, and none is told twice.
 
 use crate::stage::{NOW, Stage, step_of};
+use edge_harness::agent::OnBusy;
 use edge_harness::memory::observation::{NoteTaker, ObservationSettings};
 use edge_harness::platform::in_memory::{
     ManualClock, ScriptedModels, SeededEntropy,
@@ -10,7 +11,8 @@ use edge_harness::platform::in_memory::{
 use edge_harness::ports::{Clock, Model, Models};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
-    Chunk, ContextState, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, Part, TurnStatus,
+    BudgetPatch, Chunk, ContextState, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest,
+    Part, TurnStatus,
 };
 use futures::{
     FutureExt, StreamExt,
@@ -31,15 +33,18 @@ struct Slow {
     inner: Rc<ScriptedModels>,
     clock: ManualClock,
     window: Rc<Cell<u64>>,
+    /// How long notes take, in milliseconds.
+    slow: Rc<Cell<u64>>,
 }
 
-struct SlowModel(Rc<dyn Model>, ManualClock);
+struct SlowModel(Rc<dyn Model>, ManualClock, u64);
 
 impl Model for SlowModel {
     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
+        let ms = if is_observer(&request) { self.2 } else { 100 };
         let (events, clock) = (self.0.stream(request), self.1.clone());
         let later = async move {
-            clock.sleep(100).await;
+            clock.sleep(ms).await;
             events
         };
         stream::once(later.boxed_local()).flatten().boxed_local()
@@ -49,7 +54,7 @@ impl Model for SlowModel {
 impl Models for Slow {
     fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
         let (model, name) = self.inner.resolve(id)?;
-        Ok((Rc::new(SlowModel(model, self.clock.clone())), name))
+        Ok((Rc::new(SlowModel(model, self.clock.clone(), self.slow.get())), name))
     }
 
     fn limits(&self, _id: &str) -> ModelLimits {
@@ -69,6 +74,7 @@ struct Talk {
     models: Rc<ScriptedModels>,
     notes: Queue,
     window: Rc<Cell<u64>>,
+    slow: Rc<Cell<u64>>,
 }
 
 fn is_observer(request: &ModelRequest) -> bool {
@@ -120,11 +126,13 @@ impl Talk {
             }
         }));
         let (clock, window) = (ManualClock::at(NOW), Rc::new(Cell::new(128_000)));
-        let slow = Slow { inner: models.clone(), clock: clock.clone(), window: window.clone() };
-        let stage = Stage::with(clock, Rc::new(slow), |builder| builder);
+        let slow = Rc::new(Cell::new(100));
+        let (inner, own) = (models.clone(), clock.clone());
+        let model = Slow { inner, clock: own, window: window.clone(), slow: slow.clone() };
+        let stage = Stage::with(clock, Rc::new(model), |builder| builder);
         stage.context.replace(ContextSettings::Observation(settings));
         stage.crash();
-        Self { stage, models, notes, window }
+        Self { stage, models, notes, window, slow }
     }
 
     /// A turn to its end, and what follows it.
@@ -290,6 +298,17 @@ fn a_failure_fails_no_turn_and_history_stays() {
 }
 
 #[test]
+fn a_turn_does_not_wait_for_notes_beyond_half_of_its_time() {
+    let talk = Talk::new(small(), |_| say("Hm."));
+    talk.slow.set(50_000);
+    let budget = BudgetPatch { timeout_s: Some(20), ..BudgetPatch::default() };
+    talk.stage.try_post("t1", &words(1, 1_500), OnBusy::Queue, budget).expect("accepted");
+    talk.stage.settle();
+    assert_eq!(talk.stage.end("t1").status, TurnStatus::Completed);
+    assert!(talk.kinds("observation").contains(&"observation.failed".to_owned()));
+}
+
+#[test]
 fn an_answer_that_goes_round_in_circles_is_asked_for_again() {
     let circles = || noted(&"* 🔴 (12:00) the user said word and word\n".repeat(100));
     let talk = Talk::new(small(), |_| say("Hm."));
@@ -425,8 +444,7 @@ fn whenever_the_machine_dies_no_message_is_lost_or_told_twice() {
         talk.stage.store.die_after(Some(last));
         for turn in 1..=turns {
             let (id, said) = (format!("t{turn}"), words(turn, 260));
-            let accepted =
-                talk.stage.try_post(&id, &said, edge_harness::agent::OnBusy::Queue, Default::default());
+            let accepted = talk.stage.try_post(&id, &said, OnBusy::Queue, Default::default());
             for _ in 0..12 {
                 talk.stage.tick(100);
             }
