@@ -6,15 +6,16 @@ pub use variables::{context_settings, memory_settings, settings};
 
 use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
 use crate::hooks::{
-    AgentTrace, Compaction, MemoryFlush, MemoryMaintenance, SessionPersistence, ToolResultEviction,
-    TurnIndex, WorkspaceContext,
+    AgentTrace, Compaction, MemoryFlush, MemoryMaintenance, Observation, SessionPersistence,
+    ToolResultEviction, TurnIndex, WorkspaceContext,
 };
 use crate::memory::{
     Memories,
     compaction::{CompactionSettings, Summarizer},
+    observation::{NoteTaker, ObservationSettings},
 };
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
-use crate::tools::{CurrentTime, Echo, ReadArtifact, WebFetch, files, memory};
+use crate::tools::{CurrentTime, Echo, ReadArtifact, Recall, WebFetch, files, memory};
 use crate::workspace::Workspaces;
 use std::rc::Rc;
 
@@ -32,6 +33,8 @@ const UNTRUSTED: &str =
 pub enum ContextSettings {
     /// What is before its end is summed up.
     Compaction(CompactionSettings),
+    /// Notes take the place of what is before its end.
+    Observation(ObservationSettings),
     /// Not at all: the oldest messages are not shown any more.
     None,
 }
@@ -77,8 +80,8 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     context.memory_hooks &= parts.memories.is_learning();
     let evict_over = parts.settings.evict_over;
     let context = WorkspaceContext::new(&parts.files, &context);
-    let summarizer =
-        Summarizer::new(Rc::clone(&parts.models), Rc::clone(&parts.clock), Rc::clone(&parts.entropy));
+    let (models, clock, entropy) =
+        (Rc::clone(&parts.models), Rc::clone(&parts.clock), Rc::clone(&parts.entropy));
     let mut builder = HarnessAgent::builder()
         .instructions(DEFAULT_AGENT, &instructions)
         .models(parts.models)
@@ -89,7 +92,8 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .built_in(Rc::new(context))
         .tool(CurrentTime)
         .tool(Echo)
-        .tool(ReadArtifact);
+        .tool(ReadArtifact)
+        .tool(Recall);
     let file_tools = files::family(parts.files, Rc::clone(&parts.log));
     let memory_tools = memory::family(Rc::clone(&parts.memories), parts.directory, parts.log);
     for tool in file_tools.into_iter().chain(memory_tools) {
@@ -99,9 +103,15 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let maintenance = MemoryMaintenance(parts.memories);
     builder = builder.built_in_follow_up(index);
     // Before facts are drawn: that may wait for hours, and the next turn does not.
-    if let ContextSettings::Compaction(settings) = parts.context {
-        builder = builder.context_strategy(Compaction::new(settings, summarizer));
-    }
+    builder = match parts.context {
+        ContextSettings::Compaction(settings) => {
+            builder.context_strategy(Compaction::new(settings, Summarizer::new(models, clock, entropy)))
+        }
+        ContextSettings::Observation(settings) => {
+            builder.context_strategy(Observation(NoteTaker::new(models, clock, entropy, settings)))
+        }
+        ContextSettings::None => builder,
+    };
     builder = builder.built_in_follow_up(flush).built_in_follow_up(maintenance);
     if let Some(chars) = evict_over {
         builder = builder.built_in(Rc::new(ToolResultEviction(chars)));

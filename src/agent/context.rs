@@ -2,9 +2,9 @@
 
 use super::{RuntimeState, ToolError};
 use crate::fault::{self, Fault};
-use crate::ports::{Clock, Spawner};
-use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError};
-use crate::types::{EventKind, Message, Source, Timestamp, shorten};
+use crate::ports::{Clock, Spawner, session_store::Select};
+use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError, fold};
+use crate::types::{EventKind, Message, Source, Timestamp};
 use futures::{
     future::{Either, poll_fn, select},
     pin_mut,
@@ -59,12 +59,8 @@ impl RuntimeContext {
         let said = self.state.said();
         let own = said.as_ref().and_then(|said| messages.iter_mut().rev().find(|own| own.id == said.id));
         if let (Some(own), Some(said)) = (own, &said) {
-            let mut said = Rc::clone(said);
-            if let Some(chars) = self.session.context().state().cut.chars(own.seq) {
-                Rc::make_mut(&mut said).seq = own.seq;
-                shorten::part(&mut said, chars);
-            }
-            *own = said;
+            let said = Rc::new(Message { seq: own.seq, ..Message::clone(said) });
+            *own = self.session.context().shortened(own.seq, said);
         }
         messages
     }
@@ -213,6 +209,30 @@ impl ToolContext {
 
     pub(super) fn take_sources(&self) -> Vec<Source> {
         self.sources.take()
+    }
+
+    /// Messages of this session's log, whole and oldest first: those with numbers from `from` to `to`. Of very
+    /// many records the first `limit` are read; then the number comes along with which to go on.
+    ///
+    /// # Errors
+    /// When the store broke.
+    pub fn messages(
+        &self,
+        from: u64,
+        to: u64,
+        limit: usize,
+    ) -> Result<(Vec<Rc<Message>>, Option<u64>), ToolError> {
+        let select =
+            Select { after: from.saturating_sub(1), kinds: fold::MESSAGE_KINDS, limit, ..Select::default() };
+        let records = self.gate.session.records(select);
+        let records = records.map_err(|error| ToolError::new(error.to_string()))?;
+        let mut messages = Vec::new();
+        for record in &records {
+            fold::fold(&mut messages, record);
+        }
+        messages.retain(|message| message.seq <= to);
+        let last = records.last().filter(|last| records.len() == limit && last.seq < to);
+        Ok((messages, last.map(|last| last.seq + 1)))
     }
 
     /// The session's own state, as callers and tools set it.

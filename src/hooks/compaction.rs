@@ -8,7 +8,7 @@ use crate::memory::compaction::{
 };
 use crate::ports::session_store::Select;
 use crate::session::context::head;
-use crate::types::{CompactReason, EventKind, tokens};
+use crate::types::{CompactReason, ContextState, EventKind, tokens};
 use async_trait::async_trait;
 use std::{cell::RefCell, rc::Rc};
 
@@ -94,7 +94,8 @@ impl Compaction {
 /// Tells what is shown from here on, unless somebody else was first.
 fn completed(cx: &ContextHandle, reason: CompactReason, before: u64, plan: Plan) -> Result<bool, String> {
     let summary = plan.cut.summary.as_deref();
-    let head = summary.map_or(0, |text| tokens::of_message(&head(plan.cut.number, text)));
+    let shown = ContextState { cut: plan.cut.clone(), ..cx.state().clone() };
+    let head = head(&shown).map_or(0, |head| tokens::of_message(&head));
     let written = cx.cut(EventKind::CompactionCompleted {
         reason,
         dropped: plan.dropped,

@@ -17,6 +17,7 @@ pub mod entries;
 pub mod facts;
 pub mod flush;
 pub mod fold;
+pub mod observation;
 pub mod ranking;
 pub mod search;
 pub mod stem;

@@ -14,13 +14,15 @@
 //!
 //! Asked to extract facts for memory, it takes sentences that begin with `remember …`, `my name is …`,
 //! `I prefer …`, `I like …` or `I live in …`; asked to consolidate, it adds what is new;
-//! asked to sum up a conversation, it lists what was said first.
+//! asked to sum up a conversation, it lists what was said first; asked to take notes on one, it writes down how each
+//! message begins.
 //!
 //! Anything else it repeats, and says so. When it must not call tools it sums up what they said. When
 //! its answer must fit a schema, `/say {json}` gives one, and `/then /say {json}` the next one if that
 //! does not fit.
 
 mod memory;
+mod notes;
 mod script;
 mod summary;
 

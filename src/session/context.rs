@@ -1,19 +1,17 @@
 //! The context window: what a model is shown of the conversation, kept in memory between turns.
 
+mod head;
+
+pub use head::{SUMMARY_ID, head};
+
 use super::{decode, fold};
 use crate::ports::{SessionStore, StoreError, session_store::Select};
-use crate::types::{ContextState, EventKind, Message, Record, Role, Timestamp, shorten, tokens};
+use crate::types::{ContextState, EventKind, Message, Record, Role, shorten, tokens};
+use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
 
 /// The document that holds the fold of what decides on the window.
 pub(super) const STATE: &str = "context";
-
-/// The id of the message that stands for what is not shown.
-pub const SUMMARY_ID: &str = "summary";
-
-/// What stands before a summary.
-const SUMMARY: &str = "(The harness that runs you has replaced the earlier part of this conversation by this summary. \
-What it leaves out can be found with session_search, and read with recall.)";
 
 /// How much a window holds before its older part is dropped from it, whatever else bounds it.
 #[derive(Clone, Copy, Debug)]
@@ -71,12 +69,11 @@ impl ContextWindow {
     pub fn load(store: &dyn SessionStore, bounds: Bounds) -> Result<Self, StoreError> {
         let mut window = Self::new(bounds);
         window.state = store.get(STATE)?.as_deref().map(decode).transpose()?.unwrap_or_default();
-        let cut = &window.state.cut;
-        let mut records = newest(store, cut.kept_from, window.bounds.messages * 2)?;
-        if cut.kept_from > 0 && !records.iter().any(starts) {
+        let kept_from = window.state.kept_from();
+        let mut records = newest(store, kept_from, window.bounds.messages * 2)?;
+        if kept_from > 0 && !records.iter().any(starts) {
             // The turn at hand began before: its message stays.
-            let select =
-                Select { before: Some(cut.kept_from), kinds: &["turn.started"], ..Select::default() };
+            let select = Select { before: Some(kept_from), kinds: &["turn.started"], ..Select::default() };
             let started = store.read(Select { newest_first: true, limit: 1, ..select })?;
             let started = started.first().map(|stored| decode(&stored.json)).transpose()?;
             records.splice(0..0, started);
@@ -84,15 +81,10 @@ impl ContextWindow {
         for record in &records {
             fold::fold(&mut window.messages, record);
         }
-        for message in &mut window.messages {
-            if message.seq < cut.brief_before {
-                shorten::brief(message);
-            }
-            if let Some(chars) = cut.chars(message.seq) {
-                shorten::part(message, chars);
-            }
-        }
-        window.head = cut.summary.as_deref().map(|text| head(cut.number, text));
+        let messages = std::mem::take(&mut window.messages);
+        window.messages =
+            messages.into_iter().map(|message| window.shortened(message.seq, message)).collect();
+        window.head = head(&window.state);
         window.trim();
         Ok(window)
     }
@@ -101,13 +93,25 @@ impl ContextWindow {
     pub fn push(&mut self, record: &Record) {
         // Only a turn's start may move the window: inside a turn calls and results stay together.
         if fold::fold(&mut self.messages, record) && starts(record) {
-            let kept_from = self.state.cut.kept_from;
+            let kept_from = self.state.kept_from();
             if self.messages.iter().any(|message| message.seq < kept_from) {
                 self.messages.retain(|message| message.seq >= kept_from);
                 self.measured.take();
             }
             self.trim();
         }
+    }
+
+    /// A message as it is shown in the place of number `seq`.
+    pub fn shortened(&self, seq: u64, mut message: Rc<Message>) -> Rc<Message> {
+        let cut = &self.state.cut;
+        if seq < cut.brief_before {
+            shorten::brief(&mut message);
+        }
+        if let Some(chars) = cut.chars(seq) {
+            shorten::part(&mut message, chars);
+        }
+        message
     }
 
     /// What decides on what is shown.
@@ -140,6 +144,23 @@ impl ContextWindow {
     pub fn tokens(&self) -> u64 {
         let (head, messages) = self.measured();
         head + messages.iter().map(|(_, tokens)| tokens).sum::<u64>()
+    }
+
+    /// How far the observation of the conversation is, in tokens by our estimate; none before it has begun.
+    pub fn progress(&self) -> Option<Value> {
+        let observed = &self.state.observed;
+        if observed.next == 0 {
+            return None;
+        }
+        let pending =
+            self.measured().1.into_iter().filter(|(message, _)| message.seq >= observed.kept_from());
+        Some(json!({
+            "strategy": "observation",
+            "pending_tokens": pending.map(|(_, tokens)| tokens).sum::<u64>(),
+            "observed_tokens": observed.tokens(),
+            "buffered_tokens": observed.buffered.iter().map(|chunk| chunk.of).sum::<u64>(),
+            "generation": observed.generation,
+        }))
     }
 
     fn trim(&mut self) {
@@ -194,17 +215,4 @@ fn newest(store: &dyn SessionStore, from: u64, limit: usize) -> Result<Vec<Recor
         records.drain(..start.unwrap_or(0));
     }
     Ok(records)
-}
-
-/// The message that stands for those before, by the number of its cut and the summary.
-pub fn head(number: u64, text: &str) -> Rc<Message> {
-    Rc::new(Message {
-        id: format!("{SUMMARY_ID}_{number}"),
-        seq: 0,
-        role: Role::User,
-        parts: vec![crate::types::Part::text(format!("{SUMMARY}\n\n{text}"))],
-        created_at: Timestamp(0),
-        turn: String::new(),
-        interrupted: false,
-    })
 }

@@ -32,6 +32,8 @@ pub struct SessionView {
     permissions: Map<String, Value>,
     budget: Budget,
     last_seq: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<Value>,
 }
 
 /// A call as `GET …/turns/{turn}` shows it.
@@ -146,6 +148,7 @@ impl Session {
             permissions: meta.permissions.clone(),
             budget: meta.budget,
             last_seq: self.last_seq(),
+            context: self.context().progress(),
         }
     }
 

@@ -2,8 +2,10 @@
 
 use super::ContextSettings;
 use crate::agent::{BuildError, Judge, Settings, Tool};
-use crate::memory::{Flush, MemorySettings, compaction::CompactionSettings};
-use crate::tools::ReadArtifact;
+use crate::memory::{
+    Flush, MemorySettings, compaction::CompactionSettings, observation::ObservationSettings,
+};
+use crate::tools::{ReadArtifact, Recall};
 use crate::types::{FilePath, Thinking, id, json};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -15,6 +17,9 @@ const MAX_JUDGES: usize = 8;
 const MAX_CONTEXT_FILES: usize = 8;
 /// Fewest tokens for what of the workspace stands in the prompt: below, nothing but cuts would.
 const MIN_CONTEXT_TOKENS: usize = 2_000;
+
+/// Fewest tokens at which messages are observed or notes rewritten: below, every few words would be.
+const MIN_OBSERVED: u64 = 500;
 
 /// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `EVICT_OVER`, `JUDGES`, `CONTEXT_FILES` and
 /// `CONTEXT_TOKENS`. What is absent stays as it is by default; `var` finds a variable by its name.
@@ -44,10 +49,10 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
         let cap = text.parse().ok().filter(|cap| *cap > 0).ok_or_else(|| {
             bad("SELECT_TOOLS", format!("expected a whole number from 1, empty for all, found {text:?}"))
         })?;
-        // Outputs that were kept apart cannot be read without it, whatever the user said.
+        // What was kept apart or is not shown any more cannot be read without them, whatever the user said.
         let selection = settings.select_tools.get_or_insert_default();
         selection.cap = cap;
-        selection.always.push(ReadArtifact::NAME.to_owned());
+        selection.always.extend([ReadArtifact::NAME.to_owned(), Recall::NAME.to_owned()]);
     }
     if let Some(text) = read("EVICT_OVER") {
         let chars: usize = text.parse().map_err(|_| {
@@ -89,12 +94,25 @@ pub fn memory_settings(var: &dyn Fn(&str) -> Option<String>) -> Result<MemorySet
 }
 
 /// Reads `CONTEXT_STRATEGY`, `COMPACT_AT_MESSAGES`, `COMPACT_AT_TOKENS`, `COMPACT_KEEP_MESSAGES`,
-/// `COMPACT_KEEP_TOKENS`, `CONTEXT_RESERVE` and `COMPACTION_MODEL`.
+/// `COMPACT_KEEP_TOKENS`, `CONTEXT_RESERVE`, `COMPACTION_MODEL`, `OBSERVE_AT`, `REFLECT_AT`,
+/// `OBSERVER_MODEL`, `REFLECTOR_MODEL` and `OBSERVE_IDLE_MINUTES`.
 ///
 /// # Errors
 /// Which variable is malformed, and how.
 pub fn context_settings(var: &dyn Fn(&str) -> Option<String>) -> Result<ContextSettings, BuildError> {
     let read = |name: &str| var(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+    match read("CONTEXT_STRATEGY").as_deref() {
+        None | Some("compaction") => compaction(&read).map(ContextSettings::Compaction),
+        Some("observation") => observation(&read).map(ContextSettings::Observation),
+        Some("none") => Ok(ContextSettings::None),
+        Some(text) => {
+            let why = format!("expected compaction, observation or none, found {text:?}");
+            Err(BuildError::Variable { name: "CONTEXT_STRATEGY", why })
+        }
+    }
+}
+
+fn compaction(read: &dyn Fn(&str) -> Option<String>) -> Result<CompactionSettings, BuildError> {
     let number = |name: &'static str, usual: u64| match read(name) {
         None => Ok(usual),
         Some(text) => text.parse::<u32>().map(u64::from).map_err(|_| {
@@ -102,14 +120,6 @@ pub fn context_settings(var: &dyn Fn(&str) -> Option<String>) -> Result<ContextS
             BuildError::Variable { name, why }
         }),
     };
-    match read("CONTEXT_STRATEGY").as_deref() {
-        None | Some("compaction") => {}
-        Some("none") => return Ok(ContextSettings::None),
-        Some(text) => {
-            let why = format!("expected compaction or none, found {text:?}");
-            return Err(BuildError::Variable { name: "CONTEXT_STRATEGY", why });
-        }
-    }
     let usual = CompactionSettings::default();
     let at_messages = number("COMPACT_AT_MESSAGES", usual.at_messages as u64)?;
     // More than half of what is too much is not much of a change.
@@ -119,14 +129,31 @@ pub fn context_settings(var: &dyn Fn(&str) -> Option<String>) -> Result<ContextS
         let why = format!("expected less than COMPACT_AT_MESSAGES, {at_messages}, found {keep_messages}");
         return Err(BuildError::Variable { name: "COMPACT_KEEP_MESSAGES", why });
     }
-    Ok(ContextSettings::Compaction(CompactionSettings {
+    Ok(CompactionSettings {
         at_messages: usize::try_from(at_messages).unwrap_or(usize::MAX),
         keep_messages: usize::try_from(keep_messages).unwrap_or(usize::MAX),
         at_tokens: number("COMPACT_AT_TOKENS", usual.at_tokens)?,
         keep_tokens: number("COMPACT_KEEP_TOKENS", usual.keep_tokens)?,
         reserve: number("CONTEXT_RESERVE", usual.reserve)?,
         model: read("COMPACTION_MODEL"),
-    }))
+    })
+}
+
+fn observation(read: &dyn Fn(&str) -> Option<String>) -> Result<ObservationSettings, BuildError> {
+    let number = |name: &'static str, least: u64| {
+        let Some(text) = read(name) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| *number >= least);
+        let why = || format!("expected a whole number from {least}, found {text:?}");
+        number.map(Some).ok_or_else(|| BuildError::Variable { name, why: why() })
+    };
+    let usual = ObservationSettings::default();
+    Ok(ObservationSettings {
+        observe_at: number("OBSERVE_AT", MIN_OBSERVED)?.unwrap_or(usual.observe_at),
+        reflect_at: number("REFLECT_AT", MIN_OBSERVED)?.unwrap_or(usual.reflect_at),
+        observer: read("OBSERVER_MODEL"),
+        reflector: read("REFLECTOR_MODEL"),
+        idle_ms: number("OBSERVE_IDLE_MINUTES", 1)?.map(|minutes: u64| minutes.saturating_mul(60_000)),
+    })
 }
 
 fn thinking(text: &str) -> Option<Thinking> {
@@ -179,7 +206,7 @@ mod tests {
         assert_eq!(with("REFLECT_EVERY", "3").unwrap().reflect_every, 3);
         assert_eq!(with("ARTIFACT_TTL_S", "60").unwrap().artifact_ttl_s, 60);
         let chosen = with("SELECT_TOOLS", "12").unwrap().select_tools.unwrap();
-        assert_eq!((chosen.cap, chosen.always), (12, vec!["read_artifact".to_owned()]));
+        assert_eq!((chosen.cap, chosen.always), (12, vec!["read_artifact".to_owned(), "recall".to_owned()]));
         assert_eq!(with("SELECT_TOOLS", "").unwrap().select_tools, None);
         let evicts = |text: &str| with("EVICT_OVER", text).unwrap().evict_over;
         assert_eq!((evicts(""), evicts("0"), evicts("100")), (Some(80_000), None, Some(100)));
@@ -210,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn compaction_is_set_by_variables() {
+    fn strategies_are_set_by_variables() {
         let with = |vars: &[(&str, &str)]| {
             let find = |asked: &str| vars.iter().find(|(name, _)| *name == asked);
             let settings = context_settings(&|asked| find(asked).map(|(_, value)| (*value).to_owned()));
@@ -237,10 +264,17 @@ mod tests {
             model: Some("demo/echo".into()),
         };
         assert_eq!(with(&set), Ok(ContextSettings::Compaction(expected)));
+        let strategy = ("CONTEXT_STRATEGY", "observation");
+        let usual = ObservationSettings::default();
+        assert_eq!(with(&[strategy]), Ok(ContextSettings::Observation(usual.clone())));
+        let set = [strategy, ("OBSERVE_AT", "600"), ("OBSERVER_MODEL", "a/b"), ("OBSERVE_IDLE_MINUTES", "5")];
+        let (observe_at, observer, idle_ms) = (600, Some("a/b".to_owned()), Some(300_000));
+        let expected = ObservationSettings { observe_at, observer, idle_ms, ..usual };
+        assert_eq!(with(&set), Ok(ContextSettings::Observation(expected)));
         for (vars, told) in [
             (
                 &[("CONTEXT_STRATEGY", "some")][..],
-                "CONTEXT_STRATEGY is malformed: expected compaction or none",
+                "CONTEXT_STRATEGY is malformed: expected compaction, observation or none",
             ),
             (
                 &[("COMPACT_AT_TOKENS", "-1")],
@@ -250,6 +284,7 @@ mod tests {
                 &[("COMPACT_AT_MESSAGES", "8"), ("COMPACT_KEEP_MESSAGES", "8")],
                 "COMPACT_KEEP_MESSAGES is malformed: expected less than COMPACT_AT_MESSAGES, 8, found 8",
             ),
+            (&[strategy, ("REFLECT_AT", "499")], "REFLECT_AT is malformed: expected a whole number from 500"),
         ] {
             let error = with(vars).unwrap_err();
             assert!(error.starts_with(&format!("the variable {told}")), "{error}");

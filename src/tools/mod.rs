@@ -7,9 +7,11 @@ pub mod files;
 pub mod fixtures;
 pub mod memory;
 pub mod read_artifact;
+pub mod recall;
 pub mod web_fetch;
 
 pub use current_time::CurrentTime;
 pub use echo::Echo;
 pub use read_artifact::ReadArtifact;
+pub use recall::Recall;
 pub use web_fetch::WebFetch;

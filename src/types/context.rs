@@ -1,6 +1,6 @@
 //! What of a session's log a model is shown, and how much of a model's window that takes.
 
-use super::EventKind;
+use super::{EventKind, Observed};
 use serde::{Deserialize, Serialize};
 
 /// What compaction leaves of the conversation. Each one stands in the log; the newest that applies holds.
@@ -36,12 +36,19 @@ impl Cut {
 pub struct ContextState {
     /// What compaction leaves.
     pub cut: Cut,
+    /// Notes that stand for messages.
+    pub observed: Observed,
 }
 
 impl ContextState {
     /// Whether a record of this kind may change what is shown.
     pub fn is_about(kind: &EventKind) -> bool {
-        matches!(kind, EventKind::CompactionCompleted { .. })
+        matches!(kind, EventKind::CompactionCompleted { .. }) || Observed::is_about(kind)
+    }
+
+    /// Records of messages below this number are not shown, but the message that the last turn answers.
+    pub fn kept_from(&self) -> u64 {
+        self.cut.kept_from.max(self.observed.kept_from())
     }
 
     /// Takes note of a record. Returns whether it changed what is shown.
@@ -51,7 +58,7 @@ impl ContextState {
                 self.cut = cut.clone();
                 true
             }
-            _ => false,
+            kind => self.observed.fold(kind),
         }
     }
 }
@@ -95,7 +102,7 @@ pub struct Gauge {
 
 /// The bounds of what one answer may say of our estimate, in permille: a count that is off by more is not
 /// one of what was sent.
-const PERMILLE: std::ops::RangeInclusive<u64> = 300..=4_000;
+const PERMILLE: std::ops::RangeInclusive<u64> = 600..=2_500;
 
 impl Gauge {
     /// What is known of `model`.
@@ -135,7 +142,7 @@ mod tests {
         gauge.learn(1_000, 0);
         assert_eq!(gauge.permille, 1_250);
         gauge.learn(1_000_000, 1);
-        assert_eq!(gauge.permille, 300);
+        assert_eq!(gauge.permille, 600);
         assert_eq!(gauge.of("c/d").permille, 0);
         assert_eq!(gauge.of("a/b"), gauge);
     }

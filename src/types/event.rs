@@ -1,8 +1,8 @@
 //! The session's numbered log, and the deltas that never enter it.
 
 use super::{
-    Budget, CompactReason, Cut, Effect, FinishReason, Message, Part, Source, StopReason, Timestamp,
-    ToolOutcome, TurnStatus, Usage, json,
+    Budget, Chunk, CompactReason, Cut, Effect, FinishReason, Message, Part, Source, StopReason, Timestamp,
+    ToolOutcome, Trigger, TurnStatus, Usage, json,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -214,6 +214,76 @@ pub enum EventKind {
         /// Why.
         reason: String,
     },
+    /// Notes are being taken on messages.
+    #[serde(rename = "observation.started")]
+    ObservationStarted {
+        /// The number of the first record that they are about.
+        from: u64,
+        /// Tokens of the messages, by our estimate.
+        tokens: u64,
+    },
+    /// Notes wait to take the place of messages.
+    #[serde(rename = "observation.buffered")]
+    ObservationBuffered {
+        /// The notes.
+        chunk: Rc<Chunk>,
+    },
+    /// Notes that waited are shown in the place of messages from here on.
+    #[serde(rename = "observation.activated")]
+    ObservationActivated {
+        /// How many of those that waited.
+        chunks: usize,
+        /// Tokens of the messages, by our estimate.
+        tokens: u64,
+        /// Why.
+        triggered_by: Trigger,
+        /// The number of the first record that the notes are not about.
+        kept_from: u64,
+    },
+    /// Notes were taken and are shown in the place of messages at once.
+    #[serde(rename = "observation.completed")]
+    ObservationCompleted {
+        /// The notes.
+        chunk: Rc<Chunk>,
+    },
+    /// No notes could be taken. The messages are shown as before.
+    #[serde(rename = "observation.failed")]
+    ObservationFailed {
+        /// Why.
+        reason: String,
+        /// Tokens of the messages that are shown, by our estimate.
+        tokens: u64,
+    },
+    /// All notes are being rewritten.
+    #[serde(rename = "reflection.started")]
+    ReflectionStarted {
+        /// Their tokens, by our estimate.
+        tokens: u64,
+    },
+    /// A new generation of the notes waits to take their place.
+    #[serde(rename = "reflection.buffered")]
+    ReflectionBuffered {
+        /// The how-manieth, from 1.
+        generation: u64,
+        /// What they are now.
+        chunk: Rc<Chunk>,
+    },
+    /// A new generation of the notes has taken their place.
+    #[serde(rename = "reflection.activated")]
+    ReflectionActivated {
+        /// The how-manieth, from 1.
+        generation: u64,
+        /// Its tokens, by our estimate.
+        tokens: u64,
+    },
+    /// The notes could not be rewritten. They are as they were.
+    #[serde(rename = "reflection.failed")]
+    ReflectionFailed {
+        /// Why.
+        reason: String,
+        /// Tokens of the notes, by our estimate.
+        tokens: u64,
+    },
     /// A call has its one outcome.
     #[serde(rename = "tool.completed")]
     ToolCompleted {
@@ -372,6 +442,15 @@ impl EventKind {
             Self::CompactionStarted { .. } => "compaction.started",
             Self::CompactionCompleted { .. } => "compaction.completed",
             Self::CompactionFailed { .. } => "compaction.failed",
+            Self::ObservationStarted { .. } => "observation.started",
+            Self::ObservationBuffered { .. } => "observation.buffered",
+            Self::ObservationActivated { .. } => "observation.activated",
+            Self::ObservationCompleted { .. } => "observation.completed",
+            Self::ObservationFailed { .. } => "observation.failed",
+            Self::ReflectionStarted { .. } => "reflection.started",
+            Self::ReflectionBuffered { .. } => "reflection.buffered",
+            Self::ReflectionActivated { .. } => "reflection.activated",
+            Self::ReflectionFailed { .. } => "reflection.failed",
             Self::ToolCompleted { .. } => "tool.completed",
             Self::TurnCompleted(_) => "turn.completed",
             Self::TurnFailed(_) => "turn.failed",
@@ -500,5 +579,28 @@ impl fmt::Display for Cursor {
             None => write!(f, "{}", self.seq),
             Some(offset) => write!(f, "{}.{offset}", self.seq),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cut_is_read_as_it_was_written() {
+        let cut = Cut { parted: [(7, 400)].into(), ..Cut::default() };
+        let (reason, dropped, summary_tokens, tokens_before, tokens_after) =
+            (CompactReason::Tokens, 1, 2, 3, 4);
+        let kind = EventKind::CompactionCompleted {
+            reason,
+            dropped,
+            summary_tokens,
+            tokens_before,
+            tokens_after,
+            cut,
+        };
+        let record = Record { seq: 1, at: Timestamp(0), turn: None, kind };
+        let json = serde_json::to_vec(&record).expect("JSON");
+        assert_eq!(crate::types::json::read::<Record>(&json).expect("a record"), record);
     }
 }

@@ -9,6 +9,7 @@ pub mod id;
 pub mod json;
 pub mod message;
 pub mod model;
+pub mod observed;
 pub mod path;
 pub mod principal;
 pub mod public_url;
@@ -30,6 +31,7 @@ pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse, Price,
     Thinking, Usage,
 };
+pub use observed::{Chunk, Observed, Trigger};
 pub use path::{FilePath, PathError, PathPrefix};
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use public_url::PublicUrl;

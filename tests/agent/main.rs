@@ -17,6 +17,7 @@ mod follow_ups;
 mod hooks;
 mod http;
 mod memory;
+mod observation;
 mod outputs;
 mod replay;
 mod settings;

@@ -80,7 +80,10 @@ pub(super) fn step(request: &ModelRequest) -> Step {
 
 /// The answer to a question that is not the user's.
 fn aside(request: &ModelRequest) -> Option<String> {
-    let kept = || super::memory::answer(request).or_else(|| super::summary::answer(request));
+    let kept = || {
+        let noted = || super::notes::answer(request);
+        super::memory::answer(request).or_else(|| super::summary::answer(request)).or_else(noted)
+    };
     if let Some(answer) = request.tools_off.then(kept).flatten() {
         return Some(answer);
     }
