@@ -8,7 +8,11 @@ use crate::memory::observation::{
 };
 use crate::ports::{session_store::Select, within};
 use crate::session::fold;
-use crate::types::{Chunk, CompactReason, EventKind, Message, Observed, Role, Trigger, tokens};
+use crate::types::{
+    Chunk, CompactReason, EventKind, Message, Observed, Role, Trigger,
+    observed::{NotTaken, Started, Taken},
+    tokens,
+};
 use async_trait::async_trait;
 use std::rc::Rc;
 
@@ -111,16 +115,16 @@ impl Observation {
         let Some(chosen) = self.choose(cx, choice)? else { return Ok(false) };
         let Chosen { from, to, messages } = chosen;
         let tokens = messages.iter().map(|message| tokens::of_message(message)).sum();
-        cx.record(vec![EventKind::ObservationStarted { from, tokens }])?;
+        cx.record(vec![EventKind::ObservationStarted(Started { from, tokens })])?;
         let earlier: Vec<_> = cx.state().observed.chunks().cloned().collect();
         let notes = self.0.observe(&cx.model, &earlier, &messages, ms).await;
         let chunk = match notes {
             Ok(chunk) => Rc::new(Chunk { from, to, ..chunk }),
             Err(reason) => {
-                cx.record(vec![EventKind::ObservationFailed {
+                cx.record(vec![EventKind::ObservationFailed(NotTaken {
                     reason: reason.clone(),
                     tokens: pending(cx),
-                }])?;
+                })])?;
                 return Err(reason);
             }
         };
@@ -132,8 +136,8 @@ impl Observation {
         // beginning waits for the end of a message.
         if [0, from].contains(&cx.state().observed.next) {
             cx.record(vec![match is_wait {
-                true => EventKind::ObservationBuffered { chunk },
-                false => EventKind::ObservationCompleted { chunk },
+                true => EventKind::ObservationBuffered(Taken::new(chunk)),
+                false => EventKind::ObservationCompleted(Taken::new(chunk)),
             }])?;
         }
         Ok(cx.state().observed.next > from)
@@ -188,10 +192,10 @@ impl Observation {
             (state.observed.active.clone(), state.observed.generation + 1)
         };
         let tokens = cx.state().observed.tokens();
-        cx.record(vec![EventKind::ReflectionStarted { tokens }])?;
+        cx.record(vec![EventKind::ReflectionStarted(Started { from: 0, tokens })])?;
         let kind = match self.0.reflect(&cx.model, &chunks, target, ms).await {
-            Ok(chunk) => EventKind::ReflectionBuffered { generation, chunk: Rc::new(chunk) },
-            Err(reason) => EventKind::ReflectionFailed { reason, tokens },
+            Ok(chunk) => EventKind::ReflectionBuffered(Taken { generation, chunk: Rc::new(chunk) }),
+            Err(reason) => EventKind::ReflectionFailed(NotTaken { reason, tokens }),
         };
         cx.record(vec![kind])
     }

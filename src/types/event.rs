@@ -1,8 +1,9 @@
 //! The session's numbered log, and the deltas that never enter it.
 
 use super::{
-    Budget, Chunk, CompactReason, Cut, Effect, FinishReason, Message, Part, Source, StopReason, Timestamp,
+    Budget, CompactReason, Cut, Effect, FinishReason, Message, Part, Source, StopReason, Timestamp,
     ToolOutcome, Trigger, TurnStatus, Usage, json,
+    observed::{NotTaken, Started, Taken},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -216,18 +217,10 @@ pub enum EventKind {
     },
     /// Notes are being taken on messages.
     #[serde(rename = "observation.started")]
-    ObservationStarted {
-        /// The number of the first record that they are about.
-        from: u64,
-        /// Tokens of the messages, by our estimate.
-        tokens: u64,
-    },
+    ObservationStarted(Started),
     /// Notes wait to take the place of messages.
     #[serde(rename = "observation.buffered")]
-    ObservationBuffered {
-        /// The notes.
-        chunk: Rc<Chunk>,
-    },
+    ObservationBuffered(Taken),
     /// Notes that waited are shown in the place of messages from here on.
     #[serde(rename = "observation.activated")]
     ObservationActivated {
@@ -242,32 +235,16 @@ pub enum EventKind {
     },
     /// Notes were taken and are shown in the place of messages at once.
     #[serde(rename = "observation.completed")]
-    ObservationCompleted {
-        /// The notes.
-        chunk: Rc<Chunk>,
-    },
+    ObservationCompleted(Taken),
     /// No notes could be taken. The messages are shown as before.
     #[serde(rename = "observation.failed")]
-    ObservationFailed {
-        /// Why.
-        reason: String,
-        /// Tokens of the messages that are shown, by our estimate.
-        tokens: u64,
-    },
+    ObservationFailed(NotTaken),
     /// All notes are being rewritten.
     #[serde(rename = "reflection.started")]
-    ReflectionStarted {
-        /// Their tokens, by our estimate.
-        tokens: u64,
-    },
+    ReflectionStarted(Started),
     /// A new generation of the notes waits to take their place.
     #[serde(rename = "reflection.buffered")]
-    ReflectionBuffered {
-        /// The how-manieth, from 1.
-        generation: u64,
-        /// What they are now.
-        chunk: Rc<Chunk>,
-    },
+    ReflectionBuffered(Taken),
     /// A new generation of the notes has taken their place.
     #[serde(rename = "reflection.activated")]
     ReflectionActivated {
@@ -278,12 +255,7 @@ pub enum EventKind {
     },
     /// The notes could not be rewritten. They are as they were.
     #[serde(rename = "reflection.failed")]
-    ReflectionFailed {
-        /// Why.
-        reason: String,
-        /// Tokens of the notes, by our estimate.
-        tokens: u64,
-    },
+    ReflectionFailed(NotTaken),
     /// A call has its one outcome.
     #[serde(rename = "tool.completed")]
     ToolCompleted {
@@ -442,15 +414,15 @@ impl EventKind {
             Self::CompactionStarted { .. } => "compaction.started",
             Self::CompactionCompleted { .. } => "compaction.completed",
             Self::CompactionFailed { .. } => "compaction.failed",
-            Self::ObservationStarted { .. } => "observation.started",
-            Self::ObservationBuffered { .. } => "observation.buffered",
+            Self::ObservationStarted(_) => "observation.started",
+            Self::ObservationBuffered(_) => "observation.buffered",
             Self::ObservationActivated { .. } => "observation.activated",
-            Self::ObservationCompleted { .. } => "observation.completed",
-            Self::ObservationFailed { .. } => "observation.failed",
-            Self::ReflectionStarted { .. } => "reflection.started",
-            Self::ReflectionBuffered { .. } => "reflection.buffered",
+            Self::ObservationCompleted(_) => "observation.completed",
+            Self::ObservationFailed(_) => "observation.failed",
+            Self::ReflectionStarted(_) => "reflection.started",
+            Self::ReflectionBuffered(_) => "reflection.buffered",
             Self::ReflectionActivated { .. } => "reflection.activated",
-            Self::ReflectionFailed { .. } => "reflection.failed",
+            Self::ReflectionFailed(_) => "reflection.failed",
             Self::ToolCompleted { .. } => "tool.completed",
             Self::TurnCompleted(_) => "turn.completed",
             Self::TurnFailed(_) => "turn.failed",

@@ -27,6 +27,46 @@ pub struct Chunk {
     pub suggestion: Option<String>,
 }
 
+/// Notes are being taken, or rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// The number of the first record that new notes are about.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub from: u64,
+    /// Tokens of the messages, or of the notes that are rewritten, by our estimate.
+    pub tokens: u64,
+}
+
+/// Notes were taken, or rewritten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The how-manieth edition of all notes, from 1, where they were rewritten.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub generation: u64,
+    /// The notes.
+    pub chunk: Rc<Chunk>,
+}
+
+impl Taken {
+    /// New notes.
+    pub fn new(chunk: Rc<Chunk>) -> Self {
+        Self { generation: 0, chunk }
+    }
+}
+
+/// No notes could be taken, or they could not be rewritten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NotTaken {
+    /// Why.
+    pub reason: String,
+    /// Tokens of the messages that are shown, or of the notes, by our estimate.
+    pub tokens: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// Why notes took the place of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -88,26 +128,28 @@ impl Observed {
     pub fn is_about(kind: &EventKind) -> bool {
         matches!(
             kind,
-            EventKind::ObservationStarted { .. }
-                | EventKind::ObservationBuffered { .. }
+            EventKind::ObservationStarted(_)
+                | EventKind::ObservationBuffered(_)
                 | EventKind::ObservationActivated { .. }
-                | EventKind::ObservationCompleted { .. }
-                | EventKind::ObservationFailed { .. }
-                | EventKind::ReflectionBuffered { .. }
+                | EventKind::ObservationCompleted(_)
+                | EventKind::ObservationFailed(_)
+                | EventKind::ReflectionBuffered(_)
                 | EventKind::ReflectionActivated { .. }
-                | EventKind::ReflectionFailed { .. }
+                | EventKind::ReflectionFailed(_)
         )
     }
 
     /// Takes note of a record. Returns whether it changed anything; one that does not fit is void.
     pub fn fold(&mut self, kind: &EventKind) -> bool {
         match kind {
-            EventKind::ObservationStarted { from, .. } if self.next == 0 => self.next = *from,
-            EventKind::ObservationBuffered { chunk } if self.follows(chunk) => {
+            EventKind::ObservationStarted(started) if self.next == 0 => self.next = started.from,
+            EventKind::ObservationBuffered(Taken { chunk, .. }) if self.follows(chunk) => {
                 self.take(chunk);
                 self.buffered.push(Rc::clone(chunk));
             }
-            EventKind::ObservationCompleted { chunk } if self.follows(chunk) && self.buffered.is_empty() => {
+            EventKind::ObservationCompleted(Taken { chunk, .. })
+                if self.follows(chunk) && self.buffered.is_empty() =>
+            {
                 self.take(chunk);
                 self.active.push(Rc::clone(chunk));
             }
@@ -116,8 +158,8 @@ impl Observed {
                 let Some(last) = last else { return false };
                 self.active.extend(self.buffered.drain(..=last));
             }
-            EventKind::ObservationFailed { tokens, .. } => self.failed_at = *tokens,
-            EventKind::ReflectionBuffered { generation, chunk }
+            EventKind::ObservationFailed(failed) => self.failed_at = failed.tokens,
+            EventKind::ReflectionBuffered(Taken { generation, chunk })
                 if *generation == self.generation + 1
                     && self.reflection.is_none()
                     && self.replaced_by(chunk).is_some() =>
@@ -132,7 +174,7 @@ impl Observed {
                 self.generation = *generation;
                 self.active.splice(..=last, [chunk]);
             }
-            EventKind::ReflectionFailed { tokens, .. } => self.reflected_at = *tokens,
+            EventKind::ReflectionFailed(failed) => self.reflected_at = failed.tokens,
             _ => return false,
         }
         true
@@ -165,7 +207,7 @@ mod tests {
     }
 
     fn buffered(from: u64, to: u64) -> EventKind {
-        EventKind::ObservationBuffered { chunk: chunk(from, to) }
+        EventKind::ObservationBuffered(Taken::new(chunk(from, to)))
     }
 
     fn activated(kept_from: u64) -> EventKind {
@@ -174,7 +216,7 @@ mod tests {
 
     fn reflected(generation: u64, to: u64) -> [EventKind; 2] {
         let chunk = Rc::new(Chunk { text: format!("all to {to}"), ..Chunk::clone(&chunk(1, to)) });
-        let buffered = EventKind::ReflectionBuffered { generation, chunk };
+        let buffered = EventKind::ReflectionBuffered(Taken { generation, chunk });
         [buffered, EventKind::ReflectionActivated { generation, tokens: 1 }]
     }
 
@@ -186,17 +228,17 @@ mod tests {
     fn what_does_not_follow_is_void() {
         let mut observed = Observed::default();
         assert!(!observed.fold(&buffered(1, 5)), "nothing was begun");
-        assert!(observed.fold(&EventKind::ObservationStarted { from: 1, tokens: 9 }));
-        assert!(!observed.fold(&EventKind::ObservationStarted { from: 3, tokens: 9 }));
+        assert!(observed.fold(&EventKind::ObservationStarted(Started { from: 1, tokens: 9 })));
+        assert!(!observed.fold(&EventKind::ObservationStarted(Started { from: 3, tokens: 9 })));
         assert!(observed.fold(&buffered(1, 5)) && !observed.fold(&buffered(1, 5)));
         assert!(!observed.fold(&buffered(7, 9)) && observed.fold(&buffered(6, 9)));
-        assert!(!observed.fold(&EventKind::ObservationCompleted { chunk: chunk(10, 12) }), "others wait");
+        assert!(!observed.fold(&EventKind::ObservationCompleted(Taken::new(chunk(10, 12)))), "others wait");
         assert!(
             !observed.fold(&activated(8)) && observed.fold(&activated(6)) && !observed.fold(&activated(6))
         );
         assert_eq!((texts(&observed), observed.kept_from(), observed.next), (vec!["1-5"], 6, 10));
         assert!(observed.fold(&activated(10)));
-        assert!(observed.fold(&EventKind::ObservationCompleted { chunk: chunk(10, 12) }));
+        assert!(observed.fold(&EventKind::ObservationCompleted(Taken::new(chunk(10, 12)))));
         assert_eq!(texts(&observed), ["1-5", "6-9", "10-12"]);
     }
 
@@ -204,11 +246,11 @@ mod tests {
     fn a_chunk_that_came_during_a_reflection_stays_behind_it() {
         let mut observed = Observed { next: 1, ..Observed::default() };
         for (from, to) in [(1, 5), (6, 9)] {
-            observed.fold(&EventKind::ObservationCompleted { chunk: chunk(from, to) });
+            observed.fold(&EventKind::ObservationCompleted(Taken::new(chunk(from, to))));
         }
         let [waits, takes] = reflected(1, 9);
         assert!(observed.fold(&waits));
-        assert!(observed.fold(&EventKind::ObservationCompleted { chunk: chunk(10, 12) }));
+        assert!(observed.fold(&EventKind::ObservationCompleted(Taken::new(chunk(10, 12)))));
         assert!(!observed.fold(&reflected(1, 12)[0]), "one waits already");
         assert!(observed.fold(&takes) && !observed.fold(&takes));
         assert_eq!((texts(&observed), observed.generation), (vec!["all to 9", "10-12"], 1));
@@ -224,14 +266,14 @@ mod tests {
             steps in prop::collection::vec((0..6u8, 1..9u64, 0..6u64), 0..60),
         ) {
             let mut observed = Observed::default();
-            observed.fold(&EventKind::ObservationStarted { from: 1, tokens: 0 });
+            observed.fold(&EventKind::ObservationStarted(Started { from: 1, tokens: 0 }));
             let mut active_end = 0;
             for (what, from, more) in steps {
                 // Near where something would fit, so that much does and much does not.
                 let near = (observed.next + from).saturating_sub(4).max(1);
                 let kind = match what {
                     0 => buffered(near, near + more),
-                    1 => EventKind::ObservationCompleted { chunk: chunk(near, near + more) },
+                    1 => EventKind::ObservationCompleted(Taken::new(chunk(near, near + more))),
                     2 => activated(near),
                     3 => reflected(observed.generation + from / 4, near)[0].clone(),
                     4 => reflected(observed.generation + from / 4, near)[1].clone(),

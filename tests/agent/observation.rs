@@ -371,6 +371,22 @@ fn another_model_or_a_long_silence_shows_the_notes_that_wait() {
 }
 
 #[test]
+fn somebody_may_ask_for_notes_to_take_the_place_of_messages() {
+    let talk = Talk::new(small(), |_| say("Hm."));
+    talk.turn("t1", &words(1, 400));
+    talk.turn("t2", &words(2, 250));
+    let asked = {
+        let (host, session) = (talk.stage.host(), talk.stage.session());
+        block_on(async { host.compact(&session).await }).expect("smaller")
+    };
+    assert_eq!(asked["compacted"], true);
+    assert!(asked["tokens_after"].as_u64() < asked["tokens_before"].as_u64(), "{asked}");
+    assert_eq!(talk.of("observation.activated")[0]["triggered_by"], "request");
+    talk.turn("t3", "fact3");
+    assert!(!all_text(&talk.asked()).contains("fact1 word") && all_text(&talk.asked()).contains("fact1"));
+}
+
+#[test]
 fn a_reflector_is_pressed_four_times_and_the_shortest_is_kept() {
     let lengths = Rc::new(RefCell::new(VecDeque::from([45_000, 41_500, 44_000, 43_000])));
     let queue = Rc::clone(&lengths);

@@ -22,21 +22,22 @@ impl SessionHost {
             return Err(Problem::new(ErrorCode::SessionBusy, detail));
         }
         let handle = keeper.handle(session, &self.ports.clock, None, 0);
-        let number = handle.state().cut.number;
+        let kept_from = handle.state().kept_from();
         let (before, tokens_before) = (handle.messages(), session.context().tokens());
         let made = keeper.strategy.make_room(&handle, CompactReason::Request).await;
         let after = handle.messages();
         // Whoever made it smaller meanwhile.
-        let compacted = handle.state().cut.number > number;
+        let compacted = handle.state().kept_from() > kept_from || made == Ok(true);
         if let (Err(why), false) = (made, compacted) {
             return Err(Problem::unavailable("the context could not be made smaller; it is as it was", why));
         }
         let is_in = |seq: u64| after.iter().any(|(message, _)| message.seq == seq);
         let summary = handle.state().cut.summary.as_deref().map_or(0, tokens::of_text);
+        let notes = handle.state().observed.tokens();
         Ok(json!({
             "compacted": compacted,
             "dropped": before.iter().filter(|(message, _)| !is_in(message.seq)).count(),
-            "summary_tokens": summary,
+            "summary_tokens": summary + notes,
             "tokens_before": tokens_before,
             "tokens_after": session.context().tokens(),
         }))
