@@ -4,7 +4,7 @@ use super::{
     ContextSource, ContextStrategy, DynTool, FollowUp, HarnessAgent, Hook, Settings, Tool, Toolkit,
     follow_up::HandOver,
     hook::HookEvent,
-    strategy::{KeepAhead, KeepContext, Keeper},
+    strategy::{KeepAhead, Keeper},
 };
 use crate::ports::{Clock, Entropy, Models};
 use std::rc::Rc;
@@ -183,7 +183,6 @@ impl HarnessBuilder {
             let keeper = Rc::new(Keeper { strategy, before, models: Rc::clone(&models) });
             let ahead: Rc<dyn FollowUp> = Rc::new(KeepAhead(Rc::clone(&keeper)));
             follow_ups.insert(place, Rc::clone(&ahead));
-            hooks.push((Band::BuiltIn, Rc::new(KeepContext(Rc::clone(&keeper)))));
             hooks.push((Band::BuiltIn, Rc::new(HandOver(ahead))));
             keeper
         });

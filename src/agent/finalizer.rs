@@ -68,7 +68,10 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
     let earlier = || {
         let messages = session.messages();
         let own = messages.into_iter().rev().take_while(|message| message.turn == cx.turn());
-        own.into_iter().find(|message| message.role == Role::Assistant && !message.text().is_empty())
+        let spoke = |message: &Rc<Message>| message.role == Role::Assistant && !message.text().is_empty();
+        let last = own.into_iter().find(spoke)?;
+        // As it was said, where the store still gives it.
+        Some(session.whole(&last).unwrap_or(last))
     };
     let reply = last.clone().or_else(earlier).map(|message| view::reply(&message, ending.output));
     let names = call_names(cx);

@@ -360,7 +360,7 @@ impl SessionHost {
         })?;
         let own = session.messages().into_iter().find(|m| m.role == Role::User && m.turn == turn);
         match own {
-            Some(message) => self.run(session, message),
+            Some(message) => self.run(session, session.whole(&message)?),
             // Never with a log that is whole. A turn that cannot go on must not stand in the way of others.
             None => self.give_up(session, "the log lacks the message of this turn")?,
         }

@@ -85,30 +85,43 @@ impl ReactAgent<'_> {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Err(error)),
         };
-        let shown = self.cx.session.context().state().clone();
+        let Some(keeper) = &self.agent.keeper else { return Ok(self.hooked(prepared).await) };
+        let known = self.cx.session.state().gauge.of(&prepared.model).fixed;
+        let fixed = if known > 0 { known } else { strategy::fixed(&prepared.request) };
+        // Before hooks see the request: what they change of it stays changed.
+        keeper.strategy.before_call(&keeper.in_turn(self.cx, fixed)).await;
+        prepared.request.messages = self.cx.messages();
+        let mut prepared = match self.hooked(prepared).await {
+            Ok(prepared) => prepared,
+            Err(error) => return Ok(Err(error)),
+        };
+        let handle = keeper.in_turn(self.cx, prepared.fixed);
+        let fill = handle.fill();
+        // Whatever the strategy could do before: more than the window is refused for sure.
+        if fill.total() > fill.most()
+            && keeper.strategy.make_room(&handle, CompactReason::Tokens).await == Ok(true)
+        {
+            prepared = match preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)? {
+                Ok(prepared) => prepared,
+                Err(error) => return Ok(Err(error)),
+            };
+            return Ok(self.hooked(prepared).await);
+        }
+        Ok(Ok(prepared))
+    }
+
+    /// Lets hooks see a request, and takes note of what it is made of.
+    async fn hooked(&self, mut prepared: Preparation) -> Result<Preparation, TurnError> {
         let mut event = PreReasoning { step: prepared.step, request: prepared.request };
         for hook in self.agent.hooks.at(HookEvent::PreReasoning) {
-            if let Err(error) = hook.pre_reasoning(&mut event, self.cx).await {
-                return Ok(Err(error));
-            }
+            hook.pre_reasoning(&mut event, self.cx).await?;
         }
         self.cx.state.rendered(&prepared.model, &event.request);
         prepared.request = event.request;
         prepared.fixed = strategy::fixed(&prepared.request);
-        if let Some(keeper) = &self.agent.keeper {
-            let handle = keeper.in_turn(self.cx, prepared.fixed);
-            let fill = handle.fill();
-            if fill.total() > fill.most() {
-                // Whatever the strategy could do before: more than the window is refused for sure.
-                let _ = keeper.strategy.make_room(&handle, CompactReason::Tokens).await;
-            }
-        }
-        if *self.cx.session.context().state() != shown {
-            prepared.request.messages = self.cx.messages();
-        }
         // Now: behind the answer the context may be another one.
         prepared.estimated = prepared.fixed + self.cx.session.context().tokens();
-        Ok(Ok(prepared))
+        Ok(prepared)
     }
 
     /// The provider said that the request is too long: makes the context smaller, if that can be done.
@@ -118,9 +131,7 @@ impl ReactAgent<'_> {
         self.journal(Vec::new(), |draft, _| {
             let mut gauge = draft.state.gauge.of(&prepared.model);
             gauge.fixed = prepared.fixed;
-            gauge.too_much = Some(gauge.too_much)
-                .filter(|least| *least > 0)
-                .map_or(estimated, |least| least.min(estimated));
+            gauge.refuse(estimated);
             draft.state.gauge = gauge;
         })?;
         let handle = keeper.in_turn(self.cx, prepared.fixed);
@@ -133,6 +144,7 @@ impl ReactAgent<'_> {
         let mut gauge = self.cx.session.state().gauge.of(&prepared.model);
         gauge.fixed = prepared.fixed;
         gauge.learn(estimated, usage.input_tokens);
+        gauge.accept();
         let input = if usage.input_tokens > 0 { usage.input_tokens } else { gauge.counted(estimated) };
         let limit = self.agent.models.limits(&prepared.model).window;
         usage.window = Some(WindowUse { used: input + usage.output_tokens, limit });

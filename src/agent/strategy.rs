@@ -3,11 +3,10 @@
 use super::{
     FollowUp, RuntimeContext,
     follow_up::{FollowContext, Followed},
-    hook::{Hook, HookEvent, PreReasoning},
 };
 use crate::ports::{Clock, Models};
 use crate::session::{Draft, Permit, Session};
-use crate::types::{CompactReason, ContextState, EventKind, Message, ModelRequest, Owner, TurnError, tokens};
+use crate::types::{CompactReason, ContextState, EventKind, Message, ModelRequest, Owner, tokens};
 use async_trait::async_trait;
 use std::{cell::Ref, rc::Rc};
 
@@ -20,7 +19,7 @@ pub trait ContextStrategy {
     /// The name, for logs and toggles.
     fn name(&self) -> &'static str;
 
-    /// Before a model call: makes the context smaller where the call would have to do without, or
+    /// Before a model call, and before hooks see it: makes the context smaller where the call would have to do without, or
     /// costs too much. Nothing that fails here fails the turn.
     async fn before_call(&self, cx: &ContextHandle);
 
@@ -117,6 +116,18 @@ impl ContextHandle {
     /// Whether a turn runs.
     pub fn in_turn(&self) -> bool {
         self.session.state().turn.is_some()
+    }
+
+    /// The turn that runs, whether this happens in it or beside it.
+    pub fn running_turn(&self) -> Option<String> {
+        self.session.state().turn.as_ref().map(|turn| turn.id.clone())
+    }
+
+    /// How long the turn in which this happens may still take, in milliseconds; none behind turns.
+    pub fn left_ms(&self) -> Option<u64> {
+        self.permit.as_ref()?;
+        let deadline = self.session.state().turn.as_ref()?.deadline;
+        Some(deadline.since(self.clock.now()))
     }
 
     /// Writes records to the log. What they change of the context is seen at once.
@@ -241,30 +252,6 @@ impl Keeper {
 pub(super) fn fixed(request: &ModelRequest) -> u64 {
     let texts = [&request.system, &request.volatile, &request.tail];
     texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>() + tokens::of_tools(&request.tools)
-}
-
-/// Lets the strategy look before each model call.
-pub(super) struct KeepContext(pub Rc<Keeper>);
-
-#[async_trait(?Send)]
-impl Hook for KeepContext {
-    fn name(&self) -> &'static str {
-        self.0.strategy.name()
-    }
-
-    fn events(&self) -> &'static [HookEvent] {
-        &[HookEvent::PreReasoning]
-    }
-
-    fn priority(&self) -> i32 {
-        10
-    }
-
-    async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
-        let handle = self.0.in_turn(cx, fixed(&event.request));
-        self.0.strategy.before_call(&handle).await;
-        Ok(())
-    }
 }
 
 /// Lets the strategy look behind each turn.

@@ -3,10 +3,10 @@
 use crate::agent::{ContextStrategy, strategy::ContextHandle};
 use crate::memory::compaction::{
     CompactionSettings, Limits, Summarizer,
-    plan::{Plan, View, plan, squeezed},
+    plan::{Plan, View, plan},
     question,
 };
-use crate::ports::session_store::Select;
+use crate::ports::{session_store::Select, within};
 use crate::session::context::head;
 use crate::types::{CompactReason, ContextState, EventKind, tokens};
 use async_trait::async_trait;
@@ -14,6 +14,11 @@ use std::{cell::RefCell, rc::Rc};
 
 /// Share of a bound at which it is done ahead of the next turn, in percent.
 const AHEAD: u64 = 80;
+/// Longest that a turn waits for a summary that it must have, and for one that it may have, in milliseconds.
+const MUST_MS: u64 = 60_000;
+const MAY_MS: u64 = 20_000;
+/// Longest that a summary behind a turn may take: with what comes before it, within the time of such works.
+const BEHIND_MS: u64 = 100_000;
 /// So many records of the log after a failure it is not tried again, unless a request would not fit.
 const REST: u64 = 20;
 
@@ -42,14 +47,14 @@ impl Compaction {
         self.limits(cx).reason(cx.messages().len(), cx.fill().total(), percent)
     }
 
-    /// Whether it failed just now.
+    /// Whether it failed just now, or broke off in the middle.
     fn rests(&self, cx: &ContextHandle) -> bool {
-        let kinds = &["compaction.failed", "compaction.completed"];
+        let kinds = &["compaction.started", "compaction.failed", "compaction.completed"];
         let last = Select { kinds, newest_first: true, limit: 1, ..Select::default() };
         let last = cx.session().records(last).unwrap_or_default().pop();
         last.is_some_and(|last| {
-            let failed = matches!(last.kind, EventKind::CompactionFailed { .. });
-            failed && cx.session().last_seq() < last.seq + REST
+            let done = matches!(last.kind, EventKind::CompactionCompleted { .. });
+            !done && cx.session().last_seq() < last.seq + REST
         })
     }
 
@@ -64,30 +69,46 @@ impl Compaction {
         let (fill, messages, cut) = (cx.fill(), cx.messages(), cx.state().cut.clone());
         let shown: u64 = messages.iter().map(|(_, tokens)| tokens).sum();
         let head = fill.messages.saturating_sub(shown);
-        let view = View { cut: &cut, messages: &messages, fixed: fill.fixed, head };
+        // A turn in which this does not happen answers its own messages as they are.
+        let beside = cx.running_turn().filter(|_| cx.left_ms().is_none());
+        let own = |turn: &String| messages.iter().position(|(message, _)| message.turn == *turn);
+        let open_from = beside.as_ref().and_then(own).unwrap_or(usize::MAX);
+        let view = View { cut: &cut, messages: &messages, fixed: fill.fixed, head, open_from };
         let limits = self.limits(cx);
         let Some(mut plan) = plan(&view, &limits, reason, most) else { return Ok(false) };
         cx.record(vec![EventKind::CompactionStarted { reason }])?;
         if plan.dropped == 0 {
             return completed(cx, reason, fill.messages, plan);
         }
-        if let Err(why) = cx.before_drop(plan.cut.kept_from.saturating_sub(1)).await {
-            // What nobody has seen stays, in part if need be.
-            return match most.and_then(|most| squeezed(&view, &limits, most)) {
-                Some(plan) => completed(cx, reason, fill.messages, plan),
-                None => failed(cx, why),
-            };
+        // The works go by the log, and are owed all the same: who must make room does not wait for them long.
+        let patience = patience(cx, most.is_some());
+        let seen = cx.before_drop(plan.cut.kept_from.saturating_sub(1));
+        let seen = within(cx.clock.as_ref(), patience / 2, seen).await;
+        let seen = seen.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
+        if let (Err(why), None) = (seen, most) {
+            return failed(cx, why);
         }
         let leaving = messages.iter().take(plan.before).map(|(message, _)| message);
         let model = self.settings.model.as_ref().unwrap_or(&cx.model);
         let earlier = cut.summary.as_deref();
-        let summary = match self.summarizer.sum_up(model, earlier, leaving, limits.summary).await {
+        let summary = self.summarizer.sum_up(model, earlier, leaving, limits.summary);
+        let summary = within(cx.clock.as_ref(), patience, summary).await;
+        let summary = match summary.unwrap_or_else(|unfinished| Err(unfinished.to_string())) {
             Ok(summary) => summary,
             Err(why) if most.is_none() => return failed(cx, why),
             Err(_) => question::without(earlier, plan.dropped),
         };
         plan.cut.summary = Some(summary);
         completed(cx, reason, fill.messages, plan)
+    }
+}
+
+/// How long a summary may take, in milliseconds: a part of what the turn has left that waits for it.
+fn patience(cx: &ContextHandle, must: bool) -> u64 {
+    match cx.left_ms() {
+        None => BEHIND_MS,
+        Some(left) if must => (left / 3).min(MUST_MS),
+        Some(left) => (left / 4).min(MAY_MS),
     }
 }
 
@@ -105,7 +126,8 @@ fn completed(cx: &ContextHandle, reason: CompactReason, before: u64, plan: Plan)
         cut: plan.cut,
     })?;
     if !written {
-        return failed(cx, "the context was made smaller meanwhile".into());
+        // Somebody else was first, and it is smaller.
+        cx.record(vec![EventKind::CompactionFailed { reason: "it was made smaller meanwhile".into() }])?;
     }
     Ok(true)
 }
@@ -137,7 +159,7 @@ impl ContextStrategy for Compaction {
         let fill = cx.fill();
         let most = match reason {
             // The estimate was wrong, nobody knows by how much.
-            CompactReason::Overflow => Some(fill.total() / 2),
+            CompactReason::Overflow => Some((fill.fixed + fill.messages / 2).min(fill.most())),
             CompactReason::Messages | CompactReason::Tokens => Some(fill.most()),
             CompactReason::Request => None,
         };

@@ -14,6 +14,18 @@ use async_trait::async_trait;
 /// than half of it.
 const PREVIEW: usize = 2_000;
 
+/// What reads what was kept apart, or is bounded by itself: evicted it could never be read.
+const EXEMPT: [&str; 8] = [
+    "read_artifact",
+    "recall",
+    "read_file",
+    "grep_files",
+    "memory_get",
+    "memory_search",
+    "session_history",
+    "session_search",
+];
+
 /// Priority 50. Evicts outputs of more characters than this.
 pub struct ToolResultEviction(pub usize);
 
@@ -33,6 +45,9 @@ impl Hook for ToolResultEviction {
 
     async fn post_acting(&self, event: &mut PostActing<'_>, cx: &RuntimeContext) {
         let ToolOutcome::Result { result } = &event.outcome else { return };
+        if EXEMPT.contains(&event.call.name.as_str()) || event.stored.is_some() {
+            return;
+        }
         let text = event.outcome.model_text();
         let chars = text.chars().count();
         if chars <= self.0 {

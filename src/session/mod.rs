@@ -225,6 +225,22 @@ impl Session {
         self.context.borrow()
     }
 
+    /// A message of the context window as it was said, also where it is shown in part.
+    ///
+    /// # Errors
+    /// When the store breaks.
+    pub fn whole(&self, shown: &Rc<Message>) -> Result<Rc<Message>, StoreError> {
+        if self.context.borrow().state().cut.chars(shown.seq).is_none() {
+            return Ok(Rc::clone(shown));
+        }
+        let select = Select { after: shown.seq.saturating_sub(1), limit: 1, ..Select::default() };
+        let record = self.records(select)?.pop();
+        Ok(match record.map(|record| record.kind) {
+            Some(EventKind::TurnStarted { message } | EventKind::MessageCompleted { message }) => message,
+            _ => Rc::clone(shown),
+        })
+    }
+
     /// Drafts a change, stores it, and tells every listener.
     ///
     /// While a message is being streamed its log number is taken, so records of others wait in

@@ -104,6 +104,9 @@ pub struct Gauge {
 /// one of what was sent.
 const PERMILLE: std::ops::RangeInclusive<u64> = 600..=2_500;
 
+/// Fewest tokens of a request that is believed to be too long for a window.
+const LEAST: u64 = 1_000;
+
 impl Gauge {
     /// What is known of `model`.
     pub fn of(&self, model: &str) -> Self {
@@ -115,6 +118,21 @@ impl Gauge {
         if estimated > 0 && counted > 0 {
             self.permille = (counted * 1_000 / estimated).clamp(*PERMILLE.start(), *PERMILLE.end());
         }
+    }
+
+    /// Learns that a request was too long, by our estimate. One that is hardly more than what stands beside the
+    /// conversation tells of something else, such as an answer that was to be longer than the window.
+    pub fn refuse(&mut self, estimated: u64) {
+        if estimated >= 2 * self.fixed.max(LEAST) {
+            let known = if self.too_much == 0 { estimated } else { self.too_much };
+            self.too_much = known.min(estimated);
+        }
+    }
+
+    /// Trusts the model with a little more after each answer: what was refused once may have been refused for
+    /// another reason.
+    pub fn accept(&mut self) {
+        self.too_much += self.too_much / 16;
     }
 
     /// Our estimate as the provider would count it.
@@ -143,6 +161,14 @@ mod tests {
         assert_eq!(gauge.permille, 1_250);
         gauge.learn(1_000_000, 1);
         assert_eq!(gauge.permille, 600);
+        gauge.fixed = 3_000;
+        gauge.refuse(5_999);
+        assert_eq!(gauge.too_much, 0);
+        gauge.refuse(8_000);
+        gauge.refuse(9_000);
+        assert_eq!(gauge.too_much, 8_000);
+        gauge.accept();
+        assert_eq!(gauge.too_much, 8_500);
         assert_eq!(gauge.of("c/d").permille, 0);
         assert_eq!(gauge.of("a/b"), gauge);
     }

@@ -138,7 +138,8 @@ impl Play {
 
     fn plan(&self, limits: &Limits, reason: CompactReason, most: Option<u64>) -> Option<Plan> {
         let (cut, head, messages) = self.measured();
-        let view = View { cut: &cut, messages: &messages, fixed: self.fixed, head };
+        let open_from = usize::MAX;
+        let view = View { cut: &cut, messages: &messages, fixed: self.fixed, head, open_from };
         plan(&view, limits, reason, most)
     }
 

@@ -16,6 +16,8 @@ const ASK_MS: u64 = 40_000;
 
 /// The least and the most that the end of a conversation that stays as it is has by default, in tokens.
 const KEEP_TOKENS: std::ops::RangeInclusive<u64> = 2_000..=8_000;
+/// Fewest tokens that a conversation may have before it is made shorter; less where the window is small.
+const CONVERSATION: u64 = 5_000;
 /// The least and the most that a summary may have, in tokens; a quarter of what is left for the conversation.
 const SUMMARY_TOKENS: std::ops::RangeInclusive<u64> = 200..=4_000;
 
@@ -69,7 +71,10 @@ impl CompactionSettings {
     /// tokens beside the conversation.
     pub fn limits(&self, window: u64, most: u64, fixed: u64) -> Limits {
         let by_window = if self.reserve >= window / 2 { window / 2 } else { window - self.reserve };
-        let at_tokens = if self.at_tokens > 0 { self.at_tokens } else { by_window }.min(most).max(1);
+        let at_tokens = if self.at_tokens > 0 { self.at_tokens } else { by_window };
+        // However much stands beside the conversation: a bound that leaves it nothing would always be passed.
+        let least = fixed + CONVERSATION.min(most.saturating_sub(fixed) / 2);
+        let at_tokens = at_tokens.max(least).min(most).max(1);
         let quarter = (at_tokens / 4).clamp(*KEEP_TOKENS.start(), *KEEP_TOKENS.end());
         let left = at_tokens.saturating_sub(fixed);
         let keep = if self.keep_tokens > 0 { self.keep_tokens } else { quarter };

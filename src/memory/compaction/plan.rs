@@ -11,7 +11,9 @@ const WORTHWHILE: u64 = 20_000;
 /// Share of the bound that a request may have so that nothing more needs to be done, in percent.
 const CLEARLY: u64 = 80;
 /// What a summary takes beside its text, in tokens.
-const HEAD: u64 = 64;
+const HEAD: u64 = 96;
+/// To this many characters all else is shortened before what the user asked last is.
+const SHORT: usize = 512;
 /// Shortest piece of a message that is shown in part, in characters.
 const SHORTEST: usize = 64;
 
@@ -26,6 +28,8 @@ pub struct View<'a> {
     pub fixed: u64,
     /// Tokens of the summary.
     pub head: u64,
+    /// From here on messages belong to a turn that runs beside this, and stay as they are.
+    pub open_from: usize,
 }
 
 /// What is to be shown.
@@ -66,7 +70,7 @@ pub fn plan(view: &View<'_>, limits: &Limits, reason: CompactReason, most: Optio
         return Some(plan);
     }
     let room = most.map(|most| most.saturating_sub(view.fixed + limits.summary + HEAD));
-    let start = tail(view, limits, room.unwrap_or(u64::MAX));
+    let start = tail(view, limits, room.unwrap_or(u64::MAX)).min(view.open_from);
     let asked = view.asked().filter(|asked| *asked < start);
     let dropped = start - usize::from(asked.is_some());
     let (left, kept) = view.messages.split_at_checked(start)?;
@@ -91,7 +95,7 @@ pub fn plan(view: &View<'_>, limits: &Limits, reason: CompactReason, most: Optio
 
 /// Shows in part what is too long for a request of `most` tokens, and leaves out nothing. None when nothing
 /// gets shorter by that.
-pub fn squeezed(view: &View<'_>, limits: &Limits, most: u64) -> Option<Plan> {
+fn squeezed(view: &View<'_>, limits: &Limits, most: u64) -> Option<Plan> {
     let (mut cut, mut head) = (view.next(), view.head);
     if view.total() > most && head > limits.summary + HEAD {
         // It was made for a larger window.
@@ -105,7 +109,7 @@ pub fn squeezed(view: &View<'_>, limits: &Limits, most: u64) -> Option<Plan> {
 
 /// Shows short what tools got and gave some time ago, if that is worth it and enough.
 fn briefer(view: &View<'_>, limits: &Limits, most: Option<u64>) -> Option<Plan> {
-    let last = *boundaries(view.messages).last()?;
+    let last = (*boundaries(view.messages).last()?).min(view.open_from);
     let protected = if most.is_some() { 0 } else { PROTECTED.min(limits.at_tokens / 4) };
     let mut output = 0;
     let first = view.messages.iter().enumerate().rev().find(|(index, (message, tokens))| {
@@ -178,13 +182,31 @@ fn boundaries(messages: &[(Rc<Message>, u64)]) -> Vec<usize> {
 }
 
 /// Shows the longest messages in part, half as much of each piece again and again, until all have `room`
-/// tokens. Returns how many they have.
+/// tokens; what the user asked last only when the others have become short. Returns how many they have.
 fn fit(messages: &[(Rc<Message>, u64)], room: u64, cut: &mut Cut) -> u64 {
     let mut sizes: Vec<u64> = messages.iter().map(|(_, tokens)| *tokens).collect();
+    let asked = messages.iter().rposition(|(message, _)| message.role == Role::User);
+    for (spared, shortest) in [(asked, SHORT), (None, SHORTEST)] {
+        halve(messages, &mut sizes, spared, shortest, room, cut);
+    }
+    sizes.iter().sum()
+}
+
+fn halve(
+    messages: &[(Rc<Message>, u64)],
+    sizes: &mut [u64],
+    spared: Option<usize>,
+    shortest: usize,
+    room: u64,
+    cut: &mut Cut,
+) {
     let mut chars = messages.iter().map(|(message, _)| message.weight()).max().unwrap_or(0);
-    while sizes.iter().sum::<u64>() > room && chars > SHORTEST {
-        chars = (chars / 2).max(SHORTEST);
-        for ((message, whole), size) in messages.iter().zip(&mut sizes) {
+    while sizes.iter().sum::<u64>() > room && chars > shortest {
+        chars = (chars / 2).max(shortest);
+        for (index, ((message, whole), size)) in messages.iter().zip(sizes.iter_mut()).enumerate() {
+            if spared == Some(index) {
+                continue;
+            }
             let thinks = message.parts.iter().any(|part| matches!(part, Part::Reasoning { .. }));
             if message.weight() <= chars && !thinks {
                 continue;
@@ -201,5 +223,4 @@ fn fit(messages: &[(Rc<Message>, u64)], room: u64, cut: &mut Cut) -> u64 {
             }
         }
     }
-    sizes.iter().sum()
 }
