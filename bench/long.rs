@@ -110,7 +110,7 @@ fn stable(asked: &[Received], compactions: usize) -> f64 {
     };
     let pairs = asked.len().saturating_sub(1);
     let same = asked.windows(2).filter(begins).count();
-    100.0 * same as f64 / pairs.saturating_sub(compactions).max(1) as f64
+    (100.0 * same as f64 / pairs.saturating_sub(compactions).max(1) as f64).min(100.0)
 }
 
 /// The times of turns behind or in which the context was made smaller, and of the others.
