@@ -414,6 +414,10 @@ fn a_reflector_is_pressed_four_times_and_the_shortest_is_kept() {
     assert_eq!((best.from, best.to, best.of, best.task.as_deref()), (1, 30, 180_000, Some("task 30")));
     let levels: Vec<String> = models.requests().iter().map(|asked| asked.messages[0].text()).collect();
     assert!(levels.windows(2).all(|pair| pair[0] != pair[1]), "harder each time");
+    // What leaves nearly everything out is none, however short.
+    lengths.borrow_mut().extend([1_000, 43_000, 40, 44_000]);
+    let best = block_on(taker.reflect("scripted/model", &chunks, 20_000, 60_000)).expect("notes");
+    assert_eq!(best.text.lines().count(), 4_301);
     // What does not become fewer is no reflection.
     lengths.borrow_mut().extend([90_000, 90_000, 90_000, 90_000]);
     let failed = block_on(taker.reflect("scripted/model", &chunks, 20_000, 60_000));
