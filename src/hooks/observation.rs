@@ -9,17 +9,20 @@ use crate::memory::observation::{
 use crate::ports::{session_store::Select, within};
 use crate::session::fold;
 use crate::types::{
-    Chunk, CompactReason, EventKind, Message, Observed, Role, Trigger,
-    observed::{NotTaken, Started, Taken},
+    Chunk, CompactReason, EventKind, Message, Observed, Role, Timestamp, Trigger,
+    observed::{NotTaken, Started, Taken, UNTOLD},
     tokens,
 };
 use async_trait::async_trait;
 use std::rc::Rc;
 
-/// How long a turn waits for notes, in milliseconds; half of the time that it has left at most.
+/// How long a turn waits for all that is done at once, in milliseconds; half of the time that it has left at most.
 const WAIT_MS: u64 = 60_000;
-/// How long notes may take that nobody waits for, in milliseconds.
-const AHEAD_MS: u64 = 120_000;
+/// How long notes may take that nobody waits for, in milliseconds: all behind one reply, in less than what
+/// follows replies may take, and one question. Nothing is begun with less than the last.
+const AHEAD_MS: u64 = 150_000;
+const QUESTION_MS: u64 = 120_000;
+const LEAST_MS: u64 = 60_000;
 /// How long a turn waits for what must see messages before they leave, in milliseconds. It follows behind the
 /// turn then: it reads the log.
 const DROP_MS: u64 = 30_000;
@@ -50,11 +53,11 @@ impl Observation {
         Thresholds::scaled(self.0.settings().observe_at, self.0.settings().reflect_at, room)
     }
 
-    /// How long the turn waits for notes now, in milliseconds.
-    fn patience(&self, cx: &ContextHandle) -> u64 {
+    /// Until when the turn waits, for whatever is done for it from now on.
+    fn deadline(&self, cx: &ContextHandle) -> Timestamp {
         let now = cx.clock.now();
         let left = cx.session().state().turn.as_ref().map(|turn| turn.deadline.since(now) / 2);
-        left.map_or(WAIT_MS, |left| left.min(WAIT_MS))
+        now.plus(left.map_or(WAIT_MS, |left| left.min(WAIT_MS)))
     }
 
     /// Why notes that wait should be shown now, if they should.
@@ -74,10 +77,16 @@ impl Observation {
     }
 
     /// Shows the first `count` of the notes that wait in the place of their messages.
-    async fn activate(&self, cx: &ContextHandle, trigger: Trigger, count: usize) -> Result<(), String> {
+    async fn activate(
+        &self,
+        cx: &ContextHandle,
+        trigger: Trigger,
+        count: usize,
+        deadline: Timestamp,
+    ) -> Result<(), String> {
         let last = cx.state().observed.buffered.iter().take(count).next_back().cloned();
         let Some(until) = last.map(|chunk| chunk.to) else { return Ok(()) };
-        self.before_drop(cx, until).await;
+        self.before_drop(cx, until, deadline).await;
         // Others may have shown them meanwhile: what is there now counts.
         let shown = {
             let state = cx.state();
@@ -94,8 +103,9 @@ impl Observation {
     }
 
     /// Has those see messages who must before they leave. Whoever cannot now reads them in the log later.
-    async fn before_drop(&self, cx: &ContextHandle, until: u64) {
-        let _ = within(self.0.clock(), DROP_MS, cx.before_drop(until)).await;
+    async fn before_drop(&self, cx: &ContextHandle, until: u64, deadline: Timestamp) {
+        let ms = deadline.since(cx.clock.now()).min(DROP_MS);
+        let _ = within(self.0.clock(), ms, cx.before_drop(until)).await;
     }
 
     /// Shows rewritten notes that wait.
@@ -111,7 +121,11 @@ impl Observation {
 
     /// Takes notes on the messages that nobody has taken notes on. Returns whether there are more notes now.
     /// A failure is told in the log.
-    async fn observe(&self, cx: &ContextHandle, choice: Choice, ms: u64) -> Result<bool, String> {
+    async fn observe(&self, cx: &ContextHandle, choice: Choice, deadline: Timestamp) -> Result<bool, String> {
+        let ms = deadline.since(cx.clock.now()).min(QUESTION_MS);
+        if ms == 0 {
+            return Ok(false);
+        }
         let Some(chosen) = self.choose(cx, choice)? else { return Ok(false) };
         let Chosen { from, to, messages } = chosen;
         let tokens = messages.iter().map(|message| tokens::of_message(message)).sum();
@@ -130,7 +144,7 @@ impl Observation {
         };
         let is_wait = matches!(choice, Choice::Step(_));
         if !is_wait {
-            self.before_drop(cx, to).await;
+            self.before_drop(cx, to, deadline).await;
         }
         // Somebody else may have been faster: then these notes are of no use. Zero is where the record of the
         // beginning waits for the end of a message.
@@ -146,8 +160,13 @@ impl Observation {
     /// The messages to take notes on next, whole and from the log, whatever of them is shown.
     fn choose(&self, cx: &ContextHandle, choice: Choice) -> Result<Option<Chosen>, String> {
         let from = match cx.state().observed.next {
-            // What had left the context before is not gone back to.
-            0 => cx.messages().first().map_or(0, |(message, _)| message.seq),
+            // What had left the context before is not gone back to; less still where a summary stands for it.
+            0 => {
+                let first = cx.messages().first().map_or(0, |(message, _)| message.seq);
+                let state = cx.state();
+                let is_summed_up = state.cut.summary.as_deref().is_some_and(|text| text != UNTOLD);
+                if is_summed_up { first.max(state.cut.kept_from) } else { first }
+            }
             next => next,
         };
         let select = Select {
@@ -186,7 +205,11 @@ impl Observation {
     }
 
     /// Rewrites the notes that are shown, and lets the new ones wait. A failure is told in the log.
-    async fn reflect(&self, cx: &ContextHandle, target: u64, ms: u64) -> Result<(), String> {
+    async fn reflect(&self, cx: &ContextHandle, target: u64, deadline: Timestamp) -> Result<(), String> {
+        let ms = deadline.since(cx.clock.now()).min(QUESTION_MS);
+        if ms == 0 {
+            return Ok(());
+        }
         let (chunks, generation) = {
             let state = cx.state();
             (state.observed.active.clone(), state.observed.generation + 1)
@@ -201,14 +224,20 @@ impl Observation {
     }
 
     /// Observes while the turn waits, until the messages are few enough or nothing more can be observed.
-    async fn observe_now(&self, cx: &ContextHandle, at: Thresholds, trigger: Trigger) -> Result<(), String> {
+    async fn observe_now(
+        &self,
+        cx: &ContextHandle,
+        at: Thresholds,
+        trigger: Trigger,
+        deadline: Timestamp,
+    ) -> Result<(), String> {
         for _ in 0..ROUNDS {
             if pending(cx) < at.observe || !is_worth_a_try(cx, at) {
                 break;
             }
-            self.activate(cx, trigger, usize::MAX).await?;
+            self.activate(cx, trigger, usize::MAX, deadline).await?;
             if self.pending_to_observe(cx) < at.step(0)
-                || !self.observe(cx, Choice::But(at.tail()), self.patience(cx)).await?
+                || !self.observe(cx, Choice::But(at.tail()), deadline).await?
             {
                 break;
             }
@@ -224,7 +253,7 @@ impl Observation {
     }
 
     async fn keep(&self, cx: &ContextHandle) -> Result<(), String> {
-        let at = self.thresholds(cx);
+        let (at, deadline) = (self.thresholds(cx), self.deadline(cx));
         if cx.state().observed.tokens() >= at.reflect {
             self.show_reflection(cx)?;
         }
@@ -234,28 +263,33 @@ impl Observation {
             state.observed.buffered.iter().take_while(is_hidden).count()
         };
         // Of what is not shown anyway, notes are better than nothing.
-        self.activate(cx, Trigger::Overflow, hidden).await?;
+        self.activate(cx, Trigger::Overflow, hidden, deadline).await?;
         let Some(trigger) = self.trigger(cx, pending(cx) >= at.observe) else { return Ok(()) };
         let of: Vec<u64> = cx.state().observed.buffered.iter().map(|chunk| chunk.of).collect();
-        self.activate(cx, trigger, plan::activate(&of, pending(cx), at.tail())).await?;
-        self.observe_now(cx, at, trigger).await
+        self.activate(cx, trigger, plan::activate(&of, pending(cx), at.tail()), deadline).await?;
+        self.observe_now(cx, at, trigger, deadline).await
     }
 
     /// Makes the request fit, whatever it takes.
     async fn make_fit(&self, cx: &ContextHandle, reason: CompactReason) -> Result<(), String> {
-        let at = self.thresholds(cx);
-        let fits = || cx.fill().total() <= cx.fill().most();
+        let (at, deadline, before) = (self.thresholds(cx), self.deadline(cx), cx.fill());
+        // What was estimated to fit did not, and nobody knows by how much.
+        let most = match reason {
+            CompactReason::Overflow => before.most().min(before.fixed + before.messages / 2),
+            _ => before.most(),
+        };
+        let fits = || cx.fill().total() <= most;
         let trigger = if reason == CompactReason::Request { Trigger::Request } else { Trigger::Overflow };
-        self.activate(cx, trigger, usize::MAX).await?;
+        self.activate(cx, trigger, usize::MAX, deadline).await?;
         if !fits() || reason == CompactReason::Request {
             self.show_reflection(cx)?;
             let tried = match reason == CompactReason::Request || is_worth_a_try(cx, at) {
-                true => self.observe(cx, Choice::But(at.tail()), self.patience(cx)).await,
+                true => self.observe(cx, Choice::But(at.tail()), deadline).await,
                 false => Ok(false),
             };
             let (notes, last) = (cx.state().observed.tokens(), cx.state().observed.reflected_at);
             if !fits() && at.is_reflection_due(notes, last) {
-                self.reflect(cx, at.reflect / 2, self.patience(cx)).await?;
+                self.reflect(cx, at.reflect / 2, deadline).await?;
                 self.show_reflection(cx)?;
             }
             if reason == CompactReason::Request {
@@ -263,20 +297,20 @@ impl Observation {
             }
         }
         for _ in 0..CUTS {
-            if fits() || !self.cut(cx, reason)? {
+            if fits() || !self.cut(cx, reason, most)? {
                 break;
             }
         }
         Ok(())
     }
 
-    /// Shows less of the messages, without a note.
-    fn cut(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, String> {
+    /// Shows less of the messages, without a note, so that a request has `most` tokens.
+    fn cut(&self, cx: &ContextHandle, reason: CompactReason, most: u64) -> Result<bool, String> {
         let (messages, fill) = (cx.messages(), cx.fill());
         let shown: u64 = messages.iter().map(|(_, tokens)| tokens).sum();
-        let room = fill.most().saturating_sub(fill.fixed + fill.messages.saturating_sub(shown));
-        let most = plan::completed(&messages, cx.in_turn());
-        let Some(cut) = less(&cx.state().cut, &messages, most, room) else { return Ok(false) };
+        let room = most.saturating_sub(fill.fixed + fill.messages.saturating_sub(shown));
+        let whole = plan::completed(&messages, cx.in_turn());
+        let Some(cut) = less(&cx.state().cut, &messages, whole, room) else { return Ok(false) };
         let dropped = messages.iter().filter(|(message, _)| message.seq < cut.kept_from).count();
         let left = messages.iter().filter(|(message, _)| message.seq >= cut.kept_from);
         let tokens_after = left.map(|(_, tokens)| tokens).sum();
@@ -302,8 +336,7 @@ struct Chosen {
 
 /// Whether notes may be taken now, after they could not: what failed fails again, as long as little has changed.
 fn is_worth_a_try(cx: &ContextHandle, at: Thresholds) -> bool {
-    let failed_at = cx.state().observed.failed_at;
-    failed_at == 0 || pending(cx) >= failed_at + at.step(0)
+    at.is_worth_a_try(pending(cx), cx.state().observed.failed_at)
 }
 
 /// Tokens of the messages that are shown and that no note stands for.
@@ -335,12 +368,16 @@ impl ContextStrategy for Observation {
     }
 
     async fn ahead(&self, cx: &ContextHandle) -> Result<(), String> {
-        let at = self.thresholds(cx);
+        let (at, deadline) = (self.thresholds(cx), cx.clock.now().plus(AHEAD_MS));
+        let has_time = || deadline.since(cx.clock.now()) >= LEAST_MS;
         for _ in 0..ROUNDS_AHEAD {
             let step = at.step(pending(cx));
             let unseen = unseen(cx, &cx.state().observed);
             // It is told in the log, and tried again behind the next reply.
-            if unseen < step || !self.observe(cx, Choice::Step(step), AHEAD_MS).await.unwrap_or(false) {
+            if unseen < step
+                || !has_time()
+                || !self.observe(cx, Choice::Step(step), deadline).await.unwrap_or(false)
+            {
                 break;
             }
         }
@@ -348,8 +385,8 @@ impl ContextStrategy for Observation {
             let observed = &cx.state().observed;
             (observed.tokens(), observed.reflection.is_some(), observed.reflected_at)
         };
-        if !waits && at.is_reflection_due(notes, last) {
-            self.reflect(cx, at.reflect / 2, AHEAD_MS).await?;
+        if !waits && has_time() && at.is_reflection_due(notes, last) {
+            let _ = self.reflect(cx, at.reflect / 2, deadline).await;
         }
         Ok(())
     }

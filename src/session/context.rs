@@ -89,7 +89,7 @@ impl ContextWindow {
         Ok(window)
     }
 
-    /// Adds what a new record says. Whoever changes [`ContextWindow::state`] loads the window anew.
+    /// Adds what a new record says. Whoever changes what is shown loads the window anew.
     pub fn push(&mut self, record: &Record) {
         // Only a turn's start may move the window: inside a turn calls and results stay together.
         if fold::fold(&mut self.messages, record) && starts(record) {
@@ -112,6 +112,15 @@ impl ContextWindow {
             shorten::part(&mut message, chars);
         }
         message
+    }
+
+    /// Takes over what decides on what is shown, if the same is shown by it. Returns whether it is.
+    pub fn take_over(&mut self, state: &ContextState) -> bool {
+        let is_same = self.state.cut == state.cut && self.state.observed.active == state.observed.active;
+        if is_same {
+            self.state = state.clone();
+        }
+        is_same
     }
 
     /// What decides on what is shown.

@@ -344,7 +344,7 @@ impl Session {
             self.context.borrow_mut().push(record);
             self.hub.publish(frame, record);
         }
-        if shown.is_some() {
+        if shown.is_some_and(|shown| !self.context.borrow_mut().take_over(&shown)) {
             // From the log, so that what is shown live and after a restart is the same.
             let window = ContextWindow::load(self.store.as_ref(), self.bounds)?;
             *self.context.borrow_mut() = window;

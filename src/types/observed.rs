@@ -4,6 +4,10 @@ use super::{EventKind, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
+/// What stands, as a cut's summary, for messages that nobody has taken notes on.
+pub const UNTOLD: &str =
+    "Earlier messages are not shown, because they did not fit any more. Nothing stands for them here.";
+
 /// Notes on a stretch of the conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {

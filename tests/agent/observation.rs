@@ -11,8 +11,8 @@ use edge_harness::platform::in_memory::{
 use edge_harness::ports::{Clock, Model, Models};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
-    BudgetPatch, Chunk, ContextState, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest,
-    Part, TurnStatus,
+    BudgetPatch, Chunk, CompactReason, ContextState, Cut, EventKind, ModelError, ModelErrorKind, ModelEvent,
+    ModelLimits, ModelRequest, Part, TurnStatus,
 };
 use futures::{
     FutureExt, StreamExt,
@@ -309,6 +309,69 @@ fn a_turn_does_not_wait_for_notes_beyond_half_of_its_time() {
 }
 
 #[test]
+fn all_that_a_step_waits_for_has_one_deadline() {
+    let talk = Talk::new(small(), |_| say("Hm."));
+    talk.slow.set(45_000);
+    // The first answer is of no use; the second would come too late.
+    talk.notes.borrow_mut().push_back(noted(&"* 🔴 (12:00) the user said word and word\n".repeat(100)));
+    talk.stage.post("t1", &words(1, 1_500));
+    talk.stage.settle();
+    assert_eq!(talk.stage.end("t1").status, TurnStatus::Completed);
+    let waited = talk.stage.host().now().since(NOW);
+    assert!((60_000..62_000).contains(&waited), "{waited}");
+}
+
+#[test]
+fn after_an_overflow_half_of_the_messages_is_shown_at_most() {
+    let over = Rc::new(Cell::new(false));
+    let next = Rc::clone(&over);
+    let down = || vec![Err(ModelError::new(ModelErrorKind::Billing, "no credit"))];
+    let talk = Talk::new(usual(), move |_| match next.take() {
+        true => vec![Err(ModelError::new(ModelErrorKind::Overflow, "too long"))],
+        false => say("Hm."),
+    });
+    talk.notes.borrow_mut().extend((0..40).map(|_| down()));
+    for turn in 1..=16 {
+        talk.turn(&format!("t{turn}"), &words(turn, 1_000));
+    }
+    let before = talk.stage.session().context().tokens();
+    over.set(true);
+    talk.turn("t17", "and now?");
+    assert_eq!(talk.stage.end("t17").status, TurnStatus::Completed);
+    let after = talk.stage.session().context().tokens();
+    assert!(after <= before / 2 + 50 && after > before / 8, "{before} {after}");
+}
+
+#[test]
+fn what_a_summary_stands_for_is_not_observed_again() {
+    let talk = Talk::new(small(), |_| say("Hm."));
+    talk.turn("t1", "fact1");
+    talk.turn("t2", "fact2");
+    let session = talk.stage.session();
+    let kept_from = session.last_seq() + 1;
+    let cut = Cut { number: 1, kept_from, summary: Some("They spoke.".into()), ..Cut::default() };
+    let kind = EventKind::CompactionCompleted {
+        reason: CompactReason::Tokens,
+        dropped: 4,
+        summary_tokens: 3,
+        tokens_before: 20,
+        tokens_after: 3,
+        cut,
+    };
+    session.commit(talk.stage.host().now(), |draft| draft.record(None, kind)).expect("a store that works");
+    drop(session);
+    talk.turn("t3", &words(3, 1_500));
+    talk.turn("t4", "fact4");
+    let text = all_text(&talk.asked());
+    assert!(text.contains("They spoke.") && text.contains("fact3"), "{text:.600}");
+    assert!(
+        !text.contains("fact1") && !text.contains("fact2") && !text.contains("fact3 word"),
+        "{text:.600}"
+    );
+    assert!(talk.state().observed.active[0].from >= kept_from);
+}
+
+#[test]
 fn an_answer_that_goes_round_in_circles_is_asked_for_again() {
     let circles = || noted(&"* 🔴 (12:00) the user said word and word\n".repeat(100));
     let talk = Talk::new(small(), |_| say("Hm."));
@@ -414,6 +477,10 @@ fn a_reflector_is_pressed_four_times_and_the_shortest_is_kept() {
     assert_eq!((best.from, best.to, best.of, best.task.as_deref()), (1, 30, 180_000, Some("task 30")));
     let levels: Vec<String> = models.requests().iter().map(|asked| asked.messages[0].text()).collect();
     assert!(levels.windows(2).all(|pair| pair[0] != pair[1]), "harder each time");
+    // What leaves nearly everything out is none, however short.
+    lengths.borrow_mut().extend([1_000, 43_000, 40, 44_000]);
+    let best = block_on(taker.reflect("scripted/model", &chunks, 20_000, 60_000)).expect("notes");
+    assert_eq!(best.text.lines().count(), 4_301);
     // What does not become fewer is no reflection.
     lengths.borrow_mut().extend([90_000, 90_000, 90_000, 90_000]);
     let failed = block_on(taker.reflect("scripted/model", &chunks, 20_000, 60_000));

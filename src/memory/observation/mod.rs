@@ -22,6 +22,8 @@ use std::rc::Rc;
 
 /// Most tokens of messages in one question.
 const MAX_QUESTION: u64 = 60_000;
+/// Notes of fewer percent of what they would replace have lost too much of it.
+const MIN_SHARE: u64 = 5;
 /// How often a question is asked whose answer is of no use.
 const TRIES: usize = 2;
 
@@ -139,7 +141,9 @@ impl NoteTaker {
             match answer.and_then(|answer| reflector::parse(&answer)) {
                 Ok(notes) => {
                     let chunk = self.chunk(notes, of);
-                    if chunk.tokens < best.as_ref().map_or(before, |best| best.tokens) {
+                    if chunk.tokens * 100 < before * MIN_SHARE {
+                        failed = "the new notes leave nearly everything out".into();
+                    } else if chunk.tokens < best.as_ref().map_or(before, |best| best.tokens) {
                         best = Some(chunk);
                     }
                 }

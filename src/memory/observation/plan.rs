@@ -37,6 +37,12 @@ impl Thresholds {
         if pending + step >= self.observe { step.div_ceil(2) } else { step }
     }
 
+    /// Whether notes may be taken now, after they could not with `failed` tokens of messages, if not 0: what
+    /// failed fails again, as long as there is neither much more nor much less.
+    pub fn is_worth_a_try(&self, pending: u64, failed: u64) -> bool {
+        failed == 0 || pending.abs_diff(failed) >= self.step(0)
+    }
+
     /// Whether notes are to be rewritten ahead: half of what is allowed, and grown since the last time.
     pub fn is_reflection_due(&self, notes: u64, last: u64) -> bool {
         notes >= self.reflect / 2 && notes >= last + self.reflect / 5
@@ -163,6 +169,8 @@ mod tests {
         assert_eq!(small, Thresholds { observe: 3_000, reflect: 2_000 });
         assert_eq!(Thresholds::scaled(30_000, 400, 0), Thresholds { observe: 500, reflect: 400 });
         assert!(wide.is_reflection_due(20_000, 0) && !wide.is_reflection_due(19_999, 0));
+        assert!(wide.is_worth_a_try(30_000, 0) && !wide.is_worth_a_try(35_999, 30_000));
+        assert!(wide.is_worth_a_try(36_000, 30_000) && wide.is_worth_a_try(31_000, 90_000), "after a cut");
         assert!(!wide.is_reflection_due(24_000, 18_000) && wide.is_reflection_due(26_000, 18_000));
     }
 

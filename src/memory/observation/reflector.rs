@@ -29,10 +29,13 @@ pub fn question(chunks: &[Rc<Chunk>], level: &str, now: Timestamp) -> ModelReque
     request(QUESTION, text, now)
 }
 
-/// The notes of an answer.
+/// The notes of an answer. They take the place of all others: an answer that is not framed may be anything.
 ///
 /// # Errors
 /// Why these are none.
 pub fn parse(answer: &str) -> Result<Notes, String> {
-    observer::parse(answer)
+    match observer::is_framed(answer) {
+        true => observer::parse(answer),
+        false => Err("the answer has no whole <observations>".into()),
+    }
 }

@@ -1,6 +1,6 @@
 //! The message that stands for what is not shown: a summary, notes, or both.
 
-use crate::types::{Chunk, ContextState, Message, Part, Role, Timestamp};
+use crate::types::{Chunk, ContextState, Message, Part, Role, Timestamp, observed::UNTOLD};
 use std::rc::Rc;
 
 /// The id of the message that stands for what is not shown.
@@ -23,7 +23,10 @@ remembered, without speaking of notes. Messages themselves can be read with reca
 /// providers' caches keep the rest.
 pub fn head(state: &ContextState) -> Option<Rc<Message>> {
     let mut parts = Vec::new();
-    parts.extend(state.cut.summary.as_ref().map(|text| format!("{SUMMARY}\n\n{text}")));
+    let are_noted = state.observed.kept_from() >= state.cut.kept_from;
+    // Once there are notes on all that is not shown, something stands for it.
+    let summary = state.cut.summary.as_ref().filter(|text| !(are_noted && *text == UNTOLD));
+    parts.extend(summary.map(|text| format!("{SUMMARY}\n\n{text}")));
     let notes = &state.observed.active;
     if let Some(last) = notes.last() {
         parts.push(NOTES.to_owned());
@@ -54,4 +57,22 @@ fn shown(chunk: &Chunk) -> String {
     let Chunk { from, to, text, .. } = chunk;
     let text = text.replace("🟡 ", "").replace("🟢 ", "").replace("-> ", "");
     format!("[{from}-{to}]\n{text}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{Cut, Observed};
+
+    #[test]
+    fn nothing_stands_for_messages_only_until_notes_do() {
+        let shown = |summary: &str, to: u64| {
+            let cut = Cut { kept_from: 10, summary: Some(summary.to_owned()), ..Cut::default() };
+            let chunk = Rc::new(Chunk { from: 1, to, text: "* noted".into(), ..Chunk::default() });
+            let observed = Observed { next: to + 1, active: vec![chunk], ..Observed::default() };
+            head(&ContextState { cut, observed }).expect("a message").text()
+        };
+        assert!(shown(UNTOLD, 8).contains(UNTOLD) && !shown(UNTOLD, 9).contains(UNTOLD));
+        assert!(shown(UNTOLD, 9).contains("* noted") && shown("A summary.", 9).contains("A summary."));
+    }
 }

@@ -69,7 +69,7 @@ impl Misfit {
         self
     }
 
-    fn unexpected(found: &Value, expected: &dyn Expected) -> Self {
+    pub(super) fn unexpected(found: &Value, expected: &dyn Expected) -> Self {
         let found = match found {
             Value::Null => Unexpected::Unit,
             Value::Bool(value) => Unexpected::Bool(*value),
@@ -346,7 +346,10 @@ impl<'de> VariantAccess<'de> for Reader {
     type Error = Misfit;
 
     fn unit_variant(self) -> Result<(), Misfit> {
-        Ok(())
+        match &self.0 {
+            Value::Null => Ok(()),
+            other => Err(Misfit::unexpected(other, &"null")),
+        }
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Misfit> {

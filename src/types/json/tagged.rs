@@ -45,7 +45,8 @@ pub fn read<'de, D: Deserializer<'de>, T>(
         Some(Value::String(name)) => {
             kind(Tagged(Kind { name, content: Value::Object(content) })).map_err(D::Error::custom)
         }
-        _ => Err(D::Error::missing_field(tag)),
+        Some(other) => Err(D::Error::custom(Misfit::unexpected(&other, &"a string, the kind"))),
+        None => Err(D::Error::missing_field(tag)),
     }
 }
 

@@ -71,6 +71,7 @@ fn says_what_does_not_fit_and_where() {
             "/way",
             "unknown variant `moon`, expected one of `sea`, `land`, `air`",
         ),
+        (json!({"items": [], "way": {"sea": 5}}), "/way", "invalid type: integer `5`, expected null"),
     ];
     for (body, pointer, detail) in cases {
         let misfit = from_value::<Order>(body.clone()).expect_err("a misfit");
@@ -78,4 +79,11 @@ fn says_what_does_not_fit_and_where() {
     }
     let misfit = from_value::<Order>(json!({"items": [{"name": 1}]})).expect_err("a misfit");
     assert_eq!(misfit.to_string(), "invalid type: integer `1`, expected a string at items[0].name");
+}
+
+#[test]
+fn a_tag_that_is_no_text_is_not_missing() {
+    let detail = |part| from_value::<crate::types::Part>(part).expect_err("a misfit").detail().to_owned();
+    assert_eq!(detail(json!({"type": 5})), "invalid type: integer `5`, expected a string, the kind");
+    assert_eq!(detail(json!({"text": "x"})), "missing field `type`");
 }
