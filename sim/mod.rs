@@ -8,7 +8,7 @@
 //! | `sched` | virtual time, and which task runs next |
 //! | `node`, `disk` | a session's object: a machine that comes and goes, a disk that stays |
 //! | `client`, `reader` | who talks to it, and what they saw |
-//! | `model`, `tools` | what the core talks to |
+//! | `model`, `aside`, `tools` | what the core talks to |
 //! | `outside` | the ledger of what really happened, and the trace |
 //! | `invariants` | what must hold in the end |
 //!
@@ -16,6 +16,7 @@
 
 #![allow(dead_code, clippy::expect_used, clippy::unwrap_used, reason = "a test, used by two targets")]
 
+pub mod aside;
 pub mod client;
 pub mod dice;
 pub mod disk;

@@ -2,13 +2,15 @@
 //! asked again after a crash; only its troubles pass.
 
 use super::{
+    aside,
     outside::{Ask, Outside},
     plan::{LastWord, StepPlan, TurnPlan, mark},
 };
 use edge_harness::ports::{Model, Models};
+use edge_harness::session::context::SUMMARY_ID;
 use edge_harness::types::{
-    FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, Part, Role,
-    ToolCall, Usage, message::text_of,
+    FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse,
+    Part, Role, ToolCall, Usage, message::text_of, tokens,
 };
 use futures::{
     StreamExt,
@@ -19,8 +21,10 @@ use std::{collections::VecDeque, rc::Rc};
 
 /// Tokens of each answer.
 pub const TOKENS: u64 = 10;
+/// About what instructions and tools of a simulated world take, in tokens.
+pub const FIXED: u64 = 3_400;
 
-type Piece = (u64, Result<ModelEvent, ModelError>);
+pub type Piece = (u64, Result<ModelEvent, ModelError>);
 
 /// The only model there is.
 pub struct SimModels(pub Rc<Outside>);
@@ -28,6 +32,10 @@ pub struct SimModels(pub Rc<Outside>);
 impl Models for SimModels {
     fn resolve(&self, _id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
         Ok((Rc::new(SimModel(Rc::clone(&self.0))), "sim".into()))
+    }
+
+    fn limits(&self, _id: &str) -> ModelLimits {
+        ModelLimits { window: FIXED + self.0.plan.context.told, percent: 100 }
     }
 
     fn default_model(&self) -> String {
@@ -40,9 +48,11 @@ struct SimModel(Rc<Outside>);
 impl Model for SimModel {
     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
         let outside = Rc::clone(&self.0);
+        if let Some(pieces) = aside::answer(&outside, &request) {
+            return play(outside, None, pieces);
+        }
         look_at(&outside, &request);
-        let mut users = request.messages.iter().filter(|message| message.role == Role::User);
-        let said = users.next_back().map(|message| message.text()).unwrap_or_default();
+        let said = users(&request.messages).last().map(Message::text).unwrap_or_default();
         let step = step_of(&request);
         let reflects = request.tail.contains("Look back at the last step");
         let place = {
@@ -68,42 +78,90 @@ impl Model for SimModel {
             Some((session, turn)) => {
                 answer(&outside, &mark(session), turn, step, request.tools_off, reflects)
             }
-            None => vec![(0, Err(ModelError::new(ModelErrorKind::Invalid, "nobody said that")))],
+            None => {
+                outside.find(10, format!("the model is not told what the user says, but {said:?}"));
+                vec![(0, Err(ModelError::new(ModelErrorKind::Invalid, "nobody said that")))]
+            }
         };
-        let asked = Asked { outside, place };
-        unfold((VecDeque::from(pieces), asked), |(mut pieces, asked)| async move {
-            let (pause, piece) = pieces.pop_front()?;
-            if pause > 0 {
-                asked.outside.sched.sleep(pause).await;
-            }
-            if matches!(piece, Ok(ModelEvent::Done(_))) {
-                asked.outside.asks.borrow_mut()[asked.place].answered = true;
-            }
-            Some((piece, (pieces, asked)))
-        })
-        .boxed_local()
+        let pieces = overflow(&outside, &request).unwrap_or(pieces);
+        play(outside, Some(place), pieces)
     }
+}
+
+/// Streams an answer; the one to the ask at `place`, if it is one.
+fn play(
+    outside: Rc<Outside>,
+    place: Option<usize>,
+    pieces: Vec<Piece>,
+) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
+    let asked = Asked { outside, place };
+    unfold((VecDeque::from(pieces), asked), |(mut pieces, asked)| async move {
+        let (pause, piece) = pieces.pop_front()?;
+        if pause > 0 {
+            asked.outside.sched.sleep(pause).await;
+        }
+        if let (Ok(ModelEvent::Done(_)), Some(place)) = (&piece, asked.place) {
+            asked.outside.asks.borrow_mut()[place].answered = true;
+        }
+        Some((piece, (pieces, asked)))
+    })
+    .boxed_local()
+}
+
+/// Tokens of a request, by the core's own estimate.
+fn tokens_of(request: &ModelRequest) -> u64 {
+    let texts = [&request.system, &request.volatile, &request.tail];
+    texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>()
+        + tokens::of_tools(&request.tools)
+        + request.messages.iter().map(|message| tokens::of_message(message)).sum::<u64>()
+}
+
+/// What the model says to a request that it finds too long.
+fn overflow(outside: &Outside, request: &ModelRequest) -> Option<Vec<Piece>> {
+    let plan = &outside.plan.context;
+    let tokens = tokens_of(request);
+    if tokens > FIXED + plan.told {
+        outside.find(4, format!("a request of {tokens} tokens for a window of {}", FIXED + plan.told));
+    }
+    (tokens * plan.percent / 100 > FIXED + plan.room).then(|| {
+        outside.say("model", || format!("too long: {tokens} tokens"));
+        vec![(1, Err(ModelError::new(ModelErrorKind::Overflow, "too long")))]
+    })
 }
 
 /// Notes when nobody reads an answer any more.
 struct Asked {
     outside: Rc<Outside>,
-    place: usize,
+    place: Option<usize>,
 }
 
 impl Drop for Asked {
     fn drop(&mut self) {
+        let Some(place) = self.place else { return };
         let moment = self.outside.moment();
         let mut asks = self.outside.asks.borrow_mut();
-        asks[self.place].left = Some(moment);
-        asks[self.place].left_at = self.outside.sched.now();
+        asks[place].left = Some(moment);
+        asks[place].left_at = self.outside.sched.now();
     }
 }
 
-/// How many answers the model has given since the user spoke last.
+/// How many answers the model has given since the user spoke last. Its own last one tells it, also when
+/// those before are not shown any more.
 fn step_of(request: &ModelRequest) -> usize {
     let own = request.messages.iter().rev().take_while(|message| message.role != Role::User);
-    own.filter(|message| message.role == Role::Assistant).count()
+    let mut own = own.filter(|message| message.role == Role::Assistant);
+    let Some(last) = own.next() else { return 0 };
+    let number =
+        |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<usize>().ok();
+    let said = last.text();
+    let told = ["step ", "after "].iter().find_map(|word| number(said.rsplit_once(word)?.1));
+    let called = last.calls().find_map(|call| number(call.call_id.split('.').nth(1)?));
+    match told.or(called) {
+        Some(step) => step + 1,
+        // A last word that has no number was not taken: it is said again.
+        None if last.calls().next().is_none() => usize::MAX,
+        None => own.count() + 1,
+    }
 }
 
 /// What a provider would refuse, or must never see.
@@ -134,8 +192,10 @@ fn look_at(outside: &Outside, request: &ModelRequest) {
     }
 }
 
+/// What users said, what stands for it aside.
 fn users(messages: &[Rc<Message>]) -> impl Iterator<Item = &Message> {
-    messages.iter().map(Rc::as_ref).filter(|message| message.role == Role::User)
+    let said = |message: &&Message| message.role == Role::User && !message.id.starts_with(SUMMARY_ID);
+    messages.iter().map(Rc::as_ref).filter(said)
 }
 
 fn answer(
@@ -218,7 +278,7 @@ fn call_part(id: &str, name: &str, args: serde_json::Value, invalid: bool) -> Pa
 }
 
 /// An answer, its text in pieces of a few characters.
-fn pieces(parts: Vec<Part>, pace: u64, finish: FinishReason) -> Vec<Piece> {
+pub fn pieces(parts: Vec<Part>, pace: u64, finish: FinishReason) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let text: Vec<char> = text_of(&parts).chars().collect();
     for (number, piece) in text.chunks(6).enumerate() {
@@ -230,7 +290,8 @@ fn pieces(parts: Vec<Part>, pace: u64, finish: FinishReason) -> Vec<Piece> {
     for index in 0..calls {
         pieces.push((0, Ok(ModelEvent::ToolInput { index, name: "x".into(), delta: "{".into() })));
     }
-    let usage = Usage { input_tokens: 4, output_tokens: 6, total_tokens: TOKENS, ..Usage::default() };
+    // Without a count of what was sent the core goes by its own estimate.
+    let usage = Usage { output_tokens: TOKENS, total_tokens: TOKENS, ..Usage::default() };
     pieces.push((pace, Ok(ModelEvent::Done(ModelResponse { parts, usage, finish }))));
     pieces
 }

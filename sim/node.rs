@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use edge_harness::http::session::{Handler, import};
 use edge_harness::ports::{Peers, Spawner};
+use edge_harness::standard::ContextSettings;
 use futures::future::LocalBoxFuture;
 use std::{
     cell::{Cell, RefCell},
@@ -78,11 +79,9 @@ impl Node {
             spawner: Rc::new(spawner.clone()),
             broadcast: None,
         };
-        let host = SessionHost::new(
-            ports,
-            world.agent(),
-            HostConfig { context: Bounds::messages(CONTEXT_MESSAGES) },
-        );
+        let kept = world.outside.plan.context.settings != ContextSettings::None;
+        let bounds = if kept { Bounds::wide() } else { Bounds::messages(CONTEXT_MESSAGES) };
+        let host = SessionHost::new(ports, world.agent(), HostConfig { context: bounds });
         let handler = Rc::new(Handler { host, peers: Rc::new(spawner) });
         *self.machine.borrow_mut() = Some((Rc::clone(&handler), plug));
         handler

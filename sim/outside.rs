@@ -2,6 +2,7 @@
 
 use super::{plan::Plan, sched::Sched};
 use edge_harness::agent::CancelToken;
+use edge_harness::platform::in_memory::InMemoryIndex;
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -62,6 +63,10 @@ pub struct Outside {
     pub asks: RefCell<Vec<Ask>>,
     /// Tries of the model so far, by turn and step.
     pub tries: RefCell<BTreeMap<(String, usize), u32>>,
+    /// Where what was said is found again.
+    pub index: Rc<InMemoryIndex>,
+    /// Questions beside the conversation so far.
+    pub asides: Cell<usize>,
     /// What was found while it happened, and in the end.
     pub findings: RefCell<Vec<Finding>>,
     moments: Cell<u64>,
@@ -76,6 +81,8 @@ impl Outside {
             runs: RefCell::default(),
             asks: RefCell::default(),
             tries: RefCell::default(),
+            index: Rc::default(),
+            asides: Cell::new(0),
             findings: RefCell::default(),
             moments: Cell::new(0),
             trace: traced.then(RefCell::default),

@@ -1,6 +1,8 @@
 //! From a seed to a plan: who says what and when, what models and tools do, and what breaks.
 
 use super::dice::Dice;
+use edge_harness::memory::{compaction::CompactionSettings, observation::ObservationSettings};
+use edge_harness::standard::ContextSettings;
 use edge_harness::types::{BudgetPatch, ModelErrorKind, Thinking};
 use serde_json::{Value, json};
 
@@ -14,8 +16,35 @@ pub struct Plan {
     pub directory_down: Option<(u64, u64)>,
     /// From when to when large things can neither be stored nor read.
     pub blobs_down: Option<(u64, u64)>,
+    pub context: ContextPlan,
     /// For everything that is decided while the world runs.
     pub dice: Dice,
+}
+
+/// How conversations are kept within the model's window.
+#[derive(Clone)]
+pub struct ContextPlan {
+    pub settings: ContextSettings,
+    /// What the model takes beyond the instructions and tools of this world, in tokens as it counts them.
+    pub room: u64,
+    /// What we are told that it takes beyond them.
+    pub told: u64,
+    /// What it counts for a hundred of our estimate.
+    pub percent: u64,
+    /// Whether facts are drawn from what is said.
+    pub flush: bool,
+    /// What becomes of questions beside the conversation, one after the other; then all are answered.
+    pub aside: Vec<Aside>,
+}
+
+/// What becomes of a question beside the conversation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aside {
+    Answered,
+    Slow,
+    Failed,
+    Empty,
+    Hangs,
 }
 
 #[derive(Clone)]
@@ -127,7 +156,15 @@ impl Plan {
             (!quiet && dice.chance(percent)).then(|| (from, from + dice.within(10, 8_000)))
         };
         let (directory_down, blobs_down) = (outage(20), outage(20));
-        Self { quiet, sessions, directory_down, blobs_down, dice }
+        // Of its own chance: worlds are the same but for it.
+        let context = context(&mut dice.clone().fork(), quiet);
+        let mut sessions: Vec<SessionPlan> = sessions;
+        if context.settings != ContextSettings::None {
+            // A provider's own ids tell how far a turn is, also when its start is not shown any more.
+            let steps = sessions.iter_mut().flat_map(|s| &mut s.turns).flat_map(|turn| &mut turn.steps);
+            steps.flat_map(|step| &mut step.calls).for_each(|call| call.named = true);
+        }
+        Self { quiet, sessions, directory_down, blobs_down, context, dice }
     }
 
     /// The same world in which no machine goes away and every store works.
@@ -143,6 +180,40 @@ impl Plan {
 /// The mark of a session: everything that is said in it holds the mark, and nothing else does.
 pub fn mark(place: usize) -> String {
     format!("⟨s{place}⟩")
+}
+
+fn context(dice: &mut Dice, quiet: bool) -> ContextPlan {
+    let settings = ContextSettings::Compaction(CompactionSettings {
+        at_messages: dice.pick(&[0, 3, 5, 8, 12]),
+        at_tokens: 0,
+        keep_messages: dice.pick(&[1, 2, 4]),
+        keep_tokens: dice.pick(&[0, 50, 300]),
+        reserve: dice.pick(&[0, 500, 20_000]),
+        model: dice.chance(30).then(|| "sim/aside".into()),
+    });
+    let notes = ContextSettings::Observation(ObservationSettings {
+        observe_at: dice.pick(&[60, 200, 500]),
+        reflect_at: dice.pick(&[20, 60, 500]),
+        observer: dice.chance(30).then(|| "sim/aside".into()),
+        reflector: None,
+        idle_ms: dice.chance(30).then_some(500),
+    });
+    let settings = match dice.below(10) {
+        0..=2 => ContextSettings::None,
+        3..=5 => notes,
+        _ => settings,
+    };
+    let wrong = !quiet && settings != ContextSettings::None && dice.chance(30);
+    let room = if settings == ContextSettings::None { 1_000_000 } else { dice.within(900, 4_000) };
+    let kinds = [Aside::Answered, Aside::Answered, Aside::Slow, Aside::Failed, Aside::Empty, Aside::Hangs];
+    ContextPlan {
+        settings,
+        room,
+        told: if wrong { room * 3 } else { room },
+        percent: if wrong { dice.pick(&[80, 100, 130]) } else { 100 },
+        flush: dice.chance(40),
+        aside: (0..dice.below(4)).map(|_| if quiet { Aside::Slow } else { dice.pick(&kinds) }).collect(),
+    }
 }
 
 fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionPlan {

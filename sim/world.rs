@@ -14,10 +14,9 @@ use edge_harness::agent::HarnessAgent;
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::ask::Aside;
 use edge_harness::platform::in_memory::{
-    InMemoryDirectory, InMemoryIndex, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp,
-    SeededEntropy,
+    InMemoryDirectory, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp, SeededEntropy,
 };
-use edge_harness::standard::{ContextSettings, Standard, builder};
+use edge_harness::standard::{Standard, builder};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use std::{
     cell::{Cell, RefCell},
@@ -43,8 +42,6 @@ pub struct World {
     pub busy: Cell<usize>,
     /// Set when nothing new happens any more.
     pub closing: Cell<bool>,
-    /// What was said, where words find it.
-    pub index: Rc<InMemoryIndex>,
     nodes: RefCell<Vec<Rc<Node>>>,
     agent: RefCell<Option<Rc<HarnessAgent>>>,
 }
@@ -64,7 +61,6 @@ impl World {
             witnesses: RefCell::new(plan.sessions.iter().map(|_| Witness::default()).collect()),
             busy: Cell::new(0),
             closing: Cell::new(false),
-            index: Rc::default(),
             nodes: RefCell::default(),
             agent: RefCell::default(),
         });
@@ -88,11 +84,12 @@ impl World {
         let models = Rc::new(SimModels(Rc::clone(&self.outside)));
         let (files, log) =
             (Rc::new(Workspaces::new(stores, Bundle::default())), Rc::new(MemoryLog::default()));
-        let spaces = Rc::new(InMemorySpaces::new(self.index.clone()));
+        let spaces = Rc::new(InMemorySpaces::new(self.outside.index.clone()));
         let aside = Aside { models: models.clone(), clock: clock(), entropy: self.entropy.clone() };
-        // The models of this world say nothing that facts could be drawn from.
-        let settings = MemorySettings { flush: Flush::Never, ..MemorySettings::default() };
-        let memories = Memories::new(self.index.clone(), spaces, files.clone(), aside, settings, log.clone());
+        let flush = if self.outside.plan.context.flush { Flush::Every(0) } else { Flush::Never };
+        let settings = MemorySettings { flush, ..MemorySettings::default() };
+        let memories =
+            Memories::new(self.outside.index.clone(), spaces, files.clone(), aside, settings, log.clone());
         let standard = Standard {
             models,
             clock: clock(),
@@ -105,7 +102,7 @@ impl World {
             web_fetch_allow: String::new(),
             instructions: None,
             settings: Default::default(),
-            context: ContextSettings::None,
+            context: self.outside.plan.context.settings.clone(),
         };
         tools::install(builder(standard), &self.outside).build().expect("names that differ")
     }

@@ -74,6 +74,14 @@ faults! {
     OpenToAll,
     /// A large answer is pointed to and not stored.
     DeadReference,
+    /// The context is cut between a call and its result.
+    SplitPairs,
+    /// What the user asked last leaves the context.
+    DropAsked,
+    /// Nothing stands for what leaves the context.
+    ForgetSummary,
+    /// Messages leave the context before they can be found.
+    DropUnseen,
 }
 
 /// Whether the core has this defect now.

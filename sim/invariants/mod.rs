@@ -4,6 +4,7 @@
 //! | file | invariants |
 //! |---|---|
 //! | `calls` | 1 one outcome a call, in order · 5 waves · 6 nothing runs twice |
+//! | `context` | 10 what leaves the context is summed up, findable, and flushed |
 //! | `ends` | 2 nothing after the seal · 3 the end is whole · 4 budgets and deadlines |
 //! | `readers` | 8 numbers, ends, streams · 7 nobody else's words · 10 nothing said is lost |
 //! | `recovery` | 9 a crash changes nothing but what is unknown |
@@ -12,6 +13,7 @@
 //! model reads in `model`, foreign words in `client`.
 
 mod calls;
+mod context;
 mod ends;
 mod readers;
 mod recovery;
@@ -39,6 +41,7 @@ pub fn check(world: &World) {
         }
         calls::order(outside, &view);
         calls::replay(outside, &view);
+        context::cuts(outside, &view);
         ends::sealed(outside, &view, &node);
         ends::whole(outside, &view, &node);
         ends::bounds(outside, &view, &node);

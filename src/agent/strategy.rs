@@ -4,6 +4,7 @@ use super::{
     FollowUp, RuntimeContext,
     follow_up::{FollowContext, Followed},
 };
+use crate::fault::{self, Fault};
 use crate::ports::{Clock, Models};
 use crate::session::{Draft, Permit, Session};
 use crate::types::{CompactReason, ContextState, EventKind, Message, ModelRequest, Owner, tokens};
@@ -172,7 +173,7 @@ impl ContextHandle {
     /// # Errors
     /// Which of them could not, and why.
     pub async fn before_drop(&self, until: u64) -> Result<(), String> {
-        for follow_up in self.keeper.before.iter() {
+        for follow_up in self.keeper.before.iter().filter(|_| !fault::active(Fault::DropUnseen)) {
             let name = follow_up.name();
             for round in 0.. {
                 let seen = self.session.state().handovers.get(name).map_or(0, |handover| handover.seen);

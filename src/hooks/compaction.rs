@@ -1,6 +1,7 @@
 //! Keeps the context within the model's window: what is before its end is summed up.
 
 use crate::agent::{ContextStrategy, strategy::ContextHandle};
+use crate::fault::{self, Fault};
 use crate::memory::compaction::{
     CompactionSettings, Limits, Summarizer,
     plan::{Plan, View, plan},
@@ -98,7 +99,7 @@ impl Compaction {
             Err(why) if most.is_none() => return failed(cx, why),
             Err(_) => question::without(earlier, plan.dropped),
         };
-        plan.cut.summary = Some(summary);
+        plan.cut.summary = Some(summary).filter(|_| !fault::active(Fault::ForgetSummary));
         completed(cx, reason, fill.messages, plan)
     }
 }

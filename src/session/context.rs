@@ -5,6 +5,7 @@ mod head;
 pub use head::{SUMMARY_ID, head};
 
 use super::{decode, fold};
+use crate::fault::{self, Fault};
 use crate::ports::{SessionStore, StoreError, session_store::Select};
 use crate::types::{ContextState, EventKind, Message, Record, Role, shorten, tokens};
 use serde_json::{Value, json};
@@ -71,7 +72,7 @@ impl ContextWindow {
         window.state = store.get(STATE)?.as_deref().map(decode).transpose()?.unwrap_or_default();
         let kept_from = window.state.kept_from();
         let mut records = newest(store, kept_from, window.bounds.messages * 2)?;
-        if kept_from > 0 && !records.iter().any(starts) {
+        if kept_from > 0 && !records.iter().any(starts) && !fault::active(Fault::DropAsked) {
             // The turn at hand began before: its message stays.
             let select = Select { before: Some(kept_from), kinds: &["turn.started"], ..Select::default() };
             let started = store.read(Select { newest_first: true, limit: 1, ..select })?;

@@ -1,6 +1,7 @@
 //! What is still shown of a conversation: decided from its messages and their tokens alone.
 
 use super::Limits;
+use crate::fault::{self, Fault};
 use crate::types::{CompactReason, Cut, Message, Part, Role, shorten, tokens};
 use std::rc::Rc;
 
@@ -53,6 +54,9 @@ impl View<'_> {
 
     /// The last message of the user: it is always shown.
     fn asked(&self) -> Option<usize> {
+        if fault::active(Fault::DropAsked) {
+            return None;
+        }
         self.messages.iter().rposition(|(message, _)| message.role == Role::User)
     }
 
@@ -162,6 +166,9 @@ fn tail(view: &View<'_>, limits: &Limits, room: u64) -> usize {
 
 /// Where the conversation may be cut: no call is parted from its results.
 fn boundaries(messages: &[(Rc<Message>, u64)]) -> Vec<usize> {
+    if fault::active(Fault::SplitPairs) {
+        return (0..messages.len()).collect();
+    }
     let mut open: Vec<bool> = messages.iter().map(|(message, _)| message.role != Role::Tool).collect();
     for (index, (message, _)) in messages.iter().enumerate() {
         for part in &message.parts {
