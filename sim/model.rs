@@ -120,7 +120,9 @@ fn tokens_of(request: &ModelRequest) -> u64 {
 fn overflow(outside: &Outside, request: &ModelRequest) -> Option<Vec<Piece>> {
     let plan = &outside.plan.context;
     let tokens = tokens_of(request);
-    if tokens > FIXED + plan.told {
+    // A disk that refuses a write refuses to make room, too.
+    let refused = outside.plan.sessions.iter().any(|session| !session.refusals.is_empty());
+    if tokens > FIXED + plan.told && !refused {
         outside.find(4, format!("a request of {tokens} tokens for a window of {}", FIXED + plan.told));
     }
     (tokens * plan.percent / 100 > FIXED + plan.room).then(|| {
