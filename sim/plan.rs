@@ -26,6 +26,7 @@ pub struct Plan {
 pub struct ContextPlan {
     pub settings: ContextSettings,
     /// What the model takes beyond the instructions and tools of this world, in tokens as it counts them.
+    /// Always so much that a step of many calls fits, in part.
     pub room: u64,
     /// What we are told that it takes beyond them.
     pub told: u64,
@@ -204,7 +205,7 @@ fn context(dice: &mut Dice, quiet: bool) -> ContextPlan {
         _ => settings,
     };
     let wrong = !quiet && settings != ContextSettings::None && dice.chance(30);
-    let room = if settings == ContextSettings::None { 1_000_000 } else { dice.within(900, 4_000) };
+    let room = if settings == ContextSettings::None { 1_000_000 } else { dice.within(1_500, 4_000) };
     let kinds = [Aside::Answered, Aside::Answered, Aside::Slow, Aside::Failed, Aside::Empty, Aside::Hangs];
     ContextPlan {
         settings,
