@@ -56,10 +56,11 @@ impl RuntimeContext {
     /// What the model sees of the conversation: the context window, with what the user said as hooks left it.
     pub fn messages(&self) -> Vec<Rc<Message>> {
         let mut messages = self.session.messages();
-        let said = self.state.said();
-        let own = said.as_ref().and_then(|said| messages.iter_mut().rev().find(|own| own.id == said.id));
-        if let (Some(own), Some(said)) = (own, &said) {
-            let said = Rc::new(Message { seq: own.seq, ..Message::clone(said) });
+        let Some(said) = self.state.said() else { return messages };
+        // Mostly hooks have left it as it was.
+        let is_other = |own: &&mut Rc<Message>| own.id == said.id && own.parts != said.parts;
+        if let Some(own) = messages.iter_mut().rev().find(is_other) {
+            let said = Rc::new(Message { seq: own.seq, ..Message::clone(&said) });
             *own = self.session.context().shortened(own.seq, said);
         }
         messages

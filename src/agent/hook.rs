@@ -97,7 +97,8 @@ pub struct PostActing<'a> {
     pub outcome: ToolOutcome,
     /// How long it took, in milliseconds.
     pub elapsed_ms: u64,
-    /// The output, where a hook has put it apart: its pointer is stored with the outcome.
+    /// The output, where a hook has put it apart and the outcome says so ([`ToolOutcome::Artifact`]): its
+    /// pointer is stored with the outcome.
     pub stored: Option<Stored>,
 }
 

@@ -144,10 +144,10 @@ impl ReactAgent<'_> {
         let mut gauge = self.cx.session.state().gauge.of(&prepared.model);
         gauge.fixed = prepared.fixed;
         gauge.learn(estimated, usage.input_tokens);
-        gauge.accept();
+        let limits = self.agent.models.limits(&prepared.model);
+        gauge.accept(limits.estimated_window());
         let input = if usage.input_tokens > 0 { usage.input_tokens } else { gauge.counted(estimated) };
-        let limit = self.agent.models.limits(&prepared.model).window;
-        usage.window = Some(WindowUse { used: input + usage.output_tokens, limit });
+        usage.window = Some(WindowUse { used: input + usage.output_tokens, limit: limits.window });
         self.cx.state.gauge(gauge);
     }
 

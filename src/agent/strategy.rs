@@ -20,8 +20,8 @@ pub trait ContextStrategy {
     /// The name, for logs and toggles.
     fn name(&self) -> &'static str;
 
-    /// Before a model call, and before hooks see it: makes the context smaller where the call would have to do without, or
-    /// costs too much. Nothing that fails here fails the turn.
+    /// Before a model call, and before hooks see it: makes the context smaller where the call would have to
+    /// do without, or costs too much. Nothing that fails here fails the turn.
     async fn before_call(&self, cx: &ContextHandle);
 
     /// Makes the context smaller, large or not. Returns whether it is smaller now.
@@ -30,11 +30,9 @@ pub trait ContextStrategy {
     /// Why it could not.
     async fn make_room(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, String>;
 
-    /// Behind a reply: does what the next turn would have to wait for.
-    ///
-    /// # Errors
-    /// Why it could not; it is tried again.
-    async fn ahead(&self, cx: &ContextHandle) -> Result<(), String>;
+    /// Behind a reply: does what the next turn would have to wait for. What fails is tried again behind
+    /// the next one.
+    async fn ahead(&self, cx: &ContextHandle);
 }
 
 /// A strategy, and what an agent needs to carry it out.
@@ -91,8 +89,8 @@ impl ContextHandle {
     pub fn fill(&self) -> Fill {
         let gauge = self.session.state().gauge.of(&self.model);
         let limits = self.keeper.models.limits(&self.model);
-        let by_table = limits.window * 100 / limits.percent.max(1);
-        let window = if gauge.permille == 0 { by_table } else { gauge.estimated(limits.window) };
+        let window =
+            if gauge.permille == 0 { limits.estimated_window() } else { gauge.estimated(limits.window) };
         // What overflowed once is beyond the window, whatever is said of it.
         let window = if gauge.too_much == 0 { window } else { window.min(gauge.too_much) };
         Fill { window, fixed: self.fixed.max(gauge.fixed), messages: self.session.context().tokens() }
@@ -106,17 +104,12 @@ impl ContextHandle {
     /// The messages that are shown, oldest first, with their tokens by our estimate; what stands for those
     /// before is not among them.
     pub fn messages(&self) -> Vec<(Rc<Message>, u64)> {
-        self.session.context().measured().1
+        self.session.context().measured()
     }
 
     /// The session's log and state.
     pub fn session(&self) -> &Rc<Session> {
         &self.session
-    }
-
-    /// Whether a turn runs.
-    pub fn in_turn(&self) -> bool {
-        self.session.state().turn.is_some()
     }
 
     /// The turn that runs, whether this happens in it or beside it.
@@ -271,7 +264,7 @@ impl FollowUp for KeepAhead {
     async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
         let mut handle = self.0.handle(&cx.session, &cx.clock, None, 0);
         handle.cancel = cx.cancel.clone();
-        cx.while_wanted(self.0.strategy.ahead(&handle)).await??;
+        cx.while_wanted(self.0.strategy.ahead(&handle)).await?;
         Ok(Followed::Done(Vec::new()))
     }
 }

@@ -45,7 +45,7 @@ impl Compaction {
 
     /// Why the context is to be made smaller, at so many percent of what is a reason to.
     fn reason(&self, cx: &ContextHandle, percent: u64) -> Option<CompactReason> {
-        self.limits(cx).reason(cx.messages().len(), cx.fill().total(), percent)
+        self.limits(cx).reason(cx.session().context().len(), cx.fill().total(), percent)
     }
 
     /// Whether it failed just now, or broke off in the middle.
@@ -167,12 +167,11 @@ impl ContextStrategy for Compaction {
         self.compact(cx, reason, most).await
     }
 
-    async fn ahead(&self, cx: &ContextHandle) -> Result<(), String> {
-        let Some(reason) = self.reason(cx, AHEAD).filter(|_| !self.rests(cx)) else { return Ok(()) };
-        let Some(_busy) = Busy::with(&self.busy, key(cx)) else { return Ok(()) };
+    async fn ahead(&self, cx: &ContextHandle) {
+        let Some(reason) = self.reason(cx, AHEAD).filter(|_| !self.rests(cx)) else { return };
+        let Some(_busy) = Busy::with(&self.busy, key(cx)) else { return };
         // The log tells of a failure; the next turn tries again.
         let _ = self.compact(cx, reason, None).await;
-        Ok(())
     }
 }
 

@@ -55,9 +55,7 @@ impl Observation {
 
     /// Until when the turn waits, for whatever is done for it from now on.
     fn deadline(&self, cx: &ContextHandle) -> Timestamp {
-        let now = cx.clock.now();
-        let left = cx.session().state().turn.as_ref().map(|turn| turn.deadline.since(now) / 2);
-        now.plus(left.map_or(WAIT_MS, |left| left.min(WAIT_MS)))
+        cx.clock.now().plus(cx.left_ms().map_or(WAIT_MS, |left| (left / 2).min(WAIT_MS)))
     }
 
     /// Why notes that wait should be shown now, if they should.
@@ -186,7 +184,7 @@ impl Observation {
             (message, tokens)
         };
         let messages: Vec<_> = messages.into_iter().map(measure).collect();
-        let mut most = plan::completed(&messages, cx.in_turn());
+        let mut most = plan::completed(&messages, cx.running_turn().is_some());
         if records.len() == RECORDS {
             // The last one may go on in the records behind.
             most = plan::aligned(&messages, most.min(messages.len().saturating_sub(1)));
@@ -248,7 +246,7 @@ impl Observation {
     /// Tokens of what is shown and may be observed now.
     fn pending_to_observe(&self, cx: &ContextHandle) -> u64 {
         let (messages, next) = (cx.messages(), cx.state().observed.next);
-        let most = plan::completed(&messages, cx.in_turn());
+        let most = plan::completed(&messages, cx.running_turn().is_some());
         messages.iter().take(most).filter(|(message, _)| message.seq >= next).map(|(_, tokens)| tokens).sum()
     }
 
@@ -309,7 +307,7 @@ impl Observation {
         let (messages, fill) = (cx.messages(), cx.fill());
         let shown: u64 = messages.iter().map(|(_, tokens)| tokens).sum();
         let room = most.saturating_sub(fill.fixed + fill.messages.saturating_sub(shown));
-        let whole = plan::completed(&messages, cx.in_turn());
+        let whole = plan::completed(&messages, cx.running_turn().is_some());
         let Some(cut) = less(&cx.state().cut, &messages, whole, room) else { return Ok(false) };
         let dropped = messages.iter().filter(|(message, _)| message.seq < cut.kept_from).count();
         let left = messages.iter().filter(|(message, _)| message.seq >= cut.kept_from);
@@ -367,7 +365,7 @@ impl ContextStrategy for Observation {
         Ok(cx.fill().messages < before)
     }
 
-    async fn ahead(&self, cx: &ContextHandle) -> Result<(), String> {
+    async fn ahead(&self, cx: &ContextHandle) {
         let (at, deadline) = (self.thresholds(cx), cx.clock.now().plus(AHEAD_MS));
         let has_time = || deadline.since(cx.clock.now()) >= LEAST_MS;
         for _ in 0..ROUNDS_AHEAD {
@@ -388,6 +386,5 @@ impl ContextStrategy for Observation {
         if !waits && has_time() && at.is_reflection_due(notes, last) {
             let _ = self.reflect(cx, at.reflect / 2, deadline).await;
         }
-        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use crate::agent::{
     Hook, RuntimeContext,
     hook::{HookEvent, PostActing},
 };
-use crate::types::ToolOutcome;
+use crate::types::{ToolOutcome, shorten};
 use async_trait::async_trait;
 
 /// What is shown of an output: so many characters from its start, and as many from its end, but never more
@@ -53,7 +53,9 @@ impl Hook for ToolResultEviction {
         if chars <= self.0 {
             return;
         }
-        let preview = preview(&text, chars);
+        let shown = 2 * PREVIEW.min(chars / 4);
+        let note = |left_out, total| format!("{left_out} of {total} characters are left out");
+        let preview = shorten::ends_around(&text, shown, note).unwrap_or_default();
         let kept = cx.artifacts.keep(cx.turn(), &event.call.call_id, result, &text).await;
         match kept {
             Ok(stored) => {
@@ -64,11 +66,4 @@ impl Hook for ToolResultEviction {
             Err(error) => cx.state.sub_step_failed(self.name(), &error.to_string()),
         }
     }
-}
-
-fn preview(text: &str, chars: usize) -> String {
-    let shown = PREVIEW.min(chars / 4);
-    let (head, tail): (String, String) =
-        (text.chars().take(shown).collect(), text.chars().skip(chars - shown).collect());
-    format!("{head}\n[{} of {chars} characters are left out]\n{tail}", chars - 2 * shown)
 }

@@ -1,7 +1,9 @@
 //! What is worth remembering of what was said: the question to a model, and its answer.
 
 use super::{consolidation::MAX_MEMORY, facts};
-use crate::types::{EventKind, Message, ModelRequest, Part, Record, Role, Timestamp, call::untrusted};
+use crate::types::{
+    EventKind, Message, ModelRequest, Part, Record, Role, Timestamp, call::untrusted, shorten,
+};
 use std::rc::Rc;
 
 /// Longest part of what was said that one question holds, in characters.
@@ -71,15 +73,7 @@ pub fn question(said: &[Rc<Message>], memory: &str, today: &str, now: Timestamp)
 }
 
 fn shortened(text: &str) -> String {
-    let text = text.trim();
-    let chars = text.chars().count();
-    if chars <= MAX_MESSAGE {
-        return text.to_owned();
-    }
-    let half = MAX_MESSAGE / 2;
-    let (start, end): (String, String) =
-        (text.chars().take(half).collect(), text.chars().skip(chars - half).collect());
-    format!("{start}\n[…]\n{end}")
+    shorten::ends(text.trim(), MAX_MESSAGE)
 }
 
 /// A question that is no part of any conversation.

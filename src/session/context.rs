@@ -134,8 +134,15 @@ impl ContextWindow {
         self.head.iter().chain(&self.messages).cloned().collect()
     }
 
-    /// What stands for the messages before, its tokens, and those of each message, by our estimate.
-    pub fn measured(&self) -> (u64, Vec<(Rc<Message>, u64)>) {
+    /// The messages with their tokens, by our estimate; what stands for those before is not among them.
+    pub fn measured(&self) -> Vec<(Rc<Message>, u64)> {
+        self.measure();
+        let known = self.measured.borrow();
+        self.messages.iter().cloned().zip(known.iter().map(|(_, tokens)| *tokens)).collect()
+    }
+
+    /// Measures what was not measured yet.
+    fn measure(&self) {
         let known = &mut *self.measured.borrow_mut();
         known.truncate(self.messages.len());
         for (index, message) in self.messages.iter().enumerate() {
@@ -146,14 +153,23 @@ impl ContextWindow {
                 None => known.push((parts, tokens::of_message(message))),
             }
         }
-        let head = self.head.as_ref().map_or(0, |head| tokens::of_message(head));
-        (head, self.messages.iter().cloned().zip(known.iter().map(|(_, tokens)| *tokens)).collect())
     }
 
-    /// The tokens of all messages, by our estimate.
+    /// The tokens of all that is shown, by our estimate.
     pub fn tokens(&self) -> u64 {
-        let (head, messages) = self.measured();
-        head + messages.iter().map(|(_, tokens)| tokens).sum::<u64>()
+        self.measure();
+        let head = self.head.as_ref().map_or(0, |head| tokens::of_message(head));
+        head + self.measured.borrow().iter().map(|(_, tokens)| tokens).sum::<u64>()
+    }
+
+    /// How many messages are shown, without what stands for those before.
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
     }
 
     /// How far the observation of the conversation is, in tokens by our estimate; none before it has begun.
@@ -162,8 +178,7 @@ impl ContextWindow {
         if observed.next == 0 {
             return None;
         }
-        let pending =
-            self.measured().1.into_iter().filter(|(message, _)| message.seq >= observed.kept_from());
+        let pending = self.measured().into_iter().filter(|(message, _)| message.seq >= observed.kept_from());
         Some(json!({
             "strategy": "observation",
             "pending_tokens": pending.map(|(_, tokens)| tokens).sum::<u64>(),

@@ -1,7 +1,7 @@
 //! Reads messages of the session itself that are not shown any more, or in part only.
 
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Effect, Message, Part, Role};
+use crate::types::{Effect, Message, Part};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -72,11 +72,7 @@ impl Tool for Recall {
 
 /// A message with all that is in it.
 fn told(message: &Message) -> String {
-    let who = match message.role {
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
-    };
+    let who = message.role.name();
     let mut told =
         format!("[{}] {} {who}: {}\n", message.seq, message.created_at.to_rfc3339(), message.prompt_text());
     for part in &message.parts {

@@ -129,10 +129,11 @@ impl Gauge {
         }
     }
 
-    /// Trusts the model with a little more after each answer: what was refused once may have been refused for
-    /// another reason.
-    pub fn accept(&mut self) {
-        self.too_much += self.too_much / 16;
+    /// Trusts the model with a little more after each answer, up to its `window` by our estimate: what was
+    /// refused once may have been refused for another reason.
+    pub fn accept(&mut self, window: u64) {
+        let more = self.too_much + self.too_much / 16;
+        self.too_much = if more < window { more } else { 0 };
     }
 
     /// Our estimate as the provider would count it.
@@ -167,8 +168,10 @@ mod tests {
         gauge.refuse(8_000);
         gauge.refuse(9_000);
         assert_eq!(gauge.too_much, 8_000);
-        gauge.accept();
+        gauge.accept(128_000);
         assert_eq!(gauge.too_much, 8_500);
+        (0..10_000).for_each(|_| gauge.accept(128_000));
+        assert_eq!(gauge.too_much, 0, "the window is believed again");
         assert_eq!(gauge.of("c/d").permille, 0);
         assert_eq!(gauge.of("a/b"), gauge);
     }

@@ -1,13 +1,12 @@
-//! The session's numbered log, and the deltas that never enter it.
+//! The session's numbered log.
 
 use super::{
-    Budget, CompactReason, Cut, Effect, FinishReason, Message, Part, Source, StopReason, Timestamp,
-    ToolOutcome, Trigger, TurnStatus, Usage, json,
+    CompactReason, Cut, Effect, Message, Source, StopReason, Timestamp, ToolOutcome, Trigger, TurnEnd, json,
     observed::{NotTaken, Started, Taken},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::{collections::BTreeMap, fmt, rc::Rc};
+use std::rc::Rc;
 
 /// A durable record of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -291,104 +290,6 @@ pub enum EventKind {
 
 json::tagged!(EventKind, "type");
 
-/// The end of a turn, the same shape for every kind of end.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TurnEnd {
-    /// The status that the turn ends with.
-    pub status: TurnStatus,
-    /// Why.
-    pub stop_reason: StopReason,
-    /// The last message of the assistant.
-    #[serde(default)]
-    pub reply: Option<Reply>,
-    /// Tokens of the whole turn.
-    pub usage: Usage,
-    /// What those cost in US dollars, where the model has a price.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<f64>,
-    /// Model calls.
-    pub steps: u32,
-    /// Reflections.
-    #[serde(default)]
-    pub reflections: u32,
-    /// How many of its tool calls ended how: `result`, `denied`, …
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub outcomes: BTreeMap<String, u32>,
-    /// The model that answered, as `provider/model`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub model: Option<String>,
-    /// SHA-256 of the stable part of the last prompt: instructions and tools.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt_render_hash: Option<String>,
-    /// The sources that the reply names.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub citations: Vec<Source>,
-    /// The bounds that it ran under; none when it never started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub budget: Option<Budget>,
-    /// Why the model's last answer ended, unless it simply had said all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finish: Option<FinishReason>,
-    /// What failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<TurnError>,
-    /// What the user said, when the turn never started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<Rc<Message>>,
-    /// Steps after the seal that failed without failing the turn.
-    #[serde(default)]
-    pub sub_steps_failed: Vec<String>,
-}
-
-impl TurnEnd {
-    /// An end without a reply, of a turn that used nothing.
-    pub fn ended(status: TurnStatus, stop_reason: StopReason) -> Self {
-        Self {
-            status,
-            stop_reason,
-            reply: None,
-            usage: Usage::default(),
-            cost_usd: None,
-            steps: 0,
-            reflections: 0,
-            outcomes: BTreeMap::new(),
-            model: None,
-            prompt_render_hash: None,
-            citations: Vec::new(),
-            budget: None,
-            finish: None,
-            error: None,
-            message: None,
-            sub_steps_failed: Vec::new(),
-        }
-    }
-}
-
-/// The reply of a turn.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Reply {
-    /// The message's id.
-    pub id: String,
-    /// Its text.
-    pub text: String,
-    /// Its parts.
-    pub parts: Vec<Part>,
-    /// The JSON that it is, checked against the schema that the caller gave.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output: Option<Value>,
-}
-
-/// Why a turn failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TurnError {
-    /// A stable word, such as `provider_billing`.
-    pub code: String,
-    /// For people.
-    pub message: String,
-    /// Whether sending the message again may succeed.
-    pub retryable: bool,
-}
-
 impl EventKind {
     /// The `type` on the wire.
     pub fn name(&self) -> &'static str {
@@ -448,108 +349,6 @@ impl EventKind {
         match self {
             Self::TurnCompleted(end) | Self::TurnFailed(end) | Self::TurnCanceled(end) => Some(end),
             _ => None,
-        }
-    }
-}
-
-/// A transient piece of what is being made: streamed, never stored.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "type")]
-pub enum Delta {
-    /// More text of the message being written.
-    #[serde(rename = "message.delta")]
-    Text {
-        /// The message's id.
-        id: String,
-        /// The text.
-        delta: String,
-    },
-    /// More thinking.
-    #[serde(rename = "reasoning.delta")]
-    Reasoning {
-        /// The message's id.
-        id: String,
-        /// The text.
-        delta: String,
-    },
-    /// More of a call's arguments.
-    #[serde(rename = "tool.input_delta")]
-    ToolInput {
-        /// The message's id.
-        id: String,
-        /// Which call of the message, from 0.
-        index: usize,
-        /// The tool.
-        name: String,
-        /// The piece of JSON text.
-        delta: String,
-    },
-}
-
-impl Delta {
-    /// Appends `next` if both are pieces of the same thing; false if they are not.
-    pub fn join(&mut self, next: &Self) -> bool {
-        match (self, next) {
-            (Self::Text { delta, .. }, Self::Text { delta: more, .. })
-            | (Self::Reasoning { delta, .. }, Self::Reasoning { delta: more, .. }) => {
-                delta.push_str(more);
-                true
-            }
-            (Self::ToolInput { index, delta, .. }, Self::ToolInput { index: same, delta: more, .. })
-                if index == same =>
-            {
-                delta.push_str(more);
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// The `type` on the wire.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Text { .. } => "message.delta",
-            Self::Reasoning { .. } => "reasoning.delta",
-            Self::ToolInput { .. } => "tool.input_delta",
-        }
-    }
-}
-
-/// A place in the event stream: behind record `seq`, or `offset` bytes into the text of the
-/// message that record `seq` holds or will hold. Written `7` or `7.120`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cursor {
-    /// A log number.
-    pub seq: u64,
-    /// UTF-8 bytes of the message's text.
-    pub offset: Option<u64>,
-}
-
-impl Cursor {
-    /// Behind record `seq`; 0 is the start.
-    pub fn after(seq: u64) -> Self {
-        Self { seq, offset: None }
-    }
-
-    /// Reads `7` or `7.120`; `None` for anything else.
-    pub fn parse(text: &str) -> Option<Self> {
-        let number = |text: &str| {
-            (!text.is_empty() && text.len() <= 19 && text.bytes().all(|b| b.is_ascii_digit()))
-                .then(|| text.parse().ok())
-                .flatten()
-        };
-        match text.trim().split_once('.') {
-            None => number(text.trim()).map(Self::after),
-            Some((seq, offset)) => Some(Self { seq: number(seq)?, offset: Some(number(offset)?) }),
-        }
-    }
-}
-
-impl fmt::Display for Cursor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.offset {
-            None => write!(f, "{}", self.seq),
-            Some(offset) => write!(f, "{}.{offset}", self.seq),
         }
     }
 }

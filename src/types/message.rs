@@ -16,6 +16,17 @@ pub enum Role {
     Tool,
 }
 
+impl Role {
+    /// The role as it stands in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
 /// A call of a tool, as the model asked for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {

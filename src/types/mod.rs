@@ -3,6 +3,7 @@
 pub mod budget;
 pub mod call;
 pub mod context;
+pub mod delta;
 pub mod error;
 pub mod event;
 pub mod id;
@@ -20,12 +21,14 @@ pub mod time;
 pub mod tokens;
 pub mod tool;
 pub mod turn;
+pub mod turn_end;
 
 pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};
 pub use context::{CompactReason, ContextState, Cut, Gauge, WindowUse};
+pub use delta::{Cursor, Delta};
 pub use error::{ErrorCode, FieldError, Problem};
-pub use event::{Cursor, Delta, EventKind, Record, Reply, TurnEnd, TurnError};
+pub use event::{EventKind, Record};
 pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse, Price,
@@ -39,3 +42,4 @@ pub use session::{Handover, Held, QueuedTurn, SessionMeta, SessionState, Session
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
 pub use turn::{CallState, CallStatus, StopReason, TurnOptions, TurnPhase, TurnState, TurnStatus};
+pub use turn_end::{Reply, TurnEnd, TurnError};

@@ -82,6 +82,13 @@ pub struct ModelLimits {
     pub percent: u64,
 }
 
+impl ModelLimits {
+    /// The window by our own estimate.
+    pub fn estimated_window(&self) -> u64 {
+        self.window.saturating_mul(100) / self.percent.max(1)
+    }
+}
+
 impl Default for ModelLimits {
     /// What is assumed of a model that nobody has told of.
     fn default() -> Self {

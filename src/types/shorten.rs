@@ -60,13 +60,19 @@ pub fn part(message: &mut Rc<Message>, chars: usize) {
 
 /// So many characters of a text, half of them from its start and half from its end.
 pub fn ends(text: &str, chars: usize) -> String {
-    let total = text.chars().count();
-    if total <= chars {
-        return text.to_owned();
+    ends_around(text, chars, |_, _| "…".to_owned()).unwrap_or_else(|| text.to_owned())
+}
+
+/// The same, with a note between that is told how many characters are left out, of how many; none where the
+/// text is no longer than that.
+pub fn ends_around(text: &str, chars: usize, note: impl FnOnce(usize, usize) -> String) -> Option<String> {
+    if !is_longer(text, chars) {
+        return None;
     }
+    let total = text.chars().count();
     let head: String = text.chars().take(chars.div_ceil(2)).collect();
     let tail: String = text.chars().skip(total - chars / 2).collect();
-    format!("{head}\n[…]\n{tail}")
+    Some(format!("{head}\n[{}]\n{tail}", note(total - chars, total)))
 }
 
 /// A text of at most `most` tokens by our estimate, from its start and its end, and how many it has.
@@ -93,13 +99,12 @@ fn shorten(text: &mut String, most: usize, keep: usize, seq: u64) {
     if !is_longer(text, most) {
         return;
     }
-    let total = text.chars().count();
-    let head: String = text.chars().take(keep.div_ceil(2)).collect();
-    let tail: String = text.chars().skip(total - keep / 2).collect();
-    let left_out = total - keep.min(total);
-    *text = format!(
-        "{head}\n[{left_out} of {total} characters are left out; recall with message {seq} shows them]\n{tail}"
-    );
+    let note = |left_out, total| {
+        format!("{left_out} of {total} characters are left out; recall with message {seq} shows them")
+    };
+    if let Some(short) = ends_around(text, keep, note) {
+        *text = short;
+    }
 }
 
 fn shorten_json(value: &mut Value, most: usize, keep: usize, seq: u64) {

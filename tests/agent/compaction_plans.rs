@@ -132,7 +132,9 @@ impl Play {
 
     fn measured(&self) -> (Cut, u64, Vec<(Rc<Message>, u64)>) {
         let context = self.session.context();
-        let (head, messages) = context.measured();
+        let messages = context.measured();
+        let shown: u64 = messages.iter().map(|(_, tokens)| tokens).sum();
+        let head = context.tokens() - shown;
         (context.state().cut.clone(), head, messages)
     }
 

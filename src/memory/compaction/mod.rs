@@ -123,8 +123,7 @@ impl Summarizer {
         most: u64,
     ) -> Result<String, String> {
         let Self(aside) = self;
-        let limits = aside.models.limits(model);
-        let room = question::room(limits.window * 100 / limits.percent.max(1), most);
+        let room = question::room(aside.models.limits(model).estimated_window(), most);
         let mut summary = earlier.map(str::to_owned);
         for portion in question::portions(leaving, room) {
             let asked = question::question(summary.as_deref(), &portion, most, aside.clock.now());

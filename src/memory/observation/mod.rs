@@ -78,7 +78,7 @@ impl NoteTaker {
     /// Most tokens of messages that are asked about at once, in a session of this model.
     pub fn most(&self, model: &str) -> u64 {
         let limits = self.aside.models.limits(self.settings.observer.as_deref().unwrap_or(model));
-        (limits.window * 50 / limits.percent.max(1)).min(MAX_QUESTION)
+        (limits.estimated_window() / 2).min(MAX_QUESTION)
     }
 
     /// Takes notes on messages that follow `earlier` notes, within `ms` milliseconds: a chunk without place.

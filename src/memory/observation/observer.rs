@@ -4,7 +4,7 @@ use super::guards;
 use crate::memory::compaction::question::marked;
 use crate::memory::flush::request;
 use crate::types::{
-    Chunk, Message, ModelRequest, Part, Role, Timestamp, call::untrusted, text::in_line, tokens,
+    Chunk, Message, ModelRequest, Part, Timestamp, call::untrusted, shorten, text::in_line, tokens,
 };
 use std::rc::Rc;
 
@@ -106,13 +106,9 @@ fn recent(earlier: &[Rc<Chunk>]) -> String {
 /// A message as the one who takes notes reads it.
 fn told(message: &Message, most: u64) -> String {
     let minute = message.created_at.to_rfc3339();
-    let who = match message.role {
-        Role::User => "user",
-        Role::Assistant => "assistant",
-        Role::Tool => "tool",
-    };
+    let who = message.role.name();
     let mut told = format!("[{}] {who}: ", minute.get(..16).unwrap_or_default());
-    told.push_str(&shortened(message.prompt_text().trim(), most));
+    told.push_str(&shorten::within(message.prompt_text().trim().to_owned(), most).0);
     for part in &message.parts {
         let (what, text) = match part {
             Part::ToolCall(call) => (format!("calls {}", call.name), call.args.to_string()),
@@ -121,22 +117,9 @@ fn told(message: &Message, most: u64) -> String {
             }
             Part::Text { .. } | Part::File(_) | Part::Reasoning { .. } => continue,
         };
-        told.push_str(&format!("[{what}: {}]", shortened(&text, RESULT.min(most))));
+        told.push_str(&format!("[{what}: {}]", shorten::within(text, RESULT.min(most)).0));
     }
     marked(&told)
-}
-
-/// A text of about `most` tokens: of a longer one its start and its end.
-fn shortened(text: &str, most: u64) -> String {
-    let all = tokens::of_text(text);
-    if all <= most {
-        return text.to_owned();
-    }
-    let chars = text.chars().count();
-    let half = usize::try_from(chars as u64 * most / all / 2).unwrap_or(0);
-    let head: String = text.chars().take(half).collect();
-    let tail: String = text.chars().skip(chars - half).collect();
-    format!("{head}\n[…]\n{tail}")
 }
 
 /// The notes of an answer.
@@ -214,6 +197,7 @@ fn between<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::Role;
     use crate::types::{ToolCall, ToolOutcome};
     use pretty_assertions::assert_eq;
     use serde_json::json;
