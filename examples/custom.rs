@@ -21,7 +21,7 @@ use edge_harness::platform::in_memory::{
     MemorySessionStore, ScriptedHttp, SeededEntropy, TaskPool,
 };
 use edge_harness::standard::{Standard, builder};
-use edge_harness::types::{Effect, Part, SessionMeta, Timestamp};
+use edge_harness::types::{Category, Effect, Owner, Part, SessionMeta, Timestamp};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use std::rc::Rc;
 
@@ -42,7 +42,7 @@ impl Tool for Dice {
     const NAME: &'static str = "dice";
     const DESCRIPTION: &'static str = "Rolls dice.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "games";
+    const CATEGORY: Category = Category::Read;
 
     async fn run(&self, roll: Roll, cx: ToolContext) -> Result<Vec<u64>, ToolError> {
         if roll.sides == 0 || roll.count > 100 {
@@ -68,8 +68,8 @@ impl Hook for Curfew {
 
     async fn pre_acting(&self, event: &mut PreActing<'_>, cx: &RuntimeContext) -> ActDecision {
         let hour = cx.clock.now().0 / 3_600_000 % 24;
-        match event.spec.map(|spec| spec.category.as_str()) {
-            Some("games") if hour < 6 => ActDecision::Deny("no games before 06:00 UTC".into()),
+        match event.spec.map(|spec| spec.name.as_str()) {
+            Some("dice") if hour < 6 => ActDecision::Deny("no games before 06:00 UTC".into()),
             _ => ActDecision::Continue,
         }
     }
@@ -133,23 +133,8 @@ fn turn(hour: u64, said: &str) -> String {
         broadcast: None,
     };
     let host = SessionHost::new(ports, Rc::new(agent), HostConfig { context: Bounds::messages(100) });
-    let session = host.blank(SessionMeta {
-        id: "example".into(),
-        tenant: "local".into(),
-        user: "default".into(),
-        agent: "default".into(),
-        title: None,
-        mode: None,
-        model: None,
-        metadata: Default::default(),
-        state: Default::default(),
-        permissions: Default::default(),
-        budget: Default::default(),
-        usage: Default::default(),
-        turns: 0,
-        created_at: host.now(),
-        updated_at: host.now(),
-    });
+    let owner = Owner { tenant: "local".into(), agent: "default".into(), user: "default".into() };
+    let session = host.blank(SessionMeta::new("example", owner, host.now()));
     let (turn, parts) = ("trn_1".to_owned(), vec![Part::text(said)]);
     let post = Post {
         turn,

@@ -165,6 +165,8 @@ pub struct ToolContext {
     pub artifacts: ArtifactReader,
     /// The right to write.
     pub gate: WriteGate,
+    /// What was answered, where the call has waited for an answer.
+    pub answer: Option<Value>,
     sources: Rc<RefCell<Vec<Source>>>,
 }
 
@@ -182,6 +184,7 @@ impl ToolContext {
             gate: WriteGate::new(cx, cancel.clone()),
             cancel,
             artifacts: ArtifactReader::new(&cx.artifacts),
+            answer: None,
             sources: Rc::default(),
         }
     }

@@ -135,6 +135,7 @@ pub struct OnError<'a> {
 ///
 /// ```
 /// use edge_harness::agent::{Hook, RuntimeContext, hook::{ActDecision, HookEvent, PreActing}};
+/// use edge_harness::types::Effect;
 ///
 /// /// Keeps the agent off the network at night.
 /// struct Curfew;
@@ -146,8 +147,8 @@ pub struct OnError<'a> {
 ///
 ///     async fn pre_acting(&self, event: &mut PreActing<'_>, cx: &RuntimeContext) -> ActDecision {
 ///         let hour = cx.clock.now().0 / 3_600_000 % 24;
-///         match event.spec.map(|spec| spec.category.as_str()) {
-///             Some("web") if hour < 6 => ActDecision::Deny("the network is closed until 06:00 UTC".into()),
+///         match event.spec.map(|spec| spec.effect) {
+///             Some(Effect::NetworkRead) if hour < 6 => ActDecision::Deny("the network is closed until 06:00 UTC".into()),
 ///             _ => ActDecision::Continue,
 ///         }
 ///     }

@@ -193,16 +193,7 @@ impl SessionHost {
 
     /// A session that is not stored yet: its first message stores it.
     pub fn blank(&self, meta: SessionMeta) -> Rc<Session> {
-        let state = SessionState {
-            meta,
-            turn: None,
-            queue: Vec::new(),
-            held: Default::default(),
-            deferred: Vec::new(),
-            listed_at: Timestamp(0),
-            gauge: Default::default(),
-            handovers: Default::default(),
-        };
+        let state = SessionState::new(meta);
         Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context, self.hub()))
     }
 

@@ -40,6 +40,7 @@ impl ReactAgent<'_> {
                     self.reflect().await?;
                     None
                 }
+                Step::Wait => return Err(WriteError::Stale),
                 Step::Done { reason, error } => Some(Ending { error, ..Ending::new(reason) }),
             };
             if let Some(ending) = ending {

@@ -2,7 +2,7 @@
 
 use super::Judge;
 use crate::turn::ToolSelection;
-use crate::types::{FilePath, Thinking};
+use crate::types::{FilePath, Policy, Rules, Thinking};
 
 /// An agent's settings.
 #[derive(Clone, Debug)]
@@ -19,6 +19,10 @@ pub struct Settings {
     /// Characters of a tool's output from which it is kept apart for as long as the session lives; never
     /// when absent.
     pub evict_over: Option<usize>,
+    /// The agent's rules. Where no rule says anything the agent's default decides, and without one a person.
+    pub permissions: Rules,
+    /// How long somebody who is asked has time to answer, in seconds.
+    pub approval_ttl_s: u64,
     /// Who grades replies.
     pub judges: Vec<Judge>,
     /// What of the workspace stands in the prompt.
@@ -60,6 +64,8 @@ impl Default for Settings {
             artifact_ttl_s: 3_600,
             select_tools: None,
             evict_over: Some(80_000),
+            permissions: Rules { default: Some(Policy::Allow), ..Rules::default() },
+            approval_ttl_s: 7 * 24 * 3_600,
             judges: Vec::new(),
             context: ContextSettings::default(),
         }

@@ -1,8 +1,11 @@
 //! What a tool is.
 
 use super::ToolContext;
-use crate::types::{DenyReason, Effect, ToolOutcome, ToolSpec, json};
-use futures::{FutureExt, future::LocalBoxFuture};
+use crate::types::{Category, DenyReason, Effect, PendingKind, ToolOutcome, ToolSpec, json};
+use futures::{
+    FutureExt,
+    future::{LocalBoxFuture, ready},
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
@@ -32,7 +35,7 @@ impl ToolError {
 ///
 /// ```
 /// use edge_harness::agent::{Tool, ToolContext, ToolError};
-/// use edge_harness::types::Effect;
+/// use edge_harness::types::{Category, Effect};
 ///
 /// /// Rolls dice.
 /// struct Dice;
@@ -49,7 +52,7 @@ impl ToolError {
 ///     const NAME: &'static str = "dice";
 ///     const DESCRIPTION: &'static str = "Rolls one die.";
 ///     const EFFECT: Effect = Effect::ReadOnly;
-///     const CATEGORY: &'static str = "read";
+///     const CATEGORY: Category = Category::Read;
 ///
 ///     async fn run(&self, args: Roll, cx: ToolContext) -> Result<u32, ToolError> {
 ///         if args.sides == 0 {
@@ -80,12 +83,33 @@ pub trait Tool: 'static {
     /// when an equal one has succeeded.
     const VARIES: bool = false;
     /// The group that permission rules know it by.
-    const CATEGORY: &'static str = "other";
+    const CATEGORY: Category = Category::Other;
+    /// Whether it steers the session and touches nothing else; see [`ToolSpec::control`].
+    const CONTROL: bool = false;
+    /// What each of its calls waits for. It runs when the answer is there ([`ToolContext::answer`]), days later or
+    /// in another machine.
+    const SUSPENDS: Option<PendingKind> = None;
 
     /// What a call touches, such as a file or a host: reads with a key in common never overlap.
     /// Its name unless the tool says otherwise; nothing at all when empty.
     fn resource_keys(&self, _args: &Self::Args) -> Vec<String> {
         vec![Self::NAME.to_owned()]
+    }
+
+    /// What is shown to whoever is asked for the answer: the arguments, unless the tool says otherwise.
+    ///
+    /// # Errors
+    /// Why nobody is asked; the model reads it.
+    async fn pose(&self, _args: &Self::Args, _cx: &ToolContext) -> Result<Option<Value>, ToolError> {
+        Ok(None)
+    }
+
+    /// Checks an answer before it is taken.
+    ///
+    /// # Errors
+    /// What would fit, for whoever answers.
+    fn check_answer(&self, _args: &Self::Args, _answer: &Value) -> Result<(), String> {
+        Ok(())
     }
 
     /// Does it. When time is up or the turn is aborted, the future is let run for a while with its
@@ -109,6 +133,22 @@ pub trait DynTool {
     /// What is wrong and where, for the model.
     fn check(&self, args: &Value) -> Result<Vec<String>, String>;
 
+    /// What is shown to whoever is asked, where [`ToolSpec::suspends`] says that somebody is.
+    ///
+    /// # Errors
+    /// The outcome, where nobody is asked.
+    fn pose<'a>(&'a self, args: Value, _cx: ToolContext) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
+        ready(Ok(args)).boxed_local()
+    }
+
+    /// Checks an answer before it is taken.
+    ///
+    /// # Errors
+    /// What would fit, for whoever answers.
+    fn check_answer(&self, _args: &Value, _answer: &Value) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Runs a call whose arguments fit.
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome>;
 }
@@ -123,12 +163,28 @@ impl<T: Tool> DynTool for T {
             idempotent: T::IDEMPOTENT,
             retry_on_timeout: T::RETRY_ON_TIMEOUT,
             varies: T::VARIES,
-            category: T::CATEGORY.to_owned(),
+            category: T::CATEGORY,
+            control: T::CONTROL,
+            suspends: T::SUSPENDS,
         }
     }
 
     fn check(&self, args: &Value) -> Result<Vec<String>, String> {
         read::<T::Args>(args.clone()).map(|args| self.resource_keys(&args))
+    }
+
+    fn pose<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
+        async move {
+            let fit = read::<T::Args>(args.clone());
+            let fit = fit.map_err(|reason| ToolOutcome::denied(DenyReason::Validation, reason))?;
+            let posed = Tool::pose(self, &fit, &cx).await.map_err(failed)?;
+            Ok(posed.unwrap_or(args))
+        }
+        .boxed_local()
+    }
+
+    fn check_answer(&self, args: &Value, answer: &Value) -> Result<(), String> {
+        read::<T::Args>(args.clone()).and_then(|args| Tool::check_answer(self, &args, answer))
     }
 
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
@@ -144,11 +200,15 @@ impl<T: Tool> DynTool for T {
                 }
                 Ok(Ok(result)) => ToolOutcome::Result { result },
                 Ok(Err(error)) => ToolOutcome::failure(format!("the tool's answer is not JSON: {error}")),
-                Err(error) => ToolOutcome::Failure { reason: error.message, retryable: error.retryable },
+                Err(error) => failed(error),
             }
         }
         .boxed_local()
     }
+}
+
+fn failed(error: ToolError) -> ToolOutcome {
+    ToolOutcome::Failure { reason: error.message, retryable: error.retryable }
 }
 
 /// The schema of a tool's arguments, for providers.

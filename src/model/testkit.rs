@@ -207,7 +207,9 @@ pub(super) fn spec(name: &str) -> ToolSpec {
         idempotent: true,
         retry_on_timeout: true,
         varies: false,
-        category: "test".into(),
+        category: Default::default(),
+        control: false,
+        suspends: None,
     }
 }
 

@@ -3,8 +3,8 @@
 use super::{Session, fold};
 use crate::ports::{StoreError, session_store::Select};
 use crate::types::{
-    Budget, CallStatus, EventKind, Message, Reply, SessionStatus, Source, StopReason, Timestamp, ToolOutcome,
-    TurnEnd, TurnError, TurnPhase, TurnStatus, Usage, message::text_of,
+    Budget, CallStatus, EventKind, Message, Reply, SessionPermissions, SessionStatus, Source, StopReason,
+    Timestamp, ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, Usage, message::text_of,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -29,7 +29,7 @@ pub struct SessionView {
     queue: Vec<Value>,
     metadata: Map<String, Value>,
     state: Map<String, Value>,
-    permissions: Map<String, Value>,
+    permissions: SessionPermissions,
     budget: Budget,
     last_seq: u64,
     #[serde(skip_serializing_if = "Option::is_none")]

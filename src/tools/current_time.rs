@@ -1,7 +1,7 @@
 //! Tells the time.
 
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::Effect;
+use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ impl Tool for CurrentTime {
     const DESCRIPTION: &'static str = "Tells the current date and time in UTC.";
     const EFFECT: Effect = Effect::ReadOnly;
     const VARIES: bool = true;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     /// It touches nothing.
     fn resource_keys(&self, _args: &Args) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! Says what it is told: the simplest tool there is, for trying things out.
 
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::Effect;
+use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -21,7 +21,7 @@ impl Tool for Echo {
     const NAME: &'static str = "echo";
     const DESCRIPTION: &'static str = "Gives back the text it is given.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     /// It touches nothing.
     fn resource_keys(&self, _args: &Args) -> Vec<String> {

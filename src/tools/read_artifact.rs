@@ -1,7 +1,7 @@
 //! Reads parts of what is kept apart from the conversation.
 
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::Effect;
+use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -34,7 +34,7 @@ impl Tool for ReadArtifact {
     const DESCRIPTION: &'static str = "Reads a part of a large output or of a file that the user gave. The first line of the answer \
          says which bytes follow; go on with the byte behind the last one.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     fn resource_keys(&self, _args: &Args) -> Vec<String> {
         Vec::new()

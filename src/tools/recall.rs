@@ -1,7 +1,7 @@
 //! Reads messages of the session itself that are not shown any more, or in part only.
 
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Effect, Message, Part};
+use crate::types::{Category, Effect, Message, Part};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -34,7 +34,7 @@ impl Tool for Recall {
     const DESCRIPTION: &'static str = "Reads earlier messages of this session in full, by their numbers: with calls of \
          tools and their results. The first line of the answer says what follows and how to go on.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     fn resource_keys(&self, _args: &Args) -> Vec<String> {
         Vec::new()

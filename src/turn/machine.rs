@@ -26,6 +26,8 @@ pub enum Step {
     CallModel,
     /// Run these calls, which have no outcome yet, in this order.
     CallTools(Vec<CallState>),
+    /// Wait for a person.
+    Wait,
     /// Think about the step that has ended.
     Reflect,
     /// Call the model a last time, without tools.
@@ -71,6 +73,7 @@ impl TurnMachine<'_> {
             usage: Usage::default(),
             cost_usd: None,
             options,
+            waiting_since: None,
             phase: TurnPhase::Model,
         }
     }
@@ -80,6 +83,7 @@ impl TurnMachine<'_> {
         let done = |reason| Step::Done { reason, error: None };
         match &turn.phase {
             TurnPhase::Done { reason, error } => Step::Done { reason: *reason, error: error.clone() },
+            _ if turn.waiting_since.is_some() => Step::Wait,
             _ if turn.attempts > MAX_ATTEMPTS => Step::Done {
                 reason: StopReason::Error,
                 error: Some(TurnError {
@@ -123,8 +127,11 @@ impl TurnMachine<'_> {
         turn.phase = if calls.is_empty() {
             TurnPhase::Done { reason: StopReason::End, error: None }
         } else {
-            let pending =
-                |call: &ToolCall| CallState { call_id: call.call_id.clone(), status: CallStatus::Pending };
+            let pending = |call: &ToolCall| CallState {
+                call_id: call.call_id.clone(),
+                status: CallStatus::Pending,
+                asked: false,
+            };
             TurnPhase::Tools { calls: calls.iter().map(pending).collect() }
         };
     }
@@ -171,6 +178,27 @@ impl TurnMachine<'_> {
         self.set(begun, CallStatus::Begun);
     }
 
+    /// Somebody is asked about these calls: from here on the turn waits, and its time stands still.
+    pub fn wait_for(&mut self, asked: &[impl AsRef<str>], now: Timestamp) {
+        self.set(asked, CallStatus::Waiting);
+        self.0.waiting_since = Some(now);
+    }
+
+    /// A call need not wait any more. When none does the turn goes on, as one that starts again, and has as
+    /// much time left as when it began to wait. Returns whether it does.
+    pub fn call_resolved(&mut self, call_id: &str, now: Timestamp) -> bool {
+        self.set(&[call_id], CallStatus::Pending);
+        let TurnPhase::Tools { calls } = &self.0.phase else { return false };
+        if calls.iter().any(|call| call.status == CallStatus::Waiting) {
+            return false;
+        }
+        let Some(since) = self.0.waiting_since.take() else { return false };
+        self.0.deadline = self.0.deadline.plus(now.since(since));
+        self.0.epoch += 1;
+        self.0.attempts = 0;
+        true
+    }
+
     /// Calls have their outcome. When all have, the model is next, or a reflection if the step is
     /// worth one. When all were over the budget the model sums up: it was told before, and asked
     /// for more all the same.
@@ -214,6 +242,7 @@ impl TurnMachine<'_> {
         if let TurnPhase::Tools { calls } = &mut self.0.phase {
             for call in calls.iter_mut().filter(|call| ids.iter().any(|id| id.as_ref() == call.call_id)) {
                 call.status = status;
+                call.asked |= status == CallStatus::Waiting;
             }
         }
     }

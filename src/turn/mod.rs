@@ -2,6 +2,7 @@
 
 pub mod citations;
 pub mod machine;
+pub mod policy;
 pub mod replay;
 pub mod scheduler;
 pub mod schema;

@@ -123,7 +123,9 @@ mod tests {
             idempotent: true,
             retry_on_timeout: true,
             varies: false,
-            category: "test".into(),
+            category: Default::default(),
+            control: false,
+            suspends: None,
         }
     }
 

@@ -25,6 +25,8 @@ pub enum DenyReason {
     Blocked,
     /// A person declined it.
     Declined,
+    /// Nobody decided on it in time.
+    Expired,
     /// The turn was aborted before the call ran.
     Canceled,
 }

@@ -1,7 +1,8 @@
 //! The session's numbered log.
 
 use super::{
-    CompactReason, Cut, Effect, Message, Source, StopReason, Timestamp, ToolOutcome, Trigger, TurnEnd, json,
+    Approver, Category, CompactReason, Cut, Decision, Effect, Message, Pending, PendingKind, Source,
+    StopReason, Task, Timestamp, ToolOutcome, Trigger, TurnEnd, Usage, json,
     observed::{NotTaken, Started, Taken},
 };
 use serde::{Deserialize, Serialize};
@@ -112,6 +113,96 @@ pub enum EventKind {
         invalid: Option<String>,
         /// What the tool may do.
         effect: Effect,
+    },
+    /// A call waits for somebody's consent. None of its step runs before.
+    #[serde(rename = "tool.approval_required")]
+    ToolApprovalRequired {
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// The arguments that it would run with.
+        args: Value,
+        /// What an approval may name, so that it is about these arguments and no others.
+        args_hash: String,
+        /// The tool's category.
+        category: Category,
+        /// When it counts as declined.
+        expires_at: Timestamp,
+    },
+    /// A call waits for an answer. None of its step runs before.
+    #[serde(rename = "tool.suspended")]
+    ToolSuspended {
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// What kind of answer.
+        kind: PendingKind,
+        /// What is shown to whoever answers.
+        payload: Value,
+        /// When it counts as declined.
+        expires_at: Timestamp,
+    },
+    /// Somebody, or time, decided on a call.
+    #[serde(rename = "approval.decided")]
+    ApprovalDecided {
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// What was decided.
+        decision: Decision,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+        /// The arguments that it is about; after an edit those of the new ones.
+        args_hash: String,
+        /// The arguments in place of the model's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        args: Option<Value>,
+        /// Who decided; nobody, when it is the harness's own doing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Approver>,
+    },
+    /// Somebody answered a call.
+    #[serde(rename = "answer.given")]
+    AnswerGiven {
+        /// The call.
+        call_id: String,
+        /// The tool.
+        name: String,
+        /// The answer.
+        answer: Value,
+        /// Who answered; nobody, when the time was over.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Approver>,
+    },
+    /// The turn waits for somebody: it goes on, from here, when all of these calls are decided.
+    #[serde(rename = "turn.waiting")]
+    TurnWaiting {
+        /// The calls.
+        pending: Vec<Pending>,
+    },
+    /// The agent's list of tasks changed.
+    #[serde(rename = "task.list_updated")]
+    TaskListUpdated {
+        /// All of it.
+        tasks: Vec<Task>,
+    },
+    /// The number of messages that wait for their turn changed.
+    #[serde(rename = "followup.queued")]
+    FollowupQueued {
+        /// How many wait now.
+        count: usize,
+    },
+    /// A model call was counted.
+    #[serde(rename = "usage.updated")]
+    UsageUpdated {
+        /// What this call used.
+        step: Usage,
+        /// What the turn has used.
+        total: Usage,
     },
     /// A tool ended after its call had its outcome, or after its turn had ended. It changed nothing.
     #[serde(rename = "tool.late_result")]
@@ -304,6 +395,14 @@ impl EventKind {
             Self::TurnResumed { .. } => "turn.resumed",
             Self::MessageCompleted { .. } => "message.completed",
             Self::ToolStarted { .. } => "tool.started",
+            Self::ToolApprovalRequired { .. } => "tool.approval_required",
+            Self::ToolSuspended { .. } => "tool.suspended",
+            Self::ApprovalDecided { .. } => "approval.decided",
+            Self::AnswerGiven { .. } => "answer.given",
+            Self::TurnWaiting { .. } => "turn.waiting",
+            Self::TaskListUpdated { .. } => "task.list_updated",
+            Self::FollowupQueued { .. } => "followup.queued",
+            Self::UsageUpdated { .. } => "usage.updated",
             Self::ToolLateResult { .. } => "tool.late_result",
             Self::ArtifactStored { .. } => "artifact.stored",
             Self::ReflectionCompleted { .. } => "reflection.completed",

@@ -1,6 +1,9 @@
 //! A session's small state: everything that is not the log.
 
-use super::{Budget, EventKind, Gauge, Message, Timestamp, TurnOptions, TurnState, Usage};
+use super::{
+    Budget, EventKind, Gauge, Message, Owner, Rules, SessionPermissions, Task, Timestamp, TurnOptions,
+    TurnState, Usage,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, rc::Rc};
@@ -18,6 +21,9 @@ pub struct SessionMeta {
     pub agent: String,
     /// The title; from the first message unless somebody set one.
     pub title: Option<String>,
+    /// Whether somebody set the title: it stays then.
+    #[serde(default)]
+    pub title_pinned: bool,
     /// The mode, by name.
     pub mode: Option<String>,
     /// The model, as `provider/model`; the deployment's default when absent.
@@ -28,14 +34,17 @@ pub struct SessionMeta {
     /// The caller's own state, shown to tools.
     #[serde(default)]
     pub state: Map<String, Value>,
-    /// Permission rules set on this session.
+    /// What may be done in this session.
     #[serde(default)]
-    pub permissions: Map<String, Value>,
+    pub permissions: SessionPermissions,
     /// The bounds of each turn unless the message says otherwise.
     pub budget: Budget,
     /// Tokens of all turns.
     #[serde(default)]
     pub usage: Usage,
+    /// What those cost in US dollars, as far as models have a price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
     /// Turns that have started.
     #[serde(default)]
     pub turns: u64,
@@ -43,6 +52,31 @@ pub struct SessionMeta {
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
+}
+
+impl SessionMeta {
+    /// A session of this owner's that is made now.
+    pub fn new(id: &str, owner: Owner, now: Timestamp) -> Self {
+        Self {
+            id: id.to_owned(),
+            tenant: owner.tenant,
+            user: owner.user,
+            agent: owner.agent,
+            title: None,
+            title_pinned: false,
+            mode: None,
+            model: None,
+            metadata: Map::new(),
+            state: Map::new(),
+            permissions: SessionPermissions::default(),
+            budget: Budget::default(),
+            usage: Usage::default(),
+            cost_usd: None,
+            turns: 0,
+            created_at: now,
+            updated_at: now,
+        }
+    }
 }
 
 /// Whether a session is doing something.
@@ -80,6 +114,12 @@ pub struct SessionState {
     /// What is known of how the model counts.
     #[serde(default)]
     pub gauge: Gauge,
+    /// The tenant's rules, as the last request told them.
+    #[serde(default)]
+    pub tenant_rules: Rules,
+    /// What the agent has set itself to do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<Task>,
     /// What turns have handed over to be done behind them, by the name of who does it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub handovers: BTreeMap<String, Handover>,
@@ -119,6 +159,22 @@ pub struct Held {
 }
 
 impl SessionState {
+    /// The state of a session in which nothing has happened.
+    pub fn new(meta: SessionMeta) -> Self {
+        Self {
+            meta,
+            turn: None,
+            queue: Vec::new(),
+            held: Held::default(),
+            deferred: Vec::new(),
+            listed_at: Timestamp(0),
+            gauge: Gauge::default(),
+            tenant_rules: Rules::default(),
+            tasks: Vec::new(),
+            handovers: BTreeMap::new(),
+        }
+    }
+
     /// Takes a turn from the queue whose row has so many bytes.
     pub fn unqueue(&mut self, turn: &str, bytes: usize) {
         self.queue.retain(|waiting| waiting != turn);
@@ -129,6 +185,7 @@ impl SessionState {
     /// What the session is doing.
     pub fn status(&self) -> SessionStatus {
         match &self.turn {
+            Some(turn) if turn.waiting_since.is_some() => SessionStatus::Waiting,
             Some(_) => SessionStatus::Running,
             None if self.queue.is_empty() => SessionStatus::Idle,
             None => SessionStatus::Running,

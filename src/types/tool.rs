@@ -1,5 +1,6 @@
 //! What a tool declares about itself.
 
+use super::{Category, PendingKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -46,8 +47,16 @@ pub struct ToolSpec {
     /// Whether the same call may answer differently a moment later, such as a clock.
     #[serde(default)]
     pub varies: bool,
-    /// The group that permission rules and people know it by, such as `read`, `edit` or `web`.
-    pub category: String,
+    /// The group that permission rules and people know it by.
+    #[serde(default)]
+    pub category: Category,
+    /// Whether it steers the session and touches nothing else, such as a question or a list of tasks: it runs
+    /// unless a rule names it, also where only reading is allowed.
+    #[serde(default)]
+    pub control: bool,
+    /// What each of its calls waits for before it runs.
+    #[serde(default)]
+    pub suspends: Option<PendingKind>,
 }
 
 impl ToolSpec {

@@ -48,6 +48,8 @@ pub enum StopReason {
 pub enum CallStatus {
     /// Asked for, not begun.
     Pending,
+    /// Waits for a person.
+    Waiting,
     /// Begun, no outcome yet: after a crash nobody knows.
     Begun,
     /// Its outcome is in the log.
@@ -61,6 +63,9 @@ pub struct CallState {
     pub call_id: String,
     /// How far it has come.
     pub status: CallStatus,
+    /// Whether a person was asked about it: what became of that has a row of its own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub asked: bool,
 }
 
 /// What a caller may ask of one turn, beside its budget.
@@ -147,6 +152,9 @@ pub struct TurnState {
     /// What the caller asked for.
     #[serde(default)]
     pub options: TurnOptions,
+    /// Since when it waits for a person. Its time stands still.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_since: Option<Timestamp>,
     /// What it does next.
     pub phase: TurnPhase,
 }

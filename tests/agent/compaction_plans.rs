@@ -55,16 +55,7 @@ struct Play {
 
 impl Play {
     fn new(seed: u64) -> Self {
-        let state = SessionState {
-            meta: meta(NOW),
-            turn: None,
-            queue: Vec::new(),
-            held: Default::default(),
-            deferred: Vec::new(),
-            listed_at: NOW,
-            gauge: Default::default(),
-            handovers: Default::default(),
-        };
+        let state = SessionState { listed_at: NOW, ..SessionState::new(meta(NOW)) };
         let store = Rc::new(MemorySessionStore::default());
         let session = Session::create(store, state, Bounds::wide(), Hub::new(None));
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);

@@ -300,7 +300,7 @@ fn tools_are_what_they_say() {
         ("delete_file", Effect::LocalWrite, true, "edit"),
     ] {
         let (spec, tool) = tools.get(name).expect(name);
-        assert_eq!((spec.effect, spec.idempotent, spec.category.as_str()), (effect, idempotent, category));
+        assert_eq!((spec.effect, spec.idempotent, spec.category.name()), (effect, idempotent, category));
         if matches!(name, "read_file" | "delete_file") {
             let keys = |path: &str| tool.check(&json!({ "path": path })).unwrap();
             assert_eq!(keys("/a/b"), keys("a/b"), "one file, one key");

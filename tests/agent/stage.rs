@@ -15,8 +15,8 @@ use edge_harness::ports::{Models, SessionStore, session_store::StoredRecord};
 use edge_harness::session::Session;
 use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
-    BudgetPatch, Effect, ModelRequest, Part, Problem, Role, SessionMeta, Timestamp, TurnEnd, TurnOptions,
-    TurnStatus,
+    BudgetPatch, Effect, ModelRequest, Owner, Part, Problem, Role, SessionMeta, Timestamp, TurnEnd,
+    TurnOptions, TurnStatus,
 };
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
@@ -363,23 +363,8 @@ fn placeholder() -> Rc<SessionHost> {
 }
 
 pub fn meta(now: Timestamp) -> SessionMeta {
-    SessionMeta {
-        id: "s".into(),
-        tenant: "t".into(),
-        user: "u".into(),
-        agent: "default".into(),
-        title: None,
-        mode: None,
-        model: None,
-        metadata: Default::default(),
-        state: Default::default(),
-        permissions: Default::default(),
-        budget: Default::default(),
-        usage: Default::default(),
-        turns: 0,
-        created_at: now,
-        updated_at: now,
-    }
+    let owner = Owner { tenant: "t".into(), agent: "default".into(), user: "u".into() };
+    SessionMeta::new("s", owner, now)
 }
 
 /// How many answers the model has given since the user spoke last.

@@ -17,7 +17,7 @@ use crate::session::{
     idempotency::{Answer, FirstAnswer, document, document_key, find},
     owner,
 };
-use crate::types::{Principal, Problem, SessionMeta, id};
+use crate::types::{Owner, Principal, Problem, SessionMeta, id};
 use futures::{FutureExt, future::LocalBoxFuture};
 use std::rc::Rc;
 
@@ -121,24 +121,8 @@ impl Handler {
                 "expected 1 to 128 bytes without / \\ and control characters",
             ));
         }
-        let now = self.host.now();
-        Ok(SessionMeta {
-            id: call.session.clone(),
-            tenant: call.principal.tenant.clone(),
-            user,
-            agent: crate::standard::DEFAULT_AGENT.into(),
-            title: None,
-            mode: None,
-            model: None,
-            metadata: Default::default(),
-            state: Default::default(),
-            permissions: Default::default(),
-            budget: Default::default(),
-            usage: Default::default(),
-            turns: 0,
-            created_at: now,
-            updated_at: now,
-        })
+        let (tenant, agent) = (call.principal.tenant.clone(), crate::standard::DEFAULT_AGENT.to_owned());
+        Ok(SessionMeta::new(&call.session, Owner { tenant, agent, user }, self.host.now()))
     }
 
     /// Runs a POST once per Idempotency-Key: an answer of success is kept in the session.

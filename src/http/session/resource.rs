@@ -2,7 +2,7 @@
 
 use super::{Handler, MAX_OBJECT_BYTES, SessionRequest, broken, turns::not_negative};
 use crate::http::{ApiRequest, ApiResponse, body, owner, page};
-use crate::types::{BudgetPatch, EventKind, Problem};
+use crate::types::{BudgetPatch, EventKind, Problem, SessionPermissions};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,7 @@ struct UpdateBody {
     #[serde(default, deserialize_with = "present")]
     model: Option<Option<String>>,
     metadata: Option<Map<String, Value>>,
-    permissions: Option<Map<String, Value>>,
+    permissions: Option<SessionPermissions>,
     state: Option<Map<String, Value>>,
 }
 
@@ -77,8 +77,6 @@ impl Handler {
             self.is_priced(bound, model.as_deref(), "/model")?;
         }
         let metadata = body.metadata.map(|object| checked_object("/metadata", object)).transpose()?;
-        let permissions =
-            body.permissions.map(|object| checked_object("/permissions", object)).transpose()?;
         let state = body.state.map(|object| checked_object("/state", object)).transpose()?;
         let relist = title.is_some();
         session
@@ -88,7 +86,7 @@ impl Handler {
                 let mut events = Vec::new();
                 set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
                 set(&mut meta.metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
-                set(&mut meta.permissions, permissions, |new| {
+                set(&mut meta.permissions, body.permissions, |new| {
                     drop(changed.insert("permissions".into(), json!(new)))
                 });
                 let previous = meta.mode.clone();

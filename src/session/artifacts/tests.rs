@@ -2,7 +2,7 @@ use super::*;
 use crate::platform::in_memory::{ManualClock, MemoryBlobs, MemorySessionStore};
 use crate::ports::SessionStore;
 use crate::session::{context::Bounds, hub::Hub};
-use crate::types::{SessionMeta, SessionState, ToolOutcome};
+use crate::types::{Owner, SessionMeta, SessionState, ToolOutcome};
 use async_trait::async_trait;
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
@@ -49,21 +49,9 @@ impl Stage {
 }
 
 fn state() -> SessionState {
-    let meta: SessionMeta = serde_json::from_value(json!({
-        "id": "s", "tenant": "t", "user": "u", "agent": "default", "title": null, "mode": null, "model": null,
-        "budget": crate::types::Budget::default(), "created_at": NOW, "updated_at": NOW,
-    }))
-    .expect("a session");
-    SessionState {
-        meta,
-        turn: None,
-        queue: Vec::new(),
-        held: Default::default(),
-        deferred: Vec::new(),
-        listed_at: NOW,
-        gauge: Default::default(),
-        handovers: Default::default(),
-    }
+    let owner = Owner { tenant: "t".into(), agent: "default".into(), user: "u".into() };
+    let meta = SessionMeta::new("s", owner, NOW);
+    SessionState { listed_at: NOW, ..SessionState::new(meta) }
 }
 
 fn file(bytes: &'static [u8]) -> Content {

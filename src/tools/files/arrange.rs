@@ -3,7 +3,7 @@
 use super::{Files, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{FileError, filesystem::Precondition};
-use crate::types::Effect;
+use crate::types::{Category, Effect};
 use crate::workspace::Layer;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,7 +26,7 @@ impl Tool for MoveFile {
     const NAME: &'static str = "move_file";
     const DESCRIPTION: &'static str = "Moves or renames a file of the workspace.";
     const EFFECT: Effect = Effect::LocalWrite;
-    const CATEGORY: &'static str = "edit";
+    const CATEGORY: Category = Category::Edit;
 
     fn resource_keys(&self, args: &MoveArgs) -> Vec<String> {
         vec![key(&args.from), key(&args.to)]
@@ -61,7 +61,7 @@ impl Tool for DeleteFile {
     const DESCRIPTION: &'static str = "Deletes a file of the workspace.";
     const EFFECT: Effect = Effect::LocalWrite;
     const IDEMPOTENT: bool = true;
-    const CATEGORY: &'static str = "edit";
+    const CATEGORY: Category = Category::Edit;
 
     fn resource_keys(&self, args: &DeleteArgs) -> Vec<String> {
         vec![key(&args.path)]

@@ -6,7 +6,7 @@ use crate::ports::{
     FileError,
     filesystem::{MAX_FILE, Precondition},
 };
-use crate::types::Effect;
+use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -37,7 +37,7 @@ impl Tool for EditFile {
     const DESCRIPTION: &'static str =
         "Replaces an exact text in a file of the workspace: the only place where it stands, or all of them.";
     const EFFECT: Effect = Effect::LocalWrite;
-    const CATEGORY: &'static str = "edit";
+    const CATEGORY: Category = Category::Edit;
 
     fn resource_keys(&self, args: &Args) -> Vec<String> {
         vec![key(&args.path)]

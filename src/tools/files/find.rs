@@ -3,7 +3,7 @@
 use super::{Files, answer, folder, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::filesystem::Entry;
-use crate::types::{Effect, FilePath};
+use crate::types::{Category, Effect, FilePath};
 use crate::workspace::{
     Layer,
     search::{self, Grep, MAX_PATTERN, MAX_WORK, Needle},
@@ -33,7 +33,7 @@ impl Tool for ListFiles {
     const DESCRIPTION: &'static str =
         "Lists the files of the workspace, or of a folder and all below it: path and size.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     fn resource_keys(&self, _args: &ListArgs) -> Vec<String> {
         Vec::new()
@@ -80,7 +80,7 @@ impl Tool for GlobFiles {
     const DESCRIPTION: &'static str =
         "Finds files of the workspace by their paths, such as `*.md` or `skills/*/SKILL.md`.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     fn resource_keys(&self, _args: &GlobArgs) -> Vec<String> {
         Vec::new()
@@ -122,7 +122,7 @@ impl Tool for GrepFiles {
     const DESCRIPTION: &'static str =
         "Finds lines in files of the workspace by a regular expression. Answers with path:line:text.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     fn resource_keys(&self, _args: &GrepArgs) -> Vec<String> {
         Vec::new()

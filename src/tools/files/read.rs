@@ -2,7 +2,7 @@
 
 use super::{Files, MAX_ANSWER, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Effect, Source};
+use crate::types::{Category, Effect, Source};
 use crate::workspace::{Layer, layout};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -39,7 +39,7 @@ impl Tool for ReadFile {
     const DESCRIPTION: &'static str = "Reads a text file of the workspace. The first line of the answer says which lines of the file \
          follow; each is shown behind its number and a tab, which are not part of the file.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     fn resource_keys(&self, args: &Args) -> Vec<String> {
         vec![key(&args.path)]

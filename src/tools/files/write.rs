@@ -3,7 +3,7 @@
 use super::{Files, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{FileError, filesystem::Precondition};
-use crate::types::Effect;
+use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -31,7 +31,7 @@ impl Tool for WriteFile {
     const EFFECT: Effect = Effect::LocalWrite;
     // Writing once more what stands there is no fault, with or without `overwrite`.
     const IDEMPOTENT: bool = true;
-    const CATEGORY: &'static str = "edit";
+    const CATEGORY: Category = Category::Edit;
 
     fn resource_keys(&self, args: &Args) -> Vec<String> {
         vec![key(&args.path)]

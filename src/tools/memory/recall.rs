@@ -3,7 +3,7 @@
 use super::{MAX_ANSWER, SearchArgs, Shared, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{FileError, memory::CollectionKind};
-use crate::types::{Effect, FilePath, call::untrusted};
+use crate::types::{Category, Effect, FilePath, call::untrusted};
 use crate::workspace::layout::{DAILY, MEMORY};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -18,7 +18,7 @@ impl Tool for MemorySearch {
     const DESCRIPTION: &'static str = "Finds what is known about the user from all sessions: facts of the daily logs and lines of MEMORY.md, \
          best first. For what was said word by word use session_search.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     fn resource_keys(&self, _args: &SearchArgs) -> Vec<String> {
         Vec::new()
@@ -50,7 +50,7 @@ impl Tool for MemoryGet {
     const DESCRIPTION: &'static str =
         "Reads lines of MEMORY.md or of a day's log under memory/, each with its number.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     fn resource_keys(&self, _args: &GetArgs) -> Vec<String> {
         Vec::new()

@@ -3,7 +3,7 @@
 use super::{Shared, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::memory::facts::{self, MAX_FACT, NewFact};
-use crate::types::{Effect, EventKind};
+use crate::types::{Category, Effect, EventKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ impl Tool for MemorySave {
         "Remembers a fact about the user for all later sessions: in today's log, and in MEMORY.md.";
     const EFFECT: Effect = Effect::LocalWrite;
     const IDEMPOTENT: bool = true;
-    const CATEGORY: &'static str = "edit";
+    const CATEGORY: Category = Category::Edit;
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<String, ToolError> {
         let text = facts::line(&args.text);

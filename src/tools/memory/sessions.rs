@@ -4,7 +4,7 @@ use super::{SearchArgs, Shared, answer, limit, line, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::memory::search::Hit;
 use crate::ports::memory::CollectionKind;
-use crate::types::Effect;
+use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -17,7 +17,7 @@ impl Tool for SessionSearch {
     const NAME: &'static str = "session_search";
     const DESCRIPTION: &'static str = "Finds what was said in any session with this user, word by word, best first: when, in which session, by whom.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     fn resource_keys(&self, _args: &SearchArgs) -> Vec<String> {
         Vec::new()
@@ -44,7 +44,7 @@ impl Tool for SessionList {
     const NAME: &'static str = "session_list";
     const DESCRIPTION: &'static str = "Lists the newest sessions with this user: id, day and title.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     fn resource_keys(&self, _args: &ListArgs) -> Vec<String> {
         Vec::new()
@@ -82,7 +82,7 @@ impl Tool for SessionHistory {
     const DESCRIPTION: &'static str =
         "Shows what was last said in another session with this user, oldest first.";
     const EFFECT: Effect = Effect::ReadOnly;
-    const CATEGORY: &'static str = "read";
+    const CATEGORY: Category = Category::Read;
 
     fn resource_keys(&self, _args: &HistoryArgs) -> Vec<String> {
         Vec::new()
