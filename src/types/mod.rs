@@ -6,6 +6,7 @@ pub mod context;
 pub mod delta;
 pub mod error;
 pub mod event;
+pub mod glob;
 pub mod id;
 pub mod json;
 pub mod message;

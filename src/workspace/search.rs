@@ -6,6 +6,7 @@ use super::{
     pattern::{Pattern, TooMuch, Work},
 };
 use crate::ports::filesystem::{Entry, FileResult};
+pub use crate::types::glob::check as check_glob;
 use crate::types::{FilePath, PathPrefix};
 
 /// Files whose paths one search looks at.
@@ -21,8 +22,6 @@ pub const MAX_BYTES: u64 = 8 << 20;
 pub const MAX_WORK: u64 = MAX_BYTES << 10;
 /// Longest pattern, in bytes.
 pub const MAX_PATTERN: usize = 200;
-/// Patterns that one pattern with braces may stand for.
-const MAX_ALTERNATIVES: u64 = 1_000;
 /// Bytes of a line that are shown.
 const MAX_LINE: usize = 300;
 /// Entries that are asked for at once.
@@ -112,55 +111,6 @@ impl Needle {
             Self::Pattern(pattern) => pattern.find(line, work),
         }
     }
-}
-
-/// Checks a pattern as [`fits`] takes it.
-///
-/// # Errors
-/// What is wrong with it, for whoever wrote it.
-pub fn check_glob(pattern: &str) -> Result<(), String> {
-    fast_glob::validate(pattern).map_err(|fault| fault.to_string())?;
-    match alternatives(pattern) > MAX_ALTERNATIVES {
-        true => Err(format!("its braces stand for more than {MAX_ALTERNATIVES} patterns: use fewer of them")),
-        false => Ok(()),
-    }
-}
-
-/// How many patterns the braces stand for: groups behind each other multiply.
-fn alternatives(pattern: &str) -> u64 {
-    // Of this group, and of those around it: the patterns of the alternatives before, and of this one.
-    let (mut before, mut now, mut around) = (0_u64, 1_u64, Vec::new());
-    let mut chars = pattern.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\\' => drop(chars.next()),
-            '[' => {
-                // In a set, braces and commas are characters; so is a bracket that comes first.
-                chars.next_if(|c| "^!".contains(*c));
-                let mut is_first = true;
-                while let Some(c) = chars.next() {
-                    match c {
-                        ']' if !is_first => break,
-                        '\\' => drop(chars.next()),
-                        _ => {}
-                    }
-                    is_first = false;
-                }
-            }
-            '{' => {
-                around.push((before, now));
-                (before, now) = (0, 1);
-            }
-            ',' if !around.is_empty() => (before, now) = (before.saturating_add(now), 1),
-            '}' => {
-                if let Some((outer, factor)) = around.pop() {
-                    (before, now) = (outer, before.saturating_add(now).saturating_mul(factor));
-                }
-            }
-            _ => {}
-        }
-    }
-    now
 }
 
 /// Whether a path, seen from the folder in which the search began, fits a pattern with `*`, `**`, `?`,
