@@ -137,7 +137,7 @@ async fn decide(
     status: CallStatus,
     within_budget: bool,
 ) -> Prepared {
-    let allowed = cx.session.state().turn.as_ref().and_then(|turn| turn.options.tools.clone());
+    let allowed = agent.allowed_tools(&cx.session.state());
     let known = agent.toolkit.get(&call.name);
     let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
     let rerun = fault::active(Fault::RerunBegun);

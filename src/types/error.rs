@@ -39,6 +39,7 @@ error_codes! {
     QueueFull, "queue_full", 429, "Too many messages are waiting";
     IdempotencyInProgress, "idempotency_in_progress", 409, "The first request with this Idempotency-Key is still running";
     MemoryBusy, "memory_busy", 409, "The memory is being consolidated";
+    TransitionNotAllowed, "transition_not_allowed", 409, "The mode does not lead there";
     AlreadyExists, "already_exists", 409, "That already exists";
     Gone, "gone", 410, "That was here and its time is over";
     PreconditionFailed, "precondition_failed", 412, "It is not what the request expects";
