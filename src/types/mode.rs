@@ -131,6 +131,15 @@ impl Modes {
         self.0.iter().find(|mode| mode.id == id)
     }
 
+    /// The same, for somebody who asks for it.
+    ///
+    /// # Errors
+    /// That it is none, and which there are.
+    pub fn find(&self, id: &str) -> Result<&Mode, SwitchError> {
+        let known = || self.0.iter().map(|mode| mode.id.clone()).collect();
+        self.get(id).ok_or_else(|| SwitchError::Unknown { to: id.to_owned(), known: known() })
+    }
+
     /// The one that sessions start in: the one that says so, or the first.
     pub fn first(&self) -> Option<&Mode> {
         self.0.iter().find(|mode| mode.default).or(self.0.first())
@@ -146,9 +155,7 @@ impl Modes {
     /// # Errors
     /// Why it may not.
     pub fn transition<'a>(&'a self, from: Option<&str>, to: &str) -> Result<&'a Mode, SwitchError> {
-        let ids = || self.0.iter().map(|mode| mode.id.clone()).collect();
-        let unknown = || SwitchError::Unknown { to: to.to_owned(), known: ids() };
-        let (target, from) = (self.get(to).ok_or_else(unknown)?, self.current(from));
+        let (target, from) = (self.find(to)?, self.current(from));
         match from.and_then(|from| from.transitions_to.as_ref().map(|allowed| (from, allowed))) {
             Some((from, allowed)) if from.id != to && !allowed.iter().any(|id| id == to) => {
                 let (from, to) = (from.id.clone(), to.to_owned());

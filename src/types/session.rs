@@ -1,7 +1,7 @@
 //! A session's small state: everything that is not the log.
 
 use super::{
-    Budget, EventKind, Gauge, Message, Owner, Rules, SessionPermissions, Task, Timestamp, TurnOptions,
+    Budget, EventKind, Gauge, Message, Mode, Owner, Rules, SessionPermissions, Task, Timestamp, TurnOptions,
     TurnState, Usage,
 };
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,12 @@ impl SessionMeta {
             created_at: now,
             updated_at: now,
         }
+    }
+
+    /// Puts a session into a mode before anything has happened in it.
+    pub fn begin_in(&mut self, mode: &Mode) {
+        self.mode = Some(mode.id.clone());
+        self.model.clone_from(&mode.default_model);
     }
 }
 
