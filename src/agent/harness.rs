@@ -13,8 +13,8 @@ use crate::fault::{self, Fault};
 use crate::ports::session_store::Select;
 use crate::ports::{Clock, Entropy, Models, StoreError};
 use crate::session::WriteError;
-use crate::turn::selector;
-use crate::types::{Message, Role, StopReason, ToolSpec, TurnError, id};
+use crate::turn::{policy::Permissions, selector};
+use crate::types::{Message, Role, SessionState, StopReason, ToolSpec, TurnError, id};
 use futures::{
     FutureExt,
     future::{Either, select},
@@ -73,7 +73,8 @@ impl HarnessAgent {
         &self.models
     }
 
-    /// One turn: runs it to its end from wherever its journal stands, and stores the end.
+    /// One turn: runs it to its end from wherever its journal stands, and stores the end; or to where it has to
+    /// wait for a person.
     ///
     /// The turn must have been started (or resumed) in the session under the context's permit.
     ///
@@ -91,10 +92,14 @@ impl HarnessAgent {
             pin_mut!(run, timer);
             match select(run, timer).await {
                 Either::Left((result, _)) => result?,
-                Either::Right(((), _)) => Ending::new(StopReason::Deadline),
+                Either::Right(((), _)) => Some(Ending::new(StopReason::Deadline)),
             }
         };
-        finalizer::seal(self, &cx, outcome)
+        match outcome {
+            Some(ending) => finalizer::seal(self, &cx, ending),
+            // It goes on when somebody has decided.
+            None => Ok(()),
+        }
     }
 
     /// Brings back what the turn did before this (re)start. A turn that starts has done nothing.
@@ -109,11 +114,11 @@ impl HarnessAgent {
         Ok(())
     }
 
-    async fn run(&self, message: Rc<Message>, cx: &Rc<RuntimeContext>) -> Result<Ending, WriteError> {
+    async fn run(&self, message: Rc<Message>, cx: &Rc<RuntimeContext>) -> Result<Option<Ending>, WriteError> {
         let mut event = PreCall { message: Message::clone(&message) };
         for hook in self.hooks.at(HookEvent::PreCall) {
             if let Err(error) = hook.pre_call(&mut event, cx).await {
-                return Ok(Ending::failed(error));
+                return Ok(Some(Ending::failed(error)));
             }
         }
         let message = if event.message == *message { message } else { Rc::new(event.message) };
@@ -134,6 +139,15 @@ impl HarnessAgent {
         let said = messages.iter().rev().find(|message| message.role == Role::User);
         let query = said.map(|message| message.text()).unwrap_or_default();
         self.toolkit.specs(Some(&selector::select(&query, &tools, selection)))
+    }
+
+    /// All that decides on calls in this session.
+    pub fn permissions<'a>(&'a self, state: &'a SessionState) -> Permissions<'a> {
+        Permissions {
+            layers: vec![&state.tenant_rules, &self.settings.permissions],
+            session: &state.meta.permissions,
+            read_only: false,
+        }
     }
 
     pub(super) fn new_artifact_id(&self) -> String {
