@@ -82,6 +82,8 @@ faults! {
     ForgetSummary,
     /// Messages leave the context before they can be found.
     DropUnseen,
+    /// A call is decided on though its turn is over.
+    DecideLate,
 }
 
 /// Whether the core has this defect now.

@@ -5,15 +5,21 @@ use super::{
     hook::{HookEvent, PostActing, PreActing},
 };
 use crate::fault::{self, Fault};
-use crate::session::artifacts::{self, Stored};
+use crate::ports::within;
+use crate::session::{
+    artifacts::{self, Stored},
+    parked::Asked,
+};
 use crate::turn::{
     machine::LEAST_MS,
+    policy::{self, Verdict},
     replay::{ReplayKey, Replayed},
     scheduler::Claim,
     schema,
 };
 use crate::types::{
-    CallStatus, DenyReason, Effect, EventKind, Source, Timestamp, ToolCall, ToolOutcome, ToolSpec,
+    CallStatus, DenyReason, Effect, EventKind, Pending, PendingKind, Resolution, Source, Timestamp, ToolCall,
+    ToolOutcome, ToolSpec,
 };
 use futures::{
     FutureExt,
@@ -21,10 +27,13 @@ use futures::{
     future::{Either, select},
     pin_mut,
 };
+use serde_json::Value;
 use std::{any::Any, panic::AssertUnwindSafe, rc::Rc};
 
 /// How long a tool whose call is over may go on, in milliseconds: what it has begun outside can end.
 const LATE_MS: u64 = 30_000;
+/// How long a tool may take to put its question, in milliseconds.
+const POSE_MS: u64 = 10_000;
 
 /// What is said of a panic.
 const DEFECT: &str = "the tool broke (a defect of ours)";
@@ -41,8 +50,10 @@ pub(super) struct Prepared {
 }
 
 enum Plan {
-    /// The tool runs with these arguments.
-    Run { tool: Rc<dyn DynTool>, spec: ToolSpec, call: ToolCall },
+    /// The tool runs with these arguments, and with what was answered.
+    Run { tool: Rc<dyn DynTool>, spec: ToolSpec, call: ToolCall, answer: Option<Value> },
+    /// A person is asked first.
+    Wait(Box<Pending>),
     /// The tool does not run.
     Settled(ToolOutcome),
 }
@@ -70,6 +81,14 @@ impl Prepared {
         Self { call, claim, plan: Plan::Settled(outcome), was_coerced: false }
     }
 
+    /// What it waits for, if it does.
+    pub fn waits(&self) -> Option<&Pending> {
+        match &self.plan {
+            Plan::Wait(pending) => Some(pending),
+            Plan::Run { .. } | Plan::Settled(_) => None,
+        }
+    }
+
     /// Whether the tool is to run, and a crash in it leaves the outcome unknown.
     pub fn journal(&self) -> bool {
         matches!(&self.plan, Plan::Run { spec, .. } if !spec.idempotent)
@@ -82,7 +101,7 @@ impl Prepared {
             Plan::Run { spec, .. } => (spec.is_spared(), spec.effect.is_read()),
             // One more that does not fit: by now the tool may be closed.
             Plan::Settled(ToolOutcome::Denied { denied: DenyReason::Validation, .. }) => (false, true),
-            Plan::Settled(_) => return,
+            Plan::Settled(_) | Plan::Wait(_) => return,
         };
         let (key, call_id, name) = (self.claim.replay, &self.call.call_id, &self.call.name);
         let replayed = Replayed { key, call_id, name, idempotent, reads };
@@ -117,26 +136,30 @@ fn turn_deadline(cx: &RuntimeContext) -> Timestamp {
     cx.session.state().turn.as_ref().map_or(Timestamp(0), |turn| turn.deadline)
 }
 
+/// A call of the step at hand, before anything is decided.
+#[derive(Clone)]
+pub(super) struct Open {
+    /// The call as the model made it.
+    pub call: ToolCall,
+    /// How far it had come.
+    pub status: CallStatus,
+    /// Whether it is within the turn's budget.
+    pub within_budget: bool,
+    /// What became of asking a person.
+    pub asked: Asked,
+}
+
 /// Decides what is to become of a call: unknown tools, bad arguments and spent budgets are denied,
-/// hooks may deny or answer, and a non-idempotent call that was cut off is not run again.
-pub(super) async fn prepare(
-    agent: &HarnessAgent,
-    cx: &RuntimeContext,
-    call: ToolCall,
-    status: CallStatus,
-    within_budget: bool,
-) -> Prepared {
-    let decided = AssertUnwindSafe(decide(agent, cx, call.clone(), status, within_budget)).catch_unwind();
+/// hooks and rules may deny, hooks may answer, a person may have to be asked, and a non-idempotent call that
+/// was cut off is not run again.
+pub(super) async fn prepare(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepared {
+    let call = open.call.clone();
+    let decided = AssertUnwindSafe(decide(agent, cx, open)).catch_unwind();
     decided.await.unwrap_or_else(|_| Prepared::settled(call, ToolOutcome::failure(DEFECT)))
 }
 
-async fn decide(
-    agent: &HarnessAgent,
-    cx: &RuntimeContext,
-    call: ToolCall,
-    status: CallStatus,
-    within_budget: bool,
-) -> Prepared {
+async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepared {
+    let Open { call, status, within_budget, asked } = open;
     let allowed = agent.allowed_tools(&cx.session.state());
     let known = agent.toolkit.get(&call.name);
     let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
@@ -146,7 +169,13 @@ async fn decide(
         // It may have written: calls behind it are admitted when that is noted.
         return Prepared { claim: Claim { effect: Effect::default(), ..settled.claim }, ..settled };
     }
+    if let Some(refusal) = asked.refusal {
+        return Prepared::settled(call, refused(refusal));
+    }
     let mut event = PreActing { call: call.clone(), spec: known.map(|(spec, _)| spec) };
+    if let Some(args) = &asked.args {
+        event.call.args = args.clone();
+    }
     let mut decision = ActDecision::Continue;
     for hook in agent.hooks.at(HookEvent::PreActing) {
         match hook.pre_acting(&mut event, cx).await {
@@ -155,6 +184,10 @@ async fn decide(
             answer @ ActDecision::Answer(_) if decision == ActDecision::Continue => decision = answer,
             ActDecision::Answer(_) => {}
         }
+    }
+    if let Some(args) = asked.args {
+        // Hooks may forbid it still. But what somebody has consented to runs as it was shown.
+        event.call.args = args;
     }
     let deny = |call, denied, reason: String| Prepared::settled(call, ToolOutcome::denied(denied, reason));
     match decision {
@@ -173,20 +206,79 @@ async fn decide(
         let reason = "this turn's tool calls are spent; answer with what you have";
         return deny(call, DenyReason::Budget, reason.into());
     }
-    match fit(tool.as_ref(), spec, &mut event.call) {
-        Ok((keys, was_coerced)) => Prepared {
-            claim: Claim { effect: spec.effect, keys, replay: ReplayKey::of(&call.name, &event.call.args) },
-            plan: Plan::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call },
-            call,
-            was_coerced,
+    let (keys, was_coerced) = match fit(tool.as_ref(), spec, &mut event.call) {
+        Ok(fit) => fit,
+        Err(reason) => return deny(call, DenyReason::Validation, reason),
+    };
+    let verdict = agent.permissions(&cx.session.state()).decide(spec, &event.call.args);
+    let waits_for = match verdict {
+        Verdict::Deny(reason) => return deny(call, DenyReason::Permission, reason),
+        Verdict::Ask if !asked.approved && asked.answer.is_none() => Some(PendingKind::Approval),
+        Verdict::Ask | Verdict::Allow => spec.suspends.filter(|_| asked.answer.is_none()),
+    };
+    let plan = match waits_for {
+        None => {
+            Plan::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call, answer: asked.answer }
+        }
+        Some(kind) => match ask(agent, cx, kind, tool.as_ref(), spec, event.call).await {
+            Ok(pending) => Plan::Wait(Box::new(pending)),
+            Err(outcome) => return Prepared::settled(call, outcome),
         },
-        Err(reason) => deny(call, DenyReason::Validation, reason),
+    };
+    let claim = Claim { effect: spec.effect, keys, replay: ReplayKey::of(&call.name, &call.args) };
+    Prepared { claim, plan, call, was_coerced }
+}
+
+/// What is to be asked before a call may run.
+async fn ask(
+    agent: &HarnessAgent,
+    cx: &RuntimeContext,
+    kind: PendingKind,
+    tool: &dyn DynTool,
+    spec: &ToolSpec,
+    call: ToolCall,
+) -> Result<Pending, ToolOutcome> {
+    let now = cx.clock.now();
+    let payload = if kind == PendingKind::Approval {
+        Value::Null
+    } else {
+        let context = ToolContext::new(cx, &call.call_id, now.plus(POSE_MS), CancelToken::default());
+        let posed = within(cx.clock.as_ref(), POSE_MS, tool.pose(call.args.clone(), context)).await;
+        posed.unwrap_or_else(|unfinished| Err(ToolOutcome::failure(unfinished.to_string())))?
+    };
+    Ok(Pending {
+        turn: cx.turn().to_owned(),
+        epoch: cx.permit.epoch,
+        kind,
+        name: call.name,
+        category: spec.category,
+        args_hash: policy::args_hash(&call.args),
+        args: call.args,
+        payload,
+        asked_at: now,
+        expires_at: now.plus(agent.settings.approval_ttl_s.saturating_mul(1_000)),
+        call_id: call.call_id,
+    })
+}
+
+/// The outcome of a call that a person refused, or could not do.
+fn refused(refusal: Resolution) -> ToolOutcome {
+    match refusal {
+        Resolution::Declined { reason, expired: false } => ToolOutcome::denied(DenyReason::Declined, reason),
+        Resolution::Declined { reason, expired: true } => ToolOutcome::denied(DenyReason::Expired, reason),
+        Resolution::Failed { reason } => ToolOutcome::failure(reason),
+        // What is no refusal never gets here.
+        Resolution::Approved { .. } | Resolution::Answered { .. } => ToolOutcome::failure(DEFECT),
     }
 }
 
 /// Checks the arguments, brings them into the schema's types where that loses nothing, and says what
 /// the call touches and whether its arguments were changed.
-fn fit(tool: &dyn DynTool, spec: &ToolSpec, call: &mut ToolCall) -> Result<(Vec<String>, bool), String> {
+pub(super) fn fit(
+    tool: &dyn DynTool,
+    spec: &ToolSpec,
+    call: &mut ToolCall,
+) -> Result<(Vec<String>, bool), String> {
     if let Some(error) = &call.invalid {
         return Err(format!("the arguments are not JSON: {error}"));
     }
@@ -205,7 +297,9 @@ pub(super) async fn execute(agent: &HarnessAgent, cx: &Rc<RuntimeContext>, prepa
     let started = cx.clock.now();
     let (outcome, sources) = match &prepared.plan {
         Plan::Settled(outcome) => (outcome.clone(), Vec::new()),
-        Plan::Run { tool, spec, call } => run(cx, Rc::clone(tool), spec, call).await,
+        Plan::Run { tool, spec, call, answer } => run(cx, Rc::clone(tool), spec, call, answer.clone()).await,
+        // Nothing of a step runs as long as one of its calls waits.
+        Plan::Wait(_) => (ToolOutcome::failure(DEFECT), Vec::new()),
     };
     let elapsed_ms = cx.clock.now().since(started);
     let mut event = PostActing { call: &prepared.call, outcome, elapsed_ms, stored: None };
@@ -230,6 +324,7 @@ async fn run(
     tool: Rc<dyn DynTool>,
     spec: &ToolSpec,
     call: &ToolCall,
+    answer: Option<Value>,
 ) -> (ToolOutcome, Vec<Source>) {
     let now = cx.clock.now();
     let cap =
@@ -237,7 +332,8 @@ async fn run(
     let deadline = turn_deadline(cx).min(now.plus(cap));
     let over = CancelOnDrop(CancelToken::default());
     cx.state.begin(&call.call_id);
-    let context = ToolContext::new(cx, &call.call_id, deadline, over.0.clone());
+    let mut context = ToolContext::new(cx, &call.call_id, deadline, over.0.clone());
+    context.answer = answer;
     let (sender, ended) = oneshot::channel::<Ended>();
     cx.spawner.spawn(supervise(Rc::clone(cx), tool, call.clone(), context, sender).boxed_local());
 

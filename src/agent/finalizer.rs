@@ -22,6 +22,9 @@ use std::{
     rc::Rc,
 };
 
+/// Why calls that waited did not run, once the user has said something else.
+pub(super) const INTERRUPTED: &str = "interrupted_by_user_message";
+
 /// How a turn is to end.
 pub(super) struct Ending {
     /// Why.
@@ -40,6 +43,8 @@ pub(super) struct Ending {
     pub finish: FinishReason,
     /// Whether a model call is to be counted with it.
     pub answered: bool,
+    /// Set when the user said something else while calls waited: what is to be told of these.
+    pub interrupts: Option<Vec<EventKind>>,
 }
 
 impl Ending {
@@ -53,6 +58,7 @@ impl Ending {
             bound: None,
             finish: FinishReason::Stop,
             answered: false,
+            interrupts: None,
         }
     }
 }
@@ -83,6 +89,10 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         }
         let mut outcomes = cx.state.outcomes();
         draft.close_message();
+        let interrupted = ending.interrupts.is_some();
+        for told in ending.interrupts.into_iter().flatten() {
+            draft.record(Some(&turn.id), told);
+        }
         if let TurnPhase::Tools { calls } = &turn.phase {
             for call in calls.iter().filter(|call| call.status != CallStatus::Done) {
                 if fault::active(Fault::ForgetOpenCalls) {
@@ -94,7 +104,11 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                     .map(|(_, name)| name.clone())
                     .unwrap_or_default();
                 let begun = call.status == CallStatus::Begun || cx.state.has_begun(&call.call_id);
-                let outcome = cut_off_outcome(agent, &name, begun, ending.reason);
+                let outcome = if interrupted && call.status == CallStatus::Waiting {
+                    ToolOutcome::denied(DenyReason::Declined, INTERRUPTED)
+                } else {
+                    cut_off_outcome(agent, &name, begun, ending.reason)
+                };
                 *outcomes.entry(outcome.name().to_owned()).or_default() += 1;
                 let call_id = call.call_id.clone();
                 draft.record(Some(&turn.id), EventKind::completed(call_id, name, outcome));

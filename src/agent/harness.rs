@@ -13,7 +13,7 @@ use crate::fault::{self, Fault};
 use crate::ports::session_store::Select;
 use crate::ports::{Clock, Entropy, Models, StoreError};
 use crate::session::WriteError;
-use crate::turn::selector;
+use crate::turn::{policy::Permissions, selector};
 use crate::types::{Message, Mode, Modes, Role, SessionState, StopReason, ToolSpec, TurnError, id};
 use futures::{
     FutureExt,
@@ -102,7 +102,8 @@ impl HarnessAgent {
         &self.models
     }
 
-    /// One turn: runs it to its end from wherever its journal stands, and stores the end.
+    /// One turn: runs it to its end from wherever its journal stands, and stores the end; or to where it has to
+    /// wait for a person.
     ///
     /// The turn must have been started (or resumed) in the session under the context's permit.
     ///
@@ -120,10 +121,14 @@ impl HarnessAgent {
             pin_mut!(run, timer);
             match select(run, timer).await {
                 Either::Left((result, _)) => result?,
-                Either::Right(((), _)) => Ending::new(StopReason::Deadline),
+                Either::Right(((), _)) => Some(Ending::new(StopReason::Deadline)),
             }
         };
-        finalizer::seal(self, &cx, outcome)
+        match outcome {
+            Some(ending) => finalizer::seal(self, &cx, ending),
+            // It goes on when somebody has decided.
+            None => Ok(()),
+        }
     }
 
     /// Brings back what the turn did before this (re)start. A turn that starts has done nothing.
@@ -138,11 +143,11 @@ impl HarnessAgent {
         Ok(())
     }
 
-    async fn run(&self, message: Rc<Message>, cx: &Rc<RuntimeContext>) -> Result<Ending, WriteError> {
+    async fn run(&self, message: Rc<Message>, cx: &Rc<RuntimeContext>) -> Result<Option<Ending>, WriteError> {
         let mut event = PreCall { message: Message::clone(&message) };
         for hook in self.hooks.at(HookEvent::PreCall) {
             if let Err(error) = hook.pre_call(&mut event, cx).await {
-                return Ok(Ending::failed(error));
+                return Ok(Some(Ending::failed(error)));
             }
         }
         let message = if event.message == *message { message } else { Rc::new(event.message) };
@@ -163,6 +168,15 @@ impl HarnessAgent {
         let said = messages.iter().rev().find(|message| message.role == Role::User);
         let query = said.map(|message| message.text()).unwrap_or_default();
         self.toolkit.specs(Some(&selector::select(&query, &tools, selection)))
+    }
+
+    /// All that decides on calls in this session.
+    pub fn permissions<'a>(&'a self, state: &'a SessionState) -> Permissions<'a> {
+        let mode = self.mode(state);
+        let mut layers = vec![&state.tenant_rules, &self.settings.permissions];
+        layers.extend(mode.map(|mode| &mode.permissions));
+        let read_only = mode.is_some_and(|mode| mode.read_only);
+        Permissions { layers, session: &state.meta.permissions, read_only }
     }
 
     pub(super) fn new_artifact_id(&self) -> String {

@@ -2,7 +2,9 @@
 //! goes on after the machine went away.
 
 mod compact;
+mod erase;
 mod follow_ups;
+pub mod parked;
 mod queue;
 mod upkeep;
 
@@ -216,10 +218,17 @@ impl SessionHost {
                 ErrorCode::SessionBusy,
                 "a turn is running; wait for it, or use on_busy `queue` or `steer`",
             )),
+            // What a message finds waiting for a person it passes over.
+            OnBusy::Queue if session.is_waiting() => {
+                let status = self.enqueue(session, post)?;
+                self.interrupt(session)?;
+                self.after_turn(session);
+                Ok(status)
+            }
             OnBusy::Queue => self.enqueue(session, post),
             OnBusy::Steer => {
                 self.clear_queue(session)?;
-                self.end_running(session)?;
+                self.interrupt(session)?;
                 self.start(session, post)
             }
         }
@@ -312,6 +321,9 @@ impl SessionHost {
             self.wake_after(RETRY_MS);
             return;
         }
+        if session.is_waiting() {
+            self.wake_for_expiry(session);
+        }
         self.after_turn(session);
         judge::follow(&self, &cx);
     }
@@ -339,6 +351,9 @@ impl SessionHost {
         let Some(turn) = session.state().turn.as_ref().map(|turn| turn.id.clone()) else {
             return self.start_queued(session);
         };
+        if session.is_waiting() {
+            return Ok(());
+        }
         session.commit(self.now(), |draft| {
             if let Some(state) = &mut draft.state.turn {
                 TurnMachine(state).resume();
@@ -349,6 +364,12 @@ impl SessionHost {
                 }
             }
         })?;
+        self.run_on(session)
+    }
+
+    /// Runs the turn that stands in the session from where its journal stands.
+    fn run_on(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), StoreError> {
+        let Some(Permit { turn, .. }) = Permit::of(session) else { return Ok(()) };
         let own = session.messages().into_iter().find(|m| m.role == Role::User && m.turn == turn);
         match own {
             Some(message) => self.run(session, session.whole(&message)?),
@@ -373,20 +394,20 @@ impl SessionHost {
     /// # Errors
     /// When the store breaks; the turn goes on then.
     pub fn abort(self: &Rc<Self>, session: &Rc<Session>) -> Result<bool, Problem> {
-        let ended = self.end_running(session)?;
+        let ended = self.end_with(session, Ending::new(StopReason::Canceled))?;
         self.after_turn(session);
         Ok(ended)
     }
 
-    fn end_running(&self, session: &Rc<Session>) -> Result<bool, Problem> {
+    /// Ends the turn that stands in the session, whether it runs or waits; false if there is none.
+    fn end_with(&self, session: &Rc<Session>, ending: Ending) -> Result<bool, Problem> {
         let Some(permit) = Permit::of(session) else { return Ok(false) };
         let own = self.running.borrow().as_ref().map(|(cx, _)| Rc::clone(cx));
         let own = own.filter(|cx| cx.permit == permit);
         let cx = own.unwrap_or_else(|| self.context(session, permit));
         // Best effort: what cannot be read back is missing from the end's counts.
         let _ = self.agent.remember(&cx);
-        finalizer::seal(&self.agent, &cx, Ending::new(StopReason::Canceled))
-            .map_err(|error| Problem::internal(error.to_string()))?;
+        finalizer::seal(&self.agent, &cx, ending).map_err(|error| Problem::internal(error.to_string()))?;
         // Dropping the work closes its connections; whatever it still does is refused by the seal.
         if let Some((_, handle)) = self.running.borrow_mut().take()
             && !fault::active(Fault::AbortGoesOn)
@@ -418,50 +439,6 @@ impl SessionHost {
         Rc::new(Artifacts::new(Rc::clone(session), blobs, Rc::clone(&self.ports.clock)))
     }
 
-    /// Erases the session: log, state, large objects and its line in the list.
-    ///
-    /// # Errors
-    /// When a store breaks. What is left is erased by trying again.
-    pub async fn erase(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
-        self.erasing.set(true);
-        let erased = self.erase_all(tenant, id).await;
-        self.erasing.set(false);
-        erased
-    }
-
-    async fn erase_all(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
-        self.let_go();
-        self.undo_follow_ups(tenant, id).await.map_err(memory_down)?;
-        // What is being written when the bytes are removed would stay for ever.
-        let _closed = self.blobs.close();
-        self.blobs.settle(SETTLE_MS).await.map_err(store_down)?;
-        self.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(store_down)?;
-        self.ports.directory.delete_session(tenant, id).await.map_err(directory_down)?;
-        // Whoever came meanwhile has read the session again. Nothing comes between this and the end.
-        self.let_go();
-        self.ports.store.erase().map_err(broken)?;
-        self.wake_at.set(Timestamp(0));
-        self.ports.spawner.let_sleep();
-        Ok(())
-    }
-
-    /// Forgets the session: its turn, its listeners and what is in memory of it.
-    fn let_go(&self) {
-        if let Some((_, handle)) = self.running.borrow_mut().take() {
-            handle.abort();
-        }
-        self.stop_pings();
-        let session = self.session.borrow_mut().take();
-        match (session, &self.ports.broadcast) {
-            (Some(session), _) => {
-                session.hub().close();
-                session.retire();
-            }
-            (None, Some(broadcast)) => broadcast.close(),
-            (None, None) => {}
-        }
-    }
-
     /// Runs `work` to its end, whoever leaves.
     pub fn spawn(&self, work: impl Future<Output = ()> + 'static) {
         self.ports.spawner.spawn(work.boxed_local());
@@ -484,14 +461,6 @@ fn title_from(text: &str) -> String {
 
 fn broken(error: StoreError) -> Problem {
     Problem::internal(error.to_string())
-}
-
-fn store_down(cause: String) -> Problem {
-    Problem::unavailable("the object store does not answer; try again", cause)
-}
-
-fn memory_down(cause: String) -> Problem {
-    Problem::unavailable("what was kept of the session cannot be removed now; try again", cause)
 }
 
 fn directory_down(error: DirectoryError) -> Problem {

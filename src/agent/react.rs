@@ -2,16 +2,22 @@
 
 use super::{
     HarnessAgent, RuntimeContext,
-    executor::{self, Prepared},
+    executor::{self, Open, Prepared},
     finalizer::Ending,
     preparer::Purpose,
     reflection::{self, Reflection},
 };
 use crate::fault::{self, Fault};
 use crate::ports::StoreError;
-use crate::session::{Draft, WriteError};
+use crate::session::{
+    Draft, WriteError,
+    parked::{self, Asked},
+};
 use crate::turn::{Step, TurnMachine, scheduler};
-use crate::types::{CallState, EventKind, Part, Role, Thinking, ToolCall, ToolOutcome, TurnPhase, TurnState};
+use crate::types::{
+    CallState, EventKind, Parked, Part, Pending, PendingKind, Role, Thinking, ToolCall, ToolOutcome,
+    TurnPhase, TurnState,
+};
 use futures::future::join_all;
 use std::rc::Rc;
 
@@ -22,8 +28,8 @@ pub(super) struct ReactAgent<'a> {
 }
 
 impl ReactAgent<'_> {
-    /// Runs until the turn is to end.
-    pub async fn run(&self) -> Result<Ending, WriteError> {
+    /// Runs until the turn is to end; none when it has to wait for a person.
+    pub async fn run(&self) -> Result<Option<Ending>, WriteError> {
         loop {
             let step = match &self.cx.session.state().turn {
                 Some(turn) => TurnMachine::next(turn, self.cx.clock.now()),
@@ -40,10 +46,10 @@ impl ReactAgent<'_> {
                     self.reflect().await?;
                     None
                 }
-                Step::Wait => return Err(WriteError::Stale),
+                Step::Wait => return Ok(None),
                 Step::Done { reason, error } => Some(Ending { error, ..Ending::new(reason) }),
             };
-            if let Some(ending) = ending {
+            if ending.is_some() {
                 return Ok(ending);
             }
         }
@@ -68,7 +74,8 @@ impl ReactAgent<'_> {
         Ok(())
     }
 
-    /// Runs the open calls of the step, wave by wave.
+    /// Runs the open calls of the step, wave by wave. When a person has to be asked about any of them none
+    /// runs: the turn waits.
     async fn act(&self, open: Vec<CallState>) -> Result<(), WriteError> {
         let made = self.calls_of_step();
         let mut prepared = Vec::with_capacity(open.len());
@@ -79,11 +86,17 @@ impl ReactAgent<'_> {
                 Some(turn) => TurnMachine::within_budget(turn, index),
                 None => return Err(WriteError::Stale),
             };
-            prepared.push(executor::prepare(self.agent, self.cx, call.clone(), state.status, within).await);
+            let asked = if state.asked { self.cx.session.asked(&call.call_id)? } else { Asked::default() };
+            let open = Open { call: call.clone(), status: state.status, within_budget: within, asked };
+            prepared.push(executor::prepare(self.agent, self.cx, open).await);
         }
         if prepared.is_empty() {
             // Never with a log that is whole. To come back for the same calls at once would never end.
             return Err(WriteError::Store(StoreError("the log lacks the calls of this step".into())));
+        }
+        let pending: Vec<Pending> = prepared.iter().filter_map(Prepared::waits).cloned().collect();
+        if !pending.is_empty() {
+            return self.wait_for(pending);
         }
         let claims: Vec<_> = prepared.iter().map(|call| call.claim.clone()).collect();
         let mut left = prepared.into_iter();
@@ -91,6 +104,20 @@ impl ReactAgent<'_> {
             self.run_wave(left.by_ref().take(wave.len()).collect()).await?;
         }
         Ok(())
+    }
+
+    /// Stores what is asked of people. The turn's time stands still from here on.
+    fn wait_for(&self, pending: Vec<Pending>) -> Result<(), WriteError> {
+        let (now, ids): (_, Vec<_>) =
+            (self.cx.clock.now(), pending.iter().map(|pending| pending.call_id.clone()).collect());
+        let mut kinds: Vec<EventKind> = pending.iter().map(asks).collect();
+        kinds.push(EventKind::TurnWaiting { pending: pending.clone() });
+        let row = |pending| parked::row(&Parked { pending, resolved: None });
+        let rows = pending.into_iter().map(row).collect::<Result<Vec<_>, _>>()?;
+        self.journal(kinds, |draft, state| {
+            TurnMachine(state).wait_for(&ids, now);
+            rows.into_iter().for_each(|(key, json)| draft.put(key, json));
+        })
     }
 
     async fn run_wave(&self, mut wave: Vec<Prepared>) -> Result<(), WriteError> {
@@ -178,5 +205,18 @@ impl ReactAgent<'_> {
             made.iter().find(|call| call.call_id == state.call_id).map(|call| (*call).clone())
         };
         calls.iter().filter_map(find).collect()
+    }
+}
+
+/// The record that asks for what a call waits for.
+fn asks(pending: &Pending) -> EventKind {
+    let Pending { call_id, name, kind, category, args, args_hash, payload, expires_at, .. } = pending.clone();
+    match kind {
+        PendingKind::Approval => {
+            EventKind::ToolApprovalRequired { call_id, name, args, args_hash, category, expires_at }
+        }
+        PendingKind::Question | PendingKind::Plan | PendingKind::External => {
+            EventKind::ToolSuspended { call_id, name, kind, payload, expires_at }
+        }
     }
 }

@@ -111,11 +111,29 @@ struct Streaming {
     text: String,
 }
 
+/// Where whoever waits for a turn stops to wait.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Halt {
+    /// It ended.
+    Ended(TurnEnd),
+    /// It waits for a person.
+    Waiting,
+}
+
+impl Halt {
+    fn of(kind: &EventKind) -> Option<Self> {
+        match kind {
+            EventKind::TurnWaiting { .. } => Some(Self::Waiting),
+            kind => kind.turn_end().cloned().map(Self::Ended),
+        }
+    }
+}
+
 /// The live listeners of a session.
 #[derive(Default)]
 pub struct Hub {
     listeners: RefCell<Vec<Listener>>,
-    ends: RefCell<Vec<(String, oneshot::Sender<TurnEnd>)>>,
+    ends: RefCell<Vec<(String, oneshot::Sender<Halt>)>>,
     broadcast: Option<Rc<dyn Broadcast>>,
     streaming: RefCell<Option<Streaming>>,
 }
@@ -131,10 +149,13 @@ impl Hub {
         self.listeners.borrow_mut().push(listener);
     }
 
-    /// Completes when the turn ends; fails when the turn is given up in this process.
-    pub fn turn_end(&self, turn: &str) -> oneshot::Receiver<TurnEnd> {
+    /// Completes when the turn ends or waits for a person; fails when it is given up in this process.
+    pub fn halt(&self, turn: &str) -> oneshot::Receiver<Halt> {
         let (sender, receiver) = oneshot::channel();
-        self.ends.borrow_mut().push((turn.to_owned(), sender));
+        let mut ends = self.ends.borrow_mut();
+        // Whoever waited for a turn that was refused has left.
+        ends.retain(|(_, sender)| !sender.is_canceled());
+        ends.push((turn.to_owned(), sender));
         receiver
     }
 
@@ -162,10 +183,10 @@ impl Hub {
             rest.iter().for_each(|rest| self.send(rest));
         }
         self.send(frame);
-        if let (Some(end), Some(turn)) = (record.kind.turn_end(), &record.turn) {
+        if let (Some(halt), Some(turn)) = (Halt::of(&record.kind), &record.turn) {
             let mut ends = self.ends.borrow_mut();
             for (_, sender) in ends.extract_if(.., |(waiting, _)| waiting == turn) {
-                let _ = sender.send(end.clone());
+                let _ = sender.send(halt.clone());
             }
         }
     }
@@ -189,12 +210,6 @@ impl Hub {
         self.listeners.borrow_mut().clear();
         self.ends.borrow_mut().clear();
         self.streaming.borrow_mut().take();
-    }
-
-    /// Gives up the waits and the stream of a turn that was refused.
-    pub fn abandon(&self, turn: &str) {
-        self.ends.borrow_mut().retain(|(waiting, _)| waiting != turn);
-        self.listeners.borrow_mut().retain(|l| l.interest.turn.as_deref() != Some(turn));
     }
 
     /// Streams a piece of what the model makes. The first piece of text takes log number `seq` for

@@ -11,6 +11,7 @@ pub mod frame;
 pub mod hub;
 pub mod idempotency;
 mod modes;
+pub mod parked;
 pub mod replay;
 pub mod view;
 

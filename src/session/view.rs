@@ -3,8 +3,8 @@
 use super::{Session, fold};
 use crate::ports::{StoreError, session_store::Select};
 use crate::types::{
-    Budget, CallStatus, EventKind, Message, Reply, SessionPermissions, SessionStatus, Source, StopReason,
-    Timestamp, ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, Usage, message::text_of,
+    Budget, CallStatus, EventKind, Message, Pending, Reply, SessionPermissions, SessionStatus, Source,
+    StopReason, Timestamp, ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, Usage, message::text_of,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -25,7 +25,7 @@ pub struct SessionView {
     updated_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     current_turn: Option<String>,
-    pending: Vec<Value>,
+    pending: Vec<Pending>,
     queue: Vec<Value>,
     metadata: Map<String, Value>,
     state: Map<String, Value>,
@@ -73,7 +73,7 @@ pub struct TurnView {
     outcomes: BTreeMap<String, u32>,
     citations: Vec<Source>,
     prompt_render_hash: Option<String>,
-    pending: Vec<Value>,
+    pending: Vec<Pending>,
     sub_steps_failed: Vec<String>,
     judgements: Vec<Judgement>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,15 +94,15 @@ pub struct Judgement {
     reason: String,
 }
 
-/// The answer to a message, once its turn has ended.
+/// The answer to a message, once its turn has ended or waits.
 #[derive(Serialize)]
 pub struct TurnAnswer {
     turn_id: String,
     status: TurnStatus,
-    stop_reason: StopReason,
+    stop_reason: Option<StopReason>,
     reply: Option<Reply>,
     usage: Usage,
-    pending: Vec<Value>,
+    pending: Vec<Pending>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<TurnError>,
 }
@@ -113,7 +113,7 @@ impl TurnAnswer {
         Self {
             turn_id: turn.to_owned(),
             status: end.status,
-            stop_reason: end.stop_reason,
+            stop_reason: Some(end.stop_reason),
             reply: end.reply,
             usage: end.usage,
             pending: Vec::new(),
@@ -122,14 +122,32 @@ impl TurnAnswer {
     }
 }
 
+impl From<TurnView> for TurnAnswer {
+    fn from(view: TurnView) -> Self {
+        Self {
+            turn_id: view.id,
+            status: view.status,
+            stop_reason: view.stop_reason,
+            reply: view.reply,
+            usage: view.usage,
+            pending: view.pending,
+            error: view.error,
+        }
+    }
+}
+
 impl Session {
     /// The session as clients see it.
-    pub fn view(&self) -> SessionView {
+    ///
+    /// # Errors
+    /// When the store breaks.
+    pub fn view(&self) -> Result<SessionView, StoreError> {
+        let pending = self.pending()?;
         let state = self.state();
         let meta = &state.meta;
         let queued =
             |(index, turn): (usize, &String)| json!({"id": turn, "turn": turn, "position": index + 1});
-        SessionView {
+        Ok(SessionView {
             id: meta.id.clone(),
             agent: meta.agent.clone(),
             user: meta.user.clone(),
@@ -141,7 +159,7 @@ impl Session {
             created_at: meta.created_at,
             updated_at: meta.updated_at,
             current_turn: state.turn.as_ref().map(|turn| turn.id.clone()),
-            pending: Vec::new(),
+            pending,
             queue: state.queue.iter().enumerate().map(queued).collect(),
             metadata: meta.metadata.clone(),
             state: meta.state.clone(),
@@ -149,7 +167,7 @@ impl Session {
             budget: meta.budget,
             last_seq: self.last_seq(),
             context: self.context().progress(),
-        }
+        })
     }
 
     /// A page of the conversation behind record `after`, and where the next page starts.
@@ -242,6 +260,11 @@ impl Session {
             view.steps = running.steps;
             view.reflections = running.reflections;
             view.epoch = Some(running.epoch);
+            if running.waiting_since.is_some() {
+                view.status = TurnStatus::Waiting;
+                view.stop_reason = Some(StopReason::Waiting);
+                view.pending = self.pending()?;
+            }
         }
         Ok(Some(view))
     }

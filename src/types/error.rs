@@ -40,6 +40,9 @@ error_codes! {
     IdempotencyInProgress, "idempotency_in_progress", 409, "The first request with this Idempotency-Key is still running";
     MemoryBusy, "memory_busy", 409, "The memory is being consolidated";
     TransitionNotAllowed, "transition_not_allowed", 409, "The mode does not lead there";
+    StaleArgsHash, "stale_args_hash", 409, "The call's arguments are others";
+    AlreadyDecided, "already_decided", 409, "That was decided before, and otherwise";
+    NotWaiting, "not_waiting", 409, "The call does not wait for that";
     AlreadyExists, "already_exists", 409, "That already exists";
     Gone, "gone", 410, "That was here and its time is over";
     PreconditionFailed, "precondition_failed", 412, "It is not what the request expects";

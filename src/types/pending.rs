@@ -76,8 +76,12 @@ pub struct Approver {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self", rename_all = "snake_case")]
 pub enum Resolution {
-    /// It may run with the arguments that the row holds.
-    Approved,
+    /// It may run.
+    Approved {
+        /// The arguments in place of those that it waits with.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        args: Option<Value>,
+    },
     /// It may not.
     Declined {
         /// Why, for the model.
@@ -103,7 +107,7 @@ json::tagged!(Resolution, "how");
 /// The row of a call that waits or waited.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parked {
-    /// What it waits for. After an approval with other arguments these are the new ones.
+    /// What it waits for.
     pub pending: Pending,
     /// What became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -507,7 +507,7 @@ fn notes_are_rewritten_behind_replies_and_nothing_is_lost() {
     let mut found = facts(&all_text(&talk.asked()));
     found.sort_by_key(|fact| fact[4..].parse::<u32>().expect("a number"));
     assert_eq!(found, (1..=40).map(|fact| format!("fact{fact}")).collect::<Vec<_>>());
-    let shown = talk.stage.session().view();
+    let shown = talk.stage.session().view().expect("a store that works");
     let context = serde_json::to_value(shown).expect("JSON")["context"].clone();
     assert_eq!(context["generation"], generation);
     assert!(

@@ -69,8 +69,6 @@ fn a_refused_message_leaves_the_streamed_one_alone() {
     assert_eq!(streamed.as_ref().map(|(_, text)| text.as_str()), Some("word1 "));
     let refused = stage.try_post("t2", "hello", OnBusy::Reject, BudgetPatch::default());
     assert_eq!(refused.unwrap_err().code.as_str(), "session_busy");
-    // What the handler does for the waiters of a turn that never came to be.
-    session.hub().abandon("t2");
     assert_eq!(session.hub().streamed(), streamed);
     stage.settle();
     stage.check();
@@ -267,7 +265,7 @@ fn nobody_waits_for_a_copy_of_the_session_that_was_given_up() {
     stage.post("t2", "hello");
     // As a caller who waits for the queued turn's answer: it holds the session until then.
     let session = stage.session();
-    let mut ended = session.hub().turn_end("t2");
+    let mut ended = session.hub().halt("t2");
     stage.run();
     stage.store.die_after(Some(0));
     for _ in 0..10 {

@@ -70,6 +70,7 @@ impl SessionHost {
             self.wake_soon();
         }
         self.follow_up(&session);
+        let expiry = if session.is_waiting() { self.expire(&session)? } else { None };
         let (now, idle) = (self.now(), self.running.borrow().is_none());
         if !idle && now < self.purge_at.get() {
             // Looking at all that may expire at each round of the watchdog would cost more than the turn.
@@ -78,7 +79,7 @@ impl SessionHost {
         let answers = idempotency::purge(&session, now).map_err(broken)?;
         // As above: a store that is down for long must not cost us the alarm.
         let artifacts = self.artifacts(&session).purge().await.unwrap_or(Some(now.plus(WATCHDOG_MS)));
-        let next = answers.into_iter().chain(artifacts).min();
+        let next = answers.into_iter().chain(artifacts).chain(expiry).min();
         self.purge_at.set(next.unwrap_or(now.plus(PURGE_MS)).min(now.plus(PURGE_MS)));
         if let Some(at) = next.filter(|_| idle) {
             self.wake_after(at.since(now).max(RETRY_MS));
@@ -95,6 +96,14 @@ impl SessionHost {
     pub fn wake_for_purge(&self) {
         if self.wake_at.get() <= self.now() {
             self.wake_soon();
+        }
+    }
+
+    /// Sees to it that what waits for a person is declined when its time is over.
+    pub(super) fn wake_for_expiry(&self, session: &Session) {
+        let pending = session.pending().unwrap_or_default();
+        if let Some(at) = pending.iter().map(|pending| pending.expires_at).min() {
+            self.wake_after(at.since(self.now()).max(RETRY_MS));
         }
     }
 

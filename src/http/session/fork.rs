@@ -73,7 +73,7 @@ impl Handler {
 /// When the snapshot cannot be read or a store breaks.
 pub async fn import(host: &Rc<SessionHost>, snapshot: &str) -> Result<String, Problem> {
     if let Some(session) = host.open().map_err(broken)? {
-        return encode(&session.view()).map_err(broken);
+        return view(&session);
     }
     let Snapshot { meta, forked_from, records } = decode(snapshot).map_err(broken)?;
     let session = host.blank(meta);
@@ -104,7 +104,7 @@ pub async fn import(host: &Rc<SessionHost>, snapshot: &str) -> Result<String, Pr
 }
 
 fn view(session: &Session) -> Result<String, Problem> {
-    encode(&session.view()).map_err(broken)
+    session.view().and_then(|view| encode(&view)).map_err(broken)
 }
 
 /// The message that a record holds or belongs to.

@@ -1,8 +1,10 @@
 //! What one session's object answers. Runs inside the object, next to the session's state.
 
 mod artifacts;
+mod decisions;
 mod events;
 mod feed;
+mod follow;
 mod fork;
 mod resource;
 pub mod socket;
@@ -63,14 +65,15 @@ impl Handler {
             SessionRoute::Compact => self.once(call, self.compact(call).boxed_local()).await,
             SessionRoute::PostMessage => self.post_message(call, None).await,
             SessionRoute::Steer => self.post_message(call, Some(crate::agent::OnBusy::Steer)).await,
-            SessionRoute::Show => ApiResponse::json(200, &self.session(call)?.view()),
+            SessionRoute::Show => shown(200, self.session(call)?.as_ref()),
             SessionRoute::Update => self.update(call).await,
             SessionRoute::Delete => self.delete(call).await,
             SessionRoute::ListMessages => self.list_messages(call),
             SessionRoute::ShowTurn => self.show_turn(call),
             SessionRoute::Events => self.events(call),
             SessionRoute::Dequeue => self.dequeue(call),
-            SessionRoute::Approve | SessionRoute::Answer => self.decide(call),
+            SessionRoute::Approve => self.approve(call).await,
+            SessionRoute::Answer => self.answer(call).await,
             // The platform upgrades the connection before it gets here.
             SessionRoute::WebSocket => Err(Problem::new(
                 crate::types::ErrorCode::InvalidRequest,
@@ -160,6 +163,11 @@ impl Handler {
         }
         Ok(response)
     }
+}
+
+/// A session as clients see it.
+fn shown(status: u16, session: &Session) -> Result<ApiResponse, Problem> {
+    ApiResponse::json(status, &session.view().map_err(broken)?)
 }
 
 /// Whether the caller may see a session of this tenant and user.

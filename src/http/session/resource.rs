@@ -1,6 +1,6 @@
 //! The session as a resource: make, change, erase, read.
 
-use super::{Handler, MAX_OBJECT_BYTES, SessionRequest, broken, turns::not_negative};
+use super::{Handler, MAX_OBJECT_BYTES, SessionRequest, broken, shown, turns::not_negative};
 use crate::http::{ApiRequest, ApiResponse, body, owner, page};
 use crate::session::Session;
 use crate::types::{BudgetPatch, ErrorCode, EventKind, Mode, Problem, SessionPermissions, SwitchError};
@@ -44,7 +44,7 @@ impl Handler {
         let body: CreateBody = body::json_or_empty(&call.request)?;
         let named = named_user(&call.request, body.user);
         if let Some(session) = self.find(call, named.as_deref())? {
-            return ApiResponse::json(200, &session.view());
+            return shown(200, &session);
         }
         if body.agent.as_deref().is_some_and(|agent| agent != crate::standard::DEFAULT_AGENT) {
             return Err(Problem::field("/agent", "no such agent; there is `default`"));
@@ -69,7 +69,7 @@ impl Handler {
             self.host.wake_soon();
         }
         let location = format!("/v1/sessions/{}", call.session);
-        Ok(ApiResponse::json(201, &session.view())?.with("location", &location))
+        Ok(shown(201, &session)?.with("location", &location))
     }
 
     pub(super) async fn update(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
@@ -130,7 +130,7 @@ impl Handler {
         if relist && self.host.list(&session).await.is_err() {
             self.host.wake_soon();
         }
-        ApiResponse::json(200, &session.view())
+        shown(200, &session)
     }
 
     pub(super) async fn delete(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {

@@ -1,19 +1,21 @@
 //! Turns: post a message, steer, abort, dequeue.
 
 use super::{
-    Handler, MAX_OBJECT_BYTES, SessionRequest, broken, feed, idempotency_document, replayed,
+    Handler, MAX_OBJECT_BYTES, SessionRequest, broken, feed,
+    follow::{self, Follow, Wants},
+    idempotency_document, replayed,
     resource::named_user,
 };
 use crate::agent::{OnBusy, Post};
-use crate::http::{ApiRequest, ApiResponse, body, idempotency};
+use crate::http::{ApiResponse, body, idempotency};
 use crate::session::{
     Session,
-    hub::{Interest, Listener},
+    hub::Interest,
     idempotency::{Answer, FirstAnswer, document, find},
     view::TurnAnswer,
 };
 use crate::turn::schema;
-use crate::types::{BudgetPatch, Cursor, ErrorCode, Part, Problem, Thinking, TurnOptions, TurnStatus, id};
+use crate::types::{BudgetPatch, Cursor, Part, Problem, Thinking, TurnOptions, TurnStatus, id};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, rc::Rc};
@@ -37,14 +39,6 @@ pub(super) struct MessageBody {
     output_schema: Option<Value>,
 }
 
-/// How the caller wants its answer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wants {
-    Json,
-    Stream,
-    Receipt,
-}
-
 impl Handler {
     /// Accepts a message and answers in the way the caller wants. `on_busy` overrides the body's.
     pub(super) async fn post_message(
@@ -55,7 +49,7 @@ impl Handler {
         let body: MessageBody = body::json(&call.request)?;
         let named = named_user(&call.request, body.user.clone());
         let session = self.find(call, named.as_deref())?;
-        let wants = wants(&call.request);
+        let wants = Wants::of(&call.request);
         let key = idempotency::key(&call.request)?;
         let body_hash = key.map(|_| idempotency::body_hash(&call.request.body));
         if let (Some(key), Some(hash), Some(session)) = (key, &body_hash, &session)
@@ -82,35 +76,12 @@ impl Handler {
             Some(session) => session,
             None => self.host.blank(self.new_meta(call, named)?),
         };
-        let stream = (wants == Wants::Stream).then(|| {
-            let interest = Interest { turn: Some(turn.clone()), until_idle: false };
-            let (listener, stream) = Listener::new(interest);
-            listener.send(feed::PREAMBLE);
-            session.hub().listen(listener);
-            self.host.ping(&session);
-            stream
-        });
-        let ended = (wants == Wants::Json).then(|| session.hub().turn_end(&turn));
-        if let Err(problem) = self.host.post(&session, post) {
-            session.hub().abandon(&turn);
-            return Err(problem);
+        let follow = Follow::new(&self.host, &session, &turn, wants);
+        self.host.post(&session, post)?;
+        if wants == Wants::Receipt {
+            return Ok(follow::receipt(&call.session, &turn, receipt));
         }
-        match (stream, ended) {
-            (Some(stream), _) => Ok(feed::response(stream, "text/event-stream").with("x-turn-id", &turn)),
-            (None, Some(ended)) => match ended.await {
-                Ok(end) => ApiResponse::json(200, &TurnAnswer::new(&turn, end)),
-                Err(_) => Err(Problem::new(
-                    ErrorCode::Unavailable,
-                    format!(
-                        "turn {turn} was interrupted and goes on; read it at /v1/sessions/{}/turns/{turn}",
-                        call.session
-                    ),
-                )),
-            },
-            (None, None) => Ok(ApiResponse::bytes(202, "application/json", receipt)
-                .with("preference-applied", "respond-async")
-                .with("location", &format!("/v1/sessions/{}/turns/{turn}", call.session))),
-        }
+        follow.answer(&session).await
     }
 
     /// Answers a repetition: the turn's own answer, or the receipt that was given.
@@ -128,15 +99,14 @@ impl Handler {
             Answer::Json(status, body) => return Ok(replayed(status, body)),
             Answer::Turn(turn) => turn,
         };
-        let Some(end) = session.turn_ended(&turn).map_err(broken)? else {
-            return Err(idempotency::in_progress());
-        };
+        let stands = session.turn(&turn).map_err(broken)?.filter(|turn| turn.status != TurnStatus::Running);
+        let Some(stands) = stands else { return Err(idempotency::in_progress()) };
         let response = match wants {
             Wants::Stream => {
                 let interest = Interest { turn: Some(turn), until_idle: false };
                 feed::sse(&self.host, session, Cursor::default(), interest)?
             }
-            _ => ApiResponse::json(200, &TurnAnswer::new(&turn, end))?,
+            _ => ApiResponse::json(200, &TurnAnswer::from(stands))?,
         };
         Ok(response.with("idempotent-replayed", "true"))
     }
@@ -265,12 +235,6 @@ impl Handler {
             Err(Problem::not_found("queued message"))
         }
     }
-
-    /// Approvals and answers address a call that waits for somebody. No tool of this agent waits.
-    pub(super) fn decide(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
-        self.session(call)?;
-        Err(Problem::not_found("call that waits for a decision or an answer"))
-    }
 }
 
 /// Whether a caller's bound in money is one.
@@ -288,19 +252,4 @@ fn can_be_held(schema: &Value) -> Result<(), Problem> {
     }
     schema::check(schema)
         .map_err(|misfit| Problem::field(format!("/output_schema{}", misfit.pointer), misfit.detail))
-}
-
-fn wants(request: &ApiRequest) -> Wants {
-    let prefers = |name: &str, word: &str| {
-        request
-            .header(name)
-            .is_some_and(|value| value.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case(word)))
-    };
-    if prefers("prefer", "respond-async") {
-        Wants::Receipt
-    } else if prefers("accept", "text/event-stream") {
-        Wants::Stream
-    } else {
-        Wants::Json
-    }
 }

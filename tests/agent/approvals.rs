@@ -1,0 +1,325 @@
+//! Calls that wait for a person's consent, on a machine that may go away at any moment.
+
+use crate::stage::{Stage, step_of};
+use edge_harness::agent::{
+    OnBusy,
+    host::parked::{Change, Ruling},
+};
+use edge_harness::platform::in_memory::models::{Answer, answer, call};
+use edge_harness::ports::SessionStore;
+use edge_harness::types::{
+    Approver, BudgetPatch, Category, Decision, ModelRequest, Part, Pending, Policy, Problem, SessionStatus,
+    TurnStatus,
+};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+
+/// In its first step calls `read_it` and twice `write_it`; then repeats what it was told of `w1`.
+fn two_writes(request: &ModelRequest) -> Answer {
+    let results = request.messages.iter().flat_map(|message| &message.parts);
+    let told = results.filter_map(|part| match part {
+        Part::ToolResult { call_id, outcome, .. } if call_id == "w1" => {
+            Some(outcome.model_text().into_owned())
+        }
+        _ => None,
+    });
+    let told = told.last();
+    match step_of(request) {
+        0 if told.is_none() => answer(vec![
+            call("r1", "read_it", json!({"key": "r"})),
+            call("w1", "write_it", json!({"key": "a"})),
+            call("w2", "write_it", json!({"key": "b"})),
+        ]),
+        _ => answer(vec![Part::text(told.unwrap_or_default())]),
+    }
+}
+
+/// A session in which `write_it` is asked about.
+fn stage() -> Stage {
+    let (stage, _) = Stage::scripted(two_writes, |builder| builder);
+    let session = stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    let now = stage.host().now();
+    session
+        .commit(now, |draft| {
+            draft.state.meta.permissions.tools.extend([("write_it".to_owned(), Policy::Ask)])
+        })
+        .unwrap();
+    stage
+}
+
+/// The same, with both writes waiting.
+fn parked() -> Stage {
+    let stage = stage();
+    stage.post("t1", "go");
+    stage.run();
+    assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
+    stage
+}
+
+fn ruling(decision: Decision) -> Ruling {
+    Ruling { decision, reason: None, args: None, args_hash: None }
+}
+
+fn decide(stage: &Stage, call: &str, ruling: Ruling) -> Result<Change, Problem> {
+    let by = Approver { user: Some("ann".into()), key: None };
+    stage.host().decide(&stage.session(), call, ruling, by)
+}
+
+fn approve(stage: &Stage, call: &str) -> Result<Change, Problem> {
+    decide(stage, call, ruling(Decision::Approve))
+}
+
+fn code(result: Result<Change, Problem>) -> &'static str {
+    result.expect_err("refused").code.as_str()
+}
+
+fn waiting(stage: &Stage) -> Vec<String> {
+    stage.session().pending().unwrap().into_iter().map(|pending: Pending| pending.call_id).collect()
+}
+
+fn runs(stage: &Stage) -> Vec<(String, u32)> {
+    stage.runs.borrow().iter().map(|(key, runs)| (key.clone(), *runs)).collect()
+}
+
+fn of_type(stage: &Stage, kind: &str) -> Vec<Value> {
+    stage.records().into_iter().filter(|record| record["type"] == kind).collect()
+}
+
+#[test]
+fn a_batch_asks_for_all_it_needs_and_runs_nothing_before() {
+    let stage = parked();
+    assert_eq!(waiting(&stage), ["w1", "w2"]);
+    assert_eq!(of_type(&stage, "tool.completed"), [] as [Value; 0], "not even what nobody is asked about");
+    let asked = of_type(&stage, "tool.approval_required");
+    assert_eq!((&asked[0]["args"], &asked[0]["category"]), (&json!({"key": "a"}), &json!("other")));
+    assert_eq!(asked[0]["args_hash"].as_str().map(str::len), Some(64));
+    let last = stage.records().pop().unwrap();
+    assert_eq!((&last["type"], last["pending"].as_array().map(Vec::len)), (&json!("turn.waiting"), Some(2)));
+    assert_eq!(approve(&stage, "w2").unwrap(), Change::Waits);
+    stage.run();
+    assert_eq!((waiting(&stage), runs(&stage)), (vec!["w1".to_owned()], vec![]));
+    assert_eq!(approve(&stage, "w1").unwrap(), Change::GoesOn);
+    stage.settle();
+    stage.check();
+    assert_eq!(runs(&stage), [("a".to_owned(), 1), ("b".to_owned(), 1)]);
+    assert_eq!(stage.outcomes("t1"), ["result", "result", "result"]);
+    let decided = of_type(&stage, "approval.decided");
+    assert_eq!((&decided[0]["by"], &decided[0]["call_id"]), (&json!({"user": "ann"}), &json!("w2")));
+    assert_eq!(stage.end("t1").reply.unwrap().text, "wrote a");
+}
+
+#[test]
+fn one_may_be_approved_and_the_other_declined() {
+    let stage = parked();
+    let reason = Some("not on a Friday".to_owned());
+    let declined = Ruling { reason, ..ruling(Decision::Decline) };
+    assert_eq!(decide(&stage, "w1", declined).unwrap(), Change::Waits);
+    assert_eq!(approve(&stage, "w2").unwrap(), Change::GoesOn);
+    stage.settle();
+    stage.check();
+    assert_eq!(runs(&stage), [("b".to_owned(), 1)]);
+    assert_eq!(stage.outcomes("t1"), ["result", "declined", "result"]);
+    assert_eq!(stage.end("t1").reply.unwrap().text, "Not run: not on a Friday");
+}
+
+#[test]
+fn saying_it_twice_changes_nothing_and_saying_otherwise_is_refused() {
+    let stage = parked();
+    approve(&stage, "w1").unwrap();
+    let before = stage.kinds();
+    assert_eq!(approve(&stage, "w1").unwrap(), Change::None);
+    assert_eq!(code(decide(&stage, "w1", ruling(Decision::Decline))), "already_decided");
+    assert_eq!(code(approve(&stage, "nobody")), "not_found");
+    assert_eq!(stage.kinds(), before);
+    approve(&stage, "w2").unwrap();
+    stage.settle();
+    assert_eq!(approve(&stage, "w1").unwrap(), Change::None, "also when all is over");
+    assert_eq!(code(decide(&stage, "w2", ruling(Decision::Decline))), "already_decided");
+    stage.check();
+}
+
+#[test]
+fn what_is_approved_is_these_arguments_and_no_others() {
+    let stage = parked();
+    let stale = Ruling { args_hash: Some("0".repeat(64)), ..ruling(Decision::Approve) };
+    assert_eq!(code(decide(&stage, "w1", stale)), "stale_args_hash");
+    let unfit = Ruling { args: Some(json!({"key": {}})), ..ruling(Decision::Approve) };
+    let refused = decide(&stage, "w1", unfit).unwrap_err();
+    assert_eq!((refused.code.as_str(), refused.errors[0].pointer.as_str()), ("validation_failed", "/args"));
+    let asked = stage.session().pending().unwrap();
+    let edited = Ruling {
+        args: Some(json!({"key": "c"})),
+        args_hash: Some(asked[0].args_hash.clone()),
+        ..ruling(Decision::Approve)
+    };
+    decide(&stage, "w1", edited.clone()).unwrap();
+    assert_eq!(decide(&stage, "w1", edited).unwrap(), Change::None);
+    approve(&stage, "w2").unwrap();
+    stage.settle();
+    assert_eq!(runs(&stage), [("b".to_owned(), 1), ("c".to_owned(), 1)]);
+    let decided = of_type(&stage, "approval.decided");
+    assert_eq!(decided[0]["args"], json!({"key": "c"}));
+    assert_ne!(decided[0]["args_hash"], json!(asked[0].args_hash), "hashed anew");
+    assert_eq!(of_type(&stage, "tool.completed")[1]["ran_with"], json!({"key": "c"}));
+}
+
+#[test]
+fn always_means_for_all_that_waits_and_comes() {
+    for decision in [Decision::AlwaysAllowTool, Decision::AlwaysAllowCategory] {
+        let stage = stage();
+        let session = stage.session();
+        // The rule is about the category this time: a tool's own rule would stand above its grant.
+        let now = stage.host().now();
+        session
+            .commit(now, |draft| {
+                let permissions = &mut draft.state.meta.permissions;
+                permissions.tools.clear();
+                permissions.categories.insert(Category::Other, Policy::Ask);
+            })
+            .unwrap();
+        stage.post("t1", "go");
+        stage.run();
+        let all = waiting(&stage);
+        let last = all.last().unwrap().clone();
+        // `read_it` is of the category, too.
+        assert_eq!(all, ["r1", "w1", "w2"]);
+        let change = decide(&stage, &last, ruling(decision)).unwrap();
+        if decision == Decision::AlwaysAllowTool {
+            assert_eq!((change, waiting(&stage)), (Change::Waits, vec!["r1".to_owned()]));
+            approve(&stage, "r1").unwrap();
+        } else {
+            assert_eq!(change, Change::GoesOn);
+        }
+        stage.settle();
+        stage.check();
+        assert_eq!(runs(&stage), [("a".to_owned(), 1), ("b".to_owned(), 1)]);
+    }
+}
+
+#[test]
+fn a_machine_may_go_away_while_a_call_waits_and_years_may_pass() {
+    for declines in [false, true] {
+        let stage = parked();
+        stage.crash();
+        stage.wake();
+        stage.tick(6 * 24 * 3_600_000);
+        stage.crash();
+        assert_eq!(waiting(&stage), ["w1", "w2"]);
+        let decision = if declines { Decision::Decline } else { Decision::Approve };
+        decide(&stage, "w1", ruling(decision)).unwrap();
+        stage.crash();
+        assert_eq!(waiting(&stage), ["w2"]);
+        decide(&stage, "w2", ruling(decision)).unwrap();
+        stage.settle();
+        stage.check();
+        let once = vec![("a".to_owned(), 1), ("b".to_owned(), 1)];
+        assert_eq!(runs(&stage), if declines { vec![] } else { once });
+        // The time that it waited is nobody's.
+        assert_eq!(stage.end("t1").status, TurnStatus::Completed);
+        assert_eq!(stage.end("t1").reply.unwrap().text.starts_with("Not run"), declines);
+    }
+}
+
+#[test]
+fn what_nobody_decides_on_in_time_is_declined() {
+    let stage = parked();
+    approve(&stage, "w2").unwrap();
+    // By itself: the object wakes up for it.
+    stage.live(8 * 24 * 3_600_000);
+    stage.settle();
+    stage.check();
+    assert_eq!(runs(&stage), [("b".to_owned(), 1)]);
+    assert_eq!(stage.outcomes("t1"), ["result", "expired", "result"]);
+    let told = of_type(&stage, "approval.decided").pop().unwrap();
+    assert_eq!((&told["decision"], &told["by"]), (&json!("decline"), &Value::Null));
+    assert_eq!(code(approve(&stage, "w1")), "already_decided");
+}
+
+#[test]
+fn a_decision_that_comes_with_the_end_of_its_time_is_too_late() {
+    let stage = parked();
+    stage.tick(7 * 24 * 3_600_000);
+    assert_eq!(code(approve(&stage, "w1")), "not_waiting");
+    stage.settle();
+    assert_eq!((runs(&stage), stage.outcomes("t1").len()), (vec![], 3));
+    stage.check();
+}
+
+#[test]
+fn a_new_message_passes_over_what_waits() {
+    for on_busy in [OnBusy::Queue, OnBusy::Steer] {
+        let stage = parked();
+        stage.try_post("t2", "something else", on_busy, BudgetPatch::default()).unwrap();
+        stage.settle();
+        stage.check();
+        assert_eq!(runs(&stage), []);
+        assert_eq!(stage.outcomes("t1"), ["canceled", "declined", "declined"]);
+        assert_eq!(stage.end("t1").status, TurnStatus::Canceled);
+        assert_eq!(stage.end("t2").reply.unwrap().text, "Not run: interrupted_by_user_message");
+        assert_eq!(of_type(&stage, "approval.decided")[0]["reason"], "interrupted_by_user_message");
+        assert_eq!(code(approve(&stage, "w1")), "not_waiting");
+    }
+    let stage = parked();
+    let refused = stage.try_post("t2", "x", OnBusy::Reject, BudgetPatch::default()).unwrap_err();
+    assert_eq!((refused.code.as_str(), waiting(&stage).len()), ("session_busy", 2));
+}
+
+#[test]
+fn messages_that_waited_before_a_call_did_wait_on() {
+    let stage = stage();
+    stage.post("t1", "go");
+    stage.post("t2", "then this");
+    stage.run();
+    assert_eq!(waiting(&stage).len(), 2);
+    stage.post("t3", "and this");
+    stage.settle();
+    stage.check();
+    let started = of_type(&stage, "turn.started");
+    let order: Vec<_> = started.iter().map(|record| record["turn"].as_str().unwrap()).collect();
+    assert_eq!(order, ["t1", "t2", "t3"]);
+    assert_eq!(stage.end("t1").status, TurnStatus::Canceled);
+}
+
+#[test]
+fn an_abort_ends_what_waits() {
+    let stage = parked();
+    approve(&stage, "w1").unwrap();
+    assert!(stage.host().abort(&stage.session()).unwrap());
+    assert!(!stage.host().abort(&stage.session()).unwrap());
+    stage.settle();
+    stage.check();
+    assert_eq!((runs(&stage), stage.outcomes("t1")), (vec![], vec!["canceled".to_owned(); 3]));
+    assert_eq!(code(approve(&stage, "w2")), "not_waiting");
+    assert_eq!(code(decide(&stage, "w1", ruling(Decision::Decline))), "already_decided");
+}
+
+#[test]
+fn a_rule_that_comes_meanwhile_forbids_what_was_approved() {
+    let stage = parked();
+    approve(&stage, "w1").unwrap();
+    let now = stage.host().now();
+    let deny = ("write_it".to_owned(), Policy::Deny);
+    stage.session().commit(now, |draft| draft.state.meta.permissions.tools.extend([deny])).unwrap();
+    approve(&stage, "w2").unwrap();
+    stage.settle();
+    stage.check();
+    assert_eq!((runs(&stage), stage.outcomes("t1")[1].as_str()), (vec![], "permission"));
+}
+
+#[test]
+fn when_the_store_fails_nobody_is_asked_and_the_turn_comes_back() {
+    let stage = stage();
+    stage.post("t1", "go");
+    stage.store.die_after(Some(0));
+    stage.run();
+    stage.store.die_after(None);
+    assert_eq!(stage.store.get("approval/w1").unwrap(), None);
+    stage.crash();
+    stage.wake();
+    stage.run();
+    approve(&stage, "w1").unwrap();
+    approve(&stage, "w2").unwrap();
+    stage.settle();
+    stage.check();
+    assert_eq!(runs(&stage), [("a".to_owned(), 1), ("b".to_owned(), 1)]);
+}
