@@ -87,6 +87,16 @@ impl Handler {
         let relist = title.is_some();
         session
             .commit_from_outside(self.host.now(), |draft| {
+                let mut changed = Map::new();
+                let meta = &mut draft.state.meta;
+                set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
+                set(&mut meta.metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
+                set(&mut meta.permissions, body.permissions, |new| {
+                    drop(changed.insert("permissions".into(), json!(new)))
+                });
+                if !changed.is_empty() {
+                    draft.record(None, EventKind::SessionUpdated { changed: Value::Object(changed) });
+                }
                 if let Some(mode) = mode {
                     if let Some(model) = &model {
                         // As if the mode remembered it: the model changes once.
@@ -94,17 +104,10 @@ impl Handler {
                     }
                     draft.switch_mode(self.host.agent().modes(), None, mode);
                 }
-                let mut changed = Map::new();
                 let meta = &mut draft.state.meta;
-                let mut events = Vec::new();
-                set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
-                set(&mut meta.metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
-                set(&mut meta.permissions, body.permissions, |new| {
-                    drop(changed.insert("permissions".into(), json!(new)))
-                });
-                let previous = meta.model.clone();
+                let (mut other_model, previous) = (None, meta.model.clone());
                 set(&mut meta.model, model, |model| {
-                    events.push(EventKind::ModelChanged { model: model.clone(), previous });
+                    other_model = Some(EventKind::ModelChanged { model: model.clone(), previous });
                 });
                 // The state is merged key by key; `null` removes a key.
                 let mut changed_keys = Vec::new();
@@ -118,10 +121,7 @@ impl Handler {
                         changed_keys.push(key);
                     }
                 }
-                if !changed.is_empty() {
-                    draft.record(None, EventKind::SessionUpdated { changed: Value::Object(changed) });
-                }
-                events.into_iter().for_each(|event| draft.record(None, event));
+                other_model.into_iter().for_each(|event| draft.record(None, event));
                 if !changed_keys.is_empty() {
                     draft.record(None, EventKind::StateChanged { changed_keys });
                 }
