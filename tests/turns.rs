@@ -523,7 +523,7 @@ fn sessions_are_made_changed_and_shown() {
         ("user", json!("carol")),
         ("title", json!("First")),
         ("status", json!("idle")),
-        ("mode", Value::Null),
+        ("mode", json!("build")),
         ("model", Value::Null),
         ("pending", json!([])),
         ("queue", json!([])),
@@ -551,12 +551,12 @@ fn sessions_are_made_changed_and_shown() {
         log[1]["changed"],
         json!({"title": "New", "metadata": {"b": 2}, "permissions": {"deny": ["web"]}})
     );
-    assert_eq!((&log[2]["mode"], &log[2]["previous"]), (&json!("plan"), &Value::Null));
+    assert_eq!((&log[2]["mode"], &log[2]["previous"]), (&json!("plan"), &json!("build")));
     assert_eq!(log[4]["changed_keys"], json!(["x"]));
     // What changes nothing is no event.
     assert_eq!(client.patch("/v1/sessions/crud:1", patch).expect(200)["updated_at"], changed["updated_at"]);
     assert_eq!(chat.log().len(), 5);
-    for (field, value) in [("model", "nonsense"), ("model", "demo/other")] {
+    for (field, value) in [("model", "nonsense"), ("model", "demo/other"), ("mode", "nap")] {
         let refused = client.patch("/v1/sessions/crud:1", json!({field: value})).expect(422);
         assert_eq!(refused["errors"][0]["pointer"], format!("/{field}"));
     }

@@ -4,7 +4,7 @@ use super::{RuntimeState, ToolError};
 use crate::fault::{self, Fault};
 use crate::ports::{Clock, Spawner, session_store::Select};
 use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError, fold};
-use crate::types::{EventKind, Message, Source, Timestamp};
+use crate::types::{EventKind, Message, Mode, Modes, PlanRef, Source, Timestamp};
 use futures::{
     future::{Either, poll_fn, select},
     pin_mut,
@@ -38,6 +38,8 @@ pub struct RuntimeContext {
     pub spawner: Rc<dyn Spawner>,
     /// The session's large things.
     pub artifacts: Rc<Artifacts>,
+    /// The agent's modes.
+    pub modes: Rc<Modes>,
     /// What this turn has done so far.
     pub state: Rc<RuntimeState>,
 }
@@ -163,6 +165,8 @@ pub struct ToolContext {
     pub cancel: CancelToken,
     /// The session's large things, to be read.
     pub artifacts: ArtifactReader,
+    /// The agent's modes.
+    pub modes: Rc<Modes>,
     /// The right to write.
     pub gate: WriteGate,
     /// What was answered, where the call has waited for an answer.
@@ -184,6 +188,7 @@ impl ToolContext {
             gate: WriteGate::new(cx, cancel.clone()),
             cancel,
             artifacts: ArtifactReader::new(&cx.artifacts),
+            modes: Rc::clone(&cx.modes),
             answer: None,
             sources: Rc::default(),
         }
@@ -242,6 +247,35 @@ impl ToolContext {
     /// The session's own state, as callers and tools set it.
     pub fn state(&self) -> Map<String, Value> {
         self.gate.session.state().meta.state.clone()
+    }
+
+    /// The mode that the session is in, if the agent has any.
+    pub fn mode(&self) -> Option<&Mode> {
+        self.modes.current(self.gate.session.state().meta.mode.as_deref())
+    }
+
+    /// The plan that was approved last.
+    pub fn plan(&self) -> Option<PlanRef> {
+        self.gate.session.state().plan.clone()
+    }
+
+    /// Sets the plan that turns are pointed to, and goes over to the mode `to`, if one is named: from the next
+    /// model call on.
+    ///
+    /// # Errors
+    /// When there is no such mode or the current one does not lead there; when the call is over, or the store
+    /// broke.
+    pub fn switch_mode(&self, to: Option<&str>, plan: Option<PlanRef>) -> Result<(), ToolError> {
+        let stored = self.gate.session.state().meta.mode.clone();
+        let to = to.map(|to| self.modes.transition(stored.as_deref(), to)).transpose();
+        let to = to.map_err(|error| ToolError::new(error.to_string()))?;
+        let switched = self.gate.commit(|draft| {
+            draft.state.plan = plan;
+            if let Some(to) = to {
+                draft.switch_mode(&self.modes, Some(&self.turn), to);
+            }
+        });
+        switched.map_err(|error| ToolError::new(error.to_string()))
     }
 
     /// Writes down in the log that something happened.

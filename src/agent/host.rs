@@ -428,6 +428,7 @@ impl SessionHost {
             clock: Rc::clone(&self.ports.clock),
             spawner: Rc::clone(&self.ports.spawner),
             artifacts: self.artifacts(session),
+            modes: Rc::clone(self.agent.modes()),
             state: Rc::default(),
         })
     }

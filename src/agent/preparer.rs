@@ -100,15 +100,19 @@ pub(super) fn prepare(
     }
     let now = cx.clock.now().to_rfc3339();
     let mut volatile = vec![format!("Today is {} (UTC).", now.get(..10).unwrap_or_default())];
+    if let Some(plan) = &state.plan {
+        volatile.push(format!("The user has approved the plan in `{}`: read it, and follow it.", plan.path));
+    }
     volatile.extend(cx.state.context().iter().map(|text| untrusted(text)));
     let tail = tail(cx, turn, &messages, purpose);
-    let tools = cx.state.tools(|| agent.tools_for(turn.options.tools.as_deref(), &messages));
+    let mode = agent.mode(&state).map(|mode| mode.id.as_str());
+    let tools = cx.state.tools(mode, || agent.tools_for(&state, &messages));
     // An answer of all the window would be refused as too long.
     let most = agent.models.limits(&model).window / 2;
     let left = turn.budget.max_tokens.map(|max| max.saturating_sub(turn.usage.total_tokens).clamp(1, most));
     let request = ModelRequest {
         model: name,
-        system: agent.instructions.clone(),
+        system: agent.system(&state),
         volatile: volatile.join("\n\n"),
         tail,
         messages,

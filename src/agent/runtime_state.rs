@@ -28,7 +28,8 @@ struct Inner {
     sources: Vec<Source>,
     reflection: Option<String>,
     context: Vec<String>,
-    tools: Option<Rc<[ToolSpec]>>,
+    /// And for which mode.
+    tools: Option<(Option<String>, Rc<[ToolSpec]>)>,
     rendered: Option<(String, Rc<[ToolSpec]>)>,
     sub_steps_failed: Vec<(String, String)>,
     /// Calls that were handed to their tool.
@@ -108,9 +109,17 @@ impl RuntimeState {
         }
     }
 
-    /// The tools that this turn is offered: the same in each of its steps.
-    pub(super) fn tools(&self, choose: impl FnOnce() -> Rc<[ToolSpec]>) -> Rc<[ToolSpec]> {
-        Rc::clone(self.inner.borrow_mut().tools.get_or_insert_with(choose))
+    /// The tools that this turn is offered: the same in each of its steps in one mode.
+    pub(super) fn tools(
+        &self,
+        mode: Option<&str>,
+        choose: impl FnOnce() -> Rc<[ToolSpec]>,
+    ) -> Rc<[ToolSpec]> {
+        let chosen = &mut self.inner.borrow_mut().tools;
+        match chosen {
+            Some((own, tools)) if own.as_deref() == mode => Rc::clone(tools),
+            _ => Rc::clone(&chosen.insert((mode.map(str::to_owned), choose())).1),
+        }
     }
 
     /// Notes what a model call is made of.

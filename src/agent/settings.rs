@@ -2,7 +2,7 @@
 
 use super::Judge;
 use crate::turn::ToolSelection;
-use crate::types::{FilePath, Policy, Rules, Thinking};
+use crate::types::{FilePath, Mode, Policy, Rules, Thinking};
 
 /// An agent's settings.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct Settings {
     pub permissions: Rules,
     /// How long somebody who is asked has time to answer, in seconds.
     pub approval_ttl_s: u64,
+    /// The ways in which it works; there may be none.
+    pub modes: Vec<Mode>,
     /// Who grades replies.
     pub judges: Vec<Judge>,
     /// What of the workspace stands in the prompt.
@@ -66,6 +68,7 @@ impl Default for Settings {
             evict_over: Some(80_000),
             permissions: Rules { default: Some(Policy::Allow), ..Rules::default() },
             approval_ttl_s: 7 * 24 * 3_600,
+            modes: Vec::new(),
             judges: Vec::new(),
             context: ContextSettings::default(),
         }

@@ -10,6 +10,7 @@ pub mod fold;
 pub mod frame;
 pub mod hub;
 pub mod idempotency;
+mod modes;
 pub mod parked;
 pub mod replay;
 pub mod view;

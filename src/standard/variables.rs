@@ -1,17 +1,22 @@
 //! What of the standard agent a deployment sets by variables.
 
-use super::ContextSettings;
+use super::{ContextSettings, modes};
 use crate::agent::{BuildError, Judge, Settings, Tool};
 use crate::memory::{
     Flush, MemorySettings, compaction::CompactionSettings, observation::ObservationSettings,
 };
-use crate::tools::{ReadArtifact, Recall};
-use crate::types::{FilePath, Thinking, id, json};
+use crate::tools::{ExternalTool, ReadArtifact, Recall, external::Declared};
+use crate::types::{FilePath, Mode, Modes, Thinking, id, json};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Most judges.
 const MAX_JUDGES: usize = 8;
+
+/// Most modes.
+const MAX_MODES: usize = 16;
+/// Most tools that clients run themselves.
+const MAX_EXTERNAL: usize = 32;
 
 /// Most files of the workspace that a deployment puts into the prompt.
 const MAX_CONTEXT_FILES: usize = 8;
@@ -21,13 +26,13 @@ const MIN_CONTEXT_TOKENS: usize = 2_000;
 /// Fewest tokens at which messages are observed or notes rewritten: below, every few words would be.
 const MIN_OBSERVED: u64 = 500;
 
-/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `EVICT_OVER`, `JUDGES`, `CONTEXT_FILES` and
-/// `CONTEXT_TOKENS`. What is absent stays as it is by default; `var` finds a variable by its name.
+/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `EVICT_OVER`, `MODES`, `JUDGES`, `CONTEXT_FILES`
+/// and `CONTEXT_TOKENS`. What is absent stays as it is by default; `var` finds a variable by its name.
 ///
 /// # Errors
 /// Which variable is malformed, and how.
 pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildError> {
-    let mut settings = Settings::default();
+    let mut settings = Settings { modes: modes::standard(), ..Settings::default() };
     let read =
         |name: &'static str| var(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let bad = |name: &'static str, why: String| BuildError::Variable { name, why };
@@ -59,6 +64,9 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
             bad("EVICT_OVER", format!("expected a number of characters, 0 for never, found {text:?}"))
         })?;
         settings.evict_over = Some(chars).filter(|chars| *chars > 0);
+    }
+    if let Some(text) = read("MODES") {
+        settings.modes = own_modes(&text).map_err(|why| bad("MODES", why))?;
     }
     if let Some(text) = read("JUDGES") {
         settings.judges = judges(&text).map_err(|why| bad("JUDGES", why))?;
@@ -169,6 +177,36 @@ fn context_files(text: &str) -> Result<Vec<FilePath>, String> {
         return Err(format!("expected at most {MAX_CONTEXT_FILES} paths, found {}", files.len()));
     }
     Ok(files)
+}
+
+fn own_modes(text: &str) -> Result<Vec<Mode>, String> {
+    let modes: Vec<Mode> = json::read(text.as_bytes())
+        .map_err(|error| format!(r#"expected a list of modes, each {{"id", …}}, in JSON: {error}"#))?;
+    if modes.len() > MAX_MODES {
+        return Err(format!("expected at most {MAX_MODES} modes, found {}", modes.len()));
+    }
+    Modes::new(modes.clone()).map_err(|error| error.to_string())?;
+    Ok(modes)
+}
+
+/// Reads `EXTERNAL_TOOLS`: tools that clients run themselves.
+///
+/// # Errors
+/// How it is malformed.
+pub fn external_tools(var: &dyn Fn(&str) -> Option<String>) -> Result<Vec<ExternalTool>, BuildError> {
+    let name = "EXTERNAL_TOOLS";
+    let Some(text) = var(name).filter(|text| !text.trim().is_empty()) else { return Ok(Vec::new()) };
+    declared(&text).map_err(|why| BuildError::Variable { name, why })
+}
+
+fn declared(text: &str) -> Result<Vec<ExternalTool>, String> {
+    let tools: Vec<Declared> = json::read(text.as_bytes()).map_err(|error| {
+        format!(r#"expected a list of {{"name", "description", "parameters", "category"?, "effect"?}} in JSON: {error}"#)
+    })?;
+    if tools.len() > MAX_EXTERNAL {
+        return Err(format!("expected at most {MAX_EXTERNAL} tools, found {}", tools.len()));
+    }
+    tools.into_iter().map(ExternalTool::new).collect()
 }
 
 fn judges(text: &str) -> Result<Vec<Judge>, String> {

@@ -10,6 +10,7 @@ pub mod glob;
 pub mod id;
 pub mod json;
 pub mod message;
+pub mod mode;
 pub mod model;
 pub mod observed;
 pub mod path;
@@ -34,6 +35,7 @@ pub use delta::{Cursor, Delta};
 pub use error::{ErrorCode, FieldError, Problem};
 pub use event::{EventKind, Record};
 pub use message::{FileRef, Message, Part, Role, ToolCall};
+pub use mode::{Mode, ModeError, Modes, SwitchError};
 pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse, Price,
     Thinking, Usage,
@@ -44,7 +46,7 @@ pub use pending::{Approver, Decision, Parked, Pending, PendingKind, Resolution};
 pub use permission::{Category, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use public_url::PublicUrl;
-pub use session::{Handover, Held, QueuedTurn, SessionMeta, SessionState, SessionStatus};
+pub use session::{Handover, Held, PlanRef, QueuedTurn, SessionMeta, SessionState, SessionStatus};
 pub use task::{Task, TaskStatus};
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};

@@ -125,7 +125,11 @@ impl Handler {
             ));
         }
         let (tenant, agent) = (call.principal.tenant.clone(), crate::standard::DEFAULT_AGENT.to_owned());
-        Ok(SessionMeta::new(&call.session, Owner { tenant, agent, user }, self.host.now()))
+        let mut meta = SessionMeta::new(&call.session, Owner { tenant, agent, user }, self.host.now());
+        if let Some(first) = self.host.agent().modes().first() {
+            meta.begin_in(first);
+        }
+        Ok(meta)
     }
 
     /// Runs a POST once per Idempotency-Key: an answer of success is kept in the session.
