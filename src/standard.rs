@@ -15,7 +15,10 @@ use crate::memory::{
     observation::{NoteTaker, ObservationSettings},
 };
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
-use crate::tools::{CurrentTime, Echo, ReadArtifact, Recall, WebFetch, files, memory};
+use crate::tools::{
+    CurrentTime, Echo, ReadArtifact, Recall, TaskCheck, TaskComplete, TaskUpdate, TaskWrite, WebFetch, files,
+    memory,
+};
 use crate::workspace::Workspaces;
 use std::rc::Rc;
 
@@ -93,7 +96,11 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .tool(CurrentTime)
         .tool(Echo)
         .tool(ReadArtifact)
-        .tool(Recall);
+        .tool(Recall)
+        .tool(TaskWrite)
+        .tool(TaskUpdate)
+        .tool(TaskComplete)
+        .tool(TaskCheck);
     let file_tools = files::family(parts.files, Rc::clone(&parts.log));
     let memory_tools = memory::family(Rc::clone(&parts.memories), parts.directory, parts.log);
     for tool in file_tools.into_iter().chain(memory_tools) {

@@ -4,7 +4,7 @@ use super::{RuntimeState, ToolError};
 use crate::fault::{self, Fault};
 use crate::ports::{Clock, Spawner, session_store::Select};
 use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError, fold};
-use crate::types::{EventKind, Message, Source, Timestamp};
+use crate::types::{EventKind, Message, Source, TaskError, TaskList, Timestamp};
 use futures::{
     future::{Either, poll_fn, select},
     pin_mut,
@@ -242,6 +242,33 @@ impl ToolContext {
     /// The session's own state, as callers and tools set it.
     pub fn state(&self) -> Map<String, Value> {
         self.gate.session.state().meta.state.clone()
+    }
+
+    /// What the agent has set itself to do.
+    pub(crate) fn tasks(&self) -> TaskList {
+        TaskList(self.gate.session.state().tasks.clone())
+    }
+
+    /// Changes what the agent has set itself to do, and says how it was and how it is.
+    ///
+    /// # Errors
+    /// When the change is not fit, the call is over, or the store broke.
+    pub(crate) fn change_tasks(
+        &self,
+        change: impl FnOnce(&mut TaskList) -> Result<(), TaskError>,
+    ) -> Result<(TaskList, TaskList), ToolError> {
+        let before = self.tasks();
+        let mut after = before.clone();
+        change(&mut after).map_err(|error| ToolError::new(error.to_string()))?;
+        if after != before {
+            let tasks = after.0.clone();
+            let written = self.gate.commit(|draft| {
+                draft.state.tasks.clone_from(&tasks);
+                draft.record(Some(&self.turn), EventKind::TaskListUpdated { tasks });
+            });
+            written.map_err(|error| ToolError::new(error.to_string()))?;
+        }
+        Ok((before, after))
     }
 
     /// Writes down in the log that something happened.

@@ -118,6 +118,7 @@ impl HarnessAgent {
         }
         let message = if event.message == *message { message } else { Rc::new(event.message) };
         cx.state.hear(&message);
+        preparer::show_tasks(cx, &message)?;
         if !self.context.is_empty() {
             preparer::load_context(self, cx, &message).await;
         }

@@ -8,10 +8,12 @@ pub mod fixtures;
 pub mod memory;
 pub mod read_artifact;
 pub mod recall;
+pub mod tasks;
 pub mod web_fetch;
 
 pub use current_time::CurrentTime;
 pub use echo::Echo;
 pub use read_artifact::ReadArtifact;
 pub use recall::Recall;
+pub use tasks::{TaskCheck, TaskComplete, TaskUpdate, TaskWrite};
 pub use web_fetch::WebFetch;

@@ -22,5 +22,6 @@ mod outputs;
 mod replay;
 mod settings;
 mod stage;
+mod tasks;
 mod turns;
 mod workspace_context;
