@@ -466,6 +466,11 @@ impl SessionHost {
         self.ports.spawner.spawn(work.boxed_local());
     }
 
+    /// Whether a call of the running turn was handed to its tool by this machine.
+    pub fn has_begun(&self, call_id: &str) -> bool {
+        self.running.borrow().as_ref().is_some_and(|(cx, _)| cx.state.has_begun(call_id))
+    }
+
     fn is_running(&self, permit: &Permit) -> bool {
         self.running.borrow().as_ref().is_some_and(|(running, _)| running.permit == *permit)
     }

@@ -24,4 +24,5 @@ mod settings;
 mod stage;
 mod tasks;
 mod turns;
+mod view;
 mod workspace_context;
