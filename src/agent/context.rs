@@ -1,6 +1,6 @@
 //! Who is speaking, and what a tool may do: bound to each call, never stored.
 
-use super::{RuntimeState, ToolError};
+use super::{RuntimeState, StateRules, ToolError, state::Merged};
 use crate::fault::{self, Fault};
 use crate::ports::{Clock, Spawner, session_store::Select};
 use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError, fold};
@@ -38,6 +38,8 @@ pub struct RuntimeContext {
     pub spawner: Rc<dyn Spawner>,
     /// The session's large things.
     pub artifacts: Rc<Artifacts>,
+    /// What the callers' own state must be like.
+    pub state_rules: Rc<StateRules>,
     /// What this turn has done so far.
     pub state: Rc<RuntimeState>,
 }
@@ -167,6 +169,7 @@ pub struct ToolContext {
     pub gate: WriteGate,
     /// What was answered, where the call has waited for an answer.
     pub answer: Option<Value>,
+    state_rules: Rc<StateRules>,
     sources: Rc<RefCell<Vec<Source>>>,
 }
 
@@ -185,6 +188,7 @@ impl ToolContext {
             cancel,
             artifacts: ArtifactReader::new(&cx.artifacts),
             answer: None,
+            state_rules: Rc::clone(&cx.state_rules),
             sources: Rc::default(),
         }
     }
@@ -283,13 +287,18 @@ impl ToolContext {
     /// Sets one key of the session's state; null removes it.
     ///
     /// # Errors
-    /// When the call is over, or the store broke.
+    /// When the state would not be as it must, the call is over, or the store broke.
     pub fn set_state(&self, key: &str, value: Value) -> Result<(), ToolError> {
+        let change = Map::from_iter([(key.to_owned(), value)]);
+        let Merged { state, .. } = self.state_rules.merge(&self.state(), change).map_err(|misfits| {
+            let told = misfits.iter().map(|field| format!("{}: {}", field.pointer, field.detail));
+            ToolError::new(format!(
+                "the session's state would not fit: {}",
+                told.collect::<Vec<_>>().join("; ")
+            ))
+        })?;
         let written = self.gate.commit(|draft| {
-            match value {
-                Value::Null => draft.state.meta.state.remove(key),
-                value => draft.state.meta.state.insert(key.to_owned(), value),
-            };
+            draft.state.meta.state = state;
             draft.record(Some(&self.turn), EventKind::StateChanged { changed_keys: vec![key.to_owned()] });
         });
         written.map_err(|error| ToolError::new(error.to_string()))

@@ -1,7 +1,7 @@
 //! The agent: what is the same for every call.
 
 use super::{
-    ContextSource, FollowUp, HarnessBuilder, RuntimeContext, Settings, Toolkit,
+    ContextSource, FollowUp, HarnessBuilder, RuntimeContext, Settings, StateRules, Toolkit,
     builder::HookChain,
     finalizer::{self, Ending},
     hook::{HookEvent, PreCall},
@@ -28,6 +28,7 @@ pub struct HarnessAgent {
     pub(super) instructions: String,
     pub(super) toolkit: Toolkit,
     pub(super) settings: Settings,
+    pub(super) state: Rc<StateRules>,
     pub(super) context: Vec<Rc<dyn ContextSource>>,
     pub(super) keeper: Option<Rc<Keeper>>,
     pub(super) follow_ups: Vec<Rc<dyn FollowUp>>,
@@ -51,6 +52,11 @@ impl HarnessAgent {
     /// The agent's tools.
     pub fn toolkit(&self) -> &Toolkit {
         &self.toolkit
+    }
+
+    /// What the callers' own state of a session must be like.
+    pub fn state(&self) -> &StateRules {
+        &self.state
     }
 
     /// The agent's hooks.

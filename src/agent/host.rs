@@ -407,6 +407,7 @@ impl SessionHost {
             clock: Rc::clone(&self.ports.clock),
             spawner: Rc::clone(&self.ports.spawner),
             artifacts: self.artifacts(session),
+            state_rules: Rc::clone(&self.agent.state),
             state: Rc::default(),
         })
     }

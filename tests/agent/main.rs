@@ -22,6 +22,7 @@ mod outputs;
 mod replay;
 mod settings;
 mod stage;
+mod state;
 mod tasks;
 mod turns;
 mod view;

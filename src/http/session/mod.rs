@@ -126,7 +126,9 @@ impl Handler {
             ));
         }
         let (tenant, agent) = (call.principal.tenant.clone(), crate::standard::DEFAULT_AGENT.to_owned());
-        Ok(SessionMeta::new(&call.session, Owner { tenant, agent, user }, self.host.now()))
+        let state = self.host.agent().state().initial().clone();
+        let meta = SessionMeta::new(&call.session, Owner { tenant, agent, user }, self.host.now());
+        Ok(SessionMeta { state, ..meta })
     }
 
     /// Runs a POST once per Idempotency-Key: an answer of success is kept in the session.
