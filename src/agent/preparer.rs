@@ -102,7 +102,7 @@ pub(super) fn prepare(
     let mut volatile = vec![format!("Today is {} (UTC).", now.get(..10).unwrap_or_default())];
     volatile.extend(cx.state.context().iter().map(|text| untrusted(text)));
     let tail = tail(cx, turn, &messages, purpose);
-    let tools = cx.state.tools(|| agent.tools_for(turn.options.tools.as_deref(), &messages));
+    let tools = cx.state.tools(|| agent.tools_for(&state, &messages));
     // An answer of all the window would be refused as too long.
     let most = agent.models.limits(&model).window / 2;
     let left = turn.budget.max_tokens.map(|max| max.saturating_sub(turn.usage.total_tokens).clamp(1, most));

@@ -20,6 +20,7 @@ mod http;
 mod memory;
 mod observation;
 mod outputs;
+mod permissions;
 mod replay;
 mod settings;
 mod stage;

@@ -1,8 +1,10 @@
 //! The session as a resource: make, change, erase, read.
 
-use super::{Handler, MAX_OBJECT_BYTES, SessionRequest, broken, shown, turns::not_negative};
+use super::{
+    Handler, MAX_OBJECT_BYTES, SessionRequest, broken, permissions::patched, shown, turns::not_negative,
+};
 use crate::http::{ApiRequest, ApiResponse, body, owner, page};
-use crate::types::{BudgetPatch, EventKind, Problem, SessionPermissions};
+use crate::types::{BudgetPatch, EventKind, Problem};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
@@ -18,6 +20,7 @@ struct CreateBody {
     model: Option<String>,
     metadata: Option<Map<String, Value>>,
     budget: Option<BudgetPatch>,
+    permissions: Option<Value>,
 }
 
 /// Fields that are absent stay; `null` empties those that may be empty.
@@ -30,7 +33,8 @@ struct UpdateBody {
     #[serde(default, deserialize_with = "present")]
     model: Option<Option<String>>,
     metadata: Option<Map<String, Value>>,
-    permissions: Option<SessionPermissions>,
+    #[serde(default, deserialize_with = "present")]
+    permissions: Option<Option<Value>>,
     state: Option<Map<String, Value>>,
 }
 
@@ -57,6 +61,7 @@ impl Handler {
         not_negative(&budget)?;
         meta.budget = meta.budget.patched(&budget);
         self.is_priced(meta.budget.max_cost_usd, meta.model.as_deref(), "/budget/max_cost_usd")?;
+        meta.permissions = patched(&meta.permissions, body.permissions.unwrap_or_default())?;
         let session = self.host.create(meta).map_err(broken)?;
         // Whoever makes a session finds it in the list right away; if the list does not answer
         // now, it will be told later.
@@ -78,6 +83,11 @@ impl Handler {
         }
         let metadata = body.metadata.map(|object| checked_object("/metadata", object)).transpose()?;
         let state = body.state.map(|object| checked_object("/state", object)).transpose()?;
+        let permissions = body.permissions.map(|patch| {
+            let now = &session.state().meta.permissions;
+            patched(now, patch.unwrap_or_default())
+        });
+        let permissions = permissions.transpose()?;
         let relist = title.is_some();
         session
             .commit_from_outside(self.host.now(), |draft| {
@@ -86,7 +96,7 @@ impl Handler {
                 let mut events = Vec::new();
                 set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
                 set(&mut meta.metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
-                set(&mut meta.permissions, body.permissions, |new| {
+                set(&mut meta.permissions, permissions, |new| {
                     drop(changed.insert("permissions".into(), json!(new)))
                 });
                 let previous = meta.mode.clone();
