@@ -124,6 +124,7 @@ fn a_session_starts_with_permissions_and_they_are_patched_member_by_member() {
         (json!({"tools": ["echo"]}), "/permissions/tools"),
         (json!({"tools": {"": "ask"}}), "/permissions/tools"),
         (json!({"categories": {"edit": 1}}), "/permissions/categories/edit"),
+        (json!({"categories": {"web": "ask"}}), "/permissions/categories"),
         (json!({"yolo": "yes"}), "/permissions/yolo"),
         (json!({"patterns": [{"policy": "ask"}]}), "/permissions/patterns/0"),
         (json!({"patterns": [{"pattern": "[a", "policy": "ask"}]}), "/permissions/patterns/0/pattern"),
