@@ -128,8 +128,7 @@ impl Client {
 
     fn request(&self, route: SessionRoute, item: &str, body: &Value) -> SessionRequest {
         let user = Some(self.plan.user.clone());
-        let principal =
-            Principal { tenant: self.plan.tenant.clone(), user, scopes: Scopes::all(), session: None };
+        let principal = Principal { user, ..Principal::new(&self.plan.tenant, Scopes::all()) };
         let body = if body.is_null() { Default::default() } else { body.to_string().into() };
         let request = ApiRequest { body, ..ApiRequest::default() };
         SessionRequest { principal, session: self.plan.id.clone(), route, item: item.into(), request }

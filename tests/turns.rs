@@ -534,7 +534,7 @@ fn sessions_are_made_changed_and_shown() {
     assert_eq!(client.post("/v1/sessions", json!({"id": "crud:1", "title": "Second"})).expect(200), made);
 
     let patch = json!({"title": "New", "metadata": {"b": 2}, "mode": "plan", "model": "demo/echo",
-        "state": {"x": 1, "y": null}, "permissions": {"deny": ["web"]}});
+        "state": {"x": 1, "y": null}, "permissions": {"tools": {"web_fetch": "deny"}, "web": 1}});
     let changed = client.patch("/v1/sessions/crud:1", patch.clone()).expect(200);
     assert_eq!(
         (&changed["title"], &changed["mode"], &changed["model"]),
@@ -549,13 +549,25 @@ fn sessions_are_made_changed_and_shown() {
     let log = chat.log();
     assert_eq!(
         log[1]["changed"],
-        json!({"title": "New", "metadata": {"b": 2}, "permissions": {"deny": ["web"]}})
+        json!({"title": "New", "metadata": {"b": 2}, "permissions": {
+            "categories": {}, "tools": {"web_fetch": "deny"}, "patterns": [], "yolo": false, "grants": {},
+        }})
     );
     assert_eq!((&log[2]["mode"], &log[2]["previous"]), (&json!("plan"), &json!("build")));
     assert_eq!(log[4]["changed_keys"], json!(["x"]));
     // What changes nothing is no event.
     assert_eq!(client.patch("/v1/sessions/crud:1", patch).expect(200)["updated_at"], changed["updated_at"]);
     assert_eq!(chat.log().len(), 5);
+    // Permissions are merged member by member.
+    let patch = json!({"permissions": {"tools": {"web_fetch": null, "echo": "ask"}, "yolo": true}});
+    let merged = client.patch("/v1/sessions/crud:1", patch).expect(200);
+    assert_eq!(
+        (&merged["permissions"]["tools"], &merged["permissions"]["yolo"]),
+        (&json!({"echo": "ask"}), &json!(true))
+    );
+    let bad = json!({"permissions": {"tools": {"echo": "never"}}});
+    let refused = client.patch("/v1/sessions/crud:1", bad).expect(422);
+    assert_eq!(refused["errors"][0]["pointer"], "/permissions/tools/echo");
     for (field, value) in [("model", "nonsense"), ("model", "demo/other"), ("mode", "nap")] {
         let refused = client.patch("/v1/sessions/crud:1", json!({field: value})).expect(422);
         assert_eq!(refused["errors"][0]["pointer"], format!("/{field}"));

@@ -25,8 +25,8 @@ use crate::session::{
 };
 use crate::turn::TurnMachine;
 use crate::types::{
-    Budget, BudgetPatch, ErrorCode, EventKind, Message, Part, Problem, Role, SessionMeta, SessionState,
-    StopReason, Timestamp, TurnError, TurnOptions, TurnStatus, id,
+    Budget, BudgetPatch, ErrorCode, EventKind, Message, Part, Problem, Role, Rules, SessionMeta,
+    SessionState, StopReason, Timestamp, TurnError, TurnOptions, TurnStatus, id,
 };
 use follow_ups::Following;
 use futures::{
@@ -112,6 +112,8 @@ pub struct SessionHost {
     agent: Rc<HarnessAgent>,
     config: HostConfig,
     session: RefCell<Option<Rc<Session>>>,
+    /// The tenant's rules, for a session that is not stored yet.
+    rules: RefCell<Rules>,
     running: RefCell<Option<(Rc<RuntimeContext>, AbortHandle)>>,
     pinging: RefCell<Option<(Weak<Session>, AbortHandle)>>,
     following: RefCell<Option<Following>>,
@@ -133,6 +135,7 @@ impl SessionHost {
             agent,
             config,
             session: RefCell::new(None),
+            rules: RefCell::default(),
             running: RefCell::new(None),
             pinging: RefCell::new(None),
             following: RefCell::new(None),
@@ -193,9 +196,29 @@ impl SessionHost {
         Hub::new(self.ports.broadcast.clone())
     }
 
+    /// Puts the session under its tenant's rules, as they are from now on.
+    ///
+    /// # Errors
+    /// When they are others than before and cannot be stored: nothing should run then.
+    pub fn govern(self: &Rc<Self>, tenant: &str, rules: &Rules) -> Result<(), Problem> {
+        let session = self.open().map_err(|error| Problem::internal(error.to_string()))?;
+        if let Some(session) = session {
+            let is_other = {
+                let state = session.state();
+                state.meta.tenant == tenant && state.tenant_rules != *rules
+            };
+            if is_other {
+                let change = |draft: &mut Draft| draft.state.tenant_rules = rules.clone();
+                session.commit_from_outside(self.now(), change).map_err(Problem::from)?;
+            }
+        }
+        self.rules.replace(rules.clone());
+        Ok(())
+    }
+
     /// A session that is not stored yet: its first message stores it.
     pub fn blank(&self, meta: SessionMeta) -> Rc<Session> {
-        let state = SessionState::new(meta);
+        let state = SessionState { tenant_rules: self.rules.borrow().clone(), ..SessionState::new(meta) };
         Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context, self.hub()))
     }
 

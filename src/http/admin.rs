@@ -10,7 +10,7 @@ use super::placement::PLACED_MS;
 use super::{ApiRequest, ApiResponse, body, page, placement};
 use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
-use crate::types::{ErrorCode, Problem, Timestamp, id};
+use crate::types::{ErrorCode, Problem, Rules, Timestamp, id};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
@@ -22,6 +22,8 @@ const DELETED_AT_ONCE: usize = 10;
 const ID_HELD_MS: u64 = 2 * if KEPT_MS > PLACED_MS { KEPT_MS } else { PLACED_MS };
 const MAX_NAME: usize = 200;
 const MAX_KEYS: usize = 20;
+/// Most bytes of a tenant's rules, in JSON: they go with each request, and stand in the state of each session.
+const MAX_RULES_BYTES: usize = 16 << 10;
 
 #[derive(Deserialize)]
 struct NewTenant {
@@ -33,6 +35,8 @@ struct NewTenant {
     jwt: Option<JwtConfig>,
     #[serde(default)]
     shard: Option<String>,
+    #[serde(default)]
+    permissions: Option<Rules>,
 }
 
 #[derive(Deserialize)]
@@ -42,12 +46,17 @@ struct TenantPatch {
     /// Absent: stays. `null`: removed.
     #[serde(default, deserialize_with = "present")]
     jwt: Option<Option<JwtConfig>>,
+    /// Likewise.
+    #[serde(default, deserialize_with = "present")]
+    permissions: Option<Option<Rules>>,
     /// Nothing but what it is: a tenant does not move.
     #[serde(default)]
     shard: Option<String>,
 }
 
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<JwtConfig>>, D::Error> {
+fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
 
@@ -66,7 +75,8 @@ impl Front {
         check_name(&name)?;
         let jwt = self.checked_jwt(&id, new.jwt).await?;
         let shard = self.shard_for(&id, new.shard)?;
-        let tenant = Tenant { id, name, created_at: self.clock.now(), jwt, shard };
+        let permissions = checked_rules(new.permissions)?;
+        let tenant = Tenant { id, name, created_at: self.clock.now(), jwt, shard, permissions };
         if !self.directory.create_tenant(&tenant).await? {
             let detail = "a tenant has this id, or had it until minutes ago";
             return Err(Problem::new(ErrorCode::AlreadyExists, detail).into());
@@ -103,6 +113,9 @@ impl Front {
         }
         if let Some(jwt) = patch.jwt {
             tenant.jwt = self.checked_jwt(id, jwt).await?;
+        }
+        if let Some(rules) = patch.permissions {
+            tenant.permissions = checked_rules(rules)?;
         }
         if !self.directory.update_tenant(&tenant).await? {
             return Err(Problem::not_found("tenant").into());
@@ -246,6 +259,9 @@ impl Front {
             "id": tenant.id, "name": tenant.name, "created_at": tenant.created_at,
             "shard": self.shard_of(tenant),
         });
+        if !tenant.permissions.is_empty() {
+            view["permissions"] = json!(tenant.permissions);
+        }
         if let Some(jwt) = &tenant.jwt {
             let mut set = self.stored_set(&tenant.id, jwt);
             let keys = set.as_mut().and_then(|set| set.get_mut("keys")).and_then(Value::as_array_mut);
@@ -264,6 +280,16 @@ pub(super) fn check_name(name: &str) -> Result<(), Problem> {
         return Err(Problem::field("/name", format!("expected 1 to {MAX_NAME} characters")));
     }
     Ok(())
+}
+
+/// Rules that can be kept, or none.
+fn checked_rules(rules: Option<Rules>) -> Result<Rules, Problem> {
+    let rules = rules.unwrap_or_default();
+    rules.check().map_err(|(pointer, fault)| Problem::field(format!("/permissions{pointer}"), fault))?;
+    if json!(rules).to_string().len() > MAX_RULES_BYTES {
+        return Err(Problem::field("/permissions", format!("larger than {MAX_RULES_BYTES} bytes of JSON")));
+    }
+    Ok(rules)
 }
 
 /// Keys travel unprotected over http, which only a provider on the same machine may do.

@@ -57,10 +57,13 @@ impl Front {
             Access::Scope(scope) => {
                 let principal = match (bearer, request.query("ticket")) {
                     (Some(credential), _) => self.member(credential).await?,
-                    (None, Some(ticket)) if found.route.ticket => self
-                        .open_ticket(&ticket)
-                        .filter(|principal| principal.session.as_deref() == Some(found.param("id")))
-                        .ok_or_else(|| refused("the ticket is not valid here; ask for a new one"))?,
+                    (None, Some(ticket)) if found.route.ticket => {
+                        let holder = self
+                            .open_ticket(&ticket)
+                            .filter(|holder| holder.session.as_deref() == Some(found.param("id")))
+                            .ok_or_else(|| refused("the ticket is not valid here; ask for a new one"))?;
+                        self.under_rules(holder).await?
+                    }
                     _ => return Err(missing().into()),
                 };
                 if !principal.scopes.allow(scope) {
@@ -72,11 +75,25 @@ impl Front {
         }
     }
 
+    /// The holder of a ticket, under the rules of its tenant: a URL has no room for them.
+    async fn under_rules(&self, holder: Principal) -> Result<Principal, Failure> {
+        let now = self.clock.now();
+        // No hash of a credential looks like this.
+        let name = format!("tenant/{}", holder.tenant);
+        if let Some(known) = self.cache.callers.get(&name, now) {
+            return Ok(Principal { rules: known.rules, ..holder });
+        }
+        let tenant = self.directory.tenant(&holder.tenant).await?;
+        let rules = tenant.map(|tenant| tenant.permissions).unwrap_or_default();
+        let known = Principal { rules: rules.clone(), ..Principal::new(&holder.tenant, Scopes::default()) };
+        self.cache.callers.put(name, known, now.plus(KEPT_MS), now);
+        Ok(Principal { rules, ..holder })
+    }
+
     /// The tenant's caller behind a bearer credential.
     async fn member(&self, credential: &str) -> Result<Principal, Failure> {
         if is_secret(credential, self.config.dev_api_key.as_deref()) {
-            let tenant = DEV_TENANT.to_owned();
-            return Ok(Principal { tenant, user: None, scopes: Scopes::all(), session: None });
+            return Ok(Principal::new(DEV_TENANT, Scopes::all()));
         }
         let now = self.clock.now();
         let hash = sha256_hex(credential.as_bytes());
@@ -87,11 +104,12 @@ impl Front {
             if self.cache.unknown.get(&hash, now).is_some() {
                 return Err(unknown_key().into());
             }
-            let Some(key) = self.directory.key_by_hash(&hash, now).await? else {
+            let Some((key, rules)) = self.directory.key_by_hash(&hash, now).await? else {
                 self.cache.unknown.put(hash, (), now.plus(UNKNOWN_KEPT_MS), now);
                 return Err(unknown_key().into());
             };
-            (Principal { tenant: key.tenant, user: None, scopes: key.scopes, session: None }, key.expires_at)
+            let holder = Principal::new(key.tenant, key.scopes);
+            (Principal { key: Some(key.id), rules, ..holder }, key.expires_at)
         } else {
             let token = Token::parse(credential).ok_or_else(unknown_key)?;
             (self.token_holder(&token).await?, Some(token.claims.ends_at()))
@@ -124,18 +142,16 @@ impl Front {
             }
             match token.claims.fault(jwt.audience.as_deref(), now) {
                 Some(fault) => failure = refused(fault).into(),
-                None => holders.push(tenant.id),
+                None => holders.push((tenant.id, tenant.permissions)),
             }
         }
         // Two tenants may share an issuer if audiences tell them apart; guessing would let one
         // tenant's users into the other.
         match (holders.pop(), holders.pop()) {
-            (Some(tenant), None) => Ok(Principal {
-                tenant,
-                user: Some(token.claims.sub.clone()),
-                scopes: token.claims.scopes(),
-                session: None,
-            }),
+            (Some((tenant, rules)), None) => {
+                let user = Some(token.claims.sub.clone());
+                Ok(Principal { user, rules, ..Principal::new(tenant, token.claims.scopes()) })
+            }
             (Some(_), Some(_)) => Err(refused("several tenants trust this token; set an audience").into()),
             (None, _) => Err(failure),
         }

@@ -5,7 +5,7 @@ use super::front::Front;
 use super::seal::{derive, hmac, hmac_is};
 use super::{ApiRequest, ApiResponse, body};
 use crate::http::failure::Failure;
-use crate::types::{ErrorCode, Principal, Problem, Scope, Timestamp, id};
+use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Timestamp, id};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -44,7 +44,8 @@ impl Front {
         let key = self.ticket_key().ok_or_else(|| {
             Problem::new(ErrorCode::NotConfigured, "tickets need an ADMIN_KEY, which signs them")
         })?;
-        let mut holder = Principal { user, session: Some(ask.session), ..caller.clone() };
+        let session = Some(ask.session);
+        let mut holder = Principal { user, session, rules: Rules::default(), ..caller.clone() };
         holder.scopes.0.retain(|scope| *scope != Scope::Admin);
         let expires_at = self.clock.now().plus(KEPT_MS);
         let text = serde_json::to_vec(&Ticket { holder, expires_at })

@@ -1,7 +1,7 @@
 //! What is shared between sessions: tenants, keys, and the list of sessions. Rows of one tenant
 //! are reached only through that tenant's id.
 
-use crate::types::{Scopes, Timestamp};
+use crate::types::{Rules, Scopes, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -45,6 +45,9 @@ pub struct Tenant {
     /// The shard that all of its rows are on, for ever; none where there are no shards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
+    /// What its agents may do, in all of its sessions.
+    #[serde(default, skip_serializing_if = "Rules::is_empty")]
+    pub permissions: Rules,
 }
 
 /// An API key, without its secret.
@@ -107,7 +110,7 @@ pub const CLAIM_RUNNING_MS: u64 = 60 * 1_000;
 pub trait Directory {
     /// Makes a tenant; false if the id is taken.
     async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool>;
-    /// Replaces a tenant's name and issuer; false if there is none.
+    /// Replaces a tenant's name, issuer and rules; false if there is none.
     async fn update_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool>;
     /// Finds a tenant.
     async fn tenant(&self, id: &str) -> DirectoryResult<Option<Tenant>>;
@@ -125,8 +128,8 @@ pub trait Directory {
 
     /// Stores a key by the hash of its secret; false if there is no such tenant.
     async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool>;
-    /// Finds a key that is neither revoked nor expired by the hash of its secret.
-    async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<ApiKey>>;
+    /// Finds a key that is neither revoked nor expired by the hash of its secret, and its tenant's rules.
+    async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>>;
     /// A tenant's keys by id, behind `after`.
     async fn keys(&self, tenant: &str, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>>;
     /// Revokes a key; false if there is none.

@@ -6,7 +6,7 @@ use crate::memory::{
     Flush, MemorySettings, compaction::CompactionSettings, observation::ObservationSettings,
 };
 use crate::tools::{ExternalTool, ReadArtifact, Recall, external::Declared};
-use crate::types::{FilePath, Mode, Modes, Thinking, id, json};
+use crate::types::{FilePath, Mode, Modes, Rules, Thinking, id, json};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -26,9 +26,9 @@ const MIN_CONTEXT_TOKENS: usize = 2_000;
 /// Fewest tokens at which messages are observed or notes rewritten: below, every few words would be.
 const MIN_OBSERVED: u64 = 500;
 
-/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `EVICT_OVER`, `MODES`, `JUDGES`, `CONTEXT_FILES`,
-/// `CONTEXT_TOKENS`, `STATE_SCHEMA` and `INITIAL_STATE`. What is absent stays as it is by default; `var` finds a
-/// variable by its name.
+/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `EVICT_OVER`, `MODES`, `PERMISSIONS`,
+/// `APPROVAL_TTL_S`, `JUDGES`, `CONTEXT_FILES`, `CONTEXT_TOKENS`, `STATE_SCHEMA` and `INITIAL_STATE`. What is absent
+/// stays as it is by default; `var` finds a variable by its name.
 ///
 /// # Errors
 /// Which variable is malformed, and how.
@@ -68,6 +68,17 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
     }
     if let Some(text) = read("MODES") {
         settings.modes = own_modes(&text).map_err(|why| bad("MODES", why))?;
+    }
+    if let Some(text) = read("PERMISSIONS") {
+        let usual = settings.permissions.default;
+        settings.permissions = rules(&text).map_err(|why| bad("PERMISSIONS", why))?;
+        settings.permissions.default = settings.permissions.default.or(usual);
+    }
+    if let Some(text) = read("APPROVAL_TTL_S") {
+        settings.approval_ttl_s =
+            text.parse::<u32>().ok().filter(|s| *s > 0).map(u64::from).ok_or_else(|| {
+                bad("APPROVAL_TTL_S", format!("expected a number of seconds from 1, found {text:?}"))
+            })?;
     }
     if let Some(text) = read("JUDGES") {
         settings.judges = judges(&text).map_err(|why| bad("JUDGES", why))?;
@@ -222,6 +233,14 @@ fn declared(text: &str) -> Result<Vec<ExternalTool>, String> {
     tools.into_iter().map(ExternalTool::new).collect()
 }
 
+fn rules(text: &str) -> Result<Rules, String> {
+    let rules: Rules = json::read(text.as_bytes()).map_err(|error| {
+        format!(r#"expected {{"default"?, "categories"?, "tools"?, "patterns"?}} in JSON: {error}"#)
+    })?;
+    rules.check().map_err(|(pointer, fault)| format!("{pointer}: {fault}"))?;
+    Ok(rules)
+}
+
 fn judges(text: &str) -> Result<Vec<Judge>, String> {
     let judges: Vec<Judge> = json::read(text.as_bytes()).map_err(|error| {
         format!(r#"expected a list of {{"name", "instructions", "sample", "model"?}} in JSON: {error}"#)
@@ -245,6 +264,7 @@ fn judges(text: &str) -> Result<Vec<Judge>, String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::types::Policy;
     use pretty_assertions::assert_eq;
 
     fn with(name: &str, value: &str) -> Result<Settings, String> {
@@ -268,6 +288,15 @@ mod tests {
         );
         assert_eq!(context.max_tokens, 8_000);
         assert_eq!(with("CONTEXT_TOKENS", "2000").unwrap().context.max_tokens, 2_000);
+        let usual = with("PERMISSIONS", "").unwrap();
+        assert_eq!((usual.permissions.default, usual.approval_ttl_s), (Some(Policy::Allow), 7 * 24 * 3_600));
+        let rules = with("PERMISSIONS", r#"{"tools": {"echo": "ask"}}"#).unwrap().permissions;
+        assert_eq!((rules.default, rules.tools.get("echo")), (Some(Policy::Allow), Some(&Policy::Ask)));
+        assert_eq!(
+            with("PERMISSIONS", r#"{"default": "deny"}"#).unwrap().permissions.default,
+            Some(Policy::Deny)
+        );
+        assert_eq!(with("APPROVAL_TTL_S", "60").unwrap().approval_ttl_s, 60);
         let none = with("JUDGES", " ").unwrap();
         assert_eq!((none.think, none.reflect_every, none.judges.len()), (Thinking::Off, 0, 0));
         let text = r#"[{"name": "polite", "instructions": "Be strict.", "sample": 0.1}]"#;
@@ -354,6 +383,11 @@ mod tests {
             ("ARTIFACT_TTL_S", "1h", "expected a number of seconds, found \"1h\""),
             ("SELECT_TOOLS", "0", "expected a whole number from 1, empty for all, found \"0\""),
             ("EVICT_OVER", "80k", "expected a number of characters, 0 for never, found \"80k\""),
+            ("PERMISSIONS", "ask", "expected {\"default\"?"),
+            ("PERMISSIONS", r#"{"default": "never"}"#, "expected {\"default\"?"),
+            ("PERMISSIONS", r#"{"patterns": [{"pattern": "[a", "policy": "ask"}]}"#, "/patterns/0/pattern: "),
+            ("APPROVAL_TTL_S", "0", "expected a number of seconds from 1, found \"0\""),
+            ("APPROVAL_TTL_S", "7d", "expected a number of seconds from 1, found \"7d\""),
             ("JUDGES", "{}", "expected a list of"),
             ("JUDGES", &list(&[judge("a", "2")]), "the sample of \"a\" is not between 0 and 1"),
             ("JUDGES", &list(&[judge("a", "0"), judge("a", "1")]), "the name \"a\" is taken twice"),

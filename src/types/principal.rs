@@ -1,5 +1,6 @@
 //! Who is asking.
 
+use super::Rules;
 use serde::{Deserialize, Serialize};
 
 /// What a key may be used for.
@@ -45,6 +46,19 @@ pub struct Principal {
     /// The only session a ticket opens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// The public id of the API key, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// The tenant's rules as they are now. What is kept of a caller for later has none.
+    #[serde(default, skip_serializing_if = "Rules::is_empty")]
+    pub rules: Rules,
+}
+
+impl Principal {
+    /// Somebody of a tenant whom the caller names, and of whom nothing else is known.
+    pub fn new(tenant: impl Into<String>, scopes: Scopes) -> Self {
+        Self { tenant: tenant.into(), user: None, scopes, session: None, key: None, rules: Rules::default() }
+    }
 }
 
 /// Whose something is: one user's with one agent. Files, memory and sessions belong to one of these.

@@ -27,7 +27,7 @@ impl Peers for Other {
 }
 
 pub fn principal() -> Principal {
-    Principal { tenant: "t".into(), user: None, scopes: Scopes::all(), session: None }
+    Principal::new("t", Scopes::all())
 }
 
 pub fn call(route: SessionRoute, query: &str, body: &Value) -> SessionRequest {

@@ -21,6 +21,7 @@ mod memory;
 mod modes;
 mod observation;
 mod outputs;
+mod permissions;
 mod plans;
 mod questions;
 mod replay;

@@ -22,7 +22,7 @@ fn many_tools_are_chosen_by_what_the_user_said() {
     let selection = ToolSelection { cap: 2, always: vec!["echo".into()] };
     let settings = Settings { select_tools: Some(selection), ..Settings::default() };
     let (stage, models) = Stage::scripted(script, move |builder| builder.settings(settings.clone()));
-    stage.post("t1", "write it");
+    stage.post("t1", "write_it");
     stage.settle();
     stage.check();
     let offered =

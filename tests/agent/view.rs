@@ -184,7 +184,7 @@ fn a_view_says_what_a_turn_does() {
     assert_eq!(now["active_tools"][1]["args"], json!({"key": "b"}));
     let turn = &now["current_turn"];
     assert_eq!((&turn["id"], &turn["status"], &turn["steps"]), (&json!("t1"), &json!("running"), &json!(1)));
-    assert_eq!((&now["seq"], &now["cursor"]), (&json!(4), &json!("4")));
+    assert_eq!((&now["seq"], &now["cursor"]), (&json!(5), &json!("5")));
     stage.settle();
     let now = view(&stage);
     assert_eq!(

@@ -105,7 +105,7 @@ impl Handler {
 /// Who decides: the user that the credential or the request names, and the key.
 fn approver(call: &SessionRequest, user: Option<String>) -> Approver {
     let named = named_user(&call.request, user);
-    Approver { user: call.principal.user.clone().or(named), key: None }
+    Approver { user: call.principal.user.clone().or(named), key: call.principal.key.clone() }
 }
 
 fn bounded(pointer: &str, text: Option<&str>) -> Result<(), Problem> {

@@ -7,8 +7,8 @@ use crate::http::{ApiResponse, body, idempotency};
 use crate::ports::session_store::Select;
 use crate::session::{Session, decode, encode};
 use crate::types::{
-    DenyReason, EventKind, Problem, Record, SessionMeta, StopReason, ToolOutcome, TurnEnd, TurnStatus, Usage,
-    id,
+    DenyReason, EventKind, Problem, Record, Rules, SessionMeta, StopReason, ToolOutcome, TurnEnd, TurnStatus,
+    Usage, id,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -24,6 +24,7 @@ struct ForkBody {
 struct Snapshot {
     meta: SessionMeta,
     forked_from: String,
+    tenant_rules: Rules,
     records: Vec<Record>,
 }
 
@@ -50,7 +51,9 @@ impl Handler {
                 updated_at: now,
                 ..state.meta.clone()
             };
-            encode(&Snapshot { meta, forked_from: call.session.clone(), records }).map_err(broken)?
+            let tenant_rules = state.tenant_rules.clone();
+            encode(&Snapshot { meta, forked_from: call.session.clone(), tenant_rules, records })
+                .map_err(broken)?
         };
         let tenant = &call.principal.tenant;
         let view = self.peers.import(tenant, &id, snapshot).await.map_err(Problem::internal)?;
@@ -75,13 +78,14 @@ pub async fn import(host: &Rc<SessionHost>, snapshot: &str) -> Result<String, Pr
     if let Some(session) = host.open().map_err(broken)? {
         return view(&session);
     }
-    let Snapshot { meta, forked_from, records } = decode(snapshot).map_err(broken)?;
+    let Snapshot { meta, forked_from, tenant_rules, records } = decode(snapshot).map_err(broken)?;
     let session = host.blank(meta);
     let closing = closing(&records);
     let copied = records.last().map_or(0, |record| record.seq);
     session
         .commit(host.now(), |draft| {
             draft.created(Some(forked_from));
+            draft.state.tenant_rules = tenant_rules;
             // What follows turns has followed these where they were said.
             for follow_up in host.agent().follow_ups() {
                 draft.state.handovers.entry(follow_up.name().to_owned()).or_default().seen = copied;

@@ -6,6 +6,7 @@ mod events;
 mod feed;
 mod follow;
 mod fork;
+mod permissions;
 mod resource;
 pub mod socket;
 mod turns;
@@ -56,6 +57,9 @@ impl Handler {
     /// # Errors
     /// The problem to answer with.
     pub async fn handle(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+        if call.route.runs() {
+            self.govern(call)?;
+        }
         match call.route {
             SessionRoute::Create => self.once(call, self.create(call).boxed_local()).await,
             SessionRoute::Fork => self.once(call, self.fork(call).boxed_local()).await,
@@ -84,6 +88,11 @@ impl Handler {
                 "this route speaks WebSocket: send the Upgrade header",
             )),
         }
+    }
+
+    /// Tells the session the rules of its tenant, which come with the request.
+    fn govern(&self, call: &SessionRequest) -> Result<(), Problem> {
+        self.host.govern(&call.principal.tenant, &call.principal.rules)
     }
 
     /// The session, if there is one and it is the caller's.

@@ -1,9 +1,11 @@
 //! The session as a resource: make, change, erase, read.
 
-use super::{Handler, MAX_OBJECT_BYTES, SessionRequest, broken, shown, turns::not_negative};
+use super::{
+    Handler, MAX_OBJECT_BYTES, SessionRequest, broken, permissions::patched, shown, turns::not_negative,
+};
 use crate::http::{ApiRequest, ApiResponse, body, owner, page};
 use crate::session::Session;
-use crate::types::{BudgetPatch, ErrorCode, EventKind, Mode, Problem, SessionPermissions, SwitchError};
+use crate::types::{BudgetPatch, ErrorCode, EventKind, Mode, Problem, SwitchError};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
@@ -19,6 +21,7 @@ struct CreateBody {
     model: Option<String>,
     metadata: Option<Map<String, Value>>,
     budget: Option<BudgetPatch>,
+    permissions: Option<Value>,
 }
 
 /// Fields that are absent stay; `null` empties those that may be empty.
@@ -31,7 +34,8 @@ struct UpdateBody {
     #[serde(default, deserialize_with = "present")]
     model: Option<Option<String>>,
     metadata: Option<Map<String, Value>>,
-    permissions: Option<SessionPermissions>,
+    #[serde(default, deserialize_with = "present")]
+    permissions: Option<Option<Value>>,
     state: Option<Map<String, Value>>,
 }
 
@@ -62,6 +66,7 @@ impl Handler {
         not_negative(&budget)?;
         meta.budget = meta.budget.patched(&budget);
         self.is_priced(meta.budget.max_cost_usd, meta.model.as_deref(), "/budget/max_cost_usd")?;
+        meta.permissions = patched(&meta.permissions, body.permissions.unwrap_or_default())?;
         let session = self.host.create(meta).map_err(broken)?;
         // Whoever makes a session finds it in the list right away; if the list does not answer
         // now, it will be told later.
@@ -86,6 +91,11 @@ impl Handler {
         let old = session.state().meta.state.clone();
         let state = body.state.map(|change| self.host.agent().state().merge(&old, change)).transpose();
         let state = state.map_err(Problem::fields)?;
+        let permissions = body.permissions.map(|patch| {
+            let now = &session.state().meta.permissions;
+            patched(now, patch.unwrap_or_default())
+        });
+        let permissions = permissions.transpose()?;
         let relist = title.is_some();
         session
             .commit_from_outside(self.host.now(), |draft| {
@@ -93,7 +103,7 @@ impl Handler {
                 let meta = &mut draft.state.meta;
                 set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
                 set(&mut meta.metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
-                set(&mut meta.permissions, body.permissions, |new| {
+                set(&mut meta.permissions, permissions, |new| {
                     drop(changed.insert("permissions".into(), json!(new)))
                 });
                 if !changed.is_empty() {

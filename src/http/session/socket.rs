@@ -6,7 +6,7 @@ use super::{Handler, SessionRequest, broken, events};
 use crate::agent::OnBusy;
 use crate::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute};
 use crate::session::{frame::Frame, replay::PAGE};
-use crate::types::{ErrorCode, Principal, Problem, Scope};
+use crate::types::{ErrorCode, Principal, Problem, Rules, Scope};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -19,6 +19,15 @@ pub struct SocketState {
     pub session: String,
 }
 
+impl SocketState {
+    /// Whoever opens a socket by this request. The tenant's rules stay out, for which there is no room: the
+    /// session has learnt them.
+    pub fn new(call: &SessionRequest) -> Self {
+        let principal = Principal { rules: Rules::default(), ..call.principal.clone() };
+        Self { principal, session: call.session.clone() }
+    }
+}
+
 impl Handler {
     /// What a new socket missed, in order: stored records and the text being written. What comes
     /// after is broadcast to it.
@@ -26,6 +35,7 @@ impl Handler {
     /// # Errors
     /// 404 for a session that is not the caller's.
     pub fn catch_up(&self, call: &SessionRequest) -> Result<Vec<Frame>, Problem> {
+        self.govern(call)?;
         let session = self.session(call)?;
         // Without a place to start from, a socket hears what comes from now on.
         let from_now =

@@ -225,7 +225,7 @@ impl Inner {
         missed: impl Iterator<Item = &'a str>,
     ) -> Result<Response> {
         let pair = WebSocketPair::new()?;
-        let state = SocketState { principal: call.principal.clone(), session: call.session.clone() };
+        let state = SocketState::new(call);
         self.sockets.accept(&pair.server);
         pair.server.serialize_attachment(serde_json::to_string(&state)?)?;
         for frame in missed {

@@ -4,7 +4,7 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::Timestamp;
+use crate::types::{Rules, Timestamp};
 use async_trait::async_trait;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -60,6 +60,7 @@ impl Directory for InMemoryDirectory {
         let Some(row) = tables.tenants.get_mut(&tenant.id) else { return Ok(false) };
         row.name.clone_from(&tenant.name);
         row.jwt.clone_from(&tenant.jwt);
+        row.permissions.clone_from(&tenant.permissions);
         Ok(true)
     }
 
@@ -110,12 +111,13 @@ impl Directory for InMemoryDirectory {
         Ok(true)
     }
 
-    async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<ApiKey>> {
+    async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>> {
         self.key_reads.set(self.key_reads.get() + 1);
         let tables = self.tables()?;
         let mut keys = tables.keys.values();
         let found = keys.find(|(key, h)| h == hash && key.expires_at.is_none_or(|end| end > now));
-        Ok(found.map(|(key, _)| key.clone()))
+        let rules = |key: &ApiKey| tables.tenants.get(&key.tenant).map(|tenant| tenant.permissions.clone());
+        Ok(found.map(|(key, _)| (key.clone(), rules(key).unwrap_or_default())))
     }
 
     async fn keys(&self, tenant: &str, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>> {

@@ -304,7 +304,7 @@ impl<'de> MapAccess<'de> for Members {
     }
 }
 
-/// A member's key: text, or a whole number in it.
+/// A member's key: text, a whole number in it, or the name of a kind that holds nothing.
 struct Key<'a>(&'a str);
 
 impl<'de> Deserializer<'de> for Key<'_> {
@@ -321,9 +321,18 @@ impl<'de> Deserializer<'de> for Key<'_> {
         }
     }
 
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        visitor.visit_enum(Kind { name: self.0.to_owned(), content: Value::Null })
+    }
+
     serde::forward_to_deserialize_any! {
         bool i8 i16 i32 i64 u8 u16 u32 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any
+        newtype_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }
 

@@ -1,4 +1,4 @@
-//! The directory over D1 (`migrations/0001_directory.sql`): tenants, keys and idempotency in the root,
+//! The directory over D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`): tenants, keys and idempotency in the root,
 //! the list of a tenant's sessions on its shard.
 
 use super::{Database, Failed, Shards, moment, number, optional, time};
@@ -6,7 +6,7 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{Timestamp, json};
+use crate::types::{Rules, Timestamp, json};
 use async_trait::async_trait;
 use serde::{Deserialize, de::IgnoredAny};
 use std::rc::Rc;
@@ -15,8 +15,11 @@ use worker::D1Type;
 /// Rows that one sweep removes from a table at most.
 const EXPIRED_AT_ONCE: usize = 500;
 
-const TENANT: &str = "SELECT id, name, created_at, jwt, shard FROM tenants WHERE deleted_at IS NULL";
+const TENANT: &str =
+    "SELECT id, name, created_at, jwt, shard, permissions FROM tenants WHERE deleted_at IS NULL";
 const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM api_keys";
+const KEY_AND_RULES: &str = "SELECT k.id, k.tenant, k.name, k.scopes, k.created_at, k.expires_at, t.permissions \
+                             FROM api_keys k JOIN tenants t ON t.id = k.tenant";
 
 /// The directory over D1.
 pub struct D1Directory {
@@ -51,6 +54,7 @@ struct TenantRow {
     created_at: f64,
     jwt: Option<String>,
     shard: Option<String>,
+    permissions: Option<String>,
 }
 
 impl TenantRow {
@@ -62,8 +66,13 @@ impl TenantRow {
             created_at: moment(self.created_at),
             jwt,
             shard: self.shard,
+            permissions: rules(self.permissions)?,
         })
     }
+}
+
+fn rules(stored: Option<String>) -> DirectoryResult<Rules> {
+    stored.map_or(Ok(Rules::default()), |text| json::read(text.as_bytes()).map_err(garbled))
 }
 
 #[derive(Deserialize)]
@@ -80,6 +89,9 @@ struct KeyRow {
     scopes: String,
     created_at: f64,
     expires_at: Option<f64>,
+    /// The tenant's, where they are asked for.
+    #[serde(default)]
+    permissions: Option<String>,
 }
 
 impl KeyRow {
@@ -127,18 +139,21 @@ struct ClaimRow {
     answer: Option<String>,
 }
 
-fn jwt_columns(tenant: &Tenant) -> DirectoryResult<(Option<&str>, Option<String>)> {
+/// What of a tenant is written in columns of JSON: its issuer's name, its issuer, and its rules.
+fn json_columns(tenant: &Tenant) -> DirectoryResult<(Option<&str>, Option<String>, Option<String>)> {
     let jwt = tenant.jwt.as_ref();
     let text = jwt.map(serde_json::to_string).transpose().map_err(garbled)?;
-    Ok((jwt.map(|jwt| jwt.issuer.as_str()), text))
+    let rules = Some(&tenant.permissions).filter(|rules| !rules.is_empty());
+    let rules = rules.map(serde_json::to_string).transpose().map_err(garbled)?;
+    Ok((jwt.map(|jwt| jwt.issuer.as_str()), text, rules))
 }
 
 #[async_trait(?Send)]
 impl Directory for D1Directory {
     async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
-        let (issuer, jwt) = jwt_columns(tenant)?;
-        let sql = "INSERT INTO tenants (id, name, created_at, issuer, jwt, shard) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING RETURNING 1 AS done";
+        let (issuer, jwt, rules) = json_columns(tenant)?;
+        let sql = "INSERT INTO tenants (id, name, created_at, issuer, jwt, shard, permissions) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING RETURNING 1 AS done";
         let args = [
             D1Type::Text(&tenant.id),
             D1Type::Text(&tenant.name),
@@ -146,19 +161,21 @@ impl Directory for D1Directory {
             optional(issuer),
             optional(jwt.as_deref()),
             optional(tenant.shard.as_deref()),
+            optional(rules.as_deref()),
         ];
         Ok(self.root().did(sql, &args).await?)
     }
 
     async fn update_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
-        let (issuer, jwt) = jwt_columns(tenant)?;
-        let sql = "UPDATE tenants SET name = ?2, issuer = ?3, jwt = ?4 \
+        let (issuer, jwt, rules) = json_columns(tenant)?;
+        let sql = "UPDATE tenants SET name = ?2, issuer = ?3, jwt = ?4, permissions = ?5 \
                    WHERE id = ?1 AND deleted_at IS NULL RETURNING 1 AS done";
         let args = [
             D1Type::Text(&tenant.id),
             D1Type::Text(&tenant.name),
             optional(issuer),
             optional(jwt.as_deref()),
+            optional(rules.as_deref()),
         ];
         Ok(self.root().did(sql, &args).await?)
     }
@@ -220,10 +237,13 @@ impl Directory for D1Directory {
         Ok(self.root().did(sql, &args).await?)
     }
 
-    async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<ApiKey>> {
-        let sql = format!("{KEY} WHERE hash = ?1 AND (expires_at IS NULL OR expires_at > ?2)");
+    async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>> {
+        let sql =
+            format!("{KEY_AND_RULES} WHERE k.hash = ?1 AND (k.expires_at IS NULL OR k.expires_at > ?2)");
         let found: Vec<KeyRow> = self.root().rows(&sql, &[D1Type::Text(hash), time(now)]).await?;
-        found.into_iter().next().map(KeyRow::read).transpose()
+        let Some(mut row) = found.into_iter().next() else { return Ok(None) };
+        let rules = rules(row.permissions.take())?;
+        Ok(Some((row.read()?, rules)))
     }
 
     async fn keys(&self, tenant: &str, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>> {

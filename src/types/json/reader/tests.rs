@@ -87,3 +87,16 @@ fn a_tag_that_is_no_text_is_not_missing() {
     assert_eq!(detail(json!({"type": 5})), "invalid type: integer `5`, expected a string, the kind");
     assert_eq!(detail(json!({"text": "x"})), "missing field `type`");
 }
+
+#[test]
+fn members_may_be_named_by_kinds() {
+    use crate::types::{Category, Policy};
+    let read = |value| from_value::<BTreeMap<Category, Policy>>(value);
+    assert_eq!(read(json!({"edit": "ask"})).expect("a map"), [(Category::Edit, Policy::Ask)].into());
+    let misfit = read(json!({"web": "ask"})).expect_err("no category");
+    assert!(
+        misfit.detail().starts_with("unknown variant `web`, expected one of `read`"),
+        "{}",
+        misfit.detail()
+    );
+}

@@ -1,0 +1,70 @@
+//! What may be done in a session, as its users set it.
+
+use super::MAX_OBJECT_BYTES;
+use crate::types::{Problem, SessionPermissions, json::from_value};
+use serde_json::{Value, json};
+
+/// Permissions with a merge patch (RFC 7396) applied to them.
+///
+/// # Errors
+/// What of the patch does not fit, and where.
+pub(super) fn patched(now: &SessionPermissions, patch: Value) -> Result<SessionPermissions, Problem> {
+    let fault = |pointer: String, fault: &str| Problem::field(format!("/permissions{pointer}"), fault);
+    let mut merged = json!(now);
+    merge(&mut merged, patch);
+    let bytes = merged.to_string().len();
+    // All that there was is taken away.
+    let merged = if merged.is_null() { json!({}) } else { merged };
+    let new: SessionPermissions =
+        from_value(merged).map_err(|misfit| fault(misfit.pointer(), misfit.detail()))?;
+    new.check().map_err(|(pointer, detail)| fault(pointer, &detail))?;
+    if bytes > MAX_OBJECT_BYTES {
+        return Err(fault(String::new(), &format!("larger than {MAX_OBJECT_BYTES} bytes of JSON")));
+    }
+    Ok(new)
+}
+
+fn merge(value: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *value = patch;
+        return;
+    };
+    if !value.is_object() {
+        *value = json!({});
+    }
+    let Some(members) = value.as_object_mut() else { return };
+    for (name, patch) in patch {
+        match patch {
+            Value::Null => drop(members.remove(&name)),
+            patch => merge(members.entry(name).or_insert(Value::Null), patch),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    #[test]
+    fn a_patch_is_merged_as_rfc_7396_says() {
+        for (before, patch, after) in [
+            (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),
+            (json!({"a": "b"}), json!({"a": null}), json!({})),
+            (json!({"a": "b", "b": "c"}), json!({"a": null}), json!({"b": "c"})),
+            (json!({"a": ["b"]}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "c"}), json!({"a": ["b"]}), json!({"a": ["b"]})),
+            (json!({"a": {"b": "c"}}), json!({"a": {"b": "d", "c": null}}), json!({"a": {"b": "d"}})),
+            (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
+            (json!({"a": "foo"}), json!("bar"), json!("bar")),
+            (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
+            (json!([1, 2]), json!({"a": "b", "c": null}), json!({"a": "b"})),
+            (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
+        ] {
+            let mut value = before.clone();
+            merge(&mut value, patch.clone());
+            assert_eq!(value, after, "{before} {patch}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What may be done in a session, as its users and its tenant set it.
+
+use crate::http::{handler, principal};
+use crate::stage::{Stage, step_of};
+use edge_harness::agent::Settings;
+use edge_harness::http::{
+    ApiBody, ApiRequest, ApiResponse,
+    routes::SessionRoute,
+    session::{SessionRequest, socket::SocketState},
+};
+use edge_harness::platform::in_memory::{
+    ScriptedModels,
+    models::{Answer, answer, call},
+};
+use edge_harness::types::{
+    Category, ModelRequest, Part, PatternRule, Policy, Principal, Problem, Rules, SessionStatus,
+};
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+/// A request of somebody whose tenant has these rules.
+fn under(rules: &Rules, route: SessionRoute, body: Value) -> SessionRequest {
+    let mut body = body;
+    let item = body.as_object_mut().and_then(|body| body.remove("item"));
+    let request = ApiRequest { body: body.to_string().into(), ..ApiRequest::default() };
+    SessionRequest {
+        principal: Principal { rules: rules.clone(), key: Some("key_1".into()), ..principal() },
+        session: "s".into(),
+        route,
+        item: item.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned(),
+        request,
+    }
+}
+
+fn ask(stage: &Stage, call: &SessionRequest) -> Result<Value, Problem> {
+    block_on(handler(stage, None).handle(call)).map(body)
+}
+
+fn body(response: ApiResponse) -> Value {
+    match response.body {
+        ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
+        _ => panic!("no body"),
+    }
+}
+
+fn set(stage: &Stage, permissions: Value) -> Result<Value, Problem> {
+    let patch = under(&Rules::default(), SessionRoute::Update, json!({"permissions": permissions}));
+    ask(stage, &patch).map(|session| session["permissions"].clone())
+}
+
+/// Posts a message as somebody whose tenant has these rules.
+fn say(stage: &Stage, rules: &Rules) {
+    let mut call = under(rules, SessionRoute::PostMessage, json!({"content": "go"}));
+    call.request.headers.push(("prefer".into(), "respond-async".into()));
+    ask(stage, &call).unwrap();
+    stage.run();
+}
+
+fn denies(tool: &str) -> Rules {
+    Rules { tools: [(tool.to_owned(), Policy::Deny)].into(), ..Rules::default() }
+}
+
+/// Writes once in each turn, and says done.
+fn writes(request: &ModelRequest) -> Answer {
+    match step_of(request) {
+        0 => answer(vec![call("w", "write_it", json!({"key": "a"}))]),
+        _ => answer(vec![Part::text("done")]),
+    }
+}
+
+fn writing(rules: Rules) -> (Stage, Rc<ScriptedModels>) {
+    Stage::scripted(writes, move |builder| {
+        builder.settings(Settings { permissions: rules.clone(), ..Settings::default() })
+    })
+}
+
+fn offered(models: &ScriptedModels) -> Vec<bool> {
+    let requests = models.requests();
+    requests.iter().map(|request| request.tools.iter().any(|tool| tool.name == "write_it")).collect()
+}
+
+fn last_outcome(stage: &Stage) -> String {
+    let ended = stage.records().into_iter().rfind(|record| record["type"] == "tool.completed").unwrap();
+    ended["reason"].as_str().or(ended["outcome"].as_str()).unwrap().to_owned()
+}
+
+#[test]
+fn a_session_starts_with_permissions_and_they_are_patched_member_by_member() {
+    let stage = Stage::demo();
+    let made =
+        json!({"permissions": {"tools": {"echo": "ask"}, "patterns": [{"pattern": "a", "policy": "deny"}]}});
+    let made = ask(&stage, &under(&Rules::default(), SessionRoute::Create, made)).unwrap();
+    assert_eq!(
+        made["permissions"],
+        json!({"categories": {}, "tools": {"echo": "ask"}, "patterns": [{"pattern": "a", "policy": "deny"}],
+               "yolo": false, "grants": {}})
+    );
+    let patch = json!({"default": "deny", "tools": {"read_it": "allow"}, "categories": {"edit": "ask"}, "yolo": true,
+        "grants": {"tools": ["echo"]}, "unknown": 1});
+    let patched = set(&stage, patch).unwrap();
+    let expected = json!({"default": "deny", "categories": {"edit": "ask"}, "tools": {"echo": "ask", "read_it": "allow"},
+        "patterns": [{"pattern": "a", "policy": "deny"}], "yolo": true, "grants": {"tools": ["echo"]}});
+    assert_eq!(patched, expected);
+    let updated = stage.records().pop().unwrap();
+    assert_eq!(
+        (&updated["type"], &updated["changed"]),
+        (&json!("session.updated"), &json!({"permissions": expected}))
+    );
+    let patch = json!({"default": null, "tools": {"echo": null}, "categories": null, "patterns": [], "grants": {"tools": []}});
+    let left =
+        json!({"categories": {}, "tools": {"read_it": "allow"}, "patterns": [], "yolo": true, "grants": {}});
+    assert_eq!(set(&stage, patch.clone()).unwrap(), left);
+    let events = stage.records().len();
+    assert_eq!(set(&stage, patch).unwrap(), left);
+    assert_eq!(stage.records().len(), events, "what changes nothing is no event");
+
+    let long = "x".repeat(501);
+    for (patch, pointer) in [
+        (json!("deny"), "/permissions"),
+        (json!({"default": "never"}), "/permissions/default"),
+        (json!({"tools": {"echo": "never"}}), "/permissions/tools/echo"),
+        (json!({"tools": ["echo"]}), "/permissions/tools"),
+        (json!({"tools": {"": "ask"}}), "/permissions/tools"),
+        (json!({"categories": {"edit": 1}}), "/permissions/categories/edit"),
+        (json!({"categories": {"web": "ask"}}), "/permissions/categories"),
+        (json!({"yolo": "yes"}), "/permissions/yolo"),
+        (json!({"patterns": [{"policy": "ask"}]}), "/permissions/patterns/0"),
+        (json!({"patterns": [{"pattern": "[a", "policy": "ask"}]}), "/permissions/patterns/0/pattern"),
+        (json!({"patterns": [{"pattern": long, "policy": "ask"}]}), "/permissions/patterns/0/pattern"),
+        (json!({"patterns": vec![json!({"pattern": "a", "policy": "ask"}); 201]}), "/permissions/patterns"),
+        (json!({"grants": {"tools": [1]}}), "/permissions/grants/tools/0"),
+    ] {
+        let problem = set(&stage, patch.clone()).unwrap_err();
+        assert_eq!(
+            (problem.code.status(), problem.errors[0].pointer.as_str()),
+            (422, pointer),
+            "{patch}: {problem}"
+        );
+    }
+    assert_eq!(
+        set(&stage, Value::Null).unwrap(),
+        json!({"categories": {}, "tools": {}, "patterns": [], "yolo": false, "grants": {}})
+    );
+}
+
+#[test]
+fn what_can_never_run_is_not_offered_and_does_not_run() {
+    for (rules, is_offered, outcome) in [
+        (Rules::default(), true, "a person"),
+        (denies("write_it"), false, "a rule of the agent forbids write_it"),
+        (Rules { default: Some(Policy::Deny), ..Rules::default() }, false, "write_it is not among"),
+        (
+            Rules { categories: [(Category::Other, Policy::Deny)].into(), ..Rules::default() },
+            false,
+            "a rule of the agent forbids all other tools",
+        ),
+        (
+            Rules {
+                default: Some(Policy::Allow),
+                patterns: vec![PatternRule { tool: None, pattern: "**".into(), policy: Policy::Deny }],
+                ..Rules::default()
+            },
+            true,
+            "result",
+        ),
+    ] {
+        let (stage, models) = writing(rules);
+        stage.post("t1", "write it");
+        stage.run();
+        let waits = stage.session().state().status() == SessionStatus::Waiting;
+        assert_eq!(offered(&models)[0], is_offered, "{outcome}");
+        if outcome == "a person" {
+            assert!(waits);
+            continue;
+        }
+        stage.settle();
+        stage.check();
+        assert!(last_outcome(&stage).starts_with(outcome), "{}", last_outcome(&stage));
+        assert_eq!(stage.runs.borrow().is_empty(), outcome != "result");
+    }
+}
+
+#[test]
+fn the_rules_of_a_tenant_hold_from_the_first_message_and_as_the_last_request_tells_them() {
+    let (stage, models) = writing(Settings::default().permissions);
+    let told = Rules::default();
+    say(&stage, &denies("write_it"));
+    stage.settle();
+    assert_eq!(last_outcome(&stage), "a rule of the tenant forbids write_it");
+    assert!(stage.runs.borrow().is_empty());
+    say(&stage, &told);
+    stage.settle();
+    assert_eq!((last_outcome(&stage).as_str(), stage.runs.borrow().len()), ("result", 1));
+    assert_eq!(offered(&models), [false, false, true, true]);
+    // No session can turn a denial off, and it outlives the machine.
+    say(&stage, &denies("write_it"));
+    stage.settle();
+    set(&stage, json!({"yolo": true, "tools": {"write_it": "allow"}, "grants": {"tools": ["write_it"]}}))
+        .unwrap();
+    stage.crash();
+    stage.post("t9", "go");
+    stage.settle();
+    stage.check();
+    assert_eq!(last_outcome(&stage), "a rule of the tenant forbids write_it");
+}
+
+#[test]
+fn a_session_that_is_made_first_has_its_tenants_rules() {
+    let (stage, _) = writing(Settings::default().permissions);
+    ask(&stage, &under(&denies("write_it"), SessionRoute::Create, json!({}))).unwrap();
+    stage.post("t1", "go");
+    stage.settle();
+    assert_eq!(last_outcome(&stage), "a rule of the tenant forbids write_it");
+}
+
+#[test]
+fn a_socket_keeps_no_rules_and_what_it_asks_for_stands_under_them() {
+    let (stage, _) = writing(Settings::default().permissions);
+    ask(&stage, &under(&Rules::default(), SessionRoute::Create, json!({}))).unwrap();
+    let opening = under(&denies("write_it"), SessionRoute::WebSocket, json!({}));
+    handler(&stage, None).catch_up(&opening).unwrap();
+    let socket = SocketState::new(&opening);
+    assert!(serde_json::to_string(&socket).unwrap().len() < 300, "what a socket remembers is bounded");
+    let text = json!({"type": "message", "content": "go"}).to_string();
+    block_on(handler(&stage, None).command(&socket, &text, "req_1".into())).unwrap();
+    stage.settle();
+    assert_eq!(last_outcome(&stage), "a rule of the tenant forbids write_it");
+}
+
+#[test]
+fn a_rule_that_a_tenant_makes_while_somebody_is_asked_counts() {
+    let asks = Rules { tools: [("write_it".to_owned(), Policy::Ask)].into(), ..Rules::default() };
+    let (stage, _) = writing(asks);
+    say(&stage, &Rules::default());
+    assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
+    let mut approve =
+        under(&denies("write_it"), SessionRoute::Approve, json!({"item": "w", "decision": "approve"}));
+    approve.request.headers.push(("prefer".into(), "respond-async".into()));
+    let answered = ask(&stage, &approve);
+    stage.settle();
+    stage.check();
+    assert!(stage.runs.borrow().is_empty(), "{answered:?}");
+    let decided = stage.records().into_iter().find(|record| record["type"] == "approval.decided");
+    assert_eq!(decided.unwrap()["by"], json!({"key": "key_1"}));
+}
+
+#[test]
+fn rules_of_another_tenant_never_reach_a_session() {
+    let (stage, _) = writing(Settings::default().permissions);
+    say(&stage, &denies("write_it"));
+    stage.settle();
+    let mut stranger = under(&Rules::default(), SessionRoute::PostMessage, json!({"content": "go"}));
+    stranger.principal.tenant = "other".into();
+    assert_eq!(ask(&stage, &stranger).unwrap_err().code.status(), 404);
+    assert_eq!(stage.session().state().tenant_rules, denies("write_it"));
+}
