@@ -229,21 +229,21 @@ impl SessionHost {
         let new = session.last_seq() == 0;
         let message = self.user_message(&post.turn, post.parts);
         let budget = session.state().meta.budget.patched(&post.budget);
-        let title = title_from(&message.text());
-        session
+        let titled = session
             .commit(self.now(), |draft| {
                 if new {
                     draft.created(None);
                 }
-                draft.state.meta.title.get_or_insert(title);
                 if let Some((key, json)) = post.document.filter(|_| !fault::active(Fault::ForgetKey)) {
                     draft.put(key, json);
                 }
-                self.draft_start(draft, post.turn, budget, post.options, Rc::clone(&message));
+                self.draft_start(draft, post.turn, budget, post.options, Rc::clone(&message))
             })
             .map_err(broken)?;
         if new {
             self.adopt(session);
+        }
+        if new || titled {
             self.list_later(session);
         }
         self.run(session, message);
@@ -262,6 +262,7 @@ impl SessionHost {
         })
     }
 
+    /// Drafts a turn's start. Returns whether the session has its title from it.
     fn draft_start(
         &self,
         draft: &mut Draft,
@@ -269,10 +270,16 @@ impl SessionHost {
         budget: Budget,
         options: TurnOptions,
         message: Rc<Message>,
-    ) {
+    ) -> bool {
+        let meta = &mut draft.state.meta;
+        let titled = meta.title.is_none() && !meta.title_pinned;
+        if titled {
+            meta.title = Some(title_from(&message.text()));
+        }
         draft.record(Some(&turn), EventKind::TurnStarted { message });
         draft.state.meta.turns += 1;
         draft.state.turn = Some(TurnMachine::start(turn, self.now(), budget, options));
+        titled
     }
 
     /// Runs the session's turn from where its journal stands, in this process.

@@ -24,6 +24,7 @@ mod settings;
 mod stage;
 mod state;
 mod tasks;
+mod totals;
 mod turns;
 mod view;
 mod workspace_context;

@@ -50,6 +50,7 @@ impl Handler {
         }
         let mut meta = self.new_meta(call, named)?;
         meta.title = checked_title(body.title)?;
+        meta.title_pinned = meta.title.is_some();
         meta.mode = body.mode;
         meta.model = self.checked_model(body.model)?;
         meta.metadata = checked_object("/metadata", body.metadata.unwrap_or_default())?;
@@ -86,6 +87,11 @@ impl Handler {
                 let mut changed = Map::new();
                 let meta = &mut draft.state.meta;
                 let mut events = Vec::new();
+                // A title that somebody has set stays, until it is taken away.
+                let pinned = title.as_ref().map(Option::is_some);
+                set(&mut meta.title_pinned, pinned, |new| {
+                    drop(changed.insert("title_pinned".into(), json!(new)))
+                });
                 set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
                 set(&mut meta.metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
                 set(&mut meta.permissions, body.permissions, |new| {
