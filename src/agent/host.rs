@@ -3,6 +3,7 @@
 
 mod compact;
 mod follow_ups;
+mod intervals;
 mod queue;
 mod upkeep;
 
@@ -31,6 +32,7 @@ use futures::{
     FutureExt,
     future::{AbortHandle, abortable},
 };
+use intervals::Beating;
 use std::{
     cell::{Cell, RefCell},
     panic::AssertUnwindSafe,
@@ -113,6 +115,7 @@ pub struct SessionHost {
     running: RefCell<Option<(Rc<RuntimeContext>, AbortHandle)>>,
     pinging: RefCell<Option<(Weak<Session>, AbortHandle)>>,
     following: RefCell<Option<Following>>,
+    beating: RefCell<Vec<Beating>>,
     /// Set while the session is being erased: nothing follows it any more.
     erasing: Cell<bool>,
     wake_at: Cell<Timestamp>,
@@ -134,6 +137,7 @@ impl SessionHost {
             running: RefCell::new(None),
             pinging: RefCell::new(None),
             following: RefCell::new(None),
+            beating: RefCell::default(),
             erasing: Cell::new(false),
             wake_at: Cell::new(Timestamp(0)),
             purge_at: Cell::new(Timestamp(0)),
@@ -167,7 +171,9 @@ impl SessionHost {
     pub fn open(self: &Rc<Self>) -> Result<Option<Rc<Session>>, StoreError> {
         if self.session.borrow().is_none() {
             let opened = Session::open(Rc::clone(&self.ports.store), self.config.context, self.hub())?;
-            *self.session.borrow_mut() = opened.map(Rc::new);
+            if let Some(session) = opened.map(Rc::new) {
+                self.adopt(&session);
+            }
         }
         let session = self.session.borrow().clone();
         if let Some(session) = &session {
@@ -180,7 +186,7 @@ impl SessionHost {
     ///
     /// # Errors
     /// When the store breaks; there is no session then.
-    pub fn create(&self, meta: SessionMeta) -> Result<Rc<Session>, StoreError> {
+    pub fn create(self: &Rc<Self>, meta: SessionMeta) -> Result<Rc<Session>, StoreError> {
         let session = self.blank(meta);
         session.commit(self.now(), |draft| draft.created(None))?;
         self.adopt(&session);
@@ -197,9 +203,10 @@ impl SessionHost {
         Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context, self.hub()))
     }
 
-    /// Makes a session that was stored just now this host's own.
-    pub fn adopt(&self, session: &Rc<Session>) {
+    /// Makes a stored session this host's own.
+    pub fn adopt(self: &Rc<Self>, session: &Rc<Session>) {
         *self.session.borrow_mut() = Some(Rc::clone(session));
+        self.beat(session);
     }
 
     /// Accepts a message: its turn starts at once, or waits.
@@ -437,7 +444,9 @@ impl SessionHost {
     }
 
     async fn erase_all(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
+        let session = self.session.borrow().clone();
         self.let_go();
+        self.shut_down(session, tenant, id).await.map_err(memory_down)?;
         self.undo_follow_ups(tenant, id).await.map_err(memory_down)?;
         // What is being written when the bytes are removed would stay for ever.
         let _closed = self.blobs.close();

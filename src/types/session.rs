@@ -123,6 +123,9 @@ pub struct SessionState {
     /// What turns have handed over to be done behind them, by the name of who does it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub handovers: BTreeMap<String, Handover>,
+    /// What is done at intervals, by the name of who does it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub intervals: BTreeMap<String, IntervalState>,
 }
 
 /// Work behind turns: the log is what is to be worked on, and this is how far it has come.
@@ -146,6 +149,20 @@ impl Handover {
     pub fn is_due(&self) -> bool {
         self.asked > self.answered
     }
+}
+
+/// How far something that is done at intervals has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IntervalState {
+    /// When it is due.
+    pub next_at: Timestamp,
+    /// How often it succeeded.
+    pub runs: u64,
+    /// Whether it is over for good.
+    pub stopped: bool,
+    /// Failures since it last succeeded.
+    pub failed: u32,
 }
 
 /// Bytes that are bounded for each session.
@@ -172,6 +189,7 @@ impl SessionState {
             tenant_rules: Rules::default(),
             tasks: Vec::new(),
             handovers: BTreeMap::new(),
+            intervals: BTreeMap::new(),
         }
     }
 

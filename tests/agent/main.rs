@@ -16,6 +16,7 @@ mod files;
 mod follow_ups;
 mod hooks;
 mod http;
+mod intervals;
 mod memory;
 mod observation;
 mod outputs;

@@ -70,6 +70,7 @@ impl SessionHost {
             self.wake_soon();
         }
         self.follow_up(&session);
+        self.beat(&session);
         let (now, idle) = (self.now(), self.running.borrow().is_none());
         if !idle && now < self.purge_at.get() {
             // Looking at all that may expire at each round of the watchdog would cost more than the turn.
