@@ -84,6 +84,8 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     context.memory_hooks &= parts.memories.is_learning();
     let has_modes = !parts.settings.modes.is_empty();
     let evict_over = parts.settings.evict_over;
+    #[cfg(feature = "fixtures")]
+    let beats = parts.settings.initial_state.contains_key("beat");
     let context = WorkspaceContext::new(&parts.files, &context);
     let (models, clock, entropy) =
         (Rc::clone(&parts.models), Rc::clone(&parts.clock), Rc::clone(&parts.entropy));
@@ -136,11 +138,14 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     }
     #[cfg(feature = "fixtures")]
     {
-        use crate::hooks::fixtures::MemoryHandover;
+        use crate::hooks::fixtures::{MemoryHandover, Pulse};
         use crate::tools::fixtures::{Add, Big, Cite, Counter, Fail, Panic, Read, Sleep, Write};
         builder = builder.tool(Sleep).tool(Read).tool(Write).tool(Counter(parts.http));
         builder = builder.tool(Add).tool(Big).tool(Cite).tool(Fail).tool(Panic);
         builder = builder.built_in(Rc::new(MemoryHandover));
+        if beats {
+            builder = builder.interval(Pulse);
+        }
     }
     builder
 }

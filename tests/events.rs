@@ -275,11 +275,12 @@ fn what_happens_during_a_text_is_numbered_behind_it() {
     let transcript = transcript(&seen);
     transcript.check();
     assert_eq!(transcript.records, records(&client, "s"));
-    let order: Vec<_> = transcript.records[2..8].iter().map(|r| r["type"].as_str().unwrap()).collect();
+    let order: Vec<_> = transcript.records[2..9].iter().map(|r| r["type"].as_str().unwrap()).collect();
     let expected = [
         "message.completed",
         "turn.completed",
         "turn.queued",
+        "followup.queued",
         "session.updated",
         "mode.changed",
         "turn.started",

@@ -1,10 +1,11 @@
 //! Puts an agent together. Nothing can be added after [`HarnessBuilder::build`].
 
 use super::{
-    ContextSource, ContextStrategy, DynTool, FollowUp, HarnessAgent, Hook, Settings, StateRules, Tool,
-    Toolkit,
+    ContextSource, ContextStrategy, DynTool, FollowUp, HarnessAgent, Hook, Interval, Settings, StateRules,
+    Tool, Toolkit,
     follow_up::HandOver,
     hook::HookEvent,
+    interval,
     strategy::{KeepAhead, Keeper},
 };
 use crate::ports::{Clock, Entropy, Models};
@@ -21,6 +22,9 @@ pub enum BuildError {
     /// Two hooks have the same name.
     #[error("two hooks are named `{0}`")]
     HookName(&'static str),
+    /// Two interval handlers have the same name, or one beats more than once a second.
+    #[error("the interval handler `{0}` is there twice, or beats more often than once a second")]
+    Interval(&'static str),
     /// A part that every agent needs is missing.
     #[error("the agent has no {0}")]
     Missing(&'static str),
@@ -71,6 +75,7 @@ pub struct HarnessBuilder {
     settings: Settings,
     context: Vec<Rc<dyn ContextSource>>,
     follow_ups: Vec<Rc<dyn FollowUp>>,
+    intervals: Vec<Rc<dyn Interval>>,
     /// And before which of the works behind turns it does its own.
     strategy: Option<(Rc<dyn ContextStrategy>, usize)>,
 }
@@ -126,6 +131,12 @@ impl HarnessBuilder {
         let follow_up: Rc<dyn FollowUp> = Rc::new(follow_up);
         self.follow_ups.push(Rc::clone(&follow_up));
         Rc::new(HandOver(follow_up))
+    }
+
+    /// Adds what each session does at intervals.
+    pub fn interval(mut self, interval: impl Interval + 'static) -> Self {
+        self.intervals.push(Rc::new(interval));
+        self
     }
 
     /// Keeps the context within bounds. Behind turns it does its work where this stands among the others'.
@@ -206,6 +217,12 @@ impl HarnessBuilder {
                 return Err(BuildError::HookName(hook.name()));
             }
         }
+        for (index, handler) in self.intervals.iter().enumerate() {
+            let twice = self.intervals.iter().skip(index + 1).any(|other| other.name() == handler.name());
+            if twice || handler.every_ms() < interval::MIN_MS {
+                return Err(BuildError::Interval(handler.name()));
+            }
+        }
         // The sort is stable: equals keep the order of registration.
         hooks.sort_by_key(|(band, hook)| (*band, hook.priority()));
         let lists = HookEvent::ALL.map(|event| {
@@ -225,6 +242,7 @@ impl HarnessBuilder {
             context: self.context,
             keeper,
             follow_ups,
+            intervals: self.intervals,
             hooks: HookChain { lists },
             models,
             clock: self.clock.ok_or(BuildError::Missing("clock"))?,

@@ -1,6 +1,6 @@
 //! Who is speaking, and what a tool may do: bound to each call, never stored.
 
-use super::{RuntimeState, StateRules, ToolError, state::Merged};
+use super::{RuntimeState, StateRules, ToolError};
 use crate::fault::{self, Fault};
 use crate::ports::{Clock, Spawner, session_store::Select};
 use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError, fold};
@@ -323,16 +323,9 @@ impl ToolContext {
     /// # Errors
     /// When the state would not be as it must, the call is over, or the store broke.
     pub fn set_state(&self, key: &str, value: Value) -> Result<(), ToolError> {
-        let change = Map::from_iter([(key.to_owned(), value)]);
-        let Merged { state, .. } = self.state_rules.merge(&self.state(), change).map_err(|misfits| {
-            let told = misfits.iter().map(|field| format!("{}: {}", field.pointer, field.detail));
-            ToolError::new(format!(
-                "the session's state would not fit: {}",
-                told.collect::<Vec<_>>().join("; ")
-            ))
-        })?;
+        let merged = self.state_rules.set(&self.state(), key, value).map_err(ToolError::new)?;
         let written = self.gate.commit(|draft| {
-            draft.state.meta.state = state;
+            draft.state.meta.state = merged.state;
             draft.record(Some(&self.turn), EventKind::StateChanged { changed_keys: vec![key.to_owned()] });
         });
         written.map_err(|error| ToolError::new(error.to_string()))

@@ -127,12 +127,13 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         if let Some(limit) = bound {
             draft.record(Some(&turn.id), EventKind::BudgetExceeded { limit });
         }
+        let (usage, cost_usd) = (turn.usage, turn.cost_usd);
         let mut sub_steps_failed = cx.state.sub_steps_failed();
         match &ending.error {
             Some(error) => {
                 for hook in agent.hooks.at(HookEvent::Error) {
                     isolated(hook.name(), draft, &mut sub_steps_failed, |draft| {
-                        hook.on_error(&mut OnError { error, usage: turn.usage, draft }, cx)
+                        hook.on_error(&mut OnError { error, usage, cost_usd, draft }, cx)
                     });
                 }
             }
@@ -140,7 +141,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                 let (reply, stop_reason) = (reply.as_ref(), ending.reason);
                 for hook in agent.hooks.at(HookEvent::PostCall) {
                     isolated(hook.name(), draft, &mut sub_steps_failed, |draft| {
-                        hook.post_call(&mut PostCall { reply, usage: turn.usage, stop_reason, draft }, cx)
+                        hook.post_call(&mut PostCall { reply, usage, cost_usd, stop_reason, draft }, cx)
                     });
                 }
             }

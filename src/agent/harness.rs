@@ -1,7 +1,7 @@
 //! The agent: what is the same for every call.
 
 use super::{
-    ContextSource, FollowUp, HarnessBuilder, RuntimeContext, Settings, StateRules, Toolkit,
+    ContextSource, FollowUp, HarnessBuilder, Interval, RuntimeContext, Settings, StateRules, Toolkit,
     builder::HookChain,
     finalizer::{self, Ending},
     hook::{HookEvent, PreCall},
@@ -33,6 +33,7 @@ pub struct HarnessAgent {
     pub(super) context: Vec<Rc<dyn ContextSource>>,
     pub(super) keeper: Option<Rc<Keeper>>,
     pub(super) follow_ups: Vec<Rc<dyn FollowUp>>,
+    pub(super) intervals: Vec<Rc<dyn Interval>>,
     pub(super) hooks: HookChain,
     pub(super) models: Rc<dyn Models>,
     pub(super) clock: Rc<dyn Clock>,

@@ -108,6 +108,8 @@ pub struct PostCall<'a> {
     pub reply: Option<&'a Reply>,
     /// Tokens of the turn.
     pub usage: Usage,
+    /// What they cost in US dollars, as far as models have a price.
+    pub cost_usd: Option<f64>,
     /// Why the turn ends.
     pub stop_reason: StopReason,
     /// Changes that are stored with the end of the turn, in the same commit.
@@ -125,6 +127,8 @@ pub struct OnError<'a> {
     pub error: &'a TurnError,
     /// Tokens of the turn.
     pub usage: Usage,
+    /// What they cost in US dollars, as far as models have a price.
+    pub cost_usd: Option<f64>,
     /// Changes that are stored with the end of the turn, in the same commit.
     pub draft: &'a mut crate::session::Draft,
 }

@@ -4,6 +4,7 @@
 mod compact;
 mod erase;
 mod follow_ups;
+mod intervals;
 pub mod parked;
 mod queue;
 mod upkeep;
@@ -33,6 +34,7 @@ use futures::{
     FutureExt,
     future::{AbortHandle, abortable},
 };
+use intervals::Beating;
 use std::{
     cell::{Cell, RefCell},
     panic::AssertUnwindSafe,
@@ -117,6 +119,7 @@ pub struct SessionHost {
     running: RefCell<Option<(Rc<RuntimeContext>, AbortHandle)>>,
     pinging: RefCell<Option<(Weak<Session>, AbortHandle)>>,
     following: RefCell<Option<Following>>,
+    beating: RefCell<Vec<Beating>>,
     /// Set while the session is being erased: nothing follows it any more.
     erasing: Cell<bool>,
     wake_at: Cell<Timestamp>,
@@ -139,6 +142,7 @@ impl SessionHost {
             running: RefCell::new(None),
             pinging: RefCell::new(None),
             following: RefCell::new(None),
+            beating: RefCell::default(),
             erasing: Cell::new(false),
             wake_at: Cell::new(Timestamp(0)),
             purge_at: Cell::new(Timestamp(0)),
@@ -172,7 +176,9 @@ impl SessionHost {
     pub fn open(self: &Rc<Self>) -> Result<Option<Rc<Session>>, StoreError> {
         if self.session.borrow().is_none() {
             let opened = Session::open(Rc::clone(&self.ports.store), self.config.context, self.hub())?;
-            *self.session.borrow_mut() = opened.map(Rc::new);
+            if let Some(session) = opened.map(Rc::new) {
+                self.adopt(&session);
+            }
         }
         let session = self.session.borrow().clone();
         if let Some(session) = &session {
@@ -185,7 +191,7 @@ impl SessionHost {
     ///
     /// # Errors
     /// When the store breaks; there is no session then.
-    pub fn create(&self, meta: SessionMeta) -> Result<Rc<Session>, StoreError> {
+    pub fn create(self: &Rc<Self>, meta: SessionMeta) -> Result<Rc<Session>, StoreError> {
         let session = self.blank(meta);
         session.commit(self.now(), |draft| draft.created(None))?;
         self.adopt(&session);
@@ -222,9 +228,10 @@ impl SessionHost {
         Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context, self.hub()))
     }
 
-    /// Makes a session that was stored just now this host's own.
-    pub fn adopt(&self, session: &Rc<Session>) {
+    /// Makes a stored session this host's own.
+    pub fn adopt(self: &Rc<Self>, session: &Rc<Session>) {
         *self.session.borrow_mut() = Some(Rc::clone(session));
+        self.beat(session);
     }
 
     /// Accepts a message: its turn starts at once, or waits.
@@ -261,21 +268,21 @@ impl SessionHost {
         let new = session.last_seq() == 0;
         let message = self.user_message(&post.turn, post.parts);
         let budget = session.state().meta.budget.patched(&post.budget);
-        let title = title_from(&message.text());
-        session
+        let titled = session
             .commit(self.now(), |draft| {
                 if new {
                     draft.created(None);
                 }
-                draft.state.meta.title.get_or_insert(title);
                 if let Some((key, json)) = post.document.filter(|_| !fault::active(Fault::ForgetKey)) {
                     draft.put(key, json);
                 }
-                self.draft_start(draft, post.turn, budget, post.options, Rc::clone(&message));
+                self.draft_start(draft, post.turn, budget, post.options, Rc::clone(&message))
             })
             .map_err(broken)?;
         if new {
             self.adopt(session);
+        }
+        if new || titled {
             self.list_later(session);
         }
         self.run(session, message);
@@ -294,6 +301,7 @@ impl SessionHost {
         })
     }
 
+    /// Drafts a turn's start. Returns whether the session has its title from it.
     fn draft_start(
         &self,
         draft: &mut Draft,
@@ -301,10 +309,16 @@ impl SessionHost {
         budget: Budget,
         options: TurnOptions,
         message: Rc<Message>,
-    ) {
+    ) -> bool {
+        let meta = &mut draft.state.meta;
+        let titled = meta.title.is_none() && !meta.title_pinned;
+        if titled {
+            meta.title = Some(title_from(&message.text()));
+        }
         draft.record(Some(&turn), EventKind::TurnStarted { message });
         draft.state.meta.turns += 1;
         draft.state.turn = Some(TurnMachine::start(turn, self.now(), budget, options));
+        titled
     }
 
     /// Runs the session's turn from where its journal stands, in this process.

@@ -68,6 +68,17 @@ impl StateRules {
         if misfits.is_empty() || merged.changed_keys.is_empty() { Ok(merged) } else { Err(misfits) }
     }
 
+    /// Sets one key; null removes it.
+    ///
+    /// # Errors
+    /// What would not be as it must, in a line.
+    pub fn set(&self, old: &Map<String, Value>, key: &str, value: Value) -> Result<Merged, String> {
+        self.merge(old, Map::from_iter([(key.to_owned(), value)])).map_err(|misfits| {
+            let told = misfits.iter().map(|field| format!("{}: {}", field.pointer, field.detail));
+            format!("the session's state would not fit: {}", told.collect::<Vec<_>>().join("; "))
+        })
+    }
+
     fn misfits(&self, state: &Map<String, Value>) -> Vec<FieldError> {
         let state = Value::Object(state.clone());
         let whole = |detail: String| vec![FieldError { pointer: "/state".to_owned(), detail }];

@@ -1,9 +1,11 @@
-//! A hook that only the integration tests use.
+//! What only the integration tests hook in.
 
 use crate::agent::{
-    Hook, RuntimeContext,
+    Hook, Interval, RuntimeContext,
     hook::{HookEvent, PostCall, SubStepError},
+    interval::{Beat, BeatContext},
 };
+use serde_json::Value;
 
 /// `memory_handover`: a step behind each reply that breaks when the session's state says so.
 pub struct MemoryHandover;
@@ -25,5 +27,34 @@ impl Hook for MemoryHandover {
             return Err(SubStepError("broken, as asked for".into()));
         }
         Ok(())
+    }
+}
+
+/// `pulse`: counts its beats, one a second, in the session's state as `beats`, while `beat` is true there; breaks when it
+/// is `"fail"`, and stops for good when it is `"stop"`. Only in deployments whose INITIAL_STATE has a `beat`.
+pub struct Pulse;
+
+#[async_trait::async_trait(?Send)]
+impl Interval for Pulse {
+    fn name(&self) -> &'static str {
+        "pulse"
+    }
+
+    fn every_ms(&self) -> u64 {
+        1_000
+    }
+
+    async fn beat(&self, cx: &BeatContext) -> Result<Beat, String> {
+        let state = cx.state();
+        match state.get("beat") {
+            Some(Value::String(stop)) if stop == "stop" => Ok(Beat::Stop),
+            Some(Value::String(fail)) if fail == "fail" => Err("broken, as asked for".into()),
+            Some(Value::Bool(true)) => {
+                let beats = state.get("beats").and_then(Value::as_u64).unwrap_or(0);
+                cx.set_state("beats", (beats + 1).into())?;
+                Ok(Beat::Again)
+            }
+            _ => Ok(Beat::Again),
+        }
     }
 }

@@ -25,16 +25,19 @@ impl Hook for SessionPersistence {
     }
 
     fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        keep(event.draft, event.usage);
+        keep(event.draft, event.usage, event.cost_usd);
         Ok(())
     }
 
     fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        keep(event.draft, event.usage);
+        keep(event.draft, event.usage, event.cost_usd);
         Ok(())
     }
 }
 
-fn keep(draft: &mut Draft, usage: Usage) {
+fn keep(draft: &mut Draft, usage: Usage, cost_usd: Option<f64>) {
     draft.state.meta.usage += usage;
+    if let Some(cost) = cost_usd {
+        *draft.state.meta.cost_usd.get_or_insert(0.0) += cost;
+    }
 }

@@ -47,7 +47,9 @@ pub use pending::{Approver, Decision, Parked, Pending, PendingKind, Resolution};
 pub use permission::{Category, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use public_url::PublicUrl;
-pub use session::{Handover, Held, PlanRef, QueuedTurn, SessionMeta, SessionState, SessionStatus};
+pub use session::{
+    Handover, Held, IntervalState, PlanRef, QueuedTurn, SessionMeta, SessionState, SessionStatus,
+};
 pub use task::{Task, TaskStatus};
 pub use task_list::{NewTask, TaskCheck, TaskError, TaskList, TaskPatch};
 pub use time::Timestamp;

@@ -135,6 +135,9 @@ pub struct SessionState {
     /// What turns have handed over to be done behind them, by the name of who does it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub handovers: BTreeMap<String, Handover>,
+    /// What is done at intervals, by the name of who does it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub intervals: BTreeMap<String, IntervalState>,
 }
 
 /// A plan that somebody has approved.
@@ -169,6 +172,20 @@ impl Handover {
     }
 }
 
+/// How far something that is done at intervals has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IntervalState {
+    /// When it is due.
+    pub next_at: Timestamp,
+    /// How often it succeeded.
+    pub runs: u64,
+    /// Whether it is over for good.
+    pub stopped: bool,
+    /// Failures since it last succeeded.
+    pub failed: u32,
+}
+
 /// Bytes that are bounded for each session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -195,6 +212,7 @@ impl SessionState {
             tenant_rules: Rules::default(),
             tasks: Vec::new(),
             handovers: BTreeMap::new(),
+            intervals: BTreeMap::new(),
         }
     }
 

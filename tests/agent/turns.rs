@@ -41,6 +41,7 @@ fn records_of_others_wait_for_the_message_being_streamed() {
     let at = |kind: &str| kinds.iter().position(|k| k == kind).unwrap() as u64 + 1;
     assert_eq!(at("message.completed"), streaming);
     assert_eq!((at("turn.completed"), at("turn.queued")), (streaming + 2, streaming + 3));
+    assert_eq!(at("followup.queued"), streaming + 4);
 }
 
 #[test]

@@ -44,11 +44,7 @@ impl Picture {
     fn apply(&mut self, event: &Value) {
         let turn = text(&event["turn"]);
         match event["type"].as_str().unwrap() {
-            "turn.queued" => {
-                if !self.queue.contains(&turn) {
-                    self.queue.push(turn);
-                }
-            }
+            "turn.queued" if !self.queue.contains(&turn) => self.queue.push(turn),
             "turn.started" => {
                 self.queue.retain(|queued| *queued != turn);
                 self.turn = Some(turn);

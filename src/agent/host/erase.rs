@@ -18,7 +18,9 @@ impl SessionHost {
     }
 
     async fn erase_all(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
+        let session = self.session.borrow().clone();
         self.let_go();
+        self.shut_down(session, tenant, id).await.map_err(memory_down)?;
         self.undo_follow_ups(tenant, id).await.map_err(memory_down)?;
         // What is being written when the bytes are removed would stay for ever.
         let _closed = self.blobs.close();

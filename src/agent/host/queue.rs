@@ -36,6 +36,7 @@ impl SessionHost {
                 }
                 let position = draft.state.queue.len();
                 draft.record(Some(&post.turn), EventKind::TurnQueued { position });
+                tell(draft);
             })
             .map_err(Problem::from)?;
         Ok(TurnStatus::Running)
@@ -50,22 +51,28 @@ impl SessionHost {
         // What cannot be read will not be readable later: it must not stand in the way of others.
         let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
         let queued = queued.filter(|_| !fault::active(Fault::LoseQueued));
-        session.commit(self.now(), |draft| {
+        let titled = session.commit(self.now(), |draft| {
             draft.state.unqueue(&turn, stored.as_deref().map_or(0, str::len));
             draft.delete(key);
-            match &queued {
+            let titled = match &queued {
                 Some(queued) => {
                     let message = Rc::clone(&queued.message);
-                    self.draft_start(draft, turn, queued.budget, queued.options.clone(), message);
+                    self.draft_start(draft, turn, queued.budget, queued.options.clone(), message)
                 }
                 None => {
                     let message = "the queued message cannot be read any more".to_owned();
                     let error = Some(TurnError { code: "internal".into(), message, retryable: true });
                     let failed = TurnEnd::ended(TurnStatus::Failed, StopReason::Error);
                     draft.record(Some(&turn), EventKind::TurnFailed(TurnEnd { error, ..failed }));
+                    false
                 }
-            }
+            };
+            tell(draft);
+            titled
         })?;
+        if titled {
+            self.list_later(session);
+        }
         match queued {
             Some(queued) => {
                 self.run(session, queued.message);
@@ -116,8 +123,15 @@ impl SessionHost {
                 let end = TurnEnd { message, ..canceled };
                 draft.record(Some(&turn), EventKind::TurnCanceled(end));
             }
+            tell(draft);
         })
     }
+}
+
+/// Drafts how many messages wait now.
+fn tell(draft: &mut Draft) {
+    let count = draft.state.queue.len();
+    draft.record(None, EventKind::FollowupQueued { count });
 }
 
 fn full(detail: String) -> Problem {

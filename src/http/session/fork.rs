@@ -7,8 +7,8 @@ use crate::http::{ApiResponse, body, idempotency};
 use crate::ports::session_store::Select;
 use crate::session::{Session, decode, encode};
 use crate::types::{
-    DenyReason, EventKind, Problem, Record, Rules, SessionMeta, StopReason, ToolOutcome, TurnEnd, TurnStatus,
-    Usage, id,
+    DenyReason, EventKind, Grants, Problem, Record, Rules, SessionMeta, SessionPermissions, StopReason,
+    ToolOutcome, TurnEnd, TurnStatus, Usage, id,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -47,6 +47,13 @@ impl Handler {
             let meta = SessionMeta {
                 id: id.clone(),
                 usage: Usage::default(),
+                cost_usd: None,
+                // What somebody has allowed was allowed here.
+                permissions: SessionPermissions {
+                    yolo: false,
+                    grants: Grants::default(),
+                    ..state.meta.permissions.clone()
+                },
                 created_at: now,
                 updated_at: now,
                 ..state.meta.clone()
@@ -90,9 +97,12 @@ pub async fn import(host: &Rc<SessionHost>, snapshot: &str) -> Result<String, Pr
             for follow_up in host.agent().follow_ups() {
                 draft.state.handovers.entry(follow_up.name().to_owned()).or_default().seen = copied;
             }
+            let mut waiting = 0;
             for record in records {
-                if let EventKind::TaskListUpdated { tasks } = &record.kind {
-                    draft.state.tasks.clone_from(tasks);
+                match &record.kind {
+                    EventKind::TaskListUpdated { tasks } => draft.state.tasks.clone_from(tasks),
+                    EventKind::FollowupQueued { count } => waiting = *count,
+                    _ => {}
                 }
                 // The copy has its own first record; everything behind it keeps its number and
                 // its time.
@@ -101,6 +111,9 @@ pub async fn import(host: &Rc<SessionHost>, snapshot: &str) -> Result<String, Pr
                 }
             }
             closing.into_iter().for_each(|(turn, kind)| draft.record(Some(&turn), kind));
+            if waiting > 0 {
+                draft.record(None, EventKind::FollowupQueued { count: 0 });
+            }
         })
         .map_err(broken)?;
     host.adopt(&session);

@@ -61,6 +61,7 @@ impl Handler {
         if let Some(model) = self.checked_model(body.model)? {
             meta.model = Some(model);
         }
+        meta.title_pinned = meta.title.is_some();
         meta.metadata = checked_object("/metadata", body.metadata.unwrap_or_default())?;
         let budget = body.budget.unwrap_or_default();
         not_negative(&budget)?;
@@ -101,6 +102,11 @@ impl Handler {
             .commit_from_outside(self.host.now(), |draft| {
                 let mut changed = Map::new();
                 let meta = &mut draft.state.meta;
+                // A title that somebody has set stays, until it is taken away.
+                let pinned = title.as_ref().map(Option::is_some);
+                set(&mut meta.title_pinned, pinned, |new| {
+                    drop(changed.insert("title_pinned".into(), json!(new)))
+                });
                 set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
                 set(&mut meta.metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
                 set(&mut meta.permissions, permissions, |new| {

@@ -1,0 +1,256 @@
+//! What a session does at intervals: it begins with the session, goes on whatever dies in between, and ends with it.
+
+use crate::http::ask;
+use crate::stage::{NOW, Stage};
+use edge_harness::agent::{
+    BuildError, Interval,
+    interval::{Beat, BeatContext},
+};
+use edge_harness::http::routes::SessionRoute;
+use edge_harness::platform::in_memory::models::answer;
+use edge_harness::ports::{Clock, SessionStore};
+use edge_harness::types::{ModelRequest, Part, Timestamp};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+const EVERY_MS: u64 = 10_000;
+
+/// Counts in the session's state, and notes when it began and whether none had succeeded before.
+#[derive(Clone, Default)]
+struct Heart {
+    beats: Rc<RefCell<Vec<(u64, bool)>>>,
+    takes_ms: Rc<Cell<u64>>,
+    /// So many beats fail first.
+    fails: Rc<Cell<u32>>,
+    stops: Rc<Cell<bool>>,
+    shut: Rc<RefCell<Vec<String>>>,
+}
+
+#[async_trait::async_trait(?Send)]
+impl Interval for Heart {
+    fn name(&self) -> &'static str {
+        "heart"
+    }
+
+    fn every_ms(&self) -> u64 {
+        EVERY_MS
+    }
+
+    async fn beat(&self, cx: &BeatContext) -> Result<Beat, String> {
+        self.beats.borrow_mut().push(((cx.clock.now().0 - NOW.0) / 1_000, cx.first_run));
+        cx.clock.sleep(self.takes_ms.get()).await;
+        if self.fails.get() > 0 {
+            self.fails.set(self.fails.get() - 1);
+            return Err("not now".into());
+        }
+        cx.set_state("beats", (cx.runs + 1).into())?;
+        Ok(if self.stops.get() { Beat::Stop } else { Beat::Again })
+    }
+
+    async fn shutdown(&self, cx: &BeatContext) {
+        assert!(cx.set_state("beats", 0.into()).is_err());
+        self.shut.borrow_mut().push(format!("{}/{} after {}", cx.owner.user, cx.session_id, cx.runs));
+    }
+}
+
+/// A stage, and the platform's alarm, which outlives its machines.
+struct Life {
+    stage: Stage,
+    alarm: Cell<Option<Timestamp>>,
+}
+
+impl Life {
+    fn new() -> (Self, Heart) {
+        let heart = Heart::default();
+        let own = heart.clone();
+        let said = |_: &ModelRequest| answer(vec![Part::text("Hm.")]);
+        let (stage, _) = Stage::scripted(said, move |builder| builder.interval(own.clone()));
+        (Self { stage, alarm: Cell::default() }, heart)
+    }
+
+    fn create(&self) {
+        ask(&self.stage, SessionRoute::Create, "user=u", &json!({})).unwrap();
+    }
+
+    fn run(&self) {
+        self.stage.run();
+        if let Some(wait) = self.stage.take_wake_up() {
+            self.alarm.set(Some(self.stage.clock.now().plus(wait)));
+        }
+    }
+
+    /// Lets time pass up to this second; the alarm goes off where it is set.
+    fn until(&self, second: u64) {
+        self.run();
+        while self.stage.clock.now() < NOW.plus(second * 1_000) {
+            self.stage.clock.advance(1_000);
+            self.run();
+            if self.alarm.get().is_some_and(|at| at <= self.stage.clock.now()) {
+                self.alarm.take();
+                self.stage.wake();
+                self.run();
+            }
+        }
+    }
+
+    fn count(&self) -> Value {
+        self.stage.session().state().meta.state.get("beats").cloned().unwrap_or_default()
+    }
+}
+
+fn times(heart: &Heart) -> Vec<u64> {
+    heart.beats.borrow().iter().map(|(at, _)| *at).collect()
+}
+
+#[test]
+fn it_beats_from_the_beginning_until_it_stops() {
+    let (life, heart) = Life::new();
+    life.create();
+    life.until(35);
+    assert_eq!(*heart.beats.borrow(), [(0, true), (10, false), (20, false), (30, false)]);
+    assert_eq!(life.count(), 4);
+    heart.stops.set(true);
+    life.until(100);
+    assert_eq!(times(&heart), [0, 10, 20, 30, 40]);
+    assert_eq!(life.alarm.get(), None, "a session at rest costs nothing");
+    life.stage.check();
+}
+
+#[test]
+fn a_first_message_makes_a_session_that_beats_beside_its_turns() {
+    let (life, heart) = Life::new();
+    life.stage.post("t1", "hello");
+    life.until(25);
+    assert_eq!(times(&heart), [0, 10, 20]);
+    life.stage.check();
+}
+
+#[test]
+fn without_handlers_nothing_wakes_a_session() {
+    let stage = Stage::demo();
+    ask(&stage, SessionRoute::Create, "", &json!({})).unwrap();
+    stage.run();
+    assert_eq!(stage.take_wake_up(), None);
+}
+
+#[test]
+fn a_machine_that_goes_away_takes_no_beat_with_it() {
+    let (life, heart) = Life::new();
+    life.create();
+    life.until(5);
+    life.stage.crash();
+    life.until(15);
+    assert_eq!(*heart.beats.borrow(), [(0, true), (10, false)]);
+    // In the middle of one.
+    heart.takes_ms.set(5_000);
+    life.until(22);
+    life.stage.crash();
+    life.until(46);
+    assert_eq!(times(&heart), [0, 10, 20, 30, 45]);
+    assert_eq!(life.count(), 3, "the one that was cut off is done once");
+    life.stage.check();
+}
+
+#[test]
+fn what_is_missed_is_not_made_up_for() {
+    let (life, heart) = Life::new();
+    life.create();
+    life.until(1);
+    life.stage.tick(94_000);
+    life.stage.wake();
+    life.until(104);
+    assert_eq!(times(&heart), [0, 95]);
+    life.until(105);
+    assert_eq!(times(&heart), [0, 95, 105]);
+}
+
+#[test]
+fn one_that_takes_long_is_not_begun_beside_itself() {
+    let (life, heart) = Life::new();
+    heart.takes_ms.set(25_000);
+    life.create();
+    life.until(30);
+    assert_eq!((times(&heart), life.count()), (vec![0], json!(1)));
+    heart.takes_ms.set(1_000_000);
+    life.until(96);
+    assert_eq!(times(&heart), [0, 35]);
+    let failed = life.stage.records().pop().unwrap();
+    assert_eq!(failed["type"], "turn.sub_step_failed");
+    assert_eq!(failed["reason"], "no answer in time");
+    heart.takes_ms.set(0);
+    life.until(106);
+    assert_eq!(times(&heart), [0, 35, 105]);
+}
+
+#[test]
+fn a_failure_is_told_once_and_the_next_beat_comes() {
+    let (life, heart) = Life::new();
+    heart.fails.set(3);
+    life.create();
+    life.until(45);
+    assert_eq!(*heart.beats.borrow(), [(0, true), (10, true), (20, true), (30, true), (40, false)]);
+    let records = life.stage.records();
+    let told: Vec<_> = records.iter().filter(|record| record["type"] == "turn.sub_step_failed").collect();
+    assert_eq!((told.len(), &told[0]["step"], &told[0]["reason"]), (1, &json!("heart"), &json!("not now")));
+    assert_eq!(life.count(), 2);
+    life.stage.check();
+}
+
+#[test]
+fn erasing_a_session_ends_its_beats() {
+    let (life, heart) = Life::new();
+    life.create();
+    life.until(15);
+    heart.takes_ms.set(50_000);
+    life.until(21);
+    assert_eq!(times(&heart), [0, 10, 20]);
+    let host = life.stage.host();
+    let erased = Rc::new(Cell::new(false));
+    let (own, work) = (Rc::clone(&erased), host.clone());
+    // As a request does: work that it waits for runs beside it.
+    host.spawn(async move { own.set(work.erase("t", "s").await.is_ok()) });
+    life.run();
+    assert!(erased.get());
+    life.until(120);
+    assert_eq!((times(&heart).len(), life.stage.store.exists().unwrap()), (3, false));
+    assert_eq!(*heart.shut.borrow(), ["u/s after 2"]);
+    // Another one in its place.
+    heart.takes_ms.set(0);
+    life.create();
+    life.run();
+    assert_eq!(heart.beats.borrow().last(), Some(&(120, true)));
+}
+
+#[test]
+fn handlers_must_not_clash_nor_beat_too_often() {
+    struct Fast;
+    #[async_trait::async_trait(?Send)]
+    impl Interval for Fast {
+        fn name(&self) -> &'static str {
+            "fast"
+        }
+        fn every_ms(&self) -> u64 {
+            999
+        }
+        async fn beat(&self, _cx: &BeatContext) -> Result<Beat, String> {
+            Ok(Beat::Again)
+        }
+    }
+    let bare = || {
+        let models = Rc::new(edge_harness::platform::in_memory::ScriptedModels::new(|_| Vec::new()));
+        let clock = edge_harness::platform::in_memory::ManualClock::at(NOW);
+        edge_harness::standard::builder(crate::stage::standard(
+            models,
+            &clock,
+            &Rc::default(),
+            &Rc::default(),
+        ))
+    };
+    assert_eq!(bare().interval(Fast).build().err(), Some(BuildError::Interval("fast")));
+    let twice = bare().interval(Heart::default()).interval(Heart::default());
+    assert_eq!(twice.build().err(), Some(BuildError::Interval("heart")));
+}

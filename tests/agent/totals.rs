@@ -1,0 +1,143 @@
+//! What a session is called, what it has cost, and how many messages wait in it.
+
+use crate::http::{ask, call, handler, whole};
+use crate::stage::{NOW, Stage};
+use edge_harness::agent::OnBusy;
+use edge_harness::http::routes::SessionRoute;
+use edge_harness::platform::in_memory::{ManualClock, ScriptedModels, models::answer};
+use edge_harness::ports::{Directory, Model, Models};
+use edge_harness::types::{
+    BudgetPatch, Category, ModelError, ModelEvent, ModelResponse, Part, PatternRule, Policy, Price, Usage,
+};
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+fn title(stage: &Stage) -> (Value, Value) {
+    let session = whole(ask(stage, SessionRoute::Show, "", &json!({})).unwrap());
+    (session["title"].clone(), session["title_pinned"].clone())
+}
+
+fn patch(stage: &Stage, body: Value) {
+    ask(stage, SessionRoute::Update, "", &body).unwrap();
+}
+
+#[test]
+fn a_title_that_somebody_set_stays_until_it_is_taken_away() {
+    let stage = Stage::demo();
+    stage.post("t1", "hello");
+    stage.settle();
+    assert_eq!(title(&stage), (json!("hello"), json!(false)));
+    patch(&stage, json!({"title": "hello"}));
+    assert_eq!(title(&stage), (json!("hello"), json!(true)));
+    patch(&stage, json!({"title": "Mine"}));
+    stage.post("t2", "two");
+    stage.settle();
+    assert_eq!(title(&stage), (json!("Mine"), json!(true)));
+    patch(&stage, json!({"title": null}));
+    assert_eq!(title(&stage), (Value::Null, json!(false)));
+    stage.post("t3", "three");
+    stage.settle();
+    assert_eq!(title(&stage), (json!("three"), json!(false)));
+    let line = block_on(stage.directory.sessions("t", None, None, None, 10)).unwrap().pop().unwrap();
+    assert_eq!(line.title.as_deref(), Some("three"), "the list knows");
+}
+
+#[test]
+fn a_message_that_has_waited_gives_its_title_when_it_starts() {
+    let stage = Stage::demo();
+    stage.post("t1", "/slow 10 3");
+    stage.run();
+    stage.post("t2", "second");
+    patch(&stage, json!({"title": null}));
+    stage.settle();
+    assert_eq!(title(&stage), (json!("second"), json!(false)));
+    let named = Stage::demo();
+    ask(&named, SessionRoute::Create, "", &json!({"title": "Mine"})).unwrap();
+    named.post("t1", "hello");
+    named.settle();
+    assert_eq!(title(&named), (json!("Mine"), json!(true)));
+}
+
+struct Priced(ScriptedModels);
+
+impl Models for Priced {
+    fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
+        self.0.resolve(id)
+    }
+
+    fn default_model(&self) -> String {
+        self.0.default_model()
+    }
+
+    fn price(&self, _id: &str) -> Option<Price> {
+        Some(Price { input: 1_000.0, output: 1_000.0, cache_read: None, cache_write: None })
+    }
+}
+
+#[test]
+fn a_session_adds_up_what_its_turns_cost_and_its_copy_begins_anew() {
+    let models = Priced(ScriptedModels::new(|_| {
+        let usage = Usage { input_tokens: 700, output_tokens: 300, total_tokens: 1_000, ..Usage::default() };
+        let counted = |event| match event {
+            Ok(ModelEvent::Done(response)) => Ok(ModelEvent::Done(ModelResponse { usage, ..response })),
+            other => other,
+        };
+        answer(vec![Part::text("x")]).into_iter().map(counted).collect()
+    }));
+    let stage = Stage::with(ManualClock::at(NOW), Rc::new(models), |builder| builder);
+    for turn in ["t1", "t2"] {
+        stage.post(turn, "hello");
+        stage.settle();
+    }
+    let rule = PatternRule { tool: None, pattern: "x".into(), policy: Policy::Deny };
+    let session = stage.session();
+    session
+        .commit(NOW, |draft| {
+            let permissions = &mut draft.state.meta.permissions;
+            permissions.yolo = true;
+            permissions.patterns.push(rule);
+            permissions.grants.categories.insert(Category::Edit);
+        })
+        .unwrap();
+    let shown = whole(ask(&stage, SessionRoute::Show, "", &json!({})).unwrap());
+    assert_eq!((&shown["usage"]["total_tokens"], &shown["cost_usd"]), (&json!(2_000), &json!(2.0)));
+    let other = Rc::new(Stage::demo());
+    let fork = call(SessionRoute::Fork, "", &json!({}));
+    let copy = whole(block_on(handler(&stage, Some(other)).handle(&fork)).unwrap());
+    assert_eq!((&copy["usage"]["total_tokens"], copy.get("cost_usd")), (&json!(0), None));
+    let permissions = &copy["permissions"];
+    assert_eq!((&permissions["yolo"], &permissions["grants"]), (&json!(false), &json!({})));
+    assert_eq!(permissions["patterns"], json!([{"pattern": "x", "policy": "deny"}]));
+}
+
+#[test]
+fn the_log_tells_how_many_wait_whenever_that_changes() {
+    let stage = Stage::demo();
+    stage.post("t1", "/tool read_it {\"key\": \"k\"}");
+    stage.run();
+    for turn in ["t2", "t3", "t4"] {
+        stage.post(turn, "hello");
+    }
+    assert!(stage.host().remove_queued(&stage.session(), "t3").unwrap());
+    let fork = call(SessionRoute::Fork, "", &json!({}));
+    let other = Rc::new(Stage::demo());
+    block_on(handler(&stage, Some(Rc::clone(&other))).handle(&fork)).unwrap();
+    stage.settle();
+    stage.post("t5", "/tool read_it {\"key\": \"k\"}");
+    stage.post("t6", "hello");
+    stage.post("t7", "hello");
+    stage.try_post("t8", "hello", OnBusy::Steer, BudgetPatch::default()).unwrap();
+    stage.settle();
+    stage.check();
+    let counts = |stage: &Stage| -> Vec<Value> {
+        let told = stage.records().into_iter().filter(|record| record["type"] == "followup.queued");
+        told.map(|record| record["count"].clone()).collect()
+    };
+    assert_eq!(json!(counts(&stage)), json!([1, 2, 3, 2, 1, 0, 1, 2, 0]));
+    assert_eq!(json!(counts(&other)), json!([1, 2, 3, 2, 0]));
+    let kinds = stage.kinds();
+    let queued = kinds.iter().position(|kind| kind == "turn.queued").unwrap();
+    assert_eq!(kinds[queued + 1], "followup.queued");
+}
