@@ -158,10 +158,14 @@ impl HarnessAgent {
         ReactAgent { agent: self, cx }.run().await
     }
 
-    /// The tools that a turn is offered: chosen by what the user said, so that they stay the same
-    /// throughout the turn, but for a change of the mode.
+    /// The tools that a turn is offered: those of which some call may run, chosen by what the user said, so
+    /// that they stay the same throughout the turn, but for a change of the mode.
     pub(super) fn tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
-        let tools = self.toolkit.specs(self.allowed_tools(state).as_deref());
+        let mut tools = self.toolkit.specs(self.allowed_tools(state).as_deref());
+        let permissions = self.permissions(state);
+        if tools.iter().any(|tool| permissions.hides(tool)) {
+            tools = tools.iter().filter(|tool| !permissions.hides(tool)).cloned().collect();
+        }
         let Some(selection) = self.settings.select_tools.as_ref().filter(|s| tools.len() > s.cap) else {
             return tools;
         };
