@@ -16,7 +16,10 @@ use crate::memory::{
     observation::{NoteTaker, ObservationSettings},
 };
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
-use crate::tools::{AskUser, CurrentTime, Echo, ReadArtifact, Recall, WebFetch, files, memory, plan};
+use crate::tools::{
+    AskUser, CurrentTime, Echo, ReadArtifact, Recall, TaskCheck, TaskComplete, TaskUpdate, TaskWrite,
+    WebFetch, files, memory, plan,
+};
 use crate::workspace::Workspaces;
 use std::rc::Rc;
 
@@ -96,7 +99,11 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .tool(Echo)
         .tool(AskUser)
         .tool(ReadArtifact)
-        .tool(Recall);
+        .tool(Recall)
+        .tool(TaskWrite)
+        .tool(TaskUpdate)
+        .tool(TaskComplete)
+        .tool(TaskCheck);
     if has_modes {
         for tool in plan::family(Rc::clone(&parts.files), Rc::clone(&parts.log)) {
             builder = builder.dyn_tool(tool);

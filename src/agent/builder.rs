@@ -1,7 +1,8 @@
 //! Puts an agent together. Nothing can be added after [`HarnessBuilder::build`].
 
 use super::{
-    ContextSource, ContextStrategy, DynTool, FollowUp, HarnessAgent, Hook, Settings, Tool, Toolkit,
+    ContextSource, ContextStrategy, DynTool, FollowUp, HarnessAgent, Hook, Settings, StateRules, Tool,
+    Toolkit,
     follow_up::HandOver,
     hook::HookEvent,
     strategy::{KeepAhead, Keeper},
@@ -211,12 +212,16 @@ impl HarnessBuilder {
             let wants = hooks.iter().filter(|(_, hook)| hook.events().contains(&event));
             wants.map(|(_, hook)| Rc::clone(hook)).collect()
         });
+        let (schema, initial) = (self.settings.state_schema.clone(), self.settings.initial_state.clone());
+        let state = StateRules::new(schema, initial);
+        let state = state.map_err(|(name, why)| BuildError::Variable { name, why })?;
         Ok(HarnessAgent {
             name: self.name,
             instructions: self.instructions,
             toolkit,
             settings: self.settings,
             modes,
+            state: Rc::new(state),
             context: self.context,
             keeper,
             follow_ups,

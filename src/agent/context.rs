@@ -1,10 +1,10 @@
 //! Who is speaking, and what a tool may do: bound to each call, never stored.
 
-use super::{RuntimeState, ToolError};
+use super::{RuntimeState, StateRules, ToolError, state::Merged};
 use crate::fault::{self, Fault};
 use crate::ports::{Clock, Spawner, session_store::Select};
 use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError, fold};
-use crate::types::{EventKind, Message, Mode, Modes, PlanRef, Source, Timestamp};
+use crate::types::{EventKind, Message, Mode, Modes, PlanRef, Source, TaskError, TaskList, Timestamp};
 use futures::{
     future::{Either, poll_fn, select},
     pin_mut,
@@ -40,6 +40,8 @@ pub struct RuntimeContext {
     pub artifacts: Rc<Artifacts>,
     /// The agent's modes.
     pub modes: Rc<Modes>,
+    /// What the callers' own state must be like.
+    pub state_rules: Rc<StateRules>,
     /// What this turn has done so far.
     pub state: Rc<RuntimeState>,
 }
@@ -171,6 +173,7 @@ pub struct ToolContext {
     pub gate: WriteGate,
     /// What was answered, where the call has waited for an answer.
     pub answer: Option<Value>,
+    state_rules: Rc<StateRules>,
     sources: Rc<RefCell<Vec<Source>>>,
 }
 
@@ -190,6 +193,7 @@ impl ToolContext {
             artifacts: ArtifactReader::new(&cx.artifacts),
             modes: Rc::clone(&cx.modes),
             answer: None,
+            state_rules: Rc::clone(&cx.state_rules),
             sources: Rc::default(),
         }
     }
@@ -278,6 +282,33 @@ impl ToolContext {
         switched.map_err(|error| ToolError::new(error.to_string()))
     }
 
+    /// What the agent has set itself to do.
+    pub(crate) fn tasks(&self) -> TaskList {
+        TaskList(self.gate.session.state().tasks.clone())
+    }
+
+    /// Changes what the agent has set itself to do, and says how it was and how it is.
+    ///
+    /// # Errors
+    /// When the change is not fit, the call is over, or the store broke.
+    pub(crate) fn change_tasks(
+        &self,
+        change: impl FnOnce(&mut TaskList) -> Result<(), TaskError>,
+    ) -> Result<(TaskList, TaskList), ToolError> {
+        let before = self.tasks();
+        let mut after = before.clone();
+        change(&mut after).map_err(|error| ToolError::new(error.to_string()))?;
+        if after != before {
+            let tasks = after.0.clone();
+            let written = self.gate.commit(|draft| {
+                draft.state.tasks.clone_from(&tasks);
+                draft.record(Some(&self.turn), EventKind::TaskListUpdated { tasks });
+            });
+            written.map_err(|error| ToolError::new(error.to_string()))?;
+        }
+        Ok((before, after))
+    }
+
     /// Writes down in the log that something happened.
     ///
     /// # Errors
@@ -290,13 +321,18 @@ impl ToolContext {
     /// Sets one key of the session's state; null removes it.
     ///
     /// # Errors
-    /// When the call is over, or the store broke.
+    /// When the state would not be as it must, the call is over, or the store broke.
     pub fn set_state(&self, key: &str, value: Value) -> Result<(), ToolError> {
+        let change = Map::from_iter([(key.to_owned(), value)]);
+        let Merged { state, .. } = self.state_rules.merge(&self.state(), change).map_err(|misfits| {
+            let told = misfits.iter().map(|field| format!("{}: {}", field.pointer, field.detail));
+            ToolError::new(format!(
+                "the session's state would not fit: {}",
+                told.collect::<Vec<_>>().join("; ")
+            ))
+        })?;
         let written = self.gate.commit(|draft| {
-            match value {
-                Value::Null => draft.state.meta.state.remove(key),
-                value => draft.state.meta.state.insert(key.to_owned(), value),
-            };
+            draft.state.meta.state = state;
             draft.record(Some(&self.turn), EventKind::StateChanged { changed_keys: vec![key.to_owned()] });
         });
         written.map_err(|error| ToolError::new(error.to_string()))

@@ -1,7 +1,7 @@
 //! The agent: what is the same for every call.
 
 use super::{
-    ContextSource, FollowUp, HarnessBuilder, RuntimeContext, Settings, Toolkit,
+    ContextSource, FollowUp, HarnessBuilder, RuntimeContext, Settings, StateRules, Toolkit,
     builder::HookChain,
     finalizer::{self, Ending},
     hook::{HookEvent, PreCall},
@@ -29,6 +29,7 @@ pub struct HarnessAgent {
     pub(super) toolkit: Toolkit,
     pub(super) settings: Settings,
     pub(super) modes: Rc<Modes>,
+    pub(super) state: Rc<StateRules>,
     pub(super) context: Vec<Rc<dyn ContextSource>>,
     pub(super) keeper: Option<Rc<Keeper>>,
     pub(super) follow_ups: Vec<Rc<dyn FollowUp>>,
@@ -80,6 +81,11 @@ impl HarnessAgent {
             || self.instructions.clone(),
             |own| format!("{}\n\n{}", self.instructions, own.trim()),
         )
+    }
+
+    /// What the callers' own state of a session must be like.
+    pub fn state(&self) -> &StateRules {
+        &self.state
     }
 
     /// The agent's hooks.
@@ -152,6 +158,7 @@ impl HarnessAgent {
         }
         let message = if event.message == *message { message } else { Rc::new(event.message) };
         cx.state.hear(&message);
+        preparer::show_tasks(cx, &message)?;
         if !self.context.is_empty() {
             preparer::load_context(self, cx, &message).await;
         }

@@ -30,6 +30,8 @@ struct Inner {
     context: Vec<String>,
     /// And for which mode.
     tools: Option<(Option<String>, Rc<[ToolSpec]>)>,
+    /// What the agent has set itself to do, as it stood when the turn started; for its prompts.
+    tasks: Option<String>,
     rendered: Option<(String, Rc<[ToolSpec]>)>,
     sub_steps_failed: Vec<(String, String)>,
     /// Calls that were handed to their tool.
@@ -99,6 +101,15 @@ impl RuntimeState {
 
     pub(super) fn add_context(&self, text: Option<String>) {
         self.inner.borrow_mut().context.extend(text);
+    }
+
+    /// What the agent had set itself to do when the turn started, if anything.
+    pub(super) fn tasks(&self) -> Option<String> {
+        self.inner.borrow().tasks.clone()
+    }
+
+    pub(super) fn show_tasks(&self, text: String) {
+        self.inner.borrow_mut().tasks = Some(text);
     }
 
     /// Notes that a part of the turn failed which the turn can do without: once, however often it does.

@@ -6,6 +6,7 @@
 pub mod artifacts;
 pub mod bounds;
 pub mod context;
+mod display;
 pub mod fold;
 pub mod frame;
 pub mod hub;

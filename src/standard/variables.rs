@@ -26,8 +26,9 @@ const MIN_CONTEXT_TOKENS: usize = 2_000;
 /// Fewest tokens at which messages are observed or notes rewritten: below, every few words would be.
 const MIN_OBSERVED: u64 = 500;
 
-/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `EVICT_OVER`, `MODES`, `JUDGES`, `CONTEXT_FILES`
-/// and `CONTEXT_TOKENS`. What is absent stays as it is by default; `var` finds a variable by its name.
+/// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `EVICT_OVER`, `MODES`, `JUDGES`, `CONTEXT_FILES`,
+/// `CONTEXT_TOKENS`, `STATE_SCHEMA` and `INITIAL_STATE`. What is absent stays as it is by default; `var` finds a
+/// variable by its name.
 ///
 /// # Errors
 /// Which variable is malformed, and how.
@@ -81,6 +82,18 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
                 bad("CONTEXT_TOKENS", why)
             })?;
     }
+    let json = |name: &'static str| match read(name) {
+        None => Ok(None),
+        Some(text) => json::read::<Value>(text.as_bytes())
+            .map(Some)
+            .map_err(|error| bad(name, format!("expected JSON: {error}"))),
+    };
+    settings.state_schema = json("STATE_SCHEMA")?;
+    settings.initial_state = match json("INITIAL_STATE")? {
+        None => settings.initial_state,
+        Some(Value::Object(state)) => state,
+        Some(_) => return Err(bad("INITIAL_STATE", "expected an object of JSON".into())),
+    };
     Ok(settings)
 }
 
@@ -394,6 +407,8 @@ mod tests {
             ("MODES", r#"[{"id": "a"}, {"id": "a"}]"#, "the mode \"a\": two have this id"),
             ("CONTEXT_FILES", "a, ../b", "\"../b\": `.` and `..` are not allowed"),
             ("CONTEXT_FILES", "1,2,3,4,5,6,7,8,9", "expected at most 8 paths, found 9"),
+            ("STATE_SCHEMA", "{", "expected JSON: EOF"),
+            ("INITIAL_STATE", "[]", "expected an object of JSON"),
             ("CONTEXT_TOKENS", "1999", "expected a whole number from 2000, found \"1999\""),
         ] {
             let error = with(name, value).unwrap_err();

@@ -112,6 +112,13 @@ impl Problem {
         problem
     }
 
+    /// Fields that do not fit.
+    pub fn fields(errors: Vec<FieldError>) -> Self {
+        let told: Vec<_> =
+            errors.iter().map(|field| format!("{}: {}", field.pointer, field.detail)).collect();
+        Self { errors, ..Self::new(ErrorCode::ValidationFailed, told.join("; ")) }
+    }
+
     /// Our own fault. The detail goes to the log, never to the caller.
     pub fn internal(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::Internal, detail)

@@ -26,5 +26,8 @@ mod questions;
 mod replay;
 mod settings;
 mod stage;
+mod state;
+mod tasks;
 mod turns;
+mod view;
 mod workspace_context;

@@ -83,7 +83,9 @@ impl Handler {
             self.is_priced(bound, model.as_deref(), "/model")?;
         }
         let metadata = body.metadata.map(|object| checked_object("/metadata", object)).transpose()?;
-        let state = body.state.map(|object| checked_object("/state", object)).transpose()?;
+        let old = session.state().meta.state.clone();
+        let state = body.state.map(|change| self.host.agent().state().merge(&old, change)).transpose();
+        let state = state.map_err(Problem::fields)?;
         let relist = title.is_some();
         session
             .commit_from_outside(self.host.now(), |draft| {
@@ -109,20 +111,12 @@ impl Handler {
                 set(&mut meta.model, model, |model| {
                     other_model = Some(EventKind::ModelChanged { model: model.clone(), previous });
                 });
-                // The state is merged key by key; `null` removes a key.
-                let mut changed_keys = Vec::new();
-                for (key, value) in state.unwrap_or_default() {
-                    let old = if value.is_null() {
-                        meta.state.remove(&key)
-                    } else {
-                        meta.state.insert(key.clone(), value.clone())
-                    };
-                    if old.unwrap_or_default() != value {
-                        changed_keys.push(key);
-                    }
-                }
+                let changed_keys = state.map(|merged| {
+                    meta.state = merged.state;
+                    merged.changed_keys
+                });
                 other_model.into_iter().for_each(|event| draft.record(None, event));
-                if !changed_keys.is_empty() {
+                if let Some(changed_keys) = changed_keys.filter(|keys| !keys.is_empty()) {
                     draft.record(None, EventKind::StateChanged { changed_keys });
                 }
             })
