@@ -39,7 +39,14 @@ fn thinking_reflection_and_judges_are_set_by_variables() {
 
 #[test]
 fn a_deployment_that_is_not_set_up_right_says_so_and_keeps_why_to_itself() {
-    for bad in [json!({"THINK": "sometimes"}), json!({"JUDGES": "[{}]"}), json!({"MODEL_PRICES": "{"})] {
+    let twice = json!([{"id": "a"}, {"id": "a"}]).to_string();
+    for bad in [
+        json!({"THINK": "sometimes"}),
+        json!({"JUDGES": "[{}]"}),
+        json!({"MODEL_PRICES": "{"}),
+        json!({"MODES": twice}),
+        json!({"EXTERNAL_TOOLS": "[{}]"}),
+    ] {
         let server = Server::start(bad.clone());
         let problem = server.client().post("/v1/sessions", json!({})).expect(501);
         assert_eq!(problem["code"], "not_configured", "{bad}");
@@ -48,4 +55,24 @@ fn a_deployment_that_is_not_set_up_right_says_so_and_keeps_why_to_itself() {
             assert!(!told.contains(value.as_str().unwrap()) && !told.contains(name.as_str()), "{told}");
         }
     }
+}
+
+#[test]
+fn modes_and_tools_of_clients_are_set_by_variables() {
+    let modes = json!([{"id": "ask"}, {"id": "act", "default": true, "transitions_to": []}]);
+    let tools = json!([{"name": "lookup", "description": "Looks a customer up.",
+        "parameters": {"properties": {"id": {"type": "integer"}}}}]);
+    let server = Server::start(json!({"MODES": modes.to_string(), "EXTERNAL_TOOLS": tools.to_string()}));
+    let client = server.client();
+    let made = client.post("/v1/sessions", json!({"id": "s"})).expect(201);
+    assert_eq!(made["mode"], "act");
+    let refused = client.patch("/v1/sessions/s", json!({"mode": "ask"})).expect(409);
+    assert_eq!(refused["code"], "transition_not_allowed");
+    let body = json!({"content": "/tool lookup {\"id\": 7}\n/then /say done"});
+    let waits = client.post("/v1/sessions/s/messages", body).expect(200);
+    let pending = &waits["pending"][0];
+    assert_eq!((&pending["kind"], &pending["payload"]), (&json!("external"), &json!({"id": 7})));
+    let answers = format!("/v1/sessions/s/answers/{}", pending["call_id"].as_str().unwrap());
+    let ended = client.post(&answers, json!({"answer": {"name": "Ann"}})).expect(200);
+    assert_eq!((&ended["status"], &ended["reply"]["text"]), (&json!("completed"), &json!("done")));
 }

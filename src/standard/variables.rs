@@ -264,6 +264,7 @@ fn judges(text: &str) -> Result<Vec<Judge>, String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::agent::DynTool;
     use crate::types::Policy;
     use pretty_assertions::assert_eq;
 
@@ -303,6 +304,47 @@ mod tests {
         let polite =
             Judge { name: "polite".into(), instructions: "Be strict.".into(), sample: 0.1, model: None };
         assert_eq!(with("JUDGES", text).unwrap().judges, [polite]);
+    }
+
+    #[test]
+    fn modes_are_the_standard_ones_or_the_deployments_own() {
+        let ids = |text: &str| {
+            let modes = with("MODES", text).unwrap().modes;
+            modes.into_iter().map(|mode| (mode.id, mode.read_only)).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(" "), [("build".to_owned(), false), ("plan".to_owned(), true)]);
+        assert_eq!(ids("[]"), []);
+        assert_eq!(ids(r#"[{"id": "a", "read_only": true}]"#), [("a".to_owned(), true)]);
+        let list =
+            r#"[{"id": "a"}, {"id": "b", "permissions": {"tools": {"echo": "deny"}}, "metadata": {"x": 1}}]"#;
+        let own = with("MODES", list).unwrap().modes;
+        assert_eq!(own[1].permissions.tools["echo"], Policy::Deny);
+    }
+
+    #[test]
+    fn external_tools_are_declared_by_a_variable() {
+        let tools = |text: &str| {
+            let tools = external_tools(&|name| (name == "EXTERNAL_TOOLS").then(|| text.to_owned()));
+            let named =
+                |tools: Vec<ExternalTool>| tools.iter().map(|tool| tool.spec().name).collect::<Vec<_>>();
+            tools.map(named).map_err(|error| error.to_string())
+        };
+        assert_eq!(tools(" "), Ok(vec![]));
+        assert_eq!(tools(r#"[{"name": "a", "description": "Does."}]"#), Ok(vec!["a".into()]));
+        for (text, told) in [
+            ("{}", "expected a list of"),
+            (r#"[{"name": "a"}]"#, "expected a list of"),
+            (
+                r#"[{"name": "a", "description": "", "parameters": {"type": "string"}}]"#,
+                "the `parameters` of \"a\" are no schema of an object",
+            ),
+        ] {
+            let error = tools(text).unwrap_err();
+            assert!(
+                error.starts_with(&format!("the variable EXTERNAL_TOOLS is malformed: {told}")),
+                "{error}"
+            );
+        }
     }
 
     #[test]
@@ -393,6 +435,9 @@ mod tests {
             ("JUDGES", &list(&[judge("a", "0"), judge("a", "1")]), "the name \"a\" is taken twice"),
             ("JUDGES", &list(&[judge("a b", "0")]), "the name \"a b\" is taken twice or not an id"),
             ("JUDGES", &list(&vec![judge("a", "0"); 9]), "expected at most 8 judges, found 9"),
+            ("MODES", "{}", "expected a list of modes"),
+            ("MODES", r#"[{"id": 1}]"#, "expected a list of modes"),
+            ("MODES", r#"[{"id": "a"}, {"id": "a"}]"#, "the mode \"a\": two have this id"),
             ("CONTEXT_FILES", "a, ../b", "\"../b\": `.` and `..` are not allowed"),
             ("CONTEXT_FILES", "1,2,3,4,5,6,7,8,9", "expected at most 8 paths, found 9"),
             ("STATE_SCHEMA", "{", "expected JSON: EOF"),

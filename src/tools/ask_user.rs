@@ -101,17 +101,15 @@ fn answers(args: &Args, answer: &Value) -> Result<Vec<String>, String> {
         let text = answer.as_str().map(str::trim).filter(|text| !text.is_empty());
         text.filter(|text| text.chars().count() <= MAX_TEXT).map(str::to_owned)
     };
-    let (found, expected) = match answer {
-        Value::Array(answers) if args.selection_mode == Some(SelectionMode::Multi) => {
-            let some = (1..=MAX_OPTIONS).contains(&answers.len());
-            (some.then(|| answers.iter().map(said).collect()).flatten(), "or a list of such")
+    let several = args.selection_mode == Some(SelectionMode::Multi);
+    let found = match answer {
+        Value::Array(answers) if several && (1..=MAX_OPTIONS).contains(&answers.len()) => {
+            answers.iter().map(said).collect()
         }
-        answer if args.selection_mode == Some(SelectionMode::Multi) => {
-            (said(answer).map(|one| vec![one]), "or a list of such")
-        }
-        answer => (said(answer).map(|one| vec![one]), "and no list"),
+        answer => said(answer).map(|one| vec![one]),
     };
-    found.ok_or_else(|| format!("expected a text of 1 to {MAX_TEXT} characters, {expected}"))
+    let list = if several { ", or a list of such" } else { "" };
+    found.ok_or_else(|| format!("expected a text of 1 to {MAX_TEXT} characters{list}"))
 }
 
 #[cfg(test)]

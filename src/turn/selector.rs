@@ -12,9 +12,9 @@ const NAME: f64 = 3.0;
 /// How tools are chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolSelection {
-    /// Most tools that are offered.
+    /// Most tools that are offered, those that steer the session not counted: they always are.
     pub cap: usize,
-    /// Tools that are always offered, whatever the cap, beside those that steer the session.
+    /// Tools that are always offered, whatever the cap.
     pub always: Vec<String>,
 }
 
@@ -33,7 +33,8 @@ pub fn select(query: &str, tools: &[ToolSpec], selection: &ToolSelection) -> Vec
         let scores = scores(query, tools);
         let score = |tool: &&ToolSpec| scores.get(tool.name.as_str()).copied().unwrap_or_default();
         others.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| a.name.cmp(&b.name)));
-        others.truncate(selection.cap.saturating_sub(kept.len()));
+        let counted = kept.iter().filter(|tool| !tool.control).count();
+        others.truncate(selection.cap.saturating_sub(counted));
     }
     kept.append(&mut others);
     let mut names: Vec<String> = kept.into_iter().map(|tool| tool.name.clone()).collect();

@@ -91,10 +91,15 @@ fn a_session_starts_in_the_default_mode_or_in_the_one_that_is_asked_for() {
     let refused = ask(&first, SessionRoute::Create, json!({"mode": "nap"}));
     assert_eq!(code(refused), ("validation_failed", Some("/mode".into())));
     assert!(first.kinds().is_empty());
-    // By its first message.
+    // By its first message, too.
     let (first, _) = stage(|_| vec![Part::text("hi")]);
-    let post = ask(&first, SessionRoute::PostMessage, json!({"content": "hi", "role": "assistant"}));
-    assert_eq!(code(post), ("validation_failed", Some("/role".into())));
+    let headers = vec![("prefer".into(), "respond-async".into())];
+    let request = ApiRequest { headers, body: r#"{"content": "hi"}"#.into(), ..ApiRequest::default() };
+    let route = SessionRoute::PostMessage;
+    let call =
+        SessionRequest { principal: principal(), session: "s".into(), route, item: String::new(), request };
+    block_on(handler(&first, None).handle(&call)).unwrap();
+    assert_eq!(first.session().state().meta.mode.as_deref(), Some("build"));
 }
 
 #[test]

@@ -85,6 +85,27 @@ fn an_approved_plan_is_carried_out_in_the_same_turn_and_later_turns_are_pointed_
 }
 
 #[test]
+fn in_plan_mode_what_reads_runs_and_what_writes_does_not() {
+    let (stage, models) = begun(&[
+        ("plan_enter", "{}"),
+        ("read_it", r#"{"key": "a"}"#),
+        ("write_it", r#"{"key": "a"}"#),
+        ("write_file", r#"{"path": "a.md", "content": "x"}"#),
+        ("plan_write", r#"{"content": "x"}"#),
+        ("ask_user", r#"{"question": "Which?"}"#),
+    ]);
+    stage.tick(200);
+    say(&stage, "c5", json!("This.")).unwrap();
+    told(&stage, "t1");
+    assert_eq!(stage.outcomes("t1"), ["result", "result", "permission", "permission", "result", "result"]);
+    assert!(stage.runs.borrow().is_empty());
+    let offers =
+        |place: usize, name: &str| models.requests()[place].tools.iter().any(|tool| tool.name == name);
+    assert!(offers(0, "write_it") && offers(0, "read_it"));
+    assert!(!offers(1, "write_it") && offers(1, "read_it") && offers(1, "plan_write"));
+}
+
+#[test]
 fn a_rejected_plan_is_changed_or_waited_with() {
     let (stage, _) = begun(&[
         ("plan_enter", "{}"),
