@@ -1,8 +1,9 @@
 //! The standard agent: the only place that puts built-in hooks and tools into a builder.
 
+mod modes;
 mod variables;
 
-pub use variables::{context_settings, memory_settings, settings};
+pub use variables::{context_settings, external_tools, memory_settings, settings};
 
 use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
 use crate::hooks::{
@@ -15,7 +16,10 @@ use crate::memory::{
     observation::{NoteTaker, ObservationSettings},
 };
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
-use crate::tools::{CurrentTime, Echo, ReadArtifact, Recall, WebFetch, files, memory};
+use crate::tools::{
+    AskUser, CurrentTime, Echo, ReadArtifact, Recall, TaskCheck, TaskComplete, TaskUpdate, TaskWrite,
+    WebFetch, files, memory, plan,
+};
 use crate::workspace::Workspaces;
 use std::rc::Rc;
 
@@ -78,6 +82,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let instructions = instructions(parts.instructions.as_deref());
     let mut context = parts.settings.context.clone();
     context.memory_hooks &= parts.memories.is_learning();
+    let has_modes = !parts.settings.modes.is_empty();
     let evict_over = parts.settings.evict_over;
     let context = WorkspaceContext::new(&parts.files, &context);
     let (models, clock, entropy) =
@@ -92,8 +97,18 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .built_in(Rc::new(context))
         .tool(CurrentTime)
         .tool(Echo)
+        .tool(AskUser)
         .tool(ReadArtifact)
-        .tool(Recall);
+        .tool(Recall)
+        .tool(TaskWrite)
+        .tool(TaskUpdate)
+        .tool(TaskComplete)
+        .tool(TaskCheck);
+    if has_modes {
+        for tool in plan::family(Rc::clone(&parts.files), Rc::clone(&parts.log)) {
+            builder = builder.dyn_tool(tool);
+        }
+    }
     let file_tools = files::family(parts.files, Rc::clone(&parts.log));
     let memory_tools = memory::family(Rc::clone(&parts.memories), parts.directory, parts.log);
     for tool in file_tools.into_iter().chain(memory_tools) {

@@ -21,7 +21,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("agent", &["types", "ports", "model::retry", "model::ask", "session", "turn"]),
     ("memory", &["types", "ports", "model::ask", "workspace"]),
     ("hooks", &["types", "ports", "session", "workspace", "memory", "agent"]),
-    ("tools", &["types", "ports", "session", "workspace", "memory", "agent"]),
+    // A tool that is not ours has its schema from whoever brings it.
+    ("tools", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent"]),
     ("standard", &["types", "ports", "workspace", "memory", "agent", "hooks", "tools"]),
     // A caller's schema is checked where the request is.
     ("http", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent", "standard"]),

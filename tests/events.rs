@@ -287,7 +287,7 @@ fn what_happens_during_a_text_is_numbered_behind_it() {
     assert_eq!(order, expected);
     // The first turn's own stream has none of it.
     let rest: Vec<_> = stream.map(|event| event.event).collect();
-    assert_eq!(rest, ["message.delta", "message.completed", "turn.completed"]);
+    assert_eq!(rest, ["message.delta", "message.completed", "usage.updated", "turn.completed"]);
 }
 
 #[test]

@@ -42,7 +42,8 @@ fn what_passes_is_tried_again_and_nobody_notices() {
             world().model.script(&model, Script::text(["Here I am."]));
             let answer = chat.say("hello");
             assert_eq!(answer["reply"]["text"], "Here I am.", "{model}: {answer}");
-            let expected = ["session.created", "turn.started", "message.completed", "turn.completed"];
+            let expected =
+                ["session.created", "turn.started", "message.completed", "usage.updated", "turn.completed"];
             assert_eq!(chat.log_types(), expected, "{model}");
             let received = world().received(&model);
             assert_eq!((received.len(), &received[0].body), (2, &received[1].body), "{model}");
@@ -215,7 +216,14 @@ fn a_cut_in_mid_text_starts_the_message_again() {
             let delta = events.iter().rfind(|e| e.event == "message.delta").unwrap();
             assert_eq!((delta.id.as_deref(), message.id.as_deref()), (Some("4.9"), Some("4")), "{model}");
         }
-        let log = ["session.created", "turn.started", "turn.resumed", "message.completed", "turn.completed"];
+        let log = [
+            "session.created",
+            "turn.started",
+            "turn.resumed",
+            "message.completed",
+            "usage.updated",
+            "turn.completed",
+        ];
         assert_eq!(chat.log_types(), log);
         assert_eq!(chat.transcript(), ["user: what is it?", "assistant: It is 42."]);
         assert!(!json!(chat.log()).to_string().contains("forty"));

@@ -44,7 +44,7 @@ fn text_arrives_while_the_model_still_writes() {
     let rest: Vec<Event> = stream.by_ref().collect();
     assert!(!stream.cut);
     assert_eq!(stream.retry, Some(2000));
-    assert_eq!(names(&rest), ["message.delta", "message.completed", "turn.completed"]);
+    assert_eq!(names(&rest), ["message.delta", "message.completed", "usage.updated", "turn.completed"]);
     assert_eq!(rest[0].json()["delta"], ", Welt");
     let ids: Vec<_> = rest.iter().map(|event| event.id.as_deref().unwrap()).collect();
     assert_eq!(ids, ["3.13", "3", "4"]);
@@ -487,12 +487,20 @@ fn the_log_holds_what_happened_and_no_more() {
     let chat = world.chat("openai/log");
     world.model.script("log", Script::text(["pl", "ain"]));
     chat.say("1");
-    let plain = ["session.created", "turn.started", "message.completed", "turn.completed"];
+    let plain = ["session.created", "turn.started", "message.completed", "usage.updated", "turn.completed"];
     assert_eq!(chat.log_types(), plain);
     world.model.script("log", Script::new().tool("a", "echo", json!({"text": "a"})));
     world.model.script("log", Script::text(["done"]));
     chat.say("2");
-    let tool = ["turn.started", "tool.started", "tool.completed", "message.completed", "turn.completed"];
+    let tool = [
+        "turn.started",
+        "tool.started",
+        "usage.updated",
+        "tool.completed",
+        "message.completed",
+        "usage.updated",
+        "turn.completed",
+    ];
     assert_eq!(chat.log_types()[4..], tool);
     for record in chat.log() {
         let at = record["at"].as_str().unwrap();
@@ -515,7 +523,7 @@ fn sessions_are_made_changed_and_shown() {
         ("user", json!("carol")),
         ("title", json!("First")),
         ("status", json!("idle")),
-        ("mode", Value::Null),
+        ("mode", json!("build")),
         ("model", Value::Null),
         ("pending", json!([])),
         ("queue", json!([])),
@@ -545,7 +553,7 @@ fn sessions_are_made_changed_and_shown() {
             "categories": {}, "tools": {"web_fetch": "deny"}, "patterns": [], "yolo": false, "grants": {},
         }})
     );
-    assert_eq!((&log[2]["mode"], &log[2]["previous"]), (&json!("plan"), &Value::Null));
+    assert_eq!((&log[2]["mode"], &log[2]["previous"]), (&json!("plan"), &json!("build")));
     assert_eq!(log[4]["changed_keys"], json!(["x"]));
     // What changes nothing is no event.
     assert_eq!(client.patch("/v1/sessions/crud:1", patch).expect(200)["updated_at"], changed["updated_at"]);
@@ -560,7 +568,7 @@ fn sessions_are_made_changed_and_shown() {
     let bad = json!({"permissions": {"tools": {"echo": "never"}}});
     let refused = client.patch("/v1/sessions/crud:1", bad).expect(422);
     assert_eq!(refused["errors"][0]["pointer"], "/permissions/tools/echo");
-    for (field, value) in [("model", "nonsense"), ("model", "demo/other")] {
+    for (field, value) in [("model", "nonsense"), ("model", "demo/other"), ("mode", "nap")] {
         let refused = client.patch("/v1/sessions/crud:1", json!({field: value})).expect(422);
         assert_eq!(refused["errors"][0]["pointer"], format!("/{field}"));
     }
@@ -674,7 +682,10 @@ fn a_deleted_session_leaves_nothing() {
 
     let answer = chat.say("/say anew");
     assert_eq!(answer["reply"]["text"], "anew");
-    assert_eq!(chat.log_types(), ["session.created", "turn.started", "message.completed", "turn.completed"]);
+    assert_eq!(
+        chat.log_types(),
+        ["session.created", "turn.started", "message.completed", "usage.updated", "turn.completed"]
+    );
     let session = chat.get("");
     assert_eq!((&session["user"], &session["metadata"]), (&json!("default"), &json!({})));
     client.get(&chat.path(&format!("/turns/{turn}"))).expect(404);

@@ -1,12 +1,14 @@
 //! Puts an agent together. Nothing can be added after [`HarnessBuilder::build`].
 
 use super::{
-    ContextSource, ContextStrategy, DynTool, FollowUp, HarnessAgent, Hook, Settings, Tool, Toolkit,
+    ContextSource, ContextStrategy, DynTool, FollowUp, HarnessAgent, Hook, Settings, StateRules, Tool,
+    Toolkit,
     follow_up::HandOver,
     hook::HookEvent,
     strategy::{KeepAhead, Keeper},
 };
 use crate::ports::{Clock, Entropy, Models};
+use crate::types::{ModeError, Modes};
 use std::rc::Rc;
 use thiserror::Error;
 
@@ -22,6 +24,9 @@ pub enum BuildError {
     /// A part that every agent needs is missing.
     #[error("the agent has no {0}")]
     Missing(&'static str),
+    /// The modes do not fit together, or name tools that there are not.
+    #[error(transparent)]
+    Mode(#[from] ModeError),
     /// A variable of the deployment is malformed.
     #[error("the variable {name} is malformed: {why}")]
     Variable {
@@ -171,6 +176,15 @@ impl HarnessBuilder {
                 return Err(BuildError::ToolName(name));
             }
         }
+        let modes = Rc::new(Modes::new(self.settings.modes.clone())?);
+        for mode in modes.all() {
+            let lists = [&mode.tools, &mode.additional_tools, &mode.available_tools];
+            let unknown = lists.into_iter().flatten().flatten().find(|name| toolkit.get(name).is_none());
+            if let Some(name) = unknown {
+                let why = format!("it names the tool {name:?}, which is none");
+                return Err(ModeError { mode: mode.id.clone(), why }.into());
+            }
+        }
         let models = self.models.ok_or(BuildError::Missing("models"))?;
         let (mut hooks, mut follow_ups) = (self.hooks, self.follow_ups);
         let strategy = self.strategy.filter(|(strategy, _)| !without(strategy.name()));
@@ -198,11 +212,16 @@ impl HarnessBuilder {
             let wants = hooks.iter().filter(|(_, hook)| hook.events().contains(&event));
             wants.map(|(_, hook)| Rc::clone(hook)).collect()
         });
+        let (schema, initial) = (self.settings.state_schema.clone(), self.settings.initial_state.clone());
+        let state = StateRules::new(schema, initial);
+        let state = state.map_err(|(name, why)| BuildError::Variable { name, why })?;
         Ok(HarnessAgent {
             name: self.name,
             instructions: self.instructions,
             toolkit,
             settings: self.settings,
+            modes,
+            state: Rc::new(state),
             context: self.context,
             keeper,
             follow_ups,

@@ -1,10 +1,10 @@
 //! Who is speaking, and what a tool may do: bound to each call, never stored.
 
-use super::{RuntimeState, ToolError};
+use super::{RuntimeState, StateRules, ToolError, state::Merged};
 use crate::fault::{self, Fault};
 use crate::ports::{Clock, Spawner, session_store::Select};
 use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError, fold};
-use crate::types::{EventKind, Message, Source, Timestamp};
+use crate::types::{EventKind, Message, Mode, Modes, PlanRef, Source, TaskError, TaskList, Timestamp};
 use futures::{
     future::{Either, poll_fn, select},
     pin_mut,
@@ -38,6 +38,10 @@ pub struct RuntimeContext {
     pub spawner: Rc<dyn Spawner>,
     /// The session's large things.
     pub artifacts: Rc<Artifacts>,
+    /// The agent's modes.
+    pub modes: Rc<Modes>,
+    /// What the callers' own state must be like.
+    pub state_rules: Rc<StateRules>,
     /// What this turn has done so far.
     pub state: Rc<RuntimeState>,
 }
@@ -163,10 +167,13 @@ pub struct ToolContext {
     pub cancel: CancelToken,
     /// The session's large things, to be read.
     pub artifacts: ArtifactReader,
+    /// The agent's modes.
+    pub modes: Rc<Modes>,
     /// The right to write.
     pub gate: WriteGate,
     /// What was answered, where the call has waited for an answer.
     pub answer: Option<Value>,
+    state_rules: Rc<StateRules>,
     sources: Rc<RefCell<Vec<Source>>>,
 }
 
@@ -184,7 +191,9 @@ impl ToolContext {
             gate: WriteGate::new(cx, cancel.clone()),
             cancel,
             artifacts: ArtifactReader::new(&cx.artifacts),
+            modes: Rc::clone(&cx.modes),
             answer: None,
+            state_rules: Rc::clone(&cx.state_rules),
             sources: Rc::default(),
         }
     }
@@ -244,6 +253,62 @@ impl ToolContext {
         self.gate.session.state().meta.state.clone()
     }
 
+    /// The mode that the session is in, if the agent has any.
+    pub fn mode(&self) -> Option<&Mode> {
+        self.modes.current(self.gate.session.state().meta.mode.as_deref())
+    }
+
+    /// The plan that was approved last.
+    pub fn plan(&self) -> Option<PlanRef> {
+        self.gate.session.state().plan.clone()
+    }
+
+    /// Sets the plan that turns are pointed to, and goes over to the mode `to`, if one is named: from the next
+    /// model call on.
+    ///
+    /// # Errors
+    /// When there is no such mode or the current one does not lead there; when the call is over, or the store
+    /// broke.
+    pub fn switch_mode(&self, to: Option<&str>, plan: Option<PlanRef>) -> Result<(), ToolError> {
+        let stored = self.gate.session.state().meta.mode.clone();
+        let to = to.map(|to| self.modes.transition(stored.as_deref(), to)).transpose();
+        let to = to.map_err(|error| ToolError::new(error.to_string()))?;
+        let switched = self.gate.commit(|draft| {
+            draft.state.plan = plan;
+            if let Some(to) = to {
+                draft.switch_mode(&self.modes, Some(&self.turn), to);
+            }
+        });
+        switched.map_err(|error| ToolError::new(error.to_string()))
+    }
+
+    /// What the agent has set itself to do.
+    pub(crate) fn tasks(&self) -> TaskList {
+        TaskList(self.gate.session.state().tasks.clone())
+    }
+
+    /// Changes what the agent has set itself to do, and says how it was and how it is.
+    ///
+    /// # Errors
+    /// When the change is not fit, the call is over, or the store broke.
+    pub(crate) fn change_tasks(
+        &self,
+        change: impl FnOnce(&mut TaskList) -> Result<(), TaskError>,
+    ) -> Result<(TaskList, TaskList), ToolError> {
+        let before = self.tasks();
+        let mut after = before.clone();
+        change(&mut after).map_err(|error| ToolError::new(error.to_string()))?;
+        if after != before {
+            let tasks = after.0.clone();
+            let written = self.gate.commit(|draft| {
+                draft.state.tasks.clone_from(&tasks);
+                draft.record(Some(&self.turn), EventKind::TaskListUpdated { tasks });
+            });
+            written.map_err(|error| ToolError::new(error.to_string()))?;
+        }
+        Ok((before, after))
+    }
+
     /// Writes down in the log that something happened.
     ///
     /// # Errors
@@ -256,13 +321,18 @@ impl ToolContext {
     /// Sets one key of the session's state; null removes it.
     ///
     /// # Errors
-    /// When the call is over, or the store broke.
+    /// When the state would not be as it must, the call is over, or the store broke.
     pub fn set_state(&self, key: &str, value: Value) -> Result<(), ToolError> {
+        let change = Map::from_iter([(key.to_owned(), value)]);
+        let Merged { state, .. } = self.state_rules.merge(&self.state(), change).map_err(|misfits| {
+            let told = misfits.iter().map(|field| format!("{}: {}", field.pointer, field.detail));
+            ToolError::new(format!(
+                "the session's state would not fit: {}",
+                told.collect::<Vec<_>>().join("; ")
+            ))
+        })?;
         let written = self.gate.commit(|draft| {
-            match value {
-                Value::Null => draft.state.meta.state.remove(key),
-                value => draft.state.meta.state.insert(key.to_owned(), value),
-            };
+            draft.state.meta.state = state;
             draft.record(Some(&self.turn), EventKind::StateChanged { changed_keys: vec![key.to_owned()] });
         });
         written.map_err(|error| ToolError::new(error.to_string()))

@@ -160,7 +160,7 @@ pub(super) async fn prepare(agent: &HarnessAgent, cx: &RuntimeContext, open: Ope
 
 async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepared {
     let Open { call, status, within_budget, asked } = open;
-    let allowed = cx.session.state().turn.as_ref().and_then(|turn| turn.options.tools.clone());
+    let allowed = agent.allowed_tools(&cx.session.state());
     let known = agent.toolkit.get(&call.name);
     let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
     let rerun = fault::active(Fault::RerunBegun);

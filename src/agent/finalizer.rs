@@ -118,6 +118,9 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         if let Some(message) = last {
             draft.record(Some(&turn.id), EventKind::MessageCompleted { message });
         }
+        if let Some(counted) = TurnMachine::counted(&turn, &ending.spent) {
+            draft.record(Some(&turn.id), counted);
+        }
         TurnMachine(&mut turn).spend(ending.spent);
         turn.steps += u32::from(ending.answered);
         let bound = Some(ending.reason).filter(|reason| is_bound(*reason)).or(ending.bound);

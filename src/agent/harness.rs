@@ -1,7 +1,7 @@
 //! The agent: what is the same for every call.
 
 use super::{
-    ContextSource, FollowUp, HarnessBuilder, RuntimeContext, Settings, Toolkit,
+    ContextSource, FollowUp, HarnessBuilder, RuntimeContext, Settings, StateRules, Toolkit,
     builder::HookChain,
     finalizer::{self, Ending},
     hook::{HookEvent, PreCall},
@@ -14,7 +14,7 @@ use crate::ports::session_store::Select;
 use crate::ports::{Clock, Entropy, Models, StoreError};
 use crate::session::WriteError;
 use crate::turn::{policy::Permissions, selector};
-use crate::types::{Message, Role, SessionState, StopReason, ToolSpec, TurnError, id};
+use crate::types::{Message, Mode, Modes, Role, SessionState, StopReason, ToolSpec, TurnError, id};
 use futures::{
     FutureExt,
     future::{Either, select},
@@ -28,6 +28,8 @@ pub struct HarnessAgent {
     pub(super) instructions: String,
     pub(super) toolkit: Toolkit,
     pub(super) settings: Settings,
+    pub(super) modes: Rc<Modes>,
+    pub(super) state: Rc<StateRules>,
     pub(super) context: Vec<Rc<dyn ContextSource>>,
     pub(super) keeper: Option<Rc<Keeper>>,
     pub(super) follow_ups: Vec<Rc<dyn FollowUp>>,
@@ -51,6 +53,39 @@ impl HarnessAgent {
     /// The agent's tools.
     pub fn toolkit(&self) -> &Toolkit {
         &self.toolkit
+    }
+
+    /// The agent's modes.
+    pub fn modes(&self) -> &Rc<Modes> {
+        &self.modes
+    }
+
+    /// The mode that a session is in, if the agent has any.
+    pub(super) fn mode(&self, state: &SessionState) -> Option<&Mode> {
+        self.modes.current(state.meta.mode.as_deref())
+    }
+
+    /// The names of the tools that the session's turn may use at the moment: what the caller has asked for, and
+    /// its mode has. `None` is all.
+    pub(super) fn allowed_tools(&self, state: &SessionState) -> Option<Vec<String>> {
+        let asked = state.turn.as_ref().and_then(|turn| turn.options.tools.clone());
+        let Some(mut has) = self.modes.tools(self.mode(state), self.toolkit.names()) else { return asked };
+        has.retain(|name| asked.as_ref().is_none_or(|asked| asked.contains(name)));
+        Some(has)
+    }
+
+    /// What stands first in prompts: the agent's instructions, and behind them its mode's.
+    pub(super) fn system(&self, state: &SessionState) -> String {
+        let own = self.mode(state).and_then(|mode| mode.instructions.as_deref());
+        own.map_or_else(
+            || self.instructions.clone(),
+            |own| format!("{}\n\n{}", self.instructions, own.trim()),
+        )
+    }
+
+    /// What the callers' own state of a session must be like.
+    pub fn state(&self) -> &StateRules {
+        &self.state
     }
 
     /// The agent's hooks.
@@ -123,6 +158,7 @@ impl HarnessAgent {
         }
         let message = if event.message == *message { message } else { Rc::new(event.message) };
         cx.state.hear(&message);
+        preparer::show_tasks(cx, &message)?;
         if !self.context.is_empty() {
             preparer::load_context(self, cx, &message).await;
         }
@@ -130,10 +166,9 @@ impl HarnessAgent {
     }
 
     /// The tools that a turn is offered: those of which some call may run, chosen by what the user said, so
-    /// that they stay the same throughout the turn.
+    /// that they stay the same throughout the turn, but for a change of the mode.
     pub(super) fn tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
-        let asked = state.turn.as_ref().and_then(|turn| turn.options.tools.as_deref());
-        let mut tools = self.toolkit.specs(asked);
+        let mut tools = self.toolkit.specs(self.allowed_tools(state).as_deref());
         let permissions = self.permissions(state);
         if tools.iter().any(|tool| permissions.hides(tool)) {
             tools = tools.iter().filter(|tool| !permissions.hides(tool)).cloned().collect();
@@ -148,11 +183,11 @@ impl HarnessAgent {
 
     /// All that decides on calls in this session.
     pub fn permissions<'a>(&'a self, state: &'a SessionState) -> Permissions<'a> {
-        Permissions {
-            layers: vec![&state.tenant_rules, &self.settings.permissions],
-            session: &state.meta.permissions,
-            read_only: false,
-        }
+        let mode = self.mode(state);
+        let mut layers = vec![&state.tenant_rules, &self.settings.permissions];
+        layers.extend(mode.map(|mode| &mode.permissions));
+        let read_only = mode.is_some_and(|mode| mode.read_only);
+        Permissions { layers, session: &state.meta.permissions, read_only }
     }
 
     pub(super) fn new_artifact_id(&self) -> String {

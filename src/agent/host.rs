@@ -451,6 +451,8 @@ impl SessionHost {
             clock: Rc::clone(&self.ports.clock),
             spawner: Rc::clone(&self.ports.spawner),
             artifacts: self.artifacts(session),
+            modes: Rc::clone(self.agent.modes()),
+            state_rules: Rc::clone(&self.agent.state),
             state: Rc::default(),
         })
     }
@@ -464,6 +466,11 @@ impl SessionHost {
     /// Runs `work` to its end, whoever leaves.
     pub fn spawn(&self, work: impl Future<Output = ()> + 'static) {
         self.ports.spawner.spawn(work.boxed_local());
+    }
+
+    /// Whether a call of the running turn was handed to its tool by this machine.
+    pub fn has_begun(&self, call_id: &str) -> bool {
+        self.running.borrow().as_ref().is_some_and(|(cx, _)| cx.state.has_begun(call_id))
     }
 
     fn is_running(&self, permit: &Permit) -> bool {

@@ -1,16 +1,16 @@
 //! Puts the prompt together, always in the same order: what is stable first, so that providers'
 //! caches hit, and what changes from call to call last.
 //!
-//! instructions → tools → conversation, with date and loaded context before the user's last message →
+//! instructions → tools → conversation, with date, loaded context and tasks before the user's last message →
 //! reflection → the caller's schema → what this call is for
 
 use super::{HarnessAgent, RuntimeContext, reflection};
-use crate::ports::{Model, within};
+use crate::ports::{Model, StoreError, session_store::Select, within};
 use crate::session::WriteError;
 use crate::turn::structured;
 use crate::types::{
-    Message, ModelError, ModelRequest, Price, Role, StopReason, ToolSpec, TurnError, TurnState,
-    call::untrusted,
+    EventKind, Message, ModelError, ModelRequest, Price, Role, StopReason, TaskList, ToolSpec, TurnError,
+    TurnState, call::untrusted,
 };
 use async_trait::async_trait;
 use futures::future::join_all;
@@ -78,6 +78,27 @@ pub(super) async fn load_context(agent: &HarnessAgent, cx: &RuntimeContext, mess
     }
 }
 
+/// Takes note of what the agent had set itself to do when the turn started: its prompts show that, so that they
+/// begin alike, and what tools answered tells what has changed since.
+pub(super) fn show_tasks(cx: &RuntimeContext, message: &Message) -> Result<(), StoreError> {
+    let mut tasks = cx.session.state().tasks.clone();
+    if cx.permit.epoch > 1 {
+        // The turn may have changed them before it was restarted.
+        let kinds = &["task.list_updated"];
+        let before = Select { before: Some(message.seq), kinds, newest_first: true, ..Select::default() };
+        let record = cx.session.records(Select { limit: 1, ..before })?.pop();
+        tasks = match record.map(|record| record.kind) {
+            Some(EventKind::TaskListUpdated { tasks }) => tasks,
+            _ => Vec::new(),
+        };
+    }
+    if !tasks.is_empty() {
+        let list = TaskList::prompt_text("current-task-list", &tasks);
+        cx.state.show_tasks(format!("Your tasks, as they stood when this turn began:\n{list}"));
+    }
+    Ok(())
+}
+
 /// Prepares a call of the session's model.
 pub(super) fn prepare(
     agent: &HarnessAgent,
@@ -100,15 +121,20 @@ pub(super) fn prepare(
     }
     let now = cx.clock.now().to_rfc3339();
     let mut volatile = vec![format!("Today is {} (UTC).", now.get(..10).unwrap_or_default())];
+    if let Some(plan) = &state.plan {
+        volatile.push(format!("The user has approved the plan in `{}`: read it, and follow it.", plan.path));
+    }
     volatile.extend(cx.state.context().iter().map(|text| untrusted(text)));
+    volatile.extend(cx.state.tasks());
     let tail = tail(cx, turn, &messages, purpose);
-    let tools = cx.state.tools(|| agent.tools_for(&state, &messages));
+    let mode = agent.mode(&state).map(|mode| mode.id.as_str());
+    let tools = cx.state.tools(mode, || agent.tools_for(&state, &messages));
     // An answer of all the window would be refused as too long.
     let most = agent.models.limits(&model).window / 2;
     let left = turn.budget.max_tokens.map(|max| max.saturating_sub(turn.usage.total_tokens).clamp(1, most));
     let request = ModelRequest {
         model: name,
-        system: agent.instructions.clone(),
+        system: agent.system(&state),
         volatile: volatile.join("\n\n"),
         tail,
         messages,

@@ -185,7 +185,8 @@ impl ReactAgent<'_> {
             Reflection::stub("this turn's reflections are spent")
         };
         let Reflection { should_continue, note, stub, spent } = reflection;
-        self.journal(vec![EventKind::ReflectionCompleted { should_continue, note, stub }], |_, state| {
+        let thought = [EventKind::ReflectionCompleted { should_continue, note, stub }].into_iter();
+        self.journal(thought.chain(self.counted(&spent)).collect(), |_, state| {
             TurnMachine(state).spend(spent);
             TurnMachine(state).reflected(should_continue);
         })

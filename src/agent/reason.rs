@@ -202,6 +202,7 @@ impl ReactAgent<'_> {
                 effect,
             });
         }
+        kinds.extend(self.counted(&spent));
         self.journal(kinds, |draft, state| {
             draft.close_message();
             if calls.is_empty() {
@@ -250,11 +251,17 @@ impl ReactAgent<'_> {
         if !may_repair {
             return Ok(Some(ending));
         }
-        self.journal(vec![EventKind::MessageCompleted { message }], |draft, state| {
+        let said = [EventKind::MessageCompleted { message }].into_iter();
+        self.journal(said.chain(self.counted(&spent)).collect(), |draft, state| {
             draft.close_message();
             TurnMachine(state).answer_unfit(spent);
         })?;
         Ok(None)
+    }
+
+    /// What is told of what a model call used.
+    pub(super) fn counted(&self, spent: &Spent) -> Option<EventKind> {
+        self.cx.session.state().turn.as_ref().and_then(|turn| TurnMachine::counted(turn, spent))
     }
 
     /// Gives calls an id of ours where the provider's is missing, unfit for a path, or taken:

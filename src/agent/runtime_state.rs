@@ -28,7 +28,10 @@ struct Inner {
     sources: Vec<Source>,
     reflection: Option<String>,
     context: Vec<String>,
-    tools: Option<Rc<[ToolSpec]>>,
+    /// And for which mode.
+    tools: Option<(Option<String>, Rc<[ToolSpec]>)>,
+    /// What the agent has set itself to do, as it stood when the turn started; for its prompts.
+    tasks: Option<String>,
     rendered: Option<(String, Rc<[ToolSpec]>)>,
     sub_steps_failed: Vec<(String, String)>,
     /// Calls that were handed to their tool.
@@ -100,6 +103,15 @@ impl RuntimeState {
         self.inner.borrow_mut().context.extend(text);
     }
 
+    /// What the agent had set itself to do when the turn started, if anything.
+    pub(super) fn tasks(&self) -> Option<String> {
+        self.inner.borrow().tasks.clone()
+    }
+
+    pub(super) fn show_tasks(&self, text: String) {
+        self.inner.borrow_mut().tasks = Some(text);
+    }
+
     /// Notes that a part of the turn failed which the turn can do without: once, however often it does.
     pub fn sub_step_failed(&self, step: &str, reason: &str) {
         let failed = &mut self.inner.borrow_mut().sub_steps_failed;
@@ -108,9 +120,17 @@ impl RuntimeState {
         }
     }
 
-    /// The tools that this turn is offered: the same in each of its steps.
-    pub(super) fn tools(&self, choose: impl FnOnce() -> Rc<[ToolSpec]>) -> Rc<[ToolSpec]> {
-        Rc::clone(self.inner.borrow_mut().tools.get_or_insert_with(choose))
+    /// The tools that this turn is offered: the same in each of its steps in one mode.
+    pub(super) fn tools(
+        &self,
+        mode: Option<&str>,
+        choose: impl FnOnce() -> Rc<[ToolSpec]>,
+    ) -> Rc<[ToolSpec]> {
+        let chosen = &mut self.inner.borrow_mut().tools;
+        match chosen {
+            Some((own, tools)) if own.as_deref() == mode => Rc::clone(tools),
+            _ => Rc::clone(&chosen.insert((mode.map(str::to_owned), choose())).1),
+        }
     }
 
     /// Notes what a model call is made of.

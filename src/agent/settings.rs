@@ -2,7 +2,8 @@
 
 use super::Judge;
 use crate::turn::ToolSelection;
-use crate::types::{FilePath, Policy, Rules, Thinking};
+use crate::types::{FilePath, Mode, Policy, Rules, Thinking};
+use serde_json::{Map, Value};
 
 /// An agent's settings.
 #[derive(Clone, Debug)]
@@ -23,6 +24,12 @@ pub struct Settings {
     pub permissions: Rules,
     /// How long somebody who is asked has time to answer, in seconds.
     pub approval_ttl_s: u64,
+    /// The ways in which it works; there may be none.
+    pub modes: Vec<Mode>,
+    /// The JSON Schema that the callers' own state of a session must fit; any state does when absent.
+    pub state_schema: Option<Value>,
+    /// What that state is in a new session.
+    pub initial_state: Map<String, Value>,
     /// Who grades replies.
     pub judges: Vec<Judge>,
     /// What of the workspace stands in the prompt.
@@ -66,6 +73,9 @@ impl Default for Settings {
             evict_over: Some(80_000),
             permissions: Rules { default: Some(Policy::Allow), ..Rules::default() },
             approval_ttl_s: 7 * 24 * 3_600,
+            modes: Vec::new(),
+            state_schema: None,
+            initial_state: Map::new(),
             judges: Vec::new(),
             context: ContextSettings::default(),
         }

@@ -94,6 +94,8 @@ pub enum SessionRoute {
     Create,
     /// Shows it.
     Show,
+    /// Shows all of it that a user interface needs.
+    View,
     /// Changes it.
     Update,
     /// Erases it.
@@ -162,6 +164,7 @@ pub const ROUTES: &[Route] = &[
     route("POST", "/v1/tickets", Access::Scope(Scope::Read), Target::CreateTicket),
     session("POST", "/v1/sessions", Scope::Chat, SessionRoute::Create),
     session("GET", "/v1/sessions/{id}", Scope::Read, SessionRoute::Show),
+    session("GET", "/v1/sessions/{id}/view", Scope::Read, SessionRoute::View),
     session("PATCH", "/v1/sessions/{id}", Scope::Chat, SessionRoute::Update),
     session("DELETE", "/v1/sessions/{id}", Scope::Chat, SessionRoute::Delete),
     session("POST", "/v1/sessions/{id}/fork", Scope::Chat, SessionRoute::Fork),

@@ -104,11 +104,22 @@ pub trait Broadcast {
 }
 
 /// The message being streamed.
-struct Streaming {
+#[derive(Clone)]
+pub struct Streaming {
     seq: u64,
-    message: String,
-    turn: String,
-    text: String,
+    /// Its id.
+    pub message: String,
+    /// Its turn.
+    pub turn: String,
+    /// Its text so far.
+    pub text: String,
+}
+
+impl Streaming {
+    /// The place behind its text.
+    pub fn cursor(&self) -> Cursor {
+        Cursor { seq: self.seq, offset: Some(self.text.len() as u64) }
+    }
 }
 
 /// Where whoever waits for a turn stops to wait.
@@ -225,7 +236,7 @@ impl Hub {
                     text: String::new(),
                 });
                 message.text.push_str(delta);
-                Some(Cursor { seq: message.seq, offset: Some(message.text.len() as u64) })
+                Some(message.cursor())
             }
             _ => None,
         };
@@ -238,6 +249,11 @@ impl Hub {
     /// Whether a message is being streamed and its number taken.
     pub fn is_streaming(&self) -> bool {
         self.streaming.borrow().is_some()
+    }
+
+    /// The message being streamed.
+    pub fn streaming(&self) -> Option<Streaming> {
+        self.streaming.borrow().clone()
     }
 
     /// The id and the text so far of the message being streamed.

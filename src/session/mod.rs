@@ -6,10 +6,12 @@
 pub mod artifacts;
 pub mod bounds;
 pub mod context;
+mod display;
 pub mod fold;
 pub mod frame;
 pub mod hub;
 pub mod idempotency;
+mod modes;
 pub mod parked;
 pub mod replay;
 pub mod view;

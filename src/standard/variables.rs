@@ -1,17 +1,22 @@
 //! What of the standard agent a deployment sets by variables.
 
-use super::ContextSettings;
+use super::{ContextSettings, modes};
 use crate::agent::{BuildError, Judge, Settings, Tool};
 use crate::memory::{
     Flush, MemorySettings, compaction::CompactionSettings, observation::ObservationSettings,
 };
-use crate::tools::{ReadArtifact, Recall};
-use crate::types::{FilePath, Rules, Thinking, id, json};
+use crate::tools::{ExternalTool, ReadArtifact, Recall, external::Declared};
+use crate::types::{FilePath, Mode, Modes, Rules, Thinking, id, json};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Most judges.
 const MAX_JUDGES: usize = 8;
+
+/// Most modes.
+const MAX_MODES: usize = 16;
+/// Most tools that clients run themselves.
+const MAX_EXTERNAL: usize = 32;
 
 /// Most files of the workspace that a deployment puts into the prompt.
 const MAX_CONTEXT_FILES: usize = 8;
@@ -22,12 +27,13 @@ const MIN_CONTEXT_TOKENS: usize = 2_000;
 const MIN_OBSERVED: u64 = 500;
 
 /// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `EVICT_OVER`, `PERMISSIONS`, `APPROVAL_TTL_S`,
-/// `JUDGES`, `CONTEXT_FILES` and `CONTEXT_TOKENS`. What is absent stays as it is by default; `var` finds a variable by its name.
+/// `MODES`, `JUDGES`, `CONTEXT_FILES`, `CONTEXT_TOKENS`, `STATE_SCHEMA` and `INITIAL_STATE`. What is absent stays as
+/// it is by default; `var` finds a variable by its name.
 ///
 /// # Errors
 /// Which variable is malformed, and how.
 pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildError> {
-    let mut settings = Settings::default();
+    let mut settings = Settings { modes: modes::standard(), ..Settings::default() };
     let read =
         |name: &'static str| var(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let bad = |name: &'static str, why: String| BuildError::Variable { name, why };
@@ -71,6 +77,9 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
                 bad("APPROVAL_TTL_S", format!("expected a number of seconds from 1, found {text:?}"))
             })?;
     }
+    if let Some(text) = read("MODES") {
+        settings.modes = own_modes(&text).map_err(|why| bad("MODES", why))?;
+    }
     if let Some(text) = read("JUDGES") {
         settings.judges = judges(&text).map_err(|why| bad("JUDGES", why))?;
     }
@@ -84,6 +93,18 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
                 bad("CONTEXT_TOKENS", why)
             })?;
     }
+    let json = |name: &'static str| match read(name) {
+        None => Ok(None),
+        Some(text) => json::read::<Value>(text.as_bytes())
+            .map(Some)
+            .map_err(|error| bad(name, format!("expected JSON: {error}"))),
+    };
+    settings.state_schema = json("STATE_SCHEMA")?;
+    settings.initial_state = match json("INITIAL_STATE")? {
+        None => settings.initial_state,
+        Some(Value::Object(state)) => state,
+        Some(_) => return Err(bad("INITIAL_STATE", "expected an object of JSON".into())),
+    };
     Ok(settings)
 }
 
@@ -188,6 +209,40 @@ fn rules(text: &str) -> Result<Rules, String> {
     })?;
     rules.check().map_err(|(pointer, fault)| format!("{pointer}: {fault}"))?;
     Ok(rules)
+}
+
+fn own_modes(text: &str) -> Result<Vec<Mode>, String> {
+    let modes: Vec<Mode> = json::read(text.as_bytes())
+        .map_err(|error| format!(r#"expected a list of modes, each {{"id", …}}, in JSON: {error}"#))?;
+    if modes.len() > MAX_MODES {
+        return Err(format!("expected at most {MAX_MODES} modes, found {}", modes.len()));
+    }
+    Modes::new(modes.clone()).map_err(|error| error.to_string())?;
+    for mode in &modes {
+        let told = |(pointer, fault)| format!("the mode {:?}: /permissions{pointer}: {fault}", mode.id);
+        mode.permissions.check().map_err(told)?;
+    }
+    Ok(modes)
+}
+
+/// Reads `EXTERNAL_TOOLS`: tools that clients run themselves.
+///
+/// # Errors
+/// How it is malformed.
+pub fn external_tools(var: &dyn Fn(&str) -> Option<String>) -> Result<Vec<ExternalTool>, BuildError> {
+    let name = "EXTERNAL_TOOLS";
+    let Some(text) = var(name).filter(|text| !text.trim().is_empty()) else { return Ok(Vec::new()) };
+    declared(&text).map_err(|why| BuildError::Variable { name, why })
+}
+
+fn declared(text: &str) -> Result<Vec<ExternalTool>, String> {
+    let tools: Vec<Declared> = json::read(text.as_bytes()).map_err(|error| {
+        format!(r#"expected a list of {{"name", "description", "parameters", "category"?, "effect"?}} in JSON: {error}"#)
+    })?;
+    if tools.len() > MAX_EXTERNAL {
+        return Err(format!("expected at most {MAX_EXTERNAL} tools, found {}", tools.len()));
+    }
+    tools.into_iter().map(ExternalTool::new).collect()
 }
 
 fn judges(text: &str) -> Result<Vec<Judge>, String> {
@@ -335,6 +390,11 @@ mod tests {
             ("PERMISSIONS", "ask", "expected {\"default\"?"),
             ("PERMISSIONS", r#"{"default": "never"}"#, "expected {\"default\"?"),
             ("PERMISSIONS", r#"{"patterns": [{"pattern": "[a", "policy": "ask"}]}"#, "/patterns/0/pattern: "),
+            (
+                "MODES",
+                r#"[{"id": "a", "permissions": {"patterns": [{"pattern": "[a", "policy": "ask"}]}}]"#,
+                "the mode \"a\": /permissions/patterns/0/pattern: ",
+            ),
             ("APPROVAL_TTL_S", "0", "expected a number of seconds from 1, found \"0\""),
             ("APPROVAL_TTL_S", "7d", "expected a number of seconds from 1, found \"7d\""),
             ("JUDGES", "{}", "expected a list of"),
@@ -344,6 +404,8 @@ mod tests {
             ("JUDGES", &list(&vec![judge("a", "0"); 9]), "expected at most 8 judges, found 9"),
             ("CONTEXT_FILES", "a, ../b", "\"../b\": `.` and `..` are not allowed"),
             ("CONTEXT_FILES", "1,2,3,4,5,6,7,8,9", "expected at most 8 paths, found 9"),
+            ("STATE_SCHEMA", "{", "expected JSON: EOF"),
+            ("INITIAL_STATE", "[]", "expected an object of JSON"),
             ("CONTEXT_TOKENS", "1999", "expected a whole number from 2000, found \"1999\""),
         ] {
             let error = with(name, value).unwrap_err();

@@ -1,17 +1,24 @@
 //! The built-in tools, one file a family. They know nothing of each other.
 
+pub mod ask_user;
 pub mod current_time;
 pub mod echo;
+pub mod external;
 pub mod files;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
 pub mod memory;
+pub mod plan;
 pub mod read_artifact;
 pub mod recall;
+pub mod tasks;
 pub mod web_fetch;
 
+pub use ask_user::AskUser;
 pub use current_time::CurrentTime;
 pub use echo::Echo;
+pub use external::ExternalTool;
 pub use read_artifact::ReadArtifact;
 pub use recall::Recall;
+pub use tasks::{TaskCheck, TaskComplete, TaskUpdate, TaskWrite};
 pub use web_fetch::WebFetch;

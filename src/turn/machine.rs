@@ -5,8 +5,8 @@
 
 use crate::fault::{self, Fault};
 use crate::types::{
-    Budget, CallState, CallStatus, Price, StopReason, Timestamp, ToolCall, TurnError, TurnOptions, TurnPhase,
-    TurnState, Usage,
+    Budget, CallState, CallStatus, EventKind, Price, StopReason, Timestamp, ToolCall, TurnError, TurnOptions,
+    TurnPhase, TurnState, Usage,
 };
 
 /// Restarts without a finished step in between before a turn is given up.
@@ -150,6 +150,13 @@ impl TurnMachine<'_> {
     pub fn answer_unfit(&mut self, spent: Spent) {
         self.step_ended(spent);
         self.0.repairs += 1;
+    }
+
+    /// What is told of what a model call used, which is not counted yet; nothing where the provider said nothing.
+    pub fn counted(turn: &TurnState, spent: &Spent) -> Option<EventKind> {
+        let mut total = turn.usage;
+        total += spent.usage;
+        (spent.usage.total_tokens > 0).then_some(EventKind::UsageUpdated { step: spent.usage, total })
     }
 
     /// Counts what a model call used, whatever it was for.

@@ -14,7 +14,7 @@ const NAME: f64 = 3.0;
 pub struct ToolSelection {
     /// Most tools that are offered.
     pub cap: usize,
-    /// Tools that are always offered, whatever the cap.
+    /// Tools that are always offered, whatever the cap, beside those that steer the session.
     pub always: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl Default for ToolSelection {
 /// The names of the tools to offer, sorted: those that are always offered, and as many as the cap
 /// allows of those that fit `query` best, equals by name. All when they are within the cap.
 pub fn select(query: &str, tools: &[ToolSpec], selection: &ToolSelection) -> Vec<String> {
-    let is_always = |tool: &&ToolSpec| selection.always.contains(&tool.name);
+    let is_always = |tool: &&ToolSpec| tool.control || selection.always.contains(&tool.name);
     let (mut kept, mut others): (Vec<_>, Vec<_>) = tools.iter().partition(is_always);
     if tools.len() > selection.cap {
         let scores = scores(query, tools);

@@ -39,6 +39,7 @@ error_codes! {
     QueueFull, "queue_full", 429, "Too many messages are waiting";
     IdempotencyInProgress, "idempotency_in_progress", 409, "The first request with this Idempotency-Key is still running";
     MemoryBusy, "memory_busy", 409, "The memory is being consolidated";
+    TransitionNotAllowed, "transition_not_allowed", 409, "The mode does not lead there";
     StaleArgsHash, "stale_args_hash", 409, "The call's arguments are others";
     AlreadyDecided, "already_decided", 409, "That was decided before, and otherwise";
     NotWaiting, "not_waiting", 409, "The call does not wait for that";
@@ -109,6 +110,13 @@ impl Problem {
         let mut problem = Self::new(ErrorCode::ValidationFailed, format!("{pointer}: {detail}"));
         problem.errors.push(FieldError { pointer, detail });
         problem
+    }
+
+    /// Fields that do not fit.
+    pub fn fields(errors: Vec<FieldError>) -> Self {
+        let told: Vec<_> =
+            errors.iter().map(|field| format!("{}: {}", field.pointer, field.detail)).collect();
+        Self { errors, ..Self::new(ErrorCode::ValidationFailed, told.join("; ")) }
     }
 
     /// Our own fault. The detail goes to the log, never to the caller.

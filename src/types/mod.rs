@@ -10,6 +10,7 @@ pub mod glob;
 pub mod id;
 pub mod json;
 pub mod message;
+pub mod mode;
 pub mod model;
 pub mod observed;
 pub mod path;
@@ -20,6 +21,7 @@ pub mod public_url;
 pub mod session;
 pub mod shorten;
 pub mod task;
+pub mod task_list;
 pub mod text;
 pub mod time;
 pub mod tokens;
@@ -34,6 +36,7 @@ pub use delta::{Cursor, Delta};
 pub use error::{ErrorCode, FieldError, Problem};
 pub use event::{EventKind, Record};
 pub use message::{FileRef, Message, Part, Role, ToolCall};
+pub use mode::{Mode, ModeError, Modes, SwitchError};
 pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse, Price,
     Thinking, Usage,
@@ -44,8 +47,9 @@ pub use pending::{Approver, Decision, Parked, Pending, PendingKind, Resolution};
 pub use permission::{Category, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use public_url::PublicUrl;
-pub use session::{Handover, Held, QueuedTurn, SessionMeta, SessionState, SessionStatus};
+pub use session::{Handover, Held, PlanRef, QueuedTurn, SessionMeta, SessionState, SessionStatus};
 pub use task::{Task, TaskStatus};
+pub use task_list::{NewTask, TaskCheck, TaskError, TaskList, TaskPatch};
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
 pub use turn::{CallState, CallStatus, StopReason, TurnOptions, TurnPhase, TurnState, TurnStatus};

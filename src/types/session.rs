@@ -1,7 +1,7 @@
 //! A session's small state: everything that is not the log.
 
 use super::{
-    Budget, EventKind, Gauge, Message, Owner, Rules, SessionPermissions, Task, Timestamp, TurnOptions,
+    Budget, EventKind, Gauge, Message, Mode, Owner, Rules, SessionPermissions, Task, Timestamp, TurnOptions,
     TurnState, Usage,
 };
 use serde::{Deserialize, Serialize};
@@ -24,7 +24,7 @@ pub struct SessionMeta {
     /// Whether somebody set the title: it stays then.
     #[serde(default)]
     pub title_pinned: bool,
-    /// The mode, by name.
+    /// The mode, by its id; the one that sessions start in when absent.
     pub mode: Option<String>,
     /// The model, as `provider/model`; the deployment's default when absent.
     pub model: Option<String>,
@@ -77,6 +77,12 @@ impl SessionMeta {
             updated_at: now,
         }
     }
+
+    /// Puts a session into a mode before anything has happened in it.
+    pub fn begin_in(&mut self, mode: &Mode) {
+        self.mode = Some(mode.id.clone());
+        self.model.clone_from(&mode.default_model);
+    }
 }
 
 /// Whether a session is doing something.
@@ -114,6 +120,12 @@ pub struct SessionState {
     /// What is known of how the model counts.
     #[serde(default)]
     pub gauge: Gauge,
+    /// The models that modes were left with, by mode; none is the deployment's default.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub mode_models: BTreeMap<String, Option<String>>,
+    /// The plan that was approved last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanRef>,
     /// The tenant's rules, as the last request told them.
     #[serde(default)]
     pub tenant_rules: Rules,
@@ -123,6 +135,15 @@ pub struct SessionState {
     /// What turns have handed over to be done behind them, by the name of who does it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub handovers: BTreeMap<String, Handover>,
+}
+
+/// A plan that somebody has approved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRef {
+    /// The file in the workspace.
+    pub path: String,
+    /// The call that asked for the approval.
+    pub call_id: String,
 }
 
 /// Work behind turns: the log is what is to be worked on, and this is how far it has come.
@@ -169,6 +190,8 @@ impl SessionState {
             deferred: Vec::new(),
             listed_at: Timestamp(0),
             gauge: Gauge::default(),
+            mode_models: BTreeMap::new(),
+            plan: None,
             tenant_rules: Rules::default(),
             tasks: Vec::new(),
             handovers: BTreeMap::new(),

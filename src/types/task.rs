@@ -15,6 +15,17 @@ pub enum TaskStatus {
     Completed,
 }
 
+impl TaskStatus {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+        }
+    }
+}
+
 /// A task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {

@@ -1,10 +1,11 @@
 //! What `build()` fixes: which hooks run at which event, and in which order.
 
 use crate::stage::{NOW, standard};
-use edge_harness::agent::{BuildError, HarnessAgent, HarnessBuilder, Hook, hook::HookEvent};
+use edge_harness::agent::{BuildError, HarnessAgent, HarnessBuilder, Hook, Settings, hook::HookEvent};
 use edge_harness::platform::in_memory::{ManualClock, ScriptedModels, models::answer};
 use edge_harness::standard::builder;
 use edge_harness::tools::Echo;
+use edge_harness::types::Mode;
 use std::rc::Rc;
 
 struct Everywhere(&'static str, i32);
@@ -101,4 +102,28 @@ fn names_must_not_clash() {
     assert_eq!(twice, Some(BuildError::HookName("agent_trace")));
     assert_eq!(bare().tool(Echo).build().err(), Some(BuildError::ToolName("echo".into())));
     assert_eq!(HarnessAgent::builder().build().err(), Some(BuildError::Missing("models")));
+}
+
+#[test]
+fn modes_must_fit_together_and_name_tools_that_there_are() {
+    let built = |modes: Vec<Mode>| {
+        let agent = bare().settings(Settings { modes, ..Settings::default() }).build();
+        agent.map(drop).map_err(|error| error.to_string())
+    };
+    let mode = |id: &str| Mode { id: id.into(), ..Mode::default() };
+    let echo = || Some(vec!["echo".to_owned()]);
+    assert_eq!(built(vec![]), Ok(()), "an agent may have none");
+    assert_eq!(built(vec![mode("a"), Mode { tools: echo(), ..mode("b") }]), Ok(()));
+    assert_eq!(built(vec![mode("a"), mode("a")]), Err("the mode \"a\": two have this id".into()));
+    let both = Mode { tools: echo(), additional_tools: echo(), ..mode("a") };
+    let told = "the mode \"a\": it has both `tools` and `additional_tools`";
+    assert_eq!(built(vec![both]), Err(told.into()));
+    for lists in [
+        Mode { tools: Some(vec!["ekko".into()]), ..mode("a") },
+        Mode { additional_tools: Some(vec!["ekko".into()]), ..mode("a") },
+        Mode { available_tools: Some(vec!["echo".into(), "ekko".into()]), ..mode("a") },
+    ] {
+        let told = "the mode \"a\": it names the tool \"ekko\", which is none";
+        assert_eq!(built(vec![lists]), Err(told.into()));
+    }
 }

@@ -243,6 +243,6 @@ fn outcomes_stand_right_behind_their_calls_when_time_is_over() {
     stage.wake();
     stage.settle();
     stage.check();
-    let last = stage.kinds().split_off(4);
+    let last = stage.kinds().split_off(5);
     assert_eq!(last, ["tool.completed", "message.completed", "budget.exceeded", "turn.completed"]);
 }

@@ -30,7 +30,7 @@ pub fn principal() -> Principal {
     Principal::new("t", Scopes::all())
 }
 
-fn call(route: SessionRoute, query: &str, body: &Value) -> SessionRequest {
+pub fn call(route: SessionRoute, query: &str, body: &Value) -> SessionRequest {
     let request = ApiRequest { query: query.into(), body: body.to_string().into(), ..ApiRequest::default() };
     SessionRequest { principal: principal(), session: "s".into(), route, item: String::new(), request }
 }
@@ -39,18 +39,18 @@ pub fn handler(stage: &Stage, other: Option<Rc<Stage>>) -> Handler {
     Handler { host: stage.host(), peers: Rc::new(Other(other)) }
 }
 
-fn ask(stage: &Stage, route: SessionRoute, query: &str, body: &Value) -> Result<ApiResponse, Problem> {
+pub fn ask(stage: &Stage, route: SessionRoute, query: &str, body: &Value) -> Result<ApiResponse, Problem> {
     block_on(handler(stage, None).handle(&call(route, query, body)))
 }
 
-fn whole(response: ApiResponse) -> Value {
+pub fn whole(response: ApiResponse) -> Value {
     match response.body {
         ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
         _ => panic!("no body"),
     }
 }
 
-fn stream(response: ApiResponse) -> ByteReceiver {
+pub fn stream(response: ApiResponse) -> ByteReceiver {
     match response.body {
         ApiBody::Stream(stream) => stream,
         _ => panic!("no stream"),
@@ -58,7 +58,7 @@ fn stream(response: ApiResponse) -> ByteReceiver {
 }
 
 /// What can be read now.
-fn read(stream: &mut ByteReceiver) -> String {
+pub fn read(stream: &mut ByteReceiver) -> String {
     let mut out = Vec::new();
     while let Some(Some(bytes)) = stream.next().now_or_never() {
         out.extend_from_slice(&bytes);

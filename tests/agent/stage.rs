@@ -15,7 +15,7 @@ use edge_harness::ports::{Models, SessionStore, session_store::StoredRecord};
 use edge_harness::session::Session;
 use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
-    BudgetPatch, Effect, ModelRequest, Owner, Part, Problem, Role, SessionMeta, Timestamp, TurnEnd,
+    BudgetPatch, Effect, Mode, ModelRequest, Owner, Part, Problem, Role, SessionMeta, Timestamp, TurnEnd,
     TurnOptions, TurnStatus,
 };
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
@@ -49,6 +49,8 @@ pub struct Stage {
     pub evict_over: Cell<usize>,
     /// How machines from the next one on keep the context.
     pub context: RefCell<ContextSettings>,
+    /// The modes of machines from the next one on: none, at first.
+    pub modes: RefCell<Vec<Mode>>,
     entropy: Rc<SeededEntropy>,
     models: Rc<dyn Models>,
     extend: Extend,
@@ -96,6 +98,7 @@ impl Stage {
             flush: Cell::new(Flush::Never),
             evict_over: Cell::new(80_000),
             context: RefCell::default(),
+            modes: RefCell::default(),
             entropy: Rc::default(),
             models,
             extend: Box::new(extend),
@@ -115,6 +118,7 @@ impl Stage {
             self.memories(MemorySettings { flush: self.flush.get(), ..MemorySettings::default() });
         standard.directory = self.directory.clone();
         standard.context = self.context.borrow().clone();
+        standard.settings.modes = self.modes.borrow().clone();
         let built = (self.extend)(builder(standard))
             .tool(ReadIt)
             .tool(WriteIt(Rc::clone(&self.runs)))
@@ -147,6 +151,13 @@ impl Stage {
         let aside = Aside { models: self.models.clone(), clock, entropy: self.entropy.clone() };
         let (index, spaces) = (self.index.clone(), self.spaces.clone());
         Rc::new(Memories::new(index, spaces, self.workspaces(), aside, settings, self.log.clone()))
+    }
+
+    /// From here on the agent has these modes.
+    pub fn with_modes(self, modes: Vec<Mode>) -> Self {
+        self.modes.replace(modes);
+        self.crash();
+        self
     }
 
     pub fn host(&self) -> Rc<SessionHost> {

@@ -12,15 +12,16 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 
 #[test]
-fn a_plain_turn_writes_three_records_and_a_tool_call_two_more() {
+fn a_plain_turn_writes_four_records_and_a_tool_call_three_more() {
     let stage = Stage::demo();
     stage.post("t1", "hello");
     stage.settle();
     stage.post("t2", "/tool current_time {}");
     stage.settle();
     stage.check();
-    let plain = ["turn.started", "message.completed", "turn.completed"];
-    let call = ["turn.started", "tool.started", "tool.completed", "message.completed", "turn.completed"];
+    let plain = ["turn.started", "message.completed", "usage.updated", "turn.completed"];
+    let call = ["turn.started", "tool.started", "usage.updated", "tool.completed"];
+    let call = [&call[..], &plain[1..]].concat();
     assert_eq!(stage.kinds(), [&["session.created"][..], &plain, &call].concat());
 }
 
@@ -39,7 +40,7 @@ fn records_of_others_wait_for_the_message_being_streamed() {
     let kinds = stage.kinds();
     let at = |kind: &str| kinds.iter().position(|k| k == kind).unwrap() as u64 + 1;
     assert_eq!(at("message.completed"), streaming);
-    assert_eq!((at("turn.completed"), at("turn.queued")), (streaming + 1, streaming + 2));
+    assert_eq!((at("turn.completed"), at("turn.queued")), (streaming + 2, streaming + 3));
 }
 
 #[test]

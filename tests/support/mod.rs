@@ -7,6 +7,7 @@
 
 mod chat;
 mod client;
+mod counting;
 pub mod http;
 pub mod log;
 mod model_server;
@@ -18,6 +19,7 @@ mod wire;
 
 pub use chat::{Chat, PROVIDER_KEY, World, millis, outcomes, system_text, tail_text, told};
 pub use client::{Client, WebSocket};
+pub use counting::Counting;
 pub use http::Response;
 pub use model_server::{ModelServer, Received};
 pub use script::{Gate, Script};

@@ -91,6 +91,9 @@ pub async fn import(host: &Rc<SessionHost>, snapshot: &str) -> Result<String, Pr
                 draft.state.handovers.entry(follow_up.name().to_owned()).or_default().seen = copied;
             }
             for record in records {
+                if let EventKind::TaskListUpdated { tasks } = &record.kind {
+                    draft.state.tasks.clone_from(tasks);
+                }
                 // The copy has its own first record; everything behind it keeps its number and
                 // its time.
                 if !matches!(record.kind, EventKind::SessionCreated { .. }) {

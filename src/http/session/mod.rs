@@ -70,6 +70,10 @@ impl Handler {
             SessionRoute::PostMessage => self.post_message(call, None).await,
             SessionRoute::Steer => self.post_message(call, Some(crate::agent::OnBusy::Steer)).await,
             SessionRoute::Show => shown(200, self.session(call)?.as_ref()),
+            SessionRoute::View => {
+                let begun = |call_id: &str| self.host.has_begun(call_id);
+                ApiResponse::json(200, &self.session(call)?.display(begun).map_err(broken)?)
+            }
             SessionRoute::Update => self.update(call).await,
             SessionRoute::Delete => self.delete(call).await,
             SessionRoute::ListMessages => self.list_messages(call),
@@ -134,7 +138,12 @@ impl Handler {
             ));
         }
         let (tenant, agent) = (call.principal.tenant.clone(), crate::standard::DEFAULT_AGENT.to_owned());
-        Ok(SessionMeta::new(&call.session, Owner { tenant, agent, user }, self.host.now()))
+        let mut meta = SessionMeta::new(&call.session, Owner { tenant, agent, user }, self.host.now());
+        if let Some(first) = self.host.agent().modes().first() {
+            meta.begin_in(first);
+        }
+        meta.state = self.host.agent().state().initial().clone();
+        Ok(meta)
     }
 
     /// Runs a POST once per Idempotency-Key: an answer of success is kept in the session.

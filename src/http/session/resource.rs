@@ -4,7 +4,8 @@ use super::{
     Handler, MAX_OBJECT_BYTES, SessionRequest, broken, permissions::patched, shown, turns::not_negative,
 };
 use crate::http::{ApiRequest, ApiResponse, body, owner, page};
-use crate::types::{BudgetPatch, EventKind, Problem};
+use crate::session::Session;
+use crate::types::{BudgetPatch, ErrorCode, EventKind, Mode, Problem, SwitchError};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
@@ -54,8 +55,12 @@ impl Handler {
         }
         let mut meta = self.new_meta(call, named)?;
         meta.title = checked_title(body.title)?;
-        meta.mode = body.mode;
-        meta.model = self.checked_model(body.model)?;
+        if let Some(mode) = &body.mode {
+            meta.begin_in(self.host.agent().modes().find(mode).map_err(refused)?);
+        }
+        if let Some(model) = self.checked_model(body.model)? {
+            meta.model = Some(model);
+        }
         meta.metadata = checked_object("/metadata", body.metadata.unwrap_or_default())?;
         let budget = body.budget.unwrap_or_default();
         not_negative(&budget)?;
@@ -76,54 +81,52 @@ impl Handler {
         let session = self.session(call)?;
         let body: UpdateBody = body::json(&call.request)?;
         let title = body.title.map(checked_title).transpose()?;
+        let mode = body.mode.map(|mode| self.next_mode(&session, mode)).transpose()?.flatten();
         let model = body.model.map(|model| self.checked_model(model)).transpose()?;
         if let Some(model) = &model {
             let bound = session.state().meta.budget.max_cost_usd;
             self.is_priced(bound, model.as_deref(), "/model")?;
         }
         let metadata = body.metadata.map(|object| checked_object("/metadata", object)).transpose()?;
-        let state = body.state.map(|object| checked_object("/state", object)).transpose()?;
         let permissions = body.permissions.map(|patch| {
             let now = &session.state().meta.permissions;
             patched(now, patch.unwrap_or_default())
         });
         let permissions = permissions.transpose()?;
+        let old = session.state().meta.state.clone();
+        let state = body.state.map(|change| self.host.agent().state().merge(&old, change)).transpose();
+        let state = state.map_err(Problem::fields)?;
         let relist = title.is_some();
         session
             .commit_from_outside(self.host.now(), |draft| {
                 let mut changed = Map::new();
                 let meta = &mut draft.state.meta;
-                let mut events = Vec::new();
                 set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
                 set(&mut meta.metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
                 set(&mut meta.permissions, permissions, |new| {
                     drop(changed.insert("permissions".into(), json!(new)))
                 });
-                let previous = meta.mode.clone();
-                set(&mut meta.mode, body.mode, |mode| {
-                    events.push(EventKind::ModeChanged { mode: mode.clone(), previous });
-                });
-                let previous = meta.model.clone();
-                set(&mut meta.model, model, |model| {
-                    events.push(EventKind::ModelChanged { model: model.clone(), previous });
-                });
-                // The state is merged key by key; `null` removes a key.
-                let mut changed_keys = Vec::new();
-                for (key, value) in state.unwrap_or_default() {
-                    let old = if value.is_null() {
-                        meta.state.remove(&key)
-                    } else {
-                        meta.state.insert(key.clone(), value.clone())
-                    };
-                    if old.unwrap_or_default() != value {
-                        changed_keys.push(key);
-                    }
-                }
                 if !changed.is_empty() {
                     draft.record(None, EventKind::SessionUpdated { changed: Value::Object(changed) });
                 }
-                events.into_iter().for_each(|event| draft.record(None, event));
-                if !changed_keys.is_empty() {
+                if let Some(mode) = mode {
+                    if let Some(model) = &model {
+                        // As if the mode remembered it: the model changes once.
+                        draft.state.mode_models.insert(mode.id.clone(), model.clone());
+                    }
+                    draft.switch_mode(self.host.agent().modes(), None, mode);
+                }
+                let meta = &mut draft.state.meta;
+                let (mut other_model, previous) = (None, meta.model.clone());
+                set(&mut meta.model, model, |model| {
+                    other_model = Some(EventKind::ModelChanged { model: model.clone(), previous });
+                });
+                let changed_keys = state.map(|merged| {
+                    meta.state = merged.state;
+                    merged.changed_keys
+                });
+                other_model.into_iter().for_each(|event| draft.record(None, event));
+                if let Some(changed_keys) = changed_keys.filter(|keys| !keys.is_empty()) {
                     draft.record(None, EventKind::StateChanged { changed_keys });
                 }
             })
@@ -176,6 +179,14 @@ impl Handler {
         }
     }
 
+    /// The mode that a session goes over to: this one, or where sessions start.
+    fn next_mode(&self, session: &Session, to: Option<String>) -> Result<Option<&Mode>, Problem> {
+        let modes = self.host.agent().modes();
+        let Some(to) = to.or_else(|| modes.first().map(|mode| mode.id.clone())) else { return Ok(None) };
+        let stored = session.state().meta.mode.clone();
+        modes.transition(stored.as_deref(), &to).map(Some).map_err(refused)
+    }
+
     fn checked_model(&self, model: Option<String>) -> Result<Option<String>, Problem> {
         if let Some(id) = &model {
             self.host
@@ -185,6 +196,13 @@ impl Handler {
                 .map_err(|error| Problem::field("/model", error.message))?;
         }
         Ok(model)
+    }
+}
+
+fn refused(error: SwitchError) -> Problem {
+    match error {
+        SwitchError::Unknown { .. } => Problem::field("/mode", error.to_string()),
+        SwitchError::NotAllowed { .. } => Problem::new(ErrorCode::TransitionNotAllowed, error.to_string()),
     }
 }
 

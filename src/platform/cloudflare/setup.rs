@@ -7,12 +7,12 @@ use super::{
     r2::R2Blobs,
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
 };
-use crate::agent::{BuildError, HarnessAgent};
+use crate::agent::{BuildError, HarnessAgent, HarnessBuilder};
 use crate::memory::Memories;
 use crate::model::{ModelRegistry, ask::Aside};
 use crate::platform::sql::{SqlMemory, SqlSpaces};
 use crate::ports::{Ai, BlobStore, Clock, Directory, Entropy, Http, MemoryIndex, MemorySpaces, Signatures};
-use crate::standard::{Standard, builder, context_settings, memory_settings, settings};
+use crate::standard::{Standard, builder, context_settings, external_tools, memory_settings, settings};
 use crate::workspace::{Bundle, Stores, Workspaces};
 use std::{cell::OnceCell, rc::Rc};
 use worker::{Env, Result};
@@ -62,7 +62,10 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
             settings: settings(&|name| var(env, name)).map_err(faulty)?,
             context: context_settings(&|name| var(env, name)).map_err(faulty)?,
         };
-        let agent = Rc::new(builder(standard).build().map_err(faulty)?);
+        let external = external_tools(&|name| var(env, name)).map_err(faulty)?;
+        let own = |builder: HarnessBuilder, tool| builder.dyn_tool(Rc::new(tool));
+        let agent = external.into_iter().fold(builder(standard), own).build().map_err(faulty)?;
+        let agent = Rc::new(agent);
         Ok(Rc::clone(cell.get_or_init(|| agent)))
     })
 }

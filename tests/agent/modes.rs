@@ -1,0 +1,254 @@
+//! Modes: what a session is set to, and how it goes over from one to another.
+
+use crate::{
+    http::{handler, principal},
+    stage::{Stage, step_of},
+};
+use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute, session::SessionRequest};
+use edge_harness::platform::in_memory::{
+    ScriptedModels,
+    models::{answer, call},
+};
+use edge_harness::types::{BudgetPatch, Mode, Part, Problem, TurnOptions};
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+fn ask(stage: &Stage, route: SessionRoute, body: Value) -> Result<Value, Problem> {
+    let request = ApiRequest { body: body.to_string().into(), ..ApiRequest::default() };
+    let call =
+        SessionRequest { principal: principal(), session: "s".into(), route, item: String::new(), request };
+    block_on(handler(stage, None).handle(&call)).map(|response: ApiResponse| match response.body {
+        ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
+        _ => panic!("no body"),
+    })
+}
+
+fn patch(stage: &Stage, body: Value) -> Result<Value, Problem> {
+    ask(stage, SessionRoute::Update, body)
+}
+
+fn code(result: Result<Value, Problem>) -> (&'static str, Option<String>) {
+    let problem = result.unwrap_err();
+    (problem.code.as_str(), problem.errors.first().map(|error| error.pointer.clone()))
+}
+
+fn modes(list: Value) -> Vec<Mode> {
+    serde_json::from_value(list).unwrap()
+}
+
+/// `build`, which is the default, `look` with another model, and `fix`, which `look` does not lead to.
+fn three() -> Vec<Mode> {
+    modes(json!([
+        {"id": "look", "default_model": "scripted/small", "transitions_to": ["build"],
+            "instructions": "Only look.", "available_tools": ["read_it"]},
+        {"id": "build", "default": true},
+        {"id": "fix", "available_tools": []},
+    ]))
+}
+
+fn stage(script: impl Fn(usize) -> Vec<Part> + 'static) -> (Stage, Rc<ScriptedModels>) {
+    let (stage, models) = Stage::scripted(move |request| answer(script(step_of(request))), |builder| builder);
+    (stage.with_modes(three()), models)
+}
+
+fn made(script: impl Fn(usize) -> Vec<Part> + 'static) -> (Stage, Rc<ScriptedModels>) {
+    let (stage, models) = stage(script);
+    ask(&stage, SessionRoute::Create, json!({})).unwrap();
+    (stage, models)
+}
+
+fn silent() -> (Stage, Rc<ScriptedModels>) {
+    made(|_| vec![Part::text("done")])
+}
+
+/// What was told of modes and models: the new one, and the one before.
+fn changes(stage: &Stage) -> Vec<(String, Value, Value)> {
+    let told = stage.records().into_iter().filter_map(|record| {
+        let kind = record["type"].as_str().unwrap().strip_suffix(".changed")?.to_owned();
+        Some((kind.clone(), record[&kind].clone(), record["previous"].clone()))
+    });
+    told.collect()
+}
+
+fn change(kind: &str, new: Value, previous: Value) -> (String, Value, Value) {
+    (kind.to_owned(), new, previous)
+}
+
+#[test]
+fn a_session_starts_in_the_default_mode_or_in_the_one_that_is_asked_for() {
+    let (first, _) = stage(|_| vec![]);
+    let made = ask(&first, SessionRoute::Create, json!({})).unwrap();
+    assert_eq!((&made["mode"], &made["model"]), (&json!("build"), &Value::Null));
+    let (first, _) = stage(|_| vec![]);
+    let made = ask(&first, SessionRoute::Create, json!({"mode": "look"})).unwrap();
+    assert_eq!((&made["mode"], &made["model"]), (&json!("look"), &json!("scripted/small")));
+    let (first, _) = stage(|_| vec![]);
+    let made = ask(&first, SessionRoute::Create, json!({"mode": "look", "model": "scripted/large"})).unwrap();
+    assert_eq!(made["model"], "scripted/large");
+    let (first, _) = stage(|_| vec![]);
+    let refused = ask(&first, SessionRoute::Create, json!({"mode": "nap"}));
+    assert_eq!(code(refused), ("validation_failed", Some("/mode".into())));
+    assert!(first.kinds().is_empty());
+    // By its first message.
+    let (first, _) = stage(|_| vec![Part::text("hi")]);
+    let post = ask(&first, SessionRoute::PostMessage, json!({"content": "hi", "role": "assistant"}));
+    assert_eq!(code(post), ("validation_failed", Some("/role".into())));
+}
+
+#[test]
+fn a_mode_that_there_is_not_changes_nothing() {
+    let (stage, _) = silent();
+    let before = (stage.kinds(), stage.session().state().clone());
+    let refused = patch(&stage, json!({"title": "New", "mode": "nap"})).unwrap_err();
+    assert_eq!(refused.errors[0].pointer, "/mode");
+    assert_eq!(refused.errors[0].detail, "there is no mode \"nap\"; there are look, build, fix");
+    assert_eq!((stage.kinds(), stage.session().state().clone()), before);
+}
+
+#[test]
+fn a_mode_goes_over_only_to_where_it_leads() {
+    let (stage, _) = silent();
+    patch(&stage, json!({"mode": "look"})).unwrap();
+    let refused = patch(&stage, json!({"mode": "fix"})).unwrap_err();
+    assert_eq!((refused.code.as_str(), refused.code.status()), ("transition_not_allowed", 409));
+    assert_eq!(refused.detail, "mode \"look\" does not go over to \"fix\"; from it there are build");
+    assert_eq!(patch(&stage, json!({"mode": "look"})).unwrap()["mode"], "look", "staying is no change");
+    assert_eq!(patch(&stage, json!({"mode": null})).unwrap()["mode"], "build");
+    let told: Vec<_> = changes(&stage).into_iter().filter(|(kind, ..)| kind == "mode").collect();
+    let expected =
+        [change("mode", json!("look"), json!("build")), change("mode", json!("build"), json!("look"))];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn of_overlapping_switches_the_last_holds_and_each_changes_the_model_once() {
+    let (stage, _) = silent();
+    patch(&stage, json!({"mode": "look"})).unwrap();
+    patch(&stage, json!({"mode": "build"})).unwrap();
+    patch(&stage, json!({"mode": "look", "model": "scripted/large"})).unwrap();
+    let small = json!("scripted/small");
+    let expected = [
+        change("mode", json!("look"), json!("build")),
+        change("model", small.clone(), Value::Null),
+        change("mode", json!("build"), json!("look")),
+        change("model", Value::Null, small),
+        change("mode", json!("look"), json!("build")),
+        change("model", json!("scripted/large"), Value::Null),
+    ];
+    assert_eq!(changes(&stage), expected);
+    let shown = ask(&stage, SessionRoute::Show, json!({})).unwrap();
+    assert_eq!((&shown["mode"], &shown["model"]), (&json!("look"), &json!("scripted/large")));
+}
+
+#[test]
+fn a_mode_remembers_its_model_and_another_machine_the_mode() {
+    let (stage, _) = silent();
+    patch(&stage, json!({"model": "scripted/large"})).unwrap();
+    patch(&stage, json!({"mode": "look"})).unwrap();
+    patch(&stage, json!({"model": "scripted/tiny"})).unwrap();
+    stage.crash();
+    assert_eq!(patch(&stage, json!({"mode": "build"})).unwrap()["model"], "scripted/large");
+    let told = changes(&stage);
+    assert!(told.contains(&change("mode", json!("build"), json!("look"))), "the true one before: {told:?}");
+    assert_eq!(patch(&stage, json!({"mode": "look"})).unwrap()["model"], "scripted/tiny");
+    patch(&stage, json!({"mode": "build"})).unwrap();
+    assert_eq!(
+        patch(&stage, json!({"mode": "fix"})).unwrap()["model"],
+        "scripted/large",
+        "it has none: stays"
+    );
+}
+
+#[test]
+fn a_mode_decides_what_the_model_is_told_and_offered() {
+    let (stage, models) = silent();
+    let said = |turn: &str| {
+        stage.post(turn, "hello");
+        stage.settle();
+        let request = models.requests().pop().unwrap();
+        let tools: Vec<String> = request.tools.iter().map(|tool| tool.name.clone()).collect();
+        (request.model, request.system, tools, stage.end(turn).prompt_render_hash)
+    };
+    let (_, build, all, first) = said("t1");
+    assert!(all.len() > 5 && all.contains(&"read_it".to_owned()));
+    patch(&stage, json!({"mode": "look"})).unwrap();
+    let (model, look, tools, other) = said("t2");
+    assert_eq!((model.as_str(), tools), ("small", vec!["read_it".to_owned()]));
+    let place = look.find("\n\nOnly look.").expect("its instructions");
+    assert!(build.starts_with(look.get(..place).unwrap()), "behind the agent's");
+    assert_ne!(first, other);
+    patch(&stage, json!({"mode": "build"})).unwrap();
+    assert_eq!(said("t3").3, first, "the same mode, the same prompt");
+    patch(&stage, json!({"mode": "fix"})).unwrap();
+    assert_eq!(said("t4").2, [""; 0], "an empty list is none");
+    stage.check();
+}
+
+#[test]
+fn a_tool_that_the_mode_has_not_is_unknown_and_what_the_caller_asked_for_counts_too() {
+    let (stage, models) = made(|step| match step {
+        0 => vec![call("c1", "write_it", json!({"key": "a"})), call("c2", "read_it", json!({"key": "a"}))],
+        _ => vec![Part::text("done")],
+    });
+    patch(&stage, json!({"mode": "look"})).unwrap();
+    stage.post("t1", "go");
+    stage.settle();
+    assert_eq!(stage.outcomes("t1"), ["unknown_tool", "result"]);
+    let tools = Some(vec!["write_it".to_owned()]);
+    stage.post_with("t2", "go", BudgetPatch::default(), TurnOptions { tools, ..TurnOptions::default() });
+    stage.settle();
+    assert_eq!(stage.outcomes("t2"), ["unknown_tool", "unknown_tool"]);
+    assert_eq!(models.requests().pop().unwrap().tools.len(), 0);
+    assert!(stage.runs.borrow().is_empty());
+    stage.check();
+}
+
+#[test]
+fn a_switch_in_mid_turn_holds_from_the_next_call_of_the_model_on() {
+    let (stage, models) = made(|step| match step {
+        0 => vec![call("c1", "read_it", json!({"key": "a"}))],
+        _ => vec![Part::text("done")],
+    });
+    stage.post("t1", "go");
+    stage.run();
+    patch(&stage, json!({"mode": "look"})).unwrap();
+    stage.settle();
+    let offered: Vec<_> = models.requests().iter().map(|request| request.tools.len()).collect();
+    assert!(offered[0] > 5 && offered[1] == 1, "{offered:?}");
+    assert!(models.requests()[1].system.contains("Only look."));
+    stage.check();
+}
+
+#[test]
+fn an_agent_without_modes_has_none() {
+    let (stage, _) = Stage::scripted(|_| answer(vec![Part::text("hi")]), |builder| builder);
+    assert_eq!(ask(&stage, SessionRoute::Create, json!({})).unwrap()["mode"], Value::Null);
+    let refused = patch(&stage, json!({"mode": "build"})).unwrap_err();
+    assert_eq!(refused.errors[0].detail, "there is no mode \"build\"; there are none");
+    patch(&stage, json!({"mode": null})).unwrap();
+    assert_eq!(changes(&stage), []);
+}
+
+#[test]
+fn a_mode_that_is_not_there_any_more_counts_as_the_default() {
+    let (stage, _) = silent();
+    patch(&stage, json!({"mode": "fix"})).unwrap();
+    let stage = stage.with_modes(modes(json!([{"id": "a"}, {"id": "b"}])));
+    assert_eq!(patch(&stage, json!({"mode": "b"})).unwrap()["mode"], "b");
+    assert_eq!(changes(&stage).pop().unwrap(), change("mode", json!("b"), json!("a")));
+}
+
+#[test]
+fn a_mode_says_to_the_policy_that_it_only_reads_and_what_it_forbids() {
+    let list = json!([{"id": "plan", "read_only": true, "permissions": {"tools": {"echo": "deny"}}}]);
+    let (stage, _) = Stage::scripted(|_| answer(vec![]), |builder| builder);
+    let stage = stage.with_modes(modes(list));
+    let (session, host) = (stage.session(), stage.host());
+    let state = session.state().clone();
+    let permissions = host.agent().permissions(&state);
+    assert!(permissions.read_only);
+    let (echo, _) = host.agent().toolkit().get("echo").unwrap();
+    assert!(permissions.hides(echo));
+}

@@ -1,0 +1,204 @@
+//! Plan mode: looking, writing a plan, and the user's judgement of it.
+
+use crate::{
+    questions::{say, told, waiting},
+    stage::{Stage, step_of},
+};
+use edge_harness::agent::host::parked::Change;
+use edge_harness::platform::in_memory::{
+    ScriptedModels,
+    models::{answer, call},
+};
+use edge_harness::standard::settings;
+use edge_harness::types::{FilePath, Mode, Part, PendingKind};
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+type Calls = &'static [(&'static str, &'static str)];
+
+/// Makes these calls, one a step, then says that it is done.
+fn stage(calls: Calls) -> (Stage, Rc<ScriptedModels>) {
+    let script = move |step: usize| match calls.get(step) {
+        Some((name, args)) => vec![call(&format!("c{step}"), name, serde_json::from_str(args).unwrap())],
+        None => vec![Part::text("done")],
+    };
+    let (stage, models) = Stage::scripted(move |request| answer(script(step_of(request))), |builder| builder);
+    (stage.with_modes(settings(&|_| None).unwrap().modes), models)
+}
+
+fn begun(calls: Calls) -> (Stage, Rc<ScriptedModels>) {
+    let (stage, models) = stage(calls);
+    stage.post("t1", "go");
+    stage.run();
+    (stage, models)
+}
+
+fn mode(stage: &Stage) -> Option<String> {
+    stage.session().state().meta.mode.clone()
+}
+
+const PLANNED: Calls = &[
+    ("plan_enter", "{}"),
+    ("plan_write", r##"{"content": "# Plan\n1. Paint it."}"##),
+    ("plan_exit", r#"{"summary": "Paint."}"#),
+    ("read_it", r#"{"key": "a"}"#),
+    ("read_it", r#"{"key": "b"}"#),
+    ("read_it", r#"{"key": "c"}"#),
+    ("read_it", r#"{"key": "d"}"#),
+    ("read_it", r#"{"key": "e"}"#),
+    ("read_it", r#"{"key": "f"}"#),
+];
+
+#[test]
+fn an_approved_plan_is_carried_out_in_the_same_turn_and_later_turns_are_pointed_to_it() {
+    let (stage, models) = begun(PLANNED);
+    let pending = stage.session().pending().unwrap().pop().unwrap();
+    assert_eq!((pending.kind, mode(&stage)), (PendingKind::Plan, Some("plan".into())));
+    let plan = json!({"path": "plans/s.md", "plan": "# Plan\n1. Paint it.", "summary": "Paint."});
+    assert_eq!(pending.payload, plan);
+    assert!(models.requests()[1].system.contains("You are in plan mode"));
+    let answer = json!({"action": "approved", "feedback": "In green."});
+    assert_eq!(say(&stage, "c2", answer), Ok(Change::GoesOn));
+    let told = told(&stage, "t1");
+    assert_eq!(
+        told[2],
+        "The user has approved the plan in `plans/s.md`. You are in mode `build` now: carry the plan out. The \
+         user says: In green."
+    );
+    assert_eq!((told.len(), mode(&stage)), (9, Some("build".into())), "it goes on for many steps");
+    assert_eq!(stage.end("t1").reply.unwrap().text, "done");
+    let files = stage.workspaces();
+    let (file, _) =
+        block_on(files.open("t", "default", "u", None).read(&FilePath::parse("plans/s.md").unwrap()))
+            .unwrap();
+    assert_eq!(file.bytes, "# Plan\n1. Paint it.");
+
+    stage.post("t2", "how far are you?");
+    stage.run();
+    let hint = "The user has approved the plan in `plans/s.md`";
+    let volatile = |place: usize| models.requests()[place].volatile.clone();
+    assert!(volatile(10).contains(hint), "{}", volatile(10));
+    // A new plan is about to be made.
+    assert!(!volatile(11).contains(hint));
+}
+
+#[test]
+fn a_rejected_plan_is_changed_or_waited_with() {
+    let (stage, _) = begun(&[
+        ("plan_enter", "{}"),
+        ("plan_write", r#"{"content": "one"}"#),
+        ("plan_exit", "{}"),
+        ("plan_exit", "{}"),
+        ("plan_write", r#"{"content": "two"}"#),
+        ("plan_exit", "{}"),
+    ]);
+    say(&stage, "c2", json!({"action": "rejected", "feedback": "Too short."})).unwrap();
+    // Not spared: it may be judged otherwise.
+    say(&stage, "c3", json!("rejected")).unwrap();
+    assert_eq!(stage.session().pending().unwrap()[0].payload["plan"], "two");
+    say(&stage, "c5", json!({"action": "rejected"})).unwrap();
+    let told = told(&stage, "t1");
+    assert_eq!(
+        told[2],
+        "The user has rejected the plan. The user says: Too short. Change it, and ask again."
+    );
+    let stop = "The user has rejected the plan and not said why. Stop here, and wait for what the user says.";
+    assert_eq!((&told[3], &told[5]), (&json!(stop), &json!(stop)));
+    assert_eq!((mode(&stage), stage.session().state().plan.clone()), (Some("plan".into()), None));
+}
+
+#[test]
+fn nobody_is_asked_about_a_plan_that_is_not_there_or_outside_plan_mode() {
+    let (stage, _) = begun(&[
+        ("plan_exit", "{}"),
+        ("plan_write", r#"{"content": "x"}"#),
+        ("plan_enter", "{}"),
+        ("plan_exit", "{}"),
+        ("plan_write", r#"{"content": " "}"#),
+        ("plan_enter", "{}"),
+        ("submit_plan", r#"{"path": "nowhere.md"}"#),
+        ("submit_plan", r#"{"path": "../x"}"#),
+    ]);
+    let told = told(&stage, "t1");
+    let starts = [
+        "this is only for plan mode: go there with plan_enter first",
+        "this is only for plan mode: go there with plan_enter first",
+        "You are in plan mode.",
+        "there is no plan yet: write it with plan_write first",
+        "the plan is empty",
+        "You are in plan mode.",
+        "there is no file `nowhere.md`, or it is empty",
+        "`../x` is not a path",
+    ];
+    assert_eq!(told.len(), starts.len());
+    for (told, start) in told.iter().zip(starts) {
+        assert!(told.as_str().unwrap().starts_with(start), "{told} instead of {start}");
+    }
+    assert!(!stage.kinds().contains(&"tool.suspended".to_owned()));
+}
+
+#[test]
+fn any_file_may_be_a_plan_and_what_is_no_judgement_is_refused() {
+    let (stage, _) = begun(&[
+        ("write_file", r#"{"path": "ideas/a.md", "content": "Paint it."}"#),
+        ("submit_plan", r#"{"path": "/ideas/a.md"}"#),
+    ]);
+    let pending = stage.session().pending().unwrap().pop().unwrap();
+    assert_eq!(pending.payload, json!({"path": "ideas/a.md", "plan": "Paint it."}));
+    for bad in [json!("yes"), json!({"action": "maybe"}), json!({"action": "approved", "feedback": 7})] {
+        let refused = say(&stage, "c1", bad).unwrap_err();
+        assert_eq!((refused.code.status(), refused.errors[0].pointer.as_str()), (422, "/answer"));
+    }
+    assert_eq!(waiting(&stage), ["c1"]);
+    say(&stage, "c1", json!("approved")).unwrap();
+    told(&stage, "t1");
+    let plan = stage.session().state().plan.clone().map(|plan| plan.path);
+    assert_eq!(
+        (plan, mode(&stage)),
+        (Some("ideas/a.md".into()), Some("build".into())),
+        "where plans are carried out"
+    );
+}
+
+#[test]
+fn an_approved_plan_leads_where_its_mode_leads_once() {
+    let modes = || -> Vec<Mode> {
+        let list: Value = json!([
+            {"id": "think", "default": true, "transitions_to": ["try"]},
+            {"id": "try", "transitions_to": ["ship"]},
+            {"id": "ship"},
+        ]);
+        serde_json::from_value(list).unwrap()
+    };
+    let waiting = || {
+        let (stage, _) = stage(&[
+            ("plan_enter", "{}"),
+            ("write_file", r#"{"path": "a.md", "content": "Paint it."}"#),
+            ("submit_plan", r#"{"path": "a.md"}"#),
+        ]);
+        let stage = stage.with_modes(modes());
+        stage.post("t1", "go");
+        stage.run();
+        stage
+    };
+    let reference = waiting();
+    let before = reference.store.commits();
+    say(&reference, "c2", json!("approved")).unwrap();
+    let told = told(&reference, "t1");
+    assert_eq!(told[0], "there is no mode \"plan\"; there are think, try, ship");
+    assert_eq!(mode(&reference).as_deref(), Some("try"));
+    for last in 1..=reference.store.commits() - before {
+        let stage = waiting();
+        stage.store.die_after(Some(last));
+        say(&stage, "c2", json!("approved")).unwrap();
+        stage.crash();
+        stage.store.die_after(None);
+        stage.wake();
+        stage.settle();
+        stage.check();
+        assert_eq!(mode(&stage).as_deref(), Some("try"), "after {last} commits");
+        assert_eq!(stage.outcomes("t1"), ["failure", "result", "result"]);
+    }
+}
