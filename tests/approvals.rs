@@ -170,7 +170,7 @@ fn what_was_shown_runs_and_edits_are_checked() {
     let call = &waits["pending"][0];
     let stale = json!({"decision": "approve", "args_hash": "0".repeat(64)});
     assert_eq!(code(decide(&chat, &call["call_id"], stale), 409), "stale_args_hash");
-    let unfit = json!({"decision": "approve", "args": {"url": 7}});
+    let unfit = json!({"decision": "approve", "args": {"url": {}}});
     let refused = decide(&chat, &call["call_id"], unfit).expect(422);
     assert_eq!(refused["errors"][0]["pointer"], "/args");
     for (body, pointer) in [

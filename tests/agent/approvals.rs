@@ -232,7 +232,7 @@ fn what_nobody_decides_on_in_time_is_declined() {
     assert_eq!(stage.outcomes("t1"), ["result", "expired", "result"]);
     let told = of_type(&stage, "approval.decided").pop().unwrap();
     assert_eq!((&told["decision"], &told["by"]), (&json!("decline"), &Value::Null));
-    assert_eq!(code(approve(&stage, "w1")), "already_decided");
+    assert_eq!(code(approve(&stage, "w1")), "not_waiting");
 }
 
 #[test]

@@ -85,7 +85,8 @@ impl SessionHost {
         let declines = ruling.decision == Decision::Decline;
         if let Some(before) = &parked.resolved {
             let same = match before {
-                Resolution::Declined { expired, .. } => declines && !expired,
+                Resolution::Declined { expired: true, .. } => return Err(over()),
+                Resolution::Declined { .. } => declines,
                 Resolution::Approved { args } => !declines && (ruling.args.is_none() || ruling.args == *args),
                 Resolution::Answered { .. } | Resolution::Failed { .. } => false,
             };
@@ -141,7 +142,11 @@ impl SessionHost {
             Reply::Failure(reason) => (Resolution::Failed { reason: reason.clone() }, Value::String(reason)),
         };
         if let Some(before) = &parked.resolved {
-            return if *before == resolution { Ok(Change::None) } else { Err(decided()) };
+            return match before {
+                Resolution::Declined { expired: true, .. } => Err(over()),
+                before if *before == resolution => Ok(Change::None),
+                _ => Err(decided()),
+            };
         }
         self.must_wait(session, pending)?;
         if let (Resolution::Answered { answer }, Some((_, tool))) =
@@ -201,10 +206,7 @@ impl SessionHost {
         if waits || fault::active(Fault::DecideLate) {
             return Ok(());
         }
-        Err(Problem::new(
-            ErrorCode::NotWaiting,
-            "the call does not wait any more: its turn or its time is over",
-        ))
+        Err(over())
     }
 
     /// Arguments that somebody gives in place of the model's, in the schema's types.
@@ -322,6 +324,10 @@ fn expired(pending: Pending) -> Resolved {
         }
     };
     Resolved { parked: Parked { pending, resolved }, told }
+}
+
+fn over() -> Problem {
+    Problem::new(ErrorCode::NotWaiting, "the call does not wait any more: its turn or its time is over")
 }
 
 fn decided() -> Problem {
