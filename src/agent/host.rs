@@ -390,7 +390,7 @@ impl SessionHost {
         let Some(turn) = session.state().turn.as_ref().map(|turn| turn.id.clone()) else {
             return self.start_queued(session);
         };
-        if session.is_waiting() {
+        if session.is_waiting() && !fault::active(Fault::RestartWaiting) {
             return Ok(());
         }
         session.commit(self.now(), |draft| {
