@@ -3,6 +3,7 @@
 use super::{
     dice::Dice,
     node::Node,
+    people::Said,
     plan::{Act, SessionPlan, Wants, mark},
     reader::{Event, Line, Parser},
     world::World,
@@ -11,10 +12,10 @@ use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute,
 use edge_harness::types::{ErrorCode, Principal, Problem, Scopes};
 use futures::{
     channel::oneshot,
-    future::{Either, LocalBoxFuture, join_all, select},
+    future::{Either, LocalBoxFuture, join, join_all, select},
 };
 use serde_json::{Value, json};
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc};
 
 /// What became of a message that was posted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,10 +32,12 @@ pub enum Fate {
 pub struct Witness {
     /// The turn's number in the plan, whether it was sent under a key, and what became of it.
     pub posts: Vec<(usize, bool, Fate)>,
+    /// What people said about calls.
+    pub said: Vec<Said>,
     /// Turns whose whole answer was read, with it.
     pub answers: Vec<(String, Value)>,
-    /// Turns that were streamed, with whether the stream came to its end.
-    pub streams: Vec<(String, Vec<Event>, bool)>,
+    /// Turns that were streamed.
+    pub streams: Vec<Streamed>,
     /// What somebody read who follows the session from its start.
     pub followed: Vec<Event>,
     pub dequeued: Vec<String>,
@@ -43,14 +46,24 @@ pub struct Witness {
     pub erased: bool,
 }
 
-/// One client of one session.
-struct Client {
-    world: Rc<World>,
-    node: Rc<Node>,
-    plan: SessionPlan,
+/// What somebody read of a turn, until it ended or had to wait.
+pub struct Streamed {
+    pub turn: String,
+    pub events: Vec<Event>,
+    /// Whether it came to its end.
+    pub complete: bool,
+    /// Whether it began with the turn, and not in the middle.
+    pub whole: bool,
 }
 
-enum Reply {
+/// One client of one session.
+pub struct Client {
+    pub world: Rc<World>,
+    pub node: Rc<Node>,
+    pub plan: SessionPlan,
+}
+
+pub enum Reply {
     Answer(ApiResponse, u64),
     Problem(Problem),
     /// The machine went away.
@@ -113,20 +126,42 @@ fn spawn(world: &Rc<World>, work: LocalBoxFuture<'static, ()>) {
 
 impl Client {
     async fn script(&self, quiet: bool, mut dice: Dice) {
+        if let Some(rules) = &self.plan.rules {
+            self.lay_down(rules).await;
+        }
+        let asked = self.plan.rules.is_some();
         if quiet {
-            // One after the other: the order of the turns is the plan's.
+            // One after the other: the order of the turns is the plan's. What is said while a call waits would
+            // pass over it, so nothing is.
             for (at, act) in &self.plan.acts {
                 self.act(*at, act, dice.fork()).await;
+                if asked {
+                    self.see_through(&Cell::new(0), dice.fork()).await;
+                }
             }
         } else {
-            join_all(self.plan.acts.iter().map(|(at, act)| self.act(*at, act, dice.fork()))).await;
+            let (acting, last_dice) = (Cell::new(self.plan.acts.len()), dice.fork());
+            let acts = self.plan.acts.iter().map(|(at, act)| (at, act, dice.fork()));
+            let acts = acts.map(async |(at, act, dice)| {
+                self.act(*at, act, dice).await;
+                acting.set(acting.get() - 1);
+            });
+            // Whoever waits for a message behind a call that waits needs somebody to decide.
+            let rest = async {
+                if asked {
+                    let last = self.plan.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
+                    self.world.sched.sleep(last).await;
+                    self.see_through(&acting, last_dice).await;
+                }
+            };
+            join(join_all(acts), rest).await;
         }
         if self.plan.erased {
             self.erase().await;
         }
     }
 
-    fn request(&self, route: SessionRoute, item: &str, body: &Value) -> SessionRequest {
+    pub fn request(&self, route: SessionRoute, item: &str, body: &Value) -> SessionRequest {
         let user = Some(self.plan.user.clone());
         let principal = Principal { user, ..Principal::new(&self.plan.tenant, Scopes::all()) };
         let body = if body.is_null() { Default::default() } else { body.to_string().into() };
@@ -134,7 +169,7 @@ impl Client {
         SessionRequest { principal, session: self.plan.id.clone(), route, item: item.into(), request }
     }
 
-    async fn ask(&self, call: SessionRequest) -> Reply {
+    pub async fn ask(&self, call: SessionRequest) -> Reply {
         let (world, handler) = (&self.world, self.node.handler(&self.world));
         let what = format!("{:?} {}", call.route, call.item);
         world.outside.say("client", || format!("{} {what}", self.node.disk.name));
@@ -157,7 +192,7 @@ impl Client {
         reply
     }
 
-    async fn json(&self, route: SessionRoute, item: &str, body: &Value) -> Option<(u16, Value)> {
+    pub async fn json(&self, route: SessionRoute, item: &str, body: &Value) -> Option<(u16, Value)> {
         match self.ask(self.request(route, item, body)).await {
             Reply::Answer(response, _) => Some((response.status, self.read(&response))),
             _ => None,
@@ -170,7 +205,7 @@ impl Client {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
 
-    fn witness<T>(&self, see: impl FnOnce(&mut Witness) -> T) -> T {
+    pub fn witness<T>(&self, see: impl FnOnce(&mut Witness) -> T) -> T {
         see(&mut self.world.witnesses.borrow_mut()[self.node.place])
     }
 
@@ -196,13 +231,7 @@ impl Client {
                 self.json(SessionRoute::ListMessages, "", &Value::Null).await;
             }
             Act::Fork => drop(self.json(SessionRoute::Fork, "", &json!({})).await),
-            Act::Decide => {
-                let decided =
-                    self.json(SessionRoute::Approve, "u0.0.0", &json!({ "decision": "approve" })).await;
-                if let Some((status, _)) = decided {
-                    self.world.outside.find(6, format!("a call that waits for nobody was decided: {status}"));
-                }
-            }
+            Act::Decide => self.decide(&mut dice).await,
         }
     }
 
@@ -242,13 +271,9 @@ impl Client {
         if key {
             headers.push(("idempotency-key".into(), format!("turn-{turn}")));
         }
-        match wants {
-            Wants::Json => {}
-            Wants::Stream => headers.push(("accept".into(), "text/event-stream".into())),
-            Wants::Receipt => headers.push(("prefer".into(), "respond-async".into())),
-        }
+        wants.ask_for(headers);
         match self.ask(call).await {
-            Reply::Answer(response, generation) => self.accepted(response, generation).await,
+            Reply::Answer(response, generation) => self.accepted(response, generation, true).await,
             // Accepted, but it goes on elsewhere.
             Reply::Problem(problem) if problem.code == ErrorCode::Unavailable => Fate::Accepted(None),
             Reply::Problem(problem) if problem.code == ErrorCode::IdempotencyInProgress => {
@@ -259,7 +284,7 @@ impl Client {
         }
     }
 
-    async fn accepted(&self, response: ApiResponse, generation: u64) -> Fate {
+    pub async fn accepted(&self, response: ApiResponse, generation: u64, whole: bool) -> Fate {
         if let ApiBody::Bytes(_) = &response.body {
             let answer = self.read(&response);
             let turn = answer["turn_id"].as_str().map(str::to_owned);
@@ -276,9 +301,9 @@ impl Client {
         while let Some(bytes) = line.next().await {
             parser.push(&self.world, self.node.origin, &bytes, &mut events);
         }
-        let complete = events.last().is_some_and(|event: &Event| is_end(&event.name));
+        let complete = events.last().is_some_and(|event: &Event| is_end(&event.name) || waits(&event.name));
         if let Some(turn) = turn.clone() {
-            self.witness(|w| w.streams.push((turn, events, complete)));
+            self.witness(|w| w.streams.push(Streamed { turn, events, complete, whole }));
         }
         Fate::Accepted(turn)
     }
@@ -302,10 +327,13 @@ impl Client {
             SessionRoute::Update,
             SessionRoute::Delete,
             SessionRoute::Fork,
+            SessionRoute::Approve,
+            SessionRoute::Answer,
         ];
         for (tenant, user) in strangers {
             for route in routes {
-                let mut call = self.request(route, "", &json!({}));
+                let body = json!({ "decision": "approve", "answer": "theirs" });
+                let mut call = self.request(route, "u0.0.0", &body);
                 call.principal.tenant = tenant.into();
                 call.principal.user = user.map(str::to_owned);
                 if let Reply::Answer(response, _) = self.ask(call).await {
@@ -380,4 +408,9 @@ impl Client {
 /// Whether an event of that name ends its turn.
 pub fn is_end(name: &str) -> bool {
     matches!(name, "turn.completed" | "turn.failed" | "turn.canceled")
+}
+
+/// Whether an event of that name tells that its turn waits.
+pub fn waits(name: &str) -> bool {
+    name == "turn.waiting"
 }

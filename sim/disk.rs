@@ -78,6 +78,8 @@ impl Disk {
         let (moment, at) = (self.outside.moment(), self.outside.sched.now());
         for record in batch.append {
             self.outside.say(&self.name, || format!("{} {}", record.seq, record.json));
+            let waits = u64::from(super::client::waits(&record.kind));
+            self.outside.waits.set(self.outside.waits.get() + waits);
             log.push(Written { record, moment, at });
         }
         let mut documents = self.documents.borrow_mut();

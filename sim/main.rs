@@ -27,13 +27,14 @@ fn main() -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = number("--jobs").and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(cores);
     let started = Instant::now();
-    let (failed, played) = sim::sweep::sweep(from, seeds, jobs, || {});
+    let sim::sweep::Swept { failed, played, waited } = sim::sweep::sweep(from, seeds, jobs, || {});
     let seconds = started.elapsed().as_secs_f64();
     #[allow(clippy::cast_precision_loss, reason = "for people")]
     let rate = played as f64 / seconds;
     match failed {
         None => {
             println!("{played} seeds from {from} on: nothing found ({seconds:.1} s, {rate:.0} a second)");
+            println!("in {waited} of them turns waited for people");
             ExitCode::SUCCESS
         }
         Some(report) => {
@@ -48,14 +49,14 @@ fn main() -> ExitCode {
 fn faults() -> ExitCode {
     let mut missed = 0;
     for fault in Fault::ALL {
-        let (failed, _) = sim::sweep::sweep(0, 1_000, 1, || activate(Some(*fault)));
+        let failed = sim::sweep::sweep(0, 1_000, 1, || activate(Some(*fault))).failed;
         let found = failed.map(|report| {
             let finding = &report.findings[0];
             let evidence: String = finding.evidence.chars().take(90).collect();
             format!("invariant {:>2} by seed {:>3}: {evidence}", finding.invariant, report.seed)
         });
         missed += u32::from(found.is_none());
-        println!("{:<18} {}", format!("{fault:?}"), found.as_deref().unwrap_or("is not found"));
+        println!("{:<20} {}", format!("{fault:?}"), found.as_deref().unwrap_or("is not found"));
     }
     activate(None);
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -8,6 +8,7 @@
 //! | `sched` | virtual time, and which task runs next |
 //! | `node`, `disk` | a session's object: a machine that comes and goes, a disk that stays |
 //! | `client`, `reader` | who talks to it, and what they saw |
+//! | `people` | who is asked about calls, and what they say |
 //! | `model`, `aside`, `tools` | what the core talks to |
 //! | `outside` | the ledger of what really happened, and the trace |
 //! | `invariants` | what must hold in the end |
@@ -24,6 +25,7 @@ pub mod invariants;
 pub mod model;
 pub mod node;
 pub mod outside;
+pub mod people;
 pub mod plan;
 pub mod reader;
 pub mod sched;
@@ -40,6 +42,8 @@ use world::World;
 pub struct Report {
     pub seed: u64,
     pub findings: Vec<Finding>,
+    /// How often a turn had to wait for a person.
+    pub waits: u64,
     /// Empty unless asked for.
     pub trace: Vec<String>,
 }
@@ -55,7 +59,8 @@ pub fn play(seed: u64, traced: bool) -> Report {
         reference.dismantle();
     }
     world.dismantle();
-    Report { seed, findings: world.outside.findings.take(), trace: world.outside.trace() }
+    let outside = &world.outside;
+    Report { seed, findings: outside.findings.take(), waits: outside.waits.get(), trace: outside.trace() }
 }
 
 impl Report {

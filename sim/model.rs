@@ -22,7 +22,7 @@ use std::{collections::VecDeque, rc::Rc};
 /// Tokens of each answer.
 pub const TOKENS: u64 = 10;
 /// About what instructions and tools of a simulated world take, in tokens.
-pub const FIXED: u64 = 3_400;
+pub const FIXED: u64 = 4_300;
 
 pub type Piece = (u64, Result<ModelEvent, ModelError>);
 

@@ -96,7 +96,9 @@ impl Node {
             world.sched.kill(Some(self.place));
             drop(handler);
         }
-        self.crashed_at.set(world.sched.now());
+        if !world.closing.get() {
+            self.crashed_at.set(world.sched.now());
+        }
         if self.in_alarm.take() {
             self.alarm.set(Some(world.sched.now() + ALARM_RETRY_MS));
         }

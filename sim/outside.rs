@@ -3,6 +3,7 @@
 use super::{plan::Plan, sched::Sched};
 use edge_harness::agent::CancelToken;
 use edge_harness::platform::in_memory::InMemoryIndex;
+use serde_json::Value;
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -33,6 +34,10 @@ pub struct Run {
     pub at: u64,
     pub running: Rc<Cell<bool>>,
     pub over: CancelToken,
+    /// The arguments.
+    pub args: Value,
+    /// What was answered, where the call has waited for that.
+    pub answer: Option<Value>,
     /// State keys whose write was accepted, and the moment.
     pub wrote: Vec<(String, u64)>,
 }
@@ -67,6 +72,8 @@ pub struct Outside {
     pub index: Rc<InMemoryIndex>,
     /// Questions beside the conversation so far.
     pub asides: Cell<usize>,
+    /// How often turns had to wait for a person.
+    pub waits: Cell<u64>,
     /// What was found while it happened, and in the end.
     pub findings: RefCell<Vec<Finding>>,
     moments: Cell<u64>,
@@ -83,6 +90,7 @@ impl Outside {
             tries: RefCell::default(),
             index: Rc::default(),
             asides: Cell::new(0),
+            waits: Cell::new(0),
             findings: RefCell::default(),
             moments: Cell::new(0),
             trace: traced.then(RefCell::default),

@@ -1,9 +1,12 @@
 //! From a seed to a plan: who says what and when, what models and tools do, and what breaks.
 
-use super::dice::Dice;
+use super::{
+    dice::Dice,
+    people::{self, PeoplePlan},
+};
 use edge_harness::memory::{compaction::CompactionSettings, observation::ObservationSettings};
 use edge_harness::standard::ContextSettings;
-use edge_harness::types::{BudgetPatch, ModelErrorKind, Thinking};
+use edge_harness::types::{BudgetPatch, ModelErrorKind, SessionPermissions, Thinking};
 use serde_json::{Value, json};
 
 /// One simulated world.
@@ -17,6 +20,7 @@ pub struct Plan {
     /// From when to when large things can neither be stored nor read.
     pub blobs_down: Option<(u64, u64)>,
     pub context: ContextPlan,
+    pub people: PeoplePlan,
     /// For everything that is decided while the world runs.
     pub dice: Dice,
 }
@@ -63,6 +67,10 @@ pub struct SessionPlan {
     pub refusals: Vec<(u64, u64)>,
     /// Whether it is erased in the end.
     pub erased: bool,
+    /// The rules that are written before anything is said, where anybody is asked about calls.
+    pub rules: Option<SessionPermissions>,
+    /// Whether what waits in the end is left to its time.
+    pub leaves: bool,
 }
 
 /// What a client does.
@@ -81,8 +89,7 @@ pub enum Act {
     Pry,
     Look,
     Fork,
-    /// Decides on the first open call. No call waits for anybody yet: one that does will be decided
-    /// twice here, as a message is posted twice under one key above.
+    /// Says something about a call that waits, or about one that does not.
     Decide,
 }
 
@@ -91,6 +98,17 @@ pub enum Wants {
     Json,
     Stream,
     Receipt,
+}
+
+impl Wants {
+    /// Adds the header that says so.
+    pub fn ask_for(self, headers: &mut Vec<(String, String)>) {
+        match self {
+            Self::Json => {}
+            Self::Stream => headers.push(("accept".into(), "text/event-stream".into())),
+            Self::Receipt => headers.push(("prefer".into(), "respond-async".into())),
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -160,12 +178,15 @@ impl Plan {
         // Of its own chance: worlds are the same but for it.
         let context = context(&mut dice.clone().fork(), quiet);
         let mut sessions: Vec<SessionPlan> = sessions;
+        let mut other = dice.clone();
+        other.next();
+        let people = people::plan(&mut other.fork(), quiet, &mut sessions);
         if context.settings != ContextSettings::None {
             // A provider's own ids tell how far a turn is, also when its start is not shown any more.
             let steps = sessions.iter_mut().flat_map(|s| &mut s.turns).flat_map(|turn| &mut turn.steps);
             steps.flat_map(|step| &mut step.calls).for_each(|call| call.named = true);
         }
-        Self { quiet, sessions, directory_down, blobs_down, context, dice }
+        Self { quiet, sessions, directory_down, blobs_down, context, people, dice }
     }
 
     /// The same world in which no machine goes away and every store works.
@@ -264,6 +285,8 @@ fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionPlan {
             .map(|_| (dice.below(12 * turns.len() as u64), dice.pick(&[1, 1, 2, 5])))
             .collect(),
         erased: !quiet && dice.chance(15),
+        rules: None,
+        leaves: false,
         turns,
     }
 }

@@ -9,10 +9,20 @@ use std::{
     thread,
 };
 
-/// Plays `count` seeds from `from` on. Returns the report of the lowest seed that failed so far, with
-/// its trace, and how many were played. `prepare` runs once on each thread.
-pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> (Option<Report>, u64) {
+/// What came of many seeds.
+pub struct Swept {
+    /// The report of the lowest seed that failed so far, with its trace.
+    pub failed: Option<Report>,
+    /// How many were played.
+    pub played: u64,
+    /// In how many of them a turn had to wait for a person.
+    pub waited: u64,
+}
+
+/// Plays `count` seeds from `from` on. `prepare` runs once on each thread.
+pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> Swept {
     let (next, played, stop) = (AtomicU64::new(from), AtomicU64::new(0), AtomicBool::new(false));
+    let waited = AtomicU64::new(0);
     let failed: Mutex<Option<u64>> = Mutex::new(None);
     thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
@@ -25,6 +35,7 @@ pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> (
                     }
                     let report = play(seed, false);
                     played.fetch_add(1, Ordering::Relaxed);
+                    waited.fetch_add(u64::from(report.waits > 0), Ordering::Relaxed);
                     if !report.findings.is_empty() {
                         stop.store(true, Ordering::Relaxed);
                         let mut failed = failed.lock().expect("nobody panicked");
@@ -35,9 +46,9 @@ pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> (
         }
     });
     let failed = failed.into_inner().expect("nobody panicked");
-    let report = failed.map(|seed| {
+    let failed = failed.map(|seed| {
         prepare();
         play(seed, true)
     });
-    (report, played.into_inner())
+    Swept { failed, played: played.into_inner(), waited: waited.into_inner() }
 }

@@ -9,7 +9,7 @@ use edge_harness::agent::{
     DynTool, HarnessBuilder, Hook, RuntimeContext, ToolContext,
     hook::{HookEvent, OnError, PostCall, SubStepError},
 };
-use edge_harness::types::{Effect, Role, Source, ToolOutcome, ToolSpec};
+use edge_harness::types::{Category, Effect, PendingKind, Role, Source, ToolOutcome, ToolSpec};
 use futures::{FutureExt, future::LocalBoxFuture};
 use serde_json::{Value, json};
 use std::{cell::Cell, rc::Rc};
@@ -24,6 +24,8 @@ const TOOLS: &[(&str, Effect, bool, bool)] = &[
     ("put", Effect::LocalWrite, true, true),
     ("send", Effect::Network, false, false),
     ("destroy", Effect::Destructive, false, false),
+    ("ask", Effect::ReadOnly, true, true),
+    ("lend", Effect::LocalWrite, false, false),
 ];
 
 /// Whether a tool of that name only reads; none when there is no such tool.
@@ -37,6 +39,15 @@ pub fn reads(name: &str) -> Option<bool> {
 /// Whether running a tool of that name twice equals running it once.
 pub fn is_idempotent(name: &str) -> bool {
     name == "echo" || TOOLS.iter().any(|tool| tool.0 == name && tool.2)
+}
+
+/// The group that rules know a tool of that name by.
+pub fn category(name: &str) -> Category {
+    match name {
+        "look" | "fetch" | "echo" => Category::Read,
+        "put" => Category::Edit,
+        _ => Category::Other,
+    }
 }
 
 /// Adds the tools and the hook to an agent.
@@ -85,7 +96,9 @@ impl DynTool for SimTool {
             idempotent: self.idempotent,
             retry_on_timeout: self.retry,
             varies: false,
-            category: "other".into(),
+            category: category(self.name),
+            control: false,
+            suspends: self.suspends(),
         }
     }
 
@@ -94,12 +107,25 @@ impl DynTool for SimTool {
         Ok(vec![key.to_owned()])
     }
 
+    fn check_answer(&self, _: &Value, answer: &Value) -> Result<(), String> {
+        if answer == "unfit" { Err("as planned".into()) } else { Ok(()) }
+    }
+
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
         self.act(args, cx).boxed_local()
     }
 }
 
 impl SimTool {
+    /// What its calls wait for.
+    fn suspends(&self) -> Option<PendingKind> {
+        match self.name {
+            "ask" => Some(PendingKind::Question),
+            "lend" => Some(PendingKind::External),
+            _ => None,
+        }
+    }
+
     async fn act(&self, args: Value, cx: ToolContext) -> ToolOutcome {
         let (how, ms) = (args["how"].as_str().unwrap_or("ok").to_owned(), args["ms"].as_u64().unwrap_or(0));
         let (place, _running) = self.begin(&args, &cx);
@@ -141,6 +167,8 @@ impl SimTool {
             touches: args["key"].to_string(),
             reads: self.effect.is_read(),
             idempotent: self.idempotent,
+            args: args.clone(),
+            answer: cx.answer.clone(),
             began: outside.moment(),
             at: outside.sched.now(),
             running: Rc::clone(&running),

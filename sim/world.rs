@@ -10,7 +10,7 @@ use super::{
     sched::{START, Sched, SimClock},
     tools,
 };
-use edge_harness::agent::HarnessAgent;
+use edge_harness::agent::{HarnessAgent, Settings};
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::ask::Aside;
 use edge_harness::platform::in_memory::{
@@ -101,10 +101,17 @@ impl World {
             directory: self.directory.clone(),
             web_fetch_allow: String::new(),
             instructions: None,
-            settings: Default::default(),
+            settings: self.settings(),
             context: self.outside.plan.context.settings.clone(),
         };
         tools::install(builder(standard), &self.outside).build().expect("names that differ")
+    }
+
+    fn settings(&self) -> Settings {
+        let (people, mut settings) = (&self.outside.plan.people, Settings::default());
+        settings.permissions.tools.extend(people.rules.tools.clone());
+        settings.approval_ttl_s = people.ttl_s.unwrap_or(settings.approval_ttl_s);
+        settings
     }
 
     pub fn agent(&self) -> Rc<HarnessAgent> {

@@ -84,6 +84,28 @@ faults! {
     DropUnseen,
     /// A call is decided on though its turn is over.
     DecideLate,
+    /// A second decision takes the place of the first.
+    DecideTwice,
+    /// What arguments a decision was meant for is not looked at.
+    ApproveStale,
+    /// What somebody approved with other arguments runs with the model's.
+    ForgetArgs,
+    /// What somebody declined runs.
+    RunDeclined,
+    /// What somebody is to be asked about runs.
+    RunUnasked,
+    /// What a rule forbids runs.
+    RunForbidden,
+    /// Of a step of which a call waits, those that nobody is asked about run.
+    RunBeforeAll,
+    /// A turn goes on as soon as one of its calls is decided.
+    GoOnEarly,
+    /// A turn that waits is taken for one whose machine went away.
+    RestartWaiting,
+    /// A turn's time goes on while it waits.
+    TimeRunsWhileWaiting,
+    /// What waits may wait for ever.
+    ForgetExpiry,
 }
 
 /// Whether the core has this defect now.

@@ -32,7 +32,7 @@ pub fn outcomes(outside: &Outside, view: &View) {
     }
 }
 
-fn runs_of<'a>(runs: &'a [Run], view: &'a View, turn: &'a Turn) -> impl Iterator<Item = &'a Run> {
+pub fn runs_of<'a>(runs: &'a [Run], view: &'a View, turn: &'a Turn) -> impl Iterator<Item = &'a Run> {
     runs.iter().filter(move |run| run.turn == turn.id && run.session == view.name)
 }
 

@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// How soon a turn goes on after its machine went away or its disk refused, in milliseconds.
-const RECOVERY_MS: u64 = 25_000;
+pub const RECOVERY_MS: u64 = 25_000;
 /// With less than this left of its turn no call begins, in milliseconds.
-const LEAST_MS: u64 = 1_000;
+pub const LEAST_MS: u64 = 1_000;
 
 /// 2: nothing of a turn changes anything, begins or goes on behind its end; nothing of a call behind
 /// its outcome.
@@ -102,7 +102,8 @@ pub fn bounds(outside: &Outside, view: &View, node: &Node) {
             }
         };
         let (start, end) = (&view.entries[*start], &view.entries[*end]);
-        let deadline = start.at + u64::from(budget.timeout_s) * 1_000;
+        let waited = turn.waited_ms(view);
+        let deadline = start.at + u64::from(budget.timeout_s) * 1_000 + waited;
         let thoughts = turn.records.iter().map(|place| &view.entries[*place]);
         let thoughts =
             thoughts.filter(|entry| entry.kind == "reflection.completed" && entry.value["stub"] != true);
@@ -121,7 +122,7 @@ pub fn bounds(outside: &Outside, view: &View, node: &Node) {
         }
 
         let disturbed = node.crashed_at.get().max(node.disk.refused_at.get());
-        let excused = if disturbed >= start.at { disturbed + RECOVERY_MS } else { 0 };
+        let excused = if disturbed >= start.at { disturbed + RECOVERY_MS + waited } else { 0 };
         over("ms of a turn", end.at - start.at, deadline.max(excused) - start.at);
         explained(outside, view, turn, &end.value);
     }

@@ -1,4 +1,4 @@
-//! The ten invariants of DESIGN.md, checked against what tools really did, what models were really
+//! The ten invariants of DESIGN.md and what must hold where people decide, checked against what tools really did, what models were really
 //! asked, what clients really saw and what users posted: never against the core's own opinion.
 //!
 //! | file | invariants |
@@ -7,6 +7,7 @@
 //! | `context` | 10 what leaves the context is summed up, findable, and flushed |
 //! | `ends` | 2 nothing after the seal · 3 the end is whole · 4 budgets and deadlines |
 //! | `readers` | 8 numbers, ends, streams · 7 nobody else's words · 10 nothing said is lost |
+//! | `people` | 11 what somebody is asked about runs as it was decided, or not at all |
 //! | `recovery` | 9 a crash changes nothing but what is unknown |
 //!
 //! What can only be seen while it happens is looked at there: overlapping runs in `tools`, what a
@@ -15,6 +16,7 @@
 mod calls;
 mod context;
 mod ends;
+mod people;
 mod readers;
 mod recovery;
 mod view;
@@ -46,10 +48,12 @@ pub fn check(world: &World) {
         ends::whole(outside, &view, &node);
         ends::bounds(outside, &view, &node);
         recovery::unknown(outside, &view);
+        people::asked(outside, &view, &node);
         readers::artifacts(world, &view, &node);
         let witnesses = world.witnesses.borrow();
         let witness = &witnesses[node.place];
         readers::streams(outside, &view, witness);
+        people::told(outside, &view, witness, &node);
         readers::posts(outside, &view, witness, node.place);
     }
 }

@@ -1,7 +1,7 @@
 //! What users said and readers saw: 7, 8 and 10.
 
 use super::super::{
-    client::{Fate, Witness},
+    client::{self, Fate, Streamed, Witness},
     node::Node,
     outside::Outside,
     plan::mark,
@@ -9,6 +9,7 @@ use super::super::{
     world::World,
 };
 use super::view::{Entry, Turn, View};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// 8: numbers are contiguous, and each turn starts and ends once. 7: the log holds nobody else's words.
@@ -71,17 +72,24 @@ pub fn streams(outside: &Outside, view: &View, witness: &Witness) {
         let all: Vec<&Entry> = view.entries.iter().collect();
         seen(outside, "whoever follows", &witness.followed, &all, true);
     }
-    for (id, events, complete) in &witness.streams {
+    for Streamed { turn: id, events, complete, whole } in &witness.streams {
         let Some(turn) = view.turns.iter().find(|turn| turn.id == *id) else {
             outside.find(8, format!("{id} was streamed and is not in the log"));
             continue;
         };
         let end = turn.ends.first().copied().unwrap_or(usize::MAX);
         let own = turn.records.iter().filter(|place| **place <= end).map(|place| &view.entries[*place]);
+        // Whoever came in the middle reads from there; where the turn has to wait, the stream ends.
+        let first = events.iter().find_map(|event| event.id).map_or(0, |id| if *whole { 0 } else { id.seq });
+        let rest: Vec<&Entry> = own.filter(|entry| entry.seq >= first).collect();
+        let halt = rest.iter().position(|entry| client::waits(&entry.kind)).map_or(rest.len(), |at| at + 1);
+        let own = rest[..halt].iter().copied();
         let own: Vec<&Entry> = own.filter(|entry| entry.kind != "turn.queued").collect();
         seen(outside, &format!("whoever waits for {id}"), events, &own, *complete);
     }
-    for (id, answer) in &witness.answers {
+    let ended =
+        |answer: &&(String, Value)| !matches!(answer.1["status"].as_str(), Some("waiting" | "running"));
+    for (id, answer) in witness.answers.iter().filter(ended) {
         let end = view.turns.iter().find(|turn| turn.id == *id).and_then(|turn| turn.ends.first());
         let end = end.map(|end| &view.entries[*end].value);
         let same =
@@ -103,7 +111,7 @@ fn seen(outside: &Outside, who: &str, events: &[Event], log: &[&Entry], complete
     }
     let mut text: BTreeMap<u64, String> = BTreeMap::new();
     for event in events.iter().filter(|event| event.name == "message.delta") {
-        let value: serde_json::Value = serde_json::from_str(&event.data).unwrap_or_default();
+        let value: Value = serde_json::from_str(&event.data).unwrap_or_default();
         let Some(id) = event.id else { return outside.find(8, format!("{who} read text without a place")) };
         let read = text.entry(id.seq).or_default();
         read.push_str(value["delta"].as_str().unwrap_or_default());

@@ -27,6 +27,10 @@ pub struct Call {
     pub reads: bool,
     /// The place in the log of what became of it.
     pub completed: Option<usize>,
+    /// Where somebody was asked about it.
+    pub posed: Vec<usize>,
+    /// Where somebody, or nobody in time, said something about it.
+    pub said: Vec<usize>,
 }
 
 /// A turn; numbers are places in the log.
@@ -41,6 +45,8 @@ pub struct Turn {
     pub calls: Vec<Call>,
     /// Ids of calls in the order of their outcomes.
     pub outcomes: Vec<String>,
+    /// Where it had to wait for people, and where it went on or ended.
+    pub waits: Vec<(usize, Option<usize>)>,
     /// Ids of the assistant's messages, in order.
     pub answers: Vec<String>,
 }
@@ -109,6 +115,8 @@ impl Turn {
                     name,
                     args,
                     completed: None,
+                    posed: Vec::new(),
+                    said: Vec::new(),
                 });
             }
             "tool.completed" => {
@@ -118,13 +126,47 @@ impl Turn {
                 }
                 self.outcomes.push(id);
             }
+            "tool.approval_required" | "tool.suspended" => {
+                if let Some(call) = self.call(value) {
+                    call.posed.push(place);
+                }
+            }
+            "approval.decided" | "answer.given" => {
+                if let Some(call) = self.call(value) {
+                    call.said.push(place);
+                    if value["args"].is_object() {
+                        // With these it runs, if it does.
+                        call.key = format!("{} {}", call.name, value["args"]);
+                        call.touches = value["args"]["key"].to_string();
+                    }
+                }
+            }
+            "turn.waiting" => self.waits.push((place, None)),
+            "turn.resumed" => self.goes_on(place),
             kind if super::super::client::is_end(kind) => {
+                self.goes_on(place);
                 self.ends.push(place);
                 if self.started.is_empty() {
                     self.said = said(&value["message"]);
                 }
             }
             _ => {}
+        }
+    }
+
+    /// How long it has waited for people.
+    pub fn waited_ms(&self, view: &View) -> u64 {
+        let at = |place: usize| view.entries[place].at;
+        self.waits.iter().filter_map(|(from, over)| Some(at((*over)?) - at(*from))).sum()
+    }
+
+    fn call(&mut self, value: &Value) -> Option<&mut Call> {
+        self.calls.iter_mut().find(|call| value["call_id"] == *call.id)
+    }
+
+    fn goes_on(&mut self, place: usize) {
+        if let Some((_, over @ None)) = self.waits.last_mut() {
+            *over = Some(place);
         }
     }
 

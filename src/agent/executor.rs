@@ -212,6 +212,8 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepar
     };
     let verdict = agent.permissions(&cx.session.state()).decide(spec, &event.call.args);
     let waits_for = match verdict {
+        Verdict::Ask if fault::active(Fault::RunUnasked) => None,
+        Verdict::Deny(_) if fault::active(Fault::RunForbidden) => None,
         Verdict::Deny(reason) => return deny(call, DenyReason::Permission, reason),
         Verdict::Ask if !asked.approved && asked.answer.is_none() => Some(PendingKind::Approval),
         Verdict::Ask | Verdict::Allow => spec.suspends.filter(|_| asked.answer.is_none()),

@@ -250,12 +250,14 @@ impl SessionHost {
             )),
             // What a message finds waiting for a person it passes over.
             OnBusy::Queue if session.is_waiting() => {
-                let status = self.enqueue(session, post)?;
+                let message = self.to_wait(session, post)?;
+                // In this order: a message that its store refuses is not there, whatever became of the turn.
                 self.interrupt(session)?;
+                let status = self.enqueue(session, message);
                 self.after_turn(session);
-                Ok(status)
+                status
             }
-            OnBusy::Queue => self.enqueue(session, post),
+            OnBusy::Queue => self.enqueue(session, self.to_wait(session, post)?),
             OnBusy::Steer => {
                 self.clear_queue(session)?;
                 self.interrupt(session)?;
@@ -388,7 +390,7 @@ impl SessionHost {
         let Some(turn) = session.state().turn.as_ref().map(|turn| turn.id.clone()) else {
             return self.start_queued(session);
         };
-        if session.is_waiting() {
+        if session.is_waiting() && !fault::active(Fault::RestartWaiting) {
             return Ok(());
         }
         session.commit(self.now(), |draft| {

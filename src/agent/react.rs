@@ -96,6 +96,11 @@ impl ReactAgent<'_> {
         }
         let pending: Vec<Pending> = prepared.iter().filter_map(Prepared::waits).cloned().collect();
         if !pending.is_empty() {
+            if fault::active(Fault::RunBeforeAll) {
+                for call in prepared.into_iter().filter(|call| call.waits().is_none()) {
+                    self.run_wave(vec![call]).await?;
+                }
+            }
             return self.wait_for(pending);
         }
         let claims: Vec<_> = prepared.iter().map(|call| call.claim.clone()).collect();

@@ -2,6 +2,7 @@
 //! second time, or too late, is told what had become of it.
 
 use super::{Session, decode, encode};
+use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::types::{CallStatus, Parked, Pending, PendingKind, Resolution, TurnPhase};
 use serde_json::Value;
@@ -60,11 +61,15 @@ impl Session {
                 None => continue,
                 Some(Resolution::Approved { args }) => {
                     asked.approved = true;
+                    let args = args.filter(|_| !fault::active(Fault::ForgetArgs));
                     asked.args = Some(args.unwrap_or(pending.args));
                 }
                 Some(Resolution::Answered { answer }) => {
                     asked.answer = Some(answer);
                     asked.args = Some(pending.args);
+                }
+                Some(Resolution::Declined { .. }) if fault::active(Fault::RunDeclined) => {
+                    asked.approved = true
                 }
                 Some(refusal) => asked.refusal = Some(refusal),
             }

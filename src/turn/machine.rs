@@ -196,11 +196,13 @@ impl TurnMachine<'_> {
     pub fn call_resolved(&mut self, call_id: &str, now: Timestamp) -> bool {
         self.set(&[call_id], CallStatus::Pending);
         let TurnPhase::Tools { calls } = &self.0.phase else { return false };
-        if calls.iter().any(|call| call.status == CallStatus::Waiting) {
+        let waits = calls.iter().any(|call| call.status == CallStatus::Waiting);
+        if waits && !fault::active(Fault::GoOnEarly) {
             return false;
         }
         let Some(since) = self.0.waiting_since.take() else { return false };
-        self.0.deadline = self.0.deadline.plus(now.since(since));
+        let stood_still = if fault::active(Fault::TimeRunsWhileWaiting) { 0 } else { now.since(since) };
+        self.0.deadline = self.0.deadline.plus(stood_still);
         self.0.epoch += 1;
         self.0.attempts = 0;
         true

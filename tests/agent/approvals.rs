@@ -281,6 +281,34 @@ fn messages_that_waited_before_a_call_did_wait_on() {
 }
 
 #[test]
+fn a_message_that_the_store_refuses_is_not_there() {
+    for commits in 0..2 {
+        let stage = parked();
+        stage.store.die_after(Some(commits));
+        let post = || stage.try_post("t2", "something else", OnBusy::Queue, BudgetPatch::default());
+        assert_eq!(post().unwrap_err().code.as_str(), "internal");
+        stage.store.die_after(None);
+        assert_eq!(stage.records().iter().filter(|record| record["turn"] == "t2").count(), 0);
+        assert_eq!(stage.session().state().queue, [] as [String; 0]);
+        post().unwrap();
+        stage.settle();
+        stage.check();
+        assert_eq!((runs(&stage), stage.end("t1").status), (vec![], TurnStatus::Canceled));
+        assert_eq!(stage.end("t2").status, TurnStatus::Completed);
+    }
+}
+
+#[test]
+fn rules_about_categories_survive_a_restart() {
+    let stage = stage();
+    let now = stage.host().now();
+    let rule = (Category::Other, Policy::Ask);
+    stage.session().commit(now, |draft| draft.state.meta.permissions.categories.extend([rule])).unwrap();
+    stage.crash();
+    assert_eq!(stage.session().state().meta.permissions.categories.get(&rule.0), Some(&rule.1));
+}
+
+#[test]
 fn an_abort_ends_what_waits() {
     let stage = parked();
     approve(&stage, "w1").unwrap();

@@ -78,12 +78,13 @@ impl SessionHost {
     ) -> Result<Change, Problem> {
         let parked = self.row(session, PendingKind::Approval, call_id)?;
         let pending = &parked.pending;
-        if ruling.args_hash.as_ref().is_some_and(|hash| *hash != pending.args_hash) {
+        let stale = ruling.args_hash.as_ref().is_some_and(|hash| *hash != pending.args_hash);
+        if stale && !fault::active(Fault::ApproveStale) {
             let detail = format!("the call's arguments have the hash {}", pending.args_hash);
             return Err(Problem::new(ErrorCode::StaleArgsHash, detail));
         }
         let declines = ruling.decision == Decision::Decline;
-        if let Some(before) = &parked.resolved {
+        if let Some(before) = parked.resolved.as_ref().filter(|_| !fault::active(Fault::DecideTwice)) {
             let same = match before {
                 Resolution::Declined { expired: true, .. } => return Err(over()),
                 Resolution::Declined { .. } => declines,
@@ -163,8 +164,11 @@ impl SessionHost {
 
     /// Declines what waits past its time. Returns when the next one's time is over.
     pub(super) fn expire(self: &Rc<Self>, session: &Rc<Session>) -> Result<Option<Timestamp>, Problem> {
-        let (late, open): (Vec<_>, Vec<_>) =
-            session.pending().map_err(broken)?.into_iter().partition(|p| p.expires_at <= self.now());
+        let (late, open): (Vec<_>, Vec<_>) = session
+            .pending()
+            .map_err(broken)?
+            .into_iter()
+            .partition(|p| p.expires_at <= self.now() && !fault::active(Fault::ForgetExpiry));
         if !late.is_empty() {
             let resolved = late.into_iter().map(expired).collect();
             self.resolve(session, resolved, None, "expired")?;
@@ -203,7 +207,7 @@ impl SessionHost {
             self.expire(session)?;
         }
         let waits = session.pending().map_err(broken)?.iter().any(|own| own == pending);
-        if waits || fault::active(Fault::DecideLate) {
+        if waits || fault::active(Fault::DecideLate) || fault::active(Fault::DecideTwice) {
             return Ok(());
         }
         Err(over())

@@ -12,9 +12,16 @@ const MAX_QUEUE: usize = 100;
 /// Most bytes of them together (16 MiB).
 const MAX_QUEUE_BYTES: u64 = 16 << 20;
 
+/// A message that is to wait, ready to be stored.
+pub(super) struct ToWait {
+    turn: String,
+    json: String,
+    document: Option<(String, String)>,
+}
+
 impl SessionHost {
-    /// Lets a message wait for its turn.
-    pub(super) fn enqueue(&self, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
+    /// A message as it waits for its turn, if there is room for it.
+    pub(super) fn to_wait(&self, session: &Rc<Session>, post: Post) -> Result<ToWait, Problem> {
         if session.state().queue.len() >= MAX_QUEUE {
             return Err(full(format!("{MAX_QUEUE} messages wait already")));
         }
@@ -26,16 +33,22 @@ impl SessionHost {
         if bytes > MAX_QUEUE_BYTES && !session.state().queue.is_empty() {
             return Err(full(format!("the messages that wait have more than {MAX_QUEUE_BYTES} bytes")));
         }
+        Ok(ToWait { turn: post.turn, json, document: post.document })
+    }
+
+    /// Lets a message wait for its turn.
+    pub(super) fn enqueue(&self, session: &Rc<Session>, message: ToWait) -> Result<TurnStatus, Problem> {
+        let ToWait { turn, json, document } = message;
         session
             .commit_from_outside(self.now(), |draft| {
-                draft.state.queue.push(post.turn.clone());
-                draft.state.held.queued = bytes;
-                draft.put(queue_key(&post.turn), json);
-                if let Some((key, json)) = post.document {
+                draft.state.queue.push(turn.clone());
+                draft.state.held.queued += json.len() as u64;
+                draft.put(queue_key(&turn), json);
+                if let Some((key, json)) = document {
                     draft.put(key, json);
                 }
                 let position = draft.state.queue.len();
-                draft.record(Some(&post.turn), EventKind::TurnQueued { position });
+                draft.record(Some(&turn), EventKind::TurnQueued { position });
                 tell(draft);
             })
             .map_err(Problem::from)?;
