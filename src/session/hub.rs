@@ -126,7 +126,7 @@ impl Streaming {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Halt {
     /// It ended.
-    Ended(TurnEnd),
+    Ended(Box<TurnEnd>),
     /// It waits for a person.
     Waiting,
 }
@@ -135,7 +135,7 @@ impl Halt {
     fn of(kind: &EventKind) -> Option<Self> {
         match kind {
             EventKind::TurnWaiting { .. } => Some(Self::Waiting),
-            kind => kind.turn_end().cloned().map(Self::Ended),
+            kind => kind.turn_end().cloned().map(Box::new).map(Self::Ended),
         }
     }
 }

@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 /// In its first step calls `read_it` and twice `write_it`; then repeats what it was told of `w1`.
 fn two_writes(request: &ModelRequest) -> Answer {
     let results = request.messages.iter().flat_map(|message| &message.parts);
-    let told = results.filter_map(|part| match part {
+    let mut told = results.filter_map(|part| match part {
         Part::ToolResult { call_id, outcome, .. } if call_id == "w1" => {
             Some(outcome.model_text().into_owned())
         }
         _ => None,
     });
-    let told = told.last();
+    let told = told.next_back();
     match step_of(request) {
         0 if told.is_none() => answer(vec![
             call("r1", "read_it", json!({"key": "r"})),

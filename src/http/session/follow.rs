@@ -76,7 +76,7 @@ impl Follow {
         match heard {
             Heard::Stream(stream) => Ok(feed::response(stream, "text/event-stream").with("x-turn-id", &turn)),
             Heard::Halt(halt) => match halt.await {
-                Ok(Halt::Ended(end)) => ApiResponse::json(200, &TurnAnswer::new(&turn, end)),
+                Ok(Halt::Ended(end)) => ApiResponse::json(200, &TurnAnswer::new(&turn, *end)),
                 Ok(Halt::Waiting) => stands(session, &turn),
                 Err(_) => {
                     let id = session.state().meta.id.clone();
