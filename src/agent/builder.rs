@@ -197,6 +197,11 @@ impl HarnessBuilder {
             }
         }
         let models = self.models.ok_or(BuildError::Missing("models"))?;
+        for mode in modes.all() {
+            if let Some(Err(error)) = mode.default_model.as_ref().map(|model| models.resolve(model)) {
+                return Err(ModeError { mode: mode.id.clone(), why: error.message }.into());
+            }
+        }
         let (mut hooks, mut follow_ups) = (self.hooks, self.follow_ups);
         let strategy = self.strategy.filter(|(strategy, _)| !without(strategy.name()));
         let keeper = strategy.map(|(strategy, place)| {

@@ -173,6 +173,8 @@ pub struct ToolContext {
     pub gate: WriteGate,
     /// What was answered, where the call has waited for an answer.
     pub answer: Option<Value>,
+    /// What was shown to whoever answered; see [`Tool::pose`](super::Tool::pose).
+    pub shown: Value,
     state_rules: Rc<StateRules>,
     sources: Rc<RefCell<Vec<Source>>>,
 }
@@ -193,6 +195,7 @@ impl ToolContext {
             artifacts: ArtifactReader::new(&cx.artifacts),
             modes: Rc::clone(&cx.modes),
             answer: None,
+            shown: Value::Null,
             state_rules: Rc::clone(&cx.state_rules),
             sources: Rc::default(),
         }
@@ -274,10 +277,10 @@ impl ToolContext {
         let to = to.map(|to| self.modes.transition(stored.as_deref(), to)).transpose();
         let to = to.map_err(|error| ToolError::new(error.to_string()))?;
         let switched = self.gate.commit(|draft| {
-            draft.state.plan = plan;
             if let Some(to) = to {
                 draft.switch_mode(&self.modes, Some(&self.turn), to);
             }
+            draft.state.plan = plan;
         });
         switched.map_err(|error| ToolError::new(error.to_string()))
     }
@@ -324,9 +327,13 @@ impl ToolContext {
     /// When the state would not be as it must, the call is over, or the store broke.
     pub fn set_state(&self, key: &str, value: Value) -> Result<(), ToolError> {
         let merged = self.state_rules.set(&self.state(), key, value).map_err(ToolError::new)?;
+        if merged.changed_keys.is_empty() {
+            return Ok(());
+        }
         let written = self.gate.commit(|draft| {
             draft.state.meta.state = merged.state;
-            draft.record(Some(&self.turn), EventKind::StateChanged { changed_keys: vec![key.to_owned()] });
+            let changed_keys = merged.changed_keys;
+            draft.record(Some(&self.turn), EventKind::StateChanged { changed_keys });
         });
         written.map_err(|error| ToolError::new(error.to_string()))
     }

@@ -51,11 +51,18 @@ pub(super) struct Prepared {
 
 enum Plan {
     /// The tool runs with these arguments, and with what was answered.
-    Run { tool: Rc<dyn DynTool>, spec: ToolSpec, call: ToolCall, answer: Option<Value> },
+    Run { tool: Rc<dyn DynTool>, spec: ToolSpec, call: ToolCall, answered: Option<Answered> },
     /// A person is asked first.
     Wait(Box<Pending>),
     /// The tool does not run.
     Settled(ToolOutcome),
+}
+
+/// What somebody answered, and to what.
+#[derive(Clone)]
+struct Answered {
+    answer: Value,
+    shown: Value,
 }
 
 /// What became of a call.
@@ -94,9 +101,14 @@ impl Prepared {
         matches!(&self.plan, Plan::Run { spec, .. } if !spec.idempotent)
     }
 
-    /// Decides again right before the call, when earlier ones have their outcomes: what need not or
+    /// Decides again right before the call, when earlier ones have their outcomes: what need not, must not or
     /// cannot run any more is settled.
-    pub fn admit(&mut self, cx: &RuntimeContext) {
+    pub fn admit(&mut self, agent: &HarnessAgent, cx: &RuntimeContext) {
+        if let Plan::Run { spec, call, .. } = &self.plan
+            && let Some(reason) = forbidden(agent, cx, spec, call)
+        {
+            self.plan = Plan::Settled(ToolOutcome::denied(DenyReason::Permission, reason));
+        }
         let (idempotent, reads) = match &self.plan {
             Plan::Run { spec, .. } => (spec.is_spared(), spec.effect.is_read()),
             // One more that does not fit: by now the tool may be closed.
@@ -134,6 +146,18 @@ impl Prepared {
 
 fn turn_deadline(cx: &RuntimeContext) -> Timestamp {
     cx.session.state().turn.as_ref().map_or(Timestamp(0), |turn| turn.deadline)
+}
+
+/// Why a call must not run any more: the mode may have changed since it was prepared, or the rules.
+fn forbidden(agent: &HarnessAgent, cx: &RuntimeContext, spec: &ToolSpec, call: &ToolCall) -> Option<String> {
+    let state = cx.session.state();
+    if agent.allowed_tools(&state).is_some_and(|allowed| !allowed.contains(&spec.name)) {
+        return Some(format!("`{}` is not among the tools of the session's mode any more", spec.name));
+    }
+    match agent.permissions(&state).decide(spec, &call.args) {
+        Verdict::Deny(reason) => Some(reason),
+        Verdict::Allow | Verdict::Ask => None,
+    }
 }
 
 /// A call of the step at hand, before anything is decided.
@@ -221,7 +245,9 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepar
     let claim = Claim { effect: spec.effect, keys, replay: ReplayKey::of(&call.name, &event.call.args) };
     let plan = match waits_for {
         None => {
-            Plan::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call, answer: asked.answer }
+            let shown = asked.shown;
+            let answered = asked.answer.map(|answer| Answered { answer, shown });
+            Plan::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call, answered }
         }
         Some(kind) => match ask(agent, cx, kind, tool.as_ref(), spec, event.call).await {
             Ok(pending) => Plan::Wait(Box::new(pending)),
@@ -299,7 +325,9 @@ pub(super) async fn execute(agent: &HarnessAgent, cx: &Rc<RuntimeContext>, prepa
     let started = cx.clock.now();
     let (outcome, sources) = match &prepared.plan {
         Plan::Settled(outcome) => (outcome.clone(), Vec::new()),
-        Plan::Run { tool, spec, call, answer } => run(cx, Rc::clone(tool), spec, call, answer.clone()).await,
+        Plan::Run { tool, spec, call, answered } => {
+            run(cx, Rc::clone(tool), spec, call, answered.clone()).await
+        }
         // Nothing of a step runs as long as one of its calls waits.
         Plan::Wait(_) => (ToolOutcome::failure(DEFECT), Vec::new()),
     };
@@ -326,7 +354,7 @@ async fn run(
     tool: Rc<dyn DynTool>,
     spec: &ToolSpec,
     call: &ToolCall,
-    answer: Option<Value>,
+    answered: Option<Answered>,
 ) -> (ToolOutcome, Vec<Source>) {
     let now = cx.clock.now();
     let cap =
@@ -335,7 +363,10 @@ async fn run(
     let over = CancelOnDrop(CancelToken::default());
     cx.state.begin(&call.call_id);
     let mut context = ToolContext::new(cx, &call.call_id, deadline, over.0.clone());
-    context.answer = answer;
+    if let Some(Answered { answer, shown }) = answered {
+        context.answer = Some(answer);
+        context.shown = shown;
+    }
     let (sender, ended) = oneshot::channel::<Ended>();
     cx.spawner.spawn(supervise(Rc::clone(cx), tool, call.clone(), context, sender).boxed_local());
 

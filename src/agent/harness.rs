@@ -187,7 +187,7 @@ impl HarnessAgent {
         let mode = self.mode(state);
         let mut layers = vec![&state.tenant_rules, &self.settings.permissions];
         layers.extend(mode.map(|mode| &mode.permissions));
-        let read_only = mode.is_some_and(|mode| mode.read_only);
+        let read_only = mode.is_some_and(Mode::is_planning);
         Permissions { layers, session: &state.meta.permissions, read_only }
     }
 

@@ -70,6 +70,9 @@ impl BeatContext {
     /// When the state would not be as it must, the session is gone, or the store broke.
     pub fn set_state(&self, key: &str, value: Value) -> Result<(), String> {
         let Merged { state, changed_keys } = self.rules.set(&self.state(), key, value)?;
+        if changed_keys.is_empty() {
+            return Ok(());
+        }
         self.commit(|draft| {
             draft.state.meta.state = state;
             draft.record(None, EventKind::StateChanged { changed_keys });

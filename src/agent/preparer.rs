@@ -94,7 +94,7 @@ pub(super) fn show_tasks(cx: &RuntimeContext, message: &Message) -> Result<(), S
     }
     if !tasks.is_empty() {
         let list = TaskList::prompt_text("current-task-list", &tasks);
-        cx.state.show_tasks(format!("Your tasks, as they stood when this turn began:\n{list}"));
+        cx.state.show_tasks(format!("Your tasks, as they stood when this turn began:\n{}", untrusted(&list)));
     }
     Ok(())
 }

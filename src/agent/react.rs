@@ -126,7 +126,7 @@ impl ReactAgent<'_> {
     }
 
     async fn run_wave(&self, mut wave: Vec<Prepared>) -> Result<(), WriteError> {
-        wave.iter_mut().for_each(|call| call.admit(self.cx));
+        wave.iter_mut().for_each(|call| call.admit(self.agent, self.cx));
         let id = |call: &Prepared| call.call.call_id.clone();
         let journaled: Vec<String> = wave.iter().filter(|call| call.journal()).map(id).collect();
         if !journaled.is_empty() {

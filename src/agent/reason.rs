@@ -273,7 +273,10 @@ impl ReactAgent<'_> {
         let mut taken: HashSet<String> = shown.chain(self.cx.state.call_ids()).collect();
         for part in &mut response.parts {
             if let Part::ToolCall(call) = part
-                && (!id::is_valid(&call.call_id) || !taken.insert(call.call_id.clone()))
+                && (!id::is_valid(&call.call_id)
+                    || !taken.insert(call.call_id.clone())
+                    // A decision that comes late must not meet another call.
+                    || self.cx.session.was_asked(&call.call_id).unwrap_or(true))
             {
                 call.call_id = self.agent.new_id(id::CALL);
                 taken.insert(call.call_id.clone());

@@ -130,16 +130,6 @@ pub enum SessionRoute {
     Answer,
 }
 
-impl SessionRoute {
-    /// Whether the agent may do something behind it.
-    pub fn runs(self) -> bool {
-        matches!(
-            self,
-            Self::Create | Self::Fork | Self::PostMessage | Self::Steer | Self::Approve | Self::Answer
-        )
-    }
-}
-
 /// One row of the table.
 #[derive(Debug)]
 pub struct Route {

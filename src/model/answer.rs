@@ -125,7 +125,9 @@ impl Answer {
 
     /// The answer. Whether it has calls decides between the two reasons that servers mix up.
     pub(super) fn finish(self, mut usage: Usage, finish: FinishReason) -> ModelResponse {
-        usage.total_tokens = usage.input_tokens + usage.output_tokens;
+        if usage.total_tokens == 0 {
+            usage.total_tokens = usage.input_tokens + usage.output_tokens;
+        }
         let finish = match finish {
             FinishReason::Stop | FinishReason::ToolCalls if self.calls > 0 => FinishReason::ToolCalls,
             FinishReason::ToolCalls => FinishReason::Stop,

@@ -80,6 +80,7 @@ struct FunctionDelta<'a> {
 #[derive(Deserialize)]
 pub(super) struct Counts {
     prompt_tokens: Option<u64>,
+    total_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     prompt_tokens_details: Option<PromptDetails>,
     completion_tokens_details: Option<CompletionDetails>,
@@ -145,7 +146,7 @@ impl Completion {
             cache_read_tokens: prompt.and_then(|p| p.cached_tokens).unwrap_or(0),
             cache_write_tokens: prompt.and_then(|p| p.cache_write_tokens).unwrap_or(0),
             reasoning_tokens: completion.and_then(|c| c.reasoning_tokens).unwrap_or(0),
-            total_tokens: 0,
+            total_tokens: counts.total_tokens.unwrap_or(0),
         };
     }
 }

@@ -14,6 +14,10 @@ impl Draft {
         if previous.as_ref() == Some(&to.id) {
             return;
         }
+        if to.is_planning() {
+            // A new one is to be made: the old one does not hold any more.
+            state.plan = None;
+        }
         let left = state.meta.model.clone();
         if let Some(mode) = &previous {
             state.mode_models.insert(mode.clone(), left.clone());

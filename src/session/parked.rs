@@ -22,6 +22,8 @@ pub struct Asked {
     pub approved: bool,
     /// What was answered.
     pub answer: Option<Value>,
+    /// What was shown to whoever answered.
+    pub shown: Value,
     /// Why it is not to run: somebody's words, or nobody's in time.
     pub refusal: Option<Resolution>,
     /// The arguments that were consented to, or that the answer is about. It runs with these and no others.
@@ -59,13 +61,14 @@ impl Session {
             }
             match resolved {
                 None => continue,
-                Some(Resolution::Approved { args }) => {
+                Some(Resolution::Approved { args, .. }) => {
                     asked.approved = true;
                     let args = args.filter(|_| !fault::active(Fault::ForgetArgs));
                     asked.args = Some(args.unwrap_or(pending.args));
                 }
                 Some(Resolution::Answered { answer }) => {
                     asked.answer = Some(answer);
+                    asked.shown = pending.payload;
                     asked.args = Some(pending.args);
                 }
                 Some(Resolution::Declined { .. }) if fault::active(Fault::RunDeclined) => {
@@ -109,7 +112,21 @@ impl Session {
         self.state().turn.as_ref().is_some_and(|turn| turn.waiting_since.is_some())
     }
 
-    fn is_at_hand(&self, turn: &str) -> bool {
+    /// Whether somebody was asked about a call of this id, in whatever turn.
+    ///
+    /// # Errors
+    /// When the store breaks.
+    pub fn was_asked(&self, call_id: &str) -> Result<bool, StoreError> {
+        for kind in [PendingKind::Approval, PendingKind::Question] {
+            if self.store.get(&row_key(kind, call_id))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether this turn stands in the session.
+    pub fn is_at_hand(&self, turn: &str) -> bool {
         self.state().turn.as_ref().is_some_and(|own| own.id == turn)
     }
 }

@@ -6,7 +6,7 @@ mod write;
 
 use crate::agent::{DynTool, Tool, ToolContext, ToolError};
 use crate::ports::{FileError, Log};
-use crate::types::{Effect, FilePath, mode};
+use crate::types::{Effect, FilePath, Mode, mode};
 use crate::workspace::{Workspace, Workspaces};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -106,7 +106,9 @@ impl Tool for PlanEnter {
     const CONTROL: bool = true;
 
     async fn run(&self, _args: Args, cx: ToolContext) -> Result<String, ToolError> {
-        cx.switch_mode(Some(mode::PLAN), None)?;
+        if !cx.mode().is_some_and(Mode::is_planning) {
+            cx.switch_mode(Some(mode::PLAN), None)?;
+        }
         let path = own_path(&cx)?;
         Ok(format!(
             "You are in plan mode. Look at what you need, write the plan with plan_write (it stands in `{path}`), and \

@@ -10,7 +10,7 @@ pub const PLAN: &str = "plan";
 
 /// A way for an agent to work: other instructions, tools, rules, and perhaps another model.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 pub struct Mode {
     /// Unique among the agent's modes.
     pub id: String,
@@ -109,6 +109,9 @@ impl Modes {
             if mode.tools.is_some() && mode.additional_tools.is_some() {
                 return wrong("it has both `tools` and `additional_tools`");
             }
+            if let Err((pointer, fault)) = mode.permissions.check() {
+                return wrong(&format!("its permissions at {pointer:?}: {fault}"));
+            }
             for to in mode.transitions_to.iter().flatten() {
                 if *to == mode.id {
                     return wrong("`transitions_to` names itself");
@@ -165,15 +168,15 @@ impl Modes {
         }
     }
 
-    /// Where a plan is carried out that was approved in `from`: where that leads to, or where sessions start. What
-    /// plans only is left also where sessions start in it.
+    /// Where a plan is carried out that was approved in `from`: where that leads to; or else, if `from` plans only,
+    /// where sessions start, or the first that does not plan. `None` is `from` itself.
     pub fn after_plan(&self, from: &Mode) -> Option<&Mode> {
         match &from.transitions_to {
             Some(ids) => ids.first().and_then(|id| self.get(id)),
-            None if self.first().is_some_and(|first| first.id == from.id) && from.is_planning() => {
-                self.0.iter().find(|mode| mode.id != from.id)
+            None if from.is_planning() => {
+                self.first().into_iter().chain(&self.0).find(|mode| !mode.is_planning())
             }
-            None => self.first(),
+            None => None,
         }
     }
 
@@ -267,7 +270,9 @@ mod tests {
         };
         assert_eq!(after(json!([{"id": "a"}, {"id": "plan"}]), "plan"), Some("a".into()));
         assert_eq!(after(json!([{"id": "plan"}, {"id": "b"}]), "plan"), Some("b".into()));
-        assert_eq!(after(json!([{"id": "a"}, {"id": "b"}]), "a"), Some("a".into()));
+        assert_eq!(after(json!([{"id": "a"}, {"id": "b"}]), "b"), None);
+        let review = json!([{"id": "plan"}, {"id": "review", "read_only": true}, {"id": "build"}]);
+        assert_eq!(after(review, "plan"), Some("build".into()));
         assert_eq!(after(json!([{"id": "plan"}]), "plan"), None);
         let led = json!([{"id": "a"}, {"id": "b"}, {"id": "plan", "transitions_to": ["b"]}]);
         assert_eq!(after(led, "plan"), Some("b".into()));

@@ -78,6 +78,8 @@ pub struct Approver {
 pub enum Resolution {
     /// It may run.
     Approved {
+        /// What was said.
+        decision: Decision,
         /// The arguments in place of those that it waits with.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args: Option<Value>,

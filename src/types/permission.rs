@@ -163,6 +163,16 @@ pub struct Grants {
     pub categories: BTreeSet<Category>,
 }
 
+impl SessionPermissions {
+    /// Asks again about tools that were granted and are not any more, unless a rule is about them: a grant takes
+    /// the place of the rule that it answers.
+    pub fn ask_again(&mut self, granted: &Grants) {
+        for tool in granted.tools.difference(&self.grants.tools) {
+            self.tools.entry(tool.clone()).or_insert(Policy::Ask);
+        }
+    }
+}
+
 /// What holds in one session beside what holds everywhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

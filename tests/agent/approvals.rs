@@ -197,6 +197,18 @@ fn always_means_for_all_that_waits_and_comes() {
 }
 
 #[test]
+fn consent_for_one_call_does_not_become_consent_for_all() {
+    let stage = parked();
+    approve(&stage, "w1").unwrap();
+    assert_eq!(code(decide(&stage, "w1", ruling(Decision::AlwaysAllowTool))), "already_decided");
+    decide(&stage, "w2", ruling(Decision::AlwaysAllowTool)).unwrap();
+    assert_eq!(decide(&stage, "w2", ruling(Decision::AlwaysAllowTool)).unwrap(), Change::None);
+    assert_eq!(approve(&stage, "w2").unwrap(), Change::None);
+    stage.settle();
+    stage.check();
+}
+
+#[test]
 fn a_machine_may_go_away_while_a_call_waits_and_years_may_pass() {
     for declines in [false, true] {
         let stage = parked();

@@ -9,6 +9,7 @@ use edge_harness::platform::in_memory::{
     ScriptedModels,
     models::{answer, call},
 };
+use edge_harness::ports::filesystem::Precondition;
 use edge_harness::standard::settings;
 use edge_harness::types::{FilePath, Mode, Part, PendingKind};
 use futures::executor::block_on;
@@ -222,4 +223,58 @@ fn an_approved_plan_leads_where_its_mode_leads_once() {
         assert_eq!(mode(&stage).as_deref(), Some("try"), "after {last} commits");
         assert_eq!(stage.outcomes("t1"), ["failure", "result", "result"]);
     }
+}
+
+/// Makes these calls, all in one step, then says that it is done.
+fn at_once(calls: Calls) -> Stage {
+    let made = || {
+        let made = calls.iter().enumerate();
+        made.map(|(n, (name, args))| call(&format!("c{n}"), name, serde_json::from_str(args).unwrap()))
+            .collect()
+    };
+    let script = move |step: usize| if step == 0 { made() } else { vec![Part::text("done")] };
+    let (stage, _) = Stage::scripted(move |request| answer(script(step_of(request))), |builder| builder);
+    stage.with_modes(settings(&|_| None).unwrap().modes)
+}
+
+#[test]
+fn what_is_approved_is_the_plan_that_was_shown() {
+    let stage = at_once(&[("plan_write", r#"{"content": "another one"}"#), ("plan_exit", "{}")]);
+    stage.post("t0", "hello");
+    stage.settle();
+    let session = stage.session();
+    let plan = FilePath::parse("plans/s.md").unwrap();
+    let files = stage.workspaces().open("t", "default", "u", None);
+    block_on(files.write(&plan, "the first one".into(), &Precondition::Any)).unwrap();
+    let modes = std::rc::Rc::clone(stage.host().agent().modes());
+    let planning = modes.get("plan").unwrap();
+    session.commit(stage.host().now(), |draft| draft.switch_mode(&modes, None, planning)).unwrap();
+    stage.post("t1", "go");
+    stage.run();
+    assert_eq!(stage.session().pending().unwrap()[0].payload["plan"], "the first one");
+    say(&stage, "c1", json!("approved")).unwrap();
+    assert!(told(&stage, "t1")[1].as_str().unwrap().contains("has changed"));
+    assert_eq!((mode(&stage), stage.session().state().plan.clone()), (Some("plan".into()), None));
+}
+
+#[test]
+fn a_mode_that_is_entered_holds_for_the_rest_of_its_step() {
+    let stage = at_once(&[("plan_enter", "{}"), ("write_it", r#"{"key": "a"}"#)]);
+    stage.post("t1", "go");
+    stage.settle();
+    stage.check();
+    assert_eq!(stage.outcomes("t1"), ["result", "permission"]);
+    assert!(stage.runs.borrow().is_empty());
+}
+
+#[test]
+fn a_plan_does_not_hold_any_more_when_another_one_is_made() {
+    let (stage, _) = begun(PLANNED);
+    say(&stage, "c2", json!("approved")).unwrap();
+    stage.settle();
+    assert!(stage.session().state().plan.is_some());
+    let modes = std::rc::Rc::clone(stage.host().agent().modes());
+    let planning = modes.get("plan").unwrap();
+    stage.session().commit(stage.host().now(), |draft| draft.switch_mode(&modes, None, planning)).unwrap();
+    assert_eq!(stage.session().state().plan, None);
 }

@@ -99,6 +99,7 @@ fn a_session_adds_up_what_its_turns_cost_and_its_copy_begins_anew() {
             permissions.yolo = true;
             permissions.patterns.push(rule);
             permissions.grants.categories.insert(Category::Edit);
+            permissions.grants.tools.insert("echo".into());
         })
         .unwrap();
     let shown = whole(ask(&stage, SessionRoute::Show, "", &json!({})).unwrap());
@@ -109,6 +110,7 @@ fn a_session_adds_up_what_its_turns_cost_and_its_copy_begins_anew() {
     assert_eq!((&copy["usage"]["total_tokens"], copy.get("cost_usd")), (&json!(0), None));
     let permissions = &copy["permissions"];
     assert_eq!((&permissions["yolo"], &permissions["grants"]), (&json!(false), &json!({})));
+    assert_eq!(permissions["tools"], json!({"echo": "ask"}), "a grant is not a rule that is gone");
     assert_eq!(permissions["patterns"], json!([{"pattern": "x", "policy": "deny"}]));
 }
 

@@ -14,6 +14,10 @@ impl SessionHost {
         self.erasing.set(true);
         let erased = self.erase_all(tenant, id).await;
         self.erasing.set(false);
+        if erased.is_err() {
+            // Whoever came meanwhile goes on with what is left.
+            self.wake_soon();
+        }
         erased
     }
 

@@ -1,6 +1,6 @@
 //! Beats at intervals, by the object's alarm, for as long as the session is there.
 
-use super::{RETRY_MS, SETTLE_MS, SessionHost};
+use super::{RETRY_MS, SETTLE_MS, SessionHost, WATCHDOG_MS};
 use crate::agent::{
     CancelToken,
     interval::{Beat, BeatContext, Interval},
@@ -13,7 +13,7 @@ use futures::{
     future::{Either, LocalBoxFuture, Shared, select},
     pin_mut,
 };
-use std::rc::Rc;
+use std::{panic::AssertUnwindSafe, rc::Rc};
 
 /// Longest that a beat may take, in milliseconds.
 const BEAT_MS: u64 = 60_000;
@@ -38,7 +38,10 @@ impl SessionHost {
                 continue;
             }
             if state.next_at > self.now() {
-                self.wake_after(state.next_at.since(self.now()));
+                let wait = state.next_at.since(self.now());
+                // A machine that has just started does not know what it is to be woken for: it may be sooner.
+                let known = self.wake_at.get() > Timestamp(0);
+                self.wake_after(if known { wait } else { wait.min(WATCHDOG_MS) });
                 continue;
             }
             // If it does not live to its end, a wake-up begins it again.
@@ -73,7 +76,7 @@ impl SessionHost {
     ) -> Result<(), StoreError> {
         let began = self.now();
         let result = {
-            let beat = within(self.ports.clock.as_ref(), BEAT_MS, interval.beat(cx));
+            let beat = within(self.ports.clock.as_ref(), BEAT_MS, isolated(interval.beat(cx)));
             let over = cx.cancel.canceled();
             pin_mut!(beat, over);
             match select(beat, over).await {
@@ -148,7 +151,7 @@ impl SessionHost {
         for interval in &self.agent.intervals {
             let cx = self.beat_context(&session, &interval_state(&session, interval.as_ref()), &over);
             // Whatever becomes of it, the session goes.
-            let _ = within(clock, SETTLE_MS, interval.shutdown(&cx)).await;
+            let _ = within(clock, SETTLE_MS, AssertUnwindSafe(interval.shutdown(&cx)).catch_unwind()).await;
         }
         Ok(())
     }
@@ -156,4 +159,10 @@ impl SessionHost {
 
 fn interval_state(session: &Session, interval: &dyn Interval) -> IntervalState {
     session.state().intervals.get(interval.name()).copied().unwrap_or_default()
+}
+
+/// A panic of a handler is a failure of its beat, and of nothing else.
+async fn isolated(beat: impl Future<Output = Result<Beat, String>>) -> Result<Beat, String> {
+    let ended = AssertUnwindSafe(beat).catch_unwind().await;
+    ended.unwrap_or_else(|_panic| Err("the handler broke (a defect of ours)".into()))
 }

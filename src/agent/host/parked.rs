@@ -2,7 +2,7 @@
 //!
 //! A decision, what it means for the turn, and the turn's going on are one commit.
 
-use super::{SessionHost, broken};
+use super::{RETRY_MS, SessionHost, broken};
 use crate::agent::{
     executor::fit,
     finalizer::{Ending, INTERRUPTED},
@@ -84,20 +84,24 @@ impl SessionHost {
             return Err(Problem::new(ErrorCode::StaleArgsHash, detail));
         }
         let declines = ruling.decision == Decision::Decline;
+        let args = match ruling.args {
+            Some(args) if !declines => Some(self.fitting(pending, args)?),
+            _ => None,
+        };
         if let Some(before) = parked.resolved.as_ref().filter(|_| !fault::active(Fault::DecideTwice)) {
             let same = match before {
                 Resolution::Declined { expired: true, .. } => return Err(over()),
                 Resolution::Declined { .. } => declines,
-                Resolution::Approved { args } => !declines && (ruling.args.is_none() || ruling.args == *args),
+                // Whoever has allowed more has allowed this, too; the other way round it would be forgotten.
+                Resolution::Approved { decision, args: own } => {
+                    (ruling.decision == *decision || ruling.decision == Decision::Approve)
+                        && (args.is_none() || args == *own)
+                }
                 Resolution::Answered { .. } | Resolution::Failed { .. } => false,
             };
             return if same { Ok(Change::None) } else { Err(decided()) };
         }
         self.must_wait(session, pending)?;
-        let args = match ruling.args {
-            Some(args) if !declines => Some(self.fitting(pending, args)?),
-            _ => None,
-        };
         let told = EventKind::ApprovalDecided {
             call_id: pending.call_id.clone(),
             name: pending.name.clone(),
@@ -111,7 +115,7 @@ impl SessionHost {
             let reason = ruling.reason.unwrap_or_else(|| "the user declined this call".to_owned());
             Resolution::Declined { reason, expired: false }
         } else {
-            Resolution::Approved { args }
+            Resolution::Approved { decision: ruling.decision, args }
         };
         let mut resolved =
             vec![Resolved { parked: Parked { resolved: Some(resolution), ..parked.clone() }, told }];
@@ -250,7 +254,10 @@ impl SessionHost {
                 args: None,
                 by: Some(by.clone()),
             },
-            parked: Parked { pending, resolved: Some(Resolution::Approved { args: None }) },
+            parked: Parked {
+                pending,
+                resolved: Some(Resolution::Approved { decision: Decision::Approve, args: None }),
+            },
         };
         Ok(others.map(release).collect())
     }
@@ -289,7 +296,8 @@ impl SessionHost {
         if !goes_on {
             return Ok(Change::Waits);
         }
-        self.run_on(session).map_err(broken)?;
+        // What was decided is stored: if it cannot go on now, it does soon.
+        self.run_on(session).inspect_err(|_| self.wake_after(RETRY_MS)).map_err(broken)?;
         Ok(Change::GoesOn)
     }
 }

@@ -97,6 +97,10 @@ impl Handler {
                 Ok(follow::receipt(&call.session, &turn, body))
             }
             Change::GoesOn => follow.answer(session).await,
+            // Also for whoever says it again: the line may have been cut.
+            Change::Waits | Change::None if wants == Wants::Stream && session.is_at_hand(&turn) => {
+                follow.answer(session).await
+            }
             Change::Waits | Change::None => follow::stands(session, &turn),
         }
     }

@@ -44,16 +44,16 @@ impl Handler {
         let snapshot = {
             let state = session.state();
             let now = self.host.now();
+            let own = &state.meta.permissions;
+            // What somebody has allowed was allowed here.
+            let mut permissions =
+                SessionPermissions { yolo: false, grants: Grants::default(), ..own.clone() };
+            permissions.ask_again(&own.grants);
             let meta = SessionMeta {
                 id: id.clone(),
                 usage: Usage::default(),
                 cost_usd: None,
-                // What somebody has allowed was allowed here.
-                permissions: SessionPermissions {
-                    yolo: false,
-                    grants: Grants::default(),
-                    ..state.meta.permissions.clone()
-                },
+                permissions,
                 created_at: now,
                 updated_at: now,
                 ..state.meta.clone()

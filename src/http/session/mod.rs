@@ -57,7 +57,7 @@ impl Handler {
     /// # Errors
     /// The problem to answer with.
     pub async fn handle(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
-        if call.route.runs() {
+        if call.route != SessionRoute::Delete {
             self.govern(call)?;
         }
         match call.route {
@@ -80,8 +80,8 @@ impl Handler {
             SessionRoute::ShowTurn => self.show_turn(call),
             SessionRoute::Events => self.events(call),
             SessionRoute::Dequeue => self.dequeue(call),
-            SessionRoute::Approve => self.approve(call).await,
-            SessionRoute::Answer => self.answer(call).await,
+            SessionRoute::Approve => self.once(call, self.approve(call).boxed_local()).await,
+            SessionRoute::Answer => self.once(call, self.answer(call).boxed_local()).await,
             // The platform upgrades the connection before it gets here.
             SessionRoute::WebSocket => Err(Problem::new(
                 crate::types::ErrorCode::InvalidRequest,

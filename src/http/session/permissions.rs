@@ -15,8 +15,9 @@ pub(super) fn patched(now: &SessionPermissions, patch: Value) -> Result<SessionP
     let bytes = merged.to_string().len();
     // All that there was is taken away.
     let merged = if merged.is_null() { json!({}) } else { merged };
-    let new: SessionPermissions =
+    let mut new: SessionPermissions =
         from_value(merged).map_err(|misfit| fault(misfit.pointer(), misfit.detail()))?;
+    new.ask_again(&now.grants);
     new.check().map_err(|(pointer, detail)| fault(pointer, &detail))?;
     if bytes > MAX_OBJECT_BYTES {
         return Err(fault(String::new(), &format!("larger than {MAX_OBJECT_BYTES} bytes of JSON")));

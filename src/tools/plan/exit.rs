@@ -44,7 +44,7 @@ impl Tool for PlanExit {
     }
 
     async fn run(&self, _args: ExitArgs, cx: ToolContext) -> Result<String, ToolError> {
-        judged(&own_path(&cx)?, &cx)
+        judged(&self.0, &own_path(&cx)?, &cx).await
     }
 }
 
@@ -83,7 +83,7 @@ impl Tool for SubmitPlan {
     }
 
     async fn run(&self, args: SubmitArgs, cx: ToolContext) -> Result<String, ToolError> {
-        judged(&path(&args.path)?, &cx)
+        judged(&self.0, &path(&args.path)?, &cx).await
     }
 }
 
@@ -93,19 +93,29 @@ fn path(text: &str) -> Result<FilePath, ToolError> {
 }
 
 /// Does what the user's judgement asks for, and tells the model.
-fn judged(path: &FilePath, cx: &ToolContext) -> Result<String, ToolError> {
+async fn judged(plans: &Plans, path: &FilePath, cx: &ToolContext) -> Result<String, ToolError> {
     let Judgement { approved, feedback } =
         Judgement::read(cx.answer.as_ref().unwrap_or(&Value::Null)).map_err(ToolError::new)?;
     if approved {
         let plan = PlanRef { path: path.to_string(), call_id: cx.call_id.clone() };
         // Once: after a crash the mode that was entered then is the one to stay in.
         if cx.plan().as_ref() != Some(&plan) {
+            // What was approved is what was shown.
+            if plans.read(path, cx).await?.as_deref() != cx.shown["plan"].as_str() {
+                let changed =
+                    format!("the plan in `{path}` has changed since the user was shown it: ask again");
+                return Err(ToolError::new(changed));
+            }
             let target = cx.mode().and_then(|mode| cx.modes.after_plan(mode)).map(|mode| mode.id.as_str());
             cx.switch_mode(target, Some(plan))?;
         }
     }
     let said = feedback.map(|feedback| format!(" The user says: {feedback}")).unwrap_or_default();
     Ok(match (approved, said.is_empty(), cx.mode()) {
+        (true, _, Some(mode)) if mode.is_planning() => format!(
+            "The user has approved the plan in `{path}`. It is not carried out in mode `{}`: stop here.{said}",
+            mode.id
+        ),
         (true, _, Some(mode)) => format!(
             "The user has approved the plan in `{path}`. You are in mode `{}` now: carry the plan out.{said}",
             mode.id

@@ -3,7 +3,7 @@
 use super::{MAX_PLAN, Plans, own_path, planning};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::filesystem::Precondition;
-use crate::types::Effect;
+use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -25,6 +25,7 @@ impl Tool for PlanWrite {
         "Writes the plan of this session, in plan mode. It takes the place of all that was there.";
     const EFFECT: Effect = Effect::LocalWrite;
     const IDEMPOTENT: bool = true;
+    const CATEGORY: Category = Category::Edit;
     const CONTROL: bool = true;
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<String, ToolError> {
@@ -35,6 +36,10 @@ impl Tool for PlanWrite {
         if args.content.len() > MAX_PLAN {
             let bytes = args.content.len();
             return Err(ToolError::new(format!("a plan may have {MAX_PLAN} bytes, not {bytes}: shorten it")));
+        }
+        if cx.plan().is_some() {
+            // What is written now nobody has approved.
+            cx.switch_mode(None, None)?;
         }
         let path = own_path(&cx)?;
         let written = self.0.open(&cx).write(&path, args.content.into(), &Precondition::Any).await;
