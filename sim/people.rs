@@ -38,7 +38,7 @@ pub fn plan(dice: &mut Dice, quiet: bool, sessions: &mut [SessionPlan]) -> Peopl
     }
     people.ttl_s = (!quiet && dice.chance(40)).then(|| dice.pick(&[1, 3, 15]));
     for session in sessions.iter_mut() {
-        if dice.chance(10) {
+        if dice.chance(10) && people.rules.tools.is_empty() {
             continue;
         }
         session.rules = Some(rules(dice));
@@ -111,9 +111,10 @@ impl Said {
                 }
                 _ => json!({ "answer": { "n": dice.below(1_000) } }),
             };
-            // Through the wrong door.
+            // Through the wrong door, unless it had to be approved, too.
             if !sane && dice.chance(5) {
-                said = Self { answers: false, wrong: true, body: json!({ "decision": "approve" }), ..said };
+                let body = json!({ "decision": "approve" });
+                said = Self { answers: false, wrong: false, body, ..said };
             }
             return said;
         }
@@ -131,7 +132,7 @@ impl Said {
             match dice.below(10) {
                 0 => body["args_hash"] = json!("0".repeat(64)),
                 1 if body["decision"] != "decline" => body["args"] = json!({ "ms": 1 }),
-                2 => return Self { answers: true, wrong: true, body: json!({ "answer": 1 }), ..said },
+                2 => return Self { answers: true, body: json!({ "answer": { "n": 1 } }), ..said },
                 _ => return Self { body, ..said },
             }
             said.wrong = true;
