@@ -38,7 +38,7 @@ pub fn plan(dice: &mut Dice, quiet: bool, sessions: &mut [SessionPlan]) -> Peopl
     }
     people.ttl_s = (!quiet && dice.chance(40)).then(|| dice.pick(&[1, 3, 15]));
     for session in sessions.iter_mut() {
-        if dice.chance(10) {
+        if dice.chance(10) && people.rules.tools.is_empty() {
             continue;
         }
         session.rules = Some(rules(dice));
@@ -111,9 +111,10 @@ impl Said {
                 }
                 _ => json!({ "answer": { "n": dice.below(1_000) } }),
             };
-            // Through the wrong door.
+            // Through the wrong door, unless it had to be approved, too.
             if !sane && dice.chance(5) {
-                said = Self { answers: false, wrong: true, body: json!({ "decision": "approve" }), ..said };
+                let body = json!({ "decision": "approve" });
+                said = Self { answers: false, wrong: false, body, ..said };
             }
             return said;
         }
@@ -131,7 +132,7 @@ impl Said {
             match dice.below(10) {
                 0 => body["args_hash"] = json!("0".repeat(64)),
                 1 if body["decision"] != "decline" => body["args"] = json!({ "ms": 1 }),
-                2 => return Self { answers: true, wrong: true, body: json!({ "answer": 1 }), ..said },
+                2 => return Self { answers: true, body: json!({ "answer": { "n": 1 } }), ..said },
                 _ => return Self { body, ..said },
             }
             said.wrong = true;
@@ -207,7 +208,8 @@ impl Client {
         if waiting.is_empty() || dice.chance(10) {
             let nobodys = Said::of(&json!({ "call_id": "nobody's", "kind": "approval" }), dice, false);
             let gone = dice.pick(&[vec![nobodys], said].concat());
-            return self.tell(gone, dice).await;
+            self.tell(gone, dice).await;
+            return;
         }
         // What was seen may be gone by the time that somebody has thought about it.
         self.world.sched.sleep(dice.pick(&[0, 0, 3, 80, 700])).await;
@@ -229,7 +231,7 @@ impl Client {
                     self.tell(Said::of(pending, dice, false), &mut one).await;
                 }
             }
-            _ => self.tell(said, &mut one).await,
+            _ => drop(self.tell(said, &mut one).await),
         }
     }
 
@@ -245,27 +247,36 @@ impl Client {
             for pending in waiting.iter().filter(|_| !self.plan.leaves) {
                 let id = pending["call_id"].as_str().unwrap_or_default();
                 let seed = id.bytes().fold(7, |seed: u64, byte| seed.wrapping_mul(131) ^ u64::from(byte));
-                self.tell(Said::of(pending, &mut Dice::new(seed), true), &mut dice).await;
+                // Before the next one, since one may grant what another declines.
+                for _ in 0..TRIES {
+                    let status = self.tell(Said::of(pending, &mut Dice::new(seed), true), &mut dice).await;
+                    if status.is_some_and(|status| status < 500) {
+                        break;
+                    }
+                    self.world.sched.sleep(dice.within(1, 300)).await;
+                }
             }
             self.world.sched.sleep(dice.within(50, 900)).await;
         }
     }
 
-    /// Says it, and waits for what comes of it as somebody may want to.
-    async fn tell(&self, mut said: Said, dice: &mut Dice) {
+    /// Says it, and waits for what comes of it as somebody may want to. Returns the status, unless the line was cut.
+    async fn tell(&self, mut said: Said, dice: &mut Dice) -> Option<u16> {
         let route = if said.answers { SessionRoute::Answer } else { SessionRoute::Approve };
         let wants = dice.pick(&[Wants::Json, Wants::Stream, Wants::Receipt]);
         let mut call = self.request(route, &said.call_id, &said.body);
         wants.ask_for(&mut call.request.headers);
         let reply = self.ask(call).await;
-        said.status = match &reply {
+        let status = match &reply {
             Reply::Answer(response, _) => Some(response.status),
             Reply::Problem(problem) => Some(problem.code.status()),
             Reply::Lost => None,
         };
+        said.status = status;
         self.witness(|w| w.said.push(said));
         if let Reply::Answer(response, generation) = reply {
             self.accepted(response, generation, false).await;
         }
+        status
     }
 }
