@@ -164,10 +164,11 @@ pub struct Grants {
 }
 
 impl SessionPermissions {
-    /// Asks again about tools that were granted and are not any more, unless a rule is about them: a grant takes
-    /// the place of the rule that it answers.
-    pub fn ask_again(&mut self, granted: &Grants) {
-        for tool in granted.tools.difference(&self.grants.tools) {
+    /// Asks again about tools that were granted and are not any more: a grant takes the place of the rule that it
+    /// answers.
+    pub fn ask_again(&mut self, before: &Self) {
+        let gone = before.grants.tools.difference(&self.grants.tools);
+        for tool in gone.filter(|tool| !before.tools.contains_key(*tool)) {
             self.tools.entry(tool.clone()).or_insert(Policy::Ask);
         }
     }

@@ -195,10 +195,10 @@ fn the_rules_of_a_tenant_hold_from_the_first_message_and_as_the_last_request_tel
     assert_eq!((last_outcome(&stage).as_str(), stage.runs.borrow().len()), ("result", 1));
     assert_eq!(offered(&models), [false, false, true, true]);
     // No session can turn a denial off, and it outlives the machine.
-    say(&stage, &denies("write_it"));
-    stage.settle();
     set(&stage, json!({"yolo": true, "tools": {"write_it": "allow"}, "grants": {"tools": ["write_it"]}}))
         .unwrap();
+    say(&stage, &denies("write_it"));
+    stage.settle();
     stage.crash();
     stage.post("t9", "go");
     stage.settle();

@@ -179,8 +179,8 @@ fn any_file_may_be_a_plan_and_what_is_no_judgement_is_refused() {
     let plan = stage.session().state().plan.clone().map(|plan| plan.path);
     assert_eq!(
         (plan, mode(&stage)),
-        (Some("ideas/a.md".into()), Some("build".into())),
-        "where plans are carried out"
+        (Some("ideas/a.md".into()), None),
+        "it is carried out where it was shown"
     );
 }
 
@@ -251,8 +251,9 @@ fn what_is_approved_is_the_plan_that_was_shown() {
     session.commit(stage.host().now(), |draft| draft.switch_mode(&modes, None, planning)).unwrap();
     stage.post("t1", "go");
     stage.run();
-    assert_eq!(stage.session().pending().unwrap()[0].payload["plan"], "the first one");
-    say(&stage, "c1", json!("approved")).unwrap();
+    let pending = stage.session().pending().unwrap().remove(0);
+    assert_eq!(pending.payload["plan"], "the first one");
+    say(&stage, &pending.call_id, json!("approved")).unwrap();
     assert!(told(&stage, "t1")[1].as_str().unwrap().contains("has changed"));
     assert_eq!((mode(&stage), stage.session().state().plan.clone()), (Some("plan".into()), None));
 }

@@ -48,7 +48,7 @@ impl Handler {
             // What somebody has allowed was allowed here.
             let mut permissions =
                 SessionPermissions { yolo: false, grants: Grants::default(), ..own.clone() };
-            permissions.ask_again(&own.grants);
+            permissions.ask_again(own);
             let meta = SessionMeta {
                 id: id.clone(),
                 usage: Usage::default(),

@@ -17,7 +17,7 @@ pub(super) fn patched(now: &SessionPermissions, patch: Value) -> Result<SessionP
     let merged = if merged.is_null() { json!({}) } else { merged };
     let mut new: SessionPermissions =
         from_value(merged).map_err(|misfit| fault(misfit.pointer(), misfit.detail()))?;
-    new.ask_again(&now.grants);
+    new.ask_again(now);
     new.check().map_err(|(pointer, detail)| fault(pointer, &detail))?;
     if bytes > MAX_OBJECT_BYTES {
         return Err(fault(String::new(), &format!("larger than {MAX_OBJECT_BYTES} bytes of JSON")));
