@@ -356,6 +356,31 @@ mod tests {
     }
 
     #[test]
+    fn a_waiting_turn_has_as_much_time_left_as_when_it_began_to_wait() {
+        let mut turn = turn(Budget { timeout_s: 10, ..Budget::default() });
+        TurnMachine(&mut turn).model_answered(used(1), &calls(&["a", "b", "c"]));
+        TurnMachine(&mut turn).wait_for(&["a", "c"], NOW.plus(4_000));
+        let later = NOW.plus(1_000_000_000);
+        assert_eq!(TurnMachine::next(&turn, later), Step::Wait);
+        assert!(!TurnMachine(&mut turn).call_resolved("b", later), "it does not wait");
+        assert!(!TurnMachine(&mut turn).call_resolved("a", later));
+        assert!(TurnMachine(&mut turn).call_resolved("c", later));
+        assert!(!TurnMachine(&mut turn).call_resolved("c", later), "only once");
+        assert_eq!((turn.epoch, turn.deadline), (2, later.plus(6_000)));
+        assert!(matches!(TurnMachine::next(&turn, later), Step::CallTools(open) if open.len() == 3));
+    }
+
+    #[test]
+    fn what_a_provider_says_nothing_of_is_not_told() {
+        let mut turn = turn(Budget::default());
+        TurnMachine(&mut turn).model_paused(used(100));
+        let told = TurnMachine::counted(&turn, &used(220)).expect("a record");
+        let (step, total) = (used(220).usage, used(320).usage);
+        assert_eq!(told, EventKind::UsageUpdated { step, total });
+        assert_eq!(TurnMachine::counted(&turn, &used(0)), None);
+    }
+
+    #[test]
     fn reflections_are_claimed_and_may_end_the_turn() {
         let mut turn = turn(Budget { max_reflections: 1, ..Budget::default() });
         TurnMachine(&mut turn).model_answered(used(1), &calls(&["a"]));

@@ -46,6 +46,13 @@ data: [DONE]
 const THINKING: &str = ": OPENROUTER PROCESSING\r\n\r\ndata:{\"choices\":[{\"delta\":{\"reasoning_content\":\"Let me \",\"content\":null}}]}\r\n\r\n: ping\r\n\r\ndata:{\"choices\":[{\"delta\":{\"reasoning\":\"see\",\"tool_calls\":null}}]}\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"Yes\"},\"finish_reason\":\"length\"}]}\r\n\r\ndata: [DONE]\r\n\r\n";
 
 #[test]
+fn a_total_that_the_provider_gives_is_kept() {
+    let total = |text: &str| whole(&OpenAi, text).end.unwrap().usage.total_tokens;
+    assert_eq!(total(&TEXT.replace("\"total_tokens\":27", "\"total_tokens\":220")), 220);
+    assert_eq!(total(&TEXT.replace("\"total_tokens\":27,", "")), 27);
+}
+
+#[test]
 fn text_and_usage() {
     let outcome = whole(&OpenAi, TEXT);
     assert_eq!(outcome.text, "Grüß \"dich\" 😀");
