@@ -240,8 +240,10 @@ impl Client {
     /// session that is erased then nothing else needs to be seen through.
     pub async fn see_through(&self, acting: &Cell<usize>, mut dice: Dice) {
         for _ in 0..PATIENT {
+            // Before, since what is done meanwhile need not be seen yet.
+            let alone = acting.get() == 0;
             let (waiting, idle) = self.waiting().await;
-            if acting.get() == 0 && (idle || self.plan.erased) {
+            if alone && (idle || self.plan.erased) {
                 return;
             }
             for pending in waiting.iter().filter(|_| !self.plan.leaves) {
