@@ -26,6 +26,8 @@ pub struct Disk {
     pub documents: RefCell<BTreeMap<String, String>>,
     /// Whether a turn runs or waits, by the state document.
     pub busy: Cell<bool>,
+    /// Whether a turn waits for a person, by the same.
+    pub waits: Cell<bool>,
     /// When it last refused a write.
     pub refused_at: Cell<u64>,
     commits: Cell<u64>,
@@ -40,6 +42,7 @@ impl Disk {
             log: RefCell::default(),
             documents: RefCell::default(),
             busy: Cell::new(false),
+            waits: Cell::new(false),
             refused_at: Cell::new(0),
             commits: Cell::new(0),
             refusals: RefCell::new(refusals),
@@ -86,6 +89,7 @@ impl Disk {
         for (key, json) in batch.put {
             if key == "state" {
                 self.busy.set(json.contains("\"turn\":{") || json.contains("\"queue\":["));
+                self.waits.set(json.contains("\"waiting_since\":"));
             }
             documents.insert(key, json);
         }
@@ -148,6 +152,7 @@ impl SessionStore for Plug {
         self.disk.log.borrow_mut().clear();
         self.disk.documents.borrow_mut().clear();
         self.disk.busy.set(false);
+        self.disk.waits.set(false);
         self.disk.outside.say(&self.disk.name, || "erased".into());
         Ok(())
     }

@@ -27,14 +27,14 @@ fn main() -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = number("--jobs").and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(cores);
     let started = Instant::now();
-    let sim::sweep::Swept { failed, played, waited } = sim::sweep::sweep(from, seeds, jobs, || {});
+    let sim::sweep::Swept { failed, played, waited, restarted } = sim::sweep::sweep(from, seeds, jobs, || {});
     let seconds = started.elapsed().as_secs_f64();
     #[allow(clippy::cast_precision_loss, reason = "for people")]
     let rate = played as f64 / seconds;
     match failed {
         None => {
             println!("{played} seeds from {from} on: nothing found ({seconds:.1} s, {rate:.0} a second)");
-            println!("in {waited} of them turns waited for people");
+            println!("in {waited} of them turns waited for people, in {restarted} of these over a restart");
             ExitCode::SUCCESS
         }
         Some(report) => {

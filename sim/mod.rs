@@ -44,6 +44,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// How often a turn had to wait for a person.
     pub waits: u64,
+    /// How often its machine went away meanwhile.
+    pub restarts: u64,
     /// Empty unless asked for.
     pub trace: Vec<String>,
 }
@@ -60,7 +62,8 @@ pub fn play(seed: u64, traced: bool) -> Report {
     }
     world.dismantle();
     let outside = &world.outside;
-    Report { seed, findings: outside.findings.take(), waits: outside.waits.get(), trace: outside.trace() }
+    let (waits, restarts) = (outside.waits.get(), outside.restarts.get());
+    Report { seed, findings: outside.findings.take(), waits, restarts, trace: outside.trace() }
 }
 
 impl Report {

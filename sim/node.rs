@@ -94,6 +94,8 @@ impl Node {
             plug.alive.set(false);
             self.generation.set(self.generation.get() + 1);
             world.sched.kill(Some(self.place));
+            let restarts = &world.outside.restarts;
+            restarts.set(restarts.get() + u64::from(self.disk.waits.get()));
             drop(handler);
         }
         if !world.closing.get() {

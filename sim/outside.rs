@@ -74,6 +74,8 @@ pub struct Outside {
     pub asides: Cell<usize>,
     /// How often turns had to wait for a person.
     pub waits: Cell<u64>,
+    /// How often a machine went away while a turn waited.
+    pub restarts: Cell<u64>,
     /// What was found while it happened, and in the end.
     pub findings: RefCell<Vec<Finding>>,
     moments: Cell<u64>,
@@ -91,6 +93,7 @@ impl Outside {
             index: Rc::default(),
             asides: Cell::new(0),
             waits: Cell::new(0),
+            restarts: Cell::new(0),
             findings: RefCell::default(),
             moments: Cell::new(0),
             trace: traced.then(RefCell::default),

@@ -42,6 +42,7 @@ pub fn plan(dice: &mut Dice, quiet: bool, sessions: &mut [SessionPlan]) -> Peopl
             continue;
         }
         session.rules = Some(rules(dice));
+        session.restarts = dice.chance(80);
         session.leaves = people.ttl_s.is_some() && dice.chance(40);
         let calls =
             session.turns.iter_mut().flat_map(|turn| &mut turn.steps).flat_map(|step| &mut step.calls);
@@ -194,6 +195,13 @@ impl Client {
         (pending, view["status"] == "idle" && view["queue"].as_array().is_none_or(Vec::is_empty))
     }
 
+    /// The machine may go away before anybody has decided.
+    fn restart(&self, dice: &mut Dice) {
+        if self.plan.restarts && dice.chance(50) {
+            self.node.crash(&self.world);
+        }
+    }
+
     /// Says something about a call that waits, or about one that did.
     pub async fn decide(&self, dice: &mut Dice) {
         let mut waiting = Vec::new();
@@ -211,6 +219,7 @@ impl Client {
             self.tell(gone, dice).await;
             return;
         }
+        self.restart(dice);
         // What was seen may be gone by the time that somebody has thought about it.
         self.world.sched.sleep(dice.pick(&[0, 0, 3, 80, 700])).await;
         let said = Said::of(&dice.pick(&waiting), dice, false);
@@ -240,9 +249,14 @@ impl Client {
     /// session that is erased then nothing else needs to be seen through.
     pub async fn see_through(&self, acting: &Cell<usize>, mut dice: Dice) {
         for _ in 0..PATIENT {
+            // Before, since what is done meanwhile need not be seen yet.
+            let alone = acting.get() == 0;
             let (waiting, idle) = self.waiting().await;
-            if acting.get() == 0 && (idle || self.plan.erased) {
+            if alone && (idle || self.plan.erased) {
                 return;
+            }
+            if !waiting.is_empty() {
+                self.restart(&mut dice);
             }
             for pending in waiting.iter().filter(|_| !self.plan.leaves) {
                 let id = pending["call_id"].as_str().unwrap_or_default();

@@ -69,6 +69,8 @@ pub struct SessionPlan {
     pub erased: bool,
     /// The rules that are written before anything is said, where anybody is asked about calls.
     pub rules: Option<SessionPermissions>,
+    /// Whether its machine goes away while calls wait.
+    pub restarts: bool,
     /// Whether what waits in the end is left to its time.
     pub leaves: bool,
 }
@@ -193,6 +195,7 @@ impl Plan {
     pub fn undisturbed(mut self) -> Self {
         for session in &mut self.sessions {
             session.crashes.clear();
+            session.restarts = false;
             session.refusals.clear();
         }
         self
@@ -286,6 +289,7 @@ fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionPlan {
             .collect(),
         erased: !quiet && dice.chance(15),
         rules: None,
+        restarts: false,
         leaves: false,
         turns,
     }

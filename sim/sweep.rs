@@ -17,12 +17,14 @@ pub struct Swept {
     pub played: u64,
     /// In how many of them a turn had to wait for a person.
     pub waited: u64,
+    /// In how many its machine went away meanwhile.
+    pub restarted: u64,
 }
 
 /// Plays `count` seeds from `from` on. `prepare` runs once on each thread.
 pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> Swept {
     let (next, played, stop) = (AtomicU64::new(from), AtomicU64::new(0), AtomicBool::new(false));
-    let waited = AtomicU64::new(0);
+    let (waited, restarted) = (AtomicU64::new(0), AtomicU64::new(0));
     let failed: Mutex<Option<u64>> = Mutex::new(None);
     thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
@@ -36,6 +38,7 @@ pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> S
                     let report = play(seed, false);
                     played.fetch_add(1, Ordering::Relaxed);
                     waited.fetch_add(u64::from(report.waits > 0), Ordering::Relaxed);
+                    restarted.fetch_add(u64::from(report.restarts > 0), Ordering::Relaxed);
                     if !report.findings.is_empty() {
                         stop.store(true, Ordering::Relaxed);
                         let mut failed = failed.lock().expect("nobody panicked");
@@ -50,5 +53,6 @@ pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> S
         prepare();
         play(seed, true)
     });
-    Swept { failed, played: played.into_inner(), waited: waited.into_inner() }
+    let (played, waited, restarted) = (played.into_inner(), waited.into_inner(), restarted.into_inner());
+    Swept { failed, played, waited, restarted }
 }

@@ -199,7 +199,8 @@ pub fn told(outside: &Outside, view: &View, witness: &Witness, node: &Node) {
     let stumbles = node.disk.refused_at.get() > 0;
     for said in &witness.said {
         let Some(status) = said.status else { continue };
-        if !matches!(status, 200 | 202 | 404 | 409 | 422) && !(status >= 500 && stumbles) {
+        let fits = matches!(status, 200 | 202 | 404 | 409 | 422) || (status >= 500 && stumbles);
+        if !fits {
             outside.find(11, format!("{status} to {said:?}"));
         }
         if !matches!(status, 200 | 202) {
