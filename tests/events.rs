@@ -211,7 +211,7 @@ fn stored_records_come_as_lines_by_the_page() {
     }
     let all = records(&client, &session);
     check(&all);
-    assert_eq!(all.len(), 7);
+    assert_eq!(all.len(), 9);
     let path = format!("/v1/sessions/{session}/events");
     let mut paged = Vec::new();
     while paged.len() < all.len() {
@@ -220,7 +220,7 @@ fn stored_records_come_as_lines_by_the_page() {
         paged.extend(page);
     }
     assert_eq!(paged, all);
-    assert_eq!(lines(&client, &format!("{path}?after=7")), Vec::<Value>::new());
+    assert_eq!(lines(&client, &format!("{path}?after=9")), Vec::<Value>::new());
     // In the middle of a message, its record is still to come.
     assert_eq!(all[2]["type"], "message.completed");
     assert_eq!(lines(&client, &format!("{path}?after=3.2")), all[2..]);
@@ -239,9 +239,9 @@ fn ids_that_are_not_ours_start_from_the_beginning() {
     say(&client, &session, "/say äöü").for_each(drop);
     let whole = wait_idle(&client, &session);
     let deltas: Vec<_> = whole.iter().filter_map(|event| event.id.clone()).collect();
-    assert_eq!(deltas, ["1", "2", "3.6", "3", "4"]);
+    assert_eq!(deltas, ["1", "2", "3.6", "3", "4", "5"]);
     // Record 3 holds six bytes: 3.3 is inside a character, 3.7 beyond the end.
-    for id in ["5", "999", "3.3", "3.7", "5.1", "x", "-1", "1.x", "", "3.", "1e3", "99999999999999999999"] {
+    for id in ["6", "999", "3.3", "3.7", "5.1", "x", "-1", "1.x", "", "3.", "1e3", "99999999999999999999"] {
         let again: Vec<Event> = events_at(&client, &session, Some(id), "?until=idle").collect();
         assert_eq!(again, whole, "after Last-Event-ID: {id}");
     }
@@ -275,9 +275,10 @@ fn what_happens_during_a_text_is_numbered_behind_it() {
     let transcript = transcript(&seen);
     transcript.check();
     assert_eq!(transcript.records, records(&client, "s"));
-    let order: Vec<_> = transcript.records[2..9].iter().map(|r| r["type"].as_str().unwrap()).collect();
+    let order: Vec<_> = transcript.records[2..10].iter().map(|r| r["type"].as_str().unwrap()).collect();
     let expected = [
         "message.completed",
+        "usage.updated",
         "turn.completed",
         "turn.queued",
         "followup.queued",

@@ -18,7 +18,7 @@ const MAX_REASON: usize = 2_000;
 
 #[derive(Deserialize)]
 struct ApprovalBody {
-    decision: Decision,
+    decision: Option<Decision>,
     reason: Option<String>,
     args: Option<Value>,
     args_hash: Option<String>,
@@ -37,11 +37,13 @@ impl Handler {
     /// Decides on a call, and answers with what comes of its turn.
     pub(super) async fn approve(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         let body: ApprovalBody = body::json(&call.request)?;
+        let decision =
+            body.decision.ok_or_else(|| Problem::field("/decision", "missing: say what is decided"))?;
         bounded("/reason", body.reason.as_deref())?;
         let by = approver(call, body.user.clone());
         let session = self.session_of(call, body.user)?;
         let ruling = Ruling {
-            decision: body.decision,
+            decision,
             reason: body.reason.filter(|reason| !reason.trim().is_empty()),
             args: body.args,
             args_hash: body.args_hash,
