@@ -57,6 +57,7 @@ pub struct Streamed {
 }
 
 /// One client of one session.
+#[derive(Clone)]
 pub struct Client {
     pub world: Rc<World>,
     pub node: Rc<Node>,
@@ -112,7 +113,8 @@ pub fn read_to_the_end(world: &Rc<World>) {
     }
 }
 
-fn spawn(world: &Rc<World>, work: LocalBoxFuture<'static, ()>) {
+/// Lets a client be busy beside the others.
+pub fn spawn(world: &Rc<World>, work: LocalBoxFuture<'static, ()>) {
     world.busy.set(world.busy.get() + 1);
     let own = Rc::clone(world);
     world.sched.spawn(

@@ -1,7 +1,7 @@
 //! People: the rules that they write before anything is said, what they are asked about, and what they say.
 
 use super::{
-    client::{Client, Reply},
+    client::{self, Client, Reply},
     dice::Dice,
     plan::{Act, CallPlan, SessionPlan, Wants},
 };
@@ -274,7 +274,7 @@ impl Client {
         }
     }
 
-    /// Says it, and waits for what comes of it as somebody may want to. Returns the status, unless the line was cut.
+    /// Says it, and has what comes of it read as somebody may want to. Returns the status, unless the line was cut.
     async fn tell(&self, mut said: Said, dice: &mut Dice) -> Option<u16> {
         let route = if said.answers { SessionRoute::Answer } else { SessionRoute::Approve };
         let wants = dice.pick(&[Wants::Json, Wants::Stream, Wants::Receipt]);
@@ -289,7 +289,10 @@ impl Client {
         said.status = status;
         self.witness(|w| w.said.push(said));
         if let Reply::Answer(response, generation) = reply {
-            self.accepted(response, generation, false).await;
+            // A stream may have to wait for others who decide, and so for us.
+            let reader = self.clone();
+            let read = async move { drop(reader.accepted(response, generation, false).await) };
+            client::spawn(&self.world, Box::pin(read));
         }
         status
     }

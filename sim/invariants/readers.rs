@@ -70,7 +70,7 @@ pub fn artifacts(world: &World, view: &View, node: &Node) {
 pub fn streams(outside: &Outside, view: &View, witness: &Witness) {
     if !witness.followed.is_empty() {
         let all: Vec<&Entry> = view.entries.iter().collect();
-        seen(outside, "whoever follows", &witness.followed, &all, true);
+        seen(outside, "whoever follows", &witness.followed, &all, true, None);
     }
     for Streamed { turn: id, events, complete, whole } in &witness.streams {
         let Some(turn) = view.turns.iter().find(|turn| turn.id == *id) else {
@@ -85,7 +85,9 @@ pub fn streams(outside: &Outside, view: &View, witness: &Witness) {
         let halt = rest.iter().position(|entry| client::waits(&entry.kind)).map_or(rest.len(), |at| at + 1);
         let own = rest[..halt].iter().copied();
         let own: Vec<&Entry> = own.filter(|entry| entry.kind != "turn.queued").collect();
-        seen(outside, &format!("whoever waits for {id}"), events, &own, *complete);
+        // It may have come in the middle of a message's text, too.
+        let torn = events.first().filter(|_| !whole).and_then(|event| Some(event.id?.seq));
+        seen(outside, &format!("whoever waits for {id}"), events, &own, *complete, torn);
     }
     let ended =
         |answer: &&(String, Value)| !matches!(answer.1["status"].as_str(), Some("waiting" | "running"));
@@ -100,7 +102,7 @@ pub fn streams(outside: &Outside, view: &View, witness: &Witness) {
     }
 }
 
-fn seen(outside: &Outside, who: &str, events: &[Event], log: &[&Entry], complete: bool) {
+fn seen(outside: &Outside, who: &str, events: &[Event], log: &[&Entry], complete: bool, torn: Option<u64>) {
     let records: Vec<&Event> = events.iter().filter(|event| !event.name.ends_with("delta")).collect();
     let wrong = records.iter().zip(log).find(|(event, entry)| event.data != entry.json);
     if let Some((event, entry)) = wrong {
@@ -113,13 +115,17 @@ fn seen(outside: &Outside, who: &str, events: &[Event], log: &[&Entry], complete
     for event in events.iter().filter(|event| event.name == "message.delta") {
         let value: Value = serde_json::from_str(&event.data).unwrap_or_default();
         let Some(id) = event.id else { return outside.find(8, format!("{who} read text without a place")) };
+        if Some(id.seq) == torn {
+            continue;
+        }
         let read = text.entry(id.seq).or_default();
         read.push_str(value["delta"].as_str().unwrap_or_default());
         if id.offset != Some(read.len() as u64) {
             return outside.find(8, format!("{who} stands at {id} after {} bytes", read.len()));
         }
     }
-    for entry in log.iter().take(records.len()).filter(|entry| entry.kind == "message.completed") {
+    let whole = log.iter().take(records.len()).filter(|entry| Some(entry.seq) != torn);
+    for entry in whole.filter(|entry| entry.kind == "message.completed") {
         let parts = entry.value["message"]["parts"].as_array().into_iter().flatten();
         let text_parts = parts.filter(|part| part["type"] == "text");
         let whole: String = text_parts.filter_map(|part| part["text"].as_str()).collect();
