@@ -47,11 +47,11 @@ fn text_arrives_while_the_model_still_writes() {
     assert_eq!(names(&rest), ["message.delta", "message.completed", "usage.updated", "turn.completed"]);
     assert_eq!(rest[0].json()["delta"], ", Welt");
     let ids: Vec<_> = rest.iter().map(|event| event.id.as_deref().unwrap()).collect();
-    assert_eq!(ids, ["3.13", "3", "4"]);
+    assert_eq!(ids, ["3.13", "3", "4", "5"]);
     let message = rest[1].json()["message"].clone();
     assert_eq!(message["id"], first["id"]);
     assert_eq!(message["parts"], json!([{"type": "text", "text": "Grüße, Welt"}]));
-    let end = rest[2].json();
+    let end = rest[3].json();
     assert_eq!((&end["reply"]["text"], &end["reply"]["id"]), (&json!("Grüße, Welt"), &first["id"]));
 }
 
@@ -501,7 +501,7 @@ fn the_log_holds_what_happened_and_no_more() {
         "usage.updated",
         "turn.completed",
     ];
-    assert_eq!(chat.log_types()[4..], tool);
+    assert_eq!(chat.log_types()[5..], tool);
     for record in chat.log() {
         let at = record["at"].as_str().unwrap();
         assert!(at.starts_with("20") && at.ends_with('Z'), "{record}");
