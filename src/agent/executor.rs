@@ -155,8 +155,8 @@ fn forbidden(agent: &HarnessAgent, cx: &RuntimeContext, spec: &ToolSpec, call: &
         return Some(format!("`{}` is not among the tools of the session's mode any more", spec.name));
     }
     match agent.permissions(&state).decide(spec, &call.args) {
-        Verdict::Deny(reason) => Some(reason),
-        Verdict::Allow | Verdict::Ask => None,
+        Verdict::Deny(reason) if !fault::active(Fault::RunForbidden) => Some(reason),
+        Verdict::Deny(_) | Verdict::Allow | Verdict::Ask => None,
     }
 }
 
