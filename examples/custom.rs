@@ -18,7 +18,7 @@ use edge_harness::memory::{Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ask::Aside};
 use edge_harness::platform::in_memory::{
     InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog,
-    MemorySessionStore, ScriptedHttp, SeededEntropy, TaskPool,
+    MemorySessionStore, NoPeers, ScriptedHttp, SeededEntropy, TaskPool,
 };
 use edge_harness::standard::{Standard, builder};
 use edge_harness::types::{Category, Effect, Owner, Part, SessionMeta, Timestamp};
@@ -130,6 +130,7 @@ fn turn(hour: u64, said: &str) -> String {
         clock,
         entropy,
         spawner: tasks.clone(),
+        peers: Rc::new(NoPeers),
         broadcast: None,
     };
     let host = SessionHost::new(ports, Rc::new(agent), HostConfig { context: Bounds::messages(100) });

@@ -7,9 +7,10 @@ use super::{
 };
 use async_trait::async_trait;
 use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
-use edge_harness::http::session::{Handler, import};
-use edge_harness::ports::{Peers, Spawner};
+use edge_harness::http::session::Handler;
+use edge_harness::ports::{Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
+use edge_harness::types::Problem;
 use futures::future::LocalBoxFuture;
 use std::{
     cell::{Cell, RefCell},
@@ -77,12 +78,13 @@ impl Node {
             clock: Rc::new(SimClock(Rc::clone(&world.sched))),
             entropy: world.entropy.clone(),
             spawner: Rc::new(spawner.clone()),
+            peers: Rc::new(spawner.clone()),
             broadcast: None,
         };
         let kept = world.outside.plan.context.settings != ContextSettings::None;
         let bounds = if kept { Bounds::wide() } else { Bounds::messages(CONTEXT_MESSAGES) };
         let host = SessionHost::new(ports, world.agent(), HostConfig { context: bounds });
-        let handler = Rc::new(Handler { host, peers: Rc::new(spawner) });
+        let handler = Rc::new(Handler { host });
         *self.machine.borrow_mut() = Some((Rc::clone(&handler), plug));
         handler
     }
@@ -170,12 +172,38 @@ impl Spawner for Ports {
     }
 }
 
+impl Ports {
+    /// The machine of another session.
+    fn other(&self, tenant: &str, session: &str) -> Result<Rc<SessionHost>, String> {
+        let (world, node) = self.node().ok_or("the machine is gone")?;
+        let other = world.object(tenant, session, node.origin);
+        Ok(Rc::clone(&other.handler(&world).host))
+    }
+}
+
+fn told(problem: Problem) -> String {
+    problem.to_string()
+}
+
 #[async_trait(?Send)]
 impl Peers for Ports {
     async fn import(&self, tenant: &str, session: &str, snapshot: String) -> Result<String, String> {
-        let (world, node) = self.node().ok_or("the machine is gone")?;
-        let other = world.object(tenant, session, node.origin);
-        let handler = other.handler(&world);
-        import(&handler.host, &snapshot).await.map_err(|problem| problem.to_string())
+        self.other(tenant, session)?.import(&snapshot).await.map_err(told)
+    }
+
+    async fn recall(&self, tenant: &str, session: &str) -> Result<String, String> {
+        let report = self.other(tenant, session)?.recalled().map_err(told)?;
+        report.ok_or_else(|| "no such subagent".into())
+    }
+
+    async fn report(&self, tenant: &str, session: &str, report: String) -> Result<bool, String> {
+        self.other(tenant, session)?.hear(&report).map_err(told)
+    }
+}
+
+#[async_trait(?Send)]
+impl SessionEraser for Ports {
+    async fn erase(&self, tenant: &str, session: &str) -> Result<(), String> {
+        self.other(tenant, session)?.erase(tenant, session).await.map_err(told)
     }
 }

@@ -17,8 +17,8 @@ use crate::memory::{
 };
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
 use crate::tools::{
-    AskUser, CurrentTime, Echo, ReadArtifact, Recall, TaskCheck, TaskComplete, TaskUpdate, TaskWrite,
-    WebFetch, files, memory, plan,
+    AskUser, CurrentTime, Echo, ReadArtifact, Recall, Subagent, TaskCheck, TaskComplete, TaskUpdate,
+    TaskWrite, WebFetch, files, memory, plan,
 };
 use crate::workspace::Workspaces;
 use std::rc::Rc;
@@ -83,6 +83,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let mut context = parts.settings.context.clone();
     context.memory_hooks &= parts.memories.is_learning();
     let has_modes = !parts.settings.modes.is_empty();
+    let subagents = parts.settings.subagents.as_deref().map(Subagent::new);
     let evict_over = parts.settings.evict_over;
     #[cfg(feature = "fixtures")]
     let beats = parts.settings.initial_state.contains_key("beat");
@@ -110,6 +111,9 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         for tool in plan::family(Rc::clone(&parts.files), Rc::clone(&parts.log)) {
             builder = builder.dyn_tool(tool);
         }
+    }
+    if let Some(subagent) = subagents {
+        builder = builder.dyn_tool(Rc::new(subagent));
     }
     let file_tools = files::family(parts.files, Rc::clone(&parts.log));
     let memory_tools = memory::family(Rc::clone(&parts.memories), parts.directory, parts.log);

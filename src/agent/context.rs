@@ -273,6 +273,10 @@ impl ToolContext {
     /// When there is no such mode or the current one does not lead there; when the call is over, or the store
     /// broke.
     pub fn switch_mode(&self, to: Option<&str>, plan: Option<PlanRef>) -> Result<(), ToolError> {
+        if self.gate.session.state().meta.parent.is_some() {
+            let stays = "a subagent stays in the mode of the session that sent it out: do the task yourself";
+            return Err(ToolError::permanent(stays));
+        }
         let stored = self.gate.session.state().meta.mode.clone();
         let to = to.map(|to| self.modes.transition(stored.as_deref(), to)).transpose();
         let to = to.map_err(|error| ToolError::new(error.to_string()))?;

@@ -226,6 +226,11 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepar
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
         return deny(call, DenyReason::UnknownTool, reason);
     };
+    let is_errand = cx.session.state().meta.parent.is_some();
+    if is_errand && matches!(spec.suspends, Some(PendingKind::Plan | PendingKind::Subagent)) {
+        // A copy of the session has the same tools as the original, so that the prompt begins alike.
+        return deny(call, DenyReason::Permission, "this is not for a subagent: do the task yourself".into());
+    }
     if !within_budget {
         let reason = "this turn's tool calls are spent; answer with what you have";
         return deny(call, DenyReason::Budget, reason.into());

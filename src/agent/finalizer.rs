@@ -13,8 +13,8 @@ use crate::fault::{self, Fault};
 use crate::session::{Draft, WriteError, view};
 use crate::turn::{Spent, TurnMachine, citations};
 use crate::types::{
-    CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason, ToolOutcome,
-    TurnEnd, TurnError, TurnPhase, TurnStatus, id,
+    CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Report, Role, Source, StopReason,
+    ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, id,
 };
 use serde_json::Value;
 use std::{
@@ -43,8 +43,12 @@ pub(super) struct Ending {
     pub finish: FinishReason,
     /// Whether a model call is to be counted with it.
     pub answered: bool,
-    /// Set when the user said something else while calls waited: what is to be told of these.
-    pub interrupts: Option<Vec<EventKind>>,
+    /// Whether the user said something else while calls waited.
+    pub interrupted: bool,
+    /// What is to be told of calls that waited.
+    pub told: Vec<EventKind>,
+    /// What subagents had done when they were called back.
+    pub reports: Vec<Report>,
 }
 
 impl Ending {
@@ -58,7 +62,9 @@ impl Ending {
             bound: None,
             finish: FinishReason::Stop,
             answered: false,
-            interrupts: None,
+            interrupted: false,
+            told: Vec::new(),
+            reports: Vec::new(),
         }
     }
 }
@@ -89,9 +95,11 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         }
         let mut outcomes = cx.state.outcomes();
         draft.close_message();
-        let interrupted = ending.interrupts.is_some();
-        for told in ending.interrupts.into_iter().flatten() {
+        for told in ending.told {
             draft.record(Some(&turn.id), told);
+        }
+        for report in &ending.reports {
+            TurnMachine(&mut turn).charge(report.usage, report.cost_usd);
         }
         if let TurnPhase::Tools { calls } = &turn.phase {
             for call in calls.iter().filter(|call| call.status != CallStatus::Done) {
@@ -104,10 +112,13 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                     .map(|(_, name)| name.clone())
                     .unwrap_or_default();
                 let begun = call.status == CallStatus::Begun || cx.state.has_begun(&call.call_id);
-                let outcome = if interrupted && call.status == CallStatus::Waiting {
-                    ToolOutcome::denied(DenyReason::Declined, INTERRUPTED)
-                } else {
-                    cut_off_outcome(agent, &name, begun, ending.reason)
+                let report = ending.reports.iter().find(|report| report.call_id == call.call_id);
+                let outcome = match report {
+                    Some(report) => report.outcome(),
+                    None if ending.interrupted && call.status == CallStatus::Waiting => {
+                        ToolOutcome::denied(DenyReason::Declined, INTERRUPTED)
+                    }
+                    None => cut_off_outcome(agent, &name, begun, ending.reason),
                 };
                 *outcomes.entry(outcome.name().to_owned()).or_default() += 1;
                 let call_id = call.call_id.clone();

@@ -71,7 +71,10 @@ pub(super) struct HandOver(pub Rc<dyn FollowUp>);
 
 impl HandOver {
     fn draft(&self, draft: &mut Draft) -> Result<(), SubStepError> {
-        draft.hand_over(self.0.name());
+        // What a subagent was told is nothing that the user has said.
+        if draft.state.meta.parent.is_none() {
+            draft.hand_over(self.0.name());
+        }
         Ok(())
     }
 }

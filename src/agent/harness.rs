@@ -14,13 +14,20 @@ use crate::ports::session_store::Select;
 use crate::ports::{Clock, Entropy, Models, StoreError};
 use crate::session::WriteError;
 use crate::turn::{policy::Permissions, selector};
-use crate::types::{Message, Mode, Modes, Role, SessionState, StopReason, ToolSpec, TurnError, id};
+use crate::types::{
+    Message, Mode, Modes, PendingKind, Role, SessionState, StopReason, ToolSpec, TurnError, id,
+};
 use futures::{
     FutureExt,
     future::{Either, select},
     pin_mut,
 };
 use std::rc::Rc;
+
+/// What a subagent is told of itself.
+const SUBAGENT: &str = "You are a subagent: another agent has sent you out to do one task, which the first message \
+                        states. Do it, and answer with everything that agent has to know; it sees nothing else of \
+                        what you do.";
 
 /// An agent: hooks and tools around a loop. It holds no state of any call.
 pub struct HarnessAgent {
@@ -75,13 +82,35 @@ impl HarnessAgent {
         Some(has)
     }
 
-    /// What stands first in prompts: the agent's instructions, and behind them its mode's.
+    /// The names of the tools that subagents of the session's turn have: of its own those that their kind names.
+    pub(super) fn tools_of_subagents(&self, state: &SessionState, named: Option<&[String]>) -> Vec<String> {
+        let allowed = self.allowed_tools(state);
+        let has = |name: &&str| {
+            let is_for_them = self.toolkit.get(name).is_some_and(|(spec, _)| {
+                !matches!(spec.suspends, Some(PendingKind::Plan | PendingKind::Subagent))
+            });
+            let among = |list: &[String]| list.iter().any(|own| own == name);
+            is_for_them && allowed.as_deref().is_none_or(among) && named.is_none_or(among)
+        };
+        self.toolkit.names().filter(has).map(str::to_owned).collect()
+    }
+
+    /// What stands first in prompts: the agent's instructions, and behind them its mode's, or a subagent's.
     pub(super) fn system(&self, state: &SessionState) -> String {
-        let own = self.mode(state).and_then(|mode| mode.instructions.as_deref());
-        own.map_or_else(
-            || self.instructions.clone(),
-            |own| format!("{}\n\n{}", self.instructions, own.trim()),
-        )
+        let mut system = self.instructions.clone();
+        let mut add = |more: &str| {
+            if !more.trim().is_empty() {
+                system.push_str("\n\n");
+                system.push_str(more.trim());
+            }
+        };
+        add(self.mode(state).and_then(|mode| mode.instructions.as_deref()).unwrap_or_default());
+        if let Some(parent) = state.meta.parent.as_ref().filter(|parent| !parent.forked) {
+            add(SUBAGENT);
+            let kind = self.settings.subagents.iter().flatten().find(|kind| kind.id == parent.agent);
+            add(kind.map_or("", |kind| &kind.instructions));
+        }
+        system
     }
 
     /// What the callers' own state of a session must be like.

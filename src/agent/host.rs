@@ -2,12 +2,17 @@
 //! goes on after the machine went away.
 
 mod compact;
+mod copy;
 mod erase;
+mod errand;
 mod follow_ups;
 mod intervals;
 pub mod parked;
 mod queue;
+mod subagents;
 mod upkeep;
+
+pub use copy::Snapshot;
 
 use super::{
     HarnessAgent, RuntimeContext,
@@ -16,7 +21,7 @@ use super::{
 };
 use crate::fault::{self, Fault};
 use crate::ports::{
-    BlobStore, Clock, Directory, Entropy, SessionStore, Spawner, StoreError, directory::DirectoryError,
+    BlobStore, Clock, Directory, Entropy, Peers, SessionStore, Spawner, StoreError, directory::DirectoryError,
 };
 use crate::session::{
     Artifacts, Draft, Permit, Session, WriteError,
@@ -26,9 +31,10 @@ use crate::session::{
 };
 use crate::turn::TurnMachine;
 use crate::types::{
-    Budget, BudgetPatch, ErrorCode, EventKind, Message, Part, Problem, Role, Rules, SessionMeta,
-    SessionState, StopReason, Timestamp, TurnError, TurnOptions, TurnStatus, id,
+    Budget, BudgetPatch, ErrorCode, EventKind, Message, Part, PendingKind, Problem, Report, Role, Rules,
+    SessionMeta, SessionState, SessionStatus, StopReason, Timestamp, TurnError, TurnOptions, TurnStatus, id,
 };
+use errand::Reporting;
 use follow_ups::Following;
 use futures::{
     FutureExt,
@@ -37,9 +43,11 @@ use futures::{
 use intervals::Beating;
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeMap,
     panic::AssertUnwindSafe,
     rc::{Rc, Weak},
 };
+use subagents::SentOut;
 
 /// How often a running turn asks to be woken, in milliseconds.
 const WATCHDOG_MS: u64 = 20_000;
@@ -73,6 +81,8 @@ pub struct HostPorts {
     pub entropy: Rc<dyn Entropy>,
     /// Work that outlives requests.
     pub spawner: Rc<dyn Spawner>,
+    /// Other sessions.
+    pub peers: Rc<dyn Peers>,
     /// The platform's own listeners.
     pub broadcast: Option<Rc<dyn Broadcast>>,
 }
@@ -120,6 +130,9 @@ pub struct SessionHost {
     pinging: RefCell<Option<(Weak<Session>, AbortHandle)>>,
     following: RefCell<Option<Following>>,
     beating: RefCell<Vec<Beating>>,
+    /// The subagents that were sent out by this machine, by the calls that wait for them.
+    sent_out: RefCell<BTreeMap<String, SentOut>>,
+    reporting: RefCell<Reporting>,
     /// Set while the session is being erased: nothing follows it any more.
     erasing: Cell<bool>,
     wake_at: Cell<Timestamp>,
@@ -143,6 +156,8 @@ impl SessionHost {
             pinging: RefCell::new(None),
             following: RefCell::new(None),
             beating: RefCell::default(),
+            sent_out: RefCell::default(),
+            reporting: RefCell::default(),
             erasing: Cell::new(false),
             wake_at: Cell::new(Timestamp(0)),
             purge_at: Cell::new(Timestamp(0)),
@@ -152,6 +167,11 @@ impl SessionHost {
     /// The agent.
     pub fn agent(&self) -> &Rc<HarnessAgent> {
         &self.agent
+    }
+
+    /// Other sessions.
+    pub fn peers(&self) -> &Rc<dyn Peers> {
+        &self.ports.peers
     }
 
     /// The clock.
@@ -216,6 +236,7 @@ impl SessionHost {
             if is_other {
                 let change = |draft: &mut Draft| draft.state.tenant_rules = rules.clone();
                 session.commit_from_outside(self.now(), change).map_err(Problem::from)?;
+                self.send_out(&session);
             }
         }
         self.rules.replace(rules.clone());
@@ -249,7 +270,7 @@ impl SessionHost {
                 "a turn is running; wait for it, or use on_busy `queue` or `steer`",
             )),
             // What a message finds waiting for a person it passes over.
-            OnBusy::Queue if session.is_waiting() => {
+            OnBusy::Queue if session.state().status() == SessionStatus::Waiting => {
                 let message = self.to_wait(session, post)?;
                 // In this order: a message that its store refuses is not there, whatever became of the turn.
                 self.interrupt(session)?;
@@ -362,6 +383,7 @@ impl SessionHost {
         }
         if session.is_waiting() {
             self.wake_for_expiry(session);
+            self.send_out(session);
         }
         self.after_turn(session);
         judge::follow(&self, &cx);
@@ -373,6 +395,7 @@ impl SessionHost {
             self.wake_after(RETRY_MS);
         }
         self.follow_up(session);
+        self.report(session);
         if !session.hub().has_listeners() {
             self.stop_pings();
         }
@@ -391,6 +414,7 @@ impl SessionHost {
             return self.start_queued(session);
         };
         if session.is_waiting() && !fault::active(Fault::RestartWaiting) {
+            self.send_out(session);
             return Ok(());
         }
         session.commit(self.now(), |draft| {
@@ -428,25 +452,33 @@ impl SessionHost {
         }
     }
 
-    /// Ends the running turn at the caller's wish; false if none runs. The next in the queue starts.
+    /// Ends the running turn at the caller's wish; false if none runs. The next in the queue starts. `reports` is what
+    /// its subagents have said to that.
     ///
     /// # Errors
     /// When the store breaks; the turn goes on then.
-    pub fn abort(self: &Rc<Self>, session: &Rc<Session>) -> Result<bool, Problem> {
-        let ended = self.end_with(session, Ending::new(StopReason::Canceled))?;
+    pub fn abort(self: &Rc<Self>, session: &Rc<Session>, reports: Vec<Report>) -> Result<bool, Problem> {
+        let ended = self.end_with(session, Ending { reports, ..Ending::new(StopReason::Canceled) })?;
         self.after_turn(session);
         Ok(ended)
     }
 
     /// Ends the turn that stands in the session, whether it runs or waits; false if there is none.
-    fn end_with(&self, session: &Rc<Session>, ending: Ending) -> Result<bool, Problem> {
+    fn end_with(self: &Rc<Self>, session: &Rc<Session>, ending: Ending) -> Result<bool, Problem> {
         let Some(permit) = Permit::of(session) else { return Ok(false) };
         let own = self.running.borrow().as_ref().map(|(cx, _)| Rc::clone(cx));
         let own = own.filter(|cx| cx.permit == permit);
         let cx = own.unwrap_or_else(|| self.context(session, permit));
         // Best effort: what cannot be read back is missing from the end's counts.
         let _ = self.agent.remember(&cx);
+        let waiting = session.pending().map_err(broken)?;
+        let mut ending = ending;
+        for pending in waiting.iter().filter(|pending| pending.kind == PendingKind::Subagent) {
+            let report = ending.reports.iter().find(|report| report.call_id == pending.call_id);
+            ending.told.push(subagents::over(pending, TurnStatus::Canceled, report));
+        }
         finalizer::seal(&self.agent, &cx, ending).map_err(|error| Problem::internal(error.to_string()))?;
+        self.recall_later(session, &waiting);
         // Dropping the work closes its connections; whatever it still does is refused by the seal.
         if let Some((_, handle)) = self.running.borrow_mut().take()
             && !fault::active(Fault::AbortGoesOn)

@@ -15,7 +15,7 @@ use crate::session::{
 };
 use crate::turn::{Step, TurnMachine, scheduler};
 use crate::types::{
-    CallState, EventKind, Parked, Part, Pending, PendingKind, Role, Thinking, ToolCall, ToolOutcome,
+    CallState, Errand, EventKind, Parked, Part, Pending, PendingKind, Role, Thinking, ToolCall, ToolOutcome,
     TurnPhase, TurnState,
 };
 use futures::future::join_all;
@@ -111,16 +111,19 @@ impl ReactAgent<'_> {
         Ok(())
     }
 
-    /// Stores what is asked of people. The turn's time stands still from here on.
+    /// Stores what is asked of people and subagents. The turn's time stands still from here on.
     fn wait_for(&self, pending: Vec<Pending>) -> Result<(), WriteError> {
         let (now, ids): (_, Vec<_>) =
             (self.cx.clock.now(), pending.iter().map(|pending| pending.call_id.clone()).collect());
         let mut kinds: Vec<EventKind> = pending.iter().map(asks).collect();
-        kinds.push(EventKind::TurnWaiting { pending: pending.clone() });
+        let delegated = pending.iter().all(Pending::is_delegated);
+        if !delegated {
+            kinds.push(EventKind::TurnWaiting { pending: pending.clone() });
+        }
         let row = |pending| parked::row(&Parked { pending, resolved: None });
         let rows = pending.into_iter().map(row).collect::<Result<Vec<_>, _>>()?;
         self.journal(kinds, |draft, state| {
-            TurnMachine(state).wait_for(&ids, now);
+            TurnMachine(state).wait_for(&ids, delegated, now);
             rows.into_iter().for_each(|(key, json)| draft.put(key, json));
         })
     }
@@ -223,6 +226,10 @@ fn asks(pending: &Pending) -> EventKind {
         }
         PendingKind::Question | PendingKind::Plan | PendingKind::External => {
             EventKind::ToolSuspended { call_id, name, kind, payload, expires_at }
+        }
+        PendingKind::Subagent => {
+            let Errand { session, agent, task, forked } = Errand::of(pending).unwrap_or_default();
+            EventKind::SubagentStarted { call_id, session, agent, task, forked }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Judge;
 use crate::turn::ToolSelection;
-use crate::types::{FilePath, Mode, Policy, Rules, Thinking};
+use crate::types::{FilePath, Mode, Policy, Rules, SubagentKind, Thinking};
 use serde_json::{Map, Value};
 
 /// An agent's settings.
@@ -26,6 +26,8 @@ pub struct Settings {
     pub approval_ttl_s: u64,
     /// The ways in which it works; there may be none.
     pub modes: Vec<Mode>,
+    /// The kinds of subagents that it may send out, beside the general one; none at all when absent.
+    pub subagents: Option<Vec<SubagentKind>>,
     /// The JSON Schema that the callers' own state of a session must fit; any state does when absent.
     pub state_schema: Option<Value>,
     /// What that state is in a new session.
@@ -74,6 +76,7 @@ impl Default for Settings {
             permissions: Rules { default: Some(Policy::Allow), ..Rules::default() },
             approval_ttl_s: 7 * 24 * 3_600,
             modes: Vec::new(),
+            subagents: None,
             state_schema: None,
             initial_state: Map::new(),
             judges: Vec::new(),

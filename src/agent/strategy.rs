@@ -166,7 +166,9 @@ impl ContextHandle {
     /// # Errors
     /// Which of them could not, and why.
     pub async fn before_drop(&self, until: u64) -> Result<(), String> {
-        for follow_up in self.keeper.before.iter().filter(|_| !fault::active(Fault::DropUnseen)) {
+        // Nothing is learned from what a subagent was told.
+        let learns = self.session.state().meta.parent.is_none() && !fault::active(Fault::DropUnseen);
+        for follow_up in self.keeper.before.iter().filter(|_| learns) {
             let name = follow_up.name();
             for round in 0.. {
                 let seen = self.session.state().handovers.get(name).map_or(0, |handover| handover.seen);

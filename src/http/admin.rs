@@ -181,7 +181,7 @@ impl Front {
         loop {
             let behind = before.as_ref().map(|(at, id)| (*at, id.as_str()));
             // One more than may be erased: it tells whether any is left.
-            let page = self.directory.sessions(tenant, None, None, behind, *budget + 1).await?;
+            let page = self.directory.sessions(tenant, None, None, behind, *budget + 1, true).await?;
             let is_last = page.len() <= *budget;
             for entry in page.into_iter().take(*budget) {
                 *budget -= 1;

@@ -21,7 +21,7 @@ impl Front {
         let before = before.as_ref().map(|(at, id)| (*at, id.as_str()));
         let found = self
             .directory
-            .sessions(&caller.tenant, user.as_deref(), agent.as_deref(), before, limit + 1)
+            .sessions(&caller.tenant, user.as_deref(), agent.as_deref(), before, limit + 1, false)
             .await?;
         Ok(page::answer(found, limit, |entry| (entry.created_at, entry.id.clone()), view)?)
     }

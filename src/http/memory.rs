@@ -234,7 +234,8 @@ impl Front {
             return Err(Problem::field("?user", "say who is to be forgotten").into());
         };
         let Owner { tenant, user, .. } = owner(caller, Some(user), None, "?")?;
-        let sessions = self.directory.sessions(&tenant, Some(&user), None, None, ERASED_AT_ONCE).await?;
+        let sessions =
+            self.directory.sessions(&tenant, Some(&user), None, None, ERASED_AT_ONCE, true).await?;
         let more = sessions.len() == ERASED_AT_ONCE;
         for entry in sessions {
             let erased = self.eraser.erase(&tenant, &entry.id).await;

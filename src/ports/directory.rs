@@ -85,6 +85,9 @@ pub struct SessionEntry {
     pub created_at: Timestamp,
     /// When it last changed.
     pub updated_at: Timestamp,
+    /// The session that it was sent out by, where it is a subagent's: it stands in no list then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
 }
 
 /// A first answer kept under an Idempotency-Key.
@@ -139,7 +142,10 @@ pub trait Directory {
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()>;
     /// Removes a line.
     async fn delete_session(&self, tenant: &str, id: &str) -> DirectoryResult<()>;
-    /// A tenant's sessions, newest first, behind the pair `(created_at, id)`.
+    /// The ids of the sessions of subagents that a session has sent out.
+    async fn subagents(&self, tenant: &str, session: &str) -> DirectoryResult<Vec<String>>;
+    /// A tenant's sessions, newest first, behind the pair `(created_at, id)`; those of subagents only with
+    /// `subagents`.
     async fn sessions(
         &self,
         tenant: &str,
@@ -147,6 +153,7 @@ pub trait Directory {
         agent: Option<&str>,
         before: Option<(Timestamp, &str)>,
         limit: usize,
+        subagents: bool,
     ) -> DirectoryResult<Vec<SessionEntry>>;
 
     /// Claims an Idempotency-Key; `scope` is tenant and route. Rows older than [`CLAIM_KEPT_MS`]

@@ -1,13 +1,28 @@
 //! Other sessions of the same tenant.
 
+use super::SessionEraser;
 use async_trait::async_trait;
 
 /// Reaches the object of another session.
 #[async_trait(?Send)]
-pub trait Peers {
-    /// Makes session `session` from a snapshot of another one, and returns it as clients see it.
+pub trait Peers: SessionEraser {
+    /// Makes session `session` from a snapshot of another one, and returns it as clients see it. One that is a
+    /// subagent's and is there already goes by the rules of the snapshot from then on.
     ///
     /// # Errors
     /// The platform's own message. Nothing was made then, or all of it.
     async fn import(&self, tenant: &str, session: &str, snapshot: String) -> Result<String, String>;
+
+    /// Calls a subagent's session back from its errand, and returns its last report.
+    ///
+    /// # Errors
+    /// The platform's own message, also where there is no such session.
+    async fn recall(&self, tenant: &str, session: &str) -> Result<String, String>;
+
+    /// Tells session `session` how the errand of a subagent stands that it has sent out. Returns whether it waits
+    /// for that still.
+    ///
+    /// # Errors
+    /// The platform's own message; telling it again is safe.
+    async fn report(&self, tenant: &str, session: &str, report: String) -> Result<bool, String>;
 }

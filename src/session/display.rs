@@ -20,7 +20,7 @@ impl Session {
         let cursor = streaming.as_ref().map_or(Cursor::after(self.last_seq()), |message| message.cursor());
         let state = self.state();
         let turn = state.turn.as_ref().map(|turn| {
-            let waits = turn.waiting_since.is_some();
+            let waits = turn.waits_for_people();
             json!({
                 "id": turn.id,
                 "status": if waits { TurnStatus::Waiting } else { TurnStatus::Running },

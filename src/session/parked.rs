@@ -11,7 +11,7 @@ use serde_json::Value;
 fn row_key(kind: PendingKind, call_id: &str) -> String {
     match kind {
         PendingKind::Approval => format!("approval/{call_id}"),
-        PendingKind::Question | PendingKind::Plan | PendingKind::External => format!("answer/{call_id}"),
+        _ => format!("answer/{call_id}"),
     }
 }
 
@@ -53,7 +53,7 @@ impl Session {
     /// When the store breaks.
     pub fn asked(&self, call_id: &str) -> Result<Asked, StoreError> {
         let mut asked = Asked::default();
-        // Of the two kinds of answers there is one row.
+        // Of all kinds of answers there is one row.
         for kind in [PendingKind::Approval, PendingKind::Question] {
             let Some(Parked { pending, resolved }) = self.parked(kind, call_id)? else { continue };
             if !self.is_at_hand(&pending.turn) {

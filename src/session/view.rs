@@ -3,8 +3,9 @@
 use super::{Session, fold};
 use crate::ports::{StoreError, session_store::Select};
 use crate::types::{
-    Budget, CallStatus, EventKind, Message, Pending, Reply, SessionPermissions, SessionStatus, Source,
-    StopReason, Timestamp, ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, Usage, message::text_of,
+    Budget, CallStatus, EventKind, Message, Parent, Pending, Reply, SessionPermissions, SessionStatus,
+    Source, StopReason, Timestamp, ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, Usage,
+    message::text_of,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -37,6 +38,8 @@ pub struct SessionView {
     last_seq: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<Parent>,
 }
 
 /// A call as `GET …/turns/{turn}` shows it.
@@ -172,6 +175,7 @@ impl Session {
             budget: meta.budget,
             last_seq: self.last_seq(),
             context: self.context().progress(),
+            parent: meta.parent.clone(),
         })
     }
 
@@ -265,7 +269,7 @@ impl Session {
             view.steps = running.steps;
             view.reflections = running.reflections;
             view.epoch = Some(running.epoch);
-            if running.waiting_since.is_some() {
+            if running.waits_for_people() {
                 view.status = TurnStatus::Waiting;
                 view.stop_reason = Some(StopReason::Waiting);
                 view.pending = self.pending()?;

@@ -6,7 +6,7 @@ use crate::memory::{
     Flush, MemorySettings, compaction::CompactionSettings, observation::ObservationSettings,
 };
 use crate::tools::{ExternalTool, ReadArtifact, Recall, external::Declared};
-use crate::types::{FilePath, Mode, Modes, Rules, Thinking, id, json};
+use crate::types::{FilePath, Mode, Modes, Rules, SubagentKind, Thinking, id, json};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -15,6 +15,8 @@ const MAX_JUDGES: usize = 8;
 
 /// Most modes.
 const MAX_MODES: usize = 16;
+/// Most kinds of subagents.
+const MAX_SUBAGENTS: usize = 16;
 /// Most tools that clients run themselves.
 const MAX_EXTERNAL: usize = 32;
 
@@ -27,7 +29,7 @@ const MIN_CONTEXT_TOKENS: usize = 2_000;
 const MIN_OBSERVED: u64 = 500;
 
 /// Reads `THINK`, `REFLECT_EVERY`, `ARTIFACT_TTL_S`, `SELECT_TOOLS`, `EVICT_OVER`, `MODES`, `PERMISSIONS`,
-/// `APPROVAL_TTL_S`, `JUDGES`, `CONTEXT_FILES`, `CONTEXT_TOKENS`, `STATE_SCHEMA` and `INITIAL_STATE`. What is absent
+/// `APPROVAL_TTL_S`, `JUDGES`, `SUBAGENTS`, `CONTEXT_FILES`, `CONTEXT_TOKENS`, `STATE_SCHEMA` and `INITIAL_STATE`. What is absent
 /// stays as it is by default; `var` finds a variable by its name.
 ///
 /// # Errors
@@ -99,6 +101,9 @@ pub fn settings(var: &dyn Fn(&str) -> Option<String>) -> Result<Settings, BuildE
             .map(Some)
             .map_err(|error| bad(name, format!("expected JSON: {error}"))),
     };
+    if let Some(text) = read("SUBAGENTS") {
+        settings.subagents = Some(subagents(&text).map_err(|why| bad("SUBAGENTS", why))?);
+    }
     settings.state_schema = json("STATE_SCHEMA")?;
     settings.initial_state = match json("INITIAL_STATE")? {
         None => settings.initial_state,
@@ -231,6 +236,25 @@ fn declared(text: &str) -> Result<Vec<ExternalTool>, String> {
         return Err(format!("expected at most {MAX_EXTERNAL} tools, found {}", tools.len()));
     }
     tools.into_iter().map(ExternalTool::new).collect()
+}
+
+fn subagents(text: &str) -> Result<Vec<SubagentKind>, String> {
+    let kinds: Vec<SubagentKind> = json::read(text.as_bytes()).map_err(|error| {
+        format!(r#"expected a list of {{"id", "description", "instructions"?, "model"?, "tools"?, "max_steps"?}} in JSON: {error}"#)
+    })?;
+    if kinds.len() > MAX_SUBAGENTS {
+        return Err(format!("expected at most {MAX_SUBAGENTS} kinds, found {}", kinds.len()));
+    }
+    let mut ids = BTreeSet::new();
+    for kind in &kinds {
+        if !id::is_valid(&kind.id) || !ids.insert(&kind.id) {
+            return Err(format!("the id {:?} is taken twice or not an id", kind.id));
+        }
+        if kind.max_steps == Some(0) {
+            return Err(format!("the `max_steps` of {:?} are none", kind.id));
+        }
+    }
+    Ok(kinds)
 }
 
 fn rules(text: &str) -> Result<Rules, String> {

@@ -11,6 +11,7 @@ pub mod memory;
 pub mod plan;
 pub mod read_artifact;
 pub mod recall;
+pub mod subagent;
 pub mod tasks;
 pub mod web_fetch;
 
@@ -20,5 +21,6 @@ pub use echo::Echo;
 pub use external::ExternalTool;
 pub use read_artifact::ReadArtifact;
 pub use recall::Recall;
+pub use subagent::Subagent;
 pub use tasks::{TaskCheck, TaskComplete, TaskUpdate, TaskWrite};
 pub use web_fetch::WebFetch;

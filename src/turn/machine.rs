@@ -74,6 +74,7 @@ impl TurnMachine<'_> {
             cost_usd: None,
             options,
             waiting_since: None,
+            delegated: false,
             phase: TurnPhase::Model,
         }
     }
@@ -167,6 +168,14 @@ impl TurnMachine<'_> {
         }
     }
 
+    /// Counts what a subagent used.
+    pub fn charge(&mut self, usage: Usage, cost_usd: Option<f64>) {
+        self.0.usage += Usage { window: None, ..usage };
+        if let Some(cost) = cost_usd {
+            *self.0.cost_usd.get_or_insert(0.0) += cost;
+        }
+    }
+
     fn step_ended(&mut self, spent: Spent) {
         self.spend(spent);
         self.0.steps += u32::from(!fault::active(Fault::UncountedSteps));
@@ -185,10 +194,12 @@ impl TurnMachine<'_> {
         self.set(begun, CallStatus::Begun);
     }
 
-    /// Somebody is asked about these calls: from here on the turn waits, and its time stands still.
-    pub fn wait_for(&mut self, asked: &[impl AsRef<str>], now: Timestamp) {
+    /// Somebody is asked about these calls, or subagents are sent out: from here on the turn waits, and its time
+    /// stands still.
+    pub fn wait_for(&mut self, asked: &[impl AsRef<str>], delegated: bool, now: Timestamp) {
         self.set(asked, CallStatus::Waiting);
         self.0.waiting_since = Some(now);
+        self.0.delegated = delegated;
     }
 
     /// A call need not wait any more. When none does the turn goes on, as one that starts again, and has as
@@ -201,6 +212,7 @@ impl TurnMachine<'_> {
             return false;
         }
         let Some(since) = self.0.waiting_since.take() else { return false };
+        self.0.delegated = false;
         let stood_still = if fault::active(Fault::TimeRunsWhileWaiting) { 0 } else { now.since(since) };
         self.0.deadline = self.0.deadline.plus(stood_still);
         self.0.epoch += 1;
@@ -359,7 +371,7 @@ mod tests {
     fn a_waiting_turn_has_as_much_time_left_as_when_it_began_to_wait() {
         let mut turn = turn(Budget { timeout_s: 10, ..Budget::default() });
         TurnMachine(&mut turn).model_answered(used(1), &calls(&["a", "b", "c"]));
-        TurnMachine(&mut turn).wait_for(&["a", "c"], NOW.plus(4_000));
+        TurnMachine(&mut turn).wait_for(&["a", "c"], false, NOW.plus(4_000));
         let later = NOW.plus(1_000_000_000);
         assert_eq!(TurnMachine::next(&turn, later), Step::Wait);
         assert!(!TurnMachine(&mut turn).call_resolved("b", later), "it does not wait");

@@ -43,6 +43,7 @@ error_codes! {
     StaleArgsHash, "stale_args_hash", 409, "The call's arguments are others";
     AlreadyDecided, "already_decided", 409, "That was decided before, and otherwise";
     NotWaiting, "not_waiting", 409, "The call does not wait for that";
+    SubagentSession, "subagent_session", 409, "The session is a subagent's";
     AlreadyExists, "already_exists", 409, "That already exists";
     Gone, "gone", 410, "That was here and its time is over";
     PreconditionFailed, "precondition_failed", 412, "It is not what the request expects";

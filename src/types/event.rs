@@ -2,7 +2,7 @@
 
 use super::{
     Approver, Category, CompactReason, Cut, Decision, Effect, Message, Pending, PendingKind, Source,
-    StopReason, Task, Timestamp, ToolOutcome, Trigger, TurnEnd, Usage, json,
+    StopReason, Task, Timestamp, ToolOutcome, Trigger, TurnEnd, TurnStatus, Usage, json,
     observed::{NotTaken, Started, Taken},
 };
 use serde::{Deserialize, Serialize};
@@ -177,6 +177,37 @@ pub enum EventKind {
         /// Who answered; nobody, when the time was over.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Approver>,
+    },
+    /// A subagent was sent out. What it does is told in its own session.
+    #[serde(rename = "subagent.started")]
+    SubagentStarted {
+        /// The call.
+        call_id: String,
+        /// Its session.
+        session: String,
+        /// The kind of subagent.
+        agent: String,
+        /// What it is to do.
+        task: String,
+        /// Whether it began as a copy of this session.
+        forked: bool,
+    },
+    /// What came of a subagent's errand.
+    #[serde(rename = "subagent.completed")]
+    SubagentCompleted {
+        /// The call.
+        call_id: String,
+        /// Its session.
+        session: String,
+        /// The kind of subagent.
+        agent: String,
+        /// How its turn ended; `canceled` also when nobody waits for it any more.
+        status: TurnStatus,
+        /// What it used.
+        usage: Usage,
+        /// What that cost in US dollars, where there is a price.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_usd: Option<f64>,
     },
     /// The turn waits for somebody: it goes on, from here, when all of these calls are decided.
     #[serde(rename = "turn.waiting")]
@@ -399,6 +430,8 @@ impl EventKind {
             Self::ToolSuspended { .. } => "tool.suspended",
             Self::ApprovalDecided { .. } => "approval.decided",
             Self::AnswerGiven { .. } => "answer.given",
+            Self::SubagentStarted { .. } => "subagent.started",
+            Self::SubagentCompleted { .. } => "subagent.completed",
             Self::TurnWaiting { .. } => "turn.waiting",
             Self::TaskListUpdated { .. } => "task.list_updated",
             Self::FollowupQueued { .. } => "followup.queued",

@@ -1,7 +1,8 @@
 //! Identifiers: a short prefix and a UUIDv7, such as `trn_0199…`, so that ids sort by age.
 
 use super::Timestamp;
-use uuid::Builder;
+use sha2::{Digest, Sha256};
+use uuid::{Builder, Uuid};
 
 /// The prefix of a session id.
 pub const SESSION: &str = "ses_";
@@ -33,6 +34,13 @@ pub const MAX_CHOSEN: usize = 128;
 pub fn make(prefix: &str, now: Timestamp, random: &[u8; 10]) -> String {
     let uuid = Builder::from_unix_timestamp_millis(now.0, random).into_uuid();
     format!("{prefix}{}", uuid.simple())
+}
+
+/// Makes the id that follows from a name: the first half of its SHA-256, the same each time.
+pub fn derive(prefix: &str, name: &str) -> String {
+    let digest = Sha256::digest(name.as_bytes());
+    let half = digest.first_chunk().copied().unwrap_or_default();
+    format!("{prefix}{}", Uuid::from_bytes(half).simple())
 }
 
 /// Whether `id` may be used in a path, a key and an object name as it stands:

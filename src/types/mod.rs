@@ -20,6 +20,7 @@ pub mod principal;
 pub mod public_url;
 pub mod session;
 pub mod shorten;
+pub mod subagent;
 pub mod task;
 pub mod task_list;
 pub mod text;
@@ -50,6 +51,7 @@ pub use public_url::PublicUrl;
 pub use session::{
     Handover, Held, IntervalState, PlanRef, QueuedTurn, SessionMeta, SessionState, SessionStatus,
 };
+pub use subagent::{Errand, Parent, Report, SubagentKind};
 pub use task::{Task, TaskStatus};
 pub use task_list::{NewTask, TaskCheck, TaskError, TaskList, TaskPatch};
 pub use time::Timestamp;

@@ -16,6 +16,8 @@ pub enum PendingKind {
     Plan,
     /// A result that the client has to bring: the tool is its own.
     External,
+    /// What comes of an errand that a subagent does.
+    Subagent,
 }
 
 /// A call that waits. Bound to the call, its turn, the turn's epoch when it was asked, and the exact
@@ -45,6 +47,13 @@ pub struct Pending {
     pub asked_at: Timestamp,
     /// When nobody needs to answer any more: it counts as declined.
     pub expires_at: Timestamp,
+}
+
+impl Pending {
+    /// Whether it waits for a subagent that waits for nobody itself.
+    pub fn is_delegated(&self) -> bool {
+        self.kind == PendingKind::Subagent && self.payload.get("pending").is_none()
+    }
 }
 
 /// What somebody who is asked for consent says.

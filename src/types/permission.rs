@@ -163,6 +163,14 @@ pub struct Grants {
     pub categories: BTreeSet<Category>,
 }
 
+impl Grants {
+    /// Adds those of others.
+    pub fn join(&mut self, others: &Self) {
+        self.tools.extend(others.tools.iter().cloned());
+        self.categories.extend(&others.categories);
+    }
+}
+
 impl SessionPermissions {
     /// Asks again about tools that were granted and are not any more: a grant takes the place of the rule that it
     /// answers.

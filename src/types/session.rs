@@ -1,8 +1,8 @@
 //! A session's small state: everything that is not the log.
 
 use super::{
-    Budget, EventKind, Gauge, Message, Mode, Owner, Rules, SessionPermissions, Task, Timestamp, TurnOptions,
-    TurnState, Usage,
+    Budget, EventKind, Gauge, Message, Mode, Owner, Parent, Rules, SessionPermissions, Task, Timestamp,
+    TurnOptions, TurnState, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -48,6 +48,9 @@ pub struct SessionMeta {
     /// Turns that have started.
     #[serde(default)]
     pub turns: u64,
+    /// Whose it is and what for, where it is a subagent's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it last changed.
@@ -73,6 +76,7 @@ impl SessionMeta {
             usage: Usage::default(),
             cost_usd: None,
             turns: 0,
+            parent: None,
             created_at: now,
             updated_at: now,
         }
@@ -138,6 +142,9 @@ pub struct SessionState {
     /// What is done at intervals, by the name of who does it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub intervals: BTreeMap<String, IntervalState>,
+    /// Whether the session that sent this one out has been told what came of the errand.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reported: bool,
 }
 
 /// A plan that somebody has approved.
@@ -213,6 +220,7 @@ impl SessionState {
             tasks: Vec::new(),
             handovers: BTreeMap::new(),
             intervals: BTreeMap::new(),
+            reported: false,
         }
     }
 
@@ -226,7 +234,7 @@ impl SessionState {
     /// What the session is doing.
     pub fn status(&self) -> SessionStatus {
         match &self.turn {
-            Some(turn) if turn.waiting_since.is_some() => SessionStatus::Waiting,
+            Some(turn) if turn.waits_for_people() => SessionStatus::Waiting,
             Some(_) => SessionStatus::Running,
             None if self.queue.is_empty() => SessionStatus::Idle,
             None => SessionStatus::Running,

@@ -155,6 +155,16 @@ pub struct TurnState {
     /// Since when it waits for a person. Its time stands still.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<Timestamp>,
+    /// Whether it waits for subagents only, and none of these for a person.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub delegated: bool,
     /// What it does next.
     pub phase: TurnPhase,
+}
+
+impl TurnState {
+    /// Whether it waits, and not just for subagents that are at work.
+    pub fn waits_for_people(&self) -> bool {
+        self.waiting_since.is_some() && !self.delegated
+    }
 }

@@ -324,8 +324,8 @@ fn rules_about_categories_survive_a_restart() {
 fn an_abort_ends_what_waits() {
     let stage = parked();
     approve(&stage, "w1").unwrap();
-    assert!(stage.host().abort(&stage.session()).unwrap());
-    assert!(!stage.host().abort(&stage.session()).unwrap());
+    assert!(stage.host().abort(&stage.session(), Vec::new()).unwrap());
+    assert!(!stage.host().abort(&stage.session(), Vec::new()).unwrap());
     stage.settle();
     stage.check();
     assert_eq!((runs(&stage), stage.outcomes("t1")), (vec![], vec!["canceled".to_owned(); 3]));

@@ -9,7 +9,7 @@ use edge_harness::agent::{
 };
 use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute, session::SessionRequest};
 use edge_harness::platform::in_memory::{
-    InMemoryDirectory, ManualClock, MemorySessionStore, ScriptedModels, SeededEntropy, TaskPool,
+    InMemoryDirectory, ManualClock, MemorySessionStore, NoPeers, ScriptedModels, SeededEntropy, TaskPool,
     models::{answer, call},
 };
 use edge_harness::ports::{BlobStore, Clock};
@@ -428,6 +428,7 @@ fn an_erasure_waits_for_what_is_being_written() {
         clock: Rc::new(clock.clone()),
         entropy,
         spawner: tasks.clone(),
+        peers: Rc::new(NoPeers),
         broadcast: None,
     };
     let host = SessionHost::new(ports, Rc::new(agent), HostConfig { context: Bounds::messages(10) });

@@ -263,7 +263,7 @@ fn an_abort_ends_it_and_the_model_is_not_asked() {
     set.stage.post("t2", "two");
     set.stage.run();
     let session = set.stage.session();
-    assert!(set.stage.host().abort(&session).expect("aborted"));
+    assert!(set.stage.host().abort(&session, Vec::new()).expect("aborted"));
     set.stage.tick(10_000);
     assert_eq!((set.asked().len(), set.summaries().len()), (1, 0));
     assert_eq!(set.stage.end("t2").status, TurnStatus::Canceled);

@@ -79,7 +79,7 @@ fn a_tool_of_an_aborted_turn_changes_nothing_in_the_next_one() {
     let (stage, _) = Stage::scripted(script, |builder| builder.tool(SlowWrite));
     stage.post("t1", "go");
     stage.tick(100);
-    assert!(stage.host().abort(&stage.session()).unwrap());
+    assert!(stage.host().abort(&stage.session(), Vec::new()).unwrap());
     stage.post("t2", "next");
     stage.settle();
     stage.tick(1_000);
@@ -401,7 +401,7 @@ fn what_was_running_at_an_abort_is_not_said_not_to_have_run() {
     let (stage, _) = Stage::scripted(script, |builder| builder.tool(SlowWrite));
     stage.post("t1", "go");
     stage.run();
-    assert!(stage.host().abort(&stage.session()).unwrap());
+    assert!(stage.host().abort(&stage.session(), Vec::new()).unwrap());
     assert_eq!(stage.outcomes("t1"), ["unknown", "canceled"]);
     stage.settle();
     stage.check();

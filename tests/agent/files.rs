@@ -271,7 +271,7 @@ fn what_is_written_too_late_is_not_written() {
         stage.files.unplaced.set(unplaced);
         stage.post("t1", &format!("{name} {args}"));
         stage.run();
-        assert!(stage.host().abort(&stage.session()).unwrap());
+        assert!(stage.host().abort(&stage.session(), Vec::new()).unwrap());
         stage.files.release();
         stage.settle();
         stage.check();

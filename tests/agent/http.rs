@@ -1,30 +1,18 @@
 //! What the session's object answers, with the object in memory.
 
 use crate::stage::{Stage, check};
-use async_trait::async_trait;
 use edge_harness::http::{
     ApiBody, ApiRequest, ApiResponse,
     routes::SessionRoute,
-    session::{Handler, SessionRequest, import, socket::SocketState},
+    session::{Handler, SessionRequest, socket::SocketState},
 };
-use edge_harness::ports::{Peers, SessionStore, session_store::Batch};
+use edge_harness::ports::{SessionStore, session_store::Batch};
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{ErrorCode, Principal, Problem, Scopes};
 use futures::{FutureExt, StreamExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
-
-/// A session to fork into.
-pub struct Other(Option<Rc<Stage>>);
-
-#[async_trait(?Send)]
-impl Peers for Other {
-    async fn import(&self, _tenant: &str, _session: &str, snapshot: String) -> Result<String, String> {
-        let other = self.0.as_ref().ok_or("nobody there")?;
-        import(&other.host(), &snapshot).await.map_err(|problem| problem.to_string())
-    }
-}
 
 pub fn principal() -> Principal {
     Principal::new("t", Scopes::all())
@@ -35,8 +23,10 @@ pub fn call(route: SessionRoute, query: &str, body: &Value) -> SessionRequest {
     SessionRequest { principal: principal(), session: "s".into(), route, item: String::new(), request }
 }
 
+/// What the session's object answers; `other` is every other session.
 pub fn handler(stage: &Stage, other: Option<Rc<Stage>>) -> Handler {
-    Handler { host: stage.host(), peers: Rc::new(Other(other)) }
+    stage.others.stand_in.replace(other);
+    Handler { host: stage.host() }
 }
 
 pub fn ask(stage: &Stage, route: SessionRoute, query: &str, body: &Value) -> Result<ApiResponse, Problem> {

@@ -1,5 +1,6 @@
 //! A host with everything around it in memory, and the invariants that every log must keep.
 
+use super::others::Others;
 use edge_harness::agent::{
     Bounds, HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, Tool, ToolContext, ToolError,
     host::HostPorts,
@@ -15,8 +16,8 @@ use edge_harness::ports::{Models, SessionStore, session_store::StoredRecord};
 use edge_harness::session::Session;
 use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
-    BudgetPatch, Effect, Mode, ModelRequest, Owner, Part, Problem, Role, SessionMeta, Timestamp, TurnEnd,
-    TurnOptions, TurnStatus,
+    BudgetPatch, Effect, Mode, ModelRequest, Owner, Part, Problem, Role, SessionMeta, SessionStatus,
+    SubagentKind, Timestamp, TurnEnd, TurnOptions, TurnStatus,
 };
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
@@ -51,6 +52,9 @@ pub struct Stage {
     pub context: RefCell<ContextSettings>,
     /// The modes of machines from the next one on: none, at first.
     pub modes: RefCell<Vec<Mode>>,
+    /// The kinds of subagents of machines from the next one on: no subagents, at first.
+    pub subagents: RefCell<Option<Vec<SubagentKind>>>,
+    pub others: Rc<Others>,
     entropy: Rc<SeededEntropy>,
     models: Rc<dyn Models>,
     extend: Extend,
@@ -99,6 +103,8 @@ impl Stage {
             evict_over: Cell::new(80_000),
             context: RefCell::default(),
             modes: RefCell::default(),
+            subagents: RefCell::default(),
+            others: Rc::default(),
             entropy: Rc::default(),
             models,
             extend: Box::new(extend),
@@ -119,23 +125,32 @@ impl Stage {
         standard.directory = self.directory.clone();
         standard.context = self.context.borrow().clone();
         standard.settings.modes = self.modes.borrow().clone();
+        standard.settings.subagents = self.subagents.borrow().clone();
         let built = (self.extend)(builder(standard))
             .tool(ReadIt)
             .tool(WriteIt(Rc::clone(&self.runs)))
             .tool(FailIt)
             .build()
             .expect("an agent");
-        let ports = HostPorts {
-            store: self.store.clone(),
-            directory: self.directory.clone(),
-            blobs: self.blobs.clone(),
-            clock: Rc::new(self.clock.clone()),
-            entropy: self.entropy.clone(),
-            spawner: tasks.clone(),
-            broadcast: None,
-        };
+        let (directory, blobs) = (self.directory.clone(), self.blobs.clone());
+        let (clock, entropy) = (Rc::new(self.clock.clone()), self.entropy.clone());
+        let (built, spawner, others) = (Rc::new(built), tasks.clone(), self.others.clone());
         let config = HostConfig { context: Bounds::messages(self.context_messages.get()) };
-        (SessionHost::new(ports, Rc::new(built), config), tasks)
+        let store = self.store.clone();
+        self.others.restart(Box::new(move |session, disk| {
+            let ports = HostPorts {
+                store: if session == "s" { store.clone() } else { disk },
+                directory: directory.clone(),
+                blobs: blobs.clone(),
+                clock: clock.clone(),
+                entropy: entropy.clone(),
+                spawner: spawner.clone(),
+                peers: others.clone(),
+                broadcast: None,
+            };
+            SessionHost::new(ports, built.clone(), config.clone())
+        }));
+        (self.others.host("s"), tasks)
     }
 
     /// The files of all agents, as somebody outside the session has them.
@@ -247,6 +262,18 @@ impl Stage {
             self.tick(100);
         }
         panic!("no end: {:#?}", self.kinds());
+    }
+
+    /// Runs until the turn waits for a person.
+    pub fn settle_waiting(&self) {
+        self.run();
+        for _ in 0..100 {
+            if self.session().state().status() == SessionStatus::Waiting {
+                return;
+            }
+            self.tick(100);
+        }
+        panic!("nobody is asked: {:#?}", self.kinds());
     }
 
     fn is_idle(&self) -> bool {
@@ -368,6 +395,7 @@ fn placeholder() -> Rc<SessionHost> {
         clock: Rc::new(clock),
         entropy: Rc::new(SeededEntropy::default()),
         spawner: Rc::new(TaskPool::default()),
+        peers: Rc::new(Others::default()),
         broadcast: None,
     };
     SessionHost::new(ports, Rc::new(agent), HostConfig { context: Bounds::messages(4) })

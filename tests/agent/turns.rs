@@ -135,7 +135,7 @@ fn an_abort_while_a_tool_runs_gives_its_call_an_outcome() {
     let (stage, _) = Stage::scripted(script, |builder| builder);
     stage.post("t1", "go");
     stage.run();
-    assert!(stage.host().abort(&stage.session()).unwrap());
+    assert!(stage.host().abort(&stage.session(), Vec::new()).unwrap());
     stage.settle();
     stage.check();
     let outcomes: Vec<_> = stage
@@ -201,7 +201,8 @@ fn a_listing_that_failed_is_made_up_for() {
     let stage = Stage::demo();
     stage.post("t1", "hello");
     stage.settle();
-    let listed = || block_on(stage.directory.sessions("t", None, None, None, 10)).unwrap().pop().unwrap();
+    let listed =
+        || block_on(stage.directory.sessions("t", None, None, None, 10, false)).unwrap().pop().unwrap();
     let before = listed().updated_at;
     stage.clock.advance(1_000);
     stage.post("t2", "hello again");

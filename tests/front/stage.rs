@@ -212,6 +212,7 @@ impl Stage {
             title: None,
             created_at: at,
             updated_at: at,
+            parent: None,
         };
         block_on(self.directory.put_session(&entry)).unwrap();
     }

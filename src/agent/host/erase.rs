@@ -26,6 +26,9 @@ impl SessionHost {
         self.let_go();
         self.shut_down(session, tenant, id).await.map_err(memory_down)?;
         self.undo_follow_ups(tenant, id).await.map_err(memory_down)?;
+        for child in self.ports.directory.subagents(tenant, id).await.map_err(directory_down)? {
+            self.ports.peers.erase(tenant, &child).await.map_err(subagent_left)?;
+        }
         // What is being written when the bytes are removed would stay for ever.
         let _closed = self.blobs.close();
         self.blobs.settle(SETTLE_MS).await.map_err(store_down)?;
@@ -59,6 +62,10 @@ impl SessionHost {
 
 fn store_down(cause: String) -> Problem {
     Problem::unavailable("the object store does not answer; try again", cause)
+}
+
+fn subagent_left(cause: String) -> Problem {
+    Problem::unavailable("the session of a subagent cannot be erased now; try again", cause)
 }
 
 fn memory_down(cause: String) -> Problem {

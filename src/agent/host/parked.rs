@@ -2,7 +2,7 @@
 //!
 //! A decision, what it means for the turn, and the turn's going on are one commit.
 
-use super::{RETRY_MS, SessionHost, broken};
+use super::{RETRY_MS, SessionHost, broken, subagents};
 use crate::agent::{
     executor::fit,
     finalizer::{Ending, INTERRUPTED},
@@ -16,7 +16,7 @@ use crate::turn::{
 };
 use crate::types::{
     Approver, Decision, ErrorCode, EventKind, Parked, Pending, PendingKind, Policy, Problem, Resolution,
-    StopReason, Timestamp, ToolCall,
+    StopReason, Timestamp, ToolCall, TurnStatus, Usage,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -58,9 +58,11 @@ pub enum Change {
 }
 
 /// A call that somebody has resolved, and what is told of it.
-struct Resolved {
-    parked: Parked,
-    told: EventKind,
+pub(super) struct Resolved {
+    pub parked: Parked,
+    pub told: EventKind,
+    /// What a subagent has used for it.
+    pub charge: Option<(Usage, Option<f64>)>,
 }
 
 impl SessionHost {
@@ -117,8 +119,11 @@ impl SessionHost {
         } else {
             Resolution::Approved { decision: ruling.decision, args }
         };
-        let mut resolved =
-            vec![Resolved { parked: Parked { resolved: Some(resolution), ..parked.clone() }, told }];
+        let mut resolved = vec![Resolved {
+            parked: Parked { resolved: Some(resolution), ..parked.clone() },
+            told,
+            charge: None,
+        }];
         if matches!(ruling.decision, Decision::AlwaysAllowTool | Decision::AlwaysAllowCategory) {
             resolved.extend(self.released(session, pending, ruling.decision, &by)?);
         }
@@ -139,6 +144,9 @@ impl SessionHost {
     ) -> Result<Change, Problem> {
         let parked = self.row(session, PendingKind::Question, call_id)?;
         let pending = &parked.pending;
+        if pending.kind == PendingKind::Subagent {
+            return Err(Problem::new(ErrorCode::NotWaiting, "this call waits for a subagent"));
+        }
         let (resolution, answer) = match reply {
             Reply::Answer(answer) => (Resolution::Answered { answer: answer.clone() }, answer),
             Reply::Failure(_) if pending.kind != PendingKind::External => {
@@ -162,8 +170,8 @@ impl SessionHost {
         }
         let (call_id, name) = (pending.call_id.clone(), pending.name.clone());
         let told = EventKind::AnswerGiven { call_id, name, answer, by: Some(by) };
-        let resolved = Resolved { parked: Parked { resolved: Some(resolution), ..parked.clone() }, told };
-        self.resolve(session, vec![resolved], None, "answered")
+        let parked = Parked { resolved: Some(resolution), ..parked };
+        self.resolve(session, vec![Resolved { parked, told, charge: None }], None, "answered")
     }
 
     /// Declines what waits past its time. Returns when the next one's time is over.
@@ -174,18 +182,19 @@ impl SessionHost {
             .into_iter()
             .partition(|p| p.expires_at <= self.now() && !fault::active(Fault::ForgetExpiry));
         if !late.is_empty() {
-            let resolved = late.into_iter().map(expired).collect();
+            let resolved = late.iter().cloned().map(expired).collect();
             self.resolve(session, resolved, None, "expired")?;
+            self.recall_later(session, &late);
         }
         Ok(open.iter().map(|pending| pending.expires_at).min())
     }
 
     /// Ends the turn at hand: the user says something else.
-    pub(super) fn interrupt(&self, session: &Rc<Session>) -> Result<(), Problem> {
+    pub(super) fn interrupt(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
         let told = session.pending().map_err(broken)?.into_iter();
         let told = told.filter(|pending| pending.kind == PendingKind::Approval);
-        let interrupts = Some(told.map(|pending| declined(pending, INTERRUPTED)).collect());
-        self.end_with(session, Ending { interrupts, ..Ending::new(StopReason::Canceled) })?;
+        let told = told.map(|pending| declined(pending, INTERRUPTED)).collect();
+        self.end_with(session, Ending { interrupted: true, told, ..Ending::new(StopReason::Canceled) })?;
         Ok(())
     }
 
@@ -258,12 +267,13 @@ impl SessionHost {
                 pending,
                 resolved: Some(Resolution::Approved { decision: Decision::Approve, args: None }),
             },
+            charge: None,
         };
         Ok(others.map(release).collect())
     }
 
     /// Stores what became of calls. When none waits any more the turn goes on.
-    fn resolve(
+    pub(super) fn resolve(
         self: &Rc<Self>,
         session: &Rc<Session>,
         resolved: Vec<Resolved>,
@@ -273,6 +283,9 @@ impl SessionHost {
         let now = self.now();
         let rows = resolved.iter().map(|resolved| parked::row(&resolved.parked));
         let rows = rows.collect::<Result<Vec<_>, StoreError>>().map_err(broken)?;
+        let mut left = session.pending().map_err(broken)?;
+        left.retain(|own| resolved.iter().all(|resolved| resolved.parked.pending.call_id != own.call_id));
+        let delegated = left.iter().all(Pending::is_delegated);
         let goes_on = session
             .commit(now, |draft| {
                 rows.into_iter().for_each(|(key, json)| draft.put(key, json));
@@ -280,11 +293,15 @@ impl SessionHost {
                     grant(&mut draft.state.meta.permissions, *decision, pending);
                 }
                 let mut goes_on = false;
-                for Resolved { parked, told } in resolved {
+                for Resolved { parked, told, charge } in resolved {
                     draft.record(Some(&parked.pending.turn), told);
                     let turn = draft.state.turn.as_mut().filter(|turn| turn.id == parked.pending.turn);
-                    goes_on |= turn
-                        .is_some_and(|turn| TurnMachine(turn).call_resolved(&parked.pending.call_id, now));
+                    let Some(turn) = turn else { continue };
+                    turn.delegated = delegated;
+                    if let Some((usage, cost_usd)) = charge {
+                        TurnMachine(turn).charge(usage, cost_usd);
+                    }
+                    goes_on |= TurnMachine(turn).call_resolved(&parked.pending.call_id, now);
                 }
                 if let Some(turn) = draft.state.turn.as_ref().filter(|_| goes_on) {
                     let (id, epoch) = (turn.id.clone(), turn.epoch);
@@ -293,11 +310,14 @@ impl SessionHost {
                 goes_on
             })
             .map_err(broken)?;
+        self.send_out(session);
         if !goes_on {
-            return Ok(Change::Waits);
+            // What waits for subagents only is at work.
+            return Ok(if delegated { Change::GoesOn } else { Change::Waits });
         }
         // What was decided is stored: if it cannot go on now, it does soon.
         self.run_on(session).inspect_err(|_| self.wake_after(RETRY_MS)).map_err(broken)?;
+        self.report(session);
         Ok(Change::GoesOn)
     }
 }
@@ -334,8 +354,9 @@ fn expired(pending: Pending) -> Resolved {
             let (call_id, name) = (pending.call_id.clone(), pending.name.clone());
             EventKind::AnswerGiven { call_id, name, answer: Value::Null, by: None }
         }
+        PendingKind::Subagent => subagents::over(&pending, TurnStatus::Canceled, None),
     };
-    Resolved { parked: Parked { pending, resolved }, told }
+    Resolved { parked: Parked { pending, resolved }, told, charge: None }
 }
 
 fn over() -> Problem {

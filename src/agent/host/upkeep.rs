@@ -72,6 +72,7 @@ impl SessionHost {
         self.follow_up(&session);
         let expiry = if session.is_waiting() { self.expire(&session)? } else { None };
         self.beat(&session);
+        self.report(&session);
         let (now, idle) = (self.now(), self.running.borrow().is_none());
         if !idle && now < self.purge_at.get() {
             // Looking at all that may expire at each round of the watchdog would cost more than the turn.
@@ -123,6 +124,7 @@ impl SessionHost {
                 title: state.meta.title.clone(),
                 created_at: state.meta.created_at,
                 updated_at: state.meta.updated_at,
+                parent: state.meta.parent.as_ref().map(|parent| parent.session.clone()),
             }
         };
         let told = self.ports.directory.put_session(&entry).await;

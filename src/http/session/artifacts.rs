@@ -65,8 +65,7 @@ impl Handler {
         let Some(key) = idempotency::key(&call.request)? else { return Ok(self.host.new_id(id::ARTIFACT)) };
         let body = idempotency::body_hash(&call.request.body);
         let name = json!(["attachment", call.principal.tenant, call.session, key, body]).to_string();
-        let hash = idempotency::body_hash(name.as_bytes());
-        Ok(format!("{}{}", id::ARTIFACT, hash.get(..32).unwrap_or(&hash)))
+        Ok(id::derive(id::ARTIFACT, &name))
     }
 
     /// The part of a message that names a file of the session.

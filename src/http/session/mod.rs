@@ -14,17 +14,15 @@ mod turns;
 use super::{ApiBody, ApiRequest, ApiResponse, idempotency, routes::SessionRoute};
 use crate::agent::SessionHost;
 use crate::fault::{self, Fault};
-use crate::ports::{Peers, StoreError};
+use crate::ports::StoreError;
 use crate::session::{
     Session,
     idempotency::{Answer, FirstAnswer, document, document_key, find},
     owner,
 };
-use crate::types::{Owner, Principal, Problem, SessionMeta, id};
+use crate::types::{ErrorCode, Owner, Principal, Problem, SessionMeta, id};
 use futures::{FutureExt, future::LocalBoxFuture};
 use std::rc::Rc;
-
-pub use fork::import;
 
 /// The longest user name, title and the like are bounded by the ids' own rule; free objects by this.
 const MAX_OBJECT_BYTES: usize = 64 << 10;
@@ -47,8 +45,6 @@ pub struct SessionRequest {
 pub struct Handler {
     /// The session and its agent.
     pub host: Rc<SessionHost>,
-    /// Other sessions.
-    pub peers: Rc<dyn Peers>,
 }
 
 impl Handler {
@@ -65,7 +61,7 @@ impl Handler {
             SessionRoute::Fork => self.once(call, self.fork(call).boxed_local()).await,
             SessionRoute::Attach => self.once(call, self.attach(call).boxed_local()).await,
             SessionRoute::Artifact => self.show_artifact(call).await,
-            SessionRoute::Abort => self.once(call, async { self.abort(call) }.boxed_local()).await,
+            SessionRoute::Abort => self.once(call, self.abort(call).boxed_local()).await,
             SessionRoute::Compact => self.once(call, self.compact(call).boxed_local()).await,
             SessionRoute::PostMessage => self.post_message(call, None).await,
             SessionRoute::Steer => self.post_message(call, Some(crate::agent::OnBusy::Steer)).await,
@@ -176,6 +172,18 @@ impl Handler {
             self.host.wake_for_purge();
         }
         Ok(response)
+    }
+}
+
+/// Refuses what is not for the session of a subagent: it does its errand, under the rules of the session that sent
+/// it out.
+fn not_of_a_subagent(session: &Session) -> Result<(), Problem> {
+    match &session.state().meta.parent {
+        Some(parent) => {
+            let detail = format!("this is for the session that sent the subagent out: {}", parent.session);
+            Err(Problem::new(ErrorCode::SubagentSession, detail))
+        }
+        None => Ok(()),
     }
 }
 

@@ -1,7 +1,8 @@
 //! The session as a resource: make, change, erase, read.
 
 use super::{
-    Handler, MAX_OBJECT_BYTES, SessionRequest, broken, permissions::patched, shown, turns::not_negative,
+    Handler, MAX_OBJECT_BYTES, SessionRequest, broken, not_of_a_subagent, permissions::patched, shown,
+    turns::not_negative,
 };
 use crate::http::{ApiRequest, ApiResponse, body, owner, page};
 use crate::session::Session;
@@ -81,6 +82,9 @@ impl Handler {
     pub(super) async fn update(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         let session = self.session(call)?;
         let body: UpdateBody = body::json(&call.request)?;
+        if body.mode.is_some() || body.permissions.is_some() {
+            not_of_a_subagent(&session)?;
+        }
         let title = body.title.map(checked_title).transpose()?;
         let mode = body.mode.map(|mode| self.next_mode(&session, mode)).transpose()?.flatten();
         let model = body.model.map(|model| self.checked_model(model)).transpose()?;
@@ -137,6 +141,8 @@ impl Handler {
                 }
             })
             .map_err(Problem::from)?;
+        // Its subagents go by what holds from here on, too.
+        self.host.send_out(&session);
         if relist && self.host.list(&session).await.is_err() {
             self.host.wake_soon();
         }
@@ -147,6 +153,12 @@ impl Handler {
         // Without reading it: what cannot be read any more must be possible to erase.
         if let Err(problem) = self.owned(call) {
             return self.delete_imported(call, problem).await;
+        }
+        // One that cannot be read stands in nobody's way.
+        if let Ok(Some(session)) = self.host.open()
+            && session.state().turn.is_some()
+        {
+            not_of_a_subagent(&session)?;
         }
         self.host.erase(&call.principal.tenant, &call.session).await?;
         Ok(ApiResponse::empty(204))

@@ -116,7 +116,7 @@ impl Handler {
         // A socket belongs to a session that is there: what comes late must not make an erased one anew.
         self.session(&call)?;
         match route {
-            SessionRoute::Abort => self.abort(&call),
+            SessionRoute::Abort => self.abort(&call).await,
             _ => self.post_message(&call, on_busy).await,
         }
     }

@@ -3,7 +3,7 @@
 use super::{
     Handler, MAX_OBJECT_BYTES, SessionRequest, broken, feed,
     follow::{self, Follow, Wants},
-    idempotency_document, replayed,
+    idempotency_document, not_of_a_subagent, replayed,
     resource::named_user,
 };
 use crate::agent::{OnBusy, Post};
@@ -59,6 +59,7 @@ impl Handler {
             return self.again(session, wants, first, hash);
         }
 
+        session.as_deref().map_or(Ok(()), not_of_a_subagent)?;
         let turn = self.host.new_id(id::TURN);
         let receipt = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
         let mut post = self.checked_post(body, session.as_ref(), &turn, on_busy)?;
@@ -212,10 +213,13 @@ impl Handler {
         Ok(())
     }
 
-    pub(super) fn abort(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
+    pub(super) async fn abort(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         let session = self.session(call)?;
         let turn = session.state().turn.as_ref().map(|turn| turn.id.clone());
-        let aborted = self.host.abort(&session)?;
+        let reports = self.host.recall(&session).await;
+        // What has begun meanwhile was not meant.
+        let is_meant = turn.as_ref().is_none_or(|turn| session.is_at_hand(turn));
+        let aborted = is_meant && self.host.abort(&session, reports)?;
         ApiResponse::json(
             200,
             &json!({"aborted": aborted, "turn_id": turn, "status": session.state().status()}),

@@ -8,7 +8,7 @@ use crate::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
     ApiResponse,
     routes::{self, SessionRoute, Target},
-    session::{Handler, SessionRequest, import, socket::SocketState},
+    session::{Handler, SessionRequest, socket::SocketState},
 };
 use crate::ports::{Peers, SessionEraser};
 use crate::types::{ErrorCode, Principal, Problem, id, json};
@@ -51,6 +51,8 @@ pub struct ForwardHead {
 #[serde(rename_all = "snake_case")]
 enum Internal {
     Import,
+    Recall,
+    Report,
     Erase { tenant: String, session: String },
     Consolidate { limit: usize },
 }
@@ -145,14 +147,14 @@ fn handler(state: &Rc<State>, env: &Env, sockets: &Rc<Sockets>) -> Result<Handle
         clock: setup::clock(),
         entropy: setup::entropy(),
         spawner: Rc::new(ObjectSpawner(Rc::clone(state))),
+        peers: Rc::new(Objects(env.durable_object("SESSION")?)),
         broadcast: Some(Rc::clone(sockets) as Rc<_>),
     };
     let context_messages =
         setup::var(env, "CONTEXT_MESSAGES").and_then(|n| n.parse().ok()).unwrap_or(CONTEXT_MESSAGES);
     let context = if agent.keeps_context() { Bounds::wide() } else { Bounds::messages(context_messages) };
     let host = SessionHost::new(ports, agent, HostConfig { context });
-    let peers = Rc::new(Objects(env.durable_object("SESSION")?));
-    Ok(Handler { host, peers })
+    Ok(Handler { host })
 }
 
 impl Inner {
@@ -238,7 +240,12 @@ impl Inner {
     async fn internal(&self, mut request: Request, internal: &str) -> Result<Response> {
         let handler = self.handler()?;
         let done = match json::read(internal.as_bytes())? {
-            Internal::Import => import(&handler.host, &request.text().await?).await,
+            Internal::Import => handler.host.import(&request.text().await?).await,
+            Internal::Recall => handler
+                .host
+                .recalled()
+                .and_then(|report| report.ok_or_else(|| Problem::not_found("subagent"))),
+            Internal::Report => handler.host.hear(&request.text().await?).map(|wanted| wanted.to_string()),
             Internal::Erase { tenant, session } => {
                 handler.host.erase(&tenant, &session).await.map(|()| String::new())
             }
@@ -309,6 +316,14 @@ impl Peers for Objects {
         snapshot: String,
     ) -> std::result::Result<String, String> {
         self.ask(tenant, session, &Internal::Import, Some(snapshot)).await
+    }
+
+    async fn recall(&self, tenant: &str, session: &str) -> std::result::Result<String, String> {
+        self.ask(tenant, session, &Internal::Recall, None).await
+    }
+
+    async fn report(&self, tenant: &str, session: &str, report: String) -> std::result::Result<bool, String> {
+        self.ask(tenant, session, &Internal::Report, Some(report)).await.map(|wanted| wanted == "true")
     }
 }
 

@@ -144,6 +144,12 @@ impl Directory for InMemoryDirectory {
         Ok(())
     }
 
+    async fn subagents(&self, tenant: &str, session: &str) -> DirectoryResult<Vec<String>> {
+        let tables = self.tables()?;
+        let own = |s: &&SessionEntry| s.tenant == tenant && s.parent.as_deref() == Some(session);
+        Ok(tables.sessions.values().filter(own).map(|s| s.id.clone()).collect())
+    }
+
     async fn sessions(
         &self,
         tenant: &str,
@@ -151,12 +157,13 @@ impl Directory for InMemoryDirectory {
         agent: Option<&str>,
         before: Option<(Timestamp, &str)>,
         limit: usize,
+        subagents: bool,
     ) -> DirectoryResult<Vec<SessionEntry>> {
         let tables = self.tables()?;
         let mut found: Vec<_> = tables
             .sessions
             .values()
-            .filter(|s| s.tenant == tenant)
+            .filter(|s| s.tenant == tenant && (subagents || s.parent.is_none()))
             .filter(|s| user.is_none_or(|user| s.user == user) && agent.is_none_or(|agent| s.agent == agent))
             .filter(|s| before.is_none_or(|before| (s.created_at, s.id.as_str()) < before))
             .cloned()

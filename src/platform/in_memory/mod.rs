@@ -18,7 +18,7 @@ pub use files::MemoryFiles;
 pub use memory::InMemoryIndex;
 pub use memory_spaces::InMemorySpaces;
 pub use models::ScriptedModels;
-pub use net::{MemoryPeers, ScriptedHttp};
+pub use net::{NoPeers, ScriptedHttp};
 pub use session_store::MemorySessionStore;
 pub use sinks::{MemoryBlobs, MemoryLog};
 pub use tasks::TaskPool;

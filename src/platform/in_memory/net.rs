@@ -1,13 +1,10 @@
 //! The network, as a test wants it.
 
-use crate::ports::{Http, HttpError, HttpRequest, HttpResponse, Peers};
+use crate::ports::{Http, HttpError, HttpRequest, HttpResponse, Peers, SessionEraser};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use std::{
-    cell::{Cell, RefCell},
-    collections::{BTreeMap, VecDeque},
-};
+use std::{cell::RefCell, collections::VecDeque};
 
 /// Answers requests in the order in which answers were queued; offline when none is left.
 #[derive(Default)]
@@ -38,29 +35,27 @@ impl Http for ScriptedHttp {
     }
 }
 
-/// Other sessions, of which only the snapshots that they were made from are kept.
-#[derive(Default)]
-pub struct MemoryPeers {
-    /// While set, every call fails.
-    pub down: Cell<bool>,
-    snapshots: RefCell<BTreeMap<(String, String), String>>,
-}
+/// A world of one session: there are no others.
+pub struct NoPeers;
 
-impl MemoryPeers {
-    /// What a session was made from.
-    pub fn snapshot(&self, tenant: &str, session: &str) -> Option<String> {
-        self.snapshots.borrow().get(&(tenant.to_owned(), session.to_owned())).cloned()
+#[async_trait(?Send)]
+impl Peers for NoPeers {
+    async fn import(&self, _tenant: &str, _session: &str, _snapshot: String) -> Result<String, String> {
+        Err("there are no other sessions here".into())
+    }
+
+    async fn recall(&self, _tenant: &str, _session: &str) -> Result<String, String> {
+        Err("there are no other sessions here".into())
+    }
+
+    async fn report(&self, _tenant: &str, _session: &str, _report: String) -> Result<bool, String> {
+        Ok(false)
     }
 }
 
 #[async_trait(?Send)]
-impl Peers for MemoryPeers {
-    async fn import(&self, tenant: &str, session: &str, snapshot: String) -> Result<String, String> {
-        if self.down.get() {
-            return Err("switched off".into());
-        }
-        let mut snapshots = self.snapshots.borrow_mut();
-        snapshots.entry((tenant.to_owned(), session.to_owned())).or_insert(snapshot);
-        Ok(serde_json::json!({ "id": session }).to_string())
+impl SessionEraser for NoPeers {
+    async fn erase(&self, _tenant: &str, _session: &str) -> Result<(), String> {
+        Ok(())
     }
 }

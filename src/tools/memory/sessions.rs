@@ -52,7 +52,7 @@ impl Tool for SessionList {
 
     async fn run(&self, args: ListArgs, cx: ToolContext) -> Result<String, ToolError> {
         let (user, agent, limit) = (Some(cx.user.as_str()), Some(cx.agent.as_str()), limit(args.limit));
-        let sessions = self.0.directory.sessions(&cx.tenant, user, agent, None, limit);
+        let sessions = self.0.directory.sessions(&cx.tenant, user, agent, None, limit, false);
         let sessions = cx.while_wanted(sessions).await?.map_err(|error| self.0.down(&cx, &error))?;
         let lines = sessions.iter().map(|entry| {
             let at = entry.updated_at.to_rfc3339();

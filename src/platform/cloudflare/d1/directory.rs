@@ -1,4 +1,4 @@
-//! The directory over D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`): tenants, keys and idempotency in the root,
+//! The directory over D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`): tenants, keys and idempotency in the root,
 //! the list of a tenant's sessions on its shard.
 
 use super::{Database, Failed, Shards, moment, number, optional, time};
@@ -17,6 +17,7 @@ const EXPIRED_AT_ONCE: usize = 500;
 
 const TENANT: &str =
     "SELECT id, name, created_at, jwt, shard, permissions FROM tenants WHERE deleted_at IS NULL";
+const SESSION: &str = "SELECT tenant, id, user, agent, title, created_at, updated_at, parent FROM sessions";
 const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM api_keys";
 const KEY_AND_RULES: &str = "SELECT k.id, k.tenant, k.name, k.scopes, k.created_at, k.expires_at, t.permissions \
                              FROM api_keys k JOIN tenants t ON t.id = k.tenant";
@@ -116,6 +117,7 @@ struct SessionRow {
     title: Option<String>,
     created_at: f64,
     updated_at: f64,
+    parent: Option<String>,
 }
 
 impl SessionRow {
@@ -128,6 +130,7 @@ impl SessionRow {
             title: self.title,
             created_at: moment(self.created_at),
             updated_at: moment(self.updated_at),
+            parent: self.parent,
         }
     }
 }
@@ -258,8 +261,8 @@ impl Directory for D1Directory {
     }
 
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()> {
-        let sql = "INSERT INTO sessions (tenant, id, user, agent, title, created_at, updated_at) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (tenant, id) DO UPDATE SET \
+        let sql = "INSERT INTO sessions (tenant, id, user, agent, title, created_at, updated_at, parent) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (tenant, id) DO UPDATE SET \
                    user = excluded.user, agent = excluded.agent, title = excluded.title, \
                    created_at = excluded.created_at, updated_at = excluded.updated_at \
                    WHERE excluded.updated_at >= sessions.updated_at";
@@ -271,6 +274,7 @@ impl Directory for D1Directory {
             optional(entry.title.as_deref()),
             time(entry.created_at),
             time(entry.updated_at),
+            optional(entry.parent.as_deref()),
         ];
         Ok(self.shards.of(&entry.tenant).await?.run(sql, &args).await?)
     }
@@ -280,6 +284,13 @@ impl Directory for D1Directory {
         Ok(self.shards.of(tenant).await?.run(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?)
     }
 
+    async fn subagents(&self, tenant: &str, session: &str) -> DirectoryResult<Vec<String>> {
+        let sql = format!("{SESSION} WHERE tenant = ?1 AND parent = ?2");
+        let args = [D1Type::Text(tenant), D1Type::Text(session)];
+        let found: Vec<SessionRow> = self.shards.of(tenant).await?.rows(&sql, &args).await?;
+        Ok(found.into_iter().map(|row| row.id).collect())
+    }
+
     async fn sessions(
         &self,
         tenant: &str,
@@ -287,11 +298,13 @@ impl Directory for D1Directory {
         agent: Option<&str>,
         before: Option<(Timestamp, &str)>,
         limit: usize,
+        subagents: bool,
     ) -> DirectoryResult<Vec<SessionEntry>> {
-        let mut sql = String::from(
-            "SELECT tenant, id, user, agent, title, created_at, updated_at FROM sessions WHERE tenant = ?",
-        );
+        let mut sql = format!("{SESSION} WHERE tenant = ?");
         let mut args = vec![D1Type::Text(tenant)];
+        if !subagents {
+            sql.push_str(" AND parent IS NULL");
+        }
         if let Some(user) = user {
             sql.push_str(" AND user = ?");
             args.push(D1Type::Text(user));

@@ -1,0 +1,143 @@
+//! Sends out a subagent to do a part of the work, and waits for what it says.
+//!
+//! The call waits as one for an answer does: the errand is done in a session of its own, and nothing here runs
+//! meanwhile. See `agent::host::subagents`.
+
+use crate::agent::{DynTool, ToolContext};
+use crate::types::{
+    Category, Effect, Errand, PendingKind, Report, SubagentKind, ToolOutcome, ToolSpec, id, json::from_value,
+    subagent::GENERAL,
+};
+use futures::{
+    FutureExt,
+    future::{LocalBoxFuture, ready},
+};
+use serde_json::{Value, json};
+
+/// Longest task, in characters.
+const MAX_TASK: usize = 50_000;
+
+/// The tool's name.
+const NAME: &str = "subagent";
+
+/// `subagent`.
+pub struct Subagent(Vec<SubagentKind>);
+
+impl Subagent {
+    /// With these kinds, and the general one.
+    pub fn new(kinds: &[SubagentKind]) -> Self {
+        let general = SubagentKind {
+            id: GENERAL.to_owned(),
+            description: "any task that can be told in a message".to_owned(),
+            ..SubagentKind::default()
+        };
+        let own = kinds.iter().any(|kind| kind.id == GENERAL);
+        Self((!own).then_some(general).into_iter().chain(kinds.iter().cloned()).collect())
+    }
+}
+
+impl DynTool for Subagent {
+    fn spec(&self) -> ToolSpec {
+        let ids: Vec<&str> = self.0.iter().map(|kind| kind.id.as_str()).collect();
+        let kinds = self.0.iter().map(|kind| format!("\n- {}: {}", kind.id, kind.description));
+        ToolSpec {
+            name: NAME.to_owned(),
+            description: format!(
+                "Sends out a subagent to do a task on its own, and waits for its answer. Several in one step work \
+                 side by side. There are:{}",
+                kinds.collect::<String>()
+            ),
+            parameters: json!({
+                "type": "object",
+                "properties": {
+                    "agent": {"type": "string", "enum": ids},
+                    "task": {"type": "string", "description":
+                        "Everything that it has to know: it sees nothing else, unless it is forked."},
+                    "forked": {"type": "boolean", "description":
+                        "Whether it begins with this whole conversation, as you. Then `agent` does not matter."},
+                },
+                "required": ["agent", "task"],
+            }),
+            // What it does is asked about there, call by call.
+            effect: Effect::LocalWrite,
+            idempotent: true,
+            retry_on_timeout: false,
+            varies: true,
+            category: Category::Other,
+            control: true,
+            suspends: Some(PendingKind::Subagent),
+        }
+    }
+
+    fn check(&self, args: &Value) -> Result<Vec<String>, String> {
+        let errand: Errand = from_value(args.clone()).map_err(|misfit| {
+            format!("the arguments do not fit the schema at `{}`: {}", misfit.path(), misfit.detail())
+        })?;
+        if !self.0.iter().any(|kind| kind.id == errand.agent) {
+            let ids: Vec<&str> = self.0.iter().map(|kind| kind.id.as_str()).collect();
+            return Err(format!("there is no `agent` {:?}; there are: {}", errand.agent, ids.join(", ")));
+        }
+        if !(1..=MAX_TASK).contains(&errand.task.trim().chars().count()) {
+            return Err(format!("`task` is empty or longer than {MAX_TASK} characters"));
+        }
+        // Of several none waits for another.
+        Ok(Vec::new())
+    }
+
+    fn pose<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
+        // The same whenever it is asked: sent out twice, it is one.
+        let session = id::derive(id::SESSION, &json!([cx.session, cx.turn, cx.call_id]).to_string());
+        let errand = from_value::<Errand>(args).map(|errand| json!(Errand { session, ..errand }));
+        ready(errand.map_err(|misfit| ToolOutcome::failure(misfit.to_string()))).boxed_local()
+    }
+
+    fn call<'a>(&'a self, _args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
+        let report = from_value::<Report>(cx.answer.unwrap_or_default());
+        let outcome = report.map(|report| report.outcome());
+        ready(outcome.unwrap_or_else(|_| ToolOutcome::failure("the subagent said nothing"))).boxed_local()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::TurnStatus;
+    use pretty_assertions::assert_eq;
+
+    #[test]
+    fn an_errand_names_a_kind_and_a_task() {
+        let reviewer = SubagentKind { id: "reviewer".into(), ..SubagentKind::default() };
+        let tool = Subagent::new(&[reviewer]);
+        let check = |agent: &str, task: &str| tool.check(&json!({"agent": agent, "task": task}));
+        assert_eq!(check("reviewer", "Look."), Ok(vec![]));
+        assert_eq!(check(GENERAL, "Look."), Ok(vec![]));
+        let told = check("critic", "Look.").unwrap_err();
+        assert_eq!(told, "there is no `agent` \"critic\"; there are: general-purpose, reviewer");
+        for task in ["", " \n", &"x".repeat(MAX_TASK + 1)] {
+            assert!(check(GENERAL, task).unwrap_err().starts_with("`task` is empty or longer"));
+        }
+    }
+
+    #[test]
+    fn what_comes_of_it_is_what_it_said() {
+        let outcome = |status, text: &str, error: Option<&str>| {
+            let report = Report {
+                session: "s".into(),
+                call_id: "c".into(),
+                status,
+                text: text.into(),
+                error: error.map(str::to_owned),
+                pending: Vec::new(),
+                usage: Default::default(),
+                cost_usd: None,
+            };
+            report.outcome()
+        };
+        let result = |text: &str| ToolOutcome::Result { result: text.into() };
+        assert_eq!(outcome(TurnStatus::Completed, "Done.", None), result("Done."));
+        assert_eq!(outcome(TurnStatus::Canceled, "Half", None), result("[Aborted by user]\n\nHalf"));
+        assert_eq!(outcome(TurnStatus::Canceled, "", None), result("[Aborted by user]"));
+        let failed = outcome(TurnStatus::Failed, "Half", Some("no model"));
+        assert_eq!(failed, ToolOutcome::failure("the subagent failed: no model"));
+    }
+}

@@ -1,0 +1,81 @@
+//! The objects of other sessions, in the same world.
+
+use crate::stage::Stage;
+use async_trait::async_trait;
+use edge_harness::agent::SessionHost;
+use edge_harness::platform::in_memory::MemorySessionStore;
+use edge_harness::ports::{Peers, SessionEraser};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+};
+
+/// Makes the machine of a session on this disk.
+type Make = Box<dyn Fn(&str, Rc<MemorySessionStore>) -> Rc<SessionHost>>;
+
+/// All sessions of a world, by their ids. Each machine is made when somebody asks for it.
+#[derive(Default)]
+pub struct Others {
+    /// While set, nobody reaches anybody.
+    pub down: Cell<bool>,
+    /// While set, the session of this stage is every other one.
+    pub stand_in: RefCell<Option<Rc<Stage>>>,
+    make: RefCell<Option<Make>>,
+    disks: RefCell<BTreeMap<String, Rc<MemorySessionStore>>>,
+    machines: RefCell<BTreeMap<String, Rc<SessionHost>>>,
+}
+
+impl Others {
+    /// All machines go away; those that come are made like this.
+    pub fn restart(&self, make: Make) {
+        self.machines.borrow_mut().clear();
+        *self.make.borrow_mut() = Some(make);
+    }
+
+    pub fn disk(&self, session: &str) -> Rc<MemorySessionStore> {
+        Rc::clone(self.disks.borrow_mut().entry(session.to_owned()).or_default())
+    }
+
+    pub fn host(&self, session: &str) -> Rc<SessionHost> {
+        if let Some(host) = self.machines.borrow().get(session) {
+            return Rc::clone(host);
+        }
+        let host = self.make.borrow().as_ref().expect("a world")(session, self.disk(session));
+        self.machines.borrow_mut().insert(session.to_owned(), Rc::clone(&host));
+        host
+    }
+
+    fn reach(&self, session: &str) -> Result<Rc<SessionHost>, String> {
+        if self.down.get() {
+            return Err("unreachable".into());
+        }
+        let stand_in = self.stand_in.borrow().as_ref().map(|stage| stage.host());
+        Ok(stand_in.unwrap_or_else(|| self.host(session)))
+    }
+}
+
+#[async_trait(?Send)]
+impl Peers for Others {
+    async fn import(&self, _tenant: &str, session: &str, snapshot: String) -> Result<String, String> {
+        let host = self.reach(session)?;
+        host.import(&snapshot).await.map_err(|problem| problem.to_string())
+    }
+
+    async fn recall(&self, _tenant: &str, session: &str) -> Result<String, String> {
+        let report = self.reach(session)?.recalled().map_err(|problem| problem.to_string())?;
+        report.ok_or_else(|| "no such subagent".into())
+    }
+
+    async fn report(&self, _tenant: &str, session: &str, report: String) -> Result<bool, String> {
+        self.reach(session)?.hear(&report).map_err(|problem| problem.to_string())
+    }
+}
+
+#[async_trait(?Send)]
+impl SessionEraser for Others {
+    async fn erase(&self, tenant: &str, session: &str) -> Result<(), String> {
+        let host = self.reach(session)?;
+        host.erase(tenant, session).await.map_err(|problem| problem.to_string())
+    }
+}

@@ -1,0 +1,465 @@
+//! Subagents: sent out by a call that waits, at work in a session of their own, under the rules of the one that sent
+//! them; on machines that may go away at any moment.
+
+use crate::http::{call as request, principal, whole};
+use crate::stage::{Stage, check, step_of};
+use edge_harness::agent::{SessionHost, host::parked::Ruling};
+use edge_harness::http::{
+    routes::SessionRoute,
+    session::{Handler, SessionRequest},
+};
+use edge_harness::platform::in_memory::{
+    MemorySessionStore, ScriptedModels,
+    models::{Answer, answer, call},
+};
+use edge_harness::ports::{Directory, SessionStore};
+use edge_harness::session::Session;
+use edge_harness::types::{
+    Approver, Decision, Mode, ModelRequest, Part, Policy, Problem, Role, SessionStatus, StopReason,
+    SubagentKind,
+};
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::rc::Rc;
+
+/// What was said last.
+fn said(request: &ModelRequest) -> String {
+    request.messages.iter().rfind(|message| message.role == Role::User).unwrap().text()
+}
+
+/// What the last call came to.
+fn told(request: &ModelRequest) -> String {
+    let results = request.messages.iter().flat_map(|message| &message.parts).rev();
+    let mut texts = results.filter_map(|part| match part {
+        Part::ToolResult { outcome, .. } => Some(outcome.model_text().into_owned()),
+        _ => None,
+    });
+    texts.next().unwrap_or_default()
+}
+
+fn send(id: &str, task: &str) -> Part {
+    call(id, "subagent", json!({"agent": "general-purpose", "task": task}))
+}
+
+/// Sends out a subagent for what is said behind `delegate:` (a copy of itself behind `fork:`), two for what is said
+/// behind `both:`; does by itself what else it is told; and repeats what came of it.
+fn script(request: &ModelRequest) -> Answer {
+    let said = said(request);
+    let (verb, rest) = said.split_once(':').unwrap_or((&said, ""));
+    match (step_of(request), verb) {
+        (0, "delegate") => answer(vec![send("d", rest)]),
+        (0, "both") => answer(vec![send("d1", rest), send("d2", rest)]),
+        (0, "fork") => {
+            let args = json!({"agent": "general-purpose", "task": rest, "forked": true});
+            answer(vec![call("f", "subagent", args)])
+        }
+        (0, "review") => answer(vec![call("d", "subagent", json!({"agent": "reviewer", "task": rest}))]),
+        (0, "write") => answer(vec![Part::text("half"), call("w", "write_it", json!({"key": rest}))]),
+        (0, "read") => answer(vec![Part::text("half"), call("r", "read_it", json!({"key": rest}))]),
+        (0, "leave") => answer(vec![call("p", "plan_exit", json!({}))]),
+        (0, _) => answer(vec![Part::text(format!("said {rest}"))]),
+        _ => answer(vec![Part::text(format!("it came to: {}", told(request)))]),
+    }
+}
+
+fn with(kinds: Vec<SubagentKind>) -> (Stage, Rc<ScriptedModels>) {
+    let (stage, models) = Stage::scripted(script, |builder| builder);
+    stage.subagents.replace(Some(kinds));
+    stage.crash();
+    (stage, models)
+}
+
+fn stage() -> Stage {
+    with(Vec::new()).0
+}
+
+/// A session with a rule of its own.
+fn ruled(tool: &str, policy: Policy) -> Stage {
+    let stage = stage();
+    let session = stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    let rule = (tool.to_owned(), policy);
+    session.commit(stage.host().now(), |draft| draft.state.meta.permissions.tools.extend([rule])).unwrap();
+    stage
+}
+
+/// The sessions of the subagents that were sent out, in their order.
+fn children(stage: &Stage) -> Vec<String> {
+    let started = stage.records().into_iter().filter(|record| record["type"] == "subagent.started");
+    started.map(|record| record["session"].as_str().unwrap().to_owned()).collect()
+}
+
+fn child(stage: &Stage) -> String {
+    children(stage).pop().expect("a subagent was sent out")
+}
+
+fn session(stage: &Stage, id: &str) -> (Rc<SessionHost>, Rc<Session>) {
+    let host = stage.others.host(id);
+    let session = host.open().unwrap().expect("a session");
+    (host, session)
+}
+
+fn records(disk: &MemorySessionStore) -> Vec<Value> {
+    disk.log().iter().map(|record| serde_json::from_str(&record.json).unwrap()).collect()
+}
+
+/// What became of the calls of a session.
+fn outcomes(disk: &MemorySessionStore) -> Vec<Value> {
+    let ended = records(disk).into_iter().filter(|record| record["type"] == "tool.completed");
+    ended
+        .map(|record| {
+            [&record["result"], &record["reason"]].into_iter().find(|v| !v.is_null()).unwrap().clone()
+        })
+        .collect()
+}
+
+fn reply(stage: &Stage, turn: &str) -> String {
+    stage.end(turn).reply.expect("a reply").text
+}
+
+fn approve(stage: &Stage, id: &str, call: &str, decision: Decision) {
+    let (host, session) = session(stage, id);
+    let ruling = Ruling { decision, reason: None, args: None, args_hash: None };
+    host.decide(&session, call, ruling, Approver::default()).unwrap();
+}
+
+fn ask(host: Rc<SessionHost>, mut call: SessionRequest, id: &str) -> Result<Value, Problem> {
+    call.session = id.to_owned();
+    block_on(Handler { host }.handle(&call)).map(whole)
+}
+
+#[test]
+fn an_errand_is_done_in_a_session_of_its_own() {
+    let (stage, models) = with(Vec::new());
+    stage.post("t1", "delegate:read:x");
+    stage.run();
+    assert_eq!(stage.session().state().status(), SessionStatus::Running, "nobody waits for a person");
+    stage.settle();
+    stage.check();
+    assert_eq!(reply(&stage, "t1"), "it came to: it came to: read x");
+    let id = child(&stage);
+    let disk = stage.others.disk(&id);
+    check(&disk.log());
+    let (host, child) = session(&stage, &id);
+    let seen = ask(host, request(SessionRoute::Show, "", &json!({})), &id).unwrap();
+    assert_eq!(
+        (&seen["parent"]["session"], &seen["parent"]["call_id"], &seen["parent"]["agent"]),
+        (&json!("s"), &json!("d"), &json!("general-purpose"))
+    );
+    assert_eq!(seen["user"], "u");
+    // It hears of itself and of nothing that was said before; it cannot send out others.
+    let theirs: Vec<ModelRequest> =
+        models.requests().into_iter().filter(|r| r.system.contains("You are a subagent")).collect();
+    assert_eq!(theirs.len(), 2);
+    assert_eq!(said(&theirs[0]), "read:x");
+    assert!(theirs.iter().flat_map(|r| r.tools.iter()).all(|tool| tool.name != "subagent"));
+    // What it used counts in the turn that sent it out.
+    let own = child.state().meta.usage.total_tokens;
+    let of_model_calls = stage.records().into_iter().filter(|r| r["type"] == "usage.updated");
+    let by_itself: u64 = of_model_calls.map(|r| r["step"]["total_tokens"].as_u64().unwrap()).sum();
+    assert_eq!(stage.end("t1").usage.total_tokens, by_itself + own);
+    let completed = stage.records().into_iter().find(|r| r["type"] == "subagent.completed").unwrap();
+    assert_eq!(
+        (&completed["status"], &completed["usage"]["total_tokens"]),
+        (&json!("completed"), &json!(own))
+    );
+    // It stands in no list, and nothing is learned from it.
+    let listed = |all| block_on(stage.directory.sessions("t", None, None, None, 10, all)).unwrap().len();
+    assert_eq!((listed(false), listed(true)), (1, 2));
+    assert!(child.state().handovers.values().all(|handover| !handover.is_due()));
+}
+
+#[test]
+fn wherever_machines_go_away_the_errand_is_done_once() {
+    for (ticks, tell) in (0..16).flat_map(|ticks| [(ticks, true), (ticks, false)]) {
+        let stage = stage();
+        stage.post("t1", "both:read:x");
+        for _ in 0..ticks {
+            stage.tick(25);
+        }
+        stage.crash();
+        // Whoever is woken first finds the other as it is.
+        let ids = children(&stage);
+        if tell {
+            ids.iter().for_each(|id| drop(block_on(stage.others.host(id).wake())));
+            stage.run();
+        }
+        stage.wake();
+        stage.settle();
+        ids.iter().for_each(|id| drop(block_on(stage.others.host(id).wake())));
+        stage.settle();
+        stage.check();
+        assert_eq!(reply(&stage, "t1"), "it came to: it came to: read x", "after {ticks} ticks");
+        assert_eq!(children(&stage).len(), 2);
+        for id in children(&stage) {
+            let log = stage.others.disk(&id).log();
+            check(&log);
+            assert_eq!(log.iter().filter(|record| record.kind == "turn.started").count(), 1);
+        }
+    }
+}
+
+#[test]
+fn what_is_forbidden_here_is_forbidden_there() {
+    let stage = ruled("write_it", Policy::Deny);
+    stage.post("t1", "delegate:write:a");
+    stage.settle();
+    assert_eq!(stage.runs.borrow().len(), 0);
+    let reason = outcomes(&stage.others.disk(&child(&stage))).pop().unwrap();
+    assert!(reason.as_str().unwrap().contains("write_it"), "{reason}");
+}
+
+#[test]
+fn what_is_forbidden_here_meanwhile_is_forbidden_there_too() {
+    let stage = ruled("write_it", Policy::Ask);
+    stage.post("t1", "delegate:write:a");
+    stage.settle_waiting();
+    let id = child(&stage);
+    let patch = json!({"permissions": {"tools": {"write_it": "deny"}}});
+    ask(stage.host(), request(SessionRoute::Update, "", &patch), "s").unwrap();
+    stage.run();
+    assert_eq!(session(&stage, &id).1.state().meta.permissions.tools["write_it"], Policy::Deny);
+    approve(&stage, &id, "w", Decision::Approve);
+    stage.settle();
+    assert_eq!(stage.runs.borrow().len(), 0, "no approval lifts a denial");
+    // The tenant's rules come along with any request.
+    let mut call = request(SessionRoute::Show, "", &json!({}));
+    let mut principal = principal();
+    principal.rules.tools.insert("read_it".into(), Policy::Deny);
+    call.principal = principal;
+    let stage = ruled("read_it", Policy::Ask);
+    stage.post("t1", "delegate:read:a");
+    stage.settle_waiting();
+    ask(stage.host(), call, "s").unwrap();
+    stage.run();
+    let id = child(&stage);
+    approve(&stage, &id, "r", Decision::AlwaysAllowTool);
+    stage.settle();
+    let outcome = outcomes(&stage.others.disk(&id)).pop().unwrap();
+    assert!(
+        outcome.as_str().unwrap().contains("not allowed") || outcome.as_str().unwrap().contains("read_it")
+    );
+    assert_ne!(outcome, "read a");
+}
+
+#[test]
+fn a_subagent_asks_people_and_the_turn_that_sent_it_waits_for_them() {
+    let stage = ruled("write_it", Policy::Ask);
+    stage.post("t1", "delegate:write:a");
+    stage.settle_waiting();
+    let id = child(&stage);
+    assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
+    let waiting = stage.records().pop().unwrap();
+    assert_eq!(waiting["type"], "turn.waiting");
+    let payload = &waiting["pending"][0]["payload"];
+    assert_eq!((&payload["session"], &payload["pending"][0]["call_id"]), (&json!(id), &json!("w")));
+    assert_eq!(payload["pending"][0]["kind"], "approval");
+    stage.crash();
+    stage.wake();
+    stage.run();
+    approve(&stage, &id, "w", Decision::Approve);
+    assert_eq!(stage.session().state().status(), SessionStatus::Waiting, "it has not heard of it yet");
+    stage.settle();
+    assert_eq!(stage.runs.borrow().get("a"), Some(&1));
+    assert_eq!(reply(&stage, "t1"), "it came to: it came to: wrote a");
+    stage.check();
+}
+
+#[test]
+fn a_message_passes_over_a_subagent_that_waits_and_waits_behind_one_at_work() {
+    let stage = ruled("write_it", Policy::Ask);
+    stage.post("t1", "delegate:read:x");
+    stage.tick(50);
+    stage.post("t2", "hello:you");
+    stage.settle();
+    assert_eq!(
+        (reply(&stage, "t1").as_str(), reply(&stage, "t2").as_str()),
+        ("it came to: it came to: read x", "said you")
+    );
+    stage.post("t3", "delegate:write:a");
+    stage.settle_waiting();
+    stage.post("t4", "hello:again");
+    stage.settle();
+    stage.check();
+    assert_eq!(
+        (stage.end("t3").stop_reason, reply(&stage, "t4").as_str()),
+        (StopReason::Canceled, "said again")
+    );
+    let log = stage.others.disk(&child(&stage)).log();
+    assert_eq!(log.last().unwrap().kind, "turn.canceled");
+    assert_eq!(stage.runs.borrow().len(), 0);
+}
+
+#[test]
+fn an_aborted_subagent_has_said_what_it_had_said() {
+    let stage = stage();
+    stage.post("t1", "delegate:read:x");
+    stage.tick(50);
+    let id = child(&stage);
+    ask(stage.others.host(&id), request(SessionRoute::Abort, "", &json!({})), &id).unwrap();
+    stage.settle();
+    stage.check();
+    assert_eq!(outcomes(&stage.store), [json!("[Aborted by user]\n\nhalf")]);
+    assert_eq!(stage.outcomes("t1"), ["result"]);
+    assert!(reply(&stage, "t1").starts_with("it came to: [Aborted by user]"), "the turn goes on");
+}
+
+#[test]
+fn an_abort_ends_subagents_and_keeps_what_they_had_said() {
+    let stage = stage();
+    stage.post("t1", "both:read:x");
+    stage.tick(50);
+    ask(stage.host(), request(SessionRoute::Abort, "", &json!({})), "s").unwrap();
+    stage.settle();
+    stage.check();
+    assert_eq!(
+        outcomes(&stage.store),
+        [json!("[Aborted by user]\n\nhalf"), json!("[Aborted by user]\n\nhalf")]
+    );
+    assert_eq!(stage.end("t1").stop_reason, StopReason::Canceled);
+    for id in children(&stage) {
+        let disk = stage.others.disk(&id);
+        check(&disk.log());
+        assert_eq!(disk.log().last().unwrap().kind, "turn.canceled");
+    }
+    let completed = stage.records().into_iter().filter(|r| r["type"] == "subagent.completed").count();
+    assert_eq!(completed, 2);
+}
+
+#[test]
+fn a_fork_begins_alike_and_sends_out_nobody() {
+    let (stage, models) = with(Vec::new());
+    stage.post("t1", "hello:there");
+    stage.settle();
+    stage.post("t2", "fork:delegate:read:x");
+    stage.settle();
+    stage.check();
+    assert!(reply(&stage, "t2").contains("this is not for a subagent: do the task yourself"));
+    let id = child(&stage);
+    let (_, copy) = session(&stage, &id);
+    assert!(copy.state().meta.parent.as_ref().unwrap().forked);
+    let created = records(&stage.others.disk(&id)).remove(0);
+    assert_eq!(created["forked_from"], "s");
+    check(&stage.others.disk(&id).log());
+    // The prompt of the copy begins as the original's did.
+    let requests = models.requests();
+    let first = requests.iter().find(|r| said(r) == "fork:delegate:read:x").unwrap();
+    let theirs = requests.iter().find(|r| said(r) == "delegate:read:x").unwrap();
+    assert_eq!((&theirs.system, &theirs.tools), (&first.system, &first.tools));
+    assert_eq!(theirs.messages[0].text(), "hello:there");
+    let listed = block_on(stage.directory.sessions("t", None, None, None, 10, false)).unwrap().len();
+    assert_eq!(listed, 1);
+}
+
+#[test]
+fn a_kind_has_its_own_instructions_and_tools() {
+    let reviewer = SubagentKind {
+        id: "reviewer".into(),
+        description: "reviews".into(),
+        instructions: "Be strict.".into(),
+        tools: Some(vec!["read_it".into(), "subagent".into()]),
+        max_steps: Some(1),
+        ..SubagentKind::default()
+    };
+    let (stage, models) = with(vec![reviewer]);
+    stage.post("t1", "review:write:a");
+    stage.settle();
+    let theirs = models.requests().into_iter().find(|r| r.system.contains("Be strict.")).unwrap();
+    assert_eq!(theirs.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["read_it"]);
+    assert_eq!(stage.runs.borrow().len(), 0, "what it does not have it cannot call");
+    assert_eq!(session(&stage, &child(&stage)).1.state().meta.budget.max_steps, 1);
+}
+
+#[test]
+fn a_subagent_is_in_the_mode_of_its_session_and_stays_there() {
+    let plan = Mode { id: "plan".into(), read_only: true, ..Mode::default() };
+    let (stage, _) = with(Vec::new());
+    let stage = stage.with_modes(vec![plan, Mode { id: "build".into(), ..Mode::default() }]);
+    stage.post("t1", "delegate:write:a");
+    stage.settle();
+    let id = child(&stage);
+    assert_eq!(session(&stage, &id).1.state().meta.mode, stage.session().state().meta.mode);
+    assert_eq!(stage.runs.borrow().len(), 0, "only reading is possible");
+    stage.post("t2", "fork:leave:");
+    stage.settle();
+    let outcome = outcomes(&stage.others.disk(&child(&stage))).pop().unwrap();
+    assert!(outcome.as_str().unwrap().contains("not for a subagent"), "{outcome}");
+}
+
+#[test]
+fn who_cannot_be_reached_is_sent_out_again_and_given_up_in_the_end() {
+    let stage = stage();
+    stage.others.down.set(true);
+    stage.post("t1", "delegate:read:x");
+    stage.live(5_000);
+    assert_eq!(stage.session().state().status(), SessionStatus::Running);
+    stage.others.down.set(false);
+    stage.tick(60_000);
+    stage.wake();
+    stage.settle();
+    assert_eq!(reply(&stage, "t1"), "it came to: it came to: read x");
+    stage.others.down.set(true);
+    stage.post("t2", "delegate:read:x");
+    stage.live(3_600_000);
+    stage.check();
+    assert!(reply(&stage, "t2").contains("could not be sent out: unreachable"));
+}
+
+#[test]
+fn a_report_is_told_until_it_is_heard() {
+    let stage = stage();
+    stage.post("t1", "delegate:read:x");
+    stage.tick(50);
+    stage.others.down.set(true);
+    stage.tick(1_000);
+    let id = child(&stage);
+    assert_eq!(stage.others.disk(&id).log().last().unwrap().kind, "turn.completed");
+    assert_eq!(stage.session().state().status(), SessionStatus::Running);
+    stage.others.down.set(false);
+    stage.crash();
+    block_on(stage.others.host(&id).wake()).unwrap();
+    stage.settle();
+    assert_eq!(reply(&stage, "t1"), "it came to: it came to: read x");
+    // And not again.
+    stage.crash();
+    block_on(stage.others.host(&id).wake()).unwrap();
+    stage.run();
+    stage.check();
+}
+
+#[test]
+fn the_session_of_a_subagent_takes_orders_from_its_own_only() {
+    let stage = ruled("write_it", Policy::Ask);
+    stage.post("t1", "delegate:write:a");
+    stage.settle_waiting();
+    let id = child(&stage);
+    let refused =
+        |route, body: Value| ask(stage.others.host(&id), request(route, "", &body), &id).unwrap_err();
+    for (route, body) in [
+        (SessionRoute::PostMessage, json!({"content": "hi"})),
+        (SessionRoute::Steer, json!({"content": "hi"})),
+        (SessionRoute::Update, json!({"mode": null})),
+        (SessionRoute::Update, json!({"permissions": {"yolo": true}})),
+        (SessionRoute::Delete, json!({})),
+    ] {
+        assert_eq!(refused(route, body).code.as_str(), "subagent_session");
+    }
+    // Nobody answers in its place.
+    let mut answer = request(SessionRoute::Answer, "", &json!({"answer": "done"}));
+    answer.item = "d".into();
+    assert_eq!(ask(stage.host(), answer, "s").unwrap_err().code.as_str(), "not_waiting");
+    assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
+}
+
+#[test]
+fn subagents_go_with_the_session_that_sent_them_out() {
+    let stage = stage();
+    stage.post("t1", "both:read:x");
+    stage.settle();
+    let ids = children(&stage);
+    block_on(stage.host().erase("t", "s")).unwrap();
+    for id in ids {
+        assert!(!stage.others.disk(&id).exists().unwrap());
+    }
+    assert!(block_on(stage.directory.sessions("t", None, None, None, 10, true)).unwrap().is_empty());
+}
