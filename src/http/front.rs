@@ -11,7 +11,7 @@ use super::auth::Caller;
 use super::auth_cache::AuthCache;
 use super::failure::Failure;
 use super::routes::{AdminRoute, Found, SessionRoute, Target, find};
-use super::seal::{Seal, sha256_hex};
+use super::seal::Seal;
 use super::{ApiRequest, ApiResponse, body, cors, idempotency, idempotency::Knot};
 use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, SessionEraser, Signatures};
@@ -245,8 +245,7 @@ impl Front {
             (Some(_), _) => Err(Problem::field("/id", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @")),
             (None, Some(key)) => {
                 let name = json!(["session", principal.tenant, principal.user, key]).to_string();
-                let hash = sha256_hex(name.as_bytes());
-                Ok(format!("{}{}", id::SESSION, hash.get(..32).unwrap_or(&hash)))
+                Ok(id::derive(id::SESSION, &name))
             }
             (None, None) => Ok(self.make_id(id::SESSION)),
         }
