@@ -11,6 +11,7 @@ mod compaction;
 mod compaction_plans;
 mod context;
 mod crash;
+mod denials;
 mod discipline;
 mod eviction;
 mod files;

@@ -1,0 +1,145 @@
+//! Whatever people grant, and whoever is sent out, in whatever mode: what is forbidden never runs.
+
+use crate::stage::{Stage, meta, step_of};
+use edge_harness::agent::host::parked::Ruling;
+use edge_harness::platform::in_memory::models::{Answer, answer, call};
+use edge_harness::types::{
+    Approver, Category, Decision, Mode, ModelRequest, Part, Policy, Role, SessionStatus,
+};
+use proptest::prelude::*;
+use serde_json::json;
+
+/// Writes by itself, or sends out a subagent that does; it may be a copy, or one that sends out another.
+fn script(request: &ModelRequest) -> Answer {
+    let said = request.messages.iter().rfind(|message| message.role == Role::User).unwrap().text();
+    let (verb, rest) = said.split_once(':').unwrap_or((&said, ""));
+    let send = |forked: bool| {
+        let args = json!({"agent": "general-purpose", "task": rest, "forked": forked});
+        answer(vec![call("d", "subagent", args)])
+    };
+    match (step_of(request), verb) {
+        (0, "send") => send(false),
+        (0, "fork") => send(true),
+        (0, _) => answer(vec![call("w", "write_it", json!({"key": "a"}))]),
+        _ => answer(vec![Part::text("done")]),
+    }
+}
+
+/// What people do.
+#[derive(Clone, Debug)]
+enum Act {
+    GrantTool,
+    GrantCategory,
+    Yolo(bool),
+    /// A rule of the tenant's, or of the session's own.
+    Rule(bool, Policy),
+    Default(Policy),
+    Mode(bool),
+}
+
+fn any_policy() -> impl Strategy<Value = Policy> {
+    prop_oneof![Just(Policy::Allow), Just(Policy::Ask), Just(Policy::Deny)]
+}
+
+fn any_act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        Just(Act::GrantTool),
+        Just(Act::GrantCategory),
+        any::<bool>().prop_map(Act::Yolo),
+        (any::<bool>(), any_policy()).prop_map(|(tenant, policy)| Act::Rule(tenant, policy)),
+        any_policy().prop_map(Act::Default),
+        any::<bool>().prop_map(Act::Mode),
+    ]
+}
+
+fn act(stage: &Stage, act: &Act) {
+    let (host, session) = (stage.host(), stage.session());
+    let mut tenant = session.state().tenant_rules.clone();
+    session
+        .commit(host.now(), |draft| {
+            let meta = &mut draft.state.meta;
+            match act {
+                Act::GrantTool => drop(meta.permissions.grants.tools.insert("write_it".into())),
+                Act::GrantCategory => drop(meta.permissions.grants.categories.insert(Category::Other)),
+                Act::Yolo(on) => meta.permissions.yolo = *on,
+                Act::Rule(true, policy) => drop(tenant.tools.insert("write_it".into(), *policy)),
+                Act::Rule(false, policy) => drop(meta.permissions.tools.insert("write_it".into(), *policy)),
+                Act::Default(policy) => meta.permissions.default = Some(*policy),
+                Act::Mode(plan) => meta.mode = Some(if *plan { "plan" } else { "build" }.into()),
+            }
+        })
+        .unwrap();
+    host.govern("t", &tenant).unwrap();
+    host.send_out(&session);
+    stage.run();
+}
+
+/// Whether somebody has forbidden it.
+fn denied(stage: &Stage) -> bool {
+    let session = stage.session();
+    let state = session.state();
+    let denies = |rule: Option<&Policy>| rule == Some(&Policy::Deny);
+    denies(state.tenant_rules.tools.get("write_it"))
+        || denies(state.meta.permissions.tools.get("write_it"))
+        || state.meta.mode.as_deref() == Some("plan")
+}
+
+/// Everybody consents, to everything and for ever, wherever they are asked.
+fn consent(stage: &Stage) {
+    let by = Approver::default();
+    let always = Ruling { decision: Decision::AlwaysAllowTool, reason: None, args: None, args_hash: None };
+    for pending in stage.session().pending().unwrap() {
+        let theirs = pending.payload["pending"].as_array().cloned().unwrap_or_default();
+        match pending.payload["session"].as_str() {
+            Some(id) => {
+                let host = stage.others.host(id);
+                for call in theirs {
+                    let session = host.open().unwrap().unwrap();
+                    let call = call["call_id"].as_str().unwrap();
+                    host.decide(&session, call, always.clone(), by.clone()).unwrap();
+                }
+            }
+            None => drop(stage.host().decide(&stage.session(), &pending.call_id, always.clone(), by.clone())),
+        }
+    }
+    stage.settle();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #[test]
+    fn what_is_forbidden_never_runs(
+        rounds in prop::collection::vec(
+            (prop::collection::vec(any_act(), 0..4), "(write|send:write|fork:write|fork:send:write):",
+             prop::collection::vec(any_act(), 0..3)),
+            1..4,
+        ),
+    ) {
+        let plan = Mode { id: "plan".into(), read_only: true, ..Mode::default() };
+        let (stage, _) = Stage::scripted(script, |builder| builder);
+        stage.subagents.replace(Some(Vec::new()));
+        let stage = stage.with_modes(vec![Mode { id: "build".into(), ..Mode::default() }, plan]);
+        stage.host().create(meta(stage.host().now())).unwrap();
+        for (n, (before, said, meanwhile)) in rounds.into_iter().enumerate() {
+            before.iter().for_each(|own| act(&stage, own));
+            stage.runs.borrow_mut().clear();
+            let forbidden = denied(&stage);
+            stage.post(&format!("t{n}"), &said);
+            for _ in 0..40 {
+                stage.tick(50);
+            }
+            if forbidden {
+                prop_assert!(stage.runs.borrow().is_empty(), "{said} ran at once");
+            }
+            if stage.session().state().status() == SessionStatus::Waiting {
+                meanwhile.iter().for_each(|own| act(&stage, own));
+                let forbidden = denied(&stage);
+                consent(&stage);
+                if forbidden {
+                    prop_assert!(stage.runs.borrow().is_empty(), "{said} ran by consent");
+                }
+            }
+        }
+        stage.check();
+    }
+}
