@@ -130,7 +130,7 @@ pub struct SessionHost {
     pinging: RefCell<Option<(Weak<Session>, AbortHandle)>>,
     following: RefCell<Option<Following>>,
     beating: RefCell<Vec<Beating>>,
-    /// The subagents that were sent out by this machine, by the calls that wait for them.
+    /// The subagents that were sent out by this machine, by their sessions.
     sent_out: RefCell<BTreeMap<String, SentOut>>,
     reporting: RefCell<Reporting>,
     /// Set while the session is being erased: nothing follows it any more.

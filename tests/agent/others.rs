@@ -3,8 +3,8 @@
 use crate::stage::Stage;
 use async_trait::async_trait;
 use edge_harness::agent::SessionHost;
-use edge_harness::platform::in_memory::MemorySessionStore;
-use edge_harness::ports::{Peers, SessionEraser};
+use edge_harness::platform::in_memory::{ManualClock, MemorySessionStore};
+use edge_harness::ports::{Clock, Peers, SessionEraser};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -19,6 +19,9 @@ type Make = Box<dyn Fn(&str, Rc<MemorySessionStore>) -> Rc<SessionHost>>;
 pub struct Others {
     /// While set, nobody reaches anybody.
     pub down: Cell<bool>,
+    /// How long an errand is on its way, in milliseconds.
+    pub way_ms: Cell<u64>,
+    pub clock: RefCell<Option<ManualClock>>,
     /// While set, the session of this stage is every other one.
     pub stand_in: RefCell<Option<Rc<Stage>>>,
     make: RefCell<Option<Make>>,
@@ -58,6 +61,10 @@ impl Others {
 #[async_trait(?Send)]
 impl Peers for Others {
     async fn import(&self, _tenant: &str, session: &str, snapshot: String) -> Result<String, String> {
+        let clock = self.clock.borrow().clone().filter(|_| self.way_ms.get() > 0);
+        if let Some(clock) = clock {
+            clock.sleep(self.way_ms.get()).await;
+        }
         let host = self.reach(session)?;
         host.import(&snapshot).await.map_err(|problem| problem.to_string())
     }

@@ -137,6 +137,7 @@ impl Stage {
         let (built, spawner, others) = (Rc::new(built), tasks.clone(), self.others.clone());
         let config = HostConfig { context: Bounds::messages(self.context_messages.get()) };
         let store = self.store.clone();
+        self.others.clock.replace(Some(self.clock.clone()));
         self.others.restart(Box::new(move |session, disk| {
             let ports = HostPorts {
                 store: if session == "s" { store.clone() } else { disk },

@@ -327,6 +327,23 @@ fn an_abort_ends_subagents_and_keeps_what_they_had_said() {
 }
 
 #[test]
+fn who_is_called_back_on_the_way_does_not_begin() {
+    let stage = stage();
+    stage.others.way_ms.set(100);
+    stage.post("t1", "delegate:write:a");
+    stage.run();
+    ask(stage.host(), request(SessionRoute::Abort, "", &json!({})), "s").unwrap();
+    stage.settle();
+    stage.tick(1_000);
+    stage.tick(1_000);
+    assert_eq!(stage.end("t1").stop_reason, StopReason::Canceled);
+    let log = stage.others.disk(&child(&stage)).log();
+    check(&log);
+    assert_eq!(log.last().unwrap().kind, "turn.canceled");
+    assert_eq!(stage.runs.borrow().len(), 0);
+}
+
+#[test]
 fn a_fork_begins_alike_and_sends_out_nobody() {
     let (stage, models) = with(Vec::new());
     stage.post("t1", "hello:there");

@@ -52,6 +52,10 @@ impl SessionHost {
         options: TurnOptions,
     ) -> Result<(), Problem> {
         let Some(parent) = session.state().meta.parent.clone() else { return Ok(()) };
+        if session.state().reported {
+            // It was called back before it had begun.
+            return Ok(());
+        }
         if session.turn(&parent.errand).map_err(broken)?.is_some() {
             self.report(session);
             return Ok(());

@@ -14,7 +14,7 @@ use crate::types::{
 };
 use futures::future::join_all;
 use serde_json::json;
-use std::rc::Rc;
+use std::{rc::Rc, slice};
 
 /// Failures to send one out before its call fails.
 const MAX_FAILURES: u32 = 8;
@@ -35,9 +35,10 @@ impl SessionHost {
     pub fn send_out(self: &Rc<Self>, session: &Rc<Session>) {
         // What cannot be read now, a wake-up reads.
         let errands = waiting(session).unwrap_or_default();
-        self.sent_out
-            .borrow_mut()
-            .retain(|call_id, _| errands.iter().any(|(own, _)| own.call_id == *call_id));
+        self.sent_out.borrow_mut().retain(|sent, _| errands.iter().any(|(_, own)| own.session == *sent));
+        if errands.is_empty() {
+            return;
+        }
         let rules = {
             let state = session.state();
             json!([state.meta.permissions, state.meta.mode, state.tenant_rules]).to_string()
@@ -45,22 +46,23 @@ impl SessionHost {
         for (pending, errand) in &errands {
             {
                 let mut sent_out = self.sent_out.borrow_mut();
-                let known = sent_out.entry(pending.call_id.clone()).or_default();
+                let known = sent_out.entry(errand.session.clone()).or_default();
                 if known.is_being_told || known.rules == rules {
                     continue;
                 }
                 known.is_being_told = true;
             }
             let snapshot = self.snapshot(session, pending, errand, errands.len() as u64);
+            let snapshot = snapshot.map(|snapshot| (errand.session.clone(), snapshot));
             let (host, session, rules) = (Rc::clone(self), Rc::clone(session), rules.clone());
-            let (call_id, to) = (pending.call_id.clone(), errand.session.clone());
+            let pending = pending.clone();
             self.spawn(async move {
                 let tenant = session.state().meta.tenant.clone();
                 let told = match snapshot {
-                    Ok(snapshot) => host.ports.peers.import(&tenant, &to, snapshot).await.map(drop),
+                    Ok((to, snapshot)) => host.ports.peers.import(&tenant, &to, snapshot).await.map(drop),
                     Err(error) => Err(error.to_string()),
                 };
-                host.told_subagent(&session, &call_id, rules, told);
+                host.told_subagent(&session, &pending, rules, told);
             });
         }
     }
@@ -69,26 +71,27 @@ impl SessionHost {
     fn told_subagent(
         self: &Rc<Self>,
         session: &Rc<Session>,
-        call_id: &str,
+        pending: &Pending,
         rules: String,
         told: Result<(), String>,
     ) {
-        let failures = {
-            let mut sent_out = self.sent_out.borrow_mut();
-            let Some(known) = sent_out.get_mut(call_id) else { return };
+        let to = Errand::of(pending).unwrap_or_default().session;
+        let failures = self.sent_out.borrow_mut().get_mut(&to).map(|known| {
             known.is_being_told = false;
             match &told {
                 Ok(()) => *known = SentOut { rules, ..SentOut::default() },
                 Err(_) => known.failures += 1,
             }
             known.failures
-        };
-        match told {
-            Ok(()) => self.send_out(session),
-            Err(_) if failures < MAX_FAILURES => self.wake_after(RETRY_MS << failures),
-            Err(why) => {
+        });
+        match (told, failures) {
+            // Nobody waits for it any more. It may have been called back before it was there.
+            (_, None) => self.recall_later(session, slice::from_ref(pending)),
+            (Ok(()), _) => self.send_out(session),
+            (Err(_), Some(failures)) if failures < MAX_FAILURES => self.wake_after(RETRY_MS << failures),
+            (Err(why), _) => {
                 let reason = format!("the subagent could not be sent out: {why}");
-                let row = session.parked(PendingKind::Subagent, call_id).ok().flatten();
+                let row = session.parked(PendingKind::Subagent, &pending.call_id).ok().flatten();
                 let open = row.filter(|row| row.resolved.is_none());
                 // What cannot be stored now is tried again with the errand.
                 let failed =
@@ -253,6 +256,7 @@ impl SessionHost {
     pub(super) fn recall_later(self: &Rc<Self>, session: &Session, of: &[Pending]) {
         let tenant = session.state().meta.tenant.clone();
         for errand in of.iter().filter_map(Errand::of) {
+            self.sent_out.borrow_mut().remove(&errand.session);
             let (host, tenant) = (Rc::clone(self), tenant.clone());
             self.spawn(async move {
                 let _ = host.ports.peers.recall(&tenant, &errand.session).await;
