@@ -202,6 +202,15 @@ impl HarnessBuilder {
                 return Err(ModeError { mode: mode.id.clone(), why: error.message }.into());
             }
         }
+        for kind in self.settings.subagents.iter().flatten() {
+            let unknown = kind.tools.iter().flatten().find(|name| toolkit.get(name).is_none());
+            let tool = unknown.map(|name| format!("the tool {name:?}, which is none"));
+            let model = kind.model.as_ref().and_then(|model| models.resolve(model).err());
+            if let Some(why) = tool.or(model.map(|error| error.message)) {
+                let why = format!("the kind {:?} names {why}", kind.id);
+                return Err(BuildError::Variable { name: "SUBAGENTS", why });
+            }
+        }
         let (mut hooks, mut follow_ups) = (self.hooks, self.follow_ups);
         let strategy = self.strategy.filter(|(strategy, _)| !without(strategy.name()));
         let keeper = strategy.map(|(strategy, place)| {

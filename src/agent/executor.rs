@@ -35,6 +35,9 @@ const LATE_MS: u64 = 30_000;
 /// How long a tool may take to put its question, in milliseconds.
 const POSE_MS: u64 = 10_000;
 
+/// How long a subagent may be out in any case, in milliseconds: 30 days.
+const ERRAND_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
+
 /// What is said of a panic.
 const DEFECT: &str = "the tool broke (a defect of ours)";
 
@@ -52,7 +55,7 @@ pub(super) struct Prepared {
 enum Plan {
     /// The tool runs with these arguments, and with what was answered.
     Run { tool: Rc<dyn DynTool>, spec: ToolSpec, call: ToolCall, answered: Option<Answered> },
-    /// A person is asked first.
+    /// A person is asked first, or a subagent sent out.
     Wait(Box<Pending>),
     /// The tool does not run.
     Settled(ToolOutcome),
@@ -279,6 +282,8 @@ async fn ask(
         let posed = within(cx.clock.as_ref(), POSE_MS, tool.pose(call.args.clone(), context)).await;
         posed.unwrap_or_else(|unfinished| Err(ToolOutcome::failure(unfinished.to_string())))?
     };
+    // Subagents end by their own bounds; what they ask has its own time.
+    let grace = if kind == PendingKind::Subagent { ERRAND_MS } else { 0 };
     Ok(Pending {
         turn: cx.turn().to_owned(),
         epoch: cx.permit.epoch,
@@ -289,7 +294,7 @@ async fn ask(
         args: call.args,
         payload,
         asked_at: now,
-        expires_at: now.plus(agent.settings.approval_ttl_s.saturating_mul(1_000)),
+        expires_at: now.plus(agent.settings.approval_ttl_s.saturating_mul(1_000)).plus(grace),
         call_id: call.call_id,
     })
 }

@@ -49,6 +49,8 @@ pub(super) struct Ending {
     pub told: Vec<EventKind>,
     /// What subagents had done when they were called back.
     pub reports: Vec<Report>,
+    /// Whether it was a subagent's, and nobody waits for it any more.
+    pub called_off: bool,
 }
 
 impl Ending {
@@ -65,6 +67,7 @@ impl Ending {
             interrupted: false,
             told: Vec::new(),
             reports: Vec::new(),
+            called_off: false,
         }
     }
 }
@@ -99,7 +102,8 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
             draft.record(Some(&turn.id), told);
         }
         for report in &ending.reports {
-            TurnMachine(&mut turn).charge(report.usage, report.cost_usd);
+            let charged = TurnMachine(&mut turn).charge(report.usage, report.cost_usd);
+            draft.record(Some(&turn.id), charged);
         }
         if let TurnPhase::Tools { calls } = &turn.phase {
             for call in calls.iter().filter(|call| call.status != CallStatus::Done) {
@@ -198,6 +202,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         if !fault::active(Fault::SkipSeal) {
             draft.state.turn = None;
         }
+        draft.state.reported |= ending.called_off;
     })?;
     Ok(())
 }

@@ -234,8 +234,12 @@ impl SessionHost {
                 state.meta.tenant == tenant && state.tenant_rules != *rules
             };
             if is_other {
-                let change = |draft: &mut Draft| draft.state.tenant_rules = rules.clone();
-                session.commit_from_outside(self.now(), change).map_err(Problem::from)?;
+                let now = self.now();
+                let change = |draft: &mut Draft| {
+                    draft.state.tenant_rules = rules.clone();
+                    draft.state.tenant_rules_at = now;
+                };
+                session.commit_from_outside(now, change).map_err(Problem::from)?;
                 self.send_out(&session);
             }
         }
@@ -245,7 +249,8 @@ impl SessionHost {
 
     /// A session that is not stored yet: its first message stores it.
     pub fn blank(&self, meta: SessionMeta) -> Rc<Session> {
-        let state = SessionState { tenant_rules: self.rules.borrow().clone(), ..SessionState::new(meta) };
+        let tenant_rules = self.rules.borrow().clone();
+        let state = SessionState { tenant_rules, tenant_rules_at: self.now(), ..SessionState::new(meta) };
         Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context, self.hub()))
     }
 
@@ -473,9 +478,11 @@ impl SessionHost {
         let _ = self.agent.remember(&cx);
         let waiting = session.pending().map_err(broken)?;
         let mut ending = ending;
+        // What was heard meanwhile is counted already.
+        ending.reports.retain(|report| waiting.iter().any(|pending| pending.call_id == report.call_id));
         for pending in waiting.iter().filter(|pending| pending.kind == PendingKind::Subagent) {
             let report = ending.reports.iter().find(|report| report.call_id == pending.call_id);
-            ending.told.push(subagents::over(pending, TurnStatus::Canceled, report));
+            ending.told.push(subagents::ended(pending, TurnStatus::Canceled, report));
         }
         finalizer::seal(&self.agent, &cx, ending).map_err(|error| Problem::internal(error.to_string()))?;
         self.recall_later(session, &waiting);

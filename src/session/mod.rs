@@ -31,6 +31,7 @@ use context::{Bounds, ContextWindow};
 use frame::Frame;
 use hub::Hub;
 use serde::Deserialize;
+use serde_json::Value;
 use std::{
     cell::{Cell, Ref, RefCell},
     rc::Rc,
@@ -57,6 +58,13 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
     // Directly: what is passed over on the way may be of any shape and nested however deep.
     let state: Result<State, _> = serde_json::from_str(&json);
     state.map(|state| Some(state.meta)).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
+}
+
+/// Whether the stored session is a subagent's, and the session that sent it out waits for what comes of the errand.
+/// What cannot be read is owed to nobody.
+pub fn owes_report(store: &dyn SessionStore) -> bool {
+    let state = store.get(STATE).ok().flatten().and_then(|json| decode::<Value>(&json).ok());
+    state.is_some_and(|state| state["meta"]["parent"].is_object() && state["reported"] != true)
 }
 
 /// Why a write did not happen.

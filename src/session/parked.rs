@@ -107,7 +107,7 @@ impl Session {
         }
     }
 
-    /// Whether the turn that stands in the session waits for a person.
+    /// Whether the turn that stands in the session waits: for a person, or for subagents.
     pub fn is_waiting(&self) -> bool {
         self.state().turn.as_ref().is_some_and(|turn| turn.waiting_since.is_some())
     }

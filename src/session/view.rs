@@ -148,7 +148,8 @@ impl Session {
     /// # Errors
     /// When the store breaks.
     pub fn view(&self) -> Result<SessionView, StoreError> {
-        let pending = self.pending()?;
+        let mut pending = self.pending()?;
+        pending.retain(|pending| !pending.is_delegated());
         let state = self.state();
         let meta = &state.meta;
         let queued =
@@ -273,6 +274,7 @@ impl Session {
                 view.status = TurnStatus::Waiting;
                 view.stop_reason = Some(StopReason::Waiting);
                 view.pending = self.pending()?;
+                view.pending.retain(|pending| !pending.is_delegated());
             }
         }
         Ok(Some(view))

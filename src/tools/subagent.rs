@@ -5,7 +5,7 @@
 
 use crate::agent::{DynTool, ToolContext};
 use crate::types::{
-    Category, Effect, Errand, PendingKind, Report, SubagentKind, ToolOutcome, ToolSpec, id, json::from_value,
+    Category, Effect, Errand, PendingKind, Report, SubagentKind, ToolOutcome, ToolSpec, json::from_value,
     subagent::GENERAL,
 };
 use futures::{
@@ -86,7 +86,7 @@ impl DynTool for Subagent {
 
     fn pose<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
         // The same whenever it is asked: sent out twice, it is one.
-        let session = id::derive(id::SESSION, &json!([cx.session, cx.turn, cx.call_id]).to_string());
+        let session = Errand::session(&cx.session, &cx.turn, &cx.call_id);
         let errand = from_value::<Errand>(args).map(|errand| json!(Errand { session, ..errand }));
         ready(errand.map_err(|misfit| ToolOutcome::failure(misfit.to_string()))).boxed_local()
     }

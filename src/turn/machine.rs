@@ -26,7 +26,7 @@ pub enum Step {
     CallModel,
     /// Run these calls, which have no outcome yet, in this order.
     CallTools(Vec<CallState>),
-    /// Wait for a person.
+    /// Wait for a person, or for subagents.
     Wait,
     /// Think about the step that has ended.
     Reflect,
@@ -168,12 +168,14 @@ impl TurnMachine<'_> {
         }
     }
 
-    /// Counts what a subagent used.
-    pub fn charge(&mut self, usage: Usage, cost_usd: Option<f64>) {
-        self.0.usage += Usage { window: None, ..usage };
+    /// Counts what a subagent used, and says what is to be told of it.
+    pub fn charge(&mut self, usage: Usage, cost_usd: Option<f64>) -> EventKind {
+        let step = Usage { window: None, ..usage };
+        self.0.usage += step;
         if let Some(cost) = cost_usd {
             *self.0.cost_usd.get_or_insert(0.0) += cost;
         }
+        EventKind::UsageUpdated { step, total: self.0.usage }
     }
 
     fn step_ended(&mut self, spent: Spent) {

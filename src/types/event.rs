@@ -227,10 +227,10 @@ pub enum EventKind {
         /// How many wait now.
         count: usize,
     },
-    /// A model call was counted.
+    /// A model call was counted, or what a subagent used.
     #[serde(rename = "usage.updated")]
     UsageUpdated {
-        /// What this call used.
+        /// What it used.
         step: Usage,
         /// What the turn has used.
         total: Usage,

@@ -164,6 +164,11 @@ pub struct Grants {
 }
 
 impl Grants {
+    /// Whether nothing was granted.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty() && self.categories.is_empty()
+    }
+
     /// Adds those of others.
     pub fn join(&mut self, others: &Self) {
         self.tools.extend(others.tools.iter().cloned());
@@ -172,6 +177,15 @@ impl Grants {
 }
 
 impl SessionPermissions {
+    /// Grants what somebody has allowed from now on. Their own rule to be asked about a tool falls with it; rules of
+    /// others stand.
+    pub fn grant(&mut self, granted: &Grants) {
+        let answered =
+            |tool: &String, policy: &Policy| *policy == Policy::Ask && granted.tools.contains(tool);
+        self.tools.retain(|tool, policy| !answered(tool, policy));
+        self.grants.join(granted);
+    }
+
     /// Asks again about tools that were granted and are not any more: a grant takes the place of the rule that it
     /// answers.
     pub fn ask_again(&mut self, before: &Self) {

@@ -1,8 +1,8 @@
 //! A session's small state: everything that is not the log.
 
 use super::{
-    Budget, EventKind, Gauge, Message, Mode, Owner, Parent, Rules, SessionPermissions, Task, Timestamp,
-    TurnOptions, TurnState, Usage,
+    Budget, EventKind, Gauge, Grants, Message, Mode, Owner, Parent, Rules, SessionPermissions, Task,
+    Timestamp, TurnOptions, TurnState, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -142,7 +142,17 @@ pub struct SessionState {
     /// What is done at intervals, by the name of who does it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub intervals: BTreeMap<String, IntervalState>,
-    /// Whether the session that sent this one out has been told what came of the errand.
+    /// When these were learned.
+    #[serde(default)]
+    pub tenant_rules_at: Timestamp,
+    /// What was granted here, where the other permissions are those of the session that sent this one out.
+    #[serde(default, skip_serializing_if = "Grants::is_empty")]
+    pub granted: Grants,
+    /// When that session has told its rules.
+    #[serde(default)]
+    pub ruled_at: Timestamp,
+    /// Whether that session waits for nothing from here any more: it knows what came of the errand, or has called it
+    /// off.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reported: bool,
 }
@@ -220,6 +230,9 @@ impl SessionState {
             tasks: Vec::new(),
             handovers: BTreeMap::new(),
             intervals: BTreeMap::new(),
+            tenant_rules_at: Timestamp(0),
+            granted: Grants::default(),
+            ruled_at: Timestamp(0),
             reported: false,
         }
     }

@@ -1,7 +1,8 @@
 //! Subagents: what an agent may send out to do a part of the work, and what ties their sessions to its own.
 
-use super::{Pending, PendingKind, ToolOutcome, TurnStatus, Usage, json};
+use super::{Pending, PendingKind, ToolOutcome, TurnStatus, Usage, id, json::from_value};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// The kind of subagent that there always is where there are any.
 pub const GENERAL: &str = "general-purpose";
@@ -40,9 +41,14 @@ pub struct Errand {
 }
 
 impl Errand {
+    /// The session in which the errand of a call is done: the same each time it is asked.
+    pub fn session(session: &str, turn: &str, call_id: &str) -> String {
+        id::derive(id::SESSION, &json!([session, turn, call_id]).to_string())
+    }
+
     /// The errand whose end a call waits for.
     pub fn of(pending: &Pending) -> Option<Self> {
-        (pending.kind == PendingKind::Subagent).then(|| json::from_value(pending.payload.clone()).ok())?
+        (pending.kind == PendingKind::Subagent).then(|| from_value(pending.payload.clone()).ok())?
     }
 }
 

@@ -48,7 +48,7 @@ pub enum StopReason {
 pub enum CallStatus {
     /// Asked for, not begun.
     Pending,
-    /// Waits for a person.
+    /// Waits for a person, or for a subagent.
     Waiting,
     /// Begun, no outcome yet: after a crash nobody knows.
     Begun,
@@ -152,7 +152,7 @@ pub struct TurnState {
     /// What the caller asked for.
     #[serde(default)]
     pub options: TurnOptions,
-    /// Since when it waits for a person. Its time stands still.
+    /// Since when it waits, for a person or for subagents. Its time stands still.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<Timestamp>,
     /// Whether it waits for subagents only, and none of these for a person.

@@ -57,6 +57,10 @@ fn script(request: &ModelRequest) -> Answer {
         (0, "review") => answer(vec![call("d", "subagent", json!({"agent": "reviewer", "task": rest}))]),
         (0, "write") => answer(vec![Part::text("half"), call("w", "write_it", json!({"key": rest}))]),
         (0, "read") => answer(vec![Part::text("half"), call("r", "read_it", json!({"key": rest}))]),
+        (0, "twice") => {
+            let write = |id| call(id, "write_it", json!({"key": id}));
+            answer(vec![write("w1"), write("w2")])
+        }
         (0, "leave") => answer(vec![call("p", "plan_exit", json!({}))]),
         (0, _) => answer(vec![Part::text(format!("said {rest}"))]),
         _ => answer(vec![Part::text(format!("it came to: {}", told(request)))]),
@@ -153,11 +157,16 @@ fn an_errand_is_done_in_a_session_of_its_own() {
     assert_eq!(theirs.len(), 2);
     assert_eq!(said(&theirs[0]), "read:x");
     assert!(theirs.iter().flat_map(|r| r.tools.iter()).all(|tool| tool.name != "subagent"));
-    // What it used counts in the turn that sent it out.
+    // What it used counts in the turn that sent it out, and is told.
     let own = child.state().meta.usage.total_tokens;
-    let of_model_calls = stage.records().into_iter().filter(|r| r["type"] == "usage.updated");
-    let by_itself: u64 = of_model_calls.map(|r| r["step"]["total_tokens"].as_u64().unwrap()).sum();
-    assert_eq!(stage.end("t1").usage.total_tokens, by_itself + own);
+    let counted: Vec<u64> = stage
+        .records()
+        .into_iter()
+        .filter(|r| r["type"] == "usage.updated")
+        .map(|r| r["step"]["total_tokens"].as_u64().unwrap())
+        .collect();
+    assert!(counted.contains(&own));
+    assert_eq!(stage.end("t1").usage.total_tokens, counted.iter().sum::<u64>());
     let completed = stage.records().into_iter().find(|r| r["type"] == "subagent.completed").unwrap();
     assert_eq!(
         (&completed["status"], &completed["usage"]["total_tokens"]),
@@ -479,4 +488,133 @@ fn subagents_go_with_the_session_that_sent_them_out() {
         assert!(!stage.others.disk(&id).exists().unwrap());
     }
     assert!(block_on(stage.directory.sessions("t", None, None, None, 10, true)).unwrap().is_empty());
+}
+
+#[test]
+fn a_denial_that_is_known_there_is_not_undone_by_older_rules() {
+    let stage = ruled("write_it", Policy::Ask);
+    stage.post("t1", "delegate:write:a");
+    stage.settle_waiting();
+    let id = child(&stage);
+    stage.tick(1_000);
+    // Somebody who decides there brings the tenant's new rules along; the other object has not heard of them.
+    let mut approval = request(SessionRoute::Approve, "", &json!({"decision": "approve"}));
+    approval.item = "w".into();
+    approval.request.headers.push(("prefer".into(), "respond-async".into()));
+    approval.principal.rules.tools.insert("write_it".into(), Policy::Deny);
+    stage.crash();
+    ask(stage.others.host(&id), approval, &id).unwrap();
+    stage.settle();
+    assert_eq!(stage.runs.borrow().len(), 0);
+    assert_eq!(session(&stage, &id).1.state().tenant_rules.tools["write_it"], Policy::Deny);
+}
+
+#[test]
+fn what_is_granted_there_stays_granted_there_and_what_is_taken_back_here_is_not() {
+    let stage = ruled("write_it", Policy::Ask);
+    stage.post("t1", "delegate:write:a");
+    stage.settle_waiting();
+    let id = child(&stage);
+    approve(&stage, &id, "w", Decision::AlwaysAllowTool);
+    let patch = json!({"permissions": {"tools": {"echo": "deny"}}});
+    ask(stage.host(), request(SessionRoute::Update, "", &patch), "s").unwrap();
+    stage.settle();
+    let theirs = session(&stage, &id).1.state().meta.permissions.clone();
+    assert_eq!((theirs.tools.get("write_it"), theirs.tools.get("echo")), (None, Some(&Policy::Deny)));
+    assert!(theirs.grants.tools.contains("write_it"));
+    assert_eq!(
+        stage.session().state().meta.permissions.tools["write_it"],
+        Policy::Ask,
+        "here it is not granted"
+    );
+}
+
+#[test]
+fn who_was_not_reached_by_the_recall_is_called_off_when_it_checks_in() {
+    let stage = ruled("write_it", Policy::Ask);
+    stage.post("t1", "delegate:write:a");
+    stage.settle_waiting();
+    let id = child(&stage);
+    stage.others.down.set(true);
+    stage.post("t2", "hello:you");
+    stage.settle();
+    assert_eq!(session(&stage, &id).1.state().status(), SessionStatus::Waiting, "it has not heard of it");
+    stage.others.down.set(false);
+    stage.crash();
+    block_on(stage.others.host(&id).wake()).unwrap();
+    stage.run();
+    assert_eq!(session(&stage, &id).1.state().status(), SessionStatus::Idle);
+    check(&stage.others.disk(&id).log());
+}
+
+#[test]
+fn an_errand_that_is_owed_cannot_be_deleted_and_is_counted_once() {
+    let stage = stage();
+    stage.post("t1", "delegate:read:x");
+    stage.tick(50);
+    stage.others.down.set(true);
+    stage.tick(1_000);
+    let id = child(&stage);
+    let delete = |stage: &Stage| {
+        let mut call = request(SessionRoute::Delete, "", &json!({}));
+        call.session = id.clone();
+        block_on(Handler { host: stage.others.host(&id) }.handle(&call)).map(|answer| answer.status)
+    };
+    assert_eq!(delete(&stage).unwrap_err().code.as_str(), "subagent_session");
+    stage.others.down.set(false);
+    let used = session(&stage, &id).1.state().meta.usage.total_tokens;
+    // The report and the answer to a recall say the same.
+    let recall = ask(stage.host(), request(SessionRoute::Abort, "", &json!({})), "s");
+    recall.unwrap();
+    block_on(stage.others.host(&id).wake()).unwrap();
+    stage.settle();
+    let told = stage.records().into_iter().filter(|r| r["type"] == "usage.updated").count();
+    assert_eq!(told, 2, "its own step, and the errand");
+    assert!(stage.end("t1").usage.total_tokens > used);
+    assert_eq!(delete(&stage).unwrap(), 204);
+}
+
+#[test]
+fn whom_the_directory_has_not_heard_of_is_erased_all_the_same() {
+    let stage = stage();
+    stage.directory.down.set(true);
+    stage.post("t1", "delegate:read:x");
+    stage.settle();
+    let id = child(&stage);
+    stage.directory.down.set(false);
+    block_on(stage.host().erase("t", "s")).unwrap();
+    assert!(!stage.others.disk(&id).exists().unwrap());
+    // And who is made while that happens.
+    let stage = self::stage();
+    stage.others.way_ms.set(500);
+    stage.post("t1", "delegate:read:x");
+    stage.run();
+    let id = child(&stage);
+    block_on(stage.host().erase("t", "s")).unwrap();
+    stage.tick(1_000);
+    stage.tick(1_000);
+    assert!(!stage.others.disk(&id).exists().unwrap());
+}
+
+#[test]
+fn of_two_questions_there_the_one_that_is_answered_is_not_shown_here() {
+    let stage = ruled("write_it", Policy::Ask);
+    stage.post("t1", "delegate:twice:a");
+    stage.settle_waiting();
+    let id = child(&stage);
+    let shown = || {
+        let pending = stage.session().pending().unwrap();
+        pending[0].payload["pending"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(shown(), 2);
+    approve(&stage, &id, "w1", Decision::Approve);
+    stage.run();
+    assert_eq!(shown(), 1);
+    approve(&stage, &id, "w2", Decision::Decline);
+    stage.run();
+    assert_eq!((shown(), stage.session().state().status()), (0, SessionStatus::Running));
+    let resumed = stage.records().into_iter().rfind(|r| r["type"] == "turn.resumed").unwrap();
+    assert_eq!(resumed["reason"], "subagent");
+    stage.settle();
+    stage.check();
 }

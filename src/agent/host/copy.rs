@@ -4,7 +4,7 @@
 use super::{SessionHost, broken};
 use crate::session::{Session, decode, encode};
 use crate::types::{
-    DenyReason, EventKind, Problem, Record, Rules, SessionMeta, StopReason, ToolOutcome, TurnEnd,
+    DenyReason, EventKind, Problem, Record, Rules, SessionMeta, StopReason, Timestamp, ToolOutcome, TurnEnd,
     TurnOptions, TurnStatus,
 };
 use serde::{Deserialize, Serialize};
@@ -18,10 +18,13 @@ pub struct Snapshot {
     /// The session that it begins as a copy of.
     #[serde(default)]
     pub forked_from: Option<String>,
-    /// The tenant's rules.
+    /// The tenant's rules, and when they were learned.
     pub tenant_rules: Rules,
-    /// The copied log.
-    pub records: Vec<Record>,
+    /// See [`SessionState::tenant_rules_at`](crate::types::SessionState).
+    #[serde(default)]
+    pub tenant_rules_at: Timestamp,
+    /// The copied log; not for one that should be there already.
+    pub records: Option<Vec<Record>>,
     /// What it is to do at once, where it is a subagent's.
     #[serde(default)]
     pub task: Option<(String, TurnOptions)>,
@@ -29,30 +32,36 @@ pub struct Snapshot {
 
 impl SessionHost {
     /// Makes this object's session from a snapshot, and returns it as clients see it. A session that is there
-    /// already stays as it is, unless it is a subagent's: that goes by the rules of the snapshot from then on.
+    /// already stays as it is, unless it is a subagent's: that goes by the rules of the snapshot from then on. One that
+    /// is not there and cannot be made without its log is nothing, an empty text.
     ///
     /// # Errors
     /// When the snapshot cannot be read, another session has the place, or a store breaks.
     pub async fn import(self: &Rc<Self>, snapshot: &str) -> Result<String, Problem> {
         let mut snapshot: Snapshot = decode(snapshot).map_err(broken)?;
         let task = snapshot.task.take();
-        let session = match self.open().map_err(broken)? {
+        let (session, is_new) = match self.open().map_err(broken)? {
             Some(session) => {
                 if task.is_some() {
                     self.follow_rules(&session, snapshot)?;
                 }
-                session
+                (session, false)
             }
-            None => self.make(snapshot).await?,
+            None if snapshot.records.is_none() => return Ok(String::new()),
+            None => (self.make(snapshot)?, true),
         };
         if let Some((task, options)) = task {
             self.take_up(&session, task, options)?;
         }
+        if is_new && self.list(&session).await.is_err() {
+            self.wake_soon();
+        }
         session.view().and_then(|view| encode(&view)).map_err(broken)
     }
 
-    async fn make(self: &Rc<Self>, snapshot: Snapshot) -> Result<Rc<Session>, Problem> {
-        let Snapshot { meta, forked_from, tenant_rules, records, .. } = snapshot;
+    fn make(self: &Rc<Self>, snapshot: Snapshot) -> Result<Rc<Session>, Problem> {
+        let Snapshot { meta, forked_from, tenant_rules, tenant_rules_at, records, .. } = snapshot;
+        let (records, ruled_at) = (records.unwrap_or_default(), meta.updated_at);
         let session = self.blank(meta);
         let closing = closing(&records);
         let copied = records.last().map_or(0, |record| record.seq);
@@ -60,6 +69,8 @@ impl SessionHost {
             .commit(self.now(), |draft| {
                 draft.created(forked_from);
                 draft.state.tenant_rules = tenant_rules;
+                draft.state.tenant_rules_at = tenant_rules_at;
+                draft.state.ruled_at = ruled_at;
                 // What follows turns has followed these where they were said.
                 for follow_up in self.agent.follow_ups() {
                     draft.state.handovers.entry(follow_up.name().to_owned()).or_default().seen = copied;
@@ -84,9 +95,6 @@ impl SessionHost {
             })
             .map_err(broken)?;
         self.adopt(&session);
-        if self.list(&session).await.is_err() {
-            self.wake_soon();
-        }
         Ok(session)
     }
 }

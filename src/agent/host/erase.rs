@@ -1,8 +1,10 @@
 //! Erasing a session: everything that was kept of it, wherever.
 
 use super::{SETTLE_MS, SessionHost, broken, directory_down};
-use crate::ports::BlobStore;
-use crate::types::{Problem, Timestamp};
+use crate::ports::{BlobStore, StoreError, session_store::Select};
+use crate::session::decode;
+use crate::types::{Errand, Problem, Timestamp};
+use serde_json::Value;
 use std::rc::Rc;
 
 impl SessionHost {
@@ -26,8 +28,11 @@ impl SessionHost {
         self.let_go();
         self.shut_down(session, tenant, id).await.map_err(memory_down)?;
         self.undo_follow_ups(tenant, id).await.map_err(memory_down)?;
-        for child in self.ports.directory.subagents(tenant, id).await.map_err(directory_down)? {
-            self.ports.peers.erase(tenant, &child).await.map_err(subagent_left)?;
+        let mut subagents = self.ports.directory.subagents(tenant, id).await.map_err(directory_down)?;
+        // Also those that the directory has not heard of yet.
+        subagents.extend(self.sent_out_by(id).map_err(broken)?);
+        for subagent in subagents {
+            self.ports.peers.erase(tenant, &subagent).await.map_err(subagent_left)?;
         }
         // What is being written when the bytes are removed would stay for ever.
         let _closed = self.blobs.close();
@@ -40,6 +45,18 @@ impl SessionHost {
         self.wake_at.set(Timestamp(0));
         self.ports.spawner.let_sleep();
         Ok(())
+    }
+
+    /// The sessions of the subagents that the log tells of. A copy's tells of the original's, too.
+    fn sent_out_by(&self, id: &str) -> Result<Vec<String>, StoreError> {
+        let select = Select { kinds: &["subagent.started"], limit: usize::MAX, ..Select::default() };
+        let told = self.ports.store.read(select)?.into_iter().filter_map(|stored| {
+            let record: Value = decode(&stored.json).ok()?;
+            let (turn, call_id) = (stored.turn?, record["call_id"].as_str()?);
+            let session = record["session"].as_str()?.to_owned();
+            (Errand::session(id, &turn, call_id) == session).then_some(session)
+        });
+        Ok(told.collect())
     }
 
     /// Forgets the session: its turn, its listeners and what is in memory of it.

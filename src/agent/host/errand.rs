@@ -2,10 +2,11 @@
 //! reported there until that is heard.
 
 use super::{OnBusy, Post, RETRY_MS, SessionHost, Snapshot, broken};
+use crate::agent::finalizer::Ending;
 use crate::ports::StoreError;
-use crate::session::{Session, encode};
+use crate::session::{Draft, Session, encode};
 use crate::types::{
-    BudgetPatch, ErrorCode, Part, Problem, Report, SessionPermissions, TurnOptions, TurnStatus, Usage,
+    BudgetPatch, ErrorCode, Part, Problem, Report, StopReason, TurnOptions, TurnStatus, Usage,
 };
 use std::rc::Rc;
 
@@ -25,23 +26,31 @@ impl SessionHost {
     /// Puts a subagent's session under the rules of the session that sent it out, as they are now. What somebody has
     /// granted here stays granted.
     pub(super) fn follow_rules(&self, session: &Rc<Session>, snapshot: Snapshot) -> Result<(), Problem> {
-        let Snapshot { meta, tenant_rules, .. } = snapshot;
-        let is_same = session.state().meta.parent == meta.parent;
+        let Snapshot { meta, tenant_rules, tenant_rules_at, .. } = snapshot;
+        let (is_same, is_newer) = {
+            let state = session.state();
+            (state.meta.parent == meta.parent, meta.updated_at >= state.ruled_at)
+        };
         if !is_same {
             return Err(Problem::new(ErrorCode::AlreadyExists, "another session has the subagent's place"));
         }
-        let mut permissions: SessionPermissions = meta.permissions;
-        permissions.grants.join(&session.state().meta.permissions.grants);
-        let follow = |draft: &mut crate::session::Draft| {
-            draft.state.tenant_rules = tenant_rules;
-            draft.state.meta.permissions = permissions;
-            draft.state.meta.mode = meta.mode;
+        self.reporting.borrow_mut().told = None;
+        let follow = |draft: &mut Draft| {
+            // What was on its way for long may be older than what is known.
+            if is_newer {
+                draft.state.meta.permissions = meta.permissions;
+                draft.state.meta.permissions.grant(&draft.state.granted);
+                draft.state.meta.mode = meta.mode;
+                draft.state.ruled_at = meta.updated_at;
+            }
+            if tenant_rules_at >= draft.state.tenant_rules_at {
+                draft.state.tenant_rules = tenant_rules;
+                draft.state.tenant_rules_at = tenant_rules_at;
+            }
             // Whoever sends it again waits for it.
             draft.state.reported = false;
         };
-        self.reporting.borrow_mut().told = None;
-        // Not beside a message that is being streamed: rules hold at once.
-        session.commit_from_outside(self.now(), follow).map_err(Problem::from)
+        session.commit(self.now(), follow).map_err(broken)
     }
 
     /// Begins with the errand, if it was not begun before.
@@ -52,10 +61,6 @@ impl SessionHost {
         options: TurnOptions,
     ) -> Result<(), Problem> {
         let Some(parent) = session.state().meta.parent.clone() else { return Ok(()) };
-        if session.state().reported {
-            // It was called back before it had begun.
-            return Ok(());
-        }
         if session.turn(&parent.errand).map_err(broken)?.is_some() {
             self.report(session);
             return Ok(());
@@ -71,7 +76,7 @@ impl SessionHost {
         self.post(session, post).map(drop)
     }
 
-    /// Ends the errand, and says how far it had come. `None` when this is no subagent's session.
+    /// Ends the errand, and says how far it had come. `None` when there is none here.
     ///
     /// # Errors
     /// When a store breaks.
@@ -81,24 +86,56 @@ impl SessionHost {
             return Ok(None);
         }
         // This is the report: nobody waits for another one.
-        session.commit(self.now(), |draft| draft.state.reported = true).map_err(broken)?;
-        self.abort(&session, Vec::new())?;
+        self.call_off(&session)?;
         let standing = self.standing(&session).map_err(broken)?;
         standing.map(|report| encode(&report).map_err(broken)).transpose()
     }
 
+    /// Ends an errand for which nobody waits any more.
+    fn call_off(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
+        let ending = Ending { called_off: true, ..Ending::new(StopReason::Canceled) };
+        if !self.end_with(session, ending)? && !session.state().reported {
+            session.commit(self.now(), |draft| draft.state.reported = true).map_err(broken)?;
+        }
+        self.after_turn(session);
+        Ok(())
+    }
+
     /// Tells the session that waits how the errand stands, if it does not know.
     pub(super) fn report(self: &Rc<Self>, session: &Rc<Session>) {
-        if session.state().meta.parent.is_none() || session.state().reported {
+        self.report_if(session, |told, report| {
+            // That it is at work goes without saying, until something else may have been said.
+            let goes_without = report.status == TurnStatus::Running && told.is_none();
+            let epoch = session.state().turn.as_ref().map_or(1, |turn| turn.epoch);
+            !(goes_without && epoch == 1) && told != Some(report)
+        });
+    }
+
+    /// Reports in any case: whoever does not wait any more says so.
+    pub(super) fn check_in(self: &Rc<Self>, session: &Rc<Session>) {
+        self.report_if(session, |_, _| true);
+    }
+
+    fn report_if(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        is_news: impl FnOnce(Option<&Report>, &Report) -> bool,
+    ) {
+        if self.erasing.get() || session.state().meta.parent.is_none() || session.state().reported {
             return;
         }
         // What cannot be read now, a wake-up reads.
         let Ok(Some(report)) = self.standing(session) else { return };
         {
             let mut reporting = self.reporting.borrow_mut();
-            // That it is at work goes without saying, until something else was said.
-            let goes_without = report.status == TurnStatus::Running && reporting.told.is_none();
-            if reporting.is_being_told || goes_without || reporting.told.as_ref() == Some(&report) {
+            if !is_news(reporting.told.as_ref(), &report) {
+                return;
+            }
+            if reporting.told.as_ref() != Some(&report) {
+                // If this machine goes away meanwhile, the next one tells it.
+                self.wake_soon();
+            }
+            if reporting.is_being_told {
                 return;
             }
             reporting.is_being_told = true;
@@ -131,12 +168,11 @@ impl SessionHost {
             reporting.failures
         };
         let done = match told {
-            Ok(is_wanted) if report.is_last() || !is_wanted => {
-                let reported = session.commit(self.now(), |draft| draft.state.reported = true);
-                // Nobody waits for what it would still do.
-                reported.map_err(broken).and_then(|()| self.abort(session, Vec::new()).map(drop))
+            Ok(false) => self.call_off(session),
+            Ok(true) if report.is_last() => {
+                session.commit(self.now(), |draft| draft.state.reported = true).map_err(broken)
             }
-            Ok(_) => {
+            Ok(true) => {
                 self.report(session);
                 Ok(())
             }

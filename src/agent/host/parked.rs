@@ -15,7 +15,7 @@ use crate::turn::{
     policy::{self, Verdict},
 };
 use crate::types::{
-    Approver, Decision, ErrorCode, EventKind, Parked, Pending, PendingKind, Policy, Problem, Resolution,
+    Approver, Decision, ErrorCode, EventKind, Grants, Parked, Pending, PendingKind, Problem, Resolution,
     StopReason, Timestamp, ToolCall, TurnStatus, Usage,
 };
 use serde_json::Value;
@@ -125,10 +125,10 @@ impl SessionHost {
             charge: None,
         }];
         if matches!(ruling.decision, Decision::AlwaysAllowTool | Decision::AlwaysAllowCategory) {
-            resolved.extend(self.released(session, pending, ruling.decision, &by)?);
+            resolved.extend(self.released(session, pending, &granted(ruling.decision, pending), &by)?);
         }
-        let grant = Some((ruling.decision, pending.clone()));
-        self.resolve(session, resolved, grant, "decided")
+        let granted = granted(ruling.decision, pending);
+        self.resolve(session, resolved, granted, "decided")
     }
 
     /// Answers a call that waits for an answer. The same answer again changes nothing.
@@ -171,7 +171,7 @@ impl SessionHost {
         let (call_id, name) = (pending.call_id.clone(), pending.name.clone());
         let told = EventKind::AnswerGiven { call_id, name, answer, by: Some(by) };
         let parked = Parked { resolved: Some(resolution), ..parked };
-        self.resolve(session, vec![Resolved { parked, told, charge: None }], None, "answered")
+        self.resolve(session, vec![Resolved { parked, told, charge: None }], Grants::default(), "answered")
     }
 
     /// Declines what waits past its time. Returns when the next one's time is over.
@@ -183,7 +183,7 @@ impl SessionHost {
             .partition(|p| p.expires_at <= self.now() && !fault::active(Fault::ForgetExpiry));
         if !late.is_empty() {
             let resolved = late.iter().cloned().map(expired).collect();
-            self.resolve(session, resolved, None, "expired")?;
+            self.resolve(session, resolved, Grants::default(), "expired")?;
             self.recall_later(session, &late);
         }
         Ok(open.iter().map(|pending| pending.expires_at).min())
@@ -239,19 +239,19 @@ impl SessionHost {
     fn released(
         &self,
         session: &Session,
-        granted: &Pending,
-        decision: Decision,
+        decided: &Pending,
+        granted: &Grants,
         by: &Approver,
     ) -> Result<Vec<Resolved>, Problem> {
         let mut state = session.state().clone();
-        grant(&mut state.meta.permissions, decision, granted);
+        state.meta.permissions.grant(granted);
         let permissions = self.agent.permissions(&state);
         let allowed = |pending: &Pending| {
             let spec = self.agent.toolkit.get(&pending.name).map(|(spec, _)| spec);
             spec.is_some_and(|spec| permissions.decide(spec, &pending.args) == Verdict::Allow)
         };
         let others = session.pending().map_err(broken)?.into_iter().filter(|pending| {
-            pending.kind == PendingKind::Approval && pending.call_id != granted.call_id && allowed(pending)
+            pending.kind == PendingKind::Approval && pending.call_id != decided.call_id && allowed(pending)
         });
         let release = |pending: Pending| Resolved {
             told: EventKind::ApprovalDecided {
@@ -277,7 +277,7 @@ impl SessionHost {
         self: &Rc<Self>,
         session: &Rc<Session>,
         resolved: Vec<Resolved>,
-        granted: Option<(Decision, Pending)>,
+        granted: Grants,
         reason: &str,
     ) -> Result<Change, Problem> {
         let now = self.now();
@@ -289,21 +289,22 @@ impl SessionHost {
         let goes_on = session
             .commit(now, |draft| {
                 rows.into_iter().for_each(|(key, json)| draft.put(key, json));
-                if let Some((decision, pending)) = &granted {
-                    grant(&mut draft.state.meta.permissions, *decision, pending);
+                draft.state.meta.permissions.grant(&granted);
+                if draft.state.meta.parent.is_some() {
+                    draft.state.granted.join(&granted);
                 }
-                let mut goes_on = false;
+                let (mut goes_on, mut is_back) = (false, false);
                 for Resolved { parked, told, charge } in resolved {
                     draft.record(Some(&parked.pending.turn), told);
                     let turn = draft.state.turn.as_mut().filter(|turn| turn.id == parked.pending.turn);
                     let Some(turn) = turn else { continue };
+                    is_back |= delegated && !turn.delegated;
                     turn.delegated = delegated;
-                    if let Some((usage, cost_usd)) = charge {
-                        TurnMachine(turn).charge(usage, cost_usd);
-                    }
+                    let charged = charge.map(|(usage, cost)| TurnMachine(turn).charge(usage, cost));
                     goes_on |= TurnMachine(turn).call_resolved(&parked.pending.call_id, now);
+                    charged.into_iter().for_each(|told| draft.record(Some(&parked.pending.turn), told));
                 }
-                if let Some(turn) = draft.state.turn.as_ref().filter(|_| goes_on) {
+                if let Some(turn) = draft.state.turn.as_ref().filter(|_| goes_on || is_back) {
                     let (id, epoch) = (turn.id.clone(), turn.epoch);
                     draft.record(Some(&id), EventKind::TurnResumed { epoch, reason: reason.to_owned() });
                 }
@@ -312,6 +313,7 @@ impl SessionHost {
             .map_err(broken)?;
         self.send_out(session);
         if !goes_on {
+            self.report(session);
             // What waits for subagents only is at work.
             return Ok(if delegated { Change::GoesOn } else { Change::Waits });
         }
@@ -322,21 +324,15 @@ impl SessionHost {
     }
 }
 
-/// Notes what somebody has allowed from now on. Their own rule to be asked about the tool falls with it; rules
-/// of others stand.
-fn grant(permissions: &mut crate::types::SessionPermissions, decision: Decision, pending: &Pending) {
+/// What somebody who decides so allows from now on.
+fn granted(decision: Decision, pending: &Pending) -> Grants {
+    let mut grants = Grants::default();
     match decision {
-        Decision::AlwaysAllowTool => {
-            if permissions.tools.get(&pending.name) == Some(&Policy::Ask) {
-                permissions.tools.remove(&pending.name);
-            }
-            permissions.grants.tools.insert(pending.name.clone());
-        }
-        Decision::AlwaysAllowCategory => {
-            permissions.grants.categories.insert(pending.category);
-        }
+        Decision::AlwaysAllowTool => drop(grants.tools.insert(pending.name.clone())),
+        Decision::AlwaysAllowCategory => drop(grants.categories.insert(pending.category)),
         Decision::Approve | Decision::Decline => {}
     }
+    grants
 }
 
 /// The record of a refusal that is nobody's decision.
@@ -354,7 +350,7 @@ fn expired(pending: Pending) -> Resolved {
             let (call_id, name) = (pending.call_id.clone(), pending.name.clone());
             EventKind::AnswerGiven { call_id, name, answer: Value::Null, by: None }
         }
-        PendingKind::Subagent => subagents::over(&pending, TurnStatus::Canceled, None),
+        PendingKind::Subagent => subagents::ended(&pending, TurnStatus::Canceled, None),
     };
     Resolved { parked: Parked { pending, resolved }, told, charge: None }
 }

@@ -7,10 +7,10 @@ use super::{
     parked::{Change, Resolved},
 };
 use crate::ports::{StoreError, session_store::Select, within};
-use crate::session::{Session, decode, encode, parked};
+use crate::session::{Draft, Session, decode, encode, parked};
 use crate::types::{
-    Budget, Errand, EventKind, Parent, Parked, Pending, PendingKind, Problem, Record, Report, Resolution,
-    SessionMeta, TurnOptions, TurnStatus, Usage, id,
+    Budget, Errand, EventKind, Grants, Parent, Parked, Pending, PendingKind, Problem, Record, Report,
+    Resolution, SessionMeta, Timestamp, TurnOptions, TurnStatus, Usage, id,
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -24,19 +24,21 @@ const RECALL_MS: u64 = 700;
 /// What is known of a subagent that is sent out.
 #[derive(Default)]
 pub(super) struct SentOut {
-    /// The rules that it was told.
-    rules: String,
+    /// The rules that it knows, once it knows its errand.
+    rules: Option<String>,
     is_being_told: bool,
     failures: u32,
+    /// It is not told again before.
+    not_before: Timestamp,
 }
 
 impl SessionHost {
     /// Sees to it that the subagents that calls wait for are at work, and know by which rules.
     pub fn send_out(self: &Rc<Self>, session: &Rc<Session>) {
         // What cannot be read now, a wake-up reads.
-        let errands = waiting(session).unwrap_or_default();
+        let Ok(errands) = waiting(session) else { return self.wake_soon() };
         self.sent_out.borrow_mut().retain(|sent, _| errands.iter().any(|(_, own)| own.session == *sent));
-        if errands.is_empty() {
+        if errands.is_empty() || self.erasing.get() {
             return;
         }
         let rules = {
@@ -44,27 +46,48 @@ impl SessionHost {
             json!([state.meta.permissions, state.meta.mode, state.tenant_rules]).to_string()
         };
         for (pending, errand) in &errands {
-            {
+            let is_known = {
                 let mut sent_out = self.sent_out.borrow_mut();
                 let known = sent_out.entry(errand.session.clone()).or_default();
-                if known.is_being_told || known.rules == rules {
+                if known.rules.as_ref() == Some(&rules) {
+                    continue;
+                }
+                // If this machine goes away meanwhile, the next one tells it.
+                self.wake_soon();
+                if known.is_being_told || known.not_before > self.now() {
                     continue;
                 }
                 known.is_being_told = true;
-            }
-            let snapshot = self.snapshot(session, pending, errand, errands.len() as u64);
-            let snapshot = snapshot.map(|snapshot| (errand.session.clone(), snapshot));
+                known.rules.is_some()
+            };
             let (host, session, rules) = (Rc::clone(self), Rc::clone(session), rules.clone());
-            let pending = pending.clone();
+            let (pending, errand, sent_out) = (pending.clone(), errand.clone(), errands.len() as u64);
             self.spawn(async move {
-                let tenant = session.state().meta.tenant.clone();
-                let told = match snapshot {
-                    Ok((to, snapshot)) => host.ports.peers.import(&tenant, &to, snapshot).await.map(drop),
-                    Err(error) => Err(error.to_string()),
-                };
-                host.told_subagent(&session, &pending, rules, told);
+                let told = host.tell_subagent(&session, &pending, &errand, sent_out, is_known).await;
+                host.told_subagent(&session, &pending, &errand, rules, told);
             });
         }
+    }
+
+    /// Tells a subagent its errand and the rules. A log goes along only where it may be missing there.
+    async fn tell_subagent(
+        &self,
+        session: &Session,
+        pending: &Pending,
+        errand: &Errand,
+        sent_out: u64,
+        is_known: bool,
+    ) -> Result<(), String> {
+        let tenant = session.state().meta.tenant.clone();
+        for with_log in [!errand.forked && !is_known, true] {
+            let snapshot = self.snapshot(session, pending, errand, sent_out, with_log);
+            let snapshot = snapshot.map_err(|error| error.to_string())?;
+            let made = self.ports.peers.import(&tenant, &errand.session, snapshot).await?;
+            if with_log || !made.is_empty() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Notes whether a subagent knows its errand and its rules. They may have changed meanwhile.
@@ -72,17 +95,25 @@ impl SessionHost {
         self: &Rc<Self>,
         session: &Rc<Session>,
         pending: &Pending,
+        errand: &Errand,
         rules: String,
         told: Result<(), String>,
     ) {
-        let to = Errand::of(pending).unwrap_or_default().session;
-        let failures = self.sent_out.borrow_mut().get_mut(&to).map(|known| {
+        if session.is_retired() {
+            return self.erase_orphan(session, errand);
+        }
+        let now = self.now();
+        let failures = self.sent_out.borrow_mut().get_mut(&errand.session).map(|known| {
             known.is_being_told = false;
             match &told {
-                Ok(()) => *known = SentOut { rules, ..SentOut::default() },
-                Err(_) => known.failures += 1,
+                Ok(()) => *known = SentOut { rules: Some(rules), ..SentOut::default() },
+                Err(_) => {
+                    known.failures += 1;
+                    known.not_before = now.plus(RETRY_MS << known.failures.min(MAX_FAILURES));
+                }
             }
-            known.failures
+            // Whoever is at work stays there, however long it is out of reach.
+            if known.rules.is_some() { 0 } else { known.failures }
         });
         match (told, failures) {
             // Nobody waits for it any more. It may have been called back before it was there.
@@ -99,8 +130,21 @@ impl SessionHost {
                 if failed.is_some_and(|failed| failed.is_err()) {
                     self.wake_after(RETRY_MS);
                 }
+                self.recall_later(session, slice::from_ref(pending));
             }
         }
+    }
+
+    /// Erases a subagent that was made while the session that sent it out was erased.
+    fn erase_orphan(self: &Rc<Self>, session: &Session, errand: &Errand) {
+        if self.ports.store.exists().unwrap_or(true) {
+            return;
+        }
+        let (host, tenant) = (Rc::clone(self), session.state().meta.tenant.clone());
+        let to = errand.session.clone();
+        self.spawn(async move {
+            let _ = host.ports.peers.erase(&tenant, &to).await;
+        });
     }
 
     /// What a subagent is made from: this session's rules and mode, its errand, and its share of what the turn may
@@ -111,8 +155,9 @@ impl SessionHost {
         pending: &Pending,
         errand: &Errand,
         sent_out: u64,
+        with_log: bool,
     ) -> Result<String, StoreError> {
-        let records: Vec<Record> = match errand.forked {
+        let records: Vec<Record> = match errand.forked && with_log {
             true => session.records(Select { limit: usize::MAX, ..Select::default() })?,
             false => Vec::new(),
         };
@@ -125,24 +170,25 @@ impl SessionHost {
             true => turn.options.tools.clone(),
             false => Some(self.agent.tools_of_subagents(&state, kind.tools.as_deref())),
         };
+        let left = |max: f64| (max - turn.cost_usd.unwrap_or(0.0)).max(0.0) / sent_out as f64;
         let budget = Budget {
             max_steps: kind.max_steps.unwrap_or(turn.budget.max_steps),
             max_tokens: turn
                 .budget
                 .max_tokens
                 .map(|max| max.saturating_sub(turn.usage.total_tokens) / sent_out),
-            max_cost_usd: turn
-                .budget
-                .max_cost_usd
-                .map(|max| (max - turn.cost_usd.unwrap_or(0.0)).max(0.0) / sent_out as f64),
+            max_cost_usd: turn.budget.max_cost_usd.map(left),
             ..turn.budget
         };
+        // A bound in money is none for a model without a price.
+        let is_bounded =
+            |model: &String| budget.max_cost_usd.is_none() || self.agent.models.price(model).is_some();
         let now = self.now();
         let meta = SessionMeta {
             id: errand.session.clone(),
             title: None,
             title_pinned: false,
-            model: kind.model.or_else(|| state.meta.model.clone()),
+            model: kind.model.filter(|model| is_bounded(model)).or_else(|| state.meta.model.clone()),
             metadata: Default::default(),
             budget,
             usage: Usage::default(),
@@ -166,7 +212,8 @@ impl SessionHost {
             meta,
             forked_from: errand.forked.then(|| state.meta.id.clone()),
             tenant_rules: state.tenant_rules.clone(),
-            records,
+            tenant_rules_at: state.tenant_rules_at,
+            records: with_log.then_some(records),
             task: Some((errand.task.clone(), options)),
         })
     }
@@ -202,10 +249,10 @@ impl SessionHost {
         report: Option<Report>,
     ) -> Result<Change, Problem> {
         let status = report.as_ref().map_or(TurnStatus::Failed, |report| report.status);
-        let told = over(&row.pending, status, report.as_ref());
+        let told = ended(&row.pending, status, report.as_ref());
         let charge = report.map(|report| (report.usage, report.cost_usd));
         let parked = Parked { resolved: Some(resolution), ..row };
-        self.resolve(session, vec![Resolved { parked, told, charge }], None, "subagent")
+        self.resolve(session, vec![Resolved { parked, told, charge }], Grants::default(), "subagent")
     }
 
     /// Notes which calls of a subagent wait for a person. Where there are any the turn waits for that person, too.
@@ -226,13 +273,16 @@ impl SessionHost {
             *own = row.pending.clone();
         }
         let (key, json) = parked::row(&row).map_err(broken)?;
-        let note = |draft: &mut crate::session::Draft| {
+        let note = |draft: &mut Draft| {
             draft.put(key, json);
-            if let Some(turn) = &mut draft.state.turn {
-                turn.delegated = all.iter().all(Pending::is_delegated);
-            }
-            if !theirs.is_empty() {
+            let Some(turn) = &mut draft.state.turn else { return };
+            let (before, epoch) = (turn.delegated, turn.epoch);
+            turn.delegated = all.iter().all(Pending::is_delegated);
+            if !turn.delegated && !theirs.is_empty() {
                 draft.record(Some(&row.pending.turn), EventKind::TurnWaiting { pending: all });
+            } else if turn.delegated && !before {
+                let reason = "subagent".to_owned();
+                draft.record(Some(&row.pending.turn), EventKind::TurnResumed { epoch, reason });
             }
         };
         session.commit(self.now(), note).map_err(broken)
@@ -242,6 +292,11 @@ impl SessionHost {
     /// wait for it.
     pub async fn recall(&self, session: &Session) -> Vec<Report> {
         let errands = waiting(session).unwrap_or_default();
+        if !errands.is_empty() {
+            // If the turn goes on after all, they are sent out again, and report.
+            self.sent_out.borrow_mut().retain(|sent, _| errands.iter().all(|(_, own)| own.session != *sent));
+            self.wake_soon();
+        }
         let recalls = errands.iter().map(|(_, errand)| async {
             let tenant = session.state().meta.tenant.clone();
             let recalled = self.ports.peers.recall(&tenant, &errand.session);
@@ -266,7 +321,7 @@ impl SessionHost {
 }
 
 /// The record of an errand's end.
-pub(super) fn over(pending: &Pending, status: TurnStatus, report: Option<&Report>) -> EventKind {
+pub(super) fn ended(pending: &Pending, status: TurnStatus, report: Option<&Report>) -> EventKind {
     let Errand { session, agent, .. } = Errand::of(pending).unwrap_or_default();
     let (usage, cost_usd) = report.map_or_else(Default::default, |report| (report.usage, report.cost_usd));
     EventKind::SubagentCompleted { call_id: pending.call_id.clone(), session, agent, status, usage, cost_usd }

@@ -72,7 +72,7 @@ impl SessionHost {
         self.follow_up(&session);
         let expiry = if session.is_waiting() { self.expire(&session)? } else { None };
         self.beat(&session);
-        self.report(&session);
+        self.check_in(&session);
         let (now, idle) = (self.now(), self.running.borrow().is_none());
         if !idle && now < self.purge_at.get() {
             // Looking at all that may expire at each round of the watchdog would cost more than the turn.

@@ -47,7 +47,9 @@ impl Handler {
             };
             let tenant_rules = state.tenant_rules.clone();
             let forked_from = Some(call.session.clone());
-            encode(&Snapshot { meta, forked_from, tenant_rules, records, task: None }).map_err(broken)?
+            let (tenant_rules_at, records) = (state.tenant_rules_at, Some(records));
+            let snapshot = Snapshot { meta, forked_from, tenant_rules, tenant_rules_at, records, task: None };
+            encode(&snapshot).map_err(broken)?
         };
         let tenant = &call.principal.tenant;
         let view = self.host.peers().import(tenant, &id, snapshot).await.map_err(Problem::internal)?;

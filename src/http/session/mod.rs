@@ -14,7 +14,7 @@ mod turns;
 use super::{ApiBody, ApiRequest, ApiResponse, idempotency, routes::SessionRoute};
 use crate::agent::SessionHost;
 use crate::fault::{self, Fault};
-use crate::ports::StoreError;
+use crate::ports::{SessionStore, StoreError};
 use crate::session::{
     Session,
     idempotency::{Answer, FirstAnswer, document, document_key, find},
@@ -111,17 +111,18 @@ impl Handler {
         if owned { Ok(Some(session)) } else { Err(Problem::not_found("session")) }
     }
 
-    /// Checks that there is a session and that it is the caller's, also where it cannot be read.
+    /// The store of the caller's session, also where the session cannot be read.
     ///
     /// # Errors
     /// 404 for both a missing and a foreign one.
-    fn owned(&self, call: &SessionRequest) -> Result<(), Problem> {
+    fn owned(&self, call: &SessionRequest) -> Result<Rc<dyn SessionStore>, Problem> {
         // A session that is not stored yet stands on the same store.
         let blank = self.host.blank(self.new_meta(call, None)?);
-        let owner = owner(blank.store().as_ref()).map_err(broken)?;
+        let store = Rc::clone(blank.store());
+        let owner = owner(store.as_ref()).map_err(broken)?;
         let named = call.request.query("user");
         let owned = owner.is_some_and(|owner| is_owner(call, named.as_deref(), &owner.tenant, &owner.user));
-        if owned { Ok(()) } else { Err(Problem::not_found("session")) }
+        if owned { Ok(store) } else { Err(Problem::not_found("session")) }
     }
 
     /// A session that the caller makes.

@@ -5,7 +5,7 @@ use super::{
     turns::not_negative,
 };
 use crate::http::{ApiRequest, ApiResponse, body, owner, page};
-use crate::session::Session;
+use crate::session::{Session, owes_report};
 use crate::types::{BudgetPatch, ErrorCode, EventKind, Mode, Problem, SwitchError};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
@@ -151,14 +151,13 @@ impl Handler {
 
     pub(super) async fn delete(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         // Without reading it: what cannot be read any more must be possible to erase.
-        if let Err(problem) = self.owned(call) {
-            return self.delete_imported(call, problem).await;
-        }
-        // One that cannot be read stands in nobody's way.
-        if let Ok(Some(session)) = self.host.open()
-            && session.state().turn.is_some()
-        {
-            not_of_a_subagent(&session)?;
+        let store = match self.owned(call) {
+            Ok(store) => store,
+            Err(problem) => return self.delete_imported(call, problem).await,
+        };
+        if owes_report(store.as_ref()) {
+            let detail = "the session that sent the subagent out waits for it: abort it first";
+            return Err(Problem::new(ErrorCode::SubagentSession, detail));
         }
         self.host.erase(&call.principal.tenant, &call.session).await?;
         Ok(ApiResponse::empty(204))
