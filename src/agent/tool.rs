@@ -174,6 +174,10 @@ impl<T: Tool> DynTool for T {
     }
 
     fn pose<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
+        // Known when this is compiled, so that the tools that nobody answers have no code for it.
+        if T::SUSPENDS.is_none() {
+            return ready(Ok(args)).boxed_local();
+        }
         async move {
             let fit = read::<T::Args>(args.clone());
             let fit = fit.map_err(|reason| ToolOutcome::denied(DenyReason::Validation, reason))?;
