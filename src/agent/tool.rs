@@ -174,6 +174,10 @@ impl<T: Tool> DynTool for T {
     }
 
     fn pose<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
+        // Known when this is compiled, so that the tools that nobody answers have no code for it.
+        if T::SUSPENDS.is_none() {
+            return ready(Ok(args)).boxed_local();
+        }
         async move {
             let fit = read::<T::Args>(args.clone());
             let fit = fit.map_err(|reason| ToolOutcome::denied(DenyReason::Validation, reason))?;
@@ -188,22 +192,28 @@ impl<T: Tool> DynTool for T {
     }
 
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
-        async move {
-            let args = match read::<T::Args>(args) {
-                Ok(args) => args,
-                Err(reason) => return ToolOutcome::denied(DenyReason::Validation, reason),
-            };
-            match self.run(args, cx).await.map(serde_json::to_value) {
-                // What is nested deeper could be stored, but not read again.
-                Ok(Ok(result)) if json::too_deep(&result) => {
-                    ToolOutcome::Result { result: Value::String(result.to_string()) }
-                }
-                Ok(Ok(result)) => ToolOutcome::Result { result },
-                Ok(Err(error)) => ToolOutcome::failure(format!("the tool's answer is not JSON: {error}")),
-                Err(error) => failed(error),
-            }
+        match read::<T::Args>(args) {
+            Ok(args) => told(
+                async move { self.run(args, cx).await.map(|answer| serde_json::to_string(&answer)) }
+                    .boxed_local(),
+            )
+            .boxed_local(),
+            Err(reason) => ready(ToolOutcome::denied(DenyReason::Validation, reason)).boxed_local(),
         }
-        .boxed_local()
+    }
+}
+
+/// The outcome of a run that answers in JSON. Apart from the trait, of which each tool has a copy.
+async fn told(run: LocalBoxFuture<'_, Result<Result<String, serde_json::Error>, ToolError>>) -> ToolOutcome {
+    let text = match run.await {
+        Ok(Ok(text)) => text,
+        Ok(Err(error)) => return ToolOutcome::failure(format!("the tool's answer is not JSON: {error}")),
+        Err(error) => return failed(error),
+    };
+    match json::parse(text.as_bytes()) {
+        Ok(result) if !json::too_deep(&result) => ToolOutcome::Result { result },
+        // What is nested deeper could be stored, but not read again.
+        _ => ToolOutcome::Result { result: Value::String(text) },
     }
 }
 

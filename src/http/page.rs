@@ -4,7 +4,6 @@ use super::{ApiRequest, ApiResponse};
 use crate::types::Problem;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::json;
 
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 200;
@@ -44,6 +43,15 @@ pub fn encode(key: &impl Serialize) -> Result<String, Problem> {
     Ok(URL_SAFE_NO_PAD.encode(json))
 }
 
+/// A page, as it is answered.
+#[derive(Serialize)]
+pub struct Page<E> {
+    /// What is on it.
+    pub data: Vec<E>,
+    /// Where the next one begins.
+    pub next_cursor: Option<String>,
+}
+
 /// A page made of up to `limit + 1` entries: the one too many only tells that there is more.
 ///
 /// # Errors
@@ -61,5 +69,5 @@ pub fn answer<E, C: Serialize>(
         _ => None,
     };
     let data: Vec<_> = entries.iter().map(view).collect();
-    ApiResponse::json(200, &json!({ "data": data, "next_cursor": next }))
+    ApiResponse::json(200, &Page { data, next_cursor: next })
 }

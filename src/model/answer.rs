@@ -2,7 +2,7 @@
 
 use crate::types::{
     FinishReason, ModelEvent, ModelResponse, Part, ToolCall, Usage,
-    json::{MAX_DEPTH, too_deep},
+    json::{MAX_DEPTH, parse, too_deep},
 };
 use serde_json::{Value, json};
 
@@ -147,12 +147,12 @@ impl Answer {
 /// A call from its arguments as text. No text means no arguments. The id is empty when the
 /// provider gave none: the caller, who knows the turn, makes one.
 pub(super) fn tool_call(call_id: String, name: String, text: &str) -> ToolCall {
-    let parsed = if text.trim().is_empty() { Ok(Value::Null) } else { serde_json::from_str(text) };
+    let parsed = if text.trim().is_empty() { Ok(Value::Null) } else { parse(text.as_bytes()) };
     let (args, invalid) = match parsed {
         Ok(args @ Value::Object(_)) => (args, None),
         Ok(Value::Null) => (json!({}), None),
         // Some models write the object as a string.
-        Ok(Value::String(inner)) => match serde_json::from_str(&inner) {
+        Ok(Value::String(inner)) => match parse(inner.as_bytes()) {
             Ok(args @ Value::Object(_)) => (args, None),
             _ => raw(text, "the arguments are not a JSON object".to_owned()),
         },

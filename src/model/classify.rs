@@ -7,7 +7,6 @@ use crate::types::{
     ModelErrorKind::{self, *},
     Timestamp,
 };
-use chrono::DateTime;
 use serde_json::Value;
 
 /// The input does not fit the context window.
@@ -216,8 +215,17 @@ fn retry_after_ms(ms: Option<&str>, after: Option<&str>, now: Timestamp) -> Opti
     if let Some(seconds) = number(after) {
         return Some((seconds * 1000.0).ceil() as u64);
     }
-    let date = DateTime::parse_from_rfc2822(after).ok()?;
-    Some(Timestamp(u64::try_from(date.timestamp_millis()).ok()?).since(now))
+    http_date(after).map(|date| date.since(now))
+}
+
+/// Reads a date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn http_date(text: &str) -> Option<Timestamp> {
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let words: Vec<_> = text.split_ascii_whitespace().collect();
+    let [_, day, month, year, time, "GMT"] = words[..] else { return None };
+    let month = MONTHS.iter().position(|name| *name == month)? + 1;
+    Timestamp::parse(&format!("{year}-{month:02}-{day:0>2}T{time}Z"))
 }
 
 #[cfg(test)]

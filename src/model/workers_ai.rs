@@ -5,9 +5,9 @@ use super::{
     answer::Answer,
     classify,
     openai::{self, Choice, Completion, Counts, Dialect},
-    wire::{Decoder, cut, parse},
+    wire::{Decoder, cut, parse, write},
 };
-use crate::types::{FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse};
+use crate::types::{FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, json};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,8 +16,8 @@ use serde_json::Value;
 /// # Errors
 /// When the request cannot be written as JSON.
 pub(super) fn input(request: &ModelRequest) -> Result<Value, ModelError> {
-    serde_json::to_value(openai::body(request, Dialect::WorkersAi))
-        .map_err(|e| ModelError::new(ModelErrorKind::Invalid, format!("the request cannot be written: {e}")))
+    json::parse(&write(&openai::body(request, Dialect::WorkersAi))?)
+        .map_err(|e| ModelError::new(ModelErrorKind::Invalid, format!("the request is not JSON: {e}")))
 }
 
 #[derive(Deserialize)]

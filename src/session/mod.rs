@@ -56,7 +56,7 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
     }
     let Some(json) = store.get(STATE)? else { return Ok(None) };
     // Directly: what is passed over on the way may be of any shape and nested however deep.
-    let state: Result<State, _> = serde_json::from_str(&json);
+    let state: Result<State, _> = serde_json::from_slice(json.as_bytes());
     state.map(|state| Some(state.meta)).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
 }
 

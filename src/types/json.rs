@@ -18,7 +18,15 @@ use serde_json::{Error, Value};
 /// # Errors
 /// When it is not JSON, or not a `T`.
 pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
-    from_value(serde_json::from_slice::<Value>(text)?).map_err(Error::custom)
+    from_value(parse(text)?).map_err(Error::custom)
+}
+
+/// Reads `text` as JSON: as bytes always, since serde_json's readers of bytes and of `str` are two copies of a parser.
+///
+/// # Errors
+/// When it is not JSON.
+pub fn parse(text: &[u8]) -> Result<Value, Error> {
+    serde_json::from_slice(text)
 }
 
 /// Reads `value` as a `T`.

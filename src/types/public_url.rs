@@ -2,7 +2,7 @@
 //! public internet.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use url::{Host, Url};
+use url::{Host, ParseError, Url};
 
 /// An absolute `http(s)` URL of a public host on a standard port, in the WHATWG form that the
 /// platform's `fetch` reads too, so that both mean the same host.
@@ -17,7 +17,7 @@ impl PublicUrl {
     /// # Errors
     /// Why it is refused.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Self::check(Url::parse(text).map_err(|error| format!("not an absolute URL: {error}"))?)
+        Self::check(Url::parse(text).map_err(|error| format!("not an absolute URL: {}", why(error)))?)
     }
 
     /// Checks where a redirect leads.
@@ -25,7 +25,9 @@ impl PublicUrl {
     /// # Errors
     /// Why it is refused.
     pub fn join(&self, location: &str) -> Result<Self, String> {
-        Self::check(self.0.join(location).map_err(|error| format!("a redirect leads nowhere: {error}"))?)
+        Self::check(
+            self.0.join(location).map_err(|error| format!("a redirect leads nowhere: {}", why(error)))?,
+        )
     }
 
     /// The URL.
@@ -54,6 +56,14 @@ impl PublicUrl {
             Some(Host::Ipv6(ip)) if is_public_v6(ip) => Ok(Self(url)),
             _ => Err("the host is not on the public internet".into()),
         }
+    }
+}
+
+/// What is wrong with a URL that cannot be read.
+fn why(error: ParseError) -> String {
+    match error {
+        ParseError::IdnaError => "the host is not a name in ASCII; other letters are written `xn--…`".into(),
+        error => error.to_string(),
     }
 }
 
@@ -148,6 +158,8 @@ mod tests {
             "https://example.com:22/",
             "http://127。0。0。1/",
             "http://①②⑦.0.0.1/",
+            "http://loc\u{ad}alhost/",
+            "http://xn--/",
         ] {
             assert!(PublicUrl::parse(bad).is_err(), "{bad}");
         }
@@ -155,10 +167,17 @@ mod tests {
             "https://example.com/a?b#c",
             "http://example.com:80/",
             "https://8.8.8.8/",
+            "https://xn--mnchen-3ya.de/ä",
             "https://[2606:4700::1111]/",
         ] {
             assert!(PublicUrl::parse(good).is_ok(), "{good}");
         }
+    }
+
+    #[test]
+    fn tells_how_to_write_a_host_beyond_ascii() {
+        let refused = PublicUrl::parse("https://münchen.de/").unwrap_err();
+        assert!(refused.ends_with("other letters are written `xn--…`"), "{refused}");
     }
 
     #[test]

@@ -185,7 +185,7 @@ impl Handler {
         let after: Option<u64> = page::cursor(&call.request)?;
         let (messages, next) = session.page(after.unwrap_or(0), limit).map_err(broken)?;
         let next = next.map(|next| page::encode(&next)).transpose()?;
-        ApiResponse::json(200, &json!({"data": messages, "next_cursor": next}))
+        ApiResponse::json(200, &page::Page { data: messages, next_cursor: next })
     }
 
     pub(super) fn show_turn(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {

@@ -6,9 +6,9 @@ use super::{Handler, SessionRequest, broken, events};
 use crate::agent::OnBusy;
 use crate::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute};
 use crate::session::{frame::Frame, replay::PAGE};
-use crate::types::{ErrorCode, Principal, Problem, Rules, Scope};
+use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, json::parse};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// What a socket remembers while its object sleeps.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -61,12 +61,12 @@ impl Handler {
     pub async fn command(&self, socket: &SocketState, text: &str, request_id: String) -> Option<String> {
         let answer = match self.run_command(socket, text, &request_id).await {
             Ok(ApiResponse { body: ApiBody::Bytes(bytes), .. }) => {
-                let body: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+                let body = parse(&bytes).unwrap_or_default();
                 json!({"type": "accepted", "answer": body})
             }
             Ok(_) => return None,
             Err(problem) => {
-                let problem: Value = serde_json::from_str(&problem.to_json(&request_id)).unwrap_or_default();
+                let problem = parse(problem.to_json(&request_id).as_bytes()).unwrap_or_default();
                 json!({"type": "error", "problem": problem})
             }
         };
@@ -83,7 +83,7 @@ impl Handler {
             return Err(Problem::new(ErrorCode::PayloadTooLarge, "the frame is larger than 4 MiB"));
         }
         // A command, and beside it the fields of the HTTP body that does the same.
-        let command: Value = serde_json::from_str(text).unwrap_or_default();
+        let command = parse(text.as_bytes()).unwrap_or_default();
         if !socket.principal.scopes.allow(Scope::Chat) {
             return Err(Problem::new(ErrorCode::MissingScope, "this socket may only listen"));
         }

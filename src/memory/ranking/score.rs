@@ -117,7 +117,7 @@ impl Ranking {
                 if seen >= there || groups == 0.0 {
                     return weight(all, groups.min(all));
                 }
-                let spread = all * (1.0 - (1.0 - 1.0 / all).powf(there));
+                let spread = all * (1.0 - (1.0 - 1.0 / all).powi(there as i32));
                 weight(all, spread.max(groups * there / seen).min(all))
             })
             .collect();
