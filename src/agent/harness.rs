@@ -214,7 +214,7 @@ impl HarnessAgent {
     /// All that decides on calls in this session.
     pub fn permissions<'a>(&'a self, state: &'a SessionState) -> Permissions<'a> {
         let mode = self.mode(state);
-        let mut layers = vec![&state.tenant_rules, &self.settings.permissions];
+        let mut layers = vec![&state.tenant_rules, &state.sent_rules, &self.settings.permissions];
         layers.extend(mode.map(|mode| &mode.permissions));
         let read_only = mode.is_some_and(Mode::is_planning);
         Permissions { layers, session: &state.meta.permissions, read_only }

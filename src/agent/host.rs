@@ -133,6 +133,8 @@ pub struct SessionHost {
     /// The subagents that were sent out by this machine, by their sessions.
     sent_out: RefCell<BTreeMap<String, SentOut>>,
     reporting: RefCell<Reporting>,
+    /// Set while subagents are called back: none of them is sent out meanwhile.
+    recalling: Cell<bool>,
     /// Set while the session is being erased: nothing follows it any more.
     erasing: Cell<bool>,
     wake_at: Cell<Timestamp>,
@@ -158,6 +160,7 @@ impl SessionHost {
             beating: RefCell::default(),
             sent_out: RefCell::default(),
             reporting: RefCell::default(),
+            recalling: Cell::new(false),
             erasing: Cell::new(false),
             wake_at: Cell::new(Timestamp(0)),
             purge_at: Cell::new(Timestamp(0)),
@@ -234,12 +237,8 @@ impl SessionHost {
                 state.meta.tenant == tenant && state.tenant_rules != *rules
             };
             if is_other {
-                let now = self.now();
-                let change = |draft: &mut Draft| {
-                    draft.state.tenant_rules = rules.clone();
-                    draft.state.tenant_rules_at = now;
-                };
-                session.commit_from_outside(now, change).map_err(Problem::from)?;
+                let change = |draft: &mut Draft| draft.state.tenant_rules = rules.clone();
+                session.commit_from_outside(self.now(), change).map_err(Problem::from)?;
                 self.send_out(&session);
             }
         }
@@ -249,8 +248,7 @@ impl SessionHost {
 
     /// A session that is not stored yet: its first message stores it.
     pub fn blank(&self, meta: SessionMeta) -> Rc<Session> {
-        let tenant_rules = self.rules.borrow().clone();
-        let state = SessionState { tenant_rules, tenant_rules_at: self.now(), ..SessionState::new(meta) };
+        let state = SessionState { tenant_rules: self.rules.borrow().clone(), ..SessionState::new(meta) };
         Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context, self.hub()))
     }
 
@@ -476,7 +474,7 @@ impl SessionHost {
         let cx = own.unwrap_or_else(|| self.context(session, permit));
         // Best effort: what cannot be read back is missing from the end's counts.
         let _ = self.agent.remember(&cx);
-        let waiting = session.pending().map_err(broken)?;
+        let waiting = session.pending().unwrap_or_default();
         let mut ending = ending;
         // What was heard meanwhile is counted already.
         ending.reports.retain(|report| waiting.iter().any(|pending| pending.call_id == report.call_id));

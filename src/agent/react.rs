@@ -118,9 +118,10 @@ impl ReactAgent<'_> {
         let mut kinds: Vec<EventKind> = pending.iter().map(asks).collect();
         let delegated = pending.iter().all(Pending::is_delegated);
         if !delegated {
-            kinds.push(EventKind::TurnWaiting { pending: pending.clone() });
+            let people = pending.iter().filter(|pending| !pending.is_delegated());
+            kinds.push(EventKind::TurnWaiting { pending: people.cloned().collect() });
         }
-        let row = |pending| parked::row(&Parked { pending, resolved: None });
+        let row = |pending| parked::row(&Parked { pending, resolved: None, told: None });
         let rows = pending.into_iter().map(row).collect::<Result<Vec<_>, _>>()?;
         self.journal(kinds, |draft, state| {
             TurnMachine(state).wait_for(&ids, delegated, now);

@@ -7,10 +7,11 @@ use async_trait::async_trait;
 #[async_trait(?Send)]
 pub trait Peers: SessionEraser {
     /// Makes session `session` from a snapshot of another one, and returns it as clients see it. One that is a
-    /// subagent's and is there already goes by the rules of the snapshot from then on.
+    /// subagent's and is there already goes by the rules of the snapshot from then on; where it is not there and the
+    /// snapshot has no log, nothing is made, and the answer is empty.
     ///
     /// # Errors
-    /// The platform's own message. Nothing was made then, or all of it.
+    /// The platform's own message; asking again is safe.
     async fn import(&self, tenant: &str, session: &str, snapshot: String) -> Result<String, String>;
 
     /// Calls a subagent's session back from its errand, and returns its last report.

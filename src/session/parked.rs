@@ -55,7 +55,7 @@ impl Session {
         let mut asked = Asked::default();
         // Of all kinds of answers there is one row.
         for kind in [PendingKind::Approval, PendingKind::Question] {
-            let Some(Parked { pending, resolved }) = self.parked(kind, call_id)? else { continue };
+            let Some(Parked { pending, resolved, .. }) = self.parked(kind, call_id)? else { continue };
             if !self.is_at_hand(&pending.turn) {
                 continue;
             }

@@ -123,4 +123,7 @@ pub struct Parked {
     /// What became of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Resolution>,
+    /// What a subagent was told of the rules, once it has its errand: a hash of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
 }

@@ -142,9 +142,9 @@ pub struct SessionState {
     /// What is done at intervals, by the name of who does it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub intervals: BTreeMap<String, IntervalState>,
-    /// When these were learned.
-    #[serde(default)]
-    pub tenant_rules_at: Timestamp,
+    /// The same, as the session that sent this one out has told them.
+    #[serde(default, skip_serializing_if = "Rules::is_empty")]
+    pub sent_rules: Rules,
     /// What was granted here, where the other permissions are those of the session that sent this one out.
     #[serde(default, skip_serializing_if = "Grants::is_empty")]
     pub granted: Grants,
@@ -230,7 +230,7 @@ impl SessionState {
             tasks: Vec::new(),
             handovers: BTreeMap::new(),
             intervals: BTreeMap::new(),
-            tenant_rules_at: Timestamp(0),
+            sent_rules: Rules::default(),
             granted: Grants::default(),
             ruled_at: Timestamp(0),
             reported: false,

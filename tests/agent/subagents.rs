@@ -618,3 +618,66 @@ fn of_two_questions_there_the_one_that_is_answered_is_not_shown_here() {
     stage.settle();
     stage.check();
 }
+
+#[test]
+fn waiting_for_days_costs_next_to_nothing() {
+    let stage = ruled("write_it", Policy::Ask);
+    stage.post("t1", "delegate:write:a");
+    stage.settle_waiting();
+    let id = child(&stage);
+    let commits = || (stage.records().len(), stage.others.disk(&id).log().len());
+    let (before, mut woken) = (commits(), 0);
+    // Between two alarms both machines go away.
+    let mut left: u64 = 24 * 3_600_000;
+    while let Some(wait) = stage.take_wake_up().filter(|wait| *wait <= left) {
+        left -= wait;
+        woken += 1;
+        stage.crash();
+        stage.tick(wait);
+        stage.wake();
+        block_on(stage.others.host(&id).wake()).unwrap();
+        stage.run();
+    }
+    assert!(woken < 200, "woken {woken} times in a day");
+    assert_eq!(commits(), before);
+    approve(&stage, &id, "w", Decision::Approve);
+    stage.settle();
+    assert_eq!(stage.runs.borrow().get("a"), Some(&1));
+}
+
+#[test]
+fn an_errand_whose_session_is_gone_fails() {
+    let stage = ruled("write_it", Policy::Ask);
+    stage.post("t1", "delegate:write:a");
+    stage.settle_waiting();
+    let id = child(&stage);
+    // Never by our own doing: somebody lost a disk.
+    stage.others.disk(&id).erase().unwrap();
+    stage.crash();
+    stage.wake();
+    stage.settle();
+    stage.check();
+    assert!(reply(&stage, "t1").contains("its session is gone"));
+}
+
+#[test]
+fn of_a_tenants_rules_the_stricter_reading_holds_there() {
+    let stage = ruled("write_it", Policy::Ask);
+    stage.post("t1", "delegate:write:a");
+    stage.settle_waiting();
+    let id = child(&stage);
+    let show = |host, id: &str, deny: bool| {
+        let mut call = request(SessionRoute::Show, "", &json!({}));
+        if deny {
+            call.principal.rules.tools.insert("write_it".into(), Policy::Deny);
+        }
+        ask(host, call, id).unwrap();
+        stage.run();
+    };
+    show(stage.host(), "s", true);
+    show(stage.others.host(&id), &id, false);
+    show(stage.host(), "s", true);
+    approve(&stage, &id, "w", Decision::Approve);
+    stage.settle();
+    assert_eq!(stage.runs.borrow().len(), 0);
+}

@@ -4,7 +4,7 @@
 use super::{SessionHost, broken};
 use crate::session::{Session, decode, encode};
 use crate::types::{
-    DenyReason, EventKind, Problem, Record, Rules, SessionMeta, StopReason, Timestamp, ToolOutcome, TurnEnd,
+    DenyReason, EventKind, Problem, Record, Rules, SessionMeta, StopReason, ToolOutcome, TurnEnd,
     TurnOptions, TurnStatus,
 };
 use serde::{Deserialize, Serialize};
@@ -18,11 +18,8 @@ pub struct Snapshot {
     /// The session that it begins as a copy of.
     #[serde(default)]
     pub forked_from: Option<String>,
-    /// The tenant's rules, and when they were learned.
+    /// The tenant's rules.
     pub tenant_rules: Rules,
-    /// See [`SessionState::tenant_rules_at`](crate::types::SessionState).
-    #[serde(default)]
-    pub tenant_rules_at: Timestamp,
     /// The copied log; not for one that should be there already.
     pub records: Option<Vec<Record>>,
     /// What it is to do at once, where it is a subagent's.
@@ -60,7 +57,7 @@ impl SessionHost {
     }
 
     fn make(self: &Rc<Self>, snapshot: Snapshot) -> Result<Rc<Session>, Problem> {
-        let Snapshot { meta, forked_from, tenant_rules, tenant_rules_at, records, .. } = snapshot;
+        let Snapshot { meta, forked_from, tenant_rules, records, .. } = snapshot;
         let (records, ruled_at) = (records.unwrap_or_default(), meta.updated_at);
         let session = self.blank(meta);
         let closing = closing(&records);
@@ -69,8 +66,10 @@ impl SessionHost {
             .commit(self.now(), |draft| {
                 draft.created(forked_from);
                 draft.state.tenant_rules = tenant_rules;
-                draft.state.tenant_rules_at = tenant_rules_at;
-                draft.state.ruled_at = ruled_at;
+                if draft.state.meta.parent.is_some() {
+                    draft.state.sent_rules = draft.state.tenant_rules.clone();
+                    draft.state.ruled_at = ruled_at;
+                }
                 // What follows turns has followed these where they were said.
                 for follow_up in self.agent.follow_ups() {
                     draft.state.handovers.entry(follow_up.name().to_owned()).or_default().seen = copied;

@@ -1,17 +1,17 @@
 //! The errand of a subagent, in its own session: taken up, done under the rules of the session that sent it out, and
 //! reported there until that is heard.
 
-use super::{OnBusy, Post, RETRY_MS, SessionHost, Snapshot, broken};
+use super::{
+    OnBusy, Post, RETRY_MS, SessionHost, Snapshot, broken,
+    subagents::{MAX_WAIT_MS, TELL_MS, patience},
+};
 use crate::agent::finalizer::Ending;
-use crate::ports::StoreError;
-use crate::session::{Draft, Session, encode};
+use crate::ports::{StoreError, within};
+use crate::session::{Session, encode};
 use crate::types::{
     BudgetPatch, ErrorCode, Part, Problem, Report, StopReason, TurnOptions, TurnStatus, Usage,
 };
 use std::rc::Rc;
-
-/// Longest wait after a report that was not heard, in milliseconds.
-const MAX_WAIT_MS: u64 = 600_000;
 
 /// How far the session that waits knows how the errand stands.
 #[derive(Default)]
@@ -26,31 +26,28 @@ impl SessionHost {
     /// Puts a subagent's session under the rules of the session that sent it out, as they are now. What somebody has
     /// granted here stays granted.
     pub(super) fn follow_rules(&self, session: &Rc<Session>, snapshot: Snapshot) -> Result<(), Problem> {
-        let Snapshot { meta, tenant_rules, tenant_rules_at, .. } = snapshot;
-        let (is_same, is_newer) = {
-            let state = session.state();
-            (state.meta.parent == meta.parent, meta.updated_at >= state.ruled_at)
-        };
-        if !is_same {
+        let Snapshot { meta, tenant_rules, .. } = snapshot;
+        let mut state = session.state().clone();
+        if state.meta.parent != meta.parent {
             return Err(Problem::new(ErrorCode::AlreadyExists, "another session has the subagent's place"));
         }
-        self.reporting.borrow_mut().told = None;
-        let follow = |draft: &mut Draft| {
-            // What was on its way for long may be older than what is known.
-            if is_newer {
-                draft.state.meta.permissions = meta.permissions;
-                draft.state.meta.permissions.grant(&draft.state.granted);
-                draft.state.meta.mode = meta.mode;
-                draft.state.ruled_at = meta.updated_at;
-            }
-            if tenant_rules_at >= draft.state.tenant_rules_at {
-                draft.state.tenant_rules = tenant_rules;
-                draft.state.tenant_rules_at = tenant_rules_at;
-            }
+        // What was on its way for long may be older than what is known.
+        if meta.updated_at >= state.ruled_at {
+            state.meta.permissions = meta.permissions;
+            state.meta.permissions.grant(&state.granted);
+            state.meta.mode = meta.mode;
+            state.sent_rules = tenant_rules;
+        }
+        if state.reported {
             // Whoever sends it again waits for it.
-            draft.state.reported = false;
-        };
-        session.commit(self.now(), follow).map_err(broken)
+            self.reporting.borrow_mut().told = None;
+            state.reported = false;
+        }
+        if state == *session.state() {
+            return Ok(());
+        }
+        state.ruled_at = state.ruled_at.max(meta.updated_at);
+        session.commit(self.now(), |draft| draft.state = state).map_err(broken)
     }
 
     /// Begins with the errand, if it was not begun before.
@@ -61,7 +58,8 @@ impl SessionHost {
         options: TurnOptions,
     ) -> Result<(), Problem> {
         let Some(parent) = session.state().meta.parent.clone() else { return Ok(()) };
-        if session.turn(&parent.errand).map_err(broken)?.is_some() {
+        if session.is_at_hand(&parent.errand) || session.turn_ended(&parent.errand).map_err(broken)?.is_some()
+        {
             self.report(session);
             return Ok(());
         }
@@ -124,16 +122,21 @@ impl SessionHost {
         if self.erasing.get() || session.state().meta.parent.is_none() || session.state().reported {
             return;
         }
-        // What cannot be read now, a wake-up reads.
-        let Ok(Some(report)) = self.standing(session) else { return };
+        let report = match self.standing(session) {
+            Ok(Some(report)) => report,
+            Ok(None) => return,
+            // What cannot be read now, a wake-up reads.
+            Err(_) => return self.wake_soon(),
+        };
         {
             let mut reporting = self.reporting.borrow_mut();
             if !is_news(reporting.told.as_ref(), &report) {
                 return;
             }
             if reporting.told.as_ref() != Some(&report) {
-                // If this machine goes away meanwhile, the next one tells it.
-                self.wake_soon();
+                // If this machine goes away meanwhile, the next one tells it: soon, or less and less often.
+                let since = session.state().turn.as_ref().and_then(|turn| turn.waiting_since);
+                self.wake_after(patience(self.now().since(since.unwrap_or(self.now()))));
             }
             if reporting.is_being_told {
                 return;
@@ -150,10 +153,15 @@ impl SessionHost {
     async fn tell(&self, session: &Session, report: &Report) -> Result<bool, String> {
         let (tenant, parent) = {
             let meta = &session.state().meta;
-            (meta.tenant.clone(), meta.parent.as_ref().map(|parent| parent.session.clone()))
+            (
+                meta.tenant.clone(),
+                meta.parent.as_ref().map(|parent| parent.session.clone()).unwrap_or_default(),
+            )
         };
         let json = encode(report).map_err(|error| error.to_string())?;
-        self.ports.peers.report(&tenant, &parent.unwrap_or_default(), json).await
+        let told = self.ports.peers.report(&tenant, &parent, json);
+        let told = within(self.ports.clock.as_ref(), TELL_MS, told).await;
+        told.unwrap_or_else(|unfinished| Err(unfinished.to_string()))
     }
 
     /// Notes whether a report was heard. What has happened meanwhile is told next.

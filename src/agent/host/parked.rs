@@ -266,6 +266,7 @@ impl SessionHost {
             parked: Parked {
                 pending,
                 resolved: Some(Resolution::Approved { decision: Decision::Approve, args: None }),
+                told: None,
             },
             charge: None,
         };
@@ -352,7 +353,7 @@ fn expired(pending: Pending) -> Resolved {
         }
         PendingKind::Subagent => subagents::ended(&pending, TurnStatus::Canceled, None),
     };
-    Resolved { parked: Parked { pending, resolved }, told, charge: None }
+    Resolved { parked: Parked { pending, resolved, told: None }, told, charge: None }
 }
 
 fn over() -> Problem {

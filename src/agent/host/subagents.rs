@@ -3,91 +3,103 @@
 //! its row, the other session its log, and whatever one tells the other can be told again.
 
 use super::{
-    RETRY_MS, SessionHost, Snapshot, broken,
+    RETRY_MS, SessionHost, Snapshot, WATCHDOG_MS, broken,
     parked::{Change, Resolved},
 };
 use crate::ports::{StoreError, session_store::Select, within};
 use crate::session::{Draft, Session, decode, encode, parked};
+use crate::turn::policy;
 use crate::types::{
     Budget, Errand, EventKind, Grants, Parent, Parked, Pending, PendingKind, Problem, Record, Report,
     Resolution, SessionMeta, Timestamp, TurnOptions, TurnStatus, Usage, id,
 };
 use futures::future::join_all;
 use serde_json::json;
-use std::{rc::Rc, slice};
+use std::{cell::Cell, rc::Rc, slice};
 
-/// Failures to send one out before its call fails.
+/// From so many failures on it is not waited longer between two attempts.
 const MAX_FAILURES: u32 = 8;
+/// For so long one that has not got its errand is sent out again, in milliseconds.
+const GIVE_UP_MS: u64 = 300_000;
+/// Longest that a word to another session takes, in milliseconds.
+pub(super) const TELL_MS: u64 = 60_000;
+/// Longest wait before what is owed is told again, in milliseconds.
+pub(super) const MAX_WAIT_MS: u64 = 600_000;
 /// How long an abort waits for what subagents have to say, in milliseconds.
 const RECALL_MS: u64 = 700;
+/// How often a subagent is called back that does not answer.
+const MAX_RECALLS: u32 = 5;
 
-/// What is known of a subagent that is sent out.
+/// What this machine knows of a subagent that is sent out.
 #[derive(Default)]
 pub(super) struct SentOut {
-    /// The rules that it knows, once it knows its errand.
-    rules: Option<String>,
+    /// The rules that it was to be told last.
+    tried: String,
     is_being_told: bool,
     failures: u32,
-    /// It is not told again before.
+    /// It is not told the same again before.
     not_before: Timestamp,
 }
 
+/// How long to wait for what has been owed for so long: soon at first, then less and less often.
+pub(super) fn patience(owed_ms: u64) -> u64 {
+    owed_ms.clamp(WATCHDOG_MS, MAX_WAIT_MS)
+}
+
 impl SessionHost {
-    /// Sees to it that the subagents that calls wait for are at work, and know by which rules.
+    /// Sees to it that the subagents that calls wait for are at work, and know by which rules. Each machine tells
+    /// everybody once, so that whoever had lost something has it again.
     pub fn send_out(self: &Rc<Self>, session: &Rc<Session>) {
         // What cannot be read now, a wake-up reads.
         let Ok(errands) = waiting(session) else { return self.wake_soon() };
         self.sent_out.borrow_mut().retain(|sent, _| errands.iter().any(|(_, own)| own.session == *sent));
-        if errands.is_empty() || self.erasing.get() {
+        if errands.is_empty() || self.erasing.get() || self.recalling.get() {
             return;
         }
         let rules = {
             let state = session.state();
-            json!([state.meta.permissions, state.meta.mode, state.tenant_rules]).to_string()
+            policy::args_hash(&json!([state.meta.permissions, state.meta.mode, state.tenant_rules]))
         };
-        for (pending, errand) in &errands {
-            let is_known = {
+        for (row, errand) in &errands {
+            let (now, knows) = (self.now(), row.told.as_ref() == Some(&rules));
+            {
                 let mut sent_out = self.sent_out.borrow_mut();
+                let is_met = sent_out.contains_key(&errand.session);
                 let known = sent_out.entry(errand.session.clone()).or_default();
-                if known.rules.as_ref() == Some(&rules) {
+                if !knows {
+                    // If this machine goes away meanwhile, the next one tells it.
+                    self.wake_after(patience(now.since(row.pending.asked_at)));
+                }
+                let rests = known.tried == rules && known.not_before > now;
+                if known.is_being_told || rests || (knows && is_met) {
                     continue;
                 }
-                // If this machine goes away meanwhile, the next one tells it.
-                self.wake_soon();
-                if known.is_being_told || known.not_before > self.now() {
-                    continue;
-                }
+                known.tried.clone_from(&rules);
                 known.is_being_told = true;
-                known.rules.is_some()
-            };
+            }
             let (host, session, rules) = (Rc::clone(self), Rc::clone(session), rules.clone());
-            let (pending, errand, sent_out) = (pending.clone(), errand.clone(), errands.len() as u64);
+            let (row, errand, sent_out) = (row.clone(), errand.clone(), errands.len() as u64);
             self.spawn(async move {
-                let told = host.tell_subagent(&session, &pending, &errand, sent_out, is_known).await;
-                host.told_subagent(&session, &pending, &errand, rules, told);
+                let told = host.tell_subagent(&session, &row, &errand, sent_out).await;
+                host.told_subagent(&session, &row.pending, &errand, rules, told);
             });
         }
     }
 
-    /// Tells a subagent its errand and the rules. A log goes along only where it may be missing there.
+    /// Tells a subagent its errand and the rules. A log goes along only before it has its errand. Returns whether it
+    /// is there.
     async fn tell_subagent(
         &self,
         session: &Session,
-        pending: &Pending,
+        row: &Parked,
         errand: &Errand,
         sent_out: u64,
-        is_known: bool,
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let tenant = session.state().meta.tenant.clone();
-        for with_log in [!errand.forked && !is_known, true] {
-            let snapshot = self.snapshot(session, pending, errand, sent_out, with_log);
-            let snapshot = snapshot.map_err(|error| error.to_string())?;
-            let made = self.ports.peers.import(&tenant, &errand.session, snapshot).await?;
-            if with_log || !made.is_empty() {
-                break;
-            }
-        }
-        Ok(())
+        let snapshot = self.snapshot(session, row, errand, sent_out).map_err(|error| error.to_string())?;
+        let made = self.ports.peers.import(&tenant, &errand.session, snapshot);
+        let made = within(self.ports.clock.as_ref(), TELL_MS, made).await;
+        made.unwrap_or_else(|unfinished| Err(unfinished.to_string())).map(|made| !made.is_empty())
     }
 
     /// Notes whether a subagent knows its errand and its rules. They may have changed meanwhile.
@@ -97,7 +109,7 @@ impl SessionHost {
         pending: &Pending,
         errand: &Errand,
         rules: String,
-        told: Result<(), String>,
+        told: Result<bool, String>,
     ) {
         if session.is_retired() {
             return self.erase_orphan(session, errand);
@@ -105,39 +117,52 @@ impl SessionHost {
         let now = self.now();
         let failures = self.sent_out.borrow_mut().get_mut(&errand.session).map(|known| {
             known.is_being_told = false;
-            match &told {
-                Ok(()) => *known = SentOut { rules: Some(rules), ..SentOut::default() },
-                Err(_) => {
-                    known.failures += 1;
-                    known.not_before = now.plus(RETRY_MS << known.failures.min(MAX_FAILURES));
-                }
-            }
-            // Whoever is at work stays there, however long it is out of reach.
-            if known.rules.is_some() { 0 } else { known.failures }
+            known.failures = if told.is_ok() { 0 } else { (known.failures + 1).min(MAX_FAILURES) };
+            known.not_before = now.plus(RETRY_MS << known.failures);
+            known.failures
         });
-        match (told, failures) {
+        let Some(failures) = failures else {
             // Nobody waits for it any more. It may have been called back before it was there.
-            (_, None) => self.recall_later(session, slice::from_ref(pending)),
-            (Ok(()), _) => self.send_out(session),
-            (Err(_), Some(failures)) if failures < MAX_FAILURES => self.wake_after(RETRY_MS << failures),
-            (Err(why), _) => {
-                let reason = format!("the subagent could not be sent out: {why}");
-                let row = session.parked(PendingKind::Subagent, &pending.call_id).ok().flatten();
-                let open = row.filter(|row| row.resolved.is_none());
-                // What cannot be stored now is tried again with the errand.
-                let failed =
-                    open.map(|row| self.end_errand(session, row, Resolution::Failed { reason }, None));
-                if failed.is_some_and(|failed| failed.is_err()) {
-                    self.wake_after(RETRY_MS);
-                }
+            return self.recall_later(session, slice::from_ref(pending));
+        };
+        let row = session.parked(PendingKind::Subagent, &pending.call_id).ok().flatten();
+        let Some(row) = row.filter(|row| row.resolved.is_none()) else { return };
+        let done = match told {
+            Ok(true) => self.note_told(session, row, rules),
+            Ok(false) => self.fail_errand(session, row, "its session is gone"),
+            // Whoever is at work stays there, however long it is out of reach.
+            Err(why) if row.told.is_none() && now.since(pending.asked_at) > GIVE_UP_MS => {
                 self.recall_later(session, slice::from_ref(pending));
+                self.fail_errand(session, row, &format!("it could not be sent out: {why}"))
             }
+            Err(_) => {
+                self.wake_after(RETRY_MS << failures);
+                Ok(())
+            }
+        };
+        if done.is_err() {
+            self.wake_after(RETRY_MS);
         }
+    }
+
+    /// Stores that a subagent has its errand and knows these rules.
+    fn note_told(self: &Rc<Self>, session: &Rc<Session>, row: Parked, rules: String) -> Result<(), Problem> {
+        if row.told.as_ref() != Some(&rules) {
+            let (key, json) = parked::row(&Parked { told: Some(rules), ..row }).map_err(broken)?;
+            session.commit(self.now(), |draft| draft.put(key, json)).map_err(broken)?;
+        }
+        self.send_out(session);
+        Ok(())
+    }
+
+    fn fail_errand(self: &Rc<Self>, session: &Rc<Session>, row: Parked, why: &str) -> Result<(), Problem> {
+        let failed = Resolution::Failed { reason: format!("the subagent failed: {why}") };
+        self.end_errand(session, row, failed, None).map(drop)
     }
 
     /// Erases a subagent that was made while the session that sent it out was erased.
     fn erase_orphan(self: &Rc<Self>, session: &Session, errand: &Errand) {
-        if self.ports.store.exists().unwrap_or(true) {
+        if !self.erasing.get() && self.ports.store.exists().unwrap_or(true) {
             return;
         }
         let (host, tenant) = (Rc::clone(self), session.state().meta.tenant.clone());
@@ -152,14 +177,14 @@ impl SessionHost {
     fn snapshot(
         &self,
         session: &Session,
-        pending: &Pending,
+        row: &Parked,
         errand: &Errand,
         sent_out: u64,
-        with_log: bool,
     ) -> Result<String, StoreError> {
-        let records: Vec<Record> = match errand.forked && with_log {
-            true => session.records(Select { limit: usize::MAX, ..Select::default() })?,
-            false => Vec::new(),
+        let records: Option<Vec<Record>> = match (row.told.is_some(), errand.forked) {
+            (true, _) => None,
+            (false, true) => Some(session.records(Select { limit: usize::MAX, ..Select::default() })?),
+            (false, false) => Some(Vec::new()),
         };
         let state = session.state();
         let Some(turn) = &state.turn else { return Err(StoreError("the turn is over".into())) };
@@ -197,7 +222,7 @@ impl SessionHost {
             parent: Some(Parent {
                 session: state.meta.id.clone(),
                 turn: turn.id.clone(),
-                call_id: pending.call_id.clone(),
+                call_id: row.pending.call_id.clone(),
                 agent: errand.agent.clone(),
                 forked: errand.forked,
                 errand: errand.session.replacen(id::SESSION, id::TURN, 1),
@@ -212,8 +237,7 @@ impl SessionHost {
             meta,
             forked_from: errand.forked.then(|| state.meta.id.clone()),
             tenant_rules: state.tenant_rules.clone(),
-            tenant_rules_at: state.tenant_rules_at,
-            records: with_log.then_some(records),
+            records,
             task: Some((errand.task.clone(), options)),
         })
     }
@@ -278,12 +302,15 @@ impl SessionHost {
             let Some(turn) = &mut draft.state.turn else { return };
             let (before, epoch) = (turn.delegated, turn.epoch);
             turn.delegated = all.iter().all(Pending::is_delegated);
-            if !turn.delegated && !theirs.is_empty() {
-                draft.record(Some(&row.pending.turn), EventKind::TurnWaiting { pending: all });
-            } else if turn.delegated && !before {
-                let reason = "subagent".to_owned();
-                draft.record(Some(&row.pending.turn), EventKind::TurnResumed { epoch, reason });
-            }
+            let told = match (before, turn.delegated) {
+                (true, true) => return,
+                (false, true) => EventKind::TurnResumed { epoch, reason: "subagent".to_owned() },
+                (_, false) => {
+                    all.retain(|pending| !pending.is_delegated());
+                    EventKind::TurnWaiting { pending: all }
+                }
+            };
+            draft.record(Some(&row.pending.turn), told);
         };
         session.commit(self.now(), note).map_err(broken)
     }
@@ -292,11 +319,9 @@ impl SessionHost {
     /// wait for it.
     pub async fn recall(&self, session: &Session) -> Vec<Report> {
         let errands = waiting(session).unwrap_or_default();
-        if !errands.is_empty() {
-            // If the turn goes on after all, they are sent out again, and report.
-            self.sent_out.borrow_mut().retain(|sent, _| errands.iter().all(|(_, own)| own.session != *sent));
-            self.wake_soon();
-        }
+        // If the turn goes on after all, they are sent out again, and report.
+        self.sent_out.borrow_mut().retain(|sent, _| errands.iter().all(|(_, own)| own.session != *sent));
+        let _recalling = Recalling::new(&self.recalling);
         let recalls = errands.iter().map(|(_, errand)| async {
             let tenant = session.state().meta.tenant.clone();
             let recalled = self.ports.peers.recall(&tenant, &errand.session);
@@ -314,9 +339,30 @@ impl SessionHost {
             self.sent_out.borrow_mut().remove(&errand.session);
             let (host, tenant) = (Rc::clone(self), tenant.clone());
             self.spawn(async move {
-                let _ = host.ports.peers.recall(&tenant, &errand.session).await;
+                for tries in 0..MAX_RECALLS {
+                    if host.ports.peers.recall(&tenant, &errand.session).await.is_ok() {
+                        break;
+                    }
+                    host.ports.clock.sleep(RETRY_MS << tries).await;
+                }
             });
         }
+    }
+}
+
+/// Says for as long as it lives that subagents are called back.
+struct Recalling<'a>(&'a Cell<bool>);
+
+impl<'a> Recalling<'a> {
+    fn new(cell: &'a Cell<bool>) -> Self {
+        cell.set(true);
+        Self(cell)
+    }
+}
+
+impl Drop for Recalling<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 
@@ -328,7 +374,11 @@ pub(super) fn ended(pending: &Pending, status: TurnStatus, report: Option<&Repor
 }
 
 /// The calls that wait for subagents, and their errands.
-fn waiting(session: &Session) -> Result<Vec<(Pending, Errand)>, StoreError> {
-    let pending = session.pending()?.into_iter();
-    Ok(pending.filter_map(|pending| Errand::of(&pending).map(|errand| (pending, errand))).collect())
+fn waiting(session: &Session) -> Result<Vec<(Parked, Errand)>, StoreError> {
+    let mut rows = Vec::new();
+    for pending in session.pending()? {
+        let Some(errand) = Errand::of(&pending) else { continue };
+        rows.extend(session.parked(pending.kind, &pending.call_id)?.map(|row| (row, errand)));
+    }
+    Ok(rows)
 }

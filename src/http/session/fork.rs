@@ -47,8 +47,8 @@ impl Handler {
             };
             let tenant_rules = state.tenant_rules.clone();
             let forked_from = Some(call.session.clone());
-            let (tenant_rules_at, records) = (state.tenant_rules_at, Some(records));
-            let snapshot = Snapshot { meta, forked_from, tenant_rules, tenant_rules_at, records, task: None };
+            let records = Some(records);
+            let snapshot = Snapshot { meta, forked_from, tenant_rules, records, task: None };
             encode(&snapshot).map_err(broken)?
         };
         let tenant = &call.principal.tenant;
