@@ -82,12 +82,12 @@ pub enum EventKind {
         /// What the user said.
         message: Rc<Message>,
     },
-    /// The turn starts its current step again; text of it that was streamed before is void.
+    /// The turn goes on, its current step from the start; text of it that was streamed before is void.
     #[serde(rename = "turn.resumed")]
     TurnResumed {
-        /// The turn's new epoch.
+        /// The turn's epoch from here on.
         epoch: u32,
-        /// Why: `restart` or a provider's failure in mid-answer.
+        /// Why: `restart`, a provider's failure in mid-answer, `decided`, `answered`, `expired` or `subagent`.
         reason: String,
     },
     /// The assistant finished a message. A step that only calls tools has none: its calls are in
