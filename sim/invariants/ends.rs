@@ -33,9 +33,10 @@ pub fn sealed(outside: &Outside, view: &View, node: &Node) {
     }
     let kept = node.state()["meta"]["state"].as_object().cloned().unwrap_or_default();
     let mut kept: BTreeSet<&str> = kept.keys().map(String::as_str).collect();
-    if node.parent().is_some() {
+    if let Some(parent) = node.parent() {
         // It began with what the session that sent it out had in its state.
-        let others = runs.iter().filter(|run| run.session != view.name).flat_map(|run| &run.wrote);
+        let sender = format!("{}/{}", node.tenant, parent.session);
+        let others = runs.iter().filter(|run| run.session == sender).flat_map(|run| &run.wrote);
         let others: BTreeSet<&str> = others.map(|(key, _)| key.as_str()).collect();
         kept.retain(|key| !others.contains(key));
     }

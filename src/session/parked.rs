@@ -3,8 +3,8 @@
 
 use super::{Session, decode, encode};
 use crate::fault::{self, Fault};
-use crate::ports::StoreError;
-use crate::types::{CallStatus, Parked, Pending, PendingKind, Resolution, TurnPhase};
+use crate::ports::{SessionStore, StoreError};
+use crate::types::{CallStatus, Errand, Parked, Pending, PendingKind, Resolution, TurnPhase};
 use serde_json::Value;
 
 /// Where the row of a call stands. A call may have one of each kind: consent first, then the answer.
@@ -36,6 +36,15 @@ pub struct Asked {
 /// When it cannot be written as JSON.
 pub fn row(parked: &Parked) -> Result<(String, String), StoreError> {
     Ok((row_key(parked.pending.kind, &parked.pending.call_id), encode(parked)?))
+}
+
+/// The errands that a session has sent subagents out for, ever; of those that cannot be read nothing is known.
+///
+/// # Errors
+/// When the store breaks.
+pub fn errands(store: &dyn SessionStore) -> Result<Vec<Errand>, StoreError> {
+    let rows = store.list(&row_key(PendingKind::Subagent, ""))?.into_iter();
+    Ok(rows.filter_map(|(_, json)| Errand::of(&decode::<Parked>(&json).ok()?.pending)).collect())
 }
 
 impl Session {

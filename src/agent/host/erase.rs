@@ -2,6 +2,7 @@
 
 use super::{SETTLE_MS, SessionHost, broken, directory_down};
 use crate::ports::BlobStore;
+use crate::session::parked;
 use crate::types::{Problem, Timestamp};
 use std::rc::Rc;
 
@@ -26,7 +27,13 @@ impl SessionHost {
         self.let_go();
         self.shut_down(session, tenant, id).await.map_err(memory_down)?;
         self.undo_follow_ups(tenant, id).await.map_err(memory_down)?;
-        for child in self.ports.directory.subagents(tenant, id).await.map_err(directory_down)? {
+        // The directory may not have heard of all of them yet, and knows those that came late.
+        let sent_out = parked::errands(self.ports.store.as_ref()).map_err(broken)?.into_iter();
+        let mut left: Vec<String> = sent_out.map(|errand| errand.session).collect();
+        left.extend(self.ports.directory.subagents(tenant, id).await.map_err(directory_down)?);
+        left.sort();
+        left.dedup();
+        for child in left {
             self.ports.peers.erase(tenant, &child).await.map_err(subagent_left)?;
         }
         // What is being written when the bytes are removed would stay for ever.

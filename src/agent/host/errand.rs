@@ -99,6 +99,8 @@ impl SessionHost {
             }
             reporting.is_being_told = true;
         }
+        // If this does not live to its end, a wake-up goes on.
+        self.wake_soon();
         let (host, session) = (Rc::clone(self), Rc::clone(session));
         self.spawn(async move {
             let told = host.tell(&session, &report).await;

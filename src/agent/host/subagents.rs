@@ -10,7 +10,7 @@ use crate::ports::{StoreError, session_store::Select, within};
 use crate::session::{Session, decode, encode, parked};
 use crate::types::{
     Budget, Errand, EventKind, Parent, Parked, Pending, PendingKind, Problem, Record, Report, Resolution,
-    SessionMeta, TurnOptions, TurnStatus, Usage, id,
+    SessionMeta, Timestamp, TurnOptions, TurnStatus, Usage, id,
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -28,6 +28,8 @@ pub(super) struct SentOut {
     rules: String,
     is_being_told: bool,
     failures: u32,
+    /// It is not tried again before, whoever looks.
+    not_before: Timestamp,
 }
 
 impl SessionHost {
@@ -49,8 +51,14 @@ impl SessionHost {
                 if known.is_being_told || known.rules == rules {
                     continue;
                 }
+                if self.now() < known.not_before {
+                    self.wake_after(known.not_before.since(self.now()));
+                    continue;
+                }
                 known.is_being_told = true;
             }
+            // If this does not live to its end, a wake-up goes on.
+            self.wake_soon();
             let snapshot = self.snapshot(session, pending, errand, errands.len() as u64);
             let (host, session, rules) = (Rc::clone(self), Rc::clone(session), rules.clone());
             let (call_id, to) = (pending.call_id.clone(), errand.session.clone());
@@ -79,13 +87,16 @@ impl SessionHost {
             known.is_being_told = false;
             match &told {
                 Ok(()) => *known = SentOut { rules, ..SentOut::default() },
-                Err(_) => known.failures += 1,
+                Err(_) => {
+                    known.failures += 1;
+                    known.not_before = self.now().plus(RETRY_MS << known.failures.min(MAX_FAILURES));
+                }
             }
             known.failures
         };
         match told {
             Ok(()) => self.send_out(session),
-            Err(_) if failures < MAX_FAILURES => self.wake_after(RETRY_MS << failures),
+            Err(_) if failures < MAX_FAILURES => self.send_out(session),
             Err(why) => {
                 let reason = format!("the subagent could not be sent out: {why}");
                 let row = session.parked(PendingKind::Subagent, call_id).ok().flatten();
@@ -239,6 +250,11 @@ impl SessionHost {
     /// wait for it.
     pub async fn recall(&self, session: &Session) -> Vec<Report> {
         let errands = waiting(session).unwrap_or_default();
+        if !errands.is_empty() {
+            // They have said their last word then. If the turn does not end, they are asked for it again.
+            self.sent_out.borrow_mut().clear();
+            self.wake_soon();
+        }
         let recalls = errands.iter().map(|(_, errand)| async {
             let tenant = session.state().meta.tenant.clone();
             let recalled = self.ports.peers.recall(&tenant, &errand.session);
