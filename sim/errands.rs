@@ -75,7 +75,8 @@ pub fn plan(
             }
             session.errands.extend(sent);
         }
-        let calls = session.turns.iter_mut().flat_map(|turn| &mut turn.steps).flat_map(|step| &mut step.calls);
+        let calls =
+            session.turns.iter_mut().flat_map(|turn| &mut turn.steps).flat_map(|step| &mut step.calls);
         // Whoever comes back knows a call by its name.
         calls.for_each(|call| call.named |= quiet);
         let last = session.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
@@ -134,7 +135,11 @@ fn errand(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool
         schema: false,
         tools: None,
         citations: false,
-        flaky: if !quiet && dice.chance(30) { dice.pick(&[Flaky::Fails, Flaky::Panics]) } else { Flaky::Works },
+        flaky: if !quiet && dice.chance(30) {
+            dice.pick(&[Flaky::Fails, Flaky::Panics])
+        } else {
+            Flaky::Works
+        },
     }
 }
 

@@ -49,7 +49,14 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn new(place: usize, tenant: &str, session: &str, origin: usize, disk: Rc<Disk>, crashes: Vec<u64>) -> Rc<Self> {
+    pub fn new(
+        place: usize,
+        tenant: &str,
+        session: &str,
+        origin: usize,
+        disk: Rc<Disk>,
+        crashes: Vec<u64>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             place,
             tenant: tenant.into(),
@@ -225,7 +232,7 @@ impl Peers for Ports {
         report.ok_or_else(|| "no such subagent".into())
     }
 
-    async fn report(&self, tenant: &str, session: &str, report: String) -> Result<bool, String> {
+    async fn report(&self, tenant: &str, session: &str, report: String) -> Result<Option<bool>, String> {
         self.ask(tenant, session, async move |host: Rc<SessionHost>| host.hear(&report)).await
     }
 }

@@ -146,7 +146,8 @@ impl World {
                 (plan.errands.refusals.get(number), plan.errands.crashes.get(number))
             }
         };
-        let (refusals, crashes) = (refusals.cloned().unwrap_or_default(), crashes.cloned().unwrap_or_default());
+        let (refusals, crashes) =
+            (refusals.cloned().unwrap_or_default(), crashes.cloned().unwrap_or_default());
         let name = format!("{tenant}/{session}");
         let disk = Disk::new(name, refusals, Rc::clone(&self.outside));
         let node = Node::new(place, tenant, session, origin, disk, crashes);

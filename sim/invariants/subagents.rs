@@ -1,12 +1,6 @@
 //! What subagents did: 12.
 
-use super::super::{
-    errands::SUBAGENT,
-    node::Node,
-    outside::Outside,
-    plan::mark,
-    world::World,
-};
+use super::super::{errands::SUBAGENT, node::Node, outside::Outside, plan::mark, world::World};
 use super::view::{Entry, Turn, View};
 use edge_harness::ports::Directory;
 use edge_harness::types::{Parent, Policy, SessionPermissions};
@@ -143,7 +137,10 @@ fn recalled(outside: &Outside, node: &Node, child: &Node, theirs: &View, over: &
     let runs = outside.runs.borrow();
     if let Some(run) = runs.iter().find(|run| run.session == theirs.name && run.at > last) {
         let late = run.at - over.at;
-        outside.find(12, format!("{} begins {late} ms behind the end of its errand: {}", run.call_id, over.json));
+        outside.find(
+            12,
+            format!("{} begins {late} ms behind the end of its errand: {}", run.call_id, over.json),
+        );
     }
 }
 

@@ -477,7 +477,9 @@ impl SessionHost {
         ending.reports.retain(|report| waiting.iter().any(|pending| pending.call_id == report.call_id));
         for pending in waiting.iter().filter(|pending| pending.kind == PendingKind::Subagent) {
             let report = ending.reports.iter().find(|report| report.call_id == pending.call_id);
-            ending.told.push(subagents::over(pending, TurnStatus::Canceled, report));
+            // One that was done when it was called back has not been canceled.
+            let status = report.map_or(TurnStatus::Canceled, |report| report.status);
+            ending.told.push(subagents::over(pending, status, report));
         }
         finalizer::seal(&self.agent, &cx, ending).map_err(|error| Problem::internal(error.to_string()))?;
         self.recall_later(session, &waiting);

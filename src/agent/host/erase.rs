@@ -1,6 +1,7 @@
 //! Erasing a session: everything that was kept of it, wherever.
 
 use super::{SETTLE_MS, SessionHost, broken, directory_down};
+use crate::fault::{self, Fault};
 use crate::ports::BlobStore;
 use crate::session::parked;
 use crate::types::{Problem, Timestamp};
@@ -33,7 +34,7 @@ impl SessionHost {
         left.extend(self.ports.directory.subagents(tenant, id).await.map_err(directory_down)?);
         left.sort();
         left.dedup();
-        for child in left {
+        for child in left.into_iter().filter(|_| !fault::active(Fault::LeaveSubagents)) {
             self.ports.peers.erase(tenant, &child).await.map_err(subagent_left)?;
         }
         // What is being written when the bytes are removed would stay for ever.

@@ -6,6 +6,7 @@ use super::{
     RETRY_MS, SessionHost, Snapshot, broken,
     parked::{Change, Resolved},
 };
+use crate::fault::{self, Fault};
 use crate::ports::{StoreError, session_store::Select, within};
 use crate::session::{Session, decode, encode, parked};
 use crate::types::{
@@ -166,6 +167,10 @@ impl SessionHost {
             }),
             created_at: now,
             updated_at: now,
+            permissions: match fault::active(Fault::FreeSubagents) {
+                true => Default::default(),
+                false => state.meta.permissions.clone(),
+            },
             ..state.meta.clone()
         };
         let options =
@@ -179,26 +184,26 @@ impl SessionHost {
         })
     }
 
-    /// Hears how an errand stands. Returns whether anybody waits for it still.
+    /// Hears how an errand stands. Returns whether anybody waits for it still; `None` when there is no session here.
     ///
     /// # Errors
     /// When it cannot be read or stored: it is to be told again then.
-    pub fn hear(self: &Rc<Self>, report: &str) -> Result<bool, Problem> {
+    pub fn hear(self: &Rc<Self>, report: &str) -> Result<Option<bool>, Problem> {
         let report: Report = decode(report).map_err(broken)?;
-        let Some(session) = self.open().map_err(broken)? else { return Ok(false) };
+        let Some(session) = self.open().map_err(broken)? else { return Ok(None) };
         let row = session.parked(PendingKind::Subagent, &report.call_id).map_err(broken)?;
         let is_its = |row: &Parked| {
             let errand = Errand::of(&row.pending).is_some_and(|errand| errand.session == report.session);
             errand && row.resolved.is_none() && session.is_at_hand(&row.pending.turn)
         };
-        let Some(row) = row.filter(is_its) else { return Ok(false) };
+        let Some(row) = row.filter(is_its) else { return Ok(Some(false)) };
         if report.is_last() {
             let answered = Resolution::Answered { answer: json!(report) };
             self.end_errand(&session, row, answered, Some(report))?;
         } else {
             self.note_pending(&session, row, &report.pending)?;
         }
-        Ok(true)
+        Ok(Some(true))
     }
 
     /// Stores what came of an errand; when nothing else waits the turn goes on.
@@ -267,6 +272,9 @@ impl SessionHost {
     /// Calls back, in the background, those for which nobody waits any more. One that does not hear of it is told so
     /// when it reports.
     pub(super) fn recall_later(self: &Rc<Self>, session: &Session, of: &[Pending]) {
+        if fault::active(Fault::ForgetRecall) {
+            return;
+        }
         let tenant = session.state().meta.tenant.clone();
         for errand in of.iter().filter_map(Errand::of) {
             let (host, tenant) = (Rc::clone(self), tenant.clone());
