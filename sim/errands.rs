@@ -90,18 +90,21 @@ pub fn plan(
         people.ttl_s = people.ttl_s.or(Some(dice.pick(&[15, 60, 300])));
     }
     let from = dice.below(3_000);
-    let outage = dice.chance(30).then(|| (from, from + dice.within(10, 12_000)));
-    let some = |dice: &mut Dice, most: &[u64], each: &dyn Fn(&mut Dice) -> u64| -> Vec<u64> {
+    let outage = dice.chance(30).then(|| (from, from + dice.within(10, if quiet { 5_000 } else { 12_000 })));
+    let some = |dice: &mut Dice, most: &[usize], each: &dyn Fn(&mut Dice) -> u64| -> Vec<u64> {
         (0..dice.pick(most)).map(|_| each(dice)).collect()
     };
-    let unanswered = some(dice, &[0, 0, 1, 3], &|dice| dice.below(12));
+    // Whoever cannot be sent out again and again is given up, so in a quiet world there is less of all of it.
+    let (twice, times): (&[usize], &[u64]) =
+        if quiet { (&[0, 0, 1], &[1, 2]) } else { (&[0, 0, 1, 2], &[1, 1, 2, 5]) };
+    let unanswered = some(dice, twice, &|dice| dice.below(12));
     ErrandsPlan {
         on: true,
-        crashes: (0..12).map(|_| some(dice, &[0, 0, 1, 1, 2], &|dice| dice.within(1, 60))).collect(),
+        crashes: (0..12).map(|_| some(dice, twice, &|dice| dice.within(1, 60))).collect(),
         refusals: (0..12)
             .map(|_| {
-                let after = some(dice, &[0, 0, 0, 1, 2], &|dice| dice.below(14));
-                after.into_iter().map(|after| (after, dice.pick(&[1, 1, 2, 5]))).collect()
+                let after = some(dice, twice, &|dice| dice.below(14)).into_iter();
+                after.map(|after| (after, dice.pick(times))).collect()
             })
             .collect(),
         outage,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::rc::Rc;
 
 /// How long a subagent may go on that nobody waits for any more, beside what calls take, in milliseconds.
-const RECALLED_MS: u64 = 2_000;
+const RECALLED_MS: u64 = 100;
 
 type Seen = (Rc<Node>, View);
 
@@ -115,10 +115,13 @@ fn came_to(outside: &Outside, view: &View, turn: &Turn, over: &Entry, theirs: Op
                 outside.find(12, format!("{}: {outcome}, and it ended as {end:?}", call.id));
             }
         }
-        // It was expired, passed over or aborted, or the turn's time is over.
+        // It was expired, passed over or called back, or the turn was over before its call could run.
         "denied" | "unknown" => {
-            let over = turn.ends.first().map(|end| view.entries[*end].moment);
-            let cut_off = view.outcome(call).map(|entry| entry.moment) == over;
+            let sealed = turn.ends.first().map(|end| &view.entries[*end]);
+            let cut_off = sealed.is_some_and(|end| {
+                let own = view.outcome(call).map(|entry| entry.moment);
+                own == Some(end.moment) && end.value["stop_reason"] != "canceled"
+            });
             if status != "canceled" && !cut_off && outcome["denied"] != "deadline" {
                 outside.find(12, format!("{}: {outcome}, and it ended as {end:?}", call.id));
             }
@@ -133,7 +136,7 @@ fn recalled(outside: &Outside, node: &Node, child: &Node, theirs: &View, over: &
     if !plan.is_reliable() || !is_undisturbed(node) || !is_undisturbed(child) {
         return;
     }
-    let last = over.at + RECALLED_MS + 4 * plan.pace;
+    let last = over.at + RECALLED_MS + 2 * plan.pace;
     let runs = outside.runs.borrow();
     if let Some(run) = runs.iter().find(|run| run.session == theirs.name && run.at > last) {
         let late = run.at - over.at;

@@ -473,8 +473,7 @@ impl SessionHost {
         let _ = self.agent.remember(&cx);
         let waiting = session.pending().map_err(broken)?;
         let mut ending = ending;
-        // What was heard before was counted before.
-        ending.reports.retain(|report| waiting.iter().any(|pending| pending.call_id == report.call_id));
+        ending.reports.extend(subagents::heard(session));
         for pending in waiting.iter().filter(|pending| pending.kind == PendingKind::Subagent) {
             let report = ending.reports.iter().find(|report| report.call_id == pending.call_id);
             // One that was done when it was called back has not been canceled.

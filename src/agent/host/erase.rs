@@ -56,6 +56,8 @@ impl SessionHost {
             handle.abort();
         }
         self.stop_pings();
+        self.sent_out.take();
+        self.reporting.take();
         let session = self.session.borrow_mut().take();
         match (session, &self.ports.broadcast) {
             (Some(session), _) => {

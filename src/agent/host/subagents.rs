@@ -11,7 +11,7 @@ use crate::ports::{StoreError, session_store::Select, within};
 use crate::session::{Session, decode, encode, parked};
 use crate::types::{
     Budget, Errand, EventKind, Parent, Parked, Pending, PendingKind, Problem, Record, Report, Resolution,
-    SessionMeta, Timestamp, TurnOptions, TurnStatus, Usage, id,
+    SessionMeta, Timestamp, TurnOptions, TurnStatus, Usage, id, json::from_value,
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -283,6 +283,19 @@ impl SessionHost {
             });
         }
     }
+}
+
+/// What subagents have said to calls of the step at hand that wait for other calls still, or were about to run.
+pub(super) fn heard(session: &Session) -> Vec<Report> {
+    let of = |(call_id, _): (String, _)| {
+        let row = session.parked(PendingKind::Subagent, &call_id).ok()??;
+        let is_its = Errand::of(&row.pending).is_some() && session.is_at_hand(&row.pending.turn);
+        match row.resolved {
+            Some(Resolution::Answered { answer }) if is_its => from_value(answer).ok(),
+            _ => None,
+        }
+    };
+    session.open_calls().into_iter().filter_map(of).collect()
 }
 
 /// The record of an errand's end.
