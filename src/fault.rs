@@ -114,7 +114,7 @@ faults! {
     NestSubagents,
     /// A report that was not heard is not told again.
     LoseReport,
-    /// A subagent that nobody waits for any more is not called back.
+    /// A subagent that is called back goes on.
     ForgetRecall,
     /// What subagents have done stays when the session that sent them out is erased.
     LeaveSubagents,

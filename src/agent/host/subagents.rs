@@ -69,6 +69,12 @@ impl SessionHost {
                     Ok(snapshot) => host.ports.peers.import(&tenant, &to, snapshot).await.map(drop),
                     Err(error) => Err(error.to_string()),
                 };
+                let row = session.parked(PendingKind::Subagent, &call_id).ok().flatten();
+                let waits = |row: &Parked| row.resolved.is_none() && session.is_at_hand(&row.pending.turn);
+                if told.is_ok() && row.is_some_and(|row| !waits(&row)) {
+                    // It was called back before it was there.
+                    let _ = host.ports.peers.recall(&tenant, &to).await;
+                }
                 host.told_subagent(&session, &call_id, rules, told);
             });
         }
@@ -272,9 +278,6 @@ impl SessionHost {
     /// Calls back, in the background, those for which nobody waits any more. One that does not hear of it is told so
     /// when it reports.
     pub(super) fn recall_later(self: &Rc<Self>, session: &Session, of: &[Pending]) {
-        if fault::active(Fault::ForgetRecall) {
-            return;
-        }
         let tenant = session.state().meta.tenant.clone();
         for errand in of.iter().filter_map(Errand::of) {
             let (host, tenant) = (Rc::clone(self), tenant.clone());
