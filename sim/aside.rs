@@ -65,11 +65,13 @@ fn whole(text: String, pace: u64) -> Vec<Piece> {
     pieces(vec![Part::Text { text }], pace, FinishReason::Stop)
 }
 
-/// The turns whose users' words a text names: `⟨s0⟩ u1`, each once.
+/// The turns whose users' words a text names, and the errands: `⟨s0⟩ u1`, `⟨s0⟩ e0`, each once.
 pub fn named(outside: &Outside, text: &str) -> Vec<String> {
-    let turns = outside.plan.sessions.iter().enumerate();
-    let names = turns
-        .flat_map(|(place, session)| (0..session.turns.len()).map(move |n| format!("{} u{n}", mark(place))));
+    let sessions = outside.plan.sessions.iter().enumerate();
+    let names = sessions.flat_map(|(place, session)| {
+        let numbered = move |name, count| (0..count).map(move |n| format!("{} {name}{n}", mark(place)));
+        numbered("u", session.turns.len()).chain(numbered("e", session.errands.len()))
+    });
     names.filter(|name| text.contains(name.as_str())).collect()
 }
 
@@ -77,6 +79,10 @@ pub fn named(outside: &Outside, text: &str) -> Vec<String> {
 fn leaving(outside: &Outside, asked: &str) {
     // What was said by the user itself: the model repeats it.
     let said: String = asked.lines().filter(|line| line.contains("] user: ")).collect();
+    if outside.plan.errands.on {
+        // Of what a subagent was told, or has seen as a copy, nothing is learned.
+        return;
+    }
     for name in named(outside, &said) {
         let (place, turn) = (0..outside.plan.sessions.len())
             .find_map(|place| Some((place, name.strip_prefix(&format!("{} ", mark(place)))?)))

@@ -168,7 +168,7 @@ impl Client {
         let principal = Principal { user, ..Principal::new(&self.plan.tenant, Scopes::all()) };
         let body = if body.is_null() { Default::default() } else { body.to_string().into() };
         let request = ApiRequest { body, ..ApiRequest::default() };
-        SessionRequest { principal, session: self.plan.id.clone(), route, item: item.into(), request }
+        SessionRequest { principal, session: self.node.session.clone(), route, item: item.into(), request }
     }
 
     pub async fn ask(&self, call: SessionRequest) -> Reply {

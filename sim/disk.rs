@@ -83,6 +83,8 @@ impl Disk {
             self.outside.say(&self.name, || format!("{} {}", record.seq, record.json));
             let waits = u64::from(super::client::waits(&record.kind));
             self.outside.waits.set(self.outside.waits.get() + waits);
+            let sent = u64::from(record.kind == "subagent.started");
+            self.outside.sent.set(self.outside.sent.get() + sent);
             log.push(Written { record, moment, at });
         }
         let mut documents = self.documents.borrow_mut();

@@ -27,7 +27,8 @@ fn main() -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = number("--jobs").and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(cores);
     let started = Instant::now();
-    let sim::sweep::Swept { failed, played, waited, restarted } = sim::sweep::sweep(from, seeds, jobs, || {});
+    let swept = sim::sweep::sweep(from, seeds, jobs, || {});
+    let sim::sweep::Swept { failed, played, waited, restarted, sent } = swept;
     let seconds = started.elapsed().as_secs_f64();
     #[allow(clippy::cast_precision_loss, reason = "for people")]
     let rate = played as f64 / seconds;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         None => {
             println!("{played} seeds from {from} on: nothing found ({seconds:.1} s, {rate:.0} a second)");
             println!("in {waited} of them turns waited for people, in {restarted} of these over a restart");
+            println!("in {sent} of them subagents were sent out");
             ExitCode::SUCCESS
         }
         Some(report) => {

@@ -9,6 +9,7 @@
 //! | `node`, `disk` | a session's object: a machine that comes and goes, a disk that stays |
 //! | `client`, `reader` | who talks to it, and what they saw |
 //! | `people` | who is asked about calls, and what they say |
+//! | `errands` | what subagents are sent out for, and what comes between sessions |
 //! | `model`, `aside`, `tools` | what the core talks to |
 //! | `outside` | the ledger of what really happened, and the trace |
 //! | `invariants` | what must hold in the end |
@@ -21,6 +22,7 @@ pub mod aside;
 pub mod client;
 pub mod dice;
 pub mod disk;
+pub mod errands;
 pub mod invariants;
 pub mod model;
 pub mod node;
@@ -46,6 +48,8 @@ pub struct Report {
     pub waits: u64,
     /// How often its machine went away meanwhile.
     pub restarts: u64,
+    /// How many subagents were sent out.
+    pub sent: u64,
     /// Empty unless asked for.
     pub trace: Vec<String>,
 }
@@ -62,8 +66,8 @@ pub fn play(seed: u64, traced: bool) -> Report {
     }
     world.dismantle();
     let outside = &world.outside;
-    let (waits, restarts) = (outside.waits.get(), outside.restarts.get());
-    Report { seed, findings: outside.findings.take(), waits, restarts, trace: outside.trace() }
+    let (waits, restarts, sent) = (outside.waits.get(), outside.restarts.get(), outside.sent.get());
+    Report { seed, findings: outside.findings.take(), waits, restarts, sent, trace: outside.trace() }
 }
 
 impl Report {

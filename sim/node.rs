@@ -10,8 +10,9 @@ use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use edge_harness::http::session::Handler;
 use edge_harness::ports::{Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
-use edge_harness::types::Problem;
-use futures::future::LocalBoxFuture;
+use edge_harness::types::{Parent, Problem};
+use futures::{channel::oneshot, future::LocalBoxFuture};
+use serde_json::Value;
 use std::{
     cell::{Cell, RefCell},
     rc::{Rc, Weak},
@@ -37,6 +38,8 @@ pub struct Node {
     /// When the last machine went away.
     pub crashed_at: Cell<u64>,
     pub polls: Cell<u64>,
+    /// The polls at which its machine goes away.
+    pub crashes: Vec<u64>,
     pub alarm: Cell<Option<u64>>,
     /// Whether an alarm is being answered.
     in_alarm: Cell<bool>,
@@ -46,7 +49,14 @@ pub struct Node {
 }
 
 impl Node {
-    pub fn new(place: usize, tenant: &str, session: &str, origin: usize, disk: Rc<Disk>) -> Rc<Self> {
+    pub fn new(
+        place: usize,
+        tenant: &str,
+        session: &str,
+        origin: usize,
+        disk: Rc<Disk>,
+        crashes: Vec<u64>,
+    ) -> Rc<Self> {
         Rc::new(Self {
             place,
             tenant: tenant.into(),
@@ -56,11 +66,23 @@ impl Node {
             generation: Cell::new(0),
             crashed_at: Cell::new(0),
             polls: Cell::new(0),
+            crashes,
             alarm: Cell::new(None),
             in_alarm: Cell::new(false),
             machine: RefCell::default(),
             lines: RefCell::default(),
         })
+    }
+
+    /// Whose it is and what for, where it is a subagent's.
+    pub fn parent(&self) -> Option<Parent> {
+        serde_json::from_value(self.state()["meta"]["parent"].clone()).ok()
+    }
+
+    /// The state as it stands on the disk.
+    pub fn state(&self) -> Value {
+        let documents = self.disk.documents.borrow();
+        documents.get("state").and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default()
     }
 
     /// The machine's handler; starts a machine if there is none.
@@ -173,37 +195,52 @@ impl Spawner for Ports {
 }
 
 impl Ports {
-    /// The machine of another session.
-    fn other(&self, tenant: &str, session: &str) -> Result<Rc<SessionHost>, String> {
+    /// Has the machine of another session do something. What one tells another may be lost on the way, and the
+    /// answer, too.
+    async fn ask<T: 'static>(
+        &self,
+        tenant: &str,
+        session: &str,
+        work: impl AsyncFnOnce(Rc<SessionHost>) -> Result<T, Problem> + 'static,
+    ) -> Result<T, String> {
         let (world, node) = self.node().ok_or("the machine is gone")?;
         let other = world.object(tenant, session, node.origin);
-        Ok(Rc::clone(&other.handler(&world).host))
+        let is_answered = world.travel().await?;
+        let (sender, answer) = oneshot::channel();
+        let host = Rc::clone(&other.handler(&world).host);
+        let work = async move {
+            let _ = sender.send(work(host).await);
+        };
+        world.sched.spawn(Some(other.place), Box::pin(work));
+        let answer = answer.await.map_err(|_| "the line is cut")?;
+        world.travel().await?;
+        if !is_answered {
+            return Err("the line was cut".into());
+        }
+        answer.map_err(|problem| problem.to_string())
     }
-}
-
-fn told(problem: Problem) -> String {
-    problem.to_string()
 }
 
 #[async_trait(?Send)]
 impl Peers for Ports {
     async fn import(&self, tenant: &str, session: &str, snapshot: String) -> Result<String, String> {
-        self.other(tenant, session)?.import(&snapshot).await.map_err(told)
+        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.import(&snapshot).await).await
     }
 
     async fn recall(&self, tenant: &str, session: &str) -> Result<String, String> {
-        let report = self.other(tenant, session)?.recalled().map_err(told)?;
+        let report = self.ask(tenant, session, async |host: Rc<SessionHost>| host.recalled()).await?;
         report.ok_or_else(|| "no such subagent".into())
     }
 
-    async fn report(&self, tenant: &str, session: &str, report: String) -> Result<bool, String> {
-        self.other(tenant, session)?.hear(&report).map_err(told)
+    async fn report(&self, tenant: &str, session: &str, report: String) -> Result<Option<bool>, String> {
+        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.hear(&report)).await
     }
 }
 
 #[async_trait(?Send)]
 impl SessionEraser for Ports {
     async fn erase(&self, tenant: &str, session: &str) -> Result<(), String> {
-        self.other(tenant, session)?.erase(tenant, session).await.map_err(told)
+        let (of, id) = (tenant.to_owned(), session.to_owned());
+        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.erase(&of, &id).await).await
     }
 }

@@ -76,6 +76,10 @@ pub struct Outside {
     pub waits: Cell<u64>,
     /// How often a machine went away while a turn waited.
     pub restarts: Cell<u64>,
+    /// How many subagents were sent out.
+    pub sent: Cell<u64>,
+    /// Calls of one session to another so far.
+    pub told: Cell<usize>,
     /// What was found while it happened, and in the end.
     pub findings: RefCell<Vec<Finding>>,
     moments: Cell<u64>,
@@ -94,6 +98,8 @@ impl Outside {
             asides: Cell::new(0),
             waits: Cell::new(0),
             restarts: Cell::new(0),
+            sent: Cell::new(0),
+            told: Cell::new(0),
             findings: RefCell::default(),
             moments: Cell::new(0),
             trace: traced.then(RefCell::default),

@@ -3,13 +3,14 @@
 use super::{
     client::{self, Client, Reply},
     dice::Dice,
+    errands::{self, SUBAGENT},
     plan::{Act, CallPlan, SessionPlan, Wants},
 };
 use edge_harness::http::routes::SessionRoute;
 use edge_harness::types::{Category, Grants, Policy, Rules, SessionPermissions};
 use futures::future::join;
 use serde_json::{Value, json};
-use std::cell::Cell;
+use std::{cell::Cell, rc::Rc};
 
 /// Tools that rules are about.
 const RULED: &[&str] = &["look", "fetch", "put", "put", "send", "send", "destroy", "echo", "lend"];
@@ -160,6 +161,7 @@ impl Said {
 fn edited(pending: &Value) -> Value {
     match pending["name"].as_str() {
         Some("echo") => json!({ "text": "edited" }),
+        Some(SUBAGENT) => errands::edited(&pending["args"]),
         _ => json!({ "key": "edited", "ms": 0, "how": "ok" }),
     }
 }
@@ -186,12 +188,23 @@ impl Client {
         }
     }
 
-    /// The calls that wait, and whether the session has nothing left to do.
-    async fn waiting(&self) -> (Vec<Value>, bool) {
+    /// Who talks to the session of a subagent.
+    fn of(&self, subagent: Option<&str>) -> Self {
+        let node = match subagent {
+            Some(session) => self.world.object(&self.node.tenant, session, self.node.origin),
+            None => Rc::clone(&self.node),
+        };
+        Self { node, ..self.clone() }
+    }
+
+    /// The calls that wait, each with who talks to its session, and whether the session has nothing left to do.
+    async fn waiting(&self) -> (Vec<(Self, Value)>, bool) {
         let Some((200, view)) = self.json(SessionRoute::Show, "", &Value::Null).await else {
             return (Vec::new(), false);
         };
         let pending = view["pending"].as_array().cloned().unwrap_or_default();
+        let pending = errands::spread(&pending).into_iter();
+        let pending = pending.map(|(session, call)| (self.of(session.as_deref()), call)).collect();
         (pending, view["status"] == "idle" && view["queue"].as_array().is_none_or(Vec::is_empty))
     }
 
@@ -219,28 +232,29 @@ impl Client {
             self.tell(gone, dice).await;
             return;
         }
-        self.restart(dice);
+        let (own, pending) = dice.pick(&waiting);
+        own.restart(dice);
         // What was seen may be gone by the time that somebody has thought about it.
         self.world.sched.sleep(dice.pick(&[0, 0, 3, 80, 700])).await;
-        let said = Said::of(&dice.pick(&waiting), dice, false);
+        let said = Said::of(&pending, dice, false);
         let (mut one, mut other) = (dice.fork(), dice.fork());
         match dice.below(8) {
             0 => {
-                self.tell(said.clone(), &mut one).await;
-                self.tell(said, &mut other).await;
+                own.tell(said.clone(), &mut one).await;
+                own.tell(said, &mut other).await;
             }
-            1 => drop(join(self.tell(said.clone(), &mut one), self.tell(said, &mut other)).await),
-            2 => drop(join(self.tell(said.opposite(), &mut one), self.tell(said, &mut other)).await),
+            1 => drop(join(own.tell(said.clone(), &mut one), own.tell(said, &mut other)).await),
+            2 => drop(join(own.tell(said.opposite(), &mut one), own.tell(said, &mut other)).await),
             3 => {
-                self.tell(said.clone(), &mut one).await;
-                self.tell(said.opposite(), &mut other).await;
+                own.tell(said.clone(), &mut one).await;
+                own.tell(said.opposite(), &mut other).await;
             }
             4 => {
-                for pending in &waiting {
-                    self.tell(Said::of(pending, dice, false), &mut one).await;
+                for (own, pending) in &waiting {
+                    own.tell(Said::of(pending, dice, false), &mut one).await;
                 }
             }
-            _ => drop(self.tell(said, &mut one).await),
+            _ => drop(own.tell(said, &mut one).await),
         }
     }
 
@@ -256,14 +270,19 @@ impl Client {
                 return;
             }
             if !waiting.is_empty() {
-                self.restart(&mut dice);
+                dice.pick(&waiting).0.restart(&mut dice);
             }
-            for pending in waiting.iter().filter(|_| !self.plan.leaves) {
+            for (own, pending) in waiting.iter().filter(|_| !self.plan.leaves) {
                 let id = pending["call_id"].as_str().unwrap_or_default();
                 let seed = id.bytes().fold(7, |seed: u64, byte| seed.wrapping_mul(131) ^ u64::from(byte));
+                let mut said = Said::of(pending, &mut Dice::new(seed), true);
+                if self.world.outside.plan.errands.on && said.body["decision"] != "decline" && !said.answers {
+                    // What is granted here is granted to subagents, too, once they hear of it.
+                    said.body["decision"] = json!("approve");
+                }
                 // Before the next one, since one may grant what another declines.
                 for _ in 0..TRIES {
-                    let status = self.tell(Said::of(pending, &mut Dice::new(seed), true), &mut dice).await;
+                    let status = own.tell(said.clone(), &mut dice).await;
                     if status.is_some_and(|status| status < 500) {
                         break;
                     }

@@ -2,6 +2,7 @@
 
 use super::{
     dice::Dice,
+    errands::{self, ErrandsPlan},
     people::{self, PeoplePlan},
 };
 use edge_harness::memory::{compaction::CompactionSettings, observation::ObservationSettings};
@@ -21,6 +22,7 @@ pub struct Plan {
     pub blobs_down: Option<(u64, u64)>,
     pub context: ContextPlan,
     pub people: PeoplePlan,
+    pub errands: ErrandsPlan,
     /// For everything that is decided while the world runs.
     pub dice: Dice,
 }
@@ -58,6 +60,8 @@ pub struct SessionPlan {
     pub id: String,
     pub user: String,
     pub turns: Vec<TurnPlan>,
+    /// What subagents of these turns do, each in a turn of its own.
+    pub errands: Vec<TurnPlan>,
     pub acts: Vec<(u64, Act)>,
     /// Whether somebody follows the session's events, leaving and coming back.
     pub followed: bool,
@@ -182,13 +186,16 @@ impl Plan {
         let mut sessions: Vec<SessionPlan> = sessions;
         let mut other = dice.clone();
         other.next();
-        let people = people::plan(&mut other.fork(), quiet, &mut sessions);
+        let mut people = people::plan(&mut other.fork(), quiet, &mut sessions);
+        other.next();
+        let errands = errands::plan(&mut other.fork(), quiet, &mut sessions, &mut people);
         if context.settings != ContextSettings::None {
             // A provider's own ids tell how far a turn is, also when its start is not shown any more.
-            let steps = sessions.iter_mut().flat_map(|s| &mut s.turns).flat_map(|turn| &mut turn.steps);
+            let turns = sessions.iter_mut().flat_map(|s| s.turns.iter_mut().chain(&mut s.errands));
+            let steps = turns.flat_map(|turn| &mut turn.steps);
             steps.flat_map(|step| &mut step.calls).for_each(|call| call.named = true);
         }
-        Self { quiet, sessions, directory_down, blobs_down, context, people, dice }
+        Self { quiet, sessions, directory_down, blobs_down, context, people, errands, dice }
     }
 
     /// The same world in which no machine goes away and every store works.
@@ -198,6 +205,7 @@ impl Plan {
             session.restarts = false;
             session.refusals.clear();
         }
+        self.errands = self.errands.undisturbed();
         self
     }
 }
@@ -291,6 +299,7 @@ fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionPlan {
         rules: None,
         restarts: false,
         leaves: false,
+        errands: Vec::new(),
         turns,
     }
 }
@@ -334,7 +343,7 @@ fn turn(dice: &mut Dice, place: usize, number: u64, quiet: bool) -> TurnPlan {
     }
 }
 
-fn step(dice: &mut Dice, pool: &[CallPlan], quiet: bool) -> StepPlan {
+pub fn step(dice: &mut Dice, pool: &[CallPlan], quiet: bool) -> StepPlan {
     let calls = if dice.chance(15) { dice.within(5, 9) } else { dice.within(1, 4) };
     let kinds = [
         ModelErrorKind::RateLimited,
@@ -357,7 +366,7 @@ fn step(dice: &mut Dice, pool: &[CallPlan], quiet: bool) -> StepPlan {
     }
 }
 
-fn call(dice: &mut Dice, quiet: bool) -> CallPlan {
+pub fn call(dice: &mut Dice, quiet: bool) -> CallPlan {
     let tool = dice
         .pick(&["look", "look", "look", "fetch", "put", "put", "send", "send", "destroy", "echo", "nobody"]);
     let how = if quiet {
@@ -376,11 +385,12 @@ fn call(dice: &mut Dice, quiet: bool) -> CallPlan {
 }
 
 impl Plan {
-    /// The session and the turn in which a user says this.
+    /// The session and the turn in which a user says this, or the errand that is told in these words.
     pub fn turn(&self, said: &str) -> Option<(usize, &TurnPlan)> {
-        let turns =
-            self.sessions.iter().enumerate().flat_map(|(place, s)| s.turns.iter().map(move |t| (place, t)));
-        turns.into_iter().find(|(_, turn)| turn.said == said)
+        self.sessions.iter().enumerate().find_map(|(place, session)| {
+            let mut turns = session.turns.iter().chain(&session.errands);
+            Some((place, turns.find(|turn| turn.said == said)?))
+        })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::{
     client::{self, Witness},
+    dice::Dice,
     disk::Disk,
     model::SimModels,
     node::Node,
@@ -42,6 +43,8 @@ pub struct World {
     pub busy: Cell<usize>,
     /// Set when nothing new happens any more.
     pub closing: Cell<bool>,
+    /// For what is decided between sessions.
+    chance: RefCell<Dice>,
     nodes: RefCell<Vec<Rc<Node>>>,
     agent: RefCell<Option<Rc<HarnessAgent>>>,
 }
@@ -58,9 +61,10 @@ impl World {
             directory: Rc::default(),
             blobs: Rc::default(),
             entropy: Rc::default(),
-            witnesses: RefCell::new(plan.sessions.iter().map(|_| Witness::default()).collect()),
+            witnesses: RefCell::default(),
             busy: Cell::new(0),
             closing: Cell::new(false),
+            chance: RefCell::new(Dice::new(plan.dice.clone().next() ^ 1)),
             nodes: RefCell::default(),
             agent: RefCell::default(),
         });
@@ -111,6 +115,7 @@ impl World {
         let (people, mut settings) = (&self.outside.plan.people, Settings::default());
         settings.permissions.tools.extend(people.rules.tools.clone());
         settings.approval_ttl_s = people.ttl_s.unwrap_or(settings.approval_ttl_s);
+        settings.subagents = self.outside.plan.errands.on.then(Vec::new);
         settings
     }
 
@@ -133,12 +138,40 @@ impl World {
             return Rc::clone(node);
         }
         let place = nodes.len();
-        let refusals = self.outside.plan.sessions.get(place).map(|plan| plan.refusals.clone());
+        let plan = &self.outside.plan;
+        let (refusals, crashes) = match plan.sessions.get(place) {
+            Some(planned) => (Some(&planned.refusals), Some(&planned.crashes)),
+            None => {
+                let number = place - plan.sessions.len();
+                (plan.errands.refusals.get(number), plan.errands.crashes.get(number))
+            }
+        };
+        let (refusals, crashes) =
+            (refusals.cloned().unwrap_or_default(), crashes.cloned().unwrap_or_default());
         let name = format!("{tenant}/{session}");
-        let disk = Disk::new(name, refusals.unwrap_or_default(), Rc::clone(&self.outside));
-        let node = Node::new(place, tenant, session, origin, disk);
+        let disk = Disk::new(name, refusals, Rc::clone(&self.outside));
+        let node = Node::new(place, tenant, session, origin, disk, crashes);
         nodes.push(Rc::clone(&node));
+        self.witnesses.borrow_mut().push(Witness::default());
         node
+    }
+
+    /// The way from one session to another, for a question or its answer. Returns whether the question is one that
+    /// is answered.
+    ///
+    /// # Errors
+    /// When nobody gets through.
+    pub async fn travel(&self) -> Result<bool, String> {
+        let plan = &self.outside.plan.errands;
+        let place = self.outside.told.replace(self.outside.told.get() + 1);
+        let ms = if plan.pace > 0 { self.chance.borrow_mut().below(plan.pace + 1) } else { 0 };
+        if ms > 0 {
+            self.sched.sleep(ms).await;
+        }
+        if self.within(plan.outage) {
+            return Err("unreachable".into());
+        }
+        Ok(!plan.unanswered.contains(&place))
     }
 
     fn end(self: &Rc<Self>) {
@@ -191,9 +224,7 @@ impl World {
     fn crashes_now(&self, place: usize) -> bool {
         let node = self.node(place);
         node.polls.set(node.polls.get() + 1);
-        let plan = self.outside.plan.sessions.get(place);
-        let crashes =
-            !self.closing.get() && plan.is_some_and(|plan| plan.crashes.contains(&node.polls.get()));
+        let crashes = !self.closing.get() && node.crashes.contains(&node.polls.get());
         if crashes {
             node.crash(self);
         }
@@ -202,10 +233,13 @@ impl World {
 
     /// What answers at this time of the day.
     fn weather(&self) {
+        self.directory.down.set(self.within(self.outside.plan.directory_down));
+        self.blobs.down.set(self.within(self.outside.plan.blobs_down));
+    }
+
+    fn within(&self, outage: Option<(u64, u64)>) -> bool {
         let ms = self.sched.now() - START;
-        let within = |outage: Option<(u64, u64)>| outage.is_some_and(|(from, to)| (from..to).contains(&ms));
-        self.directory.down.set(within(self.outside.plan.directory_down));
-        self.blobs.down.set(within(self.outside.plan.blobs_down));
+        outage.is_some_and(|(from, to)| (from..to).contains(&ms))
     }
 
     /// Takes the world apart: its parts hold each other.

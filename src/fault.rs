@@ -106,6 +106,18 @@ faults! {
     TimeRunsWhileWaiting,
     /// What waits may wait for ever.
     ForgetExpiry,
+    /// A subagent goes by none of the rules of the session that sends it out.
+    FreeSubagents,
+    /// An errand that is told twice is done twice.
+    RepeatErrand,
+    /// A subagent sends out others.
+    NestSubagents,
+    /// A report that was not heard is not told again.
+    LoseReport,
+    /// A subagent that is called back goes on.
+    ForgetRecall,
+    /// What subagents have done stays when the session that sent them out is erased.
+    LeaveSubagents,
 }
 
 /// Whether the core has this defect now.

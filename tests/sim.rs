@@ -17,6 +17,7 @@ fn a_thousand_seeds_find_nothing() {
         waited >= 200 && restarted >= 150,
         "people were asked in {waited} worlds, {restarted} with restarts"
     );
+    assert!(swept.sent >= 120, "subagents were sent out in {} worlds", swept.sent);
 }
 
 #[test]

@@ -31,10 +31,15 @@ pub fn sealed(outside: &Outside, view: &View, node: &Node) {
             }
         }
     }
-    let state = node.disk.documents.borrow().get("state").cloned().unwrap_or_default();
-    let state: Value = serde_json::from_str(&state).unwrap_or_default();
-    let kept = state["meta"]["state"].as_object().cloned().unwrap_or_default();
-    let kept: BTreeSet<&str> = kept.keys().map(String::as_str).collect::<Vec<_>>().into_iter().collect();
+    let kept = node.state()["meta"]["state"].as_object().cloned().unwrap_or_default();
+    let mut kept: BTreeSet<&str> = kept.keys().map(String::as_str).collect();
+    if let Some(parent) = node.parent() {
+        // It began with what the session that sent it out had in its state.
+        let sender = format!("{}/{}", node.tenant, parent.session);
+        let others = runs.iter().filter(|run| run.session == sender).flat_map(|run| &run.wrote);
+        let others: BTreeSet<&str> = others.map(|(key, _)| key.as_str()).collect();
+        kept.retain(|key| !others.contains(key));
+    }
     if kept != written {
         outside.find(2, format!("the state holds {kept:?}, tools were let write {written:?}"));
     }

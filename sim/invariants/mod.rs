@@ -1,5 +1,5 @@
-//! The ten invariants of DESIGN.md and what must hold where people decide, checked against what tools really did, what models were really
-//! asked, what clients really saw and what users posted: never against the core's own opinion.
+//! The ten invariants of DESIGN.md and what must hold where people decide and where subagents are sent out, checked
+//! against what tools really did, what models were really asked, what clients really saw and what users posted: never against the core's own opinion.
 //!
 //! | file | invariants |
 //! |---|---|
@@ -9,6 +9,7 @@
 //! | `readers` | 8 numbers, ends, streams · 7 nobody else's words · 10 nothing said is lost |
 //! | `people` | 11 what somebody is asked about runs as it was decided, or not at all |
 //! | `recovery` | 9 a crash changes nothing but what is unknown |
+//! | `subagents` | 12 an errand is done once, under the rules of who sent it out, and comes to what was said |
 //!
 //! What can only be seen while it happens is looked at there: overlapping runs in `tools`, what a
 //! model reads in `model`, foreign words in `client`.
@@ -19,9 +20,11 @@ mod ends;
 mod people;
 mod readers;
 mod recovery;
+mod subagents;
 mod view;
 
-use super::{outside::Outside, world::World};
+use super::{node::Node, outside::Outside, world::World};
+use std::rc::Rc;
 
 pub use recovery::same;
 pub use view::View;
@@ -29,31 +32,40 @@ pub use view::View;
 /// Looks at everything that is left of a world that was played.
 pub fn check(world: &World) {
     let outside: &Outside = &world.outside;
-    for node in world.nodes() {
-        let view = View::of(&node);
+    let views: Vec<(Rc<Node>, View)> =
+        world.nodes().into_iter().map(|node| (Rc::clone(&node), View::of(&node))).collect();
+    subagents::check(world, &views);
+    for (node, view) in &views {
         let planned = outside.plan.sessions.get(node.place);
         if planned.is_some_and(|plan| plan.erased) && world.witnesses.borrow()[node.place].erased {
-            readers::erased(world, &node);
+            readers::erased(world, node);
             continue;
         }
-        readers::log(outside, &view);
-        calls::outcomes(outside, &view);
-        if planned.is_none() {
+        readers::log(outside, view);
+        calls::outcomes(outside, view);
+        let parent = node.parent();
+        if planned.is_none() && parent.is_none() {
             continue;
         }
-        calls::order(outside, &view);
-        calls::replay(outside, &view);
-        context::cuts(outside, &view);
-        ends::sealed(outside, &view, &node);
-        ends::whole(outside, &view, &node);
-        ends::bounds(outside, &view, &node);
-        recovery::unknown(outside, &view);
-        people::asked(outside, &view, &node);
-        readers::artifacts(world, &view, &node);
+        // What a subagent began as a copy of is looked at where it was said.
+        let own = parent.as_ref().map(|parent| View::of(node).only(&parent.errand));
+        let sender = parent.and_then(|parent| subagents::session(&views, &node.tenant, &parent.session));
+        let view = own.as_ref().unwrap_or(view);
+        calls::order(outside, view);
+        calls::replay(outside, view);
+        context::cuts(outside, view);
+        ends::sealed(outside, view, node);
+        ends::whole(outside, view, node);
+        ends::bounds(outside, view, node);
+        recovery::unknown(outside, view);
+        people::asked(outside, view, node, sender.map(|(_, view)| view));
+        readers::artifacts(world, view, node);
         let witnesses = world.witnesses.borrow();
         let witness = &witnesses[node.place];
-        readers::streams(outside, &view, witness);
-        people::told(outside, &view, witness, &node);
-        readers::posts(outside, &view, witness, node.place);
+        readers::streams(outside, view, witness);
+        people::told(outside, view, witness, node);
+        if planned.is_some() {
+            readers::posts(outside, view, witness, node.place);
+        }
     }
 }

@@ -13,19 +13,23 @@ use edge_harness::types::{Policy, Timestamp};
 use serde_json::Value;
 
 /// What may stand between where a turn has to wait and where it goes on.
-const BETWEEN: [&str; 3] = ["approval.decided", "answer.given", "tool.late_result"];
+const BETWEEN: [&str; 5] =
+    ["approval.decided", "answer.given", "subagent.completed", "turn.waiting", "tool.late_result"];
+/// How long somebody who is asked has time where a world does not say, in seconds.
+const TTL_S: u64 = 7 * 24 * 3_600;
 
 /// 11: what somebody is asked about runs once, with what was shown or said, and not before; nothing of its step
 /// does. What was declined, came too late or was passed over never runs.
-pub fn asked(outside: &Outside, view: &View, node: &Node) {
-    let Some(plan) = outside.plan.sessions.get(node.place) else { return };
+/// Where a subagent asks, the rules are those of the session that sent it out, whose view is `sender`.
+pub fn asked(outside: &Outside, view: &View, node: &Node, sender: Option<&View>) {
+    let Some(plan) = outside.plan.sessions.get(node.origin) else { return };
     let runs = outside.runs.borrow();
     for turn in &view.turns {
         let runs: Vec<&Run> = runs_of(&runs, view, turn).collect();
         waited(outside, view, turn, &runs, node);
         for call in &turn.calls {
             let runs: Vec<&Run> = runs.iter().filter(|run| run.call_id == call.id).copied().collect();
-            ruled(outside, view, plan, call, &runs);
+            ruled(outside, [Some(view), sender], plan, call, &runs);
             consented(outside, view, call, &runs);
             answered(outside, view, call, &runs);
             let undisturbed = node.crashed_at.get() == 0 && node.disk.refused_at.get() == 0;
@@ -36,7 +40,7 @@ pub fn asked(outside: &Outside, view: &View, node: &Node) {
     }
 }
 
-/// From where a turn has to wait until it goes on or ends there is nothing but what people say.
+/// From where a turn has to wait until it goes on or ends there is nothing but what people and subagents say.
 fn waited(outside: &Outside, view: &View, turn: &Turn, runs: &[&Run], node: &Node) {
     let end = turn.ends.first().map(|end| &view.entries[*end]);
     for (place, over) in &turn.waits {
@@ -45,8 +49,13 @@ fn waited(outside: &Outside, view: &View, turn: &Turn, runs: &[&Run], node: &Nod
             outside.find(11, format!("{} waits for ever: {}", turn.id, wait.json));
             continue;
         };
-        let pending = wait.value["pending"].as_array().cloned().unwrap_or_default();
-        let ids: Vec<&str> = pending.iter().filter_map(|pending| pending["call_id"].as_str()).collect();
+        let asked = turn.records.iter().map(|place| &view.entries[*place]);
+        let asked = asked.filter(|entry| entry.seq >= wait.seq && entry.seq < over.seq);
+        let pending: Vec<&Value> =
+            asked.clone().filter_map(|entry| entry.value["pending"].as_array()).flatten().collect();
+        let sent = asked.filter(|entry| entry.kind == "subagent.started").map(|entry| &entry.value);
+        let ids: Vec<&str> =
+            pending.iter().copied().chain(sent).filter_map(|asked| asked["call_id"].as_str()).collect();
         let message =
             turn.calls.iter().find(|call| ids.contains(&call.id.as_str())).map(|call| &call.message);
         for call in turn.calls.iter().filter(|call| Some(&call.message) == message) {
@@ -59,7 +68,8 @@ fn waited(outside: &Outside, view: &View, turn: &Turn, runs: &[&Run], node: &Nod
         }
         let between = turn.records.iter().map(|place| &view.entries[*place]);
         let between = between.filter(|entry| entry.seq > wait.seq && entry.seq < over.seq);
-        for entry in between.clone().filter(|entry| !BETWEEN.contains(&entry.kind.as_str())) {
+        let besides = between.clone().filter(|entry| entry.moment != wait.moment);
+        for entry in besides.filter(|entry| !BETWEEN.contains(&entry.kind.as_str())) {
             if end.is_none_or(|end| end.moment != entry.moment) {
                 outside.find(11, format!("{} waits, and goes on: {}", turn.id, entry.json));
             }
@@ -70,7 +80,8 @@ fn waited(outside: &Outside, view: &View, turn: &Turn, runs: &[&Run], node: &Nod
                 outside.find(11, format!("{} goes on though {open} waits: {}", turn.id, over.json));
             }
         }
-        let late = pending.iter().filter_map(|pending| time(&pending["expires_at"])).max().unwrap_or(0);
+        let late = pending.iter().filter_map(|pending| time(&pending["expires_at"])).max();
+        let late = late.unwrap_or(wait.at + outside.plan.people.ttl_s.unwrap_or(TTL_S) * 1_000);
         let disturbed = node.crashed_at.get().max(node.disk.refused_at.get()).max(late);
         if over.at > disturbed + RECOVERY_MS {
             outside.find(11, format!("{} waits though its time is over: {}", turn.id, wait.json));
@@ -87,7 +98,7 @@ fn waited(outside: &Outside, view: &View, turn: &Turn, runs: &[&Run], node: &Nod
 }
 
 /// What rules forbid never runs; what they want somebody to be asked about does not without.
-fn ruled(outside: &Outside, view: &View, plan: &SessionPlan, call: &Call, runs: &[&Run]) {
+fn ruled(outside: &Outside, views: [Option<&View>; 2], plan: &SessionPlan, call: &Call, runs: &[&Run]) {
     let Some(run) = runs.first() else { return };
     let (agent, own) = (&outside.plan.people.rules, plan.rules.clone().unwrap_or_default());
     let category = tools::category(&call.name);
@@ -97,7 +108,8 @@ fn ruled(outside: &Outside, view: &View, plan: &SessionPlan, call: &Call, runs: 
         outside.find(11, format!("{} ran, and a rule forbids `{}`", call.id, call.name));
     }
     let said_before = |decision: &str, name: Option<&str>| {
-        let mut decided = view.entries.iter().filter(|entry| entry.moment < run.began);
+        let all = views.iter().flatten().flat_map(|view| &view.entries);
+        let mut decided = all.filter(|entry| entry.moment < run.began);
         decided.any(|entry| {
             let fits = |own: &str| name.map_or(tools::category(own) == category, |name| name == own);
             entry.kind == "approval.decided"

@@ -1,8 +1,9 @@
 //! What a crash changes: 9.
 
-use super::super::{outside::Outside, tools, world::World};
+use super::super::{node::Node, outside::Outside, tools, world::World};
 use super::view::{Turn, View};
 use serde_json::Value;
+use std::rc::Rc;
 
 /// What is told not to have run did not run.
 pub fn unknown(outside: &Outside, view: &View) {
@@ -21,14 +22,35 @@ pub fn unknown(outside: &Outside, view: &View) {
 /// A quiet world that was disturbed ends as the same world undisturbed, but for calls of which
 /// nobody knows.
 pub fn same(disturbed: &World, reference: &World) {
-    let (found, expected) = (View::of(&disturbed.node(0)), View::of(&reference.node(0)));
     let outside = &disturbed.outside;
+    alike(outside, &View::of(&disturbed.node(0)), &View::of(&reference.node(0)));
+    let (found, mut expected) = (errands(disturbed), errands(reference));
+    for view in &found {
+        let said = |view: &View| view.turns.first().map(|turn| turn.said.clone());
+        match expected.iter().position(|other| said(other) == said(view)) {
+            Some(place) => alike(outside, view, &expected.remove(place)),
+            None => outside.find(9, format!("only there is the errand {:?}", said(view))),
+        }
+    }
+    if let Some(missing) = expected.first() {
+        outside.find(9, format!("{} has done its errand only where nothing disturbs it", missing.name));
+    }
+}
+
+/// The turns of subagents.
+fn errands(world: &World) -> Vec<View> {
+    let of = |node: Rc<Node>| Some(View::of(&node).only(&node.parent()?.errand));
+    world.nodes().into_iter().filter_map(of).collect()
+}
+
+/// Both have the same turns, which end alike.
+fn alike(outside: &Outside, found: &View, expected: &View) {
     let said = |view: &View| view.turns.iter().map(|turn| turn.said.clone()).collect::<Vec<_>>();
-    if said(&found) != said(&expected) {
-        return outside.find(9, format!("{:?} instead of {:?}", said(&found), said(&expected)));
+    if said(found) != said(expected) {
+        return outside.find(9, format!("{:?} instead of {:?}", said(found), said(expected)));
     }
     for (turn, like) in found.turns.iter().zip(&expected.turns) {
-        let (mut is, mut should) = (Ended::of(&found, turn), Ended::of(&expected, like));
+        let (mut is, mut should) = (Ended::of(found, turn), Ended::of(expected, like));
         let calls = is.calls.iter().zip(&should.calls);
         let mut unknown: Vec<&str> = Vec::new();
         for ((name, outcome), (same, expected)) in calls {

@@ -45,7 +45,7 @@ pub struct Turn {
     pub calls: Vec<Call>,
     /// Ids of calls in the order of their outcomes.
     pub outcomes: Vec<String>,
-    /// Where it had to wait for people, and where it went on or ended.
+    /// Where it had to wait for people or subagents, and where it went on or ended.
     pub waits: Vec<(usize, Option<usize>)>,
     /// Ids of the assistant's messages, in order.
     pub answers: Vec<String>,
@@ -83,6 +83,12 @@ impl View {
             turns[turn].add(place, entry);
         }
         Self { name: node.disk.name.clone(), entries, turns }
+    }
+
+    /// The same log, of which one turn is looked at.
+    pub fn only(mut self, turn: &str) -> Self {
+        self.turns.retain(|own| own.id == turn);
+        self
     }
 
     /// The outcome of a call, if it has one.
@@ -141,7 +147,11 @@ impl Turn {
                     }
                 }
             }
-            "turn.waiting" => self.waits.push((place, None)),
+            "turn.waiting" | "subagent.started" => {
+                if self.waits.last().is_none_or(|(_, over)| over.is_some()) {
+                    self.waits.push((place, None));
+                }
+            }
             "turn.resumed" => self.goes_on(place),
             kind if super::super::client::is_end(kind) => {
                 self.goes_on(place);
@@ -154,7 +164,7 @@ impl Turn {
         }
     }
 
-    /// How long it has waited for people.
+    /// How long it has waited for them.
     pub fn waited_ms(&self, view: &View) -> u64 {
         let at = |place: usize| view.entries[place].at;
         self.waits.iter().filter_map(|(from, over)| Some(at((*over)?) - at(*from))).sum()

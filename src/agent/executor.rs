@@ -229,7 +229,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepar
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
         return deny(call, DenyReason::UnknownTool, reason);
     };
-    let is_errand = cx.session.state().meta.parent.is_some();
+    let is_errand = cx.session.state().meta.parent.is_some() && !fault::active(Fault::NestSubagents);
     if is_errand && matches!(spec.suspends, Some(PendingKind::Plan | PendingKind::Subagent)) {
         // A copy of the session has the same tools as the original, so that the prompt begins alike.
         return deny(call, DenyReason::Permission, "this is not for a subagent: do the task yourself".into());

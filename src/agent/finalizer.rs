@@ -47,7 +47,7 @@ pub(super) struct Ending {
     pub interrupted: bool,
     /// What is to be told of calls that waited.
     pub told: Vec<EventKind>,
-    /// What subagents had done when they were called back.
+    /// What subagents had done before, or when they were called back.
     pub reports: Vec<Report>,
     /// Whether it was a subagent's, and nobody waits for it any more.
     pub called_off: bool,
@@ -101,7 +101,9 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         for told in ending.told {
             draft.record(Some(&turn.id), told);
         }
-        for report in &ending.reports {
+        // What was heard before was counted before.
+        let waiting = session.waiting_calls();
+        for report in ending.reports.iter().filter(|report| waiting.contains(&report.call_id)) {
             let charged = TurnMachine(&mut turn).charge(report.usage, report.cost_usd);
             draft.record(Some(&turn.id), charged);
         }

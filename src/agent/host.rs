@@ -135,7 +135,7 @@ pub struct SessionHost {
     reporting: RefCell<Reporting>,
     /// Set while subagents are called back: none of them is sent out meanwhile.
     recalling: Cell<bool>,
-    /// Set while the session is being erased: nothing follows it any more.
+    /// Set while the session is being erased: nothing goes on in it, and nothing follows it any more.
     erasing: Cell<bool>,
     wake_at: Cell<Timestamp>,
     /// Before this, a running turn is not kept from its work to look for what expired.
@@ -410,7 +410,7 @@ impl SessionHost {
 
     /// Goes on with a turn that nobody runs: its machine went away.
     fn recover(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), StoreError> {
-        if self.running.borrow().is_some() {
+        if self.running.borrow().is_some() || self.erasing.get() {
             return Ok(());
         }
         let Some(turn) = session.state().turn.as_ref().map(|turn| turn.id.clone()) else {
@@ -476,11 +476,12 @@ impl SessionHost {
         let _ = self.agent.remember(&cx);
         let waiting = session.pending().unwrap_or_default();
         let mut ending = ending;
-        // What was heard meanwhile is counted already.
-        ending.reports.retain(|report| waiting.iter().any(|pending| pending.call_id == report.call_id));
+        ending.reports.extend(subagents::heard(session));
         for pending in waiting.iter().filter(|pending| pending.kind == PendingKind::Subagent) {
             let report = ending.reports.iter().find(|report| report.call_id == pending.call_id);
-            ending.told.push(subagents::ended(pending, TurnStatus::Canceled, report));
+            // One that was done when it was called back has not been canceled.
+            let status = report.map_or(TurnStatus::Canceled, |report| report.status);
+            ending.told.push(subagents::ended(pending, status, report));
         }
         finalizer::seal(&self.agent, &cx, ending).map_err(|error| Problem::internal(error.to_string()))?;
         self.recall_later(session, &waiting);

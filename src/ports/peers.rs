@@ -21,9 +21,9 @@ pub trait Peers: SessionEraser {
     async fn recall(&self, tenant: &str, session: &str) -> Result<String, String>;
 
     /// Tells session `session` how the errand of a subagent stands that it has sent out. Returns whether it waits
-    /// for that still.
+    /// for that still; `None` when there is no such session any more.
     ///
     /// # Errors
     /// The platform's own message; telling it again is safe.
-    async fn report(&self, tenant: &str, session: &str, report: String) -> Result<bool, String>;
+    async fn report(&self, tenant: &str, session: &str, report: String) -> Result<Option<bool>, String>;
 }

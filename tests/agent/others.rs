@@ -74,7 +74,7 @@ impl Peers for Others {
         report.ok_or_else(|| "no such subagent".into())
     }
 
-    async fn report(&self, _tenant: &str, session: &str, report: String) -> Result<bool, String> {
+    async fn report(&self, _tenant: &str, session: &str, report: String) -> Result<Option<bool>, String> {
         self.reach(session)?.hear(&report).map_err(|problem| problem.to_string())
     }
 }

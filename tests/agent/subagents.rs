@@ -681,3 +681,88 @@ fn of_a_tenants_rules_the_stricter_reading_holds_there() {
     stage.settle();
     assert_eq!(stage.runs.borrow().len(), 0);
 }
+
+/// How errands ended, as the log tells it.
+fn ends(stage: &Stage) -> Vec<String> {
+    let over = stage.records().into_iter().filter(|record| record["type"] == "subagent.completed");
+    over.map(|record| record["status"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn an_abort_that_does_not_live_to_its_end_leaves_nobody_waiting() {
+    let stage = stage();
+    stage.post("t1", "delegate:read:x");
+    stage.tick(50);
+    block_on(stage.host().recall(&stage.session()));
+    // Its machine goes away before it has stored that the turn is over: only its alarm is left.
+    let alarm = stage.take_wake_up().expect("a wake-up");
+    stage.crash();
+    stage.tick(alarm);
+    stage.wake();
+    stage.settle();
+    stage.check();
+    assert_eq!(outcomes(&stage.store), [json!("[Aborted by user]\n\nhalf")]);
+    assert!(reply(&stage, "t1").starts_with("it came to: [Aborted by user]"), "the turn goes on");
+}
+
+#[test]
+fn what_a_subagent_has_used_counts_once_and_what_it_had_done_is_done() {
+    for is_heard in [true, false] {
+        let stage = stage();
+        stage.post("t1", "both:read:x");
+        stage.tick(50);
+        stage.others.down.set(true);
+        stage.tick(1_000);
+        stage.others.down.set(false);
+        // Both are done, and nobody knows it.
+        let reports = block_on(stage.host().recall(&stage.session()));
+        if is_heard {
+            stage.host().hear(&serde_json::to_string(&reports[0]).unwrap()).unwrap();
+        }
+        stage.host().abort(&stage.session(), reports).unwrap();
+        stage.settle();
+        stage.check();
+        assert_eq!(ends(&stage), ["completed", "completed"]);
+        assert_eq!(outcomes(&stage.store), [json!("it came to: read x"), json!("it came to: read x")]);
+        let counted = stage.records().into_iter().filter(|record| record["type"] == "usage.updated");
+        let counted: u64 = counted.map(|record| record["step"]["total_tokens"].as_u64().unwrap()).sum();
+        assert_eq!(stage.end("t1").usage.total_tokens, counted);
+    }
+}
+
+#[test]
+fn whoever_looks_does_not_try_again_for_it() {
+    let stage = stage();
+    stage.others.down.set(true);
+    stage.post("t1", "delegate:read:x");
+    stage.run();
+    for _ in 0..100 {
+        ask(stage.host(), request(SessionRoute::Show, "", &json!({})), "s").unwrap();
+        stage.tick(10);
+    }
+    stage.others.down.set(false);
+    stage.live(60_000);
+    assert_eq!(reply(&stage, "t1"), "it came to: it came to: read x");
+}
+
+#[test]
+fn also_those_go_that_stand_in_no_list_yet_and_those_that_come_late() {
+    let stage = stage();
+    stage.directory.down.set(true);
+    stage.post("t1", "delegate:read:x");
+    stage.tick(50);
+    let id = child(&stage);
+    stage.directory.down.set(false);
+    block_on(stage.host().erase("t", "s")).unwrap();
+    assert!(!stage.others.disk(&id).exists().unwrap());
+    // As if it was sent out, and the message was on its way for long.
+    stage.post("t2", "delegate:read:x");
+    stage.tick(50);
+    let id = child(&stage);
+    stage.store.erase().unwrap();
+    stage.crash();
+    assert!(stage.others.disk(&id).exists().unwrap());
+    block_on(stage.others.host(&id).wake()).unwrap();
+    (0..10).for_each(|_| stage.tick(100));
+    assert!(!stage.others.disk(&id).exists().unwrap());
+}

@@ -1,6 +1,7 @@
 //! Erasing a session: everything that was kept of it, wherever.
 
 use super::{SETTLE_MS, SessionHost, broken, directory_down};
+use crate::fault::{self, Fault};
 use crate::ports::{BlobStore, StoreError, session_store::Select};
 use crate::session::decode;
 use crate::types::{Errand, Problem, Timestamp};
@@ -31,7 +32,9 @@ impl SessionHost {
         let mut subagents = self.ports.directory.subagents(tenant, id).await.map_err(directory_down)?;
         // Also those that the directory has not heard of yet.
         subagents.extend(self.sent_out_by(id).map_err(broken)?);
-        for subagent in subagents {
+        subagents.sort();
+        subagents.dedup();
+        for subagent in subagents.into_iter().filter(|_| !fault::active(Fault::LeaveSubagents)) {
             self.ports.peers.erase(tenant, &subagent).await.map_err(subagent_left)?;
         }
         // What is being written when the bytes are removed would stay for ever.

@@ -6,6 +6,7 @@ use super::{
     subagents::{MAX_WAIT_MS, TELL_MS, patience},
 };
 use crate::agent::finalizer::Ending;
+use crate::fault::{self, Fault};
 use crate::ports::{StoreError, within};
 use crate::session::{Session, encode};
 use crate::types::{
@@ -58,8 +59,9 @@ impl SessionHost {
         options: TurnOptions,
     ) -> Result<(), Problem> {
         let Some(parent) = session.state().meta.parent.clone() else { return Ok(()) };
-        if session.is_at_hand(&parent.errand) || session.turn_ended(&parent.errand).map_err(broken)?.is_some()
-        {
+        let is_begun = session.is_at_hand(&parent.errand)
+            || session.turn_ended(&parent.errand).map_err(broken)?.is_some();
+        if is_begun && !fault::active(Fault::RepeatErrand) {
             self.report(session);
             return Ok(());
         }
@@ -91,6 +93,9 @@ impl SessionHost {
 
     /// Ends an errand for which nobody waits any more.
     fn call_off(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
+        if fault::active(Fault::ForgetRecall) {
+            return session.commit(self.now(), |draft| draft.state.reported = true).map_err(broken);
+        }
         let ending = Ending { called_off: true, ..Ending::new(StopReason::Canceled) };
         if !self.end_with(session, ending)? && !session.state().reported {
             session.commit(self.now(), |draft| draft.state.reported = true).map_err(broken)?;
@@ -145,12 +150,25 @@ impl SessionHost {
         }
         let (host, session) = (Rc::clone(self), Rc::clone(session));
         self.spawn(async move {
-            let told = host.tell(&session, &report).await;
-            host.told_parent(&session, report, told);
+            match host.tell(&session, &report).await.transpose() {
+                Some(told) => host.told_parent(&session, report, told),
+                None => host.left_behind(&session).await,
+            }
         });
     }
 
-    async fn tell(&self, session: &Session, report: &Report) -> Result<bool, String> {
+    /// Erases this session: the one that sent it out is erased, and this one came too late to be erased with it.
+    async fn left_behind(self: &Rc<Self>, session: &Session) {
+        let (tenant, id) = {
+            let meta = &session.state().meta;
+            (meta.tenant.clone(), meta.id.clone())
+        };
+        // If something is left, a wake-up tells of it, and so comes here again.
+        let _ = self.erase(&tenant, &id).await;
+        self.reporting.take();
+    }
+
+    async fn tell(&self, session: &Session, report: &Report) -> Result<Option<bool>, String> {
         let (tenant, parent) = {
             let meta = &session.state().meta;
             (
@@ -166,6 +184,7 @@ impl SessionHost {
 
     /// Notes whether a report was heard. What has happened meanwhile is told next.
     fn told_parent(self: &Rc<Self>, session: &Rc<Session>, report: Report, told: Result<bool, String>) {
+        let told = if fault::active(Fault::LoseReport) { told.or(Ok(true)) } else { told };
         let failures = {
             let mut reporting = self.reporting.borrow_mut();
             reporting.is_being_told = false;

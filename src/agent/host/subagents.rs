@@ -6,12 +6,13 @@ use super::{
     RETRY_MS, SessionHost, Snapshot, WATCHDOG_MS, broken,
     parked::{Change, Resolved},
 };
+use crate::fault::{self, Fault};
 use crate::ports::{StoreError, session_store::Select, within};
 use crate::session::{Draft, Session, decode, encode, parked};
 use crate::turn::policy;
 use crate::types::{
     Budget, Errand, EventKind, Grants, Parent, Parked, Pending, PendingKind, Problem, Record, Report,
-    Resolution, SessionMeta, Timestamp, TurnOptions, TurnStatus, Usage, id,
+    Resolution, SessionMeta, Timestamp, TurnOptions, TurnStatus, Usage, id, json::from_value,
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -112,7 +113,8 @@ impl SessionHost {
         told: Result<bool, String>,
     ) {
         if session.is_retired() {
-            return self.erase_orphan(session, errand);
+            // Who was made for a session that is gone goes, too, when it reports.
+            return;
         }
         let now = self.now();
         let failures = self.sent_out.borrow_mut().get_mut(&errand.session).map(|known| {
@@ -158,18 +160,6 @@ impl SessionHost {
     fn fail_errand(self: &Rc<Self>, session: &Rc<Session>, row: Parked, why: &str) -> Result<(), Problem> {
         let failed = Resolution::Failed { reason: format!("the subagent failed: {why}") };
         self.end_errand(session, row, failed, None).map(drop)
-    }
-
-    /// Erases a subagent that was made while the session that sent it out was erased.
-    fn erase_orphan(self: &Rc<Self>, session: &Session, errand: &Errand) {
-        if !self.erasing.get() && self.ports.store.exists().unwrap_or(true) {
-            return;
-        }
-        let (host, tenant) = (Rc::clone(self), session.state().meta.tenant.clone());
-        let to = errand.session.clone();
-        self.spawn(async move {
-            let _ = host.ports.peers.erase(&tenant, &to).await;
-        });
     }
 
     /// What a subagent is made from: this session's rules and mode, its errand, and its share of what the turn may
@@ -229,6 +219,10 @@ impl SessionHost {
             }),
             created_at: now,
             updated_at: now,
+            permissions: match fault::active(Fault::FreeSubagents) {
+                true => Default::default(),
+                false => state.meta.permissions.clone(),
+            },
             ..state.meta.clone()
         };
         let options =
@@ -242,26 +236,26 @@ impl SessionHost {
         })
     }
 
-    /// Hears how an errand stands. Returns whether anybody waits for it still.
+    /// Hears how an errand stands. Returns whether anybody waits for it still; `None` when there is no session here.
     ///
     /// # Errors
     /// When it cannot be read or stored: it is to be told again then.
-    pub fn hear(self: &Rc<Self>, report: &str) -> Result<bool, Problem> {
+    pub fn hear(self: &Rc<Self>, report: &str) -> Result<Option<bool>, Problem> {
         let report: Report = decode(report).map_err(broken)?;
-        let Some(session) = self.open().map_err(broken)? else { return Ok(false) };
+        let Some(session) = self.open().map_err(broken)? else { return Ok(None) };
         let row = session.parked(PendingKind::Subagent, &report.call_id).map_err(broken)?;
         let is_its = |row: &Parked| {
             let errand = Errand::of(&row.pending).is_some_and(|errand| errand.session == report.session);
             errand && row.resolved.is_none() && session.is_at_hand(&row.pending.turn)
         };
-        let Some(row) = row.filter(is_its) else { return Ok(false) };
+        let Some(row) = row.filter(is_its) else { return Ok(Some(false)) };
         if report.is_last() {
             let answered = Resolution::Answered { answer: json!(report) };
             self.end_errand(&session, row, answered, Some(report))?;
         } else {
             self.note_pending(&session, row, &report.pending)?;
         }
-        Ok(true)
+        Ok(Some(true))
     }
 
     /// Stores what came of an errand; when nothing else waits the turn goes on.
@@ -320,6 +314,9 @@ impl SessionHost {
     pub async fn recall(&self, session: &Session) -> Vec<Report> {
         let errands = waiting(session).unwrap_or_default();
         // If the turn goes on after all, they are sent out again, and report.
+        if !errands.is_empty() {
+            self.wake_soon();
+        }
         self.sent_out.borrow_mut().retain(|sent, _| errands.iter().all(|(_, own)| own.session != *sent));
         let _recalling = Recalling::new(&self.recalling);
         let recalls = errands.iter().map(|(_, errand)| async {
@@ -364,6 +361,19 @@ impl Drop for Recalling<'_> {
     fn drop(&mut self) {
         self.0.set(false);
     }
+}
+
+/// What subagents have said to calls of the step at hand that wait for other calls still, or were about to run.
+pub(super) fn heard(session: &Session) -> Vec<Report> {
+    let of = |(call_id, _): (String, _)| {
+        let row = session.parked(PendingKind::Subagent, &call_id).ok()??;
+        let is_its = Errand::of(&row.pending).is_some() && session.is_at_hand(&row.pending.turn);
+        match row.resolved {
+            Some(Resolution::Answered { answer }) if is_its => from_value(answer).ok(),
+            _ => None,
+        }
+    };
+    session.open_calls().into_iter().filter_map(of).collect()
 }
 
 /// The record of an errand's end.

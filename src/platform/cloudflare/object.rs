@@ -245,7 +245,10 @@ impl Inner {
                 .host
                 .recalled()
                 .and_then(|report| report.ok_or_else(|| Problem::not_found("subagent"))),
-            Internal::Report => handler.host.hear(&request.text().await?).map(|wanted| wanted.to_string()),
+            Internal::Report => {
+                let heard = handler.host.hear(&request.text().await?);
+                heard.map(|wanted| wanted.map_or_else(String::new, |wanted| wanted.to_string()))
+            }
             Internal::Erase { tenant, session } => {
                 handler.host.erase(&tenant, &session).await.map(|()| String::new())
             }
@@ -322,8 +325,14 @@ impl Peers for Objects {
         self.ask(tenant, session, &Internal::Recall, None).await
     }
 
-    async fn report(&self, tenant: &str, session: &str, report: String) -> std::result::Result<bool, String> {
-        self.ask(tenant, session, &Internal::Report, Some(report)).await.map(|wanted| wanted == "true")
+    async fn report(
+        &self,
+        tenant: &str,
+        session: &str,
+        report: String,
+    ) -> std::result::Result<Option<bool>, String> {
+        let wanted = self.ask(tenant, session, &Internal::Report, Some(report)).await?;
+        Ok((!wanted.is_empty()).then(|| wanted == "true"))
     }
 }
 

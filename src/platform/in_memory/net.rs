@@ -48,8 +48,8 @@ impl Peers for NoPeers {
         Err("there are no other sessions here".into())
     }
 
-    async fn report(&self, _tenant: &str, _session: &str, _report: String) -> Result<bool, String> {
-        Ok(false)
+    async fn report(&self, _tenant: &str, _session: &str, _report: String) -> Result<Option<bool>, String> {
+        Ok(Some(false))
     }
 }
 

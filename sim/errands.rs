@@ -1,0 +1,177 @@
+//! Errands: what agents send out subagents for, and what comes between their sessions.
+
+use super::{
+    dice::Dice,
+    people::PeoplePlan,
+    plan::{self, Act, CallPlan, Flaky, LastWord, SessionPlan, StepPlan, TurnPlan, mark},
+};
+use edge_harness::types::{Policy, subagent::GENERAL};
+use serde_json::{Value, json};
+
+/// What sends out a subagent.
+pub const SUBAGENT: &str = "subagent";
+
+/// What is the same for all sessions of a world.
+#[derive(Clone, Default)]
+pub struct ErrandsPlan {
+    /// Whether agents have subagents.
+    pub on: bool,
+    /// The polls at which machines go away of the objects that no plan names, in the order in which they come.
+    pub crashes: Vec<Vec<u64>>,
+    /// The same of writes that are refused: after so many commits, so many.
+    pub refusals: Vec<Vec<(u64, u64)>>,
+    /// From when to when no session reaches another, in milliseconds from the start.
+    pub outage: Option<(u64, u64)>,
+    /// Which calls between sessions have no answer, though they arrive.
+    pub unanswered: Vec<usize>,
+    /// How long calls take each way at most, in milliseconds.
+    pub pace: u64,
+}
+
+impl ErrandsPlan {
+    /// Whether what one session tells another gets there at once, and is answered.
+    pub fn is_reliable(&self) -> bool {
+        self.outage.is_none() && self.unanswered.is_empty()
+    }
+
+    /// The same without machines that go away, stores that refuse, and calls that fail.
+    pub fn undisturbed(self) -> Self {
+        Self { on: self.on, pace: self.pace, ..Self::default() }
+    }
+}
+
+/// Brings subagents into some worlds.
+pub fn plan(
+    dice: &mut Dice,
+    quiet: bool,
+    sessions: &mut [SessionPlan],
+    people: &mut PeoplePlan,
+) -> ErrandsPlan {
+    if !dice.chance(20) {
+        return ErrandsPlan::default();
+    }
+    for (place, session) in sessions.iter_mut().enumerate() {
+        let asked = session.rules.is_some();
+        if let Some(rules) = session.rules.as_mut().filter(|_| dice.chance(15)) {
+            let policy = dice.pick(&[Policy::Ask, Policy::Ask, Policy::Ask, Policy::Deny]);
+            rules.tools.insert(SUBAGENT.into(), policy);
+        }
+        for turn in &mut session.turns {
+            if turn.steps.is_empty() && dice.chance(60) {
+                turn.steps.push(StepPlan { words: dice.chance(50), ..StepPlan::default() });
+            }
+            if let Some(tools) = turn.tools.as_mut().filter(|_| dice.chance(70)) {
+                tools.push(SUBAGENT);
+            }
+            let (budget, mut sent) = (turn.budget, Vec::new());
+            for step in turn.steps.iter_mut().filter(|step| !step.pauses) {
+                for _ in 0..if dice.chance(55) { dice.pick(&[1, 1, 2, 3]) } else { 0 } {
+                    let number = session.errands.len() + sent.len();
+                    let errand = TurnPlan { budget, ..errand(dice, place, number, quiet, asked) };
+                    let at = usize::try_from(dice.below(step.calls.len() as u64 + 1)).unwrap_or(0);
+                    step.calls.insert(at, call(dice, &errand.said, quiet));
+                    sent.push(errand);
+                }
+            }
+            session.errands.extend(sent);
+        }
+        let calls =
+            session.turns.iter_mut().flat_map(|turn| &mut turn.steps).flat_map(|step| &mut step.calls);
+        // Whoever comes back knows a call by its name.
+        calls.for_each(|call| call.named |= quiet);
+        let last = session.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
+        if !quiet && dice.chance(40) {
+            session.acts.push((dice.below(last + 4_000), Act::Abort));
+        }
+        session.erased |= !quiet && dice.chance(15);
+    }
+    if !quiet && sessions.iter().any(|session| session.rules.is_some()) {
+        // Whoever is not reached when it is called back waits for people until nobody needs to answer any more.
+        people.ttl_s = people.ttl_s.or(Some(dice.pick(&[15, 60, 300])));
+    }
+    let from = dice.below(3_000);
+    let outage = dice.chance(30).then(|| (from, from + dice.within(10, if quiet { 5_000 } else { 12_000 })));
+    let some = |dice: &mut Dice, most: &[usize], each: &dyn Fn(&mut Dice) -> u64| -> Vec<u64> {
+        (0..dice.pick(most)).map(|_| each(dice)).collect()
+    };
+    // Whoever cannot be sent out again and again is given up, so in a quiet world there is less of all of it.
+    let (twice, times): (&[usize], &[u64]) =
+        if quiet { (&[0, 0, 1], &[1, 2]) } else { (&[0, 0, 1, 2], &[1, 1, 2, 5]) };
+    let unanswered = some(dice, twice, &|dice| dice.below(12));
+    ErrandsPlan {
+        on: true,
+        crashes: (0..12).map(|_| some(dice, twice, &|dice| dice.within(1, 60))).collect(),
+        refusals: (0..12)
+            .map(|_| {
+                let after = some(dice, twice, &|dice| dice.below(14)).into_iter();
+                after.map(|after| (after, dice.pick(times))).collect()
+            })
+            .collect(),
+        outage,
+        unanswered: unanswered.into_iter().filter_map(|place| usize::try_from(place).ok()).collect(),
+        pace: dice.pick(&[0, 0, 2, 40, 300]),
+    }
+}
+
+/// What a subagent does in its one turn.
+fn errand(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool) -> TurnPlan {
+    let pool: Vec<CallPlan> = (0..dice.within(2, 4)).map(|_| plan::call(dice, quiet)).collect();
+    let mut steps: Vec<StepPlan> =
+        (0..dice.pick(&[0, 1, 1, 2, 3])).map(|_| plan::step(dice, &pool, quiet)).collect();
+    for call in steps.iter_mut().flat_map(|step| &mut step.calls) {
+        call.named |= quiet;
+        if asked && dice.chance(12) {
+            call.tool = dice.pick(&["ask", "lend"]);
+        }
+        if dice.chance(8) {
+            let args = json!({ "agent": GENERAL, "task": format!("{} nobody does", mark(place)) });
+            *call = CallPlan { tool: SUBAGENT, args, invalid: false, ..call.clone() };
+        }
+    }
+    let text = [LastWord::Text; 5];
+    TurnPlan {
+        said: format!("{} e{number} does ünïcode 🌍", mark(place)),
+        steps,
+        last: dice.pick(&[&text[..], &[LastWord::Nothing, LastWord::Json, LastWord::Refused]].concat()),
+        budget: Default::default(),
+        think: None,
+        schema: false,
+        tools: None,
+        citations: false,
+        flaky: if !quiet && dice.chance(30) {
+            dice.pick(&[Flaky::Fails, Flaky::Panics])
+        } else {
+            Flaky::Works
+        },
+    }
+}
+
+/// The call that sends it out.
+fn call(dice: &mut Dice, said: &str, quiet: bool) -> CallPlan {
+    let agent = if !quiet && dice.chance(4) { "nobody" } else { GENERAL };
+    let mut args = json!({ "agent": agent, "task": said });
+    if dice.chance(35) {
+        args["forked"] = json!(dice.chance(80));
+    }
+    CallPlan { tool: SUBAGENT, args, invalid: dice.chance(2), named: dice.chance(90) }
+}
+
+/// What somebody who is asked about such a call may want instead.
+pub fn edited(args: &Value) -> Value {
+    let mut args = args.clone();
+    args["forked"] = json!(true);
+    args
+}
+
+/// The calls that wait for a person, with the session in which each waits, where that is a subagent's.
+pub fn spread(pending: &[Value]) -> Vec<(Option<String>, Value)> {
+    let own = |pending: &Value| {
+        if pending["kind"] != SUBAGENT {
+            return vec![(None, pending.clone())];
+        }
+        let session = pending["payload"]["session"].as_str().map(str::to_owned);
+        let theirs = pending["payload"]["pending"].as_array().into_iter().flatten();
+        theirs.map(|theirs| (session.clone(), theirs.clone())).collect()
+    };
+    pending.iter().flat_map(own).collect()
+}
