@@ -1,5 +1,6 @@
 //! The ten invariants of DESIGN.md and what must hold where people decide and where subagents are sent out, checked
-//! against what tools really did, what models were really asked, what clients really saw and what users posted: never against the core's own opinion.
+//! against what tools really did, what models were really asked, what clients really saw and what users posted:
+//! never against the core's own opinion.
 //!
 //! | file | invariants |
 //! |---|---|

@@ -13,8 +13,15 @@ use edge_harness::types::{Policy, Timestamp};
 use serde_json::Value;
 
 /// What may stand between where a turn has to wait and where it goes on.
-const BETWEEN: [&str; 5] =
-    ["approval.decided", "answer.given", "subagent.completed", "turn.waiting", "tool.late_result"];
+const BETWEEN: [&str; 6] = [
+    "approval.decided",
+    "answer.given",
+    "subagent.completed",
+    // What the subagent has used.
+    "usage.updated",
+    "turn.waiting",
+    "tool.late_result",
+];
 /// How long somebody who is asked has time where a world does not say, in seconds.
 const TTL_S: u64 = 7 * 24 * 3_600;
 
@@ -53,9 +60,10 @@ fn waited(outside: &Outside, view: &View, turn: &Turn, runs: &[&Run], node: &Nod
         let asked = asked.filter(|entry| entry.seq >= wait.seq && entry.seq < over.seq);
         let pending: Vec<&Value> =
             asked.clone().filter_map(|entry| entry.value["pending"].as_array()).flatten().collect();
-        let sent = asked.filter(|entry| entry.kind == "subagent.started").map(|entry| &entry.value);
+        let sent: Vec<&Value> =
+            asked.filter(|entry| entry.kind == "subagent.started").map(|entry| &entry.value).collect();
         let ids: Vec<&str> =
-            pending.iter().copied().chain(sent).filter_map(|asked| asked["call_id"].as_str()).collect();
+            pending.iter().chain(&sent).copied().filter_map(|asked| asked["call_id"].as_str()).collect();
         let message =
             turn.calls.iter().find(|call| ids.contains(&call.id.as_str())).map(|call| &call.message);
         for call in turn.calls.iter().filter(|call| Some(&call.message) == message) {
@@ -83,7 +91,8 @@ fn waited(outside: &Outside, view: &View, turn: &Turn, runs: &[&Run], node: &Nod
         let late = pending.iter().filter_map(|pending| time(&pending["expires_at"])).max();
         let late = late.unwrap_or(wait.at + outside.plan.people.ttl_s.unwrap_or(TTL_S) * 1_000);
         let disturbed = node.crashed_at.get().max(node.disk.refused_at.get()).max(late);
-        if over.at > disturbed + RECOVERY_MS {
+        // Subagents end by bounds of their own.
+        if sent.is_empty() && over.at > disturbed + RECOVERY_MS {
             outside.find(11, format!("{} waits though its time is over: {}", turn.id, wait.json));
         }
     }

@@ -158,7 +158,7 @@ fn used(outside: &Outside, view: &View, turn: &Turn) {
         }
     }
     let end = turn.ends.first().map(|end| &view.entries[*end].value["usage"]["total_tokens"]);
-    if theirs > 0 && end.is_none_or(|end| *end != own + theirs) {
+    if theirs > own || end.is_none_or(|end| *end != own) {
         outside.find(12, format!("{}: {own} tokens and {theirs} of subagents, {end:?} are told", turn.id));
     }
 }

@@ -147,10 +147,10 @@ impl Turn {
                     }
                 }
             }
-            "turn.waiting" | "subagent.started" => {
-                if self.waits.last().is_none_or(|(_, over)| over.is_some()) {
-                    self.waits.push((place, None));
-                }
+            "turn.waiting" | "subagent.started"
+                if self.waits.last().is_none_or(|(_, over)| over.is_some()) =>
+            {
+                self.waits.push((place, None))
             }
             "turn.resumed" => self.goes_on(place),
             kind if super::super::client::is_end(kind) => {

@@ -331,7 +331,7 @@ impl ToolContext {
     /// When the state would not be as it must, the call is over, or the store broke.
     pub fn set_state(&self, key: &str, value: Value) -> Result<(), ToolError> {
         let merged = self.state_rules.set(&self.state(), key, value).map_err(ToolError::new)?;
-        if merged.changed_keys.is_empty() {
+        if merged.changed_keys.is_empty() && self.gate.is_open() {
             return Ok(());
         }
         let written = self.gate.commit(|draft| {

@@ -209,7 +209,8 @@ pub enum EventKind {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_usd: Option<f64>,
     },
-    /// The turn waits for somebody: it goes on, from here, when all of these calls are decided.
+    /// The turn waits for somebody: it goes on, from here, when all of these calls are decided. Whoever it waited for
+    /// before this, it does not wait for any more.
     #[serde(rename = "turn.waiting")]
     TurnWaiting {
         /// The calls.

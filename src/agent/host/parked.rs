@@ -294,18 +294,17 @@ impl SessionHost {
                 if draft.state.meta.parent.is_some() {
                     draft.state.granted.join(&granted);
                 }
-                let (mut goes_on, mut is_back) = (false, false);
+                let mut goes_on = false;
                 for Resolved { parked, told, charge } in resolved {
                     draft.record(Some(&parked.pending.turn), told);
                     let turn = draft.state.turn.as_mut().filter(|turn| turn.id == parked.pending.turn);
                     let Some(turn) = turn else { continue };
-                    is_back |= delegated && !turn.delegated;
                     turn.delegated = delegated;
                     let charged = charge.map(|(usage, cost)| TurnMachine(turn).charge(usage, cost));
                     goes_on |= TurnMachine(turn).call_resolved(&parked.pending.call_id, now);
                     charged.into_iter().for_each(|told| draft.record(Some(&parked.pending.turn), told));
                 }
-                if let Some(turn) = draft.state.turn.as_ref().filter(|_| goes_on || is_back) {
+                if let Some(turn) = draft.state.turn.as_ref().filter(|_| goes_on) {
                     let (id, epoch) = (turn.id.clone(), turn.epoch);
                     draft.record(Some(&id), EventKind::TurnResumed { epoch, reason: reason.to_owned() });
                 }

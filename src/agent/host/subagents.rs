@@ -177,7 +177,9 @@ impl SessionHost {
             (false, false) => Some(Vec::new()),
         };
         let state = session.state();
-        let Some(turn) = &state.turn else { return Err(StoreError("the turn is over".into())) };
+        // It may have ended since this was asked for.
+        let own = state.turn.as_ref().filter(|turn| turn.id == row.pending.turn);
+        let Some(turn) = own else { return Err(StoreError("the turn is over".into())) };
         let mut kinds = self.agent.settings.subagents.iter().flatten();
         let kind = kinds.find(|kind| !errand.forked && kind.id == errand.agent).cloned().unwrap_or_default();
         // A copy has the tools of the original, so that the prompt begins alike. What is not for it, it is told.
@@ -294,17 +296,11 @@ impl SessionHost {
         let note = |draft: &mut Draft| {
             draft.put(key, json);
             let Some(turn) = &mut draft.state.turn else { return };
-            let (before, epoch) = (turn.delegated, turn.epoch);
             turn.delegated = all.iter().all(Pending::is_delegated);
-            let told = match (before, turn.delegated) {
-                (true, true) => return,
-                (false, true) => EventKind::TurnResumed { epoch, reason: "subagent".to_owned() },
-                (_, false) => {
-                    all.retain(|pending| !pending.is_delegated());
-                    EventKind::TurnWaiting { pending: all }
-                }
-            };
-            draft.record(Some(&row.pending.turn), told);
+            if !turn.delegated {
+                all.retain(|pending| !pending.is_delegated());
+                draft.record(Some(&row.pending.turn), EventKind::TurnWaiting { pending: all });
+            }
         };
         session.commit(self.now(), note).map_err(broken)
     }
