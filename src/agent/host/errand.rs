@@ -1,10 +1,7 @@
 //! The errand of a subagent, in its own session: taken up, done under the rules of the session that sent it out, and
 //! reported there until that is heard.
 
-use super::{
-    OnBusy, Post, RETRY_MS, SessionHost, Snapshot, broken,
-    subagents::{MAX_WAIT_MS, TELL_MS, patience},
-};
+use super::{OnBusy, Post, RETRY_MS, SessionHost, Snapshot, WATCHDOG_MS, broken, subagents::TELL_MS};
 use crate::agent::finalizer::Ending;
 use crate::fault::{self, Fault};
 use crate::ports::{StoreError, within};
@@ -13,6 +10,9 @@ use crate::types::{
     BudgetPatch, ErrorCode, Part, Problem, Report, StopReason, TurnOptions, TurnStatus, Usage,
 };
 use std::rc::Rc;
+
+/// Longest wait before what is owed is told again, in milliseconds.
+const MAX_WAIT_MS: u64 = 600_000;
 
 /// How far the session that waits knows how the errand stands.
 #[derive(Default)]
@@ -139,9 +139,11 @@ impl SessionHost {
                 return;
             }
             if reporting.told.as_ref() != Some(&report) {
-                // If this machine goes away meanwhile, the next one tells it: soon, or less and less often.
+                // If this machine goes away meanwhile, the next one tells it. It does not know what was told before:
+                // of what waits for days it tells less and less often.
                 let since = session.state().turn.as_ref().and_then(|turn| turn.waiting_since);
-                self.wake_after(patience(self.now().since(since.unwrap_or(self.now()))));
+                let owed_ms = self.now().since(since.unwrap_or(self.now()));
+                self.wake_after(owed_ms.clamp(WATCHDOG_MS, MAX_WAIT_MS));
             }
             if reporting.is_being_told {
                 return;

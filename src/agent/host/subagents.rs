@@ -3,7 +3,7 @@
 //! its row, the other session its log, and whatever one tells the other can be told again.
 
 use super::{
-    RETRY_MS, SessionHost, Snapshot, WATCHDOG_MS, broken,
+    RETRY_MS, SessionHost, Snapshot, broken,
     parked::{Change, Resolved},
 };
 use crate::fault::{self, Fault};
@@ -24,8 +24,6 @@ const MAX_FAILURES: u32 = 8;
 const GIVE_UP_MS: u64 = 300_000;
 /// Longest that a word to another session takes, in milliseconds.
 pub(super) const TELL_MS: u64 = 60_000;
-/// Longest wait before what is owed is told again, in milliseconds.
-pub(super) const MAX_WAIT_MS: u64 = 600_000;
 /// How long an abort waits for what subagents have to say, in milliseconds.
 const RECALL_MS: u64 = 700;
 /// How often a subagent is called back that does not answer.
@@ -40,11 +38,6 @@ pub(super) struct SentOut {
     failures: u32,
     /// It is not told the same again before.
     not_before: Timestamp,
-}
-
-/// How long to wait for what has been owed for so long: soon at first, then less and less often.
-pub(super) fn patience(owed_ms: u64) -> u64 {
-    owed_ms.clamp(WATCHDOG_MS, MAX_WAIT_MS)
 }
 
 impl SessionHost {
@@ -69,7 +62,7 @@ impl SessionHost {
                 let known = sent_out.entry(errand.session.clone()).or_default();
                 if !knows {
                     // If this machine goes away meanwhile, the next one tells it.
-                    self.wake_after(patience(now.since(row.pending.asked_at)));
+                    self.wake_soon();
                 }
                 let rests = known.tried == rules && known.not_before > now;
                 if known.is_being_told || rests || (knows && is_met) {
