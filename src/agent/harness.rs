@@ -15,7 +15,7 @@ use crate::ports::{Clock, Entropy, Models, StoreError};
 use crate::session::WriteError;
 use crate::turn::{policy::Permissions, selector};
 use crate::types::{
-    Message, Mode, Modes, PendingKind, Role, SessionState, StopReason, ToolSpec, TurnError, id,
+    Message, Mode, Modes, PendingKind, Role, Rules, SessionState, StopReason, ToolSpec, TurnError, id,
 };
 use futures::{
     FutureExt,
@@ -214,8 +214,9 @@ impl HarnessAgent {
     /// All that decides on calls in this session.
     pub fn permissions<'a>(&'a self, state: &'a SessionState) -> Permissions<'a> {
         let mode = self.mode(state);
-        let mut layers = vec![&state.tenant_rules, &state.sent_rules, &self.settings.permissions];
-        layers.extend(mode.map(|mode| &mode.permissions));
+        static NONE: Rules = Rules::new();
+        let of_mode = mode.map_or(&NONE, |mode| &mode.permissions);
+        let layers = vec![&state.tenant_rules, &self.settings.permissions, of_mode, &state.sent_rules];
         let read_only = mode.is_some_and(Mode::is_planning);
         Permissions { layers, session: &state.meta.permissions, read_only }
     }

@@ -16,12 +16,13 @@ use std::collections::BTreeMap;
 use subject::Subject;
 
 /// Whose rules [`Permissions::layers`] are, in that order.
-const LAYERS: [&str; 3] = ["tenant", "agent", "mode"];
+const LAYERS: [&str; 4] = ["tenant", "agent", "mode", "tenant"];
 
 /// All that decides on calls.
 #[derive(Clone, Debug)]
 pub struct Permissions<'a> {
-    /// The rules of the tenant, the agent and the mode.
+    /// The rules of the tenant, the agent and the mode; in a subagent's session then the tenant's as the session that
+    /// sent it out knows them.
     pub layers: Vec<&'a Rules>,
     /// Those of the session, and what was granted in it.
     pub session: &'a SessionPermissions,

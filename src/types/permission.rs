@@ -101,6 +101,11 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// No rules.
+    pub const fn new() -> Self {
+        Self { default: None, categories: BTreeMap::new(), tools: BTreeMap::new(), patterns: Vec::new() }
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
