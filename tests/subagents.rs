@@ -185,7 +185,7 @@ fn an_aborted_subagent_has_said_what_it_had_said() {
 #[test]
 fn what_a_subagent_asks_outlives_a_kill() {
     let counting = Counting::start();
-    let mut server = Server::start(kinds());
+    let mut server = Server::start(json!({"MEMORY_FLUSH": "never", "SUBAGENTS": "[]"}));
     let chat = demo(&server.client(), "asks");
     server.client().patch(&chat.path(""), json!({"permissions": {"tools": {"counter": "ask"}}})).expect(200);
     let task = format!("/tool counter {}", json!({"url": counting.url("/asks")}));
@@ -210,7 +210,7 @@ fn what_a_subagent_asks_outlives_a_kill() {
 fn killed_at_any_moment_errands_are_done_once() {
     const ROUNDS: usize = 6;
     let (counting, mut random) = (Counting::start(), Random::new());
-    let mut server = Server::start(kinds());
+    let mut server = Server::start(json!({"MEMORY_FLUSH": "never", "SUBAGENTS": "[]"}));
     for round in 0..ROUNDS {
         let (id, path) = (format!("k{round}"), format!("/killed/{round}"));
         let chat = demo(&server.client(), &id);
