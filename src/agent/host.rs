@@ -294,17 +294,15 @@ impl SessionHost {
         let new = session.last_seq() == 0;
         let message = self.user_message(&post.turn, post.parts);
         let budget = session.state().meta.budget.patched(&post.budget);
-        let titled = session
-            .commit(self.now(), |draft| {
-                if new {
-                    draft.created(None);
-                }
-                if let Some((key, json)) = post.document.filter(|_| !fault::active(Fault::ForgetKey)) {
-                    draft.put(key, json);
-                }
-                self.draft_start(draft, post.turn, budget, post.options, Rc::clone(&message))
-            })
-            .map_err(broken)?;
+        let titled = session.commit(self.now(), |draft| {
+            if new {
+                draft.created(None);
+            }
+            if let Some((key, json)) = post.document.filter(|_| !fault::active(Fault::ForgetKey)) {
+                draft.put(key, json);
+            }
+            self.draft_start(draft, post.turn, budget, post.options, Rc::clone(&message))
+        })?;
         if new {
             self.adopt(session);
         }
@@ -540,10 +538,6 @@ fn title_from(text: &str) -> String {
         title.push('…');
     }
     title
-}
-
-fn broken(error: StoreError) -> Problem {
-    Problem::internal(error.to_string())
 }
 
 fn directory_down(error: DirectoryError) -> Problem {

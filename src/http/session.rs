@@ -14,7 +14,7 @@ mod turns;
 use super::{ApiBody, ApiRequest, ApiResponse, idempotency, routes::SessionRoute};
 use crate::agent::SessionHost;
 use crate::fault::{self, Fault};
-use crate::ports::{SessionStore, StoreError};
+use crate::ports::SessionStore;
 use crate::session::{
     Session,
     idempotency::{Answer, FirstAnswer, document, document_key, find},
@@ -68,7 +68,7 @@ impl Handler {
             SessionRoute::Show => shown(200, self.session(call)?.as_ref()),
             SessionRoute::View => {
                 let begun = |call_id: &str| self.host.has_begun(call_id);
-                ApiResponse::json(200, &self.session(call)?.display(begun).map_err(broken)?)
+                ApiResponse::json(200, &self.session(call)?.display(begun)?)
             }
             SessionRoute::Update => self.update(call).await,
             SessionRoute::Delete => self.delete(call).await,
@@ -103,7 +103,7 @@ impl Handler {
     /// Like [`Handler::session`], but a missing one is `None`. `named` is the user that the request
     /// names; a token's own user stands above it.
     fn find(&self, call: &SessionRequest, named: Option<&str>) -> Result<Option<Rc<Session>>, Problem> {
-        let Some(session) = self.host.open().map_err(broken)? else { return Ok(None) };
+        let Some(session) = self.host.open()? else { return Ok(None) };
         let owned = {
             let meta = &session.state().meta;
             is_owner(call, named, &meta.tenant, &meta.user)
@@ -119,7 +119,7 @@ impl Handler {
         // A session that is not stored yet stands on the same store.
         let blank = self.host.blank(self.new_meta(call, None)?);
         let store = Rc::clone(blank.store());
-        let owner = owner(store.as_ref()).map_err(broken)?;
+        let owner = owner(store.as_ref())?;
         let named = call.request.query("user");
         let owned = owner.is_some_and(|owner| is_owner(call, named.as_deref(), &owner.tenant, &owner.user));
         if owned { Ok(store) } else { Err(Problem::not_found("session")) }
@@ -155,7 +155,7 @@ impl Handler {
         // The caller's own only: a foreign session's memory of keys is as invisible as the session.
         let named = call.request.query("user");
         if let Some(session) = self.find(call, named.as_deref())?
-            && let Some(first) = find(&session, &document_key, self.host.now()).map_err(broken)?
+            && let Some(first) = find(&session, &document_key, self.host.now())?
         {
             return match first.answer {
                 _ if first.body_hash != body_hash => Err(idempotency::reused()),
@@ -165,11 +165,11 @@ impl Handler {
         }
         let response = work.await?;
         if let (200..300, ApiBody::Bytes(body)) = (response.status, &response.body)
-            && let Some(session) = self.host.open().map_err(broken)?
+            && let Some(session) = self.host.open()?
         {
             let answer = Answer::Json(response.status, String::from_utf8_lossy(body).into_owned());
-            let json = document(&FirstAnswer { body_hash, at: self.host.now(), answer }).map_err(broken)?;
-            session.commit(self.host.now(), |draft| draft.put(document_key, json)).map_err(broken)?;
+            let json = document(&FirstAnswer { body_hash, at: self.host.now(), answer })?;
+            session.commit(self.host.now(), |draft| draft.put(document_key, json))?;
             self.host.wake_for_purge();
         }
         Ok(response)
@@ -190,7 +190,7 @@ fn not_of_a_subagent(session: &Session) -> Result<(), Problem> {
 
 /// A session as clients see it.
 fn shown(status: u16, session: &Session) -> Result<ApiResponse, Problem> {
-    ApiResponse::json(status, &session.view().map_err(broken)?)
+    ApiResponse::json(status, &session.view()?)
 }
 
 /// Whether the caller may see a session of this tenant and user.
@@ -207,8 +207,4 @@ fn idempotency_document(call: &SessionRequest, key: &str) -> String {
 
 fn replayed(status: u16, body: String) -> ApiResponse {
     ApiResponse::bytes(status, "application/json", body).with("idempotent-replayed", "true")
-}
-
-pub(super) fn broken(error: StoreError) -> Problem {
-    Problem::internal(error.to_string())
 }

@@ -1,11 +1,19 @@
 //! Where one session's log and state live. Synchronous: a check and the write behind it are one.
 
+use crate::types::Problem;
 use thiserror::Error;
 
 /// The store refused or broke.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("session store: {0}")]
 pub struct StoreError(pub String);
+
+/// A failed store is an internal error of the service: the caller sees no detail, the log does.
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        Self::internal(error.to_string())
+    }
+}
 
 /// A stored record: its number and its JSON exactly as clients read it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Copies: what goes from one session's object to another's, and how a session is made from it. Artifacts stay
 //! where they are: what the copy's messages say of them can be read in the session that was copied only.
 
-use super::{SessionHost, broken};
+use super::SessionHost;
 use crate::session::{Session, decode, encode};
 use crate::types::{
     DenyReason, EventKind, Problem, Record, Rules, SessionMeta, StopReason, ToolOutcome, TurnEnd,
@@ -35,9 +35,9 @@ impl SessionHost {
     /// # Errors
     /// When the snapshot cannot be read, another session has the place, or a store breaks.
     pub async fn import(self: &Rc<Self>, snapshot: &str) -> Result<String, Problem> {
-        let mut snapshot: Snapshot = decode(snapshot).map_err(broken)?;
+        let mut snapshot: Snapshot = decode(snapshot)?;
         let task = snapshot.task.take();
-        let (session, is_new) = match self.open().map_err(broken)? {
+        let (session, is_new) = match self.open()? {
             Some(session) => {
                 if task.is_some() {
                     self.follow_rules(&session, snapshot)?;
@@ -53,7 +53,7 @@ impl SessionHost {
         if is_new && self.list(&session).await.is_err() {
             self.wake_soon();
         }
-        session.view().and_then(|view| encode(&view)).map_err(broken)
+        session.view().and_then(|view| encode(&view)).map_err(Problem::from)
     }
 
     fn make(self: &Rc<Self>, snapshot: Snapshot) -> Result<Rc<Session>, Problem> {
@@ -62,37 +62,35 @@ impl SessionHost {
         let session = self.blank(meta);
         let closing = closing(&records);
         let copied = records.last().map_or(0, |record| record.seq);
-        session
-            .commit(self.now(), |draft| {
-                draft.created(forked_from);
-                draft.state.tenant_rules = tenant_rules;
-                if draft.state.meta.parent.is_some() {
-                    draft.state.sent_rules = draft.state.tenant_rules.clone();
-                    draft.state.ruled_at = ruled_at;
+        session.commit(self.now(), |draft| {
+            draft.created(forked_from);
+            draft.state.tenant_rules = tenant_rules;
+            if draft.state.meta.parent.is_some() {
+                draft.state.sent_rules = draft.state.tenant_rules.clone();
+                draft.state.ruled_at = ruled_at;
+            }
+            // What follows turns has followed these where they were said.
+            for follow_up in self.agent.follow_ups() {
+                draft.state.handovers.entry(follow_up.name().to_owned()).or_default().seen = copied;
+            }
+            let mut waiting = 0;
+            for record in records {
+                match &record.kind {
+                    EventKind::TaskListUpdated { tasks } => draft.state.tasks.clone_from(tasks),
+                    EventKind::FollowupQueued { count } => waiting = *count,
+                    _ => {}
                 }
-                // What follows turns has followed these where they were said.
-                for follow_up in self.agent.follow_ups() {
-                    draft.state.handovers.entry(follow_up.name().to_owned()).or_default().seen = copied;
+                // The copy has its own first record; everything behind it keeps its number and
+                // its time.
+                if !matches!(record.kind, EventKind::SessionCreated { .. }) {
+                    draft.copy(record);
                 }
-                let mut waiting = 0;
-                for record in records {
-                    match &record.kind {
-                        EventKind::TaskListUpdated { tasks } => draft.state.tasks.clone_from(tasks),
-                        EventKind::FollowupQueued { count } => waiting = *count,
-                        _ => {}
-                    }
-                    // The copy has its own first record; everything behind it keeps its number and
-                    // its time.
-                    if !matches!(record.kind, EventKind::SessionCreated { .. }) {
-                        draft.copy(record);
-                    }
-                }
-                closing.into_iter().for_each(|(turn, kind)| draft.record(Some(&turn), kind));
-                if waiting > 0 {
-                    draft.record(None, EventKind::FollowupQueued { count: 0 });
-                }
-            })
-            .map_err(broken)?;
+            }
+            closing.into_iter().for_each(|(turn, kind)| draft.record(Some(&turn), kind));
+            if waiting > 0 {
+                draft.record(None, EventKind::FollowupQueued { count: 0 });
+            }
+        })?;
         self.adopt(&session);
         Ok(session)
     }

@@ -1,6 +1,6 @@
 //! Erasing a session: everything that was kept of it, wherever.
 
-use super::{SETTLE_MS, SessionHost, broken, directory_down};
+use super::{SETTLE_MS, SessionHost, directory_down};
 use crate::fault::{self, Fault};
 use crate::ports::{BlobStore, StoreError, session_store::Select};
 use crate::session::decode;
@@ -31,7 +31,7 @@ impl SessionHost {
         self.undo_follow_ups(tenant, id).await.map_err(memory_down)?;
         let mut subagents = self.ports.directory.subagents(tenant, id).await.map_err(directory_down)?;
         // Also those that the directory has not heard of yet.
-        subagents.extend(self.sent_out_by(id).map_err(broken)?);
+        subagents.extend(self.sent_out_by(id)?);
         subagents.sort();
         subagents.dedup();
         for subagent in subagents.into_iter().filter(|_| !fault::active(Fault::LeaveSubagents)) {
@@ -44,7 +44,7 @@ impl SessionHost {
         self.ports.directory.delete_session(tenant, id).await.map_err(directory_down)?;
         // Whoever came meanwhile has read the session again. Nothing comes between this and the end.
         self.let_go();
-        self.ports.store.erase().map_err(broken)?;
+        self.ports.store.erase()?;
         self.wake_at.set(Timestamp(0));
         self.ports.spawner.let_sleep();
         Ok(())

@@ -1,7 +1,7 @@
 //! The errand of a subagent, in its own session: taken up, done under the rules of the session that sent it out, and
 //! reported there until that is heard.
 
-use super::{OnBusy, Post, RETRY_MS, SessionHost, Snapshot, WATCHDOG_MS, broken, subagents::TELL_MS};
+use super::{OnBusy, Post, RETRY_MS, SessionHost, Snapshot, WATCHDOG_MS, subagents::TELL_MS};
 use crate::agent::finalizer::Ending;
 use crate::fault::{self, Fault};
 use crate::ports::{StoreError, within};
@@ -48,7 +48,7 @@ impl SessionHost {
             return Ok(());
         }
         state.ruled_at = state.ruled_at.max(meta.updated_at);
-        session.commit(self.now(), |draft| draft.state = state).map_err(broken)
+        session.commit(self.now(), |draft| draft.state = state).map_err(Problem::from)
     }
 
     /// Begins with the errand, if it was not begun before.
@@ -59,8 +59,7 @@ impl SessionHost {
         options: TurnOptions,
     ) -> Result<(), Problem> {
         let Some(parent) = session.state().meta.parent.clone() else { return Ok(()) };
-        let is_begun = session.is_at_hand(&parent.errand)
-            || session.turn_ended(&parent.errand).map_err(broken)?.is_some();
+        let is_begun = session.is_at_hand(&parent.errand) || session.turn_ended(&parent.errand)?.is_some();
         if is_begun && !fault::active(Fault::RepeatErrand) {
             self.report(session);
             return Ok(());
@@ -81,24 +80,24 @@ impl SessionHost {
     /// # Errors
     /// When a store breaks.
     pub fn recalled(self: &Rc<Self>) -> Result<Option<String>, Problem> {
-        let Some(session) = self.open().map_err(broken)? else { return Ok(None) };
+        let Some(session) = self.open()? else { return Ok(None) };
         if session.state().meta.parent.is_none() {
             return Ok(None);
         }
         // This is the report: nobody waits for another one.
         self.call_off(&session)?;
-        let standing = self.standing(&session).map_err(broken)?;
-        standing.map(|report| encode(&report).map_err(broken)).transpose()
+        let standing = self.standing(&session)?;
+        standing.map(|report| encode(&report).map_err(Problem::from)).transpose()
     }
 
     /// Ends an errand for which nobody waits any more.
     fn call_off(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
         if fault::active(Fault::ForgetRecall) {
-            return session.commit(self.now(), |draft| draft.state.reported = true).map_err(broken);
+            return session.commit(self.now(), |draft| draft.state.reported = true).map_err(Problem::from);
         }
         let ending = Ending { called_off: true, ..Ending::new(StopReason::Canceled) };
         if !self.end_with(session, ending)? && !session.state().reported {
-            session.commit(self.now(), |draft| draft.state.reported = true).map_err(broken)?;
+            session.commit(self.now(), |draft| draft.state.reported = true)?;
         }
         self.after_turn(session);
         Ok(())
@@ -199,7 +198,7 @@ impl SessionHost {
         let done = match told {
             Ok(false) => self.call_off(session),
             Ok(true) if report.is_last() => {
-                session.commit(self.now(), |draft| draft.state.reported = true).map_err(broken)
+                session.commit(self.now(), |draft| draft.state.reported = true).map_err(Problem::from)
             }
             Ok(true) => {
                 self.report(session);

@@ -2,7 +2,7 @@
 //!
 //! A decision, what it means for the turn, and the turn's going on are one commit.
 
-use super::{RETRY_MS, SessionHost, broken, subagents};
+use super::{RETRY_MS, SessionHost, subagents};
 use crate::agent::{
     executor::fit,
     finalizer::{Ending, INTERRUPTED},
@@ -177,8 +177,7 @@ impl SessionHost {
     /// Declines what waits past its time. Returns when the next one's time is over.
     pub(super) fn expire(self: &Rc<Self>, session: &Rc<Session>) -> Result<Option<Timestamp>, Problem> {
         let (late, open): (Vec<_>, Vec<_>) = session
-            .pending()
-            .map_err(broken)?
+            .pending()?
             .into_iter()
             .partition(|p| p.expires_at <= self.now() && !fault::active(Fault::ForgetExpiry));
         if !late.is_empty() {
@@ -191,7 +190,7 @@ impl SessionHost {
 
     /// Ends the turn at hand: the user says something else.
     pub(super) fn interrupt(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
-        let told = session.pending().map_err(broken)?.into_iter();
+        let told = session.pending()?.into_iter();
         let told = told.filter(|pending| pending.kind == PendingKind::Approval);
         let told = told.map(|pending| declined(pending, INTERRUPTED)).collect();
         self.end_with(session, Ending { interrupted: true, told, ..Ending::new(StopReason::Canceled) })?;
@@ -200,14 +199,14 @@ impl SessionHost {
 
     /// The row of a call.
     fn row(&self, session: &Session, kind: PendingKind, call_id: &str) -> Result<Parked, Problem> {
-        if let Some(parked) = session.parked(kind, call_id).map_err(broken)? {
+        if let Some(parked) = session.parked(kind, call_id)? {
             return Ok(parked);
         }
         let (what, other, route) = match kind {
             PendingKind::Approval => ("a decision", PendingKind::Question, "answers"),
             _ => ("an answer", PendingKind::Approval, "approvals"),
         };
-        if session.parked(other, call_id).map_err(broken)?.is_some() {
+        if session.parked(other, call_id)?.is_some() {
             let detail = format!("this call does not wait for {what}: see …/{route}/{call_id}");
             return Err(Problem::new(ErrorCode::NotWaiting, detail));
         }
@@ -219,7 +218,7 @@ impl SessionHost {
         if pending.expires_at <= self.now() {
             self.expire(session)?;
         }
-        let waits = session.pending().map_err(broken)?.iter().any(|own| own == pending);
+        let waits = session.pending()?.iter().any(|own| own == pending);
         if waits || fault::active(Fault::DecideLate) || fault::active(Fault::DecideTwice) {
             return Ok(());
         }
@@ -250,7 +249,7 @@ impl SessionHost {
             let spec = self.agent.toolkit.get(&pending.name).map(|(spec, _)| spec);
             spec.is_some_and(|spec| permissions.decide(spec, &pending.args) == Verdict::Allow)
         };
-        let others = session.pending().map_err(broken)?.into_iter().filter(|pending| {
+        let others = session.pending()?.into_iter().filter(|pending| {
             pending.kind == PendingKind::Approval && pending.call_id != decided.call_id && allowed(pending)
         });
         let release = |pending: Pending| Resolved {
@@ -283,34 +282,32 @@ impl SessionHost {
     ) -> Result<Change, Problem> {
         let now = self.now();
         let rows = resolved.iter().map(|resolved| parked::row(&resolved.parked));
-        let rows = rows.collect::<Result<Vec<_>, StoreError>>().map_err(broken)?;
-        let mut left = session.pending().map_err(broken)?;
+        let rows = rows.collect::<Result<Vec<_>, StoreError>>()?;
+        let mut left = session.pending()?;
         left.retain(|own| resolved.iter().all(|resolved| resolved.parked.pending.call_id != own.call_id));
         let delegated = left.iter().all(Pending::is_delegated);
-        let goes_on = session
-            .commit(now, |draft| {
-                rows.into_iter().for_each(|(key, json)| draft.put(key, json));
-                draft.state.meta.permissions.grant(&granted);
-                if draft.state.meta.parent.is_some() {
-                    draft.state.granted.join(&granted);
-                }
-                let mut goes_on = false;
-                for Resolved { parked, told, charge } in resolved {
-                    draft.record(Some(&parked.pending.turn), told);
-                    let turn = draft.state.turn.as_mut().filter(|turn| turn.id == parked.pending.turn);
-                    let Some(turn) = turn else { continue };
-                    turn.delegated = delegated;
-                    let charged = charge.map(|(usage, cost)| TurnMachine(turn).charge(usage, cost));
-                    goes_on |= TurnMachine(turn).call_resolved(&parked.pending.call_id, now);
-                    charged.into_iter().for_each(|told| draft.record(Some(&parked.pending.turn), told));
-                }
-                if let Some(turn) = draft.state.turn.as_ref().filter(|_| goes_on) {
-                    let (id, epoch) = (turn.id.clone(), turn.epoch);
-                    draft.record(Some(&id), EventKind::TurnResumed { epoch, reason: reason.to_owned() });
-                }
-                goes_on
-            })
-            .map_err(broken)?;
+        let goes_on = session.commit(now, |draft| {
+            rows.into_iter().for_each(|(key, json)| draft.put(key, json));
+            draft.state.meta.permissions.grant(&granted);
+            if draft.state.meta.parent.is_some() {
+                draft.state.granted.join(&granted);
+            }
+            let mut goes_on = false;
+            for Resolved { parked, told, charge } in resolved {
+                draft.record(Some(&parked.pending.turn), told);
+                let turn = draft.state.turn.as_mut().filter(|turn| turn.id == parked.pending.turn);
+                let Some(turn) = turn else { continue };
+                turn.delegated = delegated;
+                let charged = charge.map(|(usage, cost)| TurnMachine(turn).charge(usage, cost));
+                goes_on |= TurnMachine(turn).call_resolved(&parked.pending.call_id, now);
+                charged.into_iter().for_each(|told| draft.record(Some(&parked.pending.turn), told));
+            }
+            if let Some(turn) = draft.state.turn.as_ref().filter(|_| goes_on) {
+                let (id, epoch) = (turn.id.clone(), turn.epoch);
+                draft.record(Some(&id), EventKind::TurnResumed { epoch, reason: reason.to_owned() });
+            }
+            goes_on
+        })?;
         self.send_out(session);
         if !goes_on {
             self.report(session);
@@ -318,7 +315,7 @@ impl SessionHost {
             return Ok(if delegated { Change::GoesOn } else { Change::Waits });
         }
         // What was decided is stored: if it cannot go on now, it does soon.
-        self.run_on(session).inspect_err(|_| self.wake_after(RETRY_MS)).map_err(broken)?;
+        self.run_on(session).inspect_err(|_| self.wake_after(RETRY_MS))?;
         self.report(session);
         Ok(Change::GoesOn)
     }

@@ -1,6 +1,6 @@
 //! Messages that wait for their turn: each has a row of its own until it starts or is taken out.
 
-use super::{Post, SessionHost, broken};
+use super::{Post, SessionHost};
 use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::session::{Draft, Session, decode, encode};
@@ -28,7 +28,7 @@ impl SessionHost {
         let message = self.user_message(&post.turn, post.parts);
         let budget = session.state().meta.budget.patched(&post.budget);
         let queued = QueuedTurn { turn: post.turn.clone(), message, budget, options: post.options };
-        let json = encode(&queued).map_err(broken)?;
+        let json = encode(&queued)?;
         let bytes = session.state().held.queued + json.len() as u64;
         if bytes > MAX_QUEUE_BYTES && !session.state().queue.is_empty() {
             return Err(full(format!("the messages that wait have more than {MAX_QUEUE_BYTES} bytes")));
@@ -103,7 +103,7 @@ impl SessionHost {
         if !session.state().queue.iter().any(|queued| queued == turn) {
             return Ok(false);
         }
-        let dropped = self.dropped(vec![turn.to_owned()]).map_err(broken)?;
+        let dropped = self.dropped(vec![turn.to_owned()])?;
         session.commit_from_outside(self.now(), dropped).map_err(Problem::from)?;
         Ok(true)
     }
@@ -114,9 +114,9 @@ impl SessionHost {
         if all.is_empty() {
             return Ok(());
         }
-        let dropped = self.dropped(all).map_err(broken)?;
+        let dropped = self.dropped(all)?;
         // Never refused: the message that is being written ends right behind it.
-        session.commit(self.now(), dropped).map_err(broken)
+        session.commit(self.now(), dropped).map_err(Problem::from)
     }
 
     /// The change that takes these from the queue.

@@ -3,7 +3,7 @@
 //! its row, the other session its log, and whatever one tells the other can be told again.
 
 use super::{
-    RETRY_MS, SessionHost, Snapshot, broken,
+    RETRY_MS, SessionHost, Snapshot,
     parked::{Change, Resolved},
 };
 use crate::fault::{self, Fault};
@@ -143,8 +143,8 @@ impl SessionHost {
     /// Stores that a subagent has its errand and knows these rules.
     fn note_told(self: &Rc<Self>, session: &Rc<Session>, row: Parked, rules: String) -> Result<(), Problem> {
         if row.told.as_ref() != Some(&rules) {
-            let (key, json) = parked::row(&Parked { told: Some(rules), ..row }).map_err(broken)?;
-            session.commit(self.now(), |draft| draft.put(key, json)).map_err(broken)?;
+            let (key, json) = parked::row(&Parked { told: Some(rules), ..row })?;
+            session.commit(self.now(), |draft| draft.put(key, json))?;
         }
         self.send_out(session);
         Ok(())
@@ -236,9 +236,9 @@ impl SessionHost {
     /// # Errors
     /// When it cannot be read or stored: it is to be told again then.
     pub fn hear(self: &Rc<Self>, report: &str) -> Result<Option<bool>, Problem> {
-        let report: Report = decode(report).map_err(broken)?;
-        let Some(session) = self.open().map_err(broken)? else { return Ok(None) };
-        let row = session.parked(PendingKind::Subagent, &report.call_id).map_err(broken)?;
+        let report: Report = decode(report)?;
+        let Some(session) = self.open()? else { return Ok(None) };
+        let row = session.parked(PendingKind::Subagent, &report.call_id)?;
         let is_its = |row: &Parked| {
             let errand = Errand::of(&row.pending).is_some_and(|errand| errand.session == report.session);
             errand && row.resolved.is_none() && session.is_at_hand(&row.pending.turn)
@@ -281,11 +281,11 @@ impl SessionHost {
         if row.pending.payload == before {
             return Ok(());
         }
-        let mut all = session.pending().map_err(broken)?;
+        let mut all = session.pending()?;
         for own in all.iter_mut().filter(|own| own.call_id == row.pending.call_id) {
             *own = row.pending.clone();
         }
-        let (key, json) = parked::row(&row).map_err(broken)?;
+        let (key, json) = parked::row(&row)?;
         let note = |draft: &mut Draft| {
             draft.put(key, json);
             let Some(turn) = &mut draft.state.turn else { return };
@@ -295,7 +295,7 @@ impl SessionHost {
                 draft.record(Some(&row.pending.turn), EventKind::TurnWaiting { pending: all });
             }
         };
-        session.commit(self.now(), note).map_err(broken)
+        session.commit(self.now(), note).map_err(Problem::from)
     }
 
     /// Calls the subagents of the turn at hand back, and returns what they have to say for as long as an abort may

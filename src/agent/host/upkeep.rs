@@ -1,7 +1,7 @@
 //! What a host does beside turns: wakes in time, keeps streams alive, removes what expired, and keeps
 //! the list of sessions up to date.
 
-use super::{RETRY_MS, SessionHost, WATCHDOG_MS, broken, directory_down};
+use super::{RETRY_MS, SessionHost, WATCHDOG_MS, directory_down};
 use crate::ports::directory::SessionEntry;
 use crate::session::{Session, idempotency};
 use crate::types::{Problem, Timestamp};
@@ -61,7 +61,7 @@ impl SessionHost {
     /// When the store breaks; the platform tries again then.
     pub async fn wake(self: &Rc<Self>) -> Result<(), Problem> {
         self.wake_at.set(Timestamp(0));
-        let Some(session) = self.open().map_err(broken)? else { return Ok(()) };
+        let Some(session) = self.open()? else { return Ok(()) };
         if self.running.borrow().is_some() {
             self.wake_soon();
         }
@@ -78,7 +78,7 @@ impl SessionHost {
             // Looking at all that may expire at each round of the watchdog would cost more than the turn.
             return Ok(());
         }
-        let answers = idempotency::purge(&session, now).map_err(broken)?;
+        let answers = idempotency::purge(&session, now)?;
         // As above: a store that is down for long must not cost us the alarm.
         let artifacts = self.artifacts(&session).purge().await.unwrap_or(Some(now.plus(WATCHDOG_MS)));
         let next = answers.into_iter().chain(artifacts).chain(expiry).min();
@@ -130,7 +130,7 @@ impl SessionHost {
         let told = self.ports.directory.put_session(&entry).await;
         if !self.session.borrow().as_ref().is_some_and(|own| std::ptr::eq(own.as_ref(), session)) {
             // Erased or opened anew meanwhile: this copy must not be written any more.
-            if !self.ports.store.exists().map_err(broken)? {
+            if !self.ports.store.exists()? {
                 let erased = self.ports.directory.delete_session(&entry.tenant, &entry.id).await;
                 erased.map_err(directory_down)?;
             }
@@ -138,7 +138,7 @@ impl SessionHost {
         }
         // Zero is what a wake-up looks for: it tells what could not be told now.
         let listed_at = if told.is_ok() { self.now() } else { Timestamp(0) };
-        session.commit(self.now(), |draft| draft.state.listed_at = listed_at).map_err(broken)?;
+        session.commit(self.now(), |draft| draft.state.listed_at = listed_at)?;
         told.map_err(directory_down)
     }
 

@@ -85,7 +85,7 @@ impl Handler {
         change: impl FnOnce() -> Result<Change, Problem>,
     ) -> Result<ApiResponse, Problem> {
         let wants = Wants::of(&call.request);
-        let row = session.parked(kind, &call.item).map_err(super::broken)?;
+        let row = session.parked(kind, &call.item).map_err(Problem::from)?;
         let Some(turn) = row.map(|row| row.pending.turn) else {
             // It says what is wrong.
             change()?;

@@ -1,6 +1,5 @@
 //! Streams of events: first what the reader missed, then what comes.
 
-use super::broken;
 use crate::agent::SessionHost;
 use crate::http::{ApiBody, ApiResponse};
 use crate::session::{
@@ -39,7 +38,7 @@ pub(super) fn sse(
 ) -> Result<ApiResponse, Problem> {
     let (listener, stream) = Listener::new(interest);
     listener.send(PREAMBLE);
-    let cursor = session.place(cursor).map_err(broken)?;
+    let cursor = session.place(cursor)?;
     start(host, session, Feed { listener, cursor, left: usize::MAX, page: PAGE, live: true })?;
     Ok(response(stream, "text/event-stream"))
 }
@@ -71,7 +70,7 @@ struct Feed {
 
 /// Sends at once what fits; a long rest is sent as the reader reads.
 fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Feed) -> Result<(), Problem> {
-    if feed.fill(session).map_err(broken)? {
+    if feed.fill(session)? {
         host.ping(session);
         return Ok(());
     }

@@ -1,6 +1,6 @@
 //! How a caller hears of the turn that it has started, or that goes on by its word.
 
-use super::{broken, feed};
+use super::feed;
 use crate::agent::SessionHost;
 use crate::http::{ApiRequest, ApiResponse};
 use crate::session::{
@@ -93,7 +93,7 @@ impl Follow {
 
 /// The answer that tells how a turn stands now.
 pub(super) fn stands(session: &Session, turn: &str) -> Result<ApiResponse, Problem> {
-    let view = session.turn(turn).map_err(broken)?.ok_or_else(|| Problem::not_found("turn"))?;
+    let view = session.turn(turn)?.ok_or_else(|| Problem::not_found("turn"))?;
     ApiResponse::json(200, &TurnAnswer::from(view))
 }
 

@@ -1,6 +1,6 @@
 //! Forking: a new session that starts as a copy of this one, up to a message.
 
-use super::{Handler, SessionRequest, broken};
+use super::{Handler, SessionRequest};
 use crate::agent::host::Snapshot;
 use crate::http::{ApiResponse, body, idempotency};
 use crate::ports::session_store::Select;
@@ -18,8 +18,7 @@ impl Handler {
     pub(super) async fn fork(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         let session = self.session(call)?;
         let body: ForkBody = body::json_or_empty(&call.request)?;
-        let mut records =
-            session.records(Select { limit: usize::MAX, ..Select::default() }).map_err(broken)?;
+        let mut records = session.records(Select { limit: usize::MAX, ..Select::default() })?;
         if let Some(at) = body.at_message {
             let place = records.iter().rposition(|record| message_of(&record.kind) == Some(at.as_str()));
             let place =
@@ -49,7 +48,7 @@ impl Handler {
             let forked_from = Some(call.session.clone());
             let records = Some(records);
             let snapshot = Snapshot { meta, forked_from, tenant_rules, records, task: None };
-            encode(&snapshot).map_err(broken)?
+            encode(&snapshot)?
         };
         let tenant = &call.principal.tenant;
         let view = self.host.peers().import(tenant, &id, snapshot).await.map_err(Problem::internal)?;

@@ -1,7 +1,7 @@
 //! The session as a resource: make, change, erase, read.
 
 use super::{
-    Handler, MAX_OBJECT_BYTES, SessionRequest, broken, not_of_a_subagent, permissions::patched, shown,
+    Handler, MAX_OBJECT_BYTES, SessionRequest, not_of_a_subagent, permissions::patched, shown,
     turns::not_negative,
 };
 use crate::http::{ApiRequest, ApiResponse, body, owner, page};
@@ -69,7 +69,7 @@ impl Handler {
         meta.budget = meta.budget.patched(&budget);
         self.is_priced(meta.budget.max_cost_usd, meta.model.as_deref(), "/budget/max_cost_usd")?;
         meta.permissions = patched(&meta.permissions, body.permissions.unwrap_or_default())?;
-        let session = self.host.create(meta).map_err(broken)?;
+        let session = self.host.create(meta)?;
         // Whoever makes a session finds it in the list right away; if the list does not answer
         // now, it will be told later.
         if self.host.list(&session).await.is_err() {
@@ -183,14 +183,14 @@ impl Handler {
         let session = self.session(call)?;
         let limit = page::limit(&call.request)?;
         let after: Option<u64> = page::cursor(&call.request)?;
-        let (messages, next) = session.page(after.unwrap_or(0), limit).map_err(broken)?;
+        let (messages, next) = session.page(after.unwrap_or(0), limit)?;
         let next = next.map(|next| page::encode(&next)).transpose()?;
         ApiResponse::json(200, &page::Page { data: messages, next_cursor: next })
     }
 
     pub(super) fn show_turn(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         let session = self.session(call)?;
-        match session.turn(&call.item).map_err(broken)? {
+        match session.turn(&call.item)? {
             Some(turn) => ApiResponse::json(200, &turn),
             None => Err(Problem::not_found("turn")),
         }

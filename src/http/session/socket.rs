@@ -2,7 +2,7 @@
 //!
 //! The platform keeps the socket; this decides what a frame from the client means.
 
-use super::{Handler, SessionRequest, broken, events};
+use super::{Handler, SessionRequest, events};
 use crate::agent::OnBusy;
 use crate::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute};
 use crate::session::{frame::Frame, replay::PAGE};
@@ -42,11 +42,11 @@ impl Handler {
             call.request.query("after").is_none() && call.request.header("last-event-id").is_none();
         let mut cursor = match from_now {
             true => crate::types::Cursor::after(session.last_seq()),
-            false => session.place(events::cursor(&call.request)?).map_err(broken)?,
+            false => session.place(events::cursor(&call.request)?)?,
         };
         let mut missed = Vec::new();
         loop {
-            let (frames, next) = session.replay(cursor, None, true, PAGE).map_err(broken)?;
+            let (frames, next) = session.replay(cursor, None, true, PAGE)?;
             missed.extend(frames);
             match next {
                 Some(next) => cursor = next,

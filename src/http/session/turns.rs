@@ -1,7 +1,7 @@
 //! Turns: post a message, steer, abort, dequeue.
 
 use super::{
-    Handler, MAX_OBJECT_BYTES, SessionRequest, broken, feed,
+    Handler, MAX_OBJECT_BYTES, SessionRequest, feed,
     follow::{self, Follow, Wants},
     idempotency_document, not_of_a_subagent, replayed,
     resource::named_user,
@@ -53,8 +53,7 @@ impl Handler {
         let key = idempotency::key(&call.request)?;
         let body_hash = key.map(|_| idempotency::body_hash(&call.request.body));
         if let (Some(key), Some(hash), Some(session)) = (key, &body_hash, &session)
-            && let Some(first) =
-                find(session, &idempotency_document(call, key), self.host.now()).map_err(broken)?
+            && let Some(first) = find(session, &idempotency_document(call, key), self.host.now())?
         {
             return self.again(session, wants, first, hash);
         }
@@ -69,7 +68,7 @@ impl Handler {
                 _ => Answer::Turn(turn.clone()),
             };
             let first = FirstAnswer { body_hash, at: self.host.now(), answer };
-            post.document = Some((idempotency_document(call, key), document(&first).map_err(broken)?));
+            post.document = Some((idempotency_document(call, key), document(&first)?));
         }
         // No await from here to the post: what was just looked up still holds. Whoever wants to
         // hear the turn listens before it starts, so that nothing needs to be read back.
@@ -100,7 +99,7 @@ impl Handler {
             Answer::Json(status, body) => return Ok(replayed(status, body)),
             Answer::Turn(turn) => turn,
         };
-        let stands = session.turn(&turn).map_err(broken)?.filter(|turn| turn.status != TurnStatus::Running);
+        let stands = session.turn(&turn)?.filter(|turn| turn.status != TurnStatus::Running);
         let Some(stands) = stands else { return Err(idempotency::in_progress()) };
         let response = match wants {
             Wants::Stream => {
