@@ -125,7 +125,7 @@ impl Draft {
     }
 
     /// Hands work over to be done behind the turn; see `agent::FollowUp`.
-    pub fn hand_over(&mut self, name: &str) {
+    pub fn request_follow_up(&mut self, name: &str) {
         self.state.handovers.entry(name.to_owned()).or_default().asked += 1;
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 /// How soon a turn goes on after its machine went away or its disk refused, in milliseconds.
 pub const RECOVERY_MS: u64 = 25_000;
 /// With less than this left of its turn no call begins, in milliseconds.
-pub const LEAST_MS: u64 = 1_000;
+pub const MIN_REMAINING_MS: u64 = 1_000;
 
 /// 2: nothing of a turn changes anything, begins or goes on behind its end; nothing of a call behind
 /// its outcome.
@@ -120,7 +120,11 @@ pub fn bounds(outside: &Outside, view: &View, node: &Node) {
         let ran: BTreeSet<&str> = runs.iter().map(|run| run.call_id.as_str()).collect();
         over("tool calls", ran.len() as u64, budget.max_tool_calls.into());
         let latest = runs.iter().map(|run| run.at).max().unwrap_or(0);
-        over("ms at which a tool began", latest.saturating_sub(start.at), deadline - LEAST_MS - start.at);
+        over(
+            "ms at which a tool began",
+            latest.saturating_sub(start.at),
+            deadline - MIN_REMAINING_MS - start.at,
+        );
         let cap = u64::from(budget.tool_timeout_s) * 1_000;
         for outcome in turn.calls.iter().filter_map(|call| view.outcome(call)) {
             over("ms in a tool", outcome.value["elapsed_ms"].as_u64().unwrap_or(0), cap);

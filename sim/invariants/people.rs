@@ -101,7 +101,9 @@ fn waited(outside: &Outside, view: &View, turn: &Turn, runs: &[&Run], node: &Nod
     let Some((_, plan)) = outside.plan.turn(&turn.said) else { return };
     let Some(timeout) = plan.budget.timeout_s else { return };
     let spent = (end.at - view.entries[*start].at).saturating_sub(turn.waited_ms(view));
-    if end.value["stop_reason"] == "deadline" && spent + super::ends::LEAST_MS < u64::from(timeout) * 1_000 {
+    if end.value["stop_reason"] == "deadline"
+        && spent + super::ends::MIN_REMAINING_MS < u64::from(timeout) * 1_000
+    {
         outside.find(11, format!("{} ended by its deadline after {spent} ms of {timeout} s", turn.id));
     }
 }

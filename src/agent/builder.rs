@@ -3,10 +3,10 @@
 use super::{
     ContextSource, ContextStrategy, DynTool, FollowUp, HarnessAgent, Hook, Interval, Settings, StateRules,
     Tool, Toolkit,
-    follow_up::HandOver,
+    follow_up::FollowUpHook,
     hook::HookEvent,
     interval,
-    strategy::{KeepAhead, Keeper},
+    strategy::{ContextManager, Precompact},
 };
 use crate::ports::{Clock, Entropy, Models};
 use crate::types::{ModeError, Modes};
@@ -130,7 +130,7 @@ impl HarnessBuilder {
     fn following(&mut self, follow_up: impl FollowUp + 'static) -> Rc<dyn Hook> {
         let follow_up: Rc<dyn FollowUp> = Rc::new(follow_up);
         self.follow_ups.push(Rc::clone(&follow_up));
-        Rc::new(HandOver(follow_up))
+        Rc::new(FollowUpHook(follow_up))
     }
 
     /// Adds what each session does at intervals.
@@ -213,17 +213,17 @@ impl HarnessBuilder {
         }
         let (mut hooks, mut follow_ups) = (self.hooks, self.follow_ups);
         let strategy = self.strategy.filter(|(strategy, _)| !without(strategy.name()));
-        let keeper = strategy.map(|(strategy, place)| {
+        let context_manager = strategy.map(|(strategy, place)| {
             let before = follow_ups
                 .iter()
                 .filter(|work| work.before_drop() && !without(work.name()))
                 .cloned()
                 .collect();
-            let keeper = Rc::new(Keeper { strategy, before, models: Rc::clone(&models) });
-            let ahead: Rc<dyn FollowUp> = Rc::new(KeepAhead(Rc::clone(&keeper)));
+            let context_manager = Rc::new(ContextManager { strategy, before, models: Rc::clone(&models) });
+            let ahead: Rc<dyn FollowUp> = Rc::new(Precompact(Rc::clone(&context_manager)));
             follow_ups.insert(place, Rc::clone(&ahead));
-            hooks.push((Band::BuiltIn, Rc::new(HandOver(ahead))));
-            keeper
+            hooks.push((Band::BuiltIn, Rc::new(FollowUpHook(ahead))));
+            context_manager
         });
         hooks.retain(|(_, hook)| !without(hook.name()));
         for (index, (_, hook)) in hooks.iter().enumerate() {
@@ -254,7 +254,7 @@ impl HarnessBuilder {
             modes,
             state: Rc::new(state),
             context: self.context,
-            keeper,
+            context_manager,
             follow_ups,
             intervals: self.intervals,
             hooks: HookChain { lists },

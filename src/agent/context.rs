@@ -60,7 +60,7 @@ impl RuntimeContext {
     /// What the model sees of the conversation: the context window, with what the user said as hooks left it.
     pub fn messages(&self) -> Vec<Rc<Message>> {
         let mut messages = self.session.messages();
-        let Some(said) = self.state.said() else { return messages };
+        let Some(said) = self.state.user_message() else { return messages };
         // Mostly hooks have left it as it was.
         let is_other = |own: &&mut Rc<Message>| own.id == said.id && own.parts != said.parts;
         if let Some(own) = messages.iter_mut().rev().find(is_other) {
@@ -173,7 +173,7 @@ pub struct ToolContext {
     pub gate: WriteGate,
     /// What was answered, where the call has waited for an answer.
     pub answer: Option<Value>,
-    /// What was shown to whoever answered; see [`Tool::pose`](super::Tool::pose).
+    /// What was shown to whoever answered; see [`Tool::suspension_payload`](super::Tool::suspension_payload).
     pub shown: Value,
     state_rules: Rc<StateRules>,
     sources: Rc<RefCell<Vec<Source>>>,
@@ -206,7 +206,7 @@ impl ToolContext {
     ///
     /// # Errors
     /// When the call is over first.
-    pub async fn while_wanted<T>(&self, work: impl Future<Output = T>) -> Result<T, ToolError> {
+    pub async fn unless_canceled<T>(&self, work: impl Future<Output = T>) -> Result<T, ToolError> {
         let over = self.cancel.canceled();
         pin_mut!(work, over);
         match select(work, over).await {
@@ -320,9 +320,9 @@ impl ToolContext {
     ///
     /// # Errors
     /// When the call is over, or the store broke.
-    pub(crate) fn tell(&self, kind: EventKind) -> Result<(), ToolError> {
-        let told = self.gate.commit(|draft| draft.record(Some(&self.turn), kind));
-        told.map_err(|error| ToolError::new(error.to_string()))
+    pub(crate) fn record(&self, kind: EventKind) -> Result<(), ToolError> {
+        let written = self.gate.commit(|draft| draft.record(Some(&self.turn), kind));
+        written.map_err(|error| ToolError::new(error.to_string()))
     }
 
     /// Sets one key of the session's state; null removes it.

@@ -11,7 +11,7 @@ use crate::session::{
     parked::Asked,
 };
 use crate::turn::{
-    machine::LEAST_MS,
+    machine::MIN_REMAINING_MS,
     policy::{self, Verdict},
     replay::{ReplayKey, Replayed},
     scheduler::Claim,
@@ -31,28 +31,28 @@ use serde_json::Value;
 use std::{any::Any, panic::AssertUnwindSafe, rc::Rc};
 
 /// How long a tool whose call is over may go on, in milliseconds: what it has begun outside can end.
-const LATE_MS: u64 = 30_000;
+const LINGER_MS: u64 = 30_000;
 /// How long a tool may take to put its question, in milliseconds.
-const POSE_MS: u64 = 10_000;
+const PAYLOAD_TIMEOUT_MS: u64 = 10_000;
 
 /// How long a subagent may be out in any case, in milliseconds: 30 days.
-const ERRAND_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
+const MAX_CHILD_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
 
 /// What is said of a panic.
-const DEFECT: &str = "the tool broke (a defect of ours)";
+const PANICKED: &str = "the tool broke (a defect of ours)";
 
 /// A call and what is to become of it.
-pub(super) struct Prepared {
+pub(super) struct PreparedCall {
     /// The call as the model made it.
     pub call: ToolCall,
     /// What the scheduler goes by.
     pub claim: Claim,
-    plan: Plan,
+    admission: Admission,
     /// Whether the arguments that it runs with were brought into the schema's types.
     was_coerced: bool,
 }
 
-enum Plan {
+enum Admission {
     /// The tool runs with these arguments, and with what was answered.
     Run { tool: Rc<dyn DynTool>, spec: ToolSpec, call: ToolCall, answered: Option<Answered> },
     /// A person is asked first, or a subagent sent out.
@@ -80,7 +80,7 @@ pub(super) struct Completed {
     pub stored: Option<Stored>,
 }
 
-impl Prepared {
+impl PreparedCall {
     fn settled(call: ToolCall, outcome: ToolOutcome) -> Self {
         // It touches nothing.
         let claim = Claim {
@@ -88,45 +88,45 @@ impl Prepared {
             keys: Vec::new(),
             replay: ReplayKey::of(&call.name, &call.args),
         };
-        Self { call, claim, plan: Plan::Settled(outcome), was_coerced: false }
+        Self { call, claim, admission: Admission::Settled(outcome), was_coerced: false }
     }
 
     /// What it waits for, if it does.
-    pub fn waits(&self) -> Option<&Pending> {
-        match &self.plan {
-            Plan::Wait(pending) => Some(pending),
-            Plan::Run { .. } | Plan::Settled(_) => None,
+    pub fn suspension(&self) -> Option<&Pending> {
+        match &self.admission {
+            Admission::Wait(pending) => Some(pending),
+            Admission::Run { .. } | Admission::Settled(_) => None,
         }
     }
 
     /// Whether the tool is to run, and a crash in it leaves the outcome unknown.
-    pub fn journal(&self) -> bool {
-        matches!(&self.plan, Plan::Run { spec, .. } if !spec.idempotent)
+    pub fn needs_journal(&self) -> bool {
+        matches!(&self.admission, Admission::Run { spec, .. } if !spec.idempotent)
     }
 
     /// Decides again right before the call, when earlier ones have their outcomes: what need not, must not or
     /// cannot run any more is settled.
     pub fn admit(&mut self, agent: &HarnessAgent, cx: &RuntimeContext) {
-        if let Plan::Run { spec, call, .. } = &self.plan
+        if let Admission::Run { spec, call, .. } = &self.admission
             && let Some(reason) = forbidden(agent, cx, spec, call)
         {
-            self.plan = Plan::Settled(ToolOutcome::denied(DenyReason::Permission, reason));
+            self.admission = Admission::Settled(ToolOutcome::denied(DenyReason::Permission, reason));
         }
-        let (idempotent, reads) = match &self.plan {
-            Plan::Run { spec, .. } => (spec.is_spared(), spec.effect.is_read()),
+        let (idempotent, reads) = match &self.admission {
+            Admission::Run { spec, .. } => (spec.is_spared(), spec.effect.is_read()),
             // One more that does not fit: by now the tool may be closed.
-            Plan::Settled(ToolOutcome::Denied { denied: DenyReason::Validation, .. }) => (false, true),
-            Plan::Settled(_) | Plan::Wait(_) => return,
+            Admission::Settled(ToolOutcome::Denied { denied: DenyReason::Validation, .. }) => (false, true),
+            Admission::Settled(_) | Admission::Wait(_) => return,
         };
         let (key, call_id, name) = (self.claim.replay, &self.call.call_id, &self.call.name);
         let replayed = Replayed { key, call_id, name, idempotent, reads };
         let refusal = cx.state.replay().refusal(&replayed).or_else(|| {
             let left = turn_deadline(cx).since(cx.clock.now());
-            let late = left < LEAST_MS;
+            let late = left < MIN_REMAINING_MS;
             late.then(|| (DenyReason::Deadline, "the turn's time is all but over".to_owned()))
         });
         if let Some((denied, reason)) = refusal {
-            self.plan = Plan::Settled(ToolOutcome::denied(denied, reason));
+            self.admission = Admission::Settled(ToolOutcome::denied(denied, reason));
         }
     }
 
@@ -138,8 +138,8 @@ impl Prepared {
             outcome: completed.outcome,
             elapsed_ms: completed.elapsed_ms,
             was_coerced: self.was_coerced,
-            ran_with: match &self.plan {
-                Plan::Run { call, .. } if call.args != self.call.args => Some(call.args.clone()),
+            ran_with: match &self.admission {
+                Admission::Run { call, .. } if call.args != self.call.args => Some(call.args.clone()),
                 _ => None,
             },
             sources: completed.sources,
@@ -165,7 +165,7 @@ fn forbidden(agent: &HarnessAgent, cx: &RuntimeContext, spec: &ToolSpec, call: &
 
 /// A call of the step at hand, before anything is decided.
 #[derive(Clone)]
-pub(super) struct Open {
+pub(super) struct OpenCall {
     /// The call as the model made it.
     pub call: ToolCall,
     /// How far it had come.
@@ -179,25 +179,26 @@ pub(super) struct Open {
 /// Decides what is to become of a call: unknown tools, bad arguments and spent budgets are denied,
 /// hooks and rules may deny, hooks may answer, a person may have to be asked, and a non-idempotent call that
 /// was cut off is not run again.
-pub(super) async fn prepare(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepared {
+pub(super) async fn prepare(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> PreparedCall {
     let call = open.call.clone();
     let decided = AssertUnwindSafe(decide(agent, cx, open)).catch_unwind();
-    decided.await.unwrap_or_else(|_| Prepared::settled(call, ToolOutcome::failure(DEFECT)))
+    decided.await.unwrap_or_else(|_| PreparedCall::settled(call, ToolOutcome::failure(PANICKED)))
 }
 
-async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepared {
-    let Open { call, status, within_budget, asked } = open;
+async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> PreparedCall {
+    let OpenCall { call, status, within_budget, asked } = open;
     let allowed = agent.allowed_tools(&cx.session.state());
     let known = agent.toolkit.get(&call.name);
     let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
     let rerun = fault::active(Fault::RerunBegun);
     if status == CallStatus::Begun && !rerun && known.is_none_or(|(spec, _)| !spec.idempotent) {
-        let settled = Prepared::settled(call, unknown("the machine went away while the tool was running"));
+        let settled =
+            PreparedCall::settled(call, unknown("the machine went away while the tool was running"));
         // It may have written: calls behind it are admitted when that is noted.
-        return Prepared { claim: Claim { effect: Effect::default(), ..settled.claim }, ..settled };
+        return PreparedCall { claim: Claim { effect: Effect::default(), ..settled.claim }, ..settled };
     }
     if let Some(refusal) = asked.refusal {
-        return Prepared::settled(call, refused(refusal));
+        return PreparedCall::settled(call, refusal_outcome(refusal));
     }
     let mut event = PreActing { call: call.clone(), spec: known.map(|(spec, _)| spec) };
     if let Some(args) = &asked.args {
@@ -216,10 +217,11 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepar
         // Hooks may forbid it still. But what somebody has consented to runs as it was shown.
         event.call.args = args;
     }
-    let deny = |call, denied, reason: String| Prepared::settled(call, ToolOutcome::denied(denied, reason));
+    let deny =
+        |call, denied, reason: String| PreparedCall::settled(call, ToolOutcome::denied(denied, reason));
     match decision {
         ActDecision::Deny(reason) => return deny(call, DenyReason::Permission, reason),
-        ActDecision::Answer(outcome) => return Prepared::settled(call, outcome),
+        ActDecision::Answer(outcome) => return PreparedCall::settled(call, outcome),
         ActDecision::Continue => {}
     }
     let Some((spec, tool)) = known else {
@@ -229,8 +231,8 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepar
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
         return deny(call, DenyReason::UnknownTool, reason);
     };
-    let is_errand = cx.session.state().meta.parent.is_some() && !fault::active(Fault::NestSubagents);
-    if is_errand && matches!(spec.suspends, Some(PendingKind::Plan | PendingKind::Subagent)) {
+    let is_subagent = cx.session.state().meta.parent.is_some() && !fault::active(Fault::NestSubagents);
+    if is_subagent && matches!(spec.suspends, Some(PendingKind::Plan | PendingKind::Subagent)) {
         // A copy of the session has the same tools as the original, so that the prompt begins alike.
         return deny(call, DenyReason::Permission, "this is not for a subagent: do the task yourself".into());
     }
@@ -238,8 +240,8 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepar
         let reason = "this turn's tool calls are spent; answer with what you have";
         return deny(call, DenyReason::Budget, reason.into());
     }
-    let (keys, was_coerced) = match fit(tool.as_ref(), spec, &mut event.call) {
-        Ok(fit) => fit,
+    let (keys, was_coerced) = match validate_args(tool.as_ref(), spec, &mut event.call) {
+        Ok(valid) => valid,
         Err(reason) => return deny(call, DenyReason::Validation, reason),
     };
     let verdict = agent.permissions(&cx.session.state()).decide(spec, &event.call.args);
@@ -251,22 +253,22 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: Open) -> Prepar
         Verdict::Ask | Verdict::Allow => spec.suspends.filter(|_| asked.answer.is_none()),
     };
     let claim = Claim { effect: spec.effect, keys, replay: ReplayKey::of(&call.name, &event.call.args) };
-    let plan = match waits_for {
+    let admission = match waits_for {
         None => {
             let shown = asked.shown;
             let answered = asked.answer.map(|answer| Answered { answer, shown });
-            Plan::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call, answered }
+            Admission::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call, answered }
         }
-        Some(kind) => match ask(agent, cx, kind, tool.as_ref(), spec, event.call).await {
-            Ok(pending) => Plan::Wait(Box::new(pending)),
-            Err(outcome) => return Prepared::settled(call, outcome),
+        Some(kind) => match suspend(agent, cx, kind, tool.as_ref(), spec, event.call).await {
+            Ok(pending) => Admission::Wait(Box::new(pending)),
+            Err(outcome) => return PreparedCall::settled(call, outcome),
         },
     };
-    Prepared { claim, plan, call, was_coerced }
+    PreparedCall { claim, admission, call, was_coerced }
 }
 
 /// What is to be asked before a call may run.
-async fn ask(
+async fn suspend(
     agent: &HarnessAgent,
     cx: &RuntimeContext,
     kind: PendingKind,
@@ -278,12 +280,18 @@ async fn ask(
     let payload = if kind == PendingKind::Approval {
         Value::Null
     } else {
-        let context = ToolContext::new(cx, &call.call_id, now.plus(POSE_MS), CancelToken::default());
-        let posed = within(cx.clock.as_ref(), POSE_MS, tool.pose(call.args.clone(), context)).await;
+        let context =
+            ToolContext::new(cx, &call.call_id, now.plus(PAYLOAD_TIMEOUT_MS), CancelToken::default());
+        let posed = within(
+            cx.clock.as_ref(),
+            PAYLOAD_TIMEOUT_MS,
+            tool.suspension_payload(call.args.clone(), context),
+        )
+        .await;
         posed.unwrap_or_else(|unfinished| Err(ToolOutcome::failure(unfinished.to_string())))?
     };
     // Subagents end by their own bounds; what they ask has its own time.
-    let grace = if kind == PendingKind::Subagent { ERRAND_MS } else { 0 };
+    let grace = if kind == PendingKind::Subagent { MAX_CHILD_MS } else { 0 };
     Ok(Pending {
         turn: cx.turn().to_owned(),
         epoch: cx.permit.epoch,
@@ -300,19 +308,19 @@ async fn ask(
 }
 
 /// The outcome of a call that a person refused, or could not do.
-fn refused(refusal: Resolution) -> ToolOutcome {
+fn refusal_outcome(refusal: Resolution) -> ToolOutcome {
     match refusal {
         Resolution::Declined { reason, expired: false } => ToolOutcome::denied(DenyReason::Declined, reason),
         Resolution::Declined { reason, expired: true } => ToolOutcome::denied(DenyReason::Expired, reason),
         Resolution::Failed { reason } => ToolOutcome::failure(reason),
         // What is no refusal never gets here.
-        Resolution::Approved { .. } | Resolution::Answered { .. } => ToolOutcome::failure(DEFECT),
+        Resolution::Approved { .. } | Resolution::Answered { .. } => ToolOutcome::failure(PANICKED),
     }
 }
 
 /// Checks the arguments, brings them into the schema's types where that loses nothing, and says what
 /// the call touches and whether its arguments were changed.
-pub(super) fn fit(
+pub(super) fn validate_args(
     tool: &dyn DynTool,
     spec: &ToolSpec,
     call: &mut ToolCall,
@@ -331,21 +339,25 @@ pub(super) fn fit(
 }
 
 /// Brings a prepared call to its outcome.
-pub(super) async fn execute(agent: &HarnessAgent, cx: &Rc<RuntimeContext>, prepared: &Prepared) -> Completed {
+pub(super) async fn execute(
+    agent: &HarnessAgent,
+    cx: &Rc<RuntimeContext>,
+    prepared: &PreparedCall,
+) -> Completed {
     let started = cx.clock.now();
-    let (outcome, sources) = match &prepared.plan {
-        Plan::Settled(outcome) => (outcome.clone(), Vec::new()),
-        Plan::Run { tool, spec, call, answered } => {
+    let (outcome, sources) = match &prepared.admission {
+        Admission::Settled(outcome) => (outcome.clone(), Vec::new()),
+        Admission::Run { tool, spec, call, answered } => {
             run(cx, Rc::clone(tool), spec, call, answered.clone()).await
         }
         // Nothing of a step runs as long as one of its calls waits.
-        Plan::Wait(_) => (ToolOutcome::failure(DEFECT), Vec::new()),
+        Admission::Wait(_) => (ToolOutcome::failure(PANICKED), Vec::new()),
     };
     let elapsed_ms = cx.clock.now().since(started);
     let mut event = PostActing { call: &prepared.call, outcome, elapsed_ms, stored: None };
     for hook in agent.hooks.at(HookEvent::PostActing) {
         if AssertUnwindSafe(hook.post_acting(&mut event, cx)).catch_unwind().await.is_err() {
-            cx.state.sub_step_failed(hook.name(), DEFECT);
+            cx.state.sub_step_failed(hook.name(), PANICKED);
         }
     }
     let ttl_ms = agent.settings.artifact_ttl_s.saturating_mul(1_000);
@@ -386,7 +398,7 @@ async fn run(
     let failed = |why: &str| (ToolOutcome::failure(why), Vec::new());
     match select(ended, timer).await {
         Either::Left((Ok(Ok(ended)), _)) => ended,
-        Either::Left((Ok(Err(_panic)), _)) => failed(DEFECT),
+        Either::Left((Ok(Err(_panic)), _)) => failed(PANICKED),
         Either::Left((Err(_), _)) => failed("the tool was given up"),
         Either::Right(_) if !spec.idempotent => (unknown("the tool did not answer in time"), Vec::new()),
         Either::Right(_) => {
@@ -414,7 +426,7 @@ async fn supervise(
     let work = AssertUnwindSafe(tool.call(call.args, context.clone())).catch_unwind();
     let patience = async {
         over.canceled().await;
-        cx.clock.sleep(LATE_MS).await;
+        cx.clock.sleep(LINGER_MS).await;
     };
     pin_mut!(patience);
     let Either::Left((ended, _)) = select(work, patience).await else { return };

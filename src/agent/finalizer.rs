@@ -42,15 +42,15 @@ pub(super) struct Ending {
     /// Why it ended.
     pub finish: FinishReason,
     /// Whether a model call is to be counted with it.
-    pub answered: bool,
+    pub counts_step: bool,
     /// Whether the user said something else while calls waited.
     pub interrupted: bool,
     /// What is to be told of calls that waited.
-    pub told: Vec<EventKind>,
+    pub resolutions: Vec<EventKind>,
     /// What subagents had done before, or when they were called back.
-    pub reports: Vec<Report>,
+    pub child_reports: Vec<Report>,
     /// Whether it was a subagent's, and nobody waits for it any more.
-    pub called_off: bool,
+    pub canceled_by_parent: bool,
 }
 
 impl Ending {
@@ -63,11 +63,11 @@ impl Ending {
             output: None,
             bound: None,
             finish: FinishReason::Stop,
-            answered: false,
+            counts_step: false,
             interrupted: false,
-            told: Vec::new(),
-            reports: Vec::new(),
-            called_off: false,
+            resolutions: Vec::new(),
+            child_reports: Vec::new(),
+            canceled_by_parent: false,
         }
     }
 }
@@ -98,12 +98,12 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         }
         let mut outcomes = cx.state.outcomes();
         draft.close_message();
-        for told in ending.told {
-            draft.record(Some(&turn.id), told);
+        for resolution in ending.resolutions {
+            draft.record(Some(&turn.id), resolution);
         }
         // What was heard before was counted before.
         let waiting = session.waiting_calls();
-        for report in ending.reports.iter().filter(|report| waiting.contains(&report.call_id)) {
+        for report in ending.child_reports.iter().filter(|report| waiting.contains(&report.call_id)) {
             let charged = TurnMachine(&mut turn).charge(report.usage, report.cost_usd);
             draft.record(Some(&turn.id), charged);
         }
@@ -118,7 +118,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                     .map(|(_, name)| name.clone())
                     .unwrap_or_default();
                 let begun = call.status == CallStatus::Begun || cx.state.has_begun(&call.call_id);
-                let report = ending.reports.iter().find(|report| report.call_id == call.call_id);
+                let report = ending.child_reports.iter().find(|report| report.call_id == call.call_id);
                 let outcome = match report {
                     Some(report) => report.outcome(),
                     None if ending.interrupted && call.status == CallStatus::Waiting => {
@@ -139,7 +139,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
             draft.record(Some(&turn.id), counted);
         }
         TurnMachine(&mut turn).spend(ending.spent);
-        turn.steps += u32::from(ending.answered);
+        turn.steps += u32::from(ending.counts_step);
         let bound = Some(ending.reason).filter(|reason| is_bound(*reason)).or(ending.bound);
         if let Some(limit) = bound {
             draft.record(Some(&turn.id), EventKind::BudgetExceeded { limit });
@@ -204,7 +204,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         if !fault::active(Fault::SkipSeal) {
             draft.state.turn = None;
         }
-        draft.state.reported |= ending.called_off;
+        draft.state.reported |= ending.canceled_by_parent;
     })?;
     Ok(())
 }

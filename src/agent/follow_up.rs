@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Followed {
+pub enum Progress {
     /// It is done for all that the log held. These go to the log, in the commit that says so.
     Done(Vec<EventKind>),
     /// It is done up to the record of this number, and goes on. These go to the log.
@@ -41,12 +41,12 @@ pub trait FollowUp {
     }
 
     /// Whether it follows turns that failed, too.
-    fn follows_failures(&self) -> bool {
+    fn runs_after_failure(&self) -> bool {
         true
     }
 
     /// Whether it must have seen messages before they leave the context. It is then also done when they are
-    /// about to, and does not wait for anything ([`FollowContext::hurried`]).
+    /// about to, and does not wait for anything ([`FollowUpContext::urgent`]).
     fn before_drop(&self) -> bool {
         false
     }
@@ -55,7 +55,7 @@ pub trait FollowUp {
     ///
     /// # Errors
     /// Why it could not be done now. It is tried again, less and less often.
-    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String>;
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String>;
 
     /// Removes what it has kept of a session, and tells whether there was anything.
     ///
@@ -67,26 +67,26 @@ pub trait FollowUp {
 }
 
 /// The hook that asks for a work behind each turn.
-pub(super) struct HandOver(pub Rc<dyn FollowUp>);
+pub(super) struct FollowUpHook(pub Rc<dyn FollowUp>);
 
-impl HandOver {
+impl FollowUpHook {
     fn draft(&self, draft: &mut Draft) -> Result<(), SubStepError> {
         // What a subagent was told is nothing that the user has said.
         if draft.state.meta.parent.is_none() {
-            draft.hand_over(self.0.name());
+            draft.request_follow_up(self.0.name());
         }
         Ok(())
     }
 }
 
 #[async_trait(?Send)]
-impl Hook for HandOver {
+impl Hook for FollowUpHook {
     fn name(&self) -> &'static str {
         self.0.name()
     }
 
     fn events(&self) -> &'static [HookEvent] {
-        if self.0.follows_failures() {
+        if self.0.runs_after_failure() {
             &[HookEvent::PostCall, HookEvent::Error]
         } else {
             &[HookEvent::PostCall]
@@ -107,7 +107,7 @@ impl Hook for HandOver {
 }
 
 /// What work behind a turn knows.
-pub struct FollowContext {
+pub struct FollowUpContext {
     /// Whose session it is.
     pub owner: Owner,
     /// The session's id.
@@ -121,16 +121,16 @@ pub struct FollowContext {
     /// The number of the last record that is to be seen.
     pub until: u64,
     /// Whether messages wait to leave the context.
-    pub hurried: bool,
+    pub urgent: bool,
     /// What works before this one have to tell, of the same round: the log does not hold it yet.
-    pub news: Vec<EventKind>,
+    pub uncommitted: Vec<EventKind>,
     /// The time.
     pub clock: Rc<dyn Clock>,
     pub(super) session: Rc<Session>,
     pub(super) cancel: CancelToken,
 }
 
-impl FollowContext {
+impl FollowUpContext {
     /// The records that are to be seen, of these kinds; the newest `limit` of them, oldest first.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl FollowContext {
     ///
     /// # Errors
     /// When it is not.
-    pub fn go_on(&self) -> Result<(), String> {
+    pub fn ensure_active(&self) -> Result<(), String> {
         if self.cancel.is_canceled() || self.session.is_retired() { Err(GONE.into()) } else { Ok(()) }
     }
 
@@ -184,7 +184,7 @@ impl FollowContext {
     ///
     /// # Errors
     /// When the session went first.
-    pub async fn while_wanted<T>(&self, work: impl Future<Output = T>) -> Result<T, String> {
+    pub async fn unless_canceled<T>(&self, work: impl Future<Output = T>) -> Result<T, String> {
         let over = self.cancel.canceled();
         pin_mut!(work, over);
         match select(work, over).await {

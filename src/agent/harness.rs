@@ -7,7 +7,7 @@ use super::{
     hook::{HookEvent, PreCall},
     preparer,
     react::ReactAgent,
-    strategy::Keeper,
+    strategy::ContextManager,
 };
 use crate::fault::{self, Fault};
 use crate::ports::session_store::Select;
@@ -38,7 +38,7 @@ pub struct HarnessAgent {
     pub(super) modes: Rc<Modes>,
     pub(super) state: Rc<StateRules>,
     pub(super) context: Vec<Rc<dyn ContextSource>>,
-    pub(super) keeper: Option<Rc<Keeper>>,
+    pub(super) context_manager: Option<Rc<ContextManager>>,
     pub(super) follow_ups: Vec<Rc<dyn FollowUp>>,
     pub(super) intervals: Vec<Rc<dyn Interval>>,
     pub(super) hooks: HookChain,
@@ -124,8 +124,8 @@ impl HarnessAgent {
     }
 
     /// Whether it keeps the context of a long conversation within the model's window itself.
-    pub fn keeps_context(&self) -> bool {
-        self.keeper.is_some()
+    pub fn manages_context(&self) -> bool {
+        self.context_manager.is_some()
     }
 
     /// What follows its turns.
@@ -147,7 +147,7 @@ impl HarnessAgent {
     /// When the turn was sealed or restarted by somebody else, or the store broke; the journal
     /// then holds what is needed to go on.
     pub async fn call(&self, message: Rc<Message>, cx: Rc<RuntimeContext>) -> Result<(), WriteError> {
-        self.remember(&cx)?;
+        self.restore_state(&cx)?;
         let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
         let never = fault::active(Fault::IgnoreDeadline);
         let left = if never { u64::MAX } else { deadline.since(cx.clock.now()) };
@@ -168,8 +168,8 @@ impl HarnessAgent {
     }
 
     /// Brings back what the turn did before this (re)start. A turn that starts has done nothing.
-    pub(super) fn remember(&self, cx: &RuntimeContext) -> Result<(), StoreError> {
-        if cx.permit.epoch > 1 && cx.state.is_to_remember() {
+    pub(super) fn restore_state(&self, cx: &RuntimeContext) -> Result<(), StoreError> {
+        if cx.permit.epoch > 1 && cx.state.take_needs_restore() {
             let kinds = &["tool.started", "tool.completed", "reflection.completed"];
             let own = Select { turn: Some(cx.turn()), kinds, limit: usize::MAX, ..Select::default() };
             for record in cx.session.records(own)? {
@@ -187,7 +187,7 @@ impl HarnessAgent {
             }
         }
         let message = if event.message == *message { message } else { Rc::new(event.message) };
-        cx.state.hear(&message);
+        cx.state.set_user_message(&message);
         preparer::show_tasks(cx, &message)?;
         if !self.context.is_empty() {
             preparer::load_context(self, cx, &message).await;

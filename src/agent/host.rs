@@ -387,7 +387,7 @@ impl SessionHost {
             self.send_out(session);
         }
         self.after_turn(session);
-        judge::follow(&self, &cx);
+        judge::grade_reply(&self, &cx);
     }
 
     /// What may happen once a turn is over: the next one first of all.
@@ -459,7 +459,8 @@ impl SessionHost {
     /// # Errors
     /// When the store breaks; the turn goes on then.
     pub fn abort(self: &Rc<Self>, session: &Rc<Session>, reports: Vec<Report>) -> Result<bool, Problem> {
-        let ended = self.end_with(session, Ending { reports, ..Ending::new(StopReason::Canceled) })?;
+        let ended =
+            self.end_with(session, Ending { child_reports: reports, ..Ending::new(StopReason::Canceled) })?;
         self.after_turn(session);
         Ok(ended)
     }
@@ -471,15 +472,15 @@ impl SessionHost {
         let own = own.filter(|cx| cx.permit == permit);
         let cx = own.unwrap_or_else(|| self.context(session, permit));
         // Best effort: what cannot be read back is missing from the end's counts.
-        let _ = self.agent.remember(&cx);
+        let _ = self.agent.restore_state(&cx);
         let waiting = session.pending().unwrap_or_default();
         let mut ending = ending;
-        ending.reports.extend(subagents::heard(session));
+        ending.child_reports.extend(subagents::heard(session));
         for pending in waiting.iter().filter(|pending| pending.kind == PendingKind::Subagent) {
-            let report = ending.reports.iter().find(|report| report.call_id == pending.call_id);
+            let report = ending.child_reports.iter().find(|report| report.call_id == pending.call_id);
             // One that was done when it was called back has not been canceled.
             let status = report.map_or(TurnStatus::Canceled, |report| report.status);
-            ending.told.push(subagents::ended(pending, status, report));
+            ending.resolutions.push(subagents::ended(pending, status, report));
         }
         finalizer::seal(&self.agent, &cx, ending).map_err(|error| Problem::internal(error.to_string()))?;
         self.recall_later(session, &waiting);

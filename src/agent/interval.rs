@@ -13,7 +13,7 @@ pub const MIN_MS: u64 = 1_000;
 
 /// What is to follow a beat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Beat {
+pub enum Tick {
     /// The next one.
     Again,
     /// Nothing, in this session.
@@ -35,14 +35,14 @@ pub trait Interval {
     ///
     /// # Errors
     /// Why it could not. That is told once; the next beat comes all the same.
-    async fn beat(&self, cx: &BeatContext) -> Result<Beat, String>;
+    async fn tick(&self, cx: &TickContext) -> Result<Tick, String>;
 
     /// The session is being erased; nothing of it can be changed any more. May come twice.
-    async fn shutdown(&self, _cx: &BeatContext) {}
+    async fn shutdown(&self, _cx: &TickContext) {}
 }
 
 /// What a beat knows, and may do.
-pub struct BeatContext {
+pub struct TickContext {
     /// Whose session it is.
     pub owner: Owner,
     /// The session's id.
@@ -58,7 +58,7 @@ pub struct BeatContext {
     pub(super) cancel: CancelToken,
 }
 
-impl BeatContext {
+impl TickContext {
     /// The session's own state, as callers and tools set it.
     pub fn state(&self) -> Map<String, Value> {
         self.session.state().meta.state.clone()

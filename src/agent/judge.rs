@@ -93,7 +93,7 @@ impl Judge {
 }
 
 /// Lets the judges of this turn grade its reply. What fails is written down; the reply stands.
-pub(super) fn follow(host: &SessionHost, cx: &RuntimeContext) {
+pub(super) fn grade_reply(host: &SessionHost, cx: &RuntimeContext) {
     let (session, turn) = (&cx.session, cx.turn());
     let agent = host.agent();
     let due: Vec<Judge> = agent.settings.judges.iter().filter(|judge| judge.is_for(turn)).cloned().collect();
@@ -103,7 +103,7 @@ pub(super) fn follow(host: &SessionHost, cx: &RuntimeContext) {
     // What cannot be read now cannot be written about either.
     let Ok(Some(reply)) = read(session, turn) else { return };
     // As hooks left it: what they took out is not for others either.
-    let said = cx.state.said().map(|message| message.text()).unwrap_or_default();
+    let said = cx.state.user_message().map(|message| message.text()).unwrap_or_default();
     let (said, reply): (Rc<str>, Rc<str>) = (said.into(), reply.into());
     for judge in due {
         let (agent, session, turn) = (Rc::clone(agent), Rc::clone(session), turn.to_owned());

@@ -47,7 +47,7 @@ pub(super) enum Purpose {
 }
 
 /// A model call that is ready to be made.
-pub(super) struct Preparation {
+pub(super) struct PreparedRequest {
     /// The model.
     pub provider: Rc<dyn Model>,
     /// The model's id, as `provider/model`.
@@ -105,7 +105,7 @@ pub(super) fn prepare(
     cx: &RuntimeContext,
     messages: Vec<Rc<Message>>,
     purpose: Purpose,
-) -> Result<Result<Preparation, TurnError>, WriteError> {
+) -> Result<Result<PreparedRequest, TurnError>, WriteError> {
     let state = cx.session.state();
     let turn = state.turn.as_ref().ok_or(WriteError::Stale)?;
     let model = state.meta.model.clone().unwrap_or_else(|| agent.models.default_model());
@@ -143,7 +143,7 @@ pub(super) fn prepare(
         thinking: turn.options.think.unwrap_or(agent.settings.think),
         tools_off: purpose != Purpose::Step,
     };
-    Ok(Ok(Preparation { provider, model, price, step: turn.steps, request, fixed: 0, estimated: 0 }))
+    Ok(Ok(PreparedRequest { provider, model, price, step: turn.steps, request, fixed: 0, estimated: 0 }))
 }
 
 /// What is said behind the conversation. Words that are not the harness's own are marked.
@@ -169,7 +169,7 @@ fn tail(cx: &RuntimeContext, turn: &TurnState, messages: &[Rc<Message>], purpose
     match purpose {
         Purpose::Step => {}
         Purpose::Reflection => tail.push(reflection::QUESTION.into()),
-        Purpose::Summary(reason) => tail.push(last_word(reason).into()),
+        Purpose::Summary(reason) => tail.push(summary_prompt(reason).into()),
     }
     if !tail.is_empty() {
         tail.insert(0, "(This is said by the harness that runs you, not by the user.)".into());
@@ -187,7 +187,7 @@ pub(super) fn turn_error(error: &ModelError) -> TurnError {
 }
 
 /// What the model is told about its last call.
-fn last_word(reason: StopReason) -> &'static str {
+fn summary_prompt(reason: StopReason) -> &'static str {
     match reason {
         StopReason::MaxSteps => {
             "This turn has no steps left, and you cannot call tools any more. Answer now: what was done, \

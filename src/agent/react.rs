@@ -2,7 +2,7 @@
 
 use super::{
     HarnessAgent, RuntimeContext,
-    executor::{self, Open, Prepared},
+    executor::{self, OpenCall, PreparedCall},
     finalizer::Ending,
     preparer::Purpose,
     reflection::{self, Reflection},
@@ -87,21 +87,21 @@ impl ReactAgent<'_> {
                 None => return Err(WriteError::Stale),
             };
             let asked = if state.asked { self.cx.session.asked(&call.call_id)? } else { Asked::default() };
-            let open = Open { call: call.clone(), status: state.status, within_budget: within, asked };
+            let open = OpenCall { call: call.clone(), status: state.status, within_budget: within, asked };
             prepared.push(executor::prepare(self.agent, self.cx, open).await);
         }
         if prepared.is_empty() {
             // Never with a log that is whole. To come back for the same calls at once would never end.
             return Err(WriteError::Store(StoreError("the log lacks the calls of this step".into())));
         }
-        let pending: Vec<Pending> = prepared.iter().filter_map(Prepared::waits).cloned().collect();
+        let pending: Vec<Pending> = prepared.iter().filter_map(PreparedCall::suspension).cloned().collect();
         if !pending.is_empty() {
             if fault::active(Fault::RunBeforeAll) {
-                for call in prepared.into_iter().filter(|call| call.waits().is_none()) {
+                for call in prepared.into_iter().filter(|call| call.suspension().is_none()) {
                     self.run_wave(vec![call]).await?;
                 }
             }
-            return self.wait_for(pending);
+            return self.suspend(pending);
         }
         let claims: Vec<_> = prepared.iter().map(|call| call.claim.clone()).collect();
         let mut left = prepared.into_iter();
@@ -112,10 +112,10 @@ impl ReactAgent<'_> {
     }
 
     /// Stores what is asked of people and subagents. The turn's time stands still from here on.
-    fn wait_for(&self, pending: Vec<Pending>) -> Result<(), WriteError> {
+    fn suspend(&self, pending: Vec<Pending>) -> Result<(), WriteError> {
         let (now, ids): (_, Vec<_>) =
             (self.cx.clock.now(), pending.iter().map(|pending| pending.call_id.clone()).collect());
-        let mut kinds: Vec<EventKind> = pending.iter().map(asks).collect();
+        let mut kinds: Vec<EventKind> = pending.iter().map(suspension_record).collect();
         let delegated = pending.iter().all(Pending::is_delegated);
         if !delegated {
             let people = pending.iter().filter(|pending| !pending.is_delegated());
@@ -129,16 +129,16 @@ impl ReactAgent<'_> {
         })
     }
 
-    async fn run_wave(&self, mut wave: Vec<Prepared>) -> Result<(), WriteError> {
+    async fn run_wave(&self, mut wave: Vec<PreparedCall>) -> Result<(), WriteError> {
         wave.iter_mut().for_each(|call| call.admit(self.agent, self.cx));
-        let id = |call: &Prepared| call.call.call_id.clone();
-        let journaled: Vec<String> = wave.iter().filter(|call| call.journal()).map(id).collect();
+        let id = |call: &PreparedCall| call.call.call_id.clone();
+        let journaled: Vec<String> = wave.iter().filter(|call| call.needs_journal()).map(id).collect();
         if !journaled.is_empty() {
             self.journal(Vec::new(), |_, state| TurnMachine(state).calls_begun(&journaled))?;
         }
         let completed = join_all(wave.iter().map(|call| executor::execute(self.agent, self.cx, call))).await;
         let done: Vec<String> = wave.iter().map(id).collect();
-        let reflect = self.is_worth_a_thought(completed.iter().map(|completed| &completed.outcome));
+        let reflect = self.should_reflect(completed.iter().map(|completed| &completed.outcome));
         let mut stored = Vec::new();
         let mut kinds = Vec::with_capacity(wave.len());
         for (call, mut completed) in wave.iter().zip(completed) {
@@ -158,7 +158,7 @@ impl ReactAgent<'_> {
     }
 
     /// Whether the agent should think about this step before the next one, if the step ends here.
-    fn is_worth_a_thought<'a>(&self, mut outcomes: impl Iterator<Item = &'a ToolOutcome>) -> bool {
+    fn should_reflect<'a>(&self, mut outcomes: impl Iterator<Item = &'a ToolOutcome>) -> bool {
         let (settings, state) = (&self.agent.settings, self.cx.session.state());
         let Some(turn) = &state.turn else { return false };
         if turn.options.think.unwrap_or(settings.think) == Thinking::Off {
@@ -186,7 +186,7 @@ impl ReactAgent<'_> {
             TurnMachine(state).claim_reflection()
         })?;
         let reflection = if claimed {
-            match self.prepared(Purpose::Reflection).await? {
+            match self.prepare_request(Purpose::Reflection).await? {
                 Ok(prepared) => reflection::reflect(self.cx, prepared).await,
                 Err(error) => Reflection::stub(&error.message),
             }
@@ -195,7 +195,7 @@ impl ReactAgent<'_> {
         };
         let Reflection { should_continue, note, stub, spent } = reflection;
         let thought = [EventKind::ReflectionCompleted { should_continue, note, stub }].into_iter();
-        self.journal(thought.chain(self.counted(&spent)).collect(), |_, state| {
+        self.journal(thought.chain(self.usage_record(&spent)).collect(), |_, state| {
             TurnMachine(state).spend(spent);
             TurnMachine(state).reflected(should_continue);
         })
@@ -219,7 +219,7 @@ impl ReactAgent<'_> {
 }
 
 /// The record that asks for what a call waits for.
-fn asks(pending: &Pending) -> EventKind {
+fn suspension_record(pending: &Pending) -> EventKind {
     let Pending { call_id, name, kind, category, args, args_hash, payload, expires_at, .. } = pending.clone();
     match kind {
         PendingKind::Approval => {

@@ -4,10 +4,10 @@ use super::{
     RuntimeContext,
     finalizer::{Ending, is_bound},
     hook::{HookEvent, PostReasoning, PreReasoning},
-    preparer::{self, Preparation, Purpose, turn_error},
+    preparer::{self, PreparedRequest, Purpose, turn_error},
     react::ReactAgent,
     strategy,
-    stream::{self, Failed},
+    stream::{self, FailedAttempt},
 };
 use crate::model::retry::RetryPolicy;
 use crate::session::WriteError;
@@ -21,28 +21,28 @@ use std::{collections::HashSet, rc::Rc};
 impl ReactAgent<'_> {
     /// One model call, tried again where that makes sense. Returns the turn's end if this is it.
     pub(super) async fn reason(&self, purpose: Purpose) -> Result<Option<Ending>, WriteError> {
-        let mut prepared = match self.prepared(purpose).await? {
+        let mut prepared = match self.prepare_request(purpose).await? {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Some(Ending::failed(error))),
         };
         let started = self.cx.clock.now();
-        let (mut tries, mut squeezed) = (1, false);
+        let (mut tries, mut shrunk) = (1, false);
         let (message, response) = loop {
             let message = self.agent.new_id(id::MESSAGE);
             let events = prepared.provider.stream(prepared.request.clone());
-            let Failed { error, mut shown } = match stream::pass_on(self.cx, &message, events).await {
+            let FailedAttempt { error, mut shown } = match stream::forward(self.cx, &message, events).await {
                 Ok(response) => break (message, response),
                 Err(failed) => failed,
             };
-            if error.kind == ModelErrorKind::Overflow && !squeezed && self.agent.keeper.is_some() {
-                squeezed = true;
+            if error.kind == ModelErrorKind::Overflow && !shrunk && self.agent.context_manager.is_some() {
+                shrunk = true;
                 if shown {
                     // First: while a message is streamed, what is recorded has no effect.
                     self.restart_message(error.kind.code())?;
                     shown = false;
                 }
-                if self.squeeze(&prepared).await? {
-                    prepared = match self.prepared(purpose).await? {
+                if self.shrink_context(&prepared).await? {
+                    prepared = match self.prepare_request(purpose).await? {
                         Ok(prepared) => prepared,
                         Err(error) => return Ok(Some(Ending::failed(error))),
                     };
@@ -73,60 +73,62 @@ impl ReactAgent<'_> {
         for hook in self.agent.hooks.at(HookEvent::PostReasoning) {
             hook.post_reasoning(&event, self.cx).await;
         }
-        self.answered(message, event.response, prepared.price, purpose)
+        self.journal_response(message, event.response, prepared.price, purpose)
     }
 
     /// A call of the model, ready to be made: put together, and seen by hooks.
-    pub(super) async fn prepared(
+    pub(super) async fn prepare_request(
         &self,
         purpose: Purpose,
-    ) -> Result<Result<Preparation, TurnError>, WriteError> {
+    ) -> Result<Result<PreparedRequest, TurnError>, WriteError> {
         let mut prepared = match preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)? {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Err(error)),
         };
-        let Some(keeper) = &self.agent.keeper else { return Ok(self.hooked(prepared).await) };
+        let Some(context_manager) = &self.agent.context_manager else {
+            return Ok(self.run_pre_reasoning(prepared).await);
+        };
         let known = self.cx.session.state().gauge.of(&prepared.model).fixed;
-        let fixed = if known > 0 { known } else { strategy::fixed(&prepared.request) };
+        let fixed = if known > 0 { known } else { strategy::fixed_tokens(&prepared.request) };
         // Before hooks see the request: what they change of it stays changed.
-        keeper.strategy.before_call(&keeper.in_turn(self.cx, fixed)).await;
+        context_manager.strategy.before_call(&context_manager.in_turn(self.cx, fixed)).await;
         prepared.request.messages = self.cx.messages();
-        let mut prepared = match self.hooked(prepared).await {
+        let mut prepared = match self.run_pre_reasoning(prepared).await {
             Ok(prepared) => prepared,
             Err(error) => return Ok(Err(error)),
         };
-        let handle = keeper.in_turn(self.cx, prepared.fixed);
+        let handle = context_manager.in_turn(self.cx, prepared.fixed);
         let fill = handle.fill();
         // Whatever the strategy could do before: more than the window is refused for sure.
-        if fill.total() > fill.most()
-            && keeper.strategy.make_room(&handle, CompactReason::Tokens).await == Ok(true)
+        if fill.total() > fill.limit()
+            && context_manager.strategy.make_room(&handle, CompactReason::Tokens).await == Ok(true)
         {
             prepared = match preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)? {
                 Ok(prepared) => prepared,
                 Err(error) => return Ok(Err(error)),
             };
-            return Ok(self.hooked(prepared).await);
+            return Ok(self.run_pre_reasoning(prepared).await);
         }
         Ok(Ok(prepared))
     }
 
     /// Lets hooks see a request, and takes note of what it is made of.
-    async fn hooked(&self, mut prepared: Preparation) -> Result<Preparation, TurnError> {
+    async fn run_pre_reasoning(&self, mut prepared: PreparedRequest) -> Result<PreparedRequest, TurnError> {
         let mut event = PreReasoning { step: prepared.step, request: prepared.request };
         for hook in self.agent.hooks.at(HookEvent::PreReasoning) {
             hook.pre_reasoning(&mut event, self.cx).await?;
         }
         self.cx.state.rendered(&prepared.model, &event.request);
         prepared.request = event.request;
-        prepared.fixed = strategy::fixed(&prepared.request);
+        prepared.fixed = strategy::fixed_tokens(&prepared.request);
         // Now: behind the answer the context may be another one.
         prepared.estimated = prepared.fixed + self.cx.session.context().tokens();
         Ok(prepared)
     }
 
     /// The provider said that the request is too long: makes the context smaller, if that can be done.
-    async fn squeeze(&self, prepared: &Preparation) -> Result<bool, WriteError> {
-        let Some(keeper) = &self.agent.keeper else { return Ok(false) };
+    async fn shrink_context(&self, prepared: &PreparedRequest) -> Result<bool, WriteError> {
+        let Some(context_manager) = &self.agent.context_manager else { return Ok(false) };
         let estimated = prepared.estimated;
         self.journal(Vec::new(), |draft, _| {
             let mut gauge = draft.state.gauge.of(&prepared.model);
@@ -134,12 +136,12 @@ impl ReactAgent<'_> {
             gauge.refuse(estimated);
             draft.state.gauge = gauge;
         })?;
-        let handle = keeper.in_turn(self.cx, prepared.fixed);
-        Ok(keeper.strategy.make_room(&handle, CompactReason::Overflow).await.unwrap_or(false))
+        let handle = context_manager.in_turn(self.cx, prepared.fixed);
+        Ok(context_manager.strategy.make_room(&handle, CompactReason::Overflow).await.unwrap_or(false))
     }
 
     /// Learns from an answer how the model counts, and says how full its window is.
-    fn measure(&self, prepared: &Preparation, usage: &mut Usage) {
+    fn measure(&self, prepared: &PreparedRequest, usage: &mut Usage) {
         let estimated = prepared.estimated;
         let mut gauge = self.cx.session.state().gauge.of(&prepared.model);
         gauge.fixed = prepared.fixed;
@@ -159,7 +161,7 @@ impl ReactAgent<'_> {
 
     /// Journals an answer: the message, the calls, and where the machine stands now. The last
     /// answer is left to the finalizer, to be stored with the turn's end.
-    fn answered(
+    fn journal_response(
         &self,
         message_id: String,
         response: ModelResponse,
@@ -184,7 +186,7 @@ impl ReactAgent<'_> {
         let calls: Vec<ToolCall> = message.calls().cloned().collect();
         let paused = finish == FinishReason::Pause && purpose == Purpose::Step;
         if calls.is_empty() && !paused {
-            return self.last_answer(message, spent, finish, purpose);
+            return self.final_response(message, spent, finish, purpose);
         }
         let mut kinds = Vec::with_capacity(calls.len() + 1);
         if message.parts.iter().any(|part| !matches!(part, Part::ToolCall(_))) {
@@ -202,7 +204,7 @@ impl ReactAgent<'_> {
                 effect,
             });
         }
-        kinds.extend(self.counted(&spent));
+        kinds.extend(self.usage_record(&spent));
         self.journal(kinds, |draft, state| {
             draft.close_message();
             if calls.is_empty() {
@@ -215,19 +217,19 @@ impl ReactAgent<'_> {
     }
 
     /// The answer that ends the turn, unless it must fit a schema and does not.
-    fn last_answer(
+    fn final_response(
         &self,
         message: Rc<Message>,
         spent: Spent,
         finish: FinishReason,
         purpose: Purpose,
     ) -> Result<Option<Ending>, WriteError> {
-        let (reason, answered) = match purpose {
+        let (reason, counts_step) = match purpose {
             Purpose::Summary(reason) => (reason, false),
             Purpose::Step | Purpose::Reflection => (StopReason::End, true),
         };
         let mut ending =
-            Ending { message: Some(Rc::clone(&message)), spent, finish, answered, ..Ending::new(reason) };
+            Ending { message: Some(Rc::clone(&message)), spent, finish, counts_step, ..Ending::new(reason) };
         let schema =
             self.cx.session.state().turn.as_ref().and_then(|turn| turn.options.output_schema.clone());
         let Some(schema) = schema else { return Ok(Some(ending)) };
@@ -252,7 +254,7 @@ impl ReactAgent<'_> {
             return Ok(Some(ending));
         }
         let said = [EventKind::MessageCompleted { message }].into_iter();
-        self.journal(said.chain(self.counted(&spent)).collect(), |draft, state| {
+        self.journal(said.chain(self.usage_record(&spent)).collect(), |draft, state| {
             draft.close_message();
             TurnMachine(state).answer_unfit(spent);
         })?;
@@ -260,7 +262,7 @@ impl ReactAgent<'_> {
     }
 
     /// What is told of what a model call used.
-    pub(super) fn counted(&self, spent: &Spent) -> Option<EventKind> {
+    pub(super) fn usage_record(&self, spent: &Spent) -> Option<EventKind> {
         self.cx.session.state().turn.as_ref().and_then(|turn| TurnMachine::counted(turn, spent))
     }
 

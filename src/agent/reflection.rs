@@ -1,9 +1,9 @@
 //! Thinks about a step before the next one. Always comes to a result.
 
-use super::{RuntimeContext, preparer::Preparation};
+use super::{RuntimeContext, preparer::PreparedRequest};
 use crate::model::ask::whole_answer;
 use crate::ports::within;
-use crate::turn::{Spent, machine::LEAST_MS};
+use crate::turn::{Spent, machine::MIN_REMAINING_MS};
 
 /// How long a reflection may take, in milliseconds.
 const MAX_MS: u64 = 30_000;
@@ -35,11 +35,11 @@ impl Reflection {
 }
 
 /// Asks the model about its last step, within half of the time that is left.
-pub(super) async fn reflect(cx: &RuntimeContext, prepared: Preparation) -> Reflection {
-    let Preparation { provider, price, request, .. } = prepared;
+pub(super) async fn reflect(cx: &RuntimeContext, prepared: PreparedRequest) -> Reflection {
+    let PreparedRequest { provider, price, request, .. } = prepared;
     let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
     let left = deadline.since(cx.clock.now()) / 2;
-    if left < LEAST_MS {
+    if left < MIN_REMAINING_MS {
         return Reflection::stub("there is no time left for it");
     }
     let answer =

@@ -152,17 +152,17 @@ impl RuntimeState {
     }
 
     /// Notes what the user said, as hooks left it.
-    pub(super) fn hear(&self, message: &Rc<Message>) {
+    pub(super) fn set_user_message(&self, message: &Rc<Message>) {
         self.inner.borrow_mut().said = Some(Rc::clone(message));
     }
 
     /// What the user said, as the model saw it.
-    pub(super) fn said(&self) -> Option<Rc<Message>> {
+    pub(super) fn user_message(&self) -> Option<Rc<Message>> {
         self.inner.borrow().said.clone()
     }
 
     /// Whether the turn's own records are still to be folded; once.
-    pub(super) fn is_to_remember(&self) -> bool {
+    pub(super) fn take_needs_restore(&self) -> bool {
         !std::mem::replace(&mut self.inner.borrow_mut().remembered, true)
     }
 

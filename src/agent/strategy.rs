@@ -2,7 +2,7 @@
 
 use super::{
     FollowUp, RuntimeContext,
-    follow_up::{FollowContext, Followed},
+    follow_up::{FollowUpContext, Progress},
 };
 use crate::fault::{self, Fault};
 use crate::ports::{Clock, Models};
@@ -32,11 +32,11 @@ pub trait ContextStrategy {
 
     /// Behind a reply: does what the next turn would have to wait for. What fails is tried again behind
     /// the next one.
-    async fn ahead(&self, cx: &ContextHandle);
+    async fn after_turn(&self, cx: &ContextHandle);
 }
 
 /// A strategy, and what an agent needs to carry it out.
-pub(super) struct Keeper {
+pub(super) struct ContextManager {
     pub strategy: Rc<dyn ContextStrategy>,
     /// What must have seen messages before they leave the context.
     pub before: Rc<[Rc<dyn FollowUp>]>,
@@ -61,7 +61,7 @@ impl Fill {
     }
 
     /// The most that a request may have, so that an answer still fits.
-    pub fn most(&self) -> u64 {
+    pub fn limit(&self) -> u64 {
         self.window - (self.window / 8).min(4_096)
     }
 }
@@ -78,7 +78,7 @@ pub struct ContextHandle {
     session: Rc<Session>,
     /// The turn in which this happens; none behind turns.
     permit: Option<Permit>,
-    keeper: Rc<Keeper>,
+    context_manager: Rc<ContextManager>,
     /// What is known to stand in the request beside the conversation, by our estimate.
     fixed: u64,
     cancel: super::CancelToken,
@@ -88,7 +88,7 @@ impl ContextHandle {
     /// How full the context is.
     pub fn fill(&self) -> Fill {
         let gauge = self.session.state().gauge.of(&self.model);
-        let limits = self.keeper.models.limits(&self.model);
+        let limits = self.context_manager.models.limits(&self.model);
         let window =
             if gauge.permille == 0 { limits.estimated_window() } else { gauge.estimated(limits.window) };
         // What overflowed once is beyond the window, whatever is said of it.
@@ -168,7 +168,7 @@ impl ContextHandle {
     pub async fn before_drop(&self, until: u64) -> Result<(), String> {
         // Nothing is learned from what a subagent was told.
         let learns = self.session.state().meta.parent.is_none() && !fault::active(Fault::DropUnseen);
-        for follow_up in self.keeper.before.iter().filter(|_| learns) {
+        for follow_up in self.context_manager.before.iter().filter(|_| learns) {
             let name = follow_up.name();
             for round in 0.. {
                 let seen = self.session.state().handovers.get(name).map_or(0, |handover| handover.seen);
@@ -180,10 +180,10 @@ impl ContextHandle {
                 }
                 let cx = self.follow_context(seen, until);
                 let (seen, records) =
-                    match follow_up.follow(&cx).await.map_err(|why| format!("{name}: {why}"))? {
-                        Followed::Done(records) => (until, records),
-                        Followed::UpTo(seen, records) => (seen, records),
-                        Followed::NotBefore(at) => {
+                    match follow_up.run(&cx).await.map_err(|why| format!("{name}: {why}"))? {
+                        Progress::Done(records) => (until, records),
+                        Progress::UpTo(seen, records) => (seen, records),
+                        Progress::NotBefore(at) => {
                             return Err(format!("{name} waits until {}", at.to_rfc3339()));
                         }
                     };
@@ -197,17 +197,17 @@ impl ContextHandle {
         Ok(())
     }
 
-    fn follow_context(&self, seen: u64, until: u64) -> FollowContext {
+    fn follow_context(&self, seen: u64, until: u64) -> FollowUpContext {
         let state = self.session.state();
-        FollowContext {
+        FollowUpContext {
             owner: self.owner.clone(),
             session_id: state.meta.id.clone(),
             created_at: state.meta.created_at,
             model: state.meta.model.clone(),
             seen,
             until,
-            hurried: true,
-            news: Vec::new(),
+            urgent: true,
+            uncommitted: Vec::new(),
             clock: Rc::clone(&self.clock),
             session: Rc::clone(&self.session),
             cancel: self.cancel.clone(),
@@ -215,7 +215,7 @@ impl ContextHandle {
     }
 }
 
-impl Keeper {
+impl ContextManager {
     /// The context of a session, in a turn or behind turns.
     pub fn handle(
         self: &Rc<Self>,
@@ -232,7 +232,7 @@ impl Keeper {
             model: meta.model.clone().unwrap_or_else(|| self.models.default_model()),
             session: Rc::clone(session),
             permit,
-            keeper: Rc::clone(self),
+            context_manager: Rc::clone(self),
             fixed,
             cancel: super::CancelToken::default(),
         }
@@ -245,16 +245,16 @@ impl Keeper {
 }
 
 /// The tokens of a request beside the conversation, by our estimate.
-pub(super) fn fixed(request: &ModelRequest) -> u64 {
+pub(super) fn fixed_tokens(request: &ModelRequest) -> u64 {
     let texts = [&request.system, &request.volatile, &request.tail];
     texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>() + tokens::of_tools(&request.tools)
 }
 
 /// Lets the strategy look behind each turn.
-pub(super) struct KeepAhead(pub Rc<Keeper>);
+pub(super) struct Precompact(pub Rc<ContextManager>);
 
 #[async_trait(?Send)]
-impl FollowUp for KeepAhead {
+impl FollowUp for Precompact {
     fn name(&self) -> &'static str {
         "context_ahead"
     }
@@ -263,10 +263,10 @@ impl FollowUp for KeepAhead {
         10
     }
 
-    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
         let mut handle = self.0.handle(&cx.session, &cx.clock, None, 0);
         handle.cancel = cx.cancel.clone();
-        cx.while_wanted(self.0.strategy.ahead(&handle)).await?;
-        Ok(Followed::Done(Vec::new()))
+        cx.unless_canceled(self.0.strategy.after_turn(&handle)).await?;
+        Ok(Progress::Done(Vec::new()))
     }
 }

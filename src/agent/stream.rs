@@ -9,14 +9,14 @@ use futures::{
 };
 
 /// Pieces that are taken from the model's stream at once, at most.
-const MAX_TOGETHER: usize = 256;
+const MAX_BATCH: usize = 256;
 
 /// What arrives so soon after something was passed on is passed on together, in milliseconds.
 /// Each round to a reader costs many times what a token costs; a token that comes alone never waits.
-const WINDOW_MS: u64 = 10;
+const BATCH_WINDOW_MS: u64 = 10;
 
 /// A try that failed.
-pub(super) struct Failed {
+pub(super) struct FailedAttempt {
     /// Why.
     pub error: ModelError,
     /// Whether anybody was sent a part of the answer.
@@ -24,13 +24,13 @@ pub(super) struct Failed {
 }
 
 /// Streams one try of message `message` to the listeners.
-pub(super) async fn pass_on(
+pub(super) async fn forward(
     cx: &RuntimeContext,
     message: &str,
     events: LocalBoxStream<'static, Result<ModelEvent, ModelError>>,
-) -> Result<ModelResponse, Failed> {
+) -> Result<ModelResponse, FailedAttempt> {
     let mut outbox = Outbox { cx, message, waiting: Vec::new(), shown: false };
-    let mut events = events.ready_chunks(MAX_TOGETHER);
+    let mut events = events.ready_chunks(MAX_BATCH);
     let mut window: Option<LocalBoxFuture<'static, ()>> = None;
     loop {
         let together = match window.take() {
@@ -41,7 +41,7 @@ pub(super) async fn pass_on(
                     together
                 }
                 Either::Right(((), _)) => {
-                    window = outbox.flush().then(|| cx.clock.sleep(WINDOW_MS));
+                    window = outbox.flush().then(|| cx.clock.sleep(BATCH_WINDOW_MS));
                     continue;
                 }
             },
@@ -56,12 +56,12 @@ pub(super) async fn pass_on(
                 Ok(event) => outbox.add(event),
                 Err(error) => {
                     outbox.flush();
-                    return Err(Failed { error, shown: outbox.shown });
+                    return Err(FailedAttempt { error, shown: outbox.shown });
                 }
             }
         }
         if window.is_none() && outbox.flush() {
-            window = Some(cx.clock.sleep(WINDOW_MS));
+            window = Some(cx.clock.sleep(BATCH_WINDOW_MS));
         }
     }
 }

@@ -100,7 +100,11 @@ pub trait Tool: 'static {
     ///
     /// # Errors
     /// Why nobody is asked; the model reads it.
-    async fn pose(&self, _args: &Self::Args, _cx: &ToolContext) -> Result<Option<Value>, ToolError> {
+    async fn suspension_payload(
+        &self,
+        _args: &Self::Args,
+        _cx: &ToolContext,
+    ) -> Result<Option<Value>, ToolError> {
         Ok(None)
     }
 
@@ -137,7 +141,11 @@ pub trait DynTool {
     ///
     /// # Errors
     /// The outcome, where nobody is asked.
-    fn pose<'a>(&'a self, args: Value, _cx: ToolContext) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
+    fn suspension_payload<'a>(
+        &'a self,
+        args: Value,
+        _cx: ToolContext,
+    ) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
         ready(Ok(args)).boxed_local()
     }
 
@@ -173,7 +181,11 @@ impl<T: Tool> DynTool for T {
         read::<T::Args>(args.clone()).map(|args| self.resource_keys(&args))
     }
 
-    fn pose<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
+    fn suspension_payload<'a>(
+        &'a self,
+        args: Value,
+        cx: ToolContext,
+    ) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
         // Known when this is compiled, so that the tools that nobody answers have no code for it.
         if T::SUSPENDS.is_none() {
             return ready(Ok(args)).boxed_local();
@@ -181,7 +193,7 @@ impl<T: Tool> DynTool for T {
         async move {
             let fit = read::<T::Args>(args.clone());
             let fit = fit.map_err(|reason| ToolOutcome::denied(DenyReason::Validation, reason))?;
-            let posed = Tool::pose(self, &fit, &cx).await.map_err(failed)?;
+            let posed = Tool::suspension_payload(self, &fit, &cx).await.map_err(failed)?;
             Ok(posed.unwrap_or(args))
         }
         .boxed_local()
@@ -193,7 +205,7 @@ impl<T: Tool> DynTool for T {
 
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
         match read::<T::Args>(args) {
-            Ok(args) => told(
+            Ok(args) => outcome_of(
                 async move { self.run(args, cx).await.map(|answer| serde_json::to_string(&answer)) }
                     .boxed_local(),
             )
@@ -204,7 +216,9 @@ impl<T: Tool> DynTool for T {
 }
 
 /// The outcome of a run that answers in JSON. Apart from the trait, of which each tool has a copy.
-async fn told(run: LocalBoxFuture<'_, Result<Result<String, serde_json::Error>, ToolError>>) -> ToolOutcome {
+async fn outcome_of(
+    run: LocalBoxFuture<'_, Result<Result<String, serde_json::Error>, ToolError>>,
+) -> ToolOutcome {
     let text = match run.await {
         Ok(Ok(text)) => text,
         Ok(Err(error)) => return ToolOutcome::failure(format!("the tool's answer is not JSON: {error}")),

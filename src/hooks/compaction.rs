@@ -40,7 +40,7 @@ impl Compaction {
 
     fn limits(&self, cx: &ContextHandle) -> Limits {
         let fill = cx.fill();
-        self.settings.limits(fill.window, fill.most(), fill.fixed)
+        self.settings.limits(fill.window, fill.limit(), fill.fixed)
     }
 
     /// Why the context is to be made smaller, at so many percent of what is a reason to.
@@ -147,7 +147,7 @@ impl ContextStrategy for Compaction {
     async fn before_call(&self, cx: &ContextHandle) {
         let Some(reason) = self.reason(cx, 100) else { return };
         let fill = cx.fill();
-        let most = (fill.total() > fill.most()).then_some(fill.most());
+        let most = (fill.total() > fill.limit()).then_some(fill.limit());
         // Nobody waits for what is being done, or failed just now, as long as the request fits.
         let waits = most.is_none() && (self.busy.borrow().contains(&key(cx)) || self.rests(cx));
         if !waits {
@@ -160,14 +160,14 @@ impl ContextStrategy for Compaction {
         let fill = cx.fill();
         let most = match reason {
             // The estimate was wrong, nobody knows by how much.
-            CompactReason::Overflow => Some((fill.fixed + fill.messages / 2).min(fill.most())),
-            CompactReason::Messages | CompactReason::Tokens => Some(fill.most()),
+            CompactReason::Overflow => Some((fill.fixed + fill.messages / 2).min(fill.limit())),
+            CompactReason::Messages | CompactReason::Tokens => Some(fill.limit()),
             CompactReason::Request => None,
         };
         self.compact(cx, reason, most).await
     }
 
-    async fn ahead(&self, cx: &ContextHandle) {
+    async fn after_turn(&self, cx: &ContextHandle) {
         let Some(reason) = self.reason(cx, AHEAD).filter(|_| !self.rests(cx)) else { return };
         let Some(_busy) = Busy::with(&self.busy, key(cx)) else { return };
         // The log tells of a failure; the next turn tries again.

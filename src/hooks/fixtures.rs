@@ -3,7 +3,7 @@
 use crate::agent::{
     Hook, Interval, RuntimeContext,
     hook::{HookEvent, PostCall, SubStepError},
-    interval::{Beat, BeatContext},
+    interval::{Tick, TickContext},
 };
 use serde_json::Value;
 
@@ -44,17 +44,17 @@ impl Interval for Pulse {
         1_000
     }
 
-    async fn beat(&self, cx: &BeatContext) -> Result<Beat, String> {
+    async fn tick(&self, cx: &TickContext) -> Result<Tick, String> {
         let state = cx.state();
         match state.get("beat") {
-            Some(Value::String(stop)) if stop == "stop" => Ok(Beat::Stop),
+            Some(Value::String(stop)) if stop == "stop" => Ok(Tick::Stop),
             Some(Value::String(fail)) if fail == "fail" => Err("broken, as asked for".into()),
             Some(Value::Bool(true)) => {
                 let beats = state.get("beats").and_then(Value::as_u64).unwrap_or(0);
                 cx.set_state("beats", (beats + 1).into())?;
-                Ok(Beat::Again)
+                Ok(Tick::Again)
             }
-            _ => Ok(Beat::Again),
+            _ => Ok(Tick::Again),
         }
     }
 }

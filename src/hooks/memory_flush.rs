@@ -2,7 +2,7 @@
 
 use crate::agent::{
     FollowUp,
-    follow_up::{FollowContext, Followed},
+    follow_up::{FollowUpContext, Progress},
 };
 use crate::memory::{
     Flush, Memories,
@@ -35,34 +35,34 @@ impl FollowUp for MemoryFlush {
         true
     }
 
-    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
-        let Flush::Every(gap_ms) = self.0.flush_setting() else { return Ok(Followed::Done(Vec::new())) };
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
+        let Flush::Every(gap_ms) = self.0.flush_setting() else { return Ok(Progress::Done(Vec::new())) };
         let (records, newest) = (cx.oldest(cx.seen, SAID, MAX_RECORDS)?, cx.newest(SAID, 1)?);
         let (Some(first), Some(newest)) = (records.first(), newest.last()) else {
-            return Ok(Followed::Done(Vec::new()));
+            return Ok(Progress::Done(Vec::new()));
         };
         let quiet_at = newest.at.plus(QUIET_MS).min(first.at.plus(PUT_OFF_MS));
-        if !cx.hurried {
+        if !cx.urgent {
             if cx.clock.now() < quiet_at {
-                return Ok(Followed::NotBefore(quiet_at));
+                return Ok(Progress::NotBefore(quiet_at));
             }
             if let Some(free_at) = self.0.claim_flush(&cx.owner, gap_ms).await? {
-                return Ok(Followed::NotBefore(free_at));
+                return Ok(Progress::NotBefore(free_at));
             }
         }
         let portion = portion(&records);
         let extraction = self.0.extract(&cx.owner, &cx.session_id, cx.model.as_deref(), portion);
-        let facts = cx.while_wanted(extraction).await??;
+        let facts = cx.unless_canceled(extraction).await??;
         let mut flushed = Vec::new();
         if !facts.is_empty() {
-            cx.go_on()?;
+            cx.ensure_active()?;
             let stored = self.0.learn(&cx.owner, facts).await;
             let stored = stored.map_err(|error| self.0.put_off("memory.not_flushed", &cx.owner, &error))?;
             flushed.extend((stored > 0).then_some(EventKind::MemoryFlushed { facts: stored }));
         }
         match portion.last().filter(|last| last.seq < newest.seq) {
-            Some(last) => Ok(Followed::UpTo(last.seq, flushed)),
-            None => Ok(Followed::Done(flushed)),
+            Some(last) => Ok(Progress::UpTo(last.seq, flushed)),
+            None => Ok(Progress::Done(flushed)),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::agent::{
     FollowUp,
-    follow_up::{FollowContext, Followed},
+    follow_up::{FollowUpContext, Progress},
 };
 use crate::memory::Memories;
 use crate::types::EventKind;
@@ -21,21 +21,21 @@ impl FollowUp for MemoryMaintenance {
         6
     }
 
-    fn follows_failures(&self) -> bool {
+    fn runs_after_failure(&self) -> bool {
         false
     }
 
-    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
         // Facts come from the flush before this, and from tools.
         let flushed = |kind: &EventKind| matches!(kind, EventKind::MemoryFlushed { .. });
-        if !cx.news.iter().any(flushed) && cx.newest(&["memory.flushed"], 1)?.is_empty() {
-            return Ok(Followed::Done(Vec::new()));
+        if !cx.uncommitted.iter().any(flushed) && cx.newest(&["memory.flushed"], 1)?.is_empty() {
+            return Ok(Progress::Done(Vec::new()));
         }
         let last = self.0.request(&cx.owner).await;
         let last = last.map_err(|error| self.0.put_off("memory.not_requested", &cx.owner, &error))?;
         let told = cx.last_of("memory.consolidated")?.unwrap_or(cx.created_at);
         let news = last.filter(|last| *last > told);
         let news = news.map(|consolidated_at| EventKind::MemoryConsolidated { consolidated_at });
-        Ok(Followed::Done(news.into_iter().collect()))
+        Ok(Progress::Done(news.into_iter().collect()))
     }
 }

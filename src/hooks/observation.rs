@@ -22,7 +22,7 @@ const WAIT_MS: u64 = 60_000;
 /// follows replies may take, and one question. Nothing is begun with less than the last.
 const AHEAD_MS: u64 = 150_000;
 const QUESTION_MS: u64 = 120_000;
-const LEAST_MS: u64 = 60_000;
+const MIN_REMAINING_MS: u64 = 60_000;
 /// How long a turn waits for what must see messages before they leave, in milliseconds. It follows behind the
 /// turn then: it reads the log.
 const DROP_MS: u64 = 30_000;
@@ -49,7 +49,7 @@ enum Choice {
 impl Observation {
     fn thresholds(&self, cx: &ContextHandle) -> Thresholds {
         let fill = cx.fill();
-        let room = fill.most().saturating_sub(fill.fixed);
+        let room = fill.limit().saturating_sub(fill.fixed);
         Thresholds::scaled(self.0.settings().observe_at, self.0.settings().reflect_at, room)
     }
 
@@ -273,8 +273,8 @@ impl Observation {
         let (at, deadline, before) = (self.thresholds(cx), self.deadline(cx), cx.fill());
         // What was estimated to fit did not, and nobody knows by how much.
         let most = match reason {
-            CompactReason::Overflow => before.most().min(before.fixed + before.messages / 2),
-            _ => before.most(),
+            CompactReason::Overflow => before.limit().min(before.fixed + before.messages / 2),
+            _ => before.limit(),
         };
         let fits = || cx.fill().total() <= most;
         let trigger = if reason == CompactReason::Request { Trigger::Request } else { Trigger::Overflow };
@@ -365,9 +365,9 @@ impl ContextStrategy for Observation {
         Ok(cx.fill().messages < before)
     }
 
-    async fn ahead(&self, cx: &ContextHandle) {
+    async fn after_turn(&self, cx: &ContextHandle) {
         let (at, deadline) = (self.thresholds(cx), cx.clock.now().plus(AHEAD_MS));
-        let has_time = || deadline.since(cx.clock.now()) >= LEAST_MS;
+        let has_time = || deadline.since(cx.clock.now()) >= MIN_REMAINING_MS;
         for _ in 0..ROUNDS_AHEAD {
             let step = at.step(pending(cx));
             let unseen = unseen(cx, &cx.state().observed);

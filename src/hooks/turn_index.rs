@@ -2,7 +2,7 @@
 
 use crate::agent::{
     FollowUp,
-    follow_up::{FollowContext, Followed},
+    follow_up::{FollowUpContext, Progress},
 };
 use crate::memory::{Memories, flush::SAID};
 use crate::types::Owner;
@@ -28,13 +28,13 @@ impl FollowUp for TurnIndex {
         true
     }
 
-    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
         let mut seen = cx.seen;
         loop {
             let records = cx.oldest(seen, SAID, MAX_RECORDS)?;
-            let Some(last) = records.last() else { return Ok(Followed::Done(Vec::new())) };
+            let Some(last) = records.last() else { return Ok(Progress::Done(Vec::new())) };
             seen = last.seq;
-            cx.go_on()?;
+            cx.ensure_active()?;
             let heard = self.0.hear(&cx.owner, &cx.session_id, &records).await;
             heard.map_err(|error| self.0.put_off("memory.not_indexed", &cx.owner, &error))?;
         }

@@ -81,7 +81,7 @@ impl Tool for AskUser {
         Vec::new()
     }
 
-    async fn pose(&self, args: &Args, _cx: &ToolContext) -> Result<Option<Value>, ToolError> {
+    async fn suspension_payload(&self, args: &Args, _cx: &ToolContext) -> Result<Option<Value>, ToolError> {
         args.fault().map_or(Ok(None), |fault| Err(ToolError::new(fault)))
     }
 

@@ -68,7 +68,7 @@ impl Shared {
     ) -> Result<String, ToolError> {
         let owner = owner(&cx);
         let found = self.memories.search(&owner, kind, &args.query, limit(args.limit));
-        let hits = cx.while_wanted(found).await?.map_err(|error| self.down(&cx, &error))?;
+        let hits = cx.unless_canceled(found).await?.map_err(|error| self.down(&cx, &error))?;
         Ok(answer(hits.iter().map(line), nothing))
     }
 

@@ -84,7 +84,11 @@ impl DynTool for Subagent {
         Ok(Vec::new())
     }
 
-    fn pose<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
+    fn suspension_payload<'a>(
+        &'a self,
+        args: Value,
+        cx: ToolContext,
+    ) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
         // The same whenever it is asked: sent out twice, it is one.
         let session = Errand::session(&cx.session, &cx.turn, &cx.call_id);
         let errand = from_value::<Errand>(args).map(|errand| json!(Errand { session, ..errand }));

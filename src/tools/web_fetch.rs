@@ -82,7 +82,7 @@ impl Tool for WebFetch {
     }
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<Page, ToolError> {
-        let page = cx.while_wanted(self.read(args)).await??;
+        let page = cx.unless_canceled(self.read(args)).await??;
         // A page that says that there is no such page is no source.
         if (200..300).contains(&page.status) {
             cx.cite(Source::Web { url: page.url.clone(), title: None });

@@ -14,7 +14,7 @@ pub const MAX_ATTEMPTS: u32 = 6;
 
 /// With less than this left of a turn, in milliseconds, no tool begins, and the model is asked for
 /// its last word.
-pub const LEAST_MS: u64 = 1_000;
+pub const MIN_REMAINING_MS: u64 = 1_000;
 
 /// Answers that may miss the caller's schema before the turn fails.
 pub const MAX_REPAIRS: u32 = 1;
@@ -107,7 +107,7 @@ impl TurnMachine<'_> {
             TurnPhase::Model if turn.steps >= turn.budget.max_steps => {
                 Step::Summarize { reason: StopReason::MaxSteps }
             }
-            TurnPhase::Model if turn.steps > 0 && turn.deadline.since(now) < LEAST_MS => {
+            TurnPhase::Model if turn.steps > 0 && turn.deadline.since(now) < MIN_REMAINING_MS => {
                 Step::Summarize { reason: StopReason::Deadline }
             }
             TurnPhase::Model => Step::CallModel,

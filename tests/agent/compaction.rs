@@ -3,7 +3,7 @@
 use crate::stage::{NOW, Stage, check};
 use edge_harness::agent::{
     FollowUp, OnBusy,
-    follow_up::{FollowContext, Followed},
+    follow_up::{FollowUpContext, Progress},
 };
 use edge_harness::memory::{MemorySettings, compaction::CompactionSettings};
 use edge_harness::platform::in_memory::{
@@ -56,18 +56,18 @@ impl FollowUp for Diary {
     fn before_drop(&self) -> bool {
         true
     }
-    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
-        if !cx.hurried {
-            return Ok(Followed::NotBefore(cx.clock.now().plus(1_000_000_000)));
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
+        if !cx.urgent {
+            return Ok(Progress::NotBefore(cx.clock.now().plus(1_000_000_000)));
         }
-        cx.while_wanted(cx.clock.sleep(self.takes_ms.get())).await?;
+        cx.unless_canceled(cx.clock.sleep(self.takes_ms.get())).await?;
         if self.fails.get() {
             return Err("not now".into());
         }
         for record in cx.oldest(cx.seen, &["turn.started"], 100)? {
             self.said.borrow_mut().push(format!("{:?}", record.seq));
         }
-        Ok(Followed::Done(Vec::new()))
+        Ok(Progress::Done(Vec::new()))
     }
 }
 

@@ -4,7 +4,7 @@
 use crate::stage::{NOW, Stage};
 use edge_harness::agent::{
     FollowUp,
-    follow_up::{FollowContext, Followed},
+    follow_up::{FollowUpContext, Progress},
 };
 use edge_harness::platform::in_memory::models::answer;
 use edge_harness::types::{EventKind, Owner, Part, Timestamp};
@@ -35,7 +35,7 @@ impl FollowUp for Diary {
         "diary"
     }
 
-    async fn follow(&self, cx: &FollowContext) -> Result<Followed, String> {
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
         self.times.borrow_mut().push((cx.clock.now().0 - NOW.0) / 1_000);
         let said = cx.newest(&["turn.started"], 10)?;
         let text = |kind: &EventKind| match kind {
@@ -44,14 +44,14 @@ impl FollowUp for Diary {
         };
         self.rounds.borrow_mut().push(said.iter().map(|record| text(&record.kind)).collect());
         if self.not_before.get() > cx.clock.now() {
-            return Ok(Followed::NotBefore(self.not_before.get()));
+            return Ok(Progress::NotBefore(self.not_before.get()));
         }
-        cx.while_wanted(cx.clock.sleep(self.takes_ms.get())).await?;
+        cx.unless_canceled(cx.clock.sleep(self.takes_ms.get())).await?;
         if self.fails.get() > 0 {
             self.fails.set(self.fails.get() - 1);
             return Err("not now".into());
         }
-        Ok(Followed::Done(vec![EventKind::MemoryFlushed { facts: said.len() }]))
+        Ok(Progress::Done(vec![EventKind::MemoryFlushed { facts: said.len() }]))
     }
 
     async fn erase(&self, owner: &Owner, session: &str) -> Result<bool, String> {

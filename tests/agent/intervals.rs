@@ -4,7 +4,7 @@ use crate::http::ask;
 use crate::stage::{NOW, Stage};
 use edge_harness::agent::{
     BuildError, Interval,
-    interval::{Beat, BeatContext},
+    interval::{Tick, TickContext},
 };
 use edge_harness::http::routes::SessionRoute;
 use edge_harness::platform::in_memory::models::answer;
@@ -40,7 +40,7 @@ impl Interval for Heart {
         EVERY_MS
     }
 
-    async fn beat(&self, cx: &BeatContext) -> Result<Beat, String> {
+    async fn tick(&self, cx: &TickContext) -> Result<Tick, String> {
         self.beats.borrow_mut().push(((cx.clock.now().0 - NOW.0) / 1_000, cx.first_run));
         cx.clock.sleep(self.takes_ms.get()).await;
         if self.fails.get() > 0 {
@@ -48,10 +48,10 @@ impl Interval for Heart {
             return Err("not now".into());
         }
         cx.set_state("beats", (cx.runs + 1).into())?;
-        Ok(if self.stops.get() { Beat::Stop } else { Beat::Again })
+        Ok(if self.stops.get() { Tick::Stop } else { Tick::Again })
     }
 
-    async fn shutdown(&self, cx: &BeatContext) {
+    async fn shutdown(&self, cx: &TickContext) {
         assert!(cx.set_state("beats", 0.into()).is_err());
         self.shut.borrow_mut().push(format!("{}/{} after {}", cx.owner.user, cx.session_id, cx.runs));
     }
@@ -236,8 +236,8 @@ fn handlers_must_not_clash_nor_beat_too_often() {
         fn every_ms(&self) -> u64 {
             999
         }
-        async fn beat(&self, _cx: &BeatContext) -> Result<Beat, String> {
-            Ok(Beat::Again)
+        async fn tick(&self, _cx: &TickContext) -> Result<Tick, String> {
+            Ok(Tick::Again)
         }
     }
     let bare = || {

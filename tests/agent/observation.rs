@@ -641,10 +641,10 @@ fn what_must_see_messages_before_they_leave_is_asked_first() {
         fn before_drop(&self) -> bool {
             true
         }
-        async fn follow(
+        async fn run(
             &self,
-            _cx: &edge_harness::agent::follow_up::FollowContext,
-        ) -> Result<edge_harness::agent::follow_up::Followed, String> {
+            _cx: &edge_harness::agent::follow_up::FollowUpContext,
+        ) -> Result<edge_harness::agent::follow_up::Progress, String> {
             future::pending().await
         }
     }

@@ -13,7 +13,7 @@ impl SessionHost {
     /// `session_busy` while a turn runs, `not_configured` when nothing keeps the context, `unavailable` when it
     /// could not be done; the context is as it was then.
     pub async fn compact(&self, session: &Rc<Session>) -> Result<Value, Problem> {
-        let Some(keeper) = &self.agent.keeper else {
+        let Some(context_manager) = &self.agent.context_manager else {
             let detail = "the agent has no way to make a context smaller; set CONTEXT_STRATEGY";
             return Err(Problem::new(ErrorCode::NotConfigured, detail));
         };
@@ -21,10 +21,10 @@ impl SessionHost {
             let detail = "a turn is running, and sees to its context itself; wait for its end";
             return Err(Problem::new(ErrorCode::SessionBusy, detail));
         }
-        let handle = keeper.handle(session, &self.ports.clock, None, 0);
+        let handle = context_manager.handle(session, &self.ports.clock, None, 0);
         let kept_from = handle.state().kept_from();
         let (before, tokens_before) = (handle.messages(), session.context().tokens());
-        let made = keeper.strategy.make_room(&handle, CompactReason::Request).await;
+        let made = context_manager.strategy.make_room(&handle, CompactReason::Request).await;
         let after = handle.messages();
         // Whoever made it smaller meanwhile.
         let compacted = handle.state().kept_from() > kept_from || made == Ok(true);

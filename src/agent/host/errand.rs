@@ -95,7 +95,7 @@ impl SessionHost {
         if fault::active(Fault::ForgetRecall) {
             return session.commit(self.now(), |draft| draft.state.reported = true).map_err(Problem::from);
         }
-        let ending = Ending { called_off: true, ..Ending::new(StopReason::Canceled) };
+        let ending = Ending { canceled_by_parent: true, ..Ending::new(StopReason::Canceled) };
         if !self.end_with(session, ending)? && !session.state().reported {
             session.commit(self.now(), |draft| draft.state.reported = true)?;
         }

@@ -3,7 +3,7 @@
 use super::{RETRY_MS, SETTLE_MS, SessionHost};
 use crate::agent::{
     CancelToken,
-    follow_up::{FollowContext, Followed},
+    follow_up::{FollowUpContext, Progress},
 };
 use crate::ports::{StoreError, within};
 use crate::session::{Draft, Session, owner};
@@ -83,16 +83,16 @@ impl SessionHost {
                 break;
             }
             cx.seen = handover.seen;
-            let result = within(self.ports.clock.as_ref(), MAX_MS, follow_up.follow(&cx)).await;
+            let result = within(self.ports.clock.as_ref(), MAX_MS, follow_up.run(&cx)).await;
             let result = result.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
             if cancel.is_canceled() {
                 return Ok(false);
             }
-            if let Ok(Followed::Done(records) | Followed::UpTo(_, records)) = &result {
-                cx.news.extend_from_slice(records);
+            if let Ok(Progress::Done(records) | Progress::UpTo(_, records)) = &result {
+                cx.uncommitted.extend_from_slice(records);
             }
             // What builds on this one is to find it done.
-            let goes_on = matches!(result, Ok(Followed::Done(_)));
+            let goes_on = matches!(result, Ok(Progress::Done(_)));
             done.push((follow_up.name(), handover.asked, result));
             if !goes_on {
                 break;
@@ -108,17 +108,17 @@ impl SessionHost {
         Ok(any)
     }
 
-    fn follow_context(&self, session: &Rc<Session>, cancel: &CancelToken) -> FollowContext {
+    fn follow_context(&self, session: &Rc<Session>, cancel: &CancelToken) -> FollowUpContext {
         let meta = session.state().meta.clone();
-        FollowContext {
+        FollowUpContext {
             owner: Owner { tenant: meta.tenant, user: meta.user, agent: meta.agent },
             session_id: meta.id,
             created_at: meta.created_at,
             model: meta.model,
             seen: 0,
             until: session.last_seq(),
-            hurried: false,
-            news: Vec::new(),
+            urgent: false,
+            uncommitted: Vec::new(),
             clock: Rc::clone(&self.ports.clock),
             session: Rc::clone(session),
             cancel: cancel.clone(),
@@ -161,12 +161,12 @@ fn progress(
     name: &str,
     asked: u64,
     until: u64,
-    result: Result<Followed, String>,
+    result: Result<Progress, String>,
     now: Timestamp,
 ) {
     let state = draft.state.handovers.entry(name.to_owned()).or_default();
     match result {
-        Ok(Followed::Done(records)) => {
+        Ok(Progress::Done(records)) => {
             *state = Handover {
                 asked: state.asked,
                 answered: asked,
@@ -175,11 +175,11 @@ fn progress(
             };
             records.into_iter().for_each(|kind| draft.record(None, kind));
         }
-        Ok(Followed::UpTo(seen, records)) => {
+        Ok(Progress::UpTo(seen, records)) => {
             *state = Handover { seen: seen.max(state.seen), failed: 0, not_before: Timestamp(0), ..*state };
             records.into_iter().for_each(|kind| draft.record(None, kind));
         }
-        Ok(Followed::NotBefore(at)) => state.not_before = at.max(now.plus(RETRY_MS)),
+        Ok(Progress::NotBefore(at)) => state.not_before = at.max(now.plus(RETRY_MS)),
         Err(reason) => {
             state.not_before = now.plus(wait_after(state.failed));
             state.failed += 1;

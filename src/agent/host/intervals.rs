@@ -3,7 +3,7 @@
 use super::{RETRY_MS, SETTLE_MS, SessionHost, WATCHDOG_MS};
 use crate::agent::{
     CancelToken,
-    interval::{Beat, BeatContext, Interval},
+    interval::{Interval, Tick, TickContext},
 };
 use crate::ports::{StoreError, within};
 use crate::session::{Session, owner};
@@ -72,11 +72,11 @@ impl SessionHost {
         &self,
         interval: &dyn Interval,
         before: IntervalState,
-        cx: &BeatContext,
+        cx: &TickContext,
     ) -> Result<(), StoreError> {
         let began = self.now();
         let result = {
-            let beat = within(self.ports.clock.as_ref(), BEAT_MS, isolated(interval.beat(cx)));
+            let beat = within(self.ports.clock.as_ref(), BEAT_MS, isolated(interval.tick(cx)));
             let over = cx.cancel.canceled();
             pin_mut!(beat, over);
             match select(beat, over).await {
@@ -90,7 +90,7 @@ impl SessionHost {
         let next_at = if next > now { next } else { now.plus(interval.every_ms()) };
         let (state, failure) = match result {
             Ok(beat) => {
-                let stopped = beat == Beat::Stop;
+                let stopped = beat == Tick::Stop;
                 (IntervalState { next_at, runs: before.runs + 1, stopped, failed: 0 }, None)
             }
             Err(reason) => (IntervalState { next_at, failed: before.failed + 1, ..before }, Some(reason)),
@@ -109,10 +109,10 @@ impl SessionHost {
         session: &Rc<Session>,
         state: &IntervalState,
         cancel: &CancelToken,
-    ) -> BeatContext {
+    ) -> TickContext {
         let meta = &session.state().meta;
         let (tenant, user, agent) = (meta.tenant.clone(), meta.user.clone(), meta.agent.clone());
-        BeatContext {
+        TickContext {
             owner: Owner { tenant, user, agent },
             session_id: meta.id.clone(),
             first_run: state.runs == 0,
@@ -162,7 +162,7 @@ fn interval_state(session: &Session, interval: &dyn Interval) -> IntervalState {
 }
 
 /// A panic of a handler is a failure of its beat, and of nothing else.
-async fn isolated(beat: impl Future<Output = Result<Beat, String>>) -> Result<Beat, String> {
+async fn isolated(beat: impl Future<Output = Result<Tick, String>>) -> Result<Tick, String> {
     let ended = AssertUnwindSafe(beat).catch_unwind().await;
     ended.unwrap_or_else(|_panic| Err("the handler broke (a defect of ours)".into()))
 }

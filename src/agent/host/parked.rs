@@ -4,7 +4,7 @@
 
 use super::{RETRY_MS, SessionHost, subagents};
 use crate::agent::{
-    executor::fit,
+    executor::validate_args,
     finalizer::{Ending, INTERRUPTED},
 };
 use crate::fault::{self, Fault};
@@ -190,10 +190,13 @@ impl SessionHost {
 
     /// Ends the turn at hand: the user says something else.
     pub(super) fn interrupt(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
-        let told = session.pending()?.into_iter();
-        let told = told.filter(|pending| pending.kind == PendingKind::Approval);
-        let told = told.map(|pending| declined(pending, INTERRUPTED)).collect();
-        self.end_with(session, Ending { interrupted: true, told, ..Ending::new(StopReason::Canceled) })?;
+        let resolutions = session.pending()?.into_iter();
+        let resolutions = resolutions.filter(|pending| pending.kind == PendingKind::Approval);
+        let resolutions = resolutions.map(|pending| declined(pending, INTERRUPTED)).collect();
+        self.end_with(
+            session,
+            Ending { interrupted: true, resolutions, ..Ending::new(StopReason::Canceled) },
+        )?;
         Ok(())
     }
 
@@ -230,7 +233,7 @@ impl SessionHost {
         let Some((spec, tool)) = self.agent.toolkit.get(&pending.name) else { return Ok(args) };
         let (call_id, name) = (pending.call_id.clone(), pending.name.clone());
         let mut call = ToolCall { call_id, name, args, invalid: None };
-        fit(tool.as_ref(), spec, &mut call).map_err(|reason| Problem::field("/args", reason))?;
+        validate_args(tool.as_ref(), spec, &mut call).map_err(|reason| Problem::field("/args", reason))?;
         Ok(call.args)
     }
 

@@ -152,7 +152,7 @@ fn handler(state: &Rc<State>, env: &Env, sockets: &Rc<Sockets>) -> Result<Handle
     };
     let context_messages =
         setup::var(env, "CONTEXT_MESSAGES").and_then(|n| n.parse().ok()).unwrap_or(CONTEXT_MESSAGES);
-    let context = if agent.keeps_context() { Bounds::wide() } else { Bounds::messages(context_messages) };
+    let context = if agent.manages_context() { Bounds::wide() } else { Bounds::messages(context_messages) };
     let host = SessionHost::new(ports, agent, HostConfig { context });
     Ok(Handler { host })
 }

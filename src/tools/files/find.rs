@@ -44,7 +44,7 @@ impl Tool for ListFiles {
         let after = args.after.as_deref().map(path).transpose()?;
         let after = after.as_ref().map(FilePath::as_str);
         let files = self.0.open(&cx);
-        let listed = cx.while_wanted(files.list(&prefix, after, MAX_LISTED + 1)).await?;
+        let listed = cx.unless_canceled(files.list(&prefix, after, MAX_LISTED + 1)).await?;
         let mut listed = listed.map_err(|error| self.0.failed(&cx, prefix.as_str(), error))?;
         let mut notes = Vec::new();
         if listed.len() > MAX_LISTED {
@@ -89,7 +89,7 @@ impl Tool for GlobFiles {
     async fn run(&self, args: GlobArgs, cx: ToolContext) -> Result<String, ToolError> {
         check_glob(&args.pattern)?;
         let prefix = folder(args.path.as_deref())?;
-        let found = cx.while_wanted(self.0.open(&cx).glob(&prefix, &args.pattern)).await?;
+        let found = cx.unless_canceled(self.0.open(&cx).glob(&prefix, &args.pattern)).await?;
         let found = found.map_err(|error| self.0.failed(&cx, prefix.as_str(), error))?;
         Ok(answer(found.hits.iter().map(|(entry, _)| entry.path.to_string()), found.notes))
     }
@@ -156,7 +156,7 @@ impl Tool for GrepFiles {
             }
             files.grep(&grep).await
         };
-        let found = cx.while_wanted(work).await?;
+        let found = cx.unless_canceled(work).await?;
         let found = found.map_err(|error| self.0.failed(&cx, args.path.as_deref().unwrap_or("/"), error))?;
         let lines = found.hits.iter().map(|line| format!("{}:{}:{}", line.path, line.number, line.text));
         Ok(answer(lines, found.notes))

@@ -47,7 +47,7 @@ impl Tool for ReadFile {
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<String, ToolError> {
         let path = path(&args.path)?;
-        let read = cx.while_wanted(self.0.open(&cx).read(&path)).await?;
+        let read = cx.unless_canceled(self.0.open(&cx).read(&path)).await?;
         let (file, layer) = read.map_err(|error| self.0.failed(&cx, path.as_str(), error))?;
         let text = std::str::from_utf8(&file.bytes).map_err(|_| {
             ToolError::new(format!("`{path}` is not text: it has {} bytes", file.bytes.len()))

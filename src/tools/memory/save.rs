@@ -44,7 +44,7 @@ impl Tool for MemorySave {
         let guard = Rc::new(move || gate.is_open());
         let saved = self.0.memories.save(&owner(&cx), fact, guard).await;
         saved.map_err(|error| self.0.down(&cx, &error))?;
-        cx.tell(EventKind::MemoryFlushed { facts: 1 })?;
+        cx.record(EventKind::MemoryFlushed { facts: 1 })?;
         Ok(format!("remembered: {text}"))
     }
 }

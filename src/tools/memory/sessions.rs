@@ -53,7 +53,7 @@ impl Tool for SessionList {
     async fn run(&self, args: ListArgs, cx: ToolContext) -> Result<String, ToolError> {
         let (user, agent, limit) = (Some(cx.user.as_str()), Some(cx.agent.as_str()), limit(args.limit));
         let sessions = self.0.directory.sessions(&cx.tenant, user, agent, None, limit, false);
-        let sessions = cx.while_wanted(sessions).await?.map_err(|error| self.0.down(&cx, &error))?;
+        let sessions = cx.unless_canceled(sessions).await?.map_err(|error| self.0.down(&cx, &error))?;
         let lines = sessions.iter().map(|entry| {
             let at = entry.updated_at.to_rfc3339();
             let title = entry.title.as_deref().unwrap_or_default();
@@ -92,7 +92,7 @@ impl Tool for SessionHistory {
         let last = args.last.unwrap_or(20).clamp(1, super::MAX_HITS);
         let owner = owner(&cx);
         let said = self.0.memories.history(&owner, &args.session, last);
-        let said = cx.while_wanted(said).await?.map_err(|error| self.0.down(&cx, &error))?;
+        let said = cx.unless_canceled(said).await?.map_err(|error| self.0.down(&cx, &error))?;
         let lines = said.into_iter().map(|entry| line(&Hit { entry, score: 0.0 }));
         Ok(answer(lines, "nothing of such a session is known; session_list shows which there are"))
     }

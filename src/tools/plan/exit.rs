@@ -30,7 +30,11 @@ impl Tool for PlanExit {
     const CONTROL: bool = true;
     const SUSPENDS: Option<PendingKind> = Some(PendingKind::Plan);
 
-    async fn pose(&self, args: &ExitArgs, cx: &ToolContext) -> Result<Option<Value>, ToolError> {
+    async fn suspension_payload(
+        &self,
+        args: &ExitArgs,
+        cx: &ToolContext,
+    ) -> Result<Option<Value>, ToolError> {
         planning(cx)?;
         let path = own_path(cx)?;
         let plan = self.0.read(&path, cx).await?;
@@ -70,7 +74,11 @@ impl Tool for SubmitPlan {
     const CONTROL: bool = true;
     const SUSPENDS: Option<PendingKind> = Some(PendingKind::Plan);
 
-    async fn pose(&self, args: &SubmitArgs, cx: &ToolContext) -> Result<Option<Value>, ToolError> {
+    async fn suspension_payload(
+        &self,
+        args: &SubmitArgs,
+        cx: &ToolContext,
+    ) -> Result<Option<Value>, ToolError> {
         let path = path(&args.path)?;
         let plan = self.0.read(&path, cx).await?;
         let plan =
