@@ -15,7 +15,7 @@ use edge_harness::agent::{
     host::HostPorts,
 };
 use edge_harness::memory::{Memories, MemorySettings};
-use edge_harness::model::{ModelRegistry, ask::Aside};
+use edge_harness::model::{ModelRegistry, ModelSettings, ask::Aside};
 use edge_harness::platform::in_memory::{
     InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog,
     MemorySessionStore, NoPeers, ScriptedHttp, SeededEntropy, TaskPool,
@@ -92,7 +92,7 @@ fn turn(hour: u64, said: &str) -> String {
         clock: clock.clone(),
         entropy: entropy.clone(),
     };
-    let models = Rc::new(ModelRegistry::new(&|_| None, http.clone(), None, clock.clone()));
+    let models = Rc::new(ModelRegistry::new(ModelSettings::default(), http.clone(), None, clock.clone()));
     let (files, log) = (Rc::new(Workspaces::new(stores, Bundle::default())), Rc::new(MemoryLog::default()));
     let index = Rc::new(InMemoryIndex::default());
     let memories = Memories::new(

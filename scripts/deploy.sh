@@ -4,10 +4,10 @@ source "$(dirname "$0")/env.sh"
 scripts/setup.sh
 scripts/build.sh
 
-grep -q '^database_id = "00000000-' wrangler.toml && die "not every database is there yet; once, do:
+grep -q '^database_id = "00000000-' wrangler.toml && die "wrangler.toml has no ids of real databases; create them once:
   npx wrangler login                      (or set CLOUDFLARE_API_TOKEN)
   npx wrangler d1 create edge-harness     (its id goes into wrangler.toml)
-  npx wrangler d1 create edge-harness-1   (likewise; or take DB_1 out of wrangler.toml)
+  npx wrangler d1 create edge-harness-1   (likewise; or remove DB_1 from wrangler.toml)
   npx wrangler r2 bucket create edge-harness"
 
 for db in $(databases); do wrangler d1 migrations apply "$db" --remote; done

@@ -13,6 +13,7 @@ mod openai;
 mod pricing;
 mod registry;
 pub mod retry;
+mod settings;
 mod sse;
 #[cfg(test)]
 mod testkit;
@@ -23,8 +24,11 @@ mod workers_ai;
 pub use anthropic::Anthropic;
 pub use demo::Demo;
 pub use openai::OpenAi;
+pub use pricing::{NegativePrice, Prices};
 pub use registry::ModelRegistry;
 pub use retry::RetryPolicy;
+pub use settings::{Credentials, ModelSettings};
+pub use windows::{SmallWindow, Windows};
 pub use wire::{Decoder, Endpoint, Wire};
 
 /// A provider: the part of a model id before the first slash.
@@ -49,8 +53,6 @@ pub enum Reach {
         wire: &'static (dyn Wire + Sync),
         /// The secret that holds its key.
         key: &'static str,
-        /// The setting that replaces its base URL.
-        base_url: &'static str,
         /// Its base URL.
         default_base_url: &'static str,
     },
@@ -69,7 +71,6 @@ pub static TABLE: &[Provider] = &[
         reach: Reach::Http {
             wire: &OpenAi,
             key: "OPENAI_API_KEY",
-            base_url: "OPENAI_BASE_URL",
             default_base_url: "https://api.openai.com/v1",
         },
     },
@@ -80,7 +81,6 @@ pub static TABLE: &[Provider] = &[
         reach: Reach::Http {
             wire: &Anthropic,
             key: "ANTHROPIC_API_KEY",
-            base_url: "ANTHROPIC_BASE_URL",
             default_base_url: "https://api.anthropic.com",
         },
     },

@@ -1,9 +1,9 @@
 //! The standard agent: the only place that puts built-in hooks and tools into a builder.
 
 mod modes;
-mod variables;
+pub mod settings;
 
-pub use variables::{context_settings, external_tools, memory_settings, settings};
+pub use settings::{Config, SETTINGS};
 
 use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
 use crate::hooks::{

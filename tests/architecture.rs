@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("hooks", &["types", "ports", "session", "workspace", "memory", "agent"]),
     // A tool that is not ours has its schema from whoever brings it.
     ("tools", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent"]),
-    ("standard", &["types", "ports", "workspace", "memory", "agent", "hooks", "tools"]),
+    ("standard", &["types", "ports", "model", "workspace", "memory", "agent", "hooks", "tools"]),
     // A caller's schema is checked where the request is.
     ("http", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent", "standard"]),
     ("platform/in_memory", &["types", "ports"]),

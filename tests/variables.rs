@@ -53,6 +53,8 @@ fn a_deployment_that_is_not_set_up_right_says_so_and_keeps_why_to_itself() {
         for (name, value) in bad.as_object().unwrap() {
             let told = problem["detail"].as_str().unwrap();
             assert!(!told.contains(value.as_str().unwrap()) && !told.contains(name.as_str()), "{told}");
+            let log = server.log();
+            assert!(log.contains(name.as_str()) && log.contains("malformed"), "{log}");
         }
     }
 }

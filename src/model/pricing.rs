@@ -2,6 +2,7 @@
 
 use crate::types::Price;
 use std::collections::BTreeMap;
+use thiserror::Error;
 
 /// US dollars per million tokens: input, output, read from the cache, written to it. Source: the
 /// price lists that the providers publish, as of November 2025. Override with `MODEL_PRICES`.
@@ -27,27 +28,31 @@ const TABLE: &[(&str, [f64; 4])] = &[
     ("anthropic/claude-3-5-haiku", [0.8, 4.0, 0.08, 1.0]),
 ];
 
-/// The prices that this deployment goes by: its own before the table's.
+/// Prices of models: a deployment's own, then the built-in ones.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Prices {
+pub struct Prices {
     own: BTreeMap<String, Price>,
 }
 
+/// A model's price is below 0.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("{0:?} has a price below 0")]
+pub struct NegativePrice(pub String);
+
 impl Prices {
-    /// Reads `MODEL_PRICES`: `{"provider/model": {"input": 1.25, "output": 10, "cache_read": 0.125}}`.
+    /// Uses these prices, by model id, before the built-in ones.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
-        let own: BTreeMap<String, Price> = crate::types::json::read(text.as_bytes())
-            .map_err(|error| format!("MODEL_PRICES is not a JSON object of prices by model id: {error}"))?;
-        for (id, price) in &own {
+    /// When a price is below 0.
+    pub fn new(own: BTreeMap<String, Price>) -> Result<Self, NegativePrice> {
+        let negative = own.iter().find(|(_, price)| {
             let all = [Some(price.input), Some(price.output), price.cache_read, price.cache_write];
-            if all.into_iter().flatten().any(|dollars| dollars < 0.0) {
-                return Err(format!("MODEL_PRICES has a price below 0 for {id:?}"));
-            }
+            all.into_iter().flatten().any(|dollars| dollars < 0.0)
+        });
+        match negative {
+            Some((id, _)) => Err(NegativePrice(id.clone())),
+            None => Ok(Self { own }),
         }
-        Ok(Self { own })
     }
 
     /// What the model `provider/model` costs. An id that ends in a date costs what the one without
@@ -101,21 +106,17 @@ mod tests {
     }
 
     #[test]
-    fn own_prices_stand_above_the_table() {
-        let prices = Prices::read(
-            r#"{"openai/gpt-5": {"input": 1, "output": 2}, "openai/mine": {"input": 0, "output": 0, "cache_read": 0}}"#,
-        )
-        .unwrap();
+    fn own_prices_take_precedence_over_the_table() {
         let own = Price { input: 1.0, output: 2.0, cache_read: None, cache_write: None };
+        let free = Price { cache_read: Some(0.0), ..Price::default() };
+        let prices = [("openai/gpt-5".to_owned(), own), ("openai/mine".to_owned(), free)];
+        let prices = Prices::new(prices.into()).unwrap();
         assert_eq!(prices.of("openai/gpt-5"), Some(own));
         assert_eq!(prices.of("openai/gpt-5-2025-08-07"), Some(own));
         assert_eq!(prices.of("openai/mine").and_then(|price| price.cache_read), Some(0.0));
         assert_eq!(prices.of("openai/gpt-5-mini").map(|price| price.input), Some(0.25));
-        for bad in
-            ["5", "{", r#"{"a/b": 1}"#, r#"{"a/b": {"input": 1}}"#, r#"{"a/b": {"input": -1, "output": 1}}"#]
-        {
-            let error = Prices::read(bad).unwrap_err();
-            assert!(error.starts_with("MODEL_PRICES "), "{error}");
-        }
+        let negative = Price { input: -1.0, ..own };
+        let refused = Prices::new([("a/b".to_owned(), negative)].into()).unwrap_err();
+        assert_eq!(refused, NegativePrice("a/b".into()));
     }
 }

@@ -1,11 +1,9 @@
 //! The models that this deployment can reach.
 
 use super::{
-    Endpoint, Provider, Reach, TABLE,
+    Credentials, Endpoint, ModelSettings, Prices, Provider, Reach, TABLE, Windows,
     client::{AiModel, HttpModel, Voice},
     demo::{self, Demo},
-    pricing::Prices,
-    windows::Windows,
 };
 use crate::{
     ports::{Ai, Clock, Http, Model, Models},
@@ -21,50 +19,35 @@ pub struct ModelRegistry {
     /// In the order of [`TABLE`].
     providers: Vec<(&'static Provider, Found)>,
     default: String,
-    prices: Result<Prices, ModelError>,
-    windows: Result<Windows, ModelError>,
+    prices: Prices,
+    windows: Windows,
 }
 
 /// What models are made of.
-struct Parts<'a> {
-    config: &'a dyn Fn(&str) -> Option<String>,
+struct Parts {
+    settings: ModelSettings,
     http: Rc<dyn Http>,
     ai: Option<Rc<dyn Ai>>,
     clock: Rc<dyn Clock>,
 }
 
 impl ModelRegistry {
-    /// Reads the configuration: each provider's key and base URL, `DEFAULT_MODEL`,
-    /// `MODEL_PRICES` and `MODEL_WINDOWS`. When one of the last two is malformed no model is found, and that is why.
+    /// The models that these settings enable.
     pub fn new(
-        config: &dyn Fn(&str) -> Option<String>,
+        settings: ModelSettings,
         http: Rc<dyn Http>,
         ai: Option<Rc<dyn Ai>>,
         clock: Rc<dyn Clock>,
     ) -> Self {
-        let parts = Parts { config, http, ai, clock };
-        let has_key = |p: &&Provider| matches!(p.reach, Reach::Http { key, .. } if parts.get(key).is_some());
+        let has_key =
+            |p: &&Provider| matches!(p.reach, Reach::Http { .. }) && settings.of(p.name).key.is_some();
         let first =
             TABLE.iter().filter(has_key).find_map(|p| Some(format!("{}/{}", p.name, p.default_model?)));
-        let default = parts.get("DEFAULT_MODEL").or(first).unwrap_or_else(|| demo::ID.to_owned());
+        let default = settings.default.clone().or(first).unwrap_or_else(|| demo::ID.to_owned());
+        let parts = Parts { settings, http, ai, clock };
         let providers = TABLE.iter().map(|provider| (provider, parts.make(provider))).collect();
-        let prices = parts.get("MODEL_PRICES").map_or(Ok(Prices::default()), |text| Prices::read(&text));
-        let prices = prices.map_err(|why| ModelError::new(ModelErrorKind::Invalid, why));
-        let windows = parts.get("MODEL_WINDOWS").map_or(Ok(Windows::default()), |text| Windows::read(&text));
-        let windows = windows.map_err(|why| ModelError::new(ModelErrorKind::Invalid, why));
+        let ModelSettings { prices, windows, .. } = parts.settings;
         Self { providers, default, prices, windows }
-    }
-
-    /// What keeps every model from being found.
-    ///
-    /// # Errors
-    /// What is wrong with `MODEL_PRICES` or `MODEL_WINDOWS`.
-    pub fn check(&self) -> Result<(), &str> {
-        self.malformed().map_or(Ok(()), |error| Err(error.message.as_str()))
-    }
-
-    fn malformed(&self) -> Option<&ModelError> {
-        self.prices.as_ref().err().or(self.windows.as_ref().err())
     }
 
     /// The ids to offer: the default and the built-in one.
@@ -101,21 +84,17 @@ impl Models for ModelRegistry {
             );
             return Err(ModelError::new(ModelErrorKind::Invalid, message));
         };
-        // To run without what was meant would let bounds pass that were meant to hold.
-        if let Some(error) = self.malformed() {
-            return Err(error.clone());
-        }
         Ok((found.clone()?, model.to_owned()))
     }
 
     fn price(&self, id: &str) -> Option<Price> {
-        self.prices.as_ref().ok()?.of(id)
+        self.prices.of(id)
     }
 
     fn limits(&self, id: &str) -> ModelLimits {
         let name = id.split('/').next().unwrap_or_default();
         let percent = TABLE.iter().find(|provider| provider.name == name).map(|p| p.tokens_percent);
-        let window = self.windows.as_ref().ok().and_then(|windows| windows.of(id));
+        let window = self.windows.of(id);
         let unknown = ModelLimits::default();
         ModelLimits { window: window.unwrap_or(unknown.window), percent: percent.unwrap_or(unknown.percent) }
     }
@@ -125,18 +104,14 @@ impl Models for ModelRegistry {
     }
 }
 
-impl Parts<'_> {
-    fn get(&self, name: &str) -> Option<String> {
-        (self.config)(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
-    }
-
+impl Parts {
     fn make(&self, provider: &'static Provider) -> Found {
         let name = provider.name;
         let clock = self.clock.clone();
         let missing = |what: String| Err(ModelError::new(ModelErrorKind::Auth, what));
         match &provider.reach {
-            Reach::Http { wire, key: secret, base_url, default_base_url } => {
-                let (key, base) = (self.get(secret), self.get(base_url));
+            Reach::Http { wire, key: secret, default_base_url } => {
+                let Credentials { key, base_url: base } = self.settings.of(name);
                 // A server of one's own may need no key; the public one always does.
                 if key.is_none() && base.is_none() {
                     return missing(format!("{name} has no key: set the secret {secret}"));
@@ -185,30 +160,41 @@ mod tests {
         }
     }
 
-    fn registry(config: &[(&str, &str)]) -> ModelRegistry {
-        let find = |name: &str| config.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-        ModelRegistry::new(&find, Rc::new(Nothing), None, Rc::new(Nothing))
+    fn registry(set: impl Fn(&mut ModelSettings)) -> ModelRegistry {
+        let mut settings = ModelSettings::default();
+        set(&mut settings);
+        ModelRegistry::new(settings, Rc::new(Nothing), None, Rc::new(Nothing))
+    }
+
+    fn key(settings: &mut ModelSettings, provider: &'static str) {
+        settings.credentials(provider).key = Some("k".into());
     }
 
     #[test]
-    fn defaults_follow_the_configuration() {
-        let default = |config: &[(&str, &str)]| registry(config).default_model();
-        assert_eq!(default(&[]), "demo/echo");
-        assert_eq!(default(&[("OPENAI_API_KEY", " ")]), "demo/echo");
-        assert_eq!(default(&[("OPENAI_API_KEY", "k")]), "openai/gpt-5-mini");
-        assert_eq!(default(&[("ANTHROPIC_API_KEY", "k")]), "anthropic/claude-sonnet-4-5");
-        assert_eq!(default(&[("ANTHROPIC_API_KEY", "k"), ("OPENAI_API_KEY", "k")]), "openai/gpt-5-mini");
+    fn the_default_model_follows_the_settings() {
+        let default = |set: &dyn Fn(&mut ModelSettings)| registry(set).default_model();
+        assert_eq!(default(&|_| ()), "demo/echo");
+        assert_eq!(default(&|s| key(s, "openai")), "openai/gpt-5-mini");
+        assert_eq!(default(&|s| key(s, "anthropic")), "anthropic/claude-sonnet-4-5");
+        let both = |s: &mut ModelSettings| ["anthropic", "openai"].map(|name| key(s, name));
         assert_eq!(
-            default(&[("DEFAULT_MODEL", "workers-ai/@cf/x"), ("OPENAI_API_KEY", "k")]),
-            "workers-ai/@cf/x"
+            default(&|s| {
+                both(s);
+            }),
+            "openai/gpt-5-mini"
         );
-        assert_eq!(registry(&[]).list(), ["demo/echo"]);
-        assert_eq!(registry(&[("OPENAI_API_KEY", "k")]).list(), ["openai/gpt-5-mini", "demo/echo"]);
+        let named = |s: &mut ModelSettings| {
+            key(s, "openai");
+            s.default = Some("workers-ai/@cf/x".into());
+        };
+        assert_eq!(default(&named), "workers-ai/@cf/x");
+        assert_eq!(registry(|_| ()).list(), ["demo/echo"]);
+        assert_eq!(registry(|s| key(s, "openai")).list(), ["openai/gpt-5-mini", "demo/echo"]);
     }
 
     #[test]
     fn ids_are_resolved_or_explained() {
-        let registry = registry(&[("OPENAI_BASE_URL", "http://localhost:1/v1")]);
+        let registry = registry(|s| s.credentials("openai").base_url = Some("http://localhost:1/v1".into()));
         let name = |id: &str| registry.resolve(id).map(|(_, name)| name).map_err(|e| (e.kind, e.message));
         // A server of one's own needs no key.
         assert_eq!(name("openai/org/model:free"), Ok("org/model:free".into()));
@@ -223,15 +209,5 @@ mod tests {
             assert!(!registry.is_known(bad), "{bad}");
         }
         assert!(registry.is_known("workers-ai/@cf/meta/llama"));
-    }
-
-    #[test]
-    fn malformed_prices_are_no_prices() {
-        let registry = registry(&[("MODEL_PRICES", "gpt-5: 1")]);
-        let error = registry.resolve("demo/echo").map(drop).unwrap_err();
-        assert_eq!(error.kind, ModelErrorKind::Invalid);
-        assert!(error.message.starts_with("MODEL_PRICES is not a JSON object"), "{}", error.message);
-        assert_eq!(registry.check(), Err(error.message.as_str()));
-        assert_eq!(registry.price("demo/echo"), None);
     }
 }

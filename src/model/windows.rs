@@ -1,6 +1,7 @@
 //! How much models take at once.
 
 use std::collections::BTreeMap;
+use thiserror::Error;
 
 /// Tokens of the context window, by what the model's id begins with; the first entry that fits holds.
 /// Source: what the providers publish, as of November 2025. Override with `MODEL_WINDOWS`.
@@ -25,30 +26,33 @@ const TABLE: &[(&str, u64)] = &[
     ("workers-ai/", 24_000),
     ("demo/", 128_000),
 ];
-/// The least that a window may be said to be: less holds no conversation.
-const LEAST: u64 = 2_000;
+/// Smallest window that a deployment may set: a smaller one holds no conversation.
+const MIN_WINDOW: u64 = 2_000;
 
-/// The windows that this deployment goes by: its own before the table's.
+/// Context windows of models: a deployment's own, then the built-in ones.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Windows {
+pub struct Windows {
     own: BTreeMap<String, u64>,
 }
 
+/// A model's window is too small.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("{0:?} has less than {MIN_WINDOW} tokens")]
+pub struct SmallWindow(pub String);
+
 impl Windows {
-    /// Reads `MODEL_WINDOWS`: `{"provider/model": 32000}`.
+    /// Uses these windows, in tokens by model id, before the built-in ones.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub(super) fn read(text: &str) -> Result<Self, String> {
-        let own: BTreeMap<String, u64> = crate::types::json::read(text.as_bytes())
-            .map_err(|error| format!("MODEL_WINDOWS is not a JSON object of tokens by model id: {error}"))?;
-        match own.iter().find(|(_, window)| **window < LEAST) {
-            Some((id, _)) => Err(format!("MODEL_WINDOWS has less than {LEAST} tokens for {id:?}")),
+    /// When a window is too small.
+    pub fn new(own: BTreeMap<String, u64>) -> Result<Self, SmallWindow> {
+        match own.iter().find(|(_, window)| **window < MIN_WINDOW) {
+            Some((id, _)) => Err(SmallWindow(id.clone())),
             None => Ok(Self { own }),
         }
     }
 
-    /// The window of `provider/model`; none when nobody said.
+    /// The window of `provider/model`; `None` when neither list has it.
     pub(super) fn of(&self, id: &str) -> Option<u64> {
         let listed = || TABLE.iter().find(|(start, _)| id.starts_with(start)).map(|(_, window)| *window);
         self.own.get(id).copied().or_else(listed)
@@ -63,14 +67,15 @@ mod tests {
 
     #[test]
     fn windows_are_found_by_id() {
-        let windows = Windows::read(r#"{"openai/gpt-5": 16000, "openai/mine": 2000}"#).unwrap();
+        let own = |id: &str, window| [(id.to_owned(), window)];
+        let windows = Windows::new(
+            [own("openai/gpt-5", 16_000), own("openai/mine", 2_000)].concat().into_iter().collect(),
+        );
+        let windows = windows.unwrap();
         let of = |id: &str| windows.of(id);
         assert_eq!((of("openai/gpt-5"), of("openai/gpt-5-mini")), (Some(16_000), Some(400_000)));
         assert_eq!((of("openai/mine"), of("openai/other")), (Some(2_000), None));
         assert_eq!((of("anthropic/claude-sonnet-4-5"), of("demo/echo")), (Some(200_000), Some(128_000)));
-        for bad in ["5", "{", r#"{"a/b": -1}"#, r#"{"a/b": 1999}"#, r#"{"a/b": "2k"}"#] {
-            let error = Windows::read(bad).unwrap_err();
-            assert!(error.starts_with("MODEL_WINDOWS "), "{error}");
-        }
+        assert_eq!(Windows::new(own("a/b", 1_999).into()).unwrap_err(), SmallWindow("a/b".into()));
     }
 }

@@ -32,6 +32,7 @@ pub struct Declared {
 }
 
 /// A tool that its client runs.
+#[derive(Clone)]
 pub struct ExternalTool(ToolSpec);
 
 impl ExternalTool {

@@ -10,7 +10,7 @@ use edge_harness::platform::in_memory::{
     models::{answer, call},
 };
 use edge_harness::ports::filesystem::Precondition;
-use edge_harness::standard::settings;
+use edge_harness::standard::Config;
 use edge_harness::types::{FilePath, Mode, Part, PendingKind};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -26,7 +26,7 @@ fn stage(calls: Calls) -> (Stage, Rc<ScriptedModels>) {
         None => vec![Part::text("done")],
     };
     let (stage, models) = Stage::scripted(move |request| answer(script(step_of(request))), |builder| builder);
-    (stage.with_modes(settings(&|_| None).unwrap().modes), models)
+    (stage.with_modes(Config::default().agent.modes), models)
 }
 
 fn begun(calls: Calls) -> (Stage, Rc<ScriptedModels>) {
@@ -234,7 +234,7 @@ fn at_once(calls: Calls) -> Stage {
     };
     let script = move |step: usize| if step == 0 { made() } else { vec![Part::text("done")] };
     let (stage, _) = Stage::scripted(move |request| answer(script(step_of(request))), |builder| builder);
-    stage.with_modes(settings(&|_| None).unwrap().modes)
+    stage.with_modes(Config::default().agent.modes)
 }
 
 #[test]

@@ -6,7 +6,7 @@ use edge_harness::agent::{
     host::HostPorts,
 };
 use edge_harness::memory::{Flush, Memories, MemorySettings};
-use edge_harness::model::{ModelRegistry, ask::Aside};
+use edge_harness::model::{ModelRegistry, ModelSettings, ask::Aside};
 use edge_harness::platform::in_memory::{
     InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog,
     MemorySessionStore, ScriptedHttp, ScriptedModels, SeededEntropy, TaskPool,
@@ -69,7 +69,7 @@ impl Stage {
     pub fn demo() -> Self {
         let clock = ManualClock::at(NOW);
         let http = Rc::new(ScriptedHttp::default());
-        let models = ModelRegistry::new(&|_| None, http, None, Rc::new(clock.clone()));
+        let models = ModelRegistry::new(ModelSettings::default(), http, None, Rc::new(clock.clone()));
         Self::with(clock, Rc::new(models), |builder| builder)
     }
 

@@ -4,7 +4,7 @@ use crate::http::{ask, whole};
 use crate::stage::Stage;
 use edge_harness::agent::{BuildError, HarnessBuilder, Settings, Tool, ToolContext, ToolError};
 use edge_harness::http::routes::SessionRoute;
-use edge_harness::model::ModelRegistry;
+use edge_harness::model::{ModelRegistry, ModelSettings};
 use edge_harness::platform::in_memory::{ManualClock, ScriptedHttp};
 use edge_harness::types::{Effect, ErrorCode};
 use pretty_assertions::assert_eq;
@@ -41,7 +41,7 @@ fn stage(schema: Value, initial: Value) -> Stage {
     let settings = settings(schema, initial);
     let http = Rc::new(ScriptedHttp::default());
     let clock = ManualClock::at(crate::stage::NOW);
-    let models = ModelRegistry::new(&|_| None, http, None, Rc::new(clock.clone()));
+    let models = ModelRegistry::new(ModelSettings::default(), http, None, Rc::new(clock.clone()));
     let extend = move |builder: HarnessBuilder| builder.settings(settings.clone()).tool(Note);
     let stage = Stage::with(clock, Rc::new(models), extend);
     ask(&stage, SessionRoute::Create, "", &json!({})).unwrap();

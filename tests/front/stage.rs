@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, AuthCache, Forward, Front, FrontConfig, Handled};
 use edge_harness::memory::{Memories, MemorySettings};
-use edge_harness::model::{ModelRegistry, ask::Aside};
+use edge_harness::model::{ModelRegistry, ModelSettings, ask::Aside};
 use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
 use edge_harness::platform::in_memory::directory::InMemoryDirectory;
 use edge_harness::platform::in_memory::{InMemoryIndex, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog};
@@ -133,7 +133,7 @@ impl Stage {
             entropy: Rc::new(SeededEntropy::default()),
         };
         let workspaces = Rc::new(Workspaces::new(stores, Bundle::default()));
-        let models = ModelRegistry::new(&|_| None, web.clone(), None, Rc::new(clock.clone()));
+        let models = ModelRegistry::new(ModelSettings::default(), web.clone(), None, Rc::new(clock.clone()));
         let index = Rc::new(InMemoryIndex::default());
         let memories = Memories::new(
             index.clone(),

@@ -104,15 +104,16 @@ fn front(env: &Env) -> Result<Rc<Front>> {
 }
 
 fn new_front(env: &Env) -> Result<Front> {
-    let origins = setup::var(env, "CORS_ORIGINS").unwrap_or_default();
+    let (models, shards) = (setup::models(env).list(), setup::shards(env)?.names().to_vec());
+    let config = setup::with_config(env, |config| FrontConfig {
+        admin_key: config.admin_key.clone(),
+        dev_api_key: config.dev_api_key.clone(),
+        origins: config.cors_origins.clone(),
+        models,
+        shards,
+    });
     Ok(Front {
-        config: FrontConfig {
-            admin_key: setup::var(env, "ADMIN_KEY"),
-            dev_api_key: setup::var(env, "DEV_API_KEY"),
-            origins: origins.split(',').map(|o| o.trim().to_owned()).filter(|o| !o.is_empty()).collect(),
-            models: setup::models(env).list(),
-            shards: setup::shards(env)?.names().to_vec(),
-        },
+        config,
         directory: setup::directory(env)?,
         http: setup::http(),
         signatures: setup::signatures(),

@@ -26,10 +26,6 @@ pub const FORWARD: &str = "x-edge-harness-forward";
 /// What one object asks of another. Counts only on requests that the front did not pass on.
 const INTERNAL: &str = "x-edge-harness-internal";
 
-/// Messages that a model is shown at most, unless `CONTEXT_MESSAGES` says otherwise, where the agent does not
-/// keep its context itself.
-const CONTEXT_MESSAGES: usize = 100;
-
 /// When a deployment that is not set up right is looked at again.
 const UNCONFIGURED: Duration = Duration::from_secs(60);
 
@@ -150,8 +146,7 @@ fn handler(state: &Rc<State>, env: &Env, sockets: &Rc<Sockets>) -> Result<Handle
         peers: Rc::new(Objects(env.durable_object("SESSION")?)),
         broadcast: Some(Rc::clone(sockets) as Rc<_>),
     };
-    let context_messages =
-        setup::var(env, "CONTEXT_MESSAGES").and_then(|n| n.parse().ok()).unwrap_or(CONTEXT_MESSAGES);
+    let context_messages = setup::with_config(env, |config| config.context_messages);
     let context = if agent.manages_context() { Bounds::wide() } else { Bounds::messages(context_messages) };
     let host = SessionHost::new(ports, agent, HostConfig { context });
     Ok(Handler { host })

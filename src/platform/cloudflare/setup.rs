@@ -7,17 +7,20 @@ use super::{
     r2::R2Blobs,
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
 };
-use crate::agent::{BuildError, HarnessAgent, HarnessBuilder};
+use crate::agent::{HarnessAgent, HarnessBuilder};
 use crate::memory::Memories;
 use crate::model::{ModelRegistry, ask::Aside};
 use crate::platform::sql::{SqlMemory, SqlSpaces};
 use crate::ports::{Ai, BlobStore, Clock, Directory, Entropy, Http, MemoryIndex, MemorySpaces, Signatures};
-use crate::standard::{Standard, builder, context_settings, external_tools, memory_settings, settings};
+use crate::standard::{Config, Standard, builder, settings::SettingError};
+use crate::tools::ExternalTool;
 use crate::workspace::{Bundle, Stores, Workspaces};
 use std::{cell::OnceCell, rc::Rc};
 use worker::{Env, Result};
 
 thread_local! {
+    // Parsed once; an isolate's bindings never change.
+    static CONFIG: OnceCell<Rc<Loaded>> = const { OnceCell::new() };
     // One isolate serves many objects.
     static AGENT: OnceCell<Rc<HarnessAgent>> = const { OnceCell::new() };
     // What it knows of tenants is worth keeping.
@@ -25,31 +28,56 @@ thread_local! {
 }
 
 /// A variable or secret; `None` when it is absent or empty.
-pub fn var(env: &Env, name: &str) -> Option<String> {
+fn var(env: &Env, name: &str) -> Option<String> {
     env.var(name).ok().map(|value| value.to_string()).filter(|value| !value.is_empty())
+}
+
+/// The settings, and the errors of those that are malformed and have their defaults.
+struct Loaded {
+    config: Config,
+    errors: Vec<SettingError>,
+}
+
+/// The settings of this isolate.
+fn loaded(env: &Env) -> Rc<Loaded> {
+    CONFIG.with(|cell| {
+        let load = || {
+            let (config, errors) = Config::read(&|name| var(env, name));
+            Rc::new(Loaded { config, errors })
+        };
+        Rc::clone(cell.get_or_init(load))
+    })
+}
+
+/// Calls `read` with the settings.
+pub fn with_config<T>(env: &Env, read: impl FnOnce(&Config) -> T) -> T {
+    read(&loaded(env).config)
 }
 
 /// The models that this deployment offers.
 pub fn models(env: &Env) -> ModelRegistry {
     let binding = js_sys::Reflect::get(env.as_ref(), &"AI".into()).ok().filter(|ai| ai.is_object());
     let ai = binding.map(|ai| Rc::new(WorkerAi(ai)) as Rc<dyn Ai>);
-    ModelRegistry::new(&|name| var(env, name), http(), ai, clock())
+    ModelRegistry::new(loaded(env).config.models.clone(), http(), ai, clock())
 }
 
 /// The agent of this isolate, built once.
+///
+/// # Errors
+/// All malformed settings, or why the agent does not build.
 pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
-    let faulty = |error: BuildError| worker::Error::RustError(error.to_string());
     AGENT.with(|cell| {
         if let Some(agent) = cell.get() {
             return Ok(Rc::clone(agent));
         }
-        let models = models(env);
-        memory_settings(&|name| var(env, name)).map_err(faulty)?;
-        if let Err(why) = models.check() {
-            return Err(faulty(BuildError::Variable { name: "MODEL_PRICES", why: why.to_owned() }));
+        let loaded = loaded(env);
+        if !loaded.errors.is_empty() {
+            let errors: Vec<_> = loaded.errors.iter().map(ToString::to_string).collect();
+            return Err(worker::Error::RustError(errors.join("\n")));
         }
+        let config = &loaded.config;
         let standard = Standard {
-            models: Rc::new(models),
+            models: Rc::new(models(env)),
             clock: clock(),
             entropy: entropy(),
             http: http(),
@@ -57,16 +85,15 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
             files: workspaces(env)?,
             memories: memories(env)?,
             directory: directory(env)?,
-            web_fetch_allow: var(env, "WEB_FETCH_ALLOW").unwrap_or_default(),
-            instructions: var(env, "INSTRUCTIONS"),
-            settings: settings(&|name| var(env, name)).map_err(faulty)?,
-            context: context_settings(&|name| var(env, name)).map_err(faulty)?,
+            web_fetch_allow: config.web_fetch_allow.clone(),
+            instructions: config.instructions.clone(),
+            settings: config.agent.clone(),
+            context: config.context(),
         };
-        let external = external_tools(&|name| var(env, name)).map_err(faulty)?;
-        let own = |builder: HarnessBuilder, tool| builder.dyn_tool(Rc::new(tool));
-        let agent = external.into_iter().fold(builder(standard), own).build().map_err(faulty)?;
-        let agent = Rc::new(agent);
-        Ok(Rc::clone(cell.get_or_init(|| agent)))
+        let add = |builder: HarnessBuilder, tool: &ExternalTool| builder.dyn_tool(Rc::new(tool.clone()));
+        let agent = config.external_tools.iter().fold(builder(standard), add).build();
+        let agent = agent.map_err(|error| worker::Error::RustError(error.to_string()))?;
+        Ok(Rc::clone(cell.get_or_init(|| Rc::new(agent))))
     })
 }
 
@@ -102,11 +129,11 @@ pub fn workspaces(env: &Env) -> Result<Rc<Workspaces>> {
     Ok(Rc::new(Workspaces::new(stores, Bundle::default()).with_layer(layer)))
 }
 
-/// What all agents remember. A variable that is wrong is told by the [`agent`]; what needs none works.
+/// The memories of all agents.
 pub fn memories(env: &Env) -> Result<Rc<Memories>> {
     let (index, spaces) = memory(env)?;
     let aside = Aside { models: Rc::new(models(env)), clock: clock(), entropy: entropy() };
-    let settings = memory_settings(&|name| var(env, name)).unwrap_or_default();
+    let settings = loaded(env).config.memory.clone();
     let log = Rc::new(ConsoleLog);
     Ok(Rc::new(Memories::new(index, spaces, workspaces(env)?, aside, settings, log)))
 }

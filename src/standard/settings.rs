@@ -1,0 +1,163 @@
+//! The settings of a deployment: one table, from which the parser, its errors and
+//! `docs/configuration.md` derive. To add a setting, add a row to the topic that it belongs to.
+
+mod access;
+mod agent;
+mod context;
+mod control;
+mod memory;
+mod models;
+mod platform;
+mod value;
+
+use super::{ContextSettings, modes};
+use crate::agent::Settings;
+use crate::memory::{MemorySettings, compaction::CompactionSettings, observation::ObservationSettings};
+use crate::model::ModelSettings;
+use crate::tools::ExternalTool;
+use context::Strategy;
+use thiserror::Error;
+pub use value::ValueError;
+
+/// One row of the table.
+pub struct Setting {
+    /// The name of the variable, secret or binding.
+    pub name: &'static str,
+    /// Where the value comes from and how it is parsed.
+    pub kind: Kind,
+    /// The value that an absent or blank setting has; empty when it follows from something else, as `doc` says.
+    pub default: &'static str,
+    /// The values that fit. Completes the sentence "expected …".
+    pub expects: &'static str,
+    /// What the setting does, in Markdown.
+    pub doc: &'static str,
+    /// A value that fits, for settings whose values are JSON; empty for the others.
+    pub example: &'static str,
+}
+
+/// Where a setting comes from.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    /// A secret: `.dev.vars` on a developer's machine, `wrangler secret put` in a deployment.
+    Secret(Parse),
+    /// A variable below `[vars]` in `wrangler.toml`.
+    Variable(Parse),
+    /// A resource that `wrangler.toml` binds. The platform folder reads it.
+    Binding,
+}
+
+/// Parses a value, trimmed and not empty, into the configuration.
+type Parse = fn(&mut Config, &str) -> Result<(), ValueError>;
+
+/// Settings that belong together.
+pub struct Topic {
+    /// Its heading.
+    pub title: &'static str,
+    /// What its settings are about, in Markdown.
+    pub about: &'static str,
+    /// Its settings, in the order in which they are parsed: a row may use the values of those before it.
+    pub settings: &'static [Setting],
+}
+
+/// All settings.
+pub const SETTINGS: &[Topic] = &[
+    models::TOPIC,
+    agent::TOPIC,
+    control::TOPIC,
+    context::TOPIC,
+    memory::TOPIC,
+    access::TOPIC,
+    platform::TOPIC,
+];
+
+/// A setting whose value does not fit.
+#[derive(Debug, Error)]
+#[error("the setting {name} is malformed: {why}; expected {expects}")]
+pub struct SettingError {
+    /// The setting.
+    pub name: &'static str,
+    /// What is wrong with its value.
+    #[source]
+    pub why: ValueError,
+    /// What fits.
+    pub expects: &'static str,
+}
+
+/// What a deployment sets.
+pub struct Config {
+    /// The models.
+    pub models: ModelSettings,
+    /// Instructions in place of the built-in ones.
+    pub instructions: Option<String>,
+    /// The agent's settings.
+    pub agent: Settings,
+    /// Tools that clients run.
+    pub external_tools: Vec<ExternalTool>,
+    /// Hosts that `web_fetch` may read, separated by commas.
+    pub web_fetch_allow: String,
+    /// Memory across sessions.
+    pub memory: MemorySettings,
+    /// With the strategy `none`: most messages that the model is shown.
+    pub context_messages: usize,
+    strategy: Strategy,
+    compaction: CompactionSettings,
+    observation: ObservationSettings,
+    /// The key of the tenant `dev`.
+    pub dev_api_key: Option<String>,
+    /// The operator's key.
+    pub admin_key: Option<String>,
+    /// Origins of web pages that may call.
+    pub cors_origins: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            models: ModelSettings::default(),
+            instructions: None,
+            agent: Settings { modes: modes::standard(), ..Settings::default() },
+            external_tools: Vec::new(),
+            web_fetch_allow: String::new(),
+            memory: MemorySettings::default(),
+            context_messages: 100,
+            strategy: Strategy::default(),
+            compaction: CompactionSettings::default(),
+            observation: ObservationSettings::default(),
+            dev_api_key: None,
+            admin_key: None,
+            cors_origins: Vec::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads all settings. `find` returns the value of a variable or secret by its name. A malformed setting
+    /// keeps its default and is listed in the errors, so that an operator sees all of them at once.
+    pub fn read(find: &dyn Fn(&str) -> Option<String>) -> (Self, Vec<SettingError>) {
+        let (mut config, mut errors) = (Self::default(), Vec::new());
+        for setting in SETTINGS.iter().flat_map(|topic| topic.settings) {
+            let (Kind::Secret(parse) | Kind::Variable(parse)) = setting.kind else { continue };
+            let Some(text) = find(setting.name) else { continue };
+            let text = text.trim();
+            if text.is_empty() {
+                continue;
+            }
+            if let Err(why) = parse(&mut config, text) {
+                errors.push(SettingError { name: setting.name, why, expects: setting.expects });
+            }
+        }
+        (config, errors)
+    }
+
+    /// The settings of the context strategy that was chosen.
+    pub fn context(&self) -> ContextSettings {
+        match self.strategy {
+            Strategy::Compaction => ContextSettings::Compaction(self.compaction.clone()),
+            Strategy::Observation => ContextSettings::Observation(self.observation.clone()),
+            Strategy::None => ContextSettings::None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

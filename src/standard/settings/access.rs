@@ -1,0 +1,47 @@
+//! Settings of access.
+
+use super::{Kind, Setting, Topic, value};
+
+pub const TOPIC: Topic = Topic {
+    title: "Access",
+    about: "Keys of tenants are made over HTTP, see [operations.md](operations.md#tenants-and-keys).",
+    settings: &[
+        Setting {
+            name: "ADMIN_KEY",
+            kind: Kind::Secret(|config, text| {
+                config.admin_key = Some(text.to_owned());
+                Ok(())
+            }),
+            default: "",
+            expects: "a long random text",
+            doc: "The operator's key. It opens `/v1/admin/*` and nothing else, signs tickets, and encrypts the \
+                  secrets that tenants store; these become unreadable when it changes. Without it the routes below \
+                  `/v1/admin/` and `/v1/tickets` do not work. `make dev` makes one.",
+            example: "",
+        },
+        Setting {
+            name: "DEV_API_KEY",
+            kind: Kind::Secret(|config, text| {
+                config.dev_api_key = Some(text.to_owned());
+                Ok(())
+            }),
+            default: "",
+            expects: "a long random text",
+            doc: "A key with every scope of the tenant `dev`, for development. `make dev` makes one. Leave it out of \
+                  deployments.",
+            example: "",
+        },
+        Setting {
+            name: "CORS_ORIGINS",
+            kind: Kind::Variable(|config, text| {
+                config.cors_origins = value::names(text).map(str::to_owned).collect();
+                Ok(())
+            }),
+            default: "",
+            expects: "origins separated by commas",
+            doc: "The origins of web pages that may call the server from a browser, such as \
+                  `https://app.example.com`. Empty: none.",
+            example: "",
+        },
+    ],
+};

@@ -1,0 +1,212 @@
+//! Settings of the agent.
+
+use super::{Config, Kind, Setting, Topic, ValueError, value};
+use crate::agent::{Judge, Tool};
+use crate::tools::{ExternalTool, ReadArtifact, Recall};
+use crate::types::{FilePath, Mode, Modes, SubagentKind, id, json};
+use serde_json::Value;
+
+/// Most judges.
+const MAX_JUDGES: usize = 8;
+/// Most modes.
+const MAX_MODES: usize = 16;
+/// Most kinds of subagents.
+const MAX_SUBAGENTS: usize = 16;
+/// Most external tools.
+const MAX_EXTERNAL: usize = 32;
+/// Most context files that a deployment names.
+const MAX_CONTEXT_FILES: usize = 8;
+/// Fewest tokens for context files: with fewer, hardly anything of them is left.
+const MIN_CONTEXT_TOKENS: usize = 2_000;
+
+pub const TOPIC: Topic = Topic {
+    title: "Agent",
+    about: "What the agent `default` is and does.",
+    settings: &[
+        Setting {
+            name: "INSTRUCTIONS",
+            kind: Kind::Variable(|config, text| {
+                config.instructions = Some(text.to_owned());
+                Ok(())
+            }),
+            default: "",
+            expects: "text",
+            doc: "The agent's instructions, in place of the built-in ones. The warning that text from tools, files \
+                  and the web is data always follows them.",
+            example: "",
+        },
+        Setting {
+            name: "CONTEXT_FILES",
+            kind: Kind::Variable(context_files),
+            default: "",
+            expects: "at most 8 workspace paths separated by commas",
+            doc: "Workspace files whose content is part of the prompt, beside `AGENTS.md`, `MEMORY.md` and \
+                  `knowledge/KNOWLEDGE.md`. For example `SOUL.md, docs/style.md`.",
+            example: "",
+        },
+        Setting {
+            name: "CONTEXT_TOKENS",
+            kind: Kind::Variable(|config, text| {
+                config.agent.context.max_tokens = value::number(text, MIN_CONTEXT_TOKENS)?;
+                Ok(())
+            }),
+            default: "8000",
+            expects: "a whole number from 2000",
+            doc: "Most tokens, at four characters each, that all context files may take in the prompt.",
+            example: "",
+        },
+        Setting {
+            name: "THINK",
+            kind: Kind::Variable(|config, text| {
+                let level = Value::String(text.to_lowercase());
+                config.agent.think =
+                    json::from_value(level).map_err(|_| ValueError::Unexpected(text.to_owned()))?;
+                Ok(())
+            }),
+            default: "off",
+            expects: "off, low, medium or high",
+            doc: "How much the model thinks when the message does not say. Each provider has its own scale.",
+            example: "",
+        },
+        Setting {
+            name: "REFLECT_EVERY",
+            kind: Kind::Variable(|config, text| {
+                config.agent.reflect_every = value::number(text, 0)?;
+                Ok(())
+            }),
+            default: "0",
+            expects: "a whole number from 0",
+            doc: "Lets the model review each step in every n-th turn of a session, when the model thinks. 0: only \
+                  after a tool failed.",
+            example: "",
+        },
+        Setting {
+            name: "SELECT_TOOLS",
+            kind: Kind::Variable(select_tools),
+            default: "",
+            expects: "a whole number from 1",
+            doc: "Most tools that a turn offers to the model. When the agent has more, those that match the user's \
+                  words best are offered, and always `read_artifact`, `recall`, and the tools that ask questions, \
+                  submit plans or keep the task list. Empty: all tools.",
+            example: "",
+        },
+        Setting {
+            name: "MODES",
+            kind: Kind::Variable(|config, text| {
+                let modes: Vec<Mode> = value::list(text, MAX_MODES)?;
+                Modes::new(modes.clone()).map_err(|error| ValueError::entry(error.mode, error.why))?;
+                config.agent.modes = modes;
+                Ok(())
+            }),
+            default: "",
+            expects: r#"a JSON list of at most 16 modes, each {"id", …}"#,
+            doc: "The agent's modes, see [permissions.md](permissions.md#modes). Empty: `build` and `plan`. `[]`: no \
+                  modes.",
+            example: r#"[{"id": "draft", "default": true, "transitions_to": ["review"], "available_tools": ["read_file", "write_file"]},
+ {"id": "review", "read_only": true, "instructions": "Find faults.", "default_model": "openai/gpt-5-mini"}]"#,
+        },
+        Setting {
+            name: "SUBAGENTS",
+            kind: Kind::Variable(subagents),
+            default: "",
+            expects: r#"a JSON list of at most 16 {"id", "description", "instructions"?, "model"?, "tools"?, "max_steps"?}"#,
+            doc: "The kinds of subagents that the agent may spawn, see [extending.md](extending.md#subagents). `[]`: \
+                  only `general-purpose`, which is always there when this is set. Empty: the agent has no subagents.",
+            example: r#"[{"id": "reviewer", "description": "Finds faults in a text.", "instructions": "Be strict.",
+  "model": "openai/gpt-5-mini", "tools": ["read_file", "grep_files"], "max_steps": 20}]"#,
+        },
+        Setting {
+            name: "EXTERNAL_TOOLS",
+            kind: Kind::Variable(|config, text| {
+                let tools = value::list(text, MAX_EXTERNAL)?.into_iter().map(ExternalTool::new);
+                config.external_tools =
+                    tools.collect::<Result<_, _>>().map_err(|why| ValueError::entry("parameters", why))?;
+                Ok(())
+            }),
+            default: "",
+            expects: r#"a JSON list of at most 32 {"name", "description", "parameters"?, "category"?, "effect"?}"#,
+            doc: "Tools that clients run, see [permissions.md](permissions.md#external-tools). `parameters` is a JSON \
+                  Schema of the arguments.",
+            example: r#"[{"name": "take_photo", "description": "Takes a photo with the user's camera.",
+  "parameters": {"properties": {"zoom": {"type": "integer"}}}, "category": "read", "effect": "read_only"}]"#,
+        },
+        Setting {
+            name: "STATE_SCHEMA",
+            kind: Kind::Variable(|config, text| {
+                config.agent.state_schema = Some(value::json(text)?);
+                Ok(())
+            }),
+            default: "",
+            expects: "a JSON Schema",
+            doc: "The schema that a session's `state` must match. Empty: any object does.",
+            example: r#"{"properties": {"step": {"type": "integer", "minimum": 0}}}"#,
+        },
+        Setting {
+            name: "INITIAL_STATE",
+            kind: Kind::Variable(|config, text| {
+                config.agent.initial_state = value::json(text)?;
+                Ok(())
+            }),
+            default: "{}",
+            expects: "a JSON object",
+            doc: "The `state` of a new session.",
+            example: r#"{"step": 0}"#,
+        },
+        Setting {
+            name: "JUDGES",
+            kind: Kind::Variable(judges),
+            default: "",
+            expects: r#"a JSON list of at most 8 {"name", "instructions", "sample", "model"?}, with "sample" from 0 to 1"#,
+            doc: "Models that grade replies after the turn. `sample` is the share of turns that a judge grades; \
+                  without `model` it uses the default model. Grades are in the log (`judge.completed`) and in the \
+                  turn (`judgements`).",
+            example: r#"[{"name": "polite", "instructions": "Is the reply polite?", "sample": 0.1, "model": "openai/gpt-5-mini"}]"#,
+        },
+    ],
+};
+
+fn context_files(config: &mut Config, text: &str) -> Result<(), ValueError> {
+    let parse = |path| FilePath::parse(path).map_err(|why| ValueError::entry(path, why));
+    let files = value::names(text).map(parse).collect::<Result<Vec<_>, _>>()?;
+    config.agent.context.files = value::bounded(files, MAX_CONTEXT_FILES)?;
+    Ok(())
+}
+
+fn select_tools(config: &mut Config, text: &str) -> Result<(), ValueError> {
+    let cap = value::number(text, 1)?;
+    let selection = config.agent.select_tools.get_or_insert_default();
+    selection.cap = cap;
+    // Nothing else reads what was moved to an artifact or has left the context window.
+    selection.always.extend([ReadArtifact::NAME.to_owned(), Recall::NAME.to_owned()]);
+    Ok(())
+}
+
+fn subagents(config: &mut Config, text: &str) -> Result<(), ValueError> {
+    let kinds: Vec<SubagentKind> = value::list(text, MAX_SUBAGENTS)?;
+    value::distinct(kinds.iter().map(|kind| kind.id.as_str()))?;
+    for kind in &kinds {
+        if !id::is_valid(&kind.id) {
+            return Err(ValueError::entry(&kind.id, "is not an id"));
+        }
+        if kind.max_steps == Some(0) {
+            return Err(ValueError::entry(&kind.id, "`max_steps` must be at least 1"));
+        }
+    }
+    config.agent.subagents = Some(kinds);
+    Ok(())
+}
+
+fn judges(config: &mut Config, text: &str) -> Result<(), ValueError> {
+    let judges: Vec<Judge> = value::list(text, MAX_JUDGES)?;
+    value::distinct(judges.iter().map(|judge| judge.name.as_str()))?;
+    for judge in &judges {
+        if !id::is_valid(&judge.name) {
+            return Err(ValueError::entry(&judge.name, "is not an id"));
+        }
+        if !(0.0..=1.0).contains(&judge.sample) {
+            return Err(ValueError::entry(&judge.name, "`sample` must be from 0 to 1"));
+        }
+    }
+    config.agent.judges = judges;
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! Settings of the context window and of large outputs.
+
+use super::{Config, Kind, Setting, Topic, ValueError, value};
+
+/// Fewest tokens at which messages are observed or notes rewritten: with fewer, it happens every few words.
+const MIN_OBSERVED: u64 = 500;
+/// Most messages that compaction keeps unless a setting says otherwise.
+const KEEP_MESSAGES: usize = 20;
+
+/// How the context window is kept within its bounds.
+#[derive(Clone, Copy, Default)]
+pub enum Strategy {
+    #[default]
+    Compaction,
+    Observation,
+    None,
+}
+
+pub const TOPIC: Topic = Topic {
+    title: "Long conversations",
+    about: "How a long conversation is kept within the model's context window, see [memory.md](memory.md#long-conversations), \
+            and where large outputs of tools go.",
+    settings: &[
+        Setting {
+            name: "CONTEXT_STRATEGY",
+            kind: Kind::Variable(|config, text| {
+                config.strategy = match text {
+                    "compaction" => Strategy::Compaction,
+                    "observation" => Strategy::Observation,
+                    "none" => Strategy::None,
+                    other => return Err(ValueError::Unexpected(other.to_owned())),
+                };
+                Ok(())
+            }),
+            default: "compaction",
+            expects: "compaction, observation or none",
+            doc: "`compaction` replaces older messages by a summary, `observation` by notes. `none` shows the newest \
+                  `CONTEXT_MESSAGES` messages.",
+            example: "",
+        },
+        Setting {
+            name: "CONTEXT_MESSAGES",
+            kind: Kind::Variable(|config, text| {
+                config.context_messages = value::number(text, 1)?;
+                Ok(())
+            }),
+            default: "100",
+            expects: "a whole number from 1",
+            doc: "With the strategy `none`: most messages that the model is shown.",
+            example: "",
+        },
+        Setting {
+            name: "CONTEXT_RESERVE",
+            kind: Kind::Variable(|config, text| {
+                config.compaction.reserve = tokens(text)?;
+                Ok(())
+            }),
+            default: "20000",
+            expects: "a whole number of tokens",
+            doc: "Compaction keeps this many tokens of the model's window free, and at most half of the window.",
+            example: "",
+        },
+        Setting {
+            name: "COMPACT_AT_MESSAGES",
+            kind: Kind::Variable(|config, text| {
+                let at = value::number(text, 0)?;
+                config.compaction.at_messages = at;
+                if at > 0 {
+                    config.compaction.keep_messages = KEEP_MESSAGES.min(at / 2);
+                }
+                Ok(())
+            }),
+            default: "100",
+            expects: "a whole number of messages",
+            doc: "Compacts a conversation that has this many messages. 0: only its tokens count.",
+            example: "",
+        },
+        Setting {
+            name: "COMPACT_AT_TOKENS",
+            kind: Kind::Variable(|config, text| {
+                config.compaction.at_tokens = tokens(text)?;
+                Ok(())
+            }),
+            default: "0",
+            expects: "a whole number of tokens",
+            doc: "Compacts when the whole request has this many tokens. 0: the model's window without `CONTEXT_RESERVE`.",
+            example: "",
+        },
+        Setting {
+            name: "COMPACT_KEEP_MESSAGES",
+            kind: Kind::Variable(keep_messages),
+            default: "",
+            expects: "a whole number of messages, less than COMPACT_AT_MESSAGES",
+            doc: "Most messages at the end of the conversation that compaction keeps as they are. The last step and \
+                  the user's last message always stay. Empty: 20, or half of `COMPACT_AT_MESSAGES` when that is less.",
+            example: "",
+        },
+        Setting {
+            name: "COMPACT_KEEP_TOKENS",
+            kind: Kind::Variable(|config, text| {
+                config.compaction.keep_tokens = tokens(text)?;
+                Ok(())
+            }),
+            default: "0",
+            expects: "a whole number of tokens",
+            doc: "Most tokens of the messages that compaction keeps. 0: a quarter of what a request may have, 2,000 to \
+                  8,000.",
+            example: "",
+        },
+        Setting {
+            name: "COMPACTION_MODEL",
+            kind: Kind::Variable(|config, text| {
+                config.compaction.model = Some(value::model(text)?);
+                Ok(())
+            }),
+            default: "",
+            expects: value::A_MODEL,
+            doc: "The model that writes summaries. Empty: the session's model.",
+            example: "",
+        },
+        Setting {
+            name: "OBSERVE_AT",
+            kind: Kind::Variable(|config, text| {
+                config.observation.observe_at = value::number(text, MIN_OBSERVED)?;
+                Ok(())
+            }),
+            default: "30000",
+            expects: "a whole number of tokens from 500",
+            doc: "Notes replace messages when these have this many tokens. In a small window the limit is at most half \
+                  of what the window leaves for the conversation.",
+            example: "",
+        },
+        Setting {
+            name: "REFLECT_AT",
+            kind: Kind::Variable(|config, text| {
+                config.observation.reflect_at = value::number(text, MIN_OBSERVED)?;
+                Ok(())
+            }),
+            default: "40000",
+            expects: "a whole number of tokens from 500",
+            doc: "Notes are rewritten into fewer when they have this many tokens. In a small window the limit is at \
+                  most a third of what the window leaves for the conversation.",
+            example: "",
+        },
+        Setting {
+            name: "OBSERVER_MODEL",
+            kind: Kind::Variable(|config, text| {
+                config.observation.observer = Some(value::model(text)?);
+                Ok(())
+            }),
+            default: "",
+            expects: value::A_MODEL,
+            doc: "The model that takes notes. Empty: the session's model.",
+            example: "",
+        },
+        Setting {
+            name: "REFLECTOR_MODEL",
+            kind: Kind::Variable(|config, text| {
+                config.observation.reflector = Some(value::model(text)?);
+                Ok(())
+            }),
+            default: "",
+            expects: value::A_MODEL,
+            doc: "The model that rewrites notes. Empty: the session's model.",
+            example: "",
+        },
+        Setting {
+            name: "OBSERVE_IDLE_MINUTES",
+            kind: Kind::Variable(|config, text| {
+                let minutes: u32 = value::number(text, 1)?;
+                config.observation.idle_ms = Some(u64::from(minutes) * 60_000);
+                Ok(())
+            }),
+            default: "",
+            expects: "a whole number of minutes from 1",
+            doc: "After a pause of this length, buffered notes replace their messages at once: providers no longer \
+                  have the prompt in their cache. Empty: only when `OBSERVE_AT` is reached.",
+            example: "",
+        },
+        Setting {
+            name: "ARTIFACT_TTL_S",
+            kind: Kind::Variable(|config, text| {
+                config.agent.artifact_ttl_s = value::number(text, 0)?;
+                Ok(())
+            }),
+            default: "3600",
+            expects: "a whole number of seconds",
+            doc: "How long a tool output of more than 12,000 characters is kept as an artifact.",
+            example: "",
+        },
+        Setting {
+            name: "EVICT_OVER",
+            kind: Kind::Variable(|config, text| {
+                let characters: usize = value::number(text, 0)?;
+                config.agent.evict_over = Some(characters).filter(|characters| *characters > 0);
+                Ok(())
+            }),
+            default: "80000",
+            expects: "a whole number of characters",
+            doc: "A tool output of more characters than this is kept as long as the session, and only its start and \
+                  end stay in the conversation. 0: never.",
+            example: "",
+        },
+    ],
+};
+
+fn tokens(text: &str) -> Result<u64, ValueError> {
+    value::number(text, 0).map(u32::into)
+}
+
+fn keep_messages(config: &mut Config, text: &str) -> Result<(), ValueError> {
+    let (keep, at) = (value::number(text, 0)?, config.compaction.at_messages);
+    if at > 0 && keep >= at {
+        return Err(ValueError::Unexpected(text.to_owned()));
+    }
+    config.compaction.keep_messages = keep;
+    Ok(())
+}

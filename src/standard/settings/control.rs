@@ -1,0 +1,49 @@
+//! Settings of what the agent may do.
+
+use super::{Kind, Setting, Topic, ValueError, value};
+use crate::types::Rules;
+
+pub const TOPIC: Topic = Topic {
+    title: "Permissions",
+    about: "What the agent may do, see [permissions.md](permissions.md).",
+    settings: &[
+        Setting {
+            name: "PERMISSIONS",
+            kind: Kind::Variable(|config, text| {
+                let rules: Rules = value::json(text)?;
+                rules.check().map_err(|(pointer, why)| ValueError::entry(pointer, why))?;
+                let default = rules.default.or(config.agent.permissions.default);
+                config.agent.permissions = Rules { default, ..rules };
+                Ok(())
+            }),
+            default: r#"{"default": "allow"}"#,
+            expects: r#"JSON {"default"?, "categories"?, "tools"?, "patterns"?}"#,
+            doc: "Permission rules of all sessions.",
+            example: r#"{"categories": {"edit": "ask", "execute": "deny"}, "tools": {"web_fetch": "ask"},
+ "patterns": [{"tool": "write_file", "pattern": "drafts/**", "policy": "allow"}]}"#,
+        },
+        Setting {
+            name: "APPROVAL_TTL_S",
+            kind: Kind::Variable(|config, text| {
+                config.agent.approval_ttl_s = value::number(text, 1).map(u32::into)?;
+                Ok(())
+            }),
+            default: "604800",
+            expects: "a whole number of seconds from 1",
+            doc: "How long a suspended call waits for a person or client before it is declined. The default is a week.",
+            example: "",
+        },
+        Setting {
+            name: "WEB_FETCH_ALLOW",
+            kind: Kind::Variable(|config, text| {
+                config.web_fetch_allow = text.to_owned();
+                Ok(())
+            }),
+            default: "",
+            expects: "hosts separated by commas",
+            doc: "Hosts that the tool `web_fetch` may read: `example.com`, `*.example.org` for all hosts below it, or \
+                  `*` for every public host. Empty: the agent has no `web_fetch`.",
+            example: "",
+        },
+    ],
+};

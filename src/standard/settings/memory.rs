@@ -1,0 +1,39 @@
+//! Settings of memory.
+
+use super::{Kind, Setting, Topic, value};
+use crate::memory::Flush;
+
+pub const TOPIC: Topic = Topic {
+    title: "Memory",
+    about: "What the agent remembers of a user across sessions, see [memory.md](memory.md).",
+    settings: &[
+        Setting {
+            name: "MEMORY_FLUSH",
+            kind: Kind::Variable(|config, text| {
+                config.memory.flush = match text {
+                    "always" => Flush::Every(0),
+                    "never" => Flush::Never,
+                    seconds => Flush::Every(value::number(seconds, 0).map(|s: u32| u64::from(s) * 1_000)?),
+                };
+                Ok(())
+            }),
+            default: "always",
+            expects: "always, never or a whole number of seconds",
+            doc: "When facts are extracted from new messages: after every turn, never, or at most once in this many \
+                  seconds for each user. Messages that wait are extracted together.",
+            example: "",
+        },
+        Setting {
+            name: "MEMORY_MODEL",
+            kind: Kind::Variable(|config, text| {
+                config.memory.model = Some(value::model(text)?);
+                Ok(())
+            }),
+            default: "",
+            expects: value::A_MODEL,
+            doc: "The model that extracts facts and consolidates them. Empty: the session's model extracts, the \
+                  default model consolidates.",
+            example: "",
+        },
+    ],
+};

@@ -1,0 +1,22 @@
+//! The resources that the Worker is bound to.
+
+use super::{Kind, Setting, Topic};
+
+pub const TOPIC: Topic = Topic {
+    title: "Bindings",
+    about: "`wrangler.toml` has these resources. [operations.md](operations.md#deploying) shows how to create them.",
+    settings: &[
+        binding("SESSION", "a Durable Object namespace", "The session objects."),
+        binding("DB", "a D1 database", "Tenants, keys and Idempotency-Keys, and the first shard."),
+        binding(
+            "DB_1",
+            "a D1 database",
+            "The second shard, and so on with `DB_2`, `DB_3`, …, see [operations.md](operations.md#shards).",
+        ),
+        binding("BLOBS", "an R2 bucket", "Artifacts, attachments and files of more than 256 kB."),
+    ],
+};
+
+const fn binding(name: &'static str, expects: &'static str, doc: &'static str) -> Setting {
+    Setting { name, kind: Kind::Binding, default: "", expects, doc, example: "" }
+}

@@ -1,0 +1,190 @@
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::agent::DynTool;
+use crate::memory::Flush;
+use crate::types::{FilePath, Policy, Thinking};
+use pretty_assertions::assert_eq;
+
+fn all() -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().flat_map(|topic| topic.settings)
+}
+
+fn parser(setting: &Setting) -> Option<Parse> {
+    match setting.kind {
+        Kind::Secret(parse) | Kind::Variable(parse) => Some(parse),
+        Kind::Binding => None,
+    }
+}
+
+fn read(vars: &[(&str, &str)]) -> (Config, Vec<String>) {
+    let find = |name: &str| vars.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned());
+    let (config, errors) = Config::read(&find);
+    (config, errors.iter().map(ToString::to_string).collect())
+}
+
+#[track_caller]
+fn with(name: &str, value: &str) -> Config {
+    let (config, errors) = read(&[(name, value)]);
+    assert_eq!(errors, Vec::<String>::new());
+    config
+}
+
+/// Everything but secrets, which have no default.
+fn shown(config: &Config) -> String {
+    let Config { models, instructions, agent, external_tools, web_fetch_allow, memory, .. } = config;
+    let tools: Vec<_> = external_tools.iter().map(|tool| tool.spec().name).collect();
+    format!(
+        "{:?}",
+        (
+            (&models.default, &models.prices, &models.windows, instructions, agent, tools),
+            (web_fetch_allow, memory, config.context_messages, config.context()),
+            (&config.compaction, &config.observation, &config.cors_origins)
+        )
+    )
+}
+
+#[test]
+fn the_table_is_consistent() {
+    let mut names: Vec<_> = all().map(|setting| setting.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all().count(), "two settings have one name");
+    for setting in all() {
+        let Some(parse) = parser(setting) else { continue };
+        let mut config = Config::default();
+        if !setting.default.is_empty() {
+            parse(&mut config, setting.default).unwrap();
+            assert_eq!(shown(&config), shown(&Config::default()), "{}: another default", setting.name);
+        }
+        if !setting.example.is_empty() {
+            parse(&mut config, setting.example).unwrap();
+            assert_ne!(shown(&config), shown(&Config::default()), "{}", setting.name);
+        }
+    }
+}
+
+#[test]
+fn every_provider_with_a_key_has_its_settings() {
+    use crate::model::{Reach, TABLE};
+    for provider in TABLE {
+        let Reach::Http { key, .. } = provider.reach else { continue };
+        let parse = all().find(|setting| setting.name == key).and_then(parser).unwrap();
+        let mut config = Config::default();
+        parse(&mut config, "k").unwrap();
+        assert_eq!(config.models.credentials(provider.name).key.as_deref(), Some("k"));
+    }
+}
+
+#[test]
+fn blank_values_are_absent() {
+    let blank = |name: &str| Some(" \n".to_owned()).filter(|_| !name.is_empty());
+    let (config, errors) = Config::read(&blank);
+    assert!(errors.is_empty());
+    assert_eq!(shown(&config), shown(&Config::default()));
+    assert!(config.admin_key.is_none() && config.dev_api_key.is_none());
+}
+
+#[test]
+fn values_become_settings() {
+    assert_eq!(with("THINK", " High ").agent.think, Thinking::High);
+    assert_eq!(with("REFLECT_EVERY", "3").agent.reflect_every, 3);
+    assert_eq!(with("ARTIFACT_TTL_S", "60").agent.artifact_ttl_s, 60);
+    let chosen = with("SELECT_TOOLS", "12").agent.select_tools.unwrap();
+    assert_eq!((chosen.cap, chosen.always), (12, vec!["read_artifact".to_owned(), "recall".to_owned()]));
+    let evicts = |text: &str| with("EVICT_OVER", text).agent.evict_over;
+    assert_eq!((evicts("0"), evicts("100")), (None, Some(100)));
+    let files = with("CONTEXT_FILES", "/SOUL.md, docs/style.md,").agent.context.files;
+    assert_eq!(files.iter().map(FilePath::as_str).collect::<Vec<_>>(), ["SOUL.md", "docs/style.md"]);
+    let rules = with("PERMISSIONS", r#"{"tools": {"echo": "ask"}}"#).agent.permissions;
+    assert_eq!((rules.default, rules.tools.get("echo")), (Some(Policy::Allow), Some(&Policy::Ask)));
+    let denies = with("PERMISSIONS", r#"{"default": "deny"}"#).agent.permissions;
+    assert_eq!(denies.default, Some(Policy::Deny));
+    let flush = |text: &str| with("MEMORY_FLUSH", text).memory.flush;
+    assert_eq!((flush("never"), flush("30")), (Flush::Never, Flush::Every(30_000)));
+    assert_eq!(with("MODES", "[]").agent.modes, []);
+    assert_eq!(with("SUBAGENTS", "[]").agent.subagents, Some(vec![]));
+    assert_eq!(with("CORS_ORIGINS", "https://a.example, ,").cors_origins, ["https://a.example"]);
+    assert_eq!(with("ADMIN_KEY", "k\n").admin_key.as_deref(), Some("k"));
+    assert_eq!(with("DEFAULT_MODEL", "workers-ai/@cf/x").models.default.as_deref(), Some("workers-ai/@cf/x"));
+}
+
+#[test]
+fn the_context_strategy_has_its_own_settings() {
+    let (config, _) = read(&[("CONTEXT_STRATEGY", "none"), ("COMPACT_AT_MESSAGES", "10")]);
+    assert_eq!(config.context(), ContextSettings::None);
+    let (config, errors) = read(&[
+        ("COMPACT_AT_MESSAGES", "10"),
+        ("COMPACT_AT_TOKENS", "50000"),
+        ("COMPACT_KEEP_TOKENS", "900"),
+        ("CONTEXT_RESERVE", "0"),
+        ("COMPACTION_MODEL", "demo/echo"),
+    ]);
+    assert!(errors.is_empty());
+    let expected = CompactionSettings {
+        at_messages: 10,
+        at_tokens: 50_000,
+        keep_messages: 5,
+        keep_tokens: 900,
+        reserve: 0,
+        model: Some("demo/echo".into()),
+    };
+    assert_eq!(config.context(), ContextSettings::Compaction(expected));
+    let (config, errors) = read(&[
+        ("CONTEXT_STRATEGY", "observation"),
+        ("OBSERVE_AT", "600"),
+        ("OBSERVER_MODEL", "openai/b"),
+        ("OBSERVE_IDLE_MINUTES", "5"),
+    ]);
+    assert!(errors.is_empty());
+    let (observe_at, observer, idle_ms) = (600, Some("openai/b".to_owned()), Some(300_000));
+    let expected = ObservationSettings { observe_at, observer, idle_ms, ..ObservationSettings::default() };
+    assert_eq!(config.context(), ContextSettings::Observation(expected));
+}
+
+#[test]
+fn errors_name_the_setting_what_is_wrong_and_what_fits() {
+    let judge =
+        |name: &str, sample: &str| format!(r#"{{"name": "{name}", "instructions": "", "sample": {sample}}}"#);
+    let list = |judges: &[String]| format!("[{}]", judges.join(","));
+    let tool = r#"[{"name": "a", "description": "", "parameters": {"type": "string"}}]"#;
+    for (name, value, why) in [
+        ("THINK", "hard", "found \"hard\"; expected off, low, medium or high"),
+        ("REFLECT_EVERY", "-1", "found \"-1\"; expected a whole number from 0"),
+        ("ARTIFACT_TTL_S", "1h", "found \"1h\"; expected a whole number of seconds"),
+        ("SELECT_TOOLS", "0", "found \"0\"; expected a whole number from 1"),
+        ("EVICT_OVER", "80k", "found \"80k\""),
+        ("DEFAULT_MODEL", "gpt-5", "found \"gpt-5\"; expected provider/model"),
+        ("MEMORY_MODEL", "other/gpt-5", "found \"other/gpt-5\"; expected provider/model"),
+        (
+            "MODEL_PRICES",
+            r#"{"a/b": {"input": -1, "output": 1}}"#,
+            "\"a/b\" has a price below 0; expected JSON",
+        ),
+        ("MODEL_PRICES", "{", "EOF"),
+        ("MODEL_WINDOWS", r#"{"a/b": 1999}"#, "\"a/b\" has less than 2000 tokens; expected JSON"),
+        ("PERMISSIONS", "ask", "expected value"),
+        ("PERMISSIONS", r#"{"patterns": [{"pattern": "[a", "policy": "ask"}]}"#, "\"/patterns/0/pattern\": "),
+        ("APPROVAL_TTL_S", "0", "found \"0\"; expected a whole number of seconds from 1"),
+        ("JUDGES", &list(&[judge("a", "2")]), "\"a\": `sample` must be from 0 to 1"),
+        ("JUDGES", &list(&[judge("a", "0"), judge("a", "1")]), "\"a\" is there twice"),
+        ("JUDGES", &list(&[judge("a b", "0")]), "\"a b\": is not an id"),
+        ("JUDGES", &list(&vec![judge("a", "0"); 9]), "found 9 entries, at most 8 are allowed"),
+        ("MODES", r#"[{"id": "a"}, {"id": "a"}]"#, "\"a\": "),
+        ("EXTERNAL_TOOLS", tool, "\"parameters\": "),
+        ("CONTEXT_FILES", "a, ../b", "\"../b\": "),
+        ("CONTEXT_FILES", "1,2,3,4,5,6,7,8,9", "found 9 entries, at most 8 are allowed"),
+        ("CONTEXT_STRATEGY", "some", "found \"some\"; expected compaction, observation or none"),
+        ("COMPACT_KEEP_MESSAGES", "100", "found \"100\"; expected a whole number of messages, less than"),
+        ("REFLECT_AT", "499", "found \"499\"; expected a whole number of tokens from 500"),
+        ("MEMORY_FLUSH", "-1", "found \"-1\"; expected always, never or a whole number of seconds"),
+        ("INITIAL_STATE", "[]", ""),
+        ("CONTEXT_TOKENS", "1999", "found \"1999\"; expected a whole number from 2000"),
+    ] {
+        let (config, errors) = read(&[(name, value)]);
+        let [error] = &errors[..] else { panic!("{name}: {errors:?}") };
+        assert!(error.starts_with(&format!("the setting {name} is malformed: {why}")), "{error}");
+        assert_eq!(shown(&config), shown(&Config::default()), "{name} keeps its default");
+    }
+    assert_eq!(read(&[("THINK", "x"), ("MODES", "x"), ("REFLECT_AT", "x")]).1.len(), 3);
+}

@@ -1,0 +1,104 @@
+//! Parsers of values that several settings share.
+
+use crate::model::{NegativePrice, SmallWindow, TABLE};
+use crate::types::json;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use thiserror::Error;
+
+/// Why a value does not fit its setting.
+#[derive(Debug, Error)]
+pub enum ValueError {
+    /// The value has another form.
+    #[error("found {0:?}")]
+    Unexpected(String),
+    /// The value is not JSON, or JSON of another shape.
+    #[error("{0}")]
+    Json(#[from] serde_json::Error),
+    /// A price is negative.
+    #[error(transparent)]
+    Price(#[from] NegativePrice),
+    /// A context window is too small.
+    #[error(transparent)]
+    Window(#[from] SmallWindow),
+    /// The list is too long.
+    #[error("found {found} entries, at most {most} are allowed")]
+    TooMany {
+        /// Its length.
+        found: usize,
+        /// The longest allowed.
+        most: usize,
+    },
+    /// Two entries have the same name.
+    #[error("{0:?} is there twice")]
+    Twice(String),
+    /// One entry is wrong.
+    #[error("{entry:?}: {why}")]
+    Entry {
+        /// The entry, or the place in it.
+        entry: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl ValueError {
+    /// An error about one entry of a value.
+    pub fn entry(entry: impl Into<String>, why: impl ToString) -> Self {
+        Self::Entry { entry: entry.into(), why: why.to_string() }
+    }
+}
+
+/// Parses a number that is at least `least`.
+pub fn number<T: FromStr + PartialOrd>(text: &str, least: T) -> Result<T, ValueError> {
+    let number = text.parse().ok().filter(|number| *number >= least);
+    number.ok_or_else(|| ValueError::Unexpected(text.to_owned()))
+}
+
+/// Parses JSON.
+pub fn json<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
+    Ok(json::read(text.as_bytes())?)
+}
+
+/// Parses a JSON list of at most `most` entries.
+pub fn list<T: DeserializeOwned>(text: &str, most: usize) -> Result<Vec<T>, ValueError> {
+    let entries: Vec<T> = json(text)?;
+    bounded(entries, most)
+}
+
+/// Refuses a list of more than `most` entries.
+pub fn bounded<T>(entries: Vec<T>, most: usize) -> Result<Vec<T>, ValueError> {
+    match entries.len() <= most {
+        true => Ok(entries),
+        false => Err(ValueError::TooMany { found: entries.len(), most }),
+    }
+}
+
+/// Refuses a name that occurs twice.
+pub fn distinct<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<(), ValueError> {
+    let mut seen = BTreeSet::new();
+    match names.into_iter().find(|name| !seen.insert(*name)) {
+        None => Ok(()),
+        Some(name) => Err(ValueError::Twice(name.to_owned())),
+    }
+}
+
+/// Parses names separated by commas; blank ones are skipped.
+pub fn names(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty())
+}
+
+/// Parses the id of a model, `provider/model`, whose provider exists.
+pub fn model(text: &str) -> Result<String, ValueError> {
+    match text.split_once('/') {
+        Some((provider, name)) if !name.is_empty() && TABLE.iter().any(|p| p.name == provider) => {
+            Ok(text.to_owned())
+        }
+        _ => Err(ValueError::Unexpected(text.to_owned())),
+    }
+}
+
+/// The values that [`model`] accepts.
+pub const A_MODEL: &str =
+    "provider/model, where the provider is one of openai, anthropic, workers-ai and demo";
