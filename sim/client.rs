@@ -165,7 +165,7 @@ impl Client {
 
     pub fn request(&self, route: SessionRoute, item: &str, body: &Value) -> SessionRequest {
         let user = Some(self.plan.user.clone());
-        let principal = Principal { user, ..Principal::new(&self.plan.tenant, Scopes::all()) };
+        let principal = Principal { user, ..Principal::new(self.plan.tenant.clone(), Scopes::all()) };
         let body = if body.is_null() { Default::default() } else { body.to_string().into() };
         let request = ApiRequest { body, ..ApiRequest::default() };
         SessionRequest { principal, session: self.node.session.clone(), route, item: item.into(), request }

@@ -10,7 +10,7 @@ use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use edge_harness::http::session::Handler;
 use edge_harness::ports::{Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
-use edge_harness::types::{Parent, Problem};
+use edge_harness::types::{Parent, Problem, TenantId};
 use futures::{channel::oneshot, future::LocalBoxFuture};
 use serde_json::Value;
 use std::{
@@ -28,7 +28,7 @@ const CONTEXT_MESSAGES: usize = 100;
 pub struct Node {
     /// Its place in the world; also that of its session's plan, if it has one.
     pub place: usize,
-    pub tenant: String,
+    pub tenant: TenantId,
     pub session: String,
     /// The plan's session whose words it holds: a fork holds those of its origin.
     pub origin: usize,
@@ -51,7 +51,7 @@ pub struct Node {
 impl Node {
     pub fn new(
         place: usize,
-        tenant: &str,
+        tenant: &TenantId,
         session: &str,
         origin: usize,
         disk: Rc<Disk>,
@@ -59,7 +59,7 @@ impl Node {
     ) -> Rc<Self> {
         Rc::new(Self {
             place,
-            tenant: tenant.into(),
+            tenant: tenant.clone(),
             session: session.into(),
             origin,
             disk,
@@ -199,7 +199,7 @@ impl Ports {
     /// answer, too.
     async fn ask<T: 'static>(
         &self,
-        tenant: &str,
+        tenant: &TenantId,
         session: &str,
         work: impl AsyncFnOnce(Rc<SessionHost>) -> Result<T, Problem> + 'static,
     ) -> Result<T, String> {
@@ -223,24 +223,24 @@ impl Ports {
 
 #[async_trait(?Send)]
 impl Peers for Ports {
-    async fn import(&self, tenant: &str, session: &str, snapshot: String) -> Result<String, String> {
+    async fn import(&self, tenant: &TenantId, session: &str, snapshot: String) -> Result<String, String> {
         self.ask(tenant, session, async move |host: Rc<SessionHost>| host.import(&snapshot).await).await
     }
 
-    async fn recall(&self, tenant: &str, session: &str) -> Result<String, String> {
+    async fn recall(&self, tenant: &TenantId, session: &str) -> Result<String, String> {
         let report = self.ask(tenant, session, async |host: Rc<SessionHost>| host.recalled()).await?;
         report.ok_or_else(|| "no such subagent".into())
     }
 
-    async fn report(&self, tenant: &str, session: &str, report: String) -> Result<Option<bool>, String> {
+    async fn report(&self, tenant: &TenantId, session: &str, report: String) -> Result<Option<bool>, String> {
         self.ask(tenant, session, async move |host: Rc<SessionHost>| host.hear(&report)).await
     }
 }
 
 #[async_trait(?Send)]
 impl SessionEraser for Ports {
-    async fn erase(&self, tenant: &str, session: &str) -> Result<(), String> {
-        let (of, id) = (tenant.to_owned(), session.to_owned());
+    async fn erase(&self, tenant: &TenantId, session: &str) -> Result<(), String> {
+        let (of, id) = (tenant.clone(), session.to_owned());
         self.ask(tenant, session, async move |host: Rc<SessionHost>| host.erase(&of, &id).await).await
     }
 }

@@ -7,7 +7,7 @@ use super::{
 };
 use edge_harness::memory::{compaction::CompactionSettings, observation::ObservationSettings};
 use edge_harness::standard::ContextSettings;
-use edge_harness::types::{BudgetPatch, ModelErrorKind, SessionPermissions, Thinking};
+use edge_harness::types::{BudgetPatch, ModelErrorKind, SessionPermissions, TenantId, Thinking};
 use serde_json::{Value, json};
 
 /// One simulated world.
@@ -56,7 +56,7 @@ pub enum Aside {
 
 #[derive(Clone)]
 pub struct SessionPlan {
-    pub tenant: String,
+    pub tenant: TenantId,
     pub id: String,
     pub user: String,
     pub turns: Vec<TurnPlan>,

@@ -30,7 +30,7 @@ use crate::ports::{
     filesystem::{FileResult, Precondition},
     memory::{Collection, CollectionKind, Entry, Listing, MemoryResult, NewEntry, Removal, Source},
 };
-use crate::types::{FilePath, Owner, Record, Role, Timestamp};
+use crate::types::{FilePath, Owner, Record, Role, TenantId, Timestamp};
 use crate::workspace::{Guard, Workspaces, WrapTree, layout::MEMORY};
 use consolidation::MAX_MEMORY;
 use daily::{MemoryFiles, day_of};
@@ -296,7 +296,7 @@ impl Memories {
     ///
     /// # Errors
     /// When the index does not answer.
-    pub async fn erase(&self, tenant: &str, user: Option<&str>) -> MemoryResult<bool> {
+    pub async fn erase(&self, tenant: &TenantId, user: Option<&str>) -> MemoryResult<bool> {
         for _ in 0..ERASURES {
             if !self.index.erase(tenant, user).await? {
                 return Ok(true);

@@ -36,6 +36,7 @@ pub use context::{CompactReason, ContextState, Cut, Gauge, WindowUse};
 pub use delta::{Cursor, Delta};
 pub use error::{ErrorCode, FieldError, Problem};
 pub use event::{EventKind, Record};
+pub use id::{GeneratedId, TenantId};
 pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use mode::{Mode, ModeError, Modes, SwitchError};
 pub use model::{

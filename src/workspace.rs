@@ -30,7 +30,7 @@ use crate::ports::{
     FileError, Filesystem,
     filesystem::{Entry, File, FileResult, Precondition, Tree},
 };
-use crate::types::{FilePath, Owner, PathPrefix, Timestamp};
+use crate::types::{FilePath, Owner, PathPrefix, TenantId, Timestamp};
 use bytes::Bytes;
 use overlay::Side;
 use serde::Serialize;
@@ -92,12 +92,12 @@ impl Workspaces {
     }
 
     /// The tree of a scope.
-    pub fn tree(&self, tenant: &str, scope: &FileScope) -> StoredFiles {
+    pub fn tree(&self, tenant: &TenantId, scope: &FileScope) -> StoredFiles {
         StoredFiles::new(Rc::clone(&self.stores), scope.of(tenant))
     }
 
     /// What a user shares with an agent. `guard`, where there is one, is asked before each write.
-    pub fn open(&self, tenant: &str, agent: &str, user: &str, guard: Option<Guard>) -> Workspace {
+    pub fn open(&self, tenant: &TenantId, agent: &str, user: &str, guard: Option<Guard>) -> Workspace {
         let owner = Owner { tenant: tenant.to_owned(), agent: agent.to_owned(), user: user.to_owned() };
         let scope = |scope: FileScope| -> Rc<dyn Filesystem> {
             let tree = self.tree(tenant, &scope);
@@ -114,7 +114,7 @@ impl Workspaces {
     ///
     /// # Errors
     /// When a store does not answer.
-    pub async fn erase(&self, tenant: &str) -> FileResult<bool> {
+    pub async fn erase(&self, tenant: &TenantId) -> FileResult<bool> {
         let prefix = stored::blobs_of(tenant);
         self.stores.blobs.delete_prefix(&prefix).await.map_err(FileError::Unavailable)?;
         self.stores.table.erase(tenant, ERASED_AT_ONCE).await.map(|left| !left)
@@ -125,7 +125,7 @@ impl Workspaces {
     ///
     /// # Errors
     /// When the table does not answer.
-    pub async fn erase_user(&self, tenant: &str, agent: Option<&str>, user: &str) -> FileResult<bool> {
+    pub async fn erase_user(&self, tenant: &TenantId, agent: Option<&str>, user: &str) -> FileResult<bool> {
         let scope = |agent: String| FileScope::User { agent, user: user.to_owned() };
         let table = &self.stores.table;
         let scopes = match agent {

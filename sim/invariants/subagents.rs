@@ -3,7 +3,7 @@
 use super::super::{errands::SUBAGENT, node::Node, outside::Outside, plan::mark, world::World};
 use super::view::{Entry, Turn, View};
 use edge_harness::ports::Directory;
-use edge_harness::types::{Parent, Policy, SessionPermissions};
+use edge_harness::types::{Parent, Policy, SessionPermissions, TenantId};
 use futures::FutureExt;
 use serde_json::Value;
 use std::rc::Rc;
@@ -14,8 +14,8 @@ const RECALLED_MS: u64 = 100;
 type Seen = (Rc<Node>, View);
 
 /// The view of a session.
-pub fn session<'a>(views: &'a [Seen], tenant: &str, id: &str) -> Option<&'a Seen> {
-    views.iter().find(|(node, _)| node.tenant == tenant && node.session == id)
+pub fn session<'a>(views: &'a [Seen], tenant: &TenantId, id: &str) -> Option<&'a Seen> {
+    views.iter().find(|(node, _)| node.tenant == *tenant && node.session == id)
 }
 
 /// 12: each subagent that was sent out does its errand once, under the rules of the session that sent it out and

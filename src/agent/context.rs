@@ -4,7 +4,9 @@ use super::{RuntimeState, StateRules, ToolError};
 use crate::fault::{self, Fault};
 use crate::ports::{Clock, Spawner, session_store::Select};
 use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError, fold};
-use crate::types::{EventKind, Message, Mode, Modes, PlanRef, Source, TaskError, TaskList, Timestamp};
+use crate::types::{
+    EventKind, Message, Mode, Modes, PlanRef, Source, TaskError, TaskList, TenantId, Timestamp,
+};
 use futures::{
     future::{Either, poll_fn, select},
     pin_mut,
@@ -23,7 +25,7 @@ const MAX_SOURCES: usize = 50;
 #[derive(Clone)]
 pub struct RuntimeContext {
     /// The tenant.
-    pub tenant: String,
+    pub tenant: TenantId,
     /// The user.
     pub user: String,
     /// The agent.
@@ -147,7 +149,7 @@ impl WriteGate {
 #[derive(Clone)]
 pub struct ToolContext {
     /// The tenant.
-    pub tenant: String,
+    pub tenant: TenantId,
     /// The user.
     pub user: String,
     /// The agent.

@@ -32,7 +32,8 @@ use crate::session::{
 use crate::turn::TurnMachine;
 use crate::types::{
     Budget, BudgetPatch, ErrorCode, EventKind, Message, Part, PendingKind, Problem, Report, Role, Rules,
-    SessionMeta, SessionState, SessionStatus, StopReason, Timestamp, TurnError, TurnOptions, TurnStatus, id,
+    SessionMeta, SessionState, SessionStatus, StopReason, TenantId, Timestamp, TurnError, TurnOptions,
+    TurnStatus, id,
 };
 use errand::Reporting;
 use follow_ups::Following;
@@ -229,12 +230,12 @@ impl SessionHost {
     ///
     /// # Errors
     /// When they are others than before and cannot be stored: nothing should run then.
-    pub fn govern(self: &Rc<Self>, tenant: &str, rules: &Rules) -> Result<(), Problem> {
+    pub fn govern(self: &Rc<Self>, tenant: &TenantId, rules: &Rules) -> Result<(), Problem> {
         let session = self.open().map_err(|error| Problem::internal(error.to_string()))?;
         if let Some(session) = session {
             let is_other = {
                 let state = session.state();
-                state.meta.tenant == tenant && state.tenant_rules != *rules
+                state.meta.tenant == *tenant && state.tenant_rules != *rules
             };
             if is_other {
                 let change = |draft: &mut Draft| draft.state.tenant_rules = rules.clone();

@@ -10,7 +10,7 @@ use super::placement::PLACED_MS;
 use super::{ApiRequest, ApiResponse, body, page, placement};
 use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
-use crate::types::{ErrorCode, Problem, Rules, Timestamp, id};
+use crate::types::{ErrorCode, GeneratedId, Problem, Rules, TenantId, Timestamp};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
@@ -65,13 +65,11 @@ impl Front {
     pub(super) async fn create_tenant(&self, request: &ApiRequest) -> Result<ApiResponse, Failure> {
         let new: NewTenant = body::json_or_empty(request)?;
         let id = match new.id {
-            Some(id) if id::is_valid(&id) => id,
-            Some(_) => {
-                return Err(Problem::field("/id", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @").into());
-            }
-            None => self.make_id(id::TENANT),
+            Some(id) => TenantId::parse(&id)
+                .ok_or_else(|| Problem::field("/id", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @"))?,
+            None => self.make_id(TenantId::PREFIX).into(),
         };
-        let name = new.name.unwrap_or_else(|| id.clone());
+        let name = new.name.unwrap_or_else(|| id.to_string());
         check_name(&name)?;
         let jwt = self.checked_jwt(&id, new.jwt).await?;
         let shard = self.shard_for(&id, new.shard)?;
@@ -87,19 +85,23 @@ impl Front {
     /// `GET /v1/admin/tenants`, by id.
     pub(super) async fn list_tenants(&self, request: &ApiRequest) -> Result<ApiResponse, Failure> {
         let limit = page::limit(request)?;
-        let after: Option<String> = page::cursor(request)?;
-        let found = self.directory.tenants(after.as_deref().unwrap_or_default(), limit + 1).await?;
+        let after: Option<TenantId> = page::cursor(request)?;
+        let found = self.directory.tenants(after.as_ref(), limit + 1).await?;
         Ok(page::answer(found, limit, |tenant| tenant.id.clone(), |tenant| self.view(tenant))?)
     }
 
     /// `GET /v1/admin/tenants/{tenant}`.
-    pub(super) async fn show_tenant(&self, id: &str) -> Result<ApiResponse, Failure> {
+    pub(super) async fn show_tenant(&self, id: &TenantId) -> Result<ApiResponse, Failure> {
         let tenant = self.existing_tenant(id).await?;
         Ok(ApiResponse::json(200, &self.view(&tenant))?)
     }
 
     /// `PATCH /v1/admin/tenants/{tenant}`.
-    pub(super) async fn update_tenant(&self, id: &str, request: &ApiRequest) -> Result<ApiResponse, Failure> {
+    pub(super) async fn update_tenant(
+        &self,
+        id: &TenantId,
+        request: &ApiRequest,
+    ) -> Result<ApiResponse, Failure> {
         let patch: TenantPatch = body::json(request)?;
         let mut tenant = self.existing_tenant(id).await?;
         if patch.shard.is_some_and(|shard| self.shard_of(&tenant) != Some(&shard)) {
@@ -126,7 +128,7 @@ impl Front {
 
     /// `DELETE /v1/admin/tenants/{tenant}`: its keys stop at once; its sessions and files are erased here as
     /// far as one request can, and the rest by [`Front::sweep`].
-    pub(super) async fn delete_tenant(&self, id: &str) -> Result<ApiResponse, Failure> {
+    pub(super) async fn delete_tenant(&self, id: &TenantId) -> Result<ApiResponse, Failure> {
         if !self.directory.delete_tenant(id, self.clock.now()).await? {
             return Err(Problem::not_found("tenant").into());
         }
@@ -163,7 +165,7 @@ impl Front {
     }
 
     /// Erases what a deleted tenant has, and the tenant itself if `last`; returns whether files are left.
-    async fn erase(&self, tenant: &str, last: bool, budget: &mut usize) -> Result<bool, Failure> {
+    async fn erase(&self, tenant: &TenantId, last: bool, budget: &mut usize) -> Result<bool, Failure> {
         let no_sessions = self.erase_sessions(tenant, budget).await?;
         // Last, so that what still ran in a session cannot have written behind it.
         let no_files = self.erase_files(tenant).await?;
@@ -175,7 +177,7 @@ impl Front {
 
     /// Erases up to `budget` sessions of a tenant; returns whether none is left. A session that
     /// cannot be erased now is left for the next time.
-    async fn erase_sessions(&self, tenant: &str, budget: &mut usize) -> Result<bool, Failure> {
+    async fn erase_sessions(&self, tenant: &TenantId, budget: &mut usize) -> Result<bool, Failure> {
         let mut is_empty = true;
         let mut before: Option<(Timestamp, String)> = None;
         loop {
@@ -204,17 +206,17 @@ impl Front {
     }
 
     /// Erases memories and files of a tenant; returns whether none is left.
-    async fn erase_files(&self, tenant: &str) -> Result<bool, Failure> {
+    async fn erase_files(&self, tenant: &TenantId) -> Result<bool, Failure> {
         Ok(self.memories.erase(tenant, None).await? && self.files.erase(tenant).await?)
     }
 
     /// The tenant of that id.
-    pub(super) async fn existing_tenant(&self, id: &str) -> Result<Tenant, Failure> {
+    pub(super) async fn existing_tenant(&self, id: &TenantId) -> Result<Tenant, Failure> {
         Ok(self.directory.tenant(id).await?.ok_or_else(|| Problem::not_found("tenant"))?)
     }
 
     /// The shard of a new tenant: the one that the operator chose, or the one that its name gives.
-    fn shard_for(&self, tenant: &str, chosen: Option<String>) -> Result<Option<String>, Problem> {
+    fn shard_for(&self, tenant: &TenantId, chosen: Option<String>) -> Result<Option<String>, Problem> {
         let shards = &self.config.shards;
         match chosen {
             None => Ok(placement::by_name(tenant, shards).map(Into::into)),
@@ -232,7 +234,11 @@ impl Front {
     }
 
     /// An issuer that can work, its keys sealed.
-    async fn checked_jwt(&self, tenant: &str, jwt: Option<JwtConfig>) -> Result<Option<JwtConfig>, Problem> {
+    async fn checked_jwt(
+        &self,
+        tenant: &TenantId,
+        jwt: Option<JwtConfig>,
+    ) -> Result<Option<JwtConfig>, Problem> {
         let Some(mut jwt) = jwt else { return Ok(None) };
         if jwt.issuer.is_empty() {
             return Err(Problem::field("/jwt/issuer", "must not be empty"));

@@ -6,7 +6,7 @@ use super::failure::Failure;
 use super::front::Front;
 use super::{ApiRequest, ApiResponse, body, page};
 use crate::ports::directory::ApiKey;
-use crate::types::{Problem, Scope, Scopes, Timestamp, id};
+use crate::types::{Problem, Scope, Scopes, TenantId, Timestamp, id};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ impl Front {
     /// `POST /v1/admin/tenants/{tenant}/keys`: talking and reading, unless told otherwise.
     pub(super) async fn create_key(
         &self,
-        tenant: &str,
+        tenant: &TenantId,
         request: &ApiRequest,
     ) -> Result<ApiResponse, Failure> {
         let new: NewKey = body::json_or_empty(request)?;
@@ -53,7 +53,11 @@ impl Front {
     }
 
     /// `GET /v1/admin/tenants/{tenant}/keys`, by id.
-    pub(super) async fn list_keys(&self, tenant: &str, request: &ApiRequest) -> Result<ApiResponse, Failure> {
+    pub(super) async fn list_keys(
+        &self,
+        tenant: &TenantId,
+        request: &ApiRequest,
+    ) -> Result<ApiResponse, Failure> {
         let limit = page::limit(request)?;
         let after: Option<String> = page::cursor(request)?;
         self.existing_tenant(tenant).await?;
@@ -62,7 +66,7 @@ impl Front {
     }
 
     /// `DELETE /v1/admin/tenants/{tenant}/keys/{key}`. Other isolates may remember it for a minute.
-    pub(super) async fn delete_key(&self, tenant: &str, id: &str) -> Result<ApiResponse, Failure> {
+    pub(super) async fn delete_key(&self, tenant: &TenantId, id: &str) -> Result<ApiResponse, Failure> {
         if !self.directory.delete_key(tenant, id).await? {
             return Err(Problem::not_found("key").into());
         }

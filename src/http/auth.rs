@@ -90,7 +90,8 @@ impl Front {
             None if holder.tenant == DEV_TENANT => Rules::default(),
             None => return Err(refused("the ticket's tenant is gone").into()),
         };
-        let known = Principal { rules: rules.clone(), ..Principal::new(&holder.tenant, Scopes::default()) };
+        let known =
+            Principal { rules: rules.clone(), ..Principal::new(holder.tenant.clone(), Scopes::default()) };
         self.cache.callers.put(name, known, now.plus(KEPT_MS), now);
         Ok(Principal { rules, ..holder })
     }

@@ -4,7 +4,7 @@
 
 use super::expiring::Expiring;
 use super::jwks::KeySet;
-use crate::types::Principal;
+use crate::types::{Principal, TenantId};
 
 /// The longest that anything learnt about a credential is believed.
 pub const KEPT_MS: u64 = 60_000;
@@ -36,7 +36,7 @@ impl Default for AuthCache {
 
 impl AuthCache {
     /// Forgets everything learnt about a tenant's credentials: something about it changed.
-    pub fn forget_tenant(&self, tenant: &str) {
-        self.callers.retain(|caller| caller.tenant != tenant);
+    pub fn forget_tenant(&self, tenant: &TenantId) {
+        self.callers.retain(|caller| caller.tenant != *tenant);
     }
 }

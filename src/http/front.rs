@@ -15,7 +15,7 @@ use super::seal::Seal;
 use super::{ApiRequest, ApiResponse, body, cors, idempotency, idempotency::Knot};
 use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, SessionEraser, Signatures};
-use crate::types::{ErrorCode, Principal, Problem, id};
+use crate::types::{ErrorCode, Principal, Problem, TenantId, id};
 use crate::workspace::Workspaces;
 use bytes::Bytes;
 use futures::{FutureExt, future::LocalBoxFuture};
@@ -75,7 +75,7 @@ pub enum Handled {
 /// A request on its way to a session's object.
 pub struct Forward {
     /// The tenant, first part of the object's name.
-    pub tenant: String,
+    pub tenant: TenantId,
     /// The session, second part. For [`SessionRoute::Create`] this is the id to use.
     pub session: String,
     /// What is asked.
@@ -183,7 +183,7 @@ impl Front {
         found: &Found,
         request: &ApiRequest,
     ) -> Result<ApiResponse, Failure> {
-        let (tenant, key) = (found.param("tenant"), found.param("key"));
+        let (tenant, key) = (&TenantId::from(found.param("tenant")), found.param("key"));
         match route {
             AdminRoute::CreateTenant => {
                 self.once(request, "operator", self.create_tenant(request).boxed_local()).await

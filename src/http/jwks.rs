@@ -6,7 +6,7 @@ use super::front::Front;
 use super::jwt::{Jwk, read_set};
 use crate::ports::directory::{JwtConfig, Tenant};
 use crate::ports::{HttpError, HttpRequest};
-use crate::types::Timestamp;
+use crate::types::{TenantId, Timestamp};
 use futures::future::{Either, select};
 use futures::{StreamExt, pin_mut};
 use serde_json::Value;
@@ -48,7 +48,7 @@ impl Front {
     }
 
     /// The set stored with a tenant, opened.
-    pub(super) fn stored_set(&self, tenant: &str, jwt: &JwtConfig) -> Option<Value> {
+    pub(super) fn stored_set(&self, tenant: &TenantId, jwt: &JwtConfig) -> Option<Value> {
         let sealed = jwt.jwks.as_ref()?.as_str()?;
         let opened = self.seal()?.open(&seal_context(tenant), sealed);
         if opened.is_none() {
@@ -129,6 +129,6 @@ fn silent() -> crate::types::Problem {
 }
 
 /// What a stored set is sealed to.
-pub(super) fn seal_context(tenant: &str) -> String {
+pub(super) fn seal_context(tenant: &TenantId) -> String {
     format!("jwks {tenant}")
 }

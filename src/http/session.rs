@@ -20,7 +20,7 @@ use crate::session::{
     idempotency::{Answer, FirstAnswer, document, document_key, find},
     owner,
 };
-use crate::types::{ErrorCode, Owner, Principal, Problem, SessionMeta, id};
+use crate::types::{ErrorCode, Owner, Principal, Problem, SessionMeta, TenantId, id};
 use futures::{FutureExt, future::LocalBoxFuture};
 use std::rc::Rc;
 
@@ -194,9 +194,9 @@ fn shown(status: u16, session: &Session) -> Result<ApiResponse, Problem> {
 }
 
 /// Whether the caller may see a session of this tenant and user.
-fn is_owner(call: &SessionRequest, named: Option<&str>, tenant: &str, user: &str) -> bool {
+fn is_owner(call: &SessionRequest, named: Option<&str>, tenant: &TenantId, user: &str) -> bool {
     let asking = call.principal.user.as_deref().or(named);
-    let owned = tenant == call.principal.tenant && asking.is_none_or(|asking| asking == user);
+    let owned = *tenant == call.principal.tenant && asking.is_none_or(|asking| asking == user);
     owned || fault::active(Fault::OpenToAll)
 }
 

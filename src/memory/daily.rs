@@ -85,7 +85,7 @@ fn render(day: &str, facts: &[Fact]) -> String {
 fn etag(facts: &Collection, last: u64, entries: u64) -> String {
     let Collection { tenant, agent, user, .. } = facts;
     let mut hash = Sha256::new();
-    for name in [tenant, agent, user] {
+    for name in [tenant.as_str(), agent, user] {
         hash.update((name.len() as u64).to_be_bytes());
         hash.update(name);
     }

@@ -7,7 +7,7 @@ pub mod memory_spaces;
 pub use memory::SqlMemory;
 pub use memory_spaces::SqlSpaces;
 
-use crate::types::Timestamp;
+use crate::types::{TenantId, Timestamp};
 use async_trait::async_trait;
 use serde::{Serialize, de::DeserializeOwned};
 use std::borrow::Cow;
@@ -87,10 +87,10 @@ pub trait Databases {
     type Database: Sql;
 
     /// Looks the next one up, so that it is had at once in the next moment.
-    async fn locate(&self, tenant: &str) -> Result<(), String>;
+    async fn locate(&self, tenant: &TenantId) -> Result<(), String>;
 
     /// The one with a tenant's rows.
-    async fn of(&self, tenant: &str) -> Result<Self::Database, String>;
+    async fn of(&self, tenant: &TenantId) -> Result<Self::Database, String>;
 
     /// All of them.
     fn all(&self) -> Vec<Self::Database>;

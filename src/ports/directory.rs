@@ -1,7 +1,7 @@
 //! What is shared between sessions: tenants, keys, and the list of sessions. Rows of one tenant
 //! are reached only through that tenant's id.
 
-use crate::types::{Rules, Scopes, Timestamp};
+use crate::types::{Rules, Scopes, TenantId, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -34,7 +34,7 @@ pub struct JwtConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tenant {
     /// Its id.
-    pub id: String,
+    pub id: TenantId,
     /// Its name, for people.
     pub name: String,
     /// When it was made.
@@ -56,7 +56,7 @@ pub struct ApiKey {
     /// Its public id.
     pub id: String,
     /// Its tenant.
-    pub tenant: String,
+    pub tenant: TenantId,
     /// What it is for, for people.
     pub name: String,
     /// What it allows.
@@ -72,7 +72,7 @@ pub struct ApiKey {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionEntry {
     /// Its tenant.
-    pub tenant: String,
+    pub tenant: TenantId,
     /// Its id.
     pub id: String,
     /// Its user.
@@ -116,16 +116,16 @@ pub trait Directory {
     /// Replaces a tenant's name, issuer and rules; false if there is none.
     async fn update_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool>;
     /// Finds a tenant.
-    async fn tenant(&self, id: &str) -> DirectoryResult<Option<Tenant>>;
+    async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>>;
     /// Tenants by id, behind `after`.
-    async fn tenants(&self, after: &str, limit: usize) -> DirectoryResult<Vec<Tenant>>;
+    async fn tenants(&self, after: Option<&TenantId>, limit: usize) -> DirectoryResult<Vec<Tenant>>;
     /// Removes a tenant's keys and marks it deleted: from then on nothing finds it, but its id stays
     /// taken until [`Directory::purge_tenant`]. False if there is none.
-    async fn delete_tenant(&self, id: &str, now: Timestamp) -> DirectoryResult<bool>;
+    async fn delete_tenant(&self, id: &TenantId, now: Timestamp) -> DirectoryResult<bool>;
     /// Tenants marked deleted, and since when; oldest mark first.
-    async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(String, Timestamp)>>;
+    async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(TenantId, Timestamp)>>;
     /// Forgets a tenant that is marked deleted.
-    async fn purge_tenant(&self, id: &str) -> DirectoryResult<()>;
+    async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()>;
     /// Tenants whose tokens carry this issuer.
     async fn tenants_by_issuer(&self, issuer: &str) -> DirectoryResult<Vec<Tenant>>;
 
@@ -134,21 +134,21 @@ pub trait Directory {
     /// Finds a key that is neither revoked nor expired by the hash of its secret, and its tenant's rules.
     async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>>;
     /// A tenant's keys by id, behind `after`.
-    async fn keys(&self, tenant: &str, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>>;
+    async fn keys(&self, tenant: &TenantId, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>>;
     /// Revokes a key; false if there is none.
-    async fn delete_key(&self, tenant: &str, id: &str) -> DirectoryResult<bool>;
+    async fn delete_key(&self, tenant: &TenantId, id: &str) -> DirectoryResult<bool>;
 
     /// Adds a line to the list of sessions, or replaces it unless what is there is newer.
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()>;
     /// Removes a line.
-    async fn delete_session(&self, tenant: &str, id: &str) -> DirectoryResult<()>;
+    async fn delete_session(&self, tenant: &TenantId, id: &str) -> DirectoryResult<()>;
     /// The ids of the sessions of subagents that a session has sent out.
-    async fn subagents(&self, tenant: &str, session: &str) -> DirectoryResult<Vec<String>>;
+    async fn subagents(&self, tenant: &TenantId, session: &str) -> DirectoryResult<Vec<String>>;
     /// A tenant's sessions, newest first, behind the pair `(created_at, id)`; those of subagents only with
     /// `subagents`.
     async fn sessions(
         &self,
-        tenant: &str,
+        tenant: &TenantId,
         user: Option<&str>,
         agent: Option<&str>,
         before: Option<(Timestamp, &str)>,

@@ -1,5 +1,6 @@
 //! Erasing a session from outside its object.
 
+use crate::types::TenantId;
 use async_trait::async_trait;
 
 /// Tells a session's object to erase everything of it.
@@ -9,5 +10,5 @@ pub trait SessionEraser {
     ///
     /// # Errors
     /// The platform's own message; asking again is safe.
-    async fn erase(&self, tenant: &str, session: &str) -> Result<(), String>;
+    async fn erase(&self, tenant: &TenantId, session: &str) -> Result<(), String>;
 }

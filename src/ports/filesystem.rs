@@ -3,7 +3,7 @@
 //! A [`Filesystem`] is one tree: everything in it belongs to the same tenant and scope, so a path
 //! cannot lead out of it. A [`FileTable`] holds the trees of all tenants.
 
-use crate::types::{FilePath, PathPrefix, Timestamp};
+use crate::types::{FilePath, PathPrefix, TenantId, Timestamp};
 use async_trait::async_trait;
 use bytes::Bytes;
 use thiserror::Error;
@@ -136,7 +136,7 @@ pub trait Filesystem {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tree {
     /// The tenant.
-    pub tenant: String,
+    pub tenant: TenantId,
     /// The scope below it, such as `agents/default/users/ann`.
     pub scope: String,
 }
@@ -190,13 +190,18 @@ pub struct Glimpse {
 pub trait FileTable {
     /// Finds out where a tenant's rows are, where that is a question: a call right behind it waits for
     /// nothing but its own statement.
-    async fn locate(&self, _tenant: &str) -> FileResult<()> {
+    async fn locate(&self, _tenant: &TenantId) -> FileResult<()> {
         Ok(())
     }
     /// The rows of those of these files that are there.
     async fn rows(&self, tree: &Tree, paths: &[FilePath]) -> FileResult<Vec<Row>>;
     /// Looks at several trees of a tenant in one step, and answers in the same order.
-    async fn glance(&self, tenant: &str, scopes: &[&str], glance: &Glance<'_>) -> FileResult<Vec<Glimpse>>;
+    async fn glance(
+        &self,
+        tenant: &TenantId,
+        scopes: &[&str],
+        glance: &Glance<'_>,
+    ) -> FileResult<Vec<Glimpse>>;
     /// Puts a row, in one step; false when the precondition does not hold, or the row would be new and
     /// the tree has [`MAX_FILES`]. A key of its content is not free any more.
     async fn put(&self, tree: &Tree, row: &Row, condition: &Precondition) -> FileResult<bool>;
@@ -214,15 +219,15 @@ pub trait FileTable {
     ) -> FileResult<Vec<Entry>>;
 
     /// Notes a key before its object is written.
-    async fn reserve(&self, tenant: &str, key: &str, now: Timestamp) -> FileResult<()>;
+    async fn reserve(&self, tenant: &TenantId, key: &str, now: Timestamp) -> FileResult<()>;
     /// Keys that no row has since `before`, of any tenant: `(tenant, key)`.
-    async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(String, String)>>;
+    async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(TenantId, String)>>;
     /// Forgets keys whose objects are gone.
-    async fn forget(&self, tenant: &str, keys: &[String]) -> FileResult<()>;
+    async fn forget(&self, tenant: &TenantId, keys: &[String]) -> FileResult<()>;
     /// Up to `limit` scopes `agents/<agent>/<owner>`, of whatever agent, that have files.
-    async fn scopes(&self, tenant: &str, owner: &str, limit: usize) -> FileResult<Vec<String>>;
+    async fn scopes(&self, tenant: &TenantId, owner: &str, limit: usize) -> FileResult<Vec<String>>;
     /// Removes up to `limit` rows of a tree; returns how many there were.
     async fn clear(&self, tree: &Tree, limit: usize) -> FileResult<usize>;
     /// Removes up to `limit` rows of a tenant, and all its keys; returns whether any row is left.
-    async fn erase(&self, tenant: &str, limit: usize) -> FileResult<bool>;
+    async fn erase(&self, tenant: &TenantId, limit: usize) -> FileResult<bool>;
 }

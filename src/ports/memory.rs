@@ -5,7 +5,7 @@
 //! they come, counts them, and picks rows by them. All that it tells of a collection (numbers,
 //! frequencies, rows) comes from that collection alone, whatever others hold.
 
-use crate::types::Timestamp;
+use crate::types::{TenantId, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -33,7 +33,7 @@ pub enum CollectionKind {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Collection {
     /// The tenant.
-    pub tenant: String,
+    pub tenant: TenantId,
     /// The agent.
     pub agent: String,
     /// The user.
@@ -211,7 +211,7 @@ pub enum Removal {
 pub trait MemoryIndex {
     /// Looks up where a tenant's memory is, so that the next call does not have to: for those who must not wait
     /// between a check and what they write.
-    async fn locate(&self, tenant: &str) -> MemoryResult<()>;
+    async fn locate(&self, tenant: &TenantId) -> MemoryResult<()>;
 
     /// Adds entries behind those of their groups, in this order, and tells how many were added. An
     /// entry whose key the collection has already is left as it is, so that adding again changes
@@ -249,5 +249,5 @@ pub trait MemoryIndex {
 
     /// Removes what is kept of a user, or of the whole tenant, spaces included, and tells whether more is
     /// left.
-    async fn erase(&self, tenant: &str, user: Option<&str>) -> MemoryResult<bool>;
+    async fn erase(&self, tenant: &TenantId, user: Option<&str>) -> MemoryResult<bool>;
 }

@@ -1,6 +1,7 @@
 //! Other sessions of the same tenant.
 
 use super::SessionEraser;
+use crate::types::TenantId;
 use async_trait::async_trait;
 
 /// Reaches the object of another session.
@@ -12,18 +13,18 @@ pub trait Peers: SessionEraser {
     ///
     /// # Errors
     /// The platform's own message; asking again is safe.
-    async fn import(&self, tenant: &str, session: &str, snapshot: String) -> Result<String, String>;
+    async fn import(&self, tenant: &TenantId, session: &str, snapshot: String) -> Result<String, String>;
 
     /// Calls a subagent's session back from its errand, and returns its last report.
     ///
     /// # Errors
     /// The platform's own message, also where there is no such session.
-    async fn recall(&self, tenant: &str, session: &str) -> Result<String, String>;
+    async fn recall(&self, tenant: &TenantId, session: &str) -> Result<String, String>;
 
     /// Tells session `session` how the errand of a subagent stands that it has sent out. Returns whether it waits
     /// for that still; `None` when there is no such session any more.
     ///
     /// # Errors
     /// The platform's own message; telling it again is safe.
-    async fn report(&self, tenant: &str, session: &str, report: String) -> Result<Option<bool>, String>;
+    async fn report(&self, tenant: &TenantId, session: &str, report: String) -> Result<Option<bool>, String>;
 }

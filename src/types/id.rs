@@ -1,8 +1,118 @@
-//! Identifiers: a short prefix and a UUIDv7, such as `trn_0199…`, so that ids sort by age.
+//! Identifiers, each kind a type of its own, so that the compiler rejects one passed as another.
+//!
+//! A generated id is a short prefix and a UUIDv7, such as `trn_0199…`, so that ids sort by age.
 
 use super::Timestamp;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use std::{borrow::Borrow, fmt, ops::Deref, rc::Rc};
 use uuid::{Builder, Uuid};
+
+/// Defines id types: a string in JSON, cheap to clone, comparable with text but with no other id.
+///
+/// `From` trusts the text, as storage is trusted; `parse` checks text from a caller with the named
+/// function. With a prefix, the service generates ids of this type.
+macro_rules! id_type {
+    ($($(#[$doc:meta])* $name:ident($is_valid:path $(, $prefix:literal)?);)+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Rc<str>);
+
+        impl $name {
+            /// Checks an id that a caller chose; `None` if it may not be used as one.
+            pub fn parse(text: &str) -> Option<Self> {
+                $is_valid(text).then(|| Self::from(text))
+            }
+
+            /// The id as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl Deref for $name {
+            type Target = str;
+
+            fn deref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl PartialEq<str> for $name {
+            fn eq(&self, text: &str) -> bool {
+                *self.0 == *text
+            }
+        }
+
+        impl PartialEq<&str> for $name {
+            fn eq(&self, text: &&str) -> bool {
+                *self.0 == **text
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        $(impl GeneratedId for $name {
+            const PREFIX: &'static str = $prefix;
+        })?
+    )+};
+}
+
+/// An id that the service generates when the caller chooses none.
+pub trait GeneratedId: From<String> {
+    /// What each generated id starts with.
+    const PREFIX: &'static str;
+
+    /// Makes an id from the time and ten random bytes.
+    fn generate(now: Timestamp, random: &[u8; 10]) -> Self {
+        make(Self::PREFIX, now, random).into()
+    }
+
+    /// Makes the id that follows from a name: the first half of its SHA-256, the same each time.
+    fn derive(name: &str) -> Self {
+        derive(Self::PREFIX, name).into()
+    }
+}
+
+id_type! {
+    /// The unit of isolation: the first part of every key.
+    TenantId(is_valid, "ten_");
+}
 
 /// The prefix of a session id.
 pub const SESSION: &str = "ses_";
@@ -12,8 +122,6 @@ pub const TURN: &str = "trn_";
 pub const MESSAGE: &str = "msg_";
 /// The prefix of a tool call id that we had to make ourselves.
 pub const CALL: &str = "call_";
-/// The prefix of a tenant id.
-pub const TENANT: &str = "ten_";
 /// The prefix of an API key's public id.
 pub const KEY: &str = "key_";
 /// The prefix of an artifact's id.
@@ -74,6 +182,14 @@ mod tests {
         assert!(a < b);
         assert!(is_valid(&a));
         assert_eq!(a.len(), TURN.len() + 32);
+    }
+
+    #[test]
+    fn ids_are_plain_text_in_json() {
+        let id: TenantId = serde_json::from_str("\"acme\"").unwrap();
+        assert_eq!(id, "acme");
+        assert_eq!(serde_json::to_string(&id).unwrap(), "\"acme\"");
+        assert_eq!(TenantId::parse("a/b"), None);
     }
 
     #[test]

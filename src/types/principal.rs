@@ -1,6 +1,6 @@
 //! Who is asking.
 
-use super::Rules;
+use super::{Rules, TenantId};
 use serde::{Deserialize, Serialize};
 
 /// What a key may be used for.
@@ -36,7 +36,7 @@ impl Scopes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
     /// The tenant that every key, row and object of this request starts with.
-    pub tenant: String,
+    pub tenant: TenantId,
     /// The user, when the credential itself names one (a token or a ticket): it cannot be
     /// overridden. With an API key the caller names the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub struct Principal {
 
 impl Principal {
     /// Somebody of a tenant whom the caller names, and of whom nothing else is known.
-    pub fn new(tenant: impl Into<String>, scopes: Scopes) -> Self {
+    pub fn new(tenant: impl Into<TenantId>, scopes: Scopes) -> Self {
         Self { tenant: tenant.into(), user: None, scopes, session: None, key: None, rules: Rules::default() }
     }
 }
@@ -65,7 +65,7 @@ impl Principal {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Owner {
     /// The tenant.
-    pub tenant: String,
+    pub tenant: TenantId,
     /// The agent.
     pub agent: String,
     /// The user.

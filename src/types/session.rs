@@ -2,7 +2,7 @@
 
 use super::{
     Budget, EventKind, Gauge, Grants, Message, Mode, Owner, Parent, Rules, SessionPermissions, Task,
-    Timestamp, TurnOptions, TurnState, Usage,
+    TenantId, Timestamp, TurnOptions, TurnState, Usage,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,7 +14,7 @@ pub struct SessionMeta {
     /// The session's id, unique within its tenant.
     pub id: String,
     /// The tenant. Never shown: a caller knows its own.
-    pub tenant: String,
+    pub tenant: TenantId,
     /// The user that it belongs to.
     pub user: String,
     /// The agent that answers.

@@ -10,7 +10,7 @@ use crate::ports::{
     FileError, Filesystem,
     filesystem::{Content, Entry, FileResult, Glance, Tree},
 };
-use crate::types::{FilePath, PathPrefix};
+use crate::types::{FilePath, PathPrefix, TenantId};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use std::{
@@ -89,7 +89,7 @@ impl Glances {
     ///
     /// # Errors
     /// When a store does not answer.
-    pub async fn look(&self, tenant: &str, agent: &str, user: &str) -> FileResult<View> {
+    pub async fn look(&self, tenant: &TenantId, agent: &str, user: &str) -> FileResult<View> {
         let trees = trees(tenant, agent, user);
         // Held on to: while the answer is on its way others may push them out.
         let known: Vec<Rc<Sight>> = trees.iter().map(|tree| self.remembered(tree)).collect();
@@ -117,7 +117,7 @@ impl Glances {
     ///
     /// # Errors
     /// When the template cannot be read.
-    pub async fn last(&self, tenant: &str, agent: &str, user: &str) -> FileResult<View> {
+    pub async fn last(&self, tenant: &TenantId, agent: &str, user: &str) -> FileResult<View> {
         self.view(&trees(tenant, agent, user).map(|tree| self.remembered(&tree))).await
     }
 
@@ -191,7 +191,7 @@ impl Glances {
 }
 
 /// The user's tree, and the one below it.
-fn trees(tenant: &str, agent: &str, user: &str) -> [Tree; 2] {
+fn trees(tenant: &TenantId, agent: &str, user: &str) -> [Tree; 2] {
     let (agent, user) = (agent.to_owned(), user.to_owned());
     [FileScope::User { agent: agent.clone(), user }, FileScope::Agent { agent }].map(|scope| scope.of(tenant))
 }

@@ -1,6 +1,7 @@
 //! Whose a tree of files is.
 
 use crate::ports::filesystem::Tree;
+use crate::types::TenantId;
 
 /// Whose a tree is, below the tenant. Ids hold no slash, so no scope lies in another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub enum FileScope {
 
 impl FileScope {
     /// The tree of this scope.
-    pub fn of(&self, tenant: &str) -> Tree {
+    pub fn of(&self, tenant: &TenantId) -> Tree {
         let scope = match self {
             Self::Session { agent, .. } | Self::User { agent, .. } | Self::Agent { agent } => {
                 format!("agents/{agent}/{}", self.owner())
@@ -69,7 +70,7 @@ mod tests {
             FileScope::Global,
         ]
         .iter()
-        .map(|scope| scope.of("t").scope)
+        .map(|scope| scope.of(&"t".into()).scope)
         .collect();
         assert_eq!(
             trees,

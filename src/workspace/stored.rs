@@ -9,7 +9,7 @@ use crate::ports::{
     BlobStore, Clock, Entropy, FileError, FileTable, Filesystem,
     filesystem::{Content, Entry, File, FileResult, MAX_FILE, Precondition, Row, Tree},
 };
-use crate::types::{FilePath, PathPrefix, id};
+use crate::types::{FilePath, PathPrefix, TenantId, id};
 use async_trait::async_trait;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -90,7 +90,7 @@ impl StoredFiles {
 }
 
 /// What the keys of a tenant's large files start with.
-pub(super) fn blobs_of(tenant: &str) -> String {
+pub(super) fn blobs_of(tenant: &TenantId) -> String {
     format!("{tenant}/files/")
 }
 

@@ -39,7 +39,7 @@ impl Stage {
     }
 
     fn of(&self, user: &str) -> Workspace {
-        self.all.open("t", "a", user, None)
+        self.all.open(&"t".into(), "a", user, None)
     }
 
     fn tree(&self) -> Rc<dyn Filesystem> {
@@ -238,7 +238,7 @@ fn whoever_has_lost_the_right_to_write_changes_nothing() {
         let open = Rc::clone(&open);
         move || open.get()
     });
-    let workspace = stage.all.open("t", "a", "u", Some(guard));
+    let workspace = stage.all.open(&"t".into(), "a", "u", Some(guard));
     block_on(workspace.write(&path("first"), bytes("x"), &Precondition::Any)).expect("written");
     open.set(false);
     let closed = Err(FileError::Closed);
@@ -307,12 +307,12 @@ fn nobody_sees_what_is_anothers() {
     let stage = Stage::new();
     let whose = [("t", "a", "ann"), ("t", "a", "bob"), ("t", "b", "ann"), ("t2", "a", "ann")];
     for (index, (tenant, agent, user)) in whose.into_iter().enumerate() {
-        let workspace = stage.all.open(tenant, agent, user, None);
+        let workspace = stage.all.open(&tenant.into(), agent, user, None);
         put(&**workspace.layer(Layer::User), "same.md", &format!("secret {index}"));
         put(&**workspace.layer(Layer::User), &format!("only-{index}.md"), "secret");
     }
     for (index, (tenant, agent, user)) in whose.into_iter().enumerate() {
-        let workspace = stage.all.open(tenant, agent, user, None);
+        let workspace = stage.all.open(&tenant.into(), agent, user, None);
         let grep = grep("secret", false, "", None);
         let lines = block_on(workspace.grep(&grep)).expect("lines").hits;
         let globbed = block_on(workspace.glob(&prefix(""), "**/*.md")).expect("files").hits;
@@ -326,7 +326,7 @@ fn nobody_sees_what_is_anothers() {
         assert_eq!(globbed.len(), 2);
     }
     let session = |session: &str| {
-        stage.all.tree("t", &FileScope::Session { agent: "a".into(), session: session.into() })
+        stage.all.tree(&"t".into(), &FileScope::Session { agent: "a".into(), session: session.into() })
     };
     put(&session("session-1"), "x", "1");
     assert_eq!(
@@ -334,7 +334,7 @@ fn nobody_sees_what_is_anothers() {
         (Some("1"), None)
     );
 
-    assert!(block_on(stage.all.erase("t")).expect("erased"));
+    assert!(block_on(stage.all.erase(&"t".into())).expect("erased"));
     let left: Vec<_> = stage.table.all().into_iter().map(|(tree, _)| tree.tenant).collect();
     assert_eq!(left, ["t2", "t2"]);
 }
@@ -344,9 +344,9 @@ fn erasing_a_tenant_takes_its_objects_along() {
     let stage = Stage::new();
     put(&*stage.tree(), "large", &"x".repeat(stored::MAX_INLINE + 1));
     put(&*stage.tree(), "large", &"y".repeat(stored::MAX_INLINE + 1));
-    let other = stage.all.open("t2", "a", "u", None);
+    let other = stage.all.open(&"t2".into(), "a", "u", None);
     put(&**other.layer(Layer::User), "large", &"z".repeat(stored::MAX_INLINE + 1));
-    assert!(block_on(stage.all.erase("t")).expect("erased"));
+    assert!(block_on(stage.all.erase(&"t".into())).expect("erased"));
     let keys: Vec<String> = stage.blobs.objects.borrow().keys().cloned().collect();
     assert!(keys.len() == 1 && keys[0].starts_with("t2/files/"), "{keys:?}");
     assert!(stage.table.free().is_empty());
@@ -357,7 +357,7 @@ fn the_longest_prefix_has_a_path() {
     let stage = Stage::new();
     let tree = |scope: &str| {
         let scope = FileScope::Session { agent: "a".into(), session: scope.into() };
-        Rc::new(stage.all.tree("t", &scope)) as Rc<dyn Filesystem>
+        Rc::new(stage.all.tree(&"t".into(), &scope)) as Rc<dyn Filesystem>
     };
     let (rest, skills, inner) = (tree("rest"), tree("skills"), tree("inner"));
     let all = Composite::new(Rc::clone(&rest))

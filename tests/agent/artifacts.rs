@@ -443,7 +443,7 @@ fn an_erasure_waits_for_what_is_being_written() {
     assert_eq!(blobs.under_way.borrow().len(), 1, "the store was asked");
     let (erasing, erased) = (Rc::clone(&host), Rc::new(Cell::new(None)));
     let told = Rc::clone(&erased);
-    host.spawn(async move { told.set(Some(erasing.erase("t", "s").await)) });
+    host.spawn(async move { told.set(Some(erasing.erase(&"t".into(), "s").await)) });
     tasks.run();
     assert_eq!(erased.take(), None);
     // Whoever comes meanwhile writes nothing.

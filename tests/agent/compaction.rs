@@ -511,7 +511,7 @@ fn an_erased_session_is_not_written_to() {
     }
     assert_eq!(set.kinds(), ["started"]);
     let host = set.stage.host();
-    block_on(host.erase("t", "s")).expect("erased");
+    block_on(host.erase(&"t".into(), "s")).expect("erased");
     set.stage.tick(10_000);
     assert_eq!(set.stage.store.log().len(), 0);
 }

@@ -69,7 +69,7 @@ fn act(stage: &Stage, act: &Act) {
             }
         })
         .unwrap();
-    host.govern("t", &tenant).unwrap();
+    host.govern(&"t".into(), &tenant).unwrap();
     host.send_out(&session);
     stage.run();
 }

@@ -154,7 +154,7 @@ fn an_erased_session_is_not_followed_and_what_was_kept_goes() {
     stage.post("t1", "one");
     stage.settle();
     let host = stage.host();
-    block_on(host.erase("t", "s")).expect("erased");
+    block_on(host.erase(&"t".into(), "s")).expect("erased");
     stage.tick(60_000);
     assert_eq!(*diary.erased.borrow(), ["t/default/u/s"]);
     assert_eq!((diary.rounds.borrow().len(), stage.store.log().len()), (1, 0));

@@ -111,7 +111,7 @@ fn a_socket_neither_brings_back_an_erased_session_nor_takes_more_than_a_body() {
     assert_eq!(send(&"x".repeat(ApiRequest::MAX_BODY)), "payload_too_large");
     assert_eq!(send("again"), Value::Null);
     stage.settle();
-    block_on(stage.host().erase("t", "s")).unwrap();
+    block_on(stage.host().erase(&"t".into(), "s")).unwrap();
     assert_eq!(send("and again"), "not_found");
     assert!(!stage.store.exists().unwrap());
 }

@@ -212,7 +212,7 @@ fn erasing_a_session_ends_its_beats() {
     let erased = Rc::new(Cell::new(false));
     let (own, work) = (Rc::clone(&erased), host.clone());
     // As a request does: work that it waits for runs beside it.
-    host.spawn(async move { own.set(work.erase("t", "s").await.is_ok()) });
+    host.spawn(async move { own.set(work.erase(&"t".into(), "s").await.is_ok()) });
     life.run();
     assert!(erased.get());
     life.until(120);

@@ -5,6 +5,7 @@ use async_trait::async_trait;
 use edge_harness::agent::SessionHost;
 use edge_harness::platform::in_memory::{ManualClock, MemorySessionStore};
 use edge_harness::ports::{Clock, Peers, SessionEraser};
+use edge_harness::types::TenantId;
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -60,7 +61,7 @@ impl Others {
 
 #[async_trait(?Send)]
 impl Peers for Others {
-    async fn import(&self, _tenant: &str, session: &str, snapshot: String) -> Result<String, String> {
+    async fn import(&self, _tenant: &TenantId, session: &str, snapshot: String) -> Result<String, String> {
         let clock = self.clock.borrow().clone().filter(|_| self.way_ms.get() > 0);
         if let Some(clock) = clock {
             clock.sleep(self.way_ms.get()).await;
@@ -69,19 +70,24 @@ impl Peers for Others {
         host.import(&snapshot).await.map_err(|problem| problem.to_string())
     }
 
-    async fn recall(&self, _tenant: &str, session: &str) -> Result<String, String> {
+    async fn recall(&self, _tenant: &TenantId, session: &str) -> Result<String, String> {
         let report = self.reach(session)?.recalled().map_err(|problem| problem.to_string())?;
         report.ok_or_else(|| "no such subagent".into())
     }
 
-    async fn report(&self, _tenant: &str, session: &str, report: String) -> Result<Option<bool>, String> {
+    async fn report(
+        &self,
+        _tenant: &TenantId,
+        session: &str,
+        report: String,
+    ) -> Result<Option<bool>, String> {
         self.reach(session)?.hear(&report).map_err(|problem| problem.to_string())
     }
 }
 
 #[async_trait(?Send)]
 impl SessionEraser for Others {
-    async fn erase(&self, tenant: &str, session: &str) -> Result<(), String> {
+    async fn erase(&self, tenant: &TenantId, session: &str) -> Result<(), String> {
         let host = self.reach(session)?;
         host.erase(tenant, session).await.map_err(|problem| problem.to_string())
     }

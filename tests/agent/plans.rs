@@ -72,7 +72,7 @@ fn an_approved_plan_is_carried_out_in_the_same_turn_and_later_turns_are_pointed_
     assert_eq!(stage.end("t1").reply.unwrap().text, "done");
     let files = stage.workspaces();
     let (file, _) =
-        block_on(files.open("t", "default", "u", None).read(&FilePath::parse("plans/s.md").unwrap()))
+        block_on(files.open(&"t".into(), "default", "u", None).read(&FilePath::parse("plans/s.md").unwrap()))
             .unwrap();
     assert_eq!(file.bytes, "# Plan\n1. Paint it.");
 
@@ -244,7 +244,7 @@ fn what_is_approved_is_the_plan_that_was_shown() {
     stage.settle();
     let session = stage.session();
     let plan = FilePath::parse("plans/s.md").unwrap();
-    let files = stage.workspaces().open("t", "default", "u", None);
+    let files = stage.workspaces().open(&"t".into(), "default", "u", None);
     block_on(files.write(&plan, "the first one".into(), &Precondition::Any)).unwrap();
     let modes = std::rc::Rc::clone(stage.host().agent().modes());
     let planning = modes.get("plan").unwrap();

@@ -174,7 +174,8 @@ fn an_errand_is_done_in_a_session_of_its_own() {
         (&json!("completed"), &json!(own))
     );
     // It stands in no list, and nothing is learned from it.
-    let listed = |all| block_on(stage.directory.sessions("t", None, None, None, 10, all)).unwrap().len();
+    let listed =
+        |all| block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, all)).unwrap().len();
     assert_eq!((listed(false), listed(true)), (1, 2));
     assert!(child.state().handovers.values().all(|handover| !handover.is_due()));
 }
@@ -374,7 +375,7 @@ fn a_fork_begins_alike_and_sends_out_nobody() {
     let theirs = requests.iter().find(|r| said(r) == "delegate:read:x").unwrap();
     assert_eq!((&theirs.system, &theirs.tools), (&first.system, &first.tools));
     assert_eq!(theirs.messages[0].text(), "hello:there");
-    let listed = block_on(stage.directory.sessions("t", None, None, None, 10, false)).unwrap().len();
+    let listed = block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, false)).unwrap().len();
     assert_eq!(listed, 1);
 }
 
@@ -484,11 +485,11 @@ fn subagents_go_with_the_session_that_sent_them_out() {
     stage.post("t1", "both:read:x");
     stage.settle();
     let ids = children(&stage);
-    block_on(stage.host().erase("t", "s")).unwrap();
+    block_on(stage.host().erase(&"t".into(), "s")).unwrap();
     for id in ids {
         assert!(!stage.others.disk(&id).exists().unwrap());
     }
-    assert!(block_on(stage.directory.sessions("t", None, None, None, 10, true)).unwrap().is_empty());
+    assert!(block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, true)).unwrap().is_empty());
 }
 
 #[test]
@@ -583,7 +584,7 @@ fn whom_the_directory_has_not_heard_of_is_erased_all_the_same() {
     stage.settle();
     let id = child(&stage);
     stage.directory.down.set(false);
-    block_on(stage.host().erase("t", "s")).unwrap();
+    block_on(stage.host().erase(&"t".into(), "s")).unwrap();
     assert!(!stage.others.disk(&id).exists().unwrap());
     // And who is made while that happens.
     let stage = self::stage();
@@ -591,7 +592,7 @@ fn whom_the_directory_has_not_heard_of_is_erased_all_the_same() {
     stage.post("t1", "delegate:read:x");
     stage.run();
     let id = child(&stage);
-    block_on(stage.host().erase("t", "s")).unwrap();
+    block_on(stage.host().erase(&"t".into(), "s")).unwrap();
     stage.tick(1_000);
     stage.tick(1_000);
     assert!(!stage.others.disk(&id).exists().unwrap());
@@ -752,7 +753,7 @@ fn also_those_go_that_stand_in_no_list_yet_and_those_that_come_late() {
     stage.tick(50);
     let id = child(&stage);
     stage.directory.down.set(false);
-    block_on(stage.host().erase("t", "s")).unwrap();
+    block_on(stage.host().erase(&"t".into(), "s")).unwrap();
     assert!(!stage.others.disk(&id).exists().unwrap());
     // As if it was sent out, and the message was on its way for long.
     stage.post("t2", "delegate:read:x");

@@ -40,7 +40,8 @@ fn a_title_that_somebody_set_stays_until_it_is_taken_away() {
     stage.post("t3", "three");
     stage.settle();
     assert_eq!(title(&stage), (json!("three"), json!(false)));
-    let line = block_on(stage.directory.sessions("t", None, None, None, 10, false)).unwrap().pop().unwrap();
+    let line =
+        block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, false)).unwrap().pop().unwrap();
     assert_eq!(line.title.as_deref(), Some("three"), "the list knows");
 }
 

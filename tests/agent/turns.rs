@@ -201,8 +201,9 @@ fn a_listing_that_failed_is_made_up_for() {
     let stage = Stage::demo();
     stage.post("t1", "hello");
     stage.settle();
-    let listed =
-        || block_on(stage.directory.sessions("t", None, None, None, 10, false)).unwrap().pop().unwrap();
+    let listed = || {
+        block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, false)).unwrap().pop().unwrap()
+    };
     let before = listed().updated_at;
     stage.clock.advance(1_000);
     stage.post("t2", "hello again");

@@ -28,7 +28,7 @@ fn tenants_are_made_listed_changed_and_shown_without_secrets() {
     let again = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme" })));
     assert_eq!(again.code(), (409, "already_exists"));
 
-    let stored = block_on(stage.front.directory.tenant("acme")).unwrap().unwrap();
+    let stored = block_on(stage.front.directory.tenant(&"acme".into())).unwrap().unwrap();
     assert!(!serde_json::to_string(&stored).unwrap().contains("c2VjcmV0"), "sealed at rest");
 
     let path = "/v1/admin/tenants/acme";
@@ -96,7 +96,7 @@ fn a_tenant_is_on_the_shard_that_was_chosen_or_that_its_name_gives_and_stays_the
     let make = |body: Value| {
         let made = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&body));
         assert_eq!(made.status, 201, "{made:?}");
-        let stored = block_on(stage.front.directory.tenant(&made.text("id"))).unwrap().unwrap();
+        let stored = block_on(stage.front.directory.tenant(&made.text("id").into())).unwrap().unwrap();
         assert_eq!(stored.shard, Some(made.text("shard")), "written down");
         made.text("shard")
     };

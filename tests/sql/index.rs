@@ -84,7 +84,7 @@ fn removing_is_bounded_and_goes_on() {
         block_on(index.add(&turns_of(&format!("u{user}")), &turns[..1])).unwrap();
     }
     let mut calls = 1;
-    while block_on(index.erase("t", None)).unwrap() {
+    while block_on(index.erase(&"t".into(), None)).unwrap() {
         calls += 1;
     }
     assert!((3..=5).contains(&calls), "{calls}");
@@ -126,7 +126,7 @@ fn no_number_is_given_out_twice() {
     assert_eq!(numbers, [(1, 0), (3, 2)]);
     let collection = || database.dump("SELECT id FROM memory_collections");
     assert_eq!(collection(), ["1"]);
-    block_on(index.erase("t", Some("ann"))).unwrap();
+    block_on(index.erase(&"t".into(), Some("ann"))).unwrap();
     block_on(index.add(&bob, &[turn(1, "s", "a")])).unwrap();
     assert_eq!(collection(), ["4"]);
 }

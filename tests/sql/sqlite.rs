@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use edge_harness::platform::sql::{Databases, Rows, Sql, Statement, Value};
+use edge_harness::types::TenantId;
 use rusqlite::{Connection, limits::Limit, types::ValueRef};
 use serde::de::DeserializeOwned;
 use std::{
@@ -160,11 +161,11 @@ pub struct Shards(pub Vec<(char, Sqlite)>);
 impl Databases for Shards {
     type Database = Sqlite;
 
-    async fn locate(&self, tenant: &str) -> Result<(), String> {
+    async fn locate(&self, tenant: &TenantId) -> Result<(), String> {
         self.of(tenant).await.map(drop)
     }
 
-    async fn of(&self, tenant: &str) -> Result<Sqlite, String> {
+    async fn of(&self, tenant: &TenantId) -> Result<Sqlite, String> {
         let found = self.0.iter().find(|(letter, _)| tenant.starts_with(*letter));
         found.map(|(_, database)| database.clone()).ok_or_else(|| "no such shard".into())
     }

@@ -4,7 +4,7 @@ use super::{SETTLE_MS, SessionHost, directory_down};
 use crate::fault::{self, Fault};
 use crate::ports::{BlobStore, StoreError, session_store::Select};
 use crate::session::decode;
-use crate::types::{Errand, Problem, Timestamp};
+use crate::types::{Errand, Problem, TenantId, Timestamp};
 use serde_json::Value;
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ impl SessionHost {
     ///
     /// # Errors
     /// When a store breaks. What is left is erased by trying again.
-    pub async fn erase(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
+    pub async fn erase(self: &Rc<Self>, tenant: &TenantId, id: &str) -> Result<(), Problem> {
         self.erasing.set(true);
         let erased = self.erase_all(tenant, id).await;
         self.erasing.set(false);
@@ -24,7 +24,7 @@ impl SessionHost {
         erased
     }
 
-    async fn erase_all(self: &Rc<Self>, tenant: &str, id: &str) -> Result<(), Problem> {
+    async fn erase_all(self: &Rc<Self>, tenant: &TenantId, id: &str) -> Result<(), Problem> {
         let session = self.session.borrow().clone();
         self.let_go();
         self.shut_down(session, tenant, id).await.map_err(memory_down)?;

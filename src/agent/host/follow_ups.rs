@@ -7,7 +7,7 @@ use crate::agent::{
 };
 use crate::ports::{StoreError, within};
 use crate::session::{Draft, Session, owner};
-use crate::types::{EventKind, Handover, Owner, Timestamp};
+use crate::types::{EventKind, Handover, Owner, TenantId, Timestamp};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, Shared},
@@ -136,7 +136,7 @@ impl SessionHost {
     ///
     /// # Errors
     /// When it does not end in time, or a store breaks.
-    pub(super) async fn undo_follow_ups(&self, tenant: &str, id: &str) -> Result<(), String> {
+    pub(super) async fn undo_follow_ups(&self, tenant: &TenantId, id: &str) -> Result<(), String> {
         let following = self.following.borrow().as_ref().map(|f| (f.work.clone(), f.cancel.clone()));
         if let Some((work, cancel)) = following {
             cancel.cancel();
@@ -146,7 +146,7 @@ impl SessionHost {
             self.following.borrow_mut().take();
         }
         // What cannot be read was never followed; what is not there any more, was undone before.
-        let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == tenant);
+        let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
         let Some(owner) = owner else { return Ok(()) };
         for follow_up in &self.agent.follow_ups {
             follow_up.erase(&owner, id).await?;

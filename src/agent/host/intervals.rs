@@ -7,7 +7,7 @@ use crate::agent::{
 };
 use crate::ports::{StoreError, within};
 use crate::session::{Session, owner};
-use crate::types::{EventKind, IntervalState, Owner, SessionMeta, Timestamp};
+use crate::types::{EventKind, IntervalState, Owner, SessionMeta, TenantId, Timestamp};
 use futures::{
     FutureExt,
     future::{Either, LocalBoxFuture, Shared, select},
@@ -132,7 +132,7 @@ impl SessionHost {
     pub(super) async fn shut_down(
         &self,
         session: Option<Rc<Session>>,
-        tenant: &str,
+        tenant: &TenantId,
         id: &str,
     ) -> Result<(), String> {
         let clock = self.ports.clock.as_ref();
@@ -142,7 +142,7 @@ impl SessionHost {
         for (work, _) in going_on {
             within(clock, SETTLE_MS, work).await.map_err(|unfinished| unfinished.to_string())?;
         }
-        let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == tenant);
+        let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
         let Some(owner) = owner else { return Ok(()) };
         let session = session.unwrap_or_else(|| self.blank(SessionMeta::new(id, owner, Timestamp(0))));
         session.retire();

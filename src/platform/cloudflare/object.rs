@@ -11,7 +11,7 @@ use crate::http::{
     session::{Handler, SessionRequest, socket::SocketState},
 };
 use crate::ports::{Peers, SessionEraser};
-use crate::types::{ErrorCode, Principal, Problem, id, json};
+use crate::types::{ErrorCode, Principal, Problem, TenantId, id, json};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::{panic::AssertUnwindSafe, rc::Rc, time::Duration};
@@ -49,7 +49,7 @@ enum Internal {
     Import,
     Recall,
     Report,
-    Erase { tenant: String, session: String },
+    Erase { tenant: TenantId, session: String },
     Consolidate { limit: usize },
 }
 
@@ -264,27 +264,30 @@ enum Answer {
     Upgrade(Response),
 }
 
+/// The name of a session's object.
+fn name(tenant: &TenantId, session: &str) -> String {
+    format!("{tenant}/{session}")
+}
+
 /// The objects of all sessions. An object's name starts with its tenant.
 pub struct Objects(pub ObjectNamespace);
 
 impl Objects {
     /// The object of a session.
-    pub fn get(&self, tenant: &str, session: &str) -> Result<worker::Stub> {
-        self.0.get_by_name(&format!("{tenant}/{session}"))
+    pub fn get(&self, tenant: &TenantId, session: &str) -> Result<worker::Stub> {
+        self.0.get_by_name(&name(tenant, session))
     }
 
     /// Has an object that is no session's consolidate what is due.
     pub async fn consolidate(&self, keeper: usize, limit: usize) -> std::result::Result<(), String> {
         // No tenant has such a name.
-        self.ask("!consolidation", &keeper.to_string(), &Internal::Consolidate { limit }, None)
-            .await
-            .map(drop)
+        let name = format!("!consolidation/{keeper}");
+        self.ask(&name, &Internal::Consolidate { limit }, None).await.map(drop)
     }
 
     async fn ask(
         &self,
-        tenant: &str,
-        session: &str,
+        object: &str,
         what: &Internal,
         body: Option<String>,
     ) -> std::result::Result<String, String> {
@@ -294,7 +297,7 @@ impl Objects {
             let mut init = RequestInit::new();
             init.with_method(Method::Post).with_headers(headers).with_body(body.map(Into::into));
             let request = Request::new_with_init("https://session.internal/", &init)?;
-            let mut response = self.get(tenant, session)?.fetch_with_request(request).await?;
+            let mut response = self.0.get_by_name(object)?.fetch_with_request(request).await?;
             Ok::<_, worker::Error>((response.status_code(), response.text().await?))
         };
         match asked.await {
@@ -309,32 +312,32 @@ impl Objects {
 impl Peers for Objects {
     async fn import(
         &self,
-        tenant: &str,
+        tenant: &TenantId,
         session: &str,
         snapshot: String,
     ) -> std::result::Result<String, String> {
-        self.ask(tenant, session, &Internal::Import, Some(snapshot)).await
+        self.ask(&name(tenant, session), &Internal::Import, Some(snapshot)).await
     }
 
-    async fn recall(&self, tenant: &str, session: &str) -> std::result::Result<String, String> {
-        self.ask(tenant, session, &Internal::Recall, None).await
+    async fn recall(&self, tenant: &TenantId, session: &str) -> std::result::Result<String, String> {
+        self.ask(&name(tenant, session), &Internal::Recall, None).await
     }
 
     async fn report(
         &self,
-        tenant: &str,
+        tenant: &TenantId,
         session: &str,
         report: String,
     ) -> std::result::Result<Option<bool>, String> {
-        let wanted = self.ask(tenant, session, &Internal::Report, Some(report)).await?;
+        let wanted = self.ask(&name(tenant, session), &Internal::Report, Some(report)).await?;
         Ok((!wanted.is_empty()).then(|| wanted == "true"))
     }
 }
 
 #[async_trait(?Send)]
 impl SessionEraser for Objects {
-    async fn erase(&self, tenant: &str, session: &str) -> std::result::Result<(), String> {
-        let what = Internal::Erase { tenant: tenant.to_owned(), session: session.to_owned() };
-        self.ask(tenant, session, &what, None).await.map(drop)
+    async fn erase(&self, tenant: &TenantId, session: &str) -> std::result::Result<(), String> {
+        let what = Internal::Erase { tenant: tenant.clone(), session: session.to_owned() };
+        self.ask(&name(tenant, session), &what, None).await.map(drop)
     }
 }

@@ -4,7 +4,7 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{Rules, Timestamp};
+use crate::types::{Rules, TenantId, Timestamp};
 use async_trait::async_trait;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -22,10 +22,10 @@ pub struct InMemoryDirectory {
 
 #[derive(Default)]
 struct Tables {
-    tenants: BTreeMap<String, Tenant>,
-    deleted: BTreeMap<String, Timestamp>,
-    keys: BTreeMap<(String, String), (ApiKey, String)>,
-    sessions: BTreeMap<(String, String), SessionEntry>,
+    tenants: BTreeMap<TenantId, Tenant>,
+    deleted: BTreeMap<TenantId, Timestamp>,
+    keys: BTreeMap<(TenantId, String), (ApiKey, String)>,
+    sessions: BTreeMap<(TenantId, String), SessionEntry>,
     claims: BTreeMap<(String, String), ClaimRow>,
 }
 
@@ -64,26 +64,32 @@ impl Directory for InMemoryDirectory {
         Ok(true)
     }
 
-    async fn tenant(&self, id: &str) -> DirectoryResult<Option<Tenant>> {
+    async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>> {
         Ok(self.tables()?.tenants.get(id).cloned())
     }
 
-    async fn tenants(&self, after: &str, limit: usize) -> DirectoryResult<Vec<Tenant>> {
+    async fn tenants(&self, after: Option<&TenantId>, limit: usize) -> DirectoryResult<Vec<Tenant>> {
         let tables = self.tables()?;
-        Ok(tables.tenants.values().filter(|t| t.id.as_str() > after).take(limit).cloned().collect())
+        Ok(tables
+            .tenants
+            .values()
+            .filter(|t| after.is_none_or(|after| t.id > *after))
+            .take(limit)
+            .cloned()
+            .collect())
     }
 
-    async fn delete_tenant(&self, id: &str, now: Timestamp) -> DirectoryResult<bool> {
+    async fn delete_tenant(&self, id: &TenantId, now: Timestamp) -> DirectoryResult<bool> {
         let mut tables = self.tables()?;
         if tables.tenants.remove(id).is_none() {
             return Ok(false);
         }
-        tables.deleted.insert(id.into(), now);
+        tables.deleted.insert(id.clone(), now);
         tables.keys.retain(|(tenant, _), _| tenant != id);
         Ok(true)
     }
 
-    async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(String, Timestamp)>> {
+    async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(TenantId, Timestamp)>> {
         let tables = self.tables()?;
         let mut deleted: Vec<_> = tables.deleted.iter().map(|(id, at)| (id.clone(), *at)).collect();
         deleted.sort_by_key(|(_, at)| *at);
@@ -91,7 +97,7 @@ impl Directory for InMemoryDirectory {
         Ok(deleted)
     }
 
-    async fn purge_tenant(&self, id: &str) -> DirectoryResult<()> {
+    async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()> {
         self.tables()?.deleted.remove(id);
         Ok(())
     }
@@ -120,14 +126,14 @@ impl Directory for InMemoryDirectory {
         Ok(found.map(|(key, _)| (key.clone(), rules(key).unwrap_or_default())))
     }
 
-    async fn keys(&self, tenant: &str, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>> {
+    async fn keys(&self, tenant: &TenantId, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>> {
         let tables = self.tables()?;
-        let behind = |key: &&ApiKey| key.tenant == tenant && key.id.as_str() > after;
+        let behind = |key: &&ApiKey| key.tenant == *tenant && key.id.as_str() > after;
         Ok(tables.keys.values().map(|(key, _)| key).filter(behind).take(limit).cloned().collect())
     }
 
-    async fn delete_key(&self, tenant: &str, id: &str) -> DirectoryResult<bool> {
-        Ok(self.tables()?.keys.remove(&(tenant.into(), id.into())).is_some())
+    async fn delete_key(&self, tenant: &TenantId, id: &str) -> DirectoryResult<bool> {
+        Ok(self.tables()?.keys.remove(&(tenant.clone(), id.into())).is_some())
     }
 
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()> {
@@ -139,20 +145,20 @@ impl Directory for InMemoryDirectory {
         Ok(())
     }
 
-    async fn delete_session(&self, tenant: &str, id: &str) -> DirectoryResult<()> {
-        self.tables()?.sessions.remove(&(tenant.into(), id.into()));
+    async fn delete_session(&self, tenant: &TenantId, id: &str) -> DirectoryResult<()> {
+        self.tables()?.sessions.remove(&(tenant.clone(), id.into()));
         Ok(())
     }
 
-    async fn subagents(&self, tenant: &str, session: &str) -> DirectoryResult<Vec<String>> {
+    async fn subagents(&self, tenant: &TenantId, session: &str) -> DirectoryResult<Vec<String>> {
         let tables = self.tables()?;
-        let own = |s: &&SessionEntry| s.tenant == tenant && s.parent.as_deref() == Some(session);
+        let own = |s: &&SessionEntry| s.tenant == *tenant && s.parent.as_deref() == Some(session);
         Ok(tables.sessions.values().filter(own).map(|s| s.id.clone()).collect())
     }
 
     async fn sessions(
         &self,
-        tenant: &str,
+        tenant: &TenantId,
         user: Option<&str>,
         agent: Option<&str>,
         before: Option<(Timestamp, &str)>,
@@ -163,7 +169,7 @@ impl Directory for InMemoryDirectory {
         let mut found: Vec<_> = tables
             .sessions
             .values()
-            .filter(|s| s.tenant == tenant && (subagents || s.parent.is_none()))
+            .filter(|s| s.tenant == *tenant && (subagents || s.parent.is_none()))
             .filter(|s| user.is_none_or(|user| s.user == user) && agent.is_none_or(|agent| s.agent == agent))
             .filter(|s| before.is_none_or(|before| (s.created_at, s.id.as_str()) < before))
             .cloned()

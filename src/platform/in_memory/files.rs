@@ -4,7 +4,7 @@ use crate::ports::{
     FileError, FileTable,
     filesystem::{Content, Entry, FileResult, Glance, Glimpse, MAX_FILES, Precondition, Row, Tree},
 };
-use crate::types::{FilePath, PathPrefix, Timestamp};
+use crate::types::{FilePath, PathPrefix, TenantId, Timestamp};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::poll_fn;
@@ -37,7 +37,7 @@ pub struct MemoryFiles {
 #[derive(Default)]
 struct State {
     rows: BTreeMap<(Tree, FilePath), Row>,
-    free: BTreeMap<(String, String), Timestamp>,
+    free: BTreeMap<(TenantId, String), Timestamp>,
 }
 
 impl MemoryFiles {
@@ -52,8 +52,8 @@ impl MemoryFiles {
     }
 
     /// Puts `count` small files into a tree at once, called by their numbers.
-    pub fn fill(&self, tenant: &str, scope: &str, count: usize) {
-        let tree = Tree { tenant: tenant.to_owned(), scope: scope.to_owned() };
+    pub fn fill(&self, tenant: &TenantId, scope: &str, count: usize) {
+        let tree = Tree { tenant: tenant.clone(), scope: scope.to_owned() };
         let paths = (0..count).filter_map(|n| FilePath::parse(&format!("filled/{n:05}")).ok());
         let mut state = self.state.borrow_mut();
         state.rows.extend(paths.map(|path| {
@@ -136,7 +136,7 @@ fn key(tree: &Tree, path: &FilePath) -> (Tree, FilePath) {
 
 #[async_trait(?Send)]
 impl FileTable for MemoryFiles {
-    async fn locate(&self, _tenant: &str) -> FileResult<()> {
+    async fn locate(&self, _tenant: &TenantId) -> FileResult<()> {
         if self.unplaced.get() {
             self.state().await?;
         }
@@ -148,9 +148,14 @@ impl FileTable for MemoryFiles {
         Ok(paths.iter().filter_map(|path| state.rows.get(&key(tree, path)).cloned()).collect())
     }
 
-    async fn glance(&self, tenant: &str, scopes: &[&str], glance: &Glance<'_>) -> FileResult<Vec<Glimpse>> {
+    async fn glance(
+        &self,
+        tenant: &TenantId,
+        scopes: &[&str],
+        glance: &Glance<'_>,
+    ) -> FileResult<Vec<Glimpse>> {
         let state = self.state().await?;
-        let tree = |scope: &&str| Tree { tenant: tenant.to_owned(), scope: (*scope).to_owned() };
+        let tree = |scope: &&str| Tree { tenant: tenant.clone(), scope: (*scope).to_owned() };
         let seen: Vec<Glimpse> = scopes.iter().map(|scope| state.glimpse(&tree(scope), glance)).collect();
         let contents =
             seen.iter().flat_map(|glimpse| &glimpse.files).filter_map(|(_, content)| content.as_ref());
@@ -215,28 +220,28 @@ impl FileTable for MemoryFiles {
         Ok(own.take(limit).map(|(_, row)| row.entry.clone()).collect())
     }
 
-    async fn reserve(&self, tenant: &str, key: &str, now: Timestamp) -> FileResult<()> {
-        self.state().await?.free.insert((tenant.to_owned(), key.to_owned()), now);
+    async fn reserve(&self, tenant: &TenantId, key: &str, now: Timestamp) -> FileResult<()> {
+        self.state().await?.free.insert((tenant.clone(), key.to_owned()), now);
         Ok(())
     }
 
-    async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(String, String)>> {
+    async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(TenantId, String)>> {
         let state = self.state().await?;
         let old = state.free.iter().filter(|(_, since)| **since <= before);
         Ok(old.take(limit).map(|(key, _)| key.clone()).collect())
     }
 
-    async fn forget(&self, tenant: &str, keys: &[String]) -> FileResult<()> {
-        self.state().await?.free.retain(|(owner, key), _| owner != tenant || !keys.contains(key));
+    async fn forget(&self, tenant: &TenantId, keys: &[String]) -> FileResult<()> {
+        self.state().await?.free.retain(|(owner, key), _| *owner != *tenant || !keys.contains(key));
         Ok(())
     }
 
-    async fn scopes(&self, tenant: &str, owner: &str, limit: usize) -> FileResult<Vec<String>> {
+    async fn scopes(&self, tenant: &TenantId, owner: &str, limit: usize) -> FileResult<Vec<String>> {
         let state = self.state().await?;
         let mut scopes: Vec<&str> = state
             .rows
             .keys()
-            .filter(|(tree, _)| tree.tenant == tenant)
+            .filter(|(tree, _)| tree.tenant == *tenant)
             .map(|(tree, _)| tree.scope.as_str())
             .collect();
         scopes.dedup();
@@ -260,12 +265,12 @@ impl FileTable for MemoryFiles {
         Ok(first.len())
     }
 
-    async fn erase(&self, tenant: &str, limit: usize) -> FileResult<bool> {
+    async fn erase(&self, tenant: &TenantId, limit: usize) -> FileResult<bool> {
         let mut state = self.state().await?;
-        let of_tenant = state.rows.keys().filter(|(tree, _)| tree.tenant == tenant);
+        let of_tenant = state.rows.keys().filter(|(tree, _)| tree.tenant == *tenant);
         let first: Vec<_> = of_tenant.take(limit).cloned().collect();
         state.rows.retain(|key, _| !first.contains(key));
-        state.free.retain(|(owner, _), _| owner != tenant);
-        Ok(state.rows.keys().any(|(tree, _)| tree.tenant == tenant))
+        state.free.retain(|(owner, _), _| *owner != *tenant);
+        Ok(state.rows.keys().any(|(tree, _)| tree.tenant == *tenant))
     }
 }

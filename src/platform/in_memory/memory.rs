@@ -8,7 +8,7 @@ use crate::ports::{
         Removal, Source, Statistics, TermQuery,
     },
 };
-use crate::types::{Owner, Timestamp};
+use crate::types::{Owner, TenantId, Timestamp};
 use async_trait::async_trait;
 use std::{
     cell::{Cell, RefCell},
@@ -101,7 +101,7 @@ impl InMemoryIndex {
 
 #[async_trait(?Send)]
 impl MemoryIndex for InMemoryIndex {
-    async fn locate(&self, _tenant: &str) -> MemoryResult<()> {
+    async fn locate(&self, _tenant: &TenantId) -> MemoryResult<()> {
         self.up()
     }
 
@@ -250,11 +250,11 @@ impl MemoryIndex for InMemoryIndex {
         Ok(false)
     }
 
-    async fn erase(&self, tenant: &str, user: Option<&str>) -> MemoryResult<bool> {
+    async fn erase(&self, tenant: &TenantId, user: Option<&str>) -> MemoryResult<bool> {
         self.up()?;
-        let goes = |of: &Collection| of.tenant == tenant && user.is_none_or(|user| of.user == user);
+        let goes = |of: &Collection| of.tenant == *tenant && user.is_none_or(|user| of.user == user);
         self.state.borrow_mut().collections.retain(|collection, _| !goes(collection));
-        let goes = |of: &Owner| of.tenant == tenant && user.is_none_or(|user| of.user == user);
+        let goes = |of: &Owner| of.tenant == *tenant && user.is_none_or(|user| of.user == user);
         self.spaces.borrow_mut().retain(|space, _| !goes(space));
         Ok(false)
     }

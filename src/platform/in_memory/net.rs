@@ -1,6 +1,7 @@
 //! The network, as a test wants it.
 
 use crate::ports::{Http, HttpError, HttpRequest, HttpResponse, Peers, SessionEraser};
+use crate::types::TenantId;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -40,22 +41,27 @@ pub struct NoPeers;
 
 #[async_trait(?Send)]
 impl Peers for NoPeers {
-    async fn import(&self, _tenant: &str, _session: &str, _snapshot: String) -> Result<String, String> {
+    async fn import(&self, _tenant: &TenantId, _session: &str, _snapshot: String) -> Result<String, String> {
         Err("there are no other sessions here".into())
     }
 
-    async fn recall(&self, _tenant: &str, _session: &str) -> Result<String, String> {
+    async fn recall(&self, _tenant: &TenantId, _session: &str) -> Result<String, String> {
         Err("there are no other sessions here".into())
     }
 
-    async fn report(&self, _tenant: &str, _session: &str, _report: String) -> Result<Option<bool>, String> {
+    async fn report(
+        &self,
+        _tenant: &TenantId,
+        _session: &str,
+        _report: String,
+    ) -> Result<Option<bool>, String> {
         Ok(Some(false))
     }
 }
 
 #[async_trait(?Send)]
 impl SessionEraser for NoPeers {
-    async fn erase(&self, _tenant: &str, _session: &str) -> Result<(), String> {
+    async fn erase(&self, _tenant: &TenantId, _session: &str) -> Result<(), String> {
         Ok(())
     }
 }

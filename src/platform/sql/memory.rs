@@ -14,7 +14,7 @@ use crate::ports::memory::{
     Collection, CollectionKind, Entry, Group, Listing, MemoryError, MemoryResult, NewEntry, Place, Removal,
     Source, Statistics, TermQuery,
 };
-use crate::types::Timestamp;
+use crate::types::{TenantId, Timestamp};
 use async_trait::async_trait;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ impl<D: Databases> SqlMemory<D> {
     /// Runs a batch where the tenant's rows are.
     async fn batch(
         &self,
-        tenant: &str,
+        tenant: &TenantId,
         statements: &[Statement<'_>],
     ) -> MemoryResult<Vec<<D::Database as Sql>::Rows>> {
         Ok(self.databases.of(tenant).await?.batch(statements).await?)
@@ -60,7 +60,7 @@ fn named(collection: &Collection) -> Vec<Value<'_>> {
         CollectionKind::Facts => "facts",
         CollectionKind::Turns => "turns",
     };
-    [tenant, user, agent, kind].map(Value::from).into()
+    [tenant.as_str(), user, agent, kind].map(Value::from).into()
 }
 
 /// The name of a source in a row.
@@ -129,7 +129,7 @@ fn more(results: &[impl super::Rows]) -> MemoryResult<bool> {
 
 #[async_trait(?Send)]
 impl<D: Databases> MemoryIndex for SqlMemory<D> {
-    async fn locate(&self, tenant: &str) -> MemoryResult<()> {
+    async fn locate(&self, tenant: &TenantId) -> MemoryResult<()> {
         Ok(self.databases.locate(tenant).await?)
     }
 
@@ -191,7 +191,7 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
         more(&self.batch(&collection.tenant, &remove::some(collection, what)?).await?)
     }
 
-    async fn erase(&self, tenant: &str, user: Option<&str>) -> MemoryResult<bool> {
+    async fn erase(&self, tenant: &TenantId, user: Option<&str>) -> MemoryResult<bool> {
         more(&self.batch(tenant, &remove::all(tenant, user)).await?)
     }
 }

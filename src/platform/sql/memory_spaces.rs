@@ -5,7 +5,7 @@
 use super::{Databases, Sql, Statement, Value, read};
 use crate::ports::memory::MemoryResult;
 use crate::ports::memory_spaces::{Claim, Intent, Lease, MemorySpaces, Space};
-use crate::types::Timestamp;
+use crate::types::{TenantId, Timestamp};
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -50,7 +50,7 @@ impl<D: Databases> SqlSpaces<D> {
 
 /// The arguments that [`SPACE`] stands on.
 fn named(space: &Space) -> Vec<Value<'_>> {
-    [&space.tenant, &space.user, &space.agent].map(|name| Value::from(name.as_str())).into()
+    [space.tenant.as_str(), &space.user, &space.agent].map(Value::from).into()
 }
 
 /// The holder of a lease: the name of its claim, and the space.
@@ -73,7 +73,7 @@ type Urgency = (bool, Timestamp);
 
 #[derive(Deserialize)]
 struct LeaseRow {
-    tenant: String,
+    tenant: TenantId,
     user: String,
     agent: String,
     holder: String,

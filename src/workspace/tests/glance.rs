@@ -2,6 +2,7 @@
 
 use super::{Stage, bytes, path, prefix, put};
 use crate::ports::{FileError, Filesystem, filesystem::Precondition};
+use crate::types::TenantId;
 use crate::workspace::{
     Bundle, Layer, Workspaces,
     glance::{Glances, Look, View},
@@ -21,7 +22,7 @@ fn own(stage: &Stage, user: &str) -> Rc<dyn Filesystem> {
 }
 
 fn look(glances: &Glances, user: &str) -> View {
-    block_on(glances.look("t", "a", user)).expect("a view")
+    block_on(glances.look(&"t".into(), "a", user)).expect("a view")
 }
 
 /// Each file that is seen: what there is of it and whose it is.
@@ -115,13 +116,14 @@ fn a_store_that_is_down_leaves_what_was_seen_last() {
     put(&*own(&stage, "ann"), "AGENTS.md", "ann's");
     let seen = look(&glances, "ann");
     stage.table.down.set(true);
-    let failed = block_on(glances.look("t", "a", "ann"));
+    let failed = block_on(glances.look(&"t".into(), "a", "ann"));
     assert!(matches!(failed, Err(FileError::Unavailable(_))), "{failed:?}");
-    let last =
-        |tenant: &str, agent: &str, user: &str| block_on(glances.last(tenant, agent, user)).expect("a view");
-    assert_eq!(last("t", "a", "ann"), seen);
+    let last = |tenant: &TenantId, agent: &str, user: &str| {
+        block_on(glances.last(tenant, agent, user)).expect("a view")
+    };
+    assert_eq!(last(&"t".into(), "a", "ann"), seen);
     for (tenant, agent, user) in [("t2", "a", "ann"), ("t", "b", "ann"), ("t", "a", "bob")] {
-        assert_eq!(last(tenant, agent, user), View::default(), "never another's");
+        assert_eq!(last(&tenant.into(), agent, user), View::default(), "never another's");
     }
 }
 
@@ -130,10 +132,10 @@ fn what_is_known_of_one_tenant_is_not_of_another() {
     let stage = Stage::new();
     let glances = glances(&stage.all);
     for tenant in ["t", "t2"] {
-        let workspace = stage.all.open(tenant, "a", "ann", None);
+        let workspace = stage.all.open(&tenant.into(), "a", "ann", None);
         put(&**workspace.layer(Layer::User), "AGENTS.md", "the same");
         let sent = stage.table.glanced.get();
-        block_on(glances.look(tenant, "a", "ann")).expect("a view");
+        block_on(glances.look(&tenant.into(), "a", "ann")).expect("a view");
         assert_eq!(stage.table.glanced.get() - sent, 8, "{tenant}");
     }
 }

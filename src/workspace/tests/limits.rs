@@ -13,7 +13,7 @@ use pretty_assertions::assert_eq;
 fn a_tree_has_so_many_files_and_no_more() {
     let stage = Stage::new();
     let tree = stage.tree();
-    stage.table.fill("t", "agents/a/users/u", MAX_FILES - 1);
+    stage.table.fill(&"t".into(), "agents/a/users/u", MAX_FILES - 1);
     let create = |at: &str| {
         block_on(tree.write(&path(at), bytes("x"), &Precondition::CreateOnly)).map(|entry| entry.bytes)
     };
@@ -38,7 +38,7 @@ fn a_users_files_go_with_all_agents_and_nobody_elses() {
     for (tenant, agent, user) in
         [("t", "a", "ann"), ("t", "b", "ann"), ("t", "a", "ann2"), ("t", "a", "bob"), ("t2", "a", "ann")]
     {
-        let workspace = stage.all.open(tenant, agent, user, None);
+        let workspace = stage.all.open(&tenant.into(), agent, user, None);
         put(&**workspace.layer(Layer::User), "small", "x");
         put(&**workspace.layer(Layer::User), "large", &"x".repeat(MAX_INLINE + 1));
     }
@@ -54,20 +54,20 @@ fn a_users_files_go_with_all_agents_and_nobody_elses() {
         scopes
     };
     let rest = ["t:agents/a/shared", "t:agents/a/users/ann2", "t:agents/a/users/bob"];
-    assert!(block_on(stage.all.erase_user("t", Some("b"), "ann")).expect("erased"));
+    assert!(block_on(stage.all.erase_user(&"t".into(), Some("b"), "ann")).expect("erased"));
     assert_eq!(left(), [rest[0], "t:agents/a/users/ann", rest[1], rest[2], "t2:agents/a/users/ann"]);
-    assert!(block_on(stage.all.erase_user("t", None, "ann")).expect("erased"));
+    assert!(block_on(stage.all.erase_user(&"t".into(), None, "ann")).expect("erased"));
     assert_eq!(left(), [rest[0], rest[1], rest[2], "t2:agents/a/users/ann"]);
     assert_eq!(stage.table.free().len(), 2, "large contents are to be collected");
-    assert!(block_on(stage.all.erase_user("t", None, "nobody")).expect("nothing"));
+    assert!(block_on(stage.all.erase_user(&"t".into(), None, "nobody")).expect("nothing"));
 }
 
 #[test]
 fn what_is_much_goes_in_steps() {
     let stage = Stage::new();
-    stage.table.fill("t", "agents/a/users/ann", 1_500);
-    stage.table.fill("t", "agents/b/users/ann", 600);
-    let erase = || block_on(stage.all.erase_user("t", None, "ann")).expect("erased");
+    stage.table.fill(&"t".into(), "agents/a/users/ann", 1_500);
+    stage.table.fill(&"t".into(), "agents/b/users/ann", 600);
+    let erase = || block_on(stage.all.erase_user(&"t".into(), None, "ann")).expect("erased");
     assert_eq!([erase(), erase(), erase()], [false, false, true]);
     assert_eq!(stage.table.all().len(), 0);
 }

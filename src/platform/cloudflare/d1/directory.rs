@@ -6,7 +6,7 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{Rules, Timestamp, json};
+use crate::types::{Rules, TenantId, Timestamp, json};
 use async_trait::async_trait;
 use serde::{Deserialize, de::IgnoredAny};
 use std::rc::Rc;
@@ -50,7 +50,7 @@ fn garbled(error: serde_json::Error) -> DirectoryError {
 
 #[derive(Deserialize)]
 struct TenantRow {
-    id: String,
+    id: TenantId,
     name: String,
     created_at: f64,
     jwt: Option<String>,
@@ -78,14 +78,14 @@ fn rules(stored: Option<String>) -> DirectoryResult<Rules> {
 
 #[derive(Deserialize)]
 struct DeletedRow {
-    id: String,
+    id: TenantId,
     deleted_at: f64,
 }
 
 #[derive(Deserialize)]
 struct KeyRow {
     id: String,
-    tenant: String,
+    tenant: TenantId,
     name: String,
     scopes: String,
     created_at: f64,
@@ -110,7 +110,7 @@ impl KeyRow {
 
 #[derive(Deserialize)]
 struct SessionRow {
-    tenant: String,
+    tenant: TenantId,
     id: String,
     user: String,
     agent: String,
@@ -183,19 +183,20 @@ impl Directory for D1Directory {
         Ok(self.root().did(sql, &args).await?)
     }
 
-    async fn tenant(&self, id: &str) -> DirectoryResult<Option<Tenant>> {
+    async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>> {
         let found: Vec<TenantRow> =
             self.root().rows(&format!("{TENANT} AND id = ?1"), &[D1Type::Text(id)]).await?;
         found.into_iter().next().map(TenantRow::read).transpose()
     }
 
-    async fn tenants(&self, after: &str, limit: usize) -> DirectoryResult<Vec<Tenant>> {
+    async fn tenants(&self, after: Option<&TenantId>, limit: usize) -> DirectoryResult<Vec<Tenant>> {
         let sql = format!("{TENANT} AND id > ?1 ORDER BY id LIMIT {limit}");
-        let found: Vec<TenantRow> = self.root().rows(&sql, &[D1Type::Text(after)]).await?;
+        let found: Vec<TenantRow> =
+            self.root().rows(&sql, &[D1Type::Text(after.map_or("", TenantId::as_str))]).await?;
         found.into_iter().map(TenantRow::read).collect()
     }
 
-    async fn delete_tenant(&self, id: &str, now: Timestamp) -> DirectoryResult<bool> {
+    async fn delete_tenant(&self, id: &TenantId, now: Timestamp) -> DirectoryResult<bool> {
         let mark = "UPDATE tenants SET deleted_at = ?2, issuer = NULL, jwt = NULL \
                     WHERE id = ?1 AND deleted_at IS NULL RETURNING 1 AS done";
         let keys = "DELETE FROM api_keys WHERE tenant = ?1";
@@ -204,7 +205,7 @@ impl Directory for D1Directory {
         batch.first().map_or(Ok(false), |marked| Ok(marked.any()?))
     }
 
-    async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(String, Timestamp)>> {
+    async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(TenantId, Timestamp)>> {
         let sql = format!(
             "SELECT id, deleted_at FROM tenants WHERE deleted_at IS NOT NULL ORDER BY deleted_at LIMIT {limit}"
         );
@@ -212,7 +213,7 @@ impl Directory for D1Directory {
         Ok(found.into_iter().map(|row| (row.id, moment(row.deleted_at))).collect())
     }
 
-    async fn purge_tenant(&self, id: &str) -> DirectoryResult<()> {
+    async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()> {
         let sql = "DELETE FROM tenants WHERE id = ?1 AND deleted_at IS NOT NULL";
         Ok(self.root().run(sql, &[D1Type::Text(id)]).await?)
     }
@@ -249,13 +250,13 @@ impl Directory for D1Directory {
         Ok(Some((row.read()?, rules)))
     }
 
-    async fn keys(&self, tenant: &str, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>> {
+    async fn keys(&self, tenant: &TenantId, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>> {
         let sql = format!("{KEY} WHERE tenant = ?1 AND id > ?2 ORDER BY id LIMIT {limit}");
         let found: Vec<KeyRow> = self.root().rows(&sql, &[D1Type::Text(tenant), D1Type::Text(after)]).await?;
         found.into_iter().map(KeyRow::read).collect()
     }
 
-    async fn delete_key(&self, tenant: &str, id: &str) -> DirectoryResult<bool> {
+    async fn delete_key(&self, tenant: &TenantId, id: &str) -> DirectoryResult<bool> {
         let sql = "DELETE FROM api_keys WHERE tenant = ?1 AND id = ?2 RETURNING 1 AS done";
         Ok(self.root().did(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?)
     }
@@ -279,12 +280,12 @@ impl Directory for D1Directory {
         Ok(self.shards.of(&entry.tenant).await?.run(sql, &args).await?)
     }
 
-    async fn delete_session(&self, tenant: &str, id: &str) -> DirectoryResult<()> {
+    async fn delete_session(&self, tenant: &TenantId, id: &str) -> DirectoryResult<()> {
         let sql = "DELETE FROM sessions WHERE tenant = ?1 AND id = ?2";
         Ok(self.shards.of(tenant).await?.run(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?)
     }
 
-    async fn subagents(&self, tenant: &str, session: &str) -> DirectoryResult<Vec<String>> {
+    async fn subagents(&self, tenant: &TenantId, session: &str) -> DirectoryResult<Vec<String>> {
         let sql = format!("{SESSION} WHERE tenant = ?1 AND parent = ?2");
         let args = [D1Type::Text(tenant), D1Type::Text(session)];
         let found: Vec<SessionRow> = self.shards.of(tenant).await?.rows(&sql, &args).await?;
@@ -293,7 +294,7 @@ impl Directory for D1Directory {
 
     async fn sessions(
         &self,
-        tenant: &str,
+        tenant: &TenantId,
         user: Option<&str>,
         agent: Option<&str>,
         before: Option<(Timestamp, &str)>,

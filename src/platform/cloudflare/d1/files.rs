@@ -9,7 +9,7 @@ use crate::ports::{
     FileError, FileTable,
     filesystem::{Content, Entry, FileResult, Glance, Glimpse, MAX_FILES, Precondition, Row, Tree},
 };
-use crate::types::{FilePath, PathPrefix, Timestamp};
+use crate::types::{FilePath, PathPrefix, TenantId, Timestamp};
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
@@ -90,7 +90,7 @@ struct ScopeRow {
 
 #[derive(Deserialize)]
 struct KeyRow {
-    tenant: String,
+    tenant: TenantId,
     blob: String,
 }
 
@@ -144,7 +144,12 @@ impl FileTable for D1Files {
             .collect()
     }
 
-    async fn glance(&self, tenant: &str, scopes: &[&str], glance: &Glance<'_>) -> FileResult<Vec<Glimpse>> {
+    async fn glance(
+        &self,
+        tenant: &TenantId,
+        scopes: &[&str],
+        glance: &Glance<'_>,
+    ) -> FileResult<Vec<Glimpse>> {
         let of_tree = |(part, _): (usize, &&str)| {
             let own = format!("FROM files WHERE tenant = ?1 AND scope = ?{}", part + 7);
             format!(
@@ -278,7 +283,7 @@ impl FileTable for D1Files {
             .collect())
     }
 
-    async fn reserve(&self, tenant: &str, key: &str, now: Timestamp) -> FileResult<()> {
+    async fn reserve(&self, tenant: &TenantId, key: &str, now: Timestamp) -> FileResult<()> {
         let sql = "INSERT INTO free_blobs (tenant, blob, since) VALUES (?1, ?2, ?3)";
         Ok(self
             .shards
@@ -288,7 +293,7 @@ impl FileTable for D1Files {
             .await?)
     }
 
-    async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(String, String)>> {
+    async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(TenantId, String)>> {
         let sql = "SELECT tenant, blob FROM free_blobs WHERE since <= ?1 ORDER BY since LIMIT ?2";
         let mut free = Vec::new();
         for shard in self.shards.all() {
@@ -299,7 +304,7 @@ impl FileTable for D1Files {
         Ok(free)
     }
 
-    async fn forget(&self, tenant: &str, keys: &[String]) -> FileResult<()> {
+    async fn forget(&self, tenant: &TenantId, keys: &[String]) -> FileResult<()> {
         let sql = "DELETE FROM free_blobs WHERE tenant = ?1 AND blob IN (SELECT value FROM json_each(?2))";
         let keys = list(keys.iter());
         // Of a tenant that is gone nobody knows any more which shard it was on.
@@ -309,11 +314,11 @@ impl FileTable for D1Files {
         Ok(())
     }
 
-    async fn locate(&self, tenant: &str) -> FileResult<()> {
+    async fn locate(&self, tenant: &TenantId) -> FileResult<()> {
         Ok(self.shards.locate(tenant).await?)
     }
 
-    async fn scopes(&self, tenant: &str, owner: &str, limit: usize) -> FileResult<Vec<String>> {
+    async fn scopes(&self, tenant: &TenantId, owner: &str, limit: usize) -> FileResult<Vec<String>> {
         let sql = format!("SELECT scope FROM file_trees WHERE tenant = ?1 AND owner = ?2 LIMIT {limit}");
         let shard = self.shards.of(tenant).await?;
         let found: Vec<ScopeRow> = shard.rows(&sql, &[D1Type::Text(tenant), D1Type::Text(owner)]).await?;
@@ -330,7 +335,7 @@ impl FileTable for D1Files {
         Ok(self.shards.of(&tree.tenant).await?.rows::<IgnoredAny>(&sql, &args).await?.len())
     }
 
-    async fn erase(&self, tenant: &str, limit: usize) -> FileResult<bool> {
+    async fn erase(&self, tenant: &TenantId, limit: usize) -> FileResult<bool> {
         let shard = self.shards.of(tenant).await?;
         let files = format!(
             "DELETE FROM files WHERE tenant = ?1 AND (scope, path) IN \

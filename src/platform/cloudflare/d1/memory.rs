@@ -2,6 +2,7 @@
 
 use super::{Database, Rows, Shards};
 use crate::platform::sql::{self, Databases, Sql, Value};
+use crate::types::TenantId;
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
 use std::rc::Rc;
@@ -36,11 +37,11 @@ fn argument<'a>(value: &'a Value<'_>) -> D1Type<'a> {
 impl Databases for Rc<Shards> {
     type Database = Database;
 
-    async fn locate(&self, tenant: &str) -> Result<(), String> {
+    async fn locate(&self, tenant: &TenantId) -> Result<(), String> {
         Shards::locate(self, tenant).await.map_err(|failed| failed.to_string())
     }
 
-    async fn of(&self, tenant: &str) -> Result<Database, String> {
+    async fn of(&self, tenant: &TenantId) -> Result<Database, String> {
         Shards::of(self, tenant).await.map_err(|failed| failed.to_string())
     }
 

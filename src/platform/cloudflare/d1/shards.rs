@@ -7,6 +7,7 @@ use super::{Database, Failed};
 use crate::http::{expiring::Expiring, placement, placement::PLACED_MS};
 use crate::platform::cloudflare::runtime::WorkerClock;
 use crate::ports::Clock;
+use crate::types::TenantId;
 use serde::Deserialize;
 use worker::{D1Type, Env, Result};
 
@@ -66,7 +67,7 @@ impl Shards {
     ///
     /// # Errors
     /// When the root does not answer, or the tenant is on a shard that is not bound any more.
-    pub async fn of(&self, tenant: &str) -> std::result::Result<Database, Failed> {
+    pub async fn of(&self, tenant: &TenantId) -> std::result::Result<Database, Failed> {
         self.find(tenant, 0).await
     }
 
@@ -75,11 +76,11 @@ impl Shards {
     ///
     /// # Errors
     /// As there.
-    pub async fn locate(&self, tenant: &str) -> std::result::Result<(), Failed> {
+    pub async fn locate(&self, tenant: &TenantId) -> std::result::Result<(), Failed> {
         self.find(tenant, GOOD_FOR_MS).await.map(drop)
     }
 
-    async fn find(&self, tenant: &str, good_for_ms: u64) -> std::result::Result<Database, Failed> {
+    async fn find(&self, tenant: &TenantId, good_for_ms: u64) -> std::result::Result<Database, Failed> {
         let remembered = self.placed.get(tenant, WorkerClock.now().plus(good_for_ms));
         if let Some(database) = remembered.and_then(|number| self.all.get(number)) {
             return Ok(database.clone());
@@ -95,7 +96,7 @@ impl Shards {
         // Once it is purged, its id may come back on another shard.
         if row.is_none_or(|row| row.deleted_at.is_none()) {
             let now = WorkerClock.now();
-            self.placed.put(tenant.to_owned(), number, now.plus(PLACED_MS), now);
+            self.placed.put(tenant.to_string(), number, now.plus(PLACED_MS), now);
         }
         Ok(database.clone())
     }

@@ -5,6 +5,7 @@ use super::{COLLECTION, list::Which};
 use crate::platform::sql::memory_spaces::dirty_since;
 use crate::platform::sql::{Statement, Value, json};
 use crate::ports::memory::{Collection, CollectionKind, LONG_TERM, MemoryResult, Removal};
+use crate::types::TenantId;
 
 /// Left to itself, SQLite would look for the keys in all of a collection.
 const DELETE: &str = "DELETE FROM memory_entries INDEXED BY memory_entries_by_key";
@@ -34,8 +35,8 @@ pub(super) fn some<'a>(collection: &'a Collection, what: &'a Removal) -> MemoryR
             "UPDATE memory_spaces SET dirty_since = {dirty_since} \
              WHERE tenant = ?1 AND user = ?2 AND agent = ?3 AND dirty_since IS NOT NULL"
         );
-        let space = [&collection.tenant, &collection.user, &collection.agent];
-        statements.push(Statement::new(sql, space.map(|name| Value::from(name.as_str()))));
+        let space: [&str; 3] = [&collection.tenant, &collection.user, &collection.agent];
+        statements.push(Statement::new(sql, space.map(Value::from)));
     }
     let more = format!("SELECT EXISTS (SELECT 1 FROM memory_entries WHERE {condition}) AS more");
     statements.push(Statement::new(more, args));
@@ -53,9 +54,9 @@ fn may_be_logs(what: &Removal) -> bool {
 }
 
 /// Removes some of what is kept of a tenant or of its user; the last statement says whether there is more.
-pub(super) fn all<'a>(tenant: &'a str, user: Option<&'a str>) -> Vec<Statement<'a>> {
+pub(super) fn all<'a>(tenant: &'a TenantId, user: Option<&'a str>) -> Vec<Statement<'a>> {
     let condition = if user.is_some() { "tenant = ?1 AND user = ?2" } else { "tenant = ?1" };
-    let args: Vec<Value<'a>> = std::iter::once(tenant).chain(user).map(Value::from).collect();
+    let args: Vec<Value<'a>> = std::iter::once(tenant.as_str()).chain(user).map(Value::from).collect();
     let collections = format!("SELECT id FROM memory_collections WHERE {condition} LIMIT {AT_ONCE}");
     let statements = [
         format!(
