@@ -6,7 +6,7 @@ use crate::report::Report;
 use crate::support::{Client, ModelServer, Server};
 use crate::target::Target;
 use edge_harness::memory::{Memories, MemorySettings, facts::NewFact};
-use edge_harness::model::ask::Aside;
+use edge_harness::model::one_shot::OneShotModel;
 use edge_harness::platform::in_memory::{
     InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedModels,
     SeededEntropy, models::answer,
@@ -163,9 +163,9 @@ fn year(report: &mut Report) {
     let log = Rc::new(MemoryLog::default());
     let layer = Memories::layer(memory.clone(), time.clone(), log.clone());
     let files = Rc::new(Workspaces::new(stores, Bundle::default()).with_layer(layer));
-    let aside = Aside { models: Rc::new(models), clock: time.clone(), entropy };
+    let model = OneShotModel { models: Rc::new(models), clock: time.clone(), entropy };
     let spaces = Rc::new(InMemorySpaces::new(memory.clone()));
-    let memories = Memories::new(memory, spaces, files, aside, MemorySettings::default(), log);
+    let memories = Memories::new(memory, spaces, files, model, MemorySettings::default(), log);
     let owner = Owner { tenant: "t".into(), agent: "a".into(), user: "u".into() };
     let mut random = 3;
     let mut days = Vec::new();

@@ -15,7 +15,7 @@ use edge_harness::agent::{
     host::HostPorts,
 };
 use edge_harness::memory::{Memories, MemorySettings};
-use edge_harness::model::{ModelRegistry, ModelSettings, ask::Aside};
+use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::{
     InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog,
     MemorySessionStore, NoPeers, ScriptedHttp, SeededEntropy, TaskPool,
@@ -99,7 +99,7 @@ fn turn(hour: u64, said: &str) -> String {
         index.clone(),
         Rc::new(InMemorySpaces::new(index)),
         files.clone(),
-        Aside { models: models.clone(), clock: clock.clone(), entropy: entropy.clone() },
+        OneShotModel { models: models.clone(), clock: clock.clone(), entropy: entropy.clone() },
         MemorySettings::default(),
         log.clone(),
     );

@@ -13,7 +13,7 @@ use super::{
 };
 use edge_harness::agent::{HarnessAgent, Settings};
 use edge_harness::memory::{Flush, Memories, MemorySettings};
-use edge_harness::model::ask::Aside;
+use edge_harness::model::one_shot::OneShotModel;
 use edge_harness::platform::in_memory::{
     InMemoryDirectory, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp, SeededEntropy,
 };
@@ -90,7 +90,7 @@ impl World {
         let (files, log) =
             (Rc::new(Workspaces::new(stores, Bundle::default())), Rc::new(MemoryLog::default()));
         let spaces = Rc::new(InMemorySpaces::new(self.outside.index.clone()));
-        let aside = Aside { models: models.clone(), clock: clock(), entropy: self.entropy.clone() };
+        let aside = OneShotModel { models: models.clone(), clock: clock(), entropy: self.entropy.clone() };
         let flush = if self.outside.plan.context.flush { Flush::Every(0) } else { Flush::Never };
         let settings = MemorySettings { flush, ..MemorySettings::default() };
         let memories =

@@ -24,7 +24,7 @@ pub mod stem;
 pub mod stop_words;
 pub mod terms;
 
-use crate::model::ask::Aside;
+use crate::model::one_shot::OneShotModel;
 use crate::ports::{
     FileError, Log, MemoryIndex, MemorySpaces,
     filesystem::{FileResult, Precondition},
@@ -108,7 +108,7 @@ pub struct Memories {
     index: Rc<dyn MemoryIndex>,
     spaces: Rc<dyn MemorySpaces>,
     files: Rc<Workspaces>,
-    aside: Aside,
+    one_shot: OneShotModel,
     settings: MemorySettings,
     log: Rc<dyn Log>,
 }
@@ -119,11 +119,11 @@ impl Memories {
         index: Rc<dyn MemoryIndex>,
         spaces: Rc<dyn MemorySpaces>,
         files: Rc<Workspaces>,
-        aside: Aside,
+        one_shot: OneShotModel,
         settings: MemorySettings,
         log: Rc<dyn Log>,
     ) -> Self {
-        Self { index, spaces, files, aside, settings, log }
+        Self { index, spaces, files, one_shot, settings, log }
     }
 
     /// Whether facts are extracted from what is said.
@@ -314,7 +314,7 @@ impl Memories {
         if gap_ms == 0 {
             return Ok(None);
         }
-        let claimed = self.spaces.claim_flush(owner, self.aside.clock.now(), gap_ms).await;
+        let claimed = self.spaces.claim_flush(owner, self.one_shot.clock.now(), gap_ms).await;
         claimed.map_err(|error| self.put_off("memory.not_flushed", owner, &error))
     }
 
@@ -323,7 +323,7 @@ impl Memories {
     /// # Errors
     /// When the index does not answer.
     pub async fn request(&self, owner: &Owner) -> MemoryResult<Option<Timestamp>> {
-        self.spaces.request(owner, self.aside.clock.now()).await
+        self.spaces.request(owner, self.one_shot.clock.now()).await
     }
 
     /// The log of a day, as Markdown; none when nothing was learned.
@@ -346,7 +346,7 @@ impl Memories {
         records: &[Record],
     ) -> Result<Vec<NewFact>, String> {
         let said = flush::transcript(records);
-        let now = self.aside.clock.now();
+        let now = self.one_shot.clock.now();
         let failed = |why: &dyn ToString| self.put_off("memory.not_flushed", owner, why);
         let today = self.day(owner, &day_of(now)).await.map_err(|error| failed(&error))?;
         let memory = match self.read(owner, &memory_path().map_err(|error| failed(&error))?).await {
@@ -356,9 +356,10 @@ impl Memories {
         let Some(question) = flush::question(&said, &memory, &today.unwrap_or_default(), now) else {
             return Ok(Vec::new());
         };
-        let default = || self.aside.models.default_model();
+        let default = || self.one_shot.models.default_model();
         let model = self.settings.model.as_deref().or(model).map_or_else(default, str::to_owned);
-        let answer = self.aside.ask(&model, question, EXTRACT_MS).await.map_err(|error| failed(&error))?;
+        let answer =
+            self.one_shot.complete(&model, question, EXTRACT_MS).await.map_err(|error| failed(&error))?;
         let from = records.first().map_or(0, |record| record.seq).to_string();
         let fact = |text: String| NewFact {
             id: facts::id_of(&[session, &from], &text),

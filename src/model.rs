@@ -1,17 +1,17 @@
-//! Language models: the providers' wires and the table that names them.
+//! Language models: the wires of the providers and the table of known providers.
 //!
-//! A wire is pure (request → bytes, events → pieces); `client` drives it over the ports. To add a
-//! provider, write one file and one line in [`TABLE`].
+//! A wire is pure: it turns a request into bytes and stream events into response pieces. `client` runs a wire
+//! over the ports. To add a provider, write one file and add one entry to [`TABLE`].
 
-mod answer;
 mod anthropic;
-pub mod ask;
 mod classify;
 mod client;
 mod demo;
+pub mod one_shot;
 mod openai;
 mod pricing;
 mod registry;
+mod response;
 pub mod retry;
 mod settings;
 mod sse;
@@ -31,44 +31,45 @@ pub use settings::{Credentials, ModelSettings};
 pub use windows::{SmallWindow, Windows};
 pub use wire::{Decoder, Endpoint, Wire};
 
-/// A provider: the part of a model id before the first slash.
+/// A service that serves models, named by the part of a model id before the first slash.
 pub struct Provider {
-    /// Its name.
+    /// Name, as written in model ids.
     pub name: &'static str,
-    /// The model to use when this provider is configured and nobody chose one.
+    /// Model to use when this provider is configured and `DEFAULT_MODEL` is not set.
     pub default_model: Option<&'static str>,
-    /// Tokens that its tokenizer makes of a hundred of `types::tokens`. Of `o200k_base` that is a hundred;
-    /// what others make of the same texts is known roughly (Anthropic: its own counter for Claude 2, and
-    /// what it says of later models; Llama 3: a vocabulary as large as `o200k_base`).
+    /// Tokens that this provider counts for every 100 tokens of the estimate in `types::tokens`. The estimate
+    /// follows `o200k_base`, so OpenAI is 100. The others are approximate: Anthropic's value comes from its
+    /// published Claude 2 tokenizer and its notes on later models, Llama 3's from a vocabulary as large as
+    /// that of `o200k_base`.
     pub tokens_percent: u64,
-    /// How it is reached.
-    pub reach: Reach,
+    /// How requests reach the provider.
+    pub transport: Transport,
 }
 
-/// How a provider is reached.
-pub enum Reach {
+/// How requests reach a provider.
+pub enum Transport {
     /// Over HTTP.
     Http {
-        /// Its protocol.
+        /// Wire of the provider.
         wire: &'static (dyn Wire + Sync),
-        /// The secret that holds its key.
+        /// Name of the secret that holds the API key.
         key: &'static str,
-        /// Its base URL.
+        /// Base URL when the settings give none.
         default_base_url: &'static str,
     },
-    /// Through the platform's binding, without a key.
+    /// Through the Worker's AI binding, which needs no key.
     WorkersAi,
-    /// The model inside the Worker.
+    /// The model that is built into the Worker.
     Demo,
 }
 
-/// All providers. The first one that is configured and has a default model is the default.
+/// All providers. The default model is that of the first configured provider that has one.
 pub static TABLE: &[Provider] = &[
     Provider {
         name: "openai",
         default_model: Some("gpt-5-mini"),
         tokens_percent: 100,
-        reach: Reach::Http {
+        transport: Transport::Http {
             wire: &OpenAi,
             key: "OPENAI_API_KEY",
             default_base_url: "https://api.openai.com/v1",
@@ -78,12 +79,17 @@ pub static TABLE: &[Provider] = &[
         name: "anthropic",
         default_model: Some("claude-sonnet-4-5"),
         tokens_percent: 120,
-        reach: Reach::Http {
+        transport: Transport::Http {
             wire: &Anthropic,
             key: "ANTHROPIC_API_KEY",
             default_base_url: "https://api.anthropic.com",
         },
     },
-    Provider { name: "workers-ai", default_model: None, tokens_percent: 105, reach: Reach::WorkersAi },
-    Provider { name: "demo", default_model: None, tokens_percent: 100, reach: Reach::Demo },
+    Provider {
+        name: "workers-ai",
+        default_model: None,
+        tokens_percent: 105,
+        transport: Transport::WorkersAi,
+    },
+    Provider { name: "demo", default_model: None, tokens_percent: 100, transport: Transport::Demo },
 ];

@@ -17,9 +17,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("session", &["types", "ports"]),
     ("workspace", &["types", "ports"]),
     ("turn", &["types"]),
-    // The driver of the loop waits between tries as `model::retry` says; `model::ask` asks aside.
-    ("agent", &["types", "ports", "model::retry", "model::ask", "session", "turn"]),
-    ("memory", &["types", "ports", "model::ask", "workspace"]),
+    // The turn loop uses `model::retry` for delays and `model::one_shot` for one-shot calls.
+    ("agent", &["types", "ports", "model::retry", "model::one_shot", "session", "turn"]),
+    ("memory", &["types", "ports", "model::one_shot", "workspace"]),
     ("hooks", &["types", "ports", "session", "workspace", "memory", "agent"]),
     // A tool that is not ours has its schema from whoever brings it.
     ("tools", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent"]),

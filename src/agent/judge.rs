@@ -2,7 +2,7 @@
 //! nobody waits for them.
 
 use super::{HarnessAgent, RuntimeContext, SessionHost};
-use crate::model::ask::whole_answer;
+use crate::model::one_shot::response_text;
 use crate::ports::{StoreError, within};
 use crate::session::Session;
 use crate::turn::structured;
@@ -56,7 +56,7 @@ impl Judge {
         let (provider, name) = agent.models.resolve(&model).map_err(|error| error.message)?;
         let request = self.request(agent, name, said, reply);
         let answer =
-            within(agent.clock.as_ref(), MAX_MS, async { whole_answer(provider.stream(request)).await });
+            within(agent.clock.as_ref(), MAX_MS, async { response_text(provider.stream(request)).await });
         let answer = answer.await.map_err(|unfinished| unfinished.to_string())?;
         let (text, _) = answer.map_err(|_| "the model failed")?;
         let graded =

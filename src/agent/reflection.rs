@@ -1,7 +1,7 @@
 //! Thinks about a step before the next one. Always comes to a result.
 
 use super::{RuntimeContext, preparer::PreparedRequest};
-use crate::model::ask::whole_answer;
+use crate::model::one_shot::response_text;
 use crate::ports::within;
 use crate::turn::{Spent, machine::MIN_REMAINING_MS};
 
@@ -43,7 +43,7 @@ pub(super) async fn reflect(cx: &RuntimeContext, prepared: PreparedRequest) -> R
         return Reflection::stub("there is no time left for it");
     }
     let answer =
-        within(cx.clock.as_ref(), left.min(MAX_MS), async { whole_answer(provider.stream(request)).await });
+        within(cx.clock.as_ref(), left.min(MAX_MS), async { response_text(provider.stream(request)).await });
     match answer.await {
         Ok(Ok((text, usage))) => {
             let should_continue = !text.trim_start().to_ascii_uppercase().starts_with("STOP");

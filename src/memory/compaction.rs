@@ -6,7 +6,7 @@
 pub mod plan;
 pub mod question;
 
-use crate::model::ask::Aside;
+use crate::model::one_shot::OneShotModel;
 use crate::ports::{Clock, Entropy, Models};
 use crate::types::{CompactReason, Message};
 use std::rc::Rc;
@@ -102,12 +102,12 @@ impl Limits {
 }
 
 /// Sums up what leaves the context.
-pub struct Summarizer(Aside);
+pub struct Summarizer(OneShotModel);
 
 impl Summarizer {
     /// Asks these models.
     pub fn new(models: Rc<dyn Models>, clock: Rc<dyn Clock>, entropy: Rc<dyn Entropy>) -> Self {
-        Self(Aside { models, clock, entropy })
+        Self(OneShotModel { models, clock, entropy })
     }
 
     /// The summary of messages that leave the context, and of what was left out before, in at most so many
@@ -122,12 +122,12 @@ impl Summarizer {
         leaving: impl Iterator<Item = &'a Rc<Message>> + Clone,
         most: u64,
     ) -> Result<String, String> {
-        let Self(aside) = self;
-        let room = question::room(aside.models.limits(model).estimated_window(), most);
+        let Self(one_shot) = self;
+        let room = question::room(one_shot.models.limits(model).estimated_window(), most);
         let mut summary = earlier.map(str::to_owned);
         for portion in question::portions(leaving, room) {
-            let asked = question::question(summary.as_deref(), &portion, most, aside.clock.now());
-            let answer = aside.ask(model, asked, ASK_MS).await?;
+            let asked = question::question(summary.as_deref(), &portion, most, one_shot.clock.now());
+            let answer = one_shot.complete(model, asked, ASK_MS).await?;
             summary = Some(question::summary_in(&answer, most).ok_or("the summary is empty")?);
         }
         summary.ok_or_else(|| "there is nothing to sum up".into())

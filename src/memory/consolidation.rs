@@ -81,7 +81,7 @@ impl Memories {
             let works = leases.iter().map(|lease| async {
                 if let Err(why) = self.run(lease, claim.until).await {
                     self.trouble("memory.not_consolidated", &lease.space, &why);
-                    let until = self.aside.clock.now().plus(FAILED_MS);
+                    let until = self.one_shot.clock.now().plus(FAILED_MS);
                     let _ = self.spaces.give_back(lease, until).await;
                 }
             });
@@ -100,15 +100,15 @@ impl Memories {
         let Some(lease) = lease else { return Ok(Consolidated::Busy) };
         let done = self.run(&lease, claim.until).await;
         if done.is_err() {
-            let _ = self.spaces.give_back(&lease, self.aside.clock.now()).await;
+            let _ = self.spaces.give_back(&lease, self.one_shot.clock.now()).await;
         }
         done.map(Consolidated::Done)
     }
 
     fn claim(&self) -> Claim {
-        let now = self.aside.clock.now();
+        let now = self.one_shot.clock.now();
         let mut random = [0; 10];
-        self.aside.entropy.fill(&mut random);
+        self.one_shot.entropy.fill(&mut random);
         Claim { holder: id::make(id::LEASE, now, &random), now, until: now.plus(LEASE_MS) }
     }
 
@@ -136,7 +136,7 @@ impl Memories {
             self.note(lease, watermark, None).await?;
         }
         self.index_memory(&lease.space, &files, &path).await?;
-        let now = self.aside.clock.now();
+        let now = self.one_shot.clock.now();
         match self.spaces.finish(lease, watermark, now).await {
             Ok(true) => Ok(done),
             Ok(false) => Err(LOST.into()),
@@ -146,7 +146,7 @@ impl Memories {
 
     /// Whether there is time for one more question, and for what follows it.
     fn has_time(&self, until: Timestamp) -> bool {
-        self.aside.clock.now().plus(ASK_MS + 60_000) <= until
+        self.one_shot.clock.now().plus(ASK_MS + 60_000) <= until
     }
 
     async fn note(&self, lease: &Lease, watermark: u64, intent: Option<&Intent>) -> Result<(), String> {
@@ -202,9 +202,9 @@ impl Memories {
             }
             let old = read(files, path).await?;
             let text = old.as_ref().map(|file| String::from_utf8_lossy(&file.bytes)).unwrap_or_default();
-            let model = self.settings.model.clone().unwrap_or_else(|| self.aside.models.default_model());
-            let question = question(&text, facts, self.aside.clock.now());
-            let answer = self.aside.ask(&model, question, ASK_MS).await?;
+            let model = self.settings.model.clone().unwrap_or_else(|| self.one_shot.models.default_model());
+            let question = question(&text, facts, self.one_shot.clock.now());
+            let answer = self.one_shot.complete(&model, question, ASK_MS).await?;
             let Rewritten { text: new, is_whole } = rewritten(&answer)?;
             if new.trim() == text.trim() {
                 return Ok(());
@@ -213,7 +213,7 @@ impl Memories {
             let intent = Intent { etag: stored::etag(new.as_bytes()), watermark: last };
             // Before anything is written: whoever lost the lease, or the user, writes nothing any more.
             self.note(lease, watermark, Some(&intent)).await?;
-            let now = self.aside.clock.now();
+            let now = self.one_shot.clock.now();
             let is_shorter =
                 text.len() > SMALL && new.len() * 2 < text.len() || text.chars().count() > MAX_READ;
             back_up(files, &text, if is_shorter { KEPT } else { BACKUPS }, now).await?;

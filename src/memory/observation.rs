@@ -14,7 +14,7 @@ pub mod observer;
 pub mod plan;
 pub mod reflector;
 
-use crate::model::ask::Aside;
+use crate::model::one_shot::OneShotModel;
 use crate::ports::{Clock, Entropy, Models};
 use crate::types::{Chunk, Message, tokens};
 use observer::Notes;
@@ -50,7 +50,7 @@ impl Default for ObservationSettings {
 
 /// Takes notes, by asking models.
 pub struct NoteTaker {
-    aside: Aside,
+    one_shot: OneShotModel,
     settings: ObservationSettings,
 }
 
@@ -62,7 +62,7 @@ impl NoteTaker {
         entropy: Rc<dyn Entropy>,
         settings: ObservationSettings,
     ) -> Self {
-        Self { aside: Aside { models, clock, entropy }, settings }
+        Self { one_shot: OneShotModel { models, clock, entropy }, settings }
     }
 
     /// The settings.
@@ -72,12 +72,12 @@ impl NoteTaker {
 
     /// The time.
     pub fn clock(&self) -> &dyn Clock {
-        self.aside.clock.as_ref()
+        self.one_shot.clock.as_ref()
     }
 
     /// Most tokens of messages that are asked about at once, in a session of this model.
     pub fn most(&self, model: &str) -> u64 {
-        let limits = self.aside.models.limits(self.settings.observer.as_deref().unwrap_or(model));
+        let limits = self.one_shot.models.limits(self.settings.observer.as_deref().unwrap_or(model));
         (limits.estimated_window() / 2).min(MAX_QUESTION)
     }
 
@@ -93,13 +93,13 @@ impl NoteTaker {
         ms: u64,
     ) -> Result<Chunk, String> {
         let model = self.settings.observer.as_deref().unwrap_or(model);
-        let now = self.aside.clock.now();
+        let now = self.one_shot.clock.now();
         let of: u64 = messages.iter().map(|message| tokens::of_message(message)).sum();
         let mut left = TRIES;
         loop {
             let question = observer::question(earlier, messages, self.most(model), now);
-            let spent = self.aside.clock.now().since(now);
-            let answer = self.aside.ask(model, question, ms.saturating_sub(spent)).await?;
+            let spent = self.one_shot.clock.now().since(now);
+            let answer = self.one_shot.complete(model, question, ms.saturating_sub(spent)).await?;
             let chunk = observer::parse(&answer).map(|notes| self.chunk(notes, of)).and_then(|chunk| {
                 // Notes on a few words may be longer than these.
                 if chunk.tokens > of.max(1_000) {
@@ -132,12 +132,12 @@ impl NoteTaker {
         };
         let before: u64 = chunks.iter().map(|chunk| chunk.tokens).sum();
         let of = chunks.iter().map(|chunk| chunk.of).sum();
-        let began = self.aside.clock.now();
+        let began = self.one_shot.clock.now();
         let (mut best, mut failed): (Option<Chunk>, String) = (None, "the notes do not become fewer".into());
         for level in reflector::LEVELS {
-            let left = ms.saturating_sub(self.aside.clock.now().since(began));
+            let left = ms.saturating_sub(self.one_shot.clock.now().since(began));
             let question = reflector::question(chunks, level, began);
-            let answer = self.aside.ask(model, question, left).await;
+            let answer = self.one_shot.complete(model, question, left).await;
             match answer.and_then(|answer| reflector::parse(&answer)) {
                 Ok(notes) => {
                     let chunk = self.chunk(notes, of);
@@ -161,6 +161,6 @@ impl NoteTaker {
     fn chunk(&self, notes: Notes, of: u64) -> Chunk {
         let Notes { text, task, suggestion } = notes;
         let tokens = tokens::of_text(&text);
-        Chunk { from: 0, to: 0, at: self.aside.clock.now(), text, tokens, of, task, suggestion }
+        Chunk { from: 0, to: 0, at: self.one_shot.clock.now(), text, tokens, of, task, suggestion }
     }
 }

@@ -3,8 +3,8 @@
 mod request;
 
 use super::{
-    answer::Answer,
     classify,
+    response::ResponseBuilder,
     wire::{Decoder, Endpoint, Text, Wire, cut, parse, post, str_of},
 };
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// The protocol of `POST {base}/v1/messages`.
+/// The wire of `POST {base}/v1/messages`.
 pub struct Anthropic;
 
 impl Wire for Anthropic {
@@ -28,11 +28,11 @@ impl Wire for Anthropic {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::<Reader>::default()
+        Box::<MessageDecoder>::default()
     }
 }
 
-/// Any event: one flat struct, because serde's tagged enums copy everything before they decide.
+/// Any event of the stream. One flat struct, because serde buffers tagged enums before it picks a variant.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(borrow, rename = "type")]
@@ -43,7 +43,7 @@ struct Event<'a> {
     content_block: Option<Value>,
     message: Option<Start>,
     usage: Option<Counts>,
-    /// Of a whole message, from a server that does not stream.
+    /// Content of a complete message, from a server that does not stream.
     content: Option<Vec<Value>>,
     #[serde(borrow)]
     stop_reason: Option<Text<'a>>,
@@ -76,49 +76,49 @@ struct Counts {
     output_tokens: Option<u64>,
 }
 
-/// Reads an answer. Blocks of text and thinking follow each other; only calls need their index.
+/// Decodes a response. Text and reasoning blocks arrive one after another; only calls need their index.
 #[derive(Default)]
-struct Reader {
-    answer: Answer,
+struct MessageDecoder {
+    response: ResponseBuilder,
     usage: Usage,
-    /// Input that was neither read from nor written to the cache.
+    /// Input tokens that were neither read from nor written to the cache.
     uncached: u64,
     finish: Option<FinishReason>,
     overflow: bool,
     ended: bool,
 }
 
-impl Reader {
+impl MessageDecoder {
     fn begin(&mut self, index: usize, mut block: Value, out: &mut Vec<ModelEvent>) {
         let text =
             |block: &Value, field: &str| block.get(field).and_then(Value::as_str).unwrap_or("").to_owned();
         match block.get("type").and_then(Value::as_str).unwrap_or_default() {
-            "text" => self.answer.text(&text(&block, "text"), out),
+            "text" => self.response.push_text(&text(&block, "text"), out),
             "tool_use" => {
                 let input = match block.get_mut("input").map(Value::take) {
                     Some(Value::Object(map)) if !map.is_empty() => Value::Object(map).to_string(),
                     _ => String::new(),
                 };
-                self.answer.call(index, &text(&block, "id"), &text(&block, "name"), &input, out);
+                self.response.push_call(index, &text(&block, "id"), &text(&block, "name"), &input, out);
             }
             "thinking" => {
                 let thinking = text(&block, "thinking");
-                self.answer.begin_reasoning(block);
-                self.answer.reasoning(&thinking, out);
+                self.response.begin_reasoning_block(block);
+                self.response.push_reasoning(&thinking, out);
             }
-            "redacted_thinking" => self.answer.begin_reasoning(block),
-            // A block of a server-side tool, which we never offer.
+            "redacted_thinking" => self.response.begin_reasoning_block(block),
+            // A block of a server-side tool. The harness never offers those.
             _ => {}
         }
     }
 
     fn delta(&mut self, index: usize, delta: &Delta<'_>, out: &mut Vec<ModelEvent>) {
-        self.answer.text(str_of(&delta.text), out);
-        self.answer.reasoning(str_of(&delta.thinking), out);
+        self.response.push_text(str_of(&delta.text), out);
+        self.response.push_reasoning(str_of(&delta.thinking), out);
         if let Some(json) = &delta.partial_json {
-            self.answer.more_of_call(index, &json.0, out);
+            self.response.push_arguments(index, &json.0, out);
         }
-        if let (Some(piece), Some(block)) = (&delta.signature, self.answer.reasoning_block()) {
+        if let (Some(piece), Some(block)) = (&delta.signature, self.response.last_reasoning_block()) {
             let before = block.get("signature").and_then(Value::as_str).unwrap_or("");
             let signature = format!("{before}{}", piece.0);
             if let Value::Object(fields) = block {
@@ -127,7 +127,7 @@ impl Reader {
         }
     }
 
-    /// Counts are cumulative: each replaces the one before.
+    /// Records token counts. They are cumulative: each replaces the previous one.
     fn count(&mut self, counts: &Counts) {
         let set = |field: &mut u64, value: Option<u64>| *field = value.unwrap_or(*field);
         set(&mut self.uncached, counts.input_tokens);
@@ -149,7 +149,7 @@ impl Reader {
     }
 }
 
-impl Decoder for Reader {
+impl Decoder for MessageDecoder {
     fn event(&mut self, name: &str, data: &str, out: &mut Vec<ModelEvent>) -> Result<bool, ModelError> {
         let event: Event<'_> = parse(data)?;
         let kind = event.kind.as_ref().map_or(name, |kind| &kind.0);
@@ -173,7 +173,7 @@ impl Decoder for Reader {
                 self.stop(str_of(&event.stop_reason));
                 self.ended = true;
             }
-            // `ping`, `message_start`, `content_block_stop`, and what may come.
+            // `ping`, `message_start`, `content_block_stop` and unknown events.
             _ => {}
         }
         Ok(self.ended)
@@ -190,13 +190,13 @@ impl Decoder for Reader {
             input_tokens: self.uncached + self.usage.cache_read_tokens + self.usage.cache_write_tokens,
             ..self.usage
         };
-        let mut response = self.answer.finish(usage, self.finish.unwrap_or_default());
+        let mut response = self.response.finish(usage, self.finish.unwrap_or_default());
         response.parts.iter_mut().for_each(close_thinking);
         Ok(response)
     }
 }
 
-/// Puts the streamed thinking into its block, so that it goes back as if it had come in one piece.
+/// Inserts the streamed reasoning into its block, so that the block is sent back as if it had arrived whole.
 fn close_thinking(part: &mut Part) {
     if let Part::Reasoning { text, provider: Some(Value::Object(block)) } = part
         && block.get("type").is_some_and(|kind| kind == "thinking")

@@ -1,6 +1,6 @@
-//! What a provider's error means: one table for all of them, because compatible servers mix the
-//! providers' habits. Code first, then status; wording only for 400 and 413, where some providers
-//! give no code for an overflow.
+//! Classifies the errors of providers. One table serves all of them, because compatible servers mix
+//! conventions. Error codes come first, then the status. Wording counts only for statuses 400 and 413, where
+//! some providers send no code for an overflow.
 
 use crate::types::{
     ModelError,
@@ -9,7 +9,7 @@ use crate::types::{
 };
 use serde_json::Value;
 
-/// The input does not fit the context window.
+/// Codes for input that exceeds the context window.
 const OVERFLOW_CODES: [&str; 4] = [
     "context_length_exceeded",
     "request_too_large",
@@ -17,7 +17,7 @@ const OVERFLOW_CODES: [&str; 4] = [
     "model_context_window_exceeded",
 ];
 
-/// The same in words (lower case), for 400 and 413.
+/// Wording (in lower case) for input that exceeds the context window.
 const OVERFLOW_TEXTS: [&str; 9] = [
     "prompt is too long",
     "exceed context limit",
@@ -30,7 +30,7 @@ const OVERFLOW_TEXTS: [&str; 9] = [
     "exceed_context_size_error",
 ];
 
-/// Rate limits also speak of tokens that exceed something.
+/// Wording of rate limits, which may also mention tokens that exceed a limit.
 const RATE_TEXTS: [&str; 5] =
     ["rate limit", "rate_limit", "too many requests", "too many tokens, please wait", "per minute"];
 
@@ -44,10 +44,10 @@ const BILLING_CODES: [&str; 7] = [
     "billing_hard_limit_reached",
 ];
 
-/// Anthropic gives this one the code of any bad request.
+/// Wording of an exhausted balance: Anthropic sends the generic code for invalid requests with it.
 const BILLING_TEXT: &str = "credit balance is too low";
 
-/// Statuses that stand behind the words of an error event, which has no status of its own.
+/// Statuses that correspond to the codes of error events, which have no status of their own.
 const STATUS_OF_CODE: [(&str, u16); 15] = [
     ("invalid_request_error", 400),
     ("authentication_error", 401),
@@ -66,20 +66,22 @@ const STATUS_OF_CODE: [(&str, u16); 15] = [
     ("overloaded_error", 529),
 ];
 
-/// Classifies an answer that is not a success.
+/// Classifies an HTTP response that is not a success.
 pub(super) fn http(status: u16, headers: &[(String, String)], body: &[u8], now: Timestamp) -> ModelError {
     let header = |name: &str| headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.trim());
-    let said = match serde_json::from_slice::<Value>(body) {
-        Ok(json) => Said::of(&json),
-        Err(_) => Said { message: String::from_utf8_lossy(body).trim().to_owned(), ..Said::default() },
+    let error = match serde_json::from_slice::<Value>(body) {
+        Ok(json) => ErrorBody::of(&json),
+        Err(_) => {
+            ErrorBody { message: String::from_utf8_lossy(body).trim().to_owned(), ..ErrorBody::default() }
+        }
     };
-    let message = match (said.message.as_str(), status) {
-        ("", 300..=399) => "a redirect, which is not followed: check the base URL".to_owned(),
-        ("", _) => "no explanation".to_owned(),
+    let message = match (error.message.as_str(), status) {
+        ("", 300..=399) => "a redirect, which the harness does not follow: check the base URL".to_owned(),
+        ("", _) => "no error message".to_owned(),
         (text, _) => text.to_owned(),
     };
     ModelError {
-        kind: kind(status, &said),
+        kind: kind(status, &error),
         status: Some(status),
         message,
         retry_after_ms: retry_after_ms(header("retry-after-ms"), header("retry-after"), now),
@@ -87,27 +89,27 @@ pub(super) fn http(status: u16, headers: &[(String, String)], body: &[u8], now: 
     }
 }
 
-/// Classifies an error that came inside a stream: like the status that it stands for.
+/// Classifies an error event of a stream like the HTTP status that its code corresponds to.
 pub(super) fn event(error: &Value) -> ModelError {
-    let said = Said::of(error);
-    let status = said.codes.iter().find_map(|code| {
+    let error = ErrorBody::of(error);
+    let status = error.codes.iter().find_map(|code| {
         let known = STATUS_OF_CODE.iter().find(|(c, _)| c == code).map(|(_, s)| *s);
         known.or_else(|| code.parse().ok().filter(|s| (400..600).contains(s)))
     });
     let kind = match status {
-        Some(status) => kind(status, &said),
-        // Words of their own for an empty purse have no status in the table.
-        None if said.is_spent() => Billing,
-        None => kind(500, &said),
+        Some(status) => kind(status, &error),
+        // Billing codes are not in the status table.
+        None if error.is_out_of_credit() => Billing,
+        None => kind(500, &error),
     };
     let message =
-        if said.message.is_empty() { "an error without a message".to_owned() } else { said.message };
+        if error.message.is_empty() { "an error without a message".to_owned() } else { error.message };
     ModelError::new(kind, message)
 }
 
-/// Classifies what the Workers AI binding throws: text with the provider's code in it, such as
+/// Classifies an error thrown by the Workers AI binding: text that contains the provider's code, such as
 /// `AiError: 3040: no capacity`.
-pub(super) fn thrown(message: &str) -> ModelError {
+pub(super) fn binding_error(message: &str) -> ModelError {
     let code = message
         .split(|c: char| !c.is_ascii_digit())
         .filter(|digits| matches!(digits.len(), 3..=5))
@@ -127,10 +129,10 @@ pub(super) fn thrown(message: &str) -> ModelError {
     ModelError::new(kind, message)
 }
 
-fn kind(status: u16, said: &Said) -> ModelErrorKind {
-    let has = |list: &[&str]| said.codes.iter().any(|code| list.contains(&code.as_str()));
-    let lower = said.message.to_lowercase();
-    if said.is_spent() && (400..500).contains(&status) {
+fn kind(status: u16, error: &ErrorBody) -> ModelErrorKind {
+    let has = |list: &[&str]| error.codes.iter().any(|code| list.contains(&code.as_str()));
+    let lower = error.message.to_lowercase();
+    if error.is_out_of_credit() && (400..500).contains(&status) {
         return Billing;
     }
     if has(&OVERFLOW_CODES) || (matches!(status, 400 | 413) && is_overflow_text(&lower)) {
@@ -153,31 +155,32 @@ fn is_overflow_text(lower: &str) -> bool {
     counted || OVERFLOW_TEXTS.iter().any(|text| lower.contains(text))
 }
 
-/// What an error body says, whatever its shape.
+/// Codes and message of an error body, whatever its shape.
 #[derive(Default)]
-struct Said {
+struct ErrorBody {
     codes: Vec<String>,
     message: String,
 }
 
-impl Said {
+impl ErrorBody {
     fn of(json: &Value) -> Self {
-        let mut said = Self::default();
-        said.read(json, 0);
-        if said.message.is_empty() && !json.is_null() {
-            said.message = json.to_string();
+        let mut error = Self::default();
+        error.read(json, 0);
+        if error.message.is_empty() && !json.is_null() {
+            error.message = json.to_string();
         }
-        said
+        error
     }
 
-    /// Whether it speaks of credit or a spending limit that is used up.
-    fn is_spent(&self) -> bool {
+    /// Returns whether the error reports exhausted credit or a spending limit.
+    fn is_out_of_credit(&self) -> bool {
         let is_word =
             |code: &String| BILLING_CODES.contains(&code.as_str()) || code.ends_with("_spend_limit_exceeded");
         self.codes.iter().any(is_word) || self.message.to_lowercase().contains(BILLING_TEXT)
     }
 
-    /// Errors stand at the top, under `error` or `response`, or in a list.
+    /// Collects codes and message. Providers put them at the top level, under `error` or `response`, or in a
+    /// list.
     fn read(&mut self, json: &Value, depth: usize) {
         if depth > 4 {
             return;
@@ -206,7 +209,7 @@ impl Said {
 }
 
 fn retry_after_ms(ms: Option<&str>, after: Option<&str>, now: Timestamp) -> Option<u64> {
-    // `as` saturates: nonsense becomes a wait beyond anybody's patience, or none.
+    // `as` saturates: an absurd number becomes a delay that no retry policy accepts, or zero.
     let number = |text: &str| text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
     if let Some(ms) = ms.and_then(number) {
         return Some(ms.ceil() as u64);
@@ -218,7 +221,7 @@ fn retry_after_ms(ms: Option<&str>, after: Option<&str>, now: Timestamp) -> Opti
     http_date(after).map(|date| date.since(now))
 }
 
-/// Reads a date as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Parses an HTTP date: `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn http_date(text: &str) -> Option<Timestamp> {
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];

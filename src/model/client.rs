@@ -1,6 +1,6 @@
-//! Drives a wire: sends the request, splits the answer and streams its pieces.
+//! Runs a wire: sends the request, splits the response into events and streams its pieces.
 
-mod watchdog;
+mod idle_timer;
 
 use super::{
     classify,
@@ -18,19 +18,19 @@ use futures::{
     future::LocalBoxFuture,
     stream::{self, LocalBoxStream},
 };
+use idle_timer::IdleTimer;
 use std::{collections::VecDeque, rc::Rc};
-use watchdog::Watchdog;
 
-/// How long the head of an answer may take.
-const HEAD_MS: u64 = 120_000;
+/// Maximum time until the response headers arrive, in milliseconds.
+const HEADERS_TIMEOUT_MS: u64 = 120_000;
 
-/// How long a stream may be silent.
-const STALL_MS: u64 = 60_000;
+/// Maximum time between two chunks of a response, in milliseconds.
+const IDLE_TIMEOUT_MS: u64 = 60_000;
 
-/// How much of an error's body is read.
+/// How many bytes of an error body are read.
 const MAX_ERROR_BODY: usize = 64 * 1024;
 
-/// How much of a provider's message people are shown, in characters.
+/// Maximum length of a provider's error message, in characters.
 const MAX_MESSAGE: usize = 500;
 
 type Body = LocalBoxStream<'static, Result<Bytes, HttpError>>;
@@ -42,7 +42,7 @@ pub(super) struct HttpModel {
     pub(super) endpoint: Endpoint,
     pub(super) http: Rc<dyn Http>,
     pub(super) clock: Rc<dyn Clock>,
-    pub(super) voice: Voice,
+    pub(super) errors: ErrorFormatter,
 }
 
 impl Model for HttpModel {
@@ -50,44 +50,45 @@ impl Model for HttpModel {
         let encoded = self.wire.encode(&self.endpoint, &request);
         let (http, clock) = (self.http.clone(), self.clock.clone());
         let open = async move {
-            let response = http.send(encoded?).await.map_err(|e| lost(ModelErrorKind::Network, &e))?;
+            let response =
+                http.send(encoded?).await.map_err(|e| connection_error(ModelErrorKind::Network, &e))?;
             if (200..300).contains(&response.status) {
                 Ok(response.body)
             } else {
-                Err(refusal(response, &*clock).await)
+                Err(read_error(response, &*clock).await)
             }
         };
-        drive(open.boxed_local(), self.wire.decoder(), &self.clock, &self.voice)
+        stream_response(open.boxed_local(), self.wire.decoder(), &self.clock, &self.errors)
     }
 }
 
-/// Workers AI through its binding.
+/// Workers AI, reached through its binding.
 pub(super) struct AiModel {
     pub(super) ai: Rc<dyn Ai>,
     pub(super) clock: Rc<dyn Clock>,
-    pub(super) voice: Voice,
+    pub(super) errors: ErrorFormatter,
 }
 
 impl Model for AiModel {
     fn stream(&self, request: ModelRequest) -> Events {
         let input = workers_ai::input(&request);
         let (ai, model) = (self.ai.clone(), request.model);
-        let open = async move { ai.run(&model, input?).await.map_err(|e| classify::thrown(&e.0)) };
-        drive(open.boxed_local(), Box::<WorkersAi>::default(), &self.clock, &self.voice)
+        let open = async move { ai.run(&model, input?).await.map_err(|e| classify::binding_error(&e.0)) };
+        stream_response(open.boxed_local(), Box::<WorkersAi>::default(), &self.clock, &self.errors)
     }
 }
 
-/// How a provider's errors are told to people.
+/// Prepares a provider's errors for display.
 #[derive(Clone)]
-pub(super) struct Voice {
+pub(super) struct ErrorFormatter {
     pub(super) provider: &'static str,
     pub(super) key: Option<Rc<str>>,
 }
 
-impl Voice {
-    /// Names the provider, hides its key, and cuts what is too long, in this order: a key that is
-    /// cut in two would not be found.
-    fn tell(&self, mut error: ModelError) -> ModelError {
+impl ErrorFormatter {
+    /// Redacts the key, truncates the message and names the provider. The order matters: a key that
+    /// truncation has split would not be found.
+    fn format(&self, mut error: ModelError) -> ModelError {
         if let Some(key) = self.key.as_deref().filter(|key| !key.is_empty()) {
             error.message = error.message.replace(key, "[redacted]");
         }
@@ -96,19 +97,19 @@ impl Voice {
             error.message.push('…');
         }
         error.message = match error.status {
-            Some(status) => format!("{} answered {status}: {}", self.provider, error.message),
+            Some(status) => format!("{} returned {status}: {}", self.provider, error.message),
             None => format!("{}: {}", self.provider, error.message),
         };
         error
     }
 }
 
-fn lost(kind: ModelErrorKind, error: &HttpError) -> ModelError {
+fn connection_error(kind: ModelErrorKind, error: &HttpError) -> ModelError {
     ModelError::new(kind, format!("the connection failed: {error}"))
 }
 
-/// Reads an error's body as far as it matters.
-async fn refusal(mut response: HttpResponse, clock: &dyn Clock) -> ModelError {
+/// Reads an error body up to its limit and classifies the error.
+async fn read_error(mut response: HttpResponse, clock: &dyn Clock) -> ModelError {
     let mut body = Vec::new();
     while let Some(Ok(chunk)) = response.body.next().await {
         let room = MAX_ERROR_BODY.saturating_sub(body.len());
@@ -120,94 +121,94 @@ async fn refusal(mut response: HttpResponse, clock: &dyn Clock) -> ModelError {
     classify::http(response.status, &response.headers, &body, clock.now())
 }
 
-fn drive(
+fn stream_response(
     open: LocalBoxFuture<'static, Result<Body, ModelError>>,
     decoder: Box<dyn Decoder>,
     clock: &Rc<dyn Clock>,
-    voice: &Voice,
+    errors: &ErrorFormatter,
 ) -> Events {
-    let (clock, voice) = (clock.clone(), voice.clone());
-    // The timer starts with the first poll, like the request.
+    let (clock, errors) = (clock.clone(), errors.clone());
+    // The timeout starts with the first poll, as the request does.
     let start = async move {
-        let mut watchdog = Watchdog::new(clock, STALL_MS);
-        let opened = watchdog.guard(HEAD_MS, open).await.and_then(|opened| opened);
-        let (decoder, format, ready) = (Some(decoder), Format::Unknown, VecDeque::new());
-        let mut reading = Reading { body: None, decoder, format, watchdog, voice, ready };
+        let mut idle_timer = IdleTimer::new(clock, IDLE_TIMEOUT_MS);
+        let opened = idle_timer.guard(HEADERS_TIMEOUT_MS, open).await.and_then(|opened| opened);
+        let (decoder, format, ready) = (Some(decoder), BodyFormat::Unknown, VecDeque::new());
+        let mut reader = ResponseReader { body: None, decoder, format, idle_timer, errors, ready };
         match opened {
-            Ok(body) => reading.body = Some(body),
-            Err(error) => reading.fail(error),
+            Ok(body) => reader.body = Some(body),
+            Err(error) => reader.fail(error),
         }
-        stream::unfold(reading, |mut reading| async move {
-            let event = reading.next().await?;
-            Some((event, reading))
+        stream::unfold(reader, |mut reader| async move {
+            let event = reader.next().await?;
+            Some((event, reader))
         })
     };
     start.flatten_stream().boxed_local()
 }
 
-/// What the body turned out to be.
-enum Format {
+/// The detected format of the body.
+enum BodyFormat {
     Unknown,
     Events(Splitter),
-    /// One JSON document: the server does not stream.
+    /// One JSON document, from a server that does not stream.
     Document(Vec<u8>),
 }
 
-/// An answer being read.
-struct Reading {
+/// Reads one response.
+struct ResponseReader {
     body: Option<Body>,
     decoder: Option<Box<dyn Decoder>>,
-    format: Format,
-    watchdog: Watchdog,
-    voice: Voice,
+    format: BodyFormat,
+    idle_timer: IdleTimer,
+    errors: ErrorFormatter,
     ready: VecDeque<Result<ModelEvent, ModelError>>,
 }
 
-impl Reading {
-    /// The next event. What one chunk held comes out without waiting in between.
+impl ResponseReader {
+    /// Returns the next event. All events of one chunk are returned before more input is awaited.
     async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Some(event);
             }
             let body = self.body.as_mut()?;
-            match self.watchdog.guard(STALL_MS, body.next()).await {
+            match self.idle_timer.guard(IDLE_TIMEOUT_MS, body.next()).await {
                 Ok(Some(Ok(chunk))) => self.chunk(&chunk),
                 Ok(None) => self.end(),
-                Ok(Some(Err(e))) => self.conclude(Some(lost(ModelErrorKind::Cut, &e))),
+                Ok(Some(Err(e))) => self.conclude(Some(connection_error(ModelErrorKind::Cut, &e))),
                 Err(stalled) => self.conclude(Some(stalled)),
             }
         }
     }
 
     fn chunk(&mut self, chunk: &[u8]) {
-        if matches!(self.format, Format::Unknown) {
-            // The first byte tells more than the content type, which servers get wrong.
+        if matches!(self.format, BodyFormat::Unknown) {
+            // The first byte is more reliable than the content type, which some servers get wrong.
             match chunk.iter().find(|b| !b.is_ascii_whitespace()) {
                 None => return,
-                Some(b'{' | b'[') => self.format = Format::Document(Vec::new()),
+                Some(b'{' | b'[') => self.format = BodyFormat::Document(Vec::new()),
                 Some(b'<') => {
-                    let message = "answered with a web page instead of a completion: check the base URL";
+                    let message = "returned a web page instead of a completion: check the base URL";
                     return self.fail(ModelError::new(ModelErrorKind::Invalid, message));
                 }
-                Some(_) => self.format = Format::Events(Splitter::default()),
+                Some(_) => self.format = BodyFormat::Events(Splitter::default()),
             }
         }
         self.read(|format, on_event| match format {
-            Format::Events(splitter) => splitter.push(chunk, on_event),
-            Format::Document(text) if text.len() + chunk.len() > MAX_EVENT => {
-                Err(ModelError::new(ModelErrorKind::Invalid, "sent an answer of more than 8 MiB"))
+            BodyFormat::Events(splitter) => splitter.push(chunk, on_event),
+            BodyFormat::Document(text) if text.len() + chunk.len() > MAX_EVENT => {
+                Err(ModelError::new(ModelErrorKind::Invalid, "sent a response of more than 8 MiB"))
             }
-            Format::Document(text) => {
+            BodyFormat::Document(text) => {
                 text.extend_from_slice(chunk);
                 Ok(false)
             }
-            Format::Unknown => Ok(false),
+            BodyFormat::Unknown => Ok(false),
         });
     }
 
     fn end(&mut self) {
-        if let Format::Document(text) = std::mem::replace(&mut self.format, Format::Unknown) {
+        if let BodyFormat::Document(text) = std::mem::replace(&mut self.format, BodyFormat::Unknown) {
             let Some(decoder) = self.decoder.as_mut() else { return };
             let mut out = Vec::new();
             let read = decoder.whole(&String::from_utf8_lossy(&text), &mut out);
@@ -218,14 +219,17 @@ impl Reading {
             };
         }
         self.read(|format, on_event| match format {
-            Format::Events(splitter) => splitter.finish(on_event),
+            BodyFormat::Events(splitter) => splitter.finish(on_event),
             _ => Ok(false),
         });
         self.conclude(None);
     }
 
-    /// Lets `step` hand events to the decoder, and keeps what comes of it.
-    fn read(&mut self, step: impl FnOnce(&mut Format, super::sse::OnEvent<'_>) -> Result<bool, ModelError>) {
+    /// Passes the events that `step` finds to the decoder and queues the result.
+    fn read(
+        &mut self,
+        step: impl FnOnce(&mut BodyFormat, super::sse::OnEvent<'_>) -> Result<bool, ModelError>,
+    ) {
         let Some(decoder) = self.decoder.as_mut() else { return };
         let mut out = Vec::new();
         let result = step(&mut self.format, &mut |name, data| decoder.event(name, data, &mut out));
@@ -237,20 +241,23 @@ impl Reading {
         }
     }
 
-    /// Ends the answer: whole if the decoder says so, whatever happened to the connection since.
-    fn conclude(&mut self, trouble: Option<ModelError>) {
+    /// Ends the response. A response that the decoder considers complete stays valid even if the connection
+    /// failed afterwards.
+    fn conclude(&mut self, connection_error: Option<ModelError>) {
         let Some(decoder) = self.decoder.take() else { return };
         self.body = None;
         match decoder.finish() {
             Ok(response) => self.ready.push_back(Ok(ModelEvent::Done(response))),
-            Err(error) => self.fail(trouble.filter(|_| error.kind == ModelErrorKind::Cut).unwrap_or(error)),
+            Err(error) => {
+                self.fail(connection_error.filter(|_| error.kind == ModelErrorKind::Cut).unwrap_or(error))
+            }
         }
     }
 
     fn fail(&mut self, error: ModelError) {
         self.decoder = None;
         self.body = None;
-        self.ready.push_back(Err(self.voice.tell(error)));
+        self.ready.push_back(Err(self.errors.format(error)));
     }
 }
 

@@ -1,32 +1,31 @@
-//! `demo/echo`: a model inside the Worker that needs no account. It understands nothing; it
-//! follows directives, one a line, so that every capability of the harness can be tried:
+//! `demo/echo`: a rule-based model inside the Worker that needs no account. It follows directives, one per
+//! line, so that every capability of the harness can be tried:
 //!
-//! | line | what it does |
+//! | line | effect |
 //! |---|---|
-//! | `/tool NAME {json}` | calls the tool; several lines make several calls of one step |
-//! | `/then …` | this and the lines behind it, up to the next `/then`, make the next step |
-//! | `/say TEXT` | answers TEXT |
-//! | `/think TEXT` | thinks TEXT |
+//! | `/tool NAME {json}` | calls the tool; several lines make several calls in one step |
+//! | `/then …` | starts the next step, which lasts until the next `/then` |
+//! | `/say TEXT` | replies with TEXT |
+//! | `/think TEXT` | streams TEXT as reasoning |
 //! | `/slow MS N` | streams `word1` to `wordN`, MS milliseconds apart |
 //! | `/fail KIND` | fails: `429`, `500`, `overflow`, `cut`, `billing`, `auth`, `stall` |
-//! | `/reflect TEXT`, `/judge {json}` | what it answers when it is asked to look back, or to grade |
-//! | `remember TEXT`, `recall TEXT` | calls `memory_save`, `memory_search` if they are offered |
+//! | `/reflect TEXT`, `/judge {json}` | the response to a self-critique or grading request |
+//! | `remember TEXT`, `recall TEXT` | calls `memory_save` or `memory_search` if the tool is offered |
 //!
-//! Asked to extract facts for memory, it takes sentences that begin with `remember …`, `my name is …`,
-//! `I prefer …`, `I like …` or `I live in …`; asked to consolidate, it adds what is new;
-//! asked to sum up a conversation, it lists what was said first; asked to take notes on one, it writes down how each
-//! message begins.
+//! It also follows rules for the harness's one-shot requests. To extract facts, it takes sentences that begin
+//! with `remember …`, `my name is …`, `I prefer …`, `I like …` or `I live in …`. To consolidate, it appends
+//! new facts. To summarize, it lists the first sentence of each message. To take notes, it records the start
+//! of each message.
 //!
-//! Anything else it repeats, and says so. When it must not call tools it sums up what they said. When
-//! its answer must fit a schema, `/say {json}` gives one, and `/then /say {json}` the next one if that
-//! does not fit.
+//! It echoes any other message. When tools are off, it lists the results so far. When the response must match
+//! a schema, `/say {json}` supplies it, and `/then /say {json}` supplies the next attempt.
 
 mod memory;
 mod notes;
 mod script;
 mod summary;
 
-use super::answer::tool_call;
+use super::response::tool_call;
 use crate::{
     ports::{Clock, Model},
     types::{
@@ -38,10 +37,10 @@ use futures::{
     StreamExt,
     stream::{self, LocalBoxStream},
 };
-use script::{Act, Step};
+use script::{Action, Step};
 use std::rc::Rc;
 
-/// The id of the only demo model.
+/// Id of the only demo model.
 pub(super) const ID: &str = "demo/echo";
 
 /// The built-in model.
@@ -50,7 +49,7 @@ pub struct Demo {
 }
 
 impl Demo {
-    /// The model, with the clock that `/slow` waits by.
+    /// Creates the model. `clock` times `/slow`.
     pub fn new(clock: Rc<dyn Clock>) -> Self {
         Self { clock }
     }
@@ -60,88 +59,88 @@ impl Model for Demo {
     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
         let clock = self.clock.clone();
         let step = script::step(&request);
-        let beats = perform(step, &request);
-        let wait = move |beat: Beat| {
-            let waiting = (beat.after_ms > 0).then(|| clock.sleep(beat.after_ms));
+        let events = timed_events(step, &request);
+        let wait = move |timed: TimedEvent| {
+            let waiting = (timed.delay_ms > 0).then(|| clock.sleep(timed.delay_ms));
             async move {
                 if let Some(waiting) = waiting {
                     waiting.await;
                 }
-                beat.what
+                timed.event
             }
         };
-        stream::iter(beats).then(wait).boxed_local()
+        stream::iter(events).then(wait).boxed_local()
     }
 }
 
-/// One event of the stream, and how long it waits for its turn.
+/// One event of the stream, and the delay before it.
 #[derive(Debug, PartialEq)]
-struct Beat {
-    after_ms: u64,
-    what: Result<ModelEvent, ModelError>,
+struct TimedEvent {
+    delay_ms: u64,
+    event: Result<ModelEvent, ModelError>,
 }
 
-/// Turns a step into the events of a stream.
-fn perform(step: Step, request: &ModelRequest) -> Vec<Beat> {
-    let mut beats = Vec::new();
+/// Converts a step into the timed events of a stream.
+fn timed_events(step: Step, request: &ModelRequest) -> Vec<TimedEvent> {
+    let mut events = Vec::new();
     let mut parts = Vec::new();
     let mut thoughts = String::new();
     let mut words: Vec<(u64, String)> = Vec::new();
     let mut calls = Vec::new();
     let mut failure = None;
-    for act in step.acts {
-        match act {
-            Act::Think(text) => add_line(&mut thoughts, &text),
-            Act::Say(text) => {
+    for action in step.actions {
+        match action {
+            Action::Think(text) => add_line(&mut thoughts, &text),
+            Action::Say(text) => {
                 new_line(&mut words);
                 words.extend(text.split_inclusive(' ').map(|word| (0, word.to_owned())));
             }
-            Act::Slow { ms, n } => {
+            Action::Slow { ms, n } => {
                 new_line(&mut words);
                 let word = |i: u64| (ms, format!("word{i}{}", if i < n { " " } else { "" }));
                 words.extend((1..=n).map(word));
             }
-            Act::Call { name, args } => calls.push((name, args)),
-            Act::Fail(kind) => failure = Some(kind),
+            Action::Call { name, args } => calls.push((name, args)),
+            Action::Fail(kind) => failure = Some(kind),
         }
     }
-    let now = |what| Beat { after_ms: 0, what };
+    let now = |event| TimedEvent { delay_ms: 0, event };
 
     if !thoughts.is_empty() {
-        beats.push(now(Ok(ModelEvent::Reasoning(thoughts.clone()))));
+        events.push(now(Ok(ModelEvent::Reasoning(thoughts.clone()))));
         parts.push(Part::Reasoning { text: thoughts, provider: None });
     }
     if matches!(failure.as_deref(), Some("cut" | "stall")) && words.is_empty() {
-        words.push((0, "This answer breaks off in the ".to_owned()));
+        words.push((0, "This response is cut off in the ".to_owned()));
     }
     let text: String = words.iter().map(|(_, word)| word.as_str()).collect();
     if !text.is_empty() {
         parts.push(Part::text(text));
     }
-    beats.extend(
-        words.into_iter().map(|(after_ms, word)| Beat { after_ms, what: Ok(ModelEvent::Text(word)) }),
+    events.extend(
+        words.into_iter().map(|(delay_ms, word)| TimedEvent { delay_ms, event: Ok(ModelEvent::Text(word)) }),
     );
     if let Some(kind) = failure {
-        beats.push(now(Err(failed(&kind))));
-        return beats;
+        events.push(now(Err(failed(&kind))));
+        return events;
     }
-    let finish = match (calls.is_empty(), step.goes_on) {
+    let finish = match (calls.is_empty(), step.has_more) {
         (false, _) => FinishReason::ToolCalls,
-        // Without calls the turn would end here; a pause makes the caller send it back. An empty
-        // answer leaves no trace to count, so it cannot be a step.
+        // Without calls the turn would end here; a pause makes the harness send the conversation again. An
+        // empty response cannot pause, because the number of assistant messages would not grow.
         (true, true) if !parts.is_empty() => FinishReason::Pause,
         (true, _) => FinishReason::Stop,
     };
     for (index, (name, args)) in calls.into_iter().enumerate() {
         let (name_too, delta) = (name.clone(), args.clone());
-        beats.push(now(Ok(ModelEvent::ToolInput { index, name: name_too, delta })));
-        // The same conversation always gives the same ids, and a longer one others.
+        events.push(now(Ok(ModelEvent::ToolInput { index, name: name_too, delta })));
+        // Ids depend only on the length of the conversation, so a repeated run produces the same ids.
         let id = format!("call_{}_{index}", request.messages.len());
         parts.push(Part::ToolCall(tool_call(id, name, &args)));
     }
     let usage = usage(request, &parts);
-    beats.push(now(Ok(ModelEvent::Done(ModelResponse { parts, usage, finish }))));
-    beats
+    events.push(now(Ok(ModelEvent::Done(ModelResponse { parts, usage, finish }))));
+    events
 }
 
 fn add_line(text: &mut String, line: &str) {
@@ -160,19 +159,19 @@ fn new_line(words: &mut [(u64, String)]) {
 fn failed(kind: &str) -> ModelError {
     use ModelErrorKind::*;
     let (kind, status, message) = match kind {
-        "429" => (RateLimited, Some(429), "too many requests, as asked for"),
-        "500" => (Unavailable, Some(500), "broken, as asked for"),
-        "overflow" => (Overflow, Some(400), "the context window overflowed, as asked for"),
-        "cut" => (Cut, None, "the stream was cut, as asked for"),
-        "stall" => (Stalled, None, "the stream stalled, as asked for"),
-        "billing" => (Billing, Some(402), "out of credit, as asked for"),
-        "auth" => (Auth, Some(401), "the key was refused, as asked for"),
-        _ => (Invalid, Some(400), "/fail knows 429, 500, overflow, cut, stall, billing and auth"),
+        "429" => (RateLimited, Some(429), "too many requests (requested by /fail)"),
+        "500" => (Unavailable, Some(500), "internal error (requested by /fail)"),
+        "overflow" => (Overflow, Some(400), "the context window overflowed (requested by /fail)"),
+        "cut" => (Cut, None, "the stream was cut (requested by /fail)"),
+        "stall" => (Stalled, None, "the stream stalled (requested by /fail)"),
+        "billing" => (Billing, Some(402), "out of credit (requested by /fail)"),
+        "auth" => (Auth, Some(401), "the key was refused (requested by /fail)"),
+        _ => (Invalid, Some(400), "/fail accepts 429, 500, overflow, cut, stall, billing and auth"),
     };
     ModelError { status, ..ModelError::new(kind, format!("demo: {message}")) }
 }
 
-/// Four bytes count as a token.
+/// Estimates usage at four bytes per token.
 fn usage(request: &ModelRequest, parts: &[Part]) -> Usage {
     let tokens = |bytes: usize| bytes.div_ceil(4) as u64;
     let history: usize = request.messages.iter().map(|m| m.weight()).sum();

@@ -1,10 +1,10 @@
-//! OpenAI's chat completions, and everything compatible with them.
+//! OpenAI's chat completions API, and servers compatible with it.
 
 mod request;
 
 use super::{
-    answer::Answer,
     classify,
+    response::ResponseBuilder,
     wire::{Decoder, Endpoint, Text, Wire, cut, parse, post, str_of},
 };
 use crate::{
@@ -15,7 +15,7 @@ pub(super) use request::{Dialect, body};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The protocol of `POST {base}/chat/completions`.
+/// The wire of `POST {base}/chat/completions`.
 pub struct OpenAi;
 
 impl Wire for OpenAi {
@@ -26,7 +26,7 @@ impl Wire for OpenAi {
     }
 
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::<Completion>::default()
+        Box::<CompletionDecoder>::default()
     }
 }
 
@@ -38,7 +38,7 @@ struct Chunk<'a> {
     error: Option<Value>,
 }
 
-/// A piece of the answer; the whole of it where the server does not stream.
+/// A piece of the response, or all of it when the server does not stream.
 #[derive(Deserialize)]
 pub(super) struct Choice<'a> {
     #[serde(borrow, alias = "message")]
@@ -76,7 +76,7 @@ struct FunctionDelta<'a> {
     arguments: Option<Text<'a>>,
 }
 
-/// Usage as OpenAI counts it; what it read from its cache is part of the prompt.
+/// Usage as OpenAI counts it: cached tokens are part of the prompt tokens.
 #[derive(Deserialize)]
 pub(super) struct Counts {
     prompt_tokens: Option<u64>,
@@ -97,30 +97,31 @@ struct CompletionDetails {
     reasoning_tokens: Option<u64>,
 }
 
-/// An answer being read. Workers AI speaks this too, so it feeds the same parts.
+/// Decodes a response. The decoder of Workers AI contains this one, because newer models there use the same
+/// format.
 #[derive(Default)]
-pub(super) struct Completion {
-    pub(super) answer: Answer,
+pub(super) struct CompletionDecoder {
+    pub(super) response: ResponseBuilder,
     pub(super) usage: Usage,
     pub(super) finish: Option<FinishReason>,
 }
 
-impl Completion {
+impl CompletionDecoder {
     pub(super) fn choice(
         &mut self,
         choice: &Choice<'_>,
         out: &mut Vec<ModelEvent>,
     ) -> Result<(), ModelError> {
         if let Some(delta) = &choice.delta {
-            // Servers name the thinking one way or the other; some send both, which are the same.
+            // Servers name this field one way or the other. Those that send both repeat the same text.
             let thinking = delta.reasoning_content.as_ref().or(delta.reasoning.as_ref());
-            self.answer.reasoning(thinking.map_or("", |t| &t.0), out);
-            self.answer.text(str_of(&delta.content), out);
+            self.response.push_reasoning(thinking.map_or("", |t| &t.0), out);
+            self.response.push_text(str_of(&delta.content), out);
             for (place, call) in delta.tool_calls.iter().flatten().enumerate() {
                 let function = call.function.as_ref();
                 let name = function.map_or("", |f| str_of(&f.name));
                 let arguments = function.map_or("", |f| str_of(&f.arguments));
-                self.answer.call(call.index.unwrap_or(place), str_of(&call.id), name, arguments, out);
+                self.response.push_call(call.index.unwrap_or(place), str_of(&call.id), name, arguments, out);
             }
         }
         self.finish = match str_of(&choice.finish_reason) {
@@ -129,7 +130,7 @@ impl Completion {
             "length" => Some(FinishReason::Length),
             "content_filter" => Some(FinishReason::ContentFilter),
             "error" => {
-                return Err(ModelError::new(ModelErrorKind::Unavailable, "the answer ended in an error"));
+                return Err(ModelError::new(ModelErrorKind::Unavailable, "the response ended in an error"));
             }
             _ => Some(FinishReason::Stop),
         };
@@ -151,7 +152,7 @@ impl Completion {
     }
 }
 
-impl Decoder for Completion {
+impl Decoder for CompletionDecoder {
     fn event(&mut self, name: &str, data: &str, out: &mut Vec<ModelEvent>) -> Result<bool, ModelError> {
         if data.trim() == "[DONE]" {
             return Ok(true);
@@ -173,9 +174,9 @@ impl Decoder for Completion {
     }
 
     fn finish(self: Box<Self>) -> Result<ModelResponse, ModelError> {
-        // `[DONE]` proves nothing: proxies send it behind broken answers too.
+        // `[DONE]` does not prove completeness: proxies also send it after broken responses.
         let finish = self.finish.ok_or_else(cut)?;
-        Ok(self.answer.finish(self.usage, finish))
+        Ok(self.response.finish(self.usage, finish))
     }
 }
 

@@ -1,11 +1,11 @@
-//! What models cost.
+//! Prices of models.
 
 use crate::types::Price;
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// US dollars per million tokens: input, output, read from the cache, written to it. Source: the
-/// price lists that the providers publish, as of November 2025. Override with `MODEL_PRICES`.
+/// US dollars per million tokens: input, output, cache read, cache write. Source: the providers' price lists,
+/// as of November 2025. `MODEL_PRICES` overrides it.
 const TABLE: &[(&str, [f64; 4])] = &[
     ("openai/gpt-5.1", [1.25, 10.0, 0.125, 1.25]),
     ("openai/gpt-5", [1.25, 10.0, 0.125, 1.25]),
@@ -28,35 +28,35 @@ const TABLE: &[(&str, [f64; 4])] = &[
     ("anthropic/claude-3-5-haiku", [0.8, 4.0, 0.08, 1.0]),
 ];
 
-/// Prices of models: a deployment's own, then the built-in ones.
+/// Prices of models: the overrides of this deployment, then [`TABLE`].
 #[derive(Clone, Debug, Default)]
 pub struct Prices {
-    own: BTreeMap<String, Price>,
+    overrides: BTreeMap<String, Price>,
 }
 
-/// A model's price is below 0.
+/// A negative price, with the id of its model.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("{0:?} has a price below 0")]
+#[error("negative price for {0:?}")]
 pub struct NegativePrice(pub String);
 
 impl Prices {
-    /// Uses these prices, by model id, before the built-in ones.
+    /// Creates prices that override the built-in ones, by model id.
     ///
     /// # Errors
-    /// When a price is below 0.
-    pub fn new(own: BTreeMap<String, Price>) -> Result<Self, NegativePrice> {
-        let negative = own.iter().find(|(_, price)| {
+    /// Returns an error when a price is negative.
+    pub fn new(overrides: BTreeMap<String, Price>) -> Result<Self, NegativePrice> {
+        let negative = overrides.iter().find(|(_, price)| {
             let all = [Some(price.input), Some(price.output), price.cache_read, price.cache_write];
             all.into_iter().flatten().any(|dollars| dollars < 0.0)
         });
         match negative {
             Some((id, _)) => Err(NegativePrice(id.clone())),
-            None => Ok(Self { own }),
+            None => Ok(Self { overrides }),
         }
     }
 
-    /// What the model `provider/model` costs. An id that ends in a date costs what the one without
-    /// it does. The demo model is free.
+    /// Returns the price of `provider/model`. A dated id has the price of the same id without its date. The
+    /// demo model is free.
     pub(super) fn of(&self, id: &str) -> Option<Price> {
         if id.starts_with("demo/") {
             return Some(Price::default());
@@ -64,7 +64,7 @@ impl Prices {
         let find = |id: &str| {
             let listed =
                 || TABLE.iter().find(|(listed, _)| *listed == id).map(|(_, price)| from_list(*price));
-            self.own.get(id).copied().or_else(listed)
+            self.overrides.get(id).copied().or_else(listed)
         };
         find(id).or_else(|| find(undated(id)?))
     }
@@ -74,8 +74,8 @@ fn from_list([input, output, cache_read, cache_write]: [f64; 4]) -> Price {
     Price { input, output, cache_read: Some(cache_read), cache_write: Some(cache_write) }
 }
 
-/// An id without the date that it ends in. Only a date: `gpt-5-pro` is another model than `gpt-5`,
-/// and `claude-opus-4-1` another than `claude-opus-4`.
+/// Strips the date that ends an id. Strips nothing else: `gpt-5-pro` and `gpt-5` are different models, and so
+/// are `claude-opus-4-1` and `claude-opus-4`.
 fn undated(id: &str) -> Option<&str> {
     ["-YYYYMMDD", "-YYYY-MM-DD"].iter().find_map(|form| {
         let (model, date) = id.split_at_checked(id.len().checked_sub(form.len())?)?;
@@ -106,16 +106,16 @@ mod tests {
     }
 
     #[test]
-    fn own_prices_take_precedence_over_the_table() {
-        let own = Price { input: 1.0, output: 2.0, cache_read: None, cache_write: None };
+    fn configured_prices_override_the_table() {
+        let overrides = Price { input: 1.0, output: 2.0, cache_read: None, cache_write: None };
         let free = Price { cache_read: Some(0.0), ..Price::default() };
-        let prices = [("openai/gpt-5".to_owned(), own), ("openai/mine".to_owned(), free)];
+        let prices = [("openai/gpt-5".to_owned(), overrides), ("openai/mine".to_owned(), free)];
         let prices = Prices::new(prices.into()).unwrap();
-        assert_eq!(prices.of("openai/gpt-5"), Some(own));
-        assert_eq!(prices.of("openai/gpt-5-2025-08-07"), Some(own));
+        assert_eq!(prices.of("openai/gpt-5"), Some(overrides));
+        assert_eq!(prices.of("openai/gpt-5-2025-08-07"), Some(overrides));
         assert_eq!(prices.of("openai/mine").and_then(|price| price.cache_read), Some(0.0));
         assert_eq!(prices.of("openai/gpt-5-mini").map(|price| price.input), Some(0.25));
-        let negative = Price { input: -1.0, ..own };
+        let negative = Price { input: -1.0, ..overrides };
         let refused = Prices::new([("a/b".to_owned(), negative)].into()).unwrap_err();
         assert_eq!(refused, NegativePrice("a/b".into()));
     }

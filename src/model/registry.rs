@@ -1,8 +1,8 @@
-//! The models that this deployment can reach.
+//! The models that this deployment can use.
 
 use super::{
-    Credentials, Endpoint, ModelSettings, Prices, Provider, Reach, TABLE, Windows,
-    client::{AiModel, HttpModel, Voice},
+    Credentials, Endpoint, ModelSettings, Prices, Provider, TABLE, Transport, Windows,
+    client::{AiModel, ErrorFormatter, HttpModel},
     demo::{self, Demo},
 };
 use crate::{
@@ -11,19 +11,19 @@ use crate::{
 };
 use std::rc::Rc;
 
-/// A provider's model, or why there is none.
-type Found = Result<Rc<dyn Model>, ModelError>;
+/// A provider's model, or the reason why it cannot be used.
+type ProviderModel = Result<Rc<dyn Model>, ModelError>;
 
-/// Finds models by their id, `provider/model`.
+/// Resolves model ids (`provider/model`).
 pub struct ModelRegistry {
     /// In the order of [`TABLE`].
-    providers: Vec<(&'static Provider, Found)>,
+    providers: Vec<(&'static Provider, ProviderModel)>,
     default: String,
     prices: Prices,
     windows: Windows,
 }
 
-/// What models are made of.
+/// What models are built from.
 struct Parts {
     settings: ModelSettings,
     http: Rc<dyn Http>,
@@ -32,15 +32,16 @@ struct Parts {
 }
 
 impl ModelRegistry {
-    /// The models that these settings enable.
+    /// Builds the models that these settings enable.
     pub fn new(
         settings: ModelSettings,
         http: Rc<dyn Http>,
         ai: Option<Rc<dyn Ai>>,
         clock: Rc<dyn Clock>,
     ) -> Self {
-        let has_key =
-            |p: &&Provider| matches!(p.reach, Reach::Http { .. }) && settings.of(p.name).key.is_some();
+        let has_key = |p: &&Provider| {
+            matches!(p.transport, Transport::Http { .. }) && settings.of(p.name).key.is_some()
+        };
         let first =
             TABLE.iter().filter(has_key).find_map(|p| Some(format!("{}/{}", p.name, p.default_model?)));
         let default = settings.default.clone().or(first).unwrap_or_else(|| demo::ID.to_owned());
@@ -50,7 +51,7 @@ impl ModelRegistry {
         Self { providers, default, prices, windows }
     }
 
-    /// The ids to offer: the default and the built-in one.
+    /// Returns the model ids to offer to clients: the default model and the built-in one.
     pub fn list(&self) -> Vec<String> {
         let mut ids = vec![self.default.clone()];
         if self.default != demo::ID {
@@ -59,16 +60,17 @@ impl ModelRegistry {
         ids
     }
 
-    /// Whether `id` names a known provider and a model, configured or not.
+    /// Returns whether `id` names a known provider and a model, whether or not the provider is configured.
     pub fn is_known(&self, id: &str) -> bool {
         self.find(id).is_some()
     }
 
-    /// What became of the provider, and what follows its slash, further slashes included.
-    fn find<'a>(&self, id: &'a str) -> Option<(&Found, &'a str)> {
+    /// Returns the provider's entry and the model's name: everything after the first slash.
+    fn find<'a>(&self, id: &'a str) -> Option<(&ProviderModel, &'a str)> {
         let (name, model) = id.split_once('/')?;
         let (provider, found) = self.providers.iter().find(|(p, _)| p.name == name)?;
-        let exists = !model.trim().is_empty() && (!matches!(provider.reach, Reach::Demo) || id == demo::ID);
+        let exists =
+            !model.trim().is_empty() && (!matches!(provider.transport, Transport::Demo) || id == demo::ID);
         exists.then_some((found, model))
     }
 }
@@ -78,7 +80,7 @@ impl Models for ModelRegistry {
         let Some((found, model)) = self.find(id) else {
             let known: Vec<_> = TABLE.iter().map(|p| p.name).collect();
             let message = format!(
-                "no model {id:?}: an id is provider/model, with one of the providers {}; demo has only {}",
+                "unknown model {id:?}: a model id is provider/model, where the provider is one of {}; the only demo model is {}",
                 known.join(", "),
                 demo::ID
             );
@@ -105,27 +107,31 @@ impl Models for ModelRegistry {
 }
 
 impl Parts {
-    fn make(&self, provider: &'static Provider) -> Found {
+    fn make(&self, provider: &'static Provider) -> ProviderModel {
         let name = provider.name;
         let clock = self.clock.clone();
         let missing = |what: String| Err(ModelError::new(ModelErrorKind::Auth, what));
-        match &provider.reach {
-            Reach::Http { wire, key: secret, default_base_url } => {
+        match &provider.transport {
+            Transport::Http { wire, key: secret, default_base_url } => {
                 let Credentials { key, base_url: base } = self.settings.of(name);
-                // A server of one's own may need no key; the public one always does.
+                // A self-hosted server may need no key; the public one always does.
                 if key.is_none() && base.is_none() {
-                    return missing(format!("{name} has no key: set the secret {secret}"));
+                    return missing(format!("the provider {name} has no API key: set the secret {secret}"));
                 }
-                let voice = Voice { provider: name, key: key.as_deref().map(Rc::from) };
+                let errors = ErrorFormatter { provider: name, key: key.as_deref().map(Rc::from) };
                 let base_url = base.unwrap_or_else(|| (*default_base_url).to_owned());
                 let endpoint = Endpoint { base_url, key };
-                Ok(Rc::new(HttpModel { wire: *wire, endpoint, http: self.http.clone(), clock, voice }))
+                Ok(Rc::new(HttpModel { wire: *wire, endpoint, http: self.http.clone(), clock, errors }))
             }
-            Reach::WorkersAi => match self.ai.clone() {
-                Some(ai) => Ok(Rc::new(AiModel { ai, clock, voice: Voice { provider: name, key: None } })),
-                None => missing(format!("{name} is not bound: give the Worker an AI binding")),
+            Transport::WorkersAi => match self.ai.clone() {
+                Some(ai) => {
+                    Ok(Rc::new(AiModel { ai, clock, errors: ErrorFormatter { provider: name, key: None } }))
+                }
+                None => {
+                    missing(format!("the provider {name} is not available: add an AI binding to the Worker"))
+                }
             },
-            Reach::Demo => Ok(Rc::new(Demo::new(clock))),
+            Transport::Demo => Ok(Rc::new(Demo::new(clock))),
         }
     }
 }
@@ -142,16 +148,16 @@ mod tests {
     use futures::future::LocalBoxFuture;
     use pretty_assertions::assert_eq;
 
-    struct Nothing;
+    struct Offline;
 
     #[async_trait(?Send)]
-    impl Http for Nothing {
+    impl Http for Offline {
         async fn send(&self, _: HttpRequest) -> Result<HttpResponse, HttpError> {
             Err(HttpError("offline".into()))
         }
     }
 
-    impl Clock for Nothing {
+    impl Clock for Offline {
         fn now(&self) -> Timestamp {
             Timestamp(0)
         }
@@ -163,7 +169,7 @@ mod tests {
     fn registry(set: impl Fn(&mut ModelSettings)) -> ModelRegistry {
         let mut settings = ModelSettings::default();
         set(&mut settings);
-        ModelRegistry::new(settings, Rc::new(Nothing), None, Rc::new(Nothing))
+        ModelRegistry::new(settings, Rc::new(Offline), None, Rc::new(Offline))
     }
 
     fn key(settings: &mut ModelSettings, provider: &'static str) {
@@ -196,13 +202,13 @@ mod tests {
     fn ids_are_resolved_or_explained() {
         let registry = registry(|s| s.credentials("openai").base_url = Some("http://localhost:1/v1".into()));
         let name = |id: &str| registry.resolve(id).map(|(_, name)| name).map_err(|e| (e.kind, e.message));
-        // A server of one's own needs no key.
+        // A self-hosted server needs no key.
         assert_eq!(name("openai/org/model:free"), Ok("org/model:free".into()));
         assert_eq!(name("demo/echo"), Ok("echo".into()));
         let (kind, message) = name("anthropic/x").unwrap_err();
         assert_eq!((kind, message.contains("ANTHROPIC_API_KEY")), (ModelErrorKind::Auth, true));
         assert_eq!(name("workers-ai/@cf/meta/llama").unwrap_err().0, ModelErrorKind::Auth);
-        for bad in ["", "gpt-5", "openai/", "openai", "nobody/x", "demo/other", "/x"] {
+        for bad in ["", "gpt-5", "openai/", "openai", "other/x", "demo/other", "/x"] {
             let (kind, message) = name(bad).unwrap_err();
             assert_eq!(kind, ModelErrorKind::Invalid, "{bad}");
             assert!(message.contains("openai, anthropic, workers-ai, demo"), "{message}");

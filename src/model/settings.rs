@@ -3,7 +3,7 @@
 use super::{Prices, Windows};
 use std::collections::BTreeMap;
 
-/// What a deployment sets about models.
+/// Model settings of a deployment.
 #[derive(Clone, Default)]
 pub struct ModelSettings {
     /// The model of sessions that name none, as `provider/model`.
@@ -15,22 +15,22 @@ pub struct ModelSettings {
     credentials: BTreeMap<&'static str, Credentials>,
 }
 
-/// How a provider is reached over HTTP.
+/// Key and address of a provider that is reached over HTTP.
 #[derive(Clone, Default)]
 pub struct Credentials {
     /// The API key.
     pub key: Option<String>,
-    /// A base URL in place of the provider's own.
+    /// Base URL that replaces the provider's own.
     pub base_url: Option<String>,
 }
 
 impl ModelSettings {
-    /// The credentials of a provider, to be changed.
+    /// Returns the credentials of a provider, for changes.
     pub fn credentials(&mut self, provider: &'static str) -> &mut Credentials {
         self.credentials.entry(provider).or_default()
     }
 
-    /// The credentials of a provider; empty when none are set.
+    /// Returns the credentials of a provider; empty when none are set.
     pub(super) fn of(&self, provider: &str) -> Credentials {
         self.credentials.get(provider).cloned().unwrap_or_default()
     }

@@ -1,34 +1,33 @@
 //! Splits bytes into server-sent events.
 //!
-//! Our own, because a token is an event and this is the hot path: it is synchronous, hands out
-//! borrowed text, reuses its buffers and is bounded. Stream adapters such as `sse-stream` poll a
-//! future and allocate several strings for every event, and need a byte cap in front.
+//! Hand-written because every token is an event: the splitter is synchronous, lends out text without copying,
+//! reuses its buffers and is bounded. Stream adapters such as `sse-stream` poll a future and allocate several
+//! strings per event, and have no byte limit.
 
 use crate::types::{ModelError, ModelErrorKind};
 
-/// Longest event in bytes.
+/// Maximum size of an event in bytes.
 pub(super) const MAX_EVENT: usize = 8 * 1024 * 1024;
 
-/// Gets an event's name (empty when it has none) and data; true ends the reading.
+/// Receives an event's name (empty when it has none) and its data. Returns true to stop reading.
 pub(super) type OnEvent<'f> = &'f mut dyn FnMut(&str, &str) -> Result<bool, ModelError>;
 
-/// An incremental reader of an event stream: chunks may be cut anywhere, lines may end in LF, CR
-/// or CRLF.
+/// An incremental parser of an event stream. Chunks may be split anywhere; lines may end in LF, CR or CRLF.
 #[derive(Default)]
 pub(super) struct Splitter {
-    /// The start of a line whose end has not come yet.
+    /// Start of a line whose end has not arrived.
     line: Vec<u8>,
     name: String,
     data: Vec<u8>,
     has_data: bool,
-    /// The last byte was a CR: an LF right behind it belongs to it.
+    /// Whether the last byte was a CR. An LF that follows belongs to the same line ending.
     after_cr: bool,
-    /// The first line is behind us, and with it a byte-order mark.
+    /// Whether the first line was read: only the first line can start with a byte-order mark.
     started: bool,
 }
 
 impl Splitter {
-    /// Reads a chunk; true when `on_event` wants no more.
+    /// Parses a chunk. Returns true when `on_event` asked to stop.
     pub(super) fn push(&mut self, chunk: &[u8], on_event: OnEvent<'_>) -> Result<bool, ModelError> {
         let mut rest = chunk;
         while let Some((&first, behind)) = rest.split_first() {
@@ -52,7 +51,7 @@ impl Splitter {
         Ok(false)
     }
 
-    /// Reads what is left when the stream ends. Some servers forget the last empty line.
+    /// Parses the rest when the stream has ended. Some servers omit the last empty line.
     pub(super) fn finish(&mut self, on_event: OnEvent<'_>) -> Result<bool, ModelError> {
         Ok(self.end_line(b"", on_event)? || self.end_line(b"", on_event)?)
     }
@@ -99,7 +98,7 @@ impl Splitter {
                 self.name.clear();
                 self.name.push_str(&String::from_utf8_lossy(value));
             }
-            // A comment, `id`, `retry`, or something newer than we are.
+            // A comment, `id`, `retry`, or an unknown field.
             _ => {}
         }
         Ok(false)
@@ -145,13 +144,13 @@ mod tests {
     const MIXED: &str = "\u{feff}data: one\n\n: ping\r\nevent: x\r\ndata:two\r\ndata:  ü€😀\r\n\r\nid: 7\rdata\r\rfoo\n\nevent: lost\n\ndata: last";
 
     #[test]
-    fn every_line_end_comment_and_mark_is_understood() {
+    fn line_endings_comments_and_byte_order_mark_are_parsed() {
         let events = read(&[MIXED.as_bytes()]);
         assert_eq!(events, pairs(&[("", "one"), ("x", "two\n ü€😀"), ("", ""), ("", "last")]));
     }
 
     #[test]
-    fn a_reader_that_has_enough_stops() {
+    fn parsing_stops_when_the_callback_asks() {
         let mut seen = 0;
         let done = Splitter::default().push(b"data: a\n\ndata: b\n\n", &mut |_, _| {
             seen += 1;
@@ -173,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cuts_do_not_matter(cuts in proptest::collection::vec(0..MIXED.len(), 0..12)) {
+        fn chunk_boundaries_do_not_matter(cuts in proptest::collection::vec(0..MIXED.len(), 0..12)) {
             let mut cuts = cuts;
             cuts.sort_unstable();
             let mut chunks = Vec::new();

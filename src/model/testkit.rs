@@ -1,8 +1,8 @@
-//! Scripted providers for the wires' tests.
+//! Scripted providers for tests of the wires.
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    client::{HttpModel, Voice},
+    client::{ErrorFormatter, HttpModel},
     wire::{Endpoint, Wire},
 };
 use crate::{
@@ -26,16 +26,16 @@ use std::{
     rc::Rc,
 };
 
-/// What a scripted body does next.
-pub(super) enum Beat {
+/// One step of a scripted body.
+pub(super) enum BodyStep {
     Bytes(Vec<u8>),
-    /// Time passes before the next beat.
+    /// Advances the clock before the next step.
     Pause(u64),
     Break,
     Hang,
 }
 
-/// A clock on which waiting makes time pass at once.
+/// A clock on which sleeping advances the time at once.
 #[derive(Default)]
 pub(super) struct FakeClock {
     pub(super) now: Rc<Cell<u64>>,
@@ -54,11 +54,11 @@ impl Clock for FakeClock {
     }
 }
 
-/// Answers every request with one script.
+/// Answers every request with the same script.
 pub(super) struct FakeHttp {
     status: u16,
     headers: Vec<(String, String)>,
-    script: RefCell<Option<Vec<Beat>>>,
+    script: RefCell<Option<Vec<BodyStep>>>,
     clock: Rc<FakeClock>,
     pub(super) seen: RefCell<Vec<HttpRequest>>,
 }
@@ -71,17 +71,17 @@ impl Http for FakeHttp {
             return Err(HttpError("no route with key sk-secret".into()));
         };
         let now = self.clock.now.clone();
-        let body = stream::iter(script).filter_map(move |beat| {
+        let body = stream::iter(script).filter_map(move |step| {
             let now = now.clone();
             async move {
-                match beat {
-                    Beat::Bytes(bytes) => Some(Ok(Bytes::from(bytes))),
-                    Beat::Break => Some(Err(HttpError("reset".into()))),
-                    Beat::Pause(ms) => {
+                match step {
+                    BodyStep::Bytes(bytes) => Some(Ok(Bytes::from(bytes))),
+                    BodyStep::Break => Some(Err(HttpError("reset".into()))),
+                    BodyStep::Pause(ms) => {
                         now.set(now.get() + ms);
                         None
                     }
-                    Beat::Hang => future::pending().await,
+                    BodyStep::Hang => future::pending().await,
                 }
             }
         });
@@ -95,8 +95,8 @@ pub(super) struct Rig {
     pub(super) clock: Rc<FakeClock>,
 }
 
-/// A model whose server answers `status` and `script`; no script means no connection.
-pub(super) fn rig(wire: &'static (dyn Wire + Sync), status: u16, script: Option<Vec<Beat>>) -> Rig {
+/// Creates a model whose server responds with `status` and `script`; without a script the connection fails.
+pub(super) fn rig(wire: &'static (dyn Wire + Sync), status: u16, script: Option<Vec<BodyStep>>) -> Rig {
     let clock = Rc::new(FakeClock::default());
     let http = Rc::new(FakeHttp {
         status,
@@ -110,12 +110,12 @@ pub(super) fn rig(wire: &'static (dyn Wire + Sync), status: u16, script: Option<
         endpoint: Endpoint { base_url: "https://host/v1/".into(), key: Some("sk-secret".into()) },
         http: http.clone(),
         clock: clock.clone(),
-        voice: Voice { provider: "fake", key: Some("sk-secret".into()) },
+        errors: ErrorFormatter { provider: "fake", key: Some("sk-secret".into()) },
     };
     Rig { model, http, clock }
 }
 
-/// What a call came to: all text, all thinking, all tool input by index, and the end.
+/// Everything that a call produced: text, reasoning, tool input by index, and the final result.
 #[derive(Debug, PartialEq)]
 pub(super) struct Outcome {
     pub(super) text: String,
@@ -129,7 +129,7 @@ pub(super) fn call(model: &dyn Model, request: ModelRequest) -> Outcome {
     let (mut text, mut thinking, mut inputs) = (String::new(), String::new(), Vec::new());
     let (mut end, mut ends) = (None, 0);
     for event in events {
-        assert_eq!(ends, 0, "nothing may follow the end");
+        assert_eq!(ends, 0, "no event may follow the last one");
         match event {
             Ok(ModelEvent::Text(piece)) => text += &piece,
             Ok(ModelEvent::Reasoning(piece)) => thinking += &piece,
@@ -146,17 +146,17 @@ pub(super) fn call(model: &dyn Model, request: ModelRequest) -> Outcome {
     Outcome { text, thinking, inputs, end: end.unwrap() }
 }
 
-/// Feeds a whole answer in the given chunks.
-pub(super) fn answer(wire: &'static (dyn Wire + Sync), chunks: Vec<Vec<u8>>) -> Outcome {
-    let script = chunks.into_iter().map(Beat::Bytes).collect();
+/// Decodes a complete response that arrives in the given chunks.
+pub(super) fn decode(wire: &'static (dyn Wire + Sync), chunks: Vec<Vec<u8>>) -> Outcome {
+    let script = chunks.into_iter().map(BodyStep::Bytes).collect();
     call(&rig(wire, 200, Some(script)).model, ModelRequest::default())
 }
 
-pub(super) fn whole(wire: &'static (dyn Wire + Sync), body: &str) -> Outcome {
-    answer(wire, vec![body.as_bytes().to_vec()])
+pub(super) fn decode_whole(wire: &'static (dyn Wire + Sync), body: &str) -> Outcome {
+    decode(wire, vec![body.as_bytes().to_vec()])
 }
 
-/// Cuts `body` at the given places (modulo its length).
+/// Splits `body` at the given positions (modulo its length).
 pub(super) fn cut_at(body: &str, cuts: &[usize]) -> Vec<Vec<u8>> {
     let mut cuts: Vec<_> = cuts.iter().map(|c| c % body.len()).collect();
     cuts.push(body.len());
@@ -213,7 +213,7 @@ pub(super) fn spec(name: &str) -> ToolSpec {
     }
 }
 
-/// The JSON of the request that was sent.
+/// Returns the JSON body of an encoded request.
 pub(super) fn sent(wire: &dyn Wire, request: &ModelRequest) -> Value {
     let endpoint = Endpoint { base_url: "https://host".into(), key: None };
     serde_json::from_slice(&wire.encode(&endpoint, request).unwrap().body.unwrap()).unwrap()

@@ -1,10 +1,10 @@
-//! How much models take at once.
+//! Sizes of context windows.
 
 use std::collections::BTreeMap;
 use thiserror::Error;
 
-/// Tokens of the context window, by what the model's id begins with; the first entry that fits holds.
-/// Source: what the providers publish, as of November 2025. Override with `MODEL_WINDOWS`.
+/// Tokens of the context window, by prefix of the model id; the first match applies. Source: the providers'
+/// documentation, as of November 2025. `MODEL_WINDOWS` overrides it.
 const TABLE: &[(&str, u64)] = &[
     ("openai/gpt-5", 400_000),
     ("openai/gpt-4.1", 1_047_576),
@@ -29,33 +29,33 @@ const TABLE: &[(&str, u64)] = &[
 /// Smallest window that a deployment may set: a smaller one holds no conversation.
 const MIN_WINDOW: u64 = 2_000;
 
-/// Context windows of models: a deployment's own, then the built-in ones.
+/// Context windows of models: the overrides of this deployment, then [`TABLE`].
 #[derive(Clone, Debug, Default)]
 pub struct Windows {
-    own: BTreeMap<String, u64>,
+    overrides: BTreeMap<String, u64>,
 }
 
-/// A model's window is too small.
+/// A context window below [`MIN_WINDOW`], with the id of its model.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("{0:?} has less than {MIN_WINDOW} tokens")]
+#[error("the window of {0:?} is below {MIN_WINDOW} tokens")]
 pub struct SmallWindow(pub String);
 
 impl Windows {
-    /// Uses these windows, in tokens by model id, before the built-in ones.
+    /// Creates windows that override the built-in ones, in tokens by model id.
     ///
     /// # Errors
-    /// When a window is too small.
-    pub fn new(own: BTreeMap<String, u64>) -> Result<Self, SmallWindow> {
-        match own.iter().find(|(_, window)| **window < MIN_WINDOW) {
+    /// Returns an error when a window is below [`MIN_WINDOW`].
+    pub fn new(overrides: BTreeMap<String, u64>) -> Result<Self, SmallWindow> {
+        match overrides.iter().find(|(_, window)| **window < MIN_WINDOW) {
             Some((id, _)) => Err(SmallWindow(id.clone())),
-            None => Ok(Self { own }),
+            None => Ok(Self { overrides }),
         }
     }
 
-    /// The window of `provider/model`; `None` when neither list has it.
+    /// Returns the window of `provider/model`, or `None` when it is unknown.
     pub(super) fn of(&self, id: &str) -> Option<u64> {
         let listed = || TABLE.iter().find(|(start, _)| id.starts_with(start)).map(|(_, window)| *window);
-        self.own.get(id).copied().or_else(listed)
+        self.overrides.get(id).copied().or_else(listed)
     }
 }
 
@@ -67,15 +67,15 @@ mod tests {
 
     #[test]
     fn windows_are_found_by_id() {
-        let own = |id: &str, window| [(id.to_owned(), window)];
+        let one = |id: &str, window| [(id.to_owned(), window)];
         let windows = Windows::new(
-            [own("openai/gpt-5", 16_000), own("openai/mine", 2_000)].concat().into_iter().collect(),
+            [one("openai/gpt-5", 16_000), one("openai/mine", 2_000)].concat().into_iter().collect(),
         );
         let windows = windows.unwrap();
         let of = |id: &str| windows.of(id);
         assert_eq!((of("openai/gpt-5"), of("openai/gpt-5-mini")), (Some(16_000), Some(400_000)));
         assert_eq!((of("openai/mine"), of("openai/other")), (Some(2_000), None));
         assert_eq!((of("anthropic/claude-sonnet-4-5"), of("demo/echo")), (Some(200_000), Some(128_000)));
-        assert_eq!(Windows::new(own("a/b", 1_999).into()).unwrap_err(), SmallWindow("a/b".into()));
+        assert_eq!(Windows::new(one("a/b", 1_999).into()).unwrap_err(), SmallWindow("a/b".into()));
     }
 }

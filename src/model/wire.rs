@@ -1,4 +1,4 @@
-//! What a provider's protocol must know how to do. Both halves are pure: no I/O, no clock.
+//! The protocol of a provider: writes requests, reads responses. Both are pure: no I/O, no clock.
 
 use crate::{
     ports::HttpRequest,
@@ -7,70 +7,72 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Where a provider is reached, and as whom.
+/// Address and credentials of a provider.
 #[derive(Clone, Default)]
 pub struct Endpoint {
-    /// The base URL, as configured.
+    /// Base URL, as configured.
     pub base_url: String,
-    /// The key; servers of one's own may need none.
+    /// API key; self-hosted servers may need none.
     pub key: Option<String>,
 }
 
 /// A provider's protocol.
 pub trait Wire {
-    /// Writes a request.
+    /// Encodes a request for this provider.
     ///
     /// # Errors
-    /// When the request cannot be written as JSON.
+    /// Returns an error when the request cannot be serialized.
     fn encode(&self, endpoint: &Endpoint, request: &ModelRequest) -> Result<HttpRequest, ModelError>;
 
-    /// A reader for one answer.
+    /// Creates a decoder for one response.
     fn decoder(&self) -> Box<dyn Decoder>;
 }
 
-/// Reads one answer, event by event.
+/// Decodes one response, event by event.
 pub trait Decoder {
-    /// Reads one event of the stream and appends the pieces in it to `out`. True when nothing that
-    /// matters can follow.
+    /// Decodes one event of the stream and appends its pieces to `out`. Returns true when the rest of the
+    /// stream can be ignored.
     ///
     /// # Errors
-    /// When the event is an error, or unreadable.
+    /// Returns an error when the event reports one or cannot be parsed.
     fn event(&mut self, name: &str, data: &str, out: &mut Vec<ModelEvent>) -> Result<bool, ModelError>;
 
-    /// Reads an answer that came as one JSON document, from a server that does not stream.
+    /// Decodes a response that arrived as one JSON document, from a server that does not stream.
     ///
     /// # Errors
-    /// When the document is an error, or unreadable.
+    /// Returns an error when the document reports one or cannot be parsed.
     fn whole(&mut self, body: &str, out: &mut Vec<ModelEvent>) -> Result<(), ModelError> {
         self.event("", body, out).map(drop)
     }
 
-    /// The answer.
+    /// Returns the complete response.
     ///
     /// # Errors
-    /// [`ModelErrorKind::Cut`] when its end never came.
+    /// Returns [`ModelErrorKind::Cut`] when the stream stopped before the response was complete.
     fn finish(self: Box<Self>) -> Result<ModelResponse, ModelError>;
 }
 
-/// The error of a stream that stopped too early.
+/// Creates the error for a stream that stopped too early.
 pub(super) fn cut() -> ModelError {
-    ModelError::new(ModelErrorKind::Cut, "the stream ended before the answer did")
+    ModelError::new(ModelErrorKind::Cut, "the stream ended before the response was complete")
 }
 
-/// Reads the JSON of one event. What cannot be read counts as cut: it may well work next time.
+/// Parses the JSON of one event. An unreadable event counts as a cut stream, because a retry may succeed.
 pub(super) fn parse<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
-    // From bytes like all JSON, and straight into its type: this is the hot path.
-    serde_json::from_slice(data.as_bytes())
-        .map_err(|e| ModelError::new(ModelErrorKind::Cut, format!("sent an event that cannot be read: {e}")))
+    // Parses from bytes directly into the target type: this runs for every token.
+    serde_json::from_slice(data.as_bytes()).map_err(|e| {
+        ModelError::new(ModelErrorKind::Cut, format!("sent an event that cannot be parsed: {e}"))
+    })
 }
 
-/// Writes the JSON of a request.
+/// Serializes the JSON of a request.
 pub(super) fn write(body: &impl Serialize) -> Result<Vec<u8>, ModelError> {
-    serde_json::to_vec(body)
-        .map_err(|e| ModelError::new(ModelErrorKind::Invalid, format!("the request cannot be written: {e}")))
+    serde_json::to_vec(body).map_err(|e| {
+        ModelError::new(ModelErrorKind::Invalid, format!("the request cannot be serialized: {e}"))
+    })
 }
 
-/// A POST of JSON.
+/// Creates a POST request with a JSON body.
 pub(super) fn post(
     url: String,
     auth: Option<(&str, String)>,
@@ -85,12 +87,12 @@ pub(super) fn post(
     Ok(HttpRequest { method: "POST", url, headers, body: Some(body.into()) })
 }
 
-/// A string that borrows from its event where it can. Serde copies a bare `Option<Cow<str>>`;
-/// inside this wrapper it does not.
+/// A string that borrows from its event where possible. Serde copies a plain `Option<Cow<str>>`, but borrows
+/// inside this wrapper.
 #[derive(Deserialize)]
 pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-/// The text, or nothing.
+/// Returns the text, or an empty string.
 pub(super) fn str_of<'a>(text: &'a Option<Text<'_>>) -> &'a str {
     text.as_ref().map_or("", |t| &t.0)
 }

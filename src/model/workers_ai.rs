@@ -1,20 +1,20 @@
-//! Workers AI, through the platform's binding. Older models answer `{"response": …}`, newer ones
-//! in OpenAI's chunks; both are read.
+//! Workers AI, through the platform's binding. Older models respond with `{"response": …}`, newer ones with
+//! OpenAI's chunks; the decoder reads both.
 
 use super::{
-    answer::Answer,
     classify,
-    openai::{self, Choice, Completion, Counts, Dialect},
+    openai::{self, Choice, CompletionDecoder, Counts, Dialect},
+    response::ResponseBuilder,
     wire::{Decoder, cut, parse, write},
 };
 use crate::types::{FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, json};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The input for the binding.
+/// Builds the input for the binding.
 ///
 /// # Errors
-/// When the request cannot be written as JSON.
+/// Returns an error when the request cannot be serialized.
 pub(super) fn input(request: &ModelRequest) -> Result<Value, ModelError> {
     json::parse(&write(&openai::body(request, Dialect::WorkersAi))?)
         .map_err(|e| ModelError::new(ModelErrorKind::Invalid, format!("the request is not JSON: {e}")))
@@ -24,7 +24,7 @@ pub(super) fn input(request: &ModelRequest) -> Result<Value, ModelError> {
 struct Chunk<'a> {
     #[serde(borrow)]
     choices: Option<Vec<Choice<'a>>>,
-    /// Text; sometimes a number that was a token, or an object.
+    /// Text, or a number or object that represents a token.
     response: Option<Value>,
     tool_calls: Option<Vec<Call>>,
     usage: Option<Counts>,
@@ -32,20 +32,20 @@ struct Chunk<'a> {
     errors: Option<Value>,
 }
 
-/// A call that comes whole, flat or under `function`.
+/// A call that arrives in one piece, either flat or under `function`.
 #[derive(Deserialize)]
 struct Call {
     id: Option<String>,
     name: Option<String>,
-    /// An object, or text.
+    /// An object, or the same as JSON text.
     arguments: Option<Value>,
     function: Option<Box<Call>>,
 }
 
-/// Reads Workers AI's stream.
+/// Decodes the stream of Workers AI.
 #[derive(Default)]
 pub(super) struct WorkersAi {
-    inner: Completion,
+    inner: CompletionDecoder,
     done: bool,
 }
 
@@ -69,11 +69,11 @@ impl Decoder for WorkersAi {
         }
         match chunk.response {
             None | Some(Value::Null) => {}
-            Some(Value::String(text)) => self.inner.answer.text(&text, out),
-            Some(other) => self.inner.answer.text(&other.to_string(), out),
+            Some(Value::String(text)) => self.inner.response.push_text(&text, out),
+            Some(other) => self.inner.response.push_text(&other.to_string(), out),
         }
         for call in chunk.tool_calls.into_iter().flatten() {
-            whole_call(&mut self.inner.answer, call, out);
+            whole_call(&mut self.inner.response, call, out);
         }
         if let Some(counts) = &chunk.usage {
             self.inner.count(counts);
@@ -88,13 +88,13 @@ impl Decoder for WorkersAi {
     }
 
     fn finish(self: Box<Self>) -> Result<ModelResponse, ModelError> {
-        // Native answers give no reason: their end is `[DONE]`.
+        // Native responses have no finish reason; they end with `[DONE]`.
         let finish = self.inner.finish.or(self.done.then_some(FinishReason::Stop)).ok_or_else(cut)?;
-        Ok(self.inner.answer.finish(self.inner.usage, finish))
+        Ok(self.inner.response.finish(self.inner.usage, finish))
     }
 }
 
-fn whole_call(answer: &mut Answer, call: Call, out: &mut Vec<ModelEvent>) {
+fn whole_call(response: &mut ResponseBuilder, call: Call, out: &mut Vec<ModelEvent>) {
     let id = call.id.unwrap_or_default();
     let (name, arguments) = match call.function {
         Some(function) => (function.name, function.arguments),
@@ -105,7 +105,7 @@ fn whole_call(answer: &mut Answer, call: Call, out: &mut Vec<ModelEvent>) {
         Some(Value::String(text)) => text,
         Some(other) => other.to_string(),
     };
-    answer.whole_call(&id, &name.unwrap_or_default(), &arguments, out);
+    response.push_whole_call(&id, &name.unwrap_or_default(), &arguments, out);
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use edge_harness::agent::{
     host::HostPorts,
 };
 use edge_harness::memory::{Flush, Memories, MemorySettings};
-use edge_harness::model::{ModelRegistry, ModelSettings, ask::Aside};
+use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::{
     InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog,
     MemorySessionStore, ScriptedHttp, ScriptedModels, SeededEntropy, TaskPool,
@@ -164,9 +164,9 @@ impl Stage {
     /// What all agents remember, as somebody outside the session has it.
     pub fn memories(&self, settings: MemorySettings) -> Rc<Memories> {
         let clock = Rc::new(self.clock.clone());
-        let aside = Aside { models: self.models.clone(), clock, entropy: self.entropy.clone() };
+        let model = OneShotModel { models: self.models.clone(), clock, entropy: self.entropy.clone() };
         let (index, spaces) = (self.index.clone(), self.spaces.clone());
-        Rc::new(Memories::new(index, spaces, self.workspaces(), aside, settings, self.log.clone()))
+        Rc::new(Memories::new(index, spaces, self.workspaces(), model, settings, self.log.clone()))
     }
 
     /// From here on the agent has these modes.
@@ -356,7 +356,8 @@ pub fn standard(
     let files = Rc::new(workspaces(&Rc::default(), &Rc::default(), clock, entropy));
     let index = Rc::new(InMemoryIndex::default());
     let spaces = Rc::new(InMemorySpaces::new(index.clone()));
-    let aside = Aside { models: models.clone(), clock: Rc::new(clock.clone()), entropy: entropy.clone() };
+    let model =
+        OneShotModel { models: models.clone(), clock: Rc::new(clock.clone()), entropy: entropy.clone() };
     let settings = MemorySettings::default();
     Standard {
         models,
@@ -364,7 +365,7 @@ pub fn standard(
         entropy: entropy.clone(),
         http: Rc::new(ScriptedHttp::default()),
         log: log.clone(),
-        memories: Rc::new(Memories::new(index, spaces, files.clone(), aside, settings, log.clone())),
+        memories: Rc::new(Memories::new(index, spaces, files.clone(), model, settings, log.clone())),
         directory: Rc::new(InMemoryDirectory::default()),
         files,
         web_fetch_allow: String::new(),

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, AuthCache, Forward, Front, FrontConfig, Handled};
 use edge_harness::memory::{Memories, MemorySettings};
-use edge_harness::model::{ModelRegistry, ModelSettings, ask::Aside};
+use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
 use edge_harness::platform::in_memory::directory::InMemoryDirectory;
 use edge_harness::platform::in_memory::{InMemoryIndex, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog};
@@ -139,7 +139,7 @@ impl Stage {
             index.clone(),
             Rc::new(InMemorySpaces::new(index)),
             workspaces.clone(),
-            Aside {
+            OneShotModel {
                 models: Rc::new(models),
                 clock: Rc::new(clock.clone()),
                 entropy: Rc::new(SeededEntropy::default()),

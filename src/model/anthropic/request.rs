@@ -5,10 +5,10 @@ use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Room for the answer itself when nobody says otherwise.
+/// Default output limit in tokens, not counting the reasoning budget.
 const MAX_TOKENS: u32 = 8_192;
 
-/// The smallest budget for thinking that the API accepts, and the least room for the answer.
+/// Smallest reasoning budget that the API accepts, and the least that must remain for the rest of the output.
 const MIN_BUDGET: u32 = 1_024;
 
 #[derive(Serialize)]
@@ -17,7 +17,7 @@ pub(super) struct Body<'a> {
     max_tokens: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     system: Vec<Block<'a>>,
-    messages: Vec<Turn<'a>>,
+    messages: Vec<WireMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,7 +28,7 @@ pub(super) struct Body<'a> {
 }
 
 #[derive(Serialize)]
-struct Turn<'a> {
+struct WireMessage<'a> {
     role: &'static str,
     content: Vec<Block<'a>>,
 }
@@ -56,12 +56,12 @@ enum Block<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<Marker>,
     },
-    /// Thinking, exactly as it came.
+    /// A reasoning block, exactly as it was received.
     #[serde(untagged)]
     Verbatim(&'a Value),
 }
 
-/// Asks to cache everything up to and including the block that carries it.
+/// Asks the API to cache everything up to and including the block that carries the marker.
 #[derive(Clone, Copy, Serialize)]
 struct Marker {
     r#type: &'static str,
@@ -89,12 +89,12 @@ struct Budget {
     budget_tokens: u32,
 }
 
-/// The body for `request`, with at most four cache markers: behind the tools, behind the
-/// instructions, behind what came before the user's last message, and at the conversation's end,
-/// where the next step of the same turn goes on. The tail of this call stands behind that.
+/// Builds the body for `request` with at most four cache markers: after the tools, after the instructions,
+/// before the last user message, and at the end of the conversation, where the next step of the turn
+/// continues. The tail comes after the last marker.
 pub(super) fn body(request: &ModelRequest) -> Body<'_> {
     let last_user = request.messages.iter().rposition(|m| m.role == Role::User).unwrap_or(0);
-    let mut messages: Vec<Turn<'_>> = Vec::with_capacity(request.messages.len());
+    let mut messages: Vec<WireMessage<'_>> = Vec::with_capacity(request.messages.len());
     for (at, message) in request.messages.iter().enumerate() {
         let mut content = Vec::with_capacity(message.parts.len() + 1);
         if at == last_user {
@@ -107,11 +107,11 @@ pub(super) fn body(request: &ModelRequest) -> Body<'_> {
         }
         let role = if message.role == Role::Assistant { "assistant" } else { "user" };
         match messages.last_mut() {
-            // The results of one step stand together.
+            // All results of a step belong in one message.
             Some(before) if message.role == Role::Tool && before.role == "user" => {
                 before.content.extend(content)
             }
-            _ => messages.push(Turn { role, content }),
+            _ => messages.push(WireMessage { role, content }),
         }
     }
     messages.iter_mut().rev().any(mark);
@@ -119,7 +119,7 @@ pub(super) fn body(request: &ModelRequest) -> Body<'_> {
     match messages.last_mut() {
         Some(last) if last.role == "user" => last.content.extend(tail),
         _ if tail.is_none() => {}
-        _ => messages.push(Turn { role: "user", content: tail.into_iter().collect() }),
+        _ => messages.push(WireMessage { role: "user", content: tail.into_iter().collect() }),
     }
 
     let mut system: Vec<_> = text(&request.system).into_iter().collect();
@@ -144,23 +144,23 @@ pub(super) fn body(request: &ModelRequest) -> Body<'_> {
     }
 }
 
-/// The cap on output and how much of it may be thinking.
+/// Returns the output limit and the reasoning budget within it.
 fn budget(request: &ModelRequest) -> (u32, Option<Budget>) {
-    let wish = match request.thinking {
+    let wanted = match request.thinking {
         Thinking::Off => 0,
         Thinking::Low => 1_024,
         Thinking::Medium => 4_096,
         Thinking::High => 16_384,
     };
-    let wish = if may_think(&request.messages) { wish } else { 0 };
-    let max_tokens = request.max_output_tokens.unwrap_or(MAX_TOKENS + wish);
-    let budget_tokens = wish.min(max_tokens.saturating_sub(MIN_BUDGET));
+    let wanted = if may_think(&request.messages) { wanted } else { 0 };
+    let max_tokens = request.max_output_tokens.unwrap_or(MAX_TOKENS + wanted);
+    let budget_tokens = wanted.min(max_tokens.saturating_sub(MIN_BUDGET));
     let thinking = (budget_tokens >= MIN_BUDGET).then_some(Budget { r#type: "enabled", budget_tokens });
     (max_tokens, thinking)
 }
 
-/// Thinking cannot begin in the middle of a step: when the results of a call go back, the message
-/// with the call must begin with thinking, which it does not if another model made it.
+/// Returns whether the request may enable reasoning. It may not in the middle of a step whose assistant
+/// message does not start with a reasoning block, for example because another model produced it.
 fn may_think(messages: &[std::rc::Rc<Message>]) -> bool {
     match messages.iter().rev().find(|m| m.role != Role::Tool) {
         Some(last) if last.role == Role::Assistant => {
@@ -170,8 +170,8 @@ fn may_think(messages: &[std::rc::Rc<Message>]) -> bool {
     }
 }
 
-/// A part as a block; nothing for what the API refuses (empty text) or did not make (thinking of
-/// another provider).
+/// Converts a part to a block. Returns `None` for what the API rejects: empty text and the reasoning of other
+/// providers.
 fn block(part: &Part) -> Option<Block<'_>> {
     match part {
         Part::Text { text: words } => text(words),
@@ -180,13 +180,13 @@ fn block(part: &Part) -> Option<Block<'_>> {
             provider.as_ref().filter(|block| is_own_thinking(block)).map(Block::Verbatim)
         }
         Part::ToolCall(call) => Some(Block::ToolUse {
-            id: allowed(&call.call_id),
-            name: allowed(&call.name),
+            id: sanitize(&call.call_id),
+            name: sanitize(&call.name),
             input: &call.args,
             cache_control: None,
         }),
         Part::ToolResult { call_id, outcome, .. } => Some(Block::ToolResult {
-            tool_use_id: allowed(call_id),
+            tool_use_id: sanitize(call_id),
             content: outcome.prompt_text().into(),
             is_error: outcome.is_error(),
             cache_control: None,
@@ -203,8 +203,9 @@ fn is_own_thinking(block: &Value) -> bool {
     matches!(kind, Some("thinking" | "redacted_thinking"))
 }
 
-/// Ids and names of other providers, and invented names, may hold characters that the API refuses.
-fn allowed(id: &str) -> Cow<'_, str> {
+/// Replaces characters that the API rejects, in ids and names that come from other providers or that a model
+/// invented.
+fn sanitize(id: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !id.is_empty() && id.chars().all(fits) {
         return Cow::Borrowed(id);
@@ -215,8 +216,8 @@ fn allowed(id: &str) -> Cow<'_, str> {
     Cow::Owned(id.chars().map(|c| if fits(c) { c } else { '_' }).collect())
 }
 
-/// Marks the last block of a message that can carry a marker.
-fn mark(turn: &mut Turn<'_>) -> bool {
+/// Sets a cache marker on the last block of a message that can carry one.
+fn mark(turn: &mut WireMessage<'_>) -> bool {
     turn.content.iter_mut().rev().any(mark_block)
 }
 

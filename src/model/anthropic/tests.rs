@@ -8,7 +8,7 @@ use crate::{
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 
-/// Thinking, hidden thinking, text and two calls, one of them without arguments.
+/// Reasoning, redacted reasoning, text and two calls, one of them without arguments.
 const TOOLS: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"claude-sonnet-4-5","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":10,"cache_creation_input_tokens":200,"cache_read_input_tokens":3000,"output_tokens":1}}}
 
@@ -88,7 +88,7 @@ fn redacted() -> Value {
     json!({"type":"redacted_thinking","data":"Emwk"})
 }
 
-/// A stream that says "Hm" and ends for `reason`.
+/// A stream with the text "Hm" that stops for `reason`.
 fn ending(reason: &str) -> String {
     format!(
         "data: {{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{{\"type\":\"text\",\"text\":\"Hm\"}}}}\n\ndata: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{reason}\"}},\"usage\":{{\"input_tokens\":5,\"output_tokens\":2}}}}\n\ndata: {{\"type\":\"message_stop\"}}\n\n"
@@ -97,7 +97,7 @@ fn ending(reason: &str) -> String {
 
 #[test]
 fn a_step_with_everything() {
-    let outcome = whole(&Anthropic, TOOLS);
+    let outcome = decode_whole(&Anthropic, TOOLS);
     assert_eq!((outcome.thinking.as_str(), outcome.text.as_str()), ("I should lööк.", "Let me look 😀"));
     let inputs = [("read", "{\"path\": \"a.txt\"}"), ("now", "")];
     assert_eq!(outcome.inputs, inputs.map(|(n, a)| (n.to_owned(), a.to_owned())));
@@ -126,8 +126,8 @@ fn a_step_with_everything() {
 }
 
 #[test]
-fn thinking_goes_back_verbatim_and_in_place() {
-    let response = whole(&Anthropic, TOOLS).end.unwrap();
+fn reasoning_is_sent_back_verbatim_and_in_place() {
+    let response = decode_whole(&Anthropic, TOOLS).end.unwrap();
     let request = ModelRequest {
         model: "claude-sonnet-4-5".into(),
         messages: vec![
@@ -220,7 +220,7 @@ fn the_whole_request() {
 }
 
 #[test]
-fn a_tail_never_leaves_the_last_word_to_the_assistant() {
+fn a_tail_after_an_assistant_message_is_a_user_message() {
     let messages = vec![user("Hello"), message(Role::Assistant, vec![Part::text("no JSON")])];
     let request = ModelRequest { messages, tail: "Again.".into(), ..ModelRequest::default() };
     let sent = sent(&Anthropic, &request);
@@ -229,7 +229,7 @@ fn a_tail_never_leaves_the_last_word_to_the_assistant() {
 }
 
 #[test]
-fn tools_that_must_not_be_called_stay_in_the_prompt() {
+fn forbidden_tools_stay_in_the_prompt() {
     let request = |tools: Vec<crate::types::ToolSpec>| ModelRequest {
         messages: vec![user("Hi")],
         tools: tools.into(),
@@ -243,7 +243,7 @@ fn tools_that_must_not_be_called_stay_in_the_prompt() {
 }
 
 #[test]
-fn thinking_is_asked_for_only_where_it_may_begin() {
+fn reasoning_is_requested_only_where_the_api_allows_it() {
     let budget = |messages: Vec<std::rc::Rc<crate::types::Message>>, cap: Option<u32>| {
         let request = ModelRequest {
             messages,
@@ -287,34 +287,34 @@ fn reasons_to_stop() {
         ("something_new", FinishReason::Stop),
     ];
     for (reason, expected) in table {
-        let response = whole(&Anthropic, &ending(reason)).end.unwrap();
+        let response = decode_whole(&Anthropic, &ending(reason)).end.unwrap();
         assert_eq!((response.finish, response.usage.total_tokens), (expected, 7), "{reason}");
     }
-    let full = whole(&Anthropic, &ending("model_context_window_exceeded")).end.unwrap_err();
+    let full = decode_whole(&Anthropic, &ending("model_context_window_exceeded")).end.unwrap_err();
     assert_eq!(full.kind, ModelErrorKind::Overflow);
 }
 
 #[test]
 fn errors_inside_the_stream() {
     let body = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
-    let error = whole(&Anthropic, body).end.unwrap_err();
+    let error = decode_whole(&Anthropic, body).end.unwrap_err();
     assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::Unavailable, "fake: Overloaded"));
 }
 
 #[test]
-fn every_early_end_is_a_cut() {
+fn an_early_end_is_a_cut_stream() {
     for end in 0..TOOLS.find("event: message_stop").unwrap() {
-        let outcome = answer(&Anthropic, vec![TOOLS.as_bytes()[..end].to_vec()]);
+        let outcome = decode(&Anthropic, vec![TOOLS.as_bytes()[..end].to_vec()]);
         assert_eq!(outcome.end.unwrap_err().kind, ModelErrorKind::Cut, "{end}");
     }
 }
 
 #[test]
-fn an_answer_that_is_not_streamed() {
+fn a_response_that_is_not_streamed() {
     let body = json!({"type":"message","role":"assistant","content":[
         thinking(), {"type":"text","text":"Hi"}, {"type":"tool_use","id":"a","name":"t","input":{"x":1}}],
         "stop_reason":"tool_use","usage":{"input_tokens":1,"output_tokens":2}});
-    let response = whole(&Anthropic, &body.to_string()).end.unwrap();
+    let response = decode_whole(&Anthropic, &body.to_string()).end.unwrap();
     assert_eq!(
         response.parts,
         vec![
@@ -327,15 +327,15 @@ fn an_answer_that_is_not_streamed() {
 }
 
 #[test]
-fn bytewise_is_the_same() {
-    assert_eq!(answer(&Anthropic, bytewise(TOOLS)), whole(&Anthropic, TOOLS));
-    assert_eq!(answer(&Anthropic, bytewise(&TOOLS.replace('\n', "\r\n"))), whole(&Anthropic, TOOLS));
+fn single_byte_chunks_give_the_same_response() {
+    assert_eq!(decode(&Anthropic, bytewise(TOOLS)), decode_whole(&Anthropic, TOOLS));
+    assert_eq!(decode(&Anthropic, bytewise(&TOOLS.replace('\n', "\r\n"))), decode_whole(&Anthropic, TOOLS));
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn cuts_do_not_matter(cuts in proptest::collection::vec(any::<usize>(), 0..10)) {
-        prop_assert_eq!(answer(&Anthropic, cut_at(TOOLS, &cuts)), whole(&Anthropic, TOOLS));
+    fn chunk_boundaries_do_not_matter(cuts in proptest::collection::vec(any::<usize>(), 0..10)) {
+        prop_assert_eq!(decode(&Anthropic, cut_at(TOOLS, &cuts)), decode_whole(&Anthropic, TOOLS));
     }
 }

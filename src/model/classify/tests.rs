@@ -35,7 +35,7 @@ fn statuses() {
 }
 
 #[test]
-fn codes_and_words() {
+fn codes_and_wording() {
     let table = [
         (400, r#"{"error":{"code":"context_length_exceeded","message":"x"}}"#, Overflow),
         (
@@ -67,7 +67,7 @@ fn codes_and_words() {
         (400, r#"{"error":{"type":"exceed_context_size_error","message":"x"}}"#, Overflow),
         (400, r#"{"detail":"the prompt exceeds the context window"}"#, Overflow),
         (400, "maximum context length is 4", Overflow),
-        // Not for other statuses, and not when a rate speaks of tokens.
+        // Only for 400 and 413, and not when the text is about a rate.
         (500, r#"{"error":{"message":"maximum context length"}}"#, Unavailable),
         (
             429,
@@ -101,7 +101,7 @@ fn codes_and_words() {
 }
 
 #[test]
-fn events_count_like_their_status() {
+fn error_events_are_classified_by_their_status() {
     let table = [
         (json!({"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}), Unavailable),
         (json!({"type":"error","error":{"type":"rate_limit_error","message":"x"}}), RateLimited),
@@ -120,7 +120,7 @@ fn events_count_like_their_status() {
 }
 
 #[test]
-fn thrown_errors_by_code() {
+fn binding_errors_are_classified_by_code() {
     let table = [
         ("AiError: 3036: daily free allocation used up", Billing),
         ("3040: No more data centers to forward the request to", Unavailable),
@@ -136,12 +136,12 @@ fn thrown_errors_by_code() {
         ("Network connection lost.", Network),
     ];
     for (message, expected) in table {
-        assert_eq!(thrown(message).kind, expected, "{message}");
+        assert_eq!(binding_error(message).kind, expected, "{message}");
     }
 }
 
 #[test]
-fn headers_say_when_and_whether() {
+fn retry_headers_are_parsed() {
     let now = Timestamp::parse("2026-11-20T12:00:00Z").unwrap();
     let ask = |pairs: &[(&str, &str)]| {
         let headers: Vec<_> = pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
@@ -171,6 +171,6 @@ fn the_message_is_found_in_every_shape() {
     for body in bodies {
         assert_eq!(http(400, &[], body.as_bytes(), Timestamp(0)).message, "why", "{body}");
     }
-    assert_eq!(http(400, &[], b"", Timestamp(0)).message, "no explanation");
+    assert_eq!(http(400, &[], b"", Timestamp(0)).message, "no error message");
     assert_eq!(http(400, &[], b"{\"x\":1}", Timestamp(0)).message, "{\"x\":1}");
 }

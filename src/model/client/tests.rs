@@ -8,18 +8,18 @@ use pretty_assertions::assert_eq;
 const HI: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
 const END: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
-fn bytes(text: &str) -> Beat {
-    Beat::Bytes(text.as_bytes().to_vec())
+fn bytes(text: &str) -> BodyStep {
+    BodyStep::Bytes(text.as_bytes().to_vec())
 }
 
-fn fail(status: u16, script: Option<Vec<Beat>>) -> ModelError {
+fn fail(status: u16, script: Option<Vec<BodyStep>>) -> ModelError {
     call(&rig(&OpenAi, status, script).model, ModelRequest::default()).end.unwrap_err()
 }
 
 #[test]
 fn pieces_of_one_chunk_are_ready_together_and_text_is_merged() {
     let call_piece = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"t\",\"arguments\":\"{}\"}}]}}]}\n\n";
-    let rig = rig(&OpenAi, 200, Some(vec![bytes(&[HI, HI, call_piece, HI, END].concat()), Beat::Hang]));
+    let rig = rig(&OpenAi, 200, Some(vec![bytes(&[HI, HI, call_piece, HI, END].concat()), BodyStep::Hang]));
     let mut stream = rig.model.stream(ModelRequest::default()).ready_chunks(100);
     let first = block_on(stream.next()).unwrap();
     let input = ModelEvent::ToolInput { index: 0, name: "t".into(), delta: "{}".into() };
@@ -30,17 +30,17 @@ fn pieces_of_one_chunk_are_ready_together_and_text_is_merged() {
 }
 
 #[test]
-fn refusals_are_told_without_the_key_and_cut() {
+fn error_messages_are_redacted_and_truncated() {
     let body = format!("{{\"error\":{{\"message\":\"bad key sk-secret {}\"}}}}", "x".repeat(600));
     let error = fail(401, Some(vec![bytes(&body)]));
     assert_eq!(
         (error.kind, error.status, error.retry_after_ms),
         (ModelErrorKind::Auth, Some(401), Some(3_000))
     );
-    assert!(error.message.starts_with("fake answered 401: bad key [redacted] xxx"), "{}", error.message);
-    assert_eq!(error.message.chars().count(), "fake answered 401: ".len() + 501);
+    assert!(error.message.starts_with("fake returned 401: bad key [redacted] xxx"), "{}", error.message);
+    assert_eq!(error.message.chars().count(), "fake returned 401: ".len() + 501);
 
-    let large = vec![bytes(&"y".repeat(50_000)), bytes(&"y".repeat(50_000)), Beat::Hang];
+    let large = vec![bytes(&"y".repeat(50_000)), bytes(&"y".repeat(50_000)), BodyStep::Hang];
     assert_eq!(fail(500, Some(large)).kind, ModelErrorKind::Unavailable);
 
     let offline = fail(0, None);
@@ -51,39 +51,46 @@ fn refusals_are_told_without_the_key_and_cut() {
 }
 
 #[test]
-fn what_is_no_completion_is_said_to_be_none() {
+fn bodies_that_are_not_completions_are_errors() {
     assert_eq!(fail(200, Some(vec![bytes("\n<!doctype html>")])).kind, ModelErrorKind::Invalid);
     assert_eq!(fail(302, Some(vec![])).kind, ModelErrorKind::Invalid);
     assert_eq!(fail(200, Some(vec![])).kind, ModelErrorKind::Cut);
     assert_eq!(fail(200, Some(vec![bytes("{\"error\":\"no\"}")])).kind, ModelErrorKind::Unavailable);
-    let endless = (0..9).map(|_| Beat::Bytes(vec![b'x'; 1 << 20])).chain([Beat::Hang]).collect();
+    let endless = (0..9).map(|_| BodyStep::Bytes(vec![b'x'; 1 << 20])).chain([BodyStep::Hang]).collect();
     assert_eq!(fail(200, Some(endless)).kind, ModelErrorKind::Invalid);
 }
 
 #[test]
-fn a_lost_connection_matters_only_before_the_end() {
-    assert_eq!(fail(200, Some(vec![bytes(HI), Beat::Break])).kind, ModelErrorKind::Cut);
-    for trouble in [Beat::Break, Beat::Hang] {
-        let rig = rig(&OpenAi, 200, Some(vec![bytes(HI), bytes(END), trouble]));
+fn a_lost_connection_matters_only_before_the_response_is_complete() {
+    assert_eq!(fail(200, Some(vec![bytes(HI), BodyStep::Break])).kind, ModelErrorKind::Cut);
+    for ending in [BodyStep::Break, BodyStep::Hang] {
+        let rig = rig(&OpenAi, 200, Some(vec![bytes(HI), bytes(END), ending]));
         assert!(call(&rig.model, ModelRequest::default()).end.is_ok());
     }
 }
 
 #[test]
-fn silence_is_noticed_by_one_timer() {
-    let script = vec![Beat::Pause(30_000), bytes(HI), Beat::Pause(20_000), bytes(HI), bytes(HI), Beat::Hang];
+fn one_timer_detects_a_silent_stream() {
+    let script = vec![
+        BodyStep::Pause(30_000),
+        bytes(HI),
+        BodyStep::Pause(20_000),
+        bytes(HI),
+        bytes(HI),
+        BodyStep::Hang,
+    ];
     let rig = rig(&OpenAi, 200, Some(script));
     let outcome = call(&rig.model, ModelRequest::default());
     assert_eq!(outcome.text, "HiHiHi");
     assert_eq!(outcome.end.unwrap_err().kind, ModelErrorKind::Stalled);
-    // Silent since 50 s: noticed at 110 s. The last timer is never awaited.
+    // Silent since 50 s, so the timeout fires at 110 s. The last timer is never awaited.
     assert_eq!(rig.clock.now.get(), 110_000);
     assert_eq!(*rig.clock.sleeps.borrow(), [60_000, 50_000, 60_000]);
     assert_eq!(rig.http.seen.borrow().len(), 1);
 }
 
 #[test]
-fn the_head_may_take_longer_but_not_for_ever() {
+fn headers_have_a_longer_timeout() {
     struct Never;
     #[async_trait::async_trait(?Send)]
     impl Http for Never {

@@ -1,15 +1,14 @@
-//! What the demo model answers when it is asked to keep a memory: by rules, so that facts come and stay
-//! without an account.
+//! The demo model's responses to memory requests, so that memory can be tried without an account.
 
 use crate::types::ModelRequest;
 
-/// How the two questions begin; see `memory::flush` and `memory::consolidation`.
+/// How the system prompts of the two requests begin; see `memory::flush` and `memory::consolidation`.
 const EXTRACT: &str = "You keep the long-term memory of an assistant.";
 const CONSOLIDATE: &str = "You keep MEMORY.md,";
-/// Longest file that is written, in characters.
+/// Maximum length of the consolidated file, in characters.
 const MAX_FILE: usize = 14_000;
 
-/// What a sentence begins with, and what is said of the user then.
+/// Start of a sentence that states a fact, and its replacement in the fact.
 const RULES: &[(&str, &str)] = &[
     ("remember that ", ""),
     ("remember ", ""),
@@ -19,32 +18,33 @@ const RULES: &[(&str, &str)] = &[
     ("i live in ", "The user lives in "),
 ];
 
-/// The answer, if it is one of these questions.
-pub(super) fn answer(request: &ModelRequest) -> Option<String> {
+/// Returns the response if the request is one of the two.
+pub(super) fn respond(request: &ModelRequest) -> Option<String> {
     let text = || request.messages.first().map(|message| message.text()).unwrap_or_default();
     if request.system.starts_with(EXTRACT) {
-        return Some(extracted(&text()));
+        return Some(extract(&text()));
     }
-    request.system.starts_with(CONSOLIDATE).then(|| consolidated(&text()))
+    request.system.starts_with(CONSOLIDATE).then(|| consolidate(&text()))
 }
 
-/// What stands in the marked text below a title.
+/// Returns the marked text below a title.
 pub(super) fn section<'a>(text: &'a str, title: &str) -> &'a str {
     let below = text.split_once(&format!("{title}:\n<untrusted_output>\n")).map_or("", |(_, below)| below);
     below.split_once("\n</untrusted_output>").map_or("", |(inner, _)| inner)
 }
 
-fn extracted(text: &str) -> String {
+fn extract(text: &str) -> String {
     let known = format!("{}\n{}", section(text, "Memory"), section(text, "Today's log")).to_lowercase();
     let mut is_user = false;
     let mut facts: Vec<String> = Vec::new();
     for line in section(text, "Conversation").lines() {
-        let said = line.strip_prefix('[').and_then(|line| line.split_once("] "));
-        let line = match said.map(|(_, said)| (said.strip_prefix("user: "), said.starts_with("assistant: ")))
+        let line_text = line.strip_prefix('[').and_then(|line| line.split_once("] "));
+        let line = match line_text
+            .map(|(_, line_text)| (line_text.strip_prefix("user: "), line_text.starts_with("assistant: ")))
         {
-            Some((Some(said), _)) => {
+            Some((Some(line_text), _)) => {
                 is_user = true;
-                said
+                line_text
             }
             Some((None, true)) => {
                 is_user = false;
@@ -64,7 +64,7 @@ fn extracted(text: &str) -> String {
     }
 }
 
-/// What a sentence tells.
+/// Returns the fact that a sentence states.
 fn fact(sentence: &str) -> Option<String> {
     let sentence = sentence.trim();
     let lower = sentence.to_ascii_lowercase();
@@ -73,7 +73,7 @@ fn fact(sentence: &str) -> Option<String> {
     (!rest.is_empty()).then(|| format!("{instead}{rest}"))
 }
 
-fn consolidated(text: &str) -> String {
+fn consolidate(text: &str) -> String {
     let old = section(text, "MEMORY.md");
     let known = old.to_lowercase();
     let mut lines: Vec<String> = match old.trim().is_empty() {
@@ -89,7 +89,7 @@ fn consolidated(text: &str) -> String {
     }
     let chars = |lines: &[String]| lines.iter().map(|line| line.chars().count() + 1).sum::<usize>();
     while chars(&lines) > MAX_FILE {
-        // The oldest go first.
+        // The oldest facts are removed first.
         let Some(oldest) = lines.iter().position(|line| line.starts_with("- ")) else { break };
         lines.remove(oldest);
     }
@@ -103,29 +103,30 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     #[test]
-    fn facts_are_found_by_rules_and_once() {
-        let ask = |memory: &str, said: &str| {
-            let parts = [("Memory", memory), ("Today's log", "- 10:00 likes cats"), ("Conversation", said)];
+    fn facts_are_extracted_once() {
+        let run = |memory: &str, line_text: &str| {
+            let parts =
+                [("Memory", memory), ("Today's log", "- 10:00 likes cats"), ("Conversation", line_text)];
             let text: Vec<_> = parts.iter().map(|(t, text)| format!("{t}:\n{}", untrusted(text))).collect();
-            extracted(&text.join("\n\n"))
+            extract(&text.join("\n\n"))
         };
-        let said = "[2026-11-20T12:00:00.000Z] user: Hi! My name is Ann. I prefer tea.\nRemember that cats purr\n\
+        let line_text = "[2026-11-20T12:00:00.000Z] user: Hi! My name is Ann. I prefer tea.\nRemember that cats purr\n\
                     /tool x {\"text\": \"remember y\"}\n[2026-11-20T12:00:01.000Z] assistant: I prefer milk.";
-        assert_eq!(ask("", said), "- The user's name is Ann.\n- The user prefers tea.\n- cats purr\n");
-        assert_eq!(ask("the user's name is ann.", said), "- The user prefers tea.\n- cats purr\n");
-        assert_eq!(ask("", "[t] user: what is my name?"), "NO_REPLY");
+        assert_eq!(run("", line_text), "- The user's name is Ann.\n- The user prefers tea.\n- cats purr\n");
+        assert_eq!(run("the user's name is ann.", line_text), "- The user prefers tea.\n- cats purr\n");
+        assert_eq!(run("", "[t] user: what is my name?"), "NO_REPLY");
     }
 
     #[test]
-    fn new_facts_go_to_the_end_and_the_oldest_go() {
-        let ask = |memory: &str, facts: &str| {
-            consolidated(&format!("MEMORY.md:\n{}\n\nNew facts:\n{}", untrusted(memory), untrusted(facts)))
+    fn new_facts_are_appended_and_the_oldest_removed() {
+        let run = |memory: &str, facts: &str| {
+            consolidate(&format!("MEMORY.md:\n{}\n\nNew facts:\n{}", untrusted(memory), untrusted(facts)))
         };
-        let one = ask("", "- 2026-11-20 The user likes tea.\n- 2026-11-20 The user likes tea.");
+        let one = run("", "- 2026-11-20 The user likes tea.\n- 2026-11-20 The user likes tea.");
         assert_eq!(one, "# Memory\n\n- The user likes tea. (2026-11-20)\n");
-        assert_eq!(ask(&one, "- 2026-11-21 The user likes tea."), one);
+        assert_eq!(run(&one, "- 2026-11-21 The user likes tea."), one);
         let long: String = (0..2_000).map(|n| format!("- 2026-11-20 fact {n} x\n")).collect();
-        let file = ask(&one, &long);
+        let file = run(&one, &long);
         assert!(
             file.len() <= MAX_FILE && file.starts_with("# Memory\n\n- fact ") && file.contains("fact 1999")
         );

@@ -1,30 +1,30 @@
-//! What the demo model answers when it is asked to take notes, or to rewrite them: by rules.
+//! The demo model's responses to requests to take or rewrite notes.
 
 use super::memory::section;
 use crate::types::ModelRequest;
 
-/// How the two questions begin; see `memory::observation`.
+/// How the system prompts of the two requests begin; see `memory::observation`.
 const OBSERVE: &str = "You take the notes by which an assistant remembers";
 const REFLECT: &str = "You keep the notes by which an assistant remembers";
-/// Longest note, in characters.
+/// Maximum length of a note, in characters.
 const MAX_NOTE: usize = 200;
 
-/// The answer, if it is one of these questions.
-pub(super) fn answer(request: &ModelRequest) -> Option<String> {
+/// Returns the response if the request is one of the two.
+pub(super) fn respond(request: &ModelRequest) -> Option<String> {
     let text = || request.messages.first().map(|message| message.text()).unwrap_or_default();
     let notes = match &request.system {
-        system if system.starts_with(OBSERVE) => observed(section(&text(), "Messages")),
-        system if system.starts_with(REFLECT) => reflected(section(&text(), "Notes")),
+        system if system.starts_with(OBSERVE) => observe(section(&text(), "Messages")),
+        system if system.starts_with(REFLECT) => reflect(section(&text(), "Notes")),
         _ => return None,
     };
     Some(format!("<observations>\n{notes}</observations>"))
 }
 
-/// How each message begins.
-fn observed(messages: &str) -> String {
+/// Takes the start of each message as a note.
+fn observe(messages: &str) -> String {
     let (mut notes, mut day) = (String::new(), "");
     for line in messages.lines() {
-        let Some((at, said)) = line.strip_prefix('[').and_then(|line| line.split_once("] ")) else {
+        let Some((at, line_text)) = line.strip_prefix('[').and_then(|line| line.split_once("] ")) else {
             continue;
         };
         let Some((date, minute)) = at.split_once('T') else { continue };
@@ -32,19 +32,19 @@ fn observed(messages: &str) -> String {
             day = date;
             notes.push_str(&format!("Date: {date}\n"));
         }
-        let mark = if said.starts_with("user: ") { "🔴" } else { "🟡" };
-        let said: String = said.chars().take(MAX_NOTE).collect();
-        notes.push_str(&format!("* {mark} ({minute}) {said}\n"));
+        let mark = if line_text.starts_with("user: ") { "🔴" } else { "🟡" };
+        let line_text: String = line_text.chars().take(MAX_NOTE).collect();
+        notes.push_str(&format!("* {mark} ({minute}) {line_text}\n"));
     }
     notes
 }
 
-/// The dates, what the user said, and the newest quarter of the rest.
-fn reflected(notes: &str) -> String {
+/// Keeps the dates, the notes on user messages, and the newest quarter of the rest.
+fn reflect(notes: &str) -> String {
     let newest = notes.lines().count() * 3 / 4;
-    let stays =
+    let is_kept =
         |(at, line): &(usize, &str)| *at >= newest || line.starts_with("Date:") || line.contains("🔴");
-    notes.lines().enumerate().filter(stays).map(|(_, line)| format!("{line}\n")).collect()
+    notes.lines().enumerate().filter(is_kept).map(|(_, line)| format!("{line}\n")).collect()
 }
 
 #[cfg(test)]
@@ -53,11 +53,11 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     #[test]
-    fn notes_are_how_messages_begin() {
-        let said = "[2026-11-20T12:00] user: Hi\nthere\n[2026-11-20T12:01] assistant: Hello\n[2026-11-21T09:00] user: Bye";
+    fn notes_are_the_starts_of_messages() {
+        let line_text = "[2026-11-20T12:00] user: Hi\nthere\n[2026-11-20T12:01] assistant: Hello\n[2026-11-21T09:00] user: Bye";
         let notes = "Date: 2026-11-20\n* 🔴 (12:00) user: Hi\n* 🟡 (12:01) assistant: Hello\nDate: 2026-11-21\n\
                      * 🔴 (09:00) user: Bye\n";
-        assert_eq!(observed(said), notes);
-        assert_eq!(reflected(notes), notes.replace("* 🟡 (12:01) assistant: Hello\n", ""));
+        assert_eq!(observe(line_text), notes);
+        assert_eq!(reflect(notes), notes.replace("* 🟡 (12:01) assistant: Hello\n", ""));
     }
 }

@@ -1,18 +1,18 @@
-//! What the demo model does next, read from what the user said.
+//! Reads the directives in the user's message.
 
 use crate::types::{Message, ModelRequest, Part, Role};
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-/// Most words that one `/slow` streams.
+/// Maximum number of words that one `/slow` streams.
 const MAX_WORDS: u64 = 10_000;
 
-/// Longest quotation, in characters.
+/// Maximum length of a quotation, in characters.
 const QUOTE: usize = 500;
 
-/// One thing that a step does.
+/// One action of a step.
 #[derive(Debug, PartialEq)]
-pub(super) enum Act {
+pub(super) enum Action {
     Think(String),
     Say(String),
     Slow { ms: u64, n: u64 },
@@ -20,86 +20,89 @@ pub(super) enum Act {
     Fail(String),
 }
 
-/// One answer of the model.
+/// One response of the model.
 #[derive(Debug, PartialEq)]
 pub(super) struct Step {
-    pub(super) acts: Vec<Act>,
-    /// Whether another step was asked for.
-    pub(super) goes_on: bool,
+    pub(super) actions: Vec<Action>,
+    /// Whether the script has another step.
+    pub(super) has_more: bool,
 }
 
-/// What the model is asked aside, known by words of the question, and the directive that says what
-/// to answer then.
-const ASIDES: &[(&str, &str, &str)] = &[
+/// One-shot requests with a scripted response: a phrase that identifies the request, the directive that sets
+/// the response, and the default response.
+const ONE_SHOT_RESPONSES: &[(&str, &str, &str)] = &[
     (
         "Look back at the last step",
         "/reflect",
-        "CONTINUE. The last step did what it was meant to, as far as I can tell.",
+        "CONTINUE. As far as I can tell, the last step did what it was supposed to do.",
     ),
     ("\"score\"", "/judge", r#"{"score": 1, "reason": "demo/echo likes every reply"}"#),
 ];
 
-/// Words with which a turn asks for an answer that fits a schema. A step without calls ends such a
-/// turn: what follows `/then` is for when the answer did not fit.
-const WANTS_JSON: &str = "must fit this JSON Schema";
+/// Phrase in the prompt of a turn that requires structured output. A step without calls ends such a turn, so
+/// the text after `/then` is for the attempt after a schema violation.
+const SCHEMA_PHRASE: &str = "must fit this JSON Schema";
 
-/// The step that is due: as many are done as assistant messages stand behind the user's last one.
+/// Returns the step to run: the number of assistant messages after the last user message is the number of
+/// completed steps.
 pub(super) fn step(request: &ModelRequest) -> Step {
-    if let Some(answer) = aside(request) {
-        return Step { acts: vec![Act::Say(answer)], goes_on: false };
+    if let Some(response) = one_shot_response(request) {
+        return Step { actions: vec![Action::Say(response)], has_more: false };
     }
     let messages = &request.messages;
     let last_user = messages.iter().rposition(|m| m.role == Role::User);
     let (before, now) = messages.split_at(last_user.unwrap_or(0));
-    let said = now.first().filter(|m| m.role == Role::User).map(|m| m.prompt_text()).unwrap_or_default();
+    let script = now.first().filter(|m| m.role == Role::User).map(|m| m.prompt_text()).unwrap_or_default();
     let done = now.iter().filter(|m| m.role == Role::Assistant).count();
 
-    let steps = steps(&said);
+    let steps = steps(&script);
     let lines = steps.get(done).map_or(&[][..], Vec::as_slice);
-    let mut acts: Vec<_> = lines.iter().filter_map(|line| act(line, request)).collect();
+    let mut actions: Vec<_> = lines.iter().filter_map(|line| action(line, request)).collect();
     if request.tools_off {
-        acts.retain(|act| !matches!(act, Act::Call { .. }));
-        if acts.is_empty() {
-            acts.push(Act::Say(summary(now).unwrap_or_else(|| "Done.".to_owned())));
+        actions.retain(|action| !matches!(action, Action::Call { .. }));
+        if actions.is_empty() {
+            actions.push(Action::Say(summary(now).unwrap_or_else(|| "Done.".to_owned())));
         }
-    } else if acts.is_empty() {
-        // Words beside directives are for people; words of a later step are to be said.
+    } else if actions.is_empty() {
+        // In the first step, lines beside directives are ignored; in later steps they are spoken.
         let plain = lines.join("\n");
-        acts.push(Act::Say(match summary(now) {
+        actions.push(Action::Say(match summary(now) {
             _ if done > 0 && !plain.trim().is_empty() => plain,
             Some(summary) => summary,
             None if done > 0 => "Done.".to_owned(),
-            None => echo(&said, before, messages.len()),
+            None => echo(&script, before, messages.len()),
         }));
     } else if done > 0 {
-        acts = lines.iter().filter(|l| !l.trim().is_empty()).map(|l| act_or_say(l, request)).collect();
+        actions = lines.iter().filter(|l| !l.trim().is_empty()).map(|l| action_or_say(l, request)).collect();
     }
-    let may_go_on = !request.tools_off && !request.tail.contains(WANTS_JSON);
-    Step { acts, goes_on: may_go_on && done + 1 < steps.len() }
+    let may_go_on = !request.tools_off && !request.tail.contains(SCHEMA_PHRASE);
+    Step { actions, has_more: may_go_on && done + 1 < steps.len() }
 }
 
-/// The answer to a question that is not the user's.
-fn aside(request: &ModelRequest) -> Option<String> {
-    let kept = || {
-        let noted = || super::notes::answer(request);
-        super::memory::answer(request).or_else(|| super::summary::answer(request)).or_else(noted)
+/// Returns the response to a one-shot request of the harness.
+fn one_shot_response(request: &ModelRequest) -> Option<String> {
+    let by_rule = || {
+        let notes = || super::notes::respond(request);
+        super::memory::respond(request).or_else(|| super::summary::respond(request)).or_else(notes)
     };
-    if let Some(answer) = request.tools_off.then(kept).flatten() {
-        return Some(answer);
+    if let Some(response) = request.tools_off.then(by_rule).flatten() {
+        return Some(response);
     }
     let asked = |words: &str| request.tail.contains(words) || request.system.contains(words);
-    let (_, name, answer) = ASIDES.iter().find(|(words, ..)| request.tools_off && asked(words))?;
-    let said =
+    let (_, name, response) =
+        ONE_SHOT_RESPONSES.iter().find(|(words, ..)| request.tools_off && asked(words))?;
+    let script =
         request.messages.iter().rev().find(|m| m.role == Role::User).map(|m| m.text()).unwrap_or_default();
-    let given = said.lines().find_map(|line| directive(line, name));
-    Some(given.unwrap_or(answer).to_owned())
+    let given = script.lines().find_map(|line| directive(line, name));
+    Some(given.unwrap_or(response).to_owned())
 }
 
-/// The lines of each step.
-fn steps(said: &str) -> Vec<Vec<&str>> {
+/// Splits the script into the lines of each step.
+fn steps(script: &str) -> Vec<Vec<&str>> {
     let mut steps = vec![Vec::new()];
-    let is_aside = |line: &&str| ASIDES.iter().any(|(_, name, _)| directive(line, name).is_some());
-    for line in said.lines().filter(|line| !is_aside(line)) {
+    let is_one_shot_directive =
+        |line: &&str| ONE_SHOT_RESPONSES.iter().any(|(_, name, _)| directive(line, name).is_some());
+    for line in script.lines().filter(|line| !is_one_shot_directive(line)) {
         match directive(line, "/then") {
             Some(rest) => steps.push(vec![rest]),
             None => steps.last_mut().into_iter().for_each(|step| step.push(line)),
@@ -108,29 +111,29 @@ fn steps(said: &str) -> Vec<Vec<&str>> {
     steps
 }
 
-fn act_or_say(line: &str, request: &ModelRequest) -> Act {
-    act(line, request).unwrap_or_else(|| Act::Say(line.trim().to_owned()))
+fn action_or_say(line: &str, request: &ModelRequest) -> Action {
+    action(line, request).unwrap_or_else(|| Action::Say(line.trim().to_owned()))
 }
 
-fn act(line: &str, request: &ModelRequest) -> Option<Act> {
+fn action(line: &str, request: &ModelRequest) -> Option<Action> {
     if let Some(rest) = directive(line, "/tool") {
         let (name, args) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
-        return Some(Act::Call { name: name.to_owned(), args: args.trim().to_owned() });
+        return Some(Action::Call { name: name.to_owned(), args: args.trim().to_owned() });
     }
     if let Some(text) = directive(line, "/say") {
-        return Some(Act::Say(text.to_owned()));
+        return Some(Action::Say(text.to_owned()));
     }
     if let Some(text) = directive(line, "/think") {
-        return Some(Act::Think(text.to_owned()));
+        return Some(Action::Think(text.to_owned()));
     }
     if let Some(kind) = directive(line, "/fail") {
-        return Some(Act::Fail(kind.to_lowercase()));
+        return Some(Action::Fail(kind.to_lowercase()));
     }
     if let Some(rest) = directive(line, "/slow") {
         let mut numbers = rest.split_whitespace().map(str::parse::<u64>);
         return Some(match (numbers.next(), numbers.next()) {
-            (Some(Ok(ms)), Some(Ok(n))) => Act::Slow { ms, n: n.min(MAX_WORDS) },
-            _ => Act::Say("/slow needs two numbers: /slow MS N".to_owned()),
+            (Some(Ok(ms)), Some(Ok(n))) => Action::Slow { ms, n: n.min(MAX_WORDS) },
+            _ => Action::Say("/slow needs two numbers: /slow MS N".to_owned()),
         });
     }
     let lower = line.trim_start().to_ascii_lowercase();
@@ -144,7 +147,7 @@ fn act(line: &str, request: &ModelRequest) -> Option<Act> {
     None
 }
 
-/// What follows the word `name` at the start of the line.
+/// Returns what follows the directive `name` at the start of a line.
 fn directive<'a>(line: &'a str, name: &str) -> Option<&'a str> {
     let rest = line.trim().strip_prefix(name)?;
     (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim())
@@ -158,18 +161,19 @@ fn after_that(fact: &str) -> &str {
     fact.strip_prefix("that ").unwrap_or(fact)
 }
 
-/// A call of a memory tool with one argument: the first that its schema requires.
-fn memory(request: &ModelRequest, tool: &str, usual: &str, text: &str) -> Act {
+/// Creates a call of a memory tool. Its only argument is the first one that the tool's schema requires.
+fn memory(request: &ModelRequest, tool: &str, usual: &str, text: &str) -> Action {
     let Some(spec) = request.tools.iter().find(|spec| spec.name == tool) else {
-        let message =
-            format!("I cannot do that here: memory tools are not available ({tool} is not offered to me).");
-        return Act::Say(message);
+        let message = format!(
+            "I cannot do that here: memory tools are not available (the request does not offer {tool})."
+        );
+        return Action::Say(message);
     };
     let argument = spec.parameters.pointer("/required/0").and_then(Value::as_str).unwrap_or(usual);
-    Act::Call { name: tool.to_owned(), args: json!({ argument: text }).to_string() }
+    Action::Call { name: tool.to_owned(), args: json!({ argument: text }).to_string() }
 }
 
-/// A line for each result of this turn.
+/// Lists the tool results of this turn, one per line.
 fn summary(turn: &[Rc<Message>]) -> Option<String> {
     let results = turn.iter().flat_map(|m| &m.parts).filter_map(|part| match part {
         Part::ToolResult { name, outcome, .. } => Some(format!("{name} → {}", quote(&outcome.model_text()))),
@@ -179,9 +183,9 @@ fn summary(turn: &[Rc<Message>]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-fn echo(said: &str, before: &[Rc<Message>], count: usize) -> String {
+fn echo(script: &str, before: &[Rc<Message>], count: usize) -> String {
     let mut text = "I am demo/echo, a rule-based stand-in for a language model. ".to_owned();
-    text.push_str(&format!("You said: \"{}\". ", quote(said.trim())));
+    text.push_str(&format!("You said: \"{}\". ", quote(script.trim())));
     if let Some(earlier) = before.iter().rev().find(|m| m.role == Role::User) {
         text.push_str(&format!("Before that you said: \"{}\". ", quote(earlier.prompt_text().trim())));
     }

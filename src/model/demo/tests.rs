@@ -23,7 +23,7 @@ fn assistant(parts: Vec<Part>) -> Rc<Message> {
 }
 
 #[test]
-fn plain_text_is_echoed_with_what_came_before() {
+fn plain_text_is_echoed_with_the_previous_message() {
     let first = say("Hello\nthere");
     assert_eq!(
         first.text,
@@ -51,7 +51,7 @@ fn calls_of_one_step() {
 }
 
 #[test]
-fn steps_follow_each_other_and_results_are_summed_up() {
+fn steps_run_in_order_and_results_are_listed() {
     let script = "/tool echo {}\n/then /tool now\n/tool now\n/then all done";
     let step = |n: usize| {
         let mut messages = vec![user("before"), user(script)];
@@ -83,14 +83,14 @@ fn a_step_without_calls_pauses_when_another_follows() {
     assert_eq!((second.text.as_str(), second.end.unwrap().finish), ("c", FinishReason::Stop));
     let third = run(vec![script, assistant(vec![]), assistant(vec![])]);
     assert_eq!(third.text, "Done.");
-    // An empty answer would be asked for again and again.
+    // A pause without output would make the harness repeat the request forever.
     assert_eq!(say("/say\n/then /say x").end.unwrap().finish, FinishReason::Stop);
 }
 
 #[test]
-fn without_tools_it_answers_in_words() {
-    let off = |said: &str, results: usize| {
-        let mut messages = vec![user(said)];
+fn without_tools_the_reply_is_text() {
+    let off = |script: &str, results: usize| {
+        let mut messages = vec![user(script)];
         for i in 0..results {
             messages.push(assistant(vec![testkit::tool_call(&format!("c{i}"), "echo", json!({}))]));
             messages.push(result(&format!("c{i}"), "echo", ok("hi")));
@@ -105,10 +105,10 @@ fn without_tools_it_answers_in_words() {
 }
 
 #[test]
-fn it_looks_back_and_grades() {
-    let asked = |said: &str, tail: &str, system: &str| {
+fn self_critique_and_grading_requests_get_scripted_responses() {
+    let respond = |script: &str, tail: &str, system: &str| {
         let request = ModelRequest {
-            messages: vec![user(said)],
+            messages: vec![user(script)],
             tail: tail.into(),
             system: system.into(),
             tools_off: true,
@@ -117,30 +117,30 @@ fn it_looks_back_and_grades() {
         testkit::call(&Demo::new(Rc::new(FakeClock::default())), request).text
     };
     let (back, grade) = ("Today.\n\nLook back at the last step before", "Answer with JSON {\"score\": 0..1}");
-    assert!(asked("/tool echo {}", back, "").starts_with("CONTINUE"));
-    assert_eq!(asked("/tool echo {}\n/reflect STOP here", back, ""), "STOP here");
+    assert!(respond("/tool echo {}", back, "").starts_with("CONTINUE"));
+    assert_eq!(respond("/tool echo {}\n/reflect STOP here", back, ""), "STOP here");
     let score = |text: String| serde_json::from_str::<serde_json::Value>(&text).unwrap()["score"].clone();
-    assert_eq!(score(asked("User: hello", "", grade)), json!(1));
-    assert_eq!(score(asked("User:\n/judge {\"score\": 0.25}", grade, "")), json!(0.25));
+    assert_eq!(score(respond("User: hello", "", grade)), json!(1));
+    assert_eq!(score(respond("User:\n/judge {\"score\": 0.25}", grade, "")), json!(0.25));
     assert_eq!(say("/reflect STOP\n/say x").text, "x");
 }
 
 #[test]
-fn an_answer_of_a_schema_is_repaired_by_the_next_step() {
+fn the_next_step_repairs_a_schema_violation() {
     let script = user("/say {}\n/then /say {\"a\":1}");
-    let answer = |messages: Vec<Rc<Message>>| {
+    let run = |messages: Vec<Rc<Message>>| {
         let tail = "It must fit this JSON Schema: {}".into();
         let request = ModelRequest { messages, tail, ..ModelRequest::default() };
         let outcome = testkit::call(&Demo::new(Rc::new(FakeClock::default())), request);
         (outcome.text, outcome.end.unwrap().finish)
     };
-    assert_eq!(answer(vec![script.clone()]), ("{}".into(), FinishReason::Stop));
-    let repaired = answer(vec![script, assistant(vec![Part::text("{}")])]);
+    assert_eq!(run(vec![script.clone()]), ("{}".into(), FinishReason::Stop));
+    let repaired = run(vec![script, assistant(vec![Part::text("{}")])]);
     assert_eq!(repaired, ("{\"a\":1}".into(), FinishReason::Stop));
 }
 
 #[test]
-fn slow_words_take_their_time() {
+fn slow_words_are_delayed() {
     let clock = Rc::new(FakeClock::default());
     let request = ModelRequest { messages: vec![user("/say go\n/slow 40 3")], ..ModelRequest::default() };
     let outcome = testkit::call(&Demo::new(clock.clone()), request);
@@ -165,12 +165,12 @@ fn failures() {
     for (word, kind) in table {
         assert_eq!(say(&format!("/fail {word}")).end.unwrap_err().kind, kind, "{word}");
     }
-    assert_eq!(say("/fail cut").text, "This answer breaks off in the ");
+    assert_eq!(say("/fail cut").text, "This response is cut off in the ");
     assert_eq!(say("/say a b\n/fail cut").text, "a b");
 }
 
 #[test]
-fn memory_words_need_memory_tools() {
+fn remember_and_recall_need_memory_tools() {
     let saved = say("Remember that I like tea").end.unwrap();
     assert_eq!(
         saved.parts,
@@ -182,8 +182,10 @@ fn memory_words_need_memory_tools() {
 
 #[test]
 fn words_stream_one_by_one() {
-    let beats =
-        perform(Step { acts: vec![Act::Say("a b c".into())], goes_on: false }, &ModelRequest::default());
-    let words: Vec<_> = beats.into_iter().map(|beat| beat.what).take(3).collect();
+    let events = timed_events(
+        Step { actions: vec![Action::Say("a b c".into())], has_more: false },
+        &ModelRequest::default(),
+    );
+    let words: Vec<_> = events.into_iter().map(|timed| timed.event).take(3).collect();
     assert_eq!(words, ["a ", "b ", "c"].map(|w| Ok(ModelEvent::Text(w.into()))));
 }

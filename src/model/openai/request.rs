@@ -5,13 +5,13 @@ use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Who reads the body: the two differ in small things.
+/// The server that reads the body. Dialects differ in details.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::model) enum Dialect {
     /// OpenAI and compatible servers.
     OpenAi,
-    /// Workers AI's binding: the model stands beside the body; content is never null; the cap on
-    /// output has its old name; tools cannot be forbidden, so they are left out then.
+    /// Workers AI's binding: the model is passed beside the body, `content` is never null, and the output
+    /// limit has its older name. Tool calls cannot be forbidden, so the tools are left out instead.
     WorkersAi,
 }
 
@@ -19,7 +19,7 @@ pub(in crate::model) enum Dialect {
 pub(in crate::model) struct Body<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<&'a str>,
-    messages: Vec<Line<'a>>,
+    messages: Vec<ChatMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ struct StreamOptions {
 
 #[derive(Serialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
-enum Line<'a> {
+enum ChatMessage<'a> {
     System {
         content: &'a str,
     },
@@ -76,41 +76,44 @@ struct Function<'a> {
 #[derive(Serialize)]
 struct Tool<'a> {
     r#type: &'static str,
-    function: Spec<'a>,
+    function: FunctionSpec<'a>,
 }
 
 #[derive(Serialize)]
-struct Spec<'a> {
+struct FunctionSpec<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a Value,
 }
 
-/// The body for `request`. The volatile text stands right before the last thing the user said, and
-/// is the same throughout a turn: everything up to there is the same from call to call, so the
-/// provider's cache keeps it. The tail changes with each call and stands behind everything, where no
-/// call is parted from its results.
+/// Builds the body for `request`. The volatile text precedes the last user message and does not change during
+/// a turn, so that the provider's cache covers everything up to there in each call. The tail differs in each
+/// call and comes last, where it cannot separate a tool call from its results.
 pub(in crate::model) fn body(request: &ModelRequest, dialect: Dialect) -> Body<'_> {
     let open_ai = dialect == Dialect::OpenAi;
     let mut messages = Vec::with_capacity(request.messages.len() + 2);
     let last_user = request.messages.iter().rposition(|m| m.role == Role::User).unwrap_or(0);
-    system(&request.system, &mut messages);
+    push_system(&request.system, &mut messages);
     for (at, message) in request.messages.iter().enumerate() {
         if at == last_user {
-            system(&request.volatile, &mut messages);
+            push_system(&request.volatile, &mut messages);
         }
-        lines(message, dialect, &mut messages);
+        push_message(message, dialect, &mut messages);
     }
     if request.messages.is_empty() {
-        system(&request.volatile, &mut messages);
+        push_system(&request.volatile, &mut messages);
     }
     if !request.tail.is_empty() {
-        messages.push(Line::User { content: request.tail.clone() });
+        messages.push(ChatMessage::User { content: request.tail.clone() });
     }
     let offered = if request.tools_off && !open_ai { &[][..] } else { &request.tools };
     let tools = offered.iter().map(|tool| Tool {
         r#type: "function",
-        function: Spec { name: &tool.name, description: &tool.description, parameters: &tool.parameters },
+        function: FunctionSpec {
+            name: &tool.name,
+            description: &tool.description,
+            parameters: &tool.parameters,
+        },
     });
     Body {
         model: open_ai.then_some(request.model.as_str()),
@@ -130,11 +133,11 @@ pub(in crate::model) fn body(request: &ModelRequest, dialect: Dialect) -> Body<'
     }
 }
 
-/// Most characters of a tool's name.
+/// Maximum length of a tool name in characters.
 const MAX_NAME: usize = 64;
 
-/// A name that a model invented, such as `functions.echo`, may hold what the API refuses to read back.
-fn allowed(name: &str) -> Cow<'_, str> {
+/// Replaces characters that the API rejects, for names that a model invented, such as `functions.echo`.
+fn sanitize_name(name: &str) -> Cow<'_, str> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if name.is_empty() {
         return Cow::Borrowed("_");
@@ -145,36 +148,36 @@ fn allowed(name: &str) -> Cow<'_, str> {
     Cow::Owned(name.chars().take(MAX_NAME).map(|c| if fits(c) { c } else { '_' }).collect())
 }
 
-fn system<'a>(content: &'a str, lines: &mut Vec<Line<'a>>) {
+fn push_system<'a>(content: &'a str, messages: &mut Vec<ChatMessage<'a>>) {
     if !content.is_empty() {
-        lines.push(Line::System { content });
+        messages.push(ChatMessage::System { content });
     }
 }
 
-/// A message as one line or, with several results in it, as more. Thinking stays here: no
-/// compatible server wants it back.
-fn lines<'a>(message: &'a Message, dialect: Dialect, lines: &mut Vec<Line<'a>>) {
+/// Appends a message: one entry, or one entry per tool result. Reasoning is left out because no compatible
+/// server accepts it.
+fn push_message<'a>(message: &'a Message, dialect: Dialect, messages: &mut Vec<ChatMessage<'a>>) {
     let text = message.prompt_text();
     match message.role {
-        Role::User => lines.push(Line::User { content: text }),
+        Role::User => messages.push(ChatMessage::User { content: text }),
         Role::Assistant => {
             let call = |call: &'a crate::types::ToolCall| Call {
                 id: &call.call_id,
                 r#type: "function",
-                function: Function { name: allowed(&call.name), arguments: call.args.to_string() },
+                function: Function { name: sanitize_name(&call.name), arguments: call.args.to_string() },
             };
             let tool_calls: Vec<_> = message.calls().map(call).collect();
-            // An answer of nothing, such as thinking that was interrupted, is refused.
+            // The API rejects a message without content, such as one whose reasoning was interrupted.
             if tool_calls.is_empty() && text.is_empty() {
                 return;
             }
             let empty_is_null = text.is_empty() && dialect == Dialect::OpenAi;
             let content = (!empty_is_null).then_some(text);
-            lines.push(Line::Assistant { content, tool_calls });
+            messages.push(ChatMessage::Assistant { content, tool_calls });
         }
-        Role::Tool => lines.extend(message.parts.iter().filter_map(|part| match part {
+        Role::Tool => messages.extend(message.parts.iter().filter_map(|part| match part {
             Part::ToolResult { call_id, outcome, .. } => {
-                Some(Line::Tool { tool_call_id: call_id, content: outcome.prompt_text().into() })
+                Some(ChatMessage::Tool { tool_call_id: call_id, content: outcome.prompt_text().into() })
             }
             _ => None,
         })),

@@ -23,7 +23,7 @@ data: [DONE]
 
 "#;
 
-/// Two calls whose pieces alternate, and one without arguments.
+/// Two calls whose pieces are interleaved, and one call without arguments.
 const CALLS: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"read","arguments":""}}]},"finish_reason":null}]}
 
 data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"call_b","type":"function","function":{"name":"list","arguments":"{\"d"}}]},"finish_reason":null}]}
@@ -42,19 +42,19 @@ data: [DONE]
 
 "#;
 
-/// A compatible server: CRLF, comments, thinking, null fields, no usage.
+/// A compatible server: CRLF, comments, reasoning, null fields, no usage.
 const THINKING: &str = ": OPENROUTER PROCESSING\r\n\r\ndata:{\"choices\":[{\"delta\":{\"reasoning_content\":\"Let me \",\"content\":null}}]}\r\n\r\n: ping\r\n\r\ndata:{\"choices\":[{\"delta\":{\"reasoning\":\"see\",\"tool_calls\":null}}]}\r\n\r\ndata:{\"choices\":[{\"delta\":{\"content\":\"Yes\"},\"finish_reason\":\"length\"}]}\r\n\r\ndata: [DONE]\r\n\r\n";
 
 #[test]
-fn a_total_that_the_provider_gives_is_kept() {
-    let total = |text: &str| whole(&OpenAi, text).end.unwrap().usage.total_tokens;
+fn the_providers_total_is_kept() {
+    let total = |text: &str| decode_whole(&OpenAi, text).end.unwrap().usage.total_tokens;
     assert_eq!(total(&TEXT.replace("\"total_tokens\":27", "\"total_tokens\":220")), 220);
     assert_eq!(total(&TEXT.replace("\"total_tokens\":27,", "")), 27);
 }
 
 #[test]
 fn text_and_usage() {
-    let outcome = whole(&OpenAi, TEXT);
+    let outcome = decode_whole(&OpenAi, TEXT);
     assert_eq!(outcome.text, "Grüß \"dich\" 😀");
     assert_eq!(
         outcome.end.unwrap(),
@@ -76,7 +76,7 @@ fn text_and_usage() {
 
 #[test]
 fn parallel_calls_by_index() {
-    let outcome = whole(&OpenAi, CALLS);
+    let outcome = decode_whole(&OpenAi, CALLS);
     let inputs = [("read", r#"{"path":"ü"}"#), ("list", r#"{"dir":1}"#), ("now", "")];
     assert_eq!(outcome.inputs, inputs.map(|(n, a)| (n.to_owned(), a.to_owned())));
     let response = outcome.end.unwrap();
@@ -92,8 +92,8 @@ fn parallel_calls_by_index() {
 }
 
 #[test]
-fn thinking_of_compatible_servers() {
-    let outcome = whole(&OpenAi, THINKING);
+fn reasoning_of_compatible_servers() {
+    let outcome = decode_whole(&OpenAi, THINKING);
     assert_eq!((outcome.thinking.as_str(), outcome.text.as_str()), ("Let me see", "Yes"));
     let response = outcome.end.unwrap();
     let thought = Part::Reasoning { text: "Let me see".into(), provider: None };
@@ -101,9 +101,9 @@ fn thinking_of_compatible_servers() {
 }
 
 #[test]
-fn an_answer_that_is_not_streamed() {
+fn a_response_that_is_not_streamed() {
     let body = r#" {"object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hi","tool_calls":[{"id":"a","type":"function","function":{"name":"t","arguments":"{}"}},{"type":"function","function":{"name":"t","arguments":"{\"x\":1}"}}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}"#;
-    let outcome = answer(&OpenAi, bytewise(body));
+    let outcome = decode(&OpenAi, bytewise(body));
     let response = outcome.end.unwrap();
     let calls = [tool_call("a", "t", json!({})), tool_call("", "t", json!({"x":1}))];
     assert_eq!(response.parts, [&[Part::text("Hi")][..], &calls].concat());
@@ -129,17 +129,17 @@ fn errors_inside_the_stream() {
         (": over", ModelErrorKind::Cut),
     ];
     for (event, expected) in table {
-        let outcome = whole(&OpenAi, &format!("{before}\n\n{event}\n\n"));
+        let outcome = decode_whole(&OpenAi, &format!("{before}\n\n{event}\n\n"));
         assert_eq!(outcome.text, "Hal", "{event}");
         assert_eq!(outcome.end.unwrap_err().kind, expected, "{event}");
     }
 }
 
 #[test]
-fn every_early_end_is_a_cut_until_the_reason_is_there() {
+fn a_stream_without_finish_reason_is_cut() {
     let known = TEXT.find("\"stop\"}]").unwrap();
     for end in 0..TEXT.len() {
-        let outcome = answer(&OpenAi, vec![TEXT.as_bytes()[..end].to_vec()]);
+        let outcome = decode(&OpenAi, vec![TEXT.as_bytes()[..end].to_vec()]);
         match outcome.end {
             Ok(response) => assert!(end > known && response.parts == [Part::text("Grüß \"dich\" 😀")]),
             Err(error) => assert_eq!(error.kind, ModelErrorKind::Cut, "{end}"),
@@ -148,20 +148,20 @@ fn every_early_end_is_a_cut_until_the_reason_is_there() {
 }
 
 #[test]
-fn bytewise_is_the_same() {
+fn single_byte_chunks_give_the_same_response() {
     for body in [TEXT, CALLS, THINKING] {
-        assert_eq!(answer(&OpenAi, bytewise(body)), whole(&OpenAi, body));
+        assert_eq!(decode(&OpenAi, bytewise(body)), decode_whole(&OpenAi, body));
         let crlf = body.replace("\r\n", "\n").replace('\n', "\r\n");
-        assert_eq!(answer(&OpenAi, bytewise(&crlf)), whole(&OpenAi, body));
+        assert_eq!(decode(&OpenAi, bytewise(&crlf)), decode_whole(&OpenAi, body));
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn cuts_do_not_matter(cuts in proptest::collection::vec(any::<usize>(), 0..10)) {
+    fn chunk_boundaries_do_not_matter(cuts in proptest::collection::vec(any::<usize>(), 0..10)) {
         for body in [TEXT, CALLS, THINKING] {
-            prop_assert_eq!(answer(&OpenAi, cut_at(body, &cuts)), whole(&OpenAi, body));
+            prop_assert_eq!(decode(&OpenAi, cut_at(body, &cuts)), decode_whole(&OpenAi, body));
         }
     }
 }
@@ -221,7 +221,7 @@ fn the_whole_request() {
 }
 
 #[test]
-fn invented_names_are_made_to_fit() {
+fn invented_tool_names_are_sanitized() {
     let long = "n".repeat(70);
     let names = ["functions.echo", "", "größe", &long, "read-it_2"];
     let calls = names.iter().map(|name| tool_call("a", name, json!({}))).collect();
@@ -233,7 +233,7 @@ fn invented_names_are_made_to_fit() {
 }
 
 #[test]
-fn tools_that_must_not_be_called_stay_in_the_prompt() {
+fn forbidden_tools_stay_in_the_prompt() {
     let request = |tools: Vec<crate::types::ToolSpec>| ModelRequest {
         messages: vec![user("Hi")],
         tools: tools.into(),
@@ -246,7 +246,7 @@ fn tools_that_must_not_be_called_stay_in_the_prompt() {
 }
 
 #[test]
-fn a_small_request_says_little_and_carries_the_key() {
+fn a_minimal_request_omits_optional_fields_and_carries_the_key() {
     let request = ModelRequest { model: "m".into(), messages: vec![user("Hi")], ..ModelRequest::default() };
     assert_eq!(
         sent(&OpenAi, &request),

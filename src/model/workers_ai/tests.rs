@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     model::{
-        client::{AiModel, Voice},
+        client::{AiModel, ErrorFormatter},
         testkit::*,
     },
     ports::{Ai, HttpError},
@@ -40,8 +40,8 @@ impl Ai for FakeAi {
 }
 
 fn ask(script: Result<Vec<Vec<u8>>, &'static str>) -> Outcome {
-    let voice = Voice { provider: "workers-ai", key: None };
-    let model = AiModel { ai: Rc::new(FakeAi(script)), clock: Rc::new(FakeClock::default()), voice };
+    let errors = ErrorFormatter { provider: "workers-ai", key: None };
+    let model = AiModel { ai: Rc::new(FakeAi(script)), clock: Rc::new(FakeClock::default()), errors };
     call(&model, ModelRequest { model: "@cf/x".into(), ..ModelRequest::default() })
 }
 
@@ -112,7 +112,7 @@ fn the_input() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn cuts_do_not_matter(cuts in proptest::collection::vec(any::<usize>(), 0..10)) {
+    fn chunk_boundaries_do_not_matter(cuts in proptest::collection::vec(any::<usize>(), 0..10)) {
         for body in [NATIVE, OPENAI_LIKE] {
             prop_assert_eq!(ask(Ok(cut_at(body, &cuts))), once(body));
             prop_assert_eq!(ask(Ok(bytewise(body))), once(body));
@@ -121,7 +121,7 @@ proptest! {
 }
 
 #[test]
-fn tools_that_must_not_be_called_are_left_out() {
+fn forbidden_tools_are_left_out() {
     let request = |tools_off: bool| ModelRequest {
         messages: vec![user("Hi")],
         tools: vec![spec("read")].into(),

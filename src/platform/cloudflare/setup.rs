@@ -9,7 +9,7 @@ use super::{
 };
 use crate::agent::{HarnessAgent, HarnessBuilder};
 use crate::memory::Memories;
-use crate::model::{ModelRegistry, ask::Aside};
+use crate::model::{ModelRegistry, one_shot::OneShotModel};
 use crate::platform::sql::{SqlMemory, SqlSpaces};
 use crate::ports::{Ai, BlobStore, Clock, Directory, Entropy, Http, MemoryIndex, MemorySpaces, Signatures};
 use crate::standard::{Config, Standard, builder, settings::SettingError};
@@ -132,10 +132,10 @@ pub fn workspaces(env: &Env) -> Result<Rc<Workspaces>> {
 /// The memories of all agents.
 pub fn memories(env: &Env) -> Result<Rc<Memories>> {
     let (index, spaces) = memory(env)?;
-    let aside = Aside { models: Rc::new(models(env)), clock: clock(), entropy: entropy() };
+    let model = OneShotModel { models: Rc::new(models(env)), clock: clock(), entropy: entropy() };
     let settings = loaded(env).config.memory.clone();
     let log = Rc::new(ConsoleLog);
-    Ok(Rc::new(Memories::new(index, spaces, workspaces(env)?, aside, settings, log)))
+    Ok(Rc::new(Memories::new(index, spaces, workspaces(env)?, model, settings, log)))
 }
 
 /// Where memory is kept.

@@ -66,9 +66,9 @@ fn the_table_is_consistent() {
 
 #[test]
 fn every_provider_with_a_key_has_its_settings() {
-    use crate::model::{Reach, TABLE};
+    use crate::model::{TABLE, Transport};
     for provider in TABLE {
-        let Reach::Http { key, .. } = provider.reach else { continue };
+        let Transport::Http { key, .. } = provider.transport else { continue };
         let parse = all().find(|setting| setting.name == key).and_then(parser).unwrap();
         let mut config = Config::default();
         parse(&mut config, "k").unwrap();
@@ -159,10 +159,10 @@ fn errors_name_the_setting_what_is_wrong_and_what_fits() {
         (
             "MODEL_PRICES",
             r#"{"a/b": {"input": -1, "output": 1}}"#,
-            "\"a/b\" has a price below 0; expected JSON",
+            "negative price for \"a/b\"; expected JSON",
         ),
         ("MODEL_PRICES", "{", "EOF"),
-        ("MODEL_WINDOWS", r#"{"a/b": 1999}"#, "\"a/b\" has less than 2000 tokens; expected JSON"),
+        ("MODEL_WINDOWS", r#"{"a/b": 1999}"#, "the window of \"a/b\" is below 2000 tokens; expected JSON"),
         ("PERMISSIONS", "ask", "expected value"),
         ("PERMISSIONS", r#"{"patterns": [{"pattern": "[a", "policy": "ask"}]}"#, "\"/patterns/0/pattern\": "),
         ("APPROVAL_TTL_S", "0", "found \"0\"; expected a whole number of seconds from 1"),

@@ -1,4 +1,4 @@
-//! Notices silence with one timer.
+//! Detects a silent stream with a single timer.
 
 use crate::{
     ports::Clock,
@@ -12,22 +12,23 @@ use std::{
     task::Poll,
 };
 
-/// Bounds waits. A timer per chunk would be a call into the platform per token; so one timer runs
-/// on, and when it fires it looks whether there was silence and is armed again if not.
-pub(super) struct Watchdog {
+/// Limits how long futures may take. A timer per chunk would cost a call into the platform per token, so one
+/// timer keeps running: when it fires, it either reports the timeout or is set again for the time left.
+pub(super) struct IdleTimer {
     clock: Rc<dyn Clock>,
     timer: LocalBoxFuture<'static, ()>,
-    /// No longer than the shortest wait that is guarded, so that it never fires too late.
+    /// Maximum duration of the timer. Not longer than the shortest guarded timeout, so that the timer never
+    /// fires late.
     longest_ms: u64,
 }
 
-impl Watchdog {
+impl IdleTimer {
     pub(super) fn new(clock: Rc<dyn Clock>, longest_ms: u64) -> Self {
         let timer = clock.sleep(longest_ms);
         Self { clock, timer, longest_ms }
     }
 
-    /// Awaits `work` for `limit_ms`.
+    /// Awaits `work` for at most `limit_ms` milliseconds.
     pub(super) async fn guard<F: Future>(&mut self, limit_ms: u64, work: F) -> Result<F::Output, ModelError> {
         let deadline = self.clock.now().plus(limit_ms);
         let mut work = pin!(work);
@@ -38,7 +39,7 @@ impl Watchdog {
             while self.timer.poll_unpin(cx).is_ready() {
                 let left = deadline.since(self.clock.now());
                 if left == 0 {
-                    // Fused by hand: a finished timer must not be polled again.
+                    // A finished timer must not be polled again.
                     self.timer = self.clock.sleep(self.longest_ms);
                     return Poll::Ready(Err(stalled(limit_ms)));
                 }

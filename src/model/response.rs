@@ -1,4 +1,4 @@
-//! An answer in the making: pieces in, events and whole parts out.
+//! Builds a response from streamed pieces, and the events that announce the pieces.
 
 use crate::types::{
     FinishReason, ModelEvent, ModelResponse, Part, ToolCall, Usage,
@@ -6,55 +6,55 @@ use crate::types::{
 };
 use serde_json::{Value, json};
 
-/// The parts of an answer so far, in the order in which they began.
+/// The parts of a response received so far, in the order in which they started.
 #[derive(Default)]
-pub(super) struct Answer {
-    drafts: Vec<Draft>,
+pub(super) struct ResponseBuilder {
+    parts: Vec<PartialPart>,
     calls: usize,
 }
 
-enum Draft {
+enum PartialPart {
     Text(String),
     Reasoning(String, Option<Value>),
-    Call(CallDraft),
+    Call(PartialCall),
 }
 
 #[derive(Default)]
-struct CallDraft {
-    /// The provider's number of the call.
+struct PartialCall {
+    /// Number of the call in the provider's stream.
     key: usize,
-    /// Ours: its place among the calls of this answer.
+    /// Position among the calls of this response.
     index: usize,
     id: String,
     name: String,
     args: String,
 }
 
-impl Answer {
-    /// More text.
-    pub(super) fn text(&mut self, piece: &str, out: &mut Vec<ModelEvent>) {
+impl ResponseBuilder {
+    /// Appends text.
+    pub(super) fn push_text(&mut self, piece: &str, out: &mut Vec<ModelEvent>) {
         if piece.is_empty() {
             return;
         }
-        match self.drafts.last_mut() {
-            Some(Draft::Text(text)) => text.push_str(piece),
-            _ => self.drafts.push(Draft::Text(piece.to_owned())),
+        match self.parts.last_mut() {
+            Some(PartialPart::Text(text)) => text.push_str(piece),
+            _ => self.parts.push(PartialPart::Text(piece.to_owned())),
         }
-        // Pieces of one network chunk travel on as one event: each costs more than its bytes.
+        // Merges the pieces of one network chunk: the cost of an event far exceeds that of its bytes.
         match out.last_mut() {
             Some(ModelEvent::Text(text)) => text.push_str(piece),
             _ => out.push(ModelEvent::Text(piece.to_owned())),
         }
     }
 
-    /// More thinking.
-    pub(super) fn reasoning(&mut self, piece: &str, out: &mut Vec<ModelEvent>) {
+    /// Appends reasoning.
+    pub(super) fn push_reasoning(&mut self, piece: &str, out: &mut Vec<ModelEvent>) {
         if piece.is_empty() {
             return;
         }
-        match self.drafts.last_mut() {
-            Some(Draft::Reasoning(text, _)) => text.push_str(piece),
-            _ => self.drafts.push(Draft::Reasoning(piece.to_owned(), None)),
+        match self.parts.last_mut() {
+            Some(PartialPart::Reasoning(text, _)) => text.push_str(piece),
+            _ => self.parts.push(PartialPart::Reasoning(piece.to_owned(), None)),
         }
         match out.last_mut() {
             Some(ModelEvent::Reasoning(text)) => text.push_str(piece),
@@ -62,26 +62,33 @@ impl Answer {
         }
     }
 
-    /// Begins a block of thinking that the provider wants back.
-    pub(super) fn begin_reasoning(&mut self, block: Value) {
-        self.drafts.push(Draft::Reasoning(String::new(), Some(block)));
+    /// Starts a reasoning block that must be sent back to the provider unchanged.
+    pub(super) fn begin_reasoning_block(&mut self, block: Value) {
+        self.parts.push(PartialPart::Reasoning(String::new(), Some(block)));
     }
 
-    /// The block of thinking that began last.
-    pub(super) fn reasoning_block(&mut self) -> Option<&mut Value> {
-        self.drafts.iter_mut().rev().find_map(|draft| match draft {
-            Draft::Reasoning(_, block) => block.as_mut(),
+    /// Returns the reasoning block that started last.
+    pub(super) fn last_reasoning_block(&mut self) -> Option<&mut Value> {
+        self.parts.iter_mut().rev().find_map(|part| match part {
+            PartialPart::Reasoning(_, block) => block.as_mut(),
             _ => None,
         })
     }
 
-    /// More of a call. `key` is the provider's number of it; a new id under the same number is a
-    /// new call, because some servers give every call the number 0.
-    pub(super) fn call(&mut self, key: usize, id: &str, name: &str, args: &str, out: &mut Vec<ModelEvent>) {
-        let same = |call: &CallDraft| id.is_empty() || call.id.is_empty() || call.id == id;
+    /// Appends to the call that the provider numbers `key`, or starts it. A new id under a known number
+    /// starts another call, because some servers number every call 0.
+    pub(super) fn push_call(
+        &mut self,
+        key: usize,
+        id: &str,
+        name: &str,
+        args: &str,
+        out: &mut Vec<ModelEvent>,
+    ) {
+        let same = |call: &PartialCall| id.is_empty() || call.id.is_empty() || call.id == id;
         if !self.last_call(key).is_some_and(|call| same(call)) {
-            let call = CallDraft { key, index: self.calls, ..CallDraft::default() };
-            self.drafts.push(Draft::Call(call));
+            let call = PartialCall { key, index: self.calls, ..PartialCall::default() };
+            self.parts.push(PartialPart::Call(call));
             self.calls += 1;
         }
         let Some(call) = self.last_call(key) else { return };
@@ -103,27 +110,28 @@ impl Answer {
         }
     }
 
-    /// More of the arguments of a call that has begun; nothing if it never did.
-    pub(super) fn more_of_call(&mut self, key: usize, args: &str, out: &mut Vec<ModelEvent>) {
+    /// Appends arguments to a call that has started; does nothing for an unknown call.
+    pub(super) fn push_arguments(&mut self, key: usize, args: &str, out: &mut Vec<ModelEvent>) {
         if self.last_call(key).is_some() {
-            self.call(key, "", "", args, out);
+            self.push_call(key, "", "", args, out);
         }
     }
 
-    fn last_call(&mut self, key: usize) -> Option<&mut CallDraft> {
-        self.drafts.iter_mut().rev().find_map(|draft| match draft {
-            Draft::Call(call) if call.key == key => Some(call),
+    fn last_call(&mut self, key: usize) -> Option<&mut PartialCall> {
+        self.parts.iter_mut().rev().find_map(|part| match part {
+            PartialPart::Call(call) if call.key == key => Some(call),
             _ => None,
         })
     }
 
-    /// A call that came whole.
-    pub(super) fn whole_call(&mut self, id: &str, name: &str, args: &str, out: &mut Vec<ModelEvent>) {
-        // Counted from the top, so that no streamed call has the number.
-        self.call(usize::MAX - self.calls, id, name, args, out);
+    /// Adds a call that arrived in one piece.
+    pub(super) fn push_whole_call(&mut self, id: &str, name: &str, args: &str, out: &mut Vec<ModelEvent>) {
+        // Counts down from the maximum, so that the number never equals that of a streamed call.
+        self.push_call(usize::MAX - self.calls, id, name, args, out);
     }
 
-    /// The answer. Whether it has calls decides between the two reasons that servers mix up.
+    /// Builds the response. Some servers confuse `Stop` and `ToolCalls`, so the presence of calls decides
+    /// between the two.
     pub(super) fn finish(self, mut usage: Usage, finish: FinishReason) -> ModelResponse {
         if usage.total_tokens == 0 {
             usage.total_tokens = usage.input_tokens + usage.output_tokens;
@@ -133,25 +141,25 @@ impl Answer {
             FinishReason::ToolCalls => FinishReason::Stop,
             other => other,
         };
-        let parts = self.drafts.into_iter().map(|draft| match draft {
-            Draft::Text(text) => Part::Text { text },
-            Draft::Reasoning(text, provider) => {
+        let parts = self.parts.into_iter().map(|part| match part {
+            PartialPart::Text(text) => Part::Text { text },
+            PartialPart::Reasoning(text, provider) => {
                 Part::Reasoning { text, provider: provider.filter(|block| !too_deep(block)) }
             }
-            Draft::Call(call) => Part::ToolCall(tool_call(call.id, call.name, &call.args)),
+            PartialPart::Call(call) => Part::ToolCall(tool_call(call.id, call.name, &call.args)),
         });
         ModelResponse { parts: parts.collect(), usage, finish }
     }
 }
 
-/// A call from its arguments as text. No text means no arguments. The id is empty when the
-/// provider gave none: the caller, who knows the turn, makes one.
+/// Builds a tool call from its arguments as JSON text; empty text means no arguments. `call_id` is empty when
+/// the provider sent none: the caller assigns one.
 pub(super) fn tool_call(call_id: String, name: String, text: &str) -> ToolCall {
     let parsed = if text.trim().is_empty() { Ok(Value::Null) } else { parse(text.as_bytes()) };
     let (args, invalid) = match parsed {
         Ok(args @ Value::Object(_)) => (args, None),
         Ok(Value::Null) => (json!({}), None),
-        // Some models write the object as a string.
+        // Some models send the object encoded as a JSON string.
         Ok(Value::String(inner)) => match parse(inner.as_bytes()) {
             Ok(args @ Value::Object(_)) => (args, None),
             _ => raw(text, "the arguments are not a JSON object".to_owned()),
@@ -178,7 +186,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     #[test]
-    fn arguments_are_an_object_or_say_why_not() {
+    fn arguments_are_an_object_or_marked_invalid() {
         let args = |text: &str| {
             let call = tool_call("c".into(), "t".into(), text);
             (call.args, call.invalid.is_some())
@@ -196,12 +204,12 @@ mod tests {
     }
 
     #[test]
-    fn one_number_for_all_calls_still_makes_two() {
-        let (mut answer, mut out) = (Answer::default(), Vec::new());
-        answer.call(0, "a", "t", "{}", &mut out);
-        answer.call(0, "b", "t", "", &mut out);
-        answer.call(0, "", "", "{}", &mut out);
-        assert_eq!(answer.finish(Usage::default(), FinishReason::Stop).parts.len(), 2);
+    fn calls_that_share_a_number_are_distinguished_by_id() {
+        let (mut response, mut out) = (ResponseBuilder::default(), Vec::new());
+        response.push_call(0, "a", "t", "{}", &mut out);
+        response.push_call(0, "b", "t", "", &mut out);
+        response.push_call(0, "", "", "{}", &mut out);
+        assert_eq!(response.finish(Usage::default(), FinishReason::Stop).parts.len(), 2);
         assert_eq!(out.len(), 2);
     }
 }

@@ -1,4 +1,4 @@
-//! Questions beside the conversation: one whole answer that nobody listens to.
+//! One-shot model calls: a single request outside a turn's loop whose response is read as a whole.
 
 use super::RetryPolicy;
 use crate::ports::{Clock, Entropy, Models, within};
@@ -8,11 +8,11 @@ use crate::types::{
 use futures::{StreamExt, stream::LocalBoxStream};
 use std::rc::Rc;
 
-/// The text of an answer, and what it used.
+/// Reads a response to its end and returns its text and usage.
 ///
 /// # Errors
-/// When the model failed, or its stream ended without an end.
-pub async fn whole_answer(
+/// Returns the model's error, or [`ModelErrorKind::Cut`] when the stream stops before its last event.
+pub async fn response_text(
     mut events: LocalBoxStream<'static, Result<ModelEvent, ModelError>>,
 ) -> Result<(String, Usage), ModelError> {
     while let Some(event) = events.next().await {
@@ -20,11 +20,12 @@ pub async fn whole_answer(
             return Ok((text_of(&response.parts), response.usage));
         }
     }
-    Err(ModelError::new(ModelErrorKind::Cut, "the answer was cut off"))
+    Err(ModelError::new(ModelErrorKind::Cut, "the response was cut off"))
 }
 
-/// The text of an answer that was not cut off.
-async fn finished_answer(
+/// Reads a response to its end and returns its text. Unlike [`response_text`], refuses a response that did not
+/// finish normally, for example because it reached the output limit.
+async fn finished_text(
     mut events: LocalBoxStream<'static, Result<ModelEvent, ModelError>>,
 ) -> Result<String, ModelError> {
     while let Some(event) = events.next().await {
@@ -32,50 +33,51 @@ async fn finished_answer(
             return match response.finish {
                 FinishReason::Stop => Ok(text_of(&response.parts)),
                 finish => {
-                    let why = format!("the answer is not whole: {finish:?}");
+                    let why = format!("the response is incomplete: {finish:?}");
                     Err(ModelError::new(ModelErrorKind::Invalid, why))
                 }
             };
         }
     }
-    Err(ModelError::new(ModelErrorKind::Cut, "the answer was cut off"))
+    Err(ModelError::new(ModelErrorKind::Cut, "the response was cut off"))
 }
 
-/// Asks models aside, trying again where that makes sense.
+/// Runs one-shot calls of any configured model, with retries.
 #[derive(Clone)]
-pub struct Aside {
-    /// The models on offer.
+pub struct OneShotModel {
+    /// Configured models.
     pub models: Rc<dyn Models>,
-    /// The time.
+    /// Clock for timeouts and delays between attempts.
     pub clock: Rc<dyn Clock>,
-    /// Chance.
+    /// Source of jitter for the delays.
     pub entropy: Rc<dyn Entropy>,
 }
 
-impl Aside {
-    /// Asks the model `id` (`provider/model`), for `ms` milliseconds at most, tries and waits included.
+impl OneShotModel {
+    /// Sends `request` to the model `id` (`provider/model`) and returns the response text. All attempts and
+    /// delays together take at most `ms` milliseconds.
     ///
     /// # Errors
-    /// Why there is no answer.
-    pub async fn ask(&self, id: &str, request: ModelRequest, ms: u64) -> Result<String, String> {
+    /// Returns the message of the last error when no attempt succeeded in time.
+    pub async fn complete(&self, id: &str, request: ModelRequest, ms: u64) -> Result<String, String> {
         let (model, name) = self.models.resolve(id).map_err(|error| error.message)?;
         let request = ModelRequest { model: name, ..request };
-        let tries = async {
-            let mut tried = 1;
+        let call = async {
+            let mut attempts = 1;
             loop {
-                let error = match finished_answer(model.stream(request.clone())).await {
+                let error = match finished_text(model.stream(request.clone())).await {
                     Ok(text) => return Ok(text),
                     Err(error) => error,
                 };
                 let mut random = [0; 4];
                 self.entropy.fill(&mut random);
-                match RetryPolicy::default().delay_ms(tried, &error, u32::from_le_bytes(random)) {
+                match RetryPolicy::default().delay_ms(attempts, &error, u32::from_le_bytes(random)) {
                     Some(delay) => self.clock.sleep(delay).await,
                     None => return Err(error.message),
                 }
-                tried += 1;
+                attempts += 1;
             }
         };
-        within(self.clock.as_ref(), ms, tries).await.unwrap_or_else(|unfinished| Err(unfinished.to_string()))
+        within(self.clock.as_ref(), ms, call).await.unwrap_or_else(|unfinished| Err(unfinished.to_string()))
     }
 }
