@@ -1,4 +1,4 @@
-//! Plain data shared by every part: no I/O, no async, no platform.
+//! Plain data shared by every part of the program: no I/O, no async, no platform.
 
 pub mod budget;
 pub mod call;

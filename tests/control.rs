@@ -66,9 +66,9 @@ fn modes_that_cannot_be_are_told_and_nothing_runs() {
         assert!(!answer.to_string().contains(told), "callers are not told how");
         assert!(server.log().contains(told), "{}", server.log());
     };
-    refused(&server, "two have this id");
+    refused(&server, "another mode has the same id");
     server.restart_with(bad(json!([{"id": "a", "tools": [], "additional_tools": []}])));
-    refused(&server, "it has both");
+    refused(&server, "exclude each other");
 }
 
 #[test]

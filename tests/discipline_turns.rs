@@ -200,7 +200,7 @@ fn only_a_model_that_thinks_reflects_on_a_failure() {
     let chat = chat_of("think-off", [fail("a"), say("ok")]);
     let answer = chat.ask(json!({"content": "go", "think": "off"}));
     assert_eq!(chat.turn(&answer)["reflections"], 0);
-    assert_eq!(of_type(&chat.log(), "reflection.completed").len(), 0);
+    assert_eq!(of_type(&chat.log(), "turn.reflected").len(), 0);
 
     let thought = say("CONTINUE. The second door is open.").usage(100, 0, 10);
     let chat = chat_of("think-low", [fail("a"), thought, echo("b"), say("ok")]);
@@ -210,7 +210,7 @@ fn only_a_model_that_thinks_reflects_on_a_failure() {
     assert_eq!(outcomes(&turn), ["a failure", "b result"]);
     assert_eq!(turn["usage"]["total_tokens"], 3 * 15 + 110, "thoughts are paid for");
     let log = chat.log();
-    let reflected = of_type(&log, "reflection.completed");
+    let reflected = of_type(&log, "turn.reflected");
     assert_eq!(reflected.len(), 1, "a step without a failure is not worth a thought");
     assert_eq!(
         (&reflected[0]["should_continue"], &reflected[0]["note"], &reflected[0]["stub"]),
@@ -248,7 +248,7 @@ fn the_fifth_reflection_is_none() {
     let answer = chat.ask(json!({"content": "go", "think": "medium"}));
     assert_eq!((&answer["stop_reason"], &answer["reply"]["text"]), (&json!("end"), &json!("I give up.")));
     let log = chat.log();
-    let stubs: Vec<_> = of_type(&log, "reflection.completed")
+    let stubs: Vec<_> = of_type(&log, "turn.reflected")
         .iter()
         .map(|r| (r["stub"] == true, r["should_continue"] == true))
         .collect();
@@ -272,7 +272,7 @@ fn a_reflection_may_end_the_turn_and_may_fail() {
     let chat = chat_of("no-thought", [fail("a"), trouble, say("ok")]);
     let answer = chat.ask(json!({"content": "go", "think": "low"}));
     assert_eq!((&answer["status"], &answer["reply"]["text"]), (&json!("completed"), &json!("ok")));
-    assert_eq!(of_type(&chat.log(), "reflection.completed")[0]["stub"], true);
+    assert_eq!(of_type(&chat.log(), "turn.reflected")[0]["stub"], true);
 }
 
 #[test]

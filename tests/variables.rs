@@ -31,7 +31,7 @@ fn thinking_reflection_and_judges_are_set_by_variables() {
     let reflections: Vec<_> =
         turns.iter().map(|turn| chat.get(&format!("/turns/{turn}"))["reflections"].clone()).collect();
     assert_eq!(reflections, [0, 1], "in every second turn");
-    let reflected = of_type(&chat.log(), "reflection.completed").pop().unwrap().clone();
+    let reflected = of_type(&chat.log(), "turn.reflected").pop().unwrap().clone();
     assert_eq!(reflected["note"], "CONTINUE as planned");
     let grades = chat.get(&format!("/turns/{}", turns[0]))["judgements"].clone();
     assert_eq!(grades, json!([{"judge": "polite", "score": 0.5, "reason": "short"}]));

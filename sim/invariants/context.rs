@@ -5,7 +5,7 @@ use super::view::View;
 use edge_harness::types::{ContextState, Record, json};
 
 /// What stands for messages that nothing is known of, and is said to.
-const NOTHING: [&str; 2] = ["left out here", "Nothing stands for them"];
+const NOTHING: [&str; 2] = ["left out here", "There is no summary of them"];
 
 /// 10: each compaction and each note follows what was there before, and what is not shown any more is summed up,
 /// noted, or said to be left out.

@@ -110,8 +110,7 @@ pub fn bounds(outside: &Outside, view: &View, node: &Node) {
         let waited = turn.waited_ms(view);
         let deadline = start.at + u64::from(budget.timeout_s) * 1_000 + waited;
         let thoughts = turn.records.iter().map(|place| &view.entries[*place]);
-        let thoughts =
-            thoughts.filter(|entry| entry.kind == "reflection.completed" && entry.value["stub"] != true);
+        let thoughts = thoughts.filter(|entry| entry.kind == "turn.reflected" && entry.value["stub"] != true);
         asked(outside, turn, &budget, deadline, thoughts.count() as u64, &over);
 
         let runs = outside.runs.borrow();

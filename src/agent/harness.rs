@@ -170,7 +170,8 @@ impl HarnessAgent {
     /// Brings back what the turn did before this (re)start. A turn that starts has done nothing.
     pub(super) fn restore_state(&self, cx: &RuntimeContext) -> Result<(), StoreError> {
         if cx.permit.epoch > 1 && cx.state.take_needs_restore() {
-            let kinds = &["tool.started", "tool.completed", "reflection.completed"];
+            // Logs stored before `turn.reflected` was named so have it as `reflection.completed`.
+            let kinds = &["tool.started", "tool.completed", "turn.reflected", "reflection.completed"];
             let own = Select { turn: Some(cx.turn()), kinds, limit: usize::MAX, ..Select::default() };
             for record in cx.session.records(own)? {
                 cx.state.observe(&self.toolkit, &record.kind);

@@ -194,7 +194,7 @@ impl ReactAgent<'_> {
             Reflection::stub("this turn's reflections are spent")
         };
         let Reflection { should_continue, note, stub, spent } = reflection;
-        let thought = [EventKind::ReflectionCompleted { should_continue, note, stub }].into_iter();
+        let thought = [EventKind::TurnReflected { should_continue, note, stub }].into_iter();
         self.journal(thought.chain(self.usage_record(&spent)).collect(), |_, state| {
             TurnMachine(state).spend(spent);
             TurnMachine(state).reflected(should_continue);

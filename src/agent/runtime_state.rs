@@ -79,7 +79,7 @@ impl RuntimeState {
                     }
                 }
             }
-            EventKind::ReflectionCompleted { note, stub: false, .. } => inner.reflection = Some(note.clone()),
+            EventKind::TurnReflected { note, stub: false, .. } => inner.reflection = Some(note.clone()),
             _ => {}
         }
     }

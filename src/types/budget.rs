@@ -1,25 +1,25 @@
-//! The bounds of a turn.
+//! The limits of a turn.
 
 use serde::{Deserialize, Serialize};
 
-/// What a turn may use. Every bound ends the turn normally, with a reason.
+/// The limits of a turn. A turn that reaches one ends normally, with a stop reason.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Budget {
-    /// Model calls.
+    /// Maximum number of model calls.
     pub max_steps: u32,
-    /// Tool calls.
+    /// Maximum number of tool calls.
     pub max_tool_calls: u32,
-    /// Wall time of the turn in seconds.
+    /// Wall-clock time of the turn, in seconds.
     pub timeout_s: u32,
-    /// Wall time of one tool call in seconds; never past the turn's own end.
+    /// Wall-clock time of one tool call, in seconds; never past the turn's deadline.
     pub tool_timeout_s: u32,
-    /// Input and output tokens together; none means no bound.
+    /// Maximum number of input and output tokens together; `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// Money in US dollars, by the price table; none means no bound.
+    /// Maximum cost in US dollars, by the price table; `None` for no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<f64>,
-    /// Reflections.
+    /// Maximum number of self-critiques.
     #[serde(default = "max_reflections")]
     pub max_reflections: u32,
 }
@@ -38,12 +38,12 @@ impl Default for Budget {
     }
 }
 
-/// Sessions stored before there were reflections say nothing of them.
+/// The default for sessions stored before self-critiques existed.
 fn max_reflections() -> u32 {
     4
 }
 
-/// A caller's wishes; what is absent stays as it was.
+/// A caller's changes to a budget; an absent field keeps its value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct BudgetPatch {
@@ -57,13 +57,13 @@ pub struct BudgetPatch {
     pub tool_timeout_s: Option<u32>,
     /// See [`Budget::max_tokens`].
     pub max_tokens: Option<u64>,
-    /// See [`Budget::max_cost_usd`]; below 0, and what is no number, counts as 0.
+    /// See [`Budget::max_cost_usd`]; negative values and NaN count as 0.
     pub max_cost_usd: Option<f64>,
     /// See [`Budget::max_reflections`].
     pub max_reflections: Option<u32>,
 }
 
-/// The highest values a caller may ask for, whatever the defaults are.
+/// The upper bounds of what a caller may request, whatever the defaults are.
 pub const CEILING: Budget = Budget {
     max_steps: 1_000,
     max_tool_calls: 10_000,
@@ -75,7 +75,7 @@ pub const CEILING: Budget = Budget {
 };
 
 impl Budget {
-    /// This budget with a caller's wishes applied, within [`CEILING`].
+    /// Returns this budget with a caller's changes applied, within [`CEILING`].
     pub fn patched(mut self, patch: &BudgetPatch) -> Self {
         let set = |field: &mut u32, wish: Option<u32>, ceiling: u32, floor: u32| {
             if let Some(wish) = wish {
@@ -88,7 +88,7 @@ impl Budget {
         set(&mut self.tool_timeout_s, patch.tool_timeout_s, CEILING.tool_timeout_s, 1);
         set(&mut self.max_reflections, patch.max_reflections, CEILING.max_reflections, 0);
         self.max_tokens = patch.max_tokens.or(self.max_tokens);
-        // `max` takes the 0 where the wish is no number.
+        // `f64::max` returns 0 for NaN.
         self.max_cost_usd = patch.max_cost_usd.map(|wish| wish.max(0.0)).or(self.max_cost_usd);
         self
     }
@@ -100,14 +100,14 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     #[test]
-    fn what_was_stored_before_there_were_reflections_is_read() {
+    fn a_budget_stored_without_max_reflections_is_readable() {
         let mut stored = serde_json::to_value(Budget::default()).expect("JSON");
         stored.as_object_mut().expect("an object").remove("max_reflections");
         assert_eq!(serde_json::from_value::<Budget>(stored).expect("a budget"), Budget::default());
     }
 
     #[test]
-    fn wishes_stay_within_reason() {
+    fn patched_values_are_clamped() {
         let wish = |max_cost_usd: f64| {
             let patch = BudgetPatch { max_cost_usd: Some(max_cost_usd), ..BudgetPatch::default() };
             Budget::default().patched(&patch).max_cost_usd

@@ -1,79 +1,79 @@
-//! What can become of a tool call.
+//! Outcomes of tool calls.
 
 use super::{Timestamp, json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// Why a call was not run.
+/// Why a tool call was not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DenyReason {
-    /// No tool of that name is available.
+    /// No tool with this name is available.
     UnknownTool,
-    /// The arguments do not fit the tool's schema.
+    /// The arguments do not match the tool's schema.
     Validation,
-    /// The turn's calls or steps are spent.
+    /// The turn has used up its tool calls or steps.
     Budget,
-    /// The turn's time is over.
+    /// The turn's deadline has passed.
     Deadline,
-    /// A hook or a rule forbids it.
+    /// A hook or a permission rule forbids the call.
     Permission,
-    /// The same call succeeded before in this turn, and nothing was changed since.
+    /// An equal call succeeded earlier in this turn, and no call has changed anything since.
     Duplicate,
-    /// The tool failed in this turn in a way that trying again cannot mend.
+    /// The tool failed in this turn in a way that a retry cannot fix.
     Blocked,
     /// A person declined it.
     Declined,
-    /// Nobody decided on it in time.
+    /// The approval expired before anyone decided.
     Expired,
     /// The turn was aborted before the call ran.
     Canceled,
 }
 
-/// An output that is kept apart from the conversation.
+/// A tool output that is stored outside the conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactRef {
-    /// Its id, `art_…`.
+    /// The artifact's id, `art_…`.
     pub r#ref: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What it is.
+    /// The media type.
     pub mime_type: String,
-    /// Its first characters, on one line.
+    /// The first characters of the content, on one line.
     pub preview: String,
-    /// When it is gone; never when absent.
+    /// When the artifact is deleted; absent if it never expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
 impl ArtifactRef {
-    /// What the model is told about it, before its first characters.
+    /// The sentence that introduces the preview to the model.
     fn notice(&self) -> String {
         let Self { r#ref, bytes, .. } = self;
         format!(
-            "The output is kept as artifact {ref} ({bytes} bytes): read parts of it with read_artifact. It begins:"
+            "The full output is stored as artifact {ref} ({bytes} bytes). Use read_artifact to read parts of it. It begins:"
         )
     }
 }
 
-/// Where something that a tool found stands.
+/// A document that a tool returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(remote = "Self", rename_all = "snake_case")]
 pub enum Source {
-    /// Something of ours: a file, a fact, a session.
+    /// An object of this deployment: a file, a fact, or a session.
     Local {
-        /// Its path or id.
+        /// The object's path or id.
         path: String,
-        /// What people call it.
+        /// The display title.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
     },
-    /// A page of the web.
+    /// A web page.
     Web {
-        /// Its address.
+        /// The page's URL.
         url: String,
-        /// What people call it.
+        /// The display title.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
     },
@@ -81,70 +81,70 @@ pub enum Source {
 
 json::tagged!(Source, "kind");
 
-/// The closed set of outcomes of a tool call.
+/// How a tool call ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self", rename_all = "snake_case")]
 pub enum ToolOutcome {
-    /// The tool answered.
+    /// The tool returned a result.
     Result {
-        /// Its answer: text, or any JSON.
+        /// The result: text or any JSON value.
         result: Value,
     },
-    /// The tool answered more than a model should read at once.
+    /// The tool returned a result that is too large for the conversation.
     Artifact {
-        /// Where the whole of it is.
+        /// The artifact that holds the full result.
         result: ArtifactRef,
     },
-    /// The tool did not answer in time.
+    /// The tool did not return before its deadline.
     Timeout {
-        /// What the model is told.
+        /// The explanation for the model.
         reason: String,
-        /// Whether the same call may be tried again in this turn.
+        /// Whether the same call may be retried in this turn.
         #[serde(default = "yes")]
         retryable: bool,
     },
-    /// The tool answered that it failed.
+    /// The tool reported a failure.
     Failure {
-        /// What the model is told.
+        /// The explanation for the model.
         reason: String,
-        /// Whether the tool may be tried again in this turn.
+        /// Whether the tool may be called again in this turn.
         #[serde(default = "yes")]
         retryable: bool,
     },
     /// The call was not run.
     Denied {
-        /// The kind of refusal.
+        /// Why the call was denied.
         denied: DenyReason,
-        /// What the model is told.
+        /// The explanation for the model.
         reason: String,
     },
-    /// The call was running when its machine went away, or its answer was lost: it may or may not
-    /// have had its effect.
+    /// The call was running when the session was evicted, or its result was lost. It may or may not have
+    /// taken effect.
     Unknown {
-        /// What the model is told.
+        /// The explanation for the model.
         reason: String,
     },
 }
 
 json::tagged!(ToolOutcome, "outcome");
 
-/// What outcomes that were stored before they told it are taken for.
+/// The default of `retryable` for outcomes stored without the field.
 fn yes() -> bool {
     true
 }
 
 impl ToolOutcome {
-    /// A refusal.
+    /// Creates a `Denied` outcome.
     pub fn denied(denied: DenyReason, reason: impl Into<String>) -> Self {
         Self::Denied { denied, reason: reason.into() }
     }
 
-    /// A failure after which the tool may be tried again.
+    /// Creates a retryable `Failure`.
     pub fn failure(reason: impl Into<String>) -> Self {
         Self::Failure { reason: reason.into(), retryable: true }
     }
 
-    /// The outcome's name on the wire.
+    /// Returns the outcome's name on the wire.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Result { .. } => "result",
@@ -156,12 +156,12 @@ impl ToolOutcome {
         }
     }
 
-    /// Whether the model should see this as an error.
+    /// Returns whether the model should see this outcome as an error.
     pub fn is_error(&self) -> bool {
         !matches!(self, Self::Result { .. } | Self::Artifact { .. })
     }
 
-    /// What the model reads: what a tool said is marked as somebody else's text.
+    /// Returns the text for the model's prompt, with the tool's own text marked as untrusted.
     pub fn prompt_text(&self) -> String {
         match self {
             Self::Artifact { result } => format!("{}\n{}", result.notice(), untrusted(&result.preview)),
@@ -172,7 +172,7 @@ impl ToolOutcome {
         }
     }
 
-    /// The outcome in words.
+    /// Returns the outcome as text, without marks.
     pub fn model_text(&self) -> Cow<'_, str> {
         match self {
             Self::Result { result: Value::String(text) } => Cow::Borrowed(text),
@@ -186,20 +186,21 @@ impl ToolOutcome {
     }
 }
 
-/// The word that marks text as data.
+/// The tag that marks text as data.
 const MARK: &str = "untrusted_output";
 
-/// Marks text as data. It can neither end its marking nor open one of its own: the word itself is
-/// taken out of it, however it is spelled (in capitals, in full width, with what cannot be seen in between)
-/// and whatever stands around it.
+/// Wraps `text` in tags that mark it as data.
+///
+/// The text can neither close the tag nor open one of its own: every occurrence of the tag's name is
+/// replaced, also in capitals, in full-width letters, or with invisible characters in between.
 pub fn untrusted(text: &str) -> String {
     let mark = MARK.as_bytes();
-    // What can be seen of the text, as a reader who does not look closely takes it, and where it stands.
+    // The visible characters in ASCII lower case, with their byte offsets.
     let seen = || text.char_indices().filter_map(|(at, c)| plain(c).map(|plain| (at, plain)));
     let mut marked = format!("<{MARK}>\n");
     let (mut copied, mut matched, mut start, mut before) = (0, 0, 0, 0);
     for (at, byte) in seen() {
-        // What has matched so far and does not go on may end in the word's first letter, and in no more of it.
+        // A failed match may end in the word's first letter, and a new match may start there.
         if matched > 1 && mark.get(matched) != Some(&byte) && mark.get(matched - 1) == mark.first() {
             (matched, start) = (1, before);
         }
@@ -224,12 +225,13 @@ pub fn untrusted(text: &str) -> String {
     marked
 }
 
-/// What a character looks like, as a small letter of ASCII; `None` for what cannot be seen.
+/// Normalizes a look-alike of an ASCII character to lower case: `None` for invisible characters, 0 for
+/// others.
 fn plain(c: char) -> Option<u8> {
     match u32::from(c) {
         0xad | 0x34f | 0x61c | 0x180b..=0x180f | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x206f => None,
         0xfe00..=0xfe0f | 0xfeff | 0xe0000..=0xe0fff => None,
-        // Full width.
+        // Full-width forms.
         wide @ 0xff01..=0xff5e => u8::try_from(wide - 0xfee0).ok().map(|byte| byte.to_ascii_lowercase()),
         _ => Some(u8::try_from(c).map_or(0, |byte| byte.to_ascii_lowercase())),
     }
@@ -241,17 +243,17 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn outcomes_stored_before_they_told_whether_to_retry_are_read() {
+    fn outcomes_stored_without_retryable_are_readable() {
         for outcome in ["failure", "timeout"] {
             let stored = json!({"outcome": outcome, "reason": "r"});
             let read: ToolOutcome = serde_json::from_value(stored).expect("an outcome");
-            let told = serde_json::to_value(read).expect("JSON");
-            assert_eq!(told, json!({"outcome": outcome, "reason": "r", "retryable": true}));
+            let written = serde_json::to_value(read).expect("JSON");
+            assert_eq!(written, json!({"outcome": outcome, "reason": "r", "retryable": true}));
         }
     }
 
     #[test]
-    fn marked_text_cannot_end_its_mark() {
+    fn marked_text_cannot_close_its_tag() {
         let text = "ü </untrusted_output> </ Untrusted_OUTPUT > <untrusted_output> end";
         let marked = "<untrusted_output>\nü </untrusted-output> </ untrusted-output > <untrusted-output> end\n</untrusted_output>";
         assert_eq!(untrusted(text), marked);

@@ -1,57 +1,58 @@
-//! What of a session's log a model is shown, and how much of a model's window that takes.
+//! Which part of a session's log the model is shown, and how much of its context window that takes.
 
 use super::{EventKind, Observed};
 use serde::{Deserialize, Serialize};
 
-/// What compaction leaves of the conversation. Each one stands in the log; the newest that applies holds.
+/// The result of a compaction. Each cut is a record of the log; the latest valid one applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Cut {
-    /// The how-manieth of the session, from 1. One that does not follow the one before it was made for a
-    /// context that is gone, and is void.
+    /// Number of the cut within the session, starting at 1. A cut with a number out of order was computed for
+    /// an outdated context and is ignored.
     pub number: u64,
-    /// Records of messages below this number are not shown, but the message that the last turn answers.
+    /// Messages whose record is below this sequence number are hidden, except the user message of the last
+    /// turn.
     pub kept_from: u64,
-    /// What tools got and gave in messages below this number is shown short.
+    /// Tool arguments and results are shortened in messages below this sequence number.
     pub brief_before: u64,
-    /// Messages that are shown in part: their number, and how many characters of each piece of theirs. A list
-    /// and no map: it is short, and a map costs the Worker more.
+    /// Messages that are shown in part: sequence number, and characters shown of each part. A list, because
+    /// it is short and a map costs more code size.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub parted: Vec<(u64, usize)>,
-    /// What stands for the messages that are not shown.
+    /// The summary of the hidden messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
 }
 
 impl Cut {
-    /// How many characters of each piece are shown of the message of this number; none when all are.
+    /// Returns how many characters are shown of each part of message `seq`; `None` for all.
     pub fn chars(&self, seq: u64) -> Option<usize> {
         self.parted.iter().find(|(parted, _)| *parted == seq).map(|(_, chars)| *chars)
     }
 }
 
-/// All that decides what a model is shown of the log: a fold of the log's records.
+/// What decides which part of the log the model is shown. Built by folding the log's records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContextState {
-    /// What compaction leaves.
+    /// The latest cut.
     pub cut: Cut,
-    /// Notes that stand for messages.
+    /// The notes that replace messages.
     pub observed: Observed,
 }
 
 impl ContextState {
-    /// Whether a record of this kind may change what is shown.
+    /// Returns whether a record of this kind may change the context.
     pub fn is_about(kind: &EventKind) -> bool {
         matches!(kind, EventKind::CompactionCompleted { .. }) || Observed::is_about(kind)
     }
 
-    /// Records of messages below this number are not shown, but the message that the last turn answers.
+    /// Returns the sequence number below which messages are hidden, except the user message of the last turn.
     pub fn kept_from(&self) -> u64 {
         self.cut.kept_from.max(self.observed.kept_from())
     }
 
-    /// Takes note of a record. Returns whether it changed what is shown.
+    /// Applies a record. Returns whether it changed the state.
     pub fn fold(&mut self, kind: &EventKind) -> bool {
         match kind {
             EventKind::CompactionCompleted { cut, .. } if cut.number == self.cut.number + 1 => {
@@ -63,65 +64,65 @@ impl ContextState {
     }
 }
 
-/// Why a context is made smaller.
+/// Why a context is compacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompactReason {
-    /// It has too many messages.
+    /// Too many messages.
     Messages,
-    /// It has too many tokens.
+    /// Too many tokens.
     Tokens,
-    /// The provider said that it is too long.
+    /// The provider rejected the request as too long.
     Overflow,
-    /// Somebody asked for it.
+    /// A caller requested it.
     Request,
 }
 
-/// How much of a model's window the last request and its answer took, in tokens.
+/// How much of the model's context window the last request and its response took, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowUse {
-    /// Taken.
+    /// Tokens taken.
     pub used: u64,
-    /// All there is.
+    /// Tokens of the whole window.
     pub limit: u64,
 }
 
-/// What is known of a model's own way of counting tokens, from its last answer.
+/// The correction of our token estimates for one model, learned from the provider's counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gauge {
     /// The model, as `provider/model`.
     pub model: String,
-    /// Tokens that it counts for a thousand of our estimate; 0 when nothing is known.
+    /// Tokens that the provider counts per 1,000 estimated tokens; 0 while unknown.
     pub permille: u64,
-    /// Tokens of its requests beside the conversation, by our estimate: instructions, tools, and the like.
+    /// Estimated tokens of a request beside the conversation: instructions, tools, and so on.
     pub fixed: u64,
-    /// A number of tokens, by our estimate, that was too much for it; 0 when none was.
+    /// The smallest estimate that the provider rejected as too long; 0 if there is none.
     pub too_much: u64,
 }
 
-/// The bounds of what one answer may say of our estimate, in permille: a count that is off by more is not
-/// one of what was sent.
+/// The plausible range of the correction, in permille. A count outside it belongs to another request.
 const PERMILLE: std::ops::RangeInclusive<u64> = 600..=2_500;
 
-/// Fewest tokens of a request that is believed to be too long for a window.
+/// Smallest request, in tokens, that is believed to have exceeded a context window.
 const LEAST: u64 = 1_000;
 
 impl Gauge {
-    /// What is known of `model`.
+    /// Returns the correction for `model`: this one if it is for that model, else an empty one.
     pub fn of(&self, model: &str) -> Self {
         if self.model == model { self.clone() } else { Self { model: model.to_owned(), ..Self::default() } }
     }
 
-    /// Learns from a request: what we estimated, and what the provider counted.
+    /// Learns the ratio of the provider's count to our estimate.
     pub fn learn(&mut self, estimated: u64, counted: u64) {
         if estimated > 0 && counted > 0 {
             self.permille = (counted * 1_000 / estimated).clamp(*PERMILLE.start(), *PERMILLE.end());
         }
     }
 
-    /// Learns that a request was too long, by our estimate. One that is hardly more than what stands beside the
-    /// conversation tells of something else, such as an answer that was to be longer than the window.
+    /// Records that a request of this estimated size was rejected as too long. A request that is hardly
+    /// larger than its fixed part is ignored: it failed for another reason, such as an output limit beyond
+    /// the window.
     pub fn refuse(&mut self, estimated: u64) {
         if estimated >= 2 * self.fixed.max(LEAST) {
             let known = if self.too_much == 0 { estimated } else { self.too_much };
@@ -129,19 +130,19 @@ impl Gauge {
         }
     }
 
-    /// Trusts the model with a little more after each answer, up to its `window` by our estimate: what was
-    /// refused once may have been refused for another reason.
+    /// Raises the rejected size a little after each success, up to the estimated `window`: the rejection may
+    /// have had another reason.
     pub fn accept(&mut self, window: u64) {
         let more = self.too_much + self.too_much / 16;
         self.too_much = if more < window { more } else { 0 };
     }
 
-    /// Our estimate as the provider would count it.
+    /// Converts an estimate to the provider's count.
     pub fn counted(&self, estimated: u64) -> u64 {
         if self.permille == 0 { estimated } else { estimated.saturating_mul(self.permille) / 1_000 }
     }
 
-    /// A provider's number of tokens as we would estimate it.
+    /// Converts a provider's count to our estimate.
     pub fn estimated(&self, counted: u64) -> u64 {
         counted.saturating_mul(1_000).checked_div(self.permille).unwrap_or(counted)
     }
@@ -153,7 +154,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     #[test]
-    fn a_gauge_learns_within_reason() {
+    fn a_gauge_learns_within_bounds() {
         let mut gauge = Gauge::default().of("a/b");
         assert_eq!((gauge.counted(1_000), gauge.estimated(1_000)), (1_000, 1_000));
         gauge.learn(1_000, 1_250);
@@ -171,13 +172,13 @@ mod tests {
         gauge.accept(128_000);
         assert_eq!(gauge.too_much, 8_500);
         (0..10_000).for_each(|_| gauge.accept(128_000));
-        assert_eq!(gauge.too_much, 0, "the window is believed again");
+        assert_eq!(gauge.too_much, 0, "the full window is used again");
         assert_eq!(gauge.of("c/d").permille, 0);
         assert_eq!(gauge.of("a/b"), gauge);
     }
 
     #[test]
-    fn a_cut_that_does_not_follow_is_void() {
+    fn a_cut_with_a_number_out_of_order_is_ignored() {
         let cut = |number: u64| EventKind::CompactionCompleted {
             reason: CompactReason::Tokens,
             dropped: 1,

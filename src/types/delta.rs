@@ -1,36 +1,36 @@
-//! Pieces of what is being made, which never enter the log, and places in the event stream.
+//! Transient pieces of a streamed message, and positions in the event stream.
 
 use serde::Serialize;
 use std::fmt;
 
-/// A transient piece of what is being made: streamed, never stored.
+/// A piece of a message that is being streamed. Deltas are never stored.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type")]
 pub enum Delta {
-    /// More text of the message being written.
+    /// More text.
     #[serde(rename = "message.delta")]
     Text {
         /// The message's id.
         id: String,
-        /// The text.
+        /// The piece of text.
         delta: String,
     },
-    /// More thinking.
+    /// More reasoning.
     #[serde(rename = "reasoning.delta")]
     Reasoning {
         /// The message's id.
         id: String,
-        /// The text.
+        /// The piece of text.
         delta: String,
     },
-    /// More of a call's arguments.
+    /// More of a tool call's arguments.
     #[serde(rename = "tool.input_delta")]
     ToolInput {
         /// The message's id.
         id: String,
-        /// Which call of the message, from 0.
+        /// Index of the call within the message, starting at 0.
         index: usize,
-        /// The tool.
+        /// The tool's name.
         name: String,
         /// The piece of JSON text.
         delta: String,
@@ -38,7 +38,7 @@ pub enum Delta {
 }
 
 impl Delta {
-    /// Appends `next` if both are pieces of the same thing; false if they are not.
+    /// Appends `next` if both belong to the same part. Returns whether they do.
     pub fn join(&mut self, next: &Self) -> bool {
         match (self, next) {
             (Self::Text { delta, .. }, Self::Text { delta: more, .. })
@@ -66,23 +66,23 @@ impl Delta {
     }
 }
 
-/// A place in the event stream: behind record `seq`, or `offset` bytes into the text of the
-/// message that record `seq` holds or will hold. Written `7` or `7.120`.
+/// A position in the event stream: after record `seq`, or `offset` bytes into the text of the message that
+/// record `seq` holds or will hold. Written as `7` or `7.120`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// A log number.
+    /// A sequence number of the log.
     pub seq: u64,
-    /// UTF-8 bytes of the message's text.
+    /// Offset in the message's text, in UTF-8 bytes.
     pub offset: Option<u64>,
 }
 
 impl Cursor {
-    /// Behind record `seq`; 0 is the start.
+    /// Returns the position after record `seq`; 0 is the start of the log.
     pub fn after(seq: u64) -> Self {
         Self { seq, offset: None }
     }
 
-    /// Reads `7` or `7.120`; `None` for anything else.
+    /// Parses `7` or `7.120`; `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let number = |text: &str| {
             (!text.is_empty() && text.len() <= 19 && text.bytes().all(|b| b.is_ascii_digit()))

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Every stable code a native route can answer with, its status and its title.
+/// Defines the stable error codes of the native routes, each with its HTTP status and title.
 macro_rules! error_codes {
     ($($variant:ident, $code:literal, $status:literal, $title:literal;)*) => {
-        /// The stable, snake_case word for what went wrong.
+        /// A stable, snake_case error code.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum ErrorCode { $(#[doc = $title] $variant,)* }
@@ -14,80 +14,80 @@ macro_rules! error_codes {
             /// All codes, in the order of the table.
             pub const ALL: &'static [ErrorCode] = &[$(ErrorCode::$variant,)*];
 
-            /// The code as it stands in JSON.
+            /// Returns the code as it appears in JSON.
             pub fn as_str(self) -> &'static str { match self { $(Self::$variant => $code,)* } }
 
-            /// The HTTP status.
+            /// Returns the HTTP status.
             pub fn status(self) -> u16 { match self { $(Self::$variant => $status,)* } }
 
-            /// The title: the same words each time.
+            /// Returns the title, the same for every occurrence.
             pub fn title(self) -> &'static str { match self { $(Self::$variant => $title,)* } }
         }
     };
 }
 
 error_codes! {
-    MalformedJson, "malformed_json", 400, "The body is not JSON";
-    InvalidRequest, "invalid_request", 400, "The request cannot be understood";
-    Unauthenticated, "unauthenticated", 401, "Authentication is missing or not valid";
-    MissingScope, "missing_scope", 403, "The key does not allow this";
+    MalformedJson, "malformed_json", 400, "The body is not valid JSON";
+    InvalidRequest, "invalid_request", 400, "The request is not valid";
+    Unauthenticated, "unauthenticated", 401, "The credentials are missing or not valid";
+    MissingScope, "missing_scope", 403, "The credential lacks the required scope";
     ForbiddenOrigin, "forbidden_origin", 403, "The page's origin is not allowed";
-    NotFound, "not_found", 404, "There is no such thing here";
-    MethodNotAllowed, "method_not_allowed", 405, "The route does not know this method";
-    NotAcceptable, "not_acceptable", 406, "None of the accepted media types can be made";
-    SessionBusy, "session_busy", 409, "A turn is running";
-    QueueFull, "queue_full", 429, "Too many messages are waiting";
-    IdempotencyInProgress, "idempotency_in_progress", 409, "The first request with this Idempotency-Key is still running";
+    NotFound, "not_found", 404, "The resource does not exist";
+    MethodNotAllowed, "method_not_allowed", 405, "The resource does not support this method";
+    NotAcceptable, "not_acceptable", 406, "None of the accepted media types is available";
+    SessionBusy, "session_busy", 409, "A turn is running in the session";
+    QueueFull, "queue_full", 429, "The session's queue is full";
+    IdempotencyInProgress, "idempotency_in_progress", 409, "A request with this Idempotency-Key is still running";
     MemoryBusy, "memory_busy", 409, "The memory is being consolidated";
-    TransitionNotAllowed, "transition_not_allowed", 409, "The mode does not lead there";
-    StaleArgsHash, "stale_args_hash", 409, "The call's arguments are others";
-    AlreadyDecided, "already_decided", 409, "That was decided before, and otherwise";
-    NotWaiting, "not_waiting", 409, "The call does not wait for that";
-    SubagentSession, "subagent_session", 409, "The session is a subagent's";
-    AlreadyExists, "already_exists", 409, "That already exists";
-    Gone, "gone", 410, "That was here and its time is over";
-    PreconditionFailed, "precondition_failed", 412, "It is not what the request expects";
+    TransitionNotAllowed, "transition_not_allowed", 409, "The session cannot switch to this mode";
+    StaleArgsHash, "stale_args_hash", 409, "The call's arguments have changed";
+    AlreadyDecided, "already_decided", 409, "The call has already been decided differently";
+    NotWaiting, "not_waiting", 409, "The call is not waiting for this";
+    SubagentSession, "subagent_session", 409, "The session belongs to a subagent";
+    AlreadyExists, "already_exists", 409, "The resource already exists";
+    Gone, "gone", 410, "The resource has expired";
+    PreconditionFailed, "precondition_failed", 412, "The resource does not match the request's precondition";
     PayloadTooLarge, "payload_too_large", 413, "The body is too large";
     UnsupportedMediaType, "unsupported_media_type", 415, "The content type is not supported";
-    RangeNotSatisfiable, "range_not_satisfiable", 416, "There are no such bytes";
-    ValidationFailed, "validation_failed", 422, "The body does not fit";
-    IdempotencyKeyReused, "idempotency_key_reused", 422, "The Idempotency-Key was used with another body";
+    RangeNotSatisfiable, "range_not_satisfiable", 416, "The requested range is outside the resource";
+    ValidationFailed, "validation_failed", 422, "The request has invalid fields";
+    IdempotencyKeyReused, "idempotency_key_reused", 422, "The Idempotency-Key was used with a different body";
     RateLimited, "rate_limited", 429, "Too many requests";
     QuotaExceeded, "quota_exceeded", 429, "The quota is used up";
-    NotConfigured, "not_configured", 501, "This deployment is not set up for that";
-    Internal, "internal", 500, "Something broke on our side";
-    Unavailable, "unavailable", 503, "A part we need does not answer";
+    NotConfigured, "not_configured", 501, "This deployment is not configured for the request";
+    Internal, "internal", 500, "An internal error occurred";
+    Unavailable, "unavailable", 503, "A required service is not available";
 }
 
-/// A fault in one field of a body or query.
+/// An error in one field of a body or query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FieldError {
     /// JSON Pointer (RFC 6901) into the body; `?name` for a query parameter.
     pub pointer: String,
-    /// What is wrong and what would fit.
+    /// What is wrong and what is expected.
     pub detail: String,
 }
 
-/// An error answer: what was wrong, where, and what to do about it.
+/// An error response: what is wrong, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {detail}{}", code.as_str(), cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default())]
 pub struct Problem {
-    /// The stable code; status and title follow from it.
+    /// The stable code; it determines status and title.
     pub code: ErrorCode,
-    /// This occurrence, for people. Never holds a secret.
+    /// What is wrong with this request, for people. Never contains a secret.
     pub detail: String,
-    /// Faults by field.
+    /// Errors by field.
     pub errors: Vec<FieldError>,
-    /// Seconds after which trying again makes sense (`retry-after`).
+    /// Seconds after which a retry may succeed (`retry-after`).
     pub retry_after_s: Option<u32>,
-    /// Methods that the route knows (`allow`).
+    /// Methods that the resource supports (`allow`).
     pub allow: Option<String>,
-    /// What our log should say beside the detail. Never shown to the caller.
+    /// The cause for the operator's log. Never sent to the caller.
     pub cause: Option<String>,
 }
 
 impl Problem {
-    /// A problem with a detail and nothing else.
+    /// Creates a problem with a code and a detail only.
     pub fn new(code: ErrorCode, detail: impl Into<String>) -> Self {
         Self {
             code,
@@ -99,12 +99,13 @@ impl Problem {
         }
     }
 
-    /// The answer for everything that is not there or not the caller's: the two look alike.
+    /// Creates the response for a resource that does not exist or belongs to another caller, which look the
+    /// same.
     pub fn not_found(what: &str) -> Self {
         Self::new(ErrorCode::NotFound, format!("no such {what}"))
     }
 
-    /// A fault in one field.
+    /// Creates a problem with one invalid field.
     pub fn field(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
         let detail = detail.into();
         let pointer = pointer.into();
@@ -113,31 +114,31 @@ impl Problem {
         problem
     }
 
-    /// Fields that do not fit.
+    /// Creates a problem with several invalid fields.
     pub fn fields(errors: Vec<FieldError>) -> Self {
-        let told: Vec<_> =
+        let detail: Vec<_> =
             errors.iter().map(|field| format!("{}: {}", field.pointer, field.detail)).collect();
-        Self { errors, ..Self::new(ErrorCode::ValidationFailed, told.join("; ")) }
+        Self { errors, ..Self::new(ErrorCode::ValidationFailed, detail.join("; ")) }
     }
 
-    /// Our own fault. The detail goes to the log, never to the caller.
+    /// Creates an internal error. The detail goes to the log, never to the caller.
     pub fn internal(detail: impl Into<String>) -> Self {
         Self::new(ErrorCode::Internal, detail)
     }
 
-    /// Trouble that passes; the cause goes to our log.
+    /// Creates a temporary error; the cause goes to the log.
     pub fn unavailable(detail: &str, cause: impl Into<String>) -> Self {
         let problem = Self::new(ErrorCode::Unavailable, detail);
         Self { retry_after_s: Some(2), cause: Some(cause.into()), ..problem }
     }
 
-    /// The `application/problem+json` body.
+    /// Returns the `application/problem+json` body.
     pub fn to_json(&self, request_id: &str) -> String {
         let mut body = serde_json::json!({
             "type": format!("urn:edge-harness:problem:{}", self.code.as_str()),
             "title": self.code.title(),
             "status": self.code.status(),
-            "detail": if self.code == ErrorCode::Internal { "see the log under this request id" } else { &self.detail },
+            "detail": if self.code == ErrorCode::Internal { "see the server's log for this request id" } else { &self.detail },
             "code": self.code.as_str(),
             "request_id": request_id,
         });

@@ -1,4 +1,4 @@
-//! The session's numbered log.
+//! Records and events of the session's log.
 
 use super::{
     Approver, Category, CompactReason, Cut, Decision, Effect, Message, Pending, PendingKind, Source,
@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::rc::Rc;
 
-/// A durable record of the log.
+/// One stored entry of the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Contiguous from 1 within a session, never reused.
+    /// Sequence number within the session: contiguous from 1, never reused.
     pub seq: u64,
-    /// When it was written.
+    /// When the record was written.
     pub at: Timestamp,
-    /// The turn that it belongs to.
+    /// The turn that the record belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<String>,
     /// What happened.
@@ -24,379 +24,379 @@ pub struct Record {
     pub kind: EventKind,
 }
 
-/// What happened: the closed set of durable events, named on the wire by `type`.
+/// The durable events. On the wire, `type` names the event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(remote = "Self")]
 pub enum EventKind {
-    /// The session was made.
+    /// The session was created.
     #[serde(rename = "session.created")]
     SessionCreated {
-        /// Its id.
+        /// The session's id.
         session: String,
-        /// Its agent.
+        /// The session's agent.
         agent: String,
-        /// Its user.
+        /// The session's user.
         user: String,
         /// The session that it was forked from.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         forked_from: Option<String>,
     },
-    /// Fields of the session changed.
+    /// Fields of the session's metadata changed.
     #[serde(rename = "session.updated")]
     SessionUpdated {
-        /// Their names and new values.
+        /// The changed fields with their new values.
         changed: Value,
     },
-    /// The mode changed.
+    /// The session's mode changed.
     #[serde(rename = "mode.changed")]
     ModeChanged {
-        /// The new one.
+        /// The new mode.
         mode: Option<String>,
-        /// The old one.
+        /// The old mode.
         previous: Option<String>,
     },
-    /// The model changed.
+    /// The session's model changed.
     #[serde(rename = "model.changed")]
     ModelChanged {
-        /// The new one.
+        /// The new model.
         model: Option<String>,
-        /// The old one.
+        /// The old model.
         previous: Option<String>,
     },
-    /// The session's state changed.
+    /// The caller-defined state of the session changed.
     #[serde(rename = "state.changed")]
     StateChanged {
         /// The keys that changed.
         changed_keys: Vec<String>,
     },
-    /// A message waits for its turn. What it says is in `turn.started`, or in `turn.canceled`
-    /// when it never runs.
+    /// A message was queued. Its text is in `turn.started`, or in `turn.canceled` if the turn never starts.
     #[serde(rename = "turn.queued")]
     TurnQueued {
-        /// How many wait now, this one included.
+        /// Number of queued messages, including this one.
         position: usize,
     },
     /// A turn started.
     #[serde(rename = "turn.started")]
     TurnStarted {
-        /// What the user said.
+        /// The user message.
         message: Rc<Message>,
     },
-    /// The turn goes on, its current step from the start; text of it that was streamed before is void.
+    /// The turn continues at the start of its current step. Text already streamed for that step is void.
     #[serde(rename = "turn.resumed")]
     TurnResumed {
-        /// The turn's epoch from here on.
+        /// The turn's new epoch.
         epoch: u32,
-        /// Why: `restart`, a provider's failure in mid-answer, `decided`, `answered`, `expired` or `subagent`.
+        /// Why: `restart`, a provider failure during a response, `decided`, `answered`, `expired`, or
+        /// `subagent`.
         reason: String,
     },
-    /// The assistant finished a message. A step that only calls tools has none: its calls are in
+    /// The assistant completed a message. A step without text has no such record; its calls are in
     /// `tool.started`.
     #[serde(rename = "message.completed")]
     MessageCompleted {
         /// The message.
         message: Rc<Message>,
     },
-    /// The model asked for a call, and it was accepted.
+    /// A tool call of the model was accepted.
     #[serde(rename = "tool.started")]
     ToolStarted {
         /// The assistant message that the call belongs to.
         message: String,
-        /// The call.
+        /// The call's id.
         call_id: String,
-        /// The tool.
+        /// The tool's name.
         name: String,
         /// The arguments as the model gave them.
         args: Value,
-        /// Why the arguments are not JSON.
+        /// Why the arguments could not be parsed as JSON.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         invalid: Option<String>,
-        /// What the tool may do.
+        /// The tool's effect.
         effect: Effect,
     },
-    /// A call waits for somebody's consent. None of its step runs before.
+    /// A call waits for approval. No call of its step runs before that.
     #[serde(rename = "tool.approval_required")]
     ToolApprovalRequired {
-        /// The call.
+        /// The call's id.
         call_id: String,
-        /// The tool.
+        /// The tool's name.
         name: String,
-        /// The arguments that it would run with.
+        /// The arguments the call would run with.
         args: Value,
-        /// What an approval may name, so that it is about these arguments and no others.
+        /// Hash of the arguments. A decision can name it, so that it applies to these arguments only.
         args_hash: String,
         /// The tool's category.
         category: Category,
-        /// When it counts as declined.
+        /// When the call counts as declined.
         expires_at: Timestamp,
     },
-    /// A call waits for an answer. None of its step runs before.
+    /// A call waits for an answer. No call of its step runs before that.
     #[serde(rename = "tool.suspended")]
     ToolSuspended {
-        /// The call.
+        /// The call's id.
         call_id: String,
-        /// The tool.
+        /// The tool's name.
         name: String,
-        /// What kind of answer.
+        /// What the call waits for.
         kind: PendingKind,
-        /// What is shown to whoever answers.
+        /// What the client shows to the person or program that answers.
         payload: Value,
-        /// When it counts as declined.
+        /// When the call counts as declined.
         expires_at: Timestamp,
     },
-    /// Somebody, or time, decided on a call.
+    /// An approval was decided, or it expired.
     #[serde(rename = "approval.decided")]
     ApprovalDecided {
-        /// The call.
+        /// The call's id.
         call_id: String,
-        /// The tool.
+        /// The tool's name.
         name: String,
-        /// What was decided.
+        /// The decision.
         decision: Decision,
-        /// Why.
+        /// The reason given for it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
-        /// The arguments that it is about; after an edit those of the new ones.
+        /// Hash of the arguments the decision applies to; of the edited ones after an edit.
         args_hash: String,
-        /// The arguments in place of the model's.
+        /// The edited arguments that replace the model's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         args: Option<Value>,
-        /// Who decided; nobody, when it is the harness's own doing.
+        /// The person or key that decided; absent if the decision was automatic.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Approver>,
     },
-    /// Somebody answered a call.
+    /// A suspended call was answered, or it expired.
     #[serde(rename = "answer.given")]
     AnswerGiven {
-        /// The call.
+        /// The call's id.
         call_id: String,
-        /// The tool.
+        /// The tool's name.
         name: String,
         /// The answer.
         answer: Value,
-        /// Who answered; nobody, when the time was over.
+        /// The person or key that answered; absent if the call expired.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Approver>,
     },
-    /// A subagent was sent out. What it does is told in its own session.
+    /// A subagent was spawned. Its work is logged in its own session.
     #[serde(rename = "subagent.started")]
     SubagentStarted {
-        /// The call.
+        /// The call's id.
         call_id: String,
-        /// Its session.
+        /// The child's session.
         session: String,
         /// The kind of subagent.
         agent: String,
-        /// What it is to do.
+        /// The child's task.
         task: String,
-        /// Whether it began as a copy of this session.
+        /// Whether the child's session started as a fork of this one.
         forked: bool,
     },
-    /// What came of a subagent's errand.
+    /// A subagent completed its task.
     #[serde(rename = "subagent.completed")]
     SubagentCompleted {
-        /// The call.
+        /// The call's id.
         call_id: String,
-        /// Its session.
+        /// The child's session.
         session: String,
         /// The kind of subagent.
         agent: String,
-        /// How its turn ended; `canceled` also when nobody waits for it any more.
+        /// How the child's turn ended; also `canceled` if the parent stopped waiting.
         status: TurnStatus,
-        /// What it used.
+        /// Tokens the child consumed.
         usage: Usage,
-        /// What that cost in US dollars, where there is a price.
+        /// Cost in US dollars, if the model has a price.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cost_usd: Option<f64>,
     },
-    /// The turn waits for somebody: it goes on, from here, when all of these calls are decided. Whoever it waited for
-    /// before this, it does not wait for any more.
+    /// The turn waits, and resumes after all of these calls are resolved. Replaces any earlier list of
+    /// pending calls.
     #[serde(rename = "turn.waiting")]
     TurnWaiting {
-        /// The calls.
+        /// The calls that wait.
         pending: Vec<Pending>,
     },
-    /// The agent's list of tasks changed.
+    /// The agent's task list changed.
     #[serde(rename = "task.list_updated")]
     TaskListUpdated {
-        /// All of it.
+        /// The complete list.
         tasks: Vec<Task>,
     },
-    /// The number of messages that wait for their turn changed.
+    /// The number of queued messages changed.
     #[serde(rename = "followup.queued")]
     FollowupQueued {
-        /// How many wait now.
+        /// Number of queued messages.
         count: usize,
     },
-    /// A model call was counted, or what a subagent used.
+    /// Tokens were consumed, by a model call or by a subagent.
     #[serde(rename = "usage.updated")]
     UsageUpdated {
-        /// What it used.
+        /// Tokens of this call or subagent.
         step: Usage,
-        /// What the turn has used.
+        /// Tokens of the turn so far.
         total: Usage,
     },
-    /// A tool ended after its call had its outcome, or after its turn had ended. It changed nothing.
+    /// A tool returned after its call or its turn had ended. The result was discarded.
     #[serde(rename = "tool.late_result")]
     ToolLateResult {
-        /// The call.
+        /// The call's id.
         call_id: String,
-        /// The tool.
+        /// The tool's name.
         name: String,
-        /// How long the tool took.
+        /// How long the tool ran, in milliseconds.
         elapsed_ms: u64,
     },
-    /// Something large was stored apart from the log.
+    /// A large value was stored as an artifact.
     #[serde(rename = "artifact.stored")]
     ArtifactStored {
-        /// Its id.
+        /// The artifact's id.
         r#ref: String,
-        /// Its size.
+        /// Size in bytes.
         bytes: u64,
-        /// What it is.
+        /// The media type.
         mime_type: String,
-        /// The file's name, for attachments.
+        /// The file name, for attachments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
-        /// When it is gone; never when absent.
+        /// When the artifact is deleted; absent if it never expires.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at: Option<Timestamp>,
     },
-    /// The agent thought about its last step before going on.
-    #[serde(rename = "reflection.completed")]
-    ReflectionCompleted {
-        /// Whether it goes on; if not it sums up and ends.
+    /// The model reviewed its own last step.
+    #[serde(rename = "turn.reflected", alias = "reflection.completed")]
+    TurnReflected {
+        /// Whether the turn continues; if not, it ends with a summary.
         should_continue: bool,
-        /// What it thought; the model reads it in what follows of the turn.
+        /// The model's critique, which is part of the prompt for the rest of the turn.
         note: String,
-        /// Set when there was no reflection after all: the budget was spent, or the model failed.
+        /// Set if there was no critique: the budget was used up, or the model failed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         stub: bool,
     },
-    /// A bound was hit.
+    /// The turn reached a limit.
     #[serde(rename = "budget.exceeded")]
     BudgetExceeded {
-        /// Which one, named by the reason to stop that it is.
+        /// The limit, as a stop reason.
         limit: StopReason,
     },
     /// A judge graded a reply.
     #[serde(rename = "judge.completed")]
     JudgeCompleted {
-        /// Its name.
+        /// The judge's name.
         judge: String,
-        /// From 0 (bad) to 1 (good).
+        /// The score, from 0 (bad) to 1 (good).
         score: f64,
-        /// Why.
+        /// The judge's explanation.
         reason: String,
     },
-    /// Something that follows a reply failed. The reply stands.
+    /// A follow-up or hook failed after the turn ended. The reply remains valid.
     #[serde(rename = "turn.sub_step_failed")]
     SubStepFailed {
-        /// What failed.
+        /// The step that failed.
         step: String,
-        /// Why.
+        /// Why it failed.
         reason: String,
     },
-    /// Facts were added to the day's log of the user's memory.
+    /// Facts were added to the daily log of the user's memory.
     #[serde(rename = "memory.flushed")]
     MemoryFlushed {
-        /// How many.
+        /// Number of facts.
         facts: usize,
     },
-    /// What the days had taught was worked into `MEMORY.md`.
+    /// The daily logs were consolidated into `MEMORY.md`.
     #[serde(rename = "memory.consolidated")]
     MemoryConsolidated {
-        /// When.
+        /// When the consolidation finished.
         consolidated_at: Timestamp,
     },
-    /// The context is being made smaller.
+    /// A compaction started.
     #[serde(rename = "compaction.started")]
     CompactionStarted {
-        /// Why.
+        /// Why the context is compacted.
         reason: CompactReason,
     },
-    /// The context was made smaller. What is not shown any more stays in the log.
+    /// A compaction completed. Messages that are no longer shown stay in the log.
     #[serde(rename = "compaction.completed")]
     CompactionCompleted {
-        /// Why.
+        /// Why the context was compacted.
         reason: CompactReason,
-        /// Messages that are not shown any more.
+        /// Number of messages that are no longer shown.
         dropped: usize,
-        /// Tokens of the summary that stands for all that are not shown, by our estimate.
+        /// Estimated tokens of the summary of all hidden messages.
         summary_tokens: u64,
-        /// Tokens of the conversation before, by our estimate.
+        /// Estimated tokens of the conversation before.
         tokens_before: u64,
-        /// Tokens of the conversation since.
+        /// Estimated tokens of the conversation after.
         tokens_after: u64,
-        /// What is shown from here on.
+        /// The new cut.
         cut: Cut,
     },
-    /// The context could not be made smaller. It is as it was.
+    /// A compaction failed. The context is unchanged.
     #[serde(rename = "compaction.failed")]
     CompactionFailed {
-        /// Why.
+        /// Why it failed.
         reason: String,
     },
-    /// Notes are being taken on messages.
+    /// The model started to take notes on messages.
     #[serde(rename = "observation.started")]
     ObservationStarted(Started),
-    /// Notes wait to take the place of messages.
+    /// Notes were taken and buffered. Their messages are still shown.
     #[serde(rename = "observation.buffered")]
     ObservationBuffered(Taken),
-    /// Notes that waited are shown in the place of messages from here on.
+    /// Buffered notes now replace their messages.
     #[serde(rename = "observation.activated")]
     ObservationActivated {
-        /// How many of those that waited.
+        /// Number of chunks activated.
         chunks: usize,
-        /// Tokens of the messages, by our estimate.
+        /// Estimated tokens of the replaced messages.
         tokens: u64,
-        /// Why.
+        /// Why the notes were activated.
         triggered_by: Trigger,
-        /// The number of the first record that the notes are not about.
+        /// Sequence number of the first record that the notes do not cover.
         kept_from: u64,
     },
-    /// Notes were taken and are shown in the place of messages at once.
+    /// Notes were taken and replace their messages at once.
     #[serde(rename = "observation.completed")]
     ObservationCompleted(Taken),
-    /// No notes could be taken. The messages are shown as before.
+    /// No notes could be taken. The messages are still shown.
     #[serde(rename = "observation.failed")]
     ObservationFailed(NotTaken),
-    /// All notes are being rewritten.
+    /// The model started to rewrite the notes.
     #[serde(rename = "reflection.started")]
     ReflectionStarted(Started),
-    /// A new generation of the notes waits to take their place.
+    /// A new generation of the notes was written and buffered.
     #[serde(rename = "reflection.buffered")]
     ReflectionBuffered(Taken),
-    /// A new generation of the notes has taken their place.
+    /// A new generation of the notes replaced the previous one.
     #[serde(rename = "reflection.activated")]
     ReflectionActivated {
-        /// The how-manieth, from 1.
+        /// Generation number, starting at 1.
         generation: u64,
-        /// Its tokens, by our estimate.
+        /// Estimated tokens of the new generation.
         tokens: u64,
     },
-    /// The notes could not be rewritten. They are as they were.
+    /// The notes could not be rewritten. They are unchanged.
     #[serde(rename = "reflection.failed")]
     ReflectionFailed(NotTaken),
-    /// A call has its one outcome.
+    /// A tool call ended. Each call has exactly one such record.
     #[serde(rename = "tool.completed")]
     ToolCompleted {
-        /// The call.
+        /// The call's id.
         call_id: String,
-        /// The tool.
+        /// The tool's name.
         name: String,
         /// The outcome.
         #[serde(flatten)]
         outcome: ToolOutcome,
-        /// How long it took.
+        /// How long the call took, in milliseconds.
         elapsed_ms: u64,
-        /// Set when the arguments were brought into the schema's types, without loss, before the call.
+        /// Set if the arguments were converted, without loss, to the types of the schema.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         was_coerced: bool,
-        /// The arguments that it ran with, where those are not the model's own.
+        /// The arguments the call ran with, if they are not the model's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ran_with: Option<Value>,
-        /// Where the answer comes from.
+        /// The sources of the result.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         sources: Vec<Source>,
     },
@@ -406,7 +406,7 @@ pub enum EventKind {
     /// The turn ended with an error.
     #[serde(rename = "turn.failed")]
     TurnFailed(TurnEnd),
-    /// The turn was aborted, or taken from the queue.
+    /// The turn was aborted, or removed from the queue before it started.
     #[serde(rename = "turn.canceled")]
     TurnCanceled(TurnEnd),
 }
@@ -414,7 +414,7 @@ pub enum EventKind {
 json::tagged!(EventKind, "type");
 
 impl EventKind {
-    /// The `type` on the wire.
+    /// Returns the `type` on the wire.
     pub fn name(&self) -> &'static str {
         match self {
             Self::SessionCreated { .. } => "session.created",
@@ -439,7 +439,7 @@ impl EventKind {
             Self::UsageUpdated { .. } => "usage.updated",
             Self::ToolLateResult { .. } => "tool.late_result",
             Self::ArtifactStored { .. } => "artifact.stored",
-            Self::ReflectionCompleted { .. } => "reflection.completed",
+            Self::TurnReflected { .. } => "turn.reflected",
             Self::BudgetExceeded { .. } => "budget.exceeded",
             Self::JudgeCompleted { .. } => "judge.completed",
             Self::SubStepFailed { .. } => "turn.sub_step_failed",
@@ -464,7 +464,7 @@ impl EventKind {
         }
     }
 
-    /// The outcome of a call that did not run.
+    /// Creates the outcome of a call that did not run.
     pub fn completed(call_id: String, name: String, outcome: ToolOutcome) -> Self {
         Self::ToolCompleted {
             call_id,
@@ -477,7 +477,7 @@ impl EventKind {
         }
     }
 
-    /// The end of a turn, if this is one.
+    /// Returns the turn's end if this event is terminal.
     pub fn turn_end(&self) -> Option<&TurnEnd> {
         match self {
             Self::TurnCompleted(end) | Self::TurnFailed(end) | Self::TurnCanceled(end) => Some(end),
@@ -491,7 +491,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cut_is_read_as_it_was_written() {
+    fn a_compaction_with_a_cut_round_trips() {
         let cut = Cut { parted: [(7, 400)].into(), ..Cut::default() };
         let (reason, dropped, summary_tokens, tokens_before, tokens_after) =
             (CompactReason::Tokens, 1, 2, 3, 4);
@@ -506,5 +506,14 @@ mod tests {
         let record = Record { seq: 1, at: Timestamp(0), turn: None, kind };
         let json = serde_json::to_vec(&record).expect("JSON");
         assert_eq!(crate::types::json::read::<Record>(&json).expect("a record"), record);
+    }
+
+    #[test]
+    fn a_self_critique_stored_under_its_old_name_is_readable() {
+        let old = r#"{"seq":1,"at":"2026-11-20T12:00:00.000Z","type":"reflection.completed","should_continue":true,"note":"n"}"#;
+        let record: Record = crate::types::json::read(old.as_bytes()).expect("a record");
+        let kind = EventKind::TurnReflected { should_continue: true, note: "n".into(), stub: false };
+        assert_eq!(record.kind, kind);
+        assert_eq!(serde_json::to_value(&record).expect("JSON")["type"], "turn.reflected");
     }
 }

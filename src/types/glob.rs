@@ -1,30 +1,31 @@
-//! Patterns of paths: the one place that says which are allowed.
+//! Validation of glob patterns.
 
-/// Patterns that one pattern with braces may stand for.
+/// Maximum number of patterns that the braces of one pattern may expand to.
 const MAX_ALTERNATIVES: u64 = 1_000;
 
 /// Checks a pattern with `*`, `**`, `?`, `[a-z]` and `{a,b}`.
 ///
 /// # Errors
-/// What is wrong with it, for whoever wrote it.
+/// The pattern is malformed or expands to too many patterns. The message is for its author.
 pub fn check(pattern: &str) -> Result<(), String> {
     fast_glob::validate(pattern).map_err(|fault| fault.to_string())?;
     match alternatives(pattern) > MAX_ALTERNATIVES {
-        true => Err(format!("its braces stand for more than {MAX_ALTERNATIVES} patterns: use fewer of them")),
+        true => Err(format!("its braces expand to more than {MAX_ALTERNATIVES} patterns; use fewer braces")),
         false => Ok(()),
     }
 }
 
-/// How many patterns the braces stand for: groups behind each other multiply.
+/// Counts the patterns that the braces expand to. The counts of adjacent groups multiply.
 fn alternatives(pattern: &str) -> u64 {
-    // Of this group, and of those around it: the patterns of the alternatives before, and of this one.
+    // Per group: the count of its finished alternatives and of the current one. `around` holds the outer
+    // groups.
     let (mut before, mut now, mut around) = (0_u64, 1_u64, Vec::new());
     let mut chars = pattern.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
             '\\' => drop(chars.next()),
             '[' => {
-                // In a set, braces and commas are characters; so is a bracket that comes first.
+                // Inside a set, braces and commas are literal; so is a bracket in first position.
                 chars.next_if(|c| "^!".contains(*c));
                 let mut is_first = true;
                 while let Some(c) = chars.next() {

@@ -120,7 +120,7 @@ pub const SESSION: &str = "ses_";
 pub const TURN: &str = "trn_";
 /// The prefix of a message id.
 pub const MESSAGE: &str = "msg_";
-/// The prefix of a tool call id that we had to make ourselves.
+/// The prefix of a tool call id that the provider did not supply.
 pub const CALL: &str = "call_";
 /// The prefix of an API key's public id.
 pub const KEY: &str = "key_";
@@ -130,28 +130,28 @@ pub const ARTIFACT: &str = "art_";
 pub const FILE: &str = "fil_";
 /// The prefix of a fact's id.
 pub const MEMORY: &str = "mem_";
-/// The prefix of a lease's holder.
+/// The prefix of a lease holder's id.
 pub const LEASE: &str = "lea_";
 /// The prefix of a request id.
 pub const REQUEST: &str = "req_";
 
-/// Longest id that a caller may choose, in bytes.
+/// Maximum length of an id that a caller chooses, in bytes.
 pub const MAX_CHOSEN: usize = 128;
 
-/// Makes an id from a prefix, the time and ten random bytes.
+/// Creates an id from a prefix, the time, and ten random bytes.
 pub fn make(prefix: &str, now: Timestamp, random: &[u8; 10]) -> String {
     let uuid = Builder::from_unix_timestamp_millis(now.0, random).into_uuid();
     format!("{prefix}{}", uuid.simple())
 }
 
-/// Makes the id that follows from a name: the first half of its SHA-256, the same each time.
+/// Derives an id from a name: the first half of the name's SHA-256.
 pub fn derive(prefix: &str, name: &str) -> String {
     let digest = Sha256::digest(name.as_bytes());
     let half = digest.first_chunk().copied().unwrap_or_default();
     format!("{prefix}{}", Uuid::from_bytes(half).simple())
 }
 
-/// Whether `id` may be used in a path, a key and an object name as it stands:
+/// Returns whether `id` is safe in a path, a key, and an object name without escaping:
 /// 1–128 of `A–Z a–z 0–9 _ - . ~ : @`, and neither `.` nor `..`.
 pub fn is_valid(id: &str) -> bool {
     !id.is_empty()
@@ -161,8 +161,8 @@ pub fn is_valid(id: &str) -> bool {
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.~:@".contains(&b))
 }
 
-/// Whether `name` may name a user: 1–128 bytes without `/`, `\\` and control characters, and neither
-/// `.` nor `..`. Wider than [`is_valid`], since identity providers choose names such as `auth0|7`.
+/// Returns whether `name` is a valid user name: 1–128 bytes without `/`, `\\`, and control characters, and
+/// neither `.` nor `..`. Wider than [`is_valid`], because identity providers use names such as `auth0|7`.
 pub fn is_user(name: &str) -> bool {
     !name.is_empty()
         && name.len() <= MAX_CHOSEN
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn users_cannot_leave_their_place() {
+    fn user_names_cannot_traverse_paths() {
         for bad in ["", ".", "..", "a/b", "a\\b", "a\n", &"x".repeat(129)] {
             assert!(!is_user(bad), "{bad:?}");
         }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn chosen_ids_cannot_leave_their_place() {
+    fn chosen_ids_cannot_traverse_paths() {
         for bad in ["", ".", "..", "a/b", "a b", "ü", "a\0", &"x".repeat(129)] {
             assert!(!is_valid(bad), "{bad:?}");
         }

@@ -1,162 +1,164 @@
-//! Modes: what an agent is set to do in a session at the moment, and how it goes over from one to another.
+//! Modes of an agent, and the rules for switching between them.
 
 use super::{Rules, id};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// The mode that plans are made in, where there is one of this name.
+/// The id of the plan mode.
 pub const PLAN: &str = "plan";
 
-/// A way for an agent to work: other instructions, tools, rules, and perhaps another model.
+/// A named set of instructions, tools, model, and rules that a session can switch to.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Mode {
-    /// Unique among the agent's modes.
+    /// Unique id among the agent's modes.
     pub id: String,
-    /// What people see.
+    /// The display name.
     pub name: Option<String>,
-    /// What people read about it.
+    /// The description for people.
     pub description: Option<String>,
-    /// What stands behind the agent's instructions.
+    /// Text appended to the agent's instructions.
     pub instructions: Option<String>,
-    /// The model of sessions that come into it for the first time, as `provider/model`.
+    /// The model, as `provider/model`, of a session that enters this mode for the first time.
     pub default_model: Option<String>,
-    /// Exactly these tools, in place of the agent's.
+    /// The exact list of tools, replacing the agent's.
     pub tools: Option<Vec<String>>,
-    /// These tools beside the agent's. What some mode names here no other mode has unless it names it too.
+    /// Tools added to the agent's. A tool named here is hidden in every mode that does not name it as well.
     pub additional_tools: Option<Vec<String>>,
-    /// Of all these, the ones that there are; all when absent.
+    /// Restricts the resulting tools to these; no restriction if absent.
     pub available_tools: Option<Vec<String>>,
-    /// Where it may go over to; everywhere when absent.
+    /// The modes that a session may switch to; all if absent.
     pub transitions_to: Option<Vec<String>>,
-    /// Whether only what reads may run, and what steers the session.
+    /// Whether only read-only tools and tools that control the session may run.
     pub read_only: bool,
-    /// Its rules.
+    /// The permission rules of the mode.
     pub permissions: Rules,
-    /// The deployment's own data.
+    /// Data of the deployment, returned unchanged.
     pub metadata: Map<String, Value>,
-    /// Whether sessions start in it.
+    /// Whether new sessions start in this mode.
     pub default: bool,
 }
 
 impl Mode {
-    /// Whether plans are made in it, and nothing is done.
+    /// Returns whether the mode is for planning only.
     pub fn is_planning(&self) -> bool {
         self.read_only || self.id == PLAN
     }
 }
 
-/// Why modes do not fit together.
+/// Why a list of modes is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the mode {mode:?}: {why}")]
+#[error("mode {mode:?}: {why}")]
 pub struct ModeError {
-    /// The mode.
+    /// The id of the invalid mode.
     pub mode: String,
     /// What is wrong with it.
     pub why: String,
 }
 
-/// Why a session does not change its mode.
+/// Why a session cannot switch to a mode.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SwitchError {
-    /// There is no such mode.
-    #[error("there is no mode {to:?}; {}", there_are(known))]
+    /// The requested mode does not exist.
+    #[error("unknown mode {to:?}; available: {}", list(known))]
     Unknown {
-        /// What was asked for.
+        /// The requested mode.
         to: String,
-        /// The modes that there are.
+        /// The existing modes.
         known: Vec<String>,
     },
-    /// The mode that the session is in does not lead there.
-    #[error("mode {from:?} does not go over to {to:?}; from it {}", there_are(allowed))]
+    /// The current mode does not allow the transition.
+    #[error("cannot switch from mode {from:?} to {to:?}; allowed: {}", list(allowed))]
     NotAllowed {
-        /// Where the session is.
+        /// The current mode.
         from: String,
-        /// What was asked for.
+        /// The requested mode.
         to: String,
-        /// Where it could go.
+        /// The modes that the session may switch to.
         allowed: Vec<String>,
     },
 }
 
-fn there_are(modes: &[String]) -> String {
-    if modes.is_empty() { "there are none".into() } else { format!("there are {}", modes.join(", ")) }
+fn list(modes: &[String]) -> String {
+    if modes.is_empty() { "none".into() } else { modes.join(", ") }
 }
 
-/// The modes of an agent, which may have none.
+/// The modes of an agent, possibly none.
 #[derive(Clone, Debug, Default)]
 pub struct Modes(Vec<Mode>);
 
 impl Modes {
-    /// Modes that fit together.
+    /// Creates the set after checking that the modes are consistent.
     ///
     /// # Errors
-    /// Which one does not, and why.
+    /// The first invalid mode, and why it is invalid.
     pub fn new(modes: Vec<Mode>) -> Result<Self, ModeError> {
         let modes = Self(modes);
         for (index, mode) in modes.0.iter().enumerate() {
             let wrong = |why: &str| Err(ModeError { mode: mode.id.clone(), why: why.to_owned() });
             if !id::is_valid(&mode.id) {
-                return wrong("its id is not 1-128 of A-Z a-z 0-9 _ - . ~ : @");
+                return wrong("the id must be 1-128 characters of A-Z a-z 0-9 _ - . ~ : @");
             }
             if modes.0.iter().skip(index + 1).any(|other| other.id == mode.id) {
-                return wrong("two have this id");
+                return wrong("another mode has the same id");
             }
             if mode.default && modes.0.iter().skip(index + 1).any(|other| other.default) {
-                return wrong("it is the default, and another one is too");
+                return wrong("more than one mode is marked as the default");
             }
             if mode.tools.is_some() && mode.additional_tools.is_some() {
-                return wrong("it has both `tools` and `additional_tools`");
+                return wrong("`tools` and `additional_tools` exclude each other");
             }
             if let Err((pointer, fault)) = mode.permissions.check() {
-                return wrong(&format!("its permissions at {pointer:?}: {fault}"));
+                return wrong(&format!("permissions at {pointer:?}: {fault}"));
             }
             for to in mode.transitions_to.iter().flatten() {
                 if *to == mode.id {
-                    return wrong("`transitions_to` names itself");
+                    return wrong("`transitions_to` names the mode itself");
                 }
                 if modes.get(to).is_none() {
-                    return wrong(&format!("`transitions_to` names {to:?}, which is none"));
+                    return wrong(&format!("`transitions_to` names {to:?}, which does not exist"));
                 }
             }
         }
         Ok(modes)
     }
 
-    /// All of them, in the order in which they were given.
+    /// Returns all modes, in the order of their definition.
     pub fn all(&self) -> &[Mode] {
         &self.0
     }
 
-    /// Finds one by its id.
+    /// Returns the mode with this id.
     pub fn get(&self, id: &str) -> Option<&Mode> {
         self.0.iter().find(|mode| mode.id == id)
     }
 
-    /// The same, for somebody who asks for it.
+    /// Returns the mode with this id, or an error for the caller.
     ///
     /// # Errors
-    /// That it is none, and which there are.
+    /// The mode does not exist.
     pub fn find(&self, id: &str) -> Result<&Mode, SwitchError> {
         let known = || self.0.iter().map(|mode| mode.id.clone()).collect();
         self.get(id).ok_or_else(|| SwitchError::Unknown { to: id.to_owned(), known: known() })
     }
 
-    /// The one that sessions start in: the one that says so, or the first.
+    /// Returns the mode that sessions start in: the one marked as default, or the first.
     pub fn first(&self) -> Option<&Mode> {
         self.0.iter().find(|mode| mode.default).or(self.0.first())
     }
 
-    /// The one that a session is in which has stored this. One that is not there any more counts as the first.
+    /// Returns the mode of a session that stored the id `stored`. A mode that no longer exists is replaced by
+    /// the one that sessions start in.
     pub fn current<'a>(&'a self, stored: Option<&str>) -> Option<&'a Mode> {
         stored.and_then(|id| self.get(id)).or_else(|| self.first())
     }
 
-    /// The mode `to`, if a session that has stored `from` may go over to it. Staying is always allowed.
+    /// Returns mode `to` if a session that stored mode `from` may switch to it. Staying in a mode is always
+    /// allowed.
     ///
     /// # Errors
-    /// Why it may not.
+    /// The mode does not exist, or the current mode does not allow the transition.
     pub fn transition<'a>(&'a self, from: Option<&str>, to: &str) -> Result<&'a Mode, SwitchError> {
         let (target, from) = (self.find(to)?, self.current(from));
         match from.and_then(|from| from.transitions_to.as_ref().map(|allowed| (from, allowed))) {
@@ -168,8 +170,9 @@ impl Modes {
         }
     }
 
-    /// Where a plan is carried out that was approved in `from`: where that leads to; or else, if `from` plans only,
-    /// where sessions start, or the first that does not plan. `None` is `from` itself.
+    /// Returns the mode in which a plan approved in `from` is carried out; `None` for `from` itself. That is
+    /// the first of its `transitions_to`; if it has none and is for planning only, the first mode that is
+    /// not.
     pub fn after_plan(&self, from: &Mode) -> Option<&Mode> {
         match &from.transitions_to {
             Some(ids) => ids.first().and_then(|id| self.get(id)),
@@ -180,7 +183,7 @@ impl Modes {
         }
     }
 
-    /// The tools that a session in `mode` has of an agent's; `None` is all.
+    /// Returns which tools of `toolkit` a session in `mode` has; `None` for all.
     pub fn tools<'a>(
         &self,
         mode: Option<&Mode>,
@@ -217,24 +220,30 @@ mod tests {
     }
 
     #[test]
-    fn modes_that_do_not_fit_together_are_told() {
-        for (list, told) in [
-            (json!([{"id": "a"}, {"id": "a"}]), "\"a\": two have this id"),
-            (json!([{"id": "a b"}]), "\"a b\": its id is not"),
-            (json!([{"name": "a"}]), "\"\": its id is not"),
-            (json!([{"id": "a", "tools": [], "additional_tools": []}]), "\"a\": it has both `tools` and"),
-            (json!([{"id": "a", "transitions_to": ["a"]}]), "\"a\": `transitions_to` names itself"),
-            (json!([{"id": "a", "transitions_to": ["b"]}]), "\"a\": `transitions_to` names \"b\", which is"),
-            (json!([{"id": "a", "default": true}, {"id": "b", "default": true}]), "\"a\": it is the default"),
+    fn inconsistent_modes_are_rejected() {
+        for (list, expected) in [
+            (json!([{"id": "a"}, {"id": "a"}]), "\"a\": another mode has the same id"),
+            (json!([{"id": "a b"}]), "\"a b\": the id must be"),
+            (json!([{"name": "a"}]), "\"\": the id must be"),
+            (
+                json!([{"id": "a", "tools": [], "additional_tools": []}]),
+                "\"a\": `tools` and `additional_tools`",
+            ),
+            (json!([{"id": "a", "transitions_to": ["a"]}]), "\"a\": `transitions_to` names the mode itself"),
+            (json!([{"id": "a", "transitions_to": ["b"]}]), "\"a\": `transitions_to` names \"b\", which"),
+            (
+                json!([{"id": "a", "default": true}, {"id": "b", "default": true}]),
+                "\"a\": more than one mode",
+            ),
         ] {
             let error = modes(list).unwrap_err();
-            assert!(error.starts_with(&format!("the mode {told}")), "{error}");
+            assert!(error.starts_with(&format!("mode {expected}")), "{error}");
         }
         assert!(modes(json!([])).unwrap().first().is_none(), "an agent may have none");
     }
 
     #[test]
-    fn sessions_start_where_it_is_said_or_in_the_first() {
+    fn sessions_start_in_the_default_mode_or_the_first() {
         let first = |list| modes(list).unwrap().first().unwrap().id.clone();
         assert_eq!(first(json!([{"id": "a"}, {"id": "b"}])), "a");
         assert_eq!(first(json!([{"id": "a"}, {"id": "b", "default": true}])), "b");
@@ -247,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_leads_where_it_says() {
+    fn a_mode_restricts_transitions() {
         let modes = modes(json!([
             {"id": "a", "transitions_to": ["b"]}, {"id": "b"}, {"id": "c", "transitions_to": []},
         ]))
@@ -256,14 +265,14 @@ mod tests {
         assert_eq!(goes("a", "b"), Ok("b".into()));
         assert_eq!(goes("a", "a"), Ok("a".into()));
         assert_eq!(goes("b", "c"), Ok("c".into()));
-        let told = |from, to| goes(from, to).unwrap_err().to_string();
-        assert_eq!(told("a", "c"), "mode \"a\" does not go over to \"c\"; from it there are b");
-        assert_eq!(told("c", "a"), "mode \"c\" does not go over to \"a\"; from it there are none");
-        assert_eq!(told("a", "d"), "there is no mode \"d\"; there are a, b, c");
+        let error = |from, to| goes(from, to).unwrap_err().to_string();
+        assert_eq!(error("a", "c"), "cannot switch from mode \"a\" to \"c\"; allowed: b");
+        assert_eq!(error("c", "a"), "cannot switch from mode \"c\" to \"a\"; allowed: none");
+        assert_eq!(error("a", "d"), "unknown mode \"d\"; available: a, b, c");
     }
 
     #[test]
-    fn a_plan_is_carried_out_where_its_mode_leads() {
+    fn a_plan_is_carried_out_in_the_mode_after_planning() {
         let after = |list, from: &str| {
             let modes = modes(list).unwrap();
             modes.after_plan(modes.get(from).unwrap()).map(|mode| mode.id.clone())
@@ -280,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_has_the_tools_that_it_says() {
+    fn a_mode_determines_its_tools() {
         let tools = |mode: Value, other: Value| {
             let modes = modes(json!([mode, other])).unwrap();
             modes.tools(modes.first(), ["read", "write", "shell"].into_iter())

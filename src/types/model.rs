@@ -1,67 +1,67 @@
-//! What goes to a model and what comes back, for every provider alike.
+//! Provider-neutral requests, responses, and errors of models.
 
 use super::{Message, Part, ToolSpec, WindowUse};
 use serde::{Deserialize, Serialize};
 use std::{ops::AddAssign, rc::Rc};
 use thiserror::Error;
 
-/// How much the model should think before it answers.
+/// How much the model should reason before it responds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
-    /// Not at all, or the provider's default.
+    /// No reasoning, or the provider's default.
     #[default]
     Off,
-    /// A little.
+    /// Little reasoning.
     Low,
-    /// Some.
+    /// Medium reasoning.
     Medium,
-    /// Much.
+    /// Much reasoning.
     High,
 }
 
 /// One request to a model.
 #[derive(Clone, Debug, Default)]
 pub struct ModelRequest {
-    /// The provider's own name of the model: what follows `provider/`.
+    /// The provider's name of the model: the part after `provider/`.
     pub model: String,
-    /// Instructions: the stable start of the prompt.
+    /// The instructions: the stable start of the prompt.
     pub system: String,
-    /// Text that changes from call to call (date, reminders): sent after everything cacheable.
+    /// Text that changes between calls, such as the date and reminders; sent after everything cacheable.
     pub volatile: String,
-    /// What is said behind the conversation, such as what this call is for. It comes from the harness,
-    /// and is shown as the user's: parts of it may be somebody else's words.
+    /// Text after the conversation, such as the purpose of this call. Sent with the user's role, because
+    /// parts of it may be untrusted.
     pub tail: String,
-    /// The conversation, oldest first. Every tool call in it has its result right behind it.
+    /// The conversation, oldest first. The result of every tool call follows it immediately.
     pub messages: Vec<Rc<Message>>,
-    /// The tools on offer, sorted by name.
+    /// The available tools, sorted by name.
     pub tools: Rc<[ToolSpec]>,
-    /// Cap on output tokens; the provider's default when absent.
+    /// Maximum number of output tokens; if absent, the provider's default.
     pub max_output_tokens: Option<u32>,
-    /// How much to think.
+    /// How much the model should reason.
     pub thinking: Thinking,
-    /// Whether the model may call tools. They stay in the prompt all the same: it refers to them,
-    /// and providers' caches need its start as it was.
+    /// Whether tool calls are disabled. The tools stay in the prompt, because messages refer to them and the
+    /// provider's cache needs an unchanged start.
     pub tools_off: bool,
 }
 
-/// What a model costs, in US dollars per million tokens.
+/// The price of a model, in US dollars per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Price {
-    /// Input that no cache knew.
+    /// Uncached input.
     pub input: f64,
-    /// Output, thinking included.
+    /// Output, including reasoning.
     pub output: f64,
-    /// Input read from the provider's cache; as other input when absent.
+    /// Input read from the provider's cache; if absent, the price of uncached input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<f64>,
-    /// Input written to the provider's cache; as other input when absent.
+    /// Input written to the provider's cache; if absent, the price of uncached input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<f64>,
 }
 
 impl Price {
-    /// What `usage` costs in US dollars.
+    /// Returns the cost of `usage` in US dollars.
     pub fn cost(&self, usage: &Usage) -> f64 {
         #[allow(clippy::cast_precision_loss, reason = "tokens are far below 2^53")]
         let at = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
@@ -73,94 +73,94 @@ impl Price {
     }
 }
 
-/// How much a model takes at once, and how it counts.
+/// The size of a model's context window, and how its tokenizer relates to our estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelLimits {
-    /// Its context window, in tokens: request and answer together.
+    /// The context window, in tokens: request and response together.
     pub window: u64,
-    /// Tokens that its provider makes of a hundred of our estimate.
+    /// Tokens that the provider counts per 100 estimated tokens.
     pub percent: u64,
 }
 
 impl ModelLimits {
-    /// The window by our own estimate.
+    /// Returns the context window in estimated tokens.
     pub fn estimated_window(&self) -> u64 {
         self.window.saturating_mul(100) / self.percent.max(1)
     }
 }
 
 impl Default for ModelLimits {
-    /// What is assumed of a model that nobody has told of.
+    /// The limits assumed for an unknown model.
     fn default() -> Self {
         Self { window: 128_000, percent: 100 }
     }
 }
 
-/// A piece of a streamed answer.
+/// A piece of a streamed response.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelEvent {
     /// More text.
     Text(String),
-    /// More thinking.
+    /// More reasoning.
     Reasoning(String),
-    /// More of a tool call's arguments, as the provider streams them.
+    /// More of a tool call's arguments.
     ToolInput {
-        /// Which call of this response, from 0.
+        /// Index of the call within the response, starting at 0.
         index: usize,
         /// The tool's name.
         name: String,
         /// The piece of JSON text.
         delta: String,
     },
-    /// The whole answer; always the last event. A stream that ends without it was cut.
+    /// The complete response; always the last event. A stream that ends without it was cut off.
     Done(ModelResponse),
 }
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelResponse {
-    /// Text, thinking and tool calls in the order the model made them.
+    /// Text, reasoning, and tool calls, in the model's order.
     pub parts: Vec<Part>,
-    /// Tokens, as the provider counted them.
+    /// Token counts of the provider.
     pub usage: Usage,
-    /// Why it ended.
+    /// Why the response ended.
     pub finish: FinishReason,
 }
 
-/// Why a model stopped.
+/// Why a response ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// It had said what it wanted to say, or a stop sequence came.
+    /// The response is complete, or a stop sequence was reached.
     #[default]
     Stop,
-    /// It wants tools.
+    /// The model calls tools.
     ToolCalls,
-    /// Its output limit was reached.
+    /// The output limit was reached.
     Length,
-    /// The provider filtered or refused the answer.
+    /// The provider filtered or refused the response.
     ContentFilter,
-    /// The provider paused a long turn and wants it sent back as it is.
+    /// The provider paused a long turn, which continues if the response is sent back unchanged.
     Pause,
 }
 
-/// Token counts. Input includes what was read from and written to the provider's cache.
+/// Token counts. Input includes tokens read from and written to the provider's cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
     /// All input tokens.
     pub input_tokens: u64,
-    /// All output tokens, thinking included.
+    /// All output tokens, including reasoning.
     pub output_tokens: u64,
-    /// Input tokens that came from the provider's cache.
+    /// Input tokens read from the provider's cache.
     pub cache_read_tokens: u64,
     /// Input tokens written to the provider's cache.
     pub cache_write_tokens: u64,
-    /// Output tokens spent on thinking.
+    /// Output tokens used for reasoning.
     pub reasoning_tokens: u64,
-    /// Input and output together.
+    /// Input and output tokens together.
     pub total_tokens: u64,
-    /// How much of the model's window the last call took.
+    /// How much of the context window the last call took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<WindowUse>,
 }
@@ -177,36 +177,36 @@ impl AddAssign for Usage {
     }
 }
 
-/// What kind of trouble a provider made; decides whether to try again.
+/// The kind of a failed model call, which decides whether a retry makes sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ModelErrorKind {
-    /// Too many requests for now.
+    /// Too many requests at the moment.
     RateLimited,
-    /// The provider is overloaded or broken for now.
+    /// The provider is overloaded or failing at the moment.
     Unavailable,
-    /// The connection could not be made or was lost.
+    /// The connection could not be established, or was lost.
     Network,
-    /// The stream ended before the answer did.
+    /// The stream ended before the response was complete.
     Cut,
-    /// The stream fell silent.
+    /// The stream stopped sending data.
     Stalled,
-    /// Out of credit or over a spending limit: trying again only makes it worse.
+    /// Out of credit, or over a spending limit. A retry makes it worse.
     Billing,
-    /// The key is missing or refused.
+    /// The key is missing or rejected.
     Auth,
-    /// The request does not fit the model's context window.
+    /// The request exceeds the model's context window.
     Overflow,
-    /// The provider refuses the request as it is.
+    /// The provider rejects the request itself.
     Invalid,
 }
 
 impl ModelErrorKind {
-    /// Whether the same request may succeed later.
+    /// Returns whether the same request may succeed later.
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::RateLimited | Self::Unavailable | Self::Network | Self::Cut | Self::Stalled)
     }
 
-    /// The stable code that clients see in `turn.failed`.
+    /// Returns the stable error code for `turn.failed`.
     pub fn code(self) -> &'static str {
         match self {
             Self::RateLimited => "provider_rate_limited",
@@ -226,25 +226,25 @@ impl ModelErrorKind {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// What kind.
+    /// The kind of failure.
     pub kind: ModelErrorKind,
-    /// The provider's HTTP status, where there was one.
+    /// The provider's HTTP status, if there was one.
     pub status: Option<u16>,
-    /// What happened, for people; never holds a key.
+    /// What happened, for people. Never contains a key.
     pub message: String,
-    /// How long the provider asks to wait, in milliseconds.
+    /// The delay requested by the provider, in milliseconds.
     pub retry_after_ms: Option<u64>,
-    /// The provider's own word on trying again (`x-should-retry`), which beats our table.
+    /// Whether to retry according to the provider (`x-should-retry`), overriding the kind.
     pub should_retry: Option<bool>,
 }
 
 impl ModelError {
-    /// An error of `kind` with a message and nothing else known.
+    /// Creates an error with a kind and a message only.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
         Self { kind, status: None, message: message.into(), retry_after_ms: None, should_retry: None }
     }
 
-    /// Whether the same request may be tried again.
+    /// Returns whether the same request may be retried.
     pub fn is_retryable(&self) -> bool {
         self.should_retry.unwrap_or_else(|| self.kind.is_retryable())
     }

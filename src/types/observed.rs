@@ -1,50 +1,50 @@
-//! What stands for the messages that were observed: notes, and what waits to take messages' place.
+//! Notes that replace observed messages, and notes that are buffered until they do.
 
 use super::{EventKind, Timestamp};
 use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-/// What stands, as a cut's summary, for messages that nobody has taken notes on.
+/// The summary of messages that were dropped without notes.
 pub const UNTOLD: &str =
-    "Earlier messages are not shown, because they did not fit any more. Nothing stands for them here.";
+    "Earlier messages are not shown, because the conversation was too long. There is no summary of them.";
 
-/// Notes on a stretch of the conversation.
+/// Notes on one range of records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// The number of the first record that they are about.
+    /// Sequence number of the first record covered.
     pub from: u64,
-    /// The number of the last one.
+    /// Sequence number of the last record covered.
     pub to: u64,
-    /// When they were taken.
+    /// When the notes were taken.
     pub at: Timestamp,
-    /// The notes.
+    /// The text of the notes.
     pub text: String,
-    /// Tokens of the notes, by our estimate.
+    /// Estimated tokens of the notes.
     pub tokens: u64,
-    /// Tokens of the messages that they are about.
+    /// Estimated tokens of the messages covered.
     pub of: u64,
-    /// What the assistant was at.
+    /// What the assistant was working on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<String>,
-    /// What it was about to say.
+    /// How the assistant was about to continue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
 }
 
-/// Notes are being taken, or rewritten.
+/// An observation or reflection started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
-    /// The number of the first record that new notes are about.
+    /// Sequence number of the first record to be covered by new notes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub from: u64,
-    /// Tokens of the messages, or of the notes that are rewritten, by our estimate.
+    /// Estimated tokens of the messages, or of the notes to be rewritten.
     pub tokens: u64,
 }
 
-/// Notes were taken, or rewritten.
+/// Notes were taken or rewritten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Taken {
-    /// The how-manieth edition of all notes, from 1, where they were rewritten.
+    /// Generation number, starting at 1, if the notes were rewritten; 0 for new notes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub generation: u64,
     /// The notes.
@@ -52,18 +52,18 @@ pub struct Taken {
 }
 
 impl Taken {
-    /// New notes.
+    /// Creates the event for new notes.
     pub fn new(chunk: Rc<Chunk>) -> Self {
         Self { generation: 0, chunk }
     }
 }
 
-/// No notes could be taken, or they could not be rewritten.
+/// An observation or reflection failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NotTaken {
-    /// Why.
+    /// Why it failed.
     pub reason: String,
-    /// Tokens of the messages that are shown, or of the notes, by our estimate.
+    /// Estimated tokens of the visible messages, or of the notes.
     pub tokens: u64,
 }
 
@@ -71,64 +71,63 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Why notes took the place of messages.
+/// Why buffered notes replaced their messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Trigger {
-    /// There were too many tokens of messages.
+    /// The messages had too many tokens.
     Threshold,
-    /// Nothing was said for so long that no provider has the prompt any more.
+    /// The session was idle for so long that the provider's prompt cache has expired.
     Idle,
-    /// Another model answers, which never had the prompt.
+    /// The model changed, so that the prompt is in no cache anyway.
     ProviderChange,
-    /// The request did not fit the model's window.
+    /// The request exceeded the model's context window.
     Overflow,
-    /// Somebody asked for it.
+    /// A caller requested it.
     Request,
 }
 
-/// The notes of a session, and how far they go.
+/// The notes of a session and the range of records they cover.
 ///
-/// A fold of the log's records: each is checked against what is there, and one that does not follow from it
-/// is void. So notes are neither lost nor taken twice, whoever writes at the same time and whatever is
-/// written late.
+/// Built by folding the log's records. A record that does not continue the current state is ignored, so that
+/// concurrent and late writes can neither lose notes nor cover a message twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Observed {
-    /// The number of the first record that nobody has taken notes on; 0 before the first observation.
+    /// Sequence number of the first record without notes; 0 before the first observation.
     pub next: u64,
-    /// Notes that are shown in the place of messages, oldest first. Each begins behind the one before.
+    /// Notes that replace their messages, oldest first. Each covers the records after the previous one.
     pub active: Vec<Rc<Chunk>>,
-    /// Notes whose messages are still shown. They go on where the active ones end.
+    /// Notes whose messages are still shown. They continue where the active notes end.
     pub buffered: Vec<Rc<Chunk>>,
-    /// How often the active notes were rewritten.
+    /// Generation number of the active notes; 0 before the first reflection.
     pub generation: u64,
-    /// The next generation of the first of the active notes, while it waits to take their place.
+    /// The next generation of the leading active notes, until it replaces them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reflection: Option<Rc<Chunk>>,
-    /// Tokens of messages with which an observation failed; 0 when the last one did not.
+    /// Estimated tokens of the messages when an observation last failed; 0 after a success.
     pub failed_at: u64,
-    /// Tokens of notes when they were last rewritten, or could not be.
+    /// Estimated tokens of the notes at the last reflection, successful or not.
     pub reflected_at: u64,
 }
 
 impl Observed {
-    /// Messages below this number are not shown: there are notes on them.
+    /// Returns the sequence number below which notes replace all messages.
     pub fn kept_from(&self) -> u64 {
         self.active.last().map_or(0, |chunk| chunk.to + 1)
     }
 
-    /// Tokens of the active notes.
+    /// Returns the estimated tokens of the active notes.
     pub fn tokens(&self) -> u64 {
         self.active.iter().map(|chunk| chunk.tokens).sum()
     }
 
-    /// All notes, oldest first.
+    /// Returns all notes, oldest first.
     pub fn chunks(&self) -> impl DoubleEndedIterator<Item = &Rc<Chunk>> {
         self.active.iter().chain(&self.buffered)
     }
 
-    /// Whether a record of this kind may change what is observed.
+    /// Returns whether a record of this kind may change the notes.
     pub fn is_about(kind: &EventKind) -> bool {
         matches!(
             kind,
@@ -143,7 +142,7 @@ impl Observed {
         )
     }
 
-    /// Takes note of a record. Returns whether it changed anything; one that does not fit is void.
+    /// Applies a record. Returns whether it changed the state; a record out of order does not.
     pub fn fold(&mut self, kind: &EventKind) -> bool {
         match kind {
             EventKind::ObservationStarted(started) if self.next == 0 => self.next = started.from,
@@ -172,7 +171,7 @@ impl Observed {
             }
             EventKind::ReflectionActivated { generation, .. } if *generation == self.generation + 1 => {
                 let Some(chunk) = self.reflection.take() else { return false };
-                // What was added since it was written stays behind it.
+                // Notes that were added after the reflection started stay behind it.
                 let Some(last) = self.replaced_by(&chunk) else { return true };
                 self.reflected_at = chunk.tokens;
                 self.generation = *generation;
@@ -193,7 +192,7 @@ impl Observed {
         self.failed_at = 0;
     }
 
-    /// The place of the last of the active notes that this is a new generation of.
+    /// Returns the index of the last active chunk that `chunk` is a rewrite of.
     fn replaced_by(&self, chunk: &Chunk) -> Option<usize> {
         let is_whole = self.active.first().is_some_and(|first| first.from == chunk.from);
         self.active.iter().position(|active| active.to == chunk.to).filter(|_| is_whole)
@@ -229,9 +228,9 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_follow_is_void() {
+    fn records_out_of_order_are_ignored() {
         let mut observed = Observed::default();
-        assert!(!observed.fold(&buffered(1, 5)), "nothing was begun");
+        assert!(!observed.fold(&buffered(1, 5)), "no observation has started");
         assert!(observed.fold(&EventKind::ObservationStarted(Started { from: 1, tokens: 9 })));
         assert!(!observed.fold(&EventKind::ObservationStarted(Started { from: 3, tokens: 9 })));
         assert!(observed.fold(&buffered(1, 5)) && !observed.fold(&buffered(1, 5)));
@@ -247,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_came_during_a_reflection_stays_behind_it() {
+    fn a_chunk_added_during_a_reflection_stays_behind_it() {
         let mut observed = Observed { next: 1, ..Observed::default() };
         for (from, to) in [(1, 5), (6, 9)] {
             observed.fold(&EventKind::ObservationCompleted(Taken::new(chunk(from, to))));
@@ -255,10 +254,10 @@ mod tests {
         let [waits, takes] = reflected(1, 9);
         assert!(observed.fold(&waits));
         assert!(observed.fold(&EventKind::ObservationCompleted(Taken::new(chunk(10, 12)))));
-        assert!(!observed.fold(&reflected(1, 12)[0]), "one waits already");
+        assert!(!observed.fold(&reflected(1, 12)[0]), "a reflection is already buffered");
         assert!(observed.fold(&takes) && !observed.fold(&takes));
         assert_eq!((texts(&observed), observed.generation), (vec!["all to 9", "10-12"], 1));
-        assert!(!observed.fold(&reflected(2, 10)[0]), "it ends inside of notes");
+        assert!(!observed.fold(&reflected(2, 10)[0]), "the reflection ends within a chunk");
         assert_eq!(observed.kept_from(), 13);
     }
 
@@ -266,14 +265,14 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
-        fn notes_have_no_gap_and_no_overlap_whatever_is_written(
+        fn notes_have_no_gap_and_no_overlap_in_any_order_of_records(
             steps in prop::collection::vec((0..6u8, 1..9u64, 0..6u64), 0..60),
         ) {
             let mut observed = Observed::default();
             observed.fold(&EventKind::ObservationStarted(Started { from: 1, tokens: 0 }));
             let mut active_end = 0;
             for (what, from, more) in steps {
-                // Near where something would fit, so that much does and much does not.
+                // Close to a valid position, so that valid and invalid records are both frequent.
                 let near = (observed.next + from).saturating_sub(4).max(1);
                 let kind = match what {
                     0 => buffered(near, near + more),
@@ -292,7 +291,7 @@ mod tests {
                     next = chunk.to + 1;
                 }
                 prop_assert_eq!(observed.next, next);
-                prop_assert!(observed.kept_from() >= active_end, "notes never give messages back");
+                prop_assert!(observed.kept_from() >= active_end, "hidden messages are never shown again");
                 active_end = observed.kept_from();
                 prop_assert!(observed.next >= before.next && observed.generation >= before.generation);
                 let json = serde_json::to_string(&observed).expect("JSON");

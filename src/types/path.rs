@@ -1,38 +1,38 @@
-//! Paths of files: the one place that says which are allowed.
+//! Validated file paths and path prefixes.
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use std::fmt;
 use thiserror::Error;
 
-/// Longest path, in bytes.
+/// Maximum length of a path, in bytes.
 pub const MAX_BYTES: usize = 512;
-/// Most names in a path.
+/// Maximum number of names in a path.
 pub const MAX_DEPTH: usize = 32;
 
-/// Why a text is not a path. The words are for whoever wrote it.
+/// Why a text is not a valid path. The messages are for the path's author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum PathError {
-    /// It names nothing.
+    /// The path is empty.
     #[error("the path is empty")]
     Empty,
-    /// It is longer than [`MAX_BYTES`].
+    /// The path is longer than [`MAX_BYTES`].
     #[error("the path is longer than {MAX_BYTES} bytes")]
     TooLong,
-    /// It has more than [`MAX_DEPTH`] names.
+    /// The path has more than [`MAX_DEPTH`] names.
     #[error("the path is deeper than {MAX_DEPTH} folders")]
     TooDeep,
-    /// Two slashes follow each other, or it ends in one.
-    #[error("a name in the path is empty")]
+    /// The path contains `//` or ends in `/`.
+    #[error("the path contains an empty name")]
     EmptyName,
     /// A name is `.` or `..`.
-    #[error("`.` and `..` are not allowed: write the path from the workspace's root")]
+    #[error("`.` and `..` are not allowed; write the path from the workspace's root")]
     Dots,
-    /// It holds a control character or a backslash.
-    #[error("control characters and backslashes are not allowed in a path: write `/` between names")]
+    /// The path contains a control character or a backslash.
+    #[error("control characters and backslashes are not allowed in a path; separate names by `/`")]
     Character,
 }
 
-/// The path of a file, normalised: names with `/` between them and none in front.
+/// The normalized path of a file: names separated by `/`, without a leading `/`.
 ///
 /// ```
 /// use edge_harness::types::FilePath;
@@ -44,10 +44,10 @@ pub enum PathError {
 pub struct FilePath(String);
 
 impl FilePath {
-    /// Reads a path. One slash in front may be there or not.
+    /// Parses a path. One leading `/` is accepted and removed.
     ///
     /// # Errors
-    /// When it is not allowed.
+    /// The path is not valid.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         let path = checked(text)?;
         match path.rsplit('/').next() {
@@ -58,17 +58,17 @@ impl FilePath {
         }
     }
 
-    /// The path.
+    /// Returns the path as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The last name in it.
+    /// Returns the last name of the path.
     pub fn name(&self) -> &str {
         self.0.rsplit('/').next().unwrap_or_default()
     }
 
-    /// What stands behind the last dot of the name, if anything does.
+    /// Returns the text after the last dot of the name, if there is a dot.
     pub fn extension(&self) -> Option<&str> {
         self.name().rsplit_once('.').map(|(_, extension)| extension)
     }
@@ -86,23 +86,23 @@ impl<'de> Deserialize<'de> for FilePath {
     }
 }
 
-/// What paths may start with: nothing, a folder with its slash, or the first letters of a name.
+/// The start of a path: empty, a folder with its trailing slash, or an incomplete name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PathPrefix(String);
 
 impl PathPrefix {
-    /// Reads a prefix as it stands, so that `sk` fits `skills/x`.
+    /// Parses a prefix literally: `sk` matches `skills/x`.
     ///
     /// # Errors
-    /// When no path could start so.
+    /// No valid path starts with the text.
     pub fn parse(text: &str) -> Result<Self, PathError> {
         checked(text).map(|prefix| Self(prefix.to_owned()))
     }
 
-    /// Reads the name of a folder, with a slash behind it or not; the root when it is empty.
+    /// Parses the name of a folder, with or without a trailing slash; empty for the root.
     ///
     /// # Errors
-    /// When it is not allowed.
+    /// The name is not a valid path.
     pub fn folder(text: &str) -> Result<Self, PathError> {
         let name = text.strip_suffix('/').unwrap_or(text);
         match name {
@@ -111,19 +111,19 @@ impl PathPrefix {
         }
     }
 
-    /// The prefix.
+    /// Returns the prefix as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether `path` starts so.
+    /// Returns whether `path` starts with this prefix.
     pub fn fits(&self, path: &str) -> bool {
         path.starts_with(&self.0)
     }
 
-    /// The first text behind all paths that start so; `None` when nothing stands behind them.
+    /// Returns the exclusive upper bound of the paths with this prefix; `None` if there is no bound.
     pub fn end(&self) -> Option<String> {
-        // No path holds the last character there is: it is not assigned and never will be.
+        // U+10FFFF is a noncharacter and is not allowed in paths.
         (!self.0.is_empty()).then(|| format!("{}\u{10ffff}", self.0))
     }
 }
@@ -134,7 +134,7 @@ impl From<&FilePath> for PathPrefix {
     }
 }
 
-/// Checks all that holds for paths and for what they start with.
+/// Checks the rules that hold for paths and for prefixes.
 fn checked(text: &str) -> Result<&str, PathError> {
     let path = text.strip_prefix('/').unwrap_or(text);
     if path.len() > MAX_BYTES {
@@ -147,7 +147,7 @@ fn checked(text: &str) -> Result<&str, PathError> {
     if names.len() > MAX_DEPTH {
         return Err(PathError::TooDeep);
     }
-    // The last name may still go on.
+    // The last name may be incomplete.
     names.pop();
     if names.contains(&"") {
         return Err(PathError::EmptyName);
@@ -164,7 +164,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn paths_cannot_leave_their_place() {
+    fn paths_cannot_traverse_out_of_the_workspace() {
         for (text, error) in [
             ("", PathError::Empty),
             ("/", PathError::Empty),
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_told_from_names_that_start_alike() {
+    fn a_folder_differs_from_a_prefix_of_a_name() {
         let folder = |text| PathPrefix::folder(text).map(|prefix| prefix.0);
         assert_eq!(folder("/skills"), Ok("skills/".into()));
         assert_eq!(folder("skills/"), Ok("skills/".into()));
@@ -212,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_a_path_stays_one_and_has_only_plain_names(text in "[a./\\\\ é\u{0}]{0,12}") {
+        fn a_parsed_path_parses_again_and_has_only_plain_names(text in "[a./\\\\ é\u{0}]{0,12}") {
             if let Ok(path) = FilePath::parse(&text) {
                 prop_assert_eq!(FilePath::parse(path.as_str()), Ok(path.clone()));
                 prop_assert!(path.as_str().split('/').all(|name| !matches!(name, "" | "." | "..")));
@@ -222,7 +222,7 @@ mod tests {
         }
 
         #[test]
-        fn a_prefix_ends_behind_all_that_start_with_it(prefix in "[a-c/é]{1,4}", path in "[a-c/é\u{ffff}]{0,6}") {
+        fn the_end_of_a_prefix_bounds_its_paths(prefix in "[a-c/é]{1,4}", path in "[a-c/é\u{ffff}]{0,6}") {
             if let (Ok(prefix), Ok(path)) = (PathPrefix::parse(&prefix), FilePath::parse(&path)) {
                 let end = prefix.end();
                 let within = path.as_str() >= prefix.as_str() && end.is_none_or(|end| path.as_str() < end.as_str());

@@ -1,41 +1,41 @@
-//! Who may do what: rules, as people write them, and what they have granted on the way.
+//! Permission rules and grants.
 
 use super::glob;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most patterns of one layer.
+/// Maximum number of patterns in one layer.
 pub const MAX_PATTERNS: usize = 200;
-/// Most tools that one layer names.
+/// Maximum number of tools named in one layer.
 pub const MAX_TOOLS: usize = 500;
-/// Longest pattern, in characters.
+/// Maximum length of a pattern, in characters.
 pub const MAX_PATTERN: usize = 500;
-/// Longest name of a tool.
+/// Maximum length of a tool's name.
 const MAX_NAME: usize = 64;
 
-/// What is to become of a call; what is stricter is greater.
+/// What a rule decides about a call; the stricter policy is the greater one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
-    /// It runs.
+    /// The call runs.
     Allow,
-    /// A person decides.
+    /// The call needs approval.
     Ask,
-    /// It does not run, whoever would allow it.
+    /// The call does not run, whatever other rules say.
     Deny,
 }
 
-/// The groups that rules know tools by.
+/// The tool groups that rules can name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
-    /// Looks at what is ours.
+    /// Reads files, memory, and sessions.
     Read,
     /// Changes files and memory.
     Edit,
     /// Runs programs.
     Execute,
-    /// Belongs to a server that is not ours.
+    /// Is provided by a remote MCP server.
     Mcp,
     /// Everything else.
     #[default]
@@ -43,7 +43,7 @@ pub enum Category {
 }
 
 impl Category {
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -55,66 +55,66 @@ impl Category {
     }
 }
 
-/// A rule about what a call is about: a path, a command, a host.
+/// A rule about the subject of a call: a path, a command, or a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PatternRule {
-    /// The tool that it is about; all of them when absent.
+    /// The tool that the rule applies to; all tools if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// A glob, such as `src/**`, `git push *` or `*.example.com`. In paths `*` ends at a slash and `**` does
-    /// not; in commands and hosts `*` is anything.
+    /// A glob, such as `src/**`, `git push *`, or `*.example.com`. In paths, `*` stops at a slash and `**`
+    /// does not; in commands and hosts, `*` matches anything.
     pub pattern: String,
-    /// What becomes of calls that it fits.
+    /// The policy for matching calls.
     pub policy: Policy,
 }
 
 impl PatternRule {
-    /// What is wrong with its pattern. It fits nothing then.
+    /// Returns what is wrong with the pattern, if anything. An invalid pattern matches nothing.
     pub fn fault(&self) -> Option<String> {
         match self.pattern.chars().count() {
             0 => Some("must not be empty".into()),
             count if count > MAX_PATTERN => Some(format!("longer than {MAX_PATTERN} characters")),
             _ if self.pattern.starts_with('!') => {
-                Some("a pattern says what it fits, and not what it does not".into())
+                Some("negated patterns are not supported; write what the pattern should match".into())
             }
             _ => glob::check(&self.pattern).err(),
         }
     }
 }
 
-/// The rules of one layer: a tenant's, an agent's, a mode's or a session's.
+/// The permission rules of one layer: of a tenant, an agent, a mode, or a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rules {
-    /// Where nothing else says anything.
+    /// The policy if no other rule applies.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<Policy>,
-    /// By category.
+    /// Policies by category.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub categories: BTreeMap<Category, Policy>,
-    /// By tool.
+    /// Policies by tool name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Policy>,
-    /// By what the call is about.
+    /// Policies by subject.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub patterns: Vec<PatternRule>,
 }
 
 impl Rules {
-    /// No rules.
+    /// Creates an empty set of rules.
     pub const fn new() -> Self {
         Self { default: None, categories: BTreeMap::new(), tools: BTreeMap::new(), patterns: Vec::new() }
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no rules.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Checks rules that somebody sets.
+    /// Checks rules from a request or the configuration.
     ///
     /// # Errors
-    /// Where it is wrong, as a JSON pointer, and how.
+    /// A JSON pointer to the invalid rule, and what is wrong with it.
     pub fn check(&self) -> Result<(), (String, String)> {
         check(&self.tools, &self.patterns)
     }
@@ -152,29 +152,29 @@ fn check_names<'a>(
 fn check_name(name: &str) -> Result<(), String> {
     match (1..=MAX_NAME).contains(&name.len()) {
         true => Ok(()),
-        false => Err(format!("the name of a tool has 1 to {MAX_NAME} characters")),
+        false => Err(format!("a tool name must have 1 to {MAX_NAME} characters")),
     }
 }
 
-/// What somebody who was asked has allowed from then on.
+/// Permissions that decisions have added to a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Grants {
-    /// These tools.
+    /// Tools that may run without approval.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub tools: BTreeSet<String>,
-    /// All tools of these categories.
+    /// Categories whose tools may run without approval.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub categories: BTreeSet<Category>,
 }
 
 impl Grants {
-    /// Whether nothing was granted.
+    /// Returns whether there are no grants.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty() && self.categories.is_empty()
     }
 
-    /// Adds those of others.
+    /// Adds the grants of `others`.
     pub fn join(&mut self, others: &Self) {
         self.tools.extend(others.tools.iter().cloned());
         self.categories.extend(&others.categories);
@@ -182,8 +182,8 @@ impl Grants {
 }
 
 impl SessionPermissions {
-    /// Grants what somebody has allowed from now on. Their own rule to be asked about a tool falls with it; rules of
-    /// others stand.
+    /// Adds grants. A rule of this session to ask about a granted tool is removed; rules of other layers
+    /// stay.
     pub fn grant(&mut self, granted: &Grants) {
         let answered =
             |tool: &String, policy: &Policy| *policy == Policy::Ask && granted.tools.contains(tool);
@@ -191,8 +191,8 @@ impl SessionPermissions {
         self.grants.join(granted);
     }
 
-    /// Asks again about tools that were granted and are not any more: a grant takes the place of the rule that it
-    /// answers.
+    /// Restores the rule to ask about tools whose grant was removed, because granting them had removed that
+    /// rule.
     pub fn ask_again(&mut self, before: &Self) {
         let gone = before.grants.tools.difference(&self.grants.tools);
         for tool in gone.filter(|tool| !before.tools.contains_key(*tool)) {
@@ -201,7 +201,7 @@ impl SessionPermissions {
     }
 }
 
-/// What holds in one session beside what holds everywhere.
+/// The permission rules and grants of one session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SessionPermissions {
@@ -214,17 +214,17 @@ pub struct SessionPermissions {
     pub tools: BTreeMap<String, Policy>,
     /// See [`Rules::patterns`].
     pub patterns: Vec<PatternRule>,
-    /// Whether nobody is asked: what would be asked is allowed. Never lifts a denial.
+    /// Whether calls that need approval are approved automatically. Never overrides a denial.
     pub yolo: bool,
-    /// What was granted.
+    /// The session's grants.
     pub grants: Grants,
 }
 
 impl SessionPermissions {
-    /// Checks permissions that somebody sets.
+    /// Checks permissions from a request.
     ///
     /// # Errors
-    /// Where it is wrong, as a JSON pointer, and how.
+    /// A JSON pointer to the invalid rule, and what is wrong with it.
     pub fn check(&self) -> Result<(), (String, String)> {
         check(&self.tools, &self.patterns)?;
         check_names("/grants/tools", self.grants.tools.len(), self.grants.tools.iter())

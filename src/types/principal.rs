@@ -1,17 +1,17 @@
-//! Who is asking.
+//! The authenticated caller of a request.
 
 use super::{Rules, TenantId};
 use serde::{Deserialize, Serialize};
 
-/// What a key may be used for.
+/// A permission of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Talk to agents: everything that creates, changes or runs something.
+    /// Talk to agents: create, change, and run things.
     Chat,
-    /// Read sessions, events and results.
+    /// Read sessions, events, and results.
     Read,
-    /// Manage agents and shared files of the tenant.
+    /// Manage the tenant's agents and shared files.
     Admin,
 }
 
@@ -21,12 +21,12 @@ pub enum Scope {
 pub struct Scopes(pub Vec<Scope>);
 
 impl Scopes {
-    /// All there are.
+    /// Returns all scopes.
     pub fn all() -> Self {
         Self(vec![Scope::Chat, Scope::Read, Scope::Admin])
     }
 
-    /// Whether `scope` is allowed.
+    /// Returns whether `scope` is in the set.
     pub fn allow(&self, scope: Scope) -> bool {
         self.0.contains(&scope)
     }
@@ -35,33 +35,33 @@ impl Scopes {
 /// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Principal {
-    /// The tenant that every key, row and object of this request starts with.
+    /// The tenant: the first part of every key, row, and object name of the request.
     pub tenant: TenantId,
-    /// The user, when the credential itself names one (a token or a ticket): it cannot be
-    /// overridden. With an API key the caller names the user.
+    /// The user, if the credential names one (a token or a ticket); a request cannot override it. With an API
+    /// key, the request names the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// What the credential allows.
+    /// The scopes of the credential.
     pub scopes: Scopes,
-    /// The only session a ticket opens.
+    /// The only session that a ticket gives access to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The public id of the API key, where it is one.
+    /// The public id of the API key, if the credential is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The tenant's rules as they are now. What is kept of a caller for later has none.
+    /// The tenant's current permission rules. Empty in a principal stored for later use.
     #[serde(default, skip_serializing_if = "Rules::is_empty")]
     pub rules: Rules,
 }
 
 impl Principal {
-    /// Somebody of a tenant whom the caller names, and of whom nothing else is known.
+    /// Creates a principal without a user, key, session, or rules.
     pub fn new(tenant: impl Into<TenantId>, scopes: Scopes) -> Self {
         Self { tenant: tenant.into(), user: None, scopes, session: None, key: None, rules: Rules::default() }
     }
 }
 
-/// Whose something is: one user's with one agent. Files, memory and sessions belong to one of these.
+/// The owner of files, memory, and sessions: one user with one agent.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Owner {
     /// The tenant.

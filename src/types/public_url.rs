@@ -1,41 +1,42 @@
-//! The guard against server-side request forgery: URLs that users or models name must lead to the
-//! public internet.
+//! Guard against server-side request forgery: URLs from users and models must point to the public internet.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use url::{Host, ParseError, Url};
 
-/// An absolute `http(s)` URL of a public host on a standard port, in the WHATWG form that the
-/// platform's `fetch` reads too, so that both mean the same host.
+/// An absolute `http(s)` URL of a public host on a standard port, in WHATWG form. The platform's `fetch`
+/// parses URLs in the same way, so both see the same host.
 ///
-/// Names are checked as names: the platform resolves them, and reaches the public internet only.
+/// Host names are not resolved: the platform resolves them and reaches the public internet only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl(Url);
 
 impl PublicUrl {
-    /// Checks a URL.
+    /// Parses and checks a URL.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// Why the URL is refused.
     pub fn parse(text: &str) -> Result<Self, String> {
         Self::check(Url::parse(text).map_err(|error| format!("not an absolute URL: {}", why(error)))?)
     }
 
-    /// Checks where a redirect leads.
+    /// Resolves and checks the target of a redirect.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// Why the target is refused.
     pub fn join(&self, location: &str) -> Result<Self, String> {
         Self::check(
-            self.0.join(location).map_err(|error| format!("a redirect leads nowhere: {}", why(error)))?,
+            self.0
+                .join(location)
+                .map_err(|error| format!("the redirect target is not a valid URL: {}", why(error)))?,
         )
     }
 
-    /// The URL.
+    /// Returns the URL as text.
     pub fn as_str(&self) -> &str {
         self.0.as_str()
     }
 
-    /// The host's name or address.
+    /// Returns the host's name or address.
     pub fn host(&self) -> &str {
         self.0.host_str().unwrap_or_default()
     }
@@ -48,7 +49,7 @@ impl PublicUrl {
             return Err("a URL with a user name or password is not allowed".into());
         }
         if url.port().is_some_and(|port| port != 80 && port != 443) {
-            return Err("only the ports 80 and 443 are allowed".into());
+            return Err("only ports 80 and 443 are allowed".into());
         }
         match url.host() {
             Some(Host::Domain(name)) if is_public_name(name) => Ok(Self(url)),
@@ -59,7 +60,7 @@ impl PublicUrl {
     }
 }
 
-/// What is wrong with a URL that cannot be read.
+/// Explains why a URL could not be parsed.
 fn why(error: ParseError) -> String {
     match error {
         ParseError::IdnaError => "the host is not a name in ASCII; other letters are written `xn--…`".into(),
@@ -88,7 +89,7 @@ fn is_public_name(name: &str) -> bool {
     name.contains('.') && !PRIVATE.iter().any(|suffix| ends(suffix))
 }
 
-/// IANA's special-purpose registry for IPv4: everything in it that is not globally reachable.
+/// Returns whether the address is outside IANA's special-purpose registry for IPv4.
 fn is_public_v4(ip: Ipv4Addr) -> bool {
     let [a, b, c, _] = ip.octets();
     !(ip.is_private()
@@ -105,7 +106,8 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
         || (a == 198 && (b == 18 || b == 19)))
 }
 
-/// IANA's global unicast space for IPv6, without what embeds or tunnels other addresses.
+/// Returns whether the address is in IANA's global unicast space, and neither embeds nor tunnels other
+/// addresses.
 fn is_public_v6(ip: Ipv6Addr) -> bool {
     let segments = ip.segments();
     let tunnel = segments[0] == 0x2002 || (segments[0] == 0x2001 && segments[1] < 0x200);
@@ -118,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refuses_what_is_not_public() {
+    fn urls_outside_the_public_internet_are_refused() {
         for bad in [
             "file:///etc/passwd",
             "ftp://example.com/",
@@ -175,13 +177,13 @@ mod tests {
     }
 
     #[test]
-    fn tells_how_to_write_a_host_beyond_ascii() {
+    fn a_host_outside_ascii_is_explained() {
         let refused = PublicUrl::parse("https://münchen.de/").unwrap_err();
         assert!(refused.ends_with("other letters are written `xn--…`"), "{refused}");
     }
 
     #[test]
-    fn follows_redirects_only_to_public_places() {
+    fn redirects_lead_only_to_public_hosts() {
         let url = PublicUrl::parse("https://example.com/a/b").expect("public");
         assert_eq!(url.join("../c").map(|url| url.as_str().to_owned()), Ok("https://example.com/c".into()));
         assert!(url.join("//127.0.0.1/").is_err());

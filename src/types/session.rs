@@ -1,4 +1,4 @@
-//! A session's small state: everything that is not the log.
+//! A session's metadata and state: everything stored beside the log.
 
 use super::{
     Budget, EventKind, Gauge, Grants, Message, Mode, Owner, Parent, Rules, SessionPermissions, Task,
@@ -8,57 +8,57 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, rc::Rc};
 
-/// What a session is, as clients see it.
+/// A session as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionMeta {
     /// The session's id, unique within its tenant.
     pub id: String,
-    /// The tenant. Never shown: a caller knows its own.
+    /// The tenant. Not part of responses, since a caller knows its own tenant.
     pub tenant: TenantId,
-    /// The user that it belongs to.
+    /// The user that the session belongs to.
     pub user: String,
-    /// The agent that answers.
+    /// The agent of the session.
     pub agent: String,
-    /// The title; from the first message unless somebody set one.
+    /// The title; derived from the first message unless a caller set one.
     pub title: Option<String>,
-    /// Whether somebody set the title: it stays then.
+    /// Whether a caller set the title, which then is never derived again.
     #[serde(default)]
     pub title_pinned: bool,
-    /// The mode, by its id; the one that sessions start in when absent.
+    /// The current mode's id; if absent, the mode that sessions start in.
     pub mode: Option<String>,
-    /// The model, as `provider/model`; the deployment's default when absent.
+    /// The model, as `provider/model`; if absent, the deployment's default.
     pub model: Option<String>,
-    /// The caller's own data.
+    /// Data of the caller, returned unchanged.
     #[serde(default)]
     pub metadata: Map<String, Value>,
-    /// The caller's own state, shown to tools.
+    /// State of the caller, readable by tools.
     #[serde(default)]
     pub state: Map<String, Value>,
-    /// What may be done in this session.
+    /// The permission rules and grants of the session.
     #[serde(default)]
     pub permissions: SessionPermissions,
-    /// The bounds of each turn unless the message says otherwise.
+    /// The limits of each turn, unless its message overrides them.
     pub budget: Budget,
-    /// Tokens of all turns.
+    /// Tokens consumed by all turns.
     #[serde(default)]
     pub usage: Usage,
-    /// What those cost in US dollars, as far as models have a price.
+    /// Cost of those tokens in US dollars, as far as prices are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// Turns that have started.
+    /// Number of turns started.
     #[serde(default)]
     pub turns: u64,
-    /// Whose it is and what for, where it is a subagent's.
+    /// The link to the parent, if the session belongs to a subagent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
-    /// When it was made.
+    /// When the session was created.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// When the session last changed.
     pub updated_at: Timestamp,
 }
 
 impl SessionMeta {
-    /// A session of this owner's that is made now.
+    /// Creates a session of `owner` with default settings.
     pub fn new(id: &str, owner: Owner, now: Timestamp) -> Self {
         Self {
             id: id.to_owned(),
@@ -82,139 +82,138 @@ impl SessionMeta {
         }
     }
 
-    /// Puts a session into a mode before anything has happened in it.
+    /// Puts a new session into its first mode.
     pub fn begin_in(&mut self, mode: &Mode) {
         self.mode = Some(mode.id.clone());
         self.model.clone_from(&mode.default_model);
     }
 }
 
-/// Whether a session is doing something.
+/// What a session is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
-    /// Nothing runs and nothing is owed.
+    /// No turn is running or queued.
     Idle,
-    /// A turn runs.
+    /// A turn is running or queued.
     Running,
-    /// A turn waits for a person.
+    /// The turn waits for a person or a client.
     Waiting,
 }
 
-/// The state row: rewritten at each commit, so it stays small.
+/// The state document of a session. Rewritten at each commit, so it must stay small.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionState {
-    /// What the session is.
+    /// The session's metadata.
     pub meta: SessionMeta,
-    /// The turn that runs or waits.
+    /// The current turn, running or waiting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<TurnState>,
-    /// Ids of the queued turns, oldest first; each has a row of its own.
+    /// Ids of the queued turns, oldest first. Each turn has a row of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<String>,
-    /// What takes room elsewhere on behalf of the session.
+    /// Bytes reserved outside this document.
     #[serde(default)]
     pub held: Held,
-    /// Records that wait for the message being streamed to end; they get the numbers behind it.
+    /// Records held back until the message being streamed is complete, so that they follow it in the log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deferred: Vec<(Option<String>, EventKind)>,
-    /// When the directory was last told; it has yet to learn of everything since.
+    /// When the session was last listed in the directory.
     #[serde(default)]
     pub listed_at: Timestamp,
-    /// What is known of how the model counts.
+    /// The correction of token estimates for the current model.
     #[serde(default)]
     pub gauge: Gauge,
-    /// The models that modes were left with, by mode; none is the deployment's default.
+    /// The model last used in each mode; `None` for the deployment's default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub mode_models: BTreeMap<String, Option<String>>,
-    /// The plan that was approved last.
+    /// The most recently approved plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanRef>,
-    /// The tenant's rules, as the last request told them.
+    /// The tenant's permission rules as of the last request.
     #[serde(default)]
     pub tenant_rules: Rules,
-    /// What the agent has set itself to do.
+    /// The agent's task list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,
-    /// What turns have handed over to be done behind them, by the name of who does it.
+    /// Progress of the follow-ups that turns have requested, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub handovers: BTreeMap<String, Handover>,
-    /// What is done at intervals, by the name of who does it.
+    /// State of the intervals, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub intervals: BTreeMap<String, IntervalState>,
-    /// The same, as the session that sent this one out has told them.
+    /// The tenant's permission rules as last sent by the parent.
     #[serde(default, skip_serializing_if = "Rules::is_empty")]
     pub sent_rules: Rules,
-    /// What was granted here, where the other permissions are those of the session that sent this one out.
+    /// Grants added in this session, while its other permissions are the parent's.
     #[serde(default, skip_serializing_if = "Grants::is_empty")]
     pub granted: Grants,
-    /// When that session has told its rules.
+    /// When the parent last sent its rules.
     #[serde(default)]
     pub ruled_at: Timestamp,
-    /// Whether that session waits for nothing from here any more: it knows what came of the errand, or has called it
-    /// off.
+    /// Whether the parent needs no further status: it acknowledged the final one, or canceled the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reported: bool,
 }
 
-/// A plan that somebody has approved.
+/// An approved plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanRef {
-    /// The file in the workspace.
+    /// Path of the plan file in the workspace.
     pub path: String,
-    /// The call that asked for the approval.
+    /// The call that requested the approval.
     pub call_id: String,
 }
 
-/// Work behind turns: the log is what is to be worked on, and this is how far it has come.
+/// Progress of one follow-up, which works through the records of the log after turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Handover {
-    /// How many turns have asked for it.
+    /// Number of requests by turns.
     pub asked: u64,
-    /// How many of these it has answered.
+    /// Number of requests served.
     pub answered: u64,
-    /// The number of the last record that it has seen.
+    /// Sequence number of the last record processed.
     pub seen: u64,
-    /// Failures since it last succeeded.
+    /// Number of failures since the last success.
     pub failed: u32,
-    /// It is not tried before.
+    /// Earliest time of the next attempt.
     pub not_before: Timestamp,
 }
 
 impl Handover {
-    /// Whether there is something to do.
+    /// Returns whether a request has not been served.
     pub fn is_due(&self) -> bool {
         self.asked > self.answered
     }
 }
 
-/// How far something that is done at intervals has come.
+/// State of one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IntervalState {
-    /// When it is due.
+    /// When the next tick is due.
     pub next_at: Timestamp,
-    /// How often it succeeded.
+    /// Number of successful ticks.
     pub runs: u64,
-    /// Whether it is over for good.
+    /// Whether the interval has stopped for good.
     pub stopped: bool,
-    /// Failures since it last succeeded.
+    /// Number of failures since the last success.
     pub failed: u32,
 }
 
-/// Bytes that are bounded for each session.
+/// Bytes that count against limits of the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Held {
-    /// Of the messages that wait for their turn.
+    /// Bytes of queued messages.
     pub queued: u64,
-    /// Of the files that users gave.
+    /// Bytes of attachments.
     pub attached: u64,
 }
 
 impl SessionState {
-    /// The state of a session in which nothing has happened.
+    /// Creates the state of a new session.
     pub fn new(meta: SessionMeta) -> Self {
         Self {
             meta,
@@ -237,14 +236,14 @@ impl SessionState {
         }
     }
 
-    /// Takes a turn from the queue whose row has so many bytes.
+    /// Removes a turn, whose row has `bytes` bytes, from the queue.
     pub fn unqueue(&mut self, turn: &str, bytes: usize) {
         self.queue.retain(|waiting| waiting != turn);
         let left = if self.queue.is_empty() { 0 } else { self.held.queued };
         self.held.queued = left.saturating_sub(bytes as u64);
     }
 
-    /// What the session is doing.
+    /// Returns what the session is doing.
     pub fn status(&self) -> SessionStatus {
         match &self.turn {
             Some(turn) if turn.waits_for_people() => SessionStatus::Waiting,
@@ -255,16 +254,16 @@ impl SessionState {
     }
 }
 
-/// A message that waits for its turn.
+/// A queued message and the turn it will start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedTurn {
-    /// The turn that it will be.
+    /// The id of the turn.
     pub turn: String,
-    /// What the user said.
+    /// The user message.
     pub message: Rc<Message>,
-    /// The bounds of the turn.
+    /// The limits of the turn.
     pub budget: Budget,
-    /// What the caller asked for.
+    /// The options of the turn.
     #[serde(default)]
     pub options: TurnOptions,
 }

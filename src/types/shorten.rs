@@ -1,17 +1,17 @@
-//! Messages that are shown in part. Their whole stays in the log, where `recall` finds it.
+//! Shortens messages for the prompt. The full message stays in the log, where the `recall` tool reads it.
 
 use super::{Message, Part, ToolCall, ToolOutcome, tokens};
 use serde_json::Value;
 use std::rc::Rc;
 
-/// Longest output of a tool, or text in its arguments, that stays whole in a brief message, in characters.
+/// Maximum length of a tool's output or argument that is not shortened by [`brief`], in characters.
 const BRIEF: usize = 2_400;
-/// What is left of a longer output: half of it from its start, half from its end.
+/// Length to which a longer output is shortened, in characters: half from its start, half from its end.
 const BRIEF_OUTPUT: usize = 2_000;
-/// What is left of a longer text in arguments.
+/// Length to which a longer argument is shortened, in characters.
 const BRIEF_ARGUMENT: usize = 40;
 
-/// Shows short what tools got and gave.
+/// Shortens long arguments and outputs of tools.
 pub fn brief(message: &mut Rc<Message>) {
     let seq = message.seq;
     let is_long = |part: &Part| match part {
@@ -31,7 +31,7 @@ pub fn brief(message: &mut Rc<Message>) {
     }
 }
 
-/// Shows so many characters of each piece of a message.
+/// Shortens each part of the message to `chars` characters.
 pub fn part(message: &mut Rc<Message>, chars: usize) {
     let seq = message.seq;
     let message = Rc::make_mut(message);
@@ -47,7 +47,7 @@ pub fn part(message: &mut Rc<Message>, chars: usize) {
             Part::Reasoning { .. } | Part::File(_) => {}
         }
     }
-    // Thinking is given back whole or not at all: providers sign it.
+    // Reasoning is returned whole or not at all, because providers sign it.
     let is_short = |part: &Part| match part {
         Part::Reasoning { text, provider } => {
             let hidden = provider.as_ref().map(Value::to_string).unwrap_or_default();
@@ -58,13 +58,13 @@ pub fn part(message: &mut Rc<Message>, chars: usize) {
     message.parts.retain(is_short);
 }
 
-/// So many characters of a text, half of them from its start and half from its end.
+/// Shortens a text to `chars` characters, half from its start and half from its end.
 pub fn ends(text: &str, chars: usize) -> String {
     ends_around(text, chars, |_, _| "…".to_owned()).unwrap_or_else(|| text.to_owned())
 }
 
-/// The same, with a note between that is told how many characters are left out, of how many; none where the
-/// text is no longer than that.
+/// Like [`ends`], with a note in between, made from the number of characters left out and the total. Returns
+/// `None` if the text is short enough.
 pub fn ends_around(text: &str, chars: usize, note: impl FnOnce(usize, usize) -> String) -> Option<String> {
     if !is_longer(text, chars) {
         return None;
@@ -75,10 +75,10 @@ pub fn ends_around(text: &str, chars: usize, note: impl FnOnce(usize, usize) -> 
     Some(format!("{head}\n[{}]\n{tail}", note(total - chars, total)))
 }
 
-/// A text of at most `most` tokens by our estimate, from its start and its end, and how many it has.
+/// Shortens a text to at most `most` estimated tokens. Returns it with its number of tokens.
 pub fn within(text: String, most: u64) -> (String, u64) {
     let (mut text, mut found) = (text, 0);
-    // Each round takes a tenth of it at least; the text is not all alike.
+    // Each round removes at least a tenth; one round may not suffice, since token density varies.
     for _ in 0..100 {
         found = tokens::of_text(&text);
         if found <= most {
@@ -94,13 +94,13 @@ fn is_longer(text: &str, chars: usize) -> bool {
     text.len() > chars && text.char_indices().nth(chars).is_some()
 }
 
-/// Leaves `keep` characters of a text of more than `most`, from both of its ends.
+/// Shortens a text of more than `most` characters to `keep` characters.
 fn shorten(text: &mut String, most: usize, keep: usize, seq: u64) {
     if !is_longer(text, most) {
         return;
     }
     let note = |left_out, total| {
-        format!("{left_out} of {total} characters are left out; recall with message {seq} shows them")
+        format!("{left_out} of {total} characters left out; use recall with message {seq} to read them")
     };
     if let Some(short) = ends_around(text, keep, note) {
         *text = short;

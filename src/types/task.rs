@@ -1,22 +1,22 @@
-//! What the agent has set itself to do, as the model writes it down.
+//! Entries of the agent's task list.
 
 use serde::{Deserialize, Serialize};
 
-/// How far a task has come.
+/// The status of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
-    /// Not begun.
+    /// Not started.
     #[default]
     Pending,
-    /// At hand; one task at most.
+    /// In progress; at most one task of a list is.
     InProgress,
-    /// Done.
+    /// Completed.
     Completed,
 }
 
 impl TaskStatus {
-    /// The name in JSON.
+    /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -26,16 +26,16 @@ impl TaskStatus {
     }
 }
 
-/// A task.
+/// One entry of the task list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// Unique in its list.
+    /// Id, unique in its list.
     pub id: String,
-    /// What is to be done.
+    /// What to do.
     pub content: String,
-    /// How far it has come.
+    /// The status.
     pub status: TaskStatus,
-    /// What is being done, in the words shown while it is: "Running tests".
+    /// The text to show while the task is in progress, such as "Running tests".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_form: Option<String>,
 }

@@ -1,109 +1,109 @@
-//! What may be done to the list of tasks: pure, so that a change that is refused leaves it as it was.
+//! Changes to the task list. A rejected change leaves the list unchanged.
 
 use super::{Task, TaskStatus, id, text};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use thiserror::Error;
 
-/// Most tasks.
+/// Maximum number of tasks.
 pub const MAX_TASKS: usize = 100;
-/// Longest content of a task, in characters.
+/// Maximum length of a task's content, in characters.
 pub const MAX_CONTENT: usize = 500;
-/// Longest part of an id that is made from a content.
+/// Maximum length of the part of an id that is derived from the content.
 const MAX_SLUG: usize = 48;
 
-/// A task as it is written down.
+/// A task of a new list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
 pub struct NewTask {
-    /// Its id, to keep one that it has or to choose one; made from the content when absent.
+    /// The id, to keep or choose one; derived from the content if absent.
     #[serde(default)]
     pub id: Option<String>,
-    /// What is to be done.
+    /// What to do.
     pub content: String,
-    /// How far it has come; one task at most is in_progress.
+    /// The status; at most one task may be in_progress.
     #[serde(default)]
     pub status: TaskStatus,
-    /// What is being done, as shown while it is: "Running tests".
+    /// The text to show while the task is in progress, such as "Running tests".
     #[serde(default)]
     pub active_form: Option<String>,
 }
 
-/// What is to be another of a task. What is absent stays.
+/// Changes to one task. Absent fields keep their values.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, schemars::JsonSchema)]
 pub struct TaskPatch {
-    /// The task.
+    /// The id of the task to change.
     pub id: String,
-    /// What is to be done.
+    /// What to do.
     #[serde(default)]
     pub content: Option<String>,
-    /// How far it has come. What else is in_progress becomes pending when this one is.
+    /// The status. Setting it to in_progress sets any other task that is in_progress to pending.
     #[serde(default)]
     pub status: Option<TaskStatus>,
-    /// What is being done, as shown while it is.
+    /// The text to show while the task is in progress.
     #[serde(default)]
     pub active_form: Option<String>,
 }
 
-/// Why the list stays as it is.
+/// Why a change to the list was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TaskError {
-    /// More than [`MAX_TASKS`].
-    #[error("{0} tasks are too many: a list has {MAX_TASKS} at most")]
+    /// More than [`MAX_TASKS`] tasks.
+    #[error("too many tasks: {0}; a list may have at most {MAX_TASKS}")]
     TooMany(usize),
-    /// Two or more at once.
-    #[error("{0} tasks are in_progress: one at most may be")]
+    /// More than one task in progress.
+    #[error("{0} tasks are in_progress; at most one may be")]
     InProgress(usize),
-    /// A text that is empty or longer than [`MAX_CONTENT`].
-    #[error("the content and active_form of a task have 1 to {MAX_CONTENT} characters")]
+    /// An empty text, or one longer than [`MAX_CONTENT`].
+    #[error("content and active_form must have 1 to {MAX_CONTENT} characters")]
     Text,
-    /// An id that is none.
-    #[error("the id {0:?} is not 1–128 of A–Z a–z 0–9 _ - . ~ : @")]
+    /// An invalid id.
+    #[error("the id {0:?} must be 1–128 characters of A–Z a–z 0–9 _ - . ~ : @")]
     Id(String),
-    /// A change that changes nothing by what it says.
-    #[error("say what is to change: content, status or active_form")]
+    /// A change without any field.
+    #[error("nothing to change: set content, status, or active_form")]
     Nothing,
-    /// There is no such task.
-    #[error("there is no task {id:?}; there are: {known}")]
+    /// The task does not exist.
+    #[error("unknown task {id:?}; existing tasks: {known}")]
     Unknown {
-        /// What was asked for.
+        /// The requested id.
         id: String,
-        /// The ids that there are.
+        /// The existing ids.
         known: String,
     },
 }
 
-/// How far a list has come.
+/// A count of the tasks by status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TaskCheck {
-    /// All tasks.
+    /// Number of tasks.
     pub total: usize,
-    /// Those that are done.
+    /// Number of completed tasks.
     pub completed: usize,
-    /// Those at hand.
+    /// Number of tasks in progress.
     pub in_progress: usize,
-    /// Those not begun.
+    /// Number of tasks not started.
     pub pending: usize,
-    /// Those not done.
+    /// Number of tasks not completed.
     pub incomplete: usize,
-    /// Whether there is any.
+    /// Whether there are any tasks.
     pub has_tasks: bool,
-    /// Whether there is any and all are done.
+    /// Whether there are tasks, all of them completed.
     pub all_completed: bool,
-    /// Those not done, in their order.
+    /// The tasks not completed, in order.
     pub incomplete_tasks: Vec<Task>,
 }
 
-/// A list of tasks, to be changed.
+/// The task list, with the operations on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskList(pub Vec<Task>);
 
 impl TaskList {
-    /// Puts these in the place of all tasks. A task without an id keeps the one that it had, where its content
-    /// is the only one of its kind, and else gets one; of several with the same id the first has it. The same again
-    /// changes nothing.
+    /// Replaces all tasks. A task without an id keeps its previous id if its content is unique, before and
+    /// after; otherwise it gets a new one. Of several tasks with the same id, the first keeps it. Writing the
+    /// same list twice changes nothing.
     ///
     /// # Errors
-    /// When there are too many, too many at once, or one of them is not fit; the list is as it was then.
+    /// There are too many tasks, too many in progress, or an invalid task. The list is unchanged then.
     pub fn write(&mut self, new: Vec<NewTask>) -> Result<(), TaskError> {
         if new.len() > MAX_TASKS {
             return Err(TaskError::TooMany(new.len()));
@@ -115,7 +115,7 @@ impl TaskList {
         let mut taken = BTreeSet::new();
         let mut tasks = Vec::with_capacity(new.len());
         for task in new {
-            // Models give an empty string for nothing.
+            // Models send an empty string for an absent id.
             let own = task.id.filter(|own| !own.is_empty());
             if let Some(own) = own.as_ref().filter(|own| !id::is_valid(own)) {
                 return Err(TaskError::Id(own.clone()));
@@ -124,7 +124,7 @@ impl TaskList {
             let active_form = task.active_form.filter(|text| !text.is_empty()).map(fit).transpose()?;
             tasks.push(Task { id: own, content: fit(task.content)?, status: task.status, active_form });
         }
-        // Ids that are given come first, then those that were there: what is made gives way.
+        // Given ids take precedence over previous ones, and both over new ones.
         let only = |tasks: &[Task], content: &str| {
             let mut same = tasks.iter().filter(|task| task.content == content);
             same.next().map(|task| task.id.clone()).filter(|_| same.next().is_none())
@@ -144,10 +144,10 @@ impl TaskList {
         Ok(())
     }
 
-    /// Changes a task. Of all tasks it is the only one in progress when it comes to be.
+    /// Changes one task. Setting it to in progress ends the progress of any other task.
     ///
     /// # Errors
-    /// When there is no such task, nothing to change, or the change is not fit; the list is as it was then.
+    /// The task does not exist, the patch is empty, or a field is invalid. The list is unchanged then.
     pub fn update(&mut self, patch: TaskPatch) -> Result<(), TaskError> {
         let TaskPatch { id, content, status, active_form } = patch;
         let place = self.place(&id)?;
@@ -174,15 +174,15 @@ impl TaskList {
         Ok(())
     }
 
-    /// A task is done.
+    /// Marks a task as completed.
     ///
     /// # Errors
-    /// When there is no such task.
+    /// The task does not exist.
     pub fn complete(&mut self, id: String) -> Result<(), TaskError> {
         self.update(TaskPatch { id, status: Some(TaskStatus::Completed), ..TaskPatch::default() })
     }
 
-    /// How far it has come.
+    /// Counts the tasks by status.
     pub fn check(&self) -> TaskCheck {
         let count = |status| self.0.iter().filter(|task| task.status == status).count();
         let (total, completed) = (self.0.len(), count(TaskStatus::Completed));
@@ -203,7 +203,8 @@ impl TaskList {
         }
     }
 
-    /// The list for a model, between tags: a task a line. Somebody else's words neither end a line nor open a tag.
+    /// Renders the list for a model: one line per task, between tags. Text of a task can neither end its line
+    /// nor open a tag.
     pub fn prompt_text<'a>(tag: &str, tasks: impl IntoIterator<Item = &'a Task>) -> String {
         let mut out = format!("<{tag}>\n");
         for Task { id, content, status, active_form } in tasks {
@@ -233,7 +234,7 @@ impl TaskList {
     }
 }
 
-/// A text as it is kept.
+/// Trims and checks a text.
 fn fit(text: String) -> Result<String, TaskError> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > MAX_CONTENT {
@@ -242,7 +243,7 @@ fn fit(text: String) -> Result<String, TaskError> {
     Ok(text.to_owned())
 }
 
-/// An id made from a content: `task_write_tests`, and `task_write_tests_2` where that is taken.
+/// Derives an unused id from a content: `task_write_tests`, or `task_write_tests_2` if that is taken.
 fn made(content: &str, taken: &BTreeSet<String>) -> String {
     let mut made = "task".to_owned();
     let words = content.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
@@ -254,7 +255,7 @@ fn made(content: &str, taken: &BTreeSet<String>) -> String {
     let made = made.trim_end_matches('_');
     let numbered = (2..).map(|number| format!("{made}_{number}"));
     let mut ids = std::iter::once(made.to_owned()).chain(numbered);
-    // There is always one: fewer are taken than there are numbers.
+    // The iterator is infinite and `taken` is finite, so an unused id is always found.
     ids.find(|id| !taken.contains(id)).unwrap_or_default()
 }
 

@@ -1,24 +1,24 @@
-//! Points in time: milliseconds inside, RFC 3339 outside.
+//! Timestamps: milliseconds in memory, RFC 3339 on the wire.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// A point in time in milliseconds since the Unix epoch; RFC 3339 UTC in JSON.
+/// A point in time, in milliseconds since the Unix epoch. RFC 3339 in UTC in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// This point moved `ms` milliseconds into the future.
+    /// Returns the time `ms` milliseconds later.
     pub fn plus(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms))
     }
 
-    /// Milliseconds from `earlier` to this point; zero if it lies before.
+    /// Returns the milliseconds since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// RFC 3339 in UTC with milliseconds, such as `2026-11-20T12:00:00.000Z`.
+    /// Formats as RFC 3339 in UTC with milliseconds, such as `2026-11-20T12:00:00.000Z`.
     pub fn to_rfc3339(self) -> String {
         i64::try_from(self.0)
             .ok()
@@ -27,7 +27,7 @@ impl Timestamp {
             .to_rfc3339_opts(SecondsFormat::Millis, true)
     }
 
-    /// Reads RFC 3339 with any offset; `None` when it is not a time.
+    /// Parses RFC 3339 with any offset.
     pub fn parse(text: &str) -> Option<Self> {
         let time = DateTime::parse_from_rfc3339(text).ok()?;
         u64::try_from(time.timestamp_millis()).ok().map(Self)

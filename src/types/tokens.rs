@@ -1,22 +1,22 @@
-//! How many tokens a text is, before a provider has counted them.
+//! Token estimates for text that no provider has counted yet.
 //!
-//! Tokenizers split text into words, short numbers and signs first, so counting these comes close without
-//! a vocabulary. Against `o200k_base` (OpenAI's) this gives 0.9–1.25 of the true number for prose, source
-//! code, logs and JSON in English, German, Russian, Chinese and Japanese, 0.7 for base64 (characters divided
-//! by four: 0.3–1.2). Providers whose tokenizers make more of a text have a factor in `model::TABLE`, and
-//! what a provider counts corrects both (`Gauge`).
+//! Tokenizers first split text into words, short numbers, and punctuation, so counting these is a good
+//! estimate without a vocabulary. Relative to `o200k_base` (OpenAI), the estimate is 0.9–1.25 of the true
+//! count for prose, source code, logs, and JSON in English, German, Russian, Chinese, and Japanese, and 0.7
+//! for base64 (dividing characters by four: 0.3–1.2). `model::TABLE` has a factor for providers with other
+//! tokenizers, and the provider's own counts correct both (`Gauge`).
 
 use super::{Message, Part, ToolSpec};
 use serde_json::Value;
 
-/// What a message takes beside its text.
+/// Tokens of a message in addition to its text.
 const MESSAGE: u64 = 4;
-/// What a call or its result takes beside its text.
+/// Tokens of a call or result in addition to its text.
 const CALL: u64 = 10;
 
-/// Letters that are mostly one token together: a word with the space before it.
+/// Maximum number of letters that usually form one token, together with the space before them.
 const WORD: u64 = 7;
-/// Letters that are one token and a half on average.
+/// Maximum number of letters that form one and a half tokens on average.
 const LONG_WORD: u64 = 13;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,7 +27,7 @@ enum Class {
     Signs,
 }
 
-/// The tokens of a text.
+/// Estimates the tokens of a text.
 pub fn of_text(text: &str) -> u64 {
     let (mut eighths, mut run, mut class, mut lower) = (0, 0, Class::Spaces, false);
     for c in text.chars() {
@@ -42,7 +42,7 @@ pub fn of_text(text: &str) -> u64 {
             ' ' | '\t' | '\n' | '\r' => Class::Spaces,
             _ => Class::Signs,
         };
-        // A capital after a small letter begins a word of its own.
+        // An uppercase letter after a lowercase letter starts a new word.
         if own != class || (lower && c.is_ascii_uppercase()) {
             eighths += of_run(class, run);
             (run, class) = (0, own);
@@ -53,7 +53,7 @@ pub fn of_text(text: &str) -> u64 {
     (eighths + of_run(class, run)).div_ceil(8)
 }
 
-/// Eighths of a token for so many characters of a class that follow each other.
+/// Returns eighths of a token for `run` consecutive characters of one class.
 fn of_run(class: Class, run: u64) -> u64 {
     match class {
         _ if run == 0 => 0,
@@ -62,7 +62,7 @@ fn of_run(class: Class, run: u64) -> u64 {
         Class::Letters => 8 * run.div_ceil(5),
         Class::Digits => 8 * run.div_ceil(3),
         Class::Signs => 8 * run.div_ceil(2),
-        // One space belongs to the word behind it.
+        // A single space belongs to the following word.
         Class::Spaces => {
             if run > 1 {
                 8
@@ -73,8 +73,8 @@ fn of_run(class: Class, run: u64) -> u64 {
     }
 }
 
-/// Eighths of a token for a character: Latin with marks; Greek to Arabic; India and South-East Asia;
-/// China, Japan and Korea; pictures.
+/// Returns eighths of a token for a character: accented Latin; Greek to Arabic; South and South-East Asian;
+/// Chinese, Japanese, and Korean; emoji.
 fn beyond_ascii(c: char) -> u64 {
     match u32::from(c) {
         0x80..0x250 => 5,
@@ -85,7 +85,7 @@ fn beyond_ascii(c: char) -> u64 {
     }
 }
 
-/// The tokens of a JSON value.
+/// Estimates the tokens of a JSON value.
 pub fn of_json(value: &Value) -> u64 {
     match value {
         Value::String(text) => of_text(text) + 1,
@@ -98,7 +98,7 @@ pub fn of_json(value: &Value) -> u64 {
     }
 }
 
-/// The tokens of a message, as a model is sent it.
+/// Estimates the tokens of a message as sent to a model.
 pub fn of_message(message: &Message) -> u64 {
     MESSAGE + message.parts.iter().map(of_part).sum::<u64>()
 }
@@ -106,7 +106,7 @@ pub fn of_message(message: &Message) -> u64 {
 fn of_part(part: &Part) -> u64 {
     match part {
         Part::Text { text } => of_text(text),
-        // What the provider wants back may be hidden from us: then it is as long as it is.
+        // The provider's block may hold reasoning that is hidden in `text`, so the larger estimate counts.
         Part::Reasoning { text, provider } => {
             of_text(text).max(provider.as_ref().map(of_json).unwrap_or_default())
         }
@@ -116,7 +116,7 @@ fn of_part(part: &Part) -> u64 {
     }
 }
 
-/// The tokens of tools on offer.
+/// Estimates the tokens of tool definitions.
 pub fn of_tools(tools: &[ToolSpec]) -> u64 {
     let tool =
         |spec: &ToolSpec| CALL + of_text(&spec.name) + of_text(&spec.description) + of_json(&spec.parameters);
@@ -130,8 +130,8 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn texts_are_close_to_what_a_tokenizer_counts() {
-        // The right sides are counts of o200k_base.
+    fn estimates_are_close_to_a_tokenizer() {
+        // The numbers are counts of o200k_base.
         for (text, counted) in [
             ("", 0),
             ("The quick brown fox jumps over the lazy dog.", 10),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn json_counts_its_keys_and_signs() {
+    fn json_includes_keys_and_punctuation() {
         assert!(of_json(&json!({"path": "a.txt", "lines": [1, 2, null]})) >= 12);
     }
 }

@@ -1,66 +1,66 @@
-//! What a tool declares about itself.
+//! The declaration of a tool.
 
 use super::{Category, PendingKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a tool may do to the world. Anything undeclared is [`Effect::Destructive`].
+/// The kind of effect a tool may have. The default is [`Effect::Destructive`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Reads what is ours.
+    /// Reads files, memory, or session data.
     ReadOnly,
-    /// Writes what is ours.
+    /// Changes files, memory, or session data.
     LocalWrite,
     /// Reads from the network.
     NetworkRead,
-    /// Changes something over the network.
+    /// Changes something on the network.
     Network,
-    /// May destroy something; also every unknown effect.
+    /// May destroy data. Unknown effects count as this one.
     #[default]
     Destructive,
 }
 
 impl Effect {
-    /// Whether calls of this effect may run beside each other.
+    /// Returns whether calls of this effect may run concurrently.
     pub fn is_read(self) -> bool {
         matches!(self, Self::ReadOnly | Self::NetworkRead)
     }
 }
 
-/// A tool as the model, the scheduler and the journal know it.
+/// The declaration of a tool for the model, the scheduler, and the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// Unique in a toolkit: 1–64 of `A–Z a–z 0–9 _ -`.
+    /// Name, unique in a toolkit: 1–64 characters of `A–Z a–z 0–9 _ -`.
     pub name: String,
-    /// One or two sentences for the model.
+    /// Description for the model, in one or two sentences.
     pub description: String,
-    /// JSON Schema of the arguments (an object schema, subschemas inlined).
+    /// JSON Schema of the arguments: an object schema with inlined subschemas.
     pub parameters: Value,
-    /// What it may do.
+    /// The effect of the tool.
     pub effect: Effect,
-    /// Whether running it twice equals running it once. After a crash only such calls run again.
+    /// Whether running a call twice is equivalent to running it once. Recovery reruns only such calls.
     pub idempotent: bool,
-    /// Whether a call that did not answer in time may be tried again in the same turn.
+    /// Whether a call that timed out may be retried in the same turn.
     #[serde(default)]
     pub retry_on_timeout: bool,
-    /// Whether the same call may answer differently a moment later, such as a clock.
+    /// Whether equal calls may return different results, as those of a clock do.
     #[serde(default)]
     pub varies: bool,
-    /// The group that permission rules and people know it by.
+    /// The category for permission rules.
     #[serde(default)]
     pub category: Category,
-    /// Whether it steers the session and touches nothing else, such as a question or a list of tasks: it runs
-    /// unless a rule names it, also where only reading is allowed.
+    /// Whether the tool controls the session and has no other effect, such as a question or the task list. It
+    /// runs unless a rule names it, also in read-only modes.
     #[serde(default)]
     pub control: bool,
-    /// What each of its calls waits for before it runs.
+    /// What each call waits for before it runs, if anything.
     #[serde(default)]
     pub suspends: Option<PendingKind>,
 }
 
 impl ToolSpec {
-    /// Whether a call is spared when an equal one has succeeded.
+    /// Returns whether a call is skipped if an equal one has succeeded.
     pub fn is_spared(&self) -> bool {
         self.idempotent && !self.varies
     }

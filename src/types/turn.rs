@@ -1,22 +1,22 @@
-//! A turn's journal: what recovery needs to go on after the machine went away.
+//! The journal of a turn, from which recovery continues it.
 
 use super::{Budget, Thinking, Timestamp, TurnError, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Where a turn stands, as clients see it.
+/// The status of a turn, as clients see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnStatus {
-    /// Waits behind another turn or runs.
+    /// Queued or running.
     Running,
-    /// Waits for a person.
+    /// Waiting for a person or a client.
     Waiting,
     /// Ended with a reply.
     Completed,
     /// Ended with an error.
     Failed,
-    /// Ended by the caller.
+    /// Canceled by a caller.
     Canceled,
 }
 
@@ -24,63 +24,63 @@ pub enum TurnStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StopReason {
-    /// The model had said what it wanted to say.
+    /// The model completed its reply.
     End,
-    /// Out of model calls.
+    /// The limit of model calls was reached.
     MaxSteps,
-    /// Out of tool calls.
+    /// The limit of tool calls was reached.
     MaxToolCalls,
-    /// Out of time.
+    /// The deadline passed.
     Deadline,
-    /// Out of tokens or money.
+    /// The limit of tokens or cost was reached.
     Cost,
-    /// Aborted.
+    /// The turn was aborted.
     Canceled,
-    /// Failed.
+    /// The turn failed.
     Error,
-    /// Waits for a person.
+    /// The turn waits for a person or a client.
     Waiting,
 }
 
-/// How far a call has come.
+/// The progress of a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallStatus {
-    /// Asked for, not begun.
+    /// Requested, not started.
     Pending,
-    /// Waits for a person, or for a subagent.
+    /// Suspended, for a person, a client, or a subagent.
     Waiting,
-    /// Begun, no outcome yet: after a crash nobody knows.
+    /// Started, without an outcome yet. After a crash, its effect is unknown.
     Begun,
-    /// Its outcome is in the log.
+    /// The outcome is in the log.
     Done,
 }
 
-/// One call of the step at hand. Its arguments are in the log.
+/// One call of the current step. Its arguments are in the log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallState {
-    /// The call.
+    /// The call's id.
     pub call_id: String,
-    /// How far it has come.
+    /// The progress of the call.
     pub status: CallStatus,
-    /// Whether a person was asked about it: what became of that has a row of its own.
+    /// Whether the call was suspended; its suspension is a row of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asked: bool,
 }
 
-/// What a caller may ask of one turn, beside its budget.
+/// Options of one turn, beside its budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TurnOptions {
-    /// Tools that the turn may use; all when absent.
+    /// The tools that the turn may use; all if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
-    /// How much the model thinks; the agent's own setting when absent.
+    /// How much the model should reason; the agent's setting if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub think: Option<Thinking>,
-    /// Whether the reply names the sources that it used.
+    /// Whether the reply cites its sources.
     pub show_citations: bool,
-    /// The JSON Schema that the reply must fit.
+    /// The JSON Schema that the reply must match.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
 }
@@ -91,79 +91,79 @@ impl Default for TurnOptions {
     }
 }
 
-/// What the turn does next.
+/// What a turn does next.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnPhase {
-    /// Calls the model.
+    /// Call the model.
     Model,
-    /// Runs the calls of one response, in the response's order.
+    /// Run the tool calls of one response, in order.
     Tools {
         /// The calls.
         calls: Vec<CallState>,
     },
-    /// Thinks about the step that has ended.
+    /// Critique the step that has ended.
     Reflect,
-    /// Calls the model a last time, without tools, to sum up.
+    /// Call the model a last time, without tools, for a summary.
     Summary {
         /// Why the turn ends.
         reason: StopReason,
     },
-    /// Ends.
+    /// End the turn.
     Done {
-        /// Why.
+        /// Why the turn ends.
         reason: StopReason,
-        /// What failed, where something did.
+        /// The error, if the turn failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<TurnError>,
     },
 }
 
-/// A running turn, serialized into the state row at each step.
+/// The journal of the current turn, stored in the session's state at each step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TurnState {
     /// The turn's id.
     pub id: String,
-    /// Counts the (re)starts; a write that carries an older epoch is refused.
+    /// Counts the starts of the turn. A write with an older epoch is refused.
     pub epoch: u32,
-    /// Restarts since the last finished step.
+    /// Number of restarts since the last completed step.
     pub attempts: u32,
-    /// When it started.
+    /// When the turn started.
     pub started_at: Timestamp,
-    /// When it must have ended.
+    /// When the turn must end.
     pub deadline: Timestamp,
-    /// Its bounds.
+    /// The limits of the turn.
     pub budget: Budget,
-    /// Model calls finished.
+    /// Number of completed model calls.
     pub steps: u32,
-    /// Tool calls asked for.
+    /// Number of requested tool calls.
     pub tool_calls: u32,
-    /// Reflections claimed.
+    /// Number of self-critiques started.
     #[serde(default)]
     pub reflections: u32,
-    /// Answers that did not fit the caller's schema.
+    /// Number of replies that did not match the output schema.
     #[serde(default)]
     pub repairs: u32,
-    /// Tokens so far.
+    /// Tokens consumed so far.
     pub usage: Usage,
-    /// What they cost in US dollars; absent when the model has no price.
+    /// Cost in US dollars so far; absent if the model has no price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// What the caller asked for.
+    /// The caller's options.
     #[serde(default)]
     pub options: TurnOptions,
-    /// Since when it waits, for a person or for subagents. Its time stands still.
+    /// Since when the turn has been waiting. Its deadline is extended by that time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_since: Option<Timestamp>,
-    /// Whether it waits for subagents only, and none of these for a person.
+    /// Whether the turn waits only for subagents that do not themselves wait for a person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delegated: bool,
-    /// What it does next.
+    /// What the turn does next.
     pub phase: TurnPhase,
 }
 
 impl TurnState {
-    /// Whether it waits, and not just for subagents that are at work.
+    /// Returns whether the turn waits for a person or a client, and not only for running subagents.
     pub fn waits_for_people(&self) -> bool {
         self.waiting_since.is_some() && !self.delegated
     }

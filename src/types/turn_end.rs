@@ -1,61 +1,61 @@
-//! How a turn ended.
+//! The end of a turn.
 
 use super::{Budget, FinishReason, Message, Part, Source, StopReason, TurnStatus, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, rc::Rc};
 
-/// The end of a turn, the same shape for every kind of end.
+/// How a turn ended. The shape is the same for every status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TurnEnd {
-    /// The status that the turn ends with.
+    /// The final status.
     pub status: TurnStatus,
-    /// Why.
+    /// Why the turn ended.
     pub stop_reason: StopReason,
-    /// The last message of the assistant.
+    /// The final message of the assistant.
     #[serde(default)]
     pub reply: Option<Reply>,
-    /// Tokens of the whole turn.
+    /// Tokens consumed by the turn.
     pub usage: Usage,
-    /// What those cost in US dollars, where the model has a price.
+    /// Cost in US dollars, if the model has a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
-    /// Model calls.
+    /// Number of model calls.
     pub steps: u32,
-    /// Reflections.
+    /// Number of self-critiques.
     #[serde(default)]
     pub reflections: u32,
-    /// How many of its tool calls ended how: `result`, `denied`, …
+    /// Number of tool calls by outcome: `result`, `denied`, and so on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub outcomes: BTreeMap<String, u32>,
-    /// The model that answered, as `provider/model`.
+    /// The model that responded, as `provider/model`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// SHA-256 of the stable part of the last prompt: instructions and tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_render_hash: Option<String>,
-    /// The sources that the reply names.
+    /// The sources cited in the reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub citations: Vec<Source>,
-    /// The bounds that it ran under; none when it never started.
+    /// The limits of the turn; absent if it never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
-    /// Why the model's last answer ended, unless it simply had said all.
+    /// Why the last response ended, unless it was complete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<FinishReason>,
-    /// What failed.
+    /// The error, if the turn failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,
-    /// What the user said, when the turn never started.
+    /// The user message, if the turn never started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Rc<Message>>,
-    /// Steps after the seal that failed without failing the turn.
+    /// Steps that failed after the seal, without failing the turn.
     #[serde(default)]
     pub sub_steps_failed: Vec<String>,
 }
 
 impl TurnEnd {
-    /// An end without a reply, of a turn that used nothing.
+    /// Creates an end without a reply or usage.
     pub fn ended(status: TurnStatus, stop_reason: StopReason) -> Self {
         Self {
             status,
@@ -78,16 +78,16 @@ impl TurnEnd {
     }
 }
 
-/// The reply of a turn.
+/// The final assistant message of a turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     /// The message's id.
     pub id: String,
-    /// Its text.
+    /// The text of all text parts.
     pub text: String,
-    /// Its parts.
+    /// The parts of the message.
     pub parts: Vec<Part>,
-    /// The JSON that it is, checked against the schema that the caller gave.
+    /// The reply parsed as JSON, if the caller gave a schema that it matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
 }
@@ -95,9 +95,9 @@ pub struct Reply {
 /// Why a turn failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TurnError {
-    /// A stable word, such as `provider_billing`.
+    /// A stable code, such as `provider_billing`.
     pub code: String,
-    /// For people.
+    /// An explanation for people.
     pub message: String,
     /// Whether sending the message again may succeed.
     pub retryable: bool,

@@ -114,16 +114,16 @@ fn modes_must_fit_together_and_name_tools_that_there_are() {
     let echo = || Some(vec!["echo".to_owned()]);
     assert_eq!(built(vec![]), Ok(()), "an agent may have none");
     assert_eq!(built(vec![mode("a"), Mode { tools: echo(), ..mode("b") }]), Ok(()));
-    assert_eq!(built(vec![mode("a"), mode("a")]), Err("the mode \"a\": two have this id".into()));
+    assert_eq!(built(vec![mode("a"), mode("a")]), Err("mode \"a\": another mode has the same id".into()));
     let both = Mode { tools: echo(), additional_tools: echo(), ..mode("a") };
-    let told = "the mode \"a\": it has both `tools` and `additional_tools`";
+    let told = "mode \"a\": `tools` and `additional_tools` exclude each other";
     assert_eq!(built(vec![both]), Err(told.into()));
     for lists in [
         Mode { tools: Some(vec!["ekko".into()]), ..mode("a") },
         Mode { additional_tools: Some(vec!["ekko".into()]), ..mode("a") },
         Mode { available_tools: Some(vec!["echo".into(), "ekko".into()]), ..mode("a") },
     ] {
-        let told = "the mode \"a\": it names the tool \"ekko\", which is none";
+        let told = "mode \"a\": it names the tool \"ekko\", which is none";
         assert_eq!(built(vec![lists]), Err(told.into()));
     }
 }

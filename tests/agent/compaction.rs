@@ -315,7 +315,7 @@ fn few_huge_messages_are_shown_in_part() {
         assert_eq!(set.stage.end("t1").status, TurnStatus::Completed);
         let shown = set.shown()[0].clone();
         assert!(shown.starts_with("first ") && shown.trim_end().ends_with("last"));
-        assert!(shown.contains("recall with message 2 shows them"), "{shown}");
+        assert!(shown.contains("use recall with message 2"), "{shown}");
         set.say("t2", &"more ".repeat(3_500));
         assert_eq!(set.stage.end("t2").status, TurnStatus::Completed);
         set.stage.check();

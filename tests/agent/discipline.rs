@@ -210,7 +210,7 @@ fn thoughtful(options: TurnOptions, budget: BudgetPatch, thought: &'static str) 
 fn a_failure_is_thought_about_within_the_budget() {
     let low = || TurnOptions { think: Some(Thinking::Low), ..TurnOptions::default() };
     let reflections = |stage: &Stage| -> Vec<Value> {
-        stage.records().into_iter().filter(|r| r["type"] == "reflection.completed").collect()
+        stage.records().into_iter().filter(|r| r["type"] == "turn.reflected").collect()
     };
     let (stage, _) = thoughtful(TurnOptions::default(), NONE, "CONTINUE");
     assert_eq!(reflections(&stage).len(), 0, "without thinking there is none");

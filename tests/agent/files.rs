@@ -140,7 +140,7 @@ fn failures_say_what_to_do() {
         "nothing found",
         "a:1:x x",
         "!`*.{md,txt` does not work: unclosed brace expansion at byte 2; missing '}'",
-        "!`{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}` does not work: its braces stand for more than 1000",
+        "!`{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}` does not work: its braces expand to more than 1000",
         "!`a`: old_string is empty",
         "!`a`: old_string stands in it 2 times",
         "!`AGENTS.md` is shared by all users and stays",

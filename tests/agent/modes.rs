@@ -108,7 +108,7 @@ fn a_mode_that_there_is_not_changes_nothing() {
     let before = (stage.kinds(), stage.session().state().clone());
     let refused = patch(&stage, json!({"title": "New", "mode": "nap"})).unwrap_err();
     assert_eq!(refused.errors[0].pointer, "/mode");
-    assert_eq!(refused.errors[0].detail, "there is no mode \"nap\"; there are look, build, fix");
+    assert_eq!(refused.errors[0].detail, "unknown mode \"nap\"; available: look, build, fix");
     assert_eq!((stage.kinds(), stage.session().state().clone()), before);
 }
 
@@ -118,7 +118,7 @@ fn a_mode_goes_over_only_to_where_it_leads() {
     patch(&stage, json!({"mode": "look"})).unwrap();
     let refused = patch(&stage, json!({"mode": "fix"})).unwrap_err();
     assert_eq!((refused.code.as_str(), refused.code.status()), ("transition_not_allowed", 409));
-    assert_eq!(refused.detail, "mode \"look\" does not go over to \"fix\"; from it there are build");
+    assert_eq!(refused.detail, "cannot switch from mode \"look\" to \"fix\"; allowed: build");
     assert_eq!(patch(&stage, json!({"mode": "look"})).unwrap()["mode"], "look", "staying is no change");
     assert_eq!(patch(&stage, json!({"mode": null})).unwrap()["mode"], "build");
     let told: Vec<_> = changes(&stage).into_iter().filter(|(kind, ..)| kind == "mode").collect();
@@ -231,7 +231,7 @@ fn an_agent_without_modes_has_none() {
     let (stage, _) = Stage::scripted(|_| answer(vec![Part::text("hi")]), |builder| builder);
     assert_eq!(ask(&stage, SessionRoute::Create, json!({})).unwrap()["mode"], Value::Null);
     let refused = patch(&stage, json!({"mode": "build"})).unwrap_err();
-    assert_eq!(refused.errors[0].detail, "there is no mode \"build\"; there are none");
+    assert_eq!(refused.errors[0].detail, "unknown mode \"build\"; available: none");
     patch(&stage, json!({"mode": null})).unwrap();
     assert_eq!(changes(&stage), []);
 }

@@ -397,9 +397,7 @@ fn where_nothing_else_helps_less_is_shown() {
     assert_eq!(talk.stage.end("t1").status, TurnStatus::Completed);
     assert!(!talk.kinds("compaction.completed").is_empty());
     let text = all_text(&talk.asked());
-    assert!(
-        text.len() < 12_000 && text.contains("fact1") && text.contains("recall with message 2 shows them")
-    );
+    assert!(text.len() < 12_000 && text.contains("fact1") && text.contains("use recall with message 2"));
     // What is not shown is observed all the same when that can be done.
     talk.notes.borrow_mut().clear();
     talk.turn("t2", &words(2, 2_000));

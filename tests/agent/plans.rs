@@ -209,7 +209,7 @@ fn an_approved_plan_leads_where_its_mode_leads_once() {
     let before = reference.store.commits();
     say(&reference, "c2", json!("approved")).unwrap();
     let told = told(&reference, "t1");
-    assert_eq!(told[0], "there is no mode \"plan\"; there are think, try, ship");
+    assert_eq!(told[0], "unknown mode \"plan\"; available: think, try, ship");
     assert_eq!(mode(&reference).as_deref(), Some("try"));
     for last in 1..=reference.store.commits() - before {
         let stage = waiting();
