@@ -1,7 +1,7 @@
-//! The traits through which the core reaches the world. Every effect passes one of them, so the
-//! same core runs in workerd, under `cargo test` and in the simulator.
+//! Traits between the core and the outside world. Every effect goes through one of them, so that the same
+//! core runs in workerd, under `cargo test`, and in the simulator.
 //!
-//! All futures are `!Send`: an isolate has one thread.
+//! All futures are `!Send`, because an isolate has a single thread.
 
 pub mod blob;
 pub mod clock;

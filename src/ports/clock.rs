@@ -1,4 +1,4 @@
-//! Time and chance.
+//! Time and randomness.
 
 use crate::types::Timestamp;
 use futures::{
@@ -8,36 +8,36 @@ use futures::{
 };
 use std::panic::AssertUnwindSafe;
 
-/// The time, and waiting for it.
+/// A source of time.
 pub trait Clock {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 
-    /// Completes after `ms` milliseconds; dropping the future ends the wait.
+    /// Completes after `ms` milliseconds. Dropping the future cancels the timer.
     fn sleep(&self, ms: u64) -> LocalBoxFuture<'static, ()>;
 }
 
-/// Unpredictable bytes.
+/// A source of cryptographically secure random bytes.
 pub trait Entropy {
-    /// Fills `buffer` with bytes fit for keys.
+    /// Fills `buffer` with random bytes.
     fn fill(&self, buffer: &mut [u8]);
 }
 
-/// Why there is no result.
+/// Why supervised work has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unfinished {
-    /// It took too long, and was dropped.
-    #[error("no answer in time")]
+    /// The work exceeded its time limit and was dropped.
+    #[error("timed out")]
     Late,
-    /// It panicked.
-    #[error("it broke (a defect of ours)")]
+    /// The work panicked.
+    #[error("internal error: the task panicked")]
     Broke,
 }
 
-/// Runs work of others, bounded in time and in what its defects cost: for `ms` milliseconds at most.
+/// Runs `work` for at most `ms` milliseconds and catches its panics.
 ///
 /// # Errors
-/// When it took longer, or panicked.
+/// The work timed out or panicked.
 pub async fn within<T>(clock: &dyn Clock, ms: u64, work: impl Future<Output = T>) -> Result<T, Unfinished> {
     let work = AssertUnwindSafe(work).catch_unwind();
     let timer = clock.sleep(ms);

@@ -1,12 +1,12 @@
-//! What is shared between sessions: tenants, keys, and the list of sessions. Rows of one tenant
-//! are reached only through that tenant's id.
+//! Data shared between sessions: tenants, keys, and the list of sessions. Rows of a tenant are accessible
+//! only through that tenant's id.
 
 use crate::types::{Rules, Scopes, TenantId, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The directory does not answer.
+/// A failed directory call, with the store's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("directory: {0}")]
 pub struct DirectoryError(pub String);
@@ -14,38 +14,38 @@ pub struct DirectoryError(pub String);
 /// The result of a directory call.
 pub type DirectoryResult<T> = Result<T, DirectoryError>;
 
-/// How a tenant's own identity provider signs tokens.
+/// How a tenant's identity provider signs tokens.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JwtConfig {
-    /// The `iss` claim.
+    /// The required `iss` claim.
     pub issuer: String,
-    /// The `aud` claim that must be present, where one is demanded.
+    /// The required `aud` claim; not checked if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
-    /// Where the provider publishes its keys (https).
+    /// The URL of the provider's keys (https).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks_url: Option<String>,
-    /// The keys themselves (RFC 7517); needed for HS256. Sealed, a string, wherever it is stored.
+    /// The keys (RFC 7517), required for HS256. Stored as an encrypted string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks: Option<serde_json::Value>,
 }
 
-/// A tenant.
+/// A tenant, the unit of isolation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tenant {
-    /// Its id.
+    /// The tenant's id.
     pub id: TenantId,
-    /// Its name, for people.
+    /// The name, for people.
     pub name: String,
-    /// When it was made.
+    /// When the tenant was created.
     pub created_at: Timestamp,
-    /// Its issuer, where it has one. Holds no secret in clear.
+    /// The tenant's identity provider. Contains no secret in plain text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwt: Option<JwtConfig>,
-    /// The shard that all of its rows are on, for ever; none where there are no shards.
+    /// The shard that stores all rows of the tenant, permanently; absent without shards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<String>,
-    /// What its agents may do, in all of its sessions.
+    /// The permission rules for all sessions of the tenant.
     #[serde(default, skip_serializing_if = "Rules::is_empty")]
     pub permissions: Rules,
 }
@@ -53,99 +53,99 @@ pub struct Tenant {
 /// An API key, without its secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKey {
-    /// Its public id.
+    /// The key's public id.
     pub id: String,
-    /// Its tenant.
+    /// The key's tenant.
     pub tenant: TenantId,
-    /// What it is for, for people.
+    /// The name, for people.
     pub name: String,
-    /// What it allows.
+    /// The scopes of the key.
     pub scopes: Scopes,
-    /// When it was made.
+    /// When the key was created.
     pub created_at: Timestamp,
-    /// When it ends.
+    /// When the key expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
-/// A line of the list of sessions.
+/// An entry of the list of sessions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionEntry {
-    /// Its tenant.
+    /// The session's tenant.
     pub tenant: TenantId,
-    /// Its id.
+    /// The session's id.
     pub id: String,
-    /// Its user.
+    /// The session's user.
     pub user: String,
-    /// Its agent.
+    /// The session's agent.
     pub agent: String,
-    /// Its title.
+    /// The session's title.
     pub title: Option<String>,
-    /// When it was made.
+    /// When the session was created.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// When the session last changed.
     pub updated_at: Timestamp,
-    /// The session that it was sent out by, where it is a subagent's: it stands in no list then.
+    /// The parent session of a subagent's session, which lists omit by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
 }
 
-/// A first answer kept under an Idempotency-Key.
+/// The result of claiming an Idempotency-Key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Nobody used the key before: the caller holds it now and must settle it.
+    /// The key is new. The caller now holds it and must settle it.
     Fresh,
-    /// Somebody is at it.
+    /// The first request is still running.
     Running,
-    /// It was used with another body.
+    /// The key was used with a different body.
     Reused,
-    /// The first answer: status and (sealed) body.
+    /// The stored response: status and encrypted body.
     Done(u16, String),
 }
 
-/// How long an Idempotency-Key is kept: a day.
+/// How long an Idempotency-Key is kept, in milliseconds: one day.
 pub const CLAIM_KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
-/// How long a request may hold an Idempotency-Key before another may take over.
+/// How long a request may hold an Idempotency-Key before another request may take it over, in milliseconds.
 pub const CLAIM_RUNNING_MS: u64 = 60 * 1_000;
 
-/// Tenants, keys, issuers, the list of sessions, and idempotency of what is not in a session.
+/// The store of tenants, keys, the list of sessions, and idempotency outside sessions.
 #[async_trait(?Send)]
 pub trait Directory {
-    /// Makes a tenant; false if the id is taken.
+    /// Creates a tenant. Returns `false` if the id is taken.
     async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool>;
-    /// Replaces a tenant's name, issuer and rules; false if there is none.
+    /// Updates a tenant's name, issuer, and rules. Returns `false` if the tenant does not exist.
     async fn update_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool>;
-    /// Finds a tenant.
+    /// Returns the tenant with this id.
     async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>>;
-    /// Tenants by id, behind `after`.
+    /// Lists tenants in the order of their ids, starting after `after`.
     async fn tenants(&self, after: Option<&TenantId>, limit: usize) -> DirectoryResult<Vec<Tenant>>;
-    /// Removes a tenant's keys and marks it deleted: from then on nothing finds it, but its id stays
-    /// taken until [`Directory::purge_tenant`]. False if there is none.
+    /// Deletes a tenant's keys and marks the tenant as deleted. It can no longer be found, but its id stays
+    /// taken until [`Directory::purge_tenant`]. Returns `false` if the tenant does not exist.
     async fn delete_tenant(&self, id: &TenantId, now: Timestamp) -> DirectoryResult<bool>;
-    /// Tenants marked deleted, and since when; oldest mark first.
+    /// Lists the tenants marked as deleted, with the time of deletion; oldest first.
     async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(TenantId, Timestamp)>>;
-    /// Forgets a tenant that is marked deleted.
+    /// Removes a tenant that is marked as deleted, which frees its id.
     async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()>;
-    /// Tenants whose tokens carry this issuer.
+    /// Lists the tenants with this token issuer.
     async fn tenants_by_issuer(&self, issuer: &str) -> DirectoryResult<Vec<Tenant>>;
 
-    /// Stores a key by the hash of its secret; false if there is no such tenant.
+    /// Stores a key under the hash of its secret. Returns `false` if the tenant does not exist.
     async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool>;
-    /// Finds a key that is neither revoked nor expired by the hash of its secret, and its tenant's rules.
+    /// Returns the key with this hash, unless it is revoked or expired, and its tenant's rules.
     async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>>;
-    /// A tenant's keys by id, behind `after`.
+    /// Lists a tenant's keys in the order of their ids, starting after `after`.
     async fn keys(&self, tenant: &TenantId, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>>;
-    /// Revokes a key; false if there is none.
+    /// Revokes a key. Returns `false` if it does not exist.
     async fn delete_key(&self, tenant: &TenantId, id: &str) -> DirectoryResult<bool>;
 
-    /// Adds a line to the list of sessions, or replaces it unless what is there is newer.
+    /// Adds or replaces an entry of the list of sessions. A newer existing entry is kept.
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()>;
-    /// Removes a line.
+    /// Removes an entry of the list of sessions.
     async fn delete_session(&self, tenant: &TenantId, id: &str) -> DirectoryResult<()>;
-    /// The ids of the sessions of subagents that a session has sent out.
+    /// Lists the ids of the sessions of a session's subagents.
     async fn subagents(&self, tenant: &TenantId, session: &str) -> DirectoryResult<Vec<String>>;
-    /// A tenant's sessions, newest first, behind the pair `(created_at, id)`; those of subagents only with
-    /// `subagents`.
+    /// Lists a tenant's sessions before the pair `(created_at, id)`, newest first. Sessions of subagents are
+    /// included only if `subagents` is set.
     async fn sessions(
         &self,
         tenant: &TenantId,
@@ -156,14 +156,12 @@ pub trait Directory {
         subagents: bool,
     ) -> DirectoryResult<Vec<SessionEntry>>;
 
-    /// Claims an Idempotency-Key; `scope` is tenant and route. Rows older than [`CLAIM_KEPT_MS`]
-    /// count as gone, and so do those still running after [`CLAIM_RUNNING_MS`]: whoever held them
-    /// died.
+    /// Claims an Idempotency-Key. `scope` consists of tenant and route. Rows older than [`CLAIM_KEPT_MS`] are
+    /// ignored, and so are claims still running after [`CLAIM_RUNNING_MS`], whose request has died.
     async fn claim(&self, scope: &str, key: &str, body_hash: &str, now: Timestamp) -> DirectoryResult<Claim>;
-    /// Keeps the first answer, or frees the key when there is none.
+    /// Stores the first response, or releases the key if there is none.
     async fn settle(&self, scope: &str, key: &str, answer: Option<(u16, &str)>) -> DirectoryResult<()>;
 
-    /// Removes what is past its time: idempotency rows and expired keys. Bounded; returns whether
-    /// more is left.
+    /// Removes a bounded number of expired idempotency rows and keys. Returns whether more are left.
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool>;
 }

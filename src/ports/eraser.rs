@@ -1,14 +1,14 @@
-//! Erasing a session from outside its object.
+//! Erasing a session from outside its Durable Object.
 
 use crate::types::TenantId;
 use async_trait::async_trait;
 
-/// Tells a session's object to erase everything of it.
+/// Asks a session's Durable Object to erase all of its data.
 #[async_trait(?Send)]
 pub trait SessionEraser {
-    /// Erases a session; one that is not there counts as erased.
+    /// Erases a session. Succeeds if the session does not exist.
     ///
     /// # Errors
-    /// The platform's own message; asking again is safe.
+    /// The platform's message. The call may be repeated.
     async fn erase(&self, tenant: &TenantId, session: &str) -> Result<(), String>;
 }

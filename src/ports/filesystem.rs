@@ -1,61 +1,61 @@
-//! Files by path, and the table that keeps them.
+//! File trees, and the table that stores them.
 //!
-//! A [`Filesystem`] is one tree: everything in it belongs to the same tenant and scope, so a path
-//! cannot lead out of it. A [`FileTable`] holds the trees of all tenants.
+//! A [`Filesystem`] is one tree of one tenant and scope, so that no path leads out of it. A [`FileTable`]
+//! holds the trees of all tenants.
 
 use crate::types::{FilePath, PathPrefix, TenantId, Timestamp};
 use async_trait::async_trait;
 use bytes::Bytes;
 use thiserror::Error;
 
-/// Most bytes of one file (4 MiB).
+/// Maximum size of a file, in bytes (4 MiB).
 pub const MAX_FILE: usize = 4 << 20;
-/// Most files of one tree.
+/// Maximum number of files in a tree.
 pub const MAX_FILES: usize = 10_000;
 
-/// Why nothing came of it.
+/// Why a file operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FileError {
-    /// There is no such file.
-    #[error("there is no such file")]
+    /// The file does not exist.
+    #[error("the file does not exist")]
     NotFound,
-    /// The file is not what the caller expected it to be.
-    #[error("the file is there already, or was changed meanwhile")]
+    /// The precondition does not hold.
+    #[error("the file already exists or has changed")]
     Conflict,
     /// The file is larger than [`MAX_FILE`].
-    #[error("a file may have {MAX_FILE} bytes, not {0}")]
+    #[error("the file is too large: {0} bytes; at most {MAX_FILE} are allowed")]
     TooLarge(usize),
-    /// The tree has as many files as it may.
-    #[error("there are {MAX_FILES} files already, which is the most: delete some first")]
+    /// The tree has [`MAX_FILES`] files.
+    #[error("the workspace has {MAX_FILES} files, which is the maximum; delete some first")]
     Full,
-    /// The tree takes no writes.
-    #[error("this file can only be read")]
+    /// The file cannot be written by the caller.
+    #[error("the file is read-only")]
     ReadOnly,
-    /// Whoever writes has lost the right to.
-    #[error("the call is over, so nothing is written any more")]
+    /// The call that writes has ended or lost its permit.
+    #[error("the call has ended, so it may not write any more")]
     Closed,
-    /// A store broke or does not answer. The words are for our log.
-    #[error("the file store does not answer: {0}")]
+    /// The store failed. The message is for the operator's log.
+    #[error("the file store is not available: {0}")]
     Unavailable(String),
 }
 
-/// The result of a call on files.
+/// The result of a file operation.
 pub type FileResult<T> = Result<T, FileError>;
 
-/// What must be true of a file for a write to take place.
+/// What must hold for a write to take place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Precondition {
-    /// Nothing.
+    /// No condition.
     #[default]
     Any,
-    /// It is not there.
+    /// The file does not exist.
     CreateOnly,
-    /// It is there, and this is its etag.
+    /// The file exists and has this etag.
     IfMatch(String),
 }
 
 impl Precondition {
-    /// Whether a file with this etag, or the lack of one, fits.
+    /// Returns whether the precondition holds for a file with this etag; `None` for no file.
     pub fn fits(&self, etag: Option<&str>) -> bool {
         match self {
             Self::Any => true,
@@ -65,25 +65,25 @@ impl Precondition {
     }
 }
 
-/// A file as lists show it.
+/// The metadata of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it is.
+    /// The file's path.
     pub path: FilePath,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What changes with its content.
+    /// A value that changes whenever the content changes.
     pub etag: String,
-    /// When it was last written.
+    /// When the file was last written.
     pub updated_at: Timestamp,
 }
 
-/// A file.
+/// A file with its content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// What lists show of it.
+    /// The metadata.
     pub entry: Entry,
-    /// Its content.
+    /// The content.
     pub bytes: Bytes,
 }
 
@@ -95,7 +95,7 @@ pub struct File {
 /// async fn append(files: &dyn Filesystem, path: &FilePath, line: &str) -> Result<(), FileError> {
 ///     let file = files.read(path).await?;
 ///     let bytes = [&file.bytes[..], line.as_bytes()].concat();
-///     // Fails with `Conflict` if somebody else was faster: then read again.
+///     // Fails with `Conflict` if the file was changed in between: then read it again.
 ///     files.write(path, bytes.into(), &Precondition::IfMatch(file.entry.etag)).await?;
 ///     Ok(())
 /// }
@@ -105,8 +105,7 @@ pub trait Filesystem {
     /// Reads a file.
     async fn read(&self, path: &FilePath) -> FileResult<File>;
 
-    /// Reads those of these files that are there. Cheaper than one after the other where the kind
-    /// of tree can do better.
+    /// Reads all of `paths` that exist. Implementations may need fewer round trips than single reads.
     async fn read_many(&self, paths: &[FilePath]) -> FileResult<Vec<File>> {
         let mut files = Vec::new();
         for path in paths {
@@ -119,97 +118,97 @@ pub trait Filesystem {
         Ok(files)
     }
 
-    /// Writes a file, if the precondition holds: check and write are one.
+    /// Writes a file if the precondition holds. Check and write are atomic.
     async fn write(&self, path: &FilePath, bytes: Bytes, condition: &Precondition) -> FileResult<Entry>;
 
-    /// Removes a file; one that is not there counts as removed unless the precondition names it.
+    /// Deletes a file. Succeeds if the file does not exist, unless the precondition requires it.
     async fn delete(&self, path: &FilePath, condition: &Precondition) -> FileResult<()>;
 
-    /// Up to `limit` files behind the path `after`, sorted by path.
+    /// Lists up to `limit` files after the path `after`, sorted by path.
     async fn list(&self, prefix: &PathPrefix, after: Option<&str>, limit: usize) -> FileResult<Vec<Entry>>;
 
-    /// Moves a file to where none is.
+    /// Renames a file. Fails if the new path exists.
     async fn rename(&self, from: &FilePath, to: &FilePath) -> FileResult<Entry>;
 }
 
-/// Where a tree stands among all: the tenant first.
+/// The address of a tree: tenant and scope.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Tree {
     /// The tenant.
     pub tenant: TenantId,
-    /// The scope below it, such as `agents/default/users/ann`.
+    /// The scope within the tenant, such as `agents/default/users/ann`.
     pub scope: String,
 }
 
-/// The content of a file, or where it is.
+/// The stored form of a file's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// The content itself.
+    /// The content, stored in the row.
     Inline(Bytes),
-    /// Its key in the object store, below the tenant's files. No other row has it.
+    /// A key in the object store, below the tenant's files and used by no other row.
     Blob(String),
 }
 
-/// A row of the table.
+/// A row of the file table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// What lists show of it.
+    /// The metadata.
     pub entry: Entry,
     /// The content.
     pub content: Content,
 }
 
-/// What is asked of several trees at once.
+/// A query for several trees at once.
 pub struct Glance<'a> {
-    /// The files whose content is wanted.
+    /// The files whose content is requested.
     pub wanted: &'a [FilePath],
-    /// Etags of contents that are known already and need not be sent again.
+    /// Etags of contents that the caller already has, so that they are not returned.
     pub known: &'a [String],
-    /// How much of a text is wanted, in characters.
+    /// Maximum number of characters of a text to return.
     pub max_chars: usize,
-    /// The files below it are listed.
+    /// The folder to list.
     pub folder: &'a PathPrefix,
-    /// How many of them, at most.
+    /// Maximum number of files to list.
     pub limit: usize,
 }
 
-/// What a tree looks like at a glance.
+/// The result of a [`Glance`] for one tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Glimpse {
-    /// Those of the wanted files that are there, sorted by path. A content is absent where it is known;
-    /// one that stands in its row as text ends behind the characters that were asked for.
+    /// The requested files that exist, sorted by path. The content is absent if the caller already has it,
+    /// and cut to `max_chars` if it is text stored in the row.
     pub files: Vec<(Entry, Option<Content>)>,
-    /// The first files below the folder, sorted by path, among them wanted ones.
+    /// The first files in the folder, sorted by path. May include requested files.
     pub listed: Vec<FilePath>,
 }
 
-/// Rows of files, and the keys of objects that no row has: those that were reserved and not used
-/// yet, and those whose row was replaced or removed. The table itself keeps the two in step, so
-/// that no object is forgotten whenever a machine dies.
+/// The table of files, and of object keys without a row: keys reserved for a write, and keys whose row was
+/// replaced or deleted. The table keeps both consistent, so that a crash at any point leaves no unreachable
+/// object.
 #[async_trait(?Send)]
 pub trait FileTable {
-    /// Finds out where a tenant's rows are, where that is a question: a call right behind it waits for
-    /// nothing but its own statement.
+    /// Looks up the location of a tenant's rows, if that needs a query, so that the next call needs one query
+    /// only.
     async fn locate(&self, _tenant: &TenantId) -> FileResult<()> {
         Ok(())
     }
-    /// The rows of those of these files that are there.
+    /// Returns the rows of those `paths` that exist.
     async fn rows(&self, tree: &Tree, paths: &[FilePath]) -> FileResult<Vec<Row>>;
-    /// Looks at several trees of a tenant in one step, and answers in the same order.
+    /// Queries several trees of a tenant in one round trip. Returns the results in the order of `scopes`.
     async fn glance(
         &self,
         tenant: &TenantId,
         scopes: &[&str],
         glance: &Glance<'_>,
     ) -> FileResult<Vec<Glimpse>>;
-    /// Puts a row, in one step; false when the precondition does not hold, or the row would be new and
-    /// the tree has [`MAX_FILES`]. A key of its content is not free any more.
+    /// Writes a row atomically and takes its key off the list of free keys. Returns `false` if the
+    /// precondition does not hold, or if the row is new and the tree has [`MAX_FILES`] files.
     async fn put(&self, tree: &Tree, row: &Row, condition: &Precondition) -> FileResult<bool>;
-    /// Removes a row, if the precondition holds, in one step; false when none was removed.
+    /// Deletes a row atomically if the precondition holds. Returns whether a row was deleted.
     async fn remove(&self, tree: &Tree, path: &FilePath, condition: &Precondition) -> FileResult<bool>;
-    /// Moves a row to where none is, in one step; false when there is nothing to move, or no room.
+    /// Renames a row atomically. Returns `false` if `from` does not exist or `to` exists.
     async fn rename(&self, tree: &Tree, from: &FilePath, to: &FilePath, now: Timestamp) -> FileResult<bool>;
-    /// Up to `limit` rows behind the path `after`, sorted by path, without their content.
+    /// Lists up to `limit` rows after the path `after`, sorted by path, without their content.
     async fn list(
         &self,
         tree: &Tree,
@@ -218,16 +217,16 @@ pub trait FileTable {
         limit: usize,
     ) -> FileResult<Vec<Entry>>;
 
-    /// Notes a key before its object is written.
+    /// Records a key before its object is written.
     async fn reserve(&self, tenant: &TenantId, key: &str, now: Timestamp) -> FileResult<()>;
-    /// Keys that no row has since `before`, of any tenant: `(tenant, key)`.
+    /// Lists keys of all tenants that have been without a row since `before`, as `(tenant, key)`.
     async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(TenantId, String)>>;
-    /// Forgets keys whose objects are gone.
+    /// Removes keys whose objects were deleted.
     async fn forget(&self, tenant: &TenantId, keys: &[String]) -> FileResult<()>;
-    /// Up to `limit` scopes `agents/<agent>/<owner>`, of whatever agent, that have files.
+    /// Lists up to `limit` scopes `agents/<agent>/<owner>`, for any agent, that have files.
     async fn scopes(&self, tenant: &TenantId, owner: &str, limit: usize) -> FileResult<Vec<String>>;
-    /// Removes up to `limit` rows of a tree; returns how many there were.
+    /// Deletes up to `limit` rows of a tree. Returns the number of deleted rows.
     async fn clear(&self, tree: &Tree, limit: usize) -> FileResult<usize>;
-    /// Removes up to `limit` rows of a tenant, and all its keys; returns whether any row is left.
+    /// Deletes up to `limit` rows of a tenant, and all its keys. Returns whether rows are left.
     async fn erase(&self, tenant: &TenantId, limit: usize) -> FileResult<bool>;
 }

@@ -1,6 +1,6 @@
-//! Lines for the operator.
+//! The operator's log.
 
-/// Takes structured log lines. They never hold what users said, or secrets.
+/// A sink for structured log lines, which must not contain users' text or secrets.
 pub trait Log {
     /// Writes one line of JSON.
     fn line(&self, json: &serde_json::Value);

@@ -1,9 +1,8 @@
-//! What an agent remembers of a user, so that words find it again: an index of entries, each in the
-//! collection of one user.
+//! The search index of memories: facts and turns, in one collection per user, agent, and kind.
 //!
-//! Words are analysed and hits are ranked by `memory`, which alone knows how; an index stores terms as
-//! they come, counts them, and picks rows by them. All that it tells of a collection (numbers,
-//! frequencies, rows) comes from that collection alone, whatever others hold.
+//! `memory` extracts terms from text and ranks the results. An index only stores terms, counts them, and
+//! selects rows by them. All results of a call come from one collection, independent of the content of
+//! others.
 
 use crate::types::{TenantId, Timestamp};
 use async_trait::async_trait;
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use thiserror::Error;
 
-/// The index does not answer.
+/// A failed index call, with the store's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("memory: {0}")]
 pub struct MemoryError(pub String);
@@ -19,17 +18,17 @@ pub struct MemoryError(pub String);
 /// The result of an index call.
 pub type MemoryResult<T> = Result<T, MemoryError>;
 
-/// What a collection holds.
+/// The kind of entries in a collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CollectionKind {
-    /// What was learned: lines of logs and of the long-term memory.
+    /// Facts: entries of daily logs and of `MEMORY.md`.
     Facts,
-    /// What was said: the turns of sessions.
+    /// Turns of sessions.
     Turns,
 }
 
-/// Whose memory: everything in an index stands below one of these.
+/// The address of a collection. Every entry belongs to exactly one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Collection {
     /// The tenant.
@@ -38,158 +37,157 @@ pub struct Collection {
     pub agent: String,
     /// The user.
     pub user: String,
-    /// What it holds.
+    /// The kind of entries.
     pub kind: CollectionKind,
 }
 
-/// Where an entry comes from.
+/// The origin of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// A day's log.
+    /// A daily log.
     Log,
-    /// The long-term memory. Its entries, and no others, stand in the group [`LONG_TERM`], each under a key
-    /// that starts with this name and `#`.
+    /// `MEMORY.md`. All its entries, and no others, are in the group [`LONG_TERM`], with keys that start with
+    /// this name and `#`.
     Memory,
     /// A session.
     Session,
 }
 
-/// The group of what comes from the long-term memory.
+/// The group of all entries from `MEMORY.md`.
 pub const LONG_TERM: &str = "MEMORY.md";
 
-/// An entry to be added: one turn, or one fact.
+/// An entry to add: one turn or one fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry {
-    /// The caller's id, one of its kind in the collection.
+    /// The caller's key, unique in the collection.
     pub key: String,
-    /// Where it comes from.
+    /// The origin.
     pub source: Source,
-    /// What it stands together with, in order: the session of a turn, the session or the day of a fact.
-    /// Entries of one group are each other's neighbours.
+    /// The group: the session of a turn, or the session or day of a fact. Entries of a group are ordered and
+    /// are each other's neighbors.
     pub group: String,
-    /// The session it was said in or drawn from, where there is one.
+    /// The session the entry comes from, if any.
     pub session: Option<String>,
-    /// When it was said or learned.
+    /// When the entry was said or learned.
     pub at: Timestamp,
-    /// Who said it: a name, `user` or `assistant`.
+    /// The author: a name, `user`, or `assistant`.
     pub speaker: Option<String>,
-    /// Its text in one or more parts, each of which can be found by itself. Never empty.
+    /// The text, in one or more parts that are indexed separately. Never empty.
     pub parts: Vec<NewPart>,
 }
 
-/// A part of an entry: one row of the index.
+/// One part of an entry, stored as one row of the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewPart {
     /// The text.
     pub text: String,
-    /// Its terms, separated by one space each; a term that stands there twice counts once. A term has
-    /// at least one character and holds lower-case ASCII letters and digits, `_`, and characters
-    /// beyond ASCII; nothing else.
+    /// The terms, separated by single spaces. A repeated term counts once. A term is not empty and consists
+    /// of lower-case ASCII letters, digits, `_`, and non-ASCII characters.
     pub terms: String,
-    /// How many words it has, which is its length to the ranking.
+    /// Number of words: the length used by the ranking.
     pub length: u32,
 }
 
-/// What the ranking needs to know of a collection.
+/// Statistics of a collection for the ranking.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// How many parts (rows) it holds.
+    /// Number of parts (rows).
     pub documents: u64,
-    /// The sum of their lengths.
+    /// Sum of the parts' lengths.
     pub length: u64,
-    /// How many groups they stand in.
+    /// Number of groups.
     pub groups: u64,
-    /// In how many parts each term that was asked for stands, in the order of asking.
+    /// Number of parts that contain each requested term, in the order of the request.
     pub frequency: Vec<u64>,
 }
 
-/// Picks parts of a collection by the terms they hold.
+/// Selects parts of a collection by their terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TermQuery {
-    /// At least one of these holds, of which all terms are there. Neither is ever empty.
+    /// Alternatives. A part matches an alternative if it contains all of its terms. No list is empty.
     pub any_of: Vec<Vec<String>>,
-    /// None of these terms is there.
+    /// Terms that a matching part must not contain.
     pub none_of: Vec<String>,
-    /// At most so many parts, those added last first.
+    /// Maximum number of parts; the most recently added ones are selected.
     pub limit: usize,
 }
 
-/// A run of neighbours.
+/// A range of neighboring entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Their group.
+    /// The group.
     pub group: String,
-    /// Their positions in it.
+    /// The positions within the group.
     pub positions: Range<u32>,
 }
 
-/// A part of an entry, as it is found.
+/// One part of a stored entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The number of this part, which grows with each part that is added to the index. For order and
-    /// for paging only: numbers of one collection have gaps.
+    /// Serial number of the part, increasing with each part added to the index. Usable for order and paging
+    /// only: the numbers of a collection have gaps.
     pub serial: u64,
-    /// The caller's id; all parts of an entry have the same.
+    /// The caller's key, common to all parts of an entry.
     pub key: String,
-    /// Where it comes from.
+    /// The origin.
     pub source: Source,
-    /// What it stands together with.
+    /// The group.
     pub group: String,
-    /// The session it was said in or drawn from, where there is one.
+    /// The session the entry comes from, if any.
     pub session: Option<String>,
-    /// Its place in its group, from 0, in the order of adding; all parts of an entry have the same.
+    /// Position of the entry in its group, starting at 0, in the order of addition; common to all parts.
     pub position: u32,
-    /// Which part of the entry this is, from 0.
+    /// Index of the part within the entry, starting at 0.
     pub part: u32,
-    /// When it was said or learned.
+    /// When the entry was said or learned.
     pub at: Timestamp,
-    /// Who said it.
+    /// The author.
     pub speaker: Option<String>,
     /// The text of this part.
     pub text: String,
-    /// How many words it has.
+    /// Number of words.
     pub length: u32,
 }
 
-/// Which entries to list.
+/// Selects entries to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Only this group.
+    /// Restricts to this group.
     pub group: Option<String>,
-    /// Only this session.
+    /// Restricts to this session.
     pub session: Option<String>,
-    /// Only from this time on.
+    /// Restricts to this time and later.
     pub from: Option<Timestamp>,
-    /// Only before this time.
+    /// Restricts to earlier times.
     pub until: Option<Timestamp>,
-    /// Only from this source.
+    /// Restricts to this origin.
     pub source: Option<Source>,
-    /// Only parts with a lower serial number: the last one of the page before.
+    /// Restricts to lower serial numbers, such as that of the last part of the previous page.
     pub before: Option<u64>,
-    /// Only parts with a higher serial number.
+    /// Restricts to higher serial numbers.
     pub after: Option<u64>,
-    /// Those added first, first.
+    /// Sorts by serial number, ascending.
     pub oldest_first: bool,
-    /// Only the first part (`part` 0) of each entry. Of a group, no more is read than is returned if nothing
-    /// else is asked for.
+    /// Restricts to the first part of each entry. Together with `group` alone, no more rows are read than
+    /// returned.
     pub first_parts: bool,
-    /// At most so many parts.
+    /// Maximum number of parts.
     pub limit: usize,
 }
 
-/// A group as lists show it.
+/// A group of entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
+    /// The group's name.
     pub name: String,
-    /// How many entries it has.
+    /// Number of entries.
     pub entries: u64,
-    /// The bytes of all their texts.
+    /// Size of all texts, in bytes.
     pub bytes: u64,
-    /// The serial number of the part that was added last.
+    /// Serial number of the most recently added part.
     pub last: u64,
-    /// When something was last added.
+    /// When an entry was last added.
     pub updated_at: Timestamp,
 }
 
@@ -209,33 +207,33 @@ pub enum Removal {
 /// The index of memories.
 #[async_trait(?Send)]
 pub trait MemoryIndex {
-    /// Looks up where a tenant's memory is, so that the next call does not have to: for those who must not wait
-    /// between a check and what they write.
+    /// Looks up the location of a tenant's memory in advance, so that the next call completes without another
+    /// wait.
     async fn locate(&self, tenant: &TenantId) -> MemoryResult<()>;
 
-    /// Adds entries behind those of their groups, in this order, and tells how many were added. An
-    /// entry whose key the collection has already is left as it is, so that adding again changes
-    /// nothing. The index gives out the positions, without gaps and without two alike, whoever else
-    /// is adding. Facts of source [`Source::Log`] make their space dirty in the same step (see
+    /// Appends entries to their groups, in this order, and returns how many were added. An entry whose key
+    /// exists is left unchanged, so that the call is idempotent. The index assigns positions, unique and
+    /// without gaps even among concurrent callers. Facts of source [`Source::Log`] mark their space as dirty
+    /// in the same commit (see
     /// [`super::MemorySpaces`]).
     async fn add(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<usize>;
 
-    /// The numbers of a collection, with the frequencies of `terms`. Reads one row for each term and
+    /// Returns the statistics of a collection, with the frequencies of `terms`. Reads one row per term and
     /// one for the collection.
     async fn statistics(&self, collection: &Collection, terms: &[String]) -> MemoryResult<Statistics>;
 
-    /// The parts that any of `queries` picks, each once, those added last first; in one round trip. Reads two
-    /// rows for each query, and two for each part that it picks.
+    /// Returns the parts that match any of `queries`, without duplicates, most recently added first, in one
+    /// round trip. Reads two rows per query and two per matching part.
     async fn find(&self, collection: &Collection, queries: &[TermQuery]) -> MemoryResult<Vec<Entry>>;
 
-    /// The first parts (`part` 0) of the entries at `places`, by group and position; in one round
-    /// trip. Reads one row for each, two for each place, and one.
+    /// Returns the first parts of the entries at `places`, ordered by group and position, in one round trip.
+    /// Reads one row per entry, two per place, and one more.
     async fn around(&self, collection: &Collection, places: &[Place]) -> MemoryResult<Vec<Entry>>;
 
-    /// The parts that `listing` names, those added last first unless it says otherwise.
+    /// Returns the parts selected by `listing`, most recently added first by default.
     async fn list(&self, collection: &Collection, listing: &Listing) -> MemoryResult<Vec<Entry>>;
 
-    /// Up to `limit` groups that have entries, behind the name `after`, by name.
+    /// Lists up to `limit` groups after the name `after`, sorted by name.
     async fn groups(
         &self,
         collection: &Collection,
@@ -243,11 +241,13 @@ pub trait MemoryIndex {
         limit: usize,
     ) -> MemoryResult<Vec<Group>>;
 
-    /// Removes entries and tells whether more is left of what was to go: one call does a bounded
-    /// amount of work. Without facts of source [`Source::Log`] behind its watermark, a space is not dirty. Positions are not given out again while their group has other entries.
+    /// Removes a bounded number of entries and returns whether more are left. A space without facts of source
+    /// [`Source::Log`] after its watermark is no longer dirty. A group does not reuse positions while it has
+    /// entries.
     async fn remove(&self, collection: &Collection, what: &Removal) -> MemoryResult<bool>;
 
-    /// Removes what is kept of a user, or of the whole tenant, spaces included, and tells whether more is
+    /// Erases a bounded amount of the memory of a user, or of the whole tenant, including spaces. Returns
+    /// whether more is
     /// left.
     async fn erase(&self, tenant: &TenantId, user: Option<&str>) -> MemoryResult<bool>;
 }

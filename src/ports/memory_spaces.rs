@@ -1,54 +1,53 @@
-//! What is known of each user's memory beside its content: how far it was consolidated, and who is at
-//! it.
+//! The consolidation state of each user's memory: watermark, lease, and due time.
 //!
-//! A space is dirty as long as its log holds facts behind its watermark, since the time of the one of them
-//! that was added first. [`super::MemoryIndex::add`] makes it so in the step that adds them.
+//! A space is dirty while its log has facts after its watermark, since the time the first of these was added.
+//! [`super::MemoryIndex::add`] marks it in the same commit that adds the facts.
 
 use super::memory::MemoryResult;
 use crate::types::Timestamp;
 use async_trait::async_trait;
 
-/// One user's memory with one agent.
+/// A memory space: the memory of one user with one agent.
 pub type Space = crate::types::Owner;
 
-/// The right to consolidate a space, until the lease ends.
+/// The exclusive right to consolidate a space until the lease expires.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Which space.
+    /// The space.
     pub space: Space,
-    /// Who holds it: never the same twice.
+    /// The holder's id, unique for each lease.
     pub holder: String,
-    /// Facts up to this serial number are consolidated.
+    /// Serial number up to which facts are consolidated.
     pub watermark: u64,
-    /// What a holder before this one was about to do when it was last heard of.
+    /// The rewrite that the previous holder recorded but did not finish.
     pub intent: Option<Intent>,
 }
 
-/// The rewrite of a memory file that was about to happen. If the file is what was intended, it happened.
+/// An announced rewrite of `MEMORY.md`. If the file has this etag, the rewrite took place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
-    /// The etag of the file as it will be.
+    /// The etag of the file after the rewrite.
     pub etag: String,
-    /// The facts that it holds then.
+    /// Serial number up to which the rewritten file includes facts.
     pub watermark: u64,
 }
 
-/// Asks for the right to consolidate.
+/// A request for leases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Who asks; each claim has a name of its own, from which that of each lease follows.
+    /// The claimant's id, unique for each claim. The holder id of each lease is derived from it.
     pub holder: String,
-    /// Now. A lease that ended before is free.
+    /// The current time. Leases that expired before it are free.
     pub now: Timestamp,
-    /// When the leases end.
+    /// When the new leases expire.
     pub until: Timestamp,
 }
 
-/// The spaces of all tenants.
+/// The memory spaces of all tenants.
 #[async_trait(?Send)]
 pub trait MemorySpaces {
-    /// Takes the right to extract facts for a space, which is given once in `gap_ms`. `None` when it is
-    /// taken; else when it will be free.
+    /// Claims the right to extract facts for a space, which is granted once per `gap_ms`. Returns `None` if
+    /// granted, otherwise the time of the next possible grant.
     async fn claim_flush(
         &self,
         space: &Space,
@@ -56,25 +55,26 @@ pub trait MemorySpaces {
         gap_ms: u64,
     ) -> MemoryResult<Option<Timestamp>>;
 
-    /// Asks that a dirty space be consolidated before those for which nobody asked. Returns when it was last
+    /// Gives a dirty space priority over spaces without a request. Returns when the space was last
     /// consolidated.
     async fn request(&self, space: &Space, now: Timestamp) -> MemoryResult<Option<Timestamp>>;
 
-    /// Leases of up to `limit` dirty spaces of all tenants that are free and were not consolidated since
-    /// `since`: those asked for first, then those that are dirty the longest, of each database. No two callers
-    /// get the same, and none goes away with nothing while something is due.
+    /// Leases up to `limit` dirty spaces per database that are free and were not consolidated since `since`:
+    /// requested spaces first, then the longest dirty. Concurrent callers never get the same space, and each
+    /// gets one while any is due.
     async fn claim_due(&self, claim: &Claim, since: Timestamp, limit: usize) -> MemoryResult<Vec<Lease>>;
 
-    /// The lease of one space, dirty or not; none when somebody else has it.
+    /// Leases one space, dirty or not. Returns `None` if another holder has the lease.
     async fn claim(&self, claim: &Claim, space: &Space) -> MemoryResult<Option<Lease>>;
 
-    /// Moves the watermark, and notes what is about to happen, if anything; false when the lease was lost.
+    /// Sets the watermark and the intent. Returns `false` if the lease was lost.
     async fn note(&self, lease: &Lease, watermark: u64, intent: Option<&Intent>) -> MemoryResult<bool>;
 
-    /// Moves the watermark and gives the lease back; false when it was lost. The space stays dirty if it has
+    /// Sets the watermark and releases the lease. Returns `false` if the lease was lost. The space stays
+    /// dirty if it has
     /// newer facts.
     async fn finish(&self, lease: &Lease, watermark: u64, now: Timestamp) -> MemoryResult<bool>;
 
-    /// Gives the lease back without anything done: the space is not given out again before `until`.
+    /// Releases the lease without a result. The space is not leased again before `until`.
     async fn give_back(&self, lease: &Lease, until: Timestamp) -> MemoryResult<()>;
 }

@@ -1,35 +1,35 @@
-//! A language model.
+//! Language models.
 
 use crate::types::{ModelError, ModelEvent, ModelLimits, ModelRequest, Price};
 use futures::stream::LocalBoxStream;
 
-/// A model that streams its answer.
+/// A language model with streamed responses.
 ///
-/// One call is one try: waiting and trying again is the caller's business.
+/// A call is a single attempt: retries are up to the caller.
 pub trait Model {
-    /// Starts a call. The stream yields pieces and, last, [`ModelEvent::Done`]; an error ends it.
-    /// Pieces that arrive together are ready together. Dropping the stream cancels the call.
+    /// Starts a call. The stream yields pieces and finally [`ModelEvent::Done`]; an error ends it. Pieces
+    /// that arrive together are ready together. Dropping the stream cancels the call.
     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>>;
 }
 
-/// The models on offer.
+/// The available models.
 pub trait Models {
-    /// Finds a model by `provider/model`, and the name by which its provider knows it.
+    /// Finds the model `provider/model`. Returns it with the provider's own name for it.
     ///
     /// # Errors
-    /// When there is no such provider, or it is not configured.
+    /// The provider is unknown or not configured.
     fn resolve(&self, id: &str) -> Result<(std::rc::Rc<dyn Model>, String), ModelError>;
 
-    /// What a model costs; none when nobody said.
+    /// Returns the price of a model, if known.
     fn price(&self, _id: &str) -> Option<Price> {
         None
     }
 
-    /// How much a model takes at once, and how it counts.
+    /// Returns the context window of a model and the factor of its tokenizer.
     fn limits(&self, _id: &str) -> ModelLimits {
         ModelLimits::default()
     }
 
-    /// The model of sessions that name none.
+    /// Returns the model of sessions that do not select one.
     fn default_model(&self) -> String;
 }

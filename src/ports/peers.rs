@@ -1,30 +1,30 @@
-//! Other sessions of the same tenant.
+//! Messages to other sessions of the same tenant.
 
 use super::SessionEraser;
 use crate::types::TenantId;
 use async_trait::async_trait;
 
-/// Reaches the object of another session.
+/// Sends messages to other sessions.
 #[async_trait(?Send)]
 pub trait Peers: SessionEraser {
-    /// Makes session `session` from a snapshot of another one, and returns it as clients see it. One that is a
-    /// subagent's and is there already goes by the rules of the snapshot from then on; where it is not there and the
-    /// snapshot has no log, nothing is made, and the answer is empty.
+    /// Creates session `session` from a snapshot of another session, and returns it as clients see it. An
+    /// existing subagent's session takes over the permission rules of the snapshot. If the session does not
+    /// exist and the snapshot has no log, nothing is created and the result is empty.
     ///
     /// # Errors
-    /// The platform's own message; asking again is safe.
+    /// The platform's message. The call is idempotent.
     async fn import(&self, tenant: &TenantId, session: &str, snapshot: String) -> Result<String, String>;
 
-    /// Calls a subagent's session back from its errand, and returns its last report.
+    /// Cancels the task of a subagent's session, and returns its final status.
     ///
     /// # Errors
-    /// The platform's own message, also where there is no such session.
+    /// The platform's message, or that the session does not exist.
     async fn recall(&self, tenant: &TenantId, session: &str) -> Result<String, String>;
 
-    /// Tells session `session` how the errand of a subagent stands that it has sent out. Returns whether it waits
-    /// for that still; `None` when there is no such session any more.
+    /// Sends the status of a subagent's task to the parent `session`. Returns whether the parent still waits
+    /// for it; `None` if the parent no longer exists.
     ///
     /// # Errors
-    /// The platform's own message; telling it again is safe.
+    /// The platform's message. The call is idempotent.
     async fn report(&self, tenant: &TenantId, session: &str, report: String) -> Result<Option<bool>, String>;
 }

@@ -1,102 +1,102 @@
-//! Where one session's log and state live. Synchronous: a check and the write behind it are one.
+//! The storage of one session. Calls are synchronous, so that a check and the following write are atomic.
 
 use crate::types::Problem;
 use thiserror::Error;
 
-/// The store refused or broke.
+/// A failed storage operation, with the store's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("session store: {0}")]
 pub struct StoreError(pub String);
 
-/// A failed store is an internal error of the service: the caller sees no detail, the log does.
+/// A failed store is an internal error: the detail goes to the log, not to the caller.
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         Self::internal(error.to_string())
     }
 }
 
-/// A stored record: its number and its JSON exactly as clients read it.
+/// A stored record, with its JSON in the form that clients read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredRecord {
-    /// Contiguous from 1.
+    /// Sequence number: contiguous from 1.
     pub seq: u64,
     /// The event's `type`.
     pub kind: String,
-    /// The turn that it belongs to.
+    /// The turn that the record belongs to.
     pub turn: Option<String>,
-    /// The whole record as JSON.
+    /// The complete record as JSON.
     pub json: String,
 }
 
-/// Changes that become durable together or not at all.
+/// Changes that are committed atomically.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
-    /// Records to append; their numbers go on from the last one.
+    /// Records to append. Their numbers continue after the last record.
     pub append: Vec<StoredRecord>,
     /// Documents to write, by key.
     pub put: Vec<(String, String)>,
-    /// Documents to remove.
+    /// Keys of documents to delete.
     pub delete: Vec<String>,
 }
 
-/// Which records to read.
+/// Selects records to read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Select<'a> {
-    /// Only records behind this number.
+    /// Restricts to higher sequence numbers.
     pub after: u64,
-    /// Only records before this number.
+    /// Restricts to lower sequence numbers.
     pub before: Option<u64>,
-    /// Only these types; all when empty.
+    /// Restricts to these event types; all if empty.
     pub kinds: &'a [&'a str],
-    /// Only this turn's.
+    /// Restricts to this turn.
     pub turn: Option<&'a str>,
-    /// The newest first.
+    /// Sorts by sequence number, descending.
     pub newest_first: bool,
-    /// At most so many.
+    /// Maximum number of records.
     pub limit: usize,
 }
 
-/// One session's storage: an append-only log and a few small documents.
+/// The storage of one session: an append-only log and a few small documents.
 pub trait SessionStore {
-    /// Whether anything was ever stored.
+    /// Returns whether anything was ever stored.
     ///
     /// # Errors
-    /// When the store breaks.
+    /// The store failed.
     fn exists(&self) -> Result<bool, StoreError>;
 
-    /// Applies a batch atomically.
+    /// Commits a batch atomically.
     ///
     /// # Errors
-    /// When the store breaks; then nothing of the batch is there.
+    /// The store failed. Nothing of the batch is stored then.
     fn commit(&self, batch: Batch) -> Result<(), StoreError>;
 
-    /// The number of the last record; 0 when there is none.
+    /// Returns the sequence number of the last record; 0 for an empty log.
     ///
     /// # Errors
-    /// When the store breaks.
+    /// The store failed.
     fn last_seq(&self) -> Result<u64, StoreError>;
 
     /// Reads records.
     ///
     /// # Errors
-    /// When the store breaks.
+    /// The store failed.
     fn read(&self, select: Select<'_>) -> Result<Vec<StoredRecord>, StoreError>;
 
     /// Reads a document.
     ///
     /// # Errors
-    /// When the store breaks.
+    /// The store failed.
     fn get(&self, key: &str) -> Result<Option<String>, StoreError>;
 
-    /// Reads all documents whose key starts with `prefix`, in the order of their keys.
+    /// Reads all documents whose key starts with `prefix`, sorted by key.
     ///
     /// # Errors
-    /// When the store breaks.
+    /// The store failed.
     fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError>;
 
-    /// Removes everything.
+    /// Deletes all records and documents.
     ///
     /// # Errors
-    /// When the store breaks.
+    /// The store failed.
     fn erase(&self) -> Result<(), StoreError>;
 }

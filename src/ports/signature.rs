@@ -1,9 +1,9 @@
-//! Signatures of public keys, which the platform verifies.
+//! Verification of public-key signatures by the platform.
 
 use async_trait::async_trait;
 
-/// A public key (RFC 7518 §6), and with it the one algorithm that it verifies. Its numbers are in
-/// base64url without padding, as a JSON Web Key holds them.
+/// A public key (RFC 7518 §6) and the one algorithm it is used with. Numbers are base64url without padding,
+/// as in a JSON Web Key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PublicKey {
     /// RSASSA-PKCS1-v1_5 with SHA-256.
@@ -13,27 +13,27 @@ pub enum PublicKey {
         /// The exponent.
         e: String,
     },
-    /// ECDSA with P-256 and SHA-256; its signatures are `r` and `s`, 32 bytes each.
+    /// ECDSA with P-256 and SHA-256. A signature is `r` followed by `s`, 32 bytes each.
     Es256 {
-        /// The point's first coordinate.
+        /// The x coordinate of the point.
         x: String,
-        /// The second.
+        /// The y coordinate of the point.
         y: String,
     },
 }
 
-/// Verifies signatures.
+/// A verifier of signatures.
 #[async_trait(?Send)]
 pub trait Signatures {
-    /// Whether a key can be used at all: for instance, a point that is not on its curve cannot.
+    /// Checks whether a key is usable, for example whether its point is on the curve.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// Why the key is not usable.
     async fn check(&self, key: &PublicKey) -> Result<(), String>;
 
-    /// Whether `key` signed `data`. A signature of the wrong form is none.
+    /// Returns whether `key` signed `data`. A malformed signature is not valid.
     ///
     /// # Errors
-    /// Why the key cannot be used.
+    /// Why the key is not usable.
     async fn verify(&self, key: &PublicKey, data: &[u8], signature: &[u8]) -> Result<bool, String>;
 }

@@ -2,15 +2,14 @@
 
 use futures::future::LocalBoxFuture;
 
-/// Runs futures to their end, whoever leaves.
+/// Runs futures to completion, even if the client disconnects.
 pub trait Spawner {
-    /// Starts `work`; the platform keeps the object alive until it is done.
+    /// Starts `work`. The platform keeps the object in memory until it is done.
     fn spawn(&self, work: LocalBoxFuture<'static, ()>);
 
-    /// Asks to be woken after `ms` milliseconds even if the machine went away. Only the last
-    /// call counts.
+    /// Sets the object's alarm, which also fires after an eviction. Replaces an earlier alarm.
     fn wake_after(&self, ms: u64);
 
-    /// Takes back the last [`Spawner::wake_after`].
+    /// Cancels the alarm set by [`Spawner::wake_after`].
     fn let_sleep(&self);
 }

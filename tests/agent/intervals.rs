@@ -180,7 +180,7 @@ fn one_that_takes_long_is_not_begun_beside_itself() {
     assert_eq!(times(&heart), [0, 35]);
     let failed = life.stage.records().pop().unwrap();
     assert_eq!(failed["type"], "turn.sub_step_failed");
-    assert_eq!(failed["reason"], "no answer in time");
+    assert_eq!(failed["reason"], "timed out");
     heart.takes_ms.set(0);
     life.until(106);
     assert_eq!(times(&heart), [0, 35, 105]);
