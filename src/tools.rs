@@ -1,4 +1,4 @@
-//! The built-in tools, one file a family. They know nothing of each other.
+//! The built-in tools, which are independent of each other.
 
 pub mod ask_user;
 pub mod current_time;

@@ -216,14 +216,12 @@ fn what_the_model_can_do_with_memory() {
         call("memory_get", json!({ "path": "MEMORY.md", "start_line": 3 })).contains("3|- Likes sailing.")
     );
     assert!(call("memory_get", json!({ "path": "../x" })).contains("only MEMORY.md"));
-    assert!(call("memory_search", json!({ "query": "\") OR 1=1 --" })).contains("nothing is known"));
+    assert!(call("memory_search", json!({ "query": "\") OR 1=1 --" })).contains("no matching facts"));
     until_found(&client, user, "sailing");
     assert!(call("session_search", json!({ "query": "memory_save sailing" })).contains(&chat.id));
     assert!(call("session_list", json!({})).contains(&chat.id));
     assert!(call("session_history", json!({ "session": chat.id, "last": 1 })).contains("] "));
-    assert!(
-        call("session_history", json!({ "session": "ses_nobody" })).contains("nothing of such a session")
-    );
+    assert!(call("session_history", json!({ "session": "ses_nobody" })).contains("no turns of this session"));
     // `remember` and `recall` are the demo model's words for the same.
     say(&chat, user, "remember that the boat is red");
     let answer = say(&chat, user, "recall boat");

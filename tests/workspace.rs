@@ -184,7 +184,7 @@ fn tools_and_routes_see_the_same_files() {
     put(&client, "large.json", format!("[{}]", "\"é\",".repeat(LARGE / 5)).as_bytes());
     assert_eq!(
         call(&chat, "edit_file", json!({"path": "notes/b.md", "old_string": "zwei", "new_string": "two"})),
-        "replaced 1 place in notes/b.md, now 9 bytes"
+        "replaced 1 occurrence in notes/b.md, now 9 bytes"
     );
     assert_eq!(call(&chat, "grep_files", json!({"pattern": "two"})), "notes/a.md:2:two\nnotes/b.md:1:two");
     let drei = json!({"pattern": "DREI", "ignore_case": true, "path": "notes", "glob": "*.md"});
@@ -198,7 +198,7 @@ fn tools_and_routes_see_the_same_files() {
     assert_eq!(paths(&client, ""), ["a.md", "large.json"]);
     let giant = call(&chat, "read_file", json!({"path": "large.json"}));
     assert!(giant.len() < 4_000 && giant.contains("byte_offset"), "{giant}");
-    assert!(call(&chat, "read_file", json!({"path": "../x"})).starts_with("!`../x` is not a path"));
+    assert!(call(&chat, "read_file", json!({"path": "../x"})).starts_with("!`../x` is not a valid path"));
 }
 
 /// A session of this user.
@@ -246,7 +246,7 @@ fn paths_stay_inside_and_have_one_spelling() {
     assert_eq!(client.get(&file("../user-2/x")).status, 404, "another route");
     let chat = Chat::new(client.clone(), "files-paths");
     let refused = call(&chat, "write_file", json!({"path": "../user-2/x", "content": "x"}));
-    assert!(refused.starts_with("!`../user-2/x` is not a path"), "{refused}");
+    assert!(refused.starts_with("!`../user-2/x` is not a valid path"), "{refused}");
     assert_eq!(call(&chat, "write_file", json!({"path": "a..b", "content": "x"})), "wrote 1 bytes to a..b");
     assert_eq!(client.get(&file("a..b")).text(), "x");
 

@@ -1,4 +1,4 @@
-//! Asks the user, and waits for the answer.
+//! The `ask_user` tool, whose call waits for the user's answer.
 
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::types::{Effect, PendingKind};
@@ -7,36 +7,36 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
-/// Longest question and longest answer, in characters.
+/// Maximum length of a question and of an answer, in characters.
 const MAX_TEXT: usize = 10_000;
-/// Most options, and most answers.
+/// Maximum number of options and of answers.
 const MAX_OPTIONS: usize = 50;
 
-/// `ask_user`.
+/// The `ask_user` tool.
 pub struct AskUser;
 
-/// What to ask.
+/// The arguments of `ask_user`.
 #[derive(Deserialize, JsonSchema)]
 pub struct Args {
     /// The question.
     question: String,
-    /// What the user may choose from; the user may also answer in other words.
+    /// Options to choose from. The user may also answer with other text.
     options: Option<Vec<Choice>>,
-    /// Whether one or several options may be chosen; only with options.
+    /// Whether the user may choose one option or several. Requires `options`.
     selection_mode: Option<SelectionMode>,
 }
 
-/// An option.
+/// An option of a question.
 #[derive(Deserialize, JsonSchema)]
 struct Choice {
-    /// A few words.
+    /// A short label.
     label: String,
-    /// What choosing it means.
+    /// What the option means.
     #[serde(rename = "description")]
     _description: Option<String>,
 }
 
-/// How many options may be chosen.
+/// How many options the user may choose.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum SelectionMode {
@@ -45,22 +45,22 @@ enum SelectionMode {
 }
 
 impl Args {
-    /// What is wrong with the question.
+    /// Returns what is wrong with the arguments, if anything.
     fn fault(&self) -> Option<String> {
         let options = self.options.as_deref().unwrap_or_default();
         let labels: BTreeSet<&str> = options.iter().map(|option| option.label.trim()).collect();
         let said = |text: &str| (1..=MAX_TEXT).contains(&text.trim().chars().count());
         if !said(&self.question) {
-            return Some(format!("`question` is empty or longer than {MAX_TEXT} characters"));
+            return Some(format!("`question` must have 1 to {MAX_TEXT} characters"));
         }
         if self.selection_mode.is_some() && options.is_empty() {
-            return Some("`selection_mode` needs `options`: give some, or leave it out".into());
+            return Some("`selection_mode` requires `options`; add options or omit it".into());
         }
         if options.len() > MAX_OPTIONS {
-            return Some(format!("more than {MAX_OPTIONS} options: ask for less at once"));
+            return Some(format!("more than {MAX_OPTIONS} options; use fewer"));
         }
         let distinct = labels.len() == options.len() && labels.iter().all(|label| said(label));
-        (!distinct).then(|| "each option needs a label of its own".into())
+        (!distinct).then(|| "each option needs a label, different from the others".into())
     }
 }
 
@@ -68,15 +68,15 @@ impl Tool for AskUser {
     type Args = Args;
     type Output = String;
     const NAME: &'static str = "ask_user";
-    const DESCRIPTION: &'static str = "Asks the user a question and waits for the answer. Use it when you cannot go on \
-         without a decision that is the user's.";
+    const DESCRIPTION: &'static str = "Asks the user a question and waits for the answer. Use it when you need a \
+         decision that only the user can make.";
     const EFFECT: Effect = Effect::ReadOnly;
-    // The same question may be answered otherwise the next time.
+    // The user may answer the same question differently the next time.
     const VARIES: bool = true;
     const CONTROL: bool = true;
     const SUSPENDS: Option<PendingKind> = Some(PendingKind::Question);
 
-    /// It touches nothing: of several questions none waits for another.
+    /// None, so that several questions can wait at the same time.
     fn resource_keys(&self, _args: &Args) -> Vec<String> {
         Vec::new()
     }
@@ -95,7 +95,7 @@ impl Tool for AskUser {
     }
 }
 
-/// The answers in an answer: one, or where several options may be chosen several.
+/// Parses the answer: one text, or a list of texts if several options may be chosen.
 fn answers(args: &Args, answer: &Value) -> Result<Vec<String>, String> {
     let said = |answer: &Value| {
         let text = answer.as_str().map(str::trim).filter(|text| !text.is_empty());
@@ -108,7 +108,7 @@ fn answers(args: &Args, answer: &Value) -> Result<Vec<String>, String> {
         }
         answer => said(answer).map(|one| vec![one]),
     };
-    let list = if several { ", or a list of such" } else { "" };
+    let list = if several { ", or a list of such texts" } else { "" };
     found.ok_or_else(|| format!("expected a text of 1 to {MAX_TEXT} characters{list}"))
 }
 
@@ -127,22 +127,22 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_needs_something_to_choose_from() {
+    fn invalid_questions_are_rejected() {
         assert_eq!(args(json!({})).fault(), None);
         assert_eq!(args(json!({"options": [{"label": "a"}], "selection_mode": "multi"})).fault(), None);
-        for (more, told) in [
-            (json!({"selection_mode": "single"}), "`selection_mode` needs `options`"),
-            (json!({"selection_mode": "multi", "options": []}), "`selection_mode` needs `options`"),
+        for (more, expected) in [
+            (json!({"selection_mode": "single"}), "`selection_mode` requires `options`"),
+            (json!({"selection_mode": "multi", "options": []}), "`selection_mode` requires `options`"),
             (json!({"options": [{"label": "a"}, {"label": " a"}]}), "each option needs a label"),
             (json!({"options": [{"label": " "}]}), "each option needs a label"),
-            (json!({"question": "  "}), "`question` is empty"),
+            (json!({"question": "  "}), "`question` must have"),
         ] {
-            assert!(args(more).fault().unwrap().starts_with(told));
+            assert!(args(more).fault().unwrap().starts_with(expected));
         }
     }
 
     #[test]
-    fn what_is_no_answer_is_refused() {
+    fn invalid_answers_are_rejected() {
         let one = args(json!({}));
         let many = args(json!({"options": [{"label": "a"}, {"label": "b"}], "selection_mode": "multi"}));
         assert_eq!(answers(&one, &json!(" yes ")), Ok(vec!["yes".into()]));

@@ -1,18 +1,18 @@
-//! Tells the time.
+//! The `current_time` tool.
 
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `current_time`.
+/// The `current_time` tool.
 pub struct CurrentTime;
 
-/// Takes nothing.
+/// The tool has no arguments.
 #[derive(Deserialize, JsonSchema)]
 pub struct Args {}
 
-/// The time, for people and for sums.
+/// The current time as text and as a number.
 #[derive(Serialize)]
 pub struct Now {
     utc: String,
@@ -23,12 +23,12 @@ impl Tool for CurrentTime {
     type Args = Args;
     type Output = Now;
     const NAME: &'static str = "current_time";
-    const DESCRIPTION: &'static str = "Tells the current date and time in UTC.";
+    const DESCRIPTION: &'static str = "Returns the current date and time in UTC.";
     const EFFECT: Effect = Effect::ReadOnly;
     const VARIES: bool = true;
     const CATEGORY: Category = Category::Read;
 
-    /// It touches nothing.
+    /// None: the tool has no side effects.
     fn resource_keys(&self, _args: &Args) -> Vec<String> {
         Vec::new()
     }

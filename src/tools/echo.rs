@@ -1,17 +1,17 @@
-//! Says what it is told: the simplest tool there is, for trying things out.
+//! The `echo` tool: the simplest possible tool, for experiments.
 
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// `echo`.
+/// The `echo` tool.
 pub struct Echo;
 
-/// What to say.
+/// The arguments of `echo`.
 #[derive(Deserialize, JsonSchema)]
 pub struct Args {
-    /// The text to give back.
+    /// The text to return.
     text: String,
 }
 
@@ -19,11 +19,11 @@ impl Tool for Echo {
     type Args = Args;
     type Output = String;
     const NAME: &'static str = "echo";
-    const DESCRIPTION: &'static str = "Gives back the text it is given.";
+    const DESCRIPTION: &'static str = "Returns the given text.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Read;
 
-    /// It touches nothing.
+    /// None: the tool has no side effects.
     fn resource_keys(&self, _args: &Args) -> Vec<String> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! Tools that clients run themselves: a call of one waits until its client brings the result.
+//! External tools: tools that clients run. A call is suspended until the client sends its result.
 
 use crate::agent::{DynTool, ToolContext};
 use crate::turn::schema;
@@ -10,43 +10,43 @@ use futures::{
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Most misfits of arguments that the model is told.
-const MAX_TOLD: usize = 8;
+/// Maximum number of schema errors reported to the model.
+const MAX_REPORTED: usize = 8;
 
-/// What is declared of such a tool.
+/// The declaration of an external tool.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Declared {
-    /// Its name.
+    /// The tool's name.
     pub name: String,
-    /// One or two sentences for the model.
+    /// Description for the model, in one or two sentences.
     pub description: String,
-    /// JSON Schema of its arguments; none when absent.
+    /// JSON Schema of the arguments; no arguments if absent.
     #[serde(default)]
     pub parameters: Map<String, Value>,
-    /// The group that permission rules know it by.
+    /// The category for permission rules.
     #[serde(default)]
     pub category: Category,
-    /// What it may do. The strictest unless it is said.
+    /// The effect; the strictest one if absent.
     #[serde(default)]
     pub effect: Effect,
 }
 
-/// A tool that its client runs.
+/// A tool that the client runs.
 #[derive(Clone)]
 pub struct ExternalTool(ToolSpec);
 
 impl ExternalTool {
-    /// A tool that is declared so.
+    /// Creates a tool from its declaration.
     ///
     /// # Errors
-    /// What its schema asks that cannot be checked, and where.
+    /// The schema uses something that cannot be checked.
     pub fn new(declared: Declared) -> Result<Self, String> {
         let Declared { name, description, mut parameters, category, effect } = declared;
-        // Providers demand an object.
+        // Providers require an object schema.
         parameters.entry("type").or_insert_with(|| "object".into());
         parameters.entry("properties").or_insert_with(|| Map::new().into());
         if parameters.get("type").is_none_or(|kind| kind != "object") {
-            return Err(format!("the `parameters` of {name:?} are no schema of an object"));
+            return Err(format!("the `parameters` of {name:?} must be an object schema"));
         }
         let parameters = Value::Object(parameters);
         schema::check(&parameters).map_err(|misfit| {
@@ -57,7 +57,7 @@ impl ExternalTool {
             description,
             parameters,
             effect,
-            // What runs here only passes on what was brought. The same call may bring something else.
+            // A call here only returns the client's result, which may differ between equal calls.
             idempotent: true,
             retry_on_timeout: false,
             varies: true,
@@ -78,15 +78,17 @@ impl DynTool for ExternalTool {
         if misfits.is_empty() {
             return Ok(vec![self.0.name.clone()]);
         }
-        let told =
-            misfits.iter().take(MAX_TOLD).map(|misfit| format!("`{}`: {}", misfit.pointer, misfit.detail));
-        Err(format!("the arguments do not fit the schema at {}", told.collect::<Vec<_>>().join("; ")))
+        let faults = misfits
+            .iter()
+            .take(MAX_REPORTED)
+            .map(|misfit| format!("`{}`: {}", misfit.pointer, misfit.detail));
+        Err(format!("the arguments do not match the schema at {}", faults.collect::<Vec<_>>().join("; ")))
     }
 
     fn call<'a>(&'a self, _args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
         ready(match cx.answer {
             Some(result) => ToolOutcome::Result { result },
-            None => ToolOutcome::failure("nobody has brought a result"),
+            None => ToolOutcome::failure("the client sent no result"),
         })
         .boxed_local()
     }
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_held_to_the_declared_schema() {
+    fn arguments_are_checked_against_the_declared_schema() {
         let lookup = tool(json!({
             "name": "lookup", "description": "Looks up a customer.", "effect": "network_read", "category": "mcp",
             "parameters": {"properties": {"id": {"type": "integer"}}, "required": ["id"]},
@@ -118,24 +120,24 @@ mod tests {
             (Some(PendingKind::External), &json!("object"))
         );
         assert_eq!(lookup.check(&json!({"id": 7})), Ok(vec!["lookup".into()]));
-        let told = lookup.check(&json!({"id": "x"})).unwrap_err();
-        assert_eq!(told, "the arguments do not fit the schema at `/id`: expected integer, found string");
+        let error = lookup.check(&json!({"id": "x"})).unwrap_err();
+        assert_eq!(error, "the arguments do not match the schema at `/id`: expected integer, found string");
     }
 
     #[test]
-    fn what_is_not_declared_is_the_strictest() {
+    fn undeclared_properties_default_to_the_strictest() {
         let spec = tool(json!({"name": "do", "description": "Does."})).unwrap().spec();
         assert_eq!((spec.effect, spec.category), (Effect::Destructive, Category::Other));
         assert_eq!(spec.parameters, json!({"type": "object", "properties": {}}));
     }
 
     #[test]
-    fn a_schema_that_cannot_be_checked_is_refused() {
+    fn a_schema_that_cannot_be_checked_is_rejected() {
         let refused = |parameters: Value| {
             tool(json!({"name": "do", "description": "", "parameters": parameters})).err().unwrap()
         };
-        let told = refused(json!({"properties": {"a": {"pattern": "^a"}}}));
-        assert!(told.starts_with("the `parameters` of \"do\" at `/properties/a"), "{told}");
-        assert!(refused(json!({"type": "array"})).contains("no schema of an object"));
+        let error = refused(json!({"properties": {"a": {"pattern": "^a"}}}));
+        assert!(error.starts_with("the `parameters` of \"do\" at `/properties/a"), "{error}");
+        assert!(refused(json!({"type": "array"})).contains("must be an object schema"));
     }
 }

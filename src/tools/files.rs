@@ -1,4 +1,4 @@
-//! Files of the workspace: read, found, written, changed, moved, removed.
+//! Tools for the files of the workspace.
 
 mod arrange;
 mod edit;
@@ -19,17 +19,17 @@ pub use find::{GlobFiles, GrepFiles, ListFiles};
 pub use read::ReadFile;
 pub use write::WriteFile;
 
-/// Most characters of an answer: it never becomes an artifact.
+/// Maximum number of characters in an answer, small enough that it never becomes an artifact.
 const MAX_ANSWER: usize = 10_000;
 
-/// What the tools share: where the files are, and where trouble with them is written down.
+/// What the file tools share: the workspaces, and the log for failures.
 #[derive(Clone)]
 pub struct Files {
     workspaces: Rc<Workspaces>,
     log: Rc<dyn Log>,
 }
 
-/// The tools on files.
+/// Creates the file tools.
 pub fn family(workspaces: Rc<Workspaces>, log: Rc<dyn Log>) -> Vec<Rc<dyn DynTool>> {
     let files = || Files { workspaces: Rc::clone(&workspaces), log: Rc::clone(&log) };
     vec![
@@ -45,62 +45,64 @@ pub fn family(workspaces: Rc<Workspaces>, log: Rc<dyn Log>) -> Vec<Rc<dyn DynToo
 }
 
 impl Files {
-    /// The workspace of the call's user and agent. Right before anything in it is changed, the call's
-    /// gate is asked.
+    /// Opens the workspace of the call's user and agent. The call's gate is checked immediately before each
+    /// change.
     fn open(&self, cx: &ToolContext) -> crate::workspace::Workspace {
         let gate = cx.gate.clone();
         self.workspaces.open(&cx.tenant, &cx.agent, &cx.user, Some(Rc::new(move || gate.is_open())))
     }
 
-    /// What the model is told about a file that cannot be had; our own trouble goes to the log.
+    /// Converts a file error to a message for the model. The cause of a failed store goes to the log.
     fn failed(&self, cx: &ToolContext, path: &str, error: FileError) -> ToolError {
         ToolError::new(match error {
-            FileError::NotFound => format!("there is no file `{path}`: list_files shows what there is"),
-            FileError::Conflict => format!("`{path}` was changed by somebody else meanwhile: read it again"),
+            FileError::NotFound => format!("no such file: `{path}`; use list_files to see the files"),
+            FileError::Conflict => {
+                format!("`{path}` was changed by someone else in the meantime; read it again")
+            }
             FileError::TooLarge(bytes) => {
-                format!("`{path}` would have {bytes} bytes, and a file may have {MAX_FILE}: split it")
+                format!("`{path}` would have {bytes} bytes; a file may have at most {MAX_FILE}; split it")
             }
             FileError::Full => {
-                format!("`{path}` cannot be made: {error}, or put what you have into fewer files")
+                format!("cannot create `{path}`: {error}, or put the content into fewer files")
             }
             FileError::ReadOnly => {
-                format!("`{path}` is shared by all users and stays where it is: write a copy instead")
+                format!("`{path}` is shared by all users and read-only; write a copy instead")
             }
-            FileError::Closed => "the call is over, so nothing is written any more".to_owned(),
+            FileError::Closed => "the call has ended, so it may not write any more".to_owned(),
             FileError::Unavailable(cause) => {
                 let (tenant, session) = (&cx.tenant, &cx.session);
                 self.log.line(&json!({
                     "event": "files.unavailable", "tenant": tenant, "session": session, "cause": cause,
                 }));
-                "the file store does not answer: try again".to_owned()
+                "the file store is not available; try again".to_owned()
             }
         })
     }
 }
 
-/// A path that the model wrote.
+/// Parses a path from the model.
 fn path(text: &str) -> Result<FilePath, ToolError> {
     FilePath::parse(text).map_err(|error| bad(text, error))
 }
 
-/// A folder that the model wrote, or the root.
+/// Parses a folder from the model; the root if absent.
 fn folder(text: Option<&str>) -> Result<PathPrefix, ToolError> {
     let text = text.unwrap_or_default();
     PathPrefix::folder(text).map_err(|error| bad(text, error))
 }
 
 fn bad(text: &str, error: PathError) -> ToolError {
-    ToolError::new(format!("`{}` is not a path: {error}", text.escape_debug()))
+    ToolError::new(format!("`{}` is not a valid path: {error}", text.escape_debug()))
 }
 
-/// What a call on this path touches: one key however the path is spelled.
+/// Returns the resource key of a path, the same for all spellings of the path.
 fn key(text: &str) -> String {
     FilePath::parse(text).map_or_else(|_| text.to_owned(), |path| format!("file:{path}"))
 }
 
-/// Lines, as many as fit into an answer, and below them what there is to say about the rest.
+/// Joins as many lines as fit into an answer, followed by the notes.
 fn answer(lines: impl IntoIterator<Item = String>, mut notes: Vec<String>) -> String {
-    // Room for the notes.
+    // Reserved for the notes.
     let room = MAX_ANSWER - 1_000;
     let (mut text, mut chars, mut left_out) = (String::new(), 0, 0);
     for line in lines {
@@ -113,7 +115,7 @@ fn answer(lines: impl IntoIterator<Item = String>, mut notes: Vec<String>) -> St
         }
     }
     if left_out > 0 {
-        notes.push(format!("{left_out} more lines do not fit into one answer: ask for less"));
+        notes.push(format!("{left_out} more lines left out; narrow the request"));
     }
     if text.is_empty() && notes.is_empty() {
         text.push_str("nothing found\n");

@@ -1,4 +1,4 @@
-//! Tools that only the integration tests use. What they do is as simple as what they stand for.
+//! Simple tools for the integration tests.
 
 mod effects;
 mod outcomes;

@@ -1,4 +1,4 @@
-//! Memory of the user: found, read, added to; and what was said in sessions.
+//! Tools for the user's memory and for the history of sessions.
 
 mod recall;
 mod save;
@@ -17,13 +17,13 @@ pub use recall::{MemoryGet, MemorySearch};
 pub use save::MemorySave;
 pub use sessions::{SessionHistory, SessionList, SessionSearch};
 
-/// Hits unless the model says how many.
+/// Default number of hits.
 const HITS: usize = 10;
 const MAX_HITS: usize = 50;
-/// Most characters of an answer: it never becomes an artifact.
+/// Maximum number of characters in an answer, small enough that it never becomes an artifact.
 const MAX_ANSWER: usize = 9_000;
 
-/// What the tools share.
+/// What the memory tools share.
 #[derive(Clone)]
 pub struct Shared {
     memories: Rc<Memories>,
@@ -31,7 +31,7 @@ pub struct Shared {
     log: Rc<dyn Log>,
 }
 
-/// The tools on memory.
+/// Creates the memory tools.
 pub fn family(
     memories: Rc<Memories>,
     directory: Rc<dyn Directory>,
@@ -48,17 +48,17 @@ pub fn family(
     ]
 }
 
-/// What to find.
+/// The arguments of a search.
 #[derive(Deserialize, JsonSchema)]
 pub struct SearchArgs {
-    /// Words that it is about.
+    /// Words to search for.
     query: String,
-    /// How many: 10 unless given, 50 at most.
+    /// Maximum number of hits: 10 by default, at most 50.
     limit: Option<usize>,
 }
 
 impl Shared {
-    /// What a search finds, for the model.
+    /// Searches a collection and renders the hits for the model.
     async fn find(
         &self,
         kind: CollectionKind,
@@ -72,12 +72,12 @@ impl Shared {
         Ok(answer(hits.iter().map(line), nothing))
     }
 
-    /// What the model is told when a store does not answer; why goes to the log.
+    /// Creates the error for a failed store, and logs its cause.
     fn down(&self, cx: &ToolContext, cause: &dyn ToString) -> ToolError {
         self.log.line(&json!({
             "event": "memory.unavailable", "tenant": cx.tenant, "session": cx.session, "cause": cause.to_string(),
         }));
-        ToolError::new("the memory does not answer: try again")
+        ToolError::new("the memory is not available; try again")
     }
 }
 
@@ -89,13 +89,13 @@ fn limit(asked: Option<usize>) -> usize {
     asked.unwrap_or(HITS).clamp(1, MAX_HITS)
 }
 
-/// Lines, as many as fit into an answer. They are what somebody said, and marked as that.
+/// Joins as many lines as fit into an answer, and marks them as untrusted.
 fn answer(lines: impl IntoIterator<Item = String>, nothing: &str) -> String {
     let (mut text, mut chars) = (String::new(), 0);
     for line in lines {
         chars += line.chars().count() + 1;
         if chars > MAX_ANSWER {
-            text.push_str("[more does not fit: ask for less]\n");
+            text.push_str("[more hits left out; narrow the request]\n");
             break;
         }
         text.push_str(&line);
@@ -104,7 +104,7 @@ fn answer(lines: impl IntoIterator<Item = String>, nothing: &str) -> String {
     if text.is_empty() { nothing.to_owned() } else { untrusted(text.trim_end()) }
 }
 
-/// A hit in a line: where it is from, and what it says.
+/// Renders a hit as one line: where it is from, and its text.
 fn line(hit: &Hit) -> String {
     let entry = &hit.entry;
     let at = entry.at.to_rfc3339();

@@ -1,7 +1,7 @@
-//! Plans: a mode in which the agent only looks, a file that it writes the plan into, and the user's judgement of it.
+//! Tools for plans: plan mode, the plan's file, and its review by the user.
 
 mod exit;
-mod judgement;
+mod review;
 mod write;
 
 use crate::agent::{DynTool, Tool, ToolContext, ToolError};
@@ -16,10 +16,10 @@ use std::rc::Rc;
 pub use exit::{PlanExit, SubmitPlan};
 pub use write::PlanWrite;
 
-/// Most bytes of a plan.
+/// Maximum size of a plan, in bytes.
 const MAX_PLAN: usize = 200_000;
 
-/// The tools on plans.
+/// Creates the plan tools.
 pub fn family(workspaces: Rc<Workspaces>, log: Rc<dyn Log>) -> Vec<Rc<dyn DynTool>> {
     let plans = Plans { workspaces, log };
     vec![
@@ -30,7 +30,7 @@ pub fn family(workspaces: Rc<Workspaces>, log: Rc<dyn Log>) -> Vec<Rc<dyn DynToo
     ]
 }
 
-/// Where plans are.
+/// The workspaces that hold plans, and the log for failures.
 #[derive(Clone)]
 pub struct Plans {
     workspaces: Rc<Workspaces>,
@@ -38,13 +38,14 @@ pub struct Plans {
 }
 
 impl Plans {
-    /// The workspace of the call's user. Right before anything in it is changed, the call's gate is asked.
+    /// Opens the workspace of the call's user and agent. The call's gate is checked immediately before each
+    /// change.
     fn open(&self, cx: &ToolContext) -> Workspace {
         let gate = cx.gate.clone();
         self.workspaces.open(&cx.tenant, &cx.agent, &cx.user, Some(Rc::new(move || gate.is_open())))
     }
 
-    /// The text of a plan; none when there is no such file.
+    /// Reads a plan. Returns `None` if the file does not exist or is blank.
     async fn read(&self, path: &FilePath, cx: &ToolContext) -> Result<Option<String>, ToolError> {
         let file = match self.open(cx).read(path).await {
             Ok((file, _)) => file,
@@ -52,44 +53,46 @@ impl Plans {
             Err(error) => return Err(self.failed(cx, path, error)),
         };
         if file.bytes.len() > MAX_PLAN {
-            return Err(ToolError::new(format!("`{path}` is longer than the {MAX_PLAN} bytes of a plan")));
+            return Err(ToolError::new(format!(
+                "`{path}` is too large; a plan may have at most {MAX_PLAN} bytes"
+            )));
         }
         let text = std::str::from_utf8(&file.bytes);
-        let text = text.map_err(|_| ToolError::new(format!("`{path}` is no text")))?;
+        let text = text.map_err(|_| ToolError::new(format!("`{path}` is not text")))?;
         Ok(Some(text.to_owned()).filter(|text| !text.trim().is_empty()))
     }
 
-    /// What the model is told about trouble with a file; our own goes to the log.
+    /// Converts a file error to a message for the model. The cause of a failed store goes to the log.
     fn failed(&self, cx: &ToolContext, path: &FilePath, error: FileError) -> ToolError {
         if let FileError::Unavailable(cause) = error {
             let (tenant, session) = (&cx.tenant, &cx.session);
             self.log.line(&json!({
                 "event": "files.unavailable", "tenant": tenant, "session": session, "cause": cause,
             }));
-            return ToolError::new("the file store does not answer: try again");
+            return ToolError::new("the file store is not available; try again");
         }
         ToolError::new(format!("`{path}`: {error}"))
     }
 }
 
-/// The file that a session's plan is written into.
+/// Returns the path of the session's own plan.
 fn own_path(cx: &ToolContext) -> Result<FilePath, ToolError> {
     FilePath::parse(&format!("plans/{}.md", cx.session))
         .map_err(|error| ToolError::permanent(error.to_string()))
 }
 
-/// Fails where nothing is planned.
+/// Fails outside plan mode.
 fn planning(cx: &ToolContext) -> Result<(), ToolError> {
     match cx.mode() {
         Some(mode) if mode.is_planning() => Ok(()),
-        _ => Err(ToolError::new("this is only for plan mode: go there with plan_enter first")),
+        _ => Err(ToolError::new("available in plan mode only; call plan_enter first")),
     }
 }
 
-/// `plan_enter`.
+/// The `plan_enter` tool.
 pub struct PlanEnter;
 
-/// Takes nothing.
+/// The tool has no arguments.
 #[derive(Deserialize, JsonSchema)]
 pub struct Args {}
 
@@ -97,11 +100,11 @@ impl Tool for PlanEnter {
     type Args = Args;
     type Output = String;
     const NAME: &'static str = "plan_enter";
-    const DESCRIPTION: &'static str = "Goes into plan mode, where nothing but reading is possible: to find out and write \
-         down what is to be done before it is done. Use it before work that is large, or hard to undo.";
+    const DESCRIPTION: &'static str = "Switches to plan mode, in which you can only read, to work out and write down what to \
+         do before doing it. Use it before work that is extensive or hard to undo.";
     const EFFECT: Effect = Effect::LocalWrite;
     const IDEMPOTENT: bool = true;
-    // The user may have left the mode meanwhile.
+    // The user may have switched the mode since the last call.
     const VARIES: bool = true;
     const CONTROL: bool = true;
 
@@ -111,8 +114,8 @@ impl Tool for PlanEnter {
         }
         let path = own_path(&cx)?;
         Ok(format!(
-            "You are in plan mode. Look at what you need, write the plan with plan_write (it stands in `{path}`), and \
-             call plan_exit when it is complete."
+            "You are in plan mode. Gather the information you need, write the plan with plan_write (stored in `{path}`), \
+             and call plan_exit when it is complete."
         ))
     }
 }

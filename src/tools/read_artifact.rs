@@ -1,29 +1,30 @@
-//! Reads parts of what is kept apart from the conversation.
+//! The `read_artifact` tool.
 
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Bytes that one call reads unless it says otherwise.
+/// Default number of bytes to read.
 const LENGTH: u64 = 8_000;
-/// Most bytes of one call: with its first line it never becomes an artifact itself.
+/// Maximum number of bytes to read, small enough that the result never becomes an artifact.
 const MAX_LENGTH: u64 = 10_000;
-/// The longest character, in bytes: in so many bytes at least one begins.
+/// Maximum length of a character in bytes. A range of this length contains the start of at least one
+/// character.
 const CHAR: u64 = 4;
 
-/// `read_artifact`.
+/// The `read_artifact` tool.
 pub struct ReadArtifact;
 
-/// What to read.
+/// The arguments of `read_artifact`.
 #[derive(Deserialize, JsonSchema)]
 pub struct Args {
-    /// The artifact, such as `art_…`.
+    /// The artifact's id, such as `art_…`.
     r#ref: String,
-    /// The first byte to read, from 0.
+    /// Offset of the first byte to read, starting at 0.
     #[serde(default)]
     offset: u64,
-    /// How many bytes to read: 8000 unless given, 10000 at most.
+    /// Number of bytes to read: 8000 by default, at most 10000.
     length: Option<u64>,
 }
 
@@ -31,8 +32,8 @@ impl Tool for ReadArtifact {
     type Args = Args;
     type Output = String;
     const NAME: &'static str = "read_artifact";
-    const DESCRIPTION: &'static str = "Reads a part of a large output or of a file that the user gave. The first line of the answer \
-         says which bytes follow; go on with the byte behind the last one.";
+    const DESCRIPTION: &'static str = "Reads a part of a large output or of a file from the user. The first line of the result \
+         states which bytes follow. To continue, set offset to the byte after the last one.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Read;
 
@@ -45,15 +46,18 @@ impl Tool for ReadArtifact {
         let pointer = cx.artifacts.find(&args.r#ref).map_err(|error| failed(&error))?;
         let total = pointer.bytes;
         if args.offset >= total {
-            return Err(ToolError::new(format!("there is nothing at {}: it has {total} bytes", args.offset)));
+            return Err(ToolError::new(format!(
+                "offset {} is past the end: the artifact has {total} bytes",
+                args.offset
+            )));
         }
         let length = args.length.unwrap_or(LENGTH).clamp(CHAR, MAX_LENGTH);
-        // As much more as the last character may need.
+        // The last character may need a few more bytes.
         let end = args.offset.saturating_add(length + CHAR - 1).min(total);
         let read = cx.artifacts.read(&pointer, Some(args.offset..end)).await;
         let bytes = read.map_err(|error| failed(&error))?;
         let (start, text) = whole_characters(&bytes, args.offset > 0, length).ok_or_else(|| {
-            ToolError::new(format!("not text: it is {} of {total} bytes", pointer.mime_type))
+            ToolError::new(format!("not text: the artifact is {} with {total} bytes", pointer.mime_type))
         })?;
         let first = args.offset + start as u64;
         let last = (first + text.len() as u64).saturating_sub(1);
@@ -61,8 +65,8 @@ impl Tool for ReadArtifact {
     }
 }
 
-/// The characters that begin within the first `length` bytes, and where the first of them begins; parts
-/// that follow each other therefore make the whole. `None` unless they are UTF-8.
+/// Returns the characters that start within the first `length` bytes, and the offset of the first one, so
+/// that adjacent ranges add up to the whole text. Returns `None` if the bytes are not UTF-8.
 fn whole_characters(bytes: &[u8], goes_on: bool, length: u64) -> Option<(usize, &str)> {
     let continues = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
     let until_next = |from: &[u8]| from.iter().take_while(|byte| continues(byte)).take(3).count();
@@ -77,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_any_length_make_the_whole() {
+    fn adjacent_parts_add_up_to_the_whole() {
         let text = "aé山😀\u{301}z".repeat(40);
         for length in CHAR..40 {
             let (mut read, mut offset) = (String::new(), 0);
@@ -92,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_text_is_not_made_text() {
+    fn bytes_that_are_not_utf_8_are_rejected() {
         assert_eq!(whole_characters(&[0x89, b'P', 0xff, 0xfe], false, 4), None);
         assert_eq!(whole_characters(&[0xff; 12], true, 8), None);
         assert_eq!(whole_characters(b"plain", true, 8), Some((0, "plain")));

@@ -1,7 +1,6 @@
-//! Sends out a subagent to do a part of the work, and waits for what it says.
+//! The `subagent` tool, which spawns a subagent and waits for its result.
 //!
-//! The call waits as one for an answer does: the errand is done in a session of its own, and nothing here runs
-//! meanwhile. See `agent::host::subagents`.
+//! The call is suspended while the child works in its own session. See `agent::host::subagents`.
 
 use crate::agent::{DynTool, ToolContext};
 use crate::types::{
@@ -14,21 +13,21 @@ use futures::{
 };
 use serde_json::{Value, json};
 
-/// Longest task, in characters.
+/// Maximum length of a task, in characters.
 const MAX_TASK: usize = 50_000;
 
 /// The tool's name.
 const NAME: &str = "subagent";
 
-/// `subagent`.
+/// The `subagent` tool.
 pub struct Subagent(Vec<SubagentKind>);
 
 impl Subagent {
-    /// With these kinds, and the general one.
+    /// Creates the tool with these kinds of subagents, and the general-purpose one.
     pub fn new(kinds: &[SubagentKind]) -> Self {
         let general = SubagentKind {
             id: GENERAL.to_owned(),
-            description: "any task that can be told in a message".to_owned(),
+            description: "any task that can be described in one message".to_owned(),
             ..SubagentKind::default()
         };
         let own = kinds.iter().any(|kind| kind.id == GENERAL);
@@ -43,8 +42,8 @@ impl DynTool for Subagent {
         ToolSpec {
             name: NAME.to_owned(),
             description: format!(
-                "Sends out a subagent to do a task on its own, and waits for its answer. Several in one step work \
-                 side by side. There are:{}",
+                "Spawns a subagent that works on a task on its own, and waits for its result. Several subagents in one \
+                 step work concurrently. Available agents:{}",
                 kinds.collect::<String>()
             ),
             parameters: json!({
@@ -52,13 +51,13 @@ impl DynTool for Subagent {
                 "properties": {
                     "agent": {"type": "string", "enum": ids},
                     "task": {"type": "string", "description":
-                        "Everything that it has to know: it sees nothing else, unless it is forked."},
+                        "Everything the subagent needs to know: it sees nothing else, unless it is forked."},
                     "forked": {"type": "boolean", "description":
-                        "Whether it begins with this whole conversation, as you. Then `agent` does not matter."},
+                        "Whether the subagent starts with this whole conversation, as a copy of you. `agent` is ignored then."},
                 },
                 "required": ["agent", "task"],
             }),
-            // What it does is asked about there, call by call.
+            // The child's own calls are subject to permission rules, one by one.
             effect: Effect::LocalWrite,
             idempotent: true,
             retry_on_timeout: false,
@@ -71,16 +70,16 @@ impl DynTool for Subagent {
 
     fn check(&self, args: &Value) -> Result<Vec<String>, String> {
         let errand: Errand = from_value(args.clone()).map_err(|misfit| {
-            format!("the arguments do not fit the schema at `{}`: {}", misfit.path(), misfit.detail())
+            format!("the arguments do not match the schema at `{}`: {}", misfit.path(), misfit.detail())
         })?;
         if !self.0.iter().any(|kind| kind.id == errand.agent) {
             let ids: Vec<&str> = self.0.iter().map(|kind| kind.id.as_str()).collect();
-            return Err(format!("there is no `agent` {:?}; there are: {}", errand.agent, ids.join(", ")));
+            return Err(format!("unknown `agent` {:?}; available: {}", errand.agent, ids.join(", ")));
         }
         if !(1..=MAX_TASK).contains(&errand.task.trim().chars().count()) {
-            return Err(format!("`task` is empty or longer than {MAX_TASK} characters"));
+            return Err(format!("`task` must have 1 to {MAX_TASK} characters"));
         }
-        // Of several none waits for another.
+        // No resource keys, so that several subagents can work concurrently.
         Ok(Vec::new())
     }
 
@@ -89,7 +88,7 @@ impl DynTool for Subagent {
         args: Value,
         cx: ToolContext,
     ) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
-        // The same whenever it is asked: sent out twice, it is one.
+        // The same id each time, so that spawning twice creates one child.
         let session = Errand::session(&cx.session, &cx.turn, &cx.call_id);
         let errand = from_value::<Errand>(args).map(|errand| json!(Errand { session, ..errand }));
         ready(errand.map_err(|misfit| ToolOutcome::failure(misfit.to_string()))).boxed_local()
@@ -98,7 +97,7 @@ impl DynTool for Subagent {
     fn call<'a>(&'a self, _args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
         let report = from_value::<Report>(cx.answer.unwrap_or_default());
         let outcome = report.map(|report| report.outcome());
-        ready(outcome.unwrap_or_else(|_| ToolOutcome::failure("the subagent said nothing"))).boxed_local()
+        ready(outcome.unwrap_or_else(|_| ToolOutcome::failure("the subagent sent no result"))).boxed_local()
     }
 }
 
@@ -109,21 +108,21 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     #[test]
-    fn an_errand_names_a_kind_and_a_task() {
+    fn arguments_need_a_known_kind_and_a_task() {
         let reviewer = SubagentKind { id: "reviewer".into(), ..SubagentKind::default() };
         let tool = Subagent::new(&[reviewer]);
         let check = |agent: &str, task: &str| tool.check(&json!({"agent": agent, "task": task}));
         assert_eq!(check("reviewer", "Look."), Ok(vec![]));
         assert_eq!(check(GENERAL, "Look."), Ok(vec![]));
-        let told = check("critic", "Look.").unwrap_err();
-        assert_eq!(told, "there is no `agent` \"critic\"; there are: general-purpose, reviewer");
+        let error = check("critic", "Look.").unwrap_err();
+        assert_eq!(error, "unknown `agent` \"critic\"; available: general-purpose, reviewer");
         for task in ["", " \n", &"x".repeat(MAX_TASK + 1)] {
-            assert!(check(GENERAL, task).unwrap_err().starts_with("`task` is empty or longer"));
+            assert!(check(GENERAL, task).unwrap_err().starts_with("`task` must have 1 to"));
         }
     }
 
     #[test]
-    fn what_comes_of_it_is_what_it_said() {
+    fn the_final_status_becomes_the_outcome() {
         let outcome = |status, text: &str, error: Option<&str>| {
             let report = Report {
                 session: "s".into(),

@@ -1,22 +1,22 @@
-//! The agent's own list of tasks: it steers the session and touches nothing else.
+//! Tools for the agent's task list. They control the session and have no other effect.
 //!
-//! What changes is told in the answers: the prompt shows the list as it stood when the turn began.
+//! Results contain the changes, because the prompt shows the list as of the start of the turn.
 
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::types::{Effect, NewTask, Task, TaskList, TaskPatch, task_list};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// What a change is told in.
+/// The tag around changed tasks.
 const UPDATE: &str = "task-list-update";
 
-/// `task_write`.
+/// The `task_write` tool.
 pub struct TaskWrite;
 
-/// All tasks.
+/// The arguments of `task_write`.
 #[derive(Deserialize, JsonSchema)]
 pub struct WriteArgs {
-    /// The whole list, in order; 100 at most.
+    /// The complete list, in order; at most 100 tasks.
     tasks: Vec<NewTask>,
 }
 
@@ -24,27 +24,27 @@ impl Tool for TaskWrite {
     type Args = WriteArgs;
     type Output = String;
     const NAME: &'static str = "task_write";
-    const DESCRIPTION: &'static str = "Writes your list of tasks, in the place of the whole old one. For work of several steps: \
-         write the list first, keep one task in_progress, and complete each when it is done. The answer has the ids.";
+    const DESCRIPTION: &'static str = "Writes your task list, replacing the previous one. For work with several steps: write \
+         the list first, keep one task in_progress, and complete each task when it is done. The result contains the ids.";
     const EFFECT: Effect = Effect::LocalWrite;
     const IDEMPOTENT: bool = true;
     const CONTROL: bool = true;
 
     async fn run(&self, args: WriteArgs, cx: ToolContext) -> Result<String, ToolError> {
         let (_, list) = cx.change_tasks(|list| list.write(args.tasks))?;
-        Ok(told(&list, list.0.iter()))
+        Ok(render(&list, list.0.iter()))
     }
 }
 
-/// `task_update`.
+/// The `task_update` tool.
 pub struct TaskUpdate;
 
 impl Tool for TaskUpdate {
     type Args = TaskPatch;
     type Output = String;
     const NAME: &'static str = "task_update";
-    const DESCRIPTION: &'static str = "Changes one task of your list. Another one that is in_progress becomes pending when \
-         this one is set to in_progress.";
+    const DESCRIPTION: &'static str = "Changes one task of your list. Setting it to in_progress sets any other task that is \
+         in_progress to pending.";
     const EFFECT: Effect = Effect::LocalWrite;
     const IDEMPOTENT: bool = true;
     const CONTROL: bool = true;
@@ -55,13 +55,13 @@ impl Tool for TaskUpdate {
     }
 }
 
-/// `task_complete`.
+/// The `task_complete` tool.
 pub struct TaskComplete;
 
-/// Which.
+/// The arguments of `task_complete`.
 #[derive(Deserialize, JsonSchema)]
 pub struct CompleteArgs {
-    /// The task.
+    /// The id of the task.
     id: String,
 }
 
@@ -69,7 +69,7 @@ impl Tool for TaskComplete {
     type Args = CompleteArgs;
     type Output = String;
     const NAME: &'static str = "task_complete";
-    const DESCRIPTION: &'static str = "Sets one task of your list to completed.";
+    const DESCRIPTION: &'static str = "Marks one task of your list as completed.";
     const EFFECT: Effect = Effect::LocalWrite;
     const IDEMPOTENT: bool = true;
     const CONTROL: bool = true;
@@ -80,10 +80,10 @@ impl Tool for TaskComplete {
     }
 }
 
-/// `task_check`.
+/// The `task_check` tool.
 pub struct TaskCheck;
 
-/// Takes nothing.
+/// The tool has no arguments.
 #[derive(Deserialize, JsonSchema)]
 pub struct CheckArgs {}
 
@@ -91,7 +91,7 @@ impl Tool for TaskCheck {
     type Args = CheckArgs;
     type Output = task_list::TaskCheck;
     const NAME: &'static str = "task_check";
-    const DESCRIPTION: &'static str = "Tells how far your list of tasks has come and what is left of it. Call it before you say that all is done.";
+    const DESCRIPTION: &'static str = "Returns the progress of your task list and the remaining tasks. Call it before you report that everything is done.";
     const EFFECT: Effect = Effect::ReadOnly;
     const VARIES: bool = true;
     const CONTROL: bool = true;
@@ -101,14 +101,14 @@ impl Tool for TaskCheck {
     }
 }
 
-/// What is another now than it was, and the task that was asked for in any case.
+/// Renders the tasks that changed, plus the requested one.
 fn changed(id: &str, (before, after): (TaskList, TaskList)) -> String {
-    let is_told = |task: &&Task| task.id == id || !before.0.contains(task);
-    told(&after, after.0.iter().filter(is_told))
+    let is_shown = |task: &&Task| task.id == id || !before.0.contains(task);
+    render(&after, after.0.iter().filter(is_shown))
 }
 
-/// Tasks of a list, and how far all of it has come.
-fn told<'a>(list: &TaskList, tasks: impl IntoIterator<Item = &'a Task>) -> String {
+/// Renders `tasks`, and the progress of the whole list.
+fn render<'a>(list: &TaskList, tasks: impl IntoIterator<Item = &'a Task>) -> String {
     let check = list.check();
     format!(
         "{}\n{} of {} completed, {} in progress, {} pending",

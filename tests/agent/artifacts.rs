@@ -191,7 +191,10 @@ fn the_tool_reads_all_of_it_part_by_part() {
         ),
     );
     assert_eq!(refused[0], ToolOutcome::failure("there is no such artifact in this session"));
-    assert_eq!(refused[1], ToolOutcome::failure("there is nothing at 30000: it has 30000 bytes"));
+    assert_eq!(
+        refused[1],
+        ToolOutcome::failure("offset 30000 is past the end: the artifact has 30000 bytes")
+    );
     assert_eq!(refused[2], ToolOutcome::Result { result: json!("bytes 0-3 of 30000\n0000") });
 }
 
@@ -369,7 +372,7 @@ fn a_message_names_files_and_the_model_reads_a_line_for_each() {
     }
     // Bytes that are no text stay out of the conversation.
     let said = format!("read_artifact {}", json!({ "ref": id }));
-    let refused = ToolOutcome::failure("not text: it is image/png of 4 bytes");
+    let refused = ToolOutcome::failure("not text: the artifact is image/png with 4 bytes");
     assert_eq!(run(&stage, "t9", &said), [refused]);
 }
 

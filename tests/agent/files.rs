@@ -88,9 +88,9 @@ fn a_file_lives_and_dies_in_a_turn() {
         said,
         [
             "wrote 8 bytes to notes/a.md",
-            "!`notes/a.md` is there already, with 8 bytes: read it and use edit_file, or write it with overwrite",
+            "!`notes/a.md` already exists, with 8 bytes; read it and use edit_file, or set overwrite to replace it",
             "wrote 14 bytes to notes/a.md",
-            "replaced 1 place in notes/a.md, now 12 bytes",
+            "replaced 1 occurrence in notes/a.md, now 12 bytes",
             "notes/a.md: lines 2-3 of 3\n     2\t2\n     3\tthree\n",
             "notes/a.md:3:three",
             "notes/a.md",
@@ -132,24 +132,24 @@ fn failures_say_what_to_do() {
         ],
     );
     let words = [
-        "!there is no file `none`: list_files",
-        "!`../other/a` is not a path: `.` and `..` are not allowed",
-        "!`a` has 1 lines: there is no line 9",
+        "!no such file: `none`; use list_files",
+        "!`../other/a` is not a valid path: `.` and `..` are not allowed",
+        "!`a` has 1 lines; line 9 does not exist",
         "a: lines 1-1 of 1\n     1\tx x",
-        "!`x(` is no regular expression: found open group without closing ')'; to find it as it stands set literal",
+        "!`x(` is not a regular expression: found open group without closing ')'; set literal to search for it as plain text",
         "nothing found",
         "a:1:x x",
-        "!`*.{md,txt` does not work: unclosed brace expansion at byte 2; missing '}'",
-        "!`{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}` does not work: its braces expand to more than 1000",
+        "!invalid pattern `*.{md,txt`: unclosed brace expansion at byte 2; missing '}'",
+        "!invalid pattern `{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}`: its braces expand to more than 1000",
         "!`a`: old_string is empty",
-        "!`a`: old_string stands in it 2 times",
-        "!`AGENTS.md` is shared by all users and stays",
-        "!there is a file `AGENTS.md` already",
+        "!`a`: old_string occurs 2 times",
+        "!`AGENTS.md` is shared by all users and read-only",
+        "!`AGENTS.md` already exists",
         "!`AGENTS.md` is shared by all users and cannot be deleted",
-        "there is no file none; nothing to delete",
+        "no such file: none; nothing to delete",
         "AGENTS.md: lines 1-1 of 1, shared by all users\n     1\tbe kind",
-        "replaced 1 place in AGENTS.md, now 8 bytes",
-        "deleted AGENTS.md; the one that all users share shows again",
+        "replaced 1 occurrence in AGENTS.md, now 8 bytes",
+        "deleted AGENTS.md; the version shared by all users is visible again",
     ];
     for (said, start) in said.iter().zip(words) {
         assert!(said.starts_with(start), "{said}");
@@ -234,7 +234,7 @@ fn a_store_that_is_down_is_told_and_logged() {
     let stage = stage();
     stage.files.down.set(true);
     let said = said(&stage, "t1", &[("read_file", json!({"path": "a"}))]);
-    assert_eq!(said, ["!the file store does not answer: try again"]);
+    assert_eq!(said, ["!the file store is not available; try again"]);
     let lines = stage.log.lines();
     let line = lines.iter().find(|line| line["event"] == "files.unavailable").expect("a line");
     assert_eq!((&line["tenant"], &line["cause"]), (&json!("t"), &json!("switched off")));

@@ -619,12 +619,14 @@ fn what_is_not_shown_any_more_is_recalled() {
     assert!(several.contains("[result of recall: messages 2-2") && several.chars().count() < 10_000);
     let all = recall("t3b", json!({ "from": 1 }));
     assert!(
-        all.lines().next().is_some_and(|first| first.ends_with("; go on with offset 9000")),
+        all.lines().next().is_some_and(|first| first.ends_with("; continue with offset 9000")),
         "{all:.200}"
     );
-    assert!(recall("t4", json!({ "message": 9_999 })).contains("there is no message"));
-    assert!(recall("t5", json!({})).contains("say which"));
-    assert!(recall("t6", json!({ "message": 2, "offset": 900_000 })).contains("there is nothing at 900000"));
+    assert!(recall("t4", json!({ "message": 9_999 })).contains("no message from"));
+    assert!(recall("t5", json!({})).contains("set `message`"));
+    assert!(
+        recall("t6", json!({ "message": 2, "offset": 900_000 })).contains("offset 900000 is past the end")
+    );
 }
 
 #[test]

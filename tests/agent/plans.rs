@@ -65,7 +65,7 @@ fn an_approved_plan_is_carried_out_in_the_same_turn_and_later_turns_are_pointed_
     let told = told(&stage, "t1");
     assert_eq!(
         told[2],
-        "The user has approved the plan in `plans/s.md`. You are in mode `build` now: carry the plan out. The \
+        "The user approved the plan in `plans/s.md`. You are now in mode `build`: carry out the plan. The \
          user says: In green."
     );
     assert_eq!((told.len(), mode(&stage)), (9, Some("build".into())), "it goes on for many steps");
@@ -122,11 +122,8 @@ fn a_rejected_plan_is_changed_or_waited_with() {
     assert_eq!(stage.session().pending().unwrap()[0].payload["plan"], "two");
     say(&stage, "c5", json!({"action": "rejected"})).unwrap();
     let told = told(&stage, "t1");
-    assert_eq!(
-        told[2],
-        "The user has rejected the plan. The user says: Too short. Change it, and ask again."
-    );
-    let stop = "The user has rejected the plan and not said why. Stop here, and wait for what the user says.";
+    assert_eq!(told[2], "The user rejected the plan. The user says: Too short. Revise it and ask again.");
+    let stop = "The user rejected the plan without a reason. Stop here and wait for the user's next message.";
     assert_eq!((&told[3], &told[5]), (&json!(stop), &json!(stop)));
     assert_eq!((mode(&stage), stage.session().state().plan.clone()), (Some("plan".into()), None));
 }
@@ -145,14 +142,14 @@ fn nobody_is_asked_about_a_plan_that_is_not_there_or_outside_plan_mode() {
     ]);
     let told = told(&stage, "t1");
     let starts = [
-        "this is only for plan mode: go there with plan_enter first",
-        "this is only for plan mode: go there with plan_enter first",
+        "available in plan mode only; call plan_enter first",
+        "available in plan mode only; call plan_enter first",
         "You are in plan mode.",
-        "there is no plan yet: write it with plan_write first",
+        "there is no plan yet; write it with plan_write first",
         "the plan is empty",
         "You are in plan mode.",
-        "there is no file `nowhere.md`, or it is empty",
-        "`../x` is not a path",
+        "`nowhere.md` does not exist or is empty",
+        "`../x` is not a valid path",
     ];
     assert_eq!(told.len(), starts.len());
     for (told, start) in told.iter().zip(starts) {

@@ -90,7 +90,7 @@ fn of_several_options_several_may_be_chosen() {
 #[test]
 fn a_choice_without_options_is_an_error_and_nobody_is_asked() {
     let stage = stage(&[question(json!({"selection_mode": "single"}))]);
-    assert_eq!(told(&stage, "t1"), ["`selection_mode` needs `options`: give some, or leave it out"]);
+    assert_eq!(told(&stage, "t1"), ["`selection_mode` requires `options`; add options or omit it"]);
     assert_eq!(stage.outcomes("t1"), ["failure"]);
     assert!(!stage.kinds().contains(&"tool.suspended".to_owned()));
 }
@@ -106,6 +106,6 @@ fn a_client_runs_its_own_tool_and_brings_the_result() {
     reply(&stage, "c1", Reply::Failure("no such customer".into())).unwrap();
     let told = told(&stage, "t1");
     assert_eq!(told[..2], [json!({"name": "Ann"}), json!("no such customer")]);
-    assert!(told[2].as_str().unwrap().starts_with("the arguments do not fit the schema"), "{told:?}");
+    assert!(told[2].as_str().unwrap().starts_with("the arguments do not match the schema"), "{told:?}");
     assert_eq!(stage.outcomes("t1"), ["result", "failure", "validation"]);
 }

@@ -1,4 +1,4 @@
-//! `move_file`, `delete_file`.
+//! The `move_file` and `delete_file` tools.
 
 use super::{Files, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
@@ -8,15 +8,15 @@ use crate::workspace::Layer;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// `move_file`.
+/// The `move_file` tool.
 pub struct MoveFile(pub(super) Files);
 
-/// What to move.
+/// The arguments of `move_file`.
 #[derive(Deserialize, JsonSchema)]
 pub struct MoveArgs {
-    /// The file, from the workspace's root.
+    /// Path of the file, from the workspace's root.
     from: String,
-    /// Its new path, where no file is.
+    /// The new path, which must not exist.
     to: String,
 }
 
@@ -36,21 +36,21 @@ impl Tool for MoveFile {
         let (from, to) = (path(&args.from)?, path(&args.to)?);
         match self.0.open(&cx).rename(&from, &to).await {
             Ok(_) => Ok(format!("moved {from} to {to}")),
-            Err(FileError::Conflict) => Err(ToolError::new(format!(
-                "there is a file `{to}` already: choose another path or delete it"
-            ))),
+            Err(FileError::Conflict) => {
+                Err(ToolError::new(format!("`{to}` already exists; choose another path or delete it")))
+            }
             Err(error) => Err(self.0.failed(&cx, from.as_str(), error)),
         }
     }
 }
 
-/// `delete_file`.
+/// The `delete_file` tool.
 pub struct DeleteFile(pub(super) Files);
 
-/// What to remove.
+/// The arguments of `delete_file`.
 #[derive(Deserialize, JsonSchema)]
 pub struct DeleteArgs {
-    /// The file, from the workspace's root.
+    /// Path of the file, from the workspace's root.
     path: String,
 }
 
@@ -72,7 +72,7 @@ impl Tool for DeleteFile {
         let files = self.0.open(&cx);
         let failed = |error| self.0.failed(&cx, path.as_str(), error);
         match files.find(&path).await.map_err(failed)? {
-            None => return Ok(format!("there is no file {path}; nothing to delete")),
+            None => return Ok(format!("no such file: {path}; nothing to delete")),
             Some((_, Layer::Shared)) => {
                 let fault = format!("`{path}` is shared by all users and cannot be deleted here");
                 return Err(ToolError::new(fault));
@@ -81,7 +81,7 @@ impl Tool for DeleteFile {
         }
         files.delete(&path, &Precondition::Any).await.map_err(failed)?;
         match files.find(&path).await.map_err(failed)? {
-            Some(_) => Ok(format!("deleted {path}; the one that all users share shows again")),
+            Some(_) => Ok(format!("deleted {path}; the version shared by all users is visible again")),
             None => Ok(format!("deleted {path}")),
         }
     }

@@ -1,4 +1,4 @@
-//! `list_files`, `glob_files`, `grep_files`.
+//! The `list_files`, `glob_files`, and `grep_files` tools.
 
 use super::{Files, answer, folder, path};
 use crate::agent::{Tool, ToolContext, ToolError};
@@ -11,18 +11,18 @@ use crate::workspace::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Files that one list shows.
+/// Maximum number of files in one list.
 const MAX_LISTED: usize = 200;
 
-/// `list_files`.
+/// The `list_files` tool.
 pub struct ListFiles(pub(super) Files);
 
-/// Where to look.
+/// The arguments of `list_files`.
 #[derive(Deserialize, JsonSchema)]
 pub struct ListArgs {
-    /// The folder; the whole workspace unless given.
+    /// The folder; the whole workspace if omitted.
     path: Option<String>,
-    /// Lists what stands behind this path: the last one of the list before.
+    /// Lists the files after this path: the last one of the previous list.
     after: Option<String>,
 }
 
@@ -31,7 +31,7 @@ impl Tool for ListFiles {
     type Output = String;
     const NAME: &'static str = "list_files";
     const DESCRIPTION: &'static str =
-        "Lists the files of the workspace, or of a folder and all below it: path and size.";
+        "Lists the files of the workspace, or of a folder and its subfolders, with path and size.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Read;
 
@@ -49,7 +49,7 @@ impl Tool for ListFiles {
         let mut notes = Vec::new();
         if listed.len() > MAX_LISTED {
             listed.truncate(MAX_LISTED);
-            notes.push("there are more: go on with after, the last path of this list".to_owned());
+            notes.push("more files follow; set after to the last path of this list".to_owned());
         }
         Ok(answer(listed.iter().map(line), notes))
     }
@@ -60,16 +60,16 @@ fn line((entry, layer): &(Entry, Layer)) -> String {
     format!("{} ({} bytes{shared})", entry.path, entry.bytes)
 }
 
-/// `glob_files`.
+/// The `glob_files` tool.
 pub struct GlobFiles(pub(super) Files);
 
-/// What to find.
+/// The arguments of `glob_files`.
 #[derive(Deserialize, JsonSchema)]
 pub struct GlobArgs {
-    /// `*` stands for anything in a name, `**` for any folders, `?` for one character; `{a,b}` and
-    /// `[a-z]` work too. Without a slash it is about names in every folder.
+    /// `*` matches anything within a name, `**` any folders, `?` one character; `{a,b}` and `[a-z]` work too.
+    /// A pattern without a slash matches names in every folder.
     pattern: String,
-    /// The folder in which to look; the whole workspace unless given.
+    /// The folder to search; the whole workspace if omitted.
     path: Option<String>,
 }
 
@@ -95,22 +95,22 @@ impl Tool for GlobFiles {
     }
 }
 
-/// `grep_files`.
+/// The `grep_files` tool.
 pub struct GrepFiles(pub(super) Files);
 
-/// What to find.
+/// The arguments of `grep_files`.
 #[derive(Deserialize, JsonSchema)]
 pub struct GrepArgs {
-    /// A regular expression, such as `fn \w+\(` or `TODO|FIXME`; `\w`, `\d` and `\b` are about ASCII.
+    /// A regular expression, such as `fn \w+\(` or `TODO|FIXME`. `\w`, `\d`, and `\b` match ASCII only.
     pattern: String,
-    /// Takes the pattern as it stands instead.
+    /// Whether the pattern is plain text instead of a regular expression.
     #[serde(default)]
     literal: bool,
-    /// The folder or the file in which to look; the whole workspace unless given.
+    /// The folder or file to search; the whole workspace if omitted.
     path: Option<String>,
-    /// Only in files that fit, such as `*.md`.
+    /// Restricts the search to matching files, such as `*.md`.
     glob: Option<String>,
-    /// Whether `A` is `a`.
+    /// Whether to ignore case.
     #[serde(default)]
     ignore_case: bool,
 }
@@ -120,7 +120,7 @@ impl Tool for GrepFiles {
     type Output = String;
     const NAME: &'static str = "grep_files";
     const DESCRIPTION: &'static str =
-        "Finds lines in files of the workspace by a regular expression. Answers with path:line:text.";
+        "Finds lines in files of the workspace that match a regular expression. Returns path:line:text.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Read;
 
@@ -132,7 +132,9 @@ impl Tool for GrepFiles {
         check_pattern(&args.pattern)?;
         args.glob.as_deref().map_or(Ok(()), check_glob)?;
         if args.pattern.contains('\n') {
-            return Err(ToolError::new("the pattern has several lines, and lines are looked at one by one"));
+            return Err(ToolError::new(
+                "the pattern must not contain a line break; lines are searched one by one",
+            ));
         }
         let needle = match args.literal {
             true => Needle::text(&args.pattern, args.ignore_case),
@@ -141,14 +143,14 @@ impl Tool for GrepFiles {
         let needle = needle.map_err(|fault| {
             let pattern = args.pattern.escape_debug();
             ToolError::new(format!(
-                "`{pattern}` is no regular expression: {fault}; to find it as it stands set literal"
+                "`{pattern}` is not a regular expression: {fault}; set literal to search for it as plain text"
             ))
         })?;
         let files = self.0.open(&cx);
         let prefix = folder(args.path.as_deref())?;
         let grep = Grep { needle, prefix, glob: args.glob, max_work: MAX_WORK };
         let work = async {
-            // One file of that name, or else a folder.
+            // A path may name a file or a folder.
             if let Some(file) = args.path.as_deref().and_then(|text| FilePath::parse(text).ok())
                 && let Some((file, _)) = files.find(&file).await?
             {
@@ -165,7 +167,7 @@ impl Tool for GrepFiles {
 
 fn check_pattern(pattern: &str) -> Result<(), ToolError> {
     if pattern.is_empty() || pattern.len() > MAX_PATTERN {
-        return Err(ToolError::new(format!("a pattern has 1 to {MAX_PATTERN} bytes")));
+        return Err(ToolError::new(format!("a pattern must have 1 to {MAX_PATTERN} bytes")));
     }
     Ok(())
 }
@@ -173,5 +175,5 @@ fn check_pattern(pattern: &str) -> Result<(), ToolError> {
 fn check_glob(pattern: &str) -> Result<(), ToolError> {
     check_pattern(pattern)?;
     search::check_glob(pattern)
-        .map_err(|fault| ToolError::new(format!("`{}` does not work: {fault}", pattern.escape_debug())))
+        .map_err(|fault| ToolError::new(format!("invalid pattern `{}`: {fault}", pattern.escape_debug())))
 }

@@ -1,4 +1,4 @@
-//! `read_file`.
+//! The `read_file` tool.
 
 use super::{Files, MAX_ANSWER, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
@@ -7,28 +7,28 @@ use crate::workspace::{Layer, layout};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// Characters of a line that are shown before it is cut.
+/// Maximum number of characters of a line to show.
 const MAX_LINE: usize = 1_000;
-/// Characters for the lines of an answer; the rest is for what stands around them.
+/// Maximum number of characters for the lines of an answer; the rest is for header and notes.
 const ROOM: usize = MAX_ANSWER - 800;
-/// Bytes that are read at once where lines do not help.
+/// Number of bytes to read with `byte_offset`.
 const LENGTH: usize = 8_000;
 
-/// `read_file`.
+/// The `read_file` tool.
 pub struct ReadFile(pub(super) Files);
 
-/// What to read.
+/// The arguments of `read_file`.
 #[derive(Deserialize, JsonSchema)]
 pub struct Args {
-    /// The file, from the workspace's root, such as `knowledge/KNOWLEDGE.md`.
+    /// Path of the file, from the workspace's root, such as `knowledge/KNOWLEDGE.md`.
     path: String,
-    /// The first line to read, from 1.
+    /// The first line to read, starting at 1.
     offset: Option<usize>,
-    /// How many lines to read; as many as fit unless given, or 0.
+    /// Number of lines to read; as many as fit if omitted or 0.
     limit: Option<usize>,
-    /// Reads bytes instead of lines, from this one, from 0: for files with very long lines.
+    /// Reads bytes instead of lines, from this offset, starting at 0. For files with very long lines.
     byte_offset: Option<usize>,
-    /// How many bytes to read: 8000 unless given, and at most.
+    /// Number of bytes to read: 8000 by default and at most.
     byte_length: Option<usize>,
 }
 
@@ -36,8 +36,8 @@ impl Tool for ReadFile {
     type Args = Args;
     type Output = String;
     const NAME: &'static str = "read_file";
-    const DESCRIPTION: &'static str = "Reads a text file of the workspace. The first line of the answer says which lines of the file \
-         follow; each is shown behind its number and a tab, which are not part of the file.";
+    const DESCRIPTION: &'static str = "Reads a text file of the workspace. The first line of the result states which lines \
+         of the file follow. Each line is preceded by its number and a tab, which are not part of the file.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Read;
 
@@ -68,11 +68,11 @@ impl Tool for ReadFile {
     }
 }
 
-/// The characters that begin within these bytes: parts that follow each other make the whole.
+/// Returns the characters that start within these bytes. Adjacent ranges add up to the whole text.
 fn bytes(text: &str, offset: usize, length: usize) -> Result<(String, String), String> {
     let total = text.len();
     if offset >= total {
-        return Err(format!("has {total} bytes: there is nothing at {offset}"));
+        return Err(format!("has {total} bytes; offset {offset} is past the end"));
     }
     let start = text.ceil_char_boundary(offset);
     let end = text.ceil_char_boundary(offset.saturating_add(length.clamp(4, LENGTH)).min(total));
@@ -80,7 +80,7 @@ fn bytes(text: &str, offset: usize, length: usize) -> Result<(String, String), S
     Ok((format!("bytes {start}-{} of {total}", end.saturating_sub(1)), part.to_owned()))
 }
 
-/// Up to `limit` lines from the line `first` on, as many as fit.
+/// Returns as many lines as fit, up to `limit`, starting at line `first`.
 fn lines(text: &str, first: usize, limit: usize) -> Result<(String, String), String> {
     let (mut body, mut chars, mut at) = (String::new(), 0, 0);
     let (mut total, mut last, mut is_full) = (0, 0, false);
@@ -100,21 +100,21 @@ fn lines(text: &str, first: usize, limit: usize) -> Result<(String, String), Str
         }
     }
     if first > total {
-        return Err(format!("has {total} lines: there is no line {first}"));
+        return Err(format!("has {total} lines; line {first} does not exist"));
     }
     if last < total {
-        body.push_str(&format!("[more lines follow: go on with offset {}]", last + 1));
+        body.push_str(&format!("[more lines follow; continue with offset {}]", last + 1));
     }
     Ok((format!("lines {first}-{last} of {total}"), body))
 }
 
-/// A line without its end; of a very long one the start, and where to read on.
+/// Returns a line without its end. A very long line is cut, with a note on where to continue.
 fn cut(line: &str, start: usize) -> String {
     let line = line.strip_suffix('\n').unwrap_or(line);
     let line = line.strip_suffix('\r').unwrap_or(line);
     let Some((end, _)) = line.char_indices().nth(MAX_LINE) else { return line.to_owned() };
     let (head, rest) = line.split_at(end);
-    format!("{head}… [{} bytes more in this line: read on with byte_offset {}]", rest.len(), start + end)
+    format!("{head}… [{} more bytes in this line; continue with byte_offset {}]", rest.len(), start + end)
 }
 
 #[cfg(test)]
@@ -123,29 +123,29 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn lines_have_numbers_and_pages() {
+    fn lines_are_numbered_and_paged() {
         let text = "one\ntwo\r\n\nfour";
         let shown = "     1\tone\n     2\ttwo\n     3\t\n     4\tfour\n";
         assert_eq!(lines(text, 1, usize::MAX), Ok(("lines 1-4 of 4".into(), shown.into())));
-        let shown = "     2\ttwo\n     3\t\n[more lines follow: go on with offset 4]";
+        let shown = "     2\ttwo\n     3\t\n[more lines follow; continue with offset 4]";
         assert_eq!(lines(text, 2, 2), Ok(("lines 2-3 of 4".into(), shown.into())));
-        assert_eq!(lines(text, 5, 1), Err("has 4 lines: there is no line 5".into()));
+        assert_eq!(lines(text, 5, 1), Err("has 4 lines; line 5 does not exist".into()));
         assert_eq!(lines("one\n", 1, 9).expect("a line").0, "lines 1-1 of 1");
     }
 
     #[test]
-    fn a_giant_of_one_line_is_read_byte_by_byte() {
+    fn a_very_long_line_continues_by_bytes() {
         let text = format!("short\n{}\nend", "é".repeat(50_000));
         let (place, body) = lines(&text, 1, usize::MAX).expect("lines");
         assert_eq!(place, "lines 1-3 of 3");
         assert!(body.chars().count() < 1_200);
-        assert!(body.contains("[98000 bytes more in this line: read on with byte_offset 2006]"), "{body}");
+        assert!(body.contains("[98000 more bytes in this line; continue with byte_offset 2006]"), "{body}");
     }
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn pages_and_parts_make_the_whole_and_stay_small(
+        fn pages_and_byte_ranges_add_up_to_the_whole_text(
             text in prop::collection::vec("[aé山\\n]{0,700}", 1..30).prop_map(|parts| parts.concat()),
             length in 40..9_000_usize,
         ) {

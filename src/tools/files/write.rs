@@ -1,4 +1,4 @@
-//! `write_file`.
+//! The `write_file` tool.
 
 use super::{Files, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
@@ -7,17 +7,17 @@ use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// `write_file`.
+/// The `write_file` tool.
 pub struct WriteFile(pub(super) Files);
 
-/// What to write.
+/// The arguments of `write_file`.
 #[derive(Deserialize, JsonSchema)]
 pub struct Args {
-    /// The file, from the workspace's root.
+    /// Path of the file, from the workspace's root.
     path: String,
-    /// All that is to stand in it.
+    /// The complete content of the file.
     content: String,
-    /// Whether a file that is there already is replaced.
+    /// Whether to replace an existing file.
     #[serde(default)]
     overwrite: bool,
 }
@@ -26,10 +26,10 @@ impl Tool for WriteFile {
     type Args = Args;
     type Output = String;
     const NAME: &'static str = "write_file";
-    const DESCRIPTION: &'static str = "Writes a new text file into the workspace. A file that is there is only replaced with \
-         `overwrite`; to change a part of it use edit_file.";
+    const DESCRIPTION: &'static str = "Writes a new text file into the workspace. An existing file is replaced only if \
+         `overwrite` is set. Use edit_file to change a part of a file.";
     const EFFECT: Effect = Effect::LocalWrite;
-    // Writing once more what stands there is no fault, with or without `overwrite`.
+    // Writing the same content again succeeds, with or without `overwrite`.
     const IDEMPOTENT: bool = true;
     const CATEGORY: Category = Category::Edit;
 
@@ -45,10 +45,12 @@ impl Tool for WriteFile {
         match files.write(&path, content.clone(), &condition).await {
             Ok(entry) => Ok(format!("wrote {} bytes to {path}", entry.bytes)),
             Err(FileError::Conflict) => match files.read(&path).await {
-                Ok((file, _)) if file.bytes == content => Ok(format!("{path} holds exactly this already")),
+                Ok((file, _)) if file.bytes == content => {
+                    Ok(format!("{path} already has exactly this content"))
+                }
                 Ok((file, _)) => Err(ToolError::new(format!(
-                    "`{path}` is there already, with {} bytes: read it and use edit_file, or write it with \
-                     overwrite",
+                    "`{path}` already exists, with {} bytes; read it and use edit_file, or set overwrite to \
+                     replace it",
                     file.bytes.len()
                 ))),
                 Err(error) => Err(self.0.failed(&cx, path.as_str(), error)),

@@ -1,4 +1,4 @@
-//! `memory_search`, `memory_get`.
+//! The `memory_search` and `memory_get` tools.
 
 use super::{MAX_ANSWER, SearchArgs, Shared, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
@@ -8,15 +8,15 @@ use crate::workspace::layout::{DAILY, MEMORY};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// `memory_search`.
+/// The `memory_search` tool.
 pub struct MemorySearch(pub(super) Shared);
 
 impl Tool for MemorySearch {
     type Args = SearchArgs;
     type Output = String;
     const NAME: &'static str = "memory_search";
-    const DESCRIPTION: &'static str = "Finds what is known about the user from all sessions: facts of the daily logs and lines of MEMORY.md, \
-         best first. For what was said word by word use session_search.";
+    const DESCRIPTION: &'static str = "Searches what is known about the user from all sessions: facts of the daily logs and \
+         lines of MEMORY.md, best matches first. Use session_search for the wording of past conversations.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Read;
 
@@ -25,21 +25,21 @@ impl Tool for MemorySearch {
     }
 
     async fn run(&self, args: SearchArgs, cx: ToolContext) -> Result<String, ToolError> {
-        self.0.find(CollectionKind::Facts, args, cx, "nothing is known about that").await
+        self.0.find(CollectionKind::Facts, args, cx, "no matching facts").await
     }
 }
 
-/// `memory_get`.
+/// The `memory_get` tool.
 pub struct MemoryGet(pub(super) Shared);
 
-/// What to read.
+/// The arguments of `memory_get`.
 #[derive(Deserialize, JsonSchema)]
 pub struct GetArgs {
-    /// `MEMORY.md`, or the log of a day such as `memory/2026-11-20.md`.
+    /// `MEMORY.md`, or a daily log such as `memory/2026-11-20.md`.
     path: String,
-    /// The first line, from 1.
+    /// The first line to read, starting at 1.
     start_line: Option<usize>,
-    /// The last line.
+    /// The last line to read.
     end_line: Option<usize>,
 }
 
@@ -48,7 +48,7 @@ impl Tool for MemoryGet {
     type Output = String;
     const NAME: &'static str = "memory_get";
     const DESCRIPTION: &'static str =
-        "Reads lines of MEMORY.md or of a day's log under memory/, each with its number.";
+        "Reads lines of MEMORY.md or of a daily log under memory/, with their numbers.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Read;
 
@@ -58,14 +58,14 @@ impl Tool for MemoryGet {
 
     async fn run(&self, args: GetArgs, cx: ToolContext) -> Result<String, ToolError> {
         let elsewhere =
-            || ToolError::new("only MEMORY.md and files under memory/ can be read here: use read_file");
+            || ToolError::new("only MEMORY.md and files under memory/ can be read here; use read_file");
         let path = FilePath::parse(&args.path).map_err(|_| elsewhere())?;
         if path.as_str() != MEMORY && !path.as_str().starts_with(DAILY) {
             return Err(elsewhere());
         }
         let text = cx.unless_canceled(self.0.memories.read(&owner(&cx), &path)).await?;
         let text = text.map_err(|error| match error {
-            FileError::NotFound => ToolError::new(format!("there is no {path} yet")),
+            FileError::NotFound => ToolError::new(format!("{path} does not exist yet")),
             error => self.0.down(&cx, &error),
         })?;
         let (start, end) = (args.start_line.unwrap_or(1).max(1), args.end_line.unwrap_or(usize::MAX));
@@ -77,7 +77,7 @@ impl Tool for MemoryGet {
             match room.checked_sub(line.chars().count() + 1) {
                 Some(left) => room = left,
                 None => {
-                    lines.push(format!("[more from line {number} on]"));
+                    lines.push(format!("[more lines follow from line {number}]"));
                     break;
                 }
             }
@@ -85,7 +85,7 @@ impl Tool for MemoryGet {
         }
         if lines.is_empty() {
             return Err(ToolError::new(format!(
-                "{path} has {} lines, none of them there",
+                "{path} has {} lines, none of them in the requested range",
                 text.lines().count()
             )));
         }

@@ -1,4 +1,4 @@
-//! `memory_save`.
+//! The `memory_save` tool.
 
 use super::{Shared, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
@@ -8,13 +8,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use std::rc::Rc;
 
-/// `memory_save`. Running it twice stores the fact once: its id follows from the call.
+/// The `memory_save` tool. A call that runs twice stores the fact once, because the fact's id is derived from
+/// the call.
 pub struct MemorySave(pub(super) Shared);
 
-/// What to remember.
+/// The arguments of `memory_save`.
 #[derive(Deserialize, JsonSchema)]
 pub struct Args {
-    /// One fact about the user, clear by itself, with absolute dates.
+    /// One fact about the user, understandable without context, with absolute dates.
     text: String,
 }
 
@@ -23,7 +24,7 @@ impl Tool for MemorySave {
     type Output = String;
     const NAME: &'static str = "memory_save";
     const DESCRIPTION: &'static str =
-        "Remembers a fact about the user for all later sessions: in today's log, and in MEMORY.md.";
+        "Saves a fact about the user for all later sessions, in today's log and in MEMORY.md.";
     const EFFECT: Effect = Effect::LocalWrite;
     const IDEMPOTENT: bool = true;
     const CATEGORY: Category = Category::Edit;
@@ -31,7 +32,7 @@ impl Tool for MemorySave {
     async fn run(&self, args: Args, cx: ToolContext) -> Result<String, ToolError> {
         let text = facts::line(&args.text);
         if text.is_empty() || args.text.trim().chars().count() > MAX_FACT {
-            return Err(ToolError::new(format!("a fact has 1 to {MAX_FACT} characters: save several")));
+            return Err(ToolError::new(format!("a fact must have 1 to {MAX_FACT} characters; save several")));
         }
         let fact = NewFact {
             id: facts::id_of(&[&cx.session, &cx.turn, &cx.call_id], &text),

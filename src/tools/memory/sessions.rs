@@ -1,4 +1,4 @@
-//! `session_search`, `session_list`, `session_history`.
+//! The `session_search`, `session_list`, and `session_history` tools.
 
 use super::{SearchArgs, Shared, answer, limit, line, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
@@ -8,14 +8,14 @@ use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// `session_search`.
+/// The `session_search` tool.
 pub struct SessionSearch(pub(super) Shared);
 
 impl Tool for SessionSearch {
     type Args = SearchArgs;
     type Output = String;
     const NAME: &'static str = "session_search";
-    const DESCRIPTION: &'static str = "Finds what was said in any session with this user, word by word, best first: when, in which session, by whom.";
+    const DESCRIPTION: &'static str = "Searches the wording of all sessions with this user, best matches first. Returns day, session, speaker, and text.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Read;
 
@@ -24,17 +24,17 @@ impl Tool for SessionSearch {
     }
 
     async fn run(&self, args: SearchArgs, cx: ToolContext) -> Result<String, ToolError> {
-        self.0.find(CollectionKind::Turns, args, cx, "nothing like that was said").await
+        self.0.find(CollectionKind::Turns, args, cx, "no matching messages").await
     }
 }
 
-/// `session_list`.
+/// The `session_list` tool.
 pub struct SessionList(pub(super) Shared);
 
-/// How many.
+/// The arguments of `session_list`.
 #[derive(Deserialize, JsonSchema)]
 pub struct ListArgs {
-    /// How many sessions: 10 unless given, 50 at most.
+    /// Maximum number of sessions: 10 by default, at most 50.
     limit: Option<usize>,
 }
 
@@ -42,7 +42,7 @@ impl Tool for SessionList {
     type Args = ListArgs;
     type Output = String;
     const NAME: &'static str = "session_list";
-    const DESCRIPTION: &'static str = "Lists the newest sessions with this user: id, day and title.";
+    const DESCRIPTION: &'static str = "Lists the newest sessions with this user: id, day, and title.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Read;
 
@@ -59,19 +59,19 @@ impl Tool for SessionList {
             let title = entry.title.as_deref().unwrap_or_default();
             format!("{} [{}] {title}", entry.id, at.get(..10).unwrap_or_default())
         });
-        Ok(answer(lines, "there is no other session"))
+        Ok(answer(lines, "there are no other sessions"))
     }
 }
 
-/// `session_history`.
+/// The `session_history` tool.
 pub struct SessionHistory(pub(super) Shared);
 
-/// What to read.
+/// The arguments of `session_history`.
 #[derive(Deserialize, JsonSchema)]
 pub struct HistoryArgs {
     /// The session's id.
     session: String,
-    /// How many of its last turns: 20 unless given, 50 at most.
+    /// Number of turns, counted from the last one: 20 by default, at most 50.
     last: Option<usize>,
 }
 
@@ -79,8 +79,7 @@ impl Tool for SessionHistory {
     type Args = HistoryArgs;
     type Output = String;
     const NAME: &'static str = "session_history";
-    const DESCRIPTION: &'static str =
-        "Shows what was last said in another session with this user, oldest first.";
+    const DESCRIPTION: &'static str = "Reads the last turns of another session with this user, oldest first.";
     const EFFECT: Effect = Effect::ReadOnly;
     const CATEGORY: Category = Category::Read;
 
@@ -94,6 +93,6 @@ impl Tool for SessionHistory {
         let said = self.0.memories.history(&owner, &args.session, last);
         let said = cx.unless_canceled(said).await?.map_err(|error| self.0.down(&cx, &error))?;
         let lines = said.into_iter().map(|entry| line(&Hit { entry, score: 0.0 }));
-        Ok(answer(lines, "nothing of such a session is known; session_list shows which there are"))
+        Ok(answer(lines, "no turns of this session are known; use session_list to see the sessions"))
     }
 }

@@ -1,19 +1,19 @@
-//! `plan_exit` and `submit_plan`: a plan is shown to the user, who approves or rejects it.
+//! The `plan_exit` and `submit_plan` tools, which show a plan to the user for approval.
 
-use super::{Plans, judgement::Judgement, own_path, planning};
+use super::{Plans, own_path, planning, review::Review};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::types::{Effect, FilePath, PendingKind, PlanRef};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// `plan_exit`.
+/// The `plan_exit` tool.
 pub struct PlanExit(pub(super) Plans);
 
-/// How to leave plan mode.
+/// The arguments of `plan_exit`.
 #[derive(Deserialize, JsonSchema)]
 pub struct ExitArgs {
-    /// The plan in a few sentences.
+    /// A summary of the plan, in a few sentences.
     summary: Option<String>,
 }
 
@@ -21,11 +21,11 @@ impl Tool for PlanExit {
     type Args = ExitArgs;
     type Output = String;
     const NAME: &'static str = "plan_exit";
-    const DESCRIPTION: &'static str = "Shows the user the plan that was written with plan_write, and waits for the \
-         judgement. When it is approved plan mode ends.";
+    const DESCRIPTION: &'static str = "Shows the user the plan written with plan_write, and waits for approval or \
+         rejection. Approval ends plan mode.";
     const EFFECT: Effect = Effect::LocalWrite;
     const IDEMPOTENT: bool = true;
-    // The same plan may be judged otherwise the next time.
+    // The user may review the same plan differently the next time.
     const VARIES: bool = true;
     const CONTROL: bool = true;
     const SUSPENDS: Option<PendingKind> = Some(PendingKind::Plan);
@@ -39,26 +39,26 @@ impl Tool for PlanExit {
         let path = own_path(cx)?;
         let plan = self.0.read(&path, cx).await?;
         let plan =
-            plan.ok_or_else(|| ToolError::new("there is no plan yet: write it with plan_write first"))?;
+            plan.ok_or_else(|| ToolError::new("there is no plan yet; write it with plan_write first"))?;
         Ok(Some(json!({"path": path, "plan": plan, "summary": args.summary})))
     }
 
     fn check_answer(&self, _args: &ExitArgs, answer: &Value) -> Result<(), String> {
-        Judgement::read(answer).map(drop)
+        Review::read(answer).map(drop)
     }
 
     async fn run(&self, _args: ExitArgs, cx: ToolContext) -> Result<String, ToolError> {
-        judged(&self.0, &own_path(&cx)?, &cx).await
+        apply_review(&self.0, &own_path(&cx)?, &cx).await
     }
 }
 
-/// `submit_plan`.
+/// The `submit_plan` tool.
 pub struct SubmitPlan(pub(super) Plans);
 
-/// Which plan.
+/// The arguments of `submit_plan`.
 #[derive(Deserialize, JsonSchema)]
 pub struct SubmitArgs {
-    /// The plan's file, from the workspace's root.
+    /// Path of the plan file, from the workspace's root.
     path: String,
 }
 
@@ -67,7 +67,7 @@ impl Tool for SubmitPlan {
     type Output = String;
     const NAME: &'static str = "submit_plan";
     const DESCRIPTION: &'static str =
-        "Shows the user a file of the workspace as the plan, and waits for the judgement.";
+        "Shows the user a file of the workspace as the plan, and waits for approval or rejection.";
     const EFFECT: Effect = Effect::LocalWrite;
     const IDEMPOTENT: bool = true;
     const VARIES: bool = true;
@@ -81,37 +81,36 @@ impl Tool for SubmitPlan {
     ) -> Result<Option<Value>, ToolError> {
         let path = path(&args.path)?;
         let plan = self.0.read(&path, cx).await?;
-        let plan =
-            plan.ok_or_else(|| ToolError::new(format!("there is no file `{path}`, or it is empty")))?;
+        let plan = plan.ok_or_else(|| ToolError::new(format!("`{path}` does not exist or is empty")))?;
         Ok(Some(json!({"path": path, "plan": plan})))
     }
 
     fn check_answer(&self, _args: &SubmitArgs, answer: &Value) -> Result<(), String> {
-        Judgement::read(answer).map(drop)
+        Review::read(answer).map(drop)
     }
 
     async fn run(&self, args: SubmitArgs, cx: ToolContext) -> Result<String, ToolError> {
-        judged(&self.0, &path(&args.path)?, &cx).await
+        apply_review(&self.0, &path(&args.path)?, &cx).await
     }
 }
 
 fn path(text: &str) -> Result<FilePath, ToolError> {
     let path = FilePath::parse(text);
-    path.map_err(|error| ToolError::new(format!("`{}` is not a path: {error}", text.escape_debug())))
+    path.map_err(|error| ToolError::new(format!("`{}` is not a valid path: {error}", text.escape_debug())))
 }
 
-/// Does what the user's judgement asks for, and tells the model.
-async fn judged(plans: &Plans, path: &FilePath, cx: &ToolContext) -> Result<String, ToolError> {
-    let Judgement { approved, feedback } =
-        Judgement::read(cx.answer.as_ref().unwrap_or(&Value::Null)).map_err(ToolError::new)?;
+/// Applies the user's review, and describes it to the model.
+async fn apply_review(plans: &Plans, path: &FilePath, cx: &ToolContext) -> Result<String, ToolError> {
+    let Review { approved, feedback } =
+        Review::read(cx.answer.as_ref().unwrap_or(&Value::Null)).map_err(ToolError::new)?;
     if approved {
         let plan = PlanRef { path: path.to_string(), call_id: cx.call_id.clone() };
-        // Once: after a crash the mode that was entered then is the one to stay in.
+        // A rerun after a crash must not switch the mode again, since the session may have left it.
         if cx.plan().as_ref() != Some(&plan) {
-            // What was approved is what was shown.
+            // The approval applies only to the text that the user was shown.
             if plans.read(path, cx).await?.as_deref() != cx.shown["plan"].as_str() {
                 let changed =
-                    format!("the plan in `{path}` has changed since the user was shown it: ask again");
+                    format!("the plan in `{path}` has changed since it was shown to the user; ask again");
                 return Err(ToolError::new(changed));
             }
             let target = cx.mode().and_then(|mode| cx.modes.after_plan(mode)).map(|mode| mode.id.as_str());
@@ -121,17 +120,17 @@ async fn judged(plans: &Plans, path: &FilePath, cx: &ToolContext) -> Result<Stri
     let said = feedback.map(|feedback| format!(" The user says: {feedback}")).unwrap_or_default();
     Ok(match (approved, said.is_empty(), cx.mode()) {
         (true, _, Some(mode)) if mode.is_planning() => format!(
-            "The user has approved the plan in `{path}`. It is not carried out in mode `{}`: stop here.{said}",
+            "The user approved the plan in `{path}`. Mode `{}` does not carry it out: stop here.{said}",
             mode.id
         ),
         (true, _, Some(mode)) => format!(
-            "The user has approved the plan in `{path}`. You are in mode `{}` now: carry the plan out.{said}",
+            "The user approved the plan in `{path}`. You are now in mode `{}`: carry out the plan.{said}",
             mode.id
         ),
-        (true, _, None) => format!("The user has approved the plan in `{path}`: carry it out.{said}"),
-        (false, false, _) => format!("The user has rejected the plan.{said} Change it, and ask again."),
+        (true, _, None) => format!("The user approved the plan in `{path}`: carry it out.{said}"),
+        (false, false, _) => format!("The user rejected the plan.{said} Revise it and ask again."),
         (false, true, _) => {
-            "The user has rejected the plan and not said why. Stop here, and wait for what the user says."
+            "The user rejected the plan without a reason. Stop here and wait for the user's next message."
                 .into()
         }
     })

@@ -1,4 +1,4 @@
-//! `plan_write`.
+//! The `plan_write` tool.
 
 use super::{MAX_PLAN, Plans, own_path, planning};
 use crate::agent::{Tool, ToolContext, ToolError};
@@ -7,13 +7,13 @@ use crate::types::{Category, Effect};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-/// `plan_write`.
+/// The `plan_write` tool.
 pub struct PlanWrite(pub(super) Plans);
 
-/// What to write.
+/// The arguments of `plan_write`.
 #[derive(Deserialize, JsonSchema)]
 pub struct Args {
-    /// The whole plan, in Markdown.
+    /// The complete plan, in Markdown.
     content: String,
 }
 
@@ -22,7 +22,7 @@ impl Tool for PlanWrite {
     type Output = String;
     const NAME: &'static str = "plan_write";
     const DESCRIPTION: &'static str =
-        "Writes the plan of this session, in plan mode. It takes the place of all that was there.";
+        "Writes the plan of this session, in plan mode. Replaces the previous plan.";
     const EFFECT: Effect = Effect::LocalWrite;
     const IDEMPOTENT: bool = true;
     const CATEGORY: Category = Category::Edit;
@@ -35,10 +35,12 @@ impl Tool for PlanWrite {
         }
         if args.content.len() > MAX_PLAN {
             let bytes = args.content.len();
-            return Err(ToolError::new(format!("a plan may have {MAX_PLAN} bytes, not {bytes}: shorten it")));
+            return Err(ToolError::new(format!(
+                "the plan has {bytes} bytes; at most {MAX_PLAN} are allowed; shorten it"
+            )));
         }
         if cx.plan().is_some() {
-            // What is written now nobody has approved.
+            // The new text has not been approved.
             cx.switch_mode(None, None)?;
         }
         let path = own_path(&cx)?;

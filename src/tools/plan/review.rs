@@ -1,24 +1,25 @@
-//! What a user says to a plan.
+//! The user's review of a plan.
 
 use serde_json::Value;
 
-/// Longest feedback, in characters.
+/// Maximum length of the feedback, in characters.
 const MAX_FEEDBACK: usize = 20_000;
 
-/// What is to become of a plan.
+/// A user's review of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Judgement {
-    /// Whether it is to be carried out.
+pub struct Review {
+    /// Whether the plan is to be carried out.
     pub approved: bool,
-    /// What is said beside it.
+    /// The user's comment.
     pub feedback: Option<String>,
 }
 
-impl Judgement {
-    /// Reads `"approved"`, `"rejected"` or an object with one of these as `action`, and perhaps `feedback`.
+impl Review {
+    /// Parses `"approved"`, `"rejected"`, or an object with one of these as `action` and an optional
+    /// `feedback`.
     ///
     /// # Errors
-    /// What would be one.
+    /// What is expected instead.
     pub fn read(answer: &Value) -> Result<Self, String> {
         let (action, feedback) = match answer {
             Value::Object(members) => (members.get("action"), members.get("feedback")),
@@ -45,8 +46,8 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_plan_is_approved_or_rejected_and_nothing_else() {
-        let read = |answer| Judgement::read(&answer).map(|judged| (judged.approved, judged.feedback));
+    fn a_plan_is_either_approved_or_rejected() {
+        let read = |answer| Review::read(&answer).map(|review| (review.approved, review.feedback));
         assert_eq!(read(json!("approved")), Ok((true, None)));
         assert_eq!(read(json!({"action": "rejected"})), Ok((false, None)));
         assert_eq!(read(json!({"action": "rejected", "feedback": " "})), Ok((false, None)));
