@@ -7,10 +7,10 @@ use super::{
     plan::{LastWord, StepPlan, TurnPlan, mark},
 };
 use edge_harness::ports::{Model, Models};
-use edge_harness::session::context::SUMMARY_ID;
+use edge_harness::session::{tokens, window::SUMMARY_ID};
 use edge_harness::types::{
     FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse,
-    Part, Role, ToolCall, Usage, message::text_of, tokens,
+    Part, Role, ToolCall, Usage, message::text_of,
 };
 use futures::{
     StreamExt,

@@ -5,7 +5,7 @@ use super::{
     errands::{self, ErrandsPlan},
     people::{self, PeoplePlan},
 };
-use edge_harness::memory::{compaction::CompactionSettings, observation::ObservationSettings};
+use edge_harness::context::{compaction::CompactionSettings, observation::ObservationSettings};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{BudgetPatch, ModelErrorKind, SessionPermissions, TenantId, Thinking};
 use serde_json::{Value, json};

@@ -5,6 +5,7 @@
 
 pub mod builder;
 pub mod context;
+mod context_manager;
 pub mod executor;
 pub mod finalizer;
 pub mod follow_up;
@@ -20,14 +21,14 @@ mod reflection;
 pub mod runtime_state;
 pub mod settings;
 pub mod state;
-pub mod strategy;
 mod stream;
 pub mod tool;
 pub mod toolkit;
 
-pub use crate::session::context::Bounds;
+pub use crate::ports::CancelToken;
+pub use crate::session::window::Bounds;
 pub use builder::{BuildError, HarnessBuilder};
-pub use context::{CancelToken, RuntimeContext, ToolContext, WriteGate};
+pub use context::{RuntimeContext, ToolContext, WriteGate};
 pub use follow_up::FollowUp;
 pub use harness::HarnessAgent;
 pub use hook::{ActDecision, Hook};
@@ -38,6 +39,5 @@ pub use preparer::ContextSource;
 pub use runtime_state::RuntimeState;
 pub use settings::Settings;
 pub use state::StateRules;
-pub use strategy::ContextStrategy;
 pub use tool::{DynTool, Tool, ToolError};
 pub use toolkit::Toolkit;

@@ -12,14 +12,17 @@
 //! | [`memory`] | what was said and learned, found again by words |
 //! | [`session`] | one session: log, state, context window, live listeners |
 //! | [`turn`] | decides, purely: the loop as a state machine, waves, recovery |
+//! | [`context`] | keeps what the model is shown within its window: compaction, observation |
 //! | [`agent`] | acts: the agent, its hooks and tools, the loop's driver |
-//! | [`hooks`], [`tools`] | the built-in capabilities, one file each |
+//! | [`hooks`], [`follow_ups`], [`tools`] | the built-in capabilities, one file each |
 //! | [`standard`] | the only place that puts the built-ins into an agent |
 //! | [`http`] | routes, authentication, problems, one file per resource |
 //! | [`platform`] | the adapters: in memory, and Cloudflare |
 
 pub mod agent;
+pub mod context;
 pub mod fault;
+pub mod follow_ups;
 pub mod hooks;
 pub mod http;
 pub mod memory;

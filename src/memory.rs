@@ -10,14 +10,12 @@
 //! is found in it, or in which order.
 
 pub mod chunks;
-pub mod compaction;
 pub mod consolidation;
 pub mod daily;
 pub mod entries;
 pub mod facts;
 pub mod flush;
 pub mod fold;
-pub mod observation;
 pub mod ranking;
 pub mod search;
 pub mod stem;

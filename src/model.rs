@@ -37,7 +37,7 @@ pub struct Provider {
     pub name: &'static str,
     /// Model to use when this provider is configured and `DEFAULT_MODEL` is not set.
     pub default_model: Option<&'static str>,
-    /// Tokens that this provider counts for every 100 tokens of the estimate in `types::tokens`. The estimate
+    /// Tokens that this provider counts for every 100 tokens of the estimate in `session::tokens`. The estimate
     /// follows `o200k_base`, so OpenAI is 100. The others are approximate: Anthropic's value comes from its
     /// published Claude 2 tokenizer and its notes on later models, Llama 3's from a vocabulary as large as
     /// that of `o200k_base`.

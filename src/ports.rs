@@ -4,6 +4,7 @@
 //! All futures are `!Send`, because an isolate has a single thread.
 
 pub mod blob;
+pub mod cancel;
 pub mod clock;
 pub mod directory;
 pub mod eraser;
@@ -14,11 +15,13 @@ pub mod memory;
 pub mod memory_spaces;
 pub mod model;
 pub mod peers;
+pub mod public_url;
 pub mod session_store;
 pub mod signature;
 pub mod spawner;
 
 pub use blob::BlobStore;
+pub use cancel::CancelToken;
 pub use clock::{Clock, Entropy, Unfinished, within};
 pub use directory::Directory;
 pub use eraser::SessionEraser;
@@ -29,6 +32,7 @@ pub use memory::MemoryIndex;
 pub use memory_spaces::MemorySpaces;
 pub use model::{Model, Models};
 pub use peers::Peers;
+pub use public_url::PublicUrl;
 pub use session_store::{Batch, SessionStore, StoreError};
 pub use signature::{PublicKey, Signatures};
 pub use spawner::Spawner;

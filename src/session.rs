@@ -5,16 +5,18 @@
 
 pub mod artifacts;
 pub mod bounds;
-pub mod context;
 mod display;
 pub mod fold;
 pub mod frame;
 pub mod hub;
 pub mod idempotency;
-mod modes;
+pub mod modes;
 pub mod parked;
 pub mod replay;
+pub mod task_list;
+pub mod tokens;
 pub mod view;
+pub mod window;
 
 use crate::fault::{self, Fault};
 use crate::ports::{
@@ -26,8 +28,9 @@ use crate::types::{
 };
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
+pub use modes::{ModeError, Modes, SwitchError};
+pub use task_list::{TaskError, TaskList};
 
-use context::{Bounds, ContextWindow};
 use frame::Frame;
 use hub::Hub;
 use serde::Deserialize;
@@ -37,6 +40,7 @@ use std::{
     rc::Rc,
 };
 use thiserror::Error;
+use window::{Bounds, ContextWindow};
 
 /// The document that holds the state.
 const STATE: &str = "state";
@@ -330,7 +334,7 @@ impl Session {
         let mut batch = Batch { append: Vec::new(), put: change.put, delete: change.delete };
         let shown = self.shown_by(&records);
         if let Some(shown) = &shown {
-            batch.put.push((context::STATE.to_owned(), encode(shown)?));
+            batch.put.push((window::STATE.to_owned(), encode(shown)?));
         }
         for record in &records {
             batch.append.push(StoredRecord {

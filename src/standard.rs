@@ -6,15 +6,14 @@ pub mod settings;
 pub use settings::{Config, SETTINGS};
 
 use crate::agent::{HarnessAgent, HarnessBuilder, Settings};
-use crate::hooks::{
-    AgentTrace, Compaction, MemoryFlush, MemoryMaintenance, Observation, SessionPersistence,
-    ToolResultEviction, TurnIndex, WorkspaceContext,
-};
-use crate::memory::{
-    Memories,
+use crate::context::{
+    Compaction, Observation,
     compaction::{CompactionSettings, Summarizer},
     observation::{NoteTaker, ObservationSettings},
 };
+use crate::follow_ups::{MemoryFlush, MemoryMaintenance, TurnIndex};
+use crate::hooks::{AgentTrace, SessionPersistence, ToolResultEviction, WorkspaceContext};
+use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
 use crate::tools::{
     AskUser, CurrentTime, Echo, ReadArtifact, Recall, Subagent, TaskCheck, TaskComplete, TaskUpdate,

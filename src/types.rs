@@ -17,15 +17,11 @@ pub mod path;
 pub mod pending;
 pub mod permission;
 pub mod principal;
-pub mod public_url;
 pub mod session;
-pub mod shorten;
 pub mod subagent;
 pub mod task;
-pub mod task_list;
 pub mod text;
 pub mod time;
-pub mod tokens;
 pub mod tool;
 pub mod turn;
 pub mod turn_end;
@@ -38,7 +34,7 @@ pub use error::{ErrorCode, FieldError, Problem};
 pub use event::{EventKind, Record};
 pub use id::{GeneratedId, TenantId};
 pub use message::{FileRef, Message, Part, Role, ToolCall};
-pub use mode::{Mode, ModeError, Modes, SwitchError};
+pub use mode::Mode;
 pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse, Price,
     Thinking, Usage,
@@ -48,13 +44,11 @@ pub use path::{FilePath, PathError, PathPrefix};
 pub use pending::{Approver, Decision, Parked, Pending, PendingKind, Resolution};
 pub use permission::{Category, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
-pub use public_url::PublicUrl;
 pub use session::{
     Handover, Held, IntervalState, PlanRef, QueuedTurn, SessionMeta, SessionState, SessionStatus,
 };
 pub use subagent::{Errand, Parent, Report, SubagentKind};
 pub use task::{Task, TaskStatus};
-pub use task_list::{NewTask, TaskCheck, TaskError, TaskList, TaskPatch};
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
 pub use turn::{CallState, CallStatus, StopReason, TurnOptions, TurnPhase, TurnState, TurnStatus};

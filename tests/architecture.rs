@@ -17,13 +17,30 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("session", &["types", "ports"]),
     ("workspace", &["types", "ports"]),
     ("turn", &["types"]),
+    ("context", &["types", "ports", "model::one_shot", "session"]),
     // The turn loop uses `model::retry` for delays and `model::one_shot` for one-shot calls.
-    ("agent", &["types", "ports", "model::retry", "model::one_shot", "session", "turn"]),
+    ("agent", &["types", "ports", "model::retry", "model::one_shot", "session", "turn", "context"]),
     ("memory", &["types", "ports", "model::one_shot", "workspace"]),
     ("hooks", &["types", "ports", "session", "workspace", "memory", "agent"]),
+    ("follow_ups", &["types", "memory", "agent"]),
     // A tool that is not ours has its schema from whoever brings it.
     ("tools", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent"]),
-    ("standard", &["types", "ports", "model", "workspace", "memory", "agent", "hooks", "tools"]),
+    (
+        "standard",
+        &[
+            "types",
+            "ports",
+            "model",
+            "session",
+            "workspace",
+            "context",
+            "memory",
+            "agent",
+            "hooks",
+            "follow_ups",
+            "tools",
+        ],
+    ),
     // A caller's schema is checked where the request is.
     ("http", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent", "standard"]),
     ("platform/in_memory", &["types", "ports"]),
@@ -83,14 +100,17 @@ fn every_arrow_is_allowed() {
 }
 
 #[test]
-fn hooks_and_tools_know_nothing_of_each_other() {
+fn built_ins_do_not_depend_on_each_other() {
     let mut wrong = Vec::new();
     for source in sources() {
-        let Some((family @ ("hooks" | "tools"), name)) = source.name.split_once('/') else { continue };
+        let Some((family @ ("hooks" | "follow_ups" | "tools"), name)) = source.name.split_once('/') else {
+            continue;
+        };
         // A family of several files has a folder of its own, whose insides are its own affair.
         let own = name.split('/').next().unwrap_or_default();
         let sideways = paths(&source.code).into_iter().filter(|path| {
-            let inner = path.strip_prefix("hooks::").or(path.strip_prefix("tools::"));
+            let inner =
+                ["hooks::", "follow_ups::", "tools::"].iter().find_map(|room| path.strip_prefix(room));
             inner.is_some_and(|inner| inner.split("::").next() != Some(own))
         });
         wrong.extend(sideways.map(|path| format!("{} names crate::{path}", source.name)));

@@ -1,15 +1,15 @@
 //! Puts an agent together. Nothing can be added after [`HarnessBuilder::build`].
 
 use super::{
-    ContextSource, ContextStrategy, DynTool, FollowUp, HarnessAgent, Hook, Interval, Settings, StateRules,
-    Tool, Toolkit,
+    ContextSource, DynTool, FollowUp, HarnessAgent, Hook, Interval, Settings, StateRules, Tool, Toolkit,
+    context_manager::{ContextManager, Precompact},
     follow_up::FollowUpHook,
     hook::HookEvent,
     interval,
-    strategy::{ContextManager, Precompact},
 };
+use crate::context::ContextStrategy;
 use crate::ports::{Clock, Entropy, Models};
-use crate::types::{ModeError, Modes};
+use crate::session::{ModeError, Modes};
 use std::rc::Rc;
 use thiserror::Error;
 

@@ -2,21 +2,17 @@
 
 use super::{RuntimeState, StateRules, ToolError};
 use crate::fault::{self, Fault};
-use crate::ports::{Clock, Spawner, session_store::Select};
-use crate::session::{ArtifactReader, Artifacts, Draft, Permit, Session, WriteError, fold};
-use crate::types::{
-    EventKind, Message, Mode, Modes, PlanRef, Source, TaskError, TaskList, TenantId, Timestamp,
+use crate::ports::{CancelToken, Clock, Spawner, session_store::Select};
+use crate::session::{
+    ArtifactReader, Artifacts, Draft, Modes, Permit, Session, TaskError, TaskList, WriteError, fold,
 };
+use crate::types::{EventKind, Message, Mode, PlanRef, Source, TenantId, Timestamp};
 use futures::{
-    future::{Either, poll_fn, select},
+    future::{Either, select},
     pin_mut,
 };
 use serde_json::{Map, Value};
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-    task::{Poll, Waker},
-};
+use std::{cell::RefCell, rc::Rc};
 
 /// Most sources that a call names.
 const MAX_SOURCES: usize = 50;
@@ -70,44 +66,6 @@ impl RuntimeContext {
             *own = self.session.context().shortened(own.seq, said);
         }
         messages
-    }
-}
-
-/// Says that nobody waits for some work any more.
-#[derive(Clone, Default)]
-pub struct CancelToken(Rc<TokenState>);
-
-#[derive(Default)]
-struct TokenState {
-    canceled: Cell<bool>,
-    waiting: RefCell<Vec<Waker>>,
-}
-
-impl CancelToken {
-    /// Whether the work is over.
-    pub fn is_canceled(&self) -> bool {
-        self.0.canceled.get()
-    }
-
-    /// Completes when the work is over.
-    pub async fn canceled(&self) {
-        poll_fn(|cx| {
-            if self.is_canceled() {
-                return Poll::Ready(());
-            }
-            let mut waiting = self.0.waiting.borrow_mut();
-            if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                waiting.push(cx.waker().clone());
-            }
-            Poll::Pending
-        })
-        .await;
-    }
-
-    /// Ends it.
-    pub fn cancel(&self) {
-        self.0.canceled.set(true);
-        self.0.waiting.take().into_iter().for_each(Waker::wake);
     }
 }
 

@@ -3,19 +3,19 @@
 use super::{
     ContextSource, FollowUp, HarnessBuilder, Interval, RuntimeContext, Settings, StateRules, Toolkit,
     builder::HookChain,
+    context_manager::ContextManager,
     finalizer::{self, Ending},
     hook::{HookEvent, PreCall},
     preparer,
     react::ReactAgent,
-    strategy::ContextManager,
 };
 use crate::fault::{self, Fault};
 use crate::ports::session_store::Select;
 use crate::ports::{Clock, Entropy, Models, StoreError};
-use crate::session::WriteError;
+use crate::session::{Modes, WriteError};
 use crate::turn::{policy::Permissions, selector};
 use crate::types::{
-    Message, Mode, Modes, PendingKind, Role, Rules, SessionState, StopReason, ToolSpec, TurnError, id,
+    Message, Mode, PendingKind, Role, Rules, SessionState, StopReason, ToolSpec, TurnError, id,
 };
 use futures::{
     FutureExt,

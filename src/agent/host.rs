@@ -26,8 +26,8 @@ use crate::ports::{
 use crate::session::{
     Artifacts, Draft, Permit, Session, WriteError,
     artifacts::puts::Puts,
-    context::Bounds,
     hub::{Broadcast, Hub},
+    window::Bounds,
 };
 use crate::turn::TurnMachine;
 use crate::types::{

@@ -6,11 +6,11 @@
 
 use super::{HarnessAgent, RuntimeContext, reflection};
 use crate::ports::{Model, StoreError, session_store::Select, within};
-use crate::session::WriteError;
+use crate::session::{TaskList, WriteError};
 use crate::turn::structured;
 use crate::types::{
-    EventKind, Message, ModelError, ModelRequest, Price, Role, StopReason, TaskList, ToolSpec, TurnError,
-    TurnState, call::untrusted,
+    EventKind, Message, ModelError, ModelRequest, Price, Role, StopReason, ToolSpec, TurnError, TurnState,
+    call::untrusted,
 };
 use async_trait::async_trait;
 use futures::future::join_all;

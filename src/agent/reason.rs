@@ -6,9 +6,9 @@ use super::{
     hook::{HookEvent, PostReasoning, PreReasoning},
     preparer::{self, PreparedRequest, Purpose, turn_error},
     react::ReactAgent,
-    strategy,
     stream::{self, FailedAttempt},
 };
+use crate::context::strategy;
 use crate::model::retry::RetryPolicy;
 use crate::session::WriteError;
 use crate::turn::{Spent, TurnMachine, structured};

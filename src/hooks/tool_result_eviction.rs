@@ -7,7 +7,7 @@ use crate::agent::{
     Hook, RuntimeContext,
     hook::{HookEvent, PostActing},
 };
-use crate::types::{ToolOutcome, shorten};
+use crate::types::{ToolOutcome, text::ends_around};
 use async_trait::async_trait;
 
 /// What is shown of an output: so many characters from its start, and as many from its end, but never more
@@ -55,7 +55,7 @@ impl Hook for ToolResultEviction {
         }
         let shown = 2 * PREVIEW.min(chars / 4);
         let note = |left_out, total| format!("{left_out} of {total} characters are left out");
-        let preview = shorten::ends_around(&text, shown, note).unwrap_or_default();
+        let preview = ends_around(&text, shown, note).unwrap_or_default();
         let kept = cx.artifacts.keep(cx.turn(), &event.call.call_id, result, &text).await;
         match kept {
             Ok(stored) => {

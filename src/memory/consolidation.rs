@@ -9,7 +9,8 @@
 //! lease sees that the file is what was intended, and only moves the watermark: no fact is worked in
 //! twice, and none is passed over.
 
-use super::{Memories, facts, flush::request};
+use super::{Memories, facts};
+use crate::model::one_shot::request;
 use crate::ports::{
     FileError,
     filesystem::{File, Precondition},

@@ -1,9 +1,8 @@
 //! What is worth remembering of what was said: the question to a model, and its answer.
 
 use super::{consolidation::MAX_MEMORY, facts};
-use crate::types::{
-    EventKind, Message, ModelRequest, Part, Record, Role, Timestamp, call::untrusted, shorten,
-};
+use crate::model::one_shot::request;
+use crate::types::{EventKind, Message, ModelRequest, Record, Role, Timestamp, call::untrusted, text::ends};
 use std::rc::Rc;
 
 /// Longest part of what was said that one question holds, in characters.
@@ -73,26 +72,7 @@ pub fn question(said: &[Rc<Message>], memory: &str, today: &str, now: Timestamp)
 }
 
 fn shortened(text: &str) -> String {
-    shorten::ends(text.trim(), MAX_MESSAGE)
-}
-
-/// A question that is no part of any conversation.
-pub(super) fn request(system: &str, text: String, now: Timestamp) -> ModelRequest {
-    let message = Message {
-        id: "question".into(),
-        seq: 0,
-        role: Role::User,
-        parts: vec![Part::text(text)],
-        created_at: now,
-        turn: String::new(),
-        interrupted: false,
-    };
-    ModelRequest {
-        system: system.to_owned(),
-        messages: vec![Rc::new(message)],
-        tools_off: true,
-        ..ModelRequest::default()
-    }
+    ends(text.trim(), MAX_MESSAGE)
 }
 
 /// The facts of an answer. Lines that are none, such as polite words around them, are passed over.

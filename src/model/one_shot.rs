@@ -3,10 +3,30 @@
 use super::RetryPolicy;
 use crate::ports::{Clock, Entropy, Models, within};
 use crate::types::{
-    FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Usage, message::text_of,
+    FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Role, Timestamp,
+    Usage, message::text_of,
 };
 use futures::{StreamExt, stream::LocalBoxStream};
 use std::rc::Rc;
+
+/// Builds a request of a single message, without tools.
+pub fn request(system: &str, text: String, now: Timestamp) -> ModelRequest {
+    let message = Message {
+        id: "question".into(),
+        seq: 0,
+        role: Role::User,
+        parts: vec![Part::text(text)],
+        created_at: now,
+        turn: String::new(),
+        interrupted: false,
+    };
+    ModelRequest {
+        system: system.to_owned(),
+        messages: vec![Rc::new(message)],
+        tools_off: true,
+        ..ModelRequest::default()
+    }
+}
 
 /// Reads a response to its end and returns its text and usage.
 ///

@@ -12,7 +12,8 @@ mod value;
 
 use super::{ContextSettings, modes};
 use crate::agent::Settings;
-use crate::memory::{MemorySettings, compaction::CompactionSettings, observation::ObservationSettings};
+use crate::context::{compaction::CompactionSettings, observation::ObservationSettings};
+use crate::memory::MemorySettings;
 use crate::model::ModelSettings;
 use crate::tools::ExternalTool;
 use context::Strategy;

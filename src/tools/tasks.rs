@@ -3,7 +3,8 @@
 //! Results contain the changes, because the prompt shows the list as of the start of the turn.
 
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Effect, NewTask, Task, TaskList, TaskPatch, task_list};
+use crate::session::task_list::{self, NewTask, TaskList, TaskPatch};
+use crate::types::{Effect, Task};
 use schemars::JsonSchema;
 use serde::Deserialize;
 

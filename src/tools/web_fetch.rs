@@ -1,8 +1,8 @@
 //! The `web_fetch` tool, which reads public web pages. Disabled unless the operator allows hosts.
 
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::ports::{Http, HttpRequest};
-use crate::types::{Category, Effect, PublicUrl, Source};
+use crate::ports::{Http, HttpRequest, PublicUrl};
+use crate::types::{Category, Effect, Source};
 use futures::StreamExt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

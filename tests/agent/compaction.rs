@@ -5,16 +5,17 @@ use edge_harness::agent::{
     FollowUp, OnBusy,
     follow_up::{FollowUpContext, Progress},
 };
-use edge_harness::memory::{MemorySettings, compaction::CompactionSettings};
+use edge_harness::context::compaction::CompactionSettings;
+use edge_harness::memory::MemorySettings;
 use edge_harness::platform::in_memory::{
     ManualClock, ScriptedModels,
     models::{Answer, answer, call},
 };
 use edge_harness::ports::{Model, Models, memory::CollectionKind};
+use edge_harness::session::tokens;
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
     ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, Owner, Part, Role, TurnStatus, Usage,
-    tokens,
 };
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;

@@ -2,14 +2,19 @@
 //! thousands of generated ones.
 
 use crate::stage::{NOW, meta};
-use edge_harness::memory::compaction::{
+use edge_harness::context::compaction::{
     CompactionSettings, Limits,
     plan::{Plan, View, plan},
 };
 use edge_harness::platform::in_memory::MemorySessionStore;
-use edge_harness::session::{Session, context::Bounds, hub::Hub};
+use edge_harness::session::{
+    Session,
+    hub::Hub,
+    tokens,
+    window::{Bounds, shorten},
+};
 use edge_harness::types::{
-    CompactReason, Cut, Effect, EventKind, Message, Part, Role, SessionState, ToolOutcome, shorten, tokens,
+    CompactReason, Cut, Effect, EventKind, Message, Part, Role, SessionState, ToolOutcome,
 };
 use serde_json::json;
 use std::{

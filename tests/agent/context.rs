@@ -6,8 +6,8 @@ use edge_harness::ports::{
     session_store::{Batch, StoredRecord},
 };
 use edge_harness::session::{
-    context::{Bounds, ContextWindow},
     fold,
+    window::{Bounds, ContextWindow},
 };
 use edge_harness::types::{
     Effect, EventKind, Message, Part, Record, Role, Timestamp, ToolOutcome, TurnEnd, TurnStatus,

@@ -2,7 +2,7 @@
 
 use crate::stage::{NOW, Stage};
 use edge_harness::agent::FollowUp;
-use edge_harness::hooks::MemoryFlush;
+use edge_harness::follow_ups::MemoryFlush;
 use edge_harness::memory::{
     Flush, Memories, MemorySettings,
     consolidation::{Consolidated, LEASE_MS, MAX_MEMORY, REST_MS},

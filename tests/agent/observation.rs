@@ -3,7 +3,7 @@
 
 use crate::stage::{NOW, Stage, step_of};
 use edge_harness::agent::OnBusy;
-use edge_harness::memory::observation::{NoteTaker, ObservationSettings};
+use edge_harness::context::observation::{NoteTaker, ObservationSettings};
 use edge_harness::platform::in_memory::{
     ManualClock, ScriptedModels, SeededEntropy,
     models::{Answer, answer, call},

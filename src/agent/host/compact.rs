@@ -1,8 +1,8 @@
 //! Makes the context smaller at somebody's wish.
 
 use super::SessionHost;
-use crate::session::Session;
-use crate::types::{CompactReason, ErrorCode, Problem, tokens};
+use crate::session::{Session, tokens};
+use crate::types::{CompactReason, ErrorCode, Problem};
 use serde_json::{Value, json};
 use std::rc::Rc;
 

@@ -5,8 +5,8 @@ use super::{
     turns::not_negative,
 };
 use crate::http::{ApiRequest, ApiResponse, body, owner, page};
-use crate::session::{Session, owes_report};
-use crate::types::{BudgetPatch, ErrorCode, EventKind, Mode, Problem, SwitchError};
+use crate::session::{Session, SwitchError, owes_report};
+use crate::types::{BudgetPatch, ErrorCode, EventKind, Mode, Problem};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 

@@ -3,7 +3,7 @@
 use super::memory::section;
 use crate::types::ModelRequest;
 
-/// How the system prompts of the two requests begin; see `memory::observation`.
+/// How the system prompts of the two requests begin; see `context::observation`.
 const OBSERVE: &str = "You take the notes by which an assistant remembers";
 const REFLECT: &str = "You keep the notes by which an assistant remembers";
 /// Maximum length of a note, in characters.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::platform::in_memory::{ManualClock, MemoryBlobs, MemorySessionStore};
 use crate::ports::SessionStore;
-use crate::session::{context::Bounds, hub::Hub};
+use crate::session::{hub::Hub, window::Bounds};
 use crate::types::{Owner, SessionMeta, SessionState, ToolOutcome};
 use async_trait::async_trait;
 use futures::{FutureExt, executor::block_on};

@@ -2,8 +2,9 @@
 
 use super::{Config, Kind, Setting, Topic, ValueError, value};
 use crate::agent::{Judge, Tool};
+use crate::session::Modes;
 use crate::tools::{ExternalTool, ReadArtifact, Recall};
-use crate::types::{FilePath, Mode, Modes, SubagentKind, id, json};
+use crate::types::{FilePath, Mode, SubagentKind, id, json};
 use serde_json::Value;
 
 /// Most judges.

@@ -5,18 +5,20 @@
 //! messages ─▶ observer ─▶ notes wait ─▶ notes are shown, messages are not ─▶ reflector ─▶ fewer notes
 //! ```
 //!
-//! What is asked and understood is here; `types::Observed` says what follows from what, and the hook
-//! `observation` when it is done.
+//! What is asked and understood is here; `types::Observed` says what follows from what, and [`strategy`]
+//! when it is done.
 
 pub mod guards;
 pub mod less;
 pub mod observer;
 pub mod plan;
 pub mod reflector;
+pub mod strategy;
 
 use crate::model::one_shot::OneShotModel;
 use crate::ports::{Clock, Entropy, Models};
-use crate::types::{Chunk, Message, tokens};
+use crate::session::tokens;
+use crate::types::{Chunk, Message};
 use observer::Notes;
 use std::rc::Rc;
 

@@ -1,15 +1,15 @@
 //! Keeps the context within the model's window: what is before its end is summed up.
 
-use crate::agent::{ContextStrategy, strategy::ContextHandle};
-use crate::fault::{self, Fault};
-use crate::memory::compaction::{
+use super::{
     CompactionSettings, Limits, Summarizer,
     plan::{Plan, View, plan},
     question,
 };
+use crate::context::{ContextHandle, ContextStrategy};
+use crate::fault::{self, Fault};
 use crate::ports::{session_store::Select, within};
-use crate::session::context::head;
-use crate::types::{CompactReason, ContextState, EventKind, tokens};
+use crate::session::{tokens, window::head};
+use crate::types::{CompactReason, ContextState, EventKind};
 use async_trait::async_trait;
 use std::{cell::RefCell, rc::Rc};
 

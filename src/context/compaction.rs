@@ -1,10 +1,11 @@
 //! Compaction: what of a long conversation is still shown, and what stands for the rest.
 //!
 //! [`plan`] says what to leave out, purely; [`question`] what a model is asked for in its place.
-//! `hooks::compaction` carries it out.
+//! [`strategy`] carries it out.
 
 pub mod plan;
 pub mod question;
+pub mod strategy;
 
 use crate::model::one_shot::OneShotModel;
 use crate::ports::{Clock, Entropy, Models};

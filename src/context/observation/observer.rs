@@ -1,11 +1,10 @@
 //! Taking notes on messages: the question to a model, and its answer.
 
 use super::guards;
-use crate::memory::compaction::question::marked;
-use crate::memory::flush::request;
-use crate::types::{
-    Chunk, Message, ModelRequest, Part, Timestamp, call::untrusted, shorten, text::in_line, tokens,
-};
+use crate::context::compaction::question::marked;
+use crate::model::one_shot::request;
+use crate::session::tokens;
+use crate::types::{Chunk, Message, ModelRequest, Part, Timestamp, call::untrusted, text::in_line};
 use std::rc::Rc;
 
 /// Tokens of earlier notes that a question holds: the newest, and important older ones up to as much again.
@@ -108,7 +107,7 @@ fn told(message: &Message, most: u64) -> String {
     let minute = message.created_at.to_rfc3339();
     let who = message.role.name();
     let mut told = format!("[{}] {who}: ", minute.get(..16).unwrap_or_default());
-    told.push_str(&shorten::within(message.prompt_text().trim().to_owned(), most).0);
+    told.push_str(&tokens::within(message.prompt_text().trim().to_owned(), most).0);
     for part in &message.parts {
         let (what, text) = match part {
             Part::ToolCall(call) => (format!("calls {}", call.name), call.args.to_string()),
@@ -117,7 +116,7 @@ fn told(message: &Message, most: u64) -> String {
             }
             Part::Text { .. } | Part::File(_) | Part::Reasoning { .. } => continue,
         };
-        told.push_str(&format!("[{what}: {}]", shorten::within(text, RESULT.min(most)).0));
+        told.push_str(&format!("[{what}: {}]", tokens::within(text, RESULT.min(most)).0));
     }
     marked(&told)
 }

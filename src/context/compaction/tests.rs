@@ -1,7 +1,8 @@
 //! Bounds, and what is asked.
 
 use super::*;
-use crate::types::{Part, Role, Timestamp, ToolCall, ToolOutcome, tokens};
+use crate::session::tokens;
+use crate::types::{Part, Role, Timestamp, ToolCall, ToolOutcome};
 use pretty_assertions::assert_eq;
 use serde_json::json;
 

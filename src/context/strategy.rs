@@ -1,18 +1,10 @@
 //! Keeping what a model is shown of the conversation within its window.
 
-use super::{
-    FollowUp, RuntimeContext,
-    follow_up::{FollowUpContext, Progress},
-};
-use crate::fault::{self, Fault};
-use crate::ports::{Clock, Models};
-use crate::session::{Draft, Permit, Session};
-use crate::types::{CompactReason, ContextState, EventKind, Message, ModelRequest, Owner, tokens};
+use crate::ports::{CancelToken, Clock, Models};
+use crate::session::{Draft, Permit, Session, tokens};
+use crate::types::{CompactReason, ContextState, EventKind, Message, ModelRequest, Owner};
 use async_trait::async_trait;
 use std::{cell::Ref, rc::Rc};
-
-/// Rounds that a work behind turns may take to see what is about to leave the context.
-const MAX_ROUNDS: usize = 100;
 
 /// How the context of a conversation is kept within bounds. An agent has one, or none.
 #[async_trait(?Send)]
@@ -35,12 +27,14 @@ pub trait ContextStrategy {
     async fn after_turn(&self, cx: &ContextHandle);
 }
 
-/// A strategy, and what an agent needs to carry it out.
-pub(super) struct ContextManager {
-    pub strategy: Rc<dyn ContextStrategy>,
-    /// What must have seen messages before they leave the context.
-    pub before: Rc<[Rc<dyn FollowUp>]>,
-    pub models: Rc<dyn Models>,
+/// What must process messages before they leave the window.
+#[async_trait(?Send)]
+pub trait BeforeDrop {
+    /// Processes the log up to record `until`.
+    ///
+    /// # Errors
+    /// Which work failed, and why; the messages are not processed yet.
+    async fn before_drop(&self, cx: &ContextHandle, until: u64) -> Result<(), String>;
 }
 
 /// How full a context is, all in tokens by our estimate.
@@ -75,20 +69,21 @@ pub struct ContextHandle {
     pub clock: Rc<dyn Clock>,
     /// The session's model, as `provider/model`.
     pub model: String,
-    session: Rc<Session>,
+    pub(crate) session: Rc<Session>,
     /// The turn in which this happens; none behind turns.
-    permit: Option<Permit>,
-    context_manager: Rc<ContextManager>,
+    pub(crate) permit: Option<Permit>,
+    pub(crate) models: Rc<dyn Models>,
+    pub(crate) before: Rc<dyn BeforeDrop>,
     /// What is known to stand in the request beside the conversation, by our estimate.
-    fixed: u64,
-    cancel: super::CancelToken,
+    pub(crate) fixed: u64,
+    pub(crate) cancel: CancelToken,
 }
 
 impl ContextHandle {
     /// How full the context is.
     pub fn fill(&self) -> Fill {
         let gauge = self.session.state().gauge.of(&self.model);
-        let limits = self.context_manager.models.limits(&self.model);
+        let limits = self.models.limits(&self.model);
         let window =
             if gauge.permille == 0 { limits.estimated_window() } else { gauge.estimated(limits.window) };
         // What overflowed once is beyond the window, whatever is said of it.
@@ -146,7 +141,11 @@ impl ContextHandle {
         Ok(!waits && follows)
     }
 
-    fn commit(&self, draft: impl FnOnce(&mut Draft, Option<&str>)) -> Result<(), String> {
+    /// Changes the session: in the turn in which this happens, or beside turns.
+    ///
+    /// # Errors
+    /// See [`ContextHandle::record`].
+    pub(crate) fn commit(&self, draft: impl FnOnce(&mut Draft, Option<&str>)) -> Result<(), String> {
         if self.cancel.is_canceled() {
             return Err("the session is gone".into());
         }
@@ -161,112 +160,17 @@ impl ContextHandle {
         }
     }
 
-    /// Has all that must see messages before they leave the context see the log up to record `until`.
+    /// Has all work that must process messages before they leave the window process the log up to record `until`.
     ///
     /// # Errors
-    /// Which of them could not, and why.
+    /// Which work failed, and why.
     pub async fn before_drop(&self, until: u64) -> Result<(), String> {
-        // Nothing is learned from what a subagent was told.
-        let learns = self.session.state().meta.parent.is_none() && !fault::active(Fault::DropUnseen);
-        for follow_up in self.context_manager.before.iter().filter(|_| learns) {
-            let name = follow_up.name();
-            for round in 0.. {
-                let seen = self.session.state().handovers.get(name).map_or(0, |handover| handover.seen);
-                if seen >= until {
-                    break;
-                }
-                if round == MAX_ROUNDS {
-                    return Err(format!("{name} does not come to an end"));
-                }
-                let cx = self.follow_context(seen, until);
-                let (seen, records) =
-                    match follow_up.run(&cx).await.map_err(|why| format!("{name}: {why}"))? {
-                        Progress::Done(records) => (until, records),
-                        Progress::UpTo(seen, records) => (seen, records),
-                        Progress::NotBefore(at) => {
-                            return Err(format!("{name} waits until {}", at.to_rfc3339()));
-                        }
-                    };
-                self.commit(|draft, turn| {
-                    let handover = draft.state.handovers.entry(name.to_owned()).or_default();
-                    handover.seen = handover.seen.max(seen);
-                    records.into_iter().for_each(|kind| draft.record(turn, kind));
-                })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn follow_context(&self, seen: u64, until: u64) -> FollowUpContext {
-        let state = self.session.state();
-        FollowUpContext {
-            owner: self.owner.clone(),
-            session_id: state.meta.id.clone(),
-            created_at: state.meta.created_at,
-            model: state.meta.model.clone(),
-            seen,
-            until,
-            urgent: true,
-            uncommitted: Vec::new(),
-            clock: Rc::clone(&self.clock),
-            session: Rc::clone(&self.session),
-            cancel: self.cancel.clone(),
-        }
-    }
-}
-
-impl ContextManager {
-    /// The context of a session, in a turn or behind turns.
-    pub fn handle(
-        self: &Rc<Self>,
-        session: &Rc<Session>,
-        clock: &Rc<dyn Clock>,
-        permit: Option<Permit>,
-        fixed: u64,
-    ) -> ContextHandle {
-        let state = session.state();
-        let meta = &state.meta;
-        ContextHandle {
-            owner: Owner { tenant: meta.tenant.clone(), user: meta.user.clone(), agent: meta.agent.clone() },
-            clock: Rc::clone(clock),
-            model: meta.model.clone().unwrap_or_else(|| self.models.default_model()),
-            session: Rc::clone(session),
-            permit,
-            context_manager: Rc::clone(self),
-            fixed,
-            cancel: super::CancelToken::default(),
-        }
-    }
-
-    /// The context of the turn at hand, whose request has so many tokens beside the conversation.
-    pub fn in_turn(self: &Rc<Self>, cx: &RuntimeContext, fixed: u64) -> ContextHandle {
-        self.handle(&cx.session, &cx.clock, Some(cx.permit.clone()), fixed)
+        self.before.before_drop(self, until).await
     }
 }
 
 /// The tokens of a request beside the conversation, by our estimate.
-pub(super) fn fixed_tokens(request: &ModelRequest) -> u64 {
+pub fn fixed_tokens(request: &ModelRequest) -> u64 {
     let texts = [&request.system, &request.volatile, &request.tail];
     texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>() + tokens::of_tools(&request.tools)
-}
-
-/// Lets the strategy look behind each turn.
-pub(super) struct Precompact(pub Rc<ContextManager>);
-
-#[async_trait(?Send)]
-impl FollowUp for Precompact {
-    fn name(&self) -> &'static str {
-        "context_ahead"
-    }
-
-    fn priority(&self) -> i32 {
-        10
-    }
-
-    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
-        let mut handle = self.0.handle(&cx.session, &cx.clock, None, 0);
-        handle.cancel = cx.cancel.clone();
-        cx.unless_canceled(self.0.strategy.after_turn(&handle)).await?;
-        Ok(Progress::Done(Vec::new()))
-    }
 }

@@ -1,6 +1,9 @@
 //! Shortens messages for the prompt. The full message stays in the log, where the `recall` tool reads it.
 
-use super::{Message, Part, ToolCall, ToolOutcome, tokens};
+use crate::types::{
+    Message, Part, ToolCall, ToolOutcome,
+    text::{ends_around, is_longer},
+};
 use serde_json::Value;
 use std::rc::Rc;
 
@@ -56,42 +59,6 @@ pub fn part(message: &mut Rc<Message>, chars: usize) {
         _ => true,
     };
     message.parts.retain(is_short);
-}
-
-/// Shortens a text to `chars` characters, half from its start and half from its end.
-pub fn ends(text: &str, chars: usize) -> String {
-    ends_around(text, chars, |_, _| "…".to_owned()).unwrap_or_else(|| text.to_owned())
-}
-
-/// Like [`ends`], with a note in between, made from the number of characters left out and the total. Returns
-/// `None` if the text is short enough.
-pub fn ends_around(text: &str, chars: usize, note: impl FnOnce(usize, usize) -> String) -> Option<String> {
-    if !is_longer(text, chars) {
-        return None;
-    }
-    let total = text.chars().count();
-    let head: String = text.chars().take(chars.div_ceil(2)).collect();
-    let tail: String = text.chars().skip(total - chars / 2).collect();
-    Some(format!("{head}\n[{}]\n{tail}", note(total - chars, total)))
-}
-
-/// Shortens a text to at most `most` estimated tokens. Returns it with its number of tokens.
-pub fn within(text: String, most: u64) -> (String, u64) {
-    let (mut text, mut found) = (text, 0);
-    // Each round removes at least a tenth; one round may not suffice, since token density varies.
-    for _ in 0..100 {
-        found = tokens::of_text(&text);
-        if found <= most {
-            break;
-        }
-        let chars = text.chars().count() as u64;
-        text = ends(&text, usize::try_from(chars * most / found * 9 / 10).unwrap_or_default());
-    }
-    (text, found)
-}
-
-fn is_longer(text: &str, chars: usize) -> bool {
-    text.len() > chars && text.char_indices().nth(chars).is_some()
 }
 
 /// Shortens a text of more than `most` characters to `keep` characters.

@@ -1,13 +1,14 @@
 //! The context window: what a model is shown of the conversation, kept in memory between turns.
 
 mod head;
+pub mod shorten;
 
 pub use head::{SUMMARY_ID, head};
 
-use super::{decode, fold};
+use super::{decode, fold, tokens};
 use crate::fault::{self, Fault};
 use crate::ports::{SessionStore, StoreError, session_store::Select};
-use crate::types::{ContextState, EventKind, Message, Record, Role, shorten, tokens};
+use crate::types::{ContextState, EventKind, Message, Record, Role};
 use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
 

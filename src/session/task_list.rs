@@ -1,6 +1,6 @@
 //! Changes to the task list. A rejected change leaves the list unchanged.
 
-use super::{Task, TaskStatus, id, text};
+use crate::types::{Task, TaskStatus, id, text};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use thiserror::Error;

@@ -1,7 +1,8 @@
 //! What a model is asked for in the place of messages that leave the context: the question, and its answer.
 
-use crate::memory::flush::request;
-use crate::types::{Message, ModelRequest, Part, Role, Timestamp, call::untrusted, shorten, tokens};
+use crate::model::one_shot::request;
+use crate::session::tokens;
+use crate::types::{Message, ModelRequest, Part, Role, Timestamp, call::untrusted, text::ends};
 use std::rc::Rc;
 
 /// Share of the model's window that what is to be summed up takes at once, in percent.
@@ -77,7 +78,7 @@ pub fn marked(text: &str) -> String {
 
 /// A message as a question tells it, of at most `room` tokens or little more, and how many it has.
 fn told_within(message: &Message, text: usize, call: usize, room: u64) -> (String, u64) {
-    let (told, tokens) = shorten::within(told(message, text, call), room);
+    let (told, tokens) = tokens::within(told(message, text, call), room);
     // What is left of the end may begin inside a line.
     (told.replace("\n[…]\n", "\n  | […]\n  | "), tokens)
 }
@@ -89,16 +90,16 @@ fn told(message: &Message, text: usize, call: usize) -> String {
     let said = message.prompt_text();
     if !said.trim().is_empty() {
         let who = if message.role == Role::User { "user" } else { "assistant" };
-        lines.push(format!("[{at}] {who}: {}", marked(&shorten::ends(said.trim(), text))));
+        lines.push(format!("[{at}] {who}: {}", marked(&ends(said.trim(), text))));
     }
     for part in &message.parts {
         match part {
             Part::ToolCall(made) => {
-                let args = marked(&shorten::ends(&made.args.to_string(), call));
+                let args = marked(&ends(&made.args.to_string(), call));
                 lines.push(format!("[{at}] assistant calls {}: {args}", marked(&made.name)));
             }
             Part::ToolResult { name, outcome, .. } => {
-                let gave = marked(&shorten::ends(&outcome.model_text(), call));
+                let gave = marked(&ends(&outcome.model_text(), call));
                 lines.push(format!("[{at}] {name} gives: {gave}"));
             }
             Part::Text { .. } | Part::Reasoning { .. } | Part::File(_) => {}
@@ -121,7 +122,7 @@ pub fn question(earlier: Option<&str>, portion: &str, summary: u64, now: Timesta
 /// The summary in an answer, of at most so many tokens; none when it says nothing.
 pub fn summary_in(answer: &str, most: u64) -> Option<String> {
     let answer = answer.trim();
-    (!answer.is_empty()).then(|| shorten::within(answer.to_owned(), most.max(1)).0)
+    (!answer.is_empty()).then(|| tokens::within(answer.to_owned(), most.max(1)).0)
 }
 
 /// What stands for `left_out` messages more that could not be summed up.

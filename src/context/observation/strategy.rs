@@ -1,17 +1,16 @@
 //! Lets notes take the place of messages. Notes are taken behind replies, so that a turn seldom waits.
 
-use crate::agent::{ContextStrategy, strategy::ContextHandle};
-use crate::memory::observation::{
+use super::{
     NoteTaker,
     less::less,
     plan::{self, Thresholds},
 };
+use crate::context::{ContextHandle, ContextStrategy};
 use crate::ports::{session_store::Select, within};
-use crate::session::fold;
+use crate::session::{fold, tokens};
 use crate::types::{
     Chunk, CompactReason, EventKind, Message, Observed, Role, Timestamp, Trigger,
     observed::{NotTaken, Started, Taken, UNTOLD},
-    tokens,
 };
 use async_trait::async_trait;
 use std::rc::Rc;

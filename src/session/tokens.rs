@@ -6,7 +6,7 @@
 //! for base64 (dividing characters by four: 0.3–1.2). `model::TABLE` has a factor for providers with other
 //! tokenizers, and the provider's own counts correct both (`Gauge`).
 
-use super::{Message, Part, ToolSpec};
+use crate::types::{Message, Part, ToolSpec, text::ends};
 use serde_json::Value;
 
 /// Tokens of a message in addition to its text.
@@ -121,6 +121,21 @@ pub fn of_tools(tools: &[ToolSpec]) -> u64 {
     let tool =
         |spec: &ToolSpec| CALL + of_text(&spec.name) + of_text(&spec.description) + of_json(&spec.parameters);
     tools.iter().map(tool).sum()
+}
+
+/// Shortens a text to at most `most` estimated tokens. Returns it with its number of tokens.
+pub fn within(text: String, most: u64) -> (String, u64) {
+    let (mut text, mut found) = (text, 0);
+    // Each round removes at least a tenth; one round may not suffice, since token density varies.
+    for _ in 0..100 {
+        found = of_text(&text);
+        if found <= most {
+            break;
+        }
+        let chars = text.chars().count() as u64;
+        text = ends(&text, usize::try_from(chars * most / found * 9 / 10).unwrap_or_default());
+    }
+    (text, found)
 }
 
 #[cfg(test)]

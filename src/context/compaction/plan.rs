@@ -2,7 +2,8 @@
 
 use super::Limits;
 use crate::fault::{self, Fault};
-use crate::types::{CompactReason, Cut, Message, Part, Role, shorten, tokens};
+use crate::session::{tokens, window::shorten};
+use crate::types::{CompactReason, Cut, Message, Part, Role};
 use std::rc::Rc;
 
 /// Tokens of the newest output of tools that stay whole where there is room for them.
@@ -103,7 +104,7 @@ fn squeezed(view: &View<'_>, limits: &Limits, most: u64) -> Option<Plan> {
     let (mut cut, mut head) = (view.next(), view.head);
     if view.total() > most && head > limits.summary + HEAD {
         // It was made for a larger window.
-        cut.summary = cut.summary.map(|summary| shorten::within(summary, limits.summary).0);
+        cut.summary = cut.summary.map(|summary| tokens::within(summary, limits.summary).0);
         head = limits.summary + HEAD;
     }
     let after = fit(view.messages, most.saturating_sub(view.fixed + head), &mut cut);

@@ -1,7 +1,7 @@
 //! Rewriting all notes into fewer: the question to a model, and its answer.
 
 use super::observer::{self, Notes};
-use crate::memory::flush::request;
+use crate::model::one_shot::request;
 use crate::types::{Chunk, ModelRequest, Timestamp, call::untrusted};
 use std::rc::Rc;
 
