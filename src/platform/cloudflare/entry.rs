@@ -18,11 +18,6 @@ const SPACES: usize = 50;
 /// Times that one cron run sweeps at most; the next run goes on.
 const SWEEPS: usize = 20;
 
-#[event(start)]
-fn start() {
-    console_error_panic_hook::set_once();
-}
-
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response> {
     let head = convert::head(&request);

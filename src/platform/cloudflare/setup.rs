@@ -15,16 +15,29 @@ use crate::ports::{Ai, BlobStore, Clock, Directory, Entropy, Http, MemoryIndex, 
 use crate::standard::{Config, Standard, builder, settings::SettingError};
 use crate::tools::ExternalTool;
 use crate::workspace::{Bundle, Stores, Workspaces};
-use std::{cell::OnceCell, rc::Rc};
+use std::{
+    cell::{Cell, OnceCell},
+    rc::Rc,
+};
 use worker::{Env, Result};
 
+/// Adds a deployment's own tools and hooks to the standard agent.
+pub type Customize = fn(HarnessBuilder) -> HarnessBuilder;
+
 thread_local! {
+    static CUSTOMIZE: Cell<Customize> = const { Cell::new(|builder| builder) };
     // Parsed once; an isolate's bindings never change.
     static CONFIG: OnceCell<Rc<Loaded>> = const { OnceCell::new() };
     // One isolate serves many objects.
     static AGENT: OnceCell<Rc<HarnessAgent>> = const { OnceCell::new() };
     // What it knows of tenants is worth keeping.
     static SHARDS: OnceCell<Rc<Shards>> = const { OnceCell::new() };
+}
+
+/// Prepares the isolate. [`worker!`](crate::worker) calls it before any handler runs.
+pub fn start(customize: Customize) {
+    console_error_panic_hook::set_once();
+    CUSTOMIZE.set(customize);
 }
 
 /// A variable or secret; `None` when it is absent or empty.
@@ -91,8 +104,8 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
             context: config.context(),
         };
         let add = |builder: HarnessBuilder, tool: &ExternalTool| builder.dyn_tool(Rc::new(tool.clone()));
-        let agent = config.external_tools.iter().fold(builder(standard), add).build();
-        let agent = agent.map_err(|error| worker::Error::RustError(error.to_string()))?;
+        let builder = CUSTOMIZE.get()(config.external_tools.iter().fold(builder(standard), add));
+        let agent = builder.build().map_err(|error| worker::Error::RustError(error.to_string()))?;
         Ok(Rc::clone(cell.get_or_init(|| Rc::new(agent))))
     })
 }

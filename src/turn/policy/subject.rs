@@ -6,11 +6,8 @@
 //! needs a rule for the tool or its category.
 
 use crate::types::{FilePath, PatternRule};
-use idna::punycode;
-use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
-use std::borrow::Cow;
-use url::{Host, ParseError, Url};
+use url::{Host, Url};
 
 /// Arguments that hold paths, in small letters and without what joins words.
 const PATHS: &[&str] = &[
@@ -113,9 +110,7 @@ impl Kind {
             // With a slash it is about URLs, and without about hosts.
             Self::Host if pattern.contains('/') != text.contains('/') => false,
             Self::Host if pattern.contains('/') => is_like(&pattern.to_lowercase(), text),
-            Self::Host => {
-                is_like(&host_name(&ascii(pattern)).unwrap_or_else(|| pattern.to_lowercase()), text)
-            }
+            Self::Host => is_like(&host_name(pattern).unwrap_or_else(|| pattern.to_lowercase()), text),
         }
     }
 }
@@ -213,7 +208,7 @@ fn words(text: &str) -> String {
 }
 
 /// A command without what stands before it, its program without its folder.
-fn program(command: &str) -> Cow<'_, str> {
+fn program(command: &str) -> std::borrow::Cow<'_, str> {
     let mut rest = command;
     while let Some((word, behind)) = rest.split_once(' ') {
         let is_variable = word.split_once('=').is_some_and(|(name, _)| {
@@ -234,17 +229,14 @@ fn program(command: &str) -> Cow<'_, str> {
 
 fn url(text: &str) -> Subject {
     let mut forms = vec![text.trim().to_lowercase()];
-    let readings = [Url::parse(text), Url::parse(&format!("http://{}", text.trim()))];
-    for url in readings.iter().flatten() {
+    let parsed = Url::parse(text).ok();
+    for url in parsed.iter().cloned().chain(Url::parse(&format!("http://{}", text.trim())).ok()) {
         forms.push(url.as_str().to_lowercase());
-        forms.extend(host_of(url));
+        forms.extend(host_of(&url));
     }
-    // Only tables of Unicode would tell which host is meant by letters beyond ASCII.
-    let is_foreign = readings.contains(&Err(ParseError::IdnaError))
-        && percent_decode_str(text).any(|byte| !byte.is_ascii());
-    let is_sure = |url: &&Url| url.username().is_empty() && url.password().is_none() && !text.contains('\\');
-    let parts = readings[0].as_ref().ok().filter(is_sure).and_then(host_of);
-    Subject { kind: Kind::Host, forms: (!is_foreign).then_some(forms), parts: parts.into_iter().collect() }
+    let is_sure = |url: &Url| url.username().is_empty() && url.password().is_none() && !text.contains('\\');
+    let parts = parsed.filter(is_sure).as_ref().and_then(host_of);
+    Subject { kind: Kind::Host, forms: Some(forms), parts: parts.into_iter().collect() }
 }
 
 fn host(text: &str) -> Subject {
@@ -259,13 +251,4 @@ fn host_of(url: &Url) -> Option<String> {
 fn host_name(text: &str) -> Option<String> {
     let name = Host::parse(text).ok()?.to_string();
     Some(name.trim_end_matches('.').to_lowercase())
-}
-
-/// A host as it stands in URLs: `xn--mnchen-3ya.de` for `münchen.de`. For patterns, whose authors mean these very letters.
-fn ascii(host: &str) -> String {
-    let label = |label: &str| match punycode::encode_str(&label.to_lowercase()) {
-        Some(code) if !label.is_ascii() => format!("xn--{code}"),
-        _ => label.to_owned(),
-    };
-    host.split('.').map(label).collect::<Vec<_>>().join(".")
 }
