@@ -4,7 +4,7 @@
 //! cargo run --no-default-features --example custom
 //! ```
 //!
-//! In the Worker the same two lines go where `platform/cloudflare/setup.rs` builds the agent.
+//! In the Worker the same two calls go into `worker/src/lib.rs`.
 
 #![allow(clippy::expect_used)]
 

@@ -46,12 +46,13 @@ pub use worker::wasm_bindgen;
 #[macro_export]
 macro_rules! worker {
     ($customize:expr) => {
-        #[$crate::platform::cloudflare::wasm_bindgen::prelude::wasm_bindgen(
-            start,
-            wasm_bindgen = $crate::platform::cloudflare::wasm_bindgen
-        )]
-        pub fn start() {
-            $crate::platform::cloudflare::start($customize);
-        }
+        const _: () = {
+            use $crate::platform::cloudflare as __platform;
+
+            #[__platform::wasm_bindgen::prelude::wasm_bindgen(start, wasm_bindgen = __platform::wasm_bindgen)]
+            pub fn start() {
+                __platform::start($customize);
+            }
+        };
     };
 }
