@@ -72,3 +72,171 @@ fn wrangler_toml_sets_variables_of_the_table() {
         assert!(known, "{name} is no variable of SETTINGS");
     }
 }
+
+fn page(name: &str) -> String {
+    fs::read_to_string(path(name)).unwrap()
+}
+
+/// The cells of each table row of a page whose first cell is code.
+fn rows(page: &str) -> Vec<Vec<&str>> {
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
+}
+
+/// The wire name and the fields of each variant of an enum whose variants have a `serde(rename)`. Fields of
+/// variants that hold a struct are not listed.
+fn variants(source: &str) -> Vec<(String, Option<Vec<String>>)> {
+    let mut found = Vec::new();
+    let mut lines = source.lines().map(str::trim).peekable();
+    while let Some(line) = lines.next() {
+        let Some(name) = line.strip_prefix("#[serde(rename = \"") else { continue };
+        let name = name.split('"').next().unwrap().to_owned();
+        if !lines.next().unwrap().ends_with('{') {
+            found.push((name, None));
+            continue;
+        }
+        let (mut fields, mut optional) = (Vec::new(), false);
+        for line in lines.by_ref().take_while(|line| *line != "},") {
+            optional |= line.contains("skip_serializing_if");
+            let Some((field, kind)) = line.strip_suffix(',').and_then(|line| line.split_once(": ")) else {
+                continue;
+            };
+            if line.starts_with(['/', '#']) {
+                continue;
+            }
+            let mark = if optional || kind.starts_with("Option<") { "?" } else { "" };
+            fields.push(format!("{}{mark}", field.trim_start_matches("r#")));
+            optional = false;
+        }
+        found.push((name, Some(fields)));
+    }
+    found
+}
+
+#[test]
+fn events_lists_every_event_and_its_fields() {
+    let events = page("docs/events.md");
+    let (_, events) = events.split_once("\n## Event types\n").unwrap();
+    let mut listed: Vec<_> = rows(events)
+        .into_iter()
+        .map(|cells| {
+            let fields: Vec<_> = cells[1].split(", ").map(str::to_owned).collect();
+            (cells[0].trim_matches('`').to_owned(), fields)
+        })
+        .collect();
+    listed.sort();
+    let sources = ["src/types/event.rs", "src/types/delta.rs"].map(page);
+    let mut known: Vec<_> = sources.iter().flat_map(|source| variants(source)).collect();
+    known.sort();
+    let names = |all: &[(String, Vec<String>)]| all.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&listed), known.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
+    for ((name, listed), (_, fields)) in listed.iter().zip(&known) {
+        if let Some(fields) = fields {
+            assert_eq!(listed, fields, "the fields of {name}");
+        }
+    }
+}
+
+#[test]
+fn rust_in_the_docs_is_from_the_examples() {
+    fn files(folder: PathBuf) -> String {
+        let mut text = String::new();
+        for entry in fs::read_dir(folder).unwrap().flatten().map(|entry| entry.path()) {
+            if entry.is_dir() && !entry.ends_with("target") {
+                text.push_str(&files(entry));
+            } else if entry.extension().is_some_and(|extension| extension == "rs") {
+                text.push_str(&fs::read_to_string(entry).unwrap());
+            }
+        }
+        text
+    }
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let examples = words(&files(path("examples")));
+    let text = page("docs/extending.md");
+    let blocks: Vec<_> =
+        text.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    assert!(!blocks.is_empty());
+    for block in blocks {
+        assert!(examples.contains(&words(block)), "not in examples/:\n{block}");
+    }
+}
+
+/// The anchor that a heading has on GitHub.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
+/// The anchors of a page; of equal ones the second ends in `-1`.
+fn anchors(page: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    let mut code = false;
+    for line in page.lines() {
+        code ^= line.starts_with("```");
+        let Some((_, heading)) =
+            line.split_once("# ").filter(|(marks, _)| marks.trim_matches('#').is_empty())
+        else {
+            continue;
+        };
+        if !code {
+            let anchor = anchor(heading);
+            let twins = found.iter().filter(|other| **other == anchor).count();
+            found.push(if twins == 0 { anchor } else { format!("{anchor}-{twins}") });
+        }
+    }
+    found
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let docs = fs::read_dir(path("docs")).unwrap().flatten();
+    let mut pages: Vec<String> =
+        docs.map(|entry| format!("docs/{}", entry.file_name().to_str().unwrap())).collect();
+    pages.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned));
+    let mut broken = Vec::new();
+    for name in pages {
+        let text = page(&name);
+        let folder = path(&name).parent().unwrap().to_owned();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.starts_with("http") {
+                continue;
+            }
+            let (file, fragment) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { path(&name) } else { folder.join(file) };
+            let there = match fs::read_to_string(&target) {
+                Ok(text) => fragment.is_empty() || anchors(&text).iter().any(|anchor| anchor == fragment),
+                Err(_) => target.is_dir(),
+            };
+            if !there {
+                broken.push(format!("{name}: {link}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn the_readme_stays_short() {
+    assert!(page("README.md").lines().count() <= 150);
+}
+
+#[test]
+fn named_files_exist() {
+    let folders =
+        ["src/", "tests/", "docs/", "sim/", "bench/", "worker/", "examples/", "scripts/", "migrations/"];
+    let docs = fs::read_dir(path("docs")).unwrap().flatten();
+    let mut pages: Vec<String> =
+        docs.map(|entry| format!("docs/{}", entry.file_name().to_str().unwrap())).collect();
+    pages.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(str::to_owned));
+    let mut missing = Vec::new();
+    for name in pages {
+        let text = page(&name);
+        for code in text.split('`').skip(1).step_by(2) {
+            let is_path = folders.iter().any(|folder| code.starts_with(folder));
+            if is_path && !code.contains(['<', ' ', '*']) && !path(code).exists() {
+                missing.push(format!("{name}: {code}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
