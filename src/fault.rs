@@ -1,126 +1,126 @@
-//! Named defects of the core, which a test of the simulator switches on to see that it can fail.
-//! Without the feature `faults` none exists: [`active`] is false at compile time.
+//! Named defects of the core. Tests of the simulator activate them to verify that it detects them. Without
+//! the feature `faults`, [`active`] is `false` at compile time.
 
-/// Makes the list and [`Fault::ALL`] from one table.
+/// Defines [`Fault`] and [`Fault::ALL`] from one table.
 macro_rules! faults {
     ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
-        /// A defect.
+        /// A defect of the core.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Fault { $($(#[doc = $doc])+ $name,)* }
 
         impl Fault {
-            /// All of them.
+            /// All defects.
             pub const ALL: &'static [Fault] = &[$(Fault::$name,)*];
         }
     };
 }
 
 faults! {
-    /// The end of a turn does not take its right to write.
+    /// Sealing a turn leaves its permit valid.
     SkipSeal,
-    /// The end of a turn leaves no record.
+    /// Sealing a turn writes no terminal record.
     NoEnd,
-    /// The end of a turn leaves two records.
+    /// Sealing a turn writes two terminal records.
     TwoEnds,
-    /// The end of a turn forgets its open calls.
+    /// Sealing a turn does not close its open calls.
     ForgetOpenCalls,
-    /// What a hook drafted before it failed stays.
+    /// The changes of a failed hook are committed.
     KeepFailedSubStep,
-    /// A turn that hits a bound says nothing.
+    /// A turn that reaches a limit ends without a reply.
     NoApology,
-    /// A turn that hits its deadline goes on.
+    /// A turn continues after its deadline.
     IgnoreDeadline,
-    /// A wave's last outcome is dropped.
+    /// The last outcome of a wave is dropped.
     DropToolMessage,
-    /// A wave's outcomes are stored in reverse.
+    /// The outcomes of a wave are stored in reverse order.
     ReorderWave,
-    /// Calls that conflict share a wave.
+    /// Conflicting calls run in the same wave.
     ShareWaves,
-    /// What succeeded runs again.
+    /// An idempotent call runs again after it succeeded.
     IgnoreIdempotency,
-    /// A tool that failed for good stays open.
+    /// A tool that failed permanently remains available.
     ReopenTools,
-    /// A call writes after it is over.
+    /// A call writes after it has ended.
     LateWrites,
-    /// A tool runs as long as it likes.
+    /// Tools have no time limit.
     NoToolTimeout,
-    /// A tool begins though its turn was ended.
+    /// A tool starts after its turn has ended.
     BeginLate,
-    /// A call that was cut off runs again, idempotent or not.
+    /// Recovery reruns interrupted calls that are not idempotent.
     RerunBegun,
-    /// A call of which nobody knows is said not to have run.
+    /// A call with an unknown outcome is reported as not run.
     DenyUnknown,
-    /// Calls over the budget run.
+    /// Calls beyond the budget run.
     IgnoreCallBudget,
     /// Steps are not counted.
     UncountedSteps,
-    /// A restart keeps the epoch, and so what ran before it is not remembered.
+    /// A restart keeps the epoch, so that earlier calls of the turn are not restored.
     ForgetEpoch,
-    /// A restart leaves no record, and text before it is not void.
+    /// A restart writes no record, so that text streamed before it stays valid.
     UnsaidRestart,
-    /// Numbers of the log have gaps.
+    /// The sequence numbers of the log have gaps.
     SkipNumbers,
-    /// Records that wait for a message to end are dropped.
+    /// Records deferred until the end of a message are dropped.
     DropDeferred,
-    /// Whoever comes back in the middle of a message reads its start again.
+    /// A reader that reconnects within a message gets its start again.
     RepeatText,
-    /// A message that waited is dropped when its turn comes.
+    /// A queued message is lost when its turn starts.
     LoseQueued,
-    /// An abort leaves the work running.
+    /// An abort does not stop the running work.
     AbortGoesOn,
-    /// A message does not remember its Idempotency-Key.
+    /// The Idempotency-Key of a message is not stored.
     ForgetKey,
-    /// A session opens to everybody.
+    /// A session is open to every user.
     OpenToAll,
-    /// A large answer is pointed to and not stored.
+    /// A large output is referenced but not stored.
     DeadReference,
-    /// The context is cut between a call and its result.
+    /// A cut separates a call from its result.
     SplitPairs,
-    /// What the user asked last leaves the context.
+    /// The user's last message is hidden.
     DropAsked,
-    /// Nothing stands for what leaves the context.
+    /// Hidden messages have no summary.
     ForgetSummary,
-    /// Messages leave the context before they can be found.
+    /// Messages are hidden before they are indexed.
     DropUnseen,
-    /// A call is decided on though its turn is over.
+    /// A call is decided after its turn has ended.
     DecideLate,
-    /// A second decision takes the place of the first.
+    /// A second decision replaces the first.
     DecideTwice,
-    /// What arguments a decision was meant for is not looked at.
+    /// The arguments hash of a decision is not checked.
     ApproveStale,
-    /// What somebody approved with other arguments runs with the model's.
+    /// A call approved with edited arguments runs with the original ones.
     ForgetArgs,
-    /// What somebody declined runs.
+    /// A declined call runs.
     RunDeclined,
-    /// What somebody is to be asked about runs.
+    /// A call that needs approval runs without it.
     RunUnasked,
-    /// What a rule forbids runs.
+    /// A call forbidden by a rule runs.
     RunForbidden,
-    /// Of a step of which a call waits, those that nobody is asked about run.
+    /// Calls that need no approval run before the suspended calls of their step are resolved.
     RunBeforeAll,
-    /// A turn goes on as soon as one of its calls is decided.
+    /// A turn resumes after the first of several suspended calls is resolved.
     GoOnEarly,
-    /// A turn that waits is taken for one whose machine went away.
+    /// A waiting turn is recovered as if it had been evicted.
     RestartWaiting,
-    /// A turn's time goes on while it waits.
+    /// The deadline is not extended by the time a turn waits.
     TimeRunsWhileWaiting,
-    /// What waits may wait for ever.
+    /// Suspensions never expire.
     ForgetExpiry,
-    /// A subagent goes by none of the rules of the session that sends it out.
+    /// A child does not apply its parent's permission rules.
     FreeSubagents,
-    /// An errand that is told twice is done twice.
+    /// A task that is spawned twice runs twice.
     RepeatErrand,
-    /// A subagent sends out others.
+    /// A subagent spawns subagents.
     NestSubagents,
-    /// A report that was not heard is not told again.
+    /// An unacknowledged status is not sent again.
     LoseReport,
-    /// A subagent that is called back goes on.
+    /// A canceled child continues.
     ForgetRecall,
-    /// What subagents have done stays when the session that sent them out is erased.
+    /// Erasing the parent's session leaves the children's sessions.
     LeaveSubagents,
 }
 
-/// Whether the core has this defect now.
+/// Returns whether this defect is active.
 #[cfg(not(feature = "faults"))]
 #[inline]
 pub const fn active(_: Fault) -> bool {
@@ -139,12 +139,12 @@ mod switch {
         static ACTIVE: Cell<Option<Fault>> = const { Cell::new(None) };
     }
 
-    /// Whether the core has this defect now, on this thread.
+    /// Returns whether this defect is active on this thread.
     pub fn active(fault: Fault) -> bool {
         ACTIVE.get() == Some(fault)
     }
 
-    /// Gives the core a defect, on this thread; `None` takes it back.
+    /// Activates a defect on this thread; `None` deactivates it.
     pub fn activate(fault: Option<Fault>) {
         ACTIVE.set(fault);
     }

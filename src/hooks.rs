@@ -1,4 +1,4 @@
-//! The built-in hooks, one file each. They know nothing of each other.
+//! The built-in hooks, which are independent of each other.
 
 pub mod agent_trace;
 #[cfg(feature = "fixtures")]

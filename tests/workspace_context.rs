@@ -104,7 +104,7 @@ fn much_is_cut_and_says_where_the_rest_is() {
     let (_, context) = system.split_once("## Workspace").unwrap();
     assert!((30_000..32_000).contains(&context.chars().count()), "{}", context.chars().count());
     assert!(element(system, "agents_context").contains("read_file \"AGENTS.md\" from byte_offset "));
-    assert!(element(system, "memory_context").contains("for the rest use memory_search]"));
+    assert!(element(system, "memory_context").contains("to read the rest use memory_search]"));
     let knowledge = element(system, "domain_knowledge_context");
     let lines = knowledge.matches("Know this.\n").count();
     let note = format!("read_file \"knowledge/KNOWLEDGE.md\" from offset {}]", lines + 1);

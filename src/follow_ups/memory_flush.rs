@@ -1,4 +1,4 @@
-//! Extracts facts from what was said, behind the reply.
+//! The `memory_flush` follow-up: extracts facts from new messages.
 
 use crate::agent::{
     FollowUp,
@@ -11,14 +11,15 @@ use crate::memory::{
 use crate::types::EventKind;
 use std::rc::Rc;
 
-/// Records that one round looks at, at most.
+/// Maximum number of records per round.
 const MAX_RECORDS: usize = 100;
-/// How long nothing must have been said, in milliseconds: what comes in one go is one question to the model.
+/// Pause after the newest message before a flush, in milliseconds, so that messages in quick succession share
+/// one.
 const QUIET_MS: u64 = 2_000;
-/// How long a flush is put off for that at most, in milliseconds.
+/// Maximum delay of a flush by such pauses, in milliseconds.
 const PUT_OFF_MS: u64 = 60_000;
 
-/// Priority 5. Also behind a turn that failed: what the user said was said.
+/// Priority 5. Also runs after a failed turn, because the user's message still counts.
 pub struct MemoryFlush(pub Rc<Memories>);
 
 #[async_trait::async_trait(?Send)]

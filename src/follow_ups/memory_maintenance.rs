@@ -1,4 +1,5 @@
-//! Asks for the consolidation of a memory that a session has added to, and tells the session of it.
+//! The `memory_maintenance` follow-up: requests the consolidation of a changed memory, and reports the last
+//! one.
 
 use crate::agent::{
     FollowUp,
@@ -8,7 +9,7 @@ use crate::memory::Memories;
 use crate::types::EventKind;
 use std::rc::Rc;
 
-/// Priority 6. Cron does the work.
+/// Priority 6. The consolidation itself runs in the scheduled handler.
 pub struct MemoryMaintenance(pub Rc<Memories>);
 
 #[async_trait::async_trait(?Send)]
@@ -26,7 +27,7 @@ impl FollowUp for MemoryMaintenance {
     }
 
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
-        // Facts come from the flush before this, and from tools.
+        // Facts are added by the flush, in the same commit or before, and by tools.
         let flushed = |kind: &EventKind| matches!(kind, EventKind::MemoryFlushed { .. });
         if !cx.uncommitted.iter().any(flushed) && cx.newest(&["memory.flushed"], 1)?.is_empty() {
             return Ok(Progress::Done(Vec::new()));

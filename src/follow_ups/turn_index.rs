@@ -1,4 +1,4 @@
-//! Keeps what was said where `session_search` finds it.
+//! The `turn_index` follow-up: indexes messages for `session_search`.
 
 use crate::agent::{
     FollowUp,
@@ -8,10 +8,10 @@ use crate::memory::{Memories, flush::SAID};
 use crate::types::Owner;
 use std::rc::Rc;
 
-/// Most records that one round looks at.
+/// Maximum number of records per round.
 const MAX_RECORDS: usize = 200;
 
-/// Priority 4: before facts are drawn from it. Also behind a turn that failed: what was said was said.
+/// Priority 4, before facts are extracted. Also runs after a failed turn, because its messages still count.
 pub struct TurnIndex(pub Rc<Memories>);
 
 #[async_trait::async_trait(?Send)]

@@ -1,5 +1,5 @@
-//! One structured log line for each step that calls tools, each tool call and each end of a turn,
-//! with timings.
+//! The `agent_trace` hook: a structured log line, with timings, for each step with tool calls, each tool
+//! call, and each end of a turn.
 
 use crate::agent::{
     Hook, RuntimeContext,
@@ -11,13 +11,13 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-/// Priority 0: it sees events before any other built-in hook changes them.
+/// Priority 0, before any other built-in hook changes an event.
 pub struct AgentTrace {
     log: Rc<dyn Log>,
 }
 
 impl AgentTrace {
-    /// A trace that writes to `log`.
+    /// Creates a trace that writes to `log`.
     pub fn new(log: Rc<dyn Log>) -> Self {
         Self { log }
     }
@@ -49,7 +49,7 @@ impl Hook for AgentTrace {
     async fn post_reasoning(&self, event: &PostReasoning, cx: &RuntimeContext) {
         let calls = event.response.parts.iter().filter(|part| matches!(part, Part::ToolCall(_))).count();
         if calls == 0 {
-            // The end of the turn follows at once and says the same.
+            // The turn ends with this step and logs the same figures.
             return;
         }
         self.line(
@@ -83,7 +83,7 @@ impl Hook for AgentTrace {
         self.line(
             cx,
             "turn.failed",
-            // Not the message: it may quote what was said.
+            // The message is left out, because it may quote the conversation.
             json!({"code": event.error.code, "ms": ms}),
         );
         Ok(())

@@ -1,4 +1,4 @@
-//! What only the integration tests hook in.
+//! Hooks and intervals for the integration tests.
 
 use crate::agent::{
     Hook, Interval, RuntimeContext,
@@ -7,7 +7,7 @@ use crate::agent::{
 };
 use serde_json::Value;
 
-/// `memory_handover`: a step behind each reply that breaks when the session's state says so.
+/// `memory_handover`: a hook that fails after each turn if the session's state says so.
 pub struct MemoryHandover;
 
 #[async_trait::async_trait(?Send)]
@@ -22,16 +22,17 @@ impl Hook for MemoryHandover {
 
     fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
         if event.draft.state.meta.state.get("break_handover").is_some_and(|broken| broken == true) {
-            // What a step did before it broke is undone.
+            // The finalizer must discard this change, because the hook fails afterwards.
             event.draft.state.meta.state.insert("handed_over".into(), true.into());
-            return Err(SubStepError("broken, as asked for".into()));
+            return Err(SubStepError("failed as requested".into()));
         }
         Ok(())
     }
 }
 
-/// `pulse`: counts its beats, one a second, in the session's state as `beats`, while `beat` is true there; breaks when it
-/// is `"fail"`, and stops for good when it is `"stop"`. Only in deployments whose INITIAL_STATE has a `beat`.
+/// `pulse`: an interval that counts its ticks, one a second, in the session's state as `beats`, while `beat`
+/// is `true` there. It fails if `beat` is `"fail"`, and stops for good if it is `"stop"`. Enabled only in
+/// deployments whose INITIAL_STATE has a `beat`.
 pub struct Pulse;
 
 #[async_trait::async_trait(?Send)]
@@ -48,7 +49,7 @@ impl Interval for Pulse {
         let state = cx.state();
         match state.get("beat") {
             Some(Value::String(stop)) if stop == "stop" => Ok(Tick::Stop),
-            Some(Value::String(fail)) if fail == "fail" => Err("broken, as asked for".into()),
+            Some(Value::String(fail)) if fail == "fail" => Err("failed as requested".into()),
             Some(Value::Bool(true)) => {
                 let beats = state.get("beats").and_then(Value::as_u64).unwrap_or(0);
                 cx.set_state("beats", (beats + 1).into())?;

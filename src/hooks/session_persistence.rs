@@ -1,4 +1,4 @@
-//! Keeps the session's own row: adds up what its turns used, stored in the commit that ends them.
+//! The `session_persistence` hook: adds a turn's usage to the session, in the commit that ends the turn.
 
 use crate::agent::{
     Hook, RuntimeContext,
@@ -7,7 +7,7 @@ use crate::agent::{
 use crate::session::Draft;
 use crate::types::Usage;
 
-/// Priority 900: it stores what all others have left behind. Also after a failure.
+/// Priority 900, after all other hooks. Also runs after a failure.
 pub struct SessionPersistence;
 
 #[async_trait::async_trait(?Send)]

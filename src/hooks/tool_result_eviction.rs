@@ -1,7 +1,8 @@
-//! Keeps very large outputs of tools apart from the conversation, for as long as the session lives.
+//! The `tool_result_eviction` hook: moves very large tool outputs to artifacts that live as long as the
+//! session.
 //!
-//! Other large outputs are kept apart too, for a while (`session::artifacts::keep_apart`): what is this large
-//! is worth keeping, and its end is shown beside its start.
+//! Smaller large outputs become artifacts as well, but expire (`session::artifacts::keep_apart`). The preview
+//! of an evicted output shows its end as well as its start.
 
 use crate::agent::{
     Hook, RuntimeContext,
@@ -10,11 +11,11 @@ use crate::agent::{
 use crate::types::{ToolOutcome, text::ends_around};
 use async_trait::async_trait;
 
-/// What is shown of an output: so many characters from its start, and as many from its end, but never more
-/// than half of it.
+/// Number of characters shown from the start and from the end of an output, together at most half of it.
 const PREVIEW: usize = 2_000;
 
-/// What reads what was kept apart, or is bounded by itself: evicted it could never be read.
+/// Tools that read artifacts or limit their own output. If their results were evicted, the model could never
+/// read them.
 const EXEMPT: [&str; 8] = [
     "read_artifact",
     "recall",
@@ -26,7 +27,7 @@ const EXEMPT: [&str; 8] = [
     "session_search",
 ];
 
-/// Priority 50. Evicts outputs of more characters than this.
+/// Priority 50. Holds the number of characters above which an output is evicted.
 pub struct ToolResultEviction(pub usize);
 
 #[async_trait(?Send)]
@@ -54,7 +55,7 @@ impl Hook for ToolResultEviction {
             return;
         }
         let shown = 2 * PREVIEW.min(chars / 4);
-        let note = |left_out, total| format!("{left_out} of {total} characters are left out");
+        let note = |left_out, total| format!("{left_out} of {total} characters left out");
         let preview = ends_around(&text, shown, note).unwrap_or_default();
         let kept = cx.artifacts.keep(cx.turn(), &event.call.call_id, result, &text).await;
         match kept {
@@ -62,7 +63,7 @@ impl Hook for ToolResultEviction {
                 event.outcome = ToolOutcome::Artifact { result: stored.as_output(preview) };
                 event.stored = Some(stored);
             }
-            // The output stays as it is, for whoever comes next.
+            // The output is left to later hooks and the default handling of large outputs.
             Err(error) => cx.state.sub_step_failed(self.name(), &error.to_string()),
         }
     }

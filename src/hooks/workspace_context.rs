@@ -1,5 +1,5 @@
-//! Puts what stands in the user's workspace with the agent behind the instructions, anew before each
-//! model call: an edit counts from the very next step on.
+//! The `workspace_context` hook: appends files of the workspace to the instructions, read anew before each
+//! model call, so that an edit takes effect in the next step.
 
 mod cut;
 mod prompt;
@@ -21,19 +21,19 @@ use crate::workspace::{
 use async_trait::async_trait;
 use prompt::Prompt;
 
-/// How long the files may take, in milliseconds. The call is made without news of them then.
+/// Maximum time to read the files, in milliseconds. After that, the last known versions are used.
 const LOOK_MS: u64 = 2_000;
-/// Files below `knowledge/` whose paths are shown: each step reads them anew from both trees.
+/// Maximum number of paths to list below `knowledge/`, which are read from both trees at each step.
 const MAX_LISTED: usize = 50;
 
-/// Priority 900: whatever else has to do with the prompt comes before it.
+/// Priority 900, after other changes to the prompt.
 pub struct WorkspaceContext {
     glances: Glances,
     prompt: Prompt,
 }
 
 impl WorkspaceContext {
-    /// Shows these workspaces as `settings` say.
+    /// Creates the hook for these workspaces.
     pub fn new(workspaces: &Workspaces, settings: &ContextSettings) -> Self {
         let prompt = Prompt::new(settings);
         let mut always = vec![layout::AGENTS, layout::KNOWLEDGE_INDEX];

@@ -61,7 +61,7 @@ fn log_and_model_hold_where_it_is_and_the_store_all_of_it() {
     let kept = evicted(run(&stage, "t2", 10_000));
     assert_eq!((stored(&stage, &kept), kept.bytes, kept.expires_at), (big(10_000), 10_000, None));
     let text = big(10_000);
-    let preview = format!("{}\n[6000 of 10000 characters are left out]\n{}", &text[..2_000], &text[8_000..]);
+    let preview = format!("{}\n[6000 of 10000 characters left out]\n{}", &text[..2_000], &text[8_000..]);
     assert_eq!(kept.preview, preview);
     let shown = models.requests().pop().unwrap().messages.last().unwrap().parts.clone();
     let [Part::ToolResult { outcome: ToolOutcome::Artifact { result }, .. }] = shown.as_slice() else {
@@ -73,7 +73,7 @@ fn log_and_model_hold_where_it_is_and_the_store_all_of_it() {
     let kept = evicted(run(&stage, "t3", 40));
     assert_eq!(
         kept.preview,
-        format!("{}\n[20 of 40 characters are left out]\n{}", &big(40)[..10], &big(40)[30..])
+        format!("{}\n[20 of 40 characters left out]\n{}", &big(40)[..10], &big(40)[30..])
     );
 }
 

@@ -1,4 +1,4 @@
-//! Keeps the context within the model's window: what is before its end is summed up.
+//! The compaction strategy, which replaces older messages by a summary.
 
 use super::{
     CompactionSettings, Limits, Summarizer,
@@ -13,27 +13,29 @@ use crate::types::{CompactReason, ContextState, EventKind};
 use async_trait::async_trait;
 use std::{cell::RefCell, rc::Rc};
 
-/// Share of a bound at which it is done ahead of the next turn, in percent.
+/// Share of a limit at which the context is compacted after a turn, ahead of the next one, in percent.
 const AHEAD: u64 = 80;
-/// Longest that a turn waits for a summary that it must have, and for one that it may have, in milliseconds.
+/// Maximum time a turn waits for a summary that it needs, and for one that it can do without, in
+/// milliseconds.
 const MUST_MS: u64 = 60_000;
 const MAY_MS: u64 = 20_000;
-/// Longest that a summary behind a turn may take: with what comes before it, within the time of such works.
+/// Maximum time of a summary after a turn, in milliseconds. Leaves time for the follow-ups that run before
+/// it.
 const BEHIND_MS: u64 = 100_000;
-/// So many records of the log after a failure it is not tried again, unless a request would not fit.
+/// Number of records after a failure during which compaction is not retried, unless a request would not fit.
 const REST: u64 = 20;
 
-/// Sums up what is before the end of a conversation that has become long. Facts are drawn from it first, and
-/// all of it stays in the log.
+/// Replaces older messages of a long conversation by a summary, after extracting facts from them. The
+/// messages stay in the log.
 pub struct Compaction {
     settings: CompactionSettings,
     summarizer: Summarizer,
-    /// The sessions for which it is being done behind a turn.
+    /// Sessions that are being compacted after a turn.
     busy: Rc<RefCell<Vec<String>>>,
 }
 
 impl Compaction {
-    /// With whoever sums up.
+    /// Creates the strategy with this summarizer.
     pub fn new(settings: CompactionSettings, summarizer: Summarizer) -> Self {
         Self { settings, summarizer, busy: Rc::default() }
     }
@@ -43,12 +45,12 @@ impl Compaction {
         self.settings.limits(fill.window, fill.limit(), fill.fixed)
     }
 
-    /// Why the context is to be made smaller, at so many percent of what is a reason to.
+    /// Returns why the context should be compacted, once it reaches `percent` of a limit.
     fn reason(&self, cx: &ContextHandle, percent: u64) -> Option<CompactReason> {
         self.limits(cx).reason(cx.session().context().len(), cx.fill().total(), percent)
     }
 
-    /// Whether it failed just now, or broke off in the middle.
+    /// Returns whether the last compaction failed or was interrupted recently.
     fn rests(&self, cx: &ContextHandle) -> bool {
         let kinds = &["compaction.started", "compaction.failed", "compaction.completed"];
         let last = Select { kinds, newest_first: true, limit: 1, ..Select::default() };
@@ -59,8 +61,8 @@ impl Compaction {
         })
     }
 
-    /// Makes the context smaller; `most` is what a request must not have more of, whatever fails. Returns whether
-    /// it is smaller now.
+    /// Compacts the context. `most` is the maximum size of a request in tokens, to be reached even without a
+    /// summary. Returns whether the context became smaller.
     async fn compact(
         &self,
         cx: &ContextHandle,
@@ -70,7 +72,7 @@ impl Compaction {
         let (fill, messages, cut) = (cx.fill(), cx.messages(), cx.state().cut.clone());
         let shown: u64 = messages.iter().map(|(_, tokens)| tokens).sum();
         let head = fill.messages.saturating_sub(shown);
-        // A turn in which this does not happen answers its own messages as they are.
+        // A turn started since then must keep its own messages, because it does not wait for this compaction.
         let beside = cx.running_turn().filter(|_| cx.left_ms().is_none());
         let own = |turn: &String| messages.iter().position(|(message, _)| message.turn == *turn);
         let open_from = beside.as_ref().and_then(own).unwrap_or(usize::MAX);
@@ -81,7 +83,8 @@ impl Compaction {
         if plan.dropped == 0 {
             return completed(cx, reason, fill.messages, plan);
         }
-        // The works go by the log, and are owed all the same: who must make room does not wait for them long.
+        // The follow-ups read the log and run later in any case, so a compaction that must make room does not
+        // wait long.
         let patience = patience(cx, most.is_some());
         let seen = cx.before_drop(plan.cut.kept_from.saturating_sub(1));
         let seen = within(cx.clock.as_ref(), patience / 2, seen).await;
@@ -104,7 +107,7 @@ impl Compaction {
     }
 }
 
-/// How long a summary may take, in milliseconds: a part of what the turn has left that waits for it.
+/// Returns how long a summary may take, in milliseconds: a share of the time left to the waiting turn.
 fn patience(cx: &ContextHandle, must: bool) -> u64 {
     match cx.left_ms() {
         None => BEHIND_MS,
@@ -113,7 +116,7 @@ fn patience(cx: &ContextHandle, must: bool) -> u64 {
     }
 }
 
-/// Tells what is shown from here on, unless somebody else was first.
+/// Records the result, unless another compaction completed first.
 fn completed(cx: &ContextHandle, reason: CompactReason, before: u64, plan: Plan) -> Result<bool, String> {
     let summary = plan.cut.summary.as_deref();
     let shown = ContextState { cut: plan.cut.clone(), ..cx.state().clone() };
@@ -127,8 +130,8 @@ fn completed(cx: &ContextHandle, reason: CompactReason, before: u64, plan: Plan)
         cut: plan.cut,
     })?;
     if !written {
-        // Somebody else was first, and it is smaller.
-        cx.record(vec![EventKind::CompactionFailed { reason: "it was made smaller meanwhile".into() }])?;
+        // Another compaction completed first, so the context is smaller already.
+        cx.record(vec![EventKind::CompactionFailed { reason: "another compaction completed first".into() }])?;
     }
     Ok(true)
 }
@@ -148,10 +151,11 @@ impl ContextStrategy for Compaction {
         let Some(reason) = self.reason(cx, 100) else { return };
         let fill = cx.fill();
         let most = (fill.total() > fill.limit()).then_some(fill.limit());
-        // Nobody waits for what is being done, or failed just now, as long as the request fits.
+        // While the request fits, it does not wait for a compaction in progress, nor retry one that just
+        // failed.
         let waits = most.is_none() && (self.busy.borrow().contains(&key(cx)) || self.rests(cx));
         if !waits {
-            // The log tells of a failure; the turn goes on.
+            // A failure is recorded in the log; the turn continues.
             let _ = self.compact(cx, reason, most).await;
         }
     }
@@ -159,7 +163,7 @@ impl ContextStrategy for Compaction {
     async fn make_room(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, String> {
         let fill = cx.fill();
         let most = match reason {
-            // The estimate was wrong, nobody knows by how much.
+            // The estimate was wrong by an unknown amount.
             CompactReason::Overflow => Some((fill.fixed + fill.messages / 2).min(fill.limit())),
             CompactReason::Messages | CompactReason::Tokens => Some(fill.limit()),
             CompactReason::Request => None,
@@ -170,17 +174,17 @@ impl ContextStrategy for Compaction {
     async fn after_turn(&self, cx: &ContextHandle) {
         let Some(reason) = self.reason(cx, AHEAD).filter(|_| !self.rests(cx)) else { return };
         let Some(_busy) = Busy::with(&self.busy, key(cx)) else { return };
-        // The log tells of a failure; the next turn tries again.
+        // A failure is recorded in the log; the next turn tries again.
         let _ = self.compact(cx, reason, None).await;
     }
 }
 
-/// The name of a session among those of all tenants.
+/// Returns a name of the session that is unique among all tenants.
 fn key(cx: &ContextHandle) -> String {
     format!("{}/{}", cx.owner.tenant, cx.session().state().meta.id)
 }
 
-/// Says that it is being done for a session, until it is dropped.
+/// Marks a session as being compacted until it is dropped.
 struct Busy(Rc<RefCell<Vec<String>>>, String);
 
 impl Busy {

@@ -1,4 +1,5 @@
-//! Lets notes take the place of messages. Notes are taken behind replies, so that a turn seldom waits.
+//! The observation strategy, which replaces older messages by notes. Most notes are taken after replies, so
+//! that turns rarely wait.
 
 use super::{
     NoteTaker,
@@ -15,33 +16,33 @@ use crate::types::{
 use async_trait::async_trait;
 use std::rc::Rc;
 
-/// How long a turn waits for all that is done at once, in milliseconds; half of the time that it has left at most.
+/// Maximum time a turn waits for observation, in milliseconds; also at most half of its remaining time.
 const WAIT_MS: u64 = 60_000;
-/// How long notes may take that nobody waits for, in milliseconds: all behind one reply, in less than what
-/// follows replies may take, and one question. Nothing is begun with less than the last.
+/// Maximum time of all notes after a reply, of one model call, and the remaining time needed to start another
+/// call, in milliseconds. The first is below the time limit of follow-ups.
 const AHEAD_MS: u64 = 150_000;
 const QUESTION_MS: u64 = 120_000;
 const MIN_REMAINING_MS: u64 = 60_000;
-/// How long a turn waits for what must see messages before they leave, in milliseconds. It follows behind the
-/// turn then: it reads the log.
+/// Maximum time a turn waits for follow-ups that must process messages before they are hidden, in
+/// milliseconds. After that they run after the turn, from the log.
 const DROP_MS: u64 = 30_000;
-/// Most observations that one turn's step waits for, and most behind one reply.
+/// Maximum number of observations per model call of a turn, and after one reply.
 const ROUNDS: usize = 3;
 const ROUNDS_AHEAD: usize = 8;
-/// Most records that one observation reads.
+/// Maximum number of records per observation.
 const RECORDS: usize = 2_000;
-/// Most cuts that make room where notes do not.
+/// Maximum number of cuts if notes do not make enough room.
 const CUTS: usize = 4;
 
-/// Observation, as a strategy.
+/// The observation strategy.
 pub struct Observation(pub NoteTaker);
 
-/// How an observation chooses its messages.
+/// Which messages an observation covers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Choice {
-    /// A portion of about so many tokens, for notes that wait.
+    /// About this many tokens, for notes that are buffered.
     Step(u64),
-    /// All but so many tokens, for notes that are shown at once.
+    /// All but about this many tokens, for notes that are shown at once.
     But(u64),
 }
 
@@ -52,12 +53,12 @@ impl Observation {
         Thresholds::scaled(self.0.settings().observe_at, self.0.settings().reflect_at, room)
     }
 
-    /// Until when the turn waits, for whatever is done for it from now on.
+    /// Returns until when the turn waits.
     fn deadline(&self, cx: &ContextHandle) -> Timestamp {
         cx.clock.now().plus(cx.left_ms().map_or(WAIT_MS, |left| (left / 2).min(WAIT_MS)))
     }
 
-    /// Why notes that wait should be shown now, if they should.
+    /// Returns why buffered notes should be activated now, if they should.
     fn trigger(&self, cx: &ContextHandle, is_full: bool) -> Option<Trigger> {
         if is_full {
             return Some(Trigger::Threshold);
@@ -73,7 +74,7 @@ impl Observation {
         self.0.settings().idle_ms.filter(|ms| idle >= *ms).map(|_| Trigger::Idle)
     }
 
-    /// Shows the first `count` of the notes that wait in the place of their messages.
+    /// Replaces messages by the first `count` buffered notes.
     async fn activate(
         &self,
         cx: &ContextHandle,
@@ -84,7 +85,7 @@ impl Observation {
         let last = cx.state().observed.buffered.iter().take(count).next_back().cloned();
         let Some(until) = last.map(|chunk| chunk.to) else { return Ok(()) };
         self.before_drop(cx, until, deadline).await;
-        // Others may have shown them meanwhile: what is there now counts.
+        // Some of them may have been activated during the wait.
         let shown = {
             let state = cx.state();
             let waiting = state.observed.buffered.iter().take_while(|chunk| chunk.to <= until);
@@ -99,13 +100,14 @@ impl Observation {
         }])
     }
 
-    /// Has those see messages who must before they leave. Whoever cannot now reads them in the log later.
+    /// Runs the follow-ups that must process messages before they are hidden. Those that do not finish in
+    /// time read the messages from the log later.
     async fn before_drop(&self, cx: &ContextHandle, until: u64, deadline: Timestamp) {
         let ms = deadline.since(cx.clock.now()).min(DROP_MS);
         let _ = within(self.0.clock(), ms, cx.before_drop(until)).await;
     }
 
-    /// Shows rewritten notes that wait.
+    /// Activates a buffered reflection.
     fn show_reflection(&self, cx: &ContextHandle) -> Result<(), String> {
         let kind = {
             let state = cx.state();
@@ -116,8 +118,8 @@ impl Observation {
         cx.record(vec![kind])
     }
 
-    /// Takes notes on the messages that nobody has taken notes on. Returns whether there are more notes now.
-    /// A failure is told in the log.
+    /// Takes notes on messages without notes. Returns whether there are more notes now. Records a failure in
+    /// the log.
     async fn observe(&self, cx: &ContextHandle, choice: Choice, deadline: Timestamp) -> Result<bool, String> {
         let ms = deadline.since(cx.clock.now()).min(QUESTION_MS);
         if ms == 0 {
@@ -143,8 +145,8 @@ impl Observation {
         if !is_wait {
             self.before_drop(cx, to, deadline).await;
         }
-        // Somebody else may have been faster: then these notes are of no use. Zero is where the record of the
-        // beginning waits for the end of a message.
+        // If another observation was faster, these notes are discarded. `next` is 0 while the start of the
+        // first observation is deferred until a streamed message ends.
         if [0, from].contains(&cx.state().observed.next) {
             cx.record(vec![match is_wait {
                 true => EventKind::ObservationBuffered(Taken::new(chunk)),
@@ -154,10 +156,11 @@ impl Observation {
         Ok(cx.state().observed.next > from)
     }
 
-    /// The messages to take notes on next, whole and from the log, whatever of them is shown.
+    /// Selects the messages to observe next, complete and from the log, whether they are shown or not.
     fn choose(&self, cx: &ContextHandle, choice: Choice) -> Result<Option<Chosen>, String> {
         let from = match cx.state().observed.next {
-            // What had left the context before is not gone back to; less still where a summary stands for it.
+            // Messages hidden before the first observation stay without notes, in particular if there is a
+            // summary.
             0 => {
                 let first = cx.messages().first().map_or(0, |(message, _)| message.seq);
                 let state = cx.state();
@@ -185,7 +188,7 @@ impl Observation {
         let messages: Vec<_> = messages.into_iter().map(measure).collect();
         let mut most = plan::completed(&messages, cx.running_turn().is_some());
         if records.len() == RECORDS {
-            // The last one may go on in the records behind.
+            // The last message may continue in later records.
             most = plan::aligned(&messages, most.min(messages.len().saturating_sub(1)));
         }
         let count = match choice {
@@ -201,7 +204,7 @@ impl Observation {
         Ok(Some(Chosen { from, to, messages }))
     }
 
-    /// Rewrites the notes that are shown, and lets the new ones wait. A failure is told in the log.
+    /// Rewrites the active notes and buffers the result. Records a failure in the log.
     async fn reflect(&self, cx: &ContextHandle, target: u64, deadline: Timestamp) -> Result<(), String> {
         let ms = deadline.since(cx.clock.now()).min(QUESTION_MS);
         if ms == 0 {
@@ -220,7 +223,8 @@ impl Observation {
         cx.record(vec![kind])
     }
 
-    /// Observes while the turn waits, until the messages are few enough or nothing more can be observed.
+    /// Takes notes while the turn waits, until the messages are below the threshold or no more can be
+    /// observed.
     async fn observe_now(
         &self,
         cx: &ContextHandle,
@@ -242,7 +246,7 @@ impl Observation {
         Ok(())
     }
 
-    /// Tokens of what is shown and may be observed now.
+    /// Returns the tokens of visible messages without notes that can be observed now.
     fn pending_to_observe(&self, cx: &ContextHandle) -> u64 {
         let (messages, next) = (cx.messages(), cx.state().observed.next);
         let most = plan::completed(&messages, cx.running_turn().is_some());
@@ -259,7 +263,7 @@ impl Observation {
             let is_hidden = |chunk: &&Rc<Chunk>| chunk.from < state.cut.kept_from;
             state.observed.buffered.iter().take_while(is_hidden).count()
         };
-        // Of what is not shown anyway, notes are better than nothing.
+        // Their messages are hidden already, so activating these notes loses nothing.
         self.activate(cx, Trigger::Overflow, hidden, deadline).await?;
         let Some(trigger) = self.trigger(cx, pending(cx) >= at.observe) else { return Ok(()) };
         let of: Vec<u64> = cx.state().observed.buffered.iter().map(|chunk| chunk.of).collect();
@@ -267,10 +271,10 @@ impl Observation {
         self.observe_now(cx, at, trigger, deadline).await
     }
 
-    /// Makes the request fit, whatever it takes.
+    /// Makes the request fit, by notes if possible and by cuts otherwise.
     async fn make_fit(&self, cx: &ContextHandle, reason: CompactReason) -> Result<(), String> {
         let (at, deadline, before) = (self.thresholds(cx), self.deadline(cx), cx.fill());
-        // What was estimated to fit did not, and nobody knows by how much.
+        // After an overflow the estimate was wrong by an unknown amount.
         let most = match reason {
             CompactReason::Overflow => before.limit().min(before.fixed + before.messages / 2),
             _ => before.limit(),
@@ -301,7 +305,7 @@ impl Observation {
         Ok(())
     }
 
-    /// Shows less of the messages, without a note, so that a request has `most` tokens.
+    /// Hides or shortens messages without notes, so that a request has at most `most` tokens.
     fn cut(&self, cx: &ContextHandle, reason: CompactReason, most: u64) -> Result<bool, String> {
         let (messages, fill) = (cx.messages(), cx.fill());
         let shown: u64 = messages.iter().map(|(_, tokens)| tokens).sum();
@@ -324,25 +328,25 @@ impl Observation {
     }
 }
 
-/// What was chosen to be observed.
+/// The messages selected for an observation, and the records they span.
 struct Chosen {
     from: u64,
     to: u64,
     messages: Vec<Rc<Message>>,
 }
 
-/// Whether notes may be taken now, after they could not: what failed fails again, as long as little has changed.
+/// Returns whether to observe now. A failed observation is not retried until the context has grown.
 fn is_worth_a_try(cx: &ContextHandle, at: Thresholds) -> bool {
     at.is_worth_a_try(pending(cx), cx.state().observed.failed_at)
 }
 
-/// Tokens of the messages that are shown and that no note stands for.
+/// Returns the tokens of visible messages without active notes.
 fn pending(cx: &ContextHandle) -> u64 {
     let kept_from = cx.state().observed.kept_from();
     cx.messages().iter().filter(|(message, _)| message.seq >= kept_from).map(|(_, tokens)| tokens).sum()
 }
 
-/// Tokens of those of them that no note waits for.
+/// Returns the tokens of visible messages with neither active nor buffered notes.
 fn unseen(cx: &ContextHandle, observed: &Observed) -> u64 {
     cx.messages().iter().filter(|(message, _)| message.seq >= observed.next).map(|(_, tokens)| tokens).sum()
 }
@@ -354,7 +358,7 @@ impl ContextStrategy for Observation {
     }
 
     async fn before_call(&self, cx: &ContextHandle) {
-        // What failed stands in the log; the messages are shown as before.
+        // A failure is recorded in the log; the messages are shown as before.
         let _ = self.keep(cx).await;
     }
 
@@ -370,7 +374,7 @@ impl ContextStrategy for Observation {
         for _ in 0..ROUNDS_AHEAD {
             let step = at.step(pending(cx));
             let unseen = unseen(cx, &cx.state().observed);
-            // It is told in the log, and tried again behind the next reply.
+            // A failure is recorded in the log, and retried after the next reply.
             if unseen < step
                 || !has_time()
                 || !self.observe(cx, Choice::Step(step), deadline).await.unwrap_or(false)

@@ -1,43 +1,43 @@
-//! Texts that fit their room, and say where the rest is.
+//! Fits texts into a limited number of characters, with a note on how to read the rest.
 
-/// Most characters of a note, but for the path in it.
+/// Maximum length of a note in characters, not counting the path in it.
 const NOTE: usize = 120;
 
 /// A text, or the start of one.
 pub struct Piece {
-    /// What there is of it.
+    /// The available part of the text.
     pub text: String,
-    /// Whether there is more behind it.
+    /// Whether the text continues after that part.
     pub goes_on: bool,
-    /// How to get at the rest.
+    /// How the model can read the rest.
     pub rest: Rest,
 }
 
-/// How to get at what was cut off.
+/// How the model can read the rest of a text.
 pub enum Rest {
-    /// A tool reads on in this file.
+    /// With `read_file` and this path.
     Read(String),
-    /// A tool searches it.
+    /// With `memory_search`.
     Search,
-    /// A tool lists this folder.
+    /// With `list_files` and this folder.
     List(&'static str),
 }
 
 impl Piece {
-    /// The characters that it takes, of `max` at most.
+    /// Returns the number of characters the piece would take, at most `max`.
     pub fn demand(&self, max: usize) -> usize {
         let note = if self.goes_on { self.note() } else { 0 };
         (self.text.chars().count() + note).min(max)
     }
 
-    /// Room for a note, in characters.
+    /// Returns the number of characters to reserve for the note.
     fn note(&self) -> usize {
-        // A path is quoted, and what needs it escaped.
+        // The path is quoted and escaped.
         NOTE + if let Rest::Read(path) = &self.rest { path.escape_debug().count() } else { 0 }
     }
 
-    /// As much of the text as fits, in whole lines where they are not too long, and a note about the
-    /// rest: together no more than `room` characters, unless the note alone is.
+    /// Returns as much of the text as fits into `room` characters together with a note on the rest, in whole
+    /// lines unless they are too long. Exceeds `room` only if the note alone does.
     pub fn fit(&self, room: usize) -> String {
         if !self.goes_on && self.text.chars().count() <= room {
             return self.text.clone();
@@ -57,11 +57,12 @@ impl Piece {
             Rest::List(folder) => format!("list_files {folder:?}"),
         };
         let newline = if shown.is_empty() || shown.ends_with('\n') { "" } else { "\n" };
-        format!("{shown}{newline}[cut here for want of room; for the rest use {place}]")
+        format!("{shown}{newline}[truncated; to read the rest use {place}]")
     }
 }
 
-/// The most that each may take so that all of them fit: who asks for less leaves it to the others.
+/// Returns the largest equal share for all demands within `total`. Demands below the share leave their
+/// surplus to the others.
 pub fn level(demands: &[usize], total: usize) -> usize {
     let mut sorted = demands.to_vec();
     sorted.sort_unstable();
@@ -76,8 +77,8 @@ pub fn level(demands: &[usize], total: usize) -> usize {
     total
 }
 
-/// The same text, in which none of these tags begins or ends, nor what looks like one. It has as many
-/// characters as before.
+/// Replaces the opening bracket of each of these tags, and of look-alikes, by a harmless character. The
+/// number of characters does not change.
 pub fn without_tags(text: &str, tags: &[String]) -> String {
     let mut harmless = String::with_capacity(text.len());
     let mut copied = 0;
@@ -100,7 +101,7 @@ pub fn without_tags(text: &str, tags: &[String]) -> String {
     harmless
 }
 
-/// Whether a reader passes over a character without seeing it.
+/// Returns whether a character is invisible.
 fn is_unseen(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{2064}' | '\u{feff}')
 }

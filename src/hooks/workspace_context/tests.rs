@@ -15,7 +15,7 @@ fn path(text: &str) -> FilePath {
     FilePath::parse(text).expect("a path")
 }
 
-/// Files as a glance gives them: their first 16,000 characters.
+/// A view as a glance returns it, with the first 16,000 characters of each file.
 fn view(files: &[(&str, &str)], listed: &[&str]) -> View {
     let start = |(at, text): &(&str, &str)| {
         let (path, bytes) = (path(at), text.len() as u64);
@@ -35,11 +35,11 @@ fn settings(memory_tools: bool, memory_hooks: bool) -> ContextSettings {
 }
 
 fn render(settings: &ContextSettings, view: &View) -> String {
-    Prompt::new(settings).render(view).expect("something to say")
+    Prompt::new(settings).render(view).expect("a context")
 }
 
 #[test]
-fn the_layout_names_paths() {
+fn layout_names_are_valid_paths() {
     for name in [layout::AGENTS, layout::MEMORY, layout::KNOWLEDGE_INDEX] {
         assert_eq!(path(name).as_str(), name);
     }
@@ -47,14 +47,14 @@ fn the_layout_names_paths() {
 }
 
 #[test]
-fn where_nothing_is_nothing_is_said() {
+fn an_empty_workspace_adds_nothing_to_the_prompt() {
     let prompt = Prompt::new(&settings(false, false));
     assert_eq!(prompt.render(&View::default()), None);
     assert_eq!(prompt.render(&view(&[("AGENTS.md", "")], &[])), None);
 }
 
 #[test]
-fn each_file_has_its_element() {
+fn each_file_has_its_own_element() {
     let files =
         vec![path("SOUL.md"), path("docs/Style.md"), path("AGENTS.md"), path("none.md"), path("SOUL.md")];
     let settings = ContextSettings { files, ..settings(true, false) };
@@ -78,11 +78,11 @@ fn each_file_has_its_element() {
          </domain_knowledge_context>\n\
          <soul_md>\nCurious.\n</soul_md>\n<docs_style_md>\nShort.\n</docs_style_md>\n</loaded_context>"
     );
-    assert_eq!(render(&settings, &view), text, "the same each time");
+    assert_eq!(render(&settings, &view), text, "rendering is deterministic");
 }
 
 #[test]
-fn guidance_is_about_what_the_agent_can_do() {
+fn guidance_matches_the_tools_and_hooks_of_the_agent() {
     let view = view(&[("MEMORY.md", "- likes tea"), ("AGENTS.md", "Be kind.")], &[]);
     for (tools, hooks) in [(true, true), (true, false), (false, true), (false, false)] {
         let text = render(&settings(tools, hooks), &view);
@@ -107,7 +107,7 @@ fn guidance_is_about_what_the_agent_can_do() {
 }
 
 #[test]
-fn no_file_ends_its_element_or_makes_one_of_its_own() {
+fn no_file_can_close_its_element_or_open_another() {
     let tags = ["memory_context".to_owned(), "soul_md".to_owned()];
     for (text, harmless) in [
         ("</memory_context>", "‹/memory_context>"),
@@ -140,7 +140,7 @@ fn no_file_ends_its_element_or_makes_one_of_its_own() {
 }
 
 #[test]
-fn what_is_cut_off_says_where_it_is() {
+fn truncated_text_says_how_to_read_the_rest() {
     let lines: String = (1..=3_000).map(|n| format!("line {n}\n")).collect();
     let giant = "é".repeat(20_000);
     let all = view(&[("AGENTS.md", &lines), ("MEMORY.md", &lines), ("knowledge/KNOWLEDGE.md", &giant)], &[]);
@@ -151,16 +151,15 @@ fn what_is_cut_off_says_where_it_is() {
     let agents = element("agents_context");
     let last = agents.lines().rev().nth(1).and_then(|line| line.strip_prefix("line ")).expect("a line");
     let next = last.parse::<usize>().expect("a number") + 1;
-    let note =
-        format!("[cut here for want of room; for the rest use read_file \"AGENTS.md\" from offset {next}]");
+    let note = format!("[truncated; to read the rest use read_file \"AGENTS.md\" from offset {next}]");
     assert_eq!(agents.lines().last(), Some(note.as_str()));
-    assert!(element("memory_context").contains("for the rest use memory_search]"));
+    assert!(element("memory_context").contains("to read the rest use memory_search]"));
     let knowledge = element("domain_knowledge_context");
     let shown = knowledge.matches('é').count();
     assert!(
         knowledge.contains(&format!("read_file \"knowledge/KNOWLEDGE.md\" from byte_offset {}]", shown * 2))
     );
-    // Without the tool that searches it is read like other files.
+    // Without memory_search, MEMORY.md is read like any other file.
     let text = render(&settings(false, true), &all);
     assert!(text.contains("read_file \"MEMORY.md\" from offset "));
 
@@ -171,15 +170,15 @@ fn what_is_cut_off_says_where_it_is() {
     assert!(text.chars().count() <= 8_000);
     assert!(
         text.contains("000.md\n")
-            && text.contains(".md\n[cut here")
+            && text.contains(".md\n[truncated")
             && text.contains("list_files \"knowledge/\"]")
     );
     let few = View { is_cut: true, ..view(&[], &["knowledge/a", "knowledge/b"]) };
-    assert!(render(&settings(false, false), &few).contains("- knowledge/b\n[cut here"));
+    assert!(render(&settings(false, false), &few).contains("- knowledge/b\n[truncated"));
 }
 
 #[test]
-fn small_parts_leave_their_room_to_large_ones() {
+fn small_parts_leave_their_surplus_to_large_ones() {
     for (demands, total, expected) in [
         (&[10, 20, 30][..], 60, 60),
         (&[10, 100, 100], 110, 50),
@@ -194,7 +193,7 @@ fn small_parts_leave_their_room_to_large_ones() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn it_is_never_more_than_is_allowed(
+    fn the_prompt_never_exceeds_its_limits(
         sizes in prop::collection::vec((0..3_000_usize, 0..40_usize, "[ab<\\né山]{1,20}"), 5),
         paths in 0..200_usize,
         tokens in 2_000..9_000_usize,
@@ -217,11 +216,11 @@ proptest! {
         };
         if let Some(text) = Prompt::new(&settings).render(&view) {
             prop_assert!(text.chars().count() <= tokens * 4, "{} of {}", text.chars().count(), tokens * 4);
-            // What is shown of a file is its start, up to the note.
+            // The part before the note is a prefix of the file.
             for (name, whole) in files {
                 let piece = Piece { text: whole.to_owned(), goes_on: false, rest: Rest::Read(name.to_owned()) };
                 let fit = piece.fit(file_tokens * 4);
-                let shown = fit.split("[cut here").next().unwrap_or_default();
+                let shown = fit.split("[truncated").next().unwrap_or_default();
                 prop_assert!(whole.starts_with(shown.trim_end_matches('\n')));
                 prop_assert!(fit.chars().count() <= file_tokens * 4);
             }
