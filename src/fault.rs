@@ -27,7 +27,7 @@ faults! {
     /// The changes of a failed hook are committed.
     KeepFailedSubStep,
     /// A turn that reaches a limit ends without a reply.
-    NoApology,
+    NoLimitReply,
     /// A turn continues after its deadline.
     IgnoreDeadline,
     /// The last outcome of a wave is dropped.
@@ -39,15 +39,15 @@ faults! {
     /// An idempotent call runs again after it succeeded.
     IgnoreIdempotency,
     /// A tool that failed permanently remains available.
-    ReopenTools,
+    KeepFailedTools,
     /// A call writes after it has ended.
     LateWrites,
     /// Tools have no time limit.
     NoToolTimeout,
     /// A tool starts after its turn has ended.
-    BeginLate,
+    StartLate,
     /// Recovery reruns interrupted calls that are not idempotent.
-    RerunBegun,
+    RerunStarted,
     /// A call with an unknown outcome is reported as not run.
     DenyUnknown,
     /// Calls beyond the budget run.
@@ -57,7 +57,7 @@ faults! {
     /// A restart keeps the epoch, so that earlier calls of the turn are not restored.
     ForgetEpoch,
     /// A restart writes no record, so that text streamed before it stays valid.
-    UnsaidRestart,
+    UnrecordedRestart,
     /// The sequence numbers of the log have gaps.
     SkipNumbers,
     /// Records deferred until the end of a message are dropped.
@@ -67,7 +67,7 @@ faults! {
     /// A queued message is lost when its turn starts.
     LoseQueued,
     /// An abort does not stop the running work.
-    AbortGoesOn,
+    AbortKeepsRunning,
     /// The Idempotency-Key of a message is not stored.
     ForgetKey,
     /// A session is open to every user.
@@ -77,7 +77,7 @@ faults! {
     /// A cut separates a call from its result.
     SplitPairs,
     /// The user's last message is hidden.
-    DropAsked,
+    DropUserMessage,
     /// Hidden messages have no summary.
     ForgetSummary,
     /// Messages are hidden before they are indexed.
@@ -99,7 +99,7 @@ faults! {
     /// Calls that need no approval run before the suspended calls of their step are resolved.
     RunBeforeAll,
     /// A turn resumes after the first of several suspended calls is resolved.
-    GoOnEarly,
+    ResumeEarly,
     /// A waiting turn is recovered as if it had been evicted.
     RestartWaiting,
     /// The deadline is not extended by the time a turn waits.

@@ -130,7 +130,7 @@ impl Draft {
 
     /// Hands work over to be done behind the turn; see `agent::FollowUp`.
     pub fn request_follow_up(&mut self, name: &str) {
-        self.state.handovers.entry(name.to_owned()).or_default().asked += 1;
+        self.state.follow_ups.entry(name.to_owned()).or_default().asked += 1;
     }
 
     /// Ends the message that is being streamed: the first record drafted takes its number.

@@ -45,7 +45,8 @@ pub use pending::{Approver, Decision, Parked, Pending, PendingKind, Resolution};
 pub use permission::{Category, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use session::{
-    Handover, Held, IntervalState, PlanRef, QueuedTurn, SessionMeta, SessionState, SessionStatus,
+    FollowUpProgress, IntervalState, PlanRef, QueuedTurn, ReservedBytes, SessionMeta, SessionState,
+    SessionStatus,
 };
 pub use subagent::{Errand, Parent, Report, SubagentKind};
 pub use task::{Task, TaskStatus};

@@ -31,7 +31,7 @@ impl BeforeDrop for ContextManager {
         for follow_up in self.before.iter().filter(|_| learns) {
             let name = follow_up.name();
             for round in 0.. {
-                let seen = cx.session.state().handovers.get(name).map_or(0, |handover| handover.seen);
+                let seen = cx.session.state().follow_ups.get(name).map_or(0, |progress| progress.seen);
                 if seen >= until {
                     break;
                 }
@@ -48,8 +48,8 @@ impl BeforeDrop for ContextManager {
                         }
                     };
                 cx.commit(|draft, turn| {
-                    let handover = draft.state.handovers.entry(name.to_owned()).or_default();
-                    handover.seen = handover.seen.max(seen);
+                    let progress = draft.state.follow_ups.entry(name.to_owned()).or_default();
+                    progress.seen = progress.seen.max(seen);
                     records.into_iter().for_each(|kind| draft.record(turn, kind));
                 })?;
             }

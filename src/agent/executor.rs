@@ -113,7 +113,7 @@ impl PreparedCall {
             self.admission = Admission::Settled(ToolOutcome::denied(DenyReason::Permission, reason));
         }
         let (idempotent, reads) = match &self.admission {
-            Admission::Run { spec, .. } => (spec.is_spared(), spec.effect.is_read()),
+            Admission::Run { spec, .. } => (spec.skips_repeats(), spec.effect.is_read()),
             // One more that does not fit: by now the tool may be closed.
             Admission::Settled(ToolOutcome::Denied { denied: DenyReason::Validation, .. }) => (false, true),
             Admission::Settled(_) | Admission::Wait(_) => return,
@@ -190,8 +190,8 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     let allowed = agent.allowed_tools(&cx.session.state());
     let known = agent.toolkit.get(&call.name);
     let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
-    let rerun = fault::active(Fault::RerunBegun);
-    if status == CallStatus::Begun && !rerun && known.is_none_or(|(spec, _)| !spec.idempotent) {
+    let rerun = fault::active(Fault::RerunStarted);
+    if status == CallStatus::Started && !rerun && known.is_none_or(|(spec, _)| !spec.idempotent) {
         let settled =
             PreparedCall::settled(call, unknown("the machine went away while the tool was running"));
         // It may have written: calls behind it are admitted when that is noted.
@@ -418,7 +418,7 @@ async fn supervise(
     sender: oneshot::Sender<Ended>,
 ) {
     let (started, over) = (cx.clock.now(), context.cancel.clone());
-    if !context.gate.is_open() && !fault::active(Fault::BeginLate) {
+    if !context.gate.is_open() && !fault::active(Fault::StartLate) {
         // The turn was ended before the tool had its first moment: it never begins.
         return;
     }

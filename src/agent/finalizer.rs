@@ -117,7 +117,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                     .find(|(id, _)| *id == call.call_id)
                     .map(|(_, name)| name.clone())
                     .unwrap_or_default();
-                let begun = call.status == CallStatus::Begun || cx.state.has_begun(&call.call_id);
+                let begun = call.status == CallStatus::Started || cx.state.has_begun(&call.call_id);
                 let report = ending.child_reports.iter().find(|report| report.call_id == call.call_id);
                 let outcome = match report {
                     Some(report) => report.outcome(),
@@ -253,7 +253,7 @@ fn last_message(
             (Some(Rc::new(message)), citations)
         }
         (None, Some((id, text))) => (Some(reason::interrupted(id, text, cx)), Vec::new()),
-        (_, None) if is_bound(ending.reason) && !fault::active(Fault::NoApology) => {
+        (_, None) if is_bound(ending.reason) && !fault::active(Fault::NoLimitReply) => {
             let id = agent.new_id(id::MESSAGE);
             (Some(reason::interrupted(id, apology(ending.reason).into(), cx)), Vec::new())
         }

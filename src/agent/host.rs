@@ -424,7 +424,7 @@ impl SessionHost {
                 TurnMachine(state).resume();
                 let epoch = state.epoch;
                 draft.close_message();
-                if !fault::active(Fault::UnsaidRestart) {
+                if !fault::active(Fault::UnrecordedRestart) {
                     draft.record(Some(&turn), EventKind::TurnResumed { epoch, reason: "restart".into() });
                 }
             }
@@ -487,7 +487,7 @@ impl SessionHost {
         self.recall_later(session, &waiting);
         // Dropping the work closes its connections; whatever it still does is refused by the seal.
         if let Some((_, handle)) = self.running.borrow_mut().take()
-            && !fault::active(Fault::AbortGoesOn)
+            && !fault::active(Fault::AbortKeepsRunning)
         {
             handle.abort();
         }

@@ -66,7 +66,7 @@ impl RuntimeState {
                     key,
                     call_id: &call_id,
                     name: &name,
-                    idempotent: spec.is_some_and(ToolSpec::is_spared),
+                    idempotent: spec.is_some_and(ToolSpec::skips_repeats),
                     reads: spec.is_some_and(|spec| spec.effect.is_read()),
                 };
                 inner.replay.completed(&call, outcome);

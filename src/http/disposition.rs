@@ -65,7 +65,7 @@ pub fn filename(header: &str) -> Option<String> {
 /// A name that is one line and no path; `None` when nothing is left of it.
 pub fn plain(name: &str) -> Option<String> {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
-    let clean: String = last.chars().filter(|c| text::in_line(*c)).collect();
+    let clean: String = last.chars().filter(|c| text::is_inline(*c)).collect();
     let clean = clean.trim();
     let name = clean.split_at(clean.floor_char_boundary(MAX_NAME)).0.trim_end();
     (!matches!(name, "" | "." | "..")).then(|| name.to_owned())

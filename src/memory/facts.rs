@@ -9,7 +9,7 @@ use crate::ports::{
     MemoryIndex,
     memory::{Collection, Listing, MemoryResult, NewEntry, NewPart, Removal, Source},
 };
-use crate::types::{Timestamp, id, text::in_line};
+use crate::types::{Timestamp, id, text::is_inline};
 use crate::workspace::layout::MEMORY;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,7 +57,7 @@ impl NewFact {
 /// What was said, in one line that a log can hold.
 pub fn line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
-    words.join(" ").chars().filter(|c| in_line(*c)).take(MAX_FACT).collect()
+    words.join(" ").chars().filter(|c| is_inline(*c)).take(MAX_FACT).collect()
 }
 
 /// The id of a fact that follows from where it was learned, so that learning it again there changes

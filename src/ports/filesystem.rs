@@ -174,7 +174,7 @@ pub struct Glance<'a> {
 
 /// The result of a [`Glance`] for one tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Glimpse {
+pub struct GlanceResult {
     /// The requested files that exist, sorted by path. The content is absent if the caller already has it,
     /// and cut to `max_chars` if it is text stored in the row.
     pub files: Vec<(Entry, Option<Content>)>,
@@ -200,7 +200,7 @@ pub trait FileTable {
         tenant: &TenantId,
         scopes: &[&str],
         glance: &Glance<'_>,
-    ) -> FileResult<Vec<Glimpse>>;
+    ) -> FileResult<Vec<GlanceResult>>;
     /// Writes a row atomically and takes its key off the list of free keys. Returns `false` if the
     /// precondition does not hold, or if the row is new and the tree has [`MAX_FILES`] files.
     async fn put(&self, tree: &Tree, row: &Row, condition: &Precondition) -> FileResult<bool>;

@@ -166,7 +166,7 @@ impl Artifacts {
         let pointer = stored.pointer.clone();
         let committed = self.room_for(pointer.bytes).and_then(|()| {
             let drafted = |draft: &mut Draft| {
-                draft.state.held.attached += pointer.bytes;
+                draft.state.reserved.attached += pointer.bytes;
                 stored.draft(None, draft);
             };
             Ok(self.session.commit_from_outside(self.clock.now(), drafted)?)
@@ -181,7 +181,7 @@ impl Artifacts {
 
     /// Whether the session may hold so many bytes of files more.
     fn room_for(&self, bytes: u64) -> Result<(), ArtifactError> {
-        let held = self.session.state().held.attached;
+        let held = self.session.state().reserved.attached;
         if held.saturating_add(bytes) > MAX_ATTACHED { Err(ArtifactError::Full) } else { Ok(()) }
     }
 

@@ -85,9 +85,9 @@ impl Session {
             let status = match status {
                 None | Some(CallStatus::Done) => continue,
                 Some(CallStatus::Waiting) => "waiting",
-                Some(CallStatus::Begun) => "running",
-                Some(CallStatus::Pending) if has_begun(&call_id) => "running",
-                Some(CallStatus::Pending) => "pending",
+                Some(CallStatus::Started) => "running",
+                Some(CallStatus::NotStarted) if has_begun(&call_id) => "running",
+                Some(CallStatus::NotStarted) => "pending",
             };
             active.push(json!({
                 "call_id": call_id, "name": name, "args": args, "status": status, "started_at": record.at,

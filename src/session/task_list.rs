@@ -215,7 +215,7 @@ impl TaskList {
             for c in line.chars() {
                 match c {
                     '<' => out.push_str("&lt;"),
-                    c if text::in_line(c) => out.push(c),
+                    c if text::is_inline(c) => out.push(c),
                     _ => out.push(' '),
                 }
             }

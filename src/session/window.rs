@@ -73,7 +73,7 @@ impl ContextWindow {
         window.state = store.get(STATE)?.as_deref().map(decode).transpose()?.unwrap_or_default();
         let kept_from = window.state.kept_from();
         let mut records = newest(store, kept_from, window.bounds.messages * 2)?;
-        if kept_from > 0 && !records.iter().any(starts) && !fault::active(Fault::DropAsked) {
+        if kept_from > 0 && !records.iter().any(starts) && !fault::active(Fault::DropUserMessage) {
             // The turn at hand began before: its message stays.
             let select = Select { before: Some(kept_from), kinds: &["turn.started"], ..Select::default() };
             let started = store.read(Select { newest_first: true, limit: 1, ..select })?;

@@ -30,7 +30,7 @@ pub fn used(sources: &[Source]) -> Vec<Source> {
 }
 
 fn plain(source: &Source) -> Option<Source> {
-    let line = |text: &str| text.chars().filter(|c| text::in_line(*c)).take(MAX_CHARS).collect::<String>();
+    let line = |text: &str| text.chars().filter(|c| text::is_inline(*c)).take(MAX_CHARS).collect::<String>();
     let title = |title: &Option<String>| {
         let title = title.as_deref()?.split(['\n', '\r', '\t', '\u{2028}', '\u{2029}']);
         Some(line(&title.collect::<Vec<_>>().join(" ")))

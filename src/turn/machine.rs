@@ -130,7 +130,7 @@ impl TurnMachine<'_> {
         } else {
             let pending = |call: &ToolCall| CallState {
                 call_id: call.call_id.clone(),
-                status: CallStatus::Pending,
+                status: CallStatus::NotStarted,
                 asked: false,
             };
             TurnPhase::Tools { calls: calls.iter().map(pending).collect() }
@@ -193,7 +193,7 @@ impl TurnMachine<'_> {
 
     /// Calls begin: from here on a crash leaves their outcome unknown.
     pub fn calls_begun(&mut self, begun: &[impl AsRef<str>]) {
-        self.set(begun, CallStatus::Begun);
+        self.set(begun, CallStatus::Started);
     }
 
     /// Somebody is asked about these calls, or subagents are sent out: from here on the turn waits, and its time
@@ -207,10 +207,10 @@ impl TurnMachine<'_> {
     /// A call need not wait any more. When none does the turn goes on, as one that starts again, and has as
     /// much time left as when it began to wait. Returns whether it does.
     pub fn call_resolved(&mut self, call_id: &str, now: Timestamp) -> bool {
-        self.set(&[call_id], CallStatus::Pending);
+        self.set(&[call_id], CallStatus::NotStarted);
         let TurnPhase::Tools { calls } = &self.0.phase else { return false };
         let waits = calls.iter().any(|call| call.status == CallStatus::Waiting);
-        if waits && !fault::active(Fault::GoOnEarly) {
+        if waits && !fault::active(Fault::ResumeEarly) {
             return false;
         }
         let Some(since) = self.0.waiting_since.take() else { return false };
@@ -311,10 +311,10 @@ mod tests {
             _ => Vec::new(),
         };
         let (a, b) = ("a".to_owned(), "b".to_owned());
-        assert_eq!(open(&turn), [(a, CallStatus::Pending), (b.clone(), CallStatus::Pending)]);
+        assert_eq!(open(&turn), [(a, CallStatus::NotStarted), (b.clone(), CallStatus::NotStarted)]);
         TurnMachine(&mut turn).calls_begun(&["b"]);
         TurnMachine(&mut turn).calls_done(&["a"], false);
-        assert_eq!(open(&turn), [(b, CallStatus::Begun)]);
+        assert_eq!(open(&turn), [(b, CallStatus::Started)]);
         TurnMachine(&mut turn).calls_done(&["b"], false);
         assert_eq!(TurnMachine::next(&turn, NOW), Step::CallModel);
         TurnMachine(&mut turn).model_answered(used(1), &[]);

@@ -88,7 +88,7 @@ impl ReplayControl {
             }
             _ => None,
         };
-        if let Some(reason) = blocked.filter(|_| !fault::active(Fault::ReopenTools)) {
+        if let Some(reason) = blocked.filter(|_| !fault::active(Fault::KeepFailedTools)) {
             self.blocked.insert(call.name.to_owned(), reason);
         }
     }

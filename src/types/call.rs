@@ -196,7 +196,7 @@ const MARK: &str = "untrusted_output";
 pub fn untrusted(text: &str) -> String {
     let mark = MARK.as_bytes();
     // The visible characters in ASCII lower case, with their byte offsets.
-    let seen = || text.char_indices().filter_map(|(at, c)| plain(c).map(|plain| (at, plain)));
+    let seen = || text.char_indices().filter_map(|(at, c)| normalize(c).map(|byte| (at, byte)));
     let mut marked = format!("<{MARK}>\n");
     let (mut copied, mut matched, mut start, mut before) = (0, 0, 0, 0);
     for (at, byte) in seen() {
@@ -227,7 +227,7 @@ pub fn untrusted(text: &str) -> String {
 
 /// Normalizes a look-alike of an ASCII character to lower case: `None` for invisible characters, 0 for
 /// others.
-fn plain(c: char) -> Option<u8> {
+fn normalize(c: char) -> Option<u8> {
     match u32::from(c) {
         0xad | 0x34f | 0x61c | 0x180b..=0x180f | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x206f => None,
         0xfe00..=0xfe0f | 0xfeff | 0xe0000..=0xe0fff => None,

@@ -105,7 +105,7 @@ pub struct Gauge {
 const PERMILLE: std::ops::RangeInclusive<u64> = 600..=2_500;
 
 /// Smallest request, in tokens, that is believed to have exceeded a context window.
-const LEAST: u64 = 1_000;
+const MIN_OVERFLOW: u64 = 1_000;
 
 impl Gauge {
     /// Returns the correction for `model`: this one if it is for that model, else an empty one.
@@ -124,7 +124,7 @@ impl Gauge {
     /// larger than its fixed part is ignored: it failed for another reason, such as an output limit beyond
     /// the window.
     pub fn refuse(&mut self, estimated: u64) {
-        if estimated >= 2 * self.fixed.max(LEAST) {
+        if estimated >= 2 * self.fixed.max(MIN_OVERFLOW) {
             let known = if self.too_much == 0 { estimated } else { self.too_much };
             self.too_much = known.min(estimated);
         }

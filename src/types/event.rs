@@ -3,7 +3,7 @@
 use super::{
     Approver, Category, CompactReason, Cut, Decision, Effect, Message, Pending, PendingKind, Source,
     StopReason, Task, Timestamp, ToolOutcome, Trigger, TurnEnd, TurnStatus, Usage, json,
-    observed::{NotTaken, Started, Taken},
+    observed::{NotesFailed, NotesStarted, NotesTaken},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -339,10 +339,10 @@ pub enum EventKind {
     },
     /// The model started to take notes on messages.
     #[serde(rename = "observation.started")]
-    ObservationStarted(Started),
+    ObservationStarted(NotesStarted),
     /// Notes were taken and buffered. Their messages are still shown.
     #[serde(rename = "observation.buffered")]
-    ObservationBuffered(Taken),
+    ObservationBuffered(NotesTaken),
     /// Buffered notes now replace their messages.
     #[serde(rename = "observation.activated")]
     ObservationActivated {
@@ -357,16 +357,16 @@ pub enum EventKind {
     },
     /// Notes were taken and replace their messages at once.
     #[serde(rename = "observation.completed")]
-    ObservationCompleted(Taken),
+    ObservationCompleted(NotesTaken),
     /// No notes could be taken. The messages are still shown.
     #[serde(rename = "observation.failed")]
-    ObservationFailed(NotTaken),
+    ObservationFailed(NotesFailed),
     /// The model started to rewrite the notes.
     #[serde(rename = "reflection.started")]
-    ReflectionStarted(Started),
+    ReflectionStarted(NotesStarted),
     /// A new generation of the notes was written and buffered.
     #[serde(rename = "reflection.buffered")]
-    ReflectionBuffered(Taken),
+    ReflectionBuffered(NotesTaken),
     /// A new generation of the notes replaced the previous one.
     #[serde(rename = "reflection.activated")]
     ReflectionActivated {
@@ -377,7 +377,7 @@ pub enum EventKind {
     },
     /// The notes could not be rewritten. They are unchanged.
     #[serde(rename = "reflection.failed")]
-    ReflectionFailed(NotTaken),
+    ReflectionFailed(NotesFailed),
     /// A tool call ended. Each call has exactly one such record.
     #[serde(rename = "tool.completed")]
     ToolCompleted {

@@ -1,6 +1,6 @@
 //! Provider-neutral messages.
 
-use super::{Timestamp, ToolOutcome, json, text::in_line};
+use super::{Timestamp, ToolOutcome, json, text::is_inline};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -59,7 +59,7 @@ impl FileRef {
     /// Returns the line that represents the file in the prompt.
     pub fn line(&self) -> String {
         let Self { r#ref, mime_type, bytes, name } = self;
-        let name: String = name.as_deref().unwrap_or(r#ref).chars().filter(|c| in_line(*c)).collect();
+        let name: String = name.as_deref().unwrap_or(r#ref).chars().filter(|c| is_inline(*c)).collect();
         // Parameters of a media type are untrusted text.
         let mime_type = mime_type.split(';').next().unwrap_or_default().trim();
         format!("[file {name:?}, {mime_type}, {bytes} bytes: read parts of it with read_artifact, ref {ref}]")

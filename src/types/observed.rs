@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
 /// The summary of messages that were dropped without notes.
-pub const UNTOLD: &str =
+pub const NO_SUMMARY: &str =
     "Earlier messages are not shown, because the conversation was too long. There is no summary of them.";
 
 /// Notes on one range of records.
@@ -33,7 +33,7 @@ pub struct Chunk {
 
 /// An observation or reflection started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Started {
+pub struct NotesStarted {
     /// Sequence number of the first record to be covered by new notes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub from: u64,
@@ -43,7 +43,7 @@ pub struct Started {
 
 /// Notes were taken or rewritten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Taken {
+pub struct NotesTaken {
     /// Generation number, starting at 1, if the notes were rewritten; 0 for new notes.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub generation: u64,
@@ -51,7 +51,7 @@ pub struct Taken {
     pub chunk: Rc<Chunk>,
 }
 
-impl Taken {
+impl NotesTaken {
     /// Creates the event for new notes.
     pub fn new(chunk: Rc<Chunk>) -> Self {
         Self { generation: 0, chunk }
@@ -60,7 +60,7 @@ impl Taken {
 
 /// An observation or reflection failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NotTaken {
+pub struct NotesFailed {
     /// Why it failed.
     pub reason: String,
     /// Estimated tokens of the visible messages, or of the notes.
@@ -146,11 +146,11 @@ impl Observed {
     pub fn fold(&mut self, kind: &EventKind) -> bool {
         match kind {
             EventKind::ObservationStarted(started) if self.next == 0 => self.next = started.from,
-            EventKind::ObservationBuffered(Taken { chunk, .. }) if self.follows(chunk) => {
+            EventKind::ObservationBuffered(NotesTaken { chunk, .. }) if self.follows(chunk) => {
                 self.take(chunk);
                 self.buffered.push(Rc::clone(chunk));
             }
-            EventKind::ObservationCompleted(Taken { chunk, .. })
+            EventKind::ObservationCompleted(NotesTaken { chunk, .. })
                 if self.follows(chunk) && self.buffered.is_empty() =>
             {
                 self.take(chunk);
@@ -162,7 +162,7 @@ impl Observed {
                 self.active.extend(self.buffered.drain(..=last));
             }
             EventKind::ObservationFailed(failed) => self.failed_at = failed.tokens,
-            EventKind::ReflectionBuffered(Taken { generation, chunk })
+            EventKind::ReflectionBuffered(NotesTaken { generation, chunk })
                 if *generation == self.generation + 1
                     && self.reflection.is_none()
                     && self.replaced_by(chunk).is_some() =>
@@ -210,7 +210,7 @@ mod tests {
     }
 
     fn buffered(from: u64, to: u64) -> EventKind {
-        EventKind::ObservationBuffered(Taken::new(chunk(from, to)))
+        EventKind::ObservationBuffered(NotesTaken::new(chunk(from, to)))
     }
 
     fn activated(kept_from: u64) -> EventKind {
@@ -219,7 +219,7 @@ mod tests {
 
     fn reflected(generation: u64, to: u64) -> [EventKind; 2] {
         let chunk = Rc::new(Chunk { text: format!("all to {to}"), ..Chunk::clone(&chunk(1, to)) });
-        let buffered = EventKind::ReflectionBuffered(Taken { generation, chunk });
+        let buffered = EventKind::ReflectionBuffered(NotesTaken { generation, chunk });
         [buffered, EventKind::ReflectionActivated { generation, tokens: 1 }]
     }
 
@@ -231,17 +231,20 @@ mod tests {
     fn records_out_of_order_are_ignored() {
         let mut observed = Observed::default();
         assert!(!observed.fold(&buffered(1, 5)), "no observation has started");
-        assert!(observed.fold(&EventKind::ObservationStarted(Started { from: 1, tokens: 9 })));
-        assert!(!observed.fold(&EventKind::ObservationStarted(Started { from: 3, tokens: 9 })));
+        assert!(observed.fold(&EventKind::ObservationStarted(NotesStarted { from: 1, tokens: 9 })));
+        assert!(!observed.fold(&EventKind::ObservationStarted(NotesStarted { from: 3, tokens: 9 })));
         assert!(observed.fold(&buffered(1, 5)) && !observed.fold(&buffered(1, 5)));
         assert!(!observed.fold(&buffered(7, 9)) && observed.fold(&buffered(6, 9)));
-        assert!(!observed.fold(&EventKind::ObservationCompleted(Taken::new(chunk(10, 12)))), "others wait");
+        assert!(
+            !observed.fold(&EventKind::ObservationCompleted(NotesTaken::new(chunk(10, 12)))),
+            "others wait"
+        );
         assert!(
             !observed.fold(&activated(8)) && observed.fold(&activated(6)) && !observed.fold(&activated(6))
         );
         assert_eq!((texts(&observed), observed.kept_from(), observed.next), (vec!["1-5"], 6, 10));
         assert!(observed.fold(&activated(10)));
-        assert!(observed.fold(&EventKind::ObservationCompleted(Taken::new(chunk(10, 12)))));
+        assert!(observed.fold(&EventKind::ObservationCompleted(NotesTaken::new(chunk(10, 12)))));
         assert_eq!(texts(&observed), ["1-5", "6-9", "10-12"]);
     }
 
@@ -249,11 +252,11 @@ mod tests {
     fn a_chunk_added_during_a_reflection_stays_behind_it() {
         let mut observed = Observed { next: 1, ..Observed::default() };
         for (from, to) in [(1, 5), (6, 9)] {
-            observed.fold(&EventKind::ObservationCompleted(Taken::new(chunk(from, to))));
+            observed.fold(&EventKind::ObservationCompleted(NotesTaken::new(chunk(from, to))));
         }
         let [waits, takes] = reflected(1, 9);
         assert!(observed.fold(&waits));
-        assert!(observed.fold(&EventKind::ObservationCompleted(Taken::new(chunk(10, 12)))));
+        assert!(observed.fold(&EventKind::ObservationCompleted(NotesTaken::new(chunk(10, 12)))));
         assert!(!observed.fold(&reflected(1, 12)[0]), "a reflection is already buffered");
         assert!(observed.fold(&takes) && !observed.fold(&takes));
         assert_eq!((texts(&observed), observed.generation), (vec!["all to 9", "10-12"], 1));
@@ -269,14 +272,14 @@ mod tests {
             steps in prop::collection::vec((0..6u8, 1..9u64, 0..6u64), 0..60),
         ) {
             let mut observed = Observed::default();
-            observed.fold(&EventKind::ObservationStarted(Started { from: 1, tokens: 0 }));
+            observed.fold(&EventKind::ObservationStarted(NotesStarted { from: 1, tokens: 0 }));
             let mut active_end = 0;
             for (what, from, more) in steps {
                 // Close to a valid position, so that valid and invalid records are both frequent.
                 let near = (observed.next + from).saturating_sub(4).max(1);
                 let kind = match what {
                     0 => buffered(near, near + more),
-                    1 => EventKind::ObservationCompleted(Taken::new(chunk(near, near + more))),
+                    1 => EventKind::ObservationCompleted(NotesTaken::new(chunk(near, near + more))),
                     2 => activated(near),
                     3 => reflected(observed.generation + from / 4, near)[0].clone(),
                     4 => reflected(observed.generation + from / 4, near)[1].clone(),

@@ -113,8 +113,8 @@ pub struct SessionState {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queue: Vec<String>,
     /// Bytes reserved outside this document.
-    #[serde(default)]
-    pub held: Held,
+    #[serde(rename = "held", default)]
+    pub reserved: ReservedBytes,
     /// Records held back until the message being streamed is complete, so that they follow it in the log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deferred: Vec<(Option<String>, EventKind)>,
@@ -137,8 +137,8 @@ pub struct SessionState {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,
     /// Progress of the follow-ups that turns have requested, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub handovers: BTreeMap<String, Handover>,
+    #[serde(rename = "handovers", default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub follow_ups: BTreeMap<String, FollowUpProgress>,
     /// State of the intervals, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub intervals: BTreeMap<String, IntervalState>,
@@ -168,7 +168,7 @@ pub struct PlanRef {
 /// Progress of one follow-up, which works through the records of the log after turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Handover {
+pub struct FollowUpProgress {
     /// Number of requests by turns.
     pub asked: u64,
     /// Number of requests served.
@@ -181,7 +181,7 @@ pub struct Handover {
     pub not_before: Timestamp,
 }
 
-impl Handover {
+impl FollowUpProgress {
     /// Returns whether a request has not been served.
     pub fn is_due(&self) -> bool {
         self.asked > self.answered
@@ -205,7 +205,7 @@ pub struct IntervalState {
 /// Bytes that count against limits of the session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Held {
+pub struct ReservedBytes {
     /// Bytes of queued messages.
     pub queued: u64,
     /// Bytes of attachments.
@@ -219,7 +219,7 @@ impl SessionState {
             meta,
             turn: None,
             queue: Vec::new(),
-            held: Held::default(),
+            reserved: ReservedBytes::default(),
             deferred: Vec::new(),
             listed_at: Timestamp(0),
             gauge: Gauge::default(),
@@ -227,7 +227,7 @@ impl SessionState {
             plan: None,
             tenant_rules: Rules::default(),
             tasks: Vec::new(),
-            handovers: BTreeMap::new(),
+            follow_ups: BTreeMap::new(),
             intervals: BTreeMap::new(),
             sent_rules: Rules::default(),
             granted: Grants::default(),
@@ -239,8 +239,8 @@ impl SessionState {
     /// Removes a turn, whose row has `bytes` bytes, from the queue.
     pub fn unqueue(&mut self, turn: &str, bytes: usize) {
         self.queue.retain(|waiting| waiting != turn);
-        let left = if self.queue.is_empty() { 0 } else { self.held.queued };
-        self.held.queued = left.saturating_sub(bytes as u64);
+        let left = if self.queue.is_empty() { 0 } else { self.reserved.queued };
+        self.reserved.queued = left.saturating_sub(bytes as u64);
     }
 
     /// Returns what the session is doing.

@@ -61,7 +61,7 @@ pub struct ToolSpec {
 
 impl ToolSpec {
     /// Returns whether a call is skipped if an equal one has succeeded.
-    pub fn is_spared(&self) -> bool {
+    pub fn skips_repeats(&self) -> bool {
         self.idempotent && !self.varies
     }
 }

@@ -47,11 +47,13 @@ pub enum StopReason {
 #[serde(rename_all = "snake_case")]
 pub enum CallStatus {
     /// Requested, not started.
-    Pending,
+    #[serde(rename = "pending")]
+    NotStarted,
     /// Suspended, for a person, a client, or a subagent.
     Waiting,
     /// Started, without an outcome yet. After a crash, its effect is unknown.
-    Begun,
+    #[serde(rename = "begun")]
+    Started,
     /// The outcome is in the log.
     Done,
 }

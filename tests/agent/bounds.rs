@@ -116,7 +116,7 @@ fn what_waits_for_a_message_is_bounded_in_bytes() {
     stage.settle();
     stage.check();
     assert!(stage.session().turn_ended(&last).unwrap().is_some());
-    assert_eq!(stage.session().state().held.queued, 0);
+    assert_eq!(stage.session().state().reserved.queued, 0);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn the_queue_is_bounded_in_bytes() {
     ask(&stage, SessionRoute::Abort, "", b"").unwrap();
     stage.settle();
     stage.check();
-    assert_eq!(stage.session().state().held.queued, 0);
+    assert_eq!(stage.session().state().reserved.queued, 0);
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn the_files_of_a_session_are_bounded_in_bytes() {
     stage.settle();
     let session = stage.session();
     let all = 256 << 20;
-    session.commit(NOW, |draft| draft.state.held.attached = all - 3).unwrap();
+    session.commit(NOW, |draft| draft.state.reserved.attached = all - 3).unwrap();
     ask(&stage, SessionRoute::Attach, "", b"abc").unwrap();
-    assert_eq!(session.state().held.attached, all);
+    assert_eq!(session.state().reserved.attached, all);
     let problem = ask(&stage, SessionRoute::Attach, "", b"d").map(|made| made.status).unwrap_err();
     assert_eq!(problem.code, ErrorCode::QuotaExceeded);
     assert_eq!(stage.blobs.objects.borrow().len(), 1);

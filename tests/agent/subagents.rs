@@ -177,7 +177,7 @@ fn an_errand_is_done_in_a_session_of_its_own() {
     let listed =
         |all| block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, all)).unwrap().len();
     assert_eq!((listed(false), listed(true)), (1, 2));
-    assert!(child.state().handovers.values().all(|handover| !handover.is_due()));
+    assert!(child.state().follow_ups.values().all(|progress| !progress.is_due()));
 }
 
 #[test]

@@ -71,7 +71,7 @@ impl SessionHost {
             }
             // What follows turns has followed these where they were said.
             for follow_up in self.agent.follow_ups() {
-                draft.state.handovers.entry(follow_up.name().to_owned()).or_default().seen = copied;
+                draft.state.follow_ups.entry(follow_up.name().to_owned()).or_default().seen = copied;
             }
             let mut waiting = 0;
             for record in records {

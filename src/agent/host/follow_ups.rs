@@ -7,7 +7,7 @@ use crate::agent::{
 };
 use crate::ports::{StoreError, within};
 use crate::session::{Draft, Session, owner};
-use crate::types::{EventKind, Handover, Owner, TenantId, Timestamp};
+use crate::types::{EventKind, FollowUpProgress, Owner, TenantId, Timestamp};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, Shared},
@@ -59,8 +59,8 @@ impl SessionHost {
     /// When the first work that is due may be done; the others wait for it.
     fn next_follow_up(&self, session: &Session) -> Option<Timestamp> {
         let state = session.state();
-        let handovers = self.agent.follow_ups.iter().filter_map(|work| state.handovers.get(work.name()));
-        handovers.filter(|handover| handover.is_due()).map(|handover| handover.not_before).next()
+        let follow_ups = self.agent.follow_ups.iter().filter_map(|work| state.follow_ups.get(work.name()));
+        follow_ups.filter(|progress| progress.is_due()).map(|progress| progress.not_before).next()
     }
 
     /// Does all that is due, round after round, until nothing is.
@@ -75,14 +75,14 @@ impl SessionHost {
         let mut cx = self.follow_context(session, cancel);
         let mut done = Vec::new();
         for follow_up in &self.agent.follow_ups {
-            let handover = session.state().handovers.get(follow_up.name()).copied().unwrap_or_default();
-            if !handover.is_due() {
+            let progress = session.state().follow_ups.get(follow_up.name()).copied().unwrap_or_default();
+            if !progress.is_due() {
                 continue;
             }
-            if handover.not_before > self.now() {
+            if progress.not_before > self.now() {
                 break;
             }
-            cx.seen = handover.seen;
+            cx.seen = progress.seen;
             let result = within(self.ports.clock.as_ref(), MAX_MS, follow_up.run(&cx)).await;
             let result = result.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
             if cancel.is_canceled() {
@@ -93,7 +93,7 @@ impl SessionHost {
             }
             // What builds on this one is to find it done.
             let goes_on = matches!(result, Ok(Progress::Done(_)));
-            done.push((follow_up.name(), handover.asked, result));
+            done.push((follow_up.name(), progress.asked, result));
             if !goes_on {
                 break;
             }
@@ -164,19 +164,24 @@ fn progress(
     result: Result<Progress, String>,
     now: Timestamp,
 ) {
-    let state = draft.state.handovers.entry(name.to_owned()).or_default();
+    let state = draft.state.follow_ups.entry(name.to_owned()).or_default();
     match result {
         Ok(Progress::Done(records)) => {
-            *state = Handover {
+            *state = FollowUpProgress {
                 asked: state.asked,
                 answered: asked,
                 seen: until.max(state.seen),
-                ..Handover::default()
+                ..FollowUpProgress::default()
             };
             records.into_iter().for_each(|kind| draft.record(None, kind));
         }
         Ok(Progress::UpTo(seen, records)) => {
-            *state = Handover { seen: seen.max(state.seen), failed: 0, not_before: Timestamp(0), ..*state };
+            *state = FollowUpProgress {
+                seen: seen.max(state.seen),
+                failed: 0,
+                not_before: Timestamp(0),
+                ..*state
+            };
             records.into_iter().for_each(|kind| draft.record(None, kind));
         }
         Ok(Progress::NotBefore(at)) => state.not_before = at.max(now.plus(RETRY_MS)),

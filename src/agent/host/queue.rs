@@ -29,7 +29,7 @@ impl SessionHost {
         let budget = session.state().meta.budget.patched(&post.budget);
         let queued = QueuedTurn { turn: post.turn.clone(), message, budget, options: post.options };
         let json = encode(&queued)?;
-        let bytes = session.state().held.queued + json.len() as u64;
+        let bytes = session.state().reserved.queued + json.len() as u64;
         if bytes > MAX_QUEUE_BYTES && !session.state().queue.is_empty() {
             return Err(full(format!("the messages that wait have more than {MAX_QUEUE_BYTES} bytes")));
         }
@@ -42,7 +42,7 @@ impl SessionHost {
         session
             .commit_from_outside(self.now(), |draft| {
                 draft.state.queue.push(turn.clone());
-                draft.state.held.queued += json.len() as u64;
+                draft.state.reserved.queued += json.len() as u64;
                 draft.put(queue_key(&turn), json);
                 if let Some((key, json)) = document {
                     draft.put(key, json);

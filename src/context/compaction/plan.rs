@@ -55,7 +55,7 @@ impl View<'_> {
 
     /// The last message of the user: it is always shown.
     fn asked(&self) -> Option<usize> {
-        if fault::active(Fault::DropAsked) {
+        if fault::active(Fault::DropUserMessage) {
             return None;
         }
         self.messages.iter().rposition(|(message, _)| message.role == Role::User)

@@ -1,7 +1,7 @@
 //! Showing less when nothing else helps: without a model, and without a note.
 
 use super::plan::{Measured, aligned, but_tail};
-use crate::types::{Cut, Part, observed::UNTOLD};
+use crate::types::{Cut, Part, observed::NO_SUMMARY};
 
 /// Shortest that pieces of messages are shown, in characters.
 const LEAST: u64 = 400;
@@ -21,7 +21,7 @@ pub fn less(cut: &Cut, messages: &Measured, most: usize, room: u64) -> Option<Cu
     }
     let kept = seq(but_tail(messages, aligned(messages, most), room / 2)).unwrap_or(open);
     if cut.kept_from < kept && seq(0).is_some_and(|first| first < kept) {
-        let summary = cut.summary.clone().or_else(|| Some(UNTOLD.to_owned()));
+        let summary = cut.summary.clone().or_else(|| Some(NO_SUMMARY.to_owned()));
         return Some(Cut { kept_from: kept, summary, ..next });
     }
     // A token has three characters or more, but for few texts; half of the room is left for these.
@@ -55,7 +55,7 @@ mod tests {
         let first = less(&Cut::default(), &talk, 3, 250).expect("a cut");
         assert_eq!((first.number, first.brief_before, first.kept_from), (1, 8, 0));
         let second = less(&first, &talk, 3, 250).expect("a cut");
-        assert_eq!((second.number, second.kept_from, second.summary.as_deref()), (2, 8, Some(UNTOLD)));
+        assert_eq!((second.number, second.kept_from, second.summary.as_deref()), (2, 8, Some(NO_SUMMARY)));
         let third = less(&second, &talk[3..], 1, 250).expect("a cut");
         assert_eq!((third.number, third.chars(8)), (3, Some(400)));
         assert_eq!(less(&third, &talk[3..], 1, 250), None);

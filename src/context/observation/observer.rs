@@ -4,7 +4,7 @@ use super::guards;
 use crate::context::compaction::question::marked;
 use crate::model::one_shot::request;
 use crate::session::tokens;
-use crate::types::{Chunk, Message, ModelRequest, Part, Timestamp, call::untrusted, text::in_line};
+use crate::types::{Chunk, Message, ModelRequest, Part, Timestamp, call::untrusted, text::is_inline};
 use std::rc::Rc;
 
 /// Tokens of earlier notes that a question holds: the newest, and important older ones up to as much again.
@@ -140,7 +140,7 @@ pub fn parse(answer: &str) -> Result<Notes, String> {
     }
     let hint = |tag: &str| {
         let hint = between(hints, tag)?.split_whitespace().collect::<Vec<_>>().join(" ");
-        let hint: String = hint.chars().filter(|c| in_line(*c)).take(MAX_HINT).collect();
+        let hint: String = hint.chars().filter(|c| is_inline(*c)).take(MAX_HINT).collect();
         (!hint.is_empty()).then_some(hint)
     };
     Ok(Notes { text, task: hint(HINTS[0]), suggestion: hint(HINTS[1]) })

@@ -11,7 +11,7 @@ use crate::ports::{session_store::Select, within};
 use crate::session::{fold, tokens};
 use crate::types::{
     Chunk, CompactReason, EventKind, Message, Observed, Role, Timestamp, Trigger,
-    observed::{NotTaken, Started, Taken, UNTOLD},
+    observed::{NO_SUMMARY, NotesFailed, NotesStarted, NotesTaken},
 };
 use async_trait::async_trait;
 use std::rc::Rc;
@@ -128,13 +128,13 @@ impl Observation {
         let Some(chosen) = self.choose(cx, choice)? else { return Ok(false) };
         let Chosen { from, to, messages } = chosen;
         let tokens = messages.iter().map(|message| tokens::of_message(message)).sum();
-        cx.record(vec![EventKind::ObservationStarted(Started { from, tokens })])?;
+        cx.record(vec![EventKind::ObservationStarted(NotesStarted { from, tokens })])?;
         let earlier: Vec<_> = cx.state().observed.chunks().cloned().collect();
         let notes = self.0.observe(&cx.model, &earlier, &messages, ms).await;
         let chunk = match notes {
             Ok(chunk) => Rc::new(Chunk { from, to, ..chunk }),
             Err(reason) => {
-                cx.record(vec![EventKind::ObservationFailed(NotTaken {
+                cx.record(vec![EventKind::ObservationFailed(NotesFailed {
                     reason: reason.clone(),
                     tokens: pending(cx),
                 })])?;
@@ -149,8 +149,8 @@ impl Observation {
         // first observation is deferred until a streamed message ends.
         if [0, from].contains(&cx.state().observed.next) {
             cx.record(vec![match is_wait {
-                true => EventKind::ObservationBuffered(Taken::new(chunk)),
-                false => EventKind::ObservationCompleted(Taken::new(chunk)),
+                true => EventKind::ObservationBuffered(NotesTaken::new(chunk)),
+                false => EventKind::ObservationCompleted(NotesTaken::new(chunk)),
             }])?;
         }
         Ok(cx.state().observed.next > from)
@@ -164,7 +164,7 @@ impl Observation {
             0 => {
                 let first = cx.messages().first().map_or(0, |(message, _)| message.seq);
                 let state = cx.state();
-                let is_summed_up = state.cut.summary.as_deref().is_some_and(|text| text != UNTOLD);
+                let is_summed_up = state.cut.summary.as_deref().is_some_and(|text| text != NO_SUMMARY);
                 if is_summed_up { first.max(state.cut.kept_from) } else { first }
             }
             next => next,
@@ -215,10 +215,10 @@ impl Observation {
             (state.observed.active.clone(), state.observed.generation + 1)
         };
         let tokens = cx.state().observed.tokens();
-        cx.record(vec![EventKind::ReflectionStarted(Started { from: 0, tokens })])?;
+        cx.record(vec![EventKind::ReflectionStarted(NotesStarted { from: 0, tokens })])?;
         let kind = match self.0.reflect(&cx.model, &chunks, target, ms).await {
-            Ok(chunk) => EventKind::ReflectionBuffered(Taken { generation, chunk: Rc::new(chunk) }),
-            Err(reason) => EventKind::ReflectionFailed(NotTaken { reason, tokens }),
+            Ok(chunk) => EventKind::ReflectionBuffered(NotesTaken { generation, chunk: Rc::new(chunk) }),
+            Err(reason) => EventKind::ReflectionFailed(NotesFailed { reason, tokens }),
         };
         cx.record(vec![kind])
     }

@@ -2,7 +2,7 @@
 
 use crate::ports::{
     FileError, FileTable,
-    filesystem::{Content, Entry, FileResult, Glance, Glimpse, MAX_FILES, Precondition, Row, Tree},
+    filesystem::{Content, Entry, FileResult, Glance, GlanceResult, MAX_FILES, Precondition, Row, Tree},
 };
 use crate::types::{FilePath, PathPrefix, TenantId, Timestamp};
 use async_trait::async_trait;
@@ -108,7 +108,7 @@ impl State {
         self.rows.iter().filter(move |((own, _), _)| own == tree).map(|((_, path), row)| (path, row))
     }
 
-    fn glimpse(&self, tree: &Tree, glance: &Glance<'_>) -> Glimpse {
+    fn glimpse(&self, tree: &Tree, glance: &Glance<'_>) -> GlanceResult {
         let wanted = self.of(tree).filter(|(path, _)| glance.wanted.contains(path));
         let below = self.of(tree).map(|(path, _)| path).filter(|path| glance.folder.fits(path.as_str()));
         let content = |row: &Row| match &row.content {
@@ -116,7 +116,7 @@ impl State {
             Content::Inline(bytes) => Some(Content::Inline(start(bytes, glance.max_chars))),
             blob @ Content::Blob(_) => Some(blob.clone()),
         };
-        Glimpse {
+        GlanceResult {
             files: wanted.map(|(_, row)| (row.entry.clone(), content(row))).collect(),
             listed: below.take(glance.limit).cloned().collect(),
         }
@@ -153,10 +153,11 @@ impl FileTable for MemoryFiles {
         tenant: &TenantId,
         scopes: &[&str],
         glance: &Glance<'_>,
-    ) -> FileResult<Vec<Glimpse>> {
+    ) -> FileResult<Vec<GlanceResult>> {
         let state = self.state().await?;
         let tree = |scope: &&str| Tree { tenant: tenant.clone(), scope: (*scope).to_owned() };
-        let seen: Vec<Glimpse> = scopes.iter().map(|scope| state.glimpse(&tree(scope), glance)).collect();
+        let seen: Vec<GlanceResult> =
+            scopes.iter().map(|scope| state.glimpse(&tree(scope), glance)).collect();
         let contents =
             seen.iter().flat_map(|glimpse| &glimpse.files).filter_map(|(_, content)| content.as_ref());
         let bytes =

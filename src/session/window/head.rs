@@ -1,6 +1,6 @@
 //! The message that stands for what is not shown: a summary, notes, or both.
 
-use crate::types::{Chunk, ContextState, Message, Part, Role, Timestamp, observed::UNTOLD};
+use crate::types::{Chunk, ContextState, Message, Part, Role, Timestamp, observed::NO_SUMMARY};
 use std::rc::Rc;
 
 /// The id of the message that stands for what is not shown.
@@ -25,7 +25,7 @@ pub fn head(state: &ContextState) -> Option<Rc<Message>> {
     let mut parts = Vec::new();
     let are_noted = state.observed.kept_from() >= state.cut.kept_from;
     // Once there are notes on all that is not shown, something stands for it.
-    let summary = state.cut.summary.as_ref().filter(|text| !(are_noted && *text == UNTOLD));
+    let summary = state.cut.summary.as_ref().filter(|text| !(are_noted && *text == NO_SUMMARY));
     parts.extend(summary.map(|text| format!("{SUMMARY}\n\n{text}")));
     let notes = &state.observed.active;
     if let Some(last) = notes.last() {
@@ -72,7 +72,7 @@ mod tests {
             let observed = Observed { next: to + 1, active: vec![chunk], ..Observed::default() };
             head(&ContextState { cut, observed }).expect("a message").text()
         };
-        assert!(shown(UNTOLD, 8).contains(UNTOLD) && !shown(UNTOLD, 9).contains(UNTOLD));
-        assert!(shown(UNTOLD, 9).contains("* noted") && shown("A summary.", 9).contains("A summary."));
+        assert!(shown(NO_SUMMARY, 8).contains(NO_SUMMARY) && !shown(NO_SUMMARY, 9).contains(NO_SUMMARY));
+        assert!(shown(NO_SUMMARY, 9).contains("* noted") && shown("A summary.", 9).contains("A summary."));
     }
 }

@@ -7,7 +7,7 @@
 use super::{Failed, Shards, list, moment, number, time};
 use crate::ports::{
     FileError, FileTable,
-    filesystem::{Content, Entry, FileResult, Glance, Glimpse, MAX_FILES, Precondition, Row, Tree},
+    filesystem::{Content, Entry, FileResult, Glance, GlanceResult, MAX_FILES, Precondition, Row, Tree},
 };
 use crate::types::{FilePath, PathPrefix, TenantId, Timestamp};
 use async_trait::async_trait;
@@ -149,7 +149,7 @@ impl FileTable for D1Files {
         tenant: &TenantId,
         scopes: &[&str],
         glance: &Glance<'_>,
-    ) -> FileResult<Vec<Glimpse>> {
+    ) -> FileResult<Vec<GlanceResult>> {
         let of_tree = |(part, _): (usize, &&str)| {
             let own = format!("FROM files WHERE tenant = ?1 AND scope = ?{}", part + 7);
             format!(
@@ -175,7 +175,7 @@ impl FileTable for D1Files {
             D1Type::Text(&end),
         ];
         args.extend(scopes.iter().map(|scope| D1Type::Text(scope)));
-        let mut seen: Vec<Glimpse> = scopes.iter().map(|_| Glimpse::default()).collect();
+        let mut seen: Vec<GlanceResult> = scopes.iter().map(|_| GlanceResult::default()).collect();
         for row in self.shards.of(tenant).await?.rows::<GlanceRow>(&sql, &args).await? {
             let GlanceRow { part, path, etag, bytes, updated_at, kind, content } = row;
             let Some(glimpse) = seen.get_mut(part as usize) else { continue };
