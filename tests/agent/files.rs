@@ -248,7 +248,7 @@ fn whoever_keeps_losing_gives_up_and_is_told() {
     let before = stage.files.calls.get();
     let said =
         said(&stage, "t1", &[("edit_file", json!({"path": "a", "old_string": "x", "new_string": "y"}))]);
-    assert_eq!(said, ["!`a` is being changed by others all the time: try again"]);
+    assert_eq!(said, ["!`a` is being changed by others; try again"]);
     assert!(stage.files.calls.get() - before < 40, "a few tries");
     assert_eq!(text(&stage, "a").as_deref(), Some("x"));
 }
