@@ -40,6 +40,8 @@ pub struct Witness {
     pub streams: Vec<Streamed>,
     /// What somebody read who follows the session from its start.
     pub followed: Vec<Event>,
+    /// How many records the log had when that reader came back for the last time.
+    pub known: usize,
     pub dequeued: Vec<String>,
     pub titles: Vec<String>,
     /// Whether it was erased for sure.
@@ -101,13 +103,16 @@ pub fn read_to_the_end(world: &Rc<World>) {
             world,
             Box::pin(async move {
                 let mut events = client.seen();
+                // What is recorded while it reads may come after the session was idle, and so after its end.
+                let known = client.node.disk.log.borrow().len();
                 if let Some(mut line) = client.come_back(&events, "until=idle").await {
                     let mut parser = Parser::default();
                     while let Some(bytes) = line.next().await {
                         parser.push(&client.world, place, &bytes, &mut events);
                     }
                 }
-                client.world.witnesses.borrow_mut()[place].followed = events;
+                let witness = &mut client.world.witnesses.borrow_mut()[place];
+                (witness.followed, witness.known) = (events, known);
             }),
         );
     }

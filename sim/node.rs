@@ -8,9 +8,9 @@ use super::{
 use async_trait::async_trait;
 use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use edge_harness::http::session::Handler;
-use edge_harness::ports::{Peers, SessionEraser, Spawner};
+use edge_harness::ports::{PeerError, Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
-use edge_harness::types::{Parent, Problem, TenantId};
+use edge_harness::types::{Acknowledgement, ChildStatus, Imported, Parent, Problem, Snapshot, TenantId};
 use futures::{channel::oneshot, future::LocalBoxFuture};
 use serde_json::Value;
 use std::{
@@ -202,45 +202,61 @@ impl Ports {
         tenant: &TenantId,
         session: &str,
         work: impl AsyncFnOnce(Rc<SessionHost>) -> Result<T, Problem> + 'static,
-    ) -> Result<T, String> {
-        let (world, node) = self.node().ok_or("the machine is gone")?;
+    ) -> Result<T, PeerError> {
+        let (world, node) = self.node().ok_or(PeerError("the machine is gone".into()))?;
         let other = world.object(tenant, session, node.origin);
-        let is_answered = world.travel().await?;
+        let is_answered = world.travel().await.map_err(PeerError)?;
         let (sender, answer) = oneshot::channel();
         let host = Rc::clone(&other.handler(&world).host);
         let work = async move {
             let _ = sender.send(work(host).await);
         };
         world.sched.spawn(Some(other.place), Box::pin(work));
-        let answer = answer.await.map_err(|_| "the line is cut")?;
-        world.travel().await?;
+        let answer = answer.await.map_err(|_| PeerError("the line is cut".into()))?;
+        world.travel().await.map_err(PeerError)?;
         if !is_answered {
-            return Err("the line was cut".into());
+            return Err(PeerError("the line was cut".into()));
         }
-        answer.map_err(|problem| problem.to_string())
+        answer.map_err(|problem| PeerError(problem.to_string()))
     }
 }
 
 #[async_trait(?Send)]
 impl Peers for Ports {
-    async fn import(&self, tenant: &TenantId, session: &str, snapshot: String) -> Result<String, String> {
-        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.import(&snapshot).await).await
+    async fn import(
+        &self,
+        tenant: &TenantId,
+        session: &str,
+        snapshot: Snapshot,
+    ) -> Result<Imported, PeerError> {
+        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.import(snapshot).await).await
     }
 
-    async fn recall(&self, tenant: &TenantId, session: &str) -> Result<String, String> {
-        let report = self.ask(tenant, session, async |host: Rc<SessionHost>| host.recalled()).await?;
-        report.ok_or_else(|| "no such subagent".into())
+    async fn cancel(
+        &self,
+        tenant: &TenantId,
+        session: &str,
+        call_id: &str,
+    ) -> Result<ChildStatus, PeerError> {
+        let (id, call_id) = (session.to_owned(), call_id.to_owned());
+        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.cancel_task(&id, &call_id)).await
     }
 
-    async fn report(&self, tenant: &TenantId, session: &str, report: String) -> Result<Option<bool>, String> {
-        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.hear(&report)).await
+    async fn notify(
+        &self,
+        tenant: &TenantId,
+        session: &str,
+        status: ChildStatus,
+    ) -> Result<Acknowledgement, PeerError> {
+        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.child_status(status)).await
     }
 }
 
 #[async_trait(?Send)]
 impl SessionEraser for Ports {
     async fn erase(&self, tenant: &TenantId, session: &str) -> Result<(), String> {
-        let (of, id) = (tenant.clone(), session.to_owned());
-        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.erase(&of, &id).await).await
+        let (of, id) = (tenant.to_owned(), session.to_owned());
+        let erased = self.ask(tenant, session, async move |host: Rc<SessionHost>| host.erase(&of, &id).await);
+        erased.await.map_err(|error| error.to_string())
     }
 }

@@ -9,7 +9,7 @@ use edge_harness::agent::{
     DynTool, HarnessBuilder, Hook, RuntimeContext, ToolContext,
     hook::{HookEvent, OnError, PostCall, SubStepError},
 };
-use edge_harness::types::{Category, Effect, PendingKind, Role, Source, ToolOutcome, ToolSpec};
+use edge_harness::types::{Category, Effect, Role, Source, ToolOutcome, ToolSpec, WaitKind};
 use futures::{FutureExt, future::LocalBoxFuture};
 use serde_json::{Value, json};
 use std::{cell::Cell, rc::Rc};
@@ -118,10 +118,10 @@ impl DynTool for SimTool {
 
 impl SimTool {
     /// What its calls wait for.
-    fn suspends(&self) -> Option<PendingKind> {
+    fn suspends(&self) -> Option<WaitKind> {
         match self.name {
-            "ask" => Some(PendingKind::Question),
-            "lend" => Some(PendingKind::External),
+            "ask" => Some(WaitKind::Question),
+            "lend" => Some(WaitKind::External),
             _ => None,
         }
     }

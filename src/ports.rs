@@ -31,7 +31,7 @@ pub use log::Log;
 pub use memory::MemoryIndex;
 pub use memory_spaces::MemorySpaces;
 pub use model::{Model, Models};
-pub use peers::Peers;
+pub use peers::{PeerError, Peers};
 pub use public_url::PublicUrl;
 pub use session_store::{Batch, SessionStore, StoreError};
 pub use signature::{PublicKey, Signatures};

@@ -10,9 +10,10 @@ pub mod fold;
 pub mod frame;
 pub mod hub;
 pub mod idempotency;
+pub mod kernel;
 pub mod modes;
-pub mod parked;
 pub mod replay;
+pub mod suspensions;
 pub mod task_list;
 pub mod tokens;
 pub mod view;
@@ -66,7 +67,7 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
 
 /// Whether the stored session is a subagent's, and the session that sent it out waits for what comes of the errand.
 /// What cannot be read is owed to nobody.
-pub fn owes_report(store: &dyn SessionStore) -> bool {
+pub fn owes_status(store: &dyn SessionStore) -> bool {
     let state = store.get(STATE).ok().flatten().and_then(|json| decode::<Value>(&json).ok());
     state.is_some_and(|state| state["meta"]["parent"].is_object() && state["reported"] != true)
 }
@@ -83,7 +84,7 @@ pub enum WriteError {
 }
 
 /// The right to write for one (re)start of one turn.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permit {
     /// The turn.
     pub turn: String,
@@ -143,6 +144,13 @@ impl Draft {
         self.put.push((key, json));
     }
 
+    /// Writes a document that expires: the purge looks for it from then on.
+    pub fn put_until(&mut self, key: String, json: String, expires_at: Timestamp) {
+        self.put(key, json);
+        let purge_at = &mut self.state.purge_at;
+        *purge_at = Some(purge_at.map_or(expires_at, |at| at.min(expires_at)));
+    }
+
     /// Removes a document.
     pub fn delete(&mut self, key: String) {
         self.delete.push(key);
@@ -158,6 +166,7 @@ pub struct Session {
     bounds: Bounds,
     hub: Hub,
     retired: Cell<bool>,
+    on_commit: RefCell<Option<Rc<dyn Fn()>>>,
 }
 
 impl Session {
@@ -197,10 +206,16 @@ impl Session {
             bounds,
             hub,
             retired: Cell::new(false),
+            on_commit: RefCell::new(None),
         }
     }
 
-    /// Gives this copy up: it writes nothing any more. Whoever still holds it is told so.
+    /// Calls `observer` after each commit.
+    pub fn on_commit(&self, observer: impl Fn() + 'static) {
+        *self.on_commit.borrow_mut() = Some(Rc::new(observer));
+    }
+
+    /// Retires this copy: it refuses all further writes.
     pub fn retire(&self) {
         self.retired.set(true);
     }
@@ -369,6 +384,10 @@ impl Session {
         }
         if self.state.borrow().turn.is_none() && self.state.borrow().queue.is_empty() {
             self.hub.idle();
+        }
+        let observer = self.on_commit.borrow().clone();
+        if let Some(observer) = observer {
+            observer();
         }
         Ok(())
     }

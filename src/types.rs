@@ -14,11 +14,11 @@ pub mod mode;
 pub mod model;
 pub mod observed;
 pub mod path;
-pub mod pending;
 pub mod permission;
 pub mod principal;
 pub mod session;
 pub mod subagent;
+pub mod suspension;
 pub mod task;
 pub mod text;
 pub mod time;
@@ -41,14 +41,14 @@ pub use model::{
 };
 pub use observed::{Chunk, Observed, Trigger};
 pub use path::{FilePath, PathError, PathPrefix};
-pub use pending::{Approver, Decision, Parked, Pending, PendingKind, Resolution};
 pub use permission::{Category, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use session::{
     FollowUpProgress, IntervalState, PlanRef, QueuedTurn, ReservedBytes, SessionMeta, SessionState,
     SessionStatus,
 };
-pub use subagent::{Errand, Parent, Report, SubagentKind};
+pub use subagent::{Acknowledgement, ChildStatus, ChildTask, Imported, Parent, Snapshot, SubagentKind};
+pub use suspension::{Approver, ChildWait, Decision, Pending, Resolution, Suspension, Wait, WaitKind};
 pub use task::{Task, TaskStatus};
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};

@@ -49,7 +49,7 @@ pub fn check(world: &World) {
             continue;
         }
         // What a subagent began as a copy of is looked at where it was said.
-        let own = parent.as_ref().map(|parent| View::of(node).only(&parent.errand));
+        let own = parent.as_ref().map(|parent| View::of(node).only(&parent.task_turn));
         let sender = parent.and_then(|parent| subagents::session(&views, &node.tenant, &parent.session));
         let view = own.as_ref().unwrap_or(view);
         calls::order(outside, view);

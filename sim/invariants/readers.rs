@@ -70,7 +70,11 @@ pub fn artifacts(world: &World, view: &View, node: &Node) {
 pub fn streams(outside: &Outside, view: &View, witness: &Witness) {
     if !witness.followed.is_empty() {
         let all: Vec<&Entry> = view.entries.iter().collect();
-        seen(outside, "whoever follows", &witness.followed, &all, true, None);
+        seen(outside, "a follower", &witness.followed, &all, false, None);
+        let records = witness.followed.iter().filter(|event| !event.name.ends_with("delta")).count();
+        if records < witness.known {
+            outside.find(8, format!("a follower read {records} records of {}", witness.known));
+        }
     }
     for Streamed { turn: id, events, complete, whole } in &witness.streams {
         let Some(turn) = view.turns.iter().find(|turn| turn.id == *id) else {

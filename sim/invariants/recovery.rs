@@ -39,7 +39,7 @@ pub fn same(disturbed: &World, reference: &World) {
 
 /// The turns of subagents.
 fn errands(world: &World) -> Vec<View> {
-    let of = |node: Rc<Node>| Some(View::of(&node).only(&node.parent()?.errand));
+    let of = |node: Rc<Node>| Some(View::of(&node).only(&node.parent()?.task_turn));
     world.nodes().into_iter().filter_map(of).collect()
 }
 

@@ -82,7 +82,7 @@ fn came_to(outside: &Outside, view: &View, turn: &Turn, over: &Entry, theirs: Op
         return outside.find(12, format!("no call waited for it: {}", over.json));
     };
     let end = theirs.and_then(|(node, view)| {
-        let errand = node.parent()?.errand;
+        let errand = node.parent()?.task_turn;
         let turn = view.turns.iter().find(|turn| turn.id == errand)?;
         Some(&view.entries[*turn.ends.first()?].value)
     });
@@ -111,7 +111,7 @@ fn came_to(outside: &Outside, view: &View, turn: &Turn, over: &Entry, theirs: Op
             let fits = end.is_some_and(|end| {
                 end["error"]["message"].as_str().is_some_and(|message| why.ends_with(message))
             });
-            if status != "failed" || !(fits || why.contains("could not be sent out")) {
+            if status != "failed" || !(fits || why.contains("could not be reached")) {
                 outside.find(12, format!("{}: {outcome}, and it ended as {end:?}", call.id));
             }
         }
@@ -173,7 +173,7 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
         outside.find(12, format!("{} was sent out by a subagent", view.name));
     }
     let started: Vec<&Entry> = view.entries.iter().filter(|entry| entry.kind == "turn.started").collect();
-    let errand = |entry: &&&Entry| entry.turn.as_ref() == Some(&parent.errand);
+    let errand = |entry: &&&Entry| entry.turn.as_ref() == Some(&parent.task_turn);
     let times = started.iter().filter(errand).count();
     if times > 1 || (!parent.forked && started.len() > times) {
         let began: Vec<&str> = started.iter().map(|entry| entry.json.as_str()).collect();
@@ -189,7 +189,7 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
     if !sent && !is_erased {
         outside.find(12, format!("{} was sent out, and its sender does not know", view.name));
     }
-    let nested = view.turns.iter().filter(|turn| turn.id == parent.errand).flat_map(|turn| &turn.calls);
+    let nested = view.turns.iter().filter(|turn| turn.id == parent.task_turn).flat_map(|turn| &turn.calls);
     for call in nested.filter(|call| call.name == SUBAGENT) {
         let outcome = view.outcome(call).map(|entry| &entry.value["outcome"]);
         if outcome.is_some_and(|outcome| outcome != "denied") {

@@ -8,7 +8,7 @@ use crate::fault::{self, Fault};
 use crate::ports::within;
 use crate::session::{
     artifacts::{self, Stored},
-    parked::Asked,
+    suspensions::Resolved,
 };
 use crate::turn::{
     machine::MIN_REMAINING_MS,
@@ -18,8 +18,8 @@ use crate::turn::{
     schema,
 };
 use crate::types::{
-    CallStatus, DenyReason, Effect, EventKind, Pending, PendingKind, Resolution, Source, Timestamp, ToolCall,
-    ToolOutcome, ToolSpec,
+    CallStatus, DenyReason, Effect, EventKind, Resolution, Source, Suspension, Timestamp, ToolCall,
+    ToolOutcome, ToolSpec, Wait, WaitKind,
 };
 use futures::{
     FutureExt,
@@ -35,7 +35,7 @@ const LINGER_MS: u64 = 30_000;
 /// How long a tool may take to put its question, in milliseconds.
 const PAYLOAD_TIMEOUT_MS: u64 = 10_000;
 
-/// How long a subagent may be out in any case, in milliseconds: 30 days.
+/// How much longer a call may wait for a child than for a person, in milliseconds (30 days).
 const MAX_CHILD_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
 
 /// What is said of a panic.
@@ -56,7 +56,7 @@ enum Admission {
     /// The tool runs with these arguments, and with what was answered.
     Run { tool: Rc<dyn DynTool>, spec: ToolSpec, call: ToolCall, answered: Option<Answered> },
     /// A person is asked first, or a subagent sent out.
-    Wait(Box<Pending>),
+    Wait(Box<Suspension>),
     /// The tool does not run.
     Settled(ToolOutcome),
 }
@@ -92,9 +92,9 @@ impl PreparedCall {
     }
 
     /// What it waits for, if it does.
-    pub fn suspension(&self) -> Option<&Pending> {
+    pub fn suspension(&self) -> Option<&Suspension> {
         match &self.admission {
-            Admission::Wait(pending) => Some(pending),
+            Admission::Wait(suspension) => Some(suspension),
             Admission::Run { .. } | Admission::Settled(_) => None,
         }
     }
@@ -172,8 +172,8 @@ pub(super) struct OpenCall {
     pub status: CallStatus,
     /// Whether it is within the turn's budget.
     pub within_budget: bool,
-    /// What became of asking a person.
-    pub asked: Asked,
+    /// What its suspensions have come to.
+    pub resolved: Resolved,
 }
 
 /// Decides what is to become of a call: unknown tools, bad arguments and spent budgets are denied,
@@ -186,7 +186,7 @@ pub(super) async fn prepare(agent: &HarnessAgent, cx: &RuntimeContext, open: Ope
 }
 
 async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> PreparedCall {
-    let OpenCall { call, status, within_budget, asked } = open;
+    let OpenCall { call, status, within_budget, resolved } = open;
     let allowed = agent.allowed_tools(&cx.session.state());
     let known = agent.toolkit.get(&call.name);
     let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
@@ -197,11 +197,11 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         // It may have written: calls behind it are admitted when that is noted.
         return PreparedCall { claim: Claim { effect: Effect::default(), ..settled.claim }, ..settled };
     }
-    if let Some(refusal) = asked.refusal {
+    if let Some(refusal) = resolved.refusal {
         return PreparedCall::settled(call, refusal_outcome(refusal));
     }
     let mut event = PreActing { call: call.clone(), spec: known.map(|(spec, _)| spec) };
-    if let Some(args) = &asked.args {
+    if let Some(args) = &resolved.args {
         event.call.args = args.clone();
     }
     let mut decision = ActDecision::Continue;
@@ -213,7 +213,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
             ActDecision::Answer(_) => {}
         }
     }
-    if let Some(args) = asked.args {
+    if let Some(args) = resolved.args {
         // Hooks may forbid it still. But what somebody has consented to runs as it was shown.
         event.call.args = args;
     }
@@ -231,8 +231,8 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
         return deny(call, DenyReason::UnknownTool, reason);
     };
-    let is_subagent = cx.session.state().meta.parent.is_some() && !fault::active(Fault::NestSubagents);
-    if is_subagent && matches!(spec.suspends, Some(PendingKind::Plan | PendingKind::Subagent)) {
+    let is_child = cx.session.state().meta.parent.is_some() && !fault::active(Fault::NestSubagents);
+    if is_child && matches!(spec.suspends, Some(WaitKind::Plan | WaitKind::Subagent)) {
         // A copy of the session has the same tools as the original, so that the prompt begins alike.
         return deny(call, DenyReason::Permission, "this is not for a subagent: do the task yourself".into());
     }
@@ -249,18 +249,18 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         Verdict::Ask if fault::active(Fault::RunUnasked) => None,
         Verdict::Deny(_) if fault::active(Fault::RunForbidden) => None,
         Verdict::Deny(reason) => return deny(call, DenyReason::Permission, reason),
-        Verdict::Ask if !asked.approved && asked.answer.is_none() => Some(PendingKind::Approval),
-        Verdict::Ask | Verdict::Allow => spec.suspends.filter(|_| asked.answer.is_none()),
+        Verdict::Ask if !resolved.approved && resolved.answer.is_none() => Some(WaitKind::Approval),
+        Verdict::Ask | Verdict::Allow => spec.suspends.filter(|_| resolved.answer.is_none()),
     };
     let claim = Claim { effect: spec.effect, keys, replay: ReplayKey::of(&call.name, &event.call.args) };
     let admission = match waits_for {
         None => {
-            let shown = asked.shown;
-            let answered = asked.answer.map(|answer| Answered { answer, shown });
+            let shown = resolved.shown;
+            let answered = resolved.answer.map(|answer| Answered { answer, shown });
             Admission::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call, answered }
         }
         Some(kind) => match suspend(agent, cx, kind, tool.as_ref(), spec, event.call).await {
-            Ok(pending) => Admission::Wait(Box::new(pending)),
+            Ok(suspension) => Admission::Wait(Box::new(suspension)),
             Err(outcome) => return PreparedCall::settled(call, outcome),
         },
     };
@@ -271,39 +271,41 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
 async fn suspend(
     agent: &HarnessAgent,
     cx: &RuntimeContext,
-    kind: PendingKind,
+    kind: WaitKind,
     tool: &dyn DynTool,
     spec: &ToolSpec,
     call: ToolCall,
-) -> Result<Pending, ToolOutcome> {
+) -> Result<Suspension, ToolOutcome> {
     let now = cx.clock.now();
-    let payload = if kind == PendingKind::Approval {
-        Value::Null
+    let wait = if kind == WaitKind::Approval {
+        Wait::Approval
     } else {
         let context =
             ToolContext::new(cx, &call.call_id, now.plus(PAYLOAD_TIMEOUT_MS), CancelToken::default());
-        let posed = within(
+        let payload = within(
             cx.clock.as_ref(),
             PAYLOAD_TIMEOUT_MS,
             tool.suspension_payload(call.args.clone(), context),
         )
         .await;
-        posed.unwrap_or_else(|unfinished| Err(ToolOutcome::failure(unfinished.to_string())))?
+        let payload =
+            payload.unwrap_or_else(|unfinished| Err(ToolOutcome::failure(unfinished.to_string())))?;
+        Wait::new(kind, payload).map_err(|error| ToolOutcome::failure(error.to_string()))?
     };
-    // Subagents end by their own bounds; what they ask has its own time.
-    let grace = if kind == PendingKind::Subagent { MAX_CHILD_MS } else { 0 };
-    Ok(Pending {
+    // A child ends by its own limits; what it asks of people has its own time.
+    let grace = if kind == WaitKind::Subagent { MAX_CHILD_MS } else { 0 };
+    Ok(Suspension {
         turn: cx.turn().to_owned(),
         epoch: cx.permit.epoch,
-        kind,
         name: call.name,
         category: spec.category,
         args_hash: policy::args_hash(&call.args),
         args: call.args,
-        payload,
+        wait,
         asked_at: now,
         expires_at: now.plus(agent.settings.approval_ttl_s.saturating_mul(1_000)).plus(grace),
         call_id: call.call_id,
+        resolution: None,
     })
 }
 

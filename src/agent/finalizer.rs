@@ -13,7 +13,7 @@ use crate::fault::{self, Fault};
 use crate::session::{Draft, WriteError, view};
 use crate::turn::{Spent, TurnMachine, citations};
 use crate::types::{
-    CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Report, Role, Source, StopReason,
+    CallStatus, ChildStatus, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason,
     ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, id,
 };
 use serde_json::Value;
@@ -45,12 +45,10 @@ pub(super) struct Ending {
     pub counts_step: bool,
     /// Whether the user said something else while calls waited.
     pub interrupted: bool,
-    /// What is to be told of calls that waited.
-    pub resolutions: Vec<EventKind>,
-    /// What subagents had done before, or when they were called back.
-    pub child_reports: Vec<Report>,
-    /// Whether it was a subagent's, and nobody waits for it any more.
-    pub canceled_by_parent: bool,
+    /// The records about suspended calls.
+    pub records: Vec<EventKind>,
+    /// The final statuses of children.
+    pub statuses: Vec<ChildStatus>,
 }
 
 impl Ending {
@@ -65,9 +63,8 @@ impl Ending {
             finish: FinishReason::Stop,
             counts_step: false,
             interrupted: false,
-            resolutions: Vec::new(),
-            child_reports: Vec::new(),
-            canceled_by_parent: false,
+            records: Vec::new(),
+            statuses: Vec::new(),
         }
     }
 }
@@ -98,13 +95,13 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         }
         let mut outcomes = cx.state.outcomes();
         draft.close_message();
-        for resolution in ending.resolutions {
-            draft.record(Some(&turn.id), resolution);
+        for record in ending.records {
+            draft.record(Some(&turn.id), record);
         }
-        // What was heard before was counted before.
+        // The usage of a call that does not wait any more was counted when it was resolved.
         let waiting = session.waiting_calls();
-        for report in ending.child_reports.iter().filter(|report| waiting.contains(&report.call_id)) {
-            let charged = TurnMachine(&mut turn).charge(report.usage, report.cost_usd);
+        for status in ending.statuses.iter().filter(|status| waiting.contains(&status.call_id)) {
+            let charged = TurnMachine(&mut turn).charge(status.usage, status.cost_usd);
             draft.record(Some(&turn.id), charged);
         }
         if let TurnPhase::Tools { calls } = &turn.phase {
@@ -118,9 +115,9 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                     .map(|(_, name)| name.clone())
                     .unwrap_or_default();
                 let begun = call.status == CallStatus::Started || cx.state.has_begun(&call.call_id);
-                let report = ending.child_reports.iter().find(|report| report.call_id == call.call_id);
-                let outcome = match report {
-                    Some(report) => report.outcome(),
+                let status = ending.statuses.iter().find(|status| status.call_id == call.call_id);
+                let outcome = match status {
+                    Some(status) => status.outcome(),
                     None if ending.interrupted && call.status == CallStatus::Waiting => {
                         ToolOutcome::denied(DenyReason::Declined, INTERRUPTED)
                     }
@@ -204,7 +201,6 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         if !fault::active(Fault::SkipSeal) {
             draft.state.turn = None;
         }
-        draft.state.reported |= ending.canceled_by_parent;
     })?;
     Ok(())
 }

@@ -14,9 +14,7 @@ use crate::ports::session_store::Select;
 use crate::ports::{Clock, Entropy, Models, StoreError};
 use crate::session::{Modes, WriteError};
 use crate::turn::{policy::Permissions, selector};
-use crate::types::{
-    Message, Mode, PendingKind, Role, Rules, SessionState, StopReason, ToolSpec, TurnError, id,
-};
+use crate::types::{Message, Mode, Role, Rules, SessionState, StopReason, ToolSpec, TurnError, WaitKind, id};
 use futures::{
     FutureExt,
     future::{Either, select},
@@ -86,9 +84,10 @@ impl HarnessAgent {
     pub(super) fn tools_of_subagents(&self, state: &SessionState, named: Option<&[String]>) -> Vec<String> {
         let allowed = self.allowed_tools(state);
         let has = |name: &&str| {
-            let is_for_them = self.toolkit.get(name).is_some_and(|(spec, _)| {
-                !matches!(spec.suspends, Some(PendingKind::Plan | PendingKind::Subagent))
-            });
+            let is_for_them = self
+                .toolkit
+                .get(name)
+                .is_some_and(|(spec, _)| !matches!(spec.suspends, Some(WaitKind::Plan | WaitKind::Subagent)));
             let among = |list: &[String]| list.iter().any(|own| own == name);
             is_for_them && allowed.as_deref().is_none_or(among) && named.is_none_or(among)
         };

@@ -11,12 +11,11 @@ use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::session::{
     Draft, WriteError,
-    parked::{self, Asked},
+    suspensions::{Resolved, row},
 };
 use crate::turn::{Step, TurnMachine, scheduler};
 use crate::types::{
-    CallState, Errand, EventKind, Parked, Part, Pending, PendingKind, Role, Thinking, ToolCall, ToolOutcome,
-    TurnPhase, TurnState,
+    CallState, EventKind, Part, Role, Suspension, Thinking, ToolCall, ToolOutcome, TurnPhase, TurnState, Wait,
 };
 use futures::future::join_all;
 use std::rc::Rc;
@@ -86,22 +85,24 @@ impl ReactAgent<'_> {
                 Some(turn) => TurnMachine::within_budget(turn, index),
                 None => return Err(WriteError::Stale),
             };
-            let asked = if state.asked { self.cx.session.asked(&call.call_id)? } else { Asked::default() };
-            let open = OpenCall { call: call.clone(), status: state.status, within_budget: within, asked };
+            let resolved =
+                if state.asked { self.cx.session.resolved(&call.call_id)? } else { Resolved::default() };
+            let open = OpenCall { call: call.clone(), status: state.status, within_budget: within, resolved };
             prepared.push(executor::prepare(self.agent, self.cx, open).await);
         }
         if prepared.is_empty() {
             // Never with a log that is whole. To come back for the same calls at once would never end.
             return Err(WriteError::Store(StoreError("the log lacks the calls of this step".into())));
         }
-        let pending: Vec<Pending> = prepared.iter().filter_map(PreparedCall::suspension).cloned().collect();
-        if !pending.is_empty() {
+        let suspensions: Vec<Suspension> =
+            prepared.iter().filter_map(PreparedCall::suspension).cloned().collect();
+        if !suspensions.is_empty() {
             if fault::active(Fault::RunBeforeAll) {
                 for call in prepared.into_iter().filter(|call| call.suspension().is_none()) {
                     self.run_wave(vec![call]).await?;
                 }
             }
-            return self.suspend(pending);
+            return self.suspend(suspensions);
         }
         let claims: Vec<_> = prepared.iter().map(|call| call.claim.clone()).collect();
         let mut left = prepared.into_iter();
@@ -111,18 +112,17 @@ impl ReactAgent<'_> {
         Ok(())
     }
 
-    /// Stores what is asked of people and subagents. The turn's time stands still from here on.
-    fn suspend(&self, pending: Vec<Pending>) -> Result<(), WriteError> {
+    /// Stores the suspensions of a step. The turn's time stops until they are resolved.
+    fn suspend(&self, suspensions: Vec<Suspension>) -> Result<(), WriteError> {
         let (now, ids): (_, Vec<_>) =
-            (self.cx.clock.now(), pending.iter().map(|pending| pending.call_id.clone()).collect());
-        let mut kinds: Vec<EventKind> = pending.iter().map(suspension_record).collect();
-        let delegated = pending.iter().all(Pending::is_delegated);
+            (self.cx.clock.now(), suspensions.iter().map(|own| own.call_id.clone()).collect());
+        let mut kinds: Vec<EventKind> = suspensions.iter().map(suspension_record).collect();
+        let delegated = suspensions.iter().all(Suspension::is_delegated);
         if !delegated {
-            let people = pending.iter().filter(|pending| !pending.is_delegated());
-            kinds.push(EventKind::TurnWaiting { pending: people.cloned().collect() });
+            let people = suspensions.iter().filter(|own| !own.is_delegated());
+            kinds.push(EventKind::TurnWaiting { pending: people.map(Suspension::pending).collect() });
         }
-        let row = |pending| parked::row(&Parked { pending, resolved: None, told: None });
-        let rows = pending.into_iter().map(row).collect::<Result<Vec<_>, _>>()?;
+        let rows = suspensions.iter().map(row).collect::<Result<Vec<_>, _>>()?;
         self.journal(kinds, |draft, state| {
             TurnMachine(state).wait_for(&ids, delegated, now);
             rows.into_iter().for_each(|(key, json)| draft.put(key, json));
@@ -218,18 +218,19 @@ impl ReactAgent<'_> {
     }
 }
 
-/// The record that asks for what a call waits for.
-fn suspension_record(pending: &Pending) -> EventKind {
-    let Pending { call_id, name, kind, category, args, args_hash, payload, expires_at, .. } = pending.clone();
-    match kind {
-        PendingKind::Approval => {
+/// The record of a suspension.
+fn suspension_record(suspension: &Suspension) -> EventKind {
+    let Suspension { call_id, name, wait, category, args, args_hash, expires_at, .. } = suspension.clone();
+    match wait {
+        Wait::Approval => {
             EventKind::ToolApprovalRequired { call_id, name, args, args_hash, category, expires_at }
         }
-        PendingKind::Question | PendingKind::Plan | PendingKind::External => {
+        Wait::Question(_) | Wait::Plan(_) | Wait::External(_) => {
+            let (kind, payload) = (wait.kind(), wait.payload());
             EventKind::ToolSuspended { call_id, name, kind, payload, expires_at }
         }
-        PendingKind::Subagent => {
-            let Errand { session, agent, task, forked } = Errand::of(pending).unwrap_or_default();
+        Wait::Child(child) => {
+            let crate::types::ChildTask { session, agent, task, forked } = child.task;
             EventKind::SubagentStarted { call_id, session, agent, task, forked }
         }
     }

@@ -278,7 +278,7 @@ impl ReactAgent<'_> {
                 && (!id::is_valid(&call.call_id)
                     || !taken.insert(call.call_id.clone())
                     // A decision that comes late must not meet another call.
-                    || self.cx.session.was_asked(&call.call_id).unwrap_or(true))
+                    || self.cx.session.was_suspended(&call.call_id).unwrap_or(true))
             {
                 call.call_id = self.agent.new_id(id::CALL);
                 taken.insert(call.call_id.clone());

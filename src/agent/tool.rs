@@ -1,7 +1,7 @@
 //! What a tool is.
 
 use super::ToolContext;
-use crate::types::{Category, DenyReason, Effect, PendingKind, ToolOutcome, ToolSpec, json};
+use crate::types::{Category, DenyReason, Effect, ToolOutcome, ToolSpec, WaitKind, json};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -88,7 +88,7 @@ pub trait Tool: 'static {
     const CONTROL: bool = false;
     /// What each of its calls waits for. It runs when the answer is there ([`ToolContext::answer`]), days later or
     /// in another machine.
-    const SUSPENDS: Option<PendingKind> = None;
+    const SUSPENDS: Option<WaitKind> = None;
 
     /// What a call touches, such as a file or a host: reads with a key in common never overlap.
     /// Its name unless the tool says otherwise; nothing at all when empty.

@@ -17,7 +17,7 @@ use crate::fault::{self, Fault};
 use crate::ports::SessionStore;
 use crate::session::{
     Session,
-    idempotency::{Answer, FirstAnswer, document, document_key, find},
+    idempotency::{Answer, FirstAnswer, KEEP_MS, document, document_key, find},
     owner,
 };
 use crate::types::{ErrorCode, Owner, Principal, Problem, SessionMeta, TenantId, id};
@@ -54,6 +54,7 @@ impl Handler {
     /// The problem to answer with.
     pub async fn handle(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         if call.route != SessionRoute::Delete {
+            self.host.recover()?;
             self.govern(call)?;
         }
         match call.route {
@@ -169,8 +170,8 @@ impl Handler {
         {
             let answer = Answer::Json(response.status, String::from_utf8_lossy(body).into_owned());
             let json = document(&FirstAnswer { body_hash, at: self.host.now(), answer })?;
-            session.commit(self.host.now(), |draft| draft.put(document_key, json))?;
-            self.host.wake_for_purge();
+            let (now, until) = (self.host.now(), self.host.now().plus(KEEP_MS));
+            session.commit(now, |draft| draft.put_until(document_key, json, until))?;
         }
         Ok(response)
     }

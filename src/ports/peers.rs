@@ -1,30 +1,47 @@
-//! Messages to other sessions of the same tenant.
+//! Other sessions of a tenant: creating copies and children, and the messages between parent and child.
+//!
+//! All messages are at-least-once and idempotent: after an error the sender repeats them.
 
 use super::SessionEraser;
-use crate::types::TenantId;
+use crate::types::{Acknowledgement, ChildStatus, Imported, Snapshot, TenantId};
 use async_trait::async_trait;
+use thiserror::Error;
 
-/// Sends messages to other sessions.
+/// Another session could not be reached, or could not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct PeerError(pub String);
+
+/// The other sessions.
 #[async_trait(?Send)]
 pub trait Peers: SessionEraser {
-    /// Creates session `session` from a snapshot of another session, and returns it as clients see it. An
-    /// existing subagent's session takes over the permission rules of the snapshot. If the session does not
-    /// exist and the snapshot has no log, nothing is created and the result is empty.
+    /// Creates session `session` from a snapshot, or updates it if it is a child.
     ///
     /// # Errors
-    /// The platform's message. The call is idempotent.
-    async fn import(&self, tenant: &TenantId, session: &str, snapshot: String) -> Result<String, String>;
+    /// When the session cannot be reached or its store fails.
+    async fn import(
+        &self,
+        tenant: &TenantId,
+        session: &str,
+        snapshot: Snapshot,
+    ) -> Result<Imported, PeerError>;
 
-    /// Cancels the task of a subagent's session, and returns its final status.
+    /// Cancels the task of the child in `session`, for call `call_id` of its parent, and returns its final status.
+    /// A child that does not exist yet will refuse its task when it arrives.
     ///
     /// # Errors
-    /// The platform's message, or that the session does not exist.
-    async fn recall(&self, tenant: &TenantId, session: &str) -> Result<String, String>;
+    /// When the session cannot be reached or its store fails.
+    async fn cancel(&self, tenant: &TenantId, session: &str, call_id: &str)
+    -> Result<ChildStatus, PeerError>;
 
-    /// Sends the status of a subagent's task to the parent `session`. Returns whether the parent still waits
-    /// for it; `None` if the parent no longer exists.
+    /// Notifies the parent in `session` of a child's status.
     ///
     /// # Errors
-    /// The platform's message. The call is idempotent.
-    async fn report(&self, tenant: &TenantId, session: &str, report: String) -> Result<Option<bool>, String>;
+    /// When the session cannot be reached or its store fails.
+    async fn notify(
+        &self,
+        tenant: &TenantId,
+        session: &str,
+        status: ChildStatus,
+    ) -> Result<Acknowledgement, PeerError>;
 }

@@ -127,7 +127,7 @@ impl Stored {
         let Self { pointer, json } = self;
         draft.put(document_key(&pointer.r#ref), json);
         if let Some(at) = pointer.expires_at {
-            draft.put(expiry::document_key(at, &pointer.r#ref), "null".into());
+            draft.put_until(expiry::document_key(at, &pointer.r#ref), "null".into(), at);
         }
         let Pointer { r#ref, bytes, mime_type, name, expires_at, .. } = pointer;
         draft.record(turn, EventKind::ArtifactStored { r#ref, bytes, mime_type, name, expires_at });

@@ -52,24 +52,32 @@ pub fn find(session: &Session, key: &str, now: Timestamp) -> Result<Option<First
     Ok(found.filter(|first| now.since(first.at) < KEEP_MS))
 }
 
-/// Removes answers past their time. Returns when the next one will be.
+/// Removes answers that are past their time.
 ///
 /// # Errors
-/// When the store breaks.
-pub fn purge(session: &Session, now: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+/// When the store fails.
+pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
     let mut old = Vec::new();
-    let mut next: Option<Timestamp> = None;
     for (key, json) in session.store().list("idem/")? {
-        let first: FirstAnswer = decode(&json)?;
-        let ends = first.at.plus(KEEP_MS);
-        if ends <= now {
+        if expiry(&json)? <= now {
             old.push(key);
-        } else {
-            next = Some(next.map_or(ends, |next| next.min(ends)));
         }
     }
     if !old.is_empty() {
         session.commit(now, |draft| old.into_iter().for_each(|key| draft.delete(key)))?;
     }
-    Ok(next)
+    Ok(())
+}
+
+/// Returns when the next answer expires; `None` when none is kept.
+///
+/// # Errors
+/// When the store fails.
+pub fn next_expiry(session: &Session) -> Result<Option<Timestamp>, StoreError> {
+    let mut expiries = session.store().list("idem/")?.into_iter().map(|(_, json)| expiry(&json));
+    expiries.try_fold(None::<Timestamp>, |next, at| at.map(|at| Some(next.map_or(at, |next| next.min(at)))))
+}
+
+fn expiry(json: &str) -> Result<Timestamp, StoreError> {
+    decode::<FirstAnswer>(json).map(|first| first.at.plus(KEEP_MS))
 }

@@ -148,8 +148,7 @@ impl Session {
     /// # Errors
     /// When the store breaks.
     pub fn view(&self) -> Result<SessionView, StoreError> {
-        let mut pending = self.pending()?;
-        pending.retain(|pending| !pending.is_delegated());
+        let pending = self.pending()?;
         let state = self.state();
         let meta = &state.meta;
         let queued =
@@ -274,7 +273,6 @@ impl Session {
                 view.status = TurnStatus::Waiting;
                 view.stop_reason = Some(StopReason::Waiting);
                 view.pending = self.pending()?;
-                view.pending.retain(|pending| !pending.is_delegated());
             }
         }
         Ok(Some(view))

@@ -1,7 +1,7 @@
 //! The `ask_user` tool, whose call waits for the user's answer.
 
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Effect, PendingKind};
+use crate::types::{Effect, WaitKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -74,7 +74,7 @@ impl Tool for AskUser {
     // The user may answer the same question differently the next time.
     const VARIES: bool = true;
     const CONTROL: bool = true;
-    const SUSPENDS: Option<PendingKind> = Some(PendingKind::Question);
+    const SUSPENDS: Option<WaitKind> = Some(WaitKind::Question);
 
     /// None, so that several questions can wait at the same time.
     fn resource_keys(&self, _args: &Args) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use crate::agent::{DynTool, ToolContext};
 use crate::turn::schema;
-use crate::types::{Category, Effect, PendingKind, ToolOutcome, ToolSpec};
+use crate::types::{Category, Effect, ToolOutcome, ToolSpec, WaitKind};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -63,7 +63,7 @@ impl ExternalTool {
             varies: true,
             category,
             control: false,
-            suspends: Some(PendingKind::External),
+            suspends: Some(WaitKind::External),
         }))
     }
 }
@@ -115,10 +115,7 @@ mod tests {
         .unwrap();
         let spec = lookup.spec();
         assert_eq!((spec.effect, spec.category), (Effect::NetworkRead, Category::Mcp));
-        assert_eq!(
-            (spec.suspends, &spec.parameters["type"]),
-            (Some(PendingKind::External), &json!("object"))
-        );
+        assert_eq!((spec.suspends, &spec.parameters["type"]), (Some(WaitKind::External), &json!("object")));
         assert_eq!(lookup.check(&json!({"id": 7})), Ok(vec!["lookup".into()]));
         let error = lookup.check(&json!({"id": "x"})).unwrap_err();
         assert_eq!(error, "the arguments do not match the schema at `/id`: expected integer, found string");

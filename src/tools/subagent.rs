@@ -4,8 +4,8 @@
 
 use crate::agent::{DynTool, ToolContext};
 use crate::types::{
-    Category, Effect, Errand, PendingKind, Report, SubagentKind, ToolOutcome, ToolSpec, json::from_value,
-    subagent::GENERAL,
+    Category, ChildStatus, ChildTask, Effect, SubagentKind, ToolOutcome, ToolSpec, WaitKind,
+    json::from_value, subagent::GENERAL,
 };
 use futures::{
     FutureExt,
@@ -64,19 +64,19 @@ impl DynTool for Subagent {
             varies: true,
             category: Category::Other,
             control: true,
-            suspends: Some(PendingKind::Subagent),
+            suspends: Some(WaitKind::Subagent),
         }
     }
 
     fn check(&self, args: &Value) -> Result<Vec<String>, String> {
-        let errand: Errand = from_value(args.clone()).map_err(|misfit| {
+        let task: ChildTask = from_value(args.clone()).map_err(|misfit| {
             format!("the arguments do not match the schema at `{}`: {}", misfit.path(), misfit.detail())
         })?;
-        if !self.0.iter().any(|kind| kind.id == errand.agent) {
+        if !self.0.iter().any(|kind| kind.id == task.agent) {
             let ids: Vec<&str> = self.0.iter().map(|kind| kind.id.as_str()).collect();
-            return Err(format!("unknown `agent` {:?}; available: {}", errand.agent, ids.join(", ")));
+            return Err(format!("unknown `agent` {:?}; available: {}", task.agent, ids.join(", ")));
         }
-        if !(1..=MAX_TASK).contains(&errand.task.trim().chars().count()) {
+        if !(1..=MAX_TASK).contains(&task.task.trim().chars().count()) {
             return Err(format!("`task` must have 1 to {MAX_TASK} characters"));
         }
         // No resource keys, so that several subagents can work concurrently.
@@ -89,13 +89,13 @@ impl DynTool for Subagent {
         cx: ToolContext,
     ) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
         // The same id each time, so that spawning twice creates one child.
-        let session = Errand::session(&cx.session, &cx.turn, &cx.call_id);
-        let errand = from_value::<Errand>(args).map(|errand| json!(Errand { session, ..errand }));
-        ready(errand.map_err(|misfit| ToolOutcome::failure(misfit.to_string()))).boxed_local()
+        let session = ChildTask::session_of(&cx.session, &cx.turn, &cx.call_id);
+        let task = from_value::<ChildTask>(args).map(|task| json!(ChildTask { session, ..task }));
+        ready(task.map_err(|misfit| ToolOutcome::failure(misfit.to_string()))).boxed_local()
     }
 
     fn call<'a>(&'a self, _args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
-        let report = from_value::<Report>(cx.answer.unwrap_or_default());
+        let report = from_value::<ChildStatus>(cx.answer.unwrap_or_default());
         let outcome = report.map(|report| report.outcome());
         ready(outcome.unwrap_or_else(|_| ToolOutcome::failure("the subagent sent no result"))).boxed_local()
     }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn the_final_status_becomes_the_outcome() {
         let outcome = |status, text: &str, error: Option<&str>| {
-            let report = Report {
+            let report = ChildStatus {
                 session: "s".into(),
                 call_id: "c".into(),
                 status,

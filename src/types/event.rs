@@ -1,8 +1,8 @@
 //! Records and events of the session's log.
 
 use super::{
-    Approver, Category, CompactReason, Cut, Decision, Effect, Message, Pending, PendingKind, Source,
-    StopReason, Task, Timestamp, ToolOutcome, Trigger, TurnEnd, TurnStatus, Usage, json,
+    Approver, Category, CompactReason, Cut, Decision, Effect, Message, Pending, Source, StopReason, Task,
+    Timestamp, ToolOutcome, Trigger, TurnEnd, TurnStatus, Usage, WaitKind, json,
     observed::{NotesFailed, NotesStarted, NotesTaken},
 };
 use serde::{Deserialize, Serialize};
@@ -138,7 +138,7 @@ pub enum EventKind {
         /// The tool's name.
         name: String,
         /// What the call waits for.
-        kind: PendingKind,
+        kind: WaitKind,
         /// What the client shows to the person or program that answers.
         payload: Value,
         /// When the call counts as declined.

@@ -151,9 +151,17 @@ pub struct SessionState {
     /// When the parent last sent its rules.
     #[serde(default)]
     pub ruled_at: Timestamp,
-    /// Whether the parent needs no further status: it acknowledged the final one, or canceled the task.
+    /// Whether the parent has acknowledged the final status of this child's task. Only the parent's answer sets it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reported: bool,
+    /// When the first document or artifact expires; `None` when none does. A state that an older version wrote has
+    /// no such time: the purge looks at once.
+    #[serde(default = "at_once")]
+    pub purge_at: Option<Timestamp>,
+}
+
+fn at_once() -> Option<Timestamp> {
+    Some(Timestamp(0))
 }
 
 /// An approved plan.
@@ -233,6 +241,7 @@ impl SessionState {
             granted: Grants::default(),
             ruled_at: Timestamp(0),
             reported: false,
+            purge_at: None,
         }
     }
 

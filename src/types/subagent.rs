@@ -1,108 +1,119 @@
-//! Subagents: what an agent may send out to do a part of the work, and what ties their sessions to its own.
+//! Subagents: the kinds that an agent may spawn, the task of a child session, and its status.
 
-use super::{Pending, PendingKind, ToolOutcome, TurnStatus, Usage, id, json::from_value};
+use super::{Pending, Rules, SessionMeta, ToolOutcome, TurnOptions, TurnStatus, Usage, event::Record, id};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// The kind of subagent that there always is where there are any.
+/// The kind of subagent that always exists where an agent has subagents.
 pub const GENERAL: &str = "general-purpose";
 
 /// A kind of subagent, as a deployment declares it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SubagentKind {
-    /// What the model calls it by.
+    /// The name by which the model selects it.
     pub id: String,
-    /// What it is good for, for the model that sends it out.
+    /// What it is good for, for the model that spawns it.
     pub description: String,
-    /// What stands behind the agent's own instructions in its prompt.
+    /// Instructions that follow the agent's own in its prompt.
     pub instructions: String,
-    /// Its model, as `provider/model`; the sending session's when absent.
+    /// Its model, as `provider/model`; the parent session's when absent.
     pub model: Option<String>,
-    /// The tools that it has, of those that the sending turn has; all when absent.
+    /// The tools that it has, of those of the parent's turn; all when absent.
     pub tools: Option<Vec<String>>,
-    /// The model calls that it may make; as many as the sending turn when absent.
+    /// The model calls that it may make; as many as the parent's turn when absent.
     pub max_steps: Option<u32>,
 }
 
-/// An errand, as a model gives it, and as its call shows it while it waits.
+/// The task of a child, as the model gives it and as the parent's call shows it while it waits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Errand {
+pub struct ChildTask {
     /// The kind of subagent.
     pub agent: String,
-    /// What it is to do.
+    /// What the child is asked to do.
     pub task: String,
-    /// Whether it begins as a copy of the session that sends it out.
+    /// Whether the child's session starts as a copy of the parent's.
     #[serde(default)]
     pub forked: bool,
-    /// Its session; empty before it is sent out.
+    /// The child's session; empty before it is spawned.
     #[serde(default)]
     pub session: String,
 }
 
-impl Errand {
-    /// The session in which the errand of a call is done: the same each time it is asked.
-    pub fn session(session: &str, turn: &str, call_id: &str) -> String {
+impl ChildTask {
+    /// The id of the session that works on the task of a call. Derived from the call, so that spawning twice
+    /// reaches the same session.
+    pub fn session_of(session: &str, turn: &str, call_id: &str) -> String {
         id::derive(id::SESSION, &json!([session, turn, call_id]).to_string())
-    }
-
-    /// The errand whose end a call waits for.
-    pub fn of(pending: &Pending) -> Option<Self> {
-        (pending.kind == PendingKind::Subagent).then(|| from_value(pending.payload.clone()).ok())?
     }
 }
 
-/// What makes a session a subagent's: whose it is, and what it was sent out for.
+/// What ties a child's session to its parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
-    /// The session that sent it out.
+    /// The parent's session.
     pub session: String,
     /// The turn there.
     pub turn: String,
-    /// The call there. It waits for what comes of the errand.
+    /// The call there, which waits for the result.
     pub call_id: String,
     /// The kind of subagent.
     pub agent: String,
-    /// Whether it began as a copy of that session.
+    /// Whether this session started as a copy of the parent's.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub forked: bool,
-    /// The turn in which the errand is done.
-    pub errand: String,
+    /// The turn of this session that works on the task.
+    #[serde(rename = "errand")]
+    pub task_turn: String,
 }
 
-/// How an errand stands, as the subagent's session tells it to the one that waits.
+/// The status of a child's task, as the child notifies its parent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// The subagent's session.
+pub struct ChildStatus {
+    /// The child's session.
     pub session: String,
-    /// The call that waits.
+    /// The parent's call.
     pub call_id: String,
-    /// Where the errand's turn stands.
+    /// The status of the turn that works on the task.
     pub status: TurnStatus,
-    /// What it said last.
+    /// The reply.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub text: String,
-    /// Why it failed, where it did.
+    /// Why the task failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The calls there that wait for a person.
+    /// The child's calls that wait for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Pending>,
-    /// What it used.
+    /// Tokens used.
     #[serde(default)]
     pub usage: Usage,
-    /// What that cost in US dollars, where there is a price.
+    /// Their cost in US dollars, where the model has a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 
-impl Report {
-    /// What the call that waits for it comes to. What was aborted is no failure: it may have said enough.
+impl ChildStatus {
+    /// The status of a task that was canceled before it began.
+    pub fn never_begun(session: String, call_id: String) -> Self {
+        Self {
+            session,
+            call_id,
+            status: TurnStatus::Canceled,
+            text: String::new(),
+            error: None,
+            pending: Vec::new(),
+            usage: Usage::default(),
+            cost_usd: None,
+        }
+    }
+
+    /// The outcome of the parent's call. An aborted task is a result and no failure: its text may be enough.
     pub fn outcome(&self) -> ToolOutcome {
         let result = |text: String| ToolOutcome::Result { result: text.into() };
         match (self.status, &self.error) {
             (TurnStatus::Failed, why) => {
-                let why = why.as_deref().unwrap_or("it did not say why");
+                let why = why.as_deref().unwrap_or("no reason was given");
                 ToolOutcome::failure(format!("the subagent failed: {why}"))
             }
             (TurnStatus::Canceled, _) => {
@@ -112,8 +123,49 @@ impl Report {
         }
     }
 
-    /// Whether nothing comes of the errand any more but this.
-    pub fn is_last(&self) -> bool {
+    /// Whether the task has ended, so that no other status follows.
+    pub fn is_final(&self) -> bool {
         !matches!(self.status, TurnStatus::Running | TurnStatus::Waiting)
     }
+}
+
+/// The parent's answer to a child's status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Acknowledgement {
+    /// The parent has stored the status.
+    Recorded,
+    /// No call waits for this child any more.
+    NotWanted,
+    /// The parent's session does not exist any more.
+    NoSession,
+}
+
+/// What one session's object sends to another to create a session there, or to update a child.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The new session.
+    pub meta: SessionMeta,
+    /// The session of which it is a copy.
+    #[serde(default)]
+    pub forked_from: Option<String>,
+    /// The tenant's rules.
+    pub tenant_rules: Rules,
+    /// The copied log; `None` for a session that should exist already.
+    pub records: Option<Vec<Record>>,
+    /// The task to begin with, for a child.
+    #[serde(default)]
+    pub task: Option<(String, TurnOptions)>,
+}
+
+/// The answer to a [`Snapshot`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Imported {
+    /// The session exists; its view as clients see it, in JSON.
+    Session(String),
+    /// There is no session, and the snapshot holds no log to make one from.
+    Missing,
+    /// The task was canceled before it arrived; nothing was created.
+    Canceled,
 }

@@ -1,6 +1,6 @@
 //! The declaration of a tool.
 
-use super::{Category, PendingKind};
+use super::{Category, WaitKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -56,7 +56,7 @@ pub struct ToolSpec {
     pub control: bool,
     /// What each call waits for before it runs, if anything.
     #[serde(default)]
-    pub suspends: Option<PendingKind>,
+    pub suspends: Option<WaitKind>,
 }
 
 impl ToolSpec {

@@ -3,7 +3,7 @@
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::{
     OnBusy,
-    host::parked::{Change, Ruling},
+    host::suspensions::{ApprovalDecision, TurnEffect},
 };
 use edge_harness::platform::in_memory::models::{Answer, answer, call};
 use edge_harness::ports::SessionStore;
@@ -56,20 +56,20 @@ fn parked() -> Stage {
     stage
 }
 
-fn ruling(decision: Decision) -> Ruling {
-    Ruling { decision, reason: None, args: None, args_hash: None }
+fn ruling(decision: Decision) -> ApprovalDecision {
+    ApprovalDecision { decision, reason: None, args: None, args_hash: None }
 }
 
-fn decide(stage: &Stage, call: &str, ruling: Ruling) -> Result<Change, Problem> {
+fn decide(stage: &Stage, call: &str, ruling: ApprovalDecision) -> Result<TurnEffect, Problem> {
     let by = Approver { user: Some("ann".into()), key: None };
     stage.host().decide(&stage.session(), call, ruling, by)
 }
 
-fn approve(stage: &Stage, call: &str) -> Result<Change, Problem> {
+fn approve(stage: &Stage, call: &str) -> Result<TurnEffect, Problem> {
     decide(stage, call, ruling(Decision::Approve))
 }
 
-fn code(result: Result<Change, Problem>) -> &'static str {
+fn code(result: Result<TurnEffect, Problem>) -> &'static str {
     result.expect_err("refused").code.as_str()
 }
 
@@ -95,10 +95,10 @@ fn a_batch_asks_for_all_it_needs_and_runs_nothing_before() {
     assert_eq!(asked[0]["args_hash"].as_str().map(str::len), Some(64));
     let last = stage.records().pop().unwrap();
     assert_eq!((&last["type"], last["pending"].as_array().map(Vec::len)), (&json!("turn.waiting"), Some(2)));
-    assert_eq!(approve(&stage, "w2").unwrap(), Change::Waits);
+    assert_eq!(approve(&stage, "w2").unwrap(), TurnEffect::Waits);
     stage.run();
     assert_eq!((waiting(&stage), runs(&stage)), (vec!["w1".to_owned()], vec![]));
-    assert_eq!(approve(&stage, "w1").unwrap(), Change::GoesOn);
+    assert_eq!(approve(&stage, "w1").unwrap(), TurnEffect::Continues);
     stage.settle();
     stage.check();
     assert_eq!(runs(&stage), [("a".to_owned(), 1), ("b".to_owned(), 1)]);
@@ -112,9 +112,9 @@ fn a_batch_asks_for_all_it_needs_and_runs_nothing_before() {
 fn one_may_be_approved_and_the_other_declined() {
     let stage = parked();
     let reason = Some("not on a Friday".to_owned());
-    let declined = Ruling { reason, ..ruling(Decision::Decline) };
-    assert_eq!(decide(&stage, "w1", declined).unwrap(), Change::Waits);
-    assert_eq!(approve(&stage, "w2").unwrap(), Change::GoesOn);
+    let declined = ApprovalDecision { reason, ..ruling(Decision::Decline) };
+    assert_eq!(decide(&stage, "w1", declined).unwrap(), TurnEffect::Waits);
+    assert_eq!(approve(&stage, "w2").unwrap(), TurnEffect::Continues);
     stage.settle();
     stage.check();
     assert_eq!(runs(&stage), [("b".to_owned(), 1)]);
@@ -127,13 +127,13 @@ fn saying_it_twice_changes_nothing_and_saying_otherwise_is_refused() {
     let stage = parked();
     approve(&stage, "w1").unwrap();
     let before = stage.kinds();
-    assert_eq!(approve(&stage, "w1").unwrap(), Change::None);
+    assert_eq!(approve(&stage, "w1").unwrap(), TurnEffect::None);
     assert_eq!(code(decide(&stage, "w1", ruling(Decision::Decline))), "already_decided");
     assert_eq!(code(approve(&stage, "nobody")), "not_found");
     assert_eq!(stage.kinds(), before);
     approve(&stage, "w2").unwrap();
     stage.settle();
-    assert_eq!(approve(&stage, "w1").unwrap(), Change::None, "also when all is over");
+    assert_eq!(approve(&stage, "w1").unwrap(), TurnEffect::None, "also when all is over");
     assert_eq!(code(decide(&stage, "w2", ruling(Decision::Decline))), "already_decided");
     stage.check();
 }
@@ -141,19 +141,19 @@ fn saying_it_twice_changes_nothing_and_saying_otherwise_is_refused() {
 #[test]
 fn what_is_approved_is_these_arguments_and_no_others() {
     let stage = parked();
-    let stale = Ruling { args_hash: Some("0".repeat(64)), ..ruling(Decision::Approve) };
+    let stale = ApprovalDecision { args_hash: Some("0".repeat(64)), ..ruling(Decision::Approve) };
     assert_eq!(code(decide(&stage, "w1", stale)), "stale_args_hash");
-    let unfit = Ruling { args: Some(json!({"key": {}})), ..ruling(Decision::Approve) };
+    let unfit = ApprovalDecision { args: Some(json!({"key": {}})), ..ruling(Decision::Approve) };
     let refused = decide(&stage, "w1", unfit).unwrap_err();
     assert_eq!((refused.code.as_str(), refused.errors[0].pointer.as_str()), ("validation_failed", "/args"));
     let asked = stage.session().pending().unwrap();
-    let edited = Ruling {
+    let edited = ApprovalDecision {
         args: Some(json!({"key": "c"})),
         args_hash: Some(asked[0].args_hash.clone()),
         ..ruling(Decision::Approve)
     };
     decide(&stage, "w1", edited.clone()).unwrap();
-    assert_eq!(decide(&stage, "w1", edited).unwrap(), Change::None);
+    assert_eq!(decide(&stage, "w1", edited).unwrap(), TurnEffect::None);
     approve(&stage, "w2").unwrap();
     stage.settle();
     assert_eq!(runs(&stage), [("b".to_owned(), 1), ("c".to_owned(), 1)]);
@@ -185,10 +185,10 @@ fn always_means_for_all_that_waits_and_comes() {
         assert_eq!(all, ["r1", "w1", "w2"]);
         let change = decide(&stage, &last, ruling(decision)).unwrap();
         if decision == Decision::AlwaysAllowTool {
-            assert_eq!((change, waiting(&stage)), (Change::Waits, vec!["r1".to_owned()]));
+            assert_eq!((change, waiting(&stage)), (TurnEffect::Waits, vec!["r1".to_owned()]));
             approve(&stage, "r1").unwrap();
         } else {
-            assert_eq!(change, Change::GoesOn);
+            assert_eq!(change, TurnEffect::Continues);
         }
         stage.settle();
         stage.check();
@@ -202,8 +202,8 @@ fn consent_for_one_call_does_not_become_consent_for_all() {
     approve(&stage, "w1").unwrap();
     assert_eq!(code(decide(&stage, "w1", ruling(Decision::AlwaysAllowTool))), "already_decided");
     decide(&stage, "w2", ruling(Decision::AlwaysAllowTool)).unwrap();
-    assert_eq!(decide(&stage, "w2", ruling(Decision::AlwaysAllowTool)).unwrap(), Change::None);
-    assert_eq!(approve(&stage, "w2").unwrap(), Change::None);
+    assert_eq!(decide(&stage, "w2", ruling(Decision::AlwaysAllowTool)).unwrap(), TurnEffect::None);
+    assert_eq!(approve(&stage, "w2").unwrap(), TurnEffect::None);
     stage.settle();
     stage.check();
 }

@@ -1,7 +1,7 @@
 //! Whatever people grant, and whoever is sent out, in whatever mode: what is forbidden never runs.
 
 use crate::stage::{Stage, meta, step_of};
-use edge_harness::agent::host::parked::Ruling;
+use edge_harness::agent::host::suspensions::ApprovalDecision;
 use edge_harness::platform::in_memory::models::{Answer, answer, call};
 use edge_harness::types::{
     Approver, Category, Decision, Mode, ModelRequest, Part, Policy, Role, SessionStatus,
@@ -70,7 +70,6 @@ fn act(stage: &Stage, act: &Act) {
         })
         .unwrap();
     host.govern(&"t".into(), &tenant).unwrap();
-    host.send_out(&session);
     stage.run();
 }
 
@@ -87,7 +86,8 @@ fn denied(stage: &Stage) -> bool {
 /// Everybody consents, to everything and for ever, wherever they are asked.
 fn consent(stage: &Stage) {
     let by = Approver::default();
-    let always = Ruling { decision: Decision::AlwaysAllowTool, reason: None, args: None, args_hash: None };
+    let always =
+        ApprovalDecision { decision: Decision::AlwaysAllowTool, reason: None, args: None, args_hash: None };
     for pending in stage.session().pending().unwrap() {
         let theirs = pending.payload["pending"].as_array().cloned().unwrap_or_default();
         match pending.payload["session"].as_str() {

@@ -4,8 +4,8 @@ use crate::stage::Stage;
 use async_trait::async_trait;
 use edge_harness::agent::SessionHost;
 use edge_harness::platform::in_memory::{ManualClock, MemorySessionStore};
-use edge_harness::ports::{Clock, Peers, SessionEraser};
-use edge_harness::types::TenantId;
+use edge_harness::ports::{Clock, PeerError, Peers, SessionEraser};
+use edge_harness::types::{Acknowledgement, ChildStatus, Imported, Problem, Snapshot, TenantId};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -61,28 +61,41 @@ impl Others {
 
 #[async_trait(?Send)]
 impl Peers for Others {
-    async fn import(&self, _tenant: &TenantId, session: &str, snapshot: String) -> Result<String, String> {
+    async fn import(
+        &self,
+        _tenant: &TenantId,
+        session: &str,
+        snapshot: Snapshot,
+    ) -> Result<Imported, PeerError> {
         let clock = self.clock.borrow().clone().filter(|_| self.way_ms.get() > 0);
         if let Some(clock) = clock {
             clock.sleep(self.way_ms.get()).await;
         }
-        let host = self.reach(session)?;
-        host.import(&snapshot).await.map_err(|problem| problem.to_string())
+        let host = self.reach(session).map_err(PeerError)?;
+        host.import(snapshot).await.map_err(peer_error)
     }
 
-    async fn recall(&self, _tenant: &TenantId, session: &str) -> Result<String, String> {
-        let report = self.reach(session)?.recalled().map_err(|problem| problem.to_string())?;
-        report.ok_or_else(|| "no such subagent".into())
-    }
-
-    async fn report(
+    async fn cancel(
         &self,
         _tenant: &TenantId,
         session: &str,
-        report: String,
-    ) -> Result<Option<bool>, String> {
-        self.reach(session)?.hear(&report).map_err(|problem| problem.to_string())
+        call_id: &str,
+    ) -> Result<ChildStatus, PeerError> {
+        self.reach(session).map_err(PeerError)?.cancel_task(session, call_id).map_err(peer_error)
     }
+
+    async fn notify(
+        &self,
+        _tenant: &TenantId,
+        session: &str,
+        status: ChildStatus,
+    ) -> Result<Acknowledgement, PeerError> {
+        self.reach(session).map_err(PeerError)?.child_status(status).map_err(peer_error)
+    }
+}
+
+fn peer_error(problem: Problem) -> PeerError {
+    PeerError(problem.to_string())
 }
 
 #[async_trait(?Send)]

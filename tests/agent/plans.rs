@@ -4,14 +4,14 @@ use crate::{
     questions::{say, told, waiting},
     stage::{Stage, step_of},
 };
-use edge_harness::agent::host::parked::Change;
+use edge_harness::agent::host::suspensions::TurnEffect;
 use edge_harness::platform::in_memory::{
     ScriptedModels,
     models::{answer, call},
 };
 use edge_harness::ports::filesystem::Precondition;
 use edge_harness::standard::Config;
-use edge_harness::types::{FilePath, Mode, Part, PendingKind};
+use edge_harness::types::{FilePath, Mode, Part, WaitKind};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -56,12 +56,12 @@ const PLANNED: Calls = &[
 fn an_approved_plan_is_carried_out_in_the_same_turn_and_later_turns_are_pointed_to_it() {
     let (stage, models) = begun(PLANNED);
     let pending = stage.session().pending().unwrap().pop().unwrap();
-    assert_eq!((pending.kind, mode(&stage)), (PendingKind::Plan, Some("plan".into())));
+    assert_eq!((pending.kind, mode(&stage)), (WaitKind::Plan, Some("plan".into())));
     let plan = json!({"path": "plans/s.md", "plan": "# Plan\n1. Paint it.", "summary": "Paint."});
     assert_eq!(pending.payload, plan);
     assert!(models.requests()[1].system.contains("You are in plan mode"));
     let answer = json!({"action": "approved", "feedback": "In green."});
-    assert_eq!(say(&stage, "c2", answer), Ok(Change::GoesOn));
+    assert_eq!(say(&stage, "c2", answer), Ok(TurnEffect::Continues));
     let told = told(&stage, "t1");
     assert_eq!(
         told[2],

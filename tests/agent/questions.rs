@@ -1,10 +1,10 @@
 //! Tools that wait for an answer: questions, and tools that clients run themselves.
 
 use crate::stage::{Stage, step_of};
-use edge_harness::agent::host::parked::{Change, Reply};
+use edge_harness::agent::host::suspensions::{CallAnswer, TurnEffect};
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::tools::{ExternalTool, external::Declared};
-use edge_harness::types::{Approver, Part, PendingKind, Problem, SessionStatus};
+use edge_harness::types::{Approver, Part, Problem, SessionStatus, WaitKind};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -31,14 +31,14 @@ fn lookup() -> Rc<ExternalTool> {
     Rc::new(ExternalTool::new(declared).unwrap())
 }
 
-pub fn reply(stage: &Stage, call: &str, reply: Reply) -> Result<Change, Problem> {
+pub fn reply(stage: &Stage, call: &str, reply: CallAnswer) -> Result<TurnEffect, Problem> {
     let changed = stage.host().answer(&stage.session(), call, reply, Approver::default());
     stage.run();
     changed
 }
 
-pub fn say(stage: &Stage, call: &str, said: Value) -> Result<Change, Problem> {
-    reply(stage, call, Reply::Answer(said))
+pub fn say(stage: &Stage, call: &str, said: Value) -> Result<TurnEffect, Problem> {
+    reply(stage, call, CallAnswer::Answer(said))
 }
 
 pub fn waiting(stage: &Stage) -> Vec<String> {
@@ -64,13 +64,13 @@ fn of_two_questions_one_waits_until_it_is_answered_too() {
     let stage = stage(&[question(json!({})), question(json!({"options": [{"label": "red"}]}))]);
     assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
     let pending = stage.session().pending().unwrap();
-    assert_eq!(pending[1].kind, PendingKind::Question);
+    assert_eq!(pending[1].kind, WaitKind::Question);
     assert_eq!(pending[1].payload, json!({"question": "Which colour?", "options": [{"label": "red"}]}));
-    assert_eq!(say(&stage, "c1", json!("red")), Ok(Change::Waits));
+    assert_eq!(say(&stage, "c1", json!("red")), Ok(TurnEffect::Waits));
     assert_eq!(waiting(&stage), ["c0"]);
     // Wherever it is.
     stage.crash();
-    assert_eq!(say(&stage, "c0", json!("green")), Ok(Change::GoesOn));
+    assert_eq!(say(&stage, "c0", json!("green")), Ok(TurnEffect::Continues));
     assert_eq!(told(&stage, "t1"), ["User answered: green", "User answered: red"]);
     assert_eq!(stage.end("t1").reply.unwrap().text, "done");
 }
@@ -83,7 +83,7 @@ fn of_several_options_several_may_be_chosen() {
         let refused = say(&stage, "c0", bad).unwrap_err();
         assert_eq!((refused.code.status(), refused.errors[0].pointer.as_str()), (422, "/answer"));
     }
-    assert_eq!(say(&stage, "c0", json!(["a", "b"])), Ok(Change::GoesOn));
+    assert_eq!(say(&stage, "c0", json!(["a", "b"])), Ok(TurnEffect::Continues));
     assert_eq!(told(&stage, "t1"), ["User answered: a, b"]);
 }
 
@@ -100,10 +100,10 @@ fn a_client_runs_its_own_tool_and_brings_the_result() {
     let stage = stage(&[("lookup", json!({"id": "7"})), ("lookup", json!({"id": 8})), ("lookup", json!({}))]);
     let pending = stage.session().pending().unwrap();
     let shown: Vec<_> = pending.iter().map(|pending| (pending.kind, pending.payload.clone())).collect();
-    let external = |args| (PendingKind::External, args);
+    let external = |args| (WaitKind::External, args);
     assert_eq!(shown, [external(json!({"id": 7})), external(json!({"id": 8}))], "in the schema's types");
     say(&stage, "c0", json!({"name": "Ann"})).unwrap();
-    reply(&stage, "c1", Reply::Failure("no such customer".into())).unwrap();
+    reply(&stage, "c1", CallAnswer::Failure("no such customer".into())).unwrap();
     let told = told(&stage, "t1");
     assert_eq!(told[..2], [json!({"name": "Ann"}), json!("no such customer")]);
     assert!(told[2].as_str().unwrap().starts_with("the arguments do not match the schema"), "{told:?}");

@@ -194,6 +194,7 @@ impl Stage {
 
     pub fn wake(&self) {
         block_on(self.host().wake()).expect("a store that works");
+        self.run();
     }
 
     /// The wake-up that was asked for since the last look, in milliseconds.

@@ -6,7 +6,7 @@ use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::{Clock, Directory, SessionStore, session_store::Batch};
 use edge_harness::session::Permit;
 use edge_harness::session::idempotency::{Answer, FirstAnswer, KEEP_MS, document, document_key};
-use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, ToolOutcome, TurnStatus};
+use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, Timestamp, ToolOutcome, TurnStatus};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -196,6 +196,12 @@ fn unknown_tools_and_bad_arguments_are_told_to_the_model() {
     assert_eq!(told, [DenyReason::UnknownTool, DenyReason::Validation]);
 }
 
+/// Makes the session's list entry out of date.
+fn relist(stage: &Stage) {
+    stage.session().commit(stage.clock.now(), |draft| draft.state.listed_at = Timestamp(0)).unwrap();
+    stage.run();
+}
+
 #[test]
 fn a_listing_that_failed_is_made_up_for() {
     let stage = Stage::demo();
@@ -209,7 +215,7 @@ fn a_listing_that_failed_is_made_up_for() {
     stage.post("t2", "hello again");
     stage.settle();
     stage.directory.down.set(true);
-    assert!(block_on(stage.host().list(&stage.session())).is_err());
+    relist(&stage);
     stage.directory.down.set(false);
     stage.crash();
     stage.wake();
@@ -222,20 +228,20 @@ fn a_wake_up_comes_again_until_all_is_done_and_is_never_put_off() {
     stage.post("t1", "hello");
     stage.settle();
     stage.directory.down.set(true);
-    block_on(stage.host().list(&stage.session())).unwrap_err();
+    relist(&stage);
     stage.crash();
     for _ in 0..10 {
         stage.wake();
-        assert_eq!(stage.take_wake_up(), Some(20_000));
-        stage.clock.advance(20_000);
+        let wait = stage.take_wake_up().expect("another attempt");
+        stage.clock.advance(wait);
     }
-    stage.wake();
-    stage.clock.advance(1_000);
-    stage.host().wake_soon();
-    assert_eq!(stage.take_wake_up(), Some(20_000), "not asked for again");
     stage.directory.down.set(false);
+    stage.clock.advance(600_000);
     stage.wake();
-    assert_eq!(stage.take_wake_up(), None);
+    let watchdog = stage.take_wake_up().expect("the watchdog of the job");
+    stage.clock.advance(watchdog);
+    stage.wake();
+    assert_eq!(stage.take_wake_up(), None, "nothing is owed");
 }
 
 #[test]
@@ -245,7 +251,12 @@ fn kept_answers_are_removed_in_time_also_while_turns_run() {
         let answer = Answer::Json(200, "{}".into());
         let first = FirstAnswer { body_hash: String::new(), at: stage.clock.now(), answer };
         let json = document(&first).unwrap();
-        stage.session().commit(stage.clock.now(), |draft| draft.put(document_key("x", key), json)).unwrap();
+        stage
+            .session()
+            .commit(stage.clock.now(), |draft| {
+                draft.put_until(document_key("x", key), json, stage.clock.now().plus(KEEP_MS))
+            })
+            .unwrap();
     };
     stage.post("t1", "hello");
     stage.settle();
@@ -298,7 +309,7 @@ fn a_late_listing_does_not_undo_what_happened_meanwhile() {
     stage.wake();
     stage.settle();
     let state = stage.store.log().len();
-    block_on(stage.host().list(&old)).unwrap();
+    assert!(old.commit(stage.clock.now(), |draft| draft.state.listed_at = Timestamp(0)).is_err());
     assert_eq!(stage.store.log().len(), state);
     stage.crash();
     stage.wake();

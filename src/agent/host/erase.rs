@@ -1,25 +1,32 @@
-//! Erasing a session: everything that was kept of it, wherever.
+//! Erasing a session: its log, state, artifacts, children, memory and list entry.
 
 use super::{SETTLE_MS, SessionHost, directory_down};
+use crate::agent::CancelToken;
 use crate::fault::{self, Fault};
-use crate::ports::{BlobStore, StoreError, session_store::Select};
-use crate::session::decode;
-use crate::types::{Errand, Problem, TenantId, Timestamp};
+use crate::ports::{BlobStore, StoreError, session_store::Select, within};
+use crate::session::{
+    Session, decode,
+    kernel::{Input, Job},
+    owner,
+};
+use crate::types::{ChildTask, Problem, SessionMeta, TenantId, Timestamp};
+use futures::FutureExt;
 use serde_json::Value;
-use std::rc::Rc;
+use std::{panic::AssertUnwindSafe, rc::Rc};
 
 impl SessionHost {
-    /// Erases the session: log, state, large objects and its line in the list.
+    /// Erases the session: log, state, large objects, children, and its line in the list.
     ///
     /// # Errors
-    /// When a store breaks. What is left is erased by trying again.
+    /// When a store fails. Repeating the call erases the rest.
     pub async fn erase(self: &Rc<Self>, tenant: &TenantId, id: &str) -> Result<(), Problem> {
-        self.erasing.set(true);
+        self.kernel.borrow_mut().erasing = true;
         let erased = self.erase_all(tenant, id).await;
-        self.erasing.set(false);
+        self.kernel.borrow_mut().erasing = false;
         if erased.is_err() {
-            // Whoever came meanwhile goes on with what is left.
-            self.wake_soon();
+            // The rest of the session is still there and owes what it owed.
+            self.kernel.borrow_mut().store_failed(self.now());
+            self.handle(Input::Look);
         }
         erased
     }
@@ -27,49 +34,91 @@ impl SessionHost {
     async fn erase_all(self: &Rc<Self>, tenant: &TenantId, id: &str) -> Result<(), Problem> {
         let session = self.session.borrow().clone();
         self.let_go();
-        self.shut_down(session, tenant, id).await.map_err(memory_down)?;
-        self.undo_follow_ups(tenant, id).await.map_err(memory_down)?;
-        let mut subagents = self.ports.directory.subagents(tenant, id).await.map_err(directory_down)?;
-        // Also those that the directory has not heard of yet.
-        subagents.extend(self.sent_out_by(id)?);
-        subagents.sort();
-        subagents.dedup();
-        for subagent in subagents.into_iter().filter(|_| !fault::active(Fault::LeaveSubagents)) {
-            self.ports.peers.erase(tenant, &subagent).await.map_err(subagent_left)?;
+        self.end_jobs().await.map_err(memory_down)?;
+        self.shut_intervals_down(session, tenant, id).await;
+        self.erase_follow_ups(tenant, id).await.map_err(memory_down)?;
+        let mut children = self.ports.directory.subagents(tenant, id).await.map_err(directory_down)?;
+        // Also those that are not in the directory yet.
+        children.extend(self.spawned_by(id)?);
+        children.sort();
+        children.dedup();
+        for child in children.into_iter().filter(|_| !fault::active(Fault::LeaveSubagents)) {
+            self.ports.peers.erase(tenant, &child).await.map_err(child_left)?;
         }
-        // What is being written when the bytes are removed would stay for ever.
+        // Bytes that are written after the removal would stay for ever.
         let _closed = self.blobs.close();
         self.blobs.settle(SETTLE_MS).await.map_err(store_down)?;
         self.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(store_down)?;
         self.ports.directory.delete_session(tenant, id).await.map_err(directory_down)?;
-        // Whoever came meanwhile has read the session again. Nothing comes between this and the end.
+        // A request may have opened the session again. Nothing is awaited from here to the end.
         self.let_go();
         self.ports.store.erase()?;
-        self.wake_at.set(Timestamp(0));
+        self.kernel.borrow_mut().disarmed();
         self.ports.spawner.let_sleep();
         Ok(())
     }
 
-    /// The sessions of the subagents that the log tells of. A copy's tells of the original's, too.
-    fn sent_out_by(&self, id: &str) -> Result<Vec<String>, StoreError> {
+    /// The children of this session according to its log. The log of a copy also holds those of the original.
+    fn spawned_by(&self, id: &str) -> Result<Vec<String>, StoreError> {
         let select = Select { kinds: &["subagent.started"], limit: usize::MAX, ..Select::default() };
-        let told = self.ports.store.read(select)?.into_iter().filter_map(|stored| {
+        let spawned = self.ports.store.read(select)?.into_iter().filter_map(|stored| {
             let record: Value = decode(&stored.json).ok()?;
             let (turn, call_id) = (stored.turn?, record["call_id"].as_str()?);
             let session = record["session"].as_str()?.to_owned();
-            (Errand::session(id, &turn, call_id) == session).then_some(session)
+            (ChildTask::session_of(id, &turn, call_id) == session).then_some(session)
         });
-        Ok(told.collect())
+        Ok(spawned.collect())
     }
 
-    /// Forgets the session: its turn, its listeners and what is in memory of it.
+    /// Cancels the jobs that write outside this object and waits until they have ended, so that none writes after the
+    /// erasure. The others write through the session, which is retired.
+    async fn end_jobs(&self) -> Result<(), String> {
+        let jobs: Vec<_> = {
+            let jobs = self.jobs.borrow();
+            let outside = jobs.iter().filter(|(job, _)| matches!(job, Job::FollowUps | Job::Tick(_)));
+            outside.map(|(_, running)| (running.work.clone(), running.cancel.clone())).collect()
+        };
+        jobs.iter().for_each(|(_, cancel)| cancel.cancel());
+        for (work, _) in jobs {
+            let ended = within(self.ports.clock.as_ref(), SETTLE_MS, work).await;
+            ended.map_err(|unfinished| unfinished.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Gives each interval the chance to clean up. A failure does not keep the session from being erased.
+    async fn shut_intervals_down(&self, session: Option<Rc<Session>>, tenant: &TenantId, id: &str) {
+        let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
+        let Some(owner) = owner else { return };
+        let session = session.unwrap_or_else(|| self.blank(SessionMeta::new(id, owner, Timestamp(0))));
+        session.retire();
+        let over = CancelToken::default();
+        over.cancel();
+        for interval in &self.agent.intervals {
+            let cx = self.tick_context(&session, interval.as_ref(), &over);
+            let ended = AssertUnwindSafe(interval.shutdown(&cx)).catch_unwind();
+            let _ = within(self.ports.clock.as_ref(), SETTLE_MS, ended).await;
+        }
+    }
+
+    /// Removes what the follow-ups have stored of the session elsewhere.
+    async fn erase_follow_ups(&self, tenant: &TenantId, id: &str) -> Result<(), String> {
+        // An owner that cannot be read was never followed up; a session that is gone was erased before.
+        let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
+        let Some(owner) = owner else { return Ok(()) };
+        for follow_up in &self.agent.follow_ups {
+            follow_up.erase(&owner, id).await?;
+        }
+        Ok(())
+    }
+
+    /// Drops the session from memory: its turn, its listeners, its volatile state.
     fn let_go(&self) {
-        if let Some((_, handle)) = self.running.borrow_mut().take() {
+        if let Some((_, handle)) = self.turn.borrow_mut().take() {
             handle.abort();
         }
         self.stop_pings();
-        self.sent_out.take();
-        self.reporting.take();
+        self.kernel.borrow_mut().forget();
         let session = self.session.borrow_mut().take();
         match (session, &self.ports.broadcast) {
             (Some(session), _) => {
@@ -86,10 +135,10 @@ fn store_down(cause: String) -> Problem {
     Problem::unavailable("the object store does not answer; try again", cause)
 }
 
-fn subagent_left(cause: String) -> Problem {
+fn child_left(cause: String) -> Problem {
     Problem::unavailable("the session of a subagent cannot be erased now; try again", cause)
 }
 
 fn memory_down(cause: String) -> Problem {
-    Problem::unavailable("what was kept of the session cannot be removed now; try again", cause)
+    Problem::unavailable("the memory of the session cannot be erased now; try again", cause)
 }

@@ -5,10 +5,10 @@ use super::{
     follow::{self, Follow, Wants},
     resource::named_user,
 };
-use crate::agent::host::parked::{Change, Reply, Ruling};
+use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, TurnEffect};
 use crate::http::{ApiResponse, body};
-use crate::session::Session;
-use crate::types::{Approver, Decision, PendingKind, Problem, TurnStatus};
+use crate::session::{Session, suspensions::Row};
+use crate::types::{Approver, Decision, Problem, TurnStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -42,16 +42,14 @@ impl Handler {
         bounded("/reason", body.reason.as_deref())?;
         let by = approver(call, body.user.clone());
         let session = self.session_of(call, body.user)?;
-        let ruling = Ruling {
+        let ruling = ApprovalDecision {
             decision,
             reason: body.reason.filter(|reason| !reason.trim().is_empty()),
             args: body.args,
             args_hash: body.args_hash,
         };
-        self.resolve(call, &session, PendingKind::Approval, || {
-            self.host.decide(&session, &call.item, ruling, by)
-        })
-        .await
+        self.resolve(call, &session, Row::Approval, || self.host.decide(&session, &call.item, ruling, by))
+            .await
     }
 
     /// Answers a call, and answers with what comes of its turn.
@@ -61,15 +59,12 @@ impl Handler {
         let by = approver(call, body.user.clone());
         let session = self.session_of(call, body.user)?;
         let reply = match (body.error, body.answer) {
-            (Some(error), Value::Null) => Reply::Failure(error),
+            (Some(error), Value::Null) => CallAnswer::Failure(error),
             (Some(_), _) => return Err(Problem::field("/error", "send either `answer` or `error`")),
             (None, Value::Null) => return Err(Problem::field("/answer", "missing: say what the answer is")),
-            (None, answer) => Reply::Answer(answer),
+            (None, answer) => CallAnswer::Answer(answer),
         };
-        self.resolve(call, &session, PendingKind::Question, || {
-            self.host.answer(&session, &call.item, reply, by)
-        })
-        .await
+        self.resolve(call, &session, Row::Answer, || self.host.answer(&session, &call.item, reply, by)).await
     }
 
     fn session_of(&self, call: &SessionRequest, user: Option<String>) -> Result<Rc<Session>, Problem> {
@@ -81,12 +76,12 @@ impl Handler {
         &self,
         call: &SessionRequest,
         session: &Rc<Session>,
-        kind: PendingKind,
-        change: impl FnOnce() -> Result<Change, Problem>,
+        row: Row,
+        change: impl FnOnce() -> Result<TurnEffect, Problem>,
     ) -> Result<ApiResponse, Problem> {
         let wants = Wants::of(&call.request);
-        let row = session.parked(kind, &call.item).map_err(Problem::from)?;
-        let Some(turn) = row.map(|row| row.pending.turn) else {
+        let suspension = session.suspension(row, &call.item)?;
+        let Some(turn) = suspension.map(|suspension| suspension.turn) else {
             // It says what is wrong.
             change()?;
             return Err(Problem::not_found("call"));
@@ -94,16 +89,16 @@ impl Handler {
         // No await between: whoever wants to hear the rest of the turn listens before it goes on.
         let follow = Follow::new(&self.host, session, &turn, wants);
         match change()? {
-            Change::GoesOn if wants == Wants::Receipt => {
+            TurnEffect::Continues if wants == Wants::Receipt => {
                 let body = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
                 Ok(follow::receipt(&call.session, &turn, body))
             }
-            Change::GoesOn => follow.answer(session).await,
+            TurnEffect::Continues => follow.answer(session).await,
             // Also for whoever says it again: the line may have been cut.
-            Change::Waits | Change::None if wants == Wants::Stream && session.is_at_hand(&turn) => {
+            TurnEffect::Waits | TurnEffect::None if wants == Wants::Stream && session.is_at_hand(&turn) => {
                 follow.answer(session).await
             }
-            Change::Waits | Change::None => follow::stands(session, &turn),
+            TurnEffect::Waits | TurnEffect::None => follow::stands(session, &turn),
         }
     }
 }

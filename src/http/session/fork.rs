@@ -1,11 +1,11 @@
 //! Forking: a new session that starts as a copy of this one, up to a message.
 
 use super::{Handler, SessionRequest};
-use crate::agent::host::Snapshot;
 use crate::http::{ApiResponse, body, idempotency};
 use crate::ports::session_store::Select;
-use crate::session::encode;
-use crate::types::{EventKind, Grants, Problem, SessionMeta, SessionPermissions, Usage, id};
+use crate::types::{
+    EventKind, Grants, Imported, Problem, SessionMeta, SessionPermissions, Snapshot, Usage, id,
+};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -47,11 +47,14 @@ impl Handler {
             let tenant_rules = state.tenant_rules.clone();
             let forked_from = Some(call.session.clone());
             let records = Some(records);
-            let snapshot = Snapshot { meta, forked_from, tenant_rules, records, task: None };
-            encode(&snapshot)?
+            Snapshot { meta, forked_from, tenant_rules, records, task: None }
         };
         let tenant = &call.principal.tenant;
-        let view = self.host.peers().import(tenant, &id, snapshot).await.map_err(Problem::internal)?;
+        let imported = self.host.peers().import(tenant, &id, snapshot).await;
+        let imported = imported.map_err(|error| Problem::internal(error.to_string()))?;
+        let Imported::Session(view) = imported else {
+            return Err(Problem::internal("the copy was not created"));
+        };
         Ok(ApiResponse::bytes(201, "application/json", view).with("location", &format!("/v1/sessions/{id}")))
     }
 

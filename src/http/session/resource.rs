@@ -5,8 +5,8 @@ use super::{
     turns::not_negative,
 };
 use crate::http::{ApiRequest, ApiResponse, body, owner, page};
-use crate::session::{Session, SwitchError, owes_report};
-use crate::types::{BudgetPatch, ErrorCode, EventKind, Mode, Problem};
+use crate::session::{Session, SwitchError, owes_status};
+use crate::types::{BudgetPatch, ErrorCode, EventKind, Mode, Problem, Timestamp};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value, json};
 
@@ -70,11 +70,8 @@ impl Handler {
         self.is_priced(meta.budget.max_cost_usd, meta.model.as_deref(), "/budget/max_cost_usd")?;
         meta.permissions = patched(&meta.permissions, body.permissions.unwrap_or_default())?;
         let session = self.host.create(meta)?;
-        // Whoever makes a session finds it in the list right away; if the list does not answer
-        // now, it will be told later.
-        if self.host.list(&session).await.is_err() {
-            self.host.wake_soon();
-        }
+        // A new session is in the list when its creation is answered, unless the list cannot be reached.
+        self.host.listed().await;
         let location = format!("/v1/sessions/{}", call.session);
         Ok(shown(201, &session)?.with("location", &location))
     }
@@ -126,6 +123,9 @@ impl Handler {
                     }
                     draft.switch_mode(self.host.agent().modes(), None, mode);
                 }
+                if relist {
+                    draft.state.listed_at = Timestamp(0);
+                }
                 let meta = &mut draft.state.meta;
                 let (mut other_model, previous) = (None, meta.model.clone());
                 set(&mut meta.model, model, |model| {
@@ -141,10 +141,8 @@ impl Handler {
                 }
             })
             .map_err(Problem::from)?;
-        // Its subagents go by what holds from here on, too.
-        self.host.send_out(&session);
-        if relist && self.host.list(&session).await.is_err() {
-            self.host.wake_soon();
+        if relist {
+            self.host.listed().await;
         }
         shown(200, &session)
     }
@@ -155,7 +153,7 @@ impl Handler {
             Ok(store) => store,
             Err(problem) => return self.delete_imported(call, problem).await,
         };
-        if owes_report(store.as_ref()) {
+        if owes_status(store.as_ref()) {
             let detail = "the session that sent the subagent out waits for it: abort it first";
             return Err(Problem::new(ErrorCode::SubagentSession, detail));
         }

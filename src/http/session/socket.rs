@@ -35,6 +35,7 @@ impl Handler {
     /// # Errors
     /// 404 for a session that is not the caller's.
     pub fn catch_up(&self, call: &SessionRequest) -> Result<Vec<Frame>, Problem> {
+        self.host.recover()?;
         self.govern(call)?;
         let session = self.session(call)?;
         // Without a place to start from, a socket hears what comes from now on.

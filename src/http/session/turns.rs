@@ -215,10 +215,10 @@ impl Handler {
     pub(super) async fn abort(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
         let session = self.session(call)?;
         let turn = session.state().turn.as_ref().map(|turn| turn.id.clone());
-        let reports = self.host.recall(&session).await;
-        // What has begun meanwhile was not meant.
+        let statuses = self.host.cancel_children(&session).await;
+        // A turn that started during the wait is not the one to abort.
         let is_meant = turn.as_ref().is_none_or(|turn| session.is_at_hand(turn));
-        let aborted = is_meant && self.host.abort(&session, reports)?;
+        let aborted = is_meant && self.host.abort(&session, statuses)?;
         ApiResponse::json(
             200,
             &json!({"aborted": aborted, "turn_id": turn, "status": session.state().status()}),

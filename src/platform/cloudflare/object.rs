@@ -10,8 +10,10 @@ use crate::http::{
     routes::{self, SessionRoute, Target},
     session::{Handler, SessionRequest, socket::SocketState},
 };
-use crate::ports::{Peers, SessionEraser};
-use crate::types::{ErrorCode, Principal, Problem, TenantId, id, json};
+use crate::ports::{PeerError, Peers, SessionEraser};
+use crate::types::{
+    Acknowledgement, ChildStatus, ErrorCode, Imported, Principal, Problem, Snapshot, TenantId, id, json,
+};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::{panic::AssertUnwindSafe, rc::Rc, time::Duration};
@@ -47,8 +49,8 @@ pub struct ForwardHead {
 #[serde(rename_all = "snake_case")]
 enum Internal {
     Import,
-    Recall,
-    Report,
+    Cancel { session: String, call_id: String },
+    Notify,
     Erase { tenant: TenantId, session: String },
     Consolidate { limit: usize },
 }
@@ -235,14 +237,15 @@ impl Inner {
     async fn internal(&self, mut request: Request, internal: &str) -> Result<Response> {
         let handler = self.handler()?;
         let done = match json::read(internal.as_bytes())? {
-            Internal::Import => handler.host.import(&request.text().await?).await,
-            Internal::Recall => handler
-                .host
-                .recalled()
-                .and_then(|report| report.ok_or_else(|| Problem::not_found("subagent"))),
-            Internal::Report => {
-                let heard = handler.host.hear(&request.text().await?);
-                heard.map(|wanted| wanted.map_or_else(String::new, |wanted| wanted.to_string()))
+            Internal::Import => match read(&mut request).await {
+                Ok(snapshot) => handler.host.import(snapshot).await.map(json_of),
+                Err(problem) => Err(problem),
+            },
+            Internal::Cancel { session, call_id } => {
+                handler.host.cancel_task(&session, &call_id).map(json_of)
+            }
+            Internal::Notify => {
+                read(&mut request).await.and_then(|status| handler.host.child_status(status)).map(json_of)
             }
             Internal::Erase { tenant, session } => {
                 handler.host.erase(&tenant, &session).await.map(|()| String::new())
@@ -285,6 +288,18 @@ impl Objects {
         self.ask(&name, &Internal::Consolidate { limit }, None).await.map(drop)
     }
 
+    /// Asks the object of a session, and reads its answer.
+    async fn exchange<T: serde::de::DeserializeOwned>(
+        &self,
+        tenant: &TenantId,
+        session: &str,
+        what: &Internal,
+        body: Option<String>,
+    ) -> std::result::Result<T, PeerError> {
+        let answer = self.ask(&name(tenant, session), what, body).await.map_err(PeerError)?;
+        serde_json::from_str(&answer).map_err(|error| PeerError(error.to_string()))
+    }
+
     async fn ask(
         &self,
         object: &str,
@@ -314,23 +329,28 @@ impl Peers for Objects {
         &self,
         tenant: &TenantId,
         session: &str,
-        snapshot: String,
-    ) -> std::result::Result<String, String> {
-        self.ask(&name(tenant, session), &Internal::Import, Some(snapshot)).await
+        snapshot: Snapshot,
+    ) -> std::result::Result<Imported, PeerError> {
+        self.exchange(tenant, session, &Internal::Import, Some(json_of(snapshot))).await
     }
 
-    async fn recall(&self, tenant: &TenantId, session: &str) -> std::result::Result<String, String> {
-        self.ask(&name(tenant, session), &Internal::Recall, None).await
-    }
-
-    async fn report(
+    async fn cancel(
         &self,
         tenant: &TenantId,
         session: &str,
-        report: String,
-    ) -> std::result::Result<Option<bool>, String> {
-        let wanted = self.ask(&name(tenant, session), &Internal::Report, Some(report)).await?;
-        Ok((!wanted.is_empty()).then(|| wanted == "true"))
+        call_id: &str,
+    ) -> std::result::Result<ChildStatus, PeerError> {
+        let what = Internal::Cancel { session: session.to_owned(), call_id: call_id.to_owned() };
+        self.exchange(tenant, session, &what, None).await
+    }
+
+    async fn notify(
+        &self,
+        tenant: &TenantId,
+        session: &str,
+        status: ChildStatus,
+    ) -> std::result::Result<Acknowledgement, PeerError> {
+        self.exchange(tenant, session, &Internal::Notify, Some(json_of(status))).await
     }
 }
 
@@ -340,4 +360,15 @@ impl SessionEraser for Objects {
         let what = Internal::Erase { tenant: tenant.clone(), session: session.to_owned() };
         self.ask(&name(tenant, session), &what, None).await.map(drop)
     }
+}
+
+/// Reads the body of a request of another object.
+async fn read<T: serde::de::DeserializeOwned>(request: &mut Request) -> std::result::Result<T, Problem> {
+    let body = request.text().await.map_err(|error| Problem::internal(error.to_string()))?;
+    serde_json::from_str(&body).map_err(|error| Problem::internal(error.to_string()))
+}
+
+/// The JSON of a message between objects: plain data, which can always be written.
+fn json_of(message: impl Serialize) -> String {
+    serde_json::to_string(&message).unwrap_or_default()
 }

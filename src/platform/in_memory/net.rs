@@ -1,7 +1,7 @@
 //! The network, as a test wants it.
 
-use crate::ports::{Http, HttpError, HttpRequest, HttpResponse, Peers, SessionEraser};
-use crate::types::TenantId;
+use crate::ports::{Http, HttpError, HttpRequest, HttpResponse, PeerError, Peers, SessionEraser};
+use crate::types::{Acknowledgement, ChildStatus, Imported, Snapshot, TenantId};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -41,21 +41,16 @@ pub struct NoPeers;
 
 #[async_trait(?Send)]
 impl Peers for NoPeers {
-    async fn import(&self, _tenant: &TenantId, _session: &str, _snapshot: String) -> Result<String, String> {
-        Err("there are no other sessions here".into())
+    async fn import(&self, _: &TenantId, _: &str, _: Snapshot) -> Result<Imported, PeerError> {
+        Err(PeerError("there are no other sessions here".into()))
     }
 
-    async fn recall(&self, _tenant: &TenantId, _session: &str) -> Result<String, String> {
-        Err("there are no other sessions here".into())
+    async fn cancel(&self, _: &TenantId, _: &str, _: &str) -> Result<ChildStatus, PeerError> {
+        Err(PeerError("there are no other sessions here".into()))
     }
 
-    async fn report(
-        &self,
-        _tenant: &TenantId,
-        _session: &str,
-        _report: String,
-    ) -> Result<Option<bool>, String> {
-        Ok(Some(false))
+    async fn notify(&self, _: &TenantId, _: &str, _: ChildStatus) -> Result<Acknowledgement, PeerError> {
+        Ok(Acknowledgement::NotWanted)
     }
 }
 

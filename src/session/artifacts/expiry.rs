@@ -20,17 +20,16 @@ fn read_key(key: &str) -> Option<(Timestamp, &str)> {
 }
 
 impl Artifacts {
-    /// Removes bytes whose time is over, a bounded number of them. Returns when there will be more.
+    /// Removes bytes whose time is over, a bounded number of them.
     ///
     /// # Errors
-    /// When a store breaks or does not answer; it is to be tried again then.
-    pub async fn purge(&self) -> Result<Option<Timestamp>, ArtifactError> {
+    /// When a store fails or does not answer; repeating the call is safe.
+    pub async fn purge(&self) -> Result<(), ArtifactError> {
         let now = self.clock.now();
-        let (mut documents, mut blobs, mut next) = (Vec::new(), Vec::new(), None);
+        let (mut documents, mut blobs) = (Vec::new(), Vec::new());
         for (key, _) in self.session.store().list(INDEX)? {
             let Some((at, id)) = read_key(&key) else { continue };
             if at > now || documents.len() == AT_ONCE {
-                next = Some(at);
                 break;
             }
             blobs.push(self.blob_key(id));
@@ -40,6 +39,15 @@ impl Artifacts {
             self.within(self.blobs.delete(&blobs)).await?;
             self.session.commit(now, |draft| documents.into_iter().for_each(|key| draft.delete(key)))?;
         }
-        Ok(next)
+        Ok(())
+    }
+
+    /// Returns when the next artifact expires; `None` when none does.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn next_expiry(&self) -> Result<Option<Timestamp>, ArtifactError> {
+        let documents = self.session.store().list(INDEX)?;
+        Ok(documents.iter().find_map(|(key, _)| read_key(key)).map(|(at, _)| at))
     }
 }

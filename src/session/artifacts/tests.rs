@@ -40,7 +40,8 @@ impl Stage {
     }
 
     fn purge(&self) -> Option<Timestamp> {
-        block_on(self.artifacts.purge()).expect("stores that work")
+        block_on(self.artifacts.purge()).expect("stores that work");
+        self.artifacts.next_expiry().expect("a store that works")
     }
 
     fn objects(&self) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use super::{Plans, own_path, planning, review::Review};
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Effect, FilePath, PendingKind, PlanRef};
+use crate::types::{Effect, FilePath, PlanRef, WaitKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ impl Tool for PlanExit {
     // The user may review the same plan differently the next time.
     const VARIES: bool = true;
     const CONTROL: bool = true;
-    const SUSPENDS: Option<PendingKind> = Some(PendingKind::Plan);
+    const SUSPENDS: Option<WaitKind> = Some(WaitKind::Plan);
 
     async fn suspension_payload(
         &self,
@@ -72,7 +72,7 @@ impl Tool for SubmitPlan {
     const IDEMPOTENT: bool = true;
     const VARIES: bool = true;
     const CONTROL: bool = true;
-    const SUSPENDS: Option<PendingKind> = Some(PendingKind::Plan);
+    const SUSPENDS: Option<WaitKind> = Some(WaitKind::Plan);
 
     async fn suspension_payload(
         &self,

@@ -1,59 +1,41 @@
-//! Copies: what goes from one session's object to another's, and how a session is made from it. Artifacts stay
-//! where they are: what the copy's messages say of them can be read in the session that was copied only.
+//! Creating a session from a snapshot of another one: a fork, or a child. Artifacts stay with the original; the
+//! copy's messages refer to them, but they can only be read there.
 
 use super::SessionHost;
-use crate::session::{Session, decode, encode};
+use crate::session::Session;
 use crate::types::{
-    DenyReason, EventKind, Problem, Record, Rules, SessionMeta, StopReason, ToolOutcome, TurnEnd,
-    TurnOptions, TurnStatus,
+    DenyReason, EventKind, Imported, Problem, Record, Snapshot, StopReason, ToolOutcome, TurnEnd, TurnStatus,
 };
-use serde::{Deserialize, Serialize};
 use std::rc::Rc;
 
-/// What goes from one session's object to the other's.
-#[derive(Serialize, Deserialize)]
-pub struct Snapshot {
-    /// What the new session is.
-    pub meta: SessionMeta,
-    /// The session that it begins as a copy of.
-    #[serde(default)]
-    pub forked_from: Option<String>,
-    /// The tenant's rules.
-    pub tenant_rules: Rules,
-    /// The copied log; not for one that should be there already.
-    pub records: Option<Vec<Record>>,
-    /// What it is to do at once, where it is a subagent's.
-    #[serde(default)]
-    pub task: Option<(String, TurnOptions)>,
-}
-
 impl SessionHost {
-    /// Makes this object's session from a snapshot, and returns it as clients see it. A session that is there
-    /// already stays as it is, unless it is a subagent's: that goes by the rules of the snapshot from then on. One that
-    /// is not there and cannot be made without its log is nothing, an empty text.
+    /// Creates this object's session from a snapshot. An existing session stays as it is, except that a child applies
+    /// the rules of the snapshot.
     ///
     /// # Errors
-    /// When the snapshot cannot be read, another session has the place, or a store breaks.
-    pub async fn import(self: &Rc<Self>, snapshot: &str) -> Result<String, Problem> {
-        let mut snapshot: Snapshot = decode(snapshot)?;
+    /// When another session has the place, or a store fails.
+    pub async fn import(self: &Rc<Self>, snapshot: Snapshot) -> Result<Imported, Problem> {
+        let mut snapshot = snapshot;
         let task = snapshot.task.take();
-        let (session, is_new) = match self.open()? {
+        let (session, is_new) = match self.recover()? {
             Some(session) => {
                 if task.is_some() {
-                    self.follow_rules(&session, snapshot)?;
+                    self.follow_rules(&session, &snapshot)?;
                 }
                 (session, false)
             }
-            None if snapshot.records.is_none() => return Ok(String::new()),
+            None if task.is_some() && self.is_canceled()? => return Ok(Imported::Canceled),
+            None if snapshot.records.is_none() => return Ok(Imported::Missing),
             None => (self.make(snapshot)?, true),
         };
         if let Some((task, options)) = task {
             self.take_up(&session, task, options)?;
         }
-        if is_new && self.list(&session).await.is_err() {
-            self.wake_soon();
+        if is_new {
+            self.listed().await;
         }
-        session.view().and_then(|view| encode(&view)).map_err(Problem::from)
+        let view = session.view().and_then(|view| crate::session::encode(&view))?;
+        Ok(Imported::Session(view))
     }
 
     fn make(self: &Rc<Self>, snapshot: Snapshot) -> Result<Rc<Session>, Problem> {
@@ -69,35 +51,35 @@ impl SessionHost {
                 draft.state.sent_rules = draft.state.tenant_rules.clone();
                 draft.state.ruled_at = ruled_at;
             }
-            // What follows turns has followed these where they were said.
+            // The copied turns were followed up in the original session.
             for follow_up in self.agent.follow_ups() {
                 draft.state.follow_ups.entry(follow_up.name().to_owned()).or_default().seen = copied;
             }
-            let mut waiting = 0;
+            let mut queued = 0;
             for record in records {
                 match &record.kind {
                     EventKind::TaskListUpdated { tasks } => draft.state.tasks.clone_from(tasks),
-                    EventKind::FollowupQueued { count } => waiting = *count,
+                    EventKind::FollowupQueued { count } => queued = *count,
                     _ => {}
                 }
-                // The copy has its own first record; everything behind it keeps its number and
-                // its time.
+                // The copy has its own first record; all others keep their numbers and times.
                 if !matches!(record.kind, EventKind::SessionCreated { .. }) {
                     draft.copy(record);
                 }
             }
             closing.into_iter().for_each(|(turn, kind)| draft.record(Some(&turn), kind));
-            if waiting > 0 {
+            if queued > 0 {
                 draft.record(None, EventKind::FollowupQueued { count: 0 });
             }
         })?;
         self.adopt(&session);
+        self.look();
         Ok(session)
     }
 }
 
-/// What ends the turns that the copy cut through: each open call gets its outcome, each turn its end,
-/// also those that waited. What they said waits on in the session that was copied.
+/// The records that end the turns that were running, waiting or queued in the copied log: an outcome for each open
+/// call, an end for each turn. In the original session these turns continue.
 fn closing(records: &[Record]) -> Vec<(String, EventKind)> {
     let mut open: Option<&str> = None;
     let mut queued: Vec<&str> = Vec::new();

@@ -1,0 +1,172 @@
+//! The child's side of subagents: takes up its task under the parent's rules, and notifies the parent of its status
+//! until the parent has acknowledged the final one.
+
+use super::{OnBusy, Post, SessionHost, children::MESSAGE_MS};
+use crate::agent::finalizer::Ending;
+use crate::fault::{self, Fault};
+use crate::ports::{Batch, PeerError, StoreError, within};
+use crate::session::{Session, kernel::Input};
+use crate::types::{
+    Acknowledgement, BudgetPatch, ChildStatus, ErrorCode, Part, Problem, Snapshot, StopReason, TurnOptions,
+    TurnStatus, Usage,
+};
+use std::rc::Rc;
+
+/// The document that marks an object whose task was canceled before it arrived. The task is refused then.
+const CANCELED: &str = "canceled";
+
+impl SessionHost {
+    /// Applies the parent's current rules to a child's session. Grants that were made here stay.
+    pub(super) fn follow_rules(&self, session: &Session, snapshot: &Snapshot) -> Result<(), Problem> {
+        let Snapshot { meta, tenant_rules, .. } = snapshot;
+        let mut state = session.state().clone();
+        if state.meta.parent != meta.parent {
+            return Err(Problem::new(ErrorCode::AlreadyExists, "another session has the subagent's place"));
+        }
+        // A message that was long on its way may be older than the rules that are stored.
+        if meta.updated_at >= state.ruled_at {
+            state.meta.permissions = meta.permissions.clone();
+            state.meta.permissions.grant(&state.granted);
+            state.meta.mode.clone_from(&meta.mode);
+            state.sent_rules = tenant_rules.clone();
+        }
+        if state == *session.state() {
+            return Ok(());
+        }
+        state.ruled_at = state.ruled_at.max(meta.updated_at);
+        session.commit(self.now(), |draft| draft.state = state)?;
+        Ok(())
+    }
+
+    /// Starts the turn that works on the task, unless it was started before.
+    pub(super) fn take_up(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        task: String,
+        options: TurnOptions,
+    ) -> Result<(), Problem> {
+        let Some(parent) = session.state().meta.parent.clone() else { return Ok(()) };
+        let started =
+            session.is_at_hand(&parent.task_turn) || session.turn_ended(&parent.task_turn)?.is_some();
+        if started && !fault::active(Fault::RepeatErrand) {
+            return Ok(());
+        }
+        let post = Post {
+            turn: parent.task_turn,
+            parts: vec![Part::text(task)],
+            budget: BudgetPatch::default(),
+            options,
+            on_busy: OnBusy::Queue,
+            document: None,
+        };
+        self.post(session, post).map(drop)
+    }
+
+    /// Cancels the task of this child, for call `call_id` of its parent, and returns its final status. Without a
+    /// session here, the task is refused when it arrives.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn cancel_task(self: &Rc<Self>, id: &str, call_id: &str) -> Result<ChildStatus, Problem> {
+        let Some(session) = self.recover()? else {
+            let put = vec![(CANCELED.to_owned(), "null".to_owned())];
+            self.ports.store.commit(Batch { put, ..Batch::default() })?;
+            return Ok(ChildStatus::never_begun(id.to_owned(), call_id.to_owned()));
+        };
+        if session.state().meta.parent.is_none() {
+            return Err(Problem::not_found("subagent"));
+        }
+        self.end_task(&session)?;
+        let status = self.status(&session)?;
+        Ok(status.unwrap_or_else(|| ChildStatus::never_begun(id.to_owned(), call_id.to_owned())))
+    }
+
+    /// Whether this object's task was canceled before it arrived.
+    pub(super) fn is_canceled(&self) -> Result<bool, StoreError> {
+        Ok(self.ports.store.get(CANCELED)?.is_some())
+    }
+
+    /// Ends the task. The parent is still notified of the final status, until it acknowledges that.
+    fn end_task(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
+        if !fault::active(Fault::ForgetRecall) {
+            self.end_with(session, Ending::new(StopReason::Canceled))?;
+        }
+        Ok(())
+    }
+
+    /// The status of which the parent has to be notified; none once it has acknowledged the final one.
+    pub(super) fn owed_status(&self, session: &Session) -> Result<Option<ChildStatus>, StoreError> {
+        if session.state().reported || session.state().meta.parent.is_none() {
+            return Ok(None);
+        }
+        self.status(session)
+    }
+
+    /// Notifies the parent of the current status.
+    pub(super) async fn notify_parent(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
+        let Some(status) = self.owed_status(session)? else { return Ok(()) };
+        let (tenant, parent) = {
+            let meta = &session.state().meta;
+            let parent = meta.parent.as_ref().map(|parent| parent.session.clone()).unwrap_or_default();
+            (meta.tenant.clone(), parent)
+        };
+        let notified = self.ports.peers.notify(&tenant, &parent, status.clone());
+        let notified = within(self.ports.clock.as_ref(), MESSAGE_MS, notified).await;
+        let notified = notified.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
+        let notified = match fault::active(Fault::LoseReport) {
+            true => notified.or(Ok(Acknowledgement::Recorded)),
+            false => notified,
+        };
+        match notified.map_err(|error| Problem::internal(error.to_string()))? {
+            Acknowledgement::Recorded if status.is_final() => self.store_reported(session),
+            Acknowledgement::Recorded => {
+                self.handle(Input::Acknowledged(status));
+                Ok(())
+            }
+            Acknowledgement::NotWanted => {
+                self.end_task(session)?;
+                self.store_reported(session)
+            }
+            // The parent was erased, and this session was created too late to be erased with it.
+            Acknowledgement::NoSession => {
+                let id = session.state().meta.id.clone();
+                self.erase(&tenant, &id).await
+            }
+        }
+    }
+
+    fn store_reported(&self, session: &Session) -> Result<(), Problem> {
+        session.commit(self.now(), |draft| draft.state.reported = true)?;
+        Ok(())
+    }
+
+    /// The status of the task; `None` before it has begun.
+    fn status(&self, session: &Session) -> Result<Option<ChildStatus>, StoreError> {
+        let state = session.state();
+        let Some(parent) = state.meta.parent.clone() else { return Ok(None) };
+        let mut status = ChildStatus {
+            session: state.meta.id.clone(),
+            call_id: parent.call_id,
+            status: TurnStatus::Running,
+            text: String::new(),
+            error: None,
+            pending: Vec::new(),
+            usage: Usage::default(),
+            cost_usd: None,
+        };
+        if let Some(turn) = state.turn.as_ref().filter(|turn| turn.id == parent.task_turn) {
+            if turn.waits_for_people() {
+                status.status = TurnStatus::Waiting;
+                status.pending = session.pending()?;
+            }
+            return Ok(Some(status));
+        }
+        let Some(end) = session.turn_ended(&parent.task_turn)? else { return Ok(None) };
+        status.status = end.status;
+        status.text = end.reply.map(|reply| reply.text).unwrap_or_default();
+        status.error = end.error.map(|error| error.message);
+        status.usage = end.usage;
+        status.cost_usd = end.cost_usd;
+        Ok(Some(status))
+    }
+}

@@ -1,0 +1,335 @@
+//! The parent's side of subagents. A child runs in its own session while the parent's tool call is suspended. All
+//! state is durable, and both messages, the task with its rules and the child's status, are at-least-once and
+//! idempotent.
+
+use super::{SessionHost, suspensions::Settled};
+use crate::fault::{self, Fault};
+use crate::ports::{PeerError, StoreError, session_store::Select, within};
+use crate::session::{
+    Session,
+    kernel::{Input, SessionKernel},
+    suspensions::{Row, row},
+};
+use crate::turn::policy;
+use crate::types::{
+    Acknowledgement, Budget, ChildStatus, ChildTask, ChildWait, EventKind, Grants, Imported, Parent, Problem,
+    Record, Resolution, SessionMeta, Snapshot, Suspension, TurnOptions, TurnStatus, Usage, Wait, id,
+    json::from_value,
+};
+use futures::future::join_all;
+use serde_json::json;
+use std::{cell::RefCell, rc::Rc};
+
+/// For how long the task is sent to a child that never acknowledged it, in milliseconds.
+const GIVE_UP_MS: u64 = 300_000;
+/// The longest that a message to another session may take, in milliseconds.
+pub(super) const MESSAGE_MS: u64 = 60_000;
+/// How long an abort waits for the statuses of the children that it cancels, in milliseconds.
+const CANCEL_MS: u64 = 700;
+
+impl SessionHost {
+    /// Sends a child its task and the current rules.
+    pub(super) async fn notify_child(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        child: &str,
+    ) -> Result<(), Problem> {
+        let Some(suspension) = child_of(session, child)? else { return Ok(()) };
+        let Some(wait) = suspension.child() else { return Ok(()) };
+        let tenant = session.state().meta.tenant.clone();
+        let rules = rules_hash(session);
+        let snapshot = self.snapshot(session, &suspension, wait)?;
+        let imported = self.ports.peers.import(&tenant, child, snapshot);
+        let imported = within(self.ports.clock.as_ref(), MESSAGE_MS, imported).await;
+        let imported = imported.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
+        // The call may have been resolved, and its turn ended, during the message.
+        let Some(suspension) = child_of(session, child)? else {
+            self.handle(Input::Cancel(vec![child.to_owned()]));
+            return Ok(());
+        };
+        let task = wait.task.clone();
+        match imported {
+            Ok(Imported::Session(_)) => {
+                self.handle(Input::ChildNotified(child.to_owned()));
+                self.store_notified(session, suspension, rules)
+            }
+            Ok(Imported::Canceled) => {
+                let status = ChildStatus::never_begun(task.session, suspension.call_id.clone());
+                self.settle_child(session, suspension, status).map(drop)
+            }
+            Ok(Imported::Missing) => self.fail_child(session, suspension, "its session is gone"),
+            // A child that has its task keeps it, however long it is out of reach.
+            Err(error) => {
+                let late = self.now().since(suspension.asked_at) > GIVE_UP_MS;
+                let never_reached = suspension.child().is_some_and(|child| child.notified.is_none());
+                if !(late && never_reached) {
+                    return Err(Problem::internal(error.to_string()));
+                }
+                self.handle(Input::Cancel(vec![child.to_owned()]));
+                self.fail_child(session, suspension, &format!("it could not be reached: {error}"))
+            }
+        }
+    }
+
+    /// Stores that a child has its task and knows these rules.
+    fn store_notified(
+        &self,
+        session: &Session,
+        suspension: Suspension,
+        rules: String,
+    ) -> Result<(), Problem> {
+        let mut suspension = suspension;
+        let Wait::Child(child) = &mut suspension.wait else { return Ok(()) };
+        if child.notified.as_ref() == Some(&rules) {
+            return Ok(());
+        }
+        child.notified = Some(rules);
+        let (key, json) = row(&suspension)?;
+        session.commit(self.now(), |draft| draft.put(key, json))?;
+        Ok(())
+    }
+
+    fn fail_child(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        suspension: Suspension,
+        why: &str,
+    ) -> Result<(), Problem> {
+        let failed = Resolution::Failed { reason: format!("the subagent failed: {why}") };
+        let record = match suspension.child() {
+            Some(child) => completed(&suspension.call_id, child, TurnStatus::Failed, None),
+            None => return Ok(()),
+        };
+        let settled = Settled { suspension: suspension.resolved(failed), record, charge: None };
+        self.settle(session, vec![settled], Grants::default(), "subagent").map(drop)
+    }
+
+    /// Resolves the call that waits for a child with the child's final status.
+    fn settle_child(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        suspension: Suspension,
+        status: ChildStatus,
+    ) -> Result<(), Problem> {
+        let Some(child) = suspension.child() else { return Ok(()) };
+        let record = completed(&suspension.call_id, child, status.status, Some(&status));
+        let answered = Resolution::Answered { answer: json!(status) };
+        let charge = Some((status.usage, status.cost_usd));
+        let settled = Settled { suspension: suspension.resolved(answered), record, charge };
+        self.settle(session, vec![settled], Grants::default(), "subagent").map(drop)
+    }
+
+    /// Takes in the status that a child has sent.
+    ///
+    /// # Errors
+    /// When the store fails; the child sends the status again then.
+    pub fn child_status(self: &Rc<Self>, status: ChildStatus) -> Result<Acknowledgement, Problem> {
+        let Some(session) = self.recover()? else { return Ok(Acknowledgement::NoSession) };
+        let Some(suspension) = session.child_suspension(&status.call_id, &status.session)? else {
+            return Ok(Acknowledgement::NotWanted);
+        };
+        if status.is_final() {
+            self.settle_child(&session, suspension, status)?;
+        } else {
+            self.store_pending(&session, suspension, status.pending)?;
+        }
+        Ok(Acknowledgement::Recorded)
+    }
+
+    /// Stores which calls of a child wait for a person. While there are any, the turn waits for that person, too.
+    fn store_pending(
+        &self,
+        session: &Session,
+        suspension: Suspension,
+        theirs: Vec<crate::types::Pending>,
+    ) -> Result<(), Problem> {
+        let mut suspension = suspension;
+        let Wait::Child(child) = &mut suspension.wait else { return Ok(()) };
+        if child.pending == theirs {
+            return Ok(());
+        }
+        child.pending = theirs;
+        let mut all = session.suspensions()?;
+        for own in all.iter_mut().filter(|own| own.call_id == suspension.call_id && own.child().is_some()) {
+            *own = suspension.clone();
+        }
+        let (key, json) = row(&suspension)?;
+        session.commit(self.now(), |draft| {
+            draft.put(key, json);
+            let Some(turn) = &mut draft.state.turn else { return };
+            turn.delegated = all.iter().all(Suspension::is_delegated);
+            if !turn.delegated {
+                let people = all.iter().filter(|own| !own.is_delegated());
+                let pending = people.map(Suspension::pending).collect();
+                draft.record(Some(&suspension.turn), EventKind::TurnWaiting { pending });
+            }
+        })?;
+        Ok(())
+    }
+
+    /// Cancels the children of the turn at hand for an abort, and returns the statuses that arrive in time. If the
+    /// turn continues after all, its calls end with these statuses when the children send them again.
+    pub async fn cancel_children(self: &Rc<Self>, session: &Session) -> Vec<ChildStatus> {
+        let suspensions = session.suspensions().unwrap_or_default();
+        let calls: Vec<(String, String)> = suspensions
+            .iter()
+            .filter_map(|own| Some((own.call_id.clone(), own.child()?.task.session.clone())))
+            .collect();
+        let _canceling = Canceling::new(&self.kernel);
+        let tenant = session.state().meta.tenant.clone();
+        let canceled = calls.iter().map(|(call_id, child)| async {
+            let canceled = self.ports.peers.cancel(&tenant, child, call_id);
+            within(self.ports.clock.as_ref(), CANCEL_MS, canceled).await.ok()?.ok()
+        });
+        join_all(canceled).await.into_iter().flatten().collect()
+    }
+
+    /// Cancels in the background the children for which these suspensions waited.
+    pub(super) fn cancel_later(self: &Rc<Self>, suspensions: &[Suspension]) {
+        let children = suspensions.iter().filter_map(Suspension::child);
+        let children: Vec<String> = children.map(|child| child.task.session.clone()).collect();
+        if !children.is_empty() {
+            self.handle(Input::Cancel(children));
+        }
+    }
+
+    /// Cancels a child for which no call waits any more.
+    pub(super) async fn cancel_child(&self, session: &Session, child: &str) -> Result<(), PeerError> {
+        let tenant = session.state().meta.tenant.clone();
+        let canceled = self.ports.peers.cancel(&tenant, child, "");
+        let canceled = within(self.ports.clock.as_ref(), MESSAGE_MS, canceled).await;
+        canceled.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string()))).map(drop)
+    }
+
+    /// The final statuses that have arrived for calls of the step at hand that wait for others still.
+    pub(super) fn known_statuses(&self, session: &Session) -> Vec<ChildStatus> {
+        let status = |call_id: String| {
+            let suspension = session.suspension(Row::Answer, &call_id).ok()??;
+            let is_own = suspension.child().is_some() && session.is_at_hand(&suspension.turn);
+            match suspension.resolution {
+                Some(Resolution::Answered { answer }) if is_own => from_value(answer).ok(),
+                _ => None,
+            }
+        };
+        session.open_calls().into_iter().filter_map(|(call_id, _)| status(call_id)).collect()
+    }
+
+    /// What a child is made from: the rules and mode of this session, its task, and its share of what the turn may
+    /// still use. The log goes along only until the child has acknowledged its task.
+    fn snapshot(
+        &self,
+        session: &Session,
+        suspension: &Suspension,
+        wait: &ChildWait,
+    ) -> Result<Snapshot, StoreError> {
+        let siblings =
+            session.suspensions()?.iter().filter(|own| own.child().is_some()).count().max(1) as u64;
+        let ChildTask { agent, task, forked, session: child } = &wait.task;
+        let records: Option<Vec<Record>> = match (wait.notified.is_some(), forked) {
+            (true, _) => None,
+            (false, true) => Some(session.records(Select { limit: usize::MAX, ..Select::default() })?),
+            (false, false) => Some(Vec::new()),
+        };
+        let state = session.state();
+        let own = state.turn.as_ref().filter(|turn| turn.id == suspension.turn);
+        let Some(turn) = own else { return Err(StoreError("the turn is over".into())) };
+        let mut kinds = self.agent.settings.subagents.iter().flatten();
+        let kind = kinds.find(|kind| !forked && kind.id == *agent).cloned().unwrap_or_default();
+        // A copy has the tools of the original, so that the prompt starts with the same bytes. Its calls of tools
+        // that are not for subagents are denied.
+        let tools = match forked {
+            true => turn.options.tools.clone(),
+            false => Some(self.agent.tools_of_subagents(&state, kind.tools.as_deref())),
+        };
+        let left = |max: f64| (max - turn.cost_usd.unwrap_or(0.0)).max(0.0) / siblings as f64;
+        let budget = Budget {
+            max_steps: kind.max_steps.unwrap_or(turn.budget.max_steps),
+            max_tokens: turn
+                .budget
+                .max_tokens
+                .map(|max| max.saturating_sub(turn.usage.total_tokens) / siblings),
+            max_cost_usd: turn.budget.max_cost_usd.map(left),
+            ..turn.budget
+        };
+        // A bound in money cannot be held with a model that has no price.
+        let is_bounded =
+            |model: &String| budget.max_cost_usd.is_none() || self.agent.models.price(model).is_some();
+        let now = self.now();
+        let meta = SessionMeta {
+            id: child.clone(),
+            title: None,
+            title_pinned: false,
+            model: kind.model.filter(|model| is_bounded(model)).or_else(|| state.meta.model.clone()),
+            metadata: Default::default(),
+            budget,
+            usage: Usage::default(),
+            cost_usd: None,
+            turns: 0,
+            parent: Some(Parent {
+                session: state.meta.id.clone(),
+                turn: turn.id.clone(),
+                call_id: suspension.call_id.clone(),
+                agent: agent.clone(),
+                forked: *forked,
+                task_turn: child.replacen(id::SESSION, id::TURN, 1),
+            }),
+            created_at: now,
+            updated_at: now,
+            permissions: match fault::active(Fault::FreeSubagents) {
+                true => Default::default(),
+                false => state.meta.permissions.clone(),
+            },
+            ..state.meta.clone()
+        };
+        let options =
+            TurnOptions { tools, think: turn.options.think, show_citations: false, output_schema: None };
+        Ok(Snapshot {
+            meta,
+            forked_from: forked.then(|| state.meta.id.clone()),
+            tenant_rules: state.tenant_rules.clone(),
+            records,
+            task: Some((task.clone(), options)),
+        })
+    }
+}
+
+/// The hash of the rules that children of this session have to know.
+pub(super) fn rules_hash(session: &Session) -> String {
+    let state = session.state();
+    policy::args_hash(&json!([state.meta.permissions, state.meta.mode, state.tenant_rules]))
+}
+
+/// The record of the end of a child's task.
+pub(super) fn completed(
+    call_id: &str,
+    child: &ChildWait,
+    status: TurnStatus,
+    report: Option<&ChildStatus>,
+) -> EventKind {
+    let (usage, cost_usd) = report.map_or_else(Default::default, |report| (report.usage, report.cost_usd));
+    let (call_id, session, agent) =
+        (call_id.to_owned(), child.task.session.clone(), child.task.agent.clone());
+    EventKind::SubagentCompleted { call_id, session, agent, status, usage, cost_usd }
+}
+
+/// The open suspension that waits for the child in this session.
+fn child_of(session: &Session, child: &str) -> Result<Option<Suspension>, StoreError> {
+    let is_its = |own: &Suspension| own.child().is_some_and(|wait| wait.task.session == child);
+    Ok(session.suspensions()?.into_iter().find(is_its))
+}
+
+/// Keeps the kernel from sending children their tasks for as long as it lives.
+struct Canceling<'a>(&'a RefCell<SessionKernel>);
+
+impl<'a> Canceling<'a> {
+    fn new(kernel: &'a RefCell<SessionKernel>) -> Self {
+        kernel.borrow_mut().canceling = true;
+        Self(kernel)
+    }
+}
+
+impl Drop for Canceling<'_> {
+    fn drop(&mut self) {
+        self.0.borrow_mut().canceling = false;
+    }
+}

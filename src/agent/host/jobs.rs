@@ -1,0 +1,153 @@
+//! Performs what the kernel asks for: runs turns, starts background jobs, arms the alarm.
+
+use super::{Running, SessionHost, children::rules_hash};
+use crate::agent::CancelToken;
+use crate::ports::StoreError;
+use crate::session::{
+    Session,
+    kernel::{Child, Durable, Effect, Input, Job},
+};
+use crate::types::{ChildStatus, Problem, SessionState, Timestamp};
+use futures::FutureExt;
+use std::rc::Rc;
+
+impl SessionHost {
+    /// The platform's alarm.
+    ///
+    /// # Errors
+    /// When the store fails; the platform repeats the alarm then.
+    pub async fn wake(self: &Rc<Self>) -> Result<(), Problem> {
+        let recovered = self.open().and_then(|session| session.map_or(Ok(()), |own| self.recover_turn(&own)));
+        self.enter(Input::Alarm);
+        Ok(recovered?)
+    }
+
+    /// Performs what is due at an entry. What concerns the turn is done before the caller goes on: it must not see a
+    /// turn that nothing runs, or a call whose time is over.
+    pub(super) fn enter(self: &Rc<Self>, input: Input) {
+        let mut effects = self.due(input);
+        while let Some(effect) = effects.pop() {
+            let session = self.session.borrow().clone();
+            match (effect, session) {
+                (
+                    Effect::Start(job @ (Job::RecoverTurn | Job::StartQueued | Job::ExpireCalls)),
+                    Some(session),
+                ) => {
+                    let succeeded = self.perform_turn_job(&session, &job);
+                    effects.extend(self.due(Input::JobEnded(job, succeeded)));
+                }
+                (effect, session) => self.effect(effect, session.as_ref()),
+            }
+        }
+    }
+
+    /// Performs what is due.
+    pub(super) fn look(self: &Rc<Self>) {
+        self.handle(Input::Look);
+    }
+
+    /// Takes in what happened, performs what is due, and arms the alarm.
+    pub(super) fn handle(self: &Rc<Self>, input: Input) {
+        for effect in self.due(input) {
+            let session = self.session.borrow().clone();
+            self.effect(effect, session.as_ref());
+        }
+    }
+
+    /// The effects of what happened.
+    fn due(&self, input: Input) -> Vec<Effect> {
+        let session = self.session.borrow().clone();
+        let now = self.now();
+        let mut kernel = self.kernel.borrow_mut();
+        let Some(session) = session else { return kernel.handle(input, Ok(None), now) };
+        match self.facts(&session) {
+            Ok(facts) => kernel.handle(input, Ok(Some(facts.durable(&session.state()))), now),
+            Err(error) => kernel.handle(input, Err(error), now),
+        }
+    }
+
+    fn effect(self: &Rc<Self>, effect: Effect, session: Option<&Rc<Session>>) {
+        match (effect, session) {
+            (Effect::WakeAt(at), _) => self.ports.spawner.wake_after(at.since(self.now())),
+            (Effect::RunTurn(permit), Some(session)) => self.run(session, permit),
+            (Effect::Start(job), Some(session)) => self.start_job(session, job),
+            (Effect::RunTurn(_) | Effect::Start(_), None) => {}
+        }
+    }
+
+    fn start_job(self: &Rc<Self>, session: &Rc<Session>, job: Job) {
+        let cancel = CancelToken::default();
+        let (host, session, own, name) = (Rc::clone(self), Rc::clone(session), cancel.clone(), job.clone());
+        let work = async move {
+            let succeeded = host.perform(&session, &name, &own).await;
+            host.jobs.borrow_mut().remove(&name);
+            host.handle(Input::JobEnded(name, succeeded));
+        };
+        let work = work.boxed_local().shared();
+        self.jobs.borrow_mut().insert(job, Running { work: work.clone(), cancel });
+        self.ports.spawner.spawn(work.boxed_local());
+    }
+
+    /// Runs a job; false when it has to be tried again.
+    async fn perform(self: &Rc<Self>, session: &Rc<Session>, job: &Job, cancel: &CancelToken) -> bool {
+        match job {
+            Job::StartQueued | Job::RecoverTurn | Job::ExpireCalls => self.perform_turn_job(session, job),
+            Job::NotifyChild(child) => self.notify_child(session, child).await.is_ok(),
+            Job::CancelChild(child) => self.cancel_child(session, child).await.is_ok(),
+            Job::NotifyParent => self.notify_parent(session).await.is_ok(),
+            Job::FollowUps => self.follow_all(session, cancel).await.is_ok(),
+            Job::Tick(name) => self.tick(session, name, cancel).await.is_ok(),
+            Job::List => self.list(session).await.is_ok(),
+            Job::Purge => self.purge(session).await.is_ok(),
+        }
+    }
+
+    /// Runs a job that awaits nothing.
+    fn perform_turn_job(self: &Rc<Self>, session: &Rc<Session>, job: &Job) -> bool {
+        match job {
+            Job::StartQueued => self.start_queued(session).is_ok(),
+            Job::RecoverTurn => self.recover_turn(session).is_ok(),
+            Job::ExpireCalls => self.expire(session).is_ok(),
+            _ => false,
+        }
+    }
+
+    /// Waits until a job that is running now has ended.
+    pub(super) async fn finished(&self, job: &Job) {
+        let work = self.jobs.borrow().get(job).map(|running| running.work.clone());
+        if let Some(work) = work {
+            work.await;
+        }
+    }
+
+    fn facts(&self, session: &Session) -> Result<Facts, StoreError> {
+        let suspensions = session.suspensions()?;
+        let has_children = suspensions.iter().any(|own| own.child().is_some());
+        let hash = if has_children { rules_hash(session) } else { String::new() };
+        let children = suspensions.iter().filter_map(|suspension| suspension.child());
+        let children = children.map(|child| Child {
+            session: child.task.session.clone(),
+            knows: child.notified.as_ref() == Some(&hash),
+            rules: hash.clone(),
+        });
+        Ok(Facts {
+            expires_at: suspensions.iter().map(|suspension| suspension.expires_at).min(),
+            children: children.collect(),
+            status: self.owed_status(session)?,
+        })
+    }
+}
+
+/// What [`Durable`] needs beside the state.
+struct Facts {
+    expires_at: Option<Timestamp>,
+    children: Vec<Child>,
+    status: Option<ChildStatus>,
+}
+
+impl Facts {
+    fn durable(self, state: &SessionState) -> Durable<'_> {
+        let Self { expires_at, children, status } = self;
+        Durable { state, expires_at, children, status }
+    }
+}

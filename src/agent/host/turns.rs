@@ -1,0 +1,271 @@
+//! The life of a turn in this process: accepted, run, recovered, aborted.
+
+use super::{OnBusy, Post, SessionHost};
+use crate::agent::{
+    RuntimeContext,
+    finalizer::{self, Ending},
+    judge,
+};
+use crate::fault::{self, Fault};
+use crate::ports::StoreError;
+use crate::session::{Draft, Permit, Session, WriteError};
+use crate::turn::TurnMachine;
+use crate::types::{
+    Budget, ChildStatus, ErrorCode, EventKind, Message, Problem, Role, SessionStatus, StopReason, Timestamp,
+    TurnError, TurnOptions, TurnStatus, id,
+};
+use futures::{FutureExt, future::abortable};
+use std::{panic::AssertUnwindSafe, rc::Rc};
+
+/// The longest title made from a message, in characters.
+const TITLE_CHARS: usize = 80;
+
+impl SessionHost {
+    /// Accepts a message: its turn starts at once, or the message is queued.
+    ///
+    /// # Errors
+    /// `session_busy`, `queue_full`, or a failed store; nothing is stored then.
+    pub fn post(self: &Rc<Self>, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
+        let busy = session.state().turn.is_some() || !session.state().queue.is_empty();
+        if !busy {
+            return self.start(session, post);
+        }
+        match post.on_busy {
+            OnBusy::Reject => Err(Problem::new(
+                ErrorCode::SessionBusy,
+                "a turn is running; wait for it, or use on_busy `queue` or `steer`",
+            )),
+            // A new message replaces the wait for a person.
+            OnBusy::Queue if session.state().status() == SessionStatus::Waiting => {
+                let message = self.queued(session, post)?;
+                // In this order: if the store refuses the message, the turn must not have been ended for it.
+                self.interrupt(session)?;
+                self.enqueue(session, message)
+            }
+            OnBusy::Queue => self.enqueue(session, self.queued(session, post)?),
+            OnBusy::Steer => {
+                self.clear_queue(session)?;
+                self.interrupt(session)?;
+                self.start(session, post)
+            }
+        }
+    }
+
+    fn start(self: &Rc<Self>, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
+        let new = session.last_seq() == 0;
+        let message = self.user_message(&post.turn, post.parts);
+        let budget = session.state().meta.budget.patched(&post.budget);
+        session.commit(self.now(), |draft| {
+            if new {
+                draft.created(None);
+            }
+            self.draft_document(draft, post.document);
+            draft_start(draft, self.now(), post.turn, budget, post.options, message);
+        })?;
+        if new {
+            self.adopt_new(session);
+        }
+        Ok(TurnStatus::Running)
+    }
+
+    /// Makes a session that was just stored the one that this host serves, and starts its turn.
+    fn adopt_new(self: &Rc<Self>, session: &Rc<Session>) {
+        self.adopt(session);
+        // The turn was started by this process: there is nothing to recover.
+        self.kernel.borrow_mut().started_here();
+        self.look();
+    }
+
+    pub(super) fn user_message(&self, turn: &str, parts: Vec<crate::types::Part>) -> Rc<Message> {
+        Rc::new(Message {
+            id: self.new_id(id::MESSAGE),
+            seq: 0,
+            role: Role::User,
+            parts,
+            created_at: self.now(),
+            turn: turn.to_owned(),
+            interrupted: false,
+        })
+    }
+
+    /// Runs the turn at hand in this process, from its journal.
+    pub(super) fn run(self: &Rc<Self>, session: &Rc<Session>, permit: Permit) {
+        let cx = self.context(session, permit);
+        let (host, own) = (Rc::clone(self), Rc::clone(&cx));
+        let (work, handle) = abortable(async move { host.drive(own).await });
+        *self.turn.borrow_mut() = Some((cx, handle));
+        self.ports.spawner.spawn(work.map(drop).boxed_local());
+    }
+
+    async fn drive(self: Rc<Self>, cx: Rc<RuntimeContext>) {
+        let session = &cx.session;
+        let result = match self.own_message(&cx) {
+            Ok(Some(message)) => {
+                let call = AssertUnwindSafe(self.agent.call(message, Rc::clone(&cx))).catch_unwind().await;
+                // A panic ends this turn and nothing else.
+                call.unwrap_or_else(|_| self.fail(&cx, "internal error: the turn panicked"))
+            }
+            // A turn that cannot continue must not block those behind it.
+            Ok(None) => self.fail(&cx, "the log lacks the message of this turn"),
+            Err(error) => Err(WriteError::Store(error)),
+        };
+        let is_own = self.turn.borrow().as_ref().is_some_and(|(running, _)| running.permit == cx.permit);
+        if is_own {
+            self.turn.borrow_mut().take();
+        }
+        match result {
+            Ok(()) => {
+                if !session.hub().has_listeners() {
+                    self.stop_pings();
+                }
+                judge::grade_reply(&self, &cx);
+            }
+            Err(WriteError::Store(_)) if is_own => self.drop_copy(session),
+            Err(_) => {}
+        }
+    }
+
+    /// Drops a copy of the session whose store has failed; it is read again soon and continues from the journal.
+    /// Requests that wait for a turn of this copy are answered.
+    fn drop_copy(self: &Rc<Self>, session: &Rc<Session>) {
+        session.hub().leave();
+        session.retire();
+        self.stop_pings();
+        self.session.borrow_mut().take();
+        self.kernel.borrow_mut().store_failed(self.now());
+        self.look();
+    }
+
+    /// The message that the turn answers.
+    fn own_message(&self, cx: &RuntimeContext) -> Result<Option<Rc<Message>>, StoreError> {
+        let session = &cx.session;
+        let is_own = |message: &Rc<Message>| message.role == Role::User && message.turn == cx.permit.turn;
+        session.messages().into_iter().find(is_own).map(|message| session.whole(&message)).transpose()
+    }
+
+    fn fail(&self, cx: &Rc<RuntimeContext>, why: &str) -> Result<(), WriteError> {
+        let error = TurnError { code: "internal".into(), message: why.into(), retryable: true };
+        finalizer::seal(&self.agent, cx, Ending::failed(error))
+    }
+
+    /// Gives a turn that no process runs a new epoch. The kernel runs it then.
+    pub(super) fn recover_turn(&self, session: &Rc<Session>) -> Result<(), StoreError> {
+        let Some(permit) = Permit::of(session).filter(|_| self.kernel.borrow().is_orphan(session)) else {
+            return Ok(());
+        };
+        session.commit(self.now(), |draft| {
+            if let Some(state) = &mut draft.state.turn {
+                TurnMachine(state).resume();
+                let epoch = state.epoch;
+                draft.close_message();
+                if !fault::active(Fault::UnrecordedRestart) {
+                    let reason = "restart".into();
+                    draft.record(Some(&permit.turn), EventKind::TurnResumed { epoch, reason });
+                }
+            }
+        })
+    }
+
+    /// Aborts the turn at hand at the caller's request; false if there is none. `statuses` are those of its children,
+    /// which were canceled for that.
+    ///
+    /// # Errors
+    /// When the store fails; the turn continues then.
+    pub fn abort(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        statuses: Vec<ChildStatus>,
+    ) -> Result<bool, Problem> {
+        self.end_with(session, Ending { statuses, ..Ending::new(StopReason::Canceled) })
+    }
+
+    /// Ends the turn at hand, whether it runs or waits; false if there is none.
+    pub(super) fn end_with(self: &Rc<Self>, session: &Rc<Session>, ending: Ending) -> Result<bool, Problem> {
+        let Some(permit) = Permit::of(session) else { return Ok(false) };
+        let own = self.turn.borrow().as_ref().map(|(cx, handle)| (Rc::clone(cx), handle.clone()));
+        let own = own.filter(|(cx, _)| cx.permit == permit);
+        let cx = own.as_ref().map_or_else(|| self.context(session, permit), |(cx, _)| Rc::clone(cx));
+        // If the outcomes so far cannot be read, the end does not count them.
+        let _ = self.agent.restore_state(&cx);
+        let suspensions = session.suspensions()?;
+        let mut ending = ending;
+        ending.statuses.extend(self.known_statuses(session));
+        for suspension in &suspensions {
+            let Some(child) = suspension.child() else { continue };
+            let status = ending.statuses.iter().find(|status| status.call_id == suspension.call_id);
+            // A child that was done before it was canceled has completed.
+            let end = status.map_or(TurnStatus::Canceled, |status| status.status);
+            ending.records.push(super::children::completed(&suspension.call_id, child, end, status));
+        }
+        finalizer::seal(&self.agent, &cx, ending).map_err(|error| Problem::internal(error.to_string()))?;
+        self.cancel_later(&suspensions);
+        // Dropping the work closes its connections; the seal refuses whatever else it does.
+        if let Some((_, handle)) = own
+            && !fault::active(Fault::AbortKeepsRunning)
+        {
+            handle.abort();
+        }
+        if !session.hub().has_listeners() {
+            self.stop_pings();
+        }
+        Ok(true)
+    }
+
+    fn context(&self, session: &Rc<Session>, permit: Permit) -> Rc<RuntimeContext> {
+        let state = session.state();
+        Rc::new(RuntimeContext {
+            tenant: state.meta.tenant.clone(),
+            user: state.meta.user.clone(),
+            agent: state.meta.agent.clone(),
+            session: Rc::clone(session),
+            permit,
+            clock: Rc::clone(&self.ports.clock),
+            spawner: Rc::clone(&self.ports.spawner),
+            artifacts: self.artifacts(session),
+            modes: Rc::clone(self.agent.modes()),
+            state_rules: Rc::clone(&self.agent.state),
+            state: Rc::default(),
+        })
+    }
+
+    /// Whether this process has started the tool of a call of the running turn.
+    pub fn has_begun(&self, call_id: &str) -> bool {
+        self.turn.borrow().as_ref().is_some_and(|(cx, _)| cx.state.has_begun(call_id))
+    }
+
+    /// Drafts the idempotency document of a message.
+    pub(super) fn draft_document(&self, draft: &mut Draft, document: Option<(String, String)>) {
+        if let Some((key, json)) = document.filter(|_| !fault::active(Fault::ForgetKey)) {
+            draft.put_until(key, json, self.now().plus(crate::session::idempotency::KEEP_MS));
+        }
+    }
+}
+
+/// Drafts the start of a turn. The first message gives a session its title, which is listed then.
+pub(super) fn draft_start(
+    draft: &mut Draft,
+    now: Timestamp,
+    turn: String,
+    budget: Budget,
+    options: TurnOptions,
+    message: Rc<Message>,
+) {
+    let meta = &mut draft.state.meta;
+    if meta.title.is_none() && !meta.title_pinned {
+        meta.title = Some(title_from(&message.text()));
+        draft.state.listed_at = Timestamp(0);
+    }
+    draft.record(Some(&turn), EventKind::TurnStarted { message });
+    draft.state.meta.turns += 1;
+    draft.state.turn = Some(TurnMachine::start(turn, now, budget, options));
+}
+
+/// The first line of a message, cut to a title.
+fn title_from(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("New session");
+    let mut title: String = line.chars().take(TITLE_CHARS).collect();
+    if title.len() < line.len() {
+        title.push('…');
+    }
+    title
+}

@@ -1,0 +1,370 @@
+//! The kernel driven by random inputs, with crashes at any point, against an oracle that knows what is owed.
+
+use super::*;
+use crate::types::{Budget, IntervalState, Owner, SessionMeta, TurnOptions, TurnPhase, TurnStatus};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+
+const START: Timestamp = Timestamp(1_000_000_000);
+
+/// A session's store and alarm, which survive a crash, and the kernel and its jobs, which do not.
+struct World {
+    state: SessionState,
+    expires_at: Option<Timestamp>,
+    children: Vec<Child>,
+    status: Option<ChildStatus>,
+    alarm: Option<Timestamp>,
+    now: Timestamp,
+    kernel: SessionKernel,
+    running: BTreeSet<Job>,
+    /// The jobs that have failed in this process: they may be delayed.
+    failed: BTreeSet<Job>,
+    ran: Vec<Permit>,
+    turns: u32,
+    started: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Post,
+    EndTurn,
+    /// The turn waits for a person, or for a child.
+    Wait(bool),
+    /// The rules change.
+    Govern,
+    /// The parent has to know something new.
+    Status(bool),
+    PutUntil(u64),
+    Retitle,
+    JobEnds(usize, bool),
+    Advance(u64),
+    Crash,
+    Enter,
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let act = prop_oneof![
+        4 => Just(Act::Post),
+        3 => Just(Act::EndTurn),
+        2 => any::<bool>().prop_map(Act::Wait),
+        1 => Just(Act::Govern),
+        1 => any::<bool>().prop_map(Act::Status),
+        1 => (1_u64..200_000).prop_map(Act::PutUntil),
+        1 => Just(Act::Retitle),
+        8 => (0_usize..8, prop::bool::weighted(0.8)).prop_map(|(job, done)| Act::JobEnds(job, done)),
+        4 => prop_oneof![0_u64..3_000, 0_u64..700_000].prop_map(Act::Advance),
+        2 => Just(Act::Crash),
+        1 => Just(Act::Enter),
+    ];
+    prop::collection::vec(act, 1..120)
+}
+
+fn kernel() -> SessionKernel {
+    SessionKernel::new(Schedule { follow_ups: vec!["index", "flush"], intervals: vec!["pulse"] })
+}
+
+impl World {
+    fn new() -> Self {
+        let owner = Owner { tenant: "t".into(), user: "u".into(), agent: "a".into() };
+        let state = SessionState::new(SessionMeta::new("s", owner, START));
+        let mut world = Self {
+            state,
+            expires_at: None,
+            children: Vec::new(),
+            status: None,
+            alarm: None,
+            now: START,
+            kernel: kernel(),
+            running: BTreeSet::new(),
+            failed: BTreeSet::new(),
+            ran: Vec::new(),
+            turns: 0,
+            started: Vec::new(),
+        };
+        world.handle(Input::Look);
+        world
+    }
+
+    fn handle(&mut self, input: Input) {
+        let durable = Durable {
+            state: &self.state,
+            expires_at: self.expires_at,
+            children: self.children.clone(),
+            status: self.status.clone(),
+        };
+        for effect in self.kernel.handle(input, Ok(Some(durable)), self.now) {
+            match effect {
+                Effect::WakeAt(at) => self.alarm = Some(at),
+                Effect::RunTurn(permit) => {
+                    assert!(!self.ran.contains(&permit), "{permit:?} runs twice");
+                    self.ran.push(permit);
+                }
+                Effect::Start(job) => {
+                    assert!(self.running.insert(job.clone()), "{job:?} runs twice at a time")
+                }
+            }
+        }
+        self.check();
+    }
+
+    /// What is owed and when, by the test's own reckoning.
+    fn owed(&self) -> Vec<(Job, Timestamp)> {
+        let mut owed = Vec::new();
+        if self.state.turn.is_none() && !self.state.queue.is_empty() {
+            owed.push((Job::StartQueued, START));
+        }
+        owed.extend(self.expires_at.map(|at| (Job::ExpireCalls, at)));
+        owed.extend(self.state.purge_at.map(|at| (Job::Purge, at)));
+        let unknowing = self.children.iter().filter(|child| !child.knows);
+        owed.extend(unknowing.map(|child| (Job::NotifyChild(child.session.clone()), START)));
+        if self.state.listed_at == Timestamp(0) {
+            owed.push((Job::List, START));
+        }
+        if self.status.as_ref().is_some_and(ChildStatus::is_final) {
+            owed.push((Job::NotifyParent, START));
+        }
+        let interval = self.state.intervals.get("pulse").copied().unwrap_or_default();
+        owed.push((Job::Tick("pulse"), interval.next_at));
+        let progresss = ["index", "flush"].iter().filter_map(|name| self.state.follow_ups.get(*name));
+        let due = progresss.filter(|progress| progress.is_due()).map(|progress| progress.not_before).next();
+        owed.extend(due.map(|at| (Job::FollowUps, at)));
+        owed
+    }
+
+    /// Nothing is owed that neither runs nor has an alarm that comes in time.
+    fn check(&self) {
+        for (job, due) in self.owed() {
+            if self.running.contains(&job) {
+                let alarm = self.alarm.expect("an alarm looks after what runs");
+                assert!(alarm <= self.now.plus(WATCHDOG_MS), "{job:?} runs unwatched");
+                continue;
+            }
+            let alarm = self.alarm.unwrap_or_else(|| panic!("nothing looks after {job:?}"));
+            match self.failed.contains(&job) {
+                true => assert!(alarm <= due.max(self.now).plus(MAX_RETRY_MS), "{job:?} comes too late"),
+                false => {
+                    assert!(due > self.now && alarm <= due, "{job:?} is due at {due:?}, wake-up {alarm:?}")
+                }
+            }
+        }
+        if let Some(turn) = self.state.turn.as_ref().filter(|turn| turn.waiting_since.is_none()) {
+            let permit = Permit { turn: turn.id.clone(), epoch: turn.epoch };
+            let recovers =
+                self.running.contains(&Job::RecoverTurn) || self.failed.contains(&Job::RecoverTurn);
+            assert!(self.ran.contains(&permit) || recovers, "nothing runs {permit:?}");
+            assert!(self.alarm.is_some_and(|alarm| alarm <= self.now.plus(MAX_RETRY_MS)));
+        }
+    }
+
+    fn turn(&mut self, id: String) {
+        self.started.push(id.clone());
+        self.state.turn = Some(TurnState {
+            id,
+            epoch: 1,
+            attempts: 0,
+            started_at: self.now,
+            deadline: self.now.plus(600_000),
+            budget: Budget::default(),
+            steps: 0,
+            tool_calls: 0,
+            reflections: 0,
+            repairs: 0,
+            usage: Default::default(),
+            cost_usd: None,
+            options: TurnOptions::default(),
+            waiting_since: None,
+            delegated: false,
+            phase: TurnPhase::Model,
+        });
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Post => {
+                self.turns += 1;
+                let id = format!("t{}", self.turns);
+                match self.state.turn.is_some() || !self.state.queue.is_empty() {
+                    true => self.state.queue.push(id),
+                    false => self.turn(id),
+                }
+                self.handle(Input::Look);
+            }
+            Act::EndTurn => {
+                let Some(turn) = self.state.turn.take() else { return };
+                self.expires_at = None;
+                let children: Vec<String> = self.children.drain(..).map(|child| child.session).collect();
+                for name in ["index", "flush"] {
+                    self.state.follow_ups.entry(name.into()).or_default().asked += 1;
+                }
+                let _ = turn;
+                self.handle(Input::Cancel(children));
+            }
+            Act::Wait(for_child) => {
+                let Some(turn) = self.state.turn.as_mut().filter(|turn| turn.waiting_since.is_none()) else {
+                    return;
+                };
+                turn.waiting_since = Some(self.now);
+                self.expires_at = Some(self.now.plus(600_000));
+                if for_child {
+                    let session = format!("child of {}", turn.id);
+                    self.children = vec![Child { session, rules: "r0".into(), knows: false }];
+                }
+                self.handle(Input::Look);
+            }
+            Act::Govern => {
+                for child in &mut self.children {
+                    child.rules.push('+');
+                    child.knows = false;
+                    self.failed.remove(&Job::NotifyChild(child.session.clone()));
+                }
+                self.handle(Input::Look);
+            }
+            Act::Status(is_final) => {
+                let mut status = ChildStatus::never_begun("s".into(), "c".into());
+                if !is_final {
+                    status.status = TurnStatus::Waiting;
+                }
+                self.status = Some(status);
+                self.handle(Input::Look);
+            }
+            Act::PutUntil(ms) => {
+                let at = self.now.plus(ms);
+                self.state.purge_at = Some(self.state.purge_at.map_or(at, |earlier| earlier.min(at)));
+                self.handle(Input::Look);
+            }
+            Act::Retitle => {
+                self.state.listed_at = Timestamp(0);
+                self.handle(Input::Look);
+            }
+            Act::JobEnds(n, succeeded) => {
+                let Some(job) = self.running.iter().nth(n).cloned() else { return };
+                self.job_ends(job, succeeded);
+            }
+            Act::Advance(ms) => {
+                let end = self.now.plus(ms);
+                while let Some(alarm) = self.alarm.filter(|alarm| *alarm <= end) {
+                    self.now = self.now.max(alarm);
+                    self.alarm = None;
+                    self.handle(Input::Alarm);
+                }
+                self.now = end;
+                self.handle(Input::Look);
+            }
+            Act::Crash => {
+                self.kernel = kernel();
+                self.running.clear();
+                self.failed.clear();
+                // An alarm was armed for everything that is owed; that is all that a crash leaves.
+                let owes = self.owed().iter().any(|(_, due)| *due <= self.now) || self.state.turn.is_some();
+                assert!(!owes || self.alarm.is_some(), "nothing would look at the session again");
+                self.kernel.opened_with(self.state.turn.as_ref());
+                self.handle(Input::Look);
+            }
+            Act::Enter => self.handle(Input::Look),
+        }
+    }
+
+    fn job_ends(&mut self, job: Job, succeeded: bool) {
+        self.running.remove(&job);
+        if !succeeded {
+            self.failed.insert(job.clone());
+            return self.handle(Input::JobEnded(job, false));
+        }
+        self.failed.remove(&job);
+        match &job {
+            Job::StartQueued => {
+                if self.state.turn.is_none() && !self.state.queue.is_empty() {
+                    let next = self.state.queue.remove(0);
+                    self.turn(next);
+                }
+            }
+            Job::RecoverTurn => {
+                if let Some(turn) = &mut self.state.turn {
+                    turn.epoch += 1;
+                }
+            }
+            Job::ExpireCalls if self.expires_at.is_some_and(|at| at <= self.now) => {
+                self.expires_at = None;
+                self.children.clear();
+                if let Some(turn) = &mut self.state.turn {
+                    turn.waiting_since = None;
+                    turn.epoch += 1;
+                }
+            }
+            Job::NotifyChild(session) => {
+                for child in self.children.iter_mut().filter(|child| child.session == *session) {
+                    child.knows = true;
+                }
+                self.kernel.take_in(Input::ChildNotified(session.clone()), self.now);
+            }
+            Job::NotifyParent => match self.status.take() {
+                Some(status) if !status.is_final() => {
+                    self.status = Some(status.clone());
+                    self.kernel.take_in(Input::Acknowledged(status), self.now);
+                }
+                _ => {}
+            },
+            Job::FollowUps => {
+                for progress in self.state.follow_ups.values_mut() {
+                    progress.answered = progress.asked;
+                }
+            }
+            Job::Tick(name) => {
+                let next_at = self.now.plus(60_000);
+                let state = IntervalState { next_at, ..IntervalState::default() };
+                self.state.intervals.insert((*name).into(), state);
+            }
+            Job::List => self.state.listed_at = self.now,
+            Job::Purge => self.state.purge_at = self.state.purge_at.filter(|at| *at > self.now),
+            Job::ExpireCalls | Job::CancelChild(_) => {}
+        }
+        self.handle(Input::JobEnded(job, true));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_owed_is_lost_late_or_done_twice(acts in acts()) {
+        let mut world = World::new();
+        for act in acts {
+            world.act(act);
+        }
+        // From here on all succeeds: what is owed gets done, by alarms alone.
+        for _ in 0..2_000 {
+            while let Some(job) = world.running.first().cloned() {
+                world.job_ends(job, true);
+            }
+            if world.state.turn.as_ref().is_some_and(|turn| turn.waiting_since.is_none()) {
+                world.act(Act::EndTurn);
+            }
+            if world.state.queue.is_empty() && world.state.turn.is_none() && world.running.is_empty() {
+                break;
+            }
+            world.act(Act::Advance(60_000));
+        }
+        prop_assert!(world.state.queue.is_empty() && world.state.turn.is_none());
+        // Each message started one turn, in order.
+        let expected: Vec<String> = (1..=world.turns).map(|n| format!("t{n}")).collect();
+        prop_assert_eq!(world.started, expected);
+    }
+}
+
+#[test]
+fn failures_delay_a_job_more_and_more() {
+    let mut world = World::new();
+    world.job_ends(Job::Tick("pulse"), true);
+    let mut delays = Vec::new();
+    for _ in 0..12 {
+        world.job_ends(Job::List, false);
+        let alarm = world.alarm.expect("an alarm");
+        delays.push(alarm.since(world.now));
+        world.act(Act::Advance(alarm.since(world.now)));
+        if world.running.contains(&Job::Tick("pulse")) {
+            world.job_ends(Job::Tick("pulse"), true);
+        }
+    }
+    assert_eq!(delays[..5], [1_000, 2_000, 4_000, 8_000, 16_000]);
+    assert!(delays.iter().all(|delay| *delay <= MAX_RETRY_MS));
+}

@@ -1,0 +1,173 @@
+//! Suspended calls of a session. Each has a row of its own, which outlives the call: a second or late decision is
+//! answered with how the first one ended.
+
+use super::{Session, decode, encode};
+use crate::fault::{self, Fault};
+use crate::ports::StoreError;
+use crate::types::{CallStatus, Pending, Resolution, Suspension, TurnPhase, WaitKind};
+use serde_json::Value;
+
+/// The two rows that a call may have: first the approval, then the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Row {
+    /// The call waits or waited for approval.
+    Approval,
+    /// The call waits or waited for an answer: of a person, the client, or a child.
+    Answer,
+}
+
+impl Row {
+    const ALL: [Row; 2] = [Row::Approval, Row::Answer];
+
+    /// The row of suspensions of this kind.
+    pub fn of(kind: WaitKind) -> Self {
+        match kind {
+            WaitKind::Approval => Self::Approval,
+            WaitKind::Question | WaitKind::Plan | WaitKind::External | WaitKind::Subagent => Self::Answer,
+        }
+    }
+
+    fn key(self, call_id: &str) -> String {
+        match self {
+            Self::Approval => format!("approval/{call_id}"),
+            Self::Answer => format!("answer/{call_id}"),
+        }
+    }
+}
+
+/// What the suspensions of one call have come to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Resolved {
+    /// Whether the call was approved.
+    pub approved: bool,
+    /// The answer.
+    pub answer: Option<Value>,
+    /// What was shown to the person or client that answered.
+    pub shown: Value,
+    /// Why the call must not run.
+    pub refusal: Option<Resolution>,
+    /// The arguments that were approved, or to which the answer belongs. The call runs with exactly these.
+    pub args: Option<Value>,
+}
+
+/// The row of a suspension: its key and its JSON.
+///
+/// # Errors
+/// When it cannot be written as JSON.
+pub fn row(suspension: &Suspension) -> Result<(String, String), StoreError> {
+    Ok((Row::of(suspension.wait.kind()).key(&suspension.call_id), encode(suspension)?))
+}
+
+impl Session {
+    /// A suspension of a call, whether it still waits or not.
+    ///
+    /// # Errors
+    /// When the store fails or holds an unreadable row.
+    pub fn suspension(&self, row: Row, call_id: &str) -> Result<Option<Suspension>, StoreError> {
+        self.store.get(&row.key(call_id))?.as_deref().map(decode).transpose()
+    }
+
+    /// What the suspensions of a call of the turn at hand have come to.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn resolved(&self, call_id: &str) -> Result<Resolved, StoreError> {
+        let mut resolved = Resolved::default();
+        for row in Row::ALL {
+            let Some(suspension) = self.suspension(row, call_id)? else { continue };
+            if !self.is_at_hand(&suspension.turn) {
+                continue;
+            }
+            match suspension.resolution {
+                None => continue,
+                Some(Resolution::Approved { args, .. }) => {
+                    resolved.approved = true;
+                    let args = args.filter(|_| !fault::active(Fault::ForgetArgs));
+                    resolved.args = Some(args.unwrap_or(suspension.args));
+                }
+                Some(Resolution::Answered { answer }) => {
+                    resolved.answer = Some(answer);
+                    resolved.shown = suspension.wait.payload();
+                    resolved.args = Some(suspension.args);
+                }
+                Some(Resolution::Declined { .. }) if fault::active(Fault::RunDeclined) => {
+                    resolved.approved = true;
+                }
+                Some(refusal) => resolved.refusal = Some(refusal),
+            }
+        }
+        Ok(resolved)
+    }
+
+    /// The calls that wait now, in the order in which the model made them.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn suspensions(&self) -> Result<Vec<Suspension>, StoreError> {
+        let mut open = Vec::new();
+        for call_id in self.waiting_calls() {
+            for row in Row::ALL {
+                let suspension = self.suspension(row, &call_id)?;
+                open.extend(suspension.filter(|suspension| self.is_open(suspension)));
+            }
+        }
+        Ok(open)
+    }
+
+    /// The calls that wait for a person, as clients see them.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn pending(&self) -> Result<Vec<Pending>, StoreError> {
+        let suspensions = self.suspensions()?;
+        Ok(suspensions.iter().filter(|own| !own.is_delegated()).map(Suspension::pending).collect())
+    }
+
+    /// Whether a suspension belongs to the turn at hand and is not resolved.
+    pub fn is_open(&self, suspension: &Suspension) -> bool {
+        suspension.resolution.is_none() && self.is_at_hand(&suspension.turn)
+    }
+
+    /// The open suspension of a call that waits for the child in `session`.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn child_suspension(&self, call_id: &str, session: &str) -> Result<Option<Suspension>, StoreError> {
+        let found = self.suspension(Row::Answer, call_id)?.filter(|suspension| self.is_open(suspension));
+        Ok(found.filter(|found| found.child().is_some_and(|child| child.task.session == session)))
+    }
+
+    /// The ids of the calls that wait now.
+    pub fn waiting_calls(&self) -> Vec<String> {
+        match self.state().turn.as_ref().map(|turn| &turn.phase) {
+            Some(TurnPhase::Tools { calls }) => {
+                let waiting = calls.iter().filter(|call| call.status == CallStatus::Waiting);
+                waiting.map(|call| call.call_id.clone()).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the turn at hand waits, for a person or for children.
+    pub fn is_waiting(&self) -> bool {
+        self.state().turn.as_ref().is_some_and(|turn| turn.waiting_since.is_some())
+    }
+
+    /// Whether a call of this id was ever suspended, in any turn.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn was_suspended(&self, call_id: &str) -> Result<bool, StoreError> {
+        for row in Row::ALL {
+            if self.store.get(&row.key(call_id))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether this turn is the one that runs or waits now.
+    pub fn is_at_hand(&self, turn: &str) -> bool {
+        self.state().turn.as_ref().is_some_and(|own| own.id == turn)
+    }
+}

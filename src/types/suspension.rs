@@ -1,0 +1,293 @@
+//! Suspended tool calls: what a call waits for, and how the waiting ended.
+
+use super::{Category, Timestamp, json, json::from_value, subagent::ChildTask};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What a call waits for, as clients see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitKind {
+    /// Permission to run.
+    Approval,
+    /// An answer to a question.
+    Question,
+    /// A judgement on a plan.
+    Plan,
+    /// The result of a tool that the client runs.
+    External,
+    /// The result of a subagent's task.
+    Subagent,
+}
+
+/// What a call waits for, with the data of each kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wait {
+    /// Permission to run with the arguments of the suspension.
+    Approval,
+    /// An answer to the question in this payload.
+    Question(Value),
+    /// A judgement on the plan in this payload.
+    Plan(Value),
+    /// The result of a tool that the client runs, with this payload.
+    External(Value),
+    /// The result of a child's task.
+    Child(ChildWait),
+}
+
+/// A call that waits for a child.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChildWait {
+    /// The child's task and session.
+    pub task: ChildTask,
+    /// The suspended calls of the child that wait for a person.
+    pub pending: Vec<Pending>,
+    /// The hash of the rules that the child has acknowledged; `None` until it has its task.
+    pub notified: Option<String>,
+}
+
+impl Wait {
+    /// Creates a wait of this kind from what is shown to the person or client that answers.
+    ///
+    /// # Errors
+    /// When the payload of a subagent's call is not a task.
+    pub fn new(kind: WaitKind, payload: Value) -> Result<Self, json::Misfit> {
+        Ok(match kind {
+            WaitKind::Approval => Self::Approval,
+            WaitKind::Question => Self::Question(payload),
+            WaitKind::Plan => Self::Plan(payload),
+            WaitKind::External => Self::External(payload),
+            WaitKind::Subagent => {
+                let mut payload = payload;
+                let theirs = payload.as_object_mut().and_then(|payload| payload.remove("pending"));
+                Self::Child(ChildWait {
+                    task: from_value(payload)?,
+                    pending: theirs.map_or(Ok(Vec::new()), from_value)?,
+                    notified: None,
+                })
+            }
+        })
+    }
+
+    /// The kind that clients see.
+    pub fn kind(&self) -> WaitKind {
+        match self {
+            Self::Approval => WaitKind::Approval,
+            Self::Question(_) => WaitKind::Question,
+            Self::Plan(_) => WaitKind::Plan,
+            Self::External(_) => WaitKind::External,
+            Self::Child(_) => WaitKind::Subagent,
+        }
+    }
+
+    /// What is shown to the person or client that answers.
+    pub fn payload(&self) -> Value {
+        match self {
+            Self::Approval => Value::Null,
+            Self::Question(payload) | Self::Plan(payload) | Self::External(payload) => payload.clone(),
+            Self::Child(child) => {
+                let mut payload = json!(child.task);
+                if !child.pending.is_empty() {
+                    payload["pending"] = json!(child.pending);
+                }
+                payload
+            }
+        }
+    }
+}
+
+/// A tool call that waits or waited. Bound to the call, its turn, the turn's epoch when it was suspended, and the
+/// exact arguments.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Stored", into = "Stored")]
+pub struct Suspension {
+    /// The call.
+    pub call_id: String,
+    /// Its turn.
+    pub turn: String,
+    /// The turn's epoch when the call was suspended.
+    pub epoch: u32,
+    /// The tool.
+    pub name: String,
+    /// The tool's category.
+    pub category: Category,
+    /// The arguments that it would run with.
+    pub args: Value,
+    /// SHA-256 of their canonical JSON, in hex.
+    pub args_hash: String,
+    /// What the call waits for.
+    pub wait: Wait,
+    /// When it was suspended.
+    pub asked_at: Timestamp,
+    /// When it counts as declined.
+    pub expires_at: Timestamp,
+    /// How the waiting ended; `None` while the call waits.
+    pub resolution: Option<Resolution>,
+}
+
+impl Suspension {
+    /// Whether the call waits for a child that itself waits for no person.
+    pub fn is_delegated(&self) -> bool {
+        matches!(&self.wait, Wait::Child(child) if child.pending.is_empty())
+    }
+
+    /// The child for which the call waits.
+    pub fn child(&self) -> Option<&ChildWait> {
+        match &self.wait {
+            Wait::Child(child) => Some(child),
+            _ => None,
+        }
+    }
+
+    /// The suspension as clients see it.
+    pub fn pending(&self) -> Pending {
+        Pending {
+            call_id: self.call_id.clone(),
+            turn: self.turn.clone(),
+            epoch: self.epoch,
+            kind: self.wait.kind(),
+            name: self.name.clone(),
+            category: self.category,
+            args: self.args.clone(),
+            args_hash: self.args_hash.clone(),
+            payload: self.wait.payload(),
+            asked_at: self.asked_at,
+            expires_at: self.expires_at,
+        }
+    }
+
+    /// The same call, resolved.
+    pub fn resolved(self, resolution: Resolution) -> Self {
+        Self { resolution: Some(resolution), ..self }
+    }
+}
+
+/// A suspended call as clients see it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pending {
+    /// The call.
+    pub call_id: String,
+    /// Its turn.
+    pub turn: String,
+    /// The turn's epoch when the call was suspended.
+    pub epoch: u32,
+    /// What it waits for.
+    pub kind: WaitKind,
+    /// The tool.
+    pub name: String,
+    /// The tool's category.
+    pub category: Category,
+    /// The arguments that it would run with.
+    pub args: Value,
+    /// SHA-256 of their canonical JSON, in hex.
+    pub args_hash: String,
+    /// What is shown to the person or client that answers: the question, the plan, the arguments.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub payload: Value,
+    /// When it was suspended.
+    pub asked_at: Timestamp,
+    /// When it counts as declined.
+    pub expires_at: Timestamp,
+}
+
+/// A suspension as it is stored: what clients see, and what they do not.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    pending: Pending,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    resolved: Option<Resolution>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    told: Option<String>,
+}
+
+impl TryFrom<Stored> for Suspension {
+    type Error = String;
+
+    fn try_from(stored: Stored) -> Result<Self, String> {
+        let Stored { pending, resolved, told } = stored;
+        let mut wait = Wait::new(pending.kind, pending.payload).map_err(|misfit| misfit.to_string())?;
+        if let Wait::Child(child) = &mut wait {
+            child.notified = told;
+        }
+        Ok(Self {
+            call_id: pending.call_id,
+            turn: pending.turn,
+            epoch: pending.epoch,
+            name: pending.name,
+            category: pending.category,
+            args: pending.args,
+            args_hash: pending.args_hash,
+            wait,
+            asked_at: pending.asked_at,
+            expires_at: pending.expires_at,
+            resolution: resolved,
+        })
+    }
+}
+
+impl From<Suspension> for Stored {
+    fn from(suspension: Suspension) -> Self {
+        let pending = suspension.pending();
+        let told = suspension.child().and_then(|child| child.notified.clone());
+        Self { pending, resolved: suspension.resolution, told }
+    }
+}
+
+/// A person's decision on a call that waits for approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// This call may run.
+    Approve,
+    /// This call may not run.
+    Decline,
+    /// This call may run, and so may all later calls of the tool in this session.
+    AlwaysAllowTool,
+    /// This call may run, and so may all later calls of the tool's category in this session.
+    AlwaysAllowCategory,
+}
+
+/// Who decided, as far as the credential and the request name them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Approver {
+    /// The user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// The public id of the key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// How a suspension ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self", rename_all = "snake_case")]
+pub enum Resolution {
+    /// The call may run.
+    Approved {
+        /// The decision.
+        decision: Decision,
+        /// The arguments that replace those of the model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        args: Option<Value>,
+    },
+    /// The call may not run.
+    Declined {
+        /// The reason, for the model.
+        reason: String,
+        /// Whether the time ran out without a decision.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        expired: bool,
+    },
+    /// The call runs with this answer.
+    Answered {
+        /// The answer.
+        answer: Value,
+    },
+    /// The client or child could not do it.
+    Failed {
+        /// The reason, for the model.
+        reason: String,
+    },
+}
+
+json::tagged!(Resolution, "how");
