@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 fn faults() -> ExitCode {
     let mut missed = 0;
     for fault in Fault::ALL {
-        let failed = sim::sweep::sweep(0, 1_000, 1, || activate(Some(*fault))).failed;
+        let failed = sim::sweep::sweep(1_000, 1_000, 1, || activate(Some(*fault))).failed;
         let found = failed.map(|report| {
             let finding = &report.findings[0];
             let evidence: String = finding.evidence.chars().take(90).collect();
