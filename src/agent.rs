@@ -1,7 +1,7 @@
-//! Acts: the agent, its tools and hooks, and the driver of the loop.
+//! The agent, its tools and hooks, and the driver of the loop.
 //!
-//! [`HarnessAgent::call`] is one turn. [`SessionHost`] is one session with the agent that answers
-//! in it: it accepts messages, queues, steers, aborts and resumes.
+//! [`HarnessAgent::call`] runs one turn. [`SessionHost`] is one session with its agent: it accepts messages,
+//! queues, steers, aborts and resumes.
 
 pub mod builder;
 pub mod context;

@@ -1,4 +1,4 @@
-//! Puts an agent together. Nothing can be added after [`HarnessBuilder::build`].
+//! Builds an agent. Nothing can be added after [`HarnessBuilder::build`].
 
 use super::{
     ContextSource, DynTool, FollowUp, HarnessAgent, Hook, Interval, Settings, StateRules, Tool, Toolkit,
@@ -13,48 +13,48 @@ use crate::session::{ModeError, Modes};
 use std::rc::Rc;
 use thiserror::Error;
 
-/// Why an agent cannot be built.
+/// Why an agent could not be built.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BuildError {
-    /// A tool's name is taken twice or not allowed.
-    #[error("the tool name `{0}` is taken twice or is not 1–64 of A–Z a–z 0–9 _ -")]
+    /// A tool's name is used twice or invalid.
+    #[error("the tool name `{0}` is used twice or is not 1–64 characters of A–Z a–z 0–9 _ -")]
     ToolName(String),
     /// Two hooks have the same name.
-    #[error("two hooks are named `{0}`")]
+    #[error("two hooks have the name `{0}`")]
     HookName(&'static str),
-    /// Two interval handlers have the same name, or one beats more than once a second.
-    #[error("the interval handler `{0}` is there twice, or beats more often than once a second")]
+    /// Two intervals have the same name, or one is shorter than a second.
+    #[error("the interval `{0}` is defined twice, or is shorter than a second")]
     Interval(&'static str),
-    /// A part that every agent needs is missing.
+    /// A required part is missing.
     #[error("the agent has no {0}")]
     Missing(&'static str),
-    /// The modes do not fit together, or name tools that there are not.
+    /// The modes are inconsistent, or name an unknown tool or model.
     #[error(transparent)]
     Mode(#[from] ModeError),
-    /// A variable of the deployment is malformed.
+    /// A variable of the deployment is invalid.
     #[error("the variable {name} is malformed: {why}")]
     Variable {
         /// The variable.
         name: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
 }
 
-/// The hooks of an agent, one list an event.
+/// The hooks of an agent, one list per event.
 #[derive(Default)]
 pub struct HookChain {
     lists: [Vec<Rc<dyn Hook>>; 7],
 }
 
 impl HookChain {
-    /// The hooks of an event, in the order in which they run.
+    /// The hooks of an event, in order.
     pub fn at(&self, event: HookEvent) -> &[Rc<dyn Hook>] {
         &self.lists[event as usize]
     }
 }
 
-/// Whose hook it is; the order of the variants is the order in which they run.
+/// The origin of a hook. Variants are in the order in which their hooks run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Band {
     User,
@@ -76,52 +76,51 @@ pub struct HarnessBuilder {
     context: Vec<Rc<dyn ContextSource>>,
     follow_ups: Vec<Rc<dyn FollowUp>>,
     intervals: Vec<Rc<dyn Interval>>,
-    /// And before which of the works behind turns it does its own.
+    /// The strategy, and its position among the follow-ups.
     strategy: Option<(Rc<dyn ContextStrategy>, usize)>,
 }
 
 impl HarnessBuilder {
-    /// The agent's name and instructions.
+    /// Sets the agent's name and instructions.
     pub fn instructions(mut self, name: &str, instructions: &str) -> Self {
         self.name = name.to_owned();
         self.instructions = instructions.to_owned();
         self
     }
 
-    /// The models on offer.
+    /// Sets the available models.
     pub fn models(mut self, models: Rc<dyn Models>) -> Self {
         self.models = Some(models);
         self
     }
 
-    /// Time and chance.
+    /// Sets the sources of time and randomness.
     pub fn clock(mut self, clock: Rc<dyn Clock>, entropy: Rc<dyn Entropy>) -> Self {
         self.clock = Some(clock);
         self.entropy = Some(entropy);
         self
     }
 
-    /// What the agent is set to.
+    /// Sets the settings.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Adds text that turns are given along.
+    /// Adds a source of context, loaded when a turn starts.
     pub fn context(mut self, source: impl ContextSource + 'static) -> Self {
         self.context.push(Rc::new(source));
         self
     }
 
-    /// Adds work behind turns, and the hook that asks for it. Works are done in the order in which they were
-    /// added.
+    /// Adds a follow-up, and the hook that requests it. Follow-ups run in the order in which they were added.
     pub fn follow_up(mut self, follow_up: impl FollowUp + 'static) -> Self {
         let hook = self.following(follow_up);
         self.hooks.push((Band::User, hook));
         self
     }
 
-    /// Adds built-in work behind turns.
+    /// Adds a built-in follow-up.
     pub(crate) fn built_in_follow_up(mut self, follow_up: impl FollowUp + 'static) -> Self {
         let hook = self.following(follow_up);
         self.built_in(hook)
@@ -133,13 +132,13 @@ impl HarnessBuilder {
         Rc::new(FollowUpHook(follow_up))
     }
 
-    /// Adds what each session does at intervals.
+    /// Adds work that each session repeats at an interval.
     pub fn interval(mut self, interval: impl Interval + 'static) -> Self {
         self.intervals.push(Rc::new(interval));
         self
     }
 
-    /// Keeps the context within bounds. Behind turns it does its work where this stands among the others'.
+    /// Sets the context strategy. Its background work runs after the follow-ups added so far.
     pub fn context_strategy(mut self, strategy: impl ContextStrategy + 'static) -> Self {
         self.strategy = Some((Rc::new(strategy), self.follow_ups.len()));
         self
@@ -156,7 +155,7 @@ impl HarnessBuilder {
         self
     }
 
-    /// Adds a hook. At every event it runs before the built-in ones.
+    /// Adds a hook. At every event it runs before the built-in hooks.
     pub fn hook(mut self, hook: impl Hook + 'static) -> Self {
         self.hooks.push((Band::User, Rc::new(hook)));
         self
@@ -168,16 +167,17 @@ impl HarnessBuilder {
         self
     }
 
-    /// Leaves out a hook, built-in or not, by name.
+    /// Removes the hook, built-in or not, with this name.
     pub fn without_hook(mut self, name: &str) -> Self {
         self.without.push(name.to_owned());
         self
     }
 
-    /// Fixes hooks and tools.
+    /// Validates the parts and builds the agent.
     ///
     /// # Errors
-    /// When names clash or a needed part is missing.
+    ///
+    /// If names clash, a required part is missing, or the settings are invalid.
     pub fn build(self) -> Result<HarnessAgent, BuildError> {
         let without = |name: &str| self.without.iter().any(|without| without == name);
         let mut toolkit = Toolkit::default();
@@ -192,7 +192,7 @@ impl HarnessBuilder {
             let lists = [&mode.tools, &mode.additional_tools, &mode.available_tools];
             let unknown = lists.into_iter().flatten().flatten().find(|name| toolkit.get(name).is_none());
             if let Some(name) = unknown {
-                let why = format!("it names the tool {name:?}, which is none");
+                let why = format!("it names the tool {name:?}, which does not exist");
                 return Err(ModeError { mode: mode.id.clone(), why }.into());
             }
         }
@@ -204,7 +204,7 @@ impl HarnessBuilder {
         }
         for kind in self.settings.subagents.iter().flatten() {
             let unknown = kind.tools.iter().flatten().find(|name| toolkit.get(name).is_none());
-            let tool = unknown.map(|name| format!("the tool {name:?}, which is none"));
+            let tool = unknown.map(|name| format!("the tool {name:?}, which does not exist"));
             let model = kind.model.as_ref().and_then(|model| models.resolve(model).err());
             if let Some(why) = tool.or(model.map(|error| error.message)) {
                 let why = format!("the kind {:?} names {why}", kind.id);
@@ -237,7 +237,7 @@ impl HarnessBuilder {
                 return Err(BuildError::Interval(handler.name()));
             }
         }
-        // The sort is stable: equals keep the order of registration.
+        // The sort is stable, so that hooks of equal priority keep their order of registration.
         hooks.sort_by_key(|(band, hook)| (*band, hook.priority()));
         let lists = HookEvent::ALL.map(|event| {
             let wants = hooks.iter().filter(|(_, hook)| hook.events().contains(&event));

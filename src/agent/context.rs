@@ -1,4 +1,4 @@
-//! Who is speaking, and what a tool may do: bound to each call, never stored.
+//! The contexts of a turn and of a tool call: who is calling, and what may be changed. Never stored.
 
 use super::{RuntimeState, StateRules, ToolError};
 use crate::fault::{self, Fault};
@@ -14,10 +14,10 @@ use futures::{
 use serde_json::{Map, Value};
 use std::{cell::RefCell, rc::Rc};
 
-/// Most sources that a call names.
+/// Maximum number of sources that one call may cite.
 const MAX_SOURCES: usize = 50;
 
-/// What hooks know of the turn at hand.
+/// The context of the current turn, for hooks.
 #[derive(Clone)]
 pub struct RuntimeContext {
     /// The tenant.
@@ -28,19 +28,19 @@ pub struct RuntimeContext {
     pub agent: String,
     /// The session.
     pub session: Rc<Session>,
-    /// The right to write for this (re)start of the turn.
+    /// The permit of this start of the turn.
     pub permit: Permit,
-    /// The time.
+    /// The clock.
     pub clock: Rc<dyn Clock>,
-    /// Work that outlives the turn.
+    /// Runs tasks that outlive the turn.
     pub spawner: Rc<dyn Spawner>,
-    /// The session's large things.
+    /// The session's artifacts.
     pub artifacts: Rc<Artifacts>,
     /// The agent's modes.
     pub modes: Rc<Modes>,
-    /// What the callers' own state must be like.
+    /// The rules for the session's state.
     pub state_rules: Rc<StateRules>,
-    /// What this turn has done so far.
+    /// The volatile state of the turn.
     pub state: Rc<RuntimeState>,
 }
 
@@ -55,22 +55,23 @@ impl RuntimeContext {
         &self.permit.turn
     }
 
-    /// What the model sees of the conversation: the context window, with what the user said as hooks left it.
+    /// The conversation as the model sees it: the context window, with the user's message as hooks changed
+    /// it.
     pub fn messages(&self) -> Vec<Rc<Message>> {
         let mut messages = self.session.messages();
-        let Some(said) = self.state.user_message() else { return messages };
-        // Mostly hooks have left it as it was.
-        let is_other = |own: &&mut Rc<Message>| own.id == said.id && own.parts != said.parts;
+        let Some(changed) = self.state.user_message() else { return messages };
+        // In most turns no hook changes the message.
+        let is_other = |own: &&mut Rc<Message>| own.id == changed.id && own.parts != changed.parts;
         if let Some(own) = messages.iter_mut().rev().find(is_other) {
-            let said = Rc::new(Message { seq: own.seq, ..Message::clone(&said) });
-            *own = self.session.context().shortened(own.seq, said);
+            let changed = Rc::new(Message { seq: own.seq, ..Message::clone(&changed) });
+            *own = self.session.context().shortened(own.seq, changed);
         }
         messages
     }
 }
 
-/// The one way by which a call changes the session: open from the call's start until it has its
-/// outcome, its turn ends, or another machine takes the turn over.
+/// The only way for a tool call to change the session. Open from the start of the call until it has an
+/// outcome, its turn ends, or the turn is restarted.
 #[derive(Clone)]
 pub struct WriteGate {
     session: Rc<Session>,
@@ -85,13 +86,13 @@ impl WriteGate {
         Self { session, permit, cancel, clock }
     }
 
-    /// Whether the call may still change anything. Ask right before each write to a store that
-    /// is not the session's own.
+    /// Whether the call may still change anything. Check this right before each write to a store other than
+    /// the session's.
     pub fn is_open(&self) -> bool {
         !self.cancel.is_canceled() && self.session.holds(&self.permit)
     }
 
-    /// Changes the session, if the gate is open: check and write are one.
+    /// Changes the session if the gate is open. Check and write happen without an await in between.
     pub(crate) fn commit<T>(&self, draft: impl FnOnce(&mut Draft) -> T) -> Result<T, WriteError> {
         if fault::active(Fault::LateWrites) {
             return Ok(self.session.commit(self.clock.now(), draft)?);
@@ -103,7 +104,7 @@ impl WriteGate {
     }
 }
 
-/// What a tool knows of its call, and may do in it.
+/// The context of a tool call: who is calling, and what the tool may do.
 #[derive(Clone)]
 pub struct ToolContext {
     /// The tenant.
@@ -118,22 +119,23 @@ pub struct ToolContext {
     pub turn: String,
     /// The call's id.
     pub call_id: String,
-    /// The time.
+    /// The clock.
     pub clock: Rc<dyn Clock>,
-    /// When the call must have ended.
+    /// The deadline of the call.
     pub deadline: Timestamp,
-    /// Set when nobody waits for the call any more. The tool is let run for a while, so that what
-    /// it has begun outside can end, but it changes nothing of ours.
+    /// Canceled when the call is no longer awaited. The tool keeps running for a limited time to finish
+    /// external work, but can no longer change the session.
     pub cancel: CancelToken,
-    /// The session's large things, to be read.
+    /// Read access to the session's artifacts.
     pub artifacts: ArtifactReader,
     /// The agent's modes.
     pub modes: Rc<Modes>,
-    /// The right to write.
+    /// The call's write access to the session.
     pub gate: WriteGate,
-    /// What was answered, where the call has waited for an answer.
+    /// The answer, if the call was suspended for one.
     pub answer: Option<Value>,
-    /// What was shown to whoever answered; see [`Tool::suspension_payload`](super::Tool::suspension_payload).
+    /// The payload that was shown with the suspension; see
+    /// [`Tool::suspension_payload`](super::Tool::suspension_payload).
     pub shown: Value,
     state_rules: Rc<StateRules>,
     sources: Rc<RefCell<Vec<Source>>>,
@@ -161,21 +163,22 @@ impl ToolContext {
         }
     }
 
-    /// Runs work that leaves nothing half done, such as reading from the network: it is dropped as
-    /// soon as the call is over.
+    /// Runs `work`, such as reading from the network, and drops it as soon as the call is over. The work must
+    /// be safe to drop at any await.
     ///
     /// # Errors
-    /// When the call is over first.
+    ///
+    /// If the call is over first.
     pub async fn unless_canceled<T>(&self, work: impl Future<Output = T>) -> Result<T, ToolError> {
         let over = self.cancel.canceled();
         pin_mut!(work, over);
         match select(work, over).await {
             Either::Left((done, _)) => Ok(done),
-            Either::Right(_) => Err(ToolError::new("nobody waits for this call any more")),
+            Either::Right(_) => Err(ToolError::new("this call is over")),
         }
     }
 
-    /// Names where the answer comes from. The reply may cite it. More than 50 a call are dropped.
+    /// Adds a source that the reply may cite. A call may cite at most 50 sources; more are dropped.
     pub fn cite(&self, source: Source) {
         let mut sources = self.sources.borrow_mut();
         if sources.len() < MAX_SOURCES {
@@ -187,11 +190,13 @@ impl ToolContext {
         self.sources.take()
     }
 
-    /// Messages of this session's log, whole and oldest first: those with numbers from `from` to `to`. Of very
-    /// many records the first `limit` are read; then the number comes along with which to go on.
+    /// Reads complete messages of this session's log with sequence numbers from `from` to `to`, oldest first.
+    /// At most `limit` records are read; if there are more, the sequence number to continue from is returned
+    /// as well.
     ///
     /// # Errors
-    /// When the store broke.
+    ///
+    /// If the store fails.
     pub fn messages(
         &self,
         from: u64,
@@ -211,12 +216,12 @@ impl ToolContext {
         Ok((messages, last.map(|last| last.seq + 1)))
     }
 
-    /// The session's own state, as callers and tools set it.
+    /// The session's state.
     pub fn state(&self) -> Map<String, Value> {
         self.gate.session.state().meta.state.clone()
     }
 
-    /// The mode that the session is in, if the agent has any.
+    /// The current mode of the session, if the agent has modes.
     pub fn mode(&self) -> Option<&Mode> {
         self.modes.current(self.gate.session.state().meta.mode.as_deref())
     }
@@ -226,15 +231,15 @@ impl ToolContext {
         self.gate.session.state().plan.clone()
     }
 
-    /// Sets the plan that turns are pointed to, and goes over to the mode `to`, if one is named: from the next
-    /// model call on.
+    /// Sets the approved plan, and switches to the mode `to`, if given. Both take effect with the next model
+    /// call.
     ///
     /// # Errors
-    /// When there is no such mode or the current one does not lead there; when the call is over, or the store
-    /// broke.
+    ///
+    /// If there is no such mode, the current mode does not lead to it, the call is over, or the store fails.
     pub fn switch_mode(&self, to: Option<&str>, plan: Option<PlanRef>) -> Result<(), ToolError> {
         if self.gate.session.state().meta.parent.is_some() {
-            let stays = "a subagent stays in the mode of the session that sent it out: do the task yourself";
+            let stays = "a subagent cannot leave the mode of its parent: do the task yourself";
             return Err(ToolError::permanent(stays));
         }
         let stored = self.gate.session.state().meta.mode.clone();
@@ -249,15 +254,16 @@ impl ToolContext {
         switched.map_err(|error| ToolError::new(error.to_string()))
     }
 
-    /// What the agent has set itself to do.
+    /// The task list.
     pub(crate) fn tasks(&self) -> TaskList {
         TaskList(self.gate.session.state().tasks.clone())
     }
 
-    /// Changes what the agent has set itself to do, and says how it was and how it is.
+    /// Changes the task list. Returns it as it was before and as it is now.
     ///
     /// # Errors
-    /// When the change is not fit, the call is over, or the store broke.
+    ///
+    /// If the change is invalid, the call is over, or the store fails.
     pub(crate) fn change_tasks(
         &self,
         change: impl FnOnce(&mut TaskList) -> Result<(), TaskError>,
@@ -276,10 +282,10 @@ impl ToolContext {
         Ok((before, after))
     }
 
-    /// Writes down in the log that something happened.
+    /// Appends a record to the log.
     ///
     /// # Errors
-    /// When the call is over, or the store broke.
+    /// If the call is over, or the store fails.
     pub(crate) fn record(&self, kind: EventKind) -> Result<(), ToolError> {
         let written = self.gate.commit(|draft| draft.record(Some(&self.turn), kind));
         written.map_err(|error| ToolError::new(error.to_string()))
@@ -288,7 +294,7 @@ impl ToolContext {
     /// Sets one key of the session's state; null removes it.
     ///
     /// # Errors
-    /// When the state would not be as it must, the call is over, or the store broke.
+    /// If the new state is invalid, the call is over, or the store fails.
     pub fn set_state(&self, key: &str, value: Value) -> Result<(), ToolError> {
         let merged = self.state_rules.set(&self.state(), key, value).map_err(ToolError::new)?;
         if merged.changed_keys.is_empty() && self.gate.is_open() {

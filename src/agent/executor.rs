@@ -1,4 +1,4 @@
-//! Brings tool calls to their outcomes. Never fails: whatever happens becomes an outcome.
+//! Runs tool calls. Never fails: every error becomes an outcome.
 
 use super::{
     ActDecision, CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
@@ -30,59 +30,60 @@ use futures::{
 use serde_json::Value;
 use std::{any::Any, panic::AssertUnwindSafe, rc::Rc};
 
-/// How long a tool whose call is over may go on, in milliseconds: what it has begun outside can end.
+/// How long a tool may keep running after its call has ended, in milliseconds, so that it can finish external
+/// work.
 const LINGER_MS: u64 = 30_000;
-/// How long a tool may take to put its question, in milliseconds.
+/// Timeout for building the payload of a suspension, in milliseconds.
 const PAYLOAD_TIMEOUT_MS: u64 = 10_000;
 
-/// How much longer a call may wait for a child than for a person, in milliseconds (30 days).
+/// Maximum lifetime of a subagent, in milliseconds (30 days).
 const MAX_CHILD_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
 
-/// What is said of a panic.
-const PANICKED: &str = "the tool broke (a defect of ours)";
+/// The reason given when a tool panicked.
+const PANICKED: &str = "internal error: the tool panicked";
 
-/// A call and what is to become of it.
+/// A tool call, and whether it may run.
 pub(super) struct PreparedCall {
     /// The call as the model made it.
     pub call: ToolCall,
-    /// What the scheduler goes by.
+    /// What the scheduler uses to build waves.
     pub claim: Claim,
     admission: Admission,
-    /// Whether the arguments that it runs with were brought into the schema's types.
+    /// Whether the arguments were converted to the schema's types.
     was_coerced: bool,
 }
 
 enum Admission {
-    /// The tool runs with these arguments, and with what was answered.
+    /// The tool runs with these arguments, and with the answer if the call was suspended.
     Run { tool: Rc<dyn DynTool>, spec: ToolSpec, call: ToolCall, answered: Option<Answered> },
-    /// A person is asked first, or a subagent sent out.
+    /// The call is suspended before it runs.
     Wait(Box<Suspension>),
-    /// The tool does not run.
+    /// The tool does not run; this is the outcome.
     Settled(ToolOutcome),
 }
 
-/// What somebody answered, and to what.
+/// The answer to a suspended call, and the payload that was shown with it.
 #[derive(Clone)]
 struct Answered {
     answer: Value,
     shown: Value,
 }
 
-/// What became of a call.
+/// The result of a call.
 pub(super) struct Completed {
-    /// Its outcome.
+    /// The outcome.
     pub outcome: ToolOutcome,
-    /// How long it took, in milliseconds.
+    /// How long the call took, in milliseconds.
     pub elapsed_ms: u64,
-    /// Where the answer comes from.
+    /// The sources that the tool cited.
     pub sources: Vec<Source>,
-    /// The answer, if it was large: its pointer is to be stored with the outcome.
+    /// The stored output, if it was large. Its pointer is committed together with the outcome.
     pub stored: Option<Stored>,
 }
 
 impl PreparedCall {
     fn settled(call: ToolCall, outcome: ToolOutcome) -> Self {
-        // It touches nothing.
+        // A call that does not run conflicts with no other.
         let claim = Claim {
             effect: Effect::ReadOnly,
             keys: Vec::new(),
@@ -91,7 +92,7 @@ impl PreparedCall {
         Self { call, claim, admission: Admission::Settled(outcome), was_coerced: false }
     }
 
-    /// What it waits for, if it does.
+    /// The suspension, if the call waits for one.
     pub fn suspension(&self) -> Option<&Suspension> {
         match &self.admission {
             Admission::Wait(suspension) => Some(suspension),
@@ -99,13 +100,14 @@ impl PreparedCall {
         }
     }
 
-    /// Whether the tool is to run, and a crash in it leaves the outcome unknown.
+    /// Whether the start must be journaled: a crash in a tool that is not idempotent leaves an unknown
+    /// outcome.
     pub fn needs_journal(&self) -> bool {
         matches!(&self.admission, Admission::Run { spec, .. } if !spec.idempotent)
     }
 
-    /// Decides again right before the call, when earlier ones have their outcomes: what need not, must not or
-    /// cannot run any more is settled.
+    /// Repeats the decision right before the call runs, with the outcomes of earlier waves: the call may now
+    /// be forbidden, redundant or too late.
     pub fn admit(&mut self, agent: &HarnessAgent, cx: &RuntimeContext) {
         if let Admission::Run { spec, call, .. } = &self.admission
             && let Some(reason) = forbidden(agent, cx, spec, call)
@@ -114,7 +116,7 @@ impl PreparedCall {
         }
         let (idempotent, reads) = match &self.admission {
             Admission::Run { spec, .. } => (spec.skips_repeats(), spec.effect.is_read()),
-            // One more that does not fit: by now the tool may be closed.
+            // Counts another invalid call; the tool may be blocked by now.
             Admission::Settled(ToolOutcome::Denied { denied: DenyReason::Validation, .. }) => (false, true),
             Admission::Settled(_) | Admission::Wait(_) => return,
         };
@@ -123,14 +125,14 @@ impl PreparedCall {
         let refusal = cx.state.replay().refusal(&replayed).or_else(|| {
             let left = turn_deadline(cx).since(cx.clock.now());
             let late = left < MIN_REMAINING_MS;
-            late.then(|| (DenyReason::Deadline, "the turn's time is all but over".to_owned()))
+            late.then(|| (DenyReason::Deadline, "the turn is about to reach its deadline".to_owned()))
         });
         if let Some((denied, reason)) = refusal {
             self.admission = Admission::Settled(ToolOutcome::denied(denied, reason));
         }
     }
 
-    /// The record of the call's outcome.
+    /// Creates the record of the call's outcome.
     pub fn record(&self, completed: Completed) -> EventKind {
         EventKind::ToolCompleted {
             call_id: self.call.call_id.clone(),
@@ -151,11 +153,11 @@ fn turn_deadline(cx: &RuntimeContext) -> Timestamp {
     cx.session.state().turn.as_ref().map_or(Timestamp(0), |turn| turn.deadline)
 }
 
-/// Why a call must not run any more: the mode may have changed since it was prepared, or the rules.
+/// Returns why a call must not run, if the mode or the rules have changed since it was prepared.
 fn forbidden(agent: &HarnessAgent, cx: &RuntimeContext, spec: &ToolSpec, call: &ToolCall) -> Option<String> {
     let state = cx.session.state();
     if agent.allowed_tools(&state).is_some_and(|allowed| !allowed.contains(&spec.name)) {
-        return Some(format!("`{}` is not among the tools of the session's mode any more", spec.name));
+        return Some(format!("`{}` is no longer a tool of the session's mode", spec.name));
     }
     match agent.permissions(&state).decide(spec, &call.args) {
         Verdict::Deny(reason) if !fault::active(Fault::RunForbidden) => Some(reason),
@@ -163,22 +165,22 @@ fn forbidden(agent: &HarnessAgent, cx: &RuntimeContext, spec: &ToolSpec, call: &
     }
 }
 
-/// A call of the step at hand, before anything is decided.
+/// A call of the current step, before any decision.
 #[derive(Clone)]
 pub(super) struct OpenCall {
     /// The call as the model made it.
     pub call: ToolCall,
-    /// How far it had come.
+    /// The progress of the call.
     pub status: CallStatus,
     /// Whether it is within the turn's budget.
     pub within_budget: bool,
-    /// What its suspensions have come to.
+    /// The earlier suspension of this call, if any.
     pub resolved: Resolved,
 }
 
-/// Decides what is to become of a call: unknown tools, bad arguments and spent budgets are denied,
-/// hooks and rules may deny, hooks may answer, a person may have to be asked, and a non-idempotent call that
-/// was cut off is not run again.
+/// Decides whether a call runs, is suspended or is denied. Calls of unknown tools, with invalid arguments or
+/// over budget are denied; hooks may deny or answer; rules may deny or require approval. An interrupted call
+/// is not repeated unless its tool is idempotent.
 pub(super) async fn prepare(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> PreparedCall {
     let call = open.call.clone();
     let decided = AssertUnwindSafe(decide(agent, cx, open)).catch_unwind();
@@ -193,8 +195,8 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     let rerun = fault::active(Fault::RerunStarted);
     if status == CallStatus::Started && !rerun && known.is_none_or(|(spec, _)| !spec.idempotent) {
         let settled =
-            PreparedCall::settled(call, unknown("the machine went away while the tool was running"));
-        // It may have written: calls behind it are admitted when that is noted.
+            PreparedCall::settled(call, unknown("the session was evicted while the tool was running"));
+        // The call may have written something, so that later calls must not share its wave.
         return PreparedCall { claim: Claim { effect: Effect::default(), ..settled.claim }, ..settled };
     }
     if let Some(refusal) = resolved.refusal {
@@ -214,7 +216,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         }
     }
     if let Some(args) = resolved.args {
-        // Hooks may forbid it still. But what somebody has consented to runs as it was shown.
+        // A hook may still deny the call, but approved arguments run exactly as they were shown.
         event.call.args = args;
     }
     let deny =
@@ -225,7 +227,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         ActDecision::Continue => {}
     }
     let Some((spec, tool)) = known else {
-        // Those that this turn may not use would be asked for next.
+        // Only the tools that this turn may use are listed, because the model will try one of them next.
         let usable = |name: &&str| allowed.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
         let names: Vec<&str> = agent.toolkit.names().filter(usable).collect();
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
@@ -233,11 +235,11 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     };
     let is_child = cx.session.state().meta.parent.is_some() && !fault::active(Fault::NestSubagents);
     if is_child && matches!(spec.suspends, Some(WaitKind::Plan | WaitKind::Subagent)) {
-        // A copy of the session has the same tools as the original, so that the prompt begins alike.
+        // A forked session keeps all tools of its parent, so that both prompts share a cached prefix.
         return deny(call, DenyReason::Permission, "this is not for a subagent: do the task yourself".into());
     }
     if !within_budget {
-        let reason = "this turn's tool calls are spent; answer with what you have";
+        let reason = "this turn has no tool calls left; answer with what you have";
         return deny(call, DenyReason::Budget, reason.into());
     }
     let (keys, was_coerced) = match validate_args(tool.as_ref(), spec, &mut event.call) {
@@ -267,7 +269,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     PreparedCall { claim, admission, call, was_coerced }
 }
 
-/// What is to be asked before a call may run.
+/// Builds the suspension of a call.
 async fn suspend(
     agent: &HarnessAgent,
     cx: &RuntimeContext,
@@ -292,7 +294,7 @@ async fn suspend(
             payload.unwrap_or_else(|unfinished| Err(ToolOutcome::failure(unfinished.to_string())))?;
         Wait::new(kind, payload).map_err(|error| ToolOutcome::failure(error.to_string()))?
     };
-    // A child ends by its own limits; what it asks of people has its own time.
+    // A subagent ends by its own budget; its suspended calls have their own expiry.
     let grace = if kind == WaitKind::Subagent { MAX_CHILD_MS } else { 0 };
     Ok(Suspension {
         turn: cx.turn().to_owned(),
@@ -309,19 +311,21 @@ async fn suspend(
     })
 }
 
-/// The outcome of a call that a person refused, or could not do.
+/// The outcome of a call that was declined, or whose external tool failed.
 fn refusal_outcome(refusal: Resolution) -> ToolOutcome {
     match refusal {
         Resolution::Declined { reason, expired: false } => ToolOutcome::denied(DenyReason::Declined, reason),
         Resolution::Declined { reason, expired: true } => ToolOutcome::denied(DenyReason::Expired, reason),
         Resolution::Failed { reason } => ToolOutcome::failure(reason),
-        // What is no refusal never gets here.
-        Resolution::Approved { .. } | Resolution::Answered { .. } => ToolOutcome::failure(PANICKED),
+        // Only refusals are passed to this function.
+        Resolution::Approved { .. } | Resolution::Answered { .. } => {
+            ToolOutcome::failure("internal error: the call was not refused")
+        }
     }
 }
 
-/// Checks the arguments, brings them into the schema's types where that loses nothing, and says what
-/// the call touches and whether its arguments were changed.
+/// Checks the arguments and converts them to the schema's types where that is lossless. Returns the call's
+/// resource keys and whether the arguments were converted.
 pub(super) fn validate_args(
     tool: &dyn DynTool,
     spec: &ToolSpec,
@@ -340,7 +344,7 @@ pub(super) fn validate_args(
     })
 }
 
-/// Brings a prepared call to its outcome.
+/// Runs a prepared call and returns its outcome.
 pub(super) async fn execute(
     agent: &HarnessAgent,
     cx: &Rc<RuntimeContext>,
@@ -352,14 +356,14 @@ pub(super) async fn execute(
         Admission::Run { tool, spec, call, answered } => {
             run(cx, Rc::clone(tool), spec, call, answered.clone()).await
         }
-        // Nothing of a step runs as long as one of its calls waits.
-        Admission::Wait(_) => (ToolOutcome::failure(PANICKED), Vec::new()),
+        // `act` runs no call of a step while another call is suspended.
+        Admission::Wait(_) => (ToolOutcome::failure("internal error: a suspended call was run"), Vec::new()),
     };
     let elapsed_ms = cx.clock.now().since(started);
     let mut event = PostActing { call: &prepared.call, outcome, elapsed_ms, stored: None };
     for hook in agent.hooks.at(HookEvent::PostActing) {
         if AssertUnwindSafe(hook.post_acting(&mut event, cx)).catch_unwind().await.is_err() {
-            cx.state.sub_step_failed(hook.name(), PANICKED);
+            cx.state.sub_step_failed(hook.name(), "internal error: the hook panicked");
         }
     }
     let ttl_ms = agent.settings.artifact_ttl_s.saturating_mul(1_000);
@@ -368,11 +372,11 @@ pub(super) async fn execute(
     Completed { outcome, elapsed_ms, sources, stored: event.stored.or(stored) }
 }
 
-/// What a tool that ended says, or what it panicked with.
+/// What a tool returned, or its panic.
 type Ended = Result<(ToolOutcome, Vec<Source>), Box<dyn Any + Send>>;
 
-/// Runs a tool as work of its own. It is waited for until its deadline; after that, or when the turn
-/// has ended, it changes nothing any more.
+/// Runs a tool in a task of its own, and waits for it until the deadline. After the deadline, or after the
+/// turn ended, the tool can no longer change the session.
 async fn run(
     cx: &Rc<RuntimeContext>,
     tool: Rc<dyn DynTool>,
@@ -401,17 +405,17 @@ async fn run(
     match select(ended, timer).await {
         Either::Left((Ok(Ok(ended)), _)) => ended,
         Either::Left((Ok(Err(_panic)), _)) => failed(PANICKED),
-        Either::Left((Err(_), _)) => failed("the tool was given up"),
-        Either::Right(_) if !spec.idempotent => (unknown("the tool did not answer in time"), Vec::new()),
+        Either::Left((Err(_), _)) => failed("the tool was dropped before it finished"),
+        Either::Right(_) if !spec.idempotent => (unknown("the tool did not return in time"), Vec::new()),
         Either::Right(_) => {
-            let reason = format!("no answer within {} s", deadline.since(now) / 1_000);
+            let reason = format!("the tool did not return within {} s", deadline.since(now) / 1_000);
             (ToolOutcome::Timeout { reason, retryable: spec.retry_on_timeout }, Vec::new())
         }
     }
 }
 
-/// Runs a tool to its end, or to the end of everybody's patience. An end that nobody waits for any
-/// more leaves a record and nothing else.
+/// Runs a tool until it ends or [`LINGER_MS`] after its call was canceled. A tool that ends too late only
+/// leaves a record.
 async fn supervise(
     cx: Rc<RuntimeContext>,
     tool: Rc<dyn DynTool>,
@@ -421,10 +425,10 @@ async fn supervise(
 ) {
     let (started, over) = (cx.clock.now(), context.cancel.clone());
     if !context.gate.is_open() && !fault::active(Fault::StartLate) {
-        // The turn was ended before the tool had its first moment: it never begins.
+        // The turn ended before the tool was first polled.
         return;
     }
-    // A panic of one tool must not take the turn with it.
+    // A panic in a tool must not end the turn.
     let work = AssertUnwindSafe(tool.call(call.args, context.clone())).catch_unwind();
     let patience = async {
         over.canceled().await;
@@ -436,12 +440,12 @@ async fn supervise(
     if over.is_canceled() || sender.send(ended).is_err() {
         let elapsed_ms = cx.clock.now().since(started);
         let late = EventKind::ToolLateResult { call_id: call.call_id, name: call.name, elapsed_ms };
-        // A copy of the session that was given up refuses it, and then nobody is left to tell.
+        // Refused if this copy of the session is retired.
         let _ = cx.session.commit(cx.clock.now(), |draft| draft.record(Some(cx.turn()), late));
     }
 }
 
-/// Ends a call's right to write when its waiting ends, however that comes about.
+/// Closes a call's write gate when the call is no longer awaited, even if it is dropped.
 struct CancelOnDrop(CancelToken);
 
 impl Drop for CancelOnDrop {
@@ -450,7 +454,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// The outcome of a call that may or may not have had its effect.
+/// The outcome of a call that may or may not have taken effect.
 pub(super) fn unknown(what: &str) -> ToolOutcome {
     if fault::active(Fault::DenyUnknown) {
         return ToolOutcome::denied(DenyReason::Canceled, what);

@@ -1,8 +1,8 @@
-//! Ends a turn: seals it, and stores everything that its end means in one commit.
+//! Ends a turn: seals it, and stores its end in one commit.
 //!
-//! Synchronous, so that nothing comes between the check of the permit and the seal. After it every
-//! write of the turn is refused. Whatever the reason, each call gets its one outcome, the text that
-//! listeners saw becomes a message, and the log gets its one terminal record.
+//! Synchronous, so that nothing runs between checking the permit and sealing. Later writes of the turn are
+//! refused. Whatever the reason, each call gets exactly one outcome, the streamed text becomes a message, and
+//! the log gets one terminal record.
 
 use super::{
     HarnessAgent, RuntimeContext, executor,
@@ -22,32 +22,32 @@ use std::{
     rc::Rc,
 };
 
-/// Why calls that waited did not run, once the user has said something else.
+/// The reason given for suspended calls when a new message of the user ends their turn.
 pub(super) const INTERRUPTED: &str = "interrupted_by_user_message";
 
-/// How a turn is to end.
+/// How a turn ends.
 pub(super) struct Ending {
-    /// Why.
+    /// The reason.
     pub reason: StopReason,
-    /// What failed.
+    /// The error of a failed turn.
     pub error: Option<TurnError>,
-    /// The last answer, not stored yet.
+    /// The final message, not stored yet.
     pub message: Option<Rc<Message>>,
-    /// What it used.
+    /// The usage of the final model call.
     pub spent: Spent,
-    /// The JSON that it is.
+    /// The message parsed as JSON, where a schema was requested.
     pub output: Option<Value>,
-    /// The bound that was hit before it failed.
+    /// The bound that was hit before the turn failed.
     pub bound: Option<StopReason>,
-    /// Why it ended.
+    /// The finish reason of the final model call.
     pub finish: FinishReason,
-    /// Whether a model call is to be counted with it.
+    /// Whether the final model call counts as a step.
     pub counts_step: bool,
-    /// Whether the user said something else while calls waited.
+    /// Whether a new message of the user ended the turn while calls were suspended.
     pub interrupted: bool,
-    /// The records about suspended calls.
+    /// Records of how suspended calls were resolved.
     pub records: Vec<EventKind>,
-    /// The final statuses of children.
+    /// Final statuses of children, including those that this end canceled.
     pub statuses: Vec<ChildStatus>,
 }
 
@@ -82,7 +82,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         let own = messages.into_iter().rev().take_while(|message| message.turn == cx.turn());
         let spoke = |message: &Rc<Message>| message.role == Role::Assistant && !message.text().is_empty();
         let last = own.into_iter().find(spoke)?;
-        // As it was said, where the store still gives it.
+        // Messages of the window may be shortened; the reply is the complete message.
         Some(session.whole(&last).unwrap_or(last))
     };
     let reply = last.clone().or_else(earlier).map(|message| view::reply(&message, ending.output));
@@ -98,7 +98,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         for record in ending.records {
             draft.record(Some(&turn.id), record);
         }
-        // The usage of a call that does not wait any more was counted when it was resolved.
+        // Usage of subagents whose calls are resolved was charged when they were resolved.
         let waiting = session.waiting_calls();
         for status in ending.statuses.iter().filter(|status| waiting.contains(&status.call_id)) {
             let charged = TurnMachine(&mut turn).charge(status.usage, status.cost_usd);
@@ -128,7 +128,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
                 draft.record(Some(&turn.id), EventKind::completed(call_id, name, outcome));
             }
         }
-        // Behind the outcomes: providers want them right behind their calls.
+        // After the outcomes: providers require tool results directly after their calls.
         if let Some(message) = last {
             draft.record(Some(&turn.id), EventKind::MessageCompleted { message });
         }
@@ -205,7 +205,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
     Ok(())
 }
 
-/// Runs one sub-step of the end. If it fails, or breaks, what it drafted is undone and its name listed.
+/// Runs one sub-step of the end. If it fails or panics, its changes are undone and its name is listed.
 fn isolated(
     name: &str,
     draft: &mut Draft,
@@ -217,7 +217,7 @@ fn isolated(
     let reason = match ended {
         Ok(Ok(())) => return,
         Ok(Err(SubStepError(reason))) => reason,
-        Err(_panic) => "it broke (a defect of ours)".to_owned(),
+        Err(_panic) => "internal error: the sub-step panicked".to_owned(),
     };
     if !fault::active(Fault::KeepFailedSubStep) {
         *draft = before;
@@ -225,7 +225,7 @@ fn isolated(
     failed.push((name.to_owned(), reason));
 }
 
-/// The message that the turn ends with, whole or cut off, and the sources that it names.
+/// The turn's final message, complete or interrupted, and the sources that it cites.
 fn last_message(
     agent: &HarnessAgent,
     cx: &RuntimeContext,
@@ -257,17 +257,17 @@ fn last_message(
     }
 }
 
-/// Whether a turn that ends so hit one of its bounds.
+/// Whether this reason is one of the turn's bounds.
 pub(super) fn is_bound(reason: StopReason) -> bool {
     use StopReason::{Cost, Deadline, MaxSteps, MaxToolCalls};
     matches!(reason, MaxSteps | MaxToolCalls | Deadline | Cost)
 }
 
-/// What stands for an answer that could not be given.
+/// The reply of a turn that ends at a bound without an answer.
 fn apology(reason: StopReason) -> &'static str {
     match reason {
         StopReason::Deadline => "I ran out of time before I could answer.",
-        StopReason::Cost => "This turn's budget of tokens or money was used up before I could answer.",
+        StopReason::Cost => "This turn's budget for tokens or cost was used up before I could answer.",
         StopReason::MaxToolCalls => "This turn's tool calls were used up before I could answer.",
         _ => "This turn's steps were used up before I could answer.",
     }
@@ -279,10 +279,10 @@ fn call_names(cx: &RuntimeContext) -> Vec<(String, String)> {
     own.flat_map(|message| message.calls().map(|call| (call.call_id.clone(), call.name.clone()))).collect()
 }
 
-/// What a call becomes when its turn ends before it has an outcome.
+/// The outcome of a call that had none when its turn ended.
 fn cut_off_outcome(agent: &HarnessAgent, name: &str, begun: bool, reason: StopReason) -> ToolOutcome {
     if fault::active(Fault::DenyUnknown) {
-        return ToolOutcome::denied(DenyReason::Canceled, "the turn was ended");
+        return ToolOutcome::denied(DenyReason::Canceled, "the turn ended");
     }
     let spec = agent.toolkit.get(name).map(|(spec, _)| spec);
     let idempotent = spec.is_some_and(|spec| spec.idempotent);
@@ -290,11 +290,11 @@ fn cut_off_outcome(agent: &HarnessAgent, name: &str, begun: bool, reason: StopRe
     let late = reason == StopReason::Deadline;
     match (begun, late) {
         (true, true) if idempotent => {
-            let reason = "no answer before the turn's time was over".to_owned();
+            let reason = "the tool did not return before the turn's deadline".to_owned();
             ToolOutcome::Timeout { reason, retryable: false }
         }
-        (true, _) if !reads => executor::unknown("the turn was ended while the tool was running"),
-        (_, true) => ToolOutcome::denied(DenyReason::Deadline, "the turn's time was over"),
-        (_, false) => ToolOutcome::denied(DenyReason::Canceled, "the turn was ended"),
+        (true, _) if !reads => executor::unknown("the turn ended while the tool was running"),
+        (_, true) => ToolOutcome::denied(DenyReason::Deadline, "the turn's deadline passed"),
+        (_, false) => ToolOutcome::denied(DenyReason::Canceled, "the turn ended"),
     }
 }

@@ -1,4 +1,4 @@
-//! Work behind turns: nobody waits for it, and in the end it is done.
+//! Follow-ups: work that runs after the reply until it is done.
 
 use super::{
     CancelToken, Hook, RuntimeContext,
@@ -14,64 +14,66 @@ use futures::{
 };
 use std::rc::Rc;
 
-/// What came of it.
+/// The progress of a follow-up. Its records are committed together with the progress.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Progress {
-    /// It is done for all that the log held. These go to the log, in the commit that says so.
+    /// It is done up to the end of the log.
     Done(Vec<EventKind>),
-    /// It is done up to the record of this number, and goes on. These go to the log.
+    /// It is done up to this sequence number, and has more to do.
     UpTo(u64, Vec<EventKind>),
-    /// It is not to be done before this. What stands behind it in the order waits as well.
+    /// It must not run before this time. Follow-ups after it wait as well.
     NotBefore(Timestamp),
 }
 
-/// What is left to do when a turn is over, such as keeping what was said where it can be found.
+/// Work that a turn leaves to be done after the reply, such as indexing its messages.
 ///
-/// A hook of the same name asks for it in the commit that ends the turn; so it is not forgotten. It is
-/// tried until it succeeds, one session's works one after the other, each also
-/// again when the machine went away in the middle: doing it twice must be as good as once.
+/// A hook of the same name requests it in the commit that ends the turn, so that no request is lost. The
+/// follow-ups of a session run one after the other and are retried until they succeed. A follow-up that an
+/// eviction interrupted runs again, so it must be idempotent.
 #[async_trait(?Send)]
 pub trait FollowUp {
-    /// The name, for logs and toggles.
+    /// The name, for logs and for [`HarnessBuilder::without_hook`](super::HarnessBuilder::without_hook).
     fn name(&self) -> &'static str;
 
-    /// The priority of the hook that asks for it.
+    /// The priority of the hook that requests it.
     fn priority(&self) -> i32 {
         0
     }
 
-    /// Whether it follows turns that failed, too.
+    /// Whether it also runs after failed turns.
     fn runs_after_failure(&self) -> bool {
         true
     }
 
-    /// Whether it must have seen messages before they leave the context. It is then also done when they are
-    /// about to, and does not wait for anything ([`FollowUpContext::urgent`]).
+    /// Whether it must process messages before they leave the context window. It then also runs when messages
+    /// are about to leave, and must not postpone itself; see [`FollowUpContext::urgent`].
     fn before_drop(&self) -> bool {
         false
     }
 
-    /// Does it for the records of the log that it has not seen.
+    /// Processes the records that it has not processed yet.
     ///
     /// # Errors
-    /// Why it could not be done now. It is tried again, less and less often.
+    ///
+    /// The reason of the failure. The follow-up is retried with growing delays.
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String>;
 
-    /// Removes what it has kept of a session, and tells whether there was anything.
+    /// Deletes the data that it stored for a session. Returns whether there was any.
     ///
     /// # Errors
-    /// Why it could not; the erasure is tried again then.
+    ///
+    /// The reason of the failure; the erasure is then retried.
     async fn erase(&self, _owner: &Owner, _session: &str) -> Result<bool, String> {
         Ok(false)
     }
 }
 
-/// The hook that asks for a work behind each turn.
+/// The hook that requests a follow-up after each turn.
 pub(super) struct FollowUpHook(pub Rc<dyn FollowUp>);
 
 impl FollowUpHook {
     fn draft(&self, draft: &mut Draft) -> Result<(), SubStepError> {
-        // What a subagent was told is nothing that the user has said.
+        // The messages of a subagent come from its parent, not from the user.
         if draft.state.meta.parent.is_none() {
             draft.request_follow_up(self.0.name());
         }
@@ -106,46 +108,47 @@ impl Hook for FollowUpHook {
     }
 }
 
-/// What work behind a turn knows.
+/// The session as a follow-up sees it.
 pub struct FollowUpContext {
-    /// Whose session it is.
+    /// The tenant, user and agent of the session.
     pub owner: Owner,
     /// The session's id.
     pub session_id: String,
-    /// When the session was made.
+    /// When the session was created.
     pub created_at: Timestamp,
-    /// The session's model, where it has one of its own.
+    /// The session's model, if it overrides the default.
     pub model: Option<String>,
-    /// The number of the last record that was seen.
+    /// Sequence number of the last record that was processed.
     pub seen: u64,
-    /// The number of the last record that is to be seen.
+    /// Sequence number of the last record to process.
     pub until: u64,
-    /// Whether messages wait to leave the context.
+    /// Whether messages are about to leave the context window.
     pub urgent: bool,
-    /// What works before this one have to tell, of the same round: the log does not hold it yet.
+    /// Records of earlier follow-ups of the same round, not committed yet.
     pub uncommitted: Vec<EventKind>,
-    /// The time.
+    /// The clock.
     pub clock: Rc<dyn Clock>,
     pub(super) session: Rc<Session>,
     pub(super) cancel: CancelToken,
 }
 
 impl FollowUpContext {
-    /// The records that are to be seen, of these kinds; the newest `limit` of them, oldest first.
+    /// The newest `limit` unprocessed records of these kinds, oldest first.
     ///
     /// # Errors
-    /// When the store breaks.
+    ///
+    /// If the store fails.
     pub fn newest(&self, kinds: &[&str], limit: usize) -> Result<Vec<Record>, String> {
         let mut records = self.select(self.seen, kinds, limit, true)?;
         records.reverse();
         Ok(records)
     }
 
-    /// The records that are to be seen behind the number `after`, of these kinds; the oldest `limit` of
-    /// them.
+    /// The oldest `limit` unprocessed records of these kinds with a sequence number above `after`.
     ///
     /// # Errors
-    /// When the store breaks.
+    ///
+    /// If the store fails.
     pub fn oldest(&self, after: u64, kinds: &[&str], limit: usize) -> Result<Vec<Record>, String> {
         self.select(after.max(self.seen), kinds, limit, false)
     }
@@ -162,28 +165,31 @@ impl FollowUpContext {
         self.session.records(select).map_err(|error| error.to_string())
     }
 
-    /// When a record of this kind was last written.
+    /// The time of the last record of this kind.
     ///
     /// # Errors
-    /// When the store breaks.
+    ///
+    /// If the store fails.
     pub fn last_of(&self, kind: &str) -> Result<Option<Timestamp>, String> {
         let select = Select { kinds: &[kind], limit: 1, newest_first: true, ..Select::default() };
         let records = self.session.records(select).map_err(|error| error.to_string())?;
         Ok(records.first().map(|record| record.at))
     }
 
-    /// Whether the session is still there. Ask right before each write to another store.
+    /// Checks that the session still exists. Call it right before each write to another store.
     ///
     /// # Errors
-    /// When it is not.
+    ///
+    /// If the session was erased or this copy of it is retired.
     pub fn ensure_active(&self) -> Result<(), String> {
         if self.cancel.is_canceled() || self.session.is_retired() { Err(GONE.into()) } else { Ok(()) }
     }
 
-    /// Runs work that leaves nothing half done: dropped when the session goes.
+    /// Runs `work`, and drops it if the session is erased. The work must be safe to drop at any await.
     ///
     /// # Errors
-    /// When the session went first.
+    ///
+    /// If the session was erased first.
     pub async fn unless_canceled<T>(&self, work: impl Future<Output = T>) -> Result<T, String> {
         let over = self.cancel.canceled();
         pin_mut!(work, over);
@@ -194,4 +200,4 @@ impl FollowUpContext {
     }
 }
 
-const GONE: &str = "the session is gone";
+const GONE: &str = "the session was erased";

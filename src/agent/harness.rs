@@ -1,4 +1,4 @@
-//! The agent: what is the same for every call.
+//! The agent: everything that all of its turns share.
 
 use super::{
     ContextSource, FollowUp, HarnessBuilder, Interval, RuntimeContext, Settings, StateRules, Toolkit,
@@ -22,12 +22,12 @@ use futures::{
 };
 use std::rc::Rc;
 
-/// What a subagent is told of itself.
-const SUBAGENT: &str = "You are a subagent: another agent has sent you out to do one task, which the first message \
-                        states. Do it, and answer with everything that agent has to know; it sees nothing else of \
-                        what you do.";
+/// The instructions added for a subagent.
+const SUBAGENT: &str = "You are a subagent: another agent gave you one task, which is in the first message. Do the \
+                        task, and reply with everything that agent needs to know; it sees nothing else of your \
+                        work.";
 
-/// An agent: hooks and tools around a loop. It holds no state of any call.
+/// An agent: a loop with hooks and tools. It holds no state of any turn.
 pub struct HarnessAgent {
     pub(super) name: String,
     pub(super) instructions: String,
@@ -66,13 +66,13 @@ impl HarnessAgent {
         &self.modes
     }
 
-    /// The mode that a session is in, if the agent has any.
+    /// The current mode of a session, if the agent has modes.
     pub(super) fn mode(&self, state: &SessionState) -> Option<&Mode> {
         self.modes.current(state.meta.mode.as_deref())
     }
 
-    /// The names of the tools that the session's turn may use at the moment: what the caller has asked for, and
-    /// its mode has. `None` is all.
+    /// The names of the tools that the session's turn may currently use: those that both the caller and the
+    /// mode allow. `None` means all.
     pub(super) fn allowed_tools(&self, state: &SessionState) -> Option<Vec<String>> {
         let asked = state.turn.as_ref().and_then(|turn| turn.options.tools.clone());
         let Some(mut has) = self.modes.tools(self.mode(state), self.toolkit.names()) else { return asked };
@@ -80,7 +80,8 @@ impl HarnessAgent {
         Some(has)
     }
 
-    /// The names of the tools that subagents of the session's turn have: of its own those that their kind names.
+    /// The names of the tools for subagents of the session's turn: its own tools, restricted to `named` if
+    /// present.
     pub(super) fn tools_of_subagents(&self, state: &SessionState, named: Option<&[String]>) -> Vec<String> {
         let allowed = self.allowed_tools(state);
         let has = |name: &&str| {
@@ -94,7 +95,8 @@ impl HarnessAgent {
         self.toolkit.names().filter(has).map(str::to_owned).collect()
     }
 
-    /// What stands first in prompts: the agent's instructions, and behind them its mode's, or a subagent's.
+    /// The stable start of the prompt: the agent's instructions, followed by those of the mode or the
+    /// subagent.
     pub(super) fn system(&self, state: &SessionState) -> String {
         let mut system = self.instructions.clone();
         let mut add = |more: &str| {
@@ -112,7 +114,7 @@ impl HarnessAgent {
         system
     }
 
-    /// What the callers' own state of a session must be like.
+    /// The rules for the state of a session.
     pub fn state(&self) -> &StateRules {
         &self.state
     }
@@ -122,29 +124,29 @@ impl HarnessAgent {
         &self.hooks
     }
 
-    /// Whether it keeps the context of a long conversation within the model's window itself.
+    /// Whether the agent has a strategy that keeps conversations within the model's window.
     pub fn manages_context(&self) -> bool {
         self.context_manager.is_some()
     }
 
-    /// What follows its turns.
+    /// The agent's follow-ups.
     pub fn follow_ups(&self) -> &[Rc<dyn FollowUp>] {
         &self.follow_ups
     }
 
-    /// The models on offer.
+    /// The available models.
     pub fn models(&self) -> &Rc<dyn Models> {
         &self.models
     }
 
-    /// One turn: runs it to its end from wherever its journal stands, and stores the end; or to where it has to
-    /// wait for a person.
+    /// Runs a turn from the state in its journal until it ends or is suspended, and stores its end.
     ///
-    /// The turn must have been started (or resumed) in the session under the context's permit.
+    /// The turn must have been started or resumed in the session under the context's permit.
     ///
     /// # Errors
-    /// When the turn was sealed or restarted by somebody else, or the store broke; the journal
-    /// then holds what is needed to go on.
+    ///
+    /// If the turn was sealed or restarted in the meantime, or the store fails. The journal then holds what
+    /// is needed to continue.
     pub async fn call(&self, message: Rc<Message>, cx: Rc<RuntimeContext>) -> Result<(), WriteError> {
         self.restore_state(&cx)?;
         let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
@@ -161,12 +163,12 @@ impl HarnessAgent {
         };
         match outcome {
             Some(ending) => finalizer::seal(self, &cx, ending),
-            // It goes on when somebody has decided.
+            // Suspended: a decision or an answer resumes the turn.
             None => Ok(()),
         }
     }
 
-    /// Brings back what the turn did before this (re)start. A turn that starts has done nothing.
+    /// Rebuilds the runtime state of a restarted turn from its records. A first start has none.
     pub(super) fn restore_state(&self, cx: &RuntimeContext) -> Result<(), StoreError> {
         if cx.permit.epoch > 1 && cx.state.take_needs_restore() {
             // Logs stored before `turn.reflected` was named so have it as `reflection.completed`.
@@ -195,8 +197,8 @@ impl HarnessAgent {
         ReactAgent { agent: self, cx }.run().await
     }
 
-    /// The tools that a turn is offered: those of which some call may run, chosen by what the user said, so
-    /// that they stay the same throughout the turn, but for a change of the mode.
+    /// The tools offered to the model: those that the rules do not hide, preselected by the user's message.
+    /// The selection changes within a turn only when the mode changes.
     pub(super) fn tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
         let mut tools = self.toolkit.specs(self.allowed_tools(state).as_deref());
         let permissions = self.permissions(state);
@@ -206,12 +208,12 @@ impl HarnessAgent {
         let Some(selection) = self.settings.select_tools.as_ref().filter(|s| tools.len() > s.cap) else {
             return tools;
         };
-        let said = messages.iter().rev().find(|message| message.role == Role::User);
-        let query = said.map(|message| message.text()).unwrap_or_default();
+        let newest = messages.iter().rev().find(|message| message.role == Role::User);
+        let query = newest.map(|message| message.text()).unwrap_or_default();
         self.toolkit.specs(Some(&selector::select(&query, &tools, selection)))
     }
 
-    /// All that decides on calls in this session.
+    /// The permission rules that apply in this session.
     pub fn permissions<'a>(&'a self, state: &'a SessionState) -> Permissions<'a> {
         let mode = self.mode(state);
         static NONE: Rules = Rules::new();
@@ -233,7 +235,7 @@ impl HarnessAgent {
 }
 
 impl Ending {
-    /// The turn failed.
+    /// The ending of a turn that failed.
     pub(super) fn failed(error: TurnError) -> Self {
         Self { error: Some(error), ..Self::new(StopReason::Error) }
     }

@@ -1,4 +1,4 @@
-//! Where capabilities attach to the loop.
+//! Hooks: the points where capabilities attach to the loop.
 //!
 //! ```text
 //! PreCall ─▶ ┌ PreReasoning ─▶ model ─▶ PostReasoning ─┐ ─▶ PostCall
@@ -46,46 +46,46 @@ impl HookEvent {
     ];
 }
 
-/// Before the first step of a call, and again when the call is resumed after a restart.
+/// Before the first step of a turn, and again when the turn restarts.
 pub struct PreCall {
-    /// What the user said, as the model will see it in this call. The log keeps the original.
+    /// The user's message as the model will see it in this turn. The log keeps the original.
     pub message: Message,
 }
 
 /// Before each model call.
 pub struct PreReasoning {
-    /// The step, from 0.
+    /// The step, starting at 0.
     pub step: u32,
-    /// What the model will be asked.
+    /// The request.
     pub request: ModelRequest,
 }
 
 /// After each model call.
 pub struct PostReasoning {
-    /// The step, from 0.
+    /// The step, starting at 0.
     pub step: u32,
-    /// What the model answered. Its text is on its way to listeners already.
+    /// The response. Its text was already streamed to listeners.
     pub response: ModelResponse,
-    /// How long it took, in milliseconds.
+    /// How long the call took, in milliseconds.
     pub elapsed_ms: u64,
 }
 
 /// Before each tool call.
 pub struct PreActing<'a> {
-    /// The call. Its arguments may be changed; the log keeps the model's.
+    /// The call. Changed arguments are used for the run; the log keeps the model's.
     pub call: ToolCall,
-    /// The tool; none when it is unknown.
+    /// The tool's specification, or `None` if the tool is unknown.
     pub spec: Option<&'a ToolSpec>,
 }
 
-/// What is to become of a call. The strictest answer of all hooks holds.
+/// The decision of a hook on a tool call. The strictest decision of all hooks applies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ActDecision {
-    /// It may run.
+    /// The call may run.
     Continue,
-    /// It does not run, and this is its outcome.
+    /// The call does not run; this is its outcome.
     Answer(ToolOutcome),
-    /// It does not run; the model reads why.
+    /// The call is denied; the model reads the reason.
     Deny(String),
 }
 
@@ -93,12 +93,12 @@ pub enum ActDecision {
 pub struct PostActing<'a> {
     /// The call.
     pub call: &'a ToolCall,
-    /// What became of it; may be changed before anybody sees it.
+    /// The outcome. A hook may change it before it is recorded.
     pub outcome: ToolOutcome,
-    /// How long it took, in milliseconds.
+    /// How long the call took, in milliseconds.
     pub elapsed_ms: u64,
-    /// The output, where a hook has put it apart and the outcome says so ([`ToolOutcome::Artifact`]): its
-    /// pointer is stored with the outcome.
+    /// The stored output, if a hook moved it to an artifact and set [`ToolOutcome::Artifact`]. Its pointer is
+    /// committed together with the outcome.
     pub stored: Option<Stored>,
 }
 
@@ -106,30 +106,30 @@ pub struct PostActing<'a> {
 pub struct PostCall<'a> {
     /// The reply.
     pub reply: Option<&'a Reply>,
-    /// Tokens of the turn.
+    /// The usage of the turn.
     pub usage: Usage,
-    /// What they cost in US dollars, as far as models have a price.
+    /// The cost in US dollars, as far as prices are known.
     pub cost_usd: Option<f64>,
-    /// Why the turn ends.
+    /// Why the turn ended.
     pub stop_reason: StopReason,
-    /// Changes that are stored with the end of the turn, in the same commit.
+    /// Changes to commit together with the end of the turn.
     pub draft: &'a mut crate::session::Draft,
 }
 
-/// Something at a turn's end could not be done. The turn ends all the same.
+/// A non-fatal failure at the end of a turn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SubStepError(pub String);
 
 /// When the turn fails, before its end is stored.
 pub struct OnError<'a> {
-    /// What failed.
+    /// The error.
     pub error: &'a TurnError,
-    /// Tokens of the turn.
+    /// The usage of the turn.
     pub usage: Usage,
-    /// What they cost in US dollars, as far as models have a price.
+    /// The cost in US dollars, as far as prices are known.
     pub cost_usd: Option<f64>,
-    /// Changes that are stored with the end of the turn, in the same commit.
+    /// Changes to commit together with the end of the turn.
     pub draft: &'a mut crate::session::Draft,
 }
 
@@ -160,13 +160,13 @@ pub struct OnError<'a> {
 /// ```
 #[async_trait(?Send)]
 pub trait Hook {
-    /// The name, for logs and toggles.
+    /// The name, for logs and for [`HarnessBuilder::without_hook`](super::HarnessBuilder::without_hook).
     fn name(&self) -> &'static str;
 
-    /// The events it wants.
+    /// The events at which the hook runs.
     fn events(&self) -> &'static [HookEvent];
 
-    /// Lower runs earlier.
+    /// Hooks with a lower priority run earlier.
     fn priority(&self) -> i32 {
         0
     }
@@ -174,7 +174,7 @@ pub trait Hook {
     /// See [`PreCall`].
     ///
     /// # Errors
-    /// Ends the turn as failed.
+    /// Fails the turn.
     async fn pre_call(&self, _event: &mut PreCall, _cx: &RuntimeContext) -> Result<(), TurnError> {
         Ok(())
     }
@@ -182,7 +182,7 @@ pub trait Hook {
     /// See [`PreReasoning`].
     ///
     /// # Errors
-    /// Ends the turn as failed.
+    /// Fails the turn.
     async fn pre_reasoning(&self, _event: &mut PreReasoning, _cx: &RuntimeContext) -> Result<(), TurnError> {
         Ok(())
     }
@@ -198,10 +198,11 @@ pub trait Hook {
     /// See [`PostActing`].
     async fn post_acting(&self, _event: &mut PostActing<'_>, _cx: &RuntimeContext) {}
 
-    /// See [`PostCall`]. Synchronous: it becomes durable in the same commit as the end.
+    /// See [`PostCall`]. Synchronous: its changes become durable in the commit that ends the turn.
     ///
     /// # Errors
-    /// Undoes what it drafted, and lists the hook in `sub_steps_failed`. The turn ends as it would.
+    ///
+    /// Undoes the changes of this hook, and lists it in `sub_steps_failed`. The turn ends as planned.
     fn post_call(&self, _event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
         Ok(())
     }
@@ -209,7 +210,7 @@ pub trait Hook {
     /// See [`OnError`]. Synchronous like [`Hook::post_call`].
     ///
     /// # Errors
-    /// As with [`Hook::post_call`].
+    /// See [`Hook::post_call`].
     fn on_error(&self, _event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Work that a session does again and again, whether or not anybody speaks.
+//! Work that a session repeats at a fixed interval.
 
 use super::{CancelToken, StateRules, state::Merged};
 use crate::ports::Clock;
@@ -8,50 +8,53 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::rc::Rc;
 
-/// Shortest interval, in milliseconds.
+/// The shortest interval, in milliseconds.
 pub const MIN_MS: u64 = 1_000;
 
-/// What is to follow a beat.
+/// Whether an interval continues after a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
-    /// The next one.
+    /// Run again after the interval.
     Again,
-    /// Nothing, in this session.
+    /// Never run again in this session.
     Stop,
 }
 
-/// Something that beats in each session of an agent: first when the session is made, then at intervals. It does not
-/// matter whether a turn runs. One beat at a time, 60 seconds at most each; what is missed while no machine runs is
-/// not made up for, but a beat that a machine took away with it comes again.
+/// Work that each session of an agent repeats, whether or not a turn is running. The first tick runs when the
+/// session is created.
+///
+/// Ticks of one interval never overlap, and each is limited to 60 seconds. Ticks missed while the session was
+/// evicted are skipped; a tick that an eviction interrupted runs again.
 #[async_trait(?Send)]
 pub trait Interval {
-    /// The name: unique among those of an agent.
+    /// The name, unique within an agent.
     fn name(&self) -> &'static str;
 
-    /// From one beat to the next, in milliseconds: a second at least.
+    /// The interval in milliseconds, at least [`MIN_MS`].
     fn every_ms(&self) -> u64;
 
-    /// Beats.
+    /// Runs one tick.
     ///
     /// # Errors
-    /// Why it could not. That is told once; the next beat comes all the same.
+    ///
+    /// The reason of the failure. The first of a series of failures is recorded; the interval continues.
     async fn tick(&self, cx: &TickContext) -> Result<Tick, String>;
 
-    /// The session is being erased; nothing of it can be changed any more. May come twice.
+    /// Called when the session is erased and can no longer be changed. May be called more than once.
     async fn shutdown(&self, _cx: &TickContext) {}
 }
 
-/// What a beat knows, and may do.
+/// The session as a tick sees it, and what a tick may change.
 pub struct TickContext {
-    /// Whose session it is.
+    /// The tenant, user and agent of the session.
     pub owner: Owner,
     /// The session's id.
     pub session_id: String,
-    /// Whether none has succeeded yet in this session.
+    /// Whether no earlier tick of this session succeeded.
     pub first_run: bool,
-    /// How many have succeeded.
+    /// Number of earlier ticks that succeeded.
     pub runs: u64,
-    /// The time.
+    /// The clock.
     pub clock: Rc<dyn Clock>,
     pub(super) session: Rc<Session>,
     pub(super) rules: Rc<StateRules>,
@@ -59,7 +62,7 @@ pub struct TickContext {
 }
 
 impl TickContext {
-    /// The session's own state, as callers and tools set it.
+    /// The session's state.
     pub fn state(&self) -> Map<String, Value> {
         self.session.state().meta.state.clone()
     }
@@ -67,7 +70,7 @@ impl TickContext {
     /// Sets one key of the session's state; null removes it.
     ///
     /// # Errors
-    /// When the state would not be as it must, the session is gone, or the store broke.
+    /// If the new state is invalid, the session was erased, or the store fails.
     pub fn set_state(&self, key: &str, value: Value) -> Result<(), String> {
         let Merged { state, changed_keys } = self.rules.set(&self.state(), key, value)?;
         if changed_keys.is_empty() {
@@ -79,17 +82,17 @@ impl TickContext {
         })
     }
 
-    /// Writes down in the log that something happened.
+    /// Appends a record to the log.
     ///
     /// # Errors
-    /// When the session is gone, or the store broke.
+    /// If the session was erased, or the store fails.
     pub fn record(&self, kind: EventKind) -> Result<(), String> {
         self.commit(|draft| draft.record(None, kind))
     }
 
     fn commit(&self, draft: impl FnOnce(&mut Draft)) -> Result<(), String> {
         if self.cancel.is_canceled() {
-            return Err("the session is gone".into());
+            return Err("the session was erased".into());
         }
         self.session.commit_from_outside(self.clock.now(), draft).map_err(|refused| refused.to_string())
     }

@@ -1,5 +1,4 @@
-//! Judges: other calls of a model that grade replies. They run once a turn has completed, and
-//! nobody waits for them.
+//! Judges: models that grade replies in the background, after the turn.
 
 use super::{HarnessAgent, RuntimeContext, SessionHost};
 use crate::model::one_shot::response_text;
@@ -14,29 +13,29 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::rc::Rc;
 
-/// How long a judge may take, in milliseconds.
+/// Timeout of one judgement, in milliseconds.
 const MAX_MS: u64 = 60_000;
-/// Longest text of a user or a reply that a judge reads, in characters.
+/// Maximum number of characters of a message or a reply that a judge reads.
 const MAX_TEXT: usize = 50_000;
-/// Longest reason that is kept, in characters.
+/// Maximum length of a stored reason, in characters.
 const MAX_REASON: usize = 2_000;
 
-/// Grades some of the replies by a model. What it uses is not counted as the session's.
+/// Grades a share of the replies. Its usage is not added to the session's.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Judge {
-    /// Its name, for the log and for people.
+    /// The name, shown in the log and in turns.
     pub name: String,
-    /// What it looks for, such as "Does the reply answer the question?".
+    /// The criterion, such as "Does the reply answer the question?".
     pub instructions: String,
-    /// The share of turns that it grades, from 0 to 1.
+    /// The share of turns to grade, from 0 to 1.
     pub sample: f64,
-    /// Its model; the deployment's default one when absent.
+    /// The model, or the deployment's default model if absent.
     #[serde(default)]
     pub model: Option<String>,
 }
 
 impl Judge {
-    /// Whether this turn is one of its share. Always the same answer for the same turn.
+    /// Whether this judge grades `turn`. Depends only on the names of judge and turn.
     pub fn is_for(&self, turn: &str) -> bool {
         let mut hash = Sha256::new();
         hash.update(&self.name);
@@ -44,17 +43,17 @@ impl Judge {
         hash.update(turn);
         let first =
             hash.finalize().iter().take(8).fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
-        // 53 bits, all that a float holds: rounding up to 1 would leave turns out of a share of 1.
+        // An `f64` holds 53 bits. Rounding up to 1 would exclude turns even from a share of 1.
         #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
         let place = (first >> 11) as f64 / (1u64 << 53) as f64;
         place < self.sample
     }
 
-    /// Grades a reply.
-    async fn grade(&self, agent: &HarnessAgent, said: &str, reply: &str) -> Result<(f64, String), String> {
+    /// Grades a reply; returns the score and the reason.
+    async fn grade(&self, agent: &HarnessAgent, message: &str, reply: &str) -> Result<(f64, String), String> {
         let model = self.model.clone().unwrap_or_else(|| agent.models.default_model());
         let (provider, name) = agent.models.resolve(&model).map_err(|error| error.message)?;
-        let request = self.request(agent, name, said, reply);
+        let request = self.request(agent, name, message, reply);
         let answer =
             within(agent.clock.as_ref(), MAX_MS, async { response_text(provider.stream(request)).await });
         let answer = answer.await.map_err(|unfinished| unfinished.to_string())?;
@@ -66,9 +65,9 @@ impl Judge {
         Ok((score, cut(reason, MAX_REASON)))
     }
 
-    fn request(&self, agent: &HarnessAgent, model: String, said: &str, reply: &str) -> ModelRequest {
+    fn request(&self, agent: &HarnessAgent, model: String, message: &str, reply: &str) -> ModelRequest {
         let part = |text: &str| untrusted(&cut(text, MAX_TEXT));
-        let text = format!("What the user said:\n{}\n\nThe reply:\n{}", part(said), part(reply));
+        let text = format!("The user's message:\n{}\n\nThe reply:\n{}", part(message), part(reply));
         let message = Message {
             id: agent.new_id(id::MESSAGE),
             seq: 0,
@@ -92,7 +91,7 @@ impl Judge {
     }
 }
 
-/// Lets the judges of this turn grade its reply. What fails is written down; the reply stands.
+/// Starts the judges of this turn in the background. A failed judgement is recorded as a failed sub-step.
 pub(super) fn grade_reply(host: &SessionHost, cx: &RuntimeContext) {
     let (session, turn) = (&cx.session, cx.turn());
     let agent = host.agent();
@@ -100,20 +99,20 @@ pub(super) fn grade_reply(host: &SessionHost, cx: &RuntimeContext) {
     if due.is_empty() {
         return;
     }
-    // What cannot be read now cannot be written about either.
+    // If the reply cannot be read, the failure cannot be recorded either.
     let Ok(Some(reply)) = read(session, turn) else { return };
-    // As hooks left it: what they took out is not for others either.
-    let said = cx.state.user_message().map(|message| message.text()).unwrap_or_default();
-    let (said, reply): (Rc<str>, Rc<str>) = (said.into(), reply.into());
+    // The message as changed by hooks, so that judges do not see what a hook removed.
+    let message = cx.state.user_message().map(|message| message.text()).unwrap_or_default();
+    let (message, reply): (Rc<str>, Rc<str>) = (message.into(), reply.into());
     for judge in due {
         let (agent, session, turn) = (Rc::clone(agent), Rc::clone(session), turn.to_owned());
-        let (said, reply) = (Rc::clone(&said), Rc::clone(&reply));
+        let (message, reply) = (Rc::clone(&message), Rc::clone(&reply));
         host.spawn(async move {
-            let kind = match judge.grade(&agent, &said, &reply).await {
+            let kind = match judge.grade(&agent, &message, &reply).await {
                 Ok((score, reason)) => EventKind::JudgeCompleted { judge: judge.name, score, reason },
                 Err(reason) => EventKind::SubStepFailed { step: format!("judge:{}", judge.name), reason },
             };
-            // Refused when the session was erased or given up meanwhile: then nobody asks for it.
+            // Refused if the session was erased or retired; the judgement is then obsolete.
             let _ = session.commit(agent.clock.now(), |draft| draft.record(Some(&turn), kind));
         });
     }
@@ -154,7 +153,7 @@ mod tests {
         let quarter = chosen("a", 0.25);
         assert!((200..300).contains(&quarter.len()), "{}", quarter.len());
         assert_eq!(quarter, chosen("a", 0.25));
-        // Whoever is in a small share is in a larger one; another judge has turns of its own.
+        // A larger share includes every turn of a smaller one; each judge samples independently.
         assert!(quarter.iter().all(|turn| chosen("a", 0.5).contains(turn)));
         assert!(quarter != chosen("b", 0.25));
     }

@@ -1,8 +1,8 @@
-//! Puts the prompt together, always in the same order: what is stable first, so that providers'
-//! caches hit, and what changes from call to call last.
+//! Builds the prompt, always in the same order: the stable part first, so that the providers' caches hit, and
+//! the part that changes from call to call last.
 //!
 //! instructions → tools → conversation, with date, loaded context and tasks before the user's last message →
-//! reflection → the caller's schema → what this call is for
+//! self-critique → the caller's schema → the purpose of this call
 
 use super::{HarnessAgent, RuntimeContext, reflection};
 use crate::ports::{Model, StoreError, session_store::Select, within};
@@ -18,53 +18,54 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::rc::Rc;
 
-/// How long a source of context may take, in milliseconds. The turn goes on without it then.
+/// Timeout for loading one context source, in milliseconds.
 const LOAD_MS: u64 = 2_000;
 
-/// Text that a turn is given along, such as memories that fit what the user said. All sources of an
-/// agent are loaded at once, when a turn (re)starts.
+/// A source of text that is added to a turn's prompt, such as relevant memories. All sources of an agent are
+/// loaded concurrently when a turn starts or restarts.
 #[async_trait(?Send)]
 pub trait ContextSource {
-    /// The name, for logs and for the list of what failed.
+    /// The name, for logs and for the list of failed sub-steps.
     fn name(&self) -> &'static str;
 
-    /// Loads what fits `message`. It is shown to the model as untrusted text.
+    /// Loads the text relevant to `message`. The model sees it as untrusted text.
     ///
     /// # Errors
-    /// Why it could not; the turn goes on without it.
+    ///
+    /// The reason of the failure. The turn continues without the text.
     async fn load(&self, message: &Message, cx: &RuntimeContext) -> Result<Option<String>, String>;
 }
 
-/// What a model call is for.
+/// The purpose of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A step of the loop.
     Step,
-    /// A look back at the last step.
+    /// A critique of the last step.
     Reflection,
-    /// The last call, without tools.
+    /// The final call, without tools.
     Summary(StopReason),
 }
 
-/// A model call that is ready to be made.
+/// A model call that is ready to be sent.
 pub(super) struct PreparedRequest {
-    /// The model.
+    /// The provider.
     pub provider: Rc<dyn Model>,
-    /// The model's id, as `provider/model`.
+    /// The model, as `provider/model`.
     pub model: String,
-    /// What it costs.
+    /// The price, if known.
     pub price: Option<Price>,
-    /// The step, from 0.
+    /// The step, starting at 0.
     pub step: u32,
-    /// What it is asked.
+    /// The request.
     pub request: ModelRequest,
-    /// Tokens of the request beside the conversation, by our estimate; known when hooks have seen it.
+    /// Estimated tokens of the request without the conversation, measured after the hooks.
     pub fixed: u64,
-    /// Tokens of the whole request, by our estimate; known as late.
+    /// Estimated tokens of the whole request, measured after the hooks.
     pub estimated: u64,
 }
 
-/// Loads every source of context at once. What fails or takes too long is left out and listed.
+/// Loads all context sources concurrently. A source that fails or times out is skipped and listed.
 pub(super) async fn load_context(agent: &HarnessAgent, cx: &RuntimeContext, message: &Message) {
     let loads = agent.context.iter().map(|source| async move {
         let loaded = within(cx.clock.as_ref(), LOAD_MS, async { source.load(message, cx).await }).await;
@@ -78,12 +79,12 @@ pub(super) async fn load_context(agent: &HarnessAgent, cx: &RuntimeContext, mess
     }
 }
 
-/// Takes note of what the agent had set itself to do when the turn started: its prompts show that, so that they
-/// begin alike, and what tools answered tells what has changed since.
+/// Stores the task list as of the start of the turn. All prompts of the turn show this version, so that their
+/// prefix is stable; later changes appear in the tools' results.
 pub(super) fn show_tasks(cx: &RuntimeContext, message: &Message) -> Result<(), StoreError> {
     let mut tasks = cx.session.state().tasks.clone();
     if cx.permit.epoch > 1 {
-        // The turn may have changed them before it was restarted.
+        // Before a restart the turn may have changed the list; the log holds the earlier version.
         let kinds = &["task.list_updated"];
         let before = Select { before: Some(message.seq), kinds, newest_first: true, ..Select::default() };
         let record = cx.session.records(Select { limit: 1, ..before })?.pop();
@@ -94,12 +95,12 @@ pub(super) fn show_tasks(cx: &RuntimeContext, message: &Message) -> Result<(), S
     }
     if !tasks.is_empty() {
         let list = TaskList::prompt_text("current-task-list", &tasks);
-        cx.state.show_tasks(format!("Your tasks, as they stood when this turn began:\n{}", untrusted(&list)));
+        cx.state.show_tasks(format!("Your tasks at the start of this turn:\n{}", untrusted(&list)));
     }
     Ok(())
 }
 
-/// Prepares a call of the session's model.
+/// Builds a request to the session's model.
 pub(super) fn prepare(
     agent: &HarnessAgent,
     cx: &RuntimeContext,
@@ -115,21 +116,21 @@ pub(super) fn prepare(
     };
     let price = agent.models.price(&model);
     if turn.budget.max_cost_usd.is_some() && price.is_none() {
-        // The model was changed since the message was accepted.
-        let message = format!("there is no price for model {model:?}, and the turn has a bound in money");
+        // The model was changed after the message was accepted.
+        let message = format!("there is no price for model {model:?}, but the turn has a cost limit");
         return Ok(Err(TurnError { code: "price_unknown".into(), message, retryable: false }));
     }
     let now = cx.clock.now().to_rfc3339();
     let mut volatile = vec![format!("Today is {} (UTC).", now.get(..10).unwrap_or_default())];
     if let Some(plan) = &state.plan {
-        volatile.push(format!("The user has approved the plan in `{}`: read it, and follow it.", plan.path));
+        volatile.push(format!("The user has approved the plan in `{}`: read it and follow it.", plan.path));
     }
     volatile.extend(cx.state.context().iter().map(|text| untrusted(text)));
     volatile.extend(cx.state.tasks());
     let tail = tail(cx, turn, &messages, purpose);
     let mode = agent.mode(&state).map(|mode| mode.id.as_str());
     let tools = cx.state.tools(mode, || agent.tools_for(&state, &messages));
-    // An answer of all the window would be refused as too long.
+    // Providers reject a request whose response may fill the whole window.
     let most = agent.models.limits(&model).window / 2;
     let left = turn.budget.max_tokens.map(|max| max.saturating_sub(turn.usage.total_tokens).clamp(1, most));
     let request = ModelRequest {
@@ -146,24 +147,26 @@ pub(super) fn prepare(
     Ok(Ok(PreparedRequest { provider, model, price, step: turn.steps, request, fixed: 0, estimated: 0 }))
 }
 
-/// What is said behind the conversation. Words that are not the harness's own are marked.
+/// The text after the conversation. Text that the harness did not write is marked as untrusted.
 fn tail(cx: &RuntimeContext, turn: &TurnState, messages: &[Rc<Message>], purpose: Purpose) -> String {
     let mut tail = Vec::new();
     let goes_on = messages.last().is_some_and(|message| message.role == Role::Assistant);
     if goes_on && turn.repairs == 0 && purpose == Purpose::Step {
-        // The provider paused: it wants its own words back, and nothing behind them.
+        // The provider paused its response and expects it back unchanged, with nothing after it.
         return String::new();
     }
     if let Some(note) = cx.state.reflection() {
-        tail.push(format!("What you thought about an earlier step:\n{}", untrusted(&note)));
+        tail.push(format!("Your review of an earlier step:\n{}", untrusted(&note)));
     }
     if let Some(schema) = turn.options.output_schema.as_ref().filter(|_| purpose != Purpose::Reflection) {
         tail.push(structured::instruction(schema));
-        // The answer that did not fit stands last, or is long past.
+        // An invalid answer is the last message until it has been repaired.
         let answer = messages.last().filter(|message| message.role == Role::Assistant && turn.repairs > 0);
         if let Some(Err(misfit)) = answer.map(|answer| structured::parse(schema, &answer.text())) {
             let misfit = untrusted(&misfit);
-            tail.push(format!("Your last answer did not fit:\n{misfit}\nGive the whole answer again."));
+            tail.push(format!(
+                "Your last answer did not fit the schema:\n{misfit}\nRepeat the whole answer, corrected."
+            ));
         }
     }
     match purpose {
@@ -172,12 +175,12 @@ fn tail(cx: &RuntimeContext, turn: &TurnState, messages: &[Rc<Message>], purpose
         Purpose::Summary(reason) => tail.push(summary_prompt(reason).into()),
     }
     if !tail.is_empty() {
-        tail.insert(0, "(This is said by the harness that runs you, not by the user.)".into());
+        tail.insert(0, "(This text comes from the harness that runs you, not from the user.)".into());
     }
     tail.join("\n\n")
 }
 
-/// A model's error as the turn's.
+/// Converts a model's error to the turn's.
 pub(super) fn turn_error(error: &ModelError) -> TurnError {
     TurnError {
         code: error.kind.code().to_owned(),
@@ -186,25 +189,25 @@ pub(super) fn turn_error(error: &ModelError) -> TurnError {
     }
 }
 
-/// What the model is told about its last call.
+/// The instruction of the final model call.
 fn summary_prompt(reason: StopReason) -> &'static str {
     match reason {
         StopReason::MaxSteps => {
-            "This turn has no steps left, and you cannot call tools any more. Answer now: what was done, \
-             what was found, and what is left to do."
+            "This turn has no steps left, and you can no longer call tools. Answer now: what was done, what \
+             was found, and what remains to be done."
         }
         StopReason::MaxToolCalls => {
-            "This turn's tool calls are spent, and you cannot call tools any more. Answer now: what was \
-             done, what was found, and what is left to do."
+            "This turn has no tool calls left, and you can no longer call tools. Answer now: what was done, \
+             what was found, and what remains to be done."
         }
         StopReason::Deadline => {
-            "This turn's time is all but over, and you cannot call tools any more. Answer now, in a few words."
+            "This turn is about to reach its deadline, and you can no longer call tools. Answer now, in a few words."
         }
-        _ => "Answer now, with what you have. You cannot call tools any more.",
+        _ => "Answer now, with what you have. You can no longer call tools.",
     }
 }
 
-/// SHA-256 of the stable part of a prompt, in hex: the same as long as instructions and tools are.
+/// SHA-256 of the stable part of a prompt, in hex. It changes only with the instructions and the tools.
 pub(super) fn render_hash(system: &str, tools: &[ToolSpec]) -> String {
     let tool = |spec: &ToolSpec| json!([spec.name, spec.description, spec.parameters]);
     let tools: Value = tools.iter().map(tool).collect();

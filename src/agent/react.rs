@@ -1,4 +1,4 @@
-//! Drives the loop: asks the machine what is next, does it, and journals what came of it.
+//! Drives the loop: asks the turn machine for the next step, performs it, and journals the result.
 
 use super::{
     HarnessAgent, RuntimeContext,
@@ -20,14 +20,14 @@ use crate::types::{
 use futures::future::join_all;
 use std::rc::Rc;
 
-/// One call of the agent, in progress.
+/// The loop of one turn.
 pub(super) struct ReactAgent<'a> {
     pub agent: &'a HarnessAgent,
     pub cx: &'a Rc<RuntimeContext>,
 }
 
 impl ReactAgent<'_> {
-    /// Runs until the turn is to end; none when it has to wait for a person.
+    /// Runs until the turn ends. Returns `None` if the turn is suspended.
     pub async fn run(&self) -> Result<Option<Ending>, WriteError> {
         loop {
             let step = match &self.cx.session.state().turn {
@@ -54,7 +54,7 @@ impl ReactAgent<'_> {
         }
     }
 
-    /// Stores what the turn did, and remembers it.
+    /// Commits the records of a step, and applies them to the runtime state.
     pub(super) fn journal(
         &self,
         kinds: Vec<EventKind>,
@@ -73,8 +73,8 @@ impl ReactAgent<'_> {
         Ok(())
     }
 
-    /// Runs the open calls of the step, wave by wave. When a person has to be asked about any of them none
-    /// runs: the turn waits.
+    /// Runs the open calls of the step, wave by wave. If any call must be suspended, no call runs and the
+    /// turn waits.
     async fn act(&self, open: Vec<CallState>) -> Result<(), WriteError> {
         let made = self.calls_of_step();
         let mut prepared = Vec::with_capacity(open.len());
@@ -91,8 +91,10 @@ impl ReactAgent<'_> {
             prepared.push(executor::prepare(self.agent, self.cx, open).await);
         }
         if prepared.is_empty() {
-            // Never with a log that is whole. To come back for the same calls at once would never end.
-            return Err(WriteError::Store(StoreError("the log lacks the calls of this step".into())));
+            // Impossible with an intact log. Retrying the same calls would loop forever.
+            return Err(WriteError::Store(StoreError(
+                "the log does not contain the calls of this step".into(),
+            )));
         }
         let suspensions: Vec<Suspension> =
             prepared.iter().filter_map(PreparedCall::suspension).cloned().collect();
@@ -112,7 +114,7 @@ impl ReactAgent<'_> {
         Ok(())
     }
 
-    /// Stores the suspensions of a step. The turn's time stops until they are resolved.
+    /// Stores the suspensions of the step. The turn's clock stops until they are resolved.
     fn suspend(&self, suspensions: Vec<Suspension>) -> Result<(), WriteError> {
         let (now, ids): (_, Vec<_>) =
             (self.cx.clock.now(), suspensions.iter().map(|own| own.call_id.clone()).collect());
@@ -157,7 +159,7 @@ impl ReactAgent<'_> {
         })
     }
 
-    /// Whether the agent should think about this step before the next one, if the step ends here.
+    /// Whether the model should review this step before the next one, provided that the step ends here.
     fn should_reflect<'a>(&self, mut outcomes: impl Iterator<Item = &'a ToolOutcome>) -> bool {
         let (settings, state) = (&self.agent.settings, self.cx.session.state());
         let Some(turn) = &state.turn else { return false };
@@ -191,7 +193,7 @@ impl ReactAgent<'_> {
                 Err(error) => Reflection::stub(&error.message),
             }
         } else {
-            Reflection::stub("this turn's reflections are spent")
+            Reflection::stub("the turn's limit of reflections is reached")
         };
         let Reflection { should_continue, note, stub, spent } = reflection;
         let thought = [EventKind::TurnReflected { should_continue, note, stub }].into_iter();
@@ -201,7 +203,7 @@ impl ReactAgent<'_> {
         })
     }
 
-    /// All calls of the step at hand, in the order of the response, as the log has them.
+    /// The calls of the current step, in the order of the model's response.
     fn calls_of_step(&self) -> Vec<ToolCall> {
         let Some(TurnPhase::Tools { calls }) =
             self.cx.session.state().turn.as_ref().map(|turn| turn.phase.clone())
@@ -218,7 +220,7 @@ impl ReactAgent<'_> {
     }
 }
 
-/// The record of a suspension.
+/// The record that announces a suspension.
 fn suspension_record(suspension: &Suspension) -> EventKind {
     let Suspension { call_id, name, wait, category, args, args_hash, expires_at, .. } = suspension.clone();
     match wait {

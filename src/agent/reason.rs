@@ -1,4 +1,4 @@
-//! Calls the model, tries again where that makes sense, and journals its answer.
+//! Calls the model, retries where that helps, and journals the response.
 
 use super::{
     RuntimeContext,
@@ -19,7 +19,7 @@ use crate::types::{
 use std::{collections::HashSet, rc::Rc};
 
 impl ReactAgent<'_> {
-    /// One model call, tried again where that makes sense. Returns the turn's end if this is it.
+    /// Makes one model call, with retries. Returns the ending if the turn ends with it.
     pub(super) async fn reason(&self, purpose: Purpose) -> Result<Option<Ending>, WriteError> {
         let mut prepared = match self.prepare_request(purpose).await? {
             Ok(prepared) => prepared,
@@ -37,7 +37,7 @@ impl ReactAgent<'_> {
             if error.kind == ModelErrorKind::Overflow && !shrunk && self.agent.context_manager.is_some() {
                 shrunk = true;
                 if shown {
-                    // First: while a message is streamed, what is recorded has no effect.
+                    // Close the message first: records drafted while it streams are deferred.
                     self.restart_message(error.kind.code())?;
                     shown = false;
                 }
@@ -54,7 +54,7 @@ impl ReactAgent<'_> {
             let Some(delay) = RetryPolicy::default().delay_ms(tries, &error, u32::from_le_bytes(random))
             else {
                 return Ok(Some(match purpose {
-                    // At a bound what was done stands, summed up or not.
+                    // A turn that hits a bound completes with or without a final summary.
                     Purpose::Summary(reason) if is_bound(reason) => Ending::new(reason),
                     _ => Ending::failed(turn_error(&error)),
                 }));
@@ -76,7 +76,7 @@ impl ReactAgent<'_> {
         self.journal_response(message, event.response, prepared.price, purpose)
     }
 
-    /// A call of the model, ready to be made: put together, and seen by hooks.
+    /// Prepares a model call: shrinks the window if necessary, builds the request and runs the hooks.
     pub(super) async fn prepare_request(
         &self,
         purpose: Purpose,
@@ -90,7 +90,7 @@ impl ReactAgent<'_> {
         };
         let known = self.cx.session.state().gauge.of(&prepared.model).fixed;
         let fixed = if known > 0 { known } else { strategy::fixed_tokens(&prepared.request) };
-        // Before hooks see the request: what they change of it stays changed.
+        // Before the hooks, so that their changes to the request are kept.
         context_manager.strategy.before_call(&context_manager.in_turn(self.cx, fixed)).await;
         prepared.request.messages = self.cx.messages();
         let mut prepared = match self.run_pre_reasoning(prepared).await {
@@ -99,7 +99,7 @@ impl ReactAgent<'_> {
         };
         let handle = context_manager.in_turn(self.cx, prepared.fixed);
         let fill = handle.fill();
-        // Whatever the strategy could do before: more than the window is refused for sure.
+        // A request over the limit would certainly be refused.
         if fill.total() > fill.limit()
             && context_manager.strategy.make_room(&handle, CompactReason::Tokens).await == Ok(true)
         {
@@ -112,7 +112,7 @@ impl ReactAgent<'_> {
         Ok(Ok(prepared))
     }
 
-    /// Lets hooks see a request, and takes note of what it is made of.
+    /// Runs the `PreReasoning` hooks and measures the request.
     async fn run_pre_reasoning(&self, mut prepared: PreparedRequest) -> Result<PreparedRequest, TurnError> {
         let mut event = PreReasoning { step: prepared.step, request: prepared.request };
         for hook in self.agent.hooks.at(HookEvent::PreReasoning) {
@@ -121,12 +121,13 @@ impl ReactAgent<'_> {
         self.cx.state.rendered(&prepared.model, &event.request);
         prepared.request = event.request;
         prepared.fixed = strategy::fixed_tokens(&prepared.request);
-        // Now: behind the answer the context may be another one.
+        // Measured now, because the window may change before the response arrives.
         prepared.estimated = prepared.fixed + self.cx.session.context().tokens();
         Ok(prepared)
     }
 
-    /// The provider said that the request is too long: makes the context smaller, if that can be done.
+    /// Shrinks the window after the provider rejected the request as too long. Returns whether it became
+    /// smaller.
     async fn shrink_context(&self, prepared: &PreparedRequest) -> Result<bool, WriteError> {
         let Some(context_manager) = &self.agent.context_manager else { return Ok(false) };
         let estimated = prepared.estimated;
@@ -140,7 +141,7 @@ impl ReactAgent<'_> {
         Ok(context_manager.strategy.make_room(&handle, CompactReason::Overflow).await.unwrap_or(false))
     }
 
-    /// Learns from an answer how the model counts, and says how full its window is.
+    /// Calibrates the token estimate with the reported usage, and adds how full the window is.
     fn measure(&self, prepared: &PreparedRequest, usage: &mut Usage) {
         let estimated = prepared.estimated;
         let mut gauge = self.cx.session.state().gauge.of(&prepared.model);
@@ -153,14 +154,14 @@ impl ReactAgent<'_> {
         self.cx.state.gauge(gauge);
     }
 
-    /// Voids the part of an answer that listeners have seen: a record takes its number.
+    /// Voids the streamed part of a message by recording an event under its sequence number.
     fn restart_message(&self, reason: &str) -> Result<(), WriteError> {
         let kind = EventKind::TurnResumed { epoch: self.cx.permit.epoch, reason: reason.to_owned() };
         self.journal(vec![kind], |draft, _| draft.close_message())
     }
 
-    /// Journals an answer: the message, the calls, and where the machine stands now. The last
-    /// answer is left to the finalizer, to be stored with the turn's end.
+    /// Journals a response: its message, its calls and the state of the machine. The final response is left
+    /// to the finalizer, which stores it with the end of the turn.
     fn journal_response(
         &self,
         message_id: String,
@@ -171,7 +172,7 @@ impl ReactAgent<'_> {
         let ModelResponse { mut parts, usage, finish } = response;
         let spent = Spent { usage, price };
         if purpose != Purpose::Step {
-            // It was told that it cannot.
+            // Calls made although tools are off are dropped.
             parts.retain(|part| !matches!(part, Part::ToolCall(_)));
         }
         let message = Rc::new(Message {
@@ -216,7 +217,7 @@ impl ReactAgent<'_> {
         Ok(None)
     }
 
-    /// The answer that ends the turn, unless it must fit a schema and does not.
+    /// Ends the turn with the final response, unless it must match a schema and does not.
     fn final_response(
         &self,
         message: Rc<Message>,
@@ -241,7 +242,7 @@ impl ReactAgent<'_> {
             Err(misfit) => {
                 ending.error = Some(TurnError {
                     code: "output_invalid".into(),
-                    message: format!("the answer does not fit output_schema: {misfit}"),
+                    message: format!("the answer does not match output_schema: {misfit}"),
                     retryable: true,
                 });
                 ending.bound = Some(reason).filter(|reason| is_bound(*reason));
@@ -253,31 +254,31 @@ impl ReactAgent<'_> {
         if !may_repair {
             return Ok(Some(ending));
         }
-        let said = [EventKind::MessageCompleted { message }].into_iter();
-        self.journal(said.chain(self.usage_record(&spent)).collect(), |draft, state| {
+        let completed = [EventKind::MessageCompleted { message }].into_iter();
+        self.journal(completed.chain(self.usage_record(&spent)).collect(), |draft, state| {
             draft.close_message();
             TurnMachine(state).answer_unfit(spent);
         })?;
         Ok(None)
     }
 
-    /// What is told of what a model call used.
+    /// The record of a model call's usage.
     pub(super) fn usage_record(&self, spent: &Spent) -> Option<EventKind> {
         self.cx.session.state().turn.as_ref().and_then(|turn| TurnMachine::counted(turn, spent))
     }
 
-    /// Gives calls an id of ours where the provider's is missing, unfit for a path, or taken:
-    /// providers want ids that are unique within a request.
+    /// Replaces call ids that are missing, invalid in a path or already used: providers require ids to be
+    /// unique within a request.
     fn with_usable_ids(&self, mut response: ModelResponse) -> ModelResponse {
         let messages = self.cx.session.messages();
         let shown = messages.iter().flat_map(|message| message.calls().map(|call| call.call_id.clone()));
-        // Calls of this turn may have left the context.
+        // Earlier calls of this turn may have left the window.
         let mut taken: HashSet<String> = shown.chain(self.cx.state.call_ids()).collect();
         for part in &mut response.parts {
             if let Part::ToolCall(call) = part
                 && (!id::is_valid(&call.call_id)
                     || !taken.insert(call.call_id.clone())
-                    // A decision that comes late must not meet another call.
+                    // A late decision on an earlier suspension must not apply to this call.
                     || self.cx.session.was_suspended(&call.call_id).unwrap_or(true))
             {
                 call.call_id = self.agent.new_id(id::CALL);
@@ -288,7 +289,7 @@ impl ReactAgent<'_> {
     }
 }
 
-/// The message that a cut-off answer leaves behind.
+/// The message that holds the text of an interrupted response.
 pub(super) fn interrupted(id: String, text: String, cx: &RuntimeContext) -> Rc<Message> {
     let parts = vec![Part::Text { text }];
     debug_assert!(!text_of(&parts).is_empty());

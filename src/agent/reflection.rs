@@ -1,46 +1,46 @@
-//! Thinks about a step before the next one. Always comes to a result.
+//! A model's critique of its own step, made before the next step. A failure never fails the turn.
 
 use super::{RuntimeContext, preparer::PreparedRequest};
 use crate::model::one_shot::response_text;
 use crate::ports::within;
 use crate::turn::{Spent, machine::MIN_REMAINING_MS};
 
-/// How long a reflection may take, in milliseconds.
+/// Timeout of a self-critique, in milliseconds.
 const MAX_MS: u64 = 30_000;
-/// Longest note that is kept, in characters.
+/// Maximum length of the stored note, in characters.
 const MAX_NOTE: usize = 2_000;
 
-/// What the model is asked.
-pub(super) const QUESTION: &str = "Look back at the last step before you go on: did it do what it was meant to, what \
+/// The prompt.
+pub(super) const QUESTION: &str = "Look back at the last step before you continue: did it achieve its purpose, what \
 went wrong, and what is the best next step? Answer in at most five sentences. Begin with the one word \
 CONTINUE, or with STOP if more steps would not help.";
 
-/// What came of it.
+/// The result of a self-critique.
 pub(super) struct Reflection {
-    /// Whether the turn goes on.
+    /// Whether the turn continues.
     pub should_continue: bool,
-    /// What the model thought.
+    /// The model's note.
     pub note: String,
-    /// Set when there was none after all.
+    /// Whether no critique was made; `note` is then the reason.
     pub stub: bool,
-    /// What it used.
+    /// The usage of the model call.
     pub spent: Spent,
 }
 
 impl Reflection {
-    /// None, for this reason. The turn goes on.
+    /// The result when no critique can be made. The turn continues.
     pub fn stub(why: &str) -> Self {
         Self { should_continue: true, note: why.into(), stub: true, spent: Spent::default() }
     }
 }
 
-/// Asks the model about its last step, within half of the time that is left.
+/// Asks the model to review its last step, within half of the turn's remaining time.
 pub(super) async fn reflect(cx: &RuntimeContext, prepared: PreparedRequest) -> Reflection {
     let PreparedRequest { provider, price, request, .. } = prepared;
     let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
     let left = deadline.since(cx.clock.now()) / 2;
     if left < MIN_REMAINING_MS {
-        return Reflection::stub("there is no time left for it");
+        return Reflection::stub("there was no time left for it");
     }
     let answer =
         within(cx.clock.as_ref(), left.min(MAX_MS), async { response_text(provider.stream(request)).await });

@@ -1,6 +1,7 @@
-//! What a turn has done so far: made when the turn (re)starts, dropped when it ends.
+//! The volatile state of a turn: created when the turn starts or restarts, dropped when it ends.
 //!
-//! What must survive the machine is in the log and in `TurnState`; this is folded from them.
+//! It is rebuilt by applying the turn's records. State that must survive an eviction is in the log and in
+//! `TurnState`.
 
 use super::{Toolkit, preparer};
 use crate::turn::replay::{ReplayControl, ReplayKey, Replayed};
@@ -11,10 +12,10 @@ use std::{
     rc::Rc,
 };
 
-/// Most sources that a turn remembers.
+/// Maximum number of sources kept for one turn.
 const MAX_SOURCES: usize = 200;
 
-/// All mutable state of one turn in one machine.
+/// The mutable state of one start of a turn.
 #[derive(Default)]
 pub struct RuntimeState {
     inner: RefCell<Inner>,
@@ -23,32 +24,32 @@ pub struct RuntimeState {
 #[derive(Default)]
 struct Inner {
     replay: ReplayControl,
-    /// Calls that have no outcome yet: their id, tool and name for replay.
+    /// Calls without an outcome: call id, tool name and replay key.
     open: Vec<(String, String, ReplayKey)>,
     sources: Vec<Source>,
     reflection: Option<String>,
     context: Vec<String>,
-    /// And for which mode.
+    /// The offered tools, cached for the mode they were selected for.
     tools: Option<(Option<String>, Rc<[ToolSpec]>)>,
-    /// What the agent has set itself to do, as it stood when the turn started; for its prompts.
+    /// The task list at the start of the turn, rendered for the prompt.
     tasks: Option<String>,
     rendered: Option<(String, Rc<[ToolSpec]>)>,
     sub_steps_failed: Vec<(String, String)>,
-    /// Calls that were handed to their tool.
+    /// Ids of calls that were passed to their tool.
     begun: Vec<String>,
-    /// What the user said, as the model sees it.
-    said: Option<Rc<Message>>,
-    remembered: bool,
+    /// The user's message, as changed by hooks.
+    user_message: Option<Rc<Message>>,
+    restored: bool,
     outcomes: BTreeMap<String, u32>,
     model: Option<String>,
-    /// All calls that were asked for.
+    /// Ids of all calls of the turn.
     call_ids: Vec<String>,
-    /// What was learned of how the model counts, and is not stored yet.
+    /// Calibration of the token estimate that is not stored yet.
     gauge: Option<Gauge>,
 }
 
 impl RuntimeState {
-    /// Takes note of a record of this turn, new or read back.
+    /// Applies a record of this turn, whether it is new or read back from the log.
     pub fn observe(&self, toolkit: &Toolkit, kind: &EventKind) {
         let inner = &mut *self.inner.borrow_mut();
         match kind {
@@ -84,17 +85,17 @@ impl RuntimeState {
         }
     }
 
-    /// What became of calls so far.
+    /// The outcomes so far, for deciding whether a call may run again.
     pub fn replay(&self) -> Ref<'_, ReplayControl> {
         Ref::map(self.inner.borrow(), |inner| &inner.replay)
     }
 
-    /// The sources of the results so far, each once, in the order in which they came.
+    /// The sources of the results so far, without duplicates, in order of arrival.
     pub fn sources(&self) -> Vec<Source> {
         self.inner.borrow().sources.clone()
     }
 
-    /// Text that was loaded for this turn.
+    /// The texts that context sources loaded for this turn.
     pub fn context(&self) -> Ref<'_, Vec<String>> {
         Ref::map(self.inner.borrow(), |inner| &inner.context)
     }
@@ -103,7 +104,7 @@ impl RuntimeState {
         self.inner.borrow_mut().context.extend(text);
     }
 
-    /// What the agent had set itself to do when the turn started, if anything.
+    /// The task list at the start of the turn, rendered for the prompt.
     pub(super) fn tasks(&self) -> Option<String> {
         self.inner.borrow().tasks.clone()
     }
@@ -112,7 +113,7 @@ impl RuntimeState {
         self.inner.borrow_mut().tasks = Some(text);
     }
 
-    /// Notes that a part of the turn failed which the turn can do without: once, however often it does.
+    /// Lists a non-fatal failure of part `step`. Only the first failure of each part is listed.
     pub fn sub_step_failed(&self, step: &str, reason: &str) {
         let failed = &mut self.inner.borrow_mut().sub_steps_failed;
         if !failed.iter().any(|(known, _)| known == step) {
@@ -120,7 +121,7 @@ impl RuntimeState {
         }
     }
 
-    /// The tools that this turn is offered: the same in each of its steps in one mode.
+    /// Returns the tools offered to the model, calling `choose` only when the mode has changed.
     pub(super) fn tools(
         &self,
         mode: Option<&str>,
@@ -133,76 +134,76 @@ impl RuntimeState {
         }
     }
 
-    /// Notes what a model call is made of.
+    /// Records the model and the prompt of a model call.
     pub(super) fn rendered(&self, model: &str, request: &ModelRequest) {
         let inner = &mut *self.inner.borrow_mut();
         inner.model = Some(model.to_owned());
-        // Hashed at the turn's end: nothing waits for it before the first token.
+        // Hashed when the turn ends, to keep it off the path to the first token.
         inner.rendered = Some((request.system.clone(), Rc::clone(&request.tools)));
     }
 
-    /// Notes that a call was handed to its tool: from here on it may have had its effect.
+    /// Marks a call as passed to its tool: from here on it may have had an effect.
     pub(super) fn begin(&self, call_id: &str) {
         self.inner.borrow_mut().begun.push(call_id.to_owned());
     }
 
-    /// Whether a call was handed to its tool by this machine.
+    /// Whether a call was passed to its tool since this start of the turn.
     pub(super) fn has_begun(&self, call_id: &str) -> bool {
         self.inner.borrow().begun.iter().any(|begun| begun == call_id)
     }
 
-    /// Notes what the user said, as hooks left it.
+    /// Stores the user's message, as changed by hooks.
     pub(super) fn set_user_message(&self, message: &Rc<Message>) {
-        self.inner.borrow_mut().said = Some(Rc::clone(message));
+        self.inner.borrow_mut().user_message = Some(Rc::clone(message));
     }
 
-    /// What the user said, as the model saw it.
+    /// The user's message, as changed by hooks.
     pub(super) fn user_message(&self) -> Option<Rc<Message>> {
-        self.inner.borrow().said.clone()
+        self.inner.borrow().user_message.clone()
     }
 
-    /// Whether the turn's own records are still to be folded; once.
+    /// Returns `true` on the first call: the turn's earlier records have not been applied yet.
     pub(super) fn take_needs_restore(&self) -> bool {
-        !std::mem::replace(&mut self.inner.borrow_mut().remembered, true)
+        !std::mem::replace(&mut self.inner.borrow_mut().restored, true)
     }
 
-    /// The calls that the turn has asked for.
+    /// Ids of all calls of the turn.
     pub(super) fn call_ids(&self) -> Vec<String> {
         self.inner.borrow().call_ids.clone()
     }
 
-    /// Notes what was learned of how the model counts: it is stored with what comes next.
+    /// Stores a calibration of the token estimate, to be written with the next commit.
     pub(super) fn gauge(&self, gauge: Gauge) {
         self.inner.borrow_mut().gauge = Some(gauge);
     }
 
-    /// What was learned since this was asked last.
+    /// Takes the calibration that is not stored yet.
     pub(super) fn take_gauge(&self) -> Option<Gauge> {
         self.inner.borrow_mut().gauge.take()
     }
 
-    /// The model that was called last, as `provider/model`.
+    /// The model of the last call, as `provider/model`.
     pub fn model(&self) -> Option<String> {
         self.inner.borrow().model.clone()
     }
 
-    /// How many calls ended how.
+    /// Number of calls per outcome.
     pub fn outcomes(&self) -> BTreeMap<String, u32> {
         self.inner.borrow().outcomes.clone()
     }
 
-    /// SHA-256 of the stable part of the last prompt.
+    /// SHA-256 of the stable part of the last prompt, in hex.
     pub fn prompt_render_hash(&self) -> Option<String> {
         let inner = self.inner.borrow();
         inner.rendered.as_ref().map(|(system, tools)| preparer::render_hash(system, tools))
     }
 
-    /// What failed without failing the turn, and why.
+    /// The non-fatal failures of the turn: the part and the reason.
     pub fn sub_steps_failed(&self) -> Vec<(String, String)> {
         self.inner.borrow().sub_steps_failed.clone()
     }
 
-    /// What the agent thought last about its own work.
+    /// The note of the latest self-critique.
     pub fn reflection(&self) -> Option<String> {
         self.inner.borrow().reflection.clone()
     }

@@ -1,55 +1,56 @@
-//! What an agent is set to, unless a message says otherwise.
+//! The settings of an agent. A message may override some of them for its turn.
 
 use super::Judge;
 use crate::turn::ToolSelection;
 use crate::types::{FilePath, Mode, Policy, Rules, SubagentKind, Thinking};
 use serde_json::{Map, Value};
 
-/// An agent's settings.
+/// The settings of an agent.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How much the model thinks.
+    /// The model's thinking effort.
     pub think: Thinking,
-    /// Reflects in every `n`th turn of a session; 0 for none but after a tool's failure.
+    /// Every `n`th turn of a session critiques its steps; 0 does so only after a failed tool call.
     pub reflect_every: u32,
-    /// How long a tool's large output is kept, in seconds.
+    /// How long a large tool output is kept, in seconds.
     pub artifact_ttl_s: u64,
-    /// Offers a turn the tools that fit what the user said, where there are many; none offers all.
-    /// A tool that is not offered can be called all the same.
+    /// Offers only the tools that match the user's message when there are many; `None` offers all. A tool
+    /// that was not offered can still be called.
     pub select_tools: Option<ToolSelection>,
-    /// Characters of a tool's output from which it is kept apart for as long as the session lives; never
-    /// when absent.
+    /// Tool outputs with more characters than this are evicted to an artifact that lives as long as the
+    /// session. `None` disables eviction.
     pub evict_over: Option<usize>,
-    /// The agent's rules. Where no rule says anything the agent's default decides, and without one a person.
+    /// The agent's permission rules. Without a matching rule their default applies, and without a default a
+    /// person is asked.
     pub permissions: Rules,
-    /// How long somebody who is asked has time to answer, in seconds.
+    /// How long a suspension stays open, in seconds.
     pub approval_ttl_s: u64,
-    /// The ways in which it works; there may be none.
+    /// The agent's modes; may be empty.
     pub modes: Vec<Mode>,
-    /// The kinds of subagents that it may send out, beside the general one; none at all when absent.
+    /// Further kinds of subagents besides the general one. `None` disables subagents.
     pub subagents: Option<Vec<SubagentKind>>,
-    /// The JSON Schema that the callers' own state of a session must fit; any state does when absent.
+    /// The JSON Schema of a session's state. `None` allows any state.
     pub state_schema: Option<Value>,
-    /// What that state is in a new session.
+    /// The state of a new session.
     pub initial_state: Map<String, Value>,
-    /// Who grades replies.
+    /// The judges of replies.
     pub judges: Vec<Judge>,
-    /// What of the workspace stands in the prompt.
+    /// The workspace files in the prompt.
     pub context: ContextSettings,
 }
 
-/// What of the workspace stands in the prompt, and how much.
+/// Which workspace files are part of the prompt, and how much of them.
 #[derive(Clone, Debug)]
 pub struct ContextSettings {
-    /// Files beside the ones that always do, in this order.
+    /// Files in addition to the standard ones, in this order.
     pub files: Vec<FilePath>,
-    /// Tokens of all of it, at four characters each.
+    /// Maximum tokens of all files, at four characters each.
     pub max_tokens: usize,
-    /// Tokens of one file.
+    /// Maximum tokens of one file.
     pub max_file_tokens: usize,
-    /// Whether the agent has tools with which it looks memories up and saves them.
+    /// Whether the agent has the tools to search and save memories.
     pub memory_tools: bool,
-    /// Whether the agent learns from conversations by itself.
+    /// Whether the agent learns from conversations automatically.
     pub memory_hooks: bool,
 }
 

@@ -1,29 +1,33 @@
-//! What the callers' own state of a session must be like, whoever changes it.
+//! Validation of a session's state: the JSON object that callers, tools and intervals share.
 
 use crate::turn::schema;
 use crate::types::{FieldError, json};
 use serde_json::{Map, Value};
 
-/// Most bytes of it, as JSON: it is written at each commit.
+/// Maximum size of the state in bytes of JSON. It is rewritten at each commit.
 pub const MAX_STATE: usize = 64 << 10;
 
-/// The rules, and what new sessions begin with.
+/// The schema of the state, and its initial value.
 pub struct StateRules {
     schema: Option<Value>,
     initial: Map<String, Value>,
 }
 
-/// What a change comes to.
+/// The result of a change.
 pub struct Merged {
-    /// The state with it.
+    /// The state after the change.
     pub state: Map<String, Value>,
-    /// The keys that it changes.
+    /// The keys whose value changed.
     pub changed_keys: Vec<String>,
 }
 
 impl StateRules {
+    /// Creates the rules from the deployment's settings.
+    ///
     /// # Errors
-    /// Which variable is malformed, and how: the schema asks for what we cannot check, or the beginning does not fit it.
+    ///
+    /// The malformed variable and the reason: the schema uses keywords that are not supported, or the initial
+    /// state violates it.
     pub(super) fn new(
         schema: Option<Value>,
         initial: Map<String, Value>,
@@ -39,15 +43,15 @@ impl StateRules {
         }
     }
 
-    /// What new sessions begin with.
+    /// The state of a new session.
     pub fn initial(&self) -> &Map<String, Value> {
         &self.initial
     }
 
-    /// Merges a change key by key; null removes a key. All of it holds, or nothing.
+    /// Applies a change key by key; null removes a key. The change is applied completely or not at all.
     ///
     /// # Errors
-    /// What would not be as it must, with pointers that begin with `/state`.
+    /// One entry for each violation, with pointers that start with `/state`.
     pub fn merge(
         &self,
         old: &Map<String, Value>,
@@ -71,18 +75,18 @@ impl StateRules {
     /// Sets one key; null removes it.
     ///
     /// # Errors
-    /// What would not be as it must, in a line.
+    /// All violations, in one line.
     pub fn set(&self, old: &Map<String, Value>, key: &str, value: Value) -> Result<Merged, String> {
         self.merge(old, Map::from_iter([(key.to_owned(), value)])).map_err(|misfits| {
-            let told = misfits.iter().map(|field| format!("{}: {}", field.pointer, field.detail));
-            format!("the session's state would not fit: {}", told.collect::<Vec<_>>().join("; "))
+            let violations = misfits.iter().map(|field| format!("{}: {}", field.pointer, field.detail));
+            format!("invalid session state: {}", violations.collect::<Vec<_>>().join("; "))
         })
     }
 
     fn misfits(&self, state: &Map<String, Value>) -> Vec<FieldError> {
         let state = Value::Object(state.clone());
         let whole = |detail: String| vec![FieldError { pointer: "/state".to_owned(), detail }];
-        // What is nested deeper could be stored, but not read again.
+        // Deeper values could be stored but not parsed again.
         if json::too_deep(&state) {
             return whole(format!("nested deeper than {} levels", json::MAX_DEPTH));
         }

@@ -1,4 +1,4 @@
-//! Passes a model's stream on to those who listen.
+//! Forwards a model's stream to the session's listeners.
 
 use super::RuntimeContext;
 use crate::types::{Delta, ModelError, ModelErrorKind, ModelEvent, ModelResponse};
@@ -8,22 +8,22 @@ use futures::{
     stream::LocalBoxStream,
 };
 
-/// Pieces that are taken from the model's stream at once, at most.
+/// Maximum number of events taken from the stream at once.
 const MAX_BATCH: usize = 256;
 
-/// What arrives so soon after something was passed on is passed on together, in milliseconds.
-/// Each round to a reader costs many times what a token costs; a token that comes alone never waits.
+/// Events that arrive within this time of the last one are sent together, in milliseconds. Waking a reader
+/// costs far more than a token; a token that arrives alone is sent at once.
 const BATCH_WINDOW_MS: u64 = 10;
 
-/// A try that failed.
+/// A model call that failed.
 pub(super) struct FailedAttempt {
-    /// Why.
+    /// The error.
     pub error: ModelError,
-    /// Whether anybody was sent a part of the answer.
+    /// Whether listeners received part of the response.
     pub shown: bool,
 }
 
-/// Streams one try of message `message` to the listeners.
+/// Streams message `message` to the listeners until the response is complete.
 pub(super) async fn forward(
     cx: &RuntimeContext,
     message: &str,
@@ -46,7 +46,9 @@ pub(super) async fn forward(
                 }
             },
         };
-        let cut = || ModelError::new(ModelErrorKind::Cut, "the model's stream ended before its answer did");
+        let cut = || {
+            ModelError::new(ModelErrorKind::Cut, "the model's stream ended before the response was complete")
+        };
         for event in together.unwrap_or_else(|| vec![Err(cut())]) {
             match event {
                 Ok(ModelEvent::Done(response)) => {
@@ -66,7 +68,7 @@ pub(super) async fn forward(
     }
 }
 
-/// Pieces on their way to the listeners.
+/// Deltas that are not sent yet.
 struct Outbox<'a> {
     cx: &'a RuntimeContext,
     message: &'a str,
@@ -88,7 +90,8 @@ impl Outbox<'_> {
         }
     }
 
-    /// Sends what waits; false if nothing did. After the turn was ended there is nobody to send to.
+    /// Sends the waiting deltas; returns `false` if there were none. Deltas of a turn that has ended are
+    /// dropped.
     fn flush(&mut self) -> bool {
         let (session, permit) = (&self.cx.session, &self.cx.permit);
         if self.waiting.is_empty() || !session.holds(permit) {

@@ -1,4 +1,4 @@
-//! What a tool is.
+//! The traits that define a tool.
 
 use super::ToolContext;
 use crate::types::{Category, DenyReason, Effect, ToolOutcome, ToolSpec, WaitKind, json};
@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-/// A failure that the model reads and may act upon.
+/// A failure that the model reads.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -20,18 +20,18 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// A failure with words for the model, which may try again.
+    /// Creates a failure that the model may retry.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), retryable: true }
     }
 
-    /// A failure that trying again cannot mend: the tool is closed for the rest of the turn.
+    /// Creates a failure that no retry can fix: the tool is blocked for the rest of the turn.
     pub fn permanent(message: impl Into<String>) -> Self {
         Self { message: message.into(), retryable: false }
     }
 }
 
-/// A capability that the model may call.
+/// A capability that the model can call.
 ///
 /// ```
 /// use edge_harness::agent::{Tool, ToolContext, ToolError};
@@ -64,42 +64,43 @@ impl ToolError {
 /// ```
 #[allow(async_fn_in_trait, reason = "futures never leave their thread here")]
 pub trait Tool: 'static {
-    /// The arguments. Their JSON schema is what the model sees, and what calls are checked against.
+    /// The arguments. The model sees their JSON schema, and calls are validated against it.
     type Args: DeserializeOwned + JsonSchema;
-    /// The answer.
+    /// The result.
     type Output: Serialize;
 
-    /// The name: 1–64 of `A–Z a–z 0–9 _ -`.
+    /// The name: 1–64 characters of `A–Z a–z 0–9 _ -`.
     const NAME: &'static str;
     /// One or two sentences for the model.
     const DESCRIPTION: &'static str;
-    /// What it may do. The strictest unless the tool says otherwise.
+    /// The effect of a call. Defaults to the strictest kind.
     const EFFECT: Effect = Effect::Destructive;
-    /// Whether running it twice equals running it once.
+    /// Whether running a call twice has the same effect as running it once.
     const IDEMPOTENT: bool = matches!(Self::EFFECT, Effect::ReadOnly | Effect::NetworkRead);
-    /// Whether a call that did not answer in time may be tried again in the same turn.
+    /// Whether a call that timed out may be retried in the same turn.
     const RETRY_ON_TIMEOUT: bool = Self::IDEMPOTENT;
-    /// Whether the same call may answer differently a moment later, such as a clock: it is not spared
-    /// when an equal one has succeeded.
+    /// Whether the same call may return a different result a moment later, as a clock does. Such a call is
+    /// run again even after an equal one succeeded.
     const VARIES: bool = false;
-    /// The group that permission rules know it by.
+    /// The category for permission rules.
     const CATEGORY: Category = Category::Other;
-    /// Whether it steers the session and touches nothing else; see [`ToolSpec::control`].
+    /// Whether the tool only controls the session; see [`ToolSpec::control`].
     const CONTROL: bool = false;
-    /// What each of its calls waits for. It runs when the answer is there ([`ToolContext::answer`]), days later or
-    /// in another machine.
+    /// What each call waits for before it runs. The call runs once the answer is available
+    /// ([`ToolContext::answer`]), possibly days later and after an eviction.
     const SUSPENDS: Option<WaitKind> = None;
 
-    /// What a call touches, such as a file or a host: reads with a key in common never overlap.
-    /// Its name unless the tool says otherwise; nothing at all when empty.
+    /// The resources that a call uses, such as a file or a host. Reads that share a key never run
+    /// concurrently. Defaults to the tool's name; an empty list conflicts with no read.
     fn resource_keys(&self, _args: &Self::Args) -> Vec<String> {
         vec![Self::NAME.to_owned()]
     }
 
-    /// What is shown to whoever is asked for the answer: the arguments, unless the tool says otherwise.
+    /// Builds the payload shown to the person or client that answers the call. `None` shows the arguments.
     ///
     /// # Errors
-    /// Why nobody is asked; the model reads it.
+    ///
+    /// Ends the call without suspending it; the model reads the error.
     async fn suspension_payload(
         &self,
         _args: &Self::Args,
@@ -108,39 +109,42 @@ pub trait Tool: 'static {
         Ok(None)
     }
 
-    /// Checks an answer before it is taken.
+    /// Validates an answer before it is accepted.
     ///
     /// # Errors
-    /// What would fit, for whoever answers.
+    ///
+    /// What a valid answer looks like, for the sender.
     fn check_answer(&self, _args: &Self::Args, _answer: &Value) -> Result<(), String> {
         Ok(())
     }
 
-    /// Does it. When time is up or the turn is aborted, the future is let run for a while with its
-    /// gate closed, then dropped.
+    /// Runs the call. After a timeout or an abort the future keeps running for a limited time with its write
+    /// gate closed, and is then dropped.
     ///
     /// # Errors
-    /// What the model should read about a failure.
+    ///
+    /// A failure that the model reads.
     async fn run(&self, args: Self::Args, cx: ToolContext) -> Result<Self::Output, ToolError>;
 }
 
-/// A tool behind a pointer: JSON in, outcome out. Derived for every [`Tool`]; implemented by hand
-/// only for tools that are not known at compile time.
+/// A type-erased [`Tool`]: JSON in, outcome out. Implemented for every [`Tool`]; implement it directly only
+/// for tools that are not known at compile time.
 pub trait DynTool {
-    /// What it declares about itself.
+    /// The specification of the tool.
     fn spec(&self) -> ToolSpec;
 
-    /// Checks that `args` fit, and says what the call touches: reads with a key in common never
-    /// overlap.
+    /// Validates `args` and returns the call's resource keys; see [`Tool::resource_keys`].
     ///
     /// # Errors
+    ///
     /// What is wrong and where, for the model.
     fn check(&self, args: &Value) -> Result<Vec<String>, String>;
 
-    /// What is shown to whoever is asked, where [`ToolSpec::suspends`] says that somebody is.
+    /// Builds the payload of a suspended call; see [`Tool::suspension_payload`].
     ///
     /// # Errors
-    /// The outcome, where nobody is asked.
+    ///
+    /// The outcome of the call, which is then not suspended.
     fn suspension_payload<'a>(
         &'a self,
         args: Value,
@@ -149,15 +153,16 @@ pub trait DynTool {
         ready(Ok(args)).boxed_local()
     }
 
-    /// Checks an answer before it is taken.
+    /// Validates an answer before it is accepted.
     ///
     /// # Errors
-    /// What would fit, for whoever answers.
+    ///
+    /// What a valid answer looks like, for the sender.
     fn check_answer(&self, _args: &Value, _answer: &Value) -> Result<(), String> {
         Ok(())
     }
 
-    /// Runs a call whose arguments fit.
+    /// Runs a call with valid arguments.
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome>;
 }
 
@@ -186,15 +191,15 @@ impl<T: Tool> DynTool for T {
         args: Value,
         cx: ToolContext,
     ) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
-        // Known when this is compiled, so that the tools that nobody answers have no code for it.
+        // A compile-time constant, so that no code is generated for tools that never suspend.
         if T::SUSPENDS.is_none() {
             return ready(Ok(args)).boxed_local();
         }
         async move {
             let fit = read::<T::Args>(args.clone());
             let fit = fit.map_err(|reason| ToolOutcome::denied(DenyReason::Validation, reason))?;
-            let posed = Tool::suspension_payload(self, &fit, &cx).await.map_err(failed)?;
-            Ok(posed.unwrap_or(args))
+            let payload = Tool::suspension_payload(self, &fit, &cx).await.map_err(failed)?;
+            Ok(payload.unwrap_or(args))
         }
         .boxed_local()
     }
@@ -215,18 +220,20 @@ impl<T: Tool> DynTool for T {
     }
 }
 
-/// The outcome of a run that answers in JSON. Apart from the trait, of which each tool has a copy.
+/// Converts a tool's result to an outcome. Outside the generic impl, so that it is compiled once.
 async fn outcome_of(
     run: LocalBoxFuture<'_, Result<Result<String, serde_json::Error>, ToolError>>,
 ) -> ToolOutcome {
     let text = match run.await {
         Ok(Ok(text)) => text,
-        Ok(Err(error)) => return ToolOutcome::failure(format!("the tool's answer is not JSON: {error}")),
+        Ok(Err(error)) => {
+            return ToolOutcome::failure(format!("the tool's result cannot be written as JSON: {error}"));
+        }
         Err(error) => return failed(error),
     };
     match json::parse(text.as_bytes()) {
         Ok(result) if !json::too_deep(&result) => ToolOutcome::Result { result },
-        // What is nested deeper could be stored, but not read again.
+        // Deeper values could be stored but not parsed again.
         _ => ToolOutcome::Result { result: Value::String(text) },
     }
 }
@@ -235,17 +242,17 @@ fn failed(error: ToolError) -> ToolOutcome {
     ToolOutcome::Failure { reason: error.message, retryable: error.retryable }
 }
 
-/// The schema of a tool's arguments, for providers.
+/// The JSON schema of a tool's arguments, for providers.
 fn parameters(args: fn(&mut SchemaGenerator) -> Schema) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
     let mut generator = settings.into_generator();
     let mut parameters = args(&mut generator).to_value();
     if let Some(schema) = parameters.as_object_mut() {
         schema.remove("title");
-        // Providers demand an object.
+        // Providers require an object.
         schema.entry("type").or_insert_with(|| "object".into());
         schema.entry("properties").or_insert_with(|| Map::new().into());
-        // Of types that hold themselves, which cannot be inlined.
+        // Recursive types cannot be inlined.
         let definitions = generator.take_definitions(true);
         if !definitions.is_empty() {
             schema.insert("$defs".to_owned(), definitions.into());

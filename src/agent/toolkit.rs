@@ -4,16 +4,16 @@ use super::DynTool;
 use crate::types::ToolSpec;
 use std::{cell::OnceCell, rc::Rc};
 
-/// Tools sorted by name, so that the prompt is the same each time.
+/// Tools sorted by name, so that the prompt is stable.
 #[derive(Clone, Default)]
 pub struct Toolkit {
     tools: Vec<(ToolSpec, Rc<dyn DynTool>)>,
-    /// The specs of all of them, for the turns that may use all.
+    /// The specs of all tools, cached for turns without restrictions.
     all: OnceCell<Rc<[ToolSpec]>>,
 }
 
 impl Toolkit {
-    /// Adds a tool; false if its name is taken or not allowed.
+    /// Adds a tool. Returns `false` if its name is taken or invalid.
     pub(super) fn add(&mut self, tool: Rc<dyn DynTool>) -> bool {
         let spec = tool.spec();
         let allowed = (1..=64).contains(&spec.name.len())
@@ -34,7 +34,7 @@ impl Toolkit {
         self.tools.get(place).map(|(spec, tool)| (spec, tool))
     }
 
-    /// The specs of the tools that a turn may use, by name.
+    /// The specs of the tools that a turn may use, sorted by name. `None` allows all.
     pub fn specs(&self, allowed: Option<&[String]>) -> Rc<[ToolSpec]> {
         let specs = || self.tools.iter().map(|(spec, _)| spec);
         match allowed {

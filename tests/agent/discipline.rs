@@ -199,9 +199,8 @@ fn thoughtful(options: TurnOptions, budget: BudgetPatch, thought: &'static str) 
     stage.post_with("t1", "go", budget, options);
     stage.settle();
     stage.check();
-    let noted = |r: &ModelRequest| {
-        r.tail.contains("What you thought about an earlier step:\n<untrusted_output>\nCONTINUE")
-    };
+    let noted =
+        |r: &ModelRequest| r.tail.contains("Your review of an earlier step:\n<untrusted_output>\nCONTINUE");
     let notes = models.requests().iter().filter(|r| noted(r) && !r.tail.contains("Look back")).count();
     (stage, notes)
 }
@@ -241,7 +240,11 @@ fn an_answer_that_is_not_json_gets_one_more_chance() {
     let (end, requests) = run(["no", "```json\n{\"a\": 1}\n```"]);
     assert_eq!((end.status, end.reply.unwrap().output), (TurnStatus::Completed, Some(json!({"a": 1}))));
     assert!(requests[0].tail.contains("must fit this JSON Schema"));
-    assert!(requests[1].tail.contains("Your last answer did not fit:\n<untrusted_output>\nit is not JSON"));
+    assert!(
+        requests[1]
+            .tail
+            .contains("Your last answer did not fit the schema:\n<untrusted_output>\nit is not JSON")
+    );
 
     let (end, requests) = run(["no", "still no"]);
     assert_eq!((end.status, requests.len()), (TurnStatus::Failed, 2));

@@ -77,7 +77,7 @@ fn judges_grade_the_reply_after_the_turn() {
     assert!(asked.system.starts_with("You are polite.\n\nAnswer with JSON {\"score\": 0..1"));
     assert_eq!(
         asked.messages[0].text(),
-        "What the user said:\n<untrusted_output>\nhello\n</untrusted_output>\n\n\
+        "The user's message:\n<untrusted_output>\nhello\n</untrusted_output>\n\n\
          The reply:\n<untrusted_output>\nhi </untrusted-output>\n</untrusted_output>"
     );
 }

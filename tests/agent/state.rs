@@ -100,7 +100,7 @@ fn tools_are_held_to_the_same() {
     assert_eq!(stage.outcomes("t1"), ["failure", "result"]);
     let failed = stage.records().into_iter().find(|record| record["outcome"] == "failure").unwrap();
     let reason = failed["reason"].as_str().unwrap();
-    assert!(reason.starts_with("the session's state would not fit: /state/n: "), "{reason}");
+    assert!(reason.starts_with("invalid session state: /state/n: "), "{reason}");
     assert_eq!(state(&stage), json!({"n": 2}));
 }
 

@@ -360,7 +360,7 @@ fn a_fork_begins_alike_and_sends_out_nobody() {
     stage.post("t2", "fork:delegate:read:x");
     stage.settle();
     stage.check();
-    assert!(reply(&stage, "t2").contains("this is not for a subagent: do the task yourself"));
+    assert!(reply(&stage, "t2").contains("a subagent cannot use this tool: do the task yourself"));
     let id = child(&stage);
     let (_, copy) = session(&stage, &id);
     assert!(copy.state().meta.parent.as_ref().unwrap().forked);
