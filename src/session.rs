@@ -1,7 +1,7 @@
-//! One session: its log, its small state, its context window and its live listeners.
+//! One session: its log, its documents, its context window and its live listeners.
 //!
-//! [`Session`] is the only writer. A change is drafted on a copy, committed in one batch, and only
-//! then visible, in memory and to listeners alike: a failed write leaves everything as it was.
+//! [`Session`] is the only writer. A change is drafted on a copy and committed in one batch. Only then does
+//! it become visible, in memory and to listeners, so that a failed write changes nothing.
 
 pub mod artifacts;
 pub mod bounds;
@@ -43,14 +43,15 @@ use std::{
 use thiserror::Error;
 use window::{Bounds, ContextWindow};
 
-/// The document that holds the state.
+/// The key of the document that holds the state.
 const STATE: &str = "state";
 
-/// Whose the stored session is, also where the rest of what is stored cannot be read; `None` when there
-/// is none.
+/// Reads the owner of the stored session, or `None` if there is none. Works even if the rest of the state
+/// cannot be parsed.
 ///
 /// # Errors
-/// When the store breaks, or not even this can be read.
+///
+/// If the store fails, or the owner cannot be parsed.
 pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
     #[derive(Deserialize)]
     struct State {
@@ -60,30 +61,30 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
         return Ok(None);
     }
     let Some(json) = store.get(STATE)? else { return Ok(None) };
-    // Directly: what is passed over on the way may be of any shape and nested however deep.
+    // Without the depth limit of `decode`, because the ignored fields may be nested to any depth.
     let state: Result<State, _> = serde_json::from_slice(json.as_bytes());
     state.map(|state| Some(state.meta)).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
 }
 
-/// Whether the stored session is a subagent's, and the session that sent it out waits for what comes of the errand.
-/// What cannot be read is owed to nobody.
+/// Whether the stored session is a subagent that has not yet reported its result to its parent. `false` if
+/// the state cannot be parsed.
 pub fn owes_status(store: &dyn SessionStore) -> bool {
     let state = store.get(STATE).ok().flatten().and_then(|json| decode::<Value>(&json).ok());
     state.is_some_and(|state| state["meta"]["parent"].is_object() && state["reported"] != true)
 }
 
-/// Why a write did not happen.
+/// Why a write was refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WriteError {
-    /// The writer's turn was sealed or restarted since.
-    #[error("the turn is over or was restarted")]
+    /// The writer's turn was sealed or restarted.
+    #[error("the turn has ended or was restarted")]
     Stale,
-    /// The store broke.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// The right to write for one (re)start of one turn.
+/// The right to write for one start of one turn.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permit {
     /// The turn.
@@ -93,18 +94,18 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The permit of the turn that stands in the session.
+    /// The permit of the session's current turn.
     pub fn of(session: &Session) -> Option<Self> {
         session.state().turn.as_ref().map(|turn| Self { turn: turn.id.clone(), epoch: turn.epoch })
     }
 }
 
-/// A change being drafted.
+/// The uncommitted changes of one commit.
 #[derive(Clone)]
 pub struct Draft {
-    /// The state as it will be.
+    /// The new state.
     pub state: SessionState,
-    /// Each with its time, where that is not now.
+    /// The records to append, with their time if it is not the commit's.
     records: Vec<(Option<Timestamp>, Option<String>, EventKind)>,
     put: Vec<(String, String)>,
     delete: Vec<String>,
@@ -117,24 +118,24 @@ impl Draft {
         self.records.push((None, turn.map(str::to_owned), kind));
     }
 
-    /// Appends a record of another log: when it happened stays, its number does not.
+    /// Appends a record of another log. It keeps its time, but gets a new sequence number.
     pub fn copy(&mut self, record: Record) {
         self.records.push((Some(record.at), record.turn, record.kind));
     }
 
-    /// Appends the record that every log starts with.
+    /// Appends the first record of a log.
     pub fn created(&mut self, forked_from: Option<String>) {
         let meta = &self.state.meta;
         let (session, agent, user) = (meta.id.clone(), meta.agent.clone(), meta.user.clone());
         self.record(None, EventKind::SessionCreated { session, agent, user, forked_from });
     }
 
-    /// Hands work over to be done behind the turn; see `agent::FollowUp`.
+    /// Requests a follow-up; see `agent::FollowUp`.
     pub fn request_follow_up(&mut self, name: &str) {
         self.state.follow_ups.entry(name.to_owned()).or_default().asked += 1;
     }
 
-    /// Ends the message that is being streamed: the first record drafted takes its number.
+    /// Ends the message that is being streamed. The first record of the draft takes its sequence number.
     pub fn close_message(&mut self) {
         self.closes_message = true;
     }
@@ -144,14 +145,14 @@ impl Draft {
         self.put.push((key, json));
     }
 
-    /// Writes a document that expires: the purge looks for it from then on.
+    /// Writes a document that expires. The purge deletes it after `expires_at`.
     pub fn put_until(&mut self, key: String, json: String, expires_at: Timestamp) {
         self.put(key, json);
         let purge_at = &mut self.state.purge_at;
         *purge_at = Some(purge_at.map_or(expires_at, |at| at.min(expires_at)));
     }
 
-    /// Removes a document.
+    /// Deletes a document.
     pub fn delete(&mut self, key: String) {
         self.delete.push(key);
     }
@@ -170,10 +171,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Opens the stored session; `None` when there is none.
+    /// Opens the stored session, or returns `None` if there is none.
     ///
     /// # Errors
-    /// When the store breaks or holds what cannot be read.
+    ///
+    /// If the store fails, or its contents cannot be parsed.
     pub fn open(store: Rc<dyn SessionStore>, bounds: Bounds, hub: Hub) -> Result<Option<Self>, StoreError> {
         if !store.exists()? {
             return Ok(None);
@@ -185,7 +187,7 @@ impl Session {
         Ok(Some(Self::with(store, state, last_seq, context, bounds, hub)))
     }
 
-    /// Makes a session in memory. Its first [`Session::commit`] stores it.
+    /// Creates a session in memory. Its first [`Session::commit`] stores it.
     pub fn create(store: Rc<dyn SessionStore>, state: SessionState, bounds: Bounds, hub: Hub) -> Self {
         Self::with(store, state, 0, ContextWindow::new(bounds), bounds, hub)
     }
@@ -215,22 +217,22 @@ impl Session {
         *self.on_commit.borrow_mut() = Some(Rc::new(observer));
     }
 
-    /// Retires this copy: it refuses all further writes.
+    /// Retires this copy of the session: all later writes to it fail.
     pub fn retire(&self) {
         self.retired.set(true);
     }
 
-    /// Whether this copy was given up.
+    /// Whether this copy is retired.
     pub fn is_retired(&self) -> bool {
         self.retired.get()
     }
 
-    /// The state as it is stored.
+    /// The stored state.
     pub fn state(&self) -> Ref<'_, SessionState> {
         self.state.borrow()
     }
 
-    /// The number of the last record.
+    /// Sequence number of the last record.
     pub fn last_seq(&self) -> u64 {
         self.last_seq.get()
     }
@@ -240,26 +242,27 @@ impl Session {
         &self.hub
     }
 
-    /// Where the session is stored.
+    /// The session's store.
     pub fn store(&self) -> &Rc<dyn SessionStore> {
         &self.store
     }
 
-    /// What the model should see of the conversation, oldest first.
+    /// The messages that the model is shown, oldest first.
     pub fn messages(&self) -> Vec<Rc<Message>> {
         self.context.borrow().messages()
     }
 
-    /// The same, with what bounds it and what it takes.
+    /// The context window.
     pub fn context(&self) -> Ref<'_, ContextWindow> {
         self.context.borrow()
     }
 
-    /// A message of the context window as it was said, also where it is shown in part.
+    /// The complete text of a message that the context window may show shortened.
     ///
     /// # Errors
-    /// When the store breaks.
-    pub fn whole(&self, shown: &Rc<Message>) -> Result<Rc<Message>, StoreError> {
+    ///
+    /// If the store fails.
+    pub fn complete_message(&self, shown: &Rc<Message>) -> Result<Rc<Message>, StoreError> {
         if self.context.borrow().state().cut.chars(shown.seq).is_none() {
             return Ok(Rc::clone(shown));
         }
@@ -271,24 +274,26 @@ impl Session {
         })
     }
 
-    /// Drafts a change, stores it, and tells every listener.
+    /// Drafts a change, stores it, and notifies the listeners.
     ///
-    /// While a message is being streamed its log number is taken, so records of others wait in
-    /// the state and follow right behind it.
+    /// A message that is being streamed already has a sequence number. Until it is complete, other records
+    /// are deferred: they are kept in the state and appended after it.
     ///
     /// # Errors
-    /// When the store breaks; nothing has changed then.
+    ///
+    /// If the store fails; nothing has changed then.
     pub fn commit<T>(&self, now: Timestamp, draft: impl FnOnce(&mut Draft) -> T) -> Result<T, StoreError> {
         let (out, change) = self.draft(draft)?;
         self.apply(now, change)?;
         Ok(out)
     }
 
-    /// Like [`Session::commit`], for a change that comes from outside and not from the turn: refused
-    /// when too much waits already for the message that is being streamed.
+    /// Like [`Session::commit`], for a change from outside the turn. Refused if too many records are already
+    /// deferred.
     ///
     /// # Errors
-    /// [`Refused::Busy`], or when the store breaks; nothing has changed then.
+    ///
+    /// [`Refused::Busy`], or if the store fails. Nothing has changed then.
     pub fn commit_from_outside<T>(
         &self,
         now: Timestamp,
@@ -296,31 +301,32 @@ impl Session {
     ) -> Result<T, Refused> {
         let (out, change) = self.draft(draft)?;
         if self.hub.is_streaming() && !change.closes_message && !change.records.is_empty() {
-            bounds::may_wait(&change)?;
+            bounds::check_deferred(&change)?;
         }
         self.apply(now, change)?;
         Ok(out)
     }
 
-    /// Whether a change from outside would find room. To be asked before what costs much.
+    /// Checks whether a change from outside could be deferred. Call it before expensive work.
     ///
     /// # Errors
+    ///
     /// See [`Session::commit_from_outside`].
-    pub fn takes_more(&self) -> Result<(), Refused> {
+    pub fn check_capacity(&self) -> Result<(), Refused> {
         let waiting = self.state.borrow().deferred.len();
         if self.hub.is_streaming() && waiting >= bounds::MAX_DEFERRED { Err(Refused::Busy) } else { Ok(()) }
     }
 
     fn draft<T>(&self, draft: impl FnOnce(&mut Draft) -> T) -> Result<(T, Draft), StoreError> {
-        let mut change = self.blank()?;
+        let mut change = self.empty_draft()?;
         let out = draft(&mut change);
         Ok((out, change))
     }
 
-    /// A draft that changes nothing. Apart from [`Session::draft`], of which each caller has a copy.
-    fn blank(&self) -> Result<Draft, StoreError> {
+    /// A draft without changes. Outside the generic [`Session::draft`], so that it is compiled once.
+    fn empty_draft(&self) -> Result<Draft, StoreError> {
         if self.is_retired() {
-            return Err(StoreError("this copy of the session was given up".into()));
+            return Err(StoreError("this copy of the session is retired".into()));
         }
         Ok(Draft {
             state: self.state.borrow().clone(),
@@ -347,7 +353,7 @@ impl Session {
             records.push(numbered(Record { seq, at: at.unwrap_or(now), turn, kind }));
         }
         let mut batch = Batch { append: Vec::new(), put: change.put, delete: change.delete };
-        let shown = self.shown_by(&records);
+        let shown = self.context_after(&records);
         if let Some(shown) = &shown {
             batch.put.push((window::STATE.to_owned(), encode(shown)?));
         }
@@ -374,8 +380,8 @@ impl Session {
             self.context.borrow_mut().push(record);
             self.hub.publish(frame, record);
         }
-        if shown.is_some_and(|shown| !self.context.borrow_mut().take_over(&shown)) {
-            // From the log, so that what is shown live and after a restart is the same.
+        if shown.is_some_and(|shown| !self.context.borrow_mut().replace_state(&shown)) {
+            // From the log, so that the window is the same live and after a restart.
             let window = ContextWindow::load(self.store.as_ref(), self.bounds)?;
             *self.context.borrow_mut() = window;
         }
@@ -383,7 +389,7 @@ impl Session {
             self.hub.end_message();
         }
         if self.state.borrow().turn.is_none() && self.state.borrow().queue.is_empty() {
-            self.hub.idle();
+            self.hub.end_idle_streams();
         }
         let observer = self.on_commit.borrow().clone();
         if let Some(observer) = observer {
@@ -392,8 +398,8 @@ impl Session {
         Ok(())
     }
 
-    /// What decides on what is shown, if these records change it.
-    fn shown_by(&self, records: &[Record]) -> Option<ContextState> {
+    /// The state of the context window after these records, if they change it.
+    fn context_after(&self, records: &[Record]) -> Option<ContextState> {
         let about = |record: &&Record| ContextState::is_about(&record.kind);
         let mut about = records.iter().filter(about).peekable();
         about.peek()?;
@@ -408,7 +414,8 @@ impl Session {
     /// Like [`Session::commit`], for the turn that holds `permit`.
     ///
     /// # Errors
-    /// [`WriteError::Stale`] when the turn is over or was restarted since; when the store breaks.
+    ///
+    /// [`WriteError::Stale`] if the turn has ended or was restarted. If the store fails.
     pub fn commit_turn<T>(
         &self,
         permit: &Permit,
@@ -427,7 +434,7 @@ impl Session {
         out.ok_or(WriteError::Stale)
     }
 
-    /// Whether the turn of `permit` still runs under the same epoch, in a copy that was not given up.
+    /// Whether the turn of `permit` still runs in the same epoch, in a copy that is not retired.
     pub fn holds(&self, permit: &Permit) -> bool {
         !self.retired.get()
             && self
@@ -438,16 +445,17 @@ impl Session {
                 .is_some_and(|t| t.id == permit.turn && t.epoch == permit.epoch)
     }
 
-    /// Reads records and parses them.
+    /// Reads and parses records.
     ///
     /// # Errors
-    /// When the store breaks or holds what cannot be read.
+    ///
+    /// If the store fails, or a record cannot be parsed.
     pub fn records(&self, select: Select<'_>) -> Result<Vec<Record>, StoreError> {
         self.store.read(select)?.iter().map(|stored| decode(&stored.json)).collect()
     }
 }
 
-/// A message inside a record carries the record's number.
+/// Copies the record's sequence number into its message.
 fn numbered(mut record: Record) -> Record {
     if let EventKind::TurnStarted { message } | EventKind::MessageCompleted { message } = &mut record.kind {
         Rc::make_mut(message).seq = record.seq;
@@ -455,18 +463,20 @@ fn numbered(mut record: Record) -> Record {
     record
 }
 
-/// Writes a stored document.
+/// Serializes a document.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
+///
+/// If it cannot be written as JSON.
 pub fn encode(value: &impl serde::Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|e| StoreError(format!("cannot write JSON: {e}")))
 }
 
-/// Reads a stored document.
+/// Parses a document.
 ///
 /// # Errors
-/// When it is not what was expected.
+///
+/// If it cannot be parsed.
 pub fn decode<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     json::read(text.as_bytes()).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
 }

@@ -368,7 +368,7 @@ pub(super) async fn execute(
     }
     let ttl_ms = agent.settings.artifact_ttl_s.saturating_mul(1_000);
     let (outcome, stored) =
-        artifacts::keep_apart(&cx.artifacts, agent.new_artifact_id(), event.outcome, ttl_ms).await;
+        artifacts::store_if_large(&cx.artifacts, agent.new_artifact_id(), event.outcome, ttl_ms).await;
     Completed { outcome, elapsed_ms, sources, stored: event.stored.or(stored) }
 }
 

@@ -83,7 +83,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         let spoke = |message: &Rc<Message>| message.role == Role::Assistant && !message.text().is_empty();
         let last = own.into_iter().find(spoke)?;
         // Messages of the window may be shortened; the reply is the complete message.
-        Some(session.whole(&last).unwrap_or(last))
+        Some(session.complete_message(&last).unwrap_or(last))
     };
     let reply = last.clone().or_else(earlier).map(|message| view::reply(&message, ending.output));
     let names = call_names(cx);

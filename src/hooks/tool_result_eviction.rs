@@ -1,8 +1,8 @@
 //! The `tool_result_eviction` hook: moves very large tool outputs to artifacts that live as long as the
 //! session.
 //!
-//! Smaller large outputs become artifacts as well, but expire (`session::artifacts::keep_apart`). The preview
-//! of an evicted output shows its end as well as its start.
+//! Other large outputs are kept apart too, for a while (`session::artifacts::store_if_large`): what is this large
+//! is worth keeping, and its end is shown beside its start.
 
 use crate::agent::{
     Hook, RuntimeContext,

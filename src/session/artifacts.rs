@@ -1,9 +1,9 @@
-//! Large things of a session: bytes in the object store, a pointer in the session.
+//! The artifacts of a session: bytes in the object store, a pointer in the session.
 //!
-//! The bytes are written first; the pointer and `artifact.stored` follow in the commit that makes them
-//! known. Bytes whose commit never came have no pointer, so nobody can read them; they go when the
-//! session does. Each reference has an object of its own, also where two have the same content: what
-//! expires may then be removed without asking who else points there.
+//! The bytes are written first. The pointer and `artifact.stored` follow in the commit that references them.
+//! Bytes without a pointer cannot be read, and are deleted with the session. Each reference has its own
+//! object, even if the content is the same, so that an expired one can be deleted without counting
+//! references.
 
 mod expiry;
 mod large;
@@ -24,37 +24,38 @@ use serde::{Deserialize, Serialize};
 use std::{future::Future, ops::Range, rc::Rc};
 use thiserror::Error;
 
-pub use large::{LIMIT, keep_apart};
+pub use large::{LIMIT, store_if_large};
 
-/// Most bytes of one artifact (16 MiB).
+/// Maximum size of an artifact in bytes (16 MiB).
 pub const MAX_BYTES: usize = 16 << 20;
-/// Most bytes of the files of a session together (256 MiB).
+/// Maximum total size of a session's attachments in bytes (256 MiB).
 pub const MAX_ATTACHED: u64 = 256 << 20;
-/// How long the object store may take for one thing, in milliseconds.
-const PATIENCE_MS: u64 = 10_000;
-/// The longest life of what expires, in milliseconds (ten years): a time that can still be written.
+/// Timeout of one request to the object store, in milliseconds.
+const STORE_TIMEOUT_MS: u64 = 10_000;
+/// Maximum lifetime of an expiring artifact, in milliseconds (ten years), so that its expiry is a valid
+/// timestamp.
 const LONGEST_MS: u64 = 3_653 * 24 * 3_600_000;
 
-/// Why an artifact cannot be had.
+/// Why an artifact is not available.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ArtifactError {
-    /// The session has none of that name.
+    /// The session has no such artifact.
     #[error("there is no such artifact in this session")]
     NotFound,
-    /// Its time is over.
+    /// The artifact has expired.
     #[error("the artifact expired at {}", .0.to_rfc3339())]
     Expired(Timestamp),
-    /// It does not have these bytes.
+    /// The range is outside the artifact, which has this many bytes.
     #[error("the artifact has {0} bytes")]
     Range(u64),
-    /// The session has no room for it.
-    #[error("the files of this session would have more than {MAX_ATTACHED} bytes together")]
+    /// The session's attachments would exceed their limit.
+    #[error("the files of this session would exceed {MAX_ATTACHED} bytes in total")]
     Full,
-    /// The session takes nothing more just now.
+    /// The session has too many deferred changes.
     #[error(transparent)]
     Busy(Refused),
-    /// A store broke or did not answer.
-    #[error("the artifact store does not work: {0}")]
+    /// A store failed or timed out.
+    #[error("the artifact store failed: {0}")]
     Store(String),
 }
 
@@ -73,38 +74,38 @@ impl From<Refused> for ArtifactError {
     }
 }
 
-/// What is to be stored.
+/// The content of an artifact.
 #[derive(Clone, Debug)]
 pub struct Content {
     /// The bytes.
     pub bytes: Bytes,
-    /// What they are.
+    /// Their media type.
     pub mime_type: String,
-    /// The file's name, for attachments.
+    /// The file name of an attachment.
     pub name: Option<String>,
 }
 
-/// What the session knows of an artifact. It outlives the bytes, to say that they expired.
+/// The session's entry for an artifact. It is kept after the bytes are deleted, to report that they expired.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pointer {
     /// Its id, `art_…`.
     pub r#ref: String,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// What it is.
+    /// Its media type.
     pub mime_type: String,
-    /// The file's name, for attachments.
+    /// The file name of an attachment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// When it was stored.
     pub created_at: Timestamp,
-    /// When it is gone; never when absent.
+    /// When the bytes are deleted; never if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
 impl Pointer {
-    /// The artifact as a piece of a message.
+    /// The artifact as a part of a message.
     pub fn as_file(&self) -> FileRef {
         FileRef {
             r#ref: self.r#ref.clone(),
@@ -115,14 +116,14 @@ impl Pointer {
     }
 }
 
-/// Bytes that are in the object store, and a pointer to them that is not stored yet.
+/// Bytes in the object store whose pointer is not committed yet.
 pub struct Stored {
     pointer: Pointer,
     json: String,
 }
 
 impl Stored {
-    /// Stores the pointer, in the commit that makes it known.
+    /// Adds the pointer to the commit that references the artifact.
     pub fn draft(self, turn: Option<&str>, draft: &mut Draft) {
         let Self { pointer, json } = self;
         draft.put(document_key(&pointer.r#ref), json);
@@ -147,19 +148,20 @@ impl Artifacts {
         Self { session, blobs, clock }
     }
 
-    /// Stores a file that lives as long as the session: what a user gave does not vanish. The same
-    /// `id` again gives what was stored under it first.
+    /// Stores a file for the lifetime of the session. Storing again under the same `id` returns the first
+    /// file.
     ///
     /// # Errors
-    /// When the session takes no more, or a store breaks or does not answer; nothing is stored then.
+    ///
+    /// If the session has reached its limits, or a store fails or times out. Nothing is stored then.
     pub async fn attach(&self, id: String, content: Content) -> Result<Pointer, ArtifactError> {
         if let Some(first) = self.pointer(&id)? {
             return Ok(first);
         }
         self.room_for(content.bytes.len() as u64)?;
-        self.session.takes_more()?;
+        self.session.check_capacity()?;
         let stored = self.put(id, content, None).await?;
-        // No await from here on: whoever stored the same meanwhile is seen.
+        // No await from here on, so that a concurrent upload under the same id is detected.
         if let Some(first) = self.pointer(&stored.pointer.r#ref)? {
             return Ok(first);
         }
@@ -172,23 +174,24 @@ impl Artifacts {
             Ok(self.session.commit_from_outside(self.clock.now(), drafted)?)
         });
         if let Err(error) = committed {
-            // Others came first. Or perhaps the session was erased meanwhile, with everything that it had by then.
+            // Other files took the space, or the session was erased. Delete the bytes that were written.
             let _ = self.within(self.blobs.delete(&[self.blob_key(&pointer.r#ref)])).await;
             return Err(error);
         }
         Ok(pointer)
     }
 
-    /// Whether the session may hold so many bytes of files more.
+    /// Checks that the session has room for `bytes` more bytes of attachments.
     fn room_for(&self, bytes: u64) -> Result<(), ArtifactError> {
         let held = self.session.state().reserved.attached;
         if held.saturating_add(bytes) > MAX_ATTACHED { Err(ArtifactError::Full) } else { Ok(()) }
     }
 
-    /// Finds an artifact whose time is not over.
+    /// Finds an artifact that has not expired.
     ///
     /// # Errors
-    /// When there is none, or the session's store breaks.
+    ///
+    /// If there is none, or the session's store fails.
     pub fn find(&self, id: &str) -> Result<Pointer, ArtifactError> {
         let pointer = self.pointer(id)?.ok_or(ArtifactError::NotFound)?;
         match pointer.expires_at {
@@ -197,10 +200,11 @@ impl Artifacts {
         }
     }
 
-    /// Reads an artifact that was found, or a range of its bytes.
+    /// Reads an artifact, or a range of its bytes.
     ///
     /// # Errors
-    /// When the range does not lie inside it, or the store breaks or does not answer.
+    ///
+    /// If the range is outside the artifact, or the store fails or times out.
     pub async fn read(&self, pointer: &Pointer, range: Option<Range<u64>>) -> Result<Bytes, ArtifactError> {
         if range.as_ref().is_some_and(|range| range.start >= range.end || range.end > pointer.bytes) {
             return Err(ArtifactError::Range(pointer.bytes));
@@ -209,7 +213,7 @@ impl Artifacts {
         bytes.ok_or_else(|| ArtifactError::Store("its bytes are missing".into()))
     }
 
-    /// Writes the bytes. The pointer is still to be stored.
+    /// Writes the bytes. The pointer must still be committed.
     async fn put(&self, id: String, content: Content, ttl_ms: Option<u64>) -> Result<Stored, ArtifactError> {
         let Content { bytes, mime_type, name } = content;
         let now = self.clock.now();
@@ -223,8 +227,8 @@ impl Artifacts {
         };
         let json = encode(&pointer)?;
         if self.session.is_retired() {
-            // Whoever erases the session has removed what there was, or is about to.
-            return Err(ArtifactError::Store("this copy of the session was given up".into()));
+            // The erasure of the session deletes the existing bytes, but would miss new ones.
+            return Err(ArtifactError::Store("this copy of the session is retired".into()));
         }
         let key = self.blob_key(&pointer.r#ref);
         if !fault::active(Fault::DeadReference) {
@@ -238,29 +242,29 @@ impl Artifacts {
         stored.as_deref().map(decode).transpose()
     }
 
-    /// Where the bytes are: below what goes with the session.
+    /// The key of the bytes, under the prefix that is deleted with the session.
     fn blob_key(&self, id: &str) -> String {
         let state = self.session.state();
         format!("{}/sessions/{}/artifacts/{id}", state.meta.tenant, state.meta.id)
     }
 
-    /// What the object store says, if it says anything in time.
+    /// Awaits the object store, with a timeout.
     async fn within<T>(&self, work: impl Future<Output = Result<T, String>>) -> Result<T, ArtifactError> {
-        let timer = self.clock.sleep(PATIENCE_MS);
+        let timer = self.clock.sleep(STORE_TIMEOUT_MS);
         pin_mut!(work);
         match select(work, timer).await {
             Either::Left((done, _)) => done.map_err(ArtifactError::Store),
-            Either::Right(_) => Err(ArtifactError::Store(format!("no answer within {PATIENCE_MS} ms"))),
+            Either::Right(_) => Err(ArtifactError::Store(format!("no answer within {STORE_TIMEOUT_MS} ms"))),
         }
     }
 }
 
-/// A session's artifacts, to be read and not to be added to.
+/// Read access to a session's artifacts.
 #[derive(Clone)]
 pub struct ArtifactReader(Rc<Artifacts>);
 
 impl ArtifactReader {
-    /// A view of `artifacts`.
+    /// Creates a reader of `artifacts`.
     pub fn new(artifacts: &Rc<Artifacts>) -> Self {
         Self(Rc::clone(artifacts))
     }
@@ -268,7 +272,8 @@ impl ArtifactReader {
     /// See [`Artifacts::find`].
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// See [`Artifacts::find`].
     pub fn find(&self, id: &str) -> Result<Pointer, ArtifactError> {
         self.0.find(id)
     }
@@ -276,7 +281,8 @@ impl ArtifactReader {
     /// See [`Artifacts::read`].
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// See [`Artifacts::read`].
     pub async fn read(&self, pointer: &Pointer, range: Option<Range<u64>>) -> Result<Bytes, ArtifactError> {
         self.0.read(pointer, range).await
     }

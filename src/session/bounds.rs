@@ -1,22 +1,22 @@
-//! What the session's row may hold for others: it is rewritten at each commit, so it stays small.
+//! Limits on deferred records. They are part of the state, which is rewritten at each commit.
 
 use super::{Draft, encode};
 use crate::ports::StoreError;
 use crate::types::{ErrorCode, EventKind, Problem};
 use thiserror::Error;
 
-/// Most records that wait for a message that is being written.
+/// Maximum number of records deferred while a message is being streamed.
 pub const MAX_DEFERRED: usize = 1_000;
-/// Most bytes of them; one record may always wait.
+/// Maximum size of the deferred records in bytes. A single record may always be deferred.
 pub const MAX_DEFERRED_BYTES: usize = 4 << 20;
 
-/// Why a change that came from outside did not happen.
+/// Why a change from outside was refused or failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Refused {
-    /// Too much waits already.
-    #[error("too many changes wait for the message that is being written to end")]
+    /// Too many records are deferred.
+    #[error("too many changes are waiting for the message that is being streamed")]
     Busy,
-    /// The store broke.
+    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -33,8 +33,8 @@ impl From<Refused> for Problem {
     }
 }
 
-/// Whether the records of `change` may wait in the state with those that wait there.
-pub(super) fn may_wait(change: &Draft) -> Result<(), Refused> {
+/// Checks whether the records of `change` may be deferred along with the earlier ones.
+pub(super) fn check_deferred(change: &Draft) -> Result<(), Refused> {
     let waiting = change.state.deferred.iter().map(|(_, kind)| kind);
     if waiting.len() + change.records.len() > MAX_DEFERRED {
         return Err(Refused::Busy);

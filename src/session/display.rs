@@ -1,8 +1,10 @@
-//! All that a user interface shows of a session, and the place in the event stream for which it is true.
+//! Everything that a user interface shows of a session, with the position in the event stream for which it is
+//! valid.
 //!
-//! Who reads this and then follows the stream from its `cursor` ends with the same picture as who followed it from the
-//! start. While a message is streamed its number is taken and records of others wait; what they tell is shown
-//! already, and told once more behind the message: events say what is, so that hearing of it twice changes nothing.
+//! A client that reads the view and then follows the stream from its `cursor` ends up with the same state as
+//! one that followed the stream from the start. While a message is streamed, other records are deferred. The
+//! view already contains them, and the stream repeats them after the message; each event describes a state,
+//! so applying it twice changes nothing.
 
 use super::Session;
 use crate::ports::{StoreError, session_store::Select};
@@ -10,10 +12,12 @@ use crate::types::{CallStatus, Cursor, EventKind, SessionStatus, TurnPhase, Turn
 use serde_json::{Value, json};
 
 impl Session {
-    /// `GET /v1/sessions/{id}/view`. `has_begun` knows which calls were handed to their tool by this machine.
+    /// Builds `GET /v1/sessions/{id}/view`. `has_begun` returns whether a call was passed to its tool since
+    /// the turn (re)started.
     ///
     /// # Errors
-    /// When the store breaks.
+    ///
+    /// If the store fails.
     pub fn display(&self, has_begun: impl Fn(&str) -> bool) -> Result<Value, StoreError> {
         let session = json!(self.view()?);
         let streaming = self.hub().streaming();
@@ -64,7 +68,7 @@ impl Session {
         Ok(view)
     }
 
-    /// The open calls of the running turn, in their order.
+    /// The open calls of the running turn, in order.
     fn active_tools(&self, has_begun: impl Fn(&str) -> bool) -> Result<Vec<Value>, StoreError> {
         let state = self.state();
         let Some(turn) = &state.turn else { return Ok(Vec::new()) };
@@ -74,7 +78,7 @@ impl Session {
             turn: Some(&turn.id),
             kinds,
             newest_first: true,
-            // The step at hand is the newest.
+            // The calls of the current step are the newest ones.
             limit: calls.len(),
             ..Select::default()
         };
@@ -96,7 +100,7 @@ impl Session {
         Ok(active)
     }
 
-    /// What failed last, until the next turn starts.
+    /// The error of the last turn, if it failed and no turn has started since.
     fn last_error(&self) -> Result<Option<Value>, StoreError> {
         let kinds = &["turn.started", "turn.failed"];
         let last = self.records(Select { kinds, newest_first: true, limit: 1, ..Select::default() })?.pop();

@@ -1,12 +1,12 @@
-//! From records to messages: the conversation as a projection of the log.
+//! Builds messages from records: the conversation as a projection of the log.
 
 use crate::types::{EventKind, Message, Part, Record, Role, ToolCall};
 use std::rc::Rc;
 
-/// The types of records that make messages.
+/// The types of the records that make up messages.
 pub const MESSAGE_KINDS: &[&str] = &["turn.started", "message.completed", "tool.started", "tool.completed"];
 
-/// Adds what `record` says to `messages`. Returns whether it was a part of the conversation.
+/// Applies `record` to `messages`. Returns whether it was part of the conversation.
 pub fn fold(messages: &mut Vec<Rc<Message>>, record: &Record) -> bool {
     let turn = record.turn.clone().unwrap_or_default();
     let message = |id: String, role: Role, part: Part| {

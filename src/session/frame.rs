@@ -1,4 +1,4 @@
-//! One event on its way to listeners, encoded once for all of them.
+//! An event encoded for listeners, once for all of them.
 
 use crate::ports::session_store::StoredRecord;
 use crate::types::{Cursor, Delta};
@@ -6,13 +6,13 @@ use bytes::Bytes;
 use serde::Serialize;
 use std::cell::OnceCell;
 
-/// An event as it goes over the wire.
+/// An event as it is sent.
 pub struct Frame {
-    /// The place behind this event; none for deltas that cannot be resumed.
+    /// The position after this event; `None` for deltas that cannot be resumed.
     pub cursor: Option<Cursor>,
     /// The event's `type`.
     pub event: String,
-    /// The turn that it belongs to.
+    /// The turn of the event.
     pub turn: Option<String>,
     /// The event as JSON.
     pub data: String,
@@ -29,7 +29,7 @@ struct DeltaData<'a> {
 }
 
 impl Frame {
-    /// A durable record.
+    /// A stored record.
     pub fn record(stored: &StoredRecord) -> Self {
         Self {
             cursor: Some(Cursor::after(stored.seq)),
@@ -40,20 +40,20 @@ impl Frame {
         }
     }
 
-    /// A transient piece; `cursor` is the place behind it, for text.
+    /// A delta. Text has a `cursor`: the position after it.
     pub fn delta(delta: &Delta, turn: &str, cursor: Option<Cursor>) -> Self {
         let data = DeltaData { delta, turn, cursor: cursor.map(|c| c.to_string()) };
         Self {
             cursor,
             event: delta.name().to_owned(),
             turn: Some(turn.to_owned()),
-            // A struct of strings always has a JSON form.
+            // Serializing a struct of strings cannot fail.
             data: serde_json::to_string(&data).unwrap_or_default(),
             sse: OnceCell::new(),
         }
     }
 
-    /// The event in the `text/event-stream` format, LF only.
+    /// The event in `text/event-stream` format, with LF line ends.
     pub fn sse(&self) -> Bytes {
         self.sse
             .get_or_init(|| {
@@ -73,12 +73,12 @@ impl Frame {
             .clone()
     }
 
-    /// The record as a line of NDJSON.
+    /// The event as a line of NDJSON.
     pub fn ndjson(&self) -> Bytes {
         Bytes::from(format!("{}\n", self.data))
     }
 
-    /// Whether this ends its turn.
+    /// Whether this event ends or suspends its turn.
     pub fn ends_turn(&self) -> bool {
         matches!(self.event.as_str(), "turn.completed" | "turn.failed" | "turn.canceled" | "turn.waiting")
     }

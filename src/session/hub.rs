@@ -1,4 +1,4 @@
-//! The live listeners of a session, and the message that is being streamed to them.
+//! The live listeners of a session, and the message being streamed to them.
 
 use super::frame::Frame;
 use crate::fault::{self, Fault};
@@ -10,24 +10,24 @@ use std::{
     rc::Rc,
 };
 
-/// Most bytes that wait for a reader that does not read. It is dropped then; it can come back with
-/// the last id it saw.
+/// Maximum number of bytes waiting for one reader. A slower reader is dropped; it can reconnect with the last
+/// id that it received.
 const MAX_BACKLOG: usize = 16 << 20;
 
-/// Most pieces that are handed to a reader as one.
-const MAX_TOGETHER: usize = 256;
+/// Maximum number of chunks joined into one.
+const MAX_BATCH: usize = 256;
 
-/// What a listener wants to hear.
+/// Which events a listener receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
-    /// Only this turn, until it ends.
+    /// Only events of this turn, until it ends.
     pub turn: Option<String>,
-    /// Until the session is idle.
+    /// Whether the stream ends when the session becomes idle.
     pub until_idle: bool,
 }
 
-/// The writing end of one reader's stream of bytes. It owns plain memory only: a reader may leave
-/// at any moment, even by garbage collection.
+/// The writing end of one reader's byte stream. It owns only plain memory, because a reader may disappear at
+/// any time, even by garbage collection.
 #[derive(Clone)]
 pub struct Listener {
     interest: Interest,
@@ -39,14 +39,14 @@ pub struct Listener {
 pub type ByteReceiver = futures::stream::LocalBoxStream<'static, Bytes>;
 
 impl Listener {
-    /// A listener and the stream of what it hears.
+    /// Creates a listener and its stream.
     pub fn new(interest: Interest) -> (Self, ByteReceiver) {
         use futures::StreamExt;
         let (sender, receiver) = mpsc::unbounded::<Bytes>();
         let backlog = Rc::new(Cell::new(0_usize));
         let waiting = Rc::clone(&backlog);
-        // What waits together is read together: each piece costs the platform a round of its own.
-        let stream = receiver.ready_chunks(MAX_TOGETHER).map(move |pieces| {
+        // Waiting chunks are joined, because each chunk costs the platform a separate task.
+        let stream = receiver.ready_chunks(MAX_BATCH).map(move |pieces| {
             let bytes = match <[Bytes; 1]>::try_from(pieces) {
                 Ok([one]) => one,
                 Err(several) => Bytes::from(several.concat()),
@@ -57,14 +57,14 @@ impl Listener {
         (Self { interest, sender, backlog }, stream.boxed_local())
     }
 
-    /// Sends bytes; false when the reader is gone or hopelessly behind.
+    /// Sends bytes. Returns `false` if the reader left or is too far behind.
     pub fn send(&self, bytes: Bytes) -> bool {
         let backlog = self.backlog.get() + bytes.len();
         self.backlog.set(backlog);
         backlog <= MAX_BACKLOG && self.sender.unbounded_send(bytes).is_ok()
     }
 
-    /// Bytes sent and not yet read.
+    /// Number of bytes that were sent and not yet read.
     pub fn backlog(&self) -> usize {
         self.backlog.get()
     }
@@ -74,12 +74,12 @@ impl Listener {
         self.sender.is_closed()
     }
 
-    /// What it wants to hear.
+    /// Which events it receives.
     pub fn interest(&self) -> &Interest {
         &self.interest
     }
 
-    /// Hands over a frame; false when this listener needs no more.
+    /// Sends a frame if it matches. Returns `false` if the listener can be removed.
     fn offer(&self, frame: &Frame) -> bool {
         match &self.interest.turn {
             None => self.send(frame.sse()),
@@ -91,15 +91,15 @@ impl Listener {
     }
 }
 
-/// Listeners that the platform keeps for us, such as hibernating WebSockets.
+/// Listeners held by the platform, such as hibernating WebSockets.
 pub trait Broadcast {
     /// Whether there are none.
     fn is_empty(&self) -> bool;
 
-    /// Sends a frame to each of them.
+    /// Sends a frame to all of them.
     fn broadcast(&self, frame: &Frame);
 
-    /// Closes all of them: what they listened to is gone.
+    /// Closes all of them, because the session was erased.
     fn close(&self);
 }
 
@@ -116,22 +116,22 @@ pub struct Streaming {
 }
 
 impl Streaming {
-    /// The place behind its text.
+    /// The position after its text so far.
     pub fn cursor(&self) -> Cursor {
         Cursor { seq: self.seq, offset: Some(self.text.len() as u64) }
     }
 }
 
-/// Where whoever waits for a turn stops to wait.
+/// Why a request that awaits a turn stops waiting.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Halt {
-    /// It ended.
+pub enum TurnPause {
+    /// The turn ended.
     Ended(Box<TurnEnd>),
-    /// It waits for a person.
+    /// The turn waits for a person.
     Waiting,
 }
 
-impl Halt {
+impl TurnPause {
     fn of(kind: &EventKind) -> Option<Self> {
         match kind {
             EventKind::TurnWaiting { .. } => Some(Self::Waiting),
@@ -144,46 +144,47 @@ impl Halt {
 #[derive(Default)]
 pub struct Hub {
     listeners: RefCell<Vec<Listener>>,
-    ends: RefCell<Vec<(String, oneshot::Sender<Halt>)>>,
+    waiters: RefCell<Vec<(String, oneshot::Sender<TurnPause>)>>,
     broadcast: Option<Rc<dyn Broadcast>>,
     streaming: RefCell<Option<Streaming>>,
 }
 
 impl Hub {
-    /// A hub that also tells the platform's own listeners.
+    /// Creates a hub that also sends to the platform's listeners.
     pub fn new(broadcast: Option<Rc<dyn Broadcast>>) -> Self {
         Self { broadcast, ..Self::default() }
     }
 
-    /// Adds a listener for what comes from now on.
+    /// Adds a listener for future events.
     pub fn listen(&self, listener: Listener) {
         self.listeners.borrow_mut().push(listener);
     }
 
-    /// Completes when the turn ends or waits for a person; fails when it is given up in this process.
-    pub fn halt(&self, turn: &str) -> oneshot::Receiver<Halt> {
+    /// Completes when the turn ends or waits for a person; fails if this copy of the session is retired
+    /// first.
+    pub fn pause_of(&self, turn: &str) -> oneshot::Receiver<TurnPause> {
         let (sender, receiver) = oneshot::channel();
-        let mut ends = self.ends.borrow_mut();
-        // Whoever waited for a turn that was refused has left.
-        ends.retain(|(_, sender)| !sender.is_canceled());
-        ends.push((turn.to_owned(), sender));
+        let mut waiters = self.waiters.borrow_mut();
+        // Remove the waiters of refused requests, which are no longer polled.
+        waiters.retain(|(_, sender)| !sender.is_canceled());
+        waiters.push((turn.to_owned(), sender));
         receiver
     }
 
-    /// Whether anybody reads a stream of ours; forgets those who left.
+    /// Whether any stream has a reader. Removes the streams whose readers left.
     pub fn has_listeners(&self) -> bool {
         let mut listeners = self.listeners.borrow_mut();
         listeners.retain(|listener| !listener.is_closed());
         !listeners.is_empty()
     }
 
-    /// Sends a comment to every stream, so that nobody in between takes it for dead.
+    /// Sends a comment to every stream, so that proxies do not close idle connections.
     pub fn ping(&self) {
         self.listeners.borrow_mut().retain(|l| l.send(Bytes::from_static(b": ping\n\n")));
     }
 
-    /// Tells every listener of a record that is stored. What was not streamed yet of a message's text
-    /// comes before its record, as it does for whoever comes back later.
+    /// Sends a stored record to all listeners. Text of a message that was not streamed is sent as a delta
+    /// first, as in a replay.
     pub fn publish(&self, frame: &Frame, record: &Record) {
         if let EventKind::MessageCompleted { message } = &record.kind {
             let streamed =
@@ -194,37 +195,36 @@ impl Hub {
             rest.iter().for_each(|rest| self.send(rest));
         }
         self.send(frame);
-        if let (Some(halt), Some(turn)) = (Halt::of(&record.kind), &record.turn) {
-            let mut ends = self.ends.borrow_mut();
-            for (_, sender) in ends.extract_if(.., |(waiting, _)| waiting == turn) {
-                let _ = sender.send(halt.clone());
+        if let (Some(pause), Some(turn)) = (TurnPause::of(&record.kind), &record.turn) {
+            let mut waiters = self.waiters.borrow_mut();
+            for (_, sender) in waiters.extract_if(.., |(waiting, _)| waiting == turn) {
+                let _ = sender.send(pause.clone());
             }
         }
     }
 
-    /// Ends the streams that wanted to hear of the session until it is idle.
-    pub fn idle(&self) {
+    /// Ends the streams that only last until the session is idle.
+    pub fn end_idle_streams(&self) {
         self.listeners.borrow_mut().retain(|listener| !listener.interest.until_idle);
     }
 
-    /// Ends every stream and every wait: the session is gone.
+    /// Ends all streams and waits, because the session was erased.
     pub fn close(&self) {
-        self.leave();
+        self.detach();
         if let Some(broadcast) = &self.broadcast {
             broadcast.close();
         }
     }
 
-    /// Ends every stream and every wait of ours: this copy of the session is given up. The platform's
-    /// own listeners stay, and hear of the next copy.
-    pub fn leave(&self) {
+    /// Ends all local streams and waits, because this copy of the session is retired. The platform's
+    /// listeners stay and are served by the next copy.
+    pub fn detach(&self) {
         self.listeners.borrow_mut().clear();
-        self.ends.borrow_mut().clear();
+        self.waiters.borrow_mut().clear();
         self.streaming.borrow_mut().take();
     }
 
-    /// Streams a piece of what the model makes. The first piece of text takes log number `seq` for
-    /// the message.
+    /// Streams a delta. The first text delta of a message assigns it the sequence number `seq`.
     pub fn delta(&self, turn: &str, seq: u64, delta: &Delta) {
         let cursor = match delta {
             Delta::Text { id, delta } => {
@@ -246,7 +246,7 @@ impl Hub {
         self.send(&Frame::delta(delta, turn, cursor));
     }
 
-    /// Whether a message is being streamed and its number taken.
+    /// Whether a message is being streamed.
     pub fn is_streaming(&self) -> bool {
         self.streaming.borrow().is_some()
     }
@@ -261,15 +261,15 @@ impl Hub {
         self.streaming.borrow().as_ref().map(|s| (s.message.clone(), s.text.clone()))
     }
 
-    /// Whether the text of the message being streamed as number `seq` has a place behind byte
-    /// `offset`; `None` when that is not the message being streamed.
+    /// Whether byte `offset` is a character boundary in the text of the message being streamed as `seq`;
+    /// `None` if no such message is being streamed.
     pub fn streamed_fits(&self, seq: u64, offset: usize) -> Option<bool> {
         let streaming = self.streaming.borrow();
         let message = streaming.as_ref().filter(|message| message.seq == seq)?;
         Some(message.text.is_char_boundary(offset))
     }
 
-    /// The rest of the message being streamed, for a reader that stands at `cursor`.
+    /// The text of the message being streamed that a reader at `cursor` has not received.
     pub fn streamed_after(&self, cursor: Cursor) -> Option<Frame> {
         let streaming = self.streaming.borrow();
         let message = streaming.as_ref()?;
@@ -278,7 +278,7 @@ impl Hub {
         text_after(message.seq, &message.message, &message.turn, &message.text, seen)
     }
 
-    /// Forgets the message being streamed: a record has taken its number.
+    /// Clears the message being streamed, after a record has taken its sequence number.
     pub fn end_message(&self) {
         self.streaming.borrow_mut().take();
     }
@@ -291,7 +291,7 @@ impl Hub {
     }
 }
 
-/// The delta from byte `seen` to the end of a message's text; `None` when nothing is left.
+/// The delta from byte `seen` to the end of a message's text, or `None` if it is empty.
 pub(super) fn text_after(seq: u64, id: &str, turn: &str, text: &str, seen: u64) -> Option<Frame> {
     let seen = usize::try_from(seen).unwrap_or(usize::MAX);
     let rest = text.get(seen..).unwrap_or_default();

@@ -1,61 +1,64 @@
-//! First answers kept under an Idempotency-Key, within the session that they concern.
+//! Stored responses of requests with an Idempotency-Key, kept in the session that they concern.
 
 use super::{Session, decode, encode};
 use crate::ports::StoreError;
 use crate::types::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// How long an answer is kept, in milliseconds (24 h).
+/// How long a response is kept, in milliseconds (24 h).
 pub const KEEP_MS: u64 = 24 * 3_600_000;
 
-/// What was answered first.
+/// The stored response of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FirstAnswer {
     /// Hash of the request's body.
     pub body_hash: String,
-    /// When the request came.
+    /// When the request arrived.
     pub at: Timestamp,
-    /// What it got.
+    /// The response.
     pub answer: Answer,
 }
 
-/// See [`FirstAnswer`].
+/// The response of a request; see [`FirstAnswer`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It started this turn, and its answer is the turn's.
+    /// The request started this turn; the response is the turn's.
     Turn(String),
-    /// It got this status and this JSON.
+    /// Status and JSON body.
     Json(u16, String),
 }
 
-/// The document's key for a request of `route` with an Idempotency-Key.
+/// The key of the document for a request to `route` with an Idempotency-Key.
 pub fn document_key(route: &str, key: &str) -> String {
     format!("idem/{route}/{key}")
 }
 
-/// The document's value.
+/// The value of the document.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
+///
+/// If it cannot be written as JSON.
 pub fn document(answer: &FirstAnswer) -> Result<String, StoreError> {
     encode(answer)
 }
 
-/// Finds the first answer, unless it is past its time.
+/// Finds a stored response that has not expired.
 ///
 /// # Errors
-/// When the store breaks.
+///
+/// If the store fails.
 pub fn find(session: &Session, key: &str, now: Timestamp) -> Result<Option<FirstAnswer>, StoreError> {
     let stored = session.store().get(key)?;
     let found: Option<FirstAnswer> = stored.as_deref().map(decode).transpose()?;
     Ok(found.filter(|first| now.since(first.at) < KEEP_MS))
 }
 
-/// Removes answers that are past their time.
+/// Deletes expired responses. Returns when the next one expires.
 ///
 /// # Errors
-/// When the store fails.
+///
+/// If the store fails.
 pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
     let mut old = Vec::new();
     for (key, json) in session.store().list("idem/")? {

@@ -1,4 +1,4 @@
-//! The modes of an agent, and the rules for switching between them.
+//! Switching a session to another mode.
 
 use super::Draft;
 use crate::types::{EventKind, Mode, id};
@@ -165,9 +165,9 @@ impl Modes {
 }
 
 impl Draft {
-    /// Puts the session into the mode `to`, for a turn or from outside. The mode that it leaves remembers the
-    /// session's model; then the one that `to` remembers comes back, or else its own, or nothing changes. All of it
-    /// is one commit, so of two at once the last holds.
+    /// Switches the session to the mode `to`, within a turn or from outside. The previous mode remembers the
+    /// session's model. The new model is the one that `to` remembers, else the mode's default, else the
+    /// current one.
     pub fn switch_mode(&mut self, modes: &Modes, turn: Option<&str>, to: &Mode) {
         let state = &mut self.state;
         let previous = modes.current(state.meta.mode.as_deref()).map(|mode| mode.id.clone());
@@ -176,7 +176,7 @@ impl Draft {
             return;
         }
         if to.is_planning() {
-            // A new one is to be made: the old one does not hold any more.
+            // A new plan is to be written, so the approved one no longer applies.
             state.plan = None;
         }
         let left = state.meta.model.clone();

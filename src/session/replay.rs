@@ -1,22 +1,22 @@
-//! What a reader missed: stored records behind its cursor, and the text it has not seen.
+//! Replay: the records that a reader has missed, and the text that it has not received.
 //!
-//! Every byte of a message's text is delivered as a delta once, before the record that completes
-//! it, whether the reader was there or comes back later: a client may render from deltas alone.
+//! Every byte of a message's text is delivered exactly once as a delta, before the record that completes the
+//! message, whether the reader is connected or reconnects later. A client may render from deltas alone.
 
 use super::{Session, decode, frame::Frame, hub::text_after};
 use crate::ports::{StoreError, session_store::Select};
 use crate::types::{Cursor, EventKind, Record};
 
-/// Records read from the store at once.
+/// Number of records read from the store at once.
 pub const PAGE: usize = 256;
 
 impl Session {
-    /// Where a reader really stands who says it stands at `cursor`: a place that does not exist
-    /// counts as the start.
+    /// Validates a reader's cursor: a position that does not exist becomes the start of the log.
     ///
     /// # Errors
-    /// When the store breaks.
-    pub fn place(&self, cursor: Cursor) -> Result<Cursor, StoreError> {
+    ///
+    /// If the store fails.
+    pub fn resolve_cursor(&self, cursor: Cursor) -> Result<Cursor, StoreError> {
         let exists = match cursor.offset {
             None => cursor.seq <= self.last_seq(),
             Some(offset) => self.is_inside_text(cursor.seq, offset)?,
@@ -33,16 +33,17 @@ impl Session {
         let stored = self.records(select)?.pop().filter(|record| record.seq == seq);
         Ok(stored.is_some_and(|record| match record.kind {
             EventKind::MessageCompleted { message } => message.text().is_char_boundary(offset),
-            // Text that was void before it was complete: another record has its number.
+            // The streamed text was voided, and another record has its sequence number.
             _ => true,
         }))
     }
 
-    /// The next page of frames behind `cursor`, and the cursor behind the page; `None` for the
-    /// latter when the log ends here. With `deltas`, text comes as deltas too.
+    /// The next page of frames after `cursor`, and the cursor after the page; the latter is `None` at the end
+    /// of the log. With `deltas`, text is also sent as deltas.
     ///
     /// # Errors
-    /// When the store breaks.
+    ///
+    /// If the store fails.
     pub fn replay(
         &self,
         cursor: Cursor,
@@ -50,7 +51,7 @@ impl Session {
         deltas: bool,
         limit: usize,
     ) -> Result<(Vec<Frame>, Option<Cursor>), StoreError> {
-        // Inside a message's text the record that holds it is still to come.
+        // For a cursor inside a message's text, the record of the message is still to be sent.
         let after = if cursor.offset.is_some() { cursor.seq.saturating_sub(1) } else { cursor.seq };
         let stored = self.store().read(Select { after, turn, limit, ..Select::default() })?;
         let next =

@@ -1,4 +1,4 @@
-//! A session as clients read it: projections of the log and the state.
+//! A session and its turns as clients read them: projections of the log and the state.
 
 use super::{Session, fold};
 use crate::ports::{StoreError, session_store::Select};
@@ -42,7 +42,7 @@ pub struct SessionView {
     parent: Option<Parent>,
 }
 
-/// A call as `GET …/turns/{turn}` shows it.
+/// A tool call in `GET …/turns/{turn}`.
 #[derive(Serialize)]
 pub struct CallView {
     call_id: String,
@@ -54,7 +54,7 @@ pub struct CallView {
     elapsed_ms: Option<u64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     was_coerced: bool,
-    /// Whether the tool ended after its call had this outcome.
+    /// Whether the tool finished after its call already had this outcome.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     late: bool,
 }
@@ -64,7 +64,7 @@ pub struct CallView {
 pub struct TurnView {
     /// The turn.
     pub id: String,
-    /// Where it stands.
+    /// The status.
     pub status: TurnStatus,
     stop_reason: Option<StopReason>,
     reply: Option<Reply>,
@@ -92,7 +92,7 @@ pub struct TurnView {
     ended_at: Option<Timestamp>,
 }
 
-/// What a judge said of a reply.
+/// A judge's grade of a reply.
 #[derive(Serialize)]
 pub struct Judgement {
     judge: String,
@@ -100,7 +100,7 @@ pub struct Judgement {
     reason: String,
 }
 
-/// The answer to a message, once its turn has ended or waits.
+/// The response to a message, once its turn has ended or waits.
 #[derive(Serialize)]
 pub struct TurnAnswer {
     turn_id: String,
@@ -114,7 +114,7 @@ pub struct TurnAnswer {
 }
 
 impl TurnAnswer {
-    /// The answer for a turn that ended so.
+    /// The response for a turn that has ended.
     pub fn new(turn: &str, end: TurnEnd) -> Self {
         Self {
             turn_id: turn.to_owned(),
@@ -146,7 +146,8 @@ impl Session {
     /// The session as clients see it.
     ///
     /// # Errors
-    /// When the store breaks.
+    ///
+    /// If the store fails.
     pub fn view(&self) -> Result<SessionView, StoreError> {
         let pending = self.pending()?;
         let state = self.state();
@@ -179,10 +180,11 @@ impl Session {
         })
     }
 
-    /// A page of the conversation behind record `after`, and where the next page starts.
+    /// A page of the conversation after record `after`, and the position of the next page.
     ///
     /// # Errors
-    /// When the store breaks.
+    ///
+    /// If the store fails.
     pub fn page(&self, after: u64, limit: usize) -> Result<(Vec<Rc<Message>>, Option<u64>), StoreError> {
         let mut messages = Vec::new();
         let mut ends = Vec::new();
@@ -200,7 +202,7 @@ impl Session {
                 }
                 position = record.seq;
             }
-            // A message is whole once the next one has begun.
+            // A message is complete once the next one has started.
             if messages.len() > limit {
                 messages.truncate(limit);
                 return Ok((messages, ends.get(limit.saturating_sub(1)).copied()));
@@ -211,24 +213,26 @@ impl Session {
         }
     }
 
-    /// How a turn ended; `None` while it runs or when there is none.
+    /// How a turn ended; `None` while it runs or if there is no such turn.
     ///
     /// # Errors
-    /// When the store breaks.
+    ///
+    /// If the store fails.
     pub fn turn_ended(&self, turn: &str) -> Result<Option<TurnEnd>, StoreError> {
         let kinds = &["turn.completed", "turn.failed", "turn.canceled"];
         let select = Select { turn: Some(turn), kinds, limit: 1, ..Select::default() };
         Ok(self.records(select)?.first().and_then(|record| record.kind.turn_end().cloned()))
     }
 
-    /// A turn as clients see it; `None` when there is none.
+    /// A turn as clients see it; `None` if there is no such turn.
     ///
     /// # Errors
-    /// When the store breaks.
+    ///
+    /// If the store fails.
     pub fn turn(&self, turn: &str) -> Result<Option<TurnView>, StoreError> {
         let records = self.records(Select { turn: Some(turn), limit: usize::MAX, ..Select::default() })?;
         let queue_position = self.state().queue.iter().position(|queued| queued == turn).map(|i| i + 1);
-        // Records that wait for a message to end are no less true.
+        // Deferred records already count.
         let state = self.state();
         let deferred = state.deferred.iter().filter(|(of, _)| of.as_deref() == Some(turn));
         let mut deferred = deferred.map(|(_, kind)| (state.meta.updated_at, kind)).peekable();
@@ -278,7 +282,7 @@ impl Session {
         Ok(Some(view))
     }
 
-    /// The calls of the step at hand that have no outcome yet, with whether they had begun.
+    /// The calls of the current step without an outcome, with their status.
     pub fn open_calls(&self) -> Vec<(String, CallStatus)> {
         match self.state().turn.as_ref().map(|turn| &turn.phase) {
             Some(TurnPhase::Tools { calls }) => calls
@@ -344,7 +348,7 @@ impl TurnView {
     }
 }
 
-/// A message as the reply of its turn.
+/// The message as the reply of its turn.
 pub fn reply(message: &Message, output: Option<Value>) -> Reply {
     Reply { id: message.id.clone(), text: text_of(&message.parts), parts: message.parts.clone(), output }
 }

@@ -1,4 +1,4 @@
-//! The context window: what a model is shown of the conversation, kept in memory between turns.
+//! The context window: the part of the conversation that the model is shown. Kept in memory between turns.
 
 mod head;
 pub mod shorten;
@@ -12,40 +12,40 @@ use crate::types::{ContextState, EventKind, Message, Record, Role};
 use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
 
-/// The document that holds the fold of what decides on the window.
+/// The key of the document that holds the window's state.
 pub(super) const STATE: &str = "context";
 
-/// How much a window holds before its older part is dropped from it, whatever else bounds it.
+/// The size at which the older part of a window is dropped, whatever else limits it.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Messages.
+    /// Maximum number of messages.
     pub messages: usize,
-    /// Bytes of text.
+    /// Maximum number of bytes of text.
     pub bytes: usize,
 }
 
 impl Bounds {
-    /// So many messages, and 400 kB.
+    /// Limits the window to `messages` messages and 400 kB.
     pub fn messages(messages: usize) -> Self {
         Self { messages, bytes: 400_000 }
     }
 
-    /// For an agent that keeps its context within the model's window itself: a last resort.
+    /// Limits for an agent with a context strategy, which normally keeps the window far smaller.
     pub fn wide() -> Self {
         Self { messages: 2_000, bytes: 8_000_000 }
     }
 }
 
-/// What a model is shown: the newest messages, and a summary of what was before them.
+/// The newest messages, and what replaces the earlier ones.
 ///
-/// When it grows past its bounds it shrinks to three quarters at once, so that the start of the prompt
-/// stays the same for many turns and provider caches keep hitting. What drops out stays in the log.
+/// When the window exceeds its bounds it shrinks to three quarters at once, so that the start of the prompt
+/// stays the same for many turns and providers' caches hit. Dropped messages stay in the log.
 pub struct ContextWindow {
     state: ContextState,
-    /// What stands for the messages before.
+    /// The message that replaces the earlier ones.
     head: Option<Rc<Message>>,
     messages: Vec<Rc<Message>>,
-    /// Of each message: how many parts it had when it was measured, and its tokens.
+    /// For each message: its number of parts when it was measured, and its tokens.
     measured: RefCell<Vec<(usize, u64)>>,
     bounds: Bounds,
 }
@@ -63,18 +63,19 @@ impl ContextWindow {
         }
     }
 
-    /// Reads the window of a stored session: a bounded number of records, however long the log, but
-    /// always the whole of its last turn.
+    /// Loads the window of a stored session. Reads a bounded number of records, but always the whole last
+    /// turn.
     ///
     /// # Errors
-    /// When the store breaks or holds what cannot be read.
+    ///
+    /// If the store fails, or a record cannot be parsed.
     pub fn load(store: &dyn SessionStore, bounds: Bounds) -> Result<Self, StoreError> {
         let mut window = Self::new(bounds);
         window.state = store.get(STATE)?.as_deref().map(decode).transpose()?.unwrap_or_default();
         let kept_from = window.state.kept_from();
         let mut records = newest(store, kept_from, window.bounds.messages * 2)?;
         if kept_from > 0 && !records.iter().any(starts) && !fault::active(Fault::DropUserMessage) {
-            // The turn at hand began before: its message stays.
+            // The current turn began before the cut; its first message stays in the window.
             let select = Select { before: Some(kept_from), kinds: &["turn.started"], ..Select::default() };
             let started = store.read(Select { newest_first: true, limit: 1, ..select })?;
             let started = started.first().map(|stored| decode(&stored.json)).transpose()?;
@@ -91,9 +92,9 @@ impl ContextWindow {
         Ok(window)
     }
 
-    /// Adds what a new record says. Whoever changes what is shown loads the window anew.
+    /// Applies a new record. A change to the window's state requires loading the window again.
     pub fn push(&mut self, record: &Record) {
-        // Only a turn's start may move the window: inside a turn calls and results stay together.
+        // Only the start of a turn may drop messages, so that calls and results stay together.
         if fold::fold(&mut self.messages, record) && starts(record) {
             let kept_from = self.state.kept_from();
             if self.messages.iter().any(|message| message.seq < kept_from) {
@@ -104,7 +105,7 @@ impl ContextWindow {
         }
     }
 
-    /// A message as it is shown in the place of number `seq`.
+    /// Shortens a message as the window requires at sequence number `seq`.
     pub fn shortened(&self, seq: u64, mut message: Rc<Message>) -> Rc<Message> {
         let cut = &self.state.cut;
         if seq < cut.brief_before {
@@ -116,8 +117,8 @@ impl ContextWindow {
         message
     }
 
-    /// Takes over what decides on what is shown, if the same is shown by it. Returns whether it is.
-    pub fn take_over(&mut self, state: &ContextState) -> bool {
+    /// Replaces the state if it shows the same messages, summary and notes. Returns whether it does.
+    pub fn replace_state(&mut self, state: &ContextState) -> bool {
         let is_same = self.state.cut == state.cut && self.state.observed.active == state.observed.active;
         if is_same {
             self.state = state.clone();
@@ -125,24 +126,24 @@ impl ContextWindow {
         is_same
     }
 
-    /// What decides on what is shown.
+    /// The state that determines the window.
     pub fn state(&self) -> &ContextState {
         &self.state
     }
 
-    /// The messages, oldest first.
+    /// The messages, oldest first, starting with the one that replaces the earlier messages.
     pub fn messages(&self) -> Vec<Rc<Message>> {
         self.head.iter().chain(&self.messages).cloned().collect()
     }
 
-    /// The messages with their tokens, by our estimate; what stands for those before is not among them.
+    /// The messages with their estimated tokens, without the one that replaces the earlier messages.
     pub fn measured(&self) -> Vec<(Rc<Message>, u64)> {
         self.measure();
         let known = self.measured.borrow();
         self.messages.iter().cloned().zip(known.iter().map(|(_, tokens)| *tokens)).collect()
     }
 
-    /// Measures what was not measured yet.
+    /// Measures the messages that have changed since the last call.
     fn measure(&self) {
         let known = &mut *self.measured.borrow_mut();
         known.truncate(self.messages.len());
@@ -156,24 +157,24 @@ impl ContextWindow {
         }
     }
 
-    /// The tokens of all that is shown, by our estimate.
+    /// Estimated tokens of the whole window.
     pub fn tokens(&self) -> u64 {
         self.measure();
         let head = self.head.as_ref().map_or(0, |head| tokens::of_message(head));
         head + self.measured.borrow().iter().map(|(_, tokens)| tokens).sum::<u64>()
     }
 
-    /// How many messages are shown, without what stands for those before.
+    /// Number of messages, without the one that replaces the earlier messages.
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Whether none is.
+    /// Whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// How far the observation of the conversation is, in tokens by our estimate; none before it has begun.
+    /// The progress of observation in estimated tokens, or `None` before it has started.
     pub fn progress(&self) -> Option<Value> {
         let observed = &self.state.observed;
         if observed.next == 0 {
@@ -216,8 +217,8 @@ fn starts(record: &Record) -> bool {
     matches!(record.kind, EventKind::TurnStarted { .. })
 }
 
-/// The newest records of messages from the number `from` on, oldest first: about `limit`, but from where a
-/// turn starts, and the whole of the last turn.
+/// The newest message records from sequence number `from` on, oldest first: about `limit` of them, starting
+/// at the start of a turn and including the whole last turn.
 fn newest(store: &dyn SessionStore, from: u64, limit: usize) -> Result<Vec<Record>, StoreError> {
     let after = from.saturating_sub(1);
     let mut select =
@@ -228,7 +229,7 @@ fn newest(store: &dyn SessionStore, from: u64, limit: usize) -> Result<Vec<Recor
         for stored in &page {
             records.push(decode::<Record>(&stored.json)?);
         }
-        // A turn longer than the page is read to its start: it may have to go on.
+        // Continue to the start of a turn that is longer than a page.
         if page.len() < limit || records.iter().any(starts) {
             break page.len() < limit;
         }
@@ -236,7 +237,7 @@ fn newest(store: &dyn SessionStore, from: u64, limit: usize) -> Result<Vec<Recor
     };
     records.reverse();
     if !complete {
-        // The cut may lie inside a turn: start where one starts.
+        // The first record may be inside a turn; start at the next start of one.
         let start = records.iter().position(starts);
         records.drain(..start.unwrap_or(0));
     }

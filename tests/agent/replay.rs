@@ -30,7 +30,7 @@ fn parse(bytes: &[u8]) -> Vec<Event> {
 /// What a reader gets who comes back at `cursor` now: what it missed, and a stream of the rest.
 fn come_back(stage: &Stage, cursor: Cursor, page: usize) -> (Vec<Event>, ByteReceiver) {
     let session = stage.session();
-    let (mut place, mut missed) = (session.place(cursor).unwrap(), Vec::new());
+    let (mut place, mut missed) = (session.resolve_cursor(cursor).unwrap(), Vec::new());
     loop {
         let (frames, next) = session.replay(place, None, true, page).unwrap();
         frames.iter().for_each(|frame| missed.extend(parse(&frame.sse())));

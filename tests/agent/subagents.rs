@@ -409,7 +409,7 @@ fn a_subagent_is_in_the_mode_of_its_session_and_stays_there() {
     stage.post("t2", "fork:leave:");
     stage.settle();
     let outcome = outcomes(&stage.others.disk(&child(&stage))).pop().unwrap();
-    assert!(outcome.as_str().unwrap().contains("not for a subagent"), "{outcome}");
+    assert!(outcome.as_str().unwrap().contains("a subagent cannot use this tool"), "{outcome}");
 }
 
 #[test]

@@ -280,7 +280,7 @@ fn nobody_waits_for_a_copy_of_the_session_that_was_given_up() {
     stage.post("t2", "hello");
     // As a caller who waits for the queued turn's answer: it holds the session until then.
     let session = stage.session();
-    let mut ended = session.hub().halt("t2");
+    let mut ended = session.hub().pause_of("t2");
     stage.run();
     stage.store.die_after(Some(0));
     for _ in 0..10 {

@@ -128,7 +128,7 @@ impl SessionHost {
     /// Drops a copy of the session whose store has failed; it is read again soon and continues from the journal.
     /// Requests that wait for a turn of this copy are answered.
     fn drop_copy(self: &Rc<Self>, session: &Rc<Session>) {
-        session.hub().leave();
+        session.hub().detach();
         session.retire();
         self.stop_pings();
         self.session.borrow_mut().take();
@@ -140,7 +140,7 @@ impl SessionHost {
     fn own_message(&self, cx: &RuntimeContext) -> Result<Option<Rc<Message>>, StoreError> {
         let session = &cx.session;
         let is_own = |message: &Rc<Message>| message.role == Role::User && message.turn == cx.permit.turn;
-        session.messages().into_iter().find(is_own).map(|message| session.whole(&message)).transpose()
+        session.messages().into_iter().find(is_own).map(|message| session.complete_message(&message)).transpose()
     }
 
     fn fail(&self, cx: &Rc<RuntimeContext>, why: &str) -> Result<(), WriteError> {

@@ -38,7 +38,7 @@ pub(super) fn sse(
 ) -> Result<ApiResponse, Problem> {
     let (listener, stream) = Listener::new(interest);
     listener.send(PREAMBLE);
-    let cursor = session.place(cursor)?;
+    let cursor = session.resolve_cursor(cursor)?;
     start(host, session, Feed { listener, cursor, left: usize::MAX, page: PAGE, live: true })?;
     Ok(response(stream, "text/event-stream"))
 }

@@ -5,7 +5,7 @@ use crate::agent::SessionHost;
 use crate::http::{ApiRequest, ApiResponse};
 use crate::session::{
     Session,
-    hub::{ByteReceiver, Halt, Interest, Listener},
+    hub::{ByteReceiver, Interest, Listener, TurnPause},
     view::TurnAnswer,
 };
 use crate::types::{ErrorCode, Problem};
@@ -48,7 +48,7 @@ pub(super) struct Follow {
 
 enum Heard {
     Stream(ByteReceiver),
-    Halt(oneshot::Receiver<Halt>),
+    Halt(oneshot::Receiver<TurnPause>),
     Nothing,
 }
 
@@ -64,7 +64,7 @@ impl Follow {
                 host.ping(session);
                 Heard::Stream(stream)
             }
-            Wants::Json => Heard::Halt(session.hub().halt(turn)),
+            Wants::Json => Heard::Halt(session.hub().pause_of(turn)),
             Wants::Receipt => Heard::Nothing,
         };
         Self { turn: turn.to_owned(), heard }
@@ -76,8 +76,8 @@ impl Follow {
         match heard {
             Heard::Stream(stream) => Ok(feed::response(stream, "text/event-stream").with("x-turn-id", &turn)),
             Heard::Halt(halt) => match halt.await {
-                Ok(Halt::Ended(end)) => ApiResponse::json(200, &TurnAnswer::new(&turn, *end)),
-                Ok(Halt::Waiting) => stands(session, &turn),
+                Ok(TurnPause::Ended(end)) => ApiResponse::json(200, &TurnAnswer::new(&turn, *end)),
+                Ok(TurnPause::Waiting) => stands(session, &turn),
                 Err(_) => {
                     let id = session.state().meta.id.clone();
                     let detail = format!(

@@ -43,7 +43,7 @@ impl Handler {
             call.request.query("after").is_none() && call.request.header("last-event-id").is_none();
         let mut cursor = match from_now {
             true => crate::types::Cursor::after(session.last_seq()),
-            false => session.place(events::cursor(&call.request)?)?,
+            false => session.resolve_cursor(events::cursor(&call.request)?)?,
         };
         let mut missed = Vec::new();
         loop {

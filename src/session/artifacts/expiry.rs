@@ -1,15 +1,15 @@
-//! Removes bytes whose time is over. Their pointers stay, to say so.
+//! Deletes the bytes of expired artifacts. Their pointers are kept, to report the expiry.
 
 use super::{ArtifactError, Artifacts};
 use crate::types::Timestamp;
 
-/// Documents that say when which artifact expires, soonest first: the purge looks at these alone,
-/// never at pointers.
+/// Prefix of the documents that index artifacts by expiry time, so that a purge reads only those that are
+/// due.
 const INDEX: &str = "artifact-expiry/";
-/// Most artifacts that one purge removes.
+/// Maximum number of artifacts that one purge deletes.
 const AT_ONCE: usize = 100;
 
-/// The document that says when an artifact expires: all of it is in the key.
+/// The key of the document that indexes an artifact's expiry. Its value is empty.
 pub(super) fn document_key(at: Timestamp, id: &str) -> String {
     format!("{INDEX}{:020}/{id}", at.0)
 }
@@ -20,10 +20,11 @@ fn read_key(key: &str) -> Option<(Timestamp, &str)> {
 }
 
 impl Artifacts {
-    /// Removes bytes whose time is over, a bounded number of them.
+    /// Deletes the bytes of expired artifacts, a bounded number at once. Returns when to run again.
     ///
     /// # Errors
-    /// When a store fails or does not answer; repeating the call is safe.
+    ///
+    /// If a store fails or times out; run again then.
     pub async fn purge(&self) -> Result<(), ArtifactError> {
         let now = self.clock.now();
         let (mut documents, mut blobs) = (Vec::new(), Vec::new());

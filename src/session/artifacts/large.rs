@@ -1,4 +1,4 @@
-//! Answers of tools that are too large for a model.
+//! Tool outputs that are too large for the model.
 
 use super::{ArtifactError, Artifacts, Content, MAX_BYTES, Stored};
 use crate::types::{ArtifactRef, ToolOutcome, id};
@@ -6,14 +6,14 @@ use bytes::Bytes;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// Most characters of an answer that a model reads at once.
+/// Maximum number of characters of an output that the model is shown.
 pub const LIMIT: usize = 12_000;
-/// Most characters of a preview.
+/// Maximum number of characters of a preview.
 const PREVIEW: usize = 200;
 
-/// Keeps an answer that is too large for a model apart, or, when the store fails, cuts it and says so.
-/// Never fails.
-pub async fn keep_apart(
+/// Moves an output that is too large for the model to an artifact. If the store fails, the output is
+/// truncated with a note. Never fails.
+pub async fn store_if_large(
     artifacts: &Artifacts,
     id: String,
     outcome: ToolOutcome,
@@ -40,12 +40,13 @@ pub async fn keep_apart(
 }
 
 impl Artifacts {
-    /// Keeps the answer of a call for as long as the session lives. The same answer of the same call is kept
-    /// once, also when it is kept again after a crash.
+    /// Stores the output of a call for the lifetime of the session. The same output of the same call is
+    /// stored once, even if it is stored again after a crash.
     ///
     /// # Errors
-    /// When a store breaks or does not answer.
-    pub async fn keep(
+    ///
+    /// If a store fails or times out.
+    pub async fn store_output(
         &self,
         turn: &str,
         call_id: &str,
@@ -63,7 +64,7 @@ impl Artifacts {
 }
 
 impl Stored {
-    /// The answer as a model is shown it: where it is, and a part of it.
+    /// The output as the model is shown it: a reference and a preview.
     pub fn as_output(&self, preview: String) -> ArtifactRef {
         let pointer = &self.pointer;
         ArtifactRef {
@@ -76,12 +77,12 @@ impl Stored {
     }
 }
 
-/// What is stored of an answer: all of it, unless that is beyond all bounds.
+/// The bytes to store: the whole output, truncated to the maximum size.
 fn content(result: &Value, text: &str) -> Content {
     let is_text = result.is_string() || text.len() > MAX_BYTES;
     let mime_type = if is_text { "text/plain; charset=utf-8" } else { "application/json" };
     let bytes = if text.len() > MAX_BYTES {
-        // Room for the note at the end.
+        // Leave room for the note at the end.
         let head = text.split_at(text.floor_char_boundary(MAX_BYTES - PREVIEW)).0;
         let dropped = text.len() - head.len();
         format!("{head}\n[{dropped} of {} bytes are left out: too large to be kept]", text.len()).into()
@@ -97,7 +98,7 @@ fn preview(text: &str) -> String {
     text.chars().take(PREVIEW).map(|c| if breaks(c) { ' ' } else { c }).collect()
 }
 
-/// The start of a text, and how much of it is missing and why.
+/// The start of a text, with a note on how much is missing and why.
 fn cut(text: &str, why: &str) -> String {
     let Some((end, _)) = text.char_indices().nth(LIMIT) else { return text.to_owned() };
     let (head, rest) = text.split_at(end);
@@ -105,7 +106,7 @@ fn cut(text: &str, why: &str) -> String {
     format!("{head}\n[{dropped} of {} characters are left out: {why}]", LIMIT + dropped)
 }
 
-/// Words about what went wrong stay with the outcome, but not all of them.
+/// Truncates the reason of a failed call.
 fn with_short_reason(mut outcome: ToolOutcome) -> ToolOutcome {
     match &mut outcome {
         ToolOutcome::Timeout { reason, .. }

@@ -1,7 +1,7 @@
-//! Writes to the object store that run to their end, whoever leaves.
+//! Tracks writes to the object store until they finish.
 //!
-//! A store does what it was asked to also when nobody waits for the answer any more. So that whoever
-//! erases a session can wait for what is under way, each write is work of its own.
+//! A store performs a write even if its caller has stopped waiting. Each write therefore runs in a task of
+//! its own, so that erasing a session can await the writes in progress.
 
 use crate::ports::{BlobStore, Clock, Spawner};
 use async_trait::async_trait;
@@ -18,17 +18,17 @@ use std::{
 
 type Put = Shared<LocalBoxFuture<'static, Result<(), String>>>;
 
-/// An object store whose writes are known while they are under way.
+/// An object store that tracks its writes in progress.
 pub struct Puts {
     blobs: Rc<dyn BlobStore>,
     spawner: Rc<dyn Spawner>,
     clock: Rc<dyn Clock>,
     under_way: RefCell<Vec<Put>>,
-    /// How many want it to stay closed.
+    /// Number of [`Closed`] guards.
     closed: Cell<u32>,
 }
 
-/// Keeps writes from starting, until it is dropped.
+/// Blocks new writes until it is dropped.
 pub struct Closed<'a>(&'a Puts);
 
 impl Drop for Closed<'_> {
@@ -38,30 +38,31 @@ impl Drop for Closed<'_> {
 }
 
 impl Puts {
-    /// Writes to `blobs`.
+    /// Wraps `blobs`.
     pub fn new(blobs: Rc<dyn BlobStore>, spawner: Rc<dyn Spawner>, clock: Rc<dyn Clock>) -> Self {
         Self { blobs, spawner, clock, under_way: RefCell::default(), closed: Cell::new(0) }
     }
 
-    /// Lets nothing be written from now on.
+    /// Blocks new writes until the guard is dropped.
     pub fn close(&self) -> Closed<'_> {
         self.closed.set(self.closed.get() + 1);
         Closed(self)
     }
 
-    /// Waits until nothing is under way, for so many milliseconds.
+    /// Waits until no write is in progress, for at most `timeout_ms` milliseconds.
     ///
     /// # Errors
-    /// When something still is then.
-    pub async fn settle(&self, patience_ms: u64) -> Result<(), String> {
+    ///
+    /// If a write is still in progress after that time.
+    pub async fn settle(&self, timeout_ms: u64) -> Result<(), String> {
         let mut under_way = self.under_way.borrow().clone();
         under_way.retain(|put| put.peek().is_none());
         if under_way.is_empty() {
             return Ok(());
         }
-        match select(join_all(under_way), self.clock.sleep(patience_ms)).await {
+        match select(join_all(under_way), self.clock.sleep(timeout_ms)).await {
             Either::Left(_) => Ok(()),
-            Either::Right(_) => Err(format!("it is still writing after {patience_ms} ms")),
+            Either::Right(_) => Err(format!("a write is still in progress after {timeout_ms} ms")),
         }
     }
 }
@@ -103,7 +104,7 @@ mod tests {
     use crate::types::Timestamp;
     use futures::channel::oneshot;
 
-    /// Answers when it is let.
+    /// Completes its first write only when released.
     struct Held(RefCell<Option<oneshot::Receiver<()>>>, MemoryBlobs);
 
     #[async_trait(?Send)]
@@ -130,19 +131,19 @@ mod tests {
     }
 
     #[test]
-    fn a_write_goes_on_without_whoever_asked_and_is_waited_for() {
+    fn a_write_continues_without_its_caller_and_is_awaited() {
         let (clock, tasks) = (ManualClock::at(Timestamp(0)), Rc::new(TaskPool::default()));
         let (go, held) = oneshot::channel();
         let blobs = Rc::new(Held(RefCell::new(Some(held)), MemoryBlobs::default()));
         let puts = Puts::new(blobs.clone(), tasks.clone(), Rc::new(clock.clone()));
         let put = |key: &'static str| puts.put(key, Bytes::from_static(b"x"), "text/plain");
-        // Asked for, and the one who asked has left.
+        // Polled once and dropped.
         assert_eq!(put("a").now_or_never(), None);
         let mut settled = Box::pin(puts.settle(1_000));
         assert_eq!((&mut settled).now_or_never(), None);
         clock.advance(1_000);
-        assert_eq!(settled.now_or_never(), Some(Err("it is still writing after 1000 ms".into())));
-        go.send(()).expect("it is waited for");
+        assert_eq!(settled.now_or_never(), Some(Err("a write is still in progress after 1000 ms".into())));
+        go.send(()).expect("the write is in progress");
         tasks.run();
         assert_eq!(puts.settle(0).now_or_never(), Some(Ok(())));
         assert_eq!(blobs.1.objects.borrow().len(), 1);

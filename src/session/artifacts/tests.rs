@@ -30,10 +30,10 @@ impl Stage {
         Self { store, session, blobs, clock, artifacts }
     }
 
-    /// Keeps an answer apart, if it is to be, as a turn does; gives what the model reads.
+    /// Stores an output as a turn does; returns the outcome that the model reads.
     fn keep(&self, id: &str, result: Value) -> ToolOutcome {
         let outcome = ToolOutcome::Result { result };
-        let (outcome, stored) = block_on(keep_apart(&self.artifacts, id.into(), outcome, HOUR));
+        let (outcome, stored) = block_on(store_if_large(&self.artifacts, id.into(), outcome, HOUR));
         let drafted = |draft: &mut Draft| stored.into_iter().for_each(|s| s.draft(Some("t"), draft));
         self.session.commit(self.clock.now(), drafted).expect("a store that works");
         outcome
@@ -62,7 +62,7 @@ fn file(bytes: &'static [u8]) -> Content {
 #[test]
 fn what_fits_stays_and_what_does_not_is_kept_apart() {
     let stage = Stage::new();
-    // Characters count, not bytes.
+    // The limit counts characters, not bytes.
     let fits = "é".repeat(LIMIT);
     assert_eq!(stage.keep("art_0", json!(fits)), ToolOutcome::Result { result: json!(fits) });
     assert_eq!(stage.objects(), Vec::<String>::new());
@@ -118,9 +118,9 @@ fn a_store_that_fails_or_hangs_leaves_a_marked_beginning() {
 
     let artifacts = Artifacts::new(stage.session.clone(), Rc::new(Hanging), Rc::new(stage.clock.clone()));
     let outcome = ToolOutcome::Result { result: json!(large) };
-    let mut kept = Box::pin(keep_apart(&artifacts, "art_2".into(), outcome, HOUR));
+    let mut kept = Box::pin(store_if_large(&artifacts, "art_2".into(), outcome, HOUR));
     assert!(kept.as_mut().now_or_never().is_none());
-    stage.clock.advance(PATIENCE_MS);
+    stage.clock.advance(STORE_TIMEOUT_MS);
     let (outcome, stored) = kept.now_or_never().expect("an end of patience");
     assert_eq!((outcome, stored.is_none()), (expected, true));
 }
@@ -129,7 +129,7 @@ fn a_store_that_fails_or_hangs_leaves_a_marked_beginning() {
 fn too_many_words_about_a_failure_are_cut_and_stay_a_failure() {
     let stage = Stage::new();
     let outcome = ToolOutcome::failure("x".repeat(LIMIT + 5));
-    let (outcome, stored) = block_on(keep_apart(&stage.artifacts, "art_1".into(), outcome, HOUR));
+    let (outcome, stored) = block_on(store_if_large(&stage.artifacts, "art_1".into(), outcome, HOUR));
     let reason = format!("{}\n[5 of 12005 characters are left out: too long]", "x".repeat(LIMIT));
     assert_eq!((outcome, stored.is_none()), (ToolOutcome::failure(reason), true));
 }
@@ -158,7 +158,7 @@ fn what_expires_says_so_for_ever_and_its_bytes_go() {
     let large = json!("x".repeat(LIMIT + 1));
     stage.keep("art_1", large.clone());
     stage.clock.advance(1_000);
-    // The same content again: one that expires takes nothing from the other.
+    // The same content again: the expiry of one artifact does not affect the other.
     stage.keep("art_2", large);
     assert_eq!(stage.purge(), Some(NOW.plus(HOUR)));
     stage.clock.advance(HOUR - 1_001);
@@ -210,7 +210,7 @@ fn a_file_whose_pointer_cannot_be_stored_leaves_no_bytes() {
     assert_eq!(stage.objects(), Vec::<String>::new());
 }
 
-/// Never answers.
+/// A store that never answers.
 struct Hanging;
 
 #[async_trait(?Send)]
