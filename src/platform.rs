@@ -1,4 +1,4 @@
-//! Adapters of the ports.
+//! Implementations of the ports.
 
 #[cfg(feature = "cloudflare")]
 pub mod cloudflare;

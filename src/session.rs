@@ -50,7 +50,6 @@ const STATE: &str = "state";
 /// cannot be parsed.
 ///
 /// # Errors
-///
 /// If the store fails, or the owner cannot be parsed.
 pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
     #[derive(Deserialize)]
@@ -174,7 +173,6 @@ impl Session {
     /// Opens the stored session, or returns `None` if there is none.
     ///
     /// # Errors
-    ///
     /// If the store fails, or its contents cannot be parsed.
     pub fn open(store: Rc<dyn SessionStore>, bounds: Bounds, hub: Hub) -> Result<Option<Self>, StoreError> {
         if !store.exists()? {
@@ -260,7 +258,6 @@ impl Session {
     /// The complete text of a message that the context window may show shortened.
     ///
     /// # Errors
-    ///
     /// If the store fails.
     pub fn complete_message(&self, shown: &Rc<Message>) -> Result<Rc<Message>, StoreError> {
         if self.context.borrow().state().cut.chars(shown.seq).is_none() {
@@ -280,7 +277,6 @@ impl Session {
     /// are deferred: they are kept in the state and appended after it.
     ///
     /// # Errors
-    ///
     /// If the store fails; nothing has changed then.
     pub fn commit<T>(&self, now: Timestamp, draft: impl FnOnce(&mut Draft) -> T) -> Result<T, StoreError> {
         let (out, change) = self.draft(draft)?;
@@ -292,7 +288,6 @@ impl Session {
     /// deferred.
     ///
     /// # Errors
-    ///
     /// [`Refused::Busy`], or if the store fails. Nothing has changed then.
     pub fn commit_from_outside<T>(
         &self,
@@ -310,7 +305,6 @@ impl Session {
     /// Checks whether a change from outside could be deferred. Call it before expensive work.
     ///
     /// # Errors
-    ///
     /// See [`Session::commit_from_outside`].
     pub fn check_capacity(&self) -> Result<(), Refused> {
         let waiting = self.state.borrow().deferred.len();
@@ -414,7 +408,6 @@ impl Session {
     /// Like [`Session::commit`], for the turn that holds `permit`.
     ///
     /// # Errors
-    ///
     /// [`WriteError::Stale`] if the turn has ended or was restarted. If the store fails.
     pub fn commit_turn<T>(
         &self,
@@ -448,7 +441,6 @@ impl Session {
     /// Reads and parses records.
     ///
     /// # Errors
-    ///
     /// If the store fails, or a record cannot be parsed.
     pub fn records(&self, select: Select<'_>) -> Result<Vec<Record>, StoreError> {
         self.store.read(select)?.iter().map(|stored| decode(&stored.json)).collect()
@@ -466,7 +458,6 @@ fn numbered(mut record: Record) -> Record {
 /// Serializes a document.
 ///
 /// # Errors
-///
 /// If it cannot be written as JSON.
 pub fn encode(value: &impl serde::Serialize) -> Result<String, StoreError> {
     serde_json::to_string(value).map_err(|e| StoreError(format!("cannot write JSON: {e}")))
@@ -475,7 +466,6 @@ pub fn encode(value: &impl serde::Serialize) -> Result<String, StoreError> {
 /// Parses a document.
 ///
 /// # Errors
-///
 /// If it cannot be parsed.
 pub fn decode<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
     json::read(text.as_bytes()).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))

@@ -176,7 +176,6 @@ impl HarnessBuilder {
     /// Validates the parts and builds the agent.
     ///
     /// # Errors
-    ///
     /// If names clash, a required part is missing, or the settings are invalid.
     pub fn build(self) -> Result<HarnessAgent, BuildError> {
         let without = |name: &str| self.without.iter().any(|without| without == name);

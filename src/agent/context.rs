@@ -167,7 +167,6 @@ impl ToolContext {
     /// be safe to drop at any await.
     ///
     /// # Errors
-    ///
     /// If the call is over first.
     pub async fn unless_canceled<T>(&self, work: impl Future<Output = T>) -> Result<T, ToolError> {
         let over = self.cancel.canceled();
@@ -195,7 +194,6 @@ impl ToolContext {
     /// as well.
     ///
     /// # Errors
-    ///
     /// If the store fails.
     pub fn messages(
         &self,
@@ -235,7 +233,6 @@ impl ToolContext {
     /// call.
     ///
     /// # Errors
-    ///
     /// If there is no such mode, the current mode does not lead to it, the call is over, or the store fails.
     pub fn switch_mode(&self, to: Option<&str>, plan: Option<PlanRef>) -> Result<(), ToolError> {
         if self.gate.session.state().meta.parent.is_some() {
@@ -262,7 +259,6 @@ impl ToolContext {
     /// Changes the task list. Returns it as it was before and as it is now.
     ///
     /// # Errors
-    ///
     /// If the change is invalid, the call is over, or the store fails.
     pub(crate) fn change_tasks(
         &self,

@@ -54,14 +54,12 @@ pub trait FollowUp {
     /// Processes the records that it has not processed yet.
     ///
     /// # Errors
-    ///
     /// The reason of the failure. The follow-up is retried with growing delays.
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String>;
 
     /// Deletes the data that it stored for a session. Returns whether there was any.
     ///
     /// # Errors
-    ///
     /// The reason of the failure; the erasure is then retried.
     async fn erase(&self, _owner: &Owner, _session: &str) -> Result<bool, String> {
         Ok(false)
@@ -136,7 +134,6 @@ impl FollowUpContext {
     /// The newest `limit` unprocessed records of these kinds, oldest first.
     ///
     /// # Errors
-    ///
     /// If the store fails.
     pub fn newest(&self, kinds: &[&str], limit: usize) -> Result<Vec<Record>, String> {
         let mut records = self.select(self.seen, kinds, limit, true)?;
@@ -147,7 +144,6 @@ impl FollowUpContext {
     /// The oldest `limit` unprocessed records of these kinds with a sequence number above `after`.
     ///
     /// # Errors
-    ///
     /// If the store fails.
     pub fn oldest(&self, after: u64, kinds: &[&str], limit: usize) -> Result<Vec<Record>, String> {
         self.select(after.max(self.seen), kinds, limit, false)
@@ -168,7 +164,6 @@ impl FollowUpContext {
     /// The time of the last record of this kind.
     ///
     /// # Errors
-    ///
     /// If the store fails.
     pub fn last_of(&self, kind: &str) -> Result<Option<Timestamp>, String> {
         let select = Select { kinds: &[kind], limit: 1, newest_first: true, ..Select::default() };
@@ -179,7 +174,6 @@ impl FollowUpContext {
     /// Checks that the session still exists. Call it right before each write to another store.
     ///
     /// # Errors
-    ///
     /// If the session was erased or this copy of it is retired.
     pub fn ensure_active(&self) -> Result<(), String> {
         if self.cancel.is_canceled() || self.session.is_retired() { Err(GONE.into()) } else { Ok(()) }
@@ -188,7 +182,6 @@ impl FollowUpContext {
     /// Runs `work`, and drops it if the session is erased. The work must be safe to drop at any await.
     ///
     /// # Errors
-    ///
     /// If the session was erased first.
     pub async fn unless_canceled<T>(&self, work: impl Future<Output = T>) -> Result<T, String> {
         let over = self.cancel.canceled();

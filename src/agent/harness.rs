@@ -144,7 +144,6 @@ impl HarnessAgent {
     /// The turn must have been started or resumed in the session under the context's permit.
     ///
     /// # Errors
-    ///
     /// If the turn was sealed or restarted in the meantime, or the store fails. The journal then holds what
     /// is needed to continue.
     pub async fn call(&self, message: Rc<Message>, cx: Rc<RuntimeContext>) -> Result<(), WriteError> {

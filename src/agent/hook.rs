@@ -201,7 +201,6 @@ pub trait Hook {
     /// See [`PostCall`]. Synchronous: its changes become durable in the commit that ends the turn.
     ///
     /// # Errors
-    ///
     /// Undoes the changes of this hook, and lists it in `sub_steps_failed`. The turn ends as planned.
     fn post_call(&self, _event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
         Ok(())

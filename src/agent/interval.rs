@@ -36,7 +36,6 @@ pub trait Interval {
     /// Runs one tick.
     ///
     /// # Errors
-    ///
     /// The reason of the failure. The first of a series of failures is recorded; the interval continues.
     async fn tick(&self, cx: &TickContext) -> Result<Tick, String>;
 

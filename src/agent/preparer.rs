@@ -31,7 +31,6 @@ pub trait ContextSource {
     /// Loads the text relevant to `message`. The model sees it as untrusted text.
     ///
     /// # Errors
-    ///
     /// The reason of the failure. The turn continues without the text.
     async fn load(&self, message: &Message, cx: &RuntimeContext) -> Result<Option<String>, String>;
 }

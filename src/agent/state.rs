@@ -25,7 +25,6 @@ impl StateRules {
     /// Creates the rules from the deployment's settings.
     ///
     /// # Errors
-    ///
     /// The malformed variable and the reason: the schema uses keywords that are not supported, or the initial
     /// state violates it.
     pub(super) fn new(

@@ -99,7 +99,6 @@ pub trait Tool: 'static {
     /// Builds the payload shown to the person or client that answers the call. `None` shows the arguments.
     ///
     /// # Errors
-    ///
     /// Ends the call without suspending it; the model reads the error.
     async fn suspension_payload(
         &self,
@@ -112,7 +111,6 @@ pub trait Tool: 'static {
     /// Validates an answer before it is accepted.
     ///
     /// # Errors
-    ///
     /// What a valid answer looks like, for the sender.
     fn check_answer(&self, _args: &Self::Args, _answer: &Value) -> Result<(), String> {
         Ok(())
@@ -122,7 +120,6 @@ pub trait Tool: 'static {
     /// gate closed, and is then dropped.
     ///
     /// # Errors
-    ///
     /// A failure that the model reads.
     async fn run(&self, args: Self::Args, cx: ToolContext) -> Result<Self::Output, ToolError>;
 }
@@ -136,14 +133,12 @@ pub trait DynTool {
     /// Validates `args` and returns the call's resource keys; see [`Tool::resource_keys`].
     ///
     /// # Errors
-    ///
     /// What is wrong and where, for the model.
     fn check(&self, args: &Value) -> Result<Vec<String>, String>;
 
     /// Builds the payload of a suspended call; see [`Tool::suspension_payload`].
     ///
     /// # Errors
-    ///
     /// The outcome of the call, which is then not suspended.
     fn suspension_payload<'a>(
         &'a self,
@@ -156,7 +151,6 @@ pub trait DynTool {
     /// Validates an answer before it is accepted.
     ///
     /// # Errors
-    ///
     /// What a valid answer looks like, for the sender.
     fn check_answer(&self, _args: &Value, _answer: &Value) -> Result<(), String> {
         Ok(())

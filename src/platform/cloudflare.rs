@@ -1,6 +1,5 @@
-//! The adapters that run on Cloudflare Workers: the only folder that names `worker`.
+//! The adapters for Cloudflare Workers. Only this folder names `worker`.
 
-mod answer;
 mod body;
 mod convert;
 mod crypto;
@@ -15,6 +14,7 @@ mod runtime;
 mod setup;
 mod socket;
 mod sql;
+mod timeout;
 
 pub use object::SessionObject;
 pub use setup::{http, start};

@@ -1,5 +1,5 @@
-//! Twins of the ports in plain memory, with faults that tests can switch on. They know the ports and
-//! nothing else of the harness.
+//! In-memory implementations of the ports, with faults that tests can switch on. They depend only on the
+//! ports.
 
 pub mod clock;
 pub mod directory;

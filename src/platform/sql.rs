@@ -1,5 +1,5 @@
-//! What is kept in SQLite, whoever runs it: D1 does in the Worker, and SQLite itself in tests, so that the
-//! statements that tests have seen are those that run.
+//! Storage in SQLite. In the Worker the statements run on D1, in tests on SQLite itself, so that tests
+//! exercise the statements that run in production.
 
 pub mod memory;
 pub mod memory_spaces;
@@ -12,10 +12,10 @@ use async_trait::async_trait;
 use serde::{Serialize, de::DeserializeOwned};
 use std::borrow::Cow;
 
-/// An argument of a statement.
+/// A bound parameter of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
-    /// A whole number below 2^53.
+    /// An integer below 2^53.
     Number(u64),
     /// A text.
     Text(Cow<'a, str>),
@@ -45,17 +45,17 @@ impl From<String> for Value<'_> {
     }
 }
 
-/// A statement and its arguments.
+/// A statement and its bound parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Statement<'a> {
-    /// The SQL, with `?1`, `?2` and so on in it.
+    /// The SQL, with parameters `?1`, `?2` and so on.
     pub sql: String,
-    /// What stands for them.
+    /// The values of the parameters.
     pub args: Vec<Value<'a>>,
 }
 
 impl<'a> Statement<'a> {
-    /// A statement.
+    /// Creates a statement.
     pub fn new(sql: impl Into<String>, args: impl Into<Vec<Value<'a>>>) -> Self {
         Self { sql: sql.into(), args: args.into() }
     }
@@ -63,45 +63,45 @@ impl<'a> Statement<'a> {
 
 /// The rows that a statement returned.
 pub trait Rows {
-    /// The rows as values.
+    /// Deserializes the rows.
     ///
     /// # Errors
-    /// When a row is not a `T`.
+    /// If a row is not a `T`.
     fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, String>;
 }
 
-/// A database. Its errors are words for our log.
+/// A database. Its errors are messages for the log.
 #[async_trait(?Send)]
 pub trait Sql {
-    /// What a statement returns.
+    /// The rows that a statement returns.
     type Rows: Rows;
 
-    /// Runs statements as one transaction in one round trip, and returns the rows of each.
+    /// Runs statements in one transaction and one round trip, and returns the rows of each.
     async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<Self::Rows>, String>;
 }
 
 /// The databases of a deployment.
 #[async_trait(?Send)]
 pub trait Databases {
-    /// One of them.
+    /// The type of a database.
     type Database: Sql;
 
-    /// Looks the next one up, so that it is had at once in the next moment.
+    /// Looks up the tenant's database, so that the next [`Databases::of`] returns without waiting.
     async fn locate(&self, tenant: &TenantId) -> Result<(), String>;
 
-    /// The one with a tenant's rows.
+    /// The database that holds a tenant's rows.
     async fn of(&self, tenant: &TenantId) -> Result<Self::Database, String>;
 
-    /// All of them.
+    /// All databases.
     fn all(&self) -> Vec<Self::Database>;
 }
 
-/// The rows of the statement with this number in its batch.
+/// The rows of the statement at index `number` of its batch.
 fn read<T: DeserializeOwned>(results: &[impl Rows], number: usize) -> Result<Vec<T>, String> {
-    results.get(number).ok_or("a batch came back short")?.read()
+    results.get(number).ok_or("the database returned fewer results than statements")?.read()
 }
 
-/// A value as an argument, for `json_each` and `->>`.
+/// Serializes a parameter for `json_each` and `->>`.
 fn json(value: &impl Serialize) -> Result<String, String> {
     serde_json::to_string(value).map_err(|error| error.to_string())
 }

@@ -152,7 +152,6 @@ impl Artifacts {
     /// file.
     ///
     /// # Errors
-    ///
     /// If the session has reached its limits, or a store fails or times out. Nothing is stored then.
     pub async fn attach(&self, id: String, content: Content) -> Result<Pointer, ArtifactError> {
         if let Some(first) = self.pointer(&id)? {
@@ -190,7 +189,6 @@ impl Artifacts {
     /// Finds an artifact that has not expired.
     ///
     /// # Errors
-    ///
     /// If there is none, or the session's store fails.
     pub fn find(&self, id: &str) -> Result<Pointer, ArtifactError> {
         let pointer = self.pointer(id)?.ok_or(ArtifactError::NotFound)?;
@@ -203,7 +201,6 @@ impl Artifacts {
     /// Reads an artifact, or a range of its bytes.
     ///
     /// # Errors
-    ///
     /// If the range is outside the artifact, or the store fails or times out.
     pub async fn read(&self, pointer: &Pointer, range: Option<Range<u64>>) -> Result<Bytes, ArtifactError> {
         if range.as_ref().is_some_and(|range| range.start >= range.end || range.end > pointer.bytes) {
@@ -272,7 +269,6 @@ impl ArtifactReader {
     /// See [`Artifacts::find`].
     ///
     /// # Errors
-    ///
     /// See [`Artifacts::find`].
     pub fn find(&self, id: &str) -> Result<Pointer, ArtifactError> {
         self.0.find(id)
@@ -281,7 +277,6 @@ impl ArtifactReader {
     /// See [`Artifacts::read`].
     ///
     /// # Errors
-    ///
     /// See [`Artifacts::read`].
     pub async fn read(&self, pointer: &Pointer, range: Option<Range<u64>>) -> Result<Bytes, ArtifactError> {
         self.0.read(pointer, range).await

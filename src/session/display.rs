@@ -16,7 +16,6 @@ impl Session {
     /// the turn (re)started.
     ///
     /// # Errors
-    ///
     /// If the store fails.
     pub fn display(&self, has_begun: impl Fn(&str) -> bool) -> Result<Value, StoreError> {
         let session = json!(self.view()?);

@@ -37,7 +37,6 @@ pub fn document_key(route: &str, key: &str) -> String {
 /// The value of the document.
 ///
 /// # Errors
-///
 /// If it cannot be written as JSON.
 pub fn document(answer: &FirstAnswer) -> Result<String, StoreError> {
     encode(answer)
@@ -46,7 +45,6 @@ pub fn document(answer: &FirstAnswer) -> Result<String, StoreError> {
 /// Finds a stored response that has not expired.
 ///
 /// # Errors
-///
 /// If the store fails.
 pub fn find(session: &Session, key: &str, now: Timestamp) -> Result<Option<FirstAnswer>, StoreError> {
     let stored = session.store().get(key)?;
@@ -57,7 +55,6 @@ pub fn find(session: &Session, key: &str, now: Timestamp) -> Result<Option<First
 /// Deletes expired responses. Returns when the next one expires.
 ///
 /// # Errors
-///
 /// If the store fails.
 pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
     let mut old = Vec::new();

@@ -1,4 +1,4 @@
-//! Switching a session to another mode.
+//! The modes of an agent, and the rules for switching between them.
 
 use super::Draft;
 use crate::types::{EventKind, Mode, id};

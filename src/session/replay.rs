@@ -14,7 +14,6 @@ impl Session {
     /// Validates a reader's cursor: a position that does not exist becomes the start of the log.
     ///
     /// # Errors
-    ///
     /// If the store fails.
     pub fn resolve_cursor(&self, cursor: Cursor) -> Result<Cursor, StoreError> {
         let exists = match cursor.offset {
@@ -42,7 +41,6 @@ impl Session {
     /// of the log. With `deltas`, text is also sent as deltas.
     ///
     /// # Errors
-    ///
     /// If the store fails.
     pub fn replay(
         &self,

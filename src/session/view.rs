@@ -146,7 +146,6 @@ impl Session {
     /// The session as clients see it.
     ///
     /// # Errors
-    ///
     /// If the store fails.
     pub fn view(&self) -> Result<SessionView, StoreError> {
         let pending = self.pending()?;
@@ -183,7 +182,6 @@ impl Session {
     /// A page of the conversation after record `after`, and the position of the next page.
     ///
     /// # Errors
-    ///
     /// If the store fails.
     pub fn page(&self, after: u64, limit: usize) -> Result<(Vec<Rc<Message>>, Option<u64>), StoreError> {
         let mut messages = Vec::new();
@@ -216,7 +214,6 @@ impl Session {
     /// How a turn ended; `None` while it runs or if there is no such turn.
     ///
     /// # Errors
-    ///
     /// If the store fails.
     pub fn turn_ended(&self, turn: &str) -> Result<Option<TurnEnd>, StoreError> {
         let kinds = &["turn.completed", "turn.failed", "turn.canceled"];
@@ -227,7 +224,6 @@ impl Session {
     /// A turn as clients see it; `None` if there is no such turn.
     ///
     /// # Errors
-    ///
     /// If the store fails.
     pub fn turn(&self, turn: &str) -> Result<Option<TurnView>, StoreError> {
         let records = self.records(Select { turn: Some(turn), limit: usize::MAX, ..Select::default() })?;

@@ -67,7 +67,6 @@ impl ContextWindow {
     /// turn.
     ///
     /// # Errors
-    ///
     /// If the store fails, or a record cannot be parsed.
     pub fn load(store: &dyn SessionStore, bounds: Bounds) -> Result<Self, StoreError> {
         let mut window = Self::new(bounds);

@@ -1,5 +1,5 @@
-//! Reads a body piece by piece. A model's stream comes in many small ones, so nothing is made anew
-//! for each: the same two callbacks take every piece.
+//! Reads a body chunk by chunk. A model's stream has many small chunks, so the same two callbacks are reused
+//! for every chunk.
 
 use super::convert::thrown;
 use js_sys::{Promise, Uint8Array};
@@ -22,18 +22,18 @@ extern "C" {
     #[wasm_bindgen(method, catch, js_name = getReader)]
     fn get_reader(this: &RawStream) -> Result<RawReader, JsValue>;
 
-    type RawPiece;
+    type RawChunk;
     #[wasm_bindgen(method, getter)]
-    fn done(this: &RawPiece) -> bool;
+    fn done(this: &RawChunk) -> bool;
     #[wasm_bindgen(method, getter)]
-    fn value(this: &RawPiece) -> JsValue;
+    fn value(this: &RawChunk) -> JsValue;
 }
 
 type Callback = Closure<dyn FnMut(JsValue)>;
 
-/// The stream of a body's pieces. Dropping it leaves the rest unread; closing the connection is up to
-/// whoever opened it.
-pub struct Pieces {
+/// The chunks of a body. Dropping the stream leaves the rest unread; the connection must be closed
+/// separately.
+pub struct BodyStream {
     reader: RawReader,
     shared: Rc<Shared>,
     callbacks: Option<(Callback, Callback)>,
@@ -43,7 +43,7 @@ pub struct Pieces {
 #[derive(PartialEq)]
 enum State {
     Idle,
-    Asked,
+    Reading,
     Over,
 }
 
@@ -51,34 +51,34 @@ enum State {
 struct Shared {
     answer: Cell<Option<Result<JsValue, JsValue>>>,
     waker: Cell<Option<Waker>>,
-    /// Callbacks of a reader that left with a question open: they live until it is answered.
-    orphans: RefCell<Option<(Callback, Callback)>>,
+    /// The callbacks of a dropped reader with a pending read; they must live until it completes.
+    pending_callbacks: RefCell<Option<(Callback, Callback)>>,
 }
 
 impl Shared {
-    fn settle(&self, answer: Result<JsValue, JsValue>) {
+    fn complete(&self, answer: Result<JsValue, JsValue>) {
         self.answer.set(Some(answer));
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
-        let orphans = self.orphans.borrow_mut().take();
-        drop(orphans);
+        let pending_callbacks = self.pending_callbacks.borrow_mut().take();
+        drop(pending_callbacks);
     }
 }
 
-impl Pieces {
-    /// Reads `stream` from its start.
+impl BodyStream {
+    /// Starts reading `stream`.
     ///
     /// # Errors
-    /// When somebody reads it already.
+    /// If the stream already has a reader.
     pub fn new(stream: &JsValue) -> Result<Self, String> {
         let reader = stream.unchecked_ref::<RawStream>().get_reader().map_err(thrown)?;
         let shared = Rc::new(Shared::default());
-        // A panic in here leaves nothing half done.
+        // The closures only set cells, so a panic leaves nothing inconsistent.
         let (fine, broken) = (AssertUnwindSafe(Rc::clone(&shared)), AssertUnwindSafe(Rc::clone(&shared)));
         let callbacks = (
-            Closure::new(move |piece| fine.settle(Ok(piece))),
-            Closure::new(move |error| broken.settle(Err(error))),
+            Closure::new(move |chunk| fine.complete(Ok(chunk))),
+            Closure::new(move |error| broken.complete(Err(error))),
         );
         Ok(Self { reader, shared, callbacks: Some(callbacks), state: State::Idle })
     }
@@ -86,13 +86,13 @@ impl Pieces {
     fn ask(&mut self) -> Result<(), JsValue> {
         if let Some((fine, broken)) = &self.callbacks {
             let _ = self.reader.read()?.then2(fine, broken);
-            self.state = State::Asked;
+            self.state = State::Reading;
         }
         Ok(())
     }
 }
 
-impl futures::Stream for Pieces {
+impl futures::Stream for BodyStream {
     type Item = Result<Vec<u8>, String>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -110,9 +110,9 @@ impl futures::Stream for Pieces {
                 self.shared.waker.set(Some(cx.waker().clone()));
                 Poll::Pending
             }
-            Some(Ok(piece)) if !piece.unchecked_ref::<RawPiece>().done() => {
+            Some(Ok(chunk)) if !chunk.unchecked_ref::<RawChunk>().done() => {
                 self.state = State::Idle;
-                let bytes: Uint8Array = piece.unchecked_ref::<RawPiece>().value().unchecked_into();
+                let bytes: Uint8Array = chunk.unchecked_ref::<RawChunk>().value().unchecked_into();
                 Poll::Ready(Some(Ok(bytes.to_vec())))
             }
             Some(Ok(_)) => {
@@ -127,10 +127,10 @@ impl futures::Stream for Pieces {
     }
 }
 
-impl Drop for Pieces {
+impl Drop for BodyStream {
     fn drop(&mut self) {
-        if self.state == State::Asked {
-            *self.shared.orphans.borrow_mut() = self.callbacks.take();
+        if self.state == State::Reading {
+            *self.shared.pending_callbacks.borrow_mut() = self.callbacks.take();
         }
     }
 }

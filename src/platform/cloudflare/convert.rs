@@ -1,4 +1,4 @@
-//! Between the platform's requests and responses and ours.
+//! Converts the platform's requests and responses to those of `http`, and back.
 
 use crate::http::{ApiBody, ApiRequest, ApiResponse};
 use crate::types::{ErrorCode, Problem};
@@ -7,11 +7,11 @@ use futures::StreamExt;
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{Headers, Request, Response, ResponseBody, Result};
 
-/// The head of a request: everything but its body.
+/// The request without its body.
 pub fn head(request: &Request) -> ApiRequest {
     let inner = request.inner();
     let url = inner.url();
-    // Scheme and host are the platform's affair; what stands behind them is ours.
+    // The URL without scheme and host.
     let target = url.split_once("://").map_or("", |(_, rest)| rest.find('/').map_or("", |at| &rest[at..]));
     let target = target.split('#').next().unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -25,12 +25,12 @@ pub fn head(request: &Request) -> ApiRequest {
     }
 }
 
-/// The length of its body that a request states, in bytes.
+/// The `Content-Length` of a request.
 pub fn length(head: &ApiRequest) -> Option<usize> {
     head.header("content-length").and_then(|length| length.parse().ok())
 }
 
-/// The body of a request, unless it is larger than we take.
+/// Reads the body of a request up to the maximum size.
 pub async fn body(request: &mut Request, length: Option<usize>) -> std::result::Result<Bytes, Problem> {
     let too_large = || Problem::new(ErrorCode::PayloadTooLarge, "the body is larger than 4 MiB");
     let unreadable = |error: worker::Error| {
@@ -54,7 +54,7 @@ pub async fn body(request: &mut Request, length: Option<usize>) -> std::result::
     }
 }
 
-/// A response for the platform, with `extra` headers on top.
+/// Converts a response, adding `extra` headers.
 pub fn response(response: ApiResponse, extra: &[(String, String)]) -> Result<Response> {
     let headers = Headers::new();
     for (name, value) in response.headers.iter().chain(extra) {
@@ -63,7 +63,7 @@ pub fn response(response: ApiResponse, extra: &[(String, String)]) -> Result<Res
     let out = match response.body {
         ApiBody::Empty => Response::from_body(ResponseBody::Empty)?,
         ApiBody::Bytes(bytes) => Response::from_bytes(bytes.into())?,
-        // Plain memory only: the stream may be freed at any time, outside any request.
+        // The stream owns only plain memory, because it may be freed at any time, even outside a request.
         ApiBody::Stream(stream) => {
             Response::from_stream(stream.map(|bytes| Ok::<Vec<u8>, worker::Error>(bytes.into())))?
         }
@@ -71,8 +71,8 @@ pub fn response(response: ApiResponse, extra: &[(String, String)]) -> Result<Res
     Ok(out.with_status(response.status).with_headers(headers))
 }
 
-/// What an exception says.
+/// The message of an exception.
 pub fn thrown(error: JsValue) -> String {
     let message = error.dyn_ref::<js_sys::Error>().map(|error| String::from(error.message()));
-    message.or_else(|| error.as_string()).unwrap_or_else(|| "an exception without words".into())
+    message.or_else(|| error.as_string()).unwrap_or_else(|| "an exception without a message".into())
 }

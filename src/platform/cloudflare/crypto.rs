@@ -1,4 +1,4 @@
-//! Signatures with the platform's WebCrypto.
+//! Signature verification with the platform's WebCrypto.
 
 use super::convert::thrown;
 use crate::ports::{PublicKey, Signatures};
@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use js_sys::{Array, JSON, Uint8Array};
 use wasm_bindgen::{JsValue, prelude::wasm_bindgen};
 
-// Every import catches: an exception that is thrown past one would hang the request.
+// Every import catches exceptions: an uncaught one would hang the request.
 #[wasm_bindgen]
 extern "C" {
     #[wasm_bindgen(catch, js_namespace = ["crypto", "subtle"], js_name = importKey)]
@@ -29,14 +29,14 @@ extern "C" {
 /// `crypto.subtle`.
 pub struct WebCrypto;
 
-/// A key of the platform, and the algorithm that it is for.
+/// An imported key and its algorithm.
 struct Imported {
     key: JsValue,
     algorithm: JsValue,
 }
 
 async fn import(key: &PublicKey) -> Result<Imported, JsValue> {
-    // The numbers are base64url, which JSON need not escape.
+    // The values are base64url, which JSON does not escape.
     let (algorithm, jwk) = match key {
         PublicKey::Rs256 { n, e } => (
             r#"{"name":"RSASSA-PKCS1-v1_5","hash":"SHA-256"}"#,

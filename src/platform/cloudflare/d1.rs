@@ -1,7 +1,7 @@
-//! D1: statements, and what is kept by them.
+//! D1 databases, and the ports implemented on them.
 //!
-//! D1 takes numbers only as floating point, which holds whole ones below 2^53 exactly: milliseconds
-//! until far beyond the year 9999.
+//! D1 binds numbers only as floating point, which represents integers below 2^53 exactly: milliseconds until
+//! far beyond the year 9999.
 
 #[cfg(feature = "fixtures")]
 pub mod billed;
@@ -14,22 +14,22 @@ pub use directory::D1Directory;
 pub use files::D1Files;
 pub use shards::Shards;
 
-use super::answer::{answer, said};
+use super::timeout::{error_text, with_timeout};
 use crate::types::{Timestamp, json};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::rc::Rc;
 use worker::{D1Database, D1PreparedStatement, D1Result, D1Type};
 
-/// How long a statement, or a batch of them, may take in milliseconds.
-const PATIENCE_MS: u64 = 10_000;
+/// Timeout of a statement or a batch, in milliseconds.
+const TIMEOUT_MS: u64 = 10_000;
 
-/// A database has no answer, or none that can be read. The words are for our log.
+/// A database failed, or returned rows that cannot be read. The message is for the log.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct Failed(String);
+pub struct D1Error(String);
 
-/// One statement of a batch: SQL and its arguments.
+/// A statement of a batch: the SQL and its parameters.
 pub type Statement<'a> = (&'a str, &'a [D1Type<'a>]);
 
 /// A database.
@@ -42,35 +42,35 @@ impl Database {
         Self(Rc::new(binding))
     }
 
-    /// Runs a statement, writing or reading, and returns its rows.
-    pub async fn rows<T: DeserializeOwned>(&self, sql: &str, args: &[D1Type<'_>]) -> Result<Vec<T>, Failed> {
+    /// Runs a statement and returns its rows.
+    pub async fn rows<T: DeserializeOwned>(&self, sql: &str, args: &[D1Type<'_>]) -> Result<Vec<T>, D1Error> {
         self.ask(sql, args).await?.read()
     }
 
-    /// Runs a statement whose rows nobody needs.
-    pub async fn run(&self, sql: &str, args: &[D1Type<'_>]) -> Result<(), Failed> {
+    /// Runs a statement and ignores its rows.
+    pub async fn run(&self, sql: &str, args: &[D1Type<'_>]) -> Result<(), D1Error> {
         self.ask(sql, args).await.map(drop)
     }
 
-    /// Whether a statement that ends in `RETURNING 1 AS done` did anything.
-    pub async fn did(&self, sql: &str, args: &[D1Type<'_>]) -> Result<bool, Failed> {
+    /// Runs a statement that ends in `RETURNING 1 AS done`. Returns whether it changed a row.
+    pub async fn did(&self, sql: &str, args: &[D1Type<'_>]) -> Result<bool, D1Error> {
         self.ask(sql, args).await?.any()
     }
 
-    /// Runs statements as one transaction, all or none of them, and returns the rows of each.
-    pub async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, Failed> {
+    /// Runs statements in one transaction, and returns the rows of each.
+    pub async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, D1Error> {
         let prepared = statements.iter().map(|(sql, args)| self.prepare(sql, args));
         let batch = self.0.batch(prepared.collect::<Result<_, _>>()?);
-        let results = answer(PATIENCE_MS, batch).await.map_err(Failed)?;
+        let results = with_timeout(TIMEOUT_MS, batch).await.map_err(D1Error)?;
         results.into_iter().map(Rows::new).collect()
     }
 
-    async fn ask(&self, sql: &str, args: &[D1Type<'_>]) -> Result<Rows, Failed> {
-        Rows::new(answer(PATIENCE_MS, self.prepare(sql, args)?.all()).await.map_err(Failed)?)
+    async fn ask(&self, sql: &str, args: &[D1Type<'_>]) -> Result<Rows, D1Error> {
+        Rows::new(with_timeout(TIMEOUT_MS, self.prepare(sql, args)?.all()).await.map_err(D1Error)?)
     }
 
-    fn prepare(&self, sql: &str, args: &[D1Type<'_>]) -> Result<D1PreparedStatement, Failed> {
-        self.0.prepare(sql).bind_refs(args).map_err(|error| Failed(said(error)))
+    fn prepare(&self, sql: &str, args: &[D1Type<'_>]) -> Result<D1PreparedStatement, D1Error> {
+        self.0.prepare(sql).bind_refs(args).map_err(|error| D1Error(error_text(error)))
     }
 }
 
@@ -78,51 +78,51 @@ impl Database {
 pub struct Rows(D1Result);
 
 impl Rows {
-    fn new(result: D1Result) -> Result<Self, Failed> {
+    fn new(result: D1Result) -> Result<Self, D1Error> {
         #[cfg(feature = "fixtures")]
         billed::count(&result);
         match result.error() {
-            Some(error) => Err(Failed(error)),
+            Some(error) => Err(D1Error(error)),
             None => Ok(Self(result)),
         }
     }
 
-    /// The rows as values, by the one reader of the house.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, Failed> {
-        json::from_value(Value::Array(self.values()?)).map_err(|misfit| Failed(misfit.to_string()))
+    /// Deserializes the rows.
+    pub fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, D1Error> {
+        json::from_value(Value::Array(self.values()?)).map_err(|misfit| D1Error(misfit.to_string()))
     }
 
-    /// Whether there is any.
-    pub fn any(&self) -> Result<bool, Failed> {
+    /// Whether there are any rows.
+    pub fn any(&self) -> Result<bool, D1Error> {
         Ok(!self.values()?.is_empty())
     }
 
-    fn values(&self) -> Result<Vec<Value>, Failed> {
-        self.0.results().map_err(|error| Failed(said(error)))
+    fn values(&self) -> Result<Vec<Value>, D1Error> {
+        self.0.results().map_err(|error| D1Error(error_text(error)))
     }
 }
 
-/// A whole number below 2^53 as an argument.
+/// A parameter with an integer below 2^53.
 pub fn number(value: u64) -> D1Type<'static> {
     D1Type::Real(value as f64)
 }
 
-/// A time as an argument.
+/// A parameter with a time.
 pub fn time(at: Timestamp) -> D1Type<'static> {
     number(at.0)
 }
 
-/// A text that may be missing as an argument.
+/// A parameter with an optional text.
 pub fn optional(text: Option<&str>) -> D1Type<'_> {
     text.map_or(D1Type::Null, D1Type::Text)
 }
 
-/// A list as one argument, for `json_each`.
+/// A parameter with a list as JSON, for `json_each`.
 pub fn list(items: impl Iterator<Item = impl AsRef<str>>) -> String {
     Value::from_iter(items.map(|item| item.as_ref().to_owned())).to_string()
 }
 
-/// A time as it comes from a column.
-pub fn moment(ms: f64) -> Timestamp {
+/// Reads a time from a column.
+pub fn timestamp(ms: f64) -> Timestamp {
     Timestamp(ms as u64)
 }

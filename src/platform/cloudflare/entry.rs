@@ -11,11 +11,11 @@ use futures::{FutureExt, future::join_all};
 use std::{cell::OnceCell, panic::AssertUnwindSafe, rc::Rc};
 use worker::{Context, Env, Request, RequestInit, Response, Result, ScheduleContext, ScheduledEvent, event};
 
-/// Objects that consolidate memories in one cron run, and spaces that each of them does at most; the next
-/// run goes on.
-const KEEPERS: usize = 5;
+/// Number of objects that consolidate memories in one cron run, and the maximum number of spaces for each.
+/// The next run continues.
+const CONSOLIDATORS: usize = 5;
 const SPACES: usize = 50;
-/// Times that one cron run sweeps at most; the next run goes on.
+/// Maximum number of sweeps in one cron run. The next run continues.
 const SWEEPS: usize = 20;
 
 #[event(fetch)]
@@ -24,9 +24,9 @@ async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response
     let why = match AssertUnwindSafe(respond(request, head.clone(), &env)).catch_unwind().await {
         Ok(Ok(response)) => return Ok(response),
         Ok(Err(error)) => error.to_string(),
-        Err(_) => "a panic, logged above".to_owned(),
+        Err(_) => "panic, logged above".to_owned(),
     };
-    // A defect of ours, or an object that broke: the caller gets an answer that the log explains.
+    // A panic or a failed object: the caller gets the id of the log line that has the details.
     let id = front(&env)?.request_id(&head);
     let problem = Problem::internal(why);
     worker::console_error!("request {id}: {problem}");
@@ -55,7 +55,7 @@ async fn respond(mut request: Request, head: ApiRequest, env: &Env) -> Result<Re
     }
 }
 
-/// Passes a request on to its session's object, and the object's answer back as it comes.
+/// Passes a request on to its session's object, and streams the object's response back.
 async fn pass_on(env: &Env, request: Request, forward: Forward) -> Result<Response> {
     let head = ForwardHead {
         principal: forward.principal,
@@ -71,7 +71,7 @@ async fn pass_on(env: &Env, request: Request, forward: Forward) -> Result<Respon
             .with_body(Some(body.into()));
         Request::new_with_init(&request.inner().url(), &init)?
     } else {
-        // The same request anew: its body and its signal go along.
+        // A copy of the request that keeps its body and its abort signal.
         web_sys::Request::new_with_request(request.inner())?.into()
     };
     onward.headers().set(FORWARD, &json::ascii(&head)?)?;
@@ -85,11 +85,11 @@ async fn pass_on(env: &Env, request: Request, forward: Forward) -> Result<Respon
 }
 
 thread_local! {
-    // Bindings belong to the isolate, not to a request; nothing else in a front outlives one.
+    // Bindings belong to the isolate. The gateway keeps no other state beyond a request.
     static FRONT: OnceCell<Rc<Front>> = const { OnceCell::new() };
 }
 
-/// The front of this isolate, made once.
+/// The gateway of this isolate, created once.
 fn front(env: &Env) -> Result<Rc<Front>> {
     if let Some(front) = FRONT.with(|cell| cell.get().map(Rc::clone)) {
         return Ok(front);
@@ -133,21 +133,21 @@ async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) 
             Ok(true) => {}
             Ok(false) => break,
             Err(error) => {
-                worker::console_error!("the sweep stopped: {error}");
+                worker::console_error!("the sweep failed: {error}");
                 break;
             }
         }
     }
-    // Side by side in objects: each has limits of its own for what it asks of databases.
+    // In several objects, because each has its own limit of subrequests to databases.
     let consolidated = match env.durable_object("SESSION") {
         Ok(objects) => {
             let objects = Objects(objects);
-            let works = (0..KEEPERS).map(|keeper| objects.consolidate(keeper, SPACES));
+            let works = (0..CONSOLIDATORS).map(|index| objects.consolidate(index, SPACES));
             join_all(works).await.into_iter().find_map(Result::err)
         }
         Err(error) => Some(error.to_string()),
     };
     if let Some(error) = consolidated {
-        worker::console_error!("consolidation stopped: {error}");
+        worker::console_error!("consolidation failed: {error}");
     }
 }

@@ -1,6 +1,6 @@
 //! Outbound HTTP, and the Workers AI binding.
 
-use super::{body::Pieces, convert};
+use super::{body::BodyStream, convert};
 use crate::ports::{Ai, Http, HttpError, HttpRequest, HttpResponse};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -16,7 +16,7 @@ use worker::{AbortController, Fetch, Headers, Request, RequestInit, RequestRedir
 /// The platform's `fetch`.
 pub struct WorkerHttp;
 
-/// Aborts its request when it is dropped: dropping a fetch alone would let it run on.
+/// Aborts its request when dropped. Dropping a fetch alone would let it continue.
 struct Abort(Option<AbortController>);
 
 impl Drop for Abort {
@@ -48,11 +48,11 @@ impl Http for WorkerHttp {
         let headers = response.headers().entries().collect();
         let body: LocalBoxStream<'static, _> = match response.body() {
             ResponseBody::Stream(stream) => {
-                let mut pieces = Pieces::new(stream).map_err(HttpError)?;
+                let mut pieces = BodyStream::new(stream).map_err(HttpError)?;
                 let chunks = poll_fn(move |cx| {
                     let polled = pieces.poll_next_unpin(cx);
                     if let Poll::Ready(None) = polled {
-                        // Read to its end: there is nothing left to abort.
+                        // The body was read completely.
                         abort.0.take();
                     }
                     polled.map(|next| next.map(|piece| piece.map(Bytes::from).map_err(HttpError)))
@@ -86,15 +86,15 @@ impl Ai for WorkerAi {
         model: &str,
         input: serde_json::Value,
     ) -> Result<LocalBoxStream<'static, Result<Bytes, HttpError>>, HttpError> {
-        // Through JSON text: serde would make a JS `Map` of each object.
+        // Through JSON text, because serde would create a JS `Map` for each object.
         let input = JSON::parse(&input.to_string()).map_err(thrown)?;
         let output = self.0.unchecked_ref::<RawAi>().run(model, &input).await.map_err(thrown)?;
         match output.dyn_into::<web_sys::ReadableStream>() {
             Ok(stream) => {
-                let pieces = Pieces::new(&stream).map_err(HttpError)?;
+                let pieces = BodyStream::new(&stream).map_err(HttpError)?;
                 Ok(pieces.map(|piece| piece.map(Bytes::from).map_err(HttpError)).boxed_local())
             }
-            // A model that does not stream answers with an object.
+            // A model that does not stream returns an object.
             Err(object) => {
                 let text = JSON::stringify(&object).map_err(thrown)?;
                 let text = Bytes::from(String::from(text));

@@ -1,4 +1,4 @@
-//! What the tests ask the index of memories directly, and the rows that D1 bills for it.
+//! Gives tests direct access to the memory index, and counts the rows that D1 bills.
 
 use super::{d1::billed, setup};
 use crate::memory::{ranking::MAX_HITS, search};
@@ -11,7 +11,7 @@ use worker::{Env, Error, Request, Response, Result};
 #[derive(Deserialize)]
 struct Ask {
     user: String,
-    /// Whether it is about facts, and not about turns.
+    /// Whether the call is about facts instead of turns.
     #[serde(default)]
     facts: bool,
     call: Call,
@@ -20,7 +20,8 @@ struct Ask {
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Call {
-    /// Adds entries with these numbers: each holds `all`, the sevenths `seventh`, the thousandths `rare`.
+    /// Adds entries with these numbers. All contain `all`, every seventh `seventh`, and every thousandth
+    /// `rare`.
     Add {
         from: u64,
         to: u64,
@@ -42,7 +43,7 @@ enum Call {
     Erase,
 }
 
-/// Answers with what was returned, and how many rows were read and written.
+/// Responds with the call's result and the number of rows read and written.
 pub async fn memory(mut request: Request, env: &Env) -> Result<Response> {
     let Ask { user, facts, call } = json::read(&request.bytes().await?)?;
     let failed = |error: crate::ports::memory::MemoryError| Error::RustError(error.to_string());

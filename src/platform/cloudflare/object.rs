@@ -1,7 +1,7 @@
-//! The session object: one Durable Object for each (tenant, session). Everything that happens in
-//! it is decided in `http::session` and `agent::SessionHost`.
+//! The session object: one Durable Object per session. Its logic is in `http::session` and
+//! `agent::SessionHost`.
 
-#![allow(missing_docs, reason = "the platform's macros make items of their own")]
+#![allow(missing_docs, reason = "the platform's macros generate undocumented items")]
 
 use super::{convert, runtime::ObjectSpawner, setup, socket::Sockets, sql::SqlSessionStore};
 use crate::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
@@ -22,29 +22,28 @@ use worker::{
     WebSocket, WebSocketIncomingMessage, WebSocketPair, durable_object,
 };
 
-/// What the front says about a request that it passes on. Every such request carries it, whatever
-/// its sender put there.
+/// The header by which the gateway passes an authenticated request on. The gateway always overwrites it.
 pub const FORWARD: &str = "x-edge-harness-forward";
-/// What one object asks of another. Counts only on requests that the front did not pass on.
+/// The header of a request between objects. Ignored on requests that the gateway passed on.
 const INTERNAL: &str = "x-edge-harness-internal";
 
-/// When a deployment that is not set up right is looked at again.
+/// Interval at which an incorrectly configured deployment is checked again.
 const UNCONFIGURED: Duration = Duration::from_secs(60);
 
-/// See [`FORWARD`].
+/// The value of [`FORWARD`].
 #[derive(Serialize, Deserialize)]
 pub struct ForwardHead {
-    /// Who asks.
+    /// The caller.
     pub principal: Principal,
     /// The session's id.
     pub session: String,
     /// The request's id.
     pub id: String,
-    /// Headers to set on the answer.
+    /// Headers to add to the response.
     pub answer_headers: Vec<(String, String)>,
 }
 
-/// See [`INTERNAL`].
+/// The value of [`INTERNAL`].
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Internal {
@@ -65,7 +64,7 @@ struct Inner {
     state: Rc<State>,
     env: Env,
     sockets: Rc<Sockets>,
-    /// A deployment that is not set up right says so at each request.
+    /// The configuration error is reported at each request.
     handler: std::result::Result<Handler, String>,
 }
 
@@ -93,8 +92,8 @@ impl DurableObject for SessionObject {
                 let woken = handler.host.wake().await;
                 woken.map_err(|problem| worker::Error::RustError(problem.to_string()))?;
             }
-            // The platform gives an alarm up that fails a few times; this one is to come when the
-            // deployment is mended.
+            // The platform drops an alarm after a few failures; reschedule it until the configuration is
+            // fixed.
             Err(error) => {
                 worker::console_error!("not configured: {error}");
                 self.inner.state.storage().set_alarm(UNCONFIGURED).await?;
@@ -114,7 +113,9 @@ impl DurableObject for SessionObject {
         }
         let remembered: Option<String> = ws.deserialize_attachment()?;
         let state: Option<SocketState> = remembered.and_then(|text| json::read(text.as_bytes()).ok());
-        let Some(state) = state else { return ws.close(Some(1011), Some("this socket was forgotten")) };
+        let Some(state) = state else {
+            return ws.close(Some(1011), Some("the state of this socket was lost"));
+        };
         let request_id = handler.host.new_id(id::REQUEST);
         match handler.command(&state, &text, request_id).await {
             Some(answer) => ws.send_with_str(&answer),
@@ -123,7 +124,7 @@ impl DurableObject for SessionObject {
     }
 
     async fn websocket_close(&self, ws: WebSocket, code: usize, reason: String, _clean: bool) -> Result<()> {
-        // Completing the handshake; a code that may not be sent is answered with the normal one.
+        // Completes the closing handshake; a code that must not be sent is replaced by 1000.
         let code = u16::try_from(code)
             .ok()
             .filter(|code| (1000..=4999).contains(code) && !(1004..=1006).contains(code));
@@ -159,13 +160,13 @@ impl Inner {
         self.handler.as_ref().map_err(|error| worker::Error::RustError(error.clone()))
     }
 
-    /// A request that the front has let through.
+    /// Handles a request that the gateway has authenticated.
     async fn forwarded(&self, mut request: Request, forward: &str) -> Result<Response> {
         let forward: ForwardHead = json::read(forward.as_bytes())?;
         let answered = match self.handler() {
             Ok(handler) => self.answer(handler, &mut request, &forward).await,
             Err(error) => {
-                let detail = "this deployment is not set up right; its log says what is wrong";
+                let detail = "this deployment is not configured correctly; see its log";
                 let problem = Problem::new(ErrorCode::NotConfigured, detail);
                 Err(Problem { cause: Some(error.to_string()), ..problem })
             }
@@ -192,7 +193,7 @@ impl Inner {
         head.id.clone_from(&forward.id);
         let found = routes::find(&head.method, &head.path)?;
         let Target::Session(route) = found.route.target else {
-            return Err(Problem::internal("the front forwarded what is not a session's"));
+            return Err(Problem::internal("the gateway forwarded a request that is not for a session"));
         };
         if matches!(head.method.as_str(), "POST" | "PATCH") {
             head.body = convert::body(request, convert::length(&head)).await?;
@@ -217,7 +218,8 @@ impl Inner {
         handler.handle(&call).await.map(Answer::Response)
     }
 
-    /// Upgrades a connection. No await since what it missed was read: no gap, no overlap.
+    /// Upgrades a connection. There is no await after the missed frames were read, so that no frame is lost
+    /// or sent twice.
     fn open_socket<'a>(
         &self,
         call: &SessionRequest,
@@ -233,7 +235,7 @@ impl Inner {
         Response::from_websocket(pair.client)
     }
 
-    /// A request of another object, or of the front on its own behalf.
+    /// Handles a request from another object, or from the gateway itself.
     async fn internal(&self, mut request: Request, internal: &str) -> Result<Response> {
         let handler = self.handler()?;
         let done = match json::read(internal.as_bytes())? {
@@ -272,7 +274,7 @@ fn name(tenant: &TenantId, session: &str) -> String {
     format!("{tenant}/{session}")
 }
 
-/// The objects of all sessions. An object's name starts with its tenant.
+/// The session objects. An object's name starts with its tenant.
 pub struct Objects(pub ObjectNamespace);
 
 impl Objects {
@@ -281,10 +283,10 @@ impl Objects {
         self.0.get_by_name(&name(tenant, session))
     }
 
-    /// Has an object that is no session's consolidate what is due.
-    pub async fn consolidate(&self, keeper: usize, limit: usize) -> std::result::Result<(), String> {
-        // No tenant has such a name.
-        let name = format!("!consolidation/{keeper}");
+    /// Consolidates due memory spaces in an object that belongs to no session.
+    pub async fn consolidate(&self, index: usize, limit: usize) -> std::result::Result<(), String> {
+        // Not a valid tenant name.
+        let name = format!("!consolidation/{index}");
         self.ask(&name, &Internal::Consolidate { limit }, None).await.map(drop)
     }
 

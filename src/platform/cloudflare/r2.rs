@@ -1,16 +1,16 @@
-//! Large things in R2.
+//! Blobs in R2.
 
-use super::answer::answer;
+use super::timeout::with_timeout;
 use crate::ports::BlobStore;
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::ops::Range;
 use worker::{Bucket, HttpMetadata, Range as Part};
 
-/// Keys that one call to R2 removes at most.
+/// Maximum number of keys deleted by one call to R2.
 const AT_ONCE: usize = 1_000;
-/// How long one call to R2 may take, in milliseconds, its bytes included.
-const PATIENCE_MS: u64 = 30_000;
+/// Timeout of one call to R2 including its body, in milliseconds.
+const TIMEOUT_MS: u64 = 30_000;
 
 /// The bucket.
 pub struct R2Blobs(pub Bucket);
@@ -20,7 +20,7 @@ impl BlobStore for R2Blobs {
     async fn put(&self, key: &str, bytes: Bytes, mime_type: &str) -> Result<(), String> {
         let metadata = HttpMetadata { content_type: Some(mime_type.to_owned()), ..HttpMetadata::default() };
         let put = self.0.put(key, Vec::from(bytes)).http_metadata(metadata);
-        answer(PATIENCE_MS, put.execute()).await.map(drop)
+        with_timeout(TIMEOUT_MS, put.execute()).await.map(drop)
     }
 
     async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, String> {
@@ -31,13 +31,13 @@ impl BlobStore for R2Blobs {
         }
         let read = async {
             let Some(object) = get.execute().await? else { return Ok(None) };
-            let body = object.body().ok_or("an object without a body")?;
+            let body = object.body().ok_or("the object has no body")?;
             body.bytes().await.map(Some)
         };
-        let Some(bytes) = answer(PATIENCE_MS, read).await? else { return Ok(None) };
+        let Some(bytes) = with_timeout(TIMEOUT_MS, read).await? else { return Ok(None) };
         match range {
             Some(range) if bytes.len() as u64 != range.end - range.start => {
-                Err(format!("{} bytes instead of {range:?}", bytes.len()))
+                Err(format!("got {} bytes for the range {range:?}", bytes.len()))
             }
             _ => Ok(Some(bytes.into())),
         }
@@ -45,7 +45,7 @@ impl BlobStore for R2Blobs {
 
     async fn delete(&self, keys: &[String]) -> Result<(), String> {
         for keys in keys.chunks(AT_ONCE) {
-            answer(PATIENCE_MS, self.0.delete_multiple(keys.to_vec())).await?;
+            with_timeout(TIMEOUT_MS, self.0.delete_multiple(keys.to_vec())).await?;
         }
         Ok(())
     }
@@ -53,12 +53,12 @@ impl BlobStore for R2Blobs {
     async fn delete_prefix(&self, prefix: &str) -> Result<(), String> {
         loop {
             let list = self.0.list().prefix(prefix).limit(AT_ONCE as u32);
-            let page = answer(PATIENCE_MS, list.execute()).await?;
+            let page = with_timeout(TIMEOUT_MS, list.execute()).await?;
             let keys: Vec<String> = page.objects().iter().map(worker::Object::key).collect();
             if keys.is_empty() {
                 return Ok(());
             }
-            answer(PATIENCE_MS, self.0.delete_multiple(keys)).await?;
+            with_timeout(TIMEOUT_MS, self.0.delete_multiple(keys)).await?;
             if !page.truncated() {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! Time, chance, log lines, and work that outlives requests.
+//! Time, randomness, log lines and background tasks.
 
 use crate::ports::{Clock, Entropy, Log, Spawner};
 use crate::types::Timestamp;
@@ -6,7 +6,7 @@ use futures::{FutureExt, future::LocalBoxFuture};
 use std::{rc::Rc, time::Duration};
 use worker::{Delay, State};
 
-/// The platform's clock. It stands still while the CPU works, and moves with I/O.
+/// The platform's clock. It advances only with I/O, not while code runs.
 pub struct WorkerClock;
 
 #[cfg(feature = "fixtures")]
@@ -14,7 +14,7 @@ thread_local! {
     static OFFSET: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Lets the isolate live so many milliseconds later, for tests that need another day.
+/// Shifts this isolate's clock by `ms` milliseconds, for tests that need another day.
 #[cfg(feature = "fixtures")]
 pub fn shift_clock(ms: Option<String>) {
     OFFSET.set(ms.and_then(|ms| ms.parse().ok()).unwrap_or_default());
@@ -22,7 +22,7 @@ pub fn shift_clock(ms: Option<String>) {
 
 impl Clock for WorkerClock {
     fn now(&self) -> Timestamp {
-        // A whole number of milliseconds, far below 2^53.
+        // An integer number of milliseconds, far below 2^53.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let now = Timestamp(js_sys::Date::now() as u64);
         #[cfg(feature = "fixtures")]
@@ -35,7 +35,7 @@ impl Clock for WorkerClock {
     }
 }
 
-/// WebCrypto's random bytes.
+/// Random bytes from WebCrypto.
 pub struct WorkerEntropy;
 
 impl Entropy for WorkerEntropy {
@@ -45,7 +45,7 @@ impl Entropy for WorkerEntropy {
     }
 }
 
-/// Lines for Workers Logs.
+/// Log lines for Workers Logs.
 pub struct ConsoleLog;
 
 impl Log for ConsoleLog {
@@ -54,7 +54,7 @@ impl Log for ConsoleLog {
     }
 }
 
-/// Work of one object.
+/// Background tasks and the alarm of one object.
 pub struct ObjectSpawner(pub Rc<State>);
 
 impl Spawner for ObjectSpawner {
@@ -66,7 +66,7 @@ impl Spawner for ObjectSpawner {
         let storage = self.0.storage();
         self.0.wait_until(async move {
             if let Err(error) = storage.set_alarm(Duration::from_millis(ms)).await {
-                worker::console_error!("the alarm cannot be set: {error}");
+                worker::console_error!("cannot set the alarm: {error}");
             }
         });
     }
@@ -75,7 +75,7 @@ impl Spawner for ObjectSpawner {
         let storage = self.0.storage();
         self.0.wait_until(async move {
             if let Err(error) = storage.delete_alarm().await {
-                worker::console_error!("the alarm cannot be taken back: {error}");
+                worker::console_error!("cannot delete the alarm: {error}");
             }
         });
     }

@@ -1,4 +1,4 @@
-//! From bindings, variables and secrets to the parts of the Worker.
+//! Builds the parts of the Worker from bindings, variables and secrets.
 
 use super::{
     crypto::WebCrypto,
@@ -28,9 +28,9 @@ thread_local! {
     static CUSTOMIZE: Cell<Customize> = const { Cell::new(|builder| builder) };
     // Parsed once; an isolate's bindings never change.
     static CONFIG: OnceCell<Rc<Loaded>> = const { OnceCell::new() };
-    // One isolate serves many objects.
+    // Shared by all objects of an isolate.
     static AGENT: OnceCell<Rc<HarnessAgent>> = const { OnceCell::new() };
-    // What it knows of tenants is worth keeping.
+    // Shared, because it caches the tenants' placement.
     static SHARDS: OnceCell<Rc<Shards>> = const { OnceCell::new() };
 }
 
@@ -40,7 +40,7 @@ pub fn start(customize: Customize) {
     CUSTOMIZE.set(customize);
 }
 
-/// A variable or secret; `None` when it is absent or empty.
+/// A variable or secret; `None` if it is absent or empty.
 fn var(env: &Env, name: &str) -> Option<String> {
     env.var(name).ok().map(|value| value.to_string()).filter(|value| !value.is_empty())
 }
@@ -110,7 +110,7 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
     })
 }
 
-/// The databases of this isolate, found once.
+/// The databases of this isolate, looked up once.
 pub fn shards(env: &Env) -> Result<Rc<Shards>> {
     SHARDS.with(|cell| match cell.get() {
         Some(shards) => Ok(Rc::clone(shards)),
@@ -123,17 +123,17 @@ pub fn shards(env: &Env) -> Result<Rc<Shards>> {
     })
 }
 
-/// Tenants, keys and the list of sessions.
+/// The directory of tenants, keys and sessions.
 pub fn directory(env: &Env) -> Result<Rc<dyn Directory>> {
     Ok(Rc::new(D1Directory::new(shards(env)?)))
 }
 
-/// Large things.
+/// The blob store.
 pub fn blobs(env: &Env) -> Result<Rc<dyn BlobStore>> {
     Ok(Rc::new(R2Blobs(env.bucket("BLOBS")?)))
 }
 
-/// The files of all agents.
+/// The workspaces of all agents.
 pub fn workspaces(env: &Env) -> Result<Rc<Workspaces>> {
     let table = Rc::new(D1Files::new(shards(env)?));
     let stores = Stores { table, blobs: blobs(env)?, clock: clock(), entropy: entropy() };
@@ -151,7 +151,7 @@ pub fn memories(env: &Env) -> Result<Rc<Memories>> {
     Ok(Rc::new(Memories::new(index, spaces, workspaces(env)?, model, settings, log)))
 }
 
-/// Where memory is kept.
+/// The memory index and the memory spaces.
 pub fn memory(env: &Env) -> Result<(Rc<dyn MemoryIndex>, Rc<dyn MemorySpaces>)> {
     let shards = shards(env)?;
     Ok((Rc::new(SqlMemory::new(Rc::clone(&shards))), Rc::new(SqlSpaces::new(shards))))
@@ -162,7 +162,7 @@ pub fn clock() -> Rc<dyn Clock> {
     Rc::new(WorkerClock)
 }
 
-/// Chance.
+/// The source of randomness.
 pub fn entropy() -> Rc<dyn Entropy> {
     Rc::new(WorkerEntropy)
 }
@@ -172,7 +172,7 @@ pub fn http() -> Rc<dyn Http> {
     Rc::new(WorkerHttp)
 }
 
-/// Signatures of public keys.
+/// The verifier of signatures.
 pub fn signatures() -> Rc<dyn Signatures> {
     Rc::new(WebCrypto)
 }

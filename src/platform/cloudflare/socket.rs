@@ -1,23 +1,23 @@
-//! WebSockets that outlive their object's sleep: the platform keeps them, and wakes the object.
+//! WebSockets that survive hibernation: the platform holds them and wakes the object.
 
 use crate::session::{frame::Frame, hub::Broadcast};
 use std::{cell::Cell, rc::Rc};
 use worker::{State, WebSocket};
 
-/// All sockets of the object.
+/// All sockets of an object.
 pub struct Sockets {
     state: Rc<State>,
     any: Cell<bool>,
 }
 
 impl Sockets {
-    /// The sockets that the object had before it slept.
+    /// The sockets that already exist.
     pub fn new(state: Rc<State>) -> Self {
         let any = Cell::new(!state.get_websockets().is_empty());
         Self { state, any }
     }
 
-    /// Takes a socket over from a request.
+    /// Accepts a socket of a request.
     pub fn accept(&self, socket: &WebSocket) {
         self.state.accept_web_socket(socket);
         self.any.set(true);
@@ -33,7 +33,7 @@ impl Broadcast for Sockets {
         let sockets = self.state.get_websockets();
         self.any.set(!sockets.is_empty());
         for socket in sockets {
-            // A socket that is closing takes no more; its client comes back with its last cursor.
+            // A closing socket refuses the frame; its client reconnects with its last cursor.
             let _ = socket.send_with_str(&frame.data);
         }
     }

@@ -1,7 +1,7 @@
-//! A session's storage in the SQLite of its Durable Object.
+//! The store of a session in the SQLite of its Durable Object.
 //!
-//! Every call of the platform goes through imports that catch exceptions: one that is thrown past
-//! them would hang the request. Numbers bind as floating point, which the INTEGER columns undo.
+//! Every platform call uses an import that catches exceptions: an uncaught one would hang the request.
+//! Numbers are bound as floating point, which the INTEGER columns convert back.
 
 use super::convert;
 use crate::ports::{
@@ -13,11 +13,11 @@ use std::{cell::Cell, panic::AssertUnwindSafe};
 use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
 use worker::Storage;
 
-/// Longest piece of text in one row; a row may hold 2 MB.
+/// Maximum length of the text in one row, in bytes. A row may hold 2 MB.
 const PIECE: usize = 1_000_000;
 
-/// Text longer than a row may hold goes on in rows of the same number or key, by `part`. A document
-/// is replaced without looking at the old one: its first row says how many rows count.
+/// Longer text continues in further rows with the same key and increasing `part`. Replacing a document does
+/// not read the old one: `parts` of its first row is the number of valid rows.
 const SCHEMA: &str = "
 CREATE TABLE log (
     seq INTEGER NOT NULL, part INTEGER NOT NULL, kind TEXT, turn TEXT, json TEXT NOT NULL,
@@ -52,14 +52,14 @@ extern "C" {
     fn to_array(this: &RawRows) -> Result<Array, JsValue>;
 }
 
-/// The object's own SQLite.
+/// The SQLite database of an object.
 pub struct SqlSessionStore {
     storage: Storage,
     ready: Cell<bool>,
 }
 
 impl SqlSessionStore {
-    /// The storage of an object. Nothing is written until a session is made.
+    /// Creates a store. Nothing is written before a session is created.
     pub fn new(storage: Storage) -> Self {
         Self { storage, ready: Cell::new(false) }
     }
@@ -197,7 +197,7 @@ impl SessionStore for SqlSessionStore {
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
-        // A range of the primary key, so that only what is wanted is looked at.
+        // A range of the primary key, so that only matching rows are read.
         let query =
             "SELECT key, json, part, parts FROM document WHERE key >= ? AND key < ? ORDER BY key, part";
         let bindings = [prefix.into(), format!("{prefix}{}", char::MAX).into()];
@@ -224,8 +224,8 @@ impl SessionStore for SqlSessionStore {
     }
 }
 
-/// Text cut into pieces of at most [`PIECE`] bytes, at least one. A piece that others follow is
-/// at most three bytes shorter, to end between two characters.
+/// Splits text into at least one piece of at most [`PIECE`] bytes. A piece that is not the last is at most
+/// three bytes shorter, so that it ends at a character boundary.
 fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
     std::iter::from_fn(move || {
@@ -236,7 +236,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Numbers of a log stay far below 2^53, where floating point is exact.
+/// The numbers of a log are far below 2^53, so that floating point is exact.
 #[allow(clippy::cast_precision_loss)]
 fn number(value: u64) -> JsValue {
     JsValue::from_f64(value as f64)

@@ -1,4 +1,4 @@
-//! Time and chance under a test's control.
+//! Time and randomness controlled by tests.
 
 use crate::ports::{Clock, Entropy};
 use crate::types::Timestamp;
@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// A clock that stands still until it is moved.
+/// A clock that only moves when a test advances it.
 #[derive(Clone, Default)]
 pub struct ManualClock(Rc<State>);
 
@@ -18,14 +18,14 @@ struct State {
 }
 
 impl ManualClock {
-    /// A clock that shows `now`.
+    /// Creates a clock that shows `now`.
     pub fn at(now: Timestamp) -> Self {
         let clock = Self::default();
         clock.0.now.set(now.0);
         clock
     }
 
-    /// Moves it on.
+    /// Advances the clock.
     pub fn advance(&self, ms: u64) {
         self.0.now.set(self.0.now.get() + ms);
         self.0.sleepers.take().into_iter().for_each(Waker::wake);
@@ -49,7 +49,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// The same bytes on each run, never the same twice in one (SplitMix64).
+/// Deterministic bytes that do not repeat within a run (SplitMix64).
 #[derive(Default)]
 pub struct SeededEntropy(Cell<u64>);
 

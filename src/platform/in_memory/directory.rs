@@ -1,4 +1,4 @@
-//! The directory's twin.
+//! The directory in memory.
 
 use crate::ports::Directory;
 use crate::ports::directory::{
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub struct InMemoryDirectory {
     /// While set, every call fails.
     pub down: Cell<bool>,
-    /// Calls of [`Directory::key_by_hash`] so far.
+    /// Number of calls of [`Directory::key_by_hash`] so far.
     pub key_reads: Cell<usize>,
     tables: RefCell<Tables>,
 }

@@ -1,4 +1,4 @@
-//! The table of files, in plain memory.
+//! The table of files in memory.
 
 use crate::ports::{
     FileError, FileTable,
@@ -14,20 +14,20 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// Rows of files.
+/// The rows of files.
 #[derive(Default)]
 pub struct MemoryFiles {
     /// While set, every call fails.
     pub down: Cell<bool>,
-    /// While set, every call lets others go first, as a network does.
+    /// While set, every call yields once, as a call over the network does.
     pub yields: Cell<bool>,
-    /// While set, where a tenant's rows are has to be asked for, as in a call.
+    /// While set, every call has to look up the tenant's database first.
     pub unplaced: Cell<bool>,
-    /// While set, somebody is faster at every write that has a condition.
+    /// While set, every conditional write loses to a concurrent write.
     pub contested: Cell<bool>,
-    /// How many calls came.
+    /// Number of calls so far.
     pub calls: Cell<usize>,
-    /// How many bytes of content were sent for glances.
+    /// Number of content bytes returned by glances.
     pub glanced: Cell<usize>,
     held: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
@@ -41,17 +41,17 @@ struct State {
 }
 
 impl MemoryFiles {
-    /// All rows: where they are and what they hold.
+    /// All rows and their trees.
     pub fn all(&self) -> Vec<(Tree, Row)> {
         self.state.borrow().rows.iter().map(|((tree, _), row)| (tree.clone(), row.clone())).collect()
     }
 
-    /// The keys that no row has.
+    /// The blob keys that no row references.
     pub fn free(&self) -> Vec<String> {
         self.state.borrow().free.keys().map(|(_, key)| key.clone()).collect()
     }
 
-    /// Puts `count` small files into a tree at once, called by their numbers.
+    /// Adds `count` small files, named by number, to a tree.
     pub fn fill(&self, tenant: &TenantId, scope: &str, count: usize) {
         let tree = Tree { tenant: tenant.clone(), scope: scope.to_owned() };
         let paths = (0..count).filter_map(|n| FilePath::parse(&format!("filled/{n:05}")).ok());
@@ -63,12 +63,12 @@ impl MemoryFiles {
         }));
     }
 
-    /// From now on calls wait until [`MemoryFiles::release`].
+    /// Blocks all calls until [`MemoryFiles::release`].
     pub fn hold(&self) {
         self.held.set(true);
     }
 
-    /// Lets calls go on.
+    /// Unblocks the calls.
     pub fn release(&self) {
         self.held.set(false);
         self.waiting.take().into_iter().for_each(Waker::wake);
@@ -97,7 +97,7 @@ impl MemoryFiles {
 }
 
 impl State {
-    /// The key of a row that goes belongs to nobody any more.
+    /// Marks the blob key of a removed row as free.
     fn release(&mut self, tree: &Tree, row: Option<Row>, now: Timestamp) {
         if let Some(Row { content: Content::Blob(key), .. }) = row {
             self.free.insert((tree.tenant.clone(), key), now);
@@ -123,7 +123,7 @@ impl State {
     }
 }
 
-/// The first characters of a text; all of what is not one.
+/// The first characters of a text; all of any other content.
 fn start(bytes: &Bytes, max_chars: usize) -> Bytes {
     let text = std::str::from_utf8(bytes).ok();
     let end = text.and_then(|text| text.char_indices().nth(max_chars)).map_or(bytes.len(), |(end, _)| end);

@@ -1,6 +1,6 @@
-//! The index of memories, in plain memory. Counts the rows that a database would read.
+//! The memory index in memory. Counts the rows that a database would read.
 
-use super::memory_spaces::Known;
+use super::memory_spaces::SpaceState;
 use crate::ports::{
     MemoryIndex,
     memory::{
@@ -15,17 +15,18 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-/// An index of memories.
+/// A memory index.
 #[derive(Default)]
 pub struct InMemoryIndex {
     /// While set, every call fails.
     pub down: Cell<bool>,
-    /// After so many more calls it goes down, in the middle of whatever is being done.
+    /// Fails all calls after this many more, even in the middle of an operation.
     pub dies_after: Cell<Option<u32>>,
-    /// Rows that D1 would have counted for statistics, queries and neighbours so far (`tests/rows.rs`).
+    /// Number of rows that D1 would have counted for statistics, queries and neighbors so far
+    /// (`tests/rows.rs`).
     pub rows_read: Cell<u64>,
-    /// What [`super::InMemorySpaces`] know; it goes with the entries.
-    pub(super) spaces: RefCell<BTreeMap<Owner, Known>>,
+    /// The state of [`super::InMemorySpaces`], which is erased together with the entries.
+    pub(super) spaces: RefCell<BTreeMap<Owner, SpaceState>>,
     state: RefCell<State>,
 }
 
@@ -37,9 +38,9 @@ struct State {
 
 #[derive(Default)]
 struct Kept {
-    /// Oldest first.
+    /// The rows, oldest first.
     rows: Vec<Row>,
-    /// The next position of each group, which stays when entries go.
+    /// The next position of each group. It is kept when entries are removed.
     next: BTreeMap<String, u32>,
 }
 
@@ -65,7 +66,7 @@ impl InMemoryIndex {
         if self.down.get() { Err(MemoryError("switched off".into())) } else { Ok(()) }
     }
 
-    /// Everybody of whom something is known.
+    /// All owners with stored state.
     pub(super) fn owners(&self) -> BTreeSet<Owner> {
         let state = self.state.borrow();
         let owner = |of: &Collection| Owner {
@@ -76,7 +77,7 @@ impl InMemoryIndex {
         state.collections.keys().map(owner).collect()
     }
 
-    /// The time of the first fact of a log behind a watermark.
+    /// The time of the first logged fact after a watermark.
     pub(super) fn dirty_since(&self, owner: &Owner, watermark: u64) -> Option<Timestamp> {
         let Owner { tenant, agent, user } = owner.clone();
         self.with(&Collection { tenant, agent, user, kind: CollectionKind::Facts }, |kept| {

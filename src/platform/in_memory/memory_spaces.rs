@@ -1,4 +1,4 @@
-//! The spaces of memories, in plain memory.
+//! The memory spaces in memory.
 
 use super::InMemoryIndex;
 use crate::ports::{
@@ -15,9 +15,9 @@ pub struct InMemorySpaces {
     index: Rc<InMemoryIndex>,
 }
 
-/// What is known of a space.
+/// The state of a space.
 #[derive(Clone, Default)]
-pub(super) struct Known {
+pub(super) struct SpaceState {
     watermark: u64,
     requested_at: Option<Timestamp>,
     consolidated_at: Option<Timestamp>,
@@ -28,36 +28,36 @@ pub(super) struct Known {
 }
 
 impl InMemorySpaces {
-    /// The spaces of this index.
+    /// Creates the spaces of `index`.
     pub fn new(index: Rc<InMemoryIndex>) -> Self {
         Self { index }
     }
 
-    fn with<T>(&self, space: &Space, change: impl FnOnce(&mut Known) -> T) -> MemoryResult<T> {
+    fn with<T>(&self, space: &Space, change: impl FnOnce(&mut SpaceState) -> T) -> MemoryResult<T> {
         self.index.up()?;
         Ok(change(self.index.spaces.borrow_mut().entry(space.clone()).or_default()))
     }
 
-    /// The same for whoever holds the lease; false when it was lost.
-    fn held(&self, lease: &Lease, change: impl FnOnce(&mut Known)) -> MemoryResult<bool> {
-        self.with(&lease.space, |known| {
-            let held = known.holder.as_deref() == Some(&lease.holder);
+    /// Changes a space if the lease is still held; returns whether it was.
+    fn held(&self, lease: &Lease, change: impl FnOnce(&mut SpaceState)) -> MemoryResult<bool> {
+        self.with(&lease.space, |state| {
+            let held = state.holder.as_deref() == Some(&lease.holder);
             if held {
-                change(known);
+                change(state);
             }
             held
         })
     }
 
     fn lease(&self, claim: &Claim, space: &Space) -> MemoryResult<Option<Lease>> {
-        self.with(space, |known| {
-            if known.leased_until > claim.now {
+        self.with(space, |state| {
+            if state.leased_until > claim.now {
                 return None;
             }
             let holder = format!("{}/{}/{}/{}", claim.holder, space.tenant, space.agent, space.user);
-            known.holder = Some(holder.clone());
-            known.leased_until = claim.until;
-            let (watermark, intent) = (known.watermark, known.intent.clone());
+            state.holder = Some(holder.clone());
+            state.leased_until = claim.until;
+            let (watermark, intent) = (state.watermark, state.intent.clone());
             Some(Lease { space: space.clone(), holder, watermark, intent })
         })
     }
@@ -71,36 +71,36 @@ impl MemorySpaces for InMemorySpaces {
         now: Timestamp,
         gap_ms: u64,
     ) -> MemoryResult<Option<Timestamp>> {
-        self.with(space, |known| match known.flushed_at.map(|at| at.plus(gap_ms)) {
+        self.with(space, |state| match state.flushed_at.map(|at| at.plus(gap_ms)) {
             Some(free_at) if free_at > now => Some(free_at),
             _ => {
-                known.flushed_at = Some(now);
+                state.flushed_at = Some(now);
                 None
             }
         })
     }
 
     async fn request(&self, space: &Space, now: Timestamp) -> MemoryResult<Option<Timestamp>> {
-        let watermark = self.with(space, |known| known.watermark)?;
+        let watermark = self.with(space, |state| state.watermark)?;
         let dirty = self.index.dirty_since(space, watermark).is_some();
-        self.with(space, |known| {
+        self.with(space, |state| {
             if dirty {
-                known.requested_at.get_or_insert(now);
+                state.requested_at.get_or_insert(now);
             }
-            known.consolidated_at
+            state.consolidated_at
         })
     }
 
     async fn claim_due(&self, claim: &Claim, since: Timestamp, limit: usize) -> MemoryResult<Vec<Lease>> {
         let mut due = Vec::new();
         for space in self.index.owners() {
-            let known = self.with(&space, |known| known.clone())?;
-            let rested = known.consolidated_at.is_none_or(|at| at < since);
-            if let Some(dirty_since) = self.index.dirty_since(&space, known.watermark)
+            let state = self.with(&space, |state| state.clone())?;
+            let rested = state.consolidated_at.is_none_or(|at| at < since);
+            if let Some(dirty_since) = self.index.dirty_since(&space, state.watermark)
                 && rested
-                && known.leased_until <= claim.now
+                && state.leased_until <= claim.now
             {
-                due.push((known.requested_at.is_none(), dirty_since, space));
+                due.push((state.requested_at.is_none(), dirty_since, space));
             }
         }
         due.sort();
@@ -113,27 +113,27 @@ impl MemorySpaces for InMemorySpaces {
     }
 
     async fn note(&self, lease: &Lease, watermark: u64, intent: Option<&Intent>) -> MemoryResult<bool> {
-        self.held(lease, |known| {
-            known.watermark = watermark;
-            known.intent = intent.cloned();
+        self.held(lease, |state| {
+            state.watermark = watermark;
+            state.intent = intent.cloned();
         })
     }
 
     async fn finish(&self, lease: &Lease, watermark: u64, now: Timestamp) -> MemoryResult<bool> {
-        self.held(lease, |known| {
-            *known = Known {
+        self.held(lease, |state| {
+            *state = SpaceState {
                 watermark,
                 consolidated_at: Some(now),
-                flushed_at: known.flushed_at,
-                ..Known::default()
+                flushed_at: state.flushed_at,
+                ..SpaceState::default()
             }
         })
     }
 
     async fn give_back(&self, lease: &Lease, until: Timestamp) -> MemoryResult<()> {
-        self.held(lease, |known| {
-            known.holder = None;
-            known.leased_until = until;
+        self.held(lease, |state| {
+            state.holder = None;
+            state.leased_until = until;
         })
         .map(drop)
     }

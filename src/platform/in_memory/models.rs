@@ -1,4 +1,4 @@
-//! A model that says what a test scripts.
+//! A model scripted by a test.
 
 use crate::ports::{Model, Models};
 use crate::types::{
@@ -11,11 +11,11 @@ use futures::{
 };
 use std::{cell::RefCell, rc::Rc};
 
-/// What one call of the model streams.
+/// The events of one model call.
 pub type Answer = Vec<Result<ModelEvent, ModelError>>;
 type Script = Rc<dyn Fn(&ModelRequest) -> Answer>;
 
-/// One model, `scripted/model`, that answers as a function of the request.
+/// A single model, `scripted/model`, whose response is a function of the request.
 pub struct ScriptedModels {
     script: Script,
     requests: Rc<RefCell<Vec<ModelRequest>>>,
@@ -27,18 +27,18 @@ struct Scripted {
 }
 
 impl ScriptedModels {
-    /// A model that answers so.
+    /// Creates a model with this script.
     pub fn new(script: impl Fn(&ModelRequest) -> Answer + 'static) -> Self {
         Self { script: Rc::new(script), requests: Rc::default() }
     }
 
-    /// What it was asked, oldest first.
+    /// All requests so far, oldest first.
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.requests.borrow().clone()
     }
 }
 
-/// A whole answer, its text streamed in one piece for each part.
+/// A complete response. The text of each part is streamed as one event.
 pub fn answer(parts: Vec<Part>) -> Answer {
     let mut events = Vec::new();
     for part in &parts {
@@ -54,7 +54,7 @@ pub fn answer(parts: Vec<Part>) -> Answer {
     events
 }
 
-/// A call, as a part of an answer.
+/// A tool call, as a part of a response.
 pub fn call(id: &str, name: &str, args: serde_json::Value) -> Part {
     Part::ToolCall(ToolCall { call_id: id.into(), name: name.into(), args, invalid: None })
 }

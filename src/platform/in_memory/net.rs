@@ -1,4 +1,4 @@
-//! The network, as a test wants it.
+//! The network as scripted by a test.
 
 use crate::ports::{Http, HttpError, HttpRequest, HttpResponse, PeerError, Peers, SessionEraser};
 use crate::types::{Acknowledgement, ChildStatus, Imported, Snapshot, TenantId};
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::{StreamExt, stream};
 use std::{cell::RefCell, collections::VecDeque};
 
-/// Answers requests in the order in which answers were queued; offline when none is left.
+/// Returns queued responses in order; fails when the queue is empty.
 #[derive(Default)]
 pub struct ScriptedHttp {
     answers: RefCell<VecDeque<(u16, Bytes)>>,
@@ -15,12 +15,12 @@ pub struct ScriptedHttp {
 }
 
 impl ScriptedHttp {
-    /// Queues an answer.
+    /// Queues a response.
     pub fn answer(&self, status: u16, body: impl Into<Bytes>) {
         self.answers.borrow_mut().push_back((status, body.into()));
     }
 
-    /// What was asked, oldest first.
+    /// All requests so far, oldest first.
     pub fn requests(&self) -> Vec<HttpRequest> {
         self.requests.borrow().clone()
     }
@@ -36,7 +36,7 @@ impl Http for ScriptedHttp {
     }
 }
 
-/// A world of one session: there are no others.
+/// Peers of a test with a single session: every call fails.
 pub struct NoPeers;
 
 #[async_trait(?Send)]

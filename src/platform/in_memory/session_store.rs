@@ -1,4 +1,4 @@
-//! A session's storage in plain memory.
+//! The store of a session in memory.
 
 use crate::ports::{
     SessionStore, StoreError,
@@ -9,7 +9,7 @@ use std::{
     collections::BTreeMap,
 };
 
-/// A log and documents in memory. It outlives the session that uses it, as a disk would.
+/// A log and documents in memory. Like a disk, it outlives the session that uses it.
 #[derive(Default)]
 pub struct MemorySessionStore {
     log: RefCell<Vec<StoredRecord>>,
@@ -20,18 +20,18 @@ pub struct MemorySessionStore {
 }
 
 impl MemorySessionStore {
-    /// Lets the next `n` commits fail.
+    /// Fails the next `n` commits.
     pub fn fail_commits(&self, n: u32) {
         self.fail_commits.set(n);
     }
 
-    /// Lets `n` more commits succeed and all behind them fail, as when the machine dies there;
-    /// `None` brings it back.
+    /// Fails all commits after the next `n`, as if the machine had crashed; `None` lets commits succeed
+    /// again.
     pub fn die_after(&self, n: Option<u32>) {
         self.dies_at.set(n.map(|n| self.commits.get() + n));
     }
 
-    /// Commits that succeeded so far.
+    /// Number of successful commits.
     pub fn commits(&self) -> u32 {
         self.commits.get()
     }

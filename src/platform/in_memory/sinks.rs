@@ -1,4 +1,4 @@
-//! Where lines and large things go.
+//! Log lines and blobs in memory.
 
 use crate::ports::{BlobStore, Log};
 use async_trait::async_trait;
@@ -10,7 +10,7 @@ use std::{
     ops::Range,
 };
 
-/// Keeps every line.
+/// A log that keeps every line.
 #[derive(Default)]
 pub struct MemoryLog(RefCell<Vec<Value>>);
 
@@ -27,12 +27,12 @@ impl Log for MemoryLog {
     }
 }
 
-/// Large things.
+/// Blobs in memory.
 #[derive(Default)]
 pub struct MemoryBlobs {
     /// While set, every call fails.
     pub down: Cell<bool>,
-    /// What is there.
+    /// The stored objects.
     pub objects: RefCell<BTreeMap<String, Bytes>>,
 }
 
@@ -51,7 +51,7 @@ impl BlobStore for MemoryBlobs {
         let place = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let (start, end) = (place(range.start), place(range.end));
         if start > end || end > bytes.len() {
-            return Err(format!("the range {range:?} does not lie inside {} bytes", bytes.len()));
+            return Err(format!("the range {range:?} is outside {} bytes", bytes.len()));
         }
         Ok(Some(bytes.slice(start..end)))
     }

@@ -1,4 +1,4 @@
-//! Work that outlives requests, run when a test says so.
+//! Background tasks that run when a test says so.
 
 use crate::ports::Spawner;
 use futures::{
@@ -16,8 +16,7 @@ use std::{
     task::{Wake, Waker},
 };
 
-/// Holds spawned work until [`TaskPool::run`]. Dropping it drops the work, as a machine that goes
-/// away does.
+/// Holds spawned tasks until [`TaskPool::run`]. Dropping the pool drops the tasks, as an eviction does.
 #[derive(Default)]
 pub struct TaskPool {
     spawned: RefCell<Vec<LocalBoxFuture<'static, ()>>>,
@@ -34,7 +33,7 @@ impl Wake for Woken {
 }
 
 impl TaskPool {
-    /// Runs everything as far as it comes without time passing.
+    /// Runs all tasks until none can progress without time advancing.
     pub fn run(&self) {
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         let waker = Waker::from(Arc::clone(&woken));
@@ -51,7 +50,7 @@ impl TaskPool {
         *self.tasks.borrow_mut() = tasks;
     }
 
-    /// The wake-up that was asked for last, in milliseconds; takes it.
+    /// Takes the delay of the last requested wake-up, in milliseconds.
     pub fn take_wake_up(&self) -> Option<u64> {
         self.wake_up.take()
     }

@@ -1,7 +1,7 @@
-//! The index of memories (`migrations/0004_memory.sql`).
+//! The memory index (`migrations/0004_memory.sql`).
 //!
-//! Terms of all collections stand in one index. So that none meets another's, each is written `c@_term`, and
-//! the database puts the collection's number where `@` stands, which no term can hold.
+//! All collections share one full-text index. To keep them apart, each term is stored as `c@_term`, where the
+//! database replaces `@`, which no term contains, with the collection's number.
 
 mod add;
 mod find;
@@ -19,25 +19,25 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The number of the collection that the first four arguments name.
+/// The number of the collection identified by the first four parameters.
 const COLLECTION: &str =
     "(SELECT id FROM memory_collections WHERE tenant = ?1 AND user = ?2 AND agent = ?3 AND kind = ?4)";
 
 /// The columns of an [`Entry`].
 const ENTRY: &str = "serial, key, part, source, grp, position, session, at, speaker, length, text";
 
-/// The index of memories.
+/// The memory index.
 pub struct SqlMemory<D> {
     databases: D,
 }
 
 impl<D: Databases> SqlMemory<D> {
-    /// The index in these databases.
+    /// Creates the index in these databases.
     pub fn new(databases: D) -> Self {
         Self { databases }
     }
 
-    /// Runs a batch where the tenant's rows are.
+    /// Runs a batch in the tenant's database.
     async fn batch(
         &self,
         tenant: &TenantId,
@@ -53,7 +53,7 @@ impl From<String> for MemoryError {
     }
 }
 
-/// The arguments that [`COLLECTION`] stands on.
+/// The parameters of [`COLLECTION`].
 fn named(collection: &Collection) -> Vec<Value<'_>> {
     let Collection { tenant, agent, user, kind } = collection;
     let kind = match kind {
@@ -72,12 +72,13 @@ fn source_name(source: Source) -> &'static str {
     }
 }
 
-/// A term as the index holds it. It cannot be read as anything else there, nor as another collection's.
+/// A term as stored in the index. The characters are restricted so that a term cannot be parsed as an
+/// operator or belong to another collection.
 fn token(term: &str) -> MemoryResult<String> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || !c.is_ascii();
     if term.is_empty() || !term.chars().all(fits) {
-        // What it holds is the user's, and not for the log.
-        return Err(MemoryError("a term holds what no term may".into()));
+        // The term itself is user data and must not be logged.
+        return Err(MemoryError("a term contains a character that is not allowed".into()));
     }
     Ok(format!("c@_{term}"))
 }
@@ -121,7 +122,7 @@ struct More {
     more: f64,
 }
 
-/// What a statement that ends in `AS more` says.
+/// The result of a statement that selects `AS more`.
 fn more(results: &[impl super::Rows]) -> MemoryResult<bool> {
     let rows: Vec<More> = read(results, results.len().saturating_sub(1))?;
     Ok(rows.first().is_some_and(|row| row.more > 0.0))

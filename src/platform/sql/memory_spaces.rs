@@ -1,6 +1,6 @@
-//! The spaces of memory (`migrations/0004_memory.sql`).
+//! The memory spaces (`migrations/0004_memory.sql`).
 //!
-//! Each change is one statement that carries its own condition, so of two that come at once one wins.
+//! Each change is one conditional statement, so that of two concurrent changes only one succeeds.
 
 use super::{Databases, Sql, Statement, Value, read};
 use crate::ports::memory::MemoryResult;
@@ -10,26 +10,26 @@ use async_trait::async_trait;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// The space that the first three arguments name.
+/// The space identified by the first three parameters.
 const SPACE: &str = "tenant = ?1 AND user = ?2 AND agent = ?3";
-/// A lease of the space that the fourth argument, its holder, has not lost.
+/// The space while the fourth parameter still holds its lease.
 const HELD: &str = "tenant = ?1 AND user = ?2 AND agent = ?3 AND holder = ?4";
 /// The columns of a [`Lease`].
 const LEASE: &str = "tenant, user, agent, holder, watermark, intent_etag, intent_watermark, \
-                     requested_at IS NULL AS unasked, dirty_since";
+                     requested_at IS NULL AS not_requested, dirty_since";
 
-/// The spaces of memory.
+/// The memory spaces.
 pub struct SqlSpaces<D> {
     databases: D,
 }
 
 impl<D: Databases> SqlSpaces<D> {
-    /// The spaces in these databases.
+    /// Creates the spaces in these databases.
     pub fn new(databases: D) -> Self {
         Self { databases }
     }
 
-    /// Runs a batch where the space's row is.
+    /// Runs a batch in the space's database.
     async fn batch(
         &self,
         space: &Space,
@@ -38,7 +38,8 @@ impl<D: Databases> SqlSpaces<D> {
         Ok(self.databases.of(&space.tenant).await?.batch(statements).await?)
     }
 
-    /// Whether a statement about a lease that ends in `RETURNING 1 AS done` did anything.
+    /// Runs a statement on a leased space that ends in `RETURNING 1 AS done`. Returns whether it changed a
+    /// row.
     async fn held(&self, lease: &Lease, sql: &str, args: &[Value<'_>]) -> MemoryResult<bool> {
         let mut all = named(&lease.space);
         all.push(lease.holder.as_str().into());
@@ -48,12 +49,12 @@ impl<D: Databases> SqlSpaces<D> {
     }
 }
 
-/// The arguments that [`SPACE`] stands on.
+/// The parameters of [`SPACE`].
 fn named(space: &Space) -> Vec<Value<'_>> {
     [space.tenant.as_str(), &space.user, &space.agent].map(Value::from).into()
 }
 
-/// The holder of a lease: the name of its claim, and the space.
+/// The holder of a lease: the claim's name, followed by the space.
 fn holder(claim: &Claim, space: &Space) -> String {
     format!("{}/{}/{}/{}", claim.holder, space.tenant, space.agent, space.user)
 }
@@ -68,7 +69,7 @@ struct ConsolidatedRow {
     consolidated_at: Option<f64>,
 }
 
-/// What is due first is least: whether nobody asked, and since when it is dirty.
+/// Sort key: requested spaces first, then those that have been dirty longest.
 type Urgency = (bool, Timestamp);
 
 #[derive(Deserialize)]
@@ -80,17 +81,17 @@ struct LeaseRow {
     watermark: f64,
     intent_etag: Option<String>,
     intent_watermark: Option<f64>,
-    unasked: f64,
+    not_requested: f64,
     dirty_since: Option<f64>,
 }
 
-fn moment(ms: f64) -> Timestamp {
+fn timestamp(ms: f64) -> Timestamp {
     Timestamp(ms as u64)
 }
 
 impl LeaseRow {
     fn urgency(&self) -> Urgency {
-        (self.unasked > 0.0, moment(self.dirty_since.unwrap_or_default()))
+        (self.not_requested > 0.0, timestamp(self.dirty_since.unwrap_or_default()))
     }
 
     fn read(self) -> Lease {
@@ -105,8 +106,8 @@ impl LeaseRow {
     }
 }
 
-/// What `dirty_since` of the space that the first three arguments name has to be, with this watermark: the
-/// time of the fact that was added first. To look for the earliest would read all of them.
+/// The value of `dirty_since` for the space of the first three parameters after this watermark: the time of
+/// the first added fact. Finding the earliest time would read all facts.
 pub(super) fn dirty_since(watermark: &str) -> String {
     format!(
         "(SELECT at FROM memory_entries WHERE collection = (SELECT id FROM memory_collections \
@@ -115,12 +116,13 @@ pub(super) fn dirty_since(watermark: &str) -> String {
     )
 }
 
-/// What [`MemorySpaces::claim_due`] may give out, at the time and since the time of the first arguments.
+/// The spaces that [`MemorySpaces::claim_due`] may lease. Parameters: now, and the latest time of the last
+/// consolidation.
 const DUE: &str = "dirty_since IS NOT NULL AND leased_until <= ?1 \
                    AND (consolidated_at IS NULL OR consolidated_at < ?2)";
 
-/// Leases up to `limit` such spaces of a database. Choice and lease are one statement: whoever asks at the same
-/// time gets others.
+/// Leases up to `limit` due spaces of a database. Selection and lease are one statement, so that concurrent
+/// claims get different spaces.
 async fn take_due(
     database: &impl Sql,
     claim: &Claim,
@@ -158,7 +160,7 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
             return Ok(None);
         }
         let row = read::<FlushedRow>(&results, 1)?.into_iter().next();
-        let flushed_at = row.and_then(|row| row.flushed_at).map_or(now, moment);
+        let flushed_at = row.and_then(|row| row.flushed_at).map_or(now, timestamp);
         Ok(Some(flushed_at.plus(gap_ms)))
     }
 
@@ -172,10 +174,11 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
         args.push(now.into());
         let results = self.batch(space, &[Statement::new(sql, args)]).await?;
         let row = read::<ConsolidatedRow>(&results, 0)?.into_iter().next();
-        Ok(row.and_then(|row| row.consolidated_at).map(moment))
+        Ok(row.and_then(|row| row.consolidated_at).map(timestamp))
     }
 
-    /// Each database gives its share first, so that none waits for another's to be done, and then the rest.
+    /// First takes an equal share from each database, so that no database waits for another, then fills up to
+    /// the limit.
     async fn claim_due(&self, claim: &Claim, since: Timestamp, limit: usize) -> MemoryResult<Vec<Lease>> {
         let mut databases = self.databases.all();
         let (mut leases, mut failed): (Vec<(Urgency, Lease)>, _) = (Vec::new(), None);
@@ -183,7 +186,7 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
             let mut more = Vec::new();
             for database in databases {
                 let room = share.min(limit - leases.len());
-                // One that does not answer holds up no other: only what it has is not given out.
+                // A database that fails does not block the others.
                 let taken = match room {
                     0 => Ok(Vec::new()),
                     _ => take_due(&database, claim, since, room).await,
@@ -221,7 +224,7 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
 
     async fn note(&self, lease: &Lease, watermark: u64, intent: Option<&Intent>) -> MemoryResult<bool> {
         let dirty_since = dirty_since("?5");
-        // An intent without an etag is none.
+        // The etag is null if there is no intent.
         let sql = format!(
             "UPDATE memory_spaces SET watermark = ?5, dirty_since = {dirty_since}, \
              intent_etag = nullif(?6, ''), intent_watermark = ?7 WHERE {HELD} RETURNING 1 AS done"

@@ -23,7 +23,6 @@ impl Artifacts {
     /// Deletes the bytes of expired artifacts, a bounded number at once. Returns when to run again.
     ///
     /// # Errors
-    ///
     /// If a store fails or times out; run again then.
     pub async fn purge(&self) -> Result<(), ArtifactError> {
         let now = self.clock.now();

@@ -44,7 +44,6 @@ impl Artifacts {
     /// stored once, even if it is stored again after a crash.
     ///
     /// # Errors
-    ///
     /// If a store fails or times out.
     pub async fn store_output(
         &self,

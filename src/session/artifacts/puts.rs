@@ -52,7 +52,6 @@ impl Puts {
     /// Waits until no write is in progress, for at most `timeout_ms` milliseconds.
     ///
     /// # Errors
-    ///
     /// If a write is still in progress after that time.
     pub async fn settle(&self, timeout_ms: u64) -> Result<(), String> {
         let mut under_way = self.under_way.borrow().clone();

@@ -1,4 +1,4 @@
-//! How many rows D1 bills, for tests that bound them.
+//! Counts the rows that D1 bills, for tests that limit them.
 
 use std::cell::Cell;
 use worker::D1Result;
@@ -18,7 +18,7 @@ pub fn count(result: &D1Result) {
     }
 }
 
-/// Rows read and written since this was asked last.
+/// The number of rows read and written since the last call.
 pub fn take() -> (usize, usize) {
     ROWS.take()
 }

@@ -1,7 +1,7 @@
-//! The directory over D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`): tenants, keys and idempotency in the root,
-//! the list of a tenant's sessions on its shard.
+//! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`).
+//! Tenants, keys and idempotency keys are in the root database, the list of a tenant's sessions on its shard.
 
-use super::{Database, Failed, Shards, moment, number, optional, time};
+use super::{D1Error, Database, Shards, number, optional, time, timestamp};
 use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
@@ -12,7 +12,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use std::rc::Rc;
 use worker::D1Type;
 
-/// Rows that one sweep removes from a table at most.
+/// Maximum number of rows that one sweep deletes from a table.
 const EXPIRED_AT_ONCE: usize = 500;
 
 const TENANT: &str =
@@ -22,13 +22,13 @@ const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM 
 const KEY_AND_RULES: &str = "SELECT k.id, k.tenant, k.name, k.scopes, k.created_at, k.expires_at, t.permissions \
                              FROM api_keys k JOIN tenants t ON t.id = k.tenant";
 
-/// The directory over D1.
+/// The directory on D1.
 pub struct D1Directory {
     shards: Rc<Shards>,
 }
 
 impl D1Directory {
-    /// The directory in these databases.
+    /// Creates the directory in these databases.
     pub fn new(shards: Rc<Shards>) -> Self {
         Self { shards }
     }
@@ -38,14 +38,14 @@ impl D1Directory {
     }
 }
 
-impl From<Failed> for DirectoryError {
-    fn from(Failed(why): Failed) -> Self {
+impl From<D1Error> for DirectoryError {
+    fn from(D1Error(why): D1Error) -> Self {
         Self(why)
     }
 }
 
-fn garbled(error: serde_json::Error) -> DirectoryError {
-    DirectoryError(format!("a row cannot be read: {error}"))
+fn invalid_row(error: serde_json::Error) -> DirectoryError {
+    DirectoryError(format!("cannot read a row: {error}"))
 }
 
 #[derive(Deserialize)]
@@ -60,11 +60,11 @@ struct TenantRow {
 
 impl TenantRow {
     fn read(self) -> DirectoryResult<Tenant> {
-        let jwt = self.jwt.map(|jwt| json::read(jwt.as_bytes())).transpose().map_err(garbled)?;
+        let jwt = self.jwt.map(|jwt| json::read(jwt.as_bytes())).transpose().map_err(invalid_row)?;
         Ok(Tenant {
             id: self.id,
             name: self.name,
-            created_at: moment(self.created_at),
+            created_at: timestamp(self.created_at),
             jwt,
             shard: self.shard,
             permissions: rules(self.permissions)?,
@@ -73,7 +73,7 @@ impl TenantRow {
 }
 
 fn rules(stored: Option<String>) -> DirectoryResult<Rules> {
-    stored.map_or(Ok(Rules::default()), |text| json::read(text.as_bytes()).map_err(garbled))
+    stored.map_or(Ok(Rules::default()), |text| json::read(text.as_bytes()).map_err(invalid_row))
 }
 
 #[derive(Deserialize)]
@@ -90,7 +90,7 @@ struct KeyRow {
     scopes: String,
     created_at: f64,
     expires_at: Option<f64>,
-    /// The tenant's, where they are asked for.
+    /// The tenant's rules, if they were selected.
     #[serde(default)]
     permissions: Option<String>,
 }
@@ -101,9 +101,9 @@ impl KeyRow {
             id: self.id,
             tenant: self.tenant,
             name: self.name,
-            scopes: json::read(self.scopes.as_bytes()).map_err(garbled)?,
-            created_at: moment(self.created_at),
-            expires_at: self.expires_at.map(moment),
+            scopes: json::read(self.scopes.as_bytes()).map_err(invalid_row)?,
+            created_at: timestamp(self.created_at),
+            expires_at: self.expires_at.map(timestamp),
         })
     }
 }
@@ -128,8 +128,8 @@ impl SessionRow {
             user: self.user,
             agent: self.agent,
             title: self.title,
-            created_at: moment(self.created_at),
-            updated_at: moment(self.updated_at),
+            created_at: timestamp(self.created_at),
+            updated_at: timestamp(self.updated_at),
             parent: self.parent,
         }
     }
@@ -142,12 +142,12 @@ struct ClaimRow {
     answer: Option<String>,
 }
 
-/// What of a tenant is written in columns of JSON: its issuer's name, its issuer, and its rules.
+/// The columns of a tenant that hold its issuer's name, its issuer and its rules, the last two as JSON.
 fn json_columns(tenant: &Tenant) -> DirectoryResult<(Option<&str>, Option<String>, Option<String>)> {
     let jwt = tenant.jwt.as_ref();
-    let text = jwt.map(serde_json::to_string).transpose().map_err(garbled)?;
+    let text = jwt.map(serde_json::to_string).transpose().map_err(invalid_row)?;
     let rules = Some(&tenant.permissions).filter(|rules| !rules.is_empty());
-    let rules = rules.map(serde_json::to_string).transpose().map_err(garbled)?;
+    let rules = rules.map(serde_json::to_string).transpose().map_err(invalid_row)?;
     Ok((jwt.map(|jwt| jwt.issuer.as_str()), text, rules))
 }
 
@@ -210,7 +210,7 @@ impl Directory for D1Directory {
             "SELECT id, deleted_at FROM tenants WHERE deleted_at IS NOT NULL ORDER BY deleted_at LIMIT {limit}"
         );
         let found: Vec<DeletedRow> = self.root().rows(&sql, &[]).await?;
-        Ok(found.into_iter().map(|row| (row.id, moment(row.deleted_at))).collect())
+        Ok(found.into_iter().map(|row| (row.id, timestamp(row.deleted_at))).collect())
     }
 
     async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()> {
@@ -225,7 +225,7 @@ impl Directory for D1Directory {
     }
 
     async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool> {
-        let scopes = serde_json::to_string(&key.scopes).map_err(garbled)?;
+        let scopes = serde_json::to_string(&key.scopes).map_err(invalid_row)?;
         let sql = "INSERT INTO api_keys (tenant, id, hash, name, scopes, created_at, expires_at) \
                    SELECT id, ?2, ?3, ?4, ?5, ?6, ?7 FROM tenants WHERE id = ?1 AND deleted_at IS NULL \
                    RETURNING 1 AS done";
@@ -333,7 +333,7 @@ impl Directory for D1Directory {
         let key = || D1Type::Text(key);
         let running = number(now.0.saturating_sub(CLAIM_RUNNING_MS));
         let kept = number(now.0.saturating_sub(CLAIM_KEPT_MS));
-        // One batch is one transaction: of two that come at once, one inserts.
+        // A batch is one transaction, so that of two concurrent claims only one inserts.
         let results = self
             .root()
             .batch(&[
@@ -343,13 +343,13 @@ impl Directory for D1Directory {
             ])
             .await?;
         let [_, inserted, found] = results.as_slice() else {
-            return Err(DirectoryError("a batch came back short".into()));
+            return Err(DirectoryError("the database returned fewer results than statements".into()));
         };
         if inserted.any()? {
             return Ok(Claim::Fresh);
         }
         let row = found.read::<ClaimRow>()?.into_iter().next();
-        Ok(match row.ok_or_else(|| DirectoryError("a claim vanished".into()))? {
+        Ok(match row.ok_or_else(|| DirectoryError("the claim is missing".into()))? {
             row if row.body_hash != body_hash => Claim::Reused,
             ClaimRow { status: Some(status), answer: Some(answer), .. } => Claim::Done(status as u16, answer),
             _ => Claim::Running,

@@ -1,10 +1,10 @@
-//! The table of files over D1 (`migrations/0002_workspace.sql`, `0005_file_trees.sql`).
+//! The table of files on D1 (`migrations/0002_workspace.sql`, `0005_file_trees.sql`).
 //!
-//! Each change is one statement that carries its own condition, so of many that come at once the
-//! database picks the one that holds. Bytes would come back as lists of numbers, one object each, so
-//! content that is not plain text travels in base64.
+//! Each change is one conditional statement, so that the database decides which of several concurrent changes
+//! succeeds. D1 returns bytes as lists of numbers, one object each, so content that is not plain text is
+//! stored as base64.
 
-use super::{Failed, Shards, list, moment, number, time};
+use super::{D1Error, Shards, list, number, time, timestamp};
 use crate::ports::{
     FileError, FileTable,
     filesystem::{Content, Entry, FileResult, Glance, GlanceResult, MAX_FILES, Precondition, Row, Tree},
@@ -19,9 +19,9 @@ use worker::D1Type;
 
 /// The columns of an [`Entry`].
 const ENTRY: &str = "path, etag, bytes, updated_at";
-/// The rows of one path.
+/// The row with the same path.
 const SAME: &str = "SELECT 1 FROM files WHERE tenant = ?1 AND scope = ?2 AND path = ?3";
-/// How many files a tree has.
+/// The number of files of a tree.
 const COUNT: &str = "SELECT files FROM file_trees WHERE tenant = ?1 AND scope = ?2";
 
 /// The table of files.
@@ -40,7 +40,7 @@ struct EntryRow {
 impl EntryRow {
     fn read(self) -> Entry {
         let Self { path, etag, bytes, updated_at } = self;
-        Entry { path, etag, bytes: bytes as u64, updated_at: moment(updated_at) }
+        Entry { path, etag, bytes: bytes as u64, updated_at: timestamp(updated_at) }
     }
 }
 
@@ -62,7 +62,7 @@ impl FileRow {
     }
 }
 
-/// What the columns `kind` and `content` hold.
+/// Reads the columns `kind` and `content`.
 fn content_of(kind: &str, content: String) -> FileResult<Content> {
     Ok(match kind {
         "blob" => Content::Blob(content),
@@ -71,7 +71,7 @@ fn content_of(kind: &str, content: String) -> FileResult<Content> {
     })
 }
 
-/// A file of a tree; one without a kind is only listed.
+/// A file of a tree. If `kind` is null, only its path was selected.
 #[derive(Deserialize)]
 struct GlanceRow {
     part: f64,
@@ -95,30 +95,30 @@ struct KeyRow {
 }
 
 impl D1Files {
-    /// The table, each tenant's part of it on its shard.
+    /// Creates the table, in which each tenant's rows are on its shard.
     pub fn new(shards: Rc<Shards>) -> Self {
         Self { shards }
     }
 }
 
-impl From<Failed> for FileError {
-    fn from(Failed(why): Failed) -> Self {
+impl From<D1Error> for FileError {
+    fn from(D1Error(why): D1Error) -> Self {
         Self::Unavailable(why)
     }
 }
 
-/// What stands in the column `content` for bytes that are not plain text.
+/// Decodes content stored as base64.
 fn decoded(content: &str) -> FileResult<Bytes> {
     let bytes = STANDARD.decode(content).map_err(|error| FileError::Unavailable(error.to_string()))?;
     Ok(bytes.into())
 }
 
-/// What stands in the columns `kind` and `content`.
+/// The values of the columns `kind` and `content`.
 fn columns(content: &Content) -> (&'static str, Cow<'_, str>) {
     match content {
         Content::Blob(key) => ("blob", Cow::Borrowed(key)),
         Content::Inline(bytes) => match std::str::from_utf8(bytes) {
-            // The database's own functions end a text at a NUL.
+            // SQLite's functions end a text at a NUL.
             Ok(text) if !text.contains('\0') => ("text", Cow::Borrowed(text)),
             _ => ("base64", Cow::Owned(STANDARD.encode(bytes))),
         },
@@ -228,7 +228,7 @@ impl FileTable for D1Files {
         let expected = match condition {
             Precondition::Any => D1Type::Null,
             Precondition::IfMatch(etag) => D1Type::Text(etag),
-            // What is to be removed must be there.
+            // A file to be removed must exist.
             Precondition::CreateOnly => return Ok(false),
         };
         let sql = "DELETE FROM files WHERE tenant = ?1 AND scope = ?2 AND path = ?3 \
@@ -307,7 +307,7 @@ impl FileTable for D1Files {
     async fn forget(&self, tenant: &TenantId, keys: &[String]) -> FileResult<()> {
         let sql = "DELETE FROM free_blobs WHERE tenant = ?1 AND blob IN (SELECT value FROM json_each(?2))";
         let keys = list(keys.iter());
-        // Of a tenant that is gone nobody knows any more which shard it was on.
+        // The tenant may have been purged, so its shard is not known.
         for shard in self.shards.all() {
             shard.run(sql, &[D1Type::Text(tenant), D1Type::Text(&keys)]).await?;
         }
@@ -342,7 +342,7 @@ impl FileTable for D1Files {
              (SELECT scope, path FROM files WHERE tenant = ?1 LIMIT {limit}) RETURNING 1 AS done"
         );
         let erased: Vec<IgnoredAny> = shard.rows(&files, &[D1Type::Text(tenant)]).await?;
-        // The objects of these rows went before; their keys have just come free.
+        // The blobs of these rows were already deleted, and their keys have just become free.
         shard.run("DELETE FROM free_blobs WHERE tenant = ?1", &[D1Type::Text(tenant)]).await?;
         Ok(erased.len() == limit)
     }

@@ -1,4 +1,4 @@
-//! The databases as what memory is kept in.
+//! D1 as the database of the memory index.
 
 use super::{Database, Rows, Shards};
 use crate::platform::sql::{self, Databases, Sql, Value};

@@ -1,9 +1,9 @@
-//! The databases of a deployment, and which of them has a tenant's rows.
+//! The databases of a deployment, and the placement of tenants.
 //!
-//! The bindings are `DB`, `DB_1`, `DB_2` and so on. `DB` is the root as well: tenants, their keys, and
-//! what is kept under Idempotency-Keys. What grows as a tenant is used is on the tenant's shard.
+//! The bindings are `DB`, `DB_1`, `DB_2` and so on. `DB` is also the root: it holds tenants, their keys and
+//! idempotency keys. All data that grows with a tenant's use is on the tenant's shard.
 
-use super::{Database, Failed};
+use super::{D1Error, Database};
 use crate::http::{expiring::Expiring, placement, placement::PLACED_MS};
 use crate::platform::cloudflare::runtime::WorkerClock;
 use crate::ports::Clock;
@@ -11,9 +11,9 @@ use crate::types::TenantId;
 use serde::Deserialize;
 use worker::{D1Type, Env, Result};
 
-/// Tenants whose shard is remembered at most.
+/// Maximum number of tenants whose placement is cached.
 const MAX_PLACED: usize = 1_000;
-/// How long a placement is good for after [`Shards::locate`], in milliseconds.
+/// Minimum validity of a placement after [`Shards::locate`], in milliseconds.
 const GOOD_FOR_MS: u64 = 1_000;
 
 /// The databases.
@@ -21,7 +21,7 @@ pub struct Shards {
     names: Vec<String>,
     root: Database,
     all: Vec<Database>,
-    /// The shards of tenants, by number.
+    /// The shards of tenants, by index.
     placed: Expiring<usize>,
 }
 
@@ -32,10 +32,10 @@ struct Placement {
 }
 
 impl Shards {
-    /// The databases that are bound: `DB`, and as many more as have a number without a gap.
+    /// Collects the bound databases: `DB`, followed by consecutively numbered ones.
     ///
     /// # Errors
-    /// When there is no `DB`.
+    /// If `DB` is not bound.
     pub fn new(env: &Env) -> Result<Self> {
         let root = Database::new(env.d1("DB")?);
         let (mut names, mut all) = (vec!["DB".to_owned()], vec![root.clone()]);
@@ -53,7 +53,7 @@ impl Shards {
         &self.names
     }
 
-    /// Where tenants and their keys are.
+    /// The database of tenants and their keys.
     pub fn root(&self) -> &Database {
         &self.root
     }
@@ -63,24 +63,24 @@ impl Shards {
         &self.all
     }
 
-    /// The shard that has a tenant's rows. Asks the root where this isolate has not done so lately.
+    /// The shard that holds a tenant's rows. Asks the root if the placement is not cached.
     ///
     /// # Errors
-    /// When the root does not answer, or the tenant is on a shard that is not bound any more.
-    pub async fn of(&self, tenant: &TenantId) -> std::result::Result<Database, Failed> {
+    /// If the root fails, or the tenant's shard is no longer bound.
+    pub async fn of(&self, tenant: &TenantId) -> std::result::Result<Database, D1Error> {
         self.find(tenant, 0).await
     }
 
-    /// Finds a tenant's shard, so that [`Shards::of`] has it at once in the next moment: for those who
-    /// must not wait between a check and their statement.
+    /// Looks up a tenant's shard, so that the next [`Shards::of`] returns without waiting. For callers that
+    /// must not await between a check and a statement.
     ///
     /// # Errors
-    /// As there.
-    pub async fn locate(&self, tenant: &TenantId) -> std::result::Result<(), Failed> {
+    /// See [`Shards::of`].
+    pub async fn locate(&self, tenant: &TenantId) -> std::result::Result<(), D1Error> {
         self.find(tenant, GOOD_FOR_MS).await.map(drop)
     }
 
-    async fn find(&self, tenant: &TenantId, good_for_ms: u64) -> std::result::Result<Database, Failed> {
+    async fn find(&self, tenant: &TenantId, good_for_ms: u64) -> std::result::Result<Database, D1Error> {
         let remembered = self.placed.get(tenant, WorkerClock.now().plus(good_for_ms));
         if let Some(database) = remembered.and_then(|number| self.all.get(number)) {
             return Ok(database.clone());
@@ -91,9 +91,9 @@ impl Shards {
         let name = written.or_else(|| placement::by_name(tenant, &self.names)).unwrap_or_default();
         let number = self.names.iter().position(|known| known == name);
         let Some((number, database)) = number.and_then(|number| Some((number, self.all.get(number)?))) else {
-            return Err(Failed(format!("tenant {tenant} is on shard {name}, which is not bound")));
+            return Err(D1Error(format!("tenant {tenant} is on shard {name}, which is not bound")));
         };
-        // Once it is purged, its id may come back on another shard.
+        // The id of a purged tenant may be reused on another shard.
         if row.is_none_or(|row| row.deleted_at.is_none()) {
             let now = WorkerClock.now();
             self.placed.put(tenant.to_string(), number, now.plus(PLACED_MS), now);

@@ -1,7 +1,7 @@
-//! Adding: one transaction of as many statements for a thousand entries as for one.
+//! Adding entries. A transaction has the same number of statements however many entries it adds.
 //!
-//! What a transaction has added is what has a number above the last one that was given out, until its last
-//! statement moves that.
+//! Until the last statement advances `memory_serial`, the rows added by the transaction are those with a
+//! higher serial number.
 
 use super::{COLLECTION, named, source_name, token};
 use crate::platform::sql::{Rows, Statement, json, read};
@@ -9,21 +9,21 @@ use crate::ports::memory::{Collection, CollectionKind, MemoryResult, NewEntry, N
 use serde::Deserialize;
 use std::collections::HashSet;
 
-/// The longest argument in bytes: D1 takes two million.
+/// Maximum length of a parameter in bytes. D1 allows two million.
 const MAX_ARGUMENT: usize = 1_900_000;
 
-/// Entries that go in one transaction.
+/// The entries added by one transaction.
 #[derive(Default)]
 pub(super) struct Load {
-    /// Their parts, in JSON: what [`insert_entries`] reads.
+    /// The parts as JSON, for [`insert_entries`].
     entries: Vec<String>,
-    /// Their terms, in JSON: what [`insert_terms`] reads.
+    /// The terms as JSON, for [`insert_terms`].
     terms: Vec<String>,
     bytes: usize,
     logs: bool,
 }
 
-/// Entries as loads, in their order. Of two with one key the first counts.
+/// Splits entries into loads, in order. Of several entries with the same key the first is used.
 pub(super) fn loads(entries: &[NewEntry]) -> MemoryResult<Vec<Load>> {
     let mut loads: Vec<Load> = Vec::new();
     let mut seen = HashSet::new();
@@ -46,7 +46,7 @@ impl Load {
         let NewPart { text, terms, length } = what;
         let source = source_name(*source);
         let row = json(&(number, key, part, source, group, session, at.0, speaker, length, text))?;
-        // A part may have no word in it.
+        // A part may contain no terms.
         let terms =
             terms.split(' ').filter(|_| !terms.is_empty()).map(token).collect::<Result<Vec<_>, _>>()?;
         let terms = json(&(key, part, terms.join(" ")))?;
@@ -63,7 +63,7 @@ impl Load {
         self.logs |= other.logs;
     }
 
-    /// The transaction.
+    /// The statements of the transaction.
     pub(super) fn statements<'a>(&self, collection: &'a Collection) -> Vec<Statement<'a>> {
         let list = |items: &[String]| format!("[{}]", items.join(",")).into();
         let with = |argument| named(collection).into_iter().chain([argument]).collect::<Vec<_>>();
@@ -87,18 +87,18 @@ struct Added {
     part: f64,
 }
 
-/// How many entries such a transaction added.
+/// Number of entries that the transaction added.
 pub(super) fn count(results: &[impl Rows]) -> MemoryResult<usize> {
     let added: Vec<Added> = read(results, 1)?;
     Ok(added.iter().filter(|row| row.part == 0.0).count())
 }
 
-/// What this transaction has added.
+/// The rows that this transaction has added.
 fn added() -> String {
     format!("memory_entries WHERE collection = {COLLECTION} AND serial > (SELECT last FROM memory_serial)")
 }
 
-/// A new collection comes with an entry, so its number is never another's, even when both are gone.
+/// A new collection gets its number from the serial of its first entry, so that no number is ever reused.
 const INSERT_COLLECTION: &str = "INSERT INTO memory_collections (id, tenant, user, agent, kind) \
                                  SELECT last + 1, ?1, ?2, ?3, ?4 FROM memory_serial WHERE true \
                                  ON CONFLICT (tenant, user, agent, kind) DO NOTHING";
@@ -130,7 +130,8 @@ fn insert_terms() -> String {
     )
 }
 
-/// The last position and the last number are of one entry, and so is the time beside them.
+/// `max(serial)` and `max(position)` come from the same row, so that the bare column `at` belongs to it as
+/// well.
 fn count_groups() -> String {
     let added = added();
     format!(
@@ -142,7 +143,7 @@ fn count_groups() -> String {
     )
 }
 
-/// The first entry of a group has the position 0, so that is how many groups are new.
+/// The first entry of each group has position 0, so counting those counts the new groups.
 fn count_documents() -> String {
     let added = added();
     format!(
@@ -153,7 +154,7 @@ fn count_documents() -> String {
     )
 }
 
-/// A space that is dirty stays so since the same time: its first fact is there already.
+/// A space that is already dirty keeps its time, because its first fact is older.
 fn make_dirty() -> String {
     let added = added();
     format!(

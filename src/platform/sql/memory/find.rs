@@ -1,4 +1,4 @@
-//! Searching: what it reads is bounded by what it returns.
+//! Searching. The rows read are bounded by the rows returned.
 
 use super::{COLLECTION, ENTRY, named, token};
 use crate::platform::sql::{Rows, Statement, json};
@@ -6,11 +6,11 @@ use crate::ports::memory::{Collection, MemoryError, MemoryResult, Place, Statist
 use serde::Deserialize;
 use std::collections::HashMap;
 
-/// Terms that one statement counts: it returns a column for each, of which D1 allows a hundred.
+/// Maximum number of terms counted by one statement: each is a result column, of which D1 allows a hundred.
 const MAX_COUNTED: usize = 64;
 
-/// Asks for the numbers of a collection and the frequencies of terms in it. Each frequency is a subquery of
-/// its own: joined to a list, the list would count as rows read.
+/// Queries the totals of a collection and the frequencies of terms in it. Each frequency is its own subquery,
+/// because a joined list would be billed as rows read.
 pub(super) fn statistics<'a>(
     collection: &'a Collection,
     terms: &[String],
@@ -34,7 +34,7 @@ pub(super) fn statistics<'a>(
         }
         Ok(Statement::new(sql, args))
     };
-    // Without terms there are still the numbers.
+    // Without terms, one statement still reads the totals.
     let mut chunks = tokens.chunks(MAX_COUNTED);
     std::iter::once(chunks.next().unwrap_or_default()).chain(chunks).map(statement).collect()
 }
@@ -48,7 +48,7 @@ struct StatisticsRow {
     frequency: HashMap<String, Option<f64>>,
 }
 
-/// Reads the answers to [`statistics`].
+/// Reads the results of [`statistics`].
 pub(super) fn read_statistics(results: &[impl Rows], terms: usize) -> MemoryResult<Statistics> {
     let mut statistics = Statistics::default();
     for rows in results {
@@ -68,10 +68,10 @@ pub(super) fn read_statistics(results: &[impl Rows], terms: usize) -> MemoryResu
     Ok(statistics)
 }
 
-/// Asks for the parts that each query picks.
+/// Queries the parts that match each query.
 ///
-/// The index gives rowids from the newest on, so the limit ends its work. The collection is a condition
-/// beside: a row of another could not be returned even if the index had it.
+/// The index returns the newest rows first, so the limit stops the scan. The condition on the collection is a
+/// second safeguard against rows of another collection.
 pub(super) fn queries<'a>(
     collection: &'a Collection,
     queries: &[TermQuery],
@@ -92,7 +92,7 @@ pub(super) fn queries<'a>(
     asked.map(statement).collect()
 }
 
-/// A query in the language of FTS5. Each term is quoted, so none is read as an operator.
+/// Builds the FTS5 expression of a query. Terms are quoted so that none is parsed as an operator.
 fn expression(query: &TermQuery) -> MemoryResult<String> {
     let joined = |terms: &[String], by: &str| {
         let quoted = terms.iter().map(|term| Ok(format!("\"{}\"", token(term)?)));
@@ -107,7 +107,7 @@ fn expression(query: &TermQuery) -> MemoryResult<String> {
     Ok(expression)
 }
 
-/// Asks for the first parts at some places.
+/// Queries the first parts at some positions.
 pub(super) fn around<'a>(collection: &'a Collection, places: &[Place]) -> MemoryResult<Statement<'a>> {
     let runs: Vec<_> = places.iter().map(|at| (&at.group, at.positions.start, at.positions.end)).collect();
     let sql = format!(

@@ -1,4 +1,4 @@
-//! Which rows of a collection, and listing them in the order of adding.
+//! Filtering the rows of a collection, and listing them in insertion order.
 
 use super::{COLLECTION, ENTRY, named, source_name};
 use crate::platform::sql::{Rows, Statement, Value, read};
@@ -6,31 +6,31 @@ use crate::ports::memory::{Collection, Group, Listing, MemoryResult};
 use crate::types::Timestamp;
 use serde::Deserialize;
 
-/// A condition on rows of a collection, and the arguments that it stands on.
-pub(super) struct Which<'a> {
+/// A condition on the rows of a collection, and its parameters.
+pub(super) struct Filter<'a> {
     pub(super) condition: String,
     pub(super) args: Vec<Value<'a>>,
 }
 
-impl<'a> Which<'a> {
-    /// All of them.
+impl<'a> Filter<'a> {
+    /// All rows.
     pub(super) fn of(collection: &'a Collection) -> Self {
         Self { condition: format!("collection = {COLLECTION}"), args: named(collection) }
     }
 
-    /// Only those that meet this condition as well, in which `#` stands for the value.
+    /// Adds a condition, in which `#` is replaced by the parameter.
     pub(super) fn and(&mut self, condition: &str, value: Value<'a>) {
         self.args.push(value);
         let place = format!("?{}", self.args.len());
         self.condition += &format!(" AND {}", condition.replace('#', &place));
     }
 
-    /// Only those of a group.
+    /// Restricts the rows to a group.
     pub(super) fn group(&mut self, name: &'a str) {
         self.and(&format!("serial IN ({})", in_group()), name.into());
     }
 
-    /// Only those of a session, which may be a group of that name as well.
+    /// Restricts the rows to a session. A session may also be a group of the same name.
     pub(super) fn session(&mut self, id: &'a str) {
         let condition = format!(
             "session = # AND serial IN ({} UNION ALL \
@@ -49,28 +49,28 @@ fn in_group() -> String {
     )
 }
 
-/// Asks for the parts that a listing names.
+/// Queries the parts of a listing.
 ///
-/// Times have no index: the order of adding is nearly that of time, so rows are read in it until there are
-/// enough. First parts of a group lie in one index by position, which is the order of adding too.
+/// Times have no index: insertion order is nearly chronological, so rows are read in that order until there
+/// are enough. The first parts of a group are indexed by position, which is insertion order too.
 pub(super) fn entries<'a>(collection: &'a Collection, listing: &'a Listing) -> Statement<'a> {
     let Listing { group, session, from, until, source, before, after, oldest_first, first_parts, limit } =
         listing;
-    let mut which = Which::of(collection);
+    let mut filter = Filter::of(collection);
     let (mut table, mut by) = ("memory_entries", "serial");
     if *first_parts {
-        which.condition += " AND part = 0";
+        filter.condition += " AND part = 0";
     }
     match group {
         Some(group) if *first_parts => {
-            which.and("grp = #", group.as_str().into());
+            filter.and("grp = #", group.as_str().into());
             (table, by) = ("memory_entries INDEXED BY memory_entries_by_place", "position");
         }
-        Some(group) => which.group(group),
+        Some(group) => filter.group(group),
         None => {}
     }
     if let Some(session) = session {
-        which.session(session);
+        filter.session(session);
     }
     let conditions: [(_, Option<Value<'a>>); 5] = [
         ("at >= #", from.map(Value::from)),
@@ -81,22 +81,22 @@ pub(super) fn entries<'a>(collection: &'a Collection, listing: &'a Listing) -> S
     ];
     for (condition, value) in conditions {
         if let Some(value) = value {
-            which.and(condition, value);
+            filter.and(condition, value);
         }
     }
     let order = if *oldest_first { "ASC" } else { "DESC" };
-    let Which { condition, args } = which;
+    let Filter { condition, args } = filter;
     let sql = format!("SELECT {ENTRY} FROM {table} WHERE {condition} ORDER BY {by} {order} LIMIT {limit}");
     Statement::new(sql, args)
 }
 
-/// Asks for groups, by name.
+/// Queries groups by name.
 pub(super) fn groups<'a>(collection: &'a Collection, after: Option<&'a str>, limit: usize) -> Statement<'a> {
-    let mut which = Which::of(collection);
+    let mut filter = Filter::of(collection);
     if let Some(after) = after {
-        which.and("name > #", after.into());
+        filter.and("name > #", after.into());
     }
-    let Which { condition, args } = which;
+    let Filter { condition, args } = filter;
     let sql = format!(
         "SELECT name, entries, bytes, last, updated_at FROM memory_groups \
          WHERE {condition} ORDER BY name LIMIT {limit}"
@@ -113,7 +113,7 @@ struct GroupRow {
     updated_at: f64,
 }
 
-/// Reads the answer to [`groups`].
+/// Reads the results of [`groups`].
 pub(super) fn read_groups(results: &[impl Rows]) -> MemoryResult<Vec<Group>> {
     let group = |row: GroupRow| Group {
         name: row.name,

@@ -1,35 +1,35 @@
-//! Removing: so many entries at a time, each with all its parts, so that it can be added again right away.
-//! Triggers keep terms, groups and numbers right (`migrations/0004_memory.sql`).
+//! Removing entries in batches. An entry is removed with all its parts, so that it can be added again at
+//! once. Triggers update terms, groups and counts (`migrations/0004_memory.sql`).
 
-use super::{COLLECTION, list::Which};
+use super::{COLLECTION, list::Filter};
 use crate::platform::sql::memory_spaces::dirty_since;
 use crate::platform::sql::{Statement, Value, json};
 use crate::ports::memory::{Collection, CollectionKind, LONG_TERM, MemoryResult, Removal};
 use crate::types::TenantId;
 
-/// Left to itself, SQLite would look for the keys in all of a collection.
+/// Without the hint, SQLite would scan the whole collection for the keys.
 const DELETE: &str = "DELETE FROM memory_entries INDEXED BY memory_entries_by_key";
-/// Entries, and rows of other tables, that go at once.
+/// Number of entries, and of rows of other tables, removed at once.
 const AT_ONCE: usize = 500;
 
-/// Removes some of what is to go; the last statement says whether there is more.
+/// Removes a batch of the matching entries. The last statement returns whether there are more.
 pub(super) fn some<'a>(collection: &'a Collection, what: &'a Removal) -> MemoryResult<Vec<Statement<'a>>> {
-    let mut which = Which::of(collection);
-    which.condition += " AND part = 0";
+    let mut filter = Filter::of(collection);
+    filter.condition += " AND part = 0";
     match what {
-        Removal::Keys(keys) => which.and("key IN (SELECT value FROM json_each(#))", json(keys)?.into()),
-        Removal::Group(name) => which.group(name),
-        Removal::Session(id) => which.session(id),
+        Removal::Keys(keys) => filter.and("key IN (SELECT value FROM json_each(#))", json(keys)?.into()),
+        Removal::Group(name) => filter.group(name),
+        Removal::Session(id) => filter.session(id),
         Removal::All => {}
     }
-    let Which { condition, args } = which;
+    let Filter { condition, args } = filter;
     let delete = format!(
         "{DELETE} WHERE collection = {COLLECTION} AND key IN \
          (SELECT key FROM memory_entries WHERE {condition} LIMIT {AT_ONCE})"
     );
     let mut statements = vec![Statement::new(delete, args.clone())];
     if collection.kind == CollectionKind::Facts && may_be_logs(what) {
-        // What a log has lost need not be consolidated.
+        // Removed facts no longer need consolidation.
         let dirty_since = dirty_since("watermark");
         let sql = format!(
             "UPDATE memory_spaces SET dirty_since = {dirty_since} \
@@ -43,7 +43,8 @@ pub(super) fn some<'a>(collection: &'a Collection, what: &'a Removal) -> MemoryR
     Ok(statements)
 }
 
-/// Whether facts of a log may go, and not only lines of the long-term memory, which changes with every turn.
+/// Whether facts of a daily log may be removed. Lines of the long-term memory change with every turn and need
+/// no update of the space.
 fn may_be_logs(what: &Removal) -> bool {
     let is_line = |key: &String| key.strip_prefix(LONG_TERM).is_some_and(|rest| rest.starts_with('#'));
     match what {
@@ -53,7 +54,7 @@ fn may_be_logs(what: &Removal) -> bool {
     }
 }
 
-/// Removes some of what is kept of a tenant or of its user; the last statement says whether there is more.
+/// Removes a batch of the rows of a tenant or of one user. The last statement returns whether there are more.
 pub(super) fn all<'a>(tenant: &'a TenantId, user: Option<&'a str>) -> Vec<Statement<'a>> {
     let condition = if user.is_some() { "tenant = ?1 AND user = ?2" } else { "tenant = ?1" };
     let args: Vec<Value<'a>> = std::iter::once(tenant.as_str()).chain(user).map(Value::from).collect();
