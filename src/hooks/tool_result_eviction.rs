@@ -57,7 +57,7 @@ impl Hook for ToolResultEviction {
         let shown = 2 * PREVIEW.min(chars / 4);
         let note = |left_out, total| format!("{left_out} of {total} characters left out");
         let preview = ends_around(&text, shown, note).unwrap_or_default();
-        let kept = cx.artifacts.keep(cx.turn(), &event.call.call_id, result, &text).await;
+        let kept = cx.artifacts.store_output(cx.turn(), &event.call.call_id, result, &text).await;
         match kept {
             Ok(stored) => {
                 event.outcome = ToolOutcome::Artifact { result: stored.as_output(preview) };
