@@ -49,7 +49,7 @@ pub async fn memory(mut request: Request, env: &Env) -> Result<Response> {
     let failed = |error: crate::ports::memory::MemoryError| Error::RustError(error.to_string());
     let (index, _) = setup::memory(env)?;
     let kind = if facts { CollectionKind::Facts } else { CollectionKind::Turns };
-    let (tenant, agent) = ("fixtures".to_owned(), "default".to_owned());
+    let (tenant, agent) = ("fixtures".into(), "default".to_owned());
     let of = Collection { tenant, agent, user, kind };
     billed::take();
     let returned = match call {
