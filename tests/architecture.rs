@@ -1,5 +1,5 @@
-//! Who may know whom: reads the `crate::` paths of each part and fails on every arrow that is not
-//! in the table. ARCHITECTURE.md explains it.
+//! Checks the dependencies between parts: reads the `crate::` paths of each part and fails on every one that
+//! is not in the table. ARCHITECTURE.md explains it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Each part and the parts that it may name. Parts are named by the longest entry that fits.
+/// Each part and the parts it may depend on. A file belongs to the longest matching entry.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("ports", &["types"]),
@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("memory", &["types", "ports", "model::one_shot", "workspace"]),
     ("hooks", &["types", "ports", "session", "workspace", "memory", "agent"]),
     ("follow_ups", &["types", "memory", "agent"]),
-    // A tool that is not ours has its schema from whoever brings it.
+    // The schema of an external tool comes from its provider.
     ("tools", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent"]),
     (
         "standard",
@@ -41,7 +41,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "tools",
         ],
     ),
-    // A caller's schema is checked where the request is.
+    // The schema of a caller is checked with the request.
     ("http", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent", "standard"]),
     ("platform/in_memory", &["types", "ports"]),
     ("platform/sql", &["types", "ports"]),
@@ -68,20 +68,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fault", &[]),
 ];
 
-/// The crates of the platform, named below `platform/cloudflare` only.
+/// The crates of the platform, allowed below `platform/cloudflare` only.
 const PLATFORM: &[&str] = &["worker", "wasm_bindgen", "wasm_bindgen_futures", "js_sys", "web_sys"];
 
 const MAX_LINES: usize = 500;
 
 struct Source {
-    /// From `src`, without `.rs`.
+    /// Path from `src`, without `.rs`.
     name: String,
-    /// Code without tests, comments and empty lines.
+    /// Code without tests, comments, and empty lines.
     code: String,
 }
 
 #[test]
-fn every_arrow_is_allowed() {
+fn every_dependency_is_allowed() {
     let mut wrong = Vec::new();
     for source in sources() {
         let (part, allowed) = part_of(&source.name);
@@ -89,14 +89,14 @@ fn every_arrow_is_allowed() {
             let own = path == part || path.starts_with(&format!("{part}::"));
             let fits = |allowed: &&str| path == **allowed || path.starts_with(&format!("{allowed}::"));
             let own_adapter = part.starts_with("platform/") && path.starts_with(&part.replace('/', "::"));
-            // A defect may be put anywhere.
+            // Defects may be planted anywhere.
             let fault = path.starts_with("fault::");
             if !(own || own_adapter || fault || allowed.iter().any(fits)) {
                 wrong.push(format!("{} names crate::{path}", source.name));
             }
         }
     }
-    assert!(wrong.is_empty(), "arrows that the direction forbids:\n{}", wrong.join("\n"));
+    assert!(wrong.is_empty(), "dependencies in the wrong direction:\n{}", wrong.join("\n"));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn built_ins_do_not_depend_on_each_other() {
         let Some((family @ ("hooks" | "follow_ups" | "tools"), name)) = source.name.split_once('/') else {
             continue;
         };
-        // A family of several files has a folder of its own, whose insides are its own affair.
+        // Files of one family in a folder may depend on each other.
         let own = name.split('/').next().unwrap_or_default();
         let sideways = paths(&source.code).into_iter().filter(|path| {
             let inner =
@@ -151,7 +151,7 @@ fn no_file_is_too_long() {
 }
 
 #[test]
-fn the_reader_of_this_test_sees_paths() {
+fn this_test_parses_paths() {
     let code = "use crate::types::{Budget, id};\nlet x = crate::session::view::reply(m);\nuse crate::{\n    ports::{Http, Log},\n    types::ModelError,\n};\nuse crate::model;";
     let found: Vec<String> = paths(code).into_iter().collect();
     assert_eq!(
@@ -171,10 +171,10 @@ fn the_reader_of_this_test_sees_paths() {
 fn part_of(name: &str) -> (&'static str, &'static [&'static str]) {
     let inside = |part: &str| name == part || name.starts_with(&format!("{part}/"));
     let found = MAY_USE.iter().filter(|(part, _)| inside(part)).max_by_key(|(part, _)| part.len());
-    found.copied().unwrap_or_else(|| panic!("src/{name}.rs belongs to no part: give it one"))
+    found.copied().unwrap_or_else(|| panic!("src/{name}.rs belongs to no part; add it to the table"))
 }
 
-/// All files of `src` but those that hold nothing but tests.
+/// Returns all files of `src` except those that contain only tests.
 fn sources() -> Vec<Source> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
@@ -189,7 +189,7 @@ fn sources() -> Vec<Source> {
         })
         .collect();
     sources.sort_by(|a, b| a.name.cmp(&b.name));
-    assert!(sources.len() > 50, "where are the sources?");
+    assert!(sources.len() > 50, "no sources found");
     sources
 }
 
@@ -204,7 +204,7 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Tests stand at the end of a file.
+/// Removes the tests at the end of a file.
 fn without_tests(text: &str) -> String {
     let code = text.split("\n#[cfg(test)]\n#[allow").next().unwrap_or_default();
     let code = code.split("\n#[cfg(test)]\nmod ").next().unwrap_or_default();
@@ -212,7 +212,7 @@ fn without_tests(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Every path behind `crate::`, groups taken apart.
+/// Returns every path after `crate::`, with groups expanded.
 fn paths(code: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
@@ -224,7 +224,7 @@ fn paths(code: &str) -> BTreeSet<String> {
     found
 }
 
-/// Reads one path, or each of a group; returns what follows it.
+/// Parses one path, or each path of a group. Returns the rest of the text.
 fn read<'a>(prefix: &str, text: &'a str, found: &mut BTreeSet<String>) -> &'a str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
@@ -246,7 +246,7 @@ fn read<'a>(prefix: &str, text: &'a str, found: &mut BTreeSet<String>) -> &'a st
         return read(&path, after, found);
     }
     if name.is_empty() {
-        // `*`, or what is no path: step over it, so that reading always ends.
+        // `*` or no path: skip it, so that parsing always terminates.
         rest = rest.get(1..).unwrap_or_default();
     }
     if let Some(after) = rest.trim_start().strip_prefix("as ") {

@@ -11,7 +11,7 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 
-/// Compares what is between the markers of a file with `generated`, or writes it there.
+/// Compares the text between the markers of a file with `generated`, or replaces it.
 #[track_caller]
 fn generate(file: &str, generated: &str) {
     const BEGIN: &str = "<!-- generated -->\n";
@@ -69,7 +69,7 @@ fn wrangler_toml_sets_variables_of_the_table() {
     assert!(!names.is_empty());
     for name in names {
         let known = settings().any(|row| row.name == name && matches!(row.kind, Kind::Variable(_)));
-        assert!(known, "{name} is no variable of SETTINGS");
+        assert!(known, "{name} is not a variable of SETTINGS");
     }
 }
 
@@ -77,14 +77,14 @@ fn page(name: &str) -> String {
     fs::read_to_string(path(name)).unwrap()
 }
 
-/// The cells of each table row of a page whose first cell is code.
+/// Returns the cells of each table row of a page whose first cell is code.
 fn rows(page: &str) -> Vec<Vec<&str>> {
     let rows = page.lines().filter(|line| line.starts_with("| `"));
     rows.map(|row| row.trim_matches('|').split(" | ").map(str::trim).collect()).collect()
 }
 
-/// The wire name and the fields of each variant of an enum whose variants have a `serde(rename)`. Fields of
-/// variants that hold a struct are not listed.
+/// Returns the wire name and the fields of each variant of an enum with `serde(rename)`. Fields of tuple
+/// variants are not included.
 fn variants(source: &str) -> Vec<(String, Option<Vec<String>>)> {
     let mut found = Vec::new();
     let mut lines = source.lines().map(str::trim).peekable();
@@ -161,13 +161,13 @@ fn rust_in_the_docs_is_from_the_examples() {
     }
 }
 
-/// The anchor that a heading has on GitHub.
+/// Returns GitHub's anchor of a heading.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
-/// The anchors of a page; of equal ones the second ends in `-1`.
+/// Returns the anchors of a page. Duplicates get the suffix `-1`.
 fn anchors(page: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut code = false;
@@ -188,7 +188,7 @@ fn anchors(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn links_between_pages_lead_somewhere() {
+fn links_between_pages_have_targets() {
     let docs = fs::read_dir(path("docs")).unwrap().flatten();
     let mut pages: Vec<String> =
         docs.map(|entry| format!("docs/{}", entry.file_name().to_str().unwrap())).collect();

@@ -1,4 +1,4 @@
-//! Signed tokens at the real Worker, whose platform verifies them.
+//! Signed tokens, verified by the real platform.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -14,7 +14,7 @@ use support::shared;
 
 const SIGNERS: [Signer; 3] = [Signer::Rsa, Signer::Curve(7), Signer::Secret];
 
-/// Makes a tenant that trusts `issuer`, whose keys are those of [`SIGNERS`].
+/// Creates a tenant that trusts `issuer`, with the keys of [`SIGNERS`].
 fn tenant(id: &str, issuer: &str) {
     let keys = SIGNERS.map(|signer| signer.jwk(signer.alg()));
     let jwt = json!({ "issuer": issuer, "audience": "app", "jwks": { "keys": keys } });
@@ -27,14 +27,14 @@ fn claims(issuer: &str, ends_in: i64) -> Value {
     json!({ "iss": issuer, "sub": "auth0|ada", "aud": "app", "exp": exp })
 }
 
-/// The status of a message that somebody with this token posts.
+/// Returns the status of posting a message with this token.
 fn status_of(token: &str) -> u16 {
     let client = shared().anonymous().with_key(token);
     client.post("/v1/sessions/tokens/messages", json!({ "content": "hello" })).status
 }
 
 #[test]
-fn a_good_token_speaks_for_its_sub() {
+fn a_valid_token_authenticates_its_sub() {
     let issuer = "https://good.example";
     tenant("jwt-good", issuer);
     for signer in SIGNERS {
@@ -47,7 +47,7 @@ fn a_good_token_speaks_for_its_sub() {
 }
 
 #[test]
-fn a_token_that_is_not_good_opens_nothing() {
+fn an_invalid_token_is_refused() {
     let issuer = "https://bad.example";
     tenant("jwt-bad", issuer);
     let good = claims(issuer, 600);
@@ -65,18 +65,18 @@ fn a_token_that_is_not_good_opens_nothing() {
         assert_eq!(status_of(&format!("{header}.{forged}.{signature}")), 401, "{alg}: other claims");
         assert_eq!(status_of(&signer.token(alg, &claims(issuer, -1))), 401, "{alg}: expired");
         for other in SIGNERS.map(Signer::alg).into_iter().filter(|other| *other != alg) {
-            // Signed by one key, under the name of another, with either's algorithm.
+            // Signed with one key, but naming another one, for both algorithms.
             assert_eq!(status_of(&signer.token(other, &good)), 401, "{alg} under the key of {other}");
             let header = json!({ "alg": other, "kid": other });
             assert_eq!(status_of(&signer.sign(&header, &good)), 401, "{alg} as {other}");
         }
-        assert_eq!(status_of(&token), 200, "{alg}: the good one");
+        assert_eq!(status_of(&token), 200, "{alg}: the valid token");
     }
     assert_eq!(status_of(&Signer::Curve(9).token("ES256", &good)), 401, "another key of the same type");
 }
 
 #[test]
-fn keys_that_the_platform_does_not_take_are_refused() {
+fn keys_that_the_platform_rejects_are_refused() {
     let curve = Signer::Curve(7).jwk("k");
     let off_curve = json!({ "kty": "EC", "crv": "P-256", "x": curve["x"], "y": curve["x"] });
     let short = json!({ "kty": "RSA", "n": RSA_N.split_at(200).0, "e": "AQAB" });

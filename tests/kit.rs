@@ -1,4 +1,4 @@
-//! The test kit itself: it has to be beyond doubt before anything is tested with it.
+//! Tests of the test support itself.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -17,7 +17,7 @@ fn texts(events: &[Value]) -> String {
 }
 
 #[test]
-fn the_worker_answers() {
+fn the_worker_responds() {
     let health = shared().anonymous().get("/healthz").expect(200);
     assert_eq!(health["status"], "ok");
 }
@@ -39,7 +39,7 @@ fn the_scheduled_handler_runs() {
 }
 
 #[test]
-fn openai_text_arrives_whole_however_it_is_chopped() {
+fn openai_text_is_complete_however_it_is_split() {
     let model = ModelServer::start();
     let said = Script::text(["Grüße, ", "Welt", " 🌍"]);
     for script in [said.clone(), said.clone().crlf(), said.byte_by_byte()] {
@@ -54,7 +54,7 @@ fn openai_text_arrives_whole_however_it_is_chopped() {
 }
 
 #[test]
-fn parallel_calls_take_turns_on_openai_and_stand_in_line_on_anthropic() {
+fn parallel_calls_are_interleaved_on_openai_and_sequential_on_anthropic() {
     let model = ModelServer::start();
     let (first, second) = (json!({"path": "a long enough path"}), json!({"n": 1}));
     let script = Script::new().tools([("c1", "read", first.clone()), ("c2", "count", second.clone())]);
@@ -94,7 +94,7 @@ fn a_gate_holds_a_piece_until_the_test_opens_it() {
 }
 
 #[test]
-fn the_server_notices_a_client_that_leaves_while_it_stalls() {
+fn the_server_notices_a_disconnect_during_a_stall() {
     let (model, gate) = (ModelServer::start(), Gate::new());
     model.script("m", Script::text(["before"]).hold(&gate));
     let mut stream = ask(&model, "/v1/chat/completions", true);
@@ -104,7 +104,7 @@ fn the_server_notices_a_client_that_leaves_while_it_stalls() {
 }
 
 #[test]
-fn the_floor_of_the_benchmark_streams() {
+fn the_baseline_worker_of_the_benchmark_streams() {
     let (model, gate) = (ModelServer::start(), Gate::new());
     model.script("bench", Script::text(["before"]).hold(&gate).say("after"));
     let bindings = json!({ "OPENAI_BASE_URL": model.base_url() });
@@ -121,7 +121,7 @@ fn the_floor_of_the_benchmark_streams() {
 }
 
 #[test]
-fn a_cut_is_told_from_an_end() {
+fn a_cut_stream_differs_from_a_complete_one() {
     let model = ModelServer::start();
     model.script("m", Script::text(["half"]).cut());
     model.script("m", Script::text(["half"]).error_event(json!({"message": "overloaded"})));
@@ -135,7 +135,7 @@ fn a_cut_is_told_from_an_end() {
 }
 
 #[test]
-fn errors_whole_answers_and_choices_come_with_what_was_asked() {
+fn errors_whole_responses_and_chosen_scripts_arrive() {
     let model = ModelServer::start();
     let client = Client::new(model.address()).with_header("x-api-key", "secret");
     model.script("m", Script::rate_limited(3));

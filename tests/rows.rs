@@ -1,4 +1,4 @@
-//! What a search costs: rows that D1 reads, by its own count, in a database that others fill too.
+//! The cost of a search: rows that D1 reads, by its own count, in a database shared with another user.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use std::env;
 use support::{Client, Server};
 
-/// Turns that each of two users has. `ROWS=100000` fills them as the goal says.
+/// Number of turns of each of two users. `ROWS=100000` runs the test at the size of the goal.
 fn turns() -> u64 {
     env::var("ROWS").map_or(10_000, |rows| rows.parse().unwrap())
 }
 
-/// Turns that are added at once.
+/// Number of turns to add at once.
 const AT_ONCE: u64 = 2_000;
 
 #[track_caller]
@@ -28,7 +28,7 @@ fn fill(client: &Client, user: &str) {
         let to = from + AT_ONCE;
         let (added, _, written) = ask(client, user, json!({ "add": { "from": from, "to": to } }));
         assert_eq!(added, AT_ONCE);
-        // Four for each turn: its row, its key, its place, its terms. One for each session, few besides.
+        // Four per turn: its row, key, place, and terms. One per session, and a few more.
         assert!(written <= 4 * AT_ONCE + AT_ONCE / 100 + 5, "{written} rows written for {AT_ONCE} turns");
     }
 }
@@ -38,7 +38,7 @@ fn count(found: &Value) -> u64 {
 }
 
 #[test]
-fn a_search_reads_what_it_returns() {
+fn a_search_reads_few_rows_beyond_its_results() {
     let server = Server::start(json!({}));
     let client = server.client();
     fill(&client, "ann");
@@ -60,7 +60,7 @@ fn a_search_reads_what_it_returns() {
     ] {
         let find = json!({ "find": { "any_of": any_of, "none_of": none_of, "limit": limit } });
         let (found, read, _) = ask(&client, "ann", find.clone());
-        // The number of the collection is looked up twice: for its terms and for its rows.
+        // The collection's number is looked up twice: for its terms and for its rows.
         assert!(read <= 2 * count(&found) + 2, "{read} rows read for {} found by {find}", count(&found));
     }
     let find = json!({ "find": { "any_of": [["all"]], "none_of": [], "limit": 3 } });
@@ -72,10 +72,10 @@ fn a_search_reads_what_it_returns() {
     let (found, read, _) = ask(&client, "ann", json!({ "around": { "places": places } }));
     let keys: Vec<String> = (310..317).chain(400..403).chain(998..1_000).map(|n| n.to_string()).collect();
     assert_eq!(found, json!(keys));
-    // One for each, and where each run ends.
+    // One per neighbor, and the end of each run.
     assert!(read <= count(&found) + 2 * 4 + 1, "{read} rows read for {} neighbours", count(&found));
 
-    // A whole search, of words that are everywhere, here and there, once, and nowhere.
+    // A complete search, for words that are frequent, rare, unique, and absent.
     let nowhere: String = (0..20).map(|number| format!(" nowhere{number}")).collect();
     for query in ["n77", "seventh", "the rare seventh", "which rare seventh is n77 or n4321", "all"] {
         let query = format!("{query}{nowhere}");

@@ -1,4 +1,4 @@
-//! Tenants on several databases: each on one of them, whatever is done to it, and for good.
+//! Tenants on several databases: each tenant stays on one shard for good.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use support::{Client, Server};
 
 const TENANTS: &str = "/v1/admin/tenants";
-/// More than stands in a row.
+/// Size of a file that exceeds a row.
 const LARGE: usize = 300_000;
 
-/// A new tenant with a session, a small file and a large one. Gives its shard too.
+/// Creates a tenant with a session, a small file, and a large one. Returns its shard too.
 #[track_caller]
 fn tenant(server: &Server, id: &str, shard: Option<&str>) -> (String, Client) {
     let mut body = json!({ "id": id });
@@ -40,7 +40,7 @@ fn large(id: &str) -> String {
     format!("large-of-{id} ").repeat(LARGE / 10)
 }
 
-/// Everything that a tenant sees is its own, and all of it is there.
+/// Checks that a tenant sees all of its own data and nothing else.
 #[track_caller]
 fn sees_its_own(client: &Client, id: &str) {
     let ids = |list: &Value, field: &str| -> Vec<String> {
@@ -52,7 +52,7 @@ fn sees_its_own(client: &Client, id: &str) {
     assert!(client.get(&file("same/large")).text() == large(id), "the large file of {id}");
 }
 
-/// The databases that have rows of each tenant, but for what is in the root: tenants and keys.
+/// Returns the databases that have rows of each tenant, except for the root's list of tenants and keys.
 fn databases(server: &Server) -> BTreeMap<String, BTreeSet<String>> {
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for row in rows(server, &["sessions", "files", "free_blobs"]) {
@@ -69,16 +69,16 @@ fn rows(server: &Server, tables: &[&str]) -> Vec<Value> {
 }
 
 #[test]
-fn each_tenant_is_on_one_shard_and_sees_its_own() {
+fn each_tenant_is_on_one_shard_and_sees_its_own_data() {
     let server = Server::start(json!({}));
     let ids: Vec<String> = (0..8).map(|n| format!("spread-{n}")).collect();
     let tenants: Vec<_> = ids.iter().map(|id| tenant(&server, id, None)).collect();
     let shards: BTreeSet<&str> = tenants.iter().map(|(shard, _)| shard.as_str()).collect();
-    assert_eq!(shards, ["DB", "DB_1"].into(), "eight names that go to both");
+    assert_eq!(shards, ["DB", "DB_1"].into(), "eight names that map to both shards");
     for (id, (_, client)) in ids.iter().zip(&tenants) {
         sees_its_own(client, id);
     }
-    // The root is where tenants are, whatever shard they are on.
+    // The root holds all tenants, whatever shard they are on.
     let roots: BTreeSet<String> = rows(&server, &["tenants", "api_keys"])
         .iter()
         .map(|row| row["file"].as_str().unwrap().to_owned())
@@ -95,7 +95,7 @@ fn each_tenant_is_on_one_shard_and_sees_its_own() {
 }
 
 #[test]
-fn the_operator_chooses_once() {
+fn an_operator_chooses_a_shard_once() {
     let server = Server::start(json!({}));
     let chosen = ["DB", "DB_1"].map(|shard| {
         let id = format!("chosen-{shard}");
@@ -115,18 +115,18 @@ fn the_operator_chooses_once() {
 }
 
 #[test]
-fn what_is_erased_is_erased_on_every_shard() {
+fn erasure_covers_every_shard() {
     let mut server = Server::start(json!({}));
     for shard in ["DB", "DB_1"] {
         tenant(&server, &format!("gone-{shard}"), Some(shard));
         let (_, client) = tenant(&server, &format!("kept-{shard}"), Some(shard));
-        // Its first bytes are free now.
+        // Its object is free now.
         assert_eq!(client.send("PUT", &file("same/large"), b"replaced").status, 200);
     }
     for shard in ["DB", "DB_1"] {
         server.admin().delete(&format!("{TENANTS}/gone-{shard}")).expect(204);
     }
-    // As if it were long ago.
+    // Simulates that the deletion was long ago.
     server.edit(
         "UPDATE free_blobs SET since = 0; UPDATE tenants SET deleted_at = 0 WHERE deleted_at IS NOT NULL",
     );
@@ -145,7 +145,7 @@ fn what_is_erased_is_erased_on_every_shard() {
                 "{whose}-{shard} in R2"
             );
         }
-        // Its id may come back, on the other shard.
+        // The id can be reused, on the other shard.
         let other = if shard == "DB" { "DB_1" } else { "DB" };
         let (on, client) = tenant(&server, &format!("gone-{shard}"), Some(other));
         assert_eq!(on, other);
@@ -154,9 +154,9 @@ fn what_is_erased_is_erased_on_every_shard() {
 }
 
 #[test]
-fn a_shard_that_is_added_moves_nobody_and_one_that_is_gone_stops_its_own() {
+fn adding_a_shard_moves_no_tenant_and_removing_one_stops_only_its_own() {
     let mut server = Server::start_with(json!({}), Some(1));
-    // Of these names some would go to the second shard.
+    // Some of these names would map to the second shard.
     let ids: Vec<String> = (0..4).map(|n| format!("early-{n}")).collect();
     let early: Vec<_> = ids.iter().map(|id| tenant(&server, id, None)).collect();
     assert!(early.iter().all(|(shard, _)| shard == "DB"));
@@ -177,12 +177,12 @@ fn a_shard_that_is_added_moves_nobody_and_one_that_is_gone_stops_its_own() {
     assert_eq!(
         (down.status, down.json()["code"].as_str()),
         (503, Some("unavailable")),
-        "never another's rows"
+        "never another tenant's rows"
     );
     assert_eq!(lost.get(&file("same/small")).status, 503);
     assert_eq!(lost.send("PUT", &file("new"), b"x").status, 503);
     sees_its_own(&early[0].1, "early-0");
-    // Its tenant cannot be erased now, which stops no other's erasure.
+    // This tenant cannot be erased now, which does not stop the erasure of others.
     for id in ["lost", "gone"] {
         server.admin().delete(&format!("{TENANTS}/{id}")).expect(204);
     }

@@ -1,4 +1,4 @@
-//! The simulator finds nothing in the core, and finds each defect that is put into it.
+//! The simulator finds no defect in the core, and finds each planted one.
 
 #[path = "../sim/mod.rs"]
 mod sim;
@@ -8,16 +8,16 @@ use edge_harness::fault::{Fault, activate};
 const JOBS: usize = 2;
 
 #[test]
-fn a_thousand_seeds_find_nothing() {
+fn a_thousand_seeds_find_no_defect() {
     let swept = sim::sweep::sweep(0, 1_000, JOBS, || {});
     assert!(swept.failed.is_none(), "{}", swept.failed.map(|report| report.print()).unwrap_or_default());
     assert_eq!(swept.played, 1_000);
     let (waited, restarted) = (swept.waited, swept.restarted);
     assert!(
         waited >= 200 && restarted >= 150,
-        "people were asked in {waited} worlds, {restarted} with restarts"
+        "people decided in {waited} worlds, {restarted} with restarts"
     );
-    assert!(swept.sent >= 120, "subagents were sent out in {} worlds", swept.sent);
+    assert!(swept.sent >= 120, "subagents were spawned in {} worlds", swept.sent);
 }
 
 #[test]
@@ -40,5 +40,5 @@ fn every_fault_is_found_within_a_thousand_seeds() {
             None => missed.push(fault),
         }
     }
-    assert!(missed.is_empty(), "nothing is found of {missed:?}");
+    assert!(missed.is_empty(), "undetected: {missed:?}");
 }

@@ -1,4 +1,4 @@
-//! What an operator sets by variables, in the real Worker.
+//! Configuration by variables, in the real Worker.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -15,7 +15,7 @@ fn chat(server: &Server) -> Chat {
 }
 
 #[test]
-fn thinking_reflection_and_judges_are_set_by_variables() {
+fn variables_configure_thinking_reflection_and_judges() {
     let judges = json!([{"name": "polite", "instructions": "Is the reply polite?", "sample": 1}]);
     let server = Server::start(json!({
         "THINK": "low", "REFLECT_EVERY": "2", "JUDGES": judges.to_string(),
@@ -38,7 +38,7 @@ fn thinking_reflection_and_judges_are_set_by_variables() {
 }
 
 #[test]
-fn a_deployment_that_is_not_set_up_right_says_so_and_keeps_why_to_itself() {
+fn a_misconfigured_deployment_reports_an_error_without_details() {
     let twice = json!([{"id": "a"}, {"id": "a"}]).to_string();
     for bad in [
         json!({"THINK": "sometimes"}),
@@ -60,7 +60,7 @@ fn a_deployment_that_is_not_set_up_right_says_so_and_keeps_why_to_itself() {
 }
 
 #[test]
-fn modes_and_tools_of_clients_are_set_by_variables() {
+fn variables_configure_modes_and_external_tools() {
     let modes = json!([{"id": "ask"}, {"id": "act", "default": true, "transitions_to": []}]);
     let tools = json!([{"name": "lookup", "description": "Looks a customer up.",
         "parameters": {"properties": {"id": {"type": "integer"}}}}]);

@@ -59,9 +59,9 @@ pub trait MemorySpaces {
     /// consolidated.
     async fn request(&self, space: &Space, now: Timestamp) -> MemoryResult<Option<Timestamp>>;
 
-    /// Leases up to `limit` dirty spaces per database that are free and were not consolidated since `since`:
-    /// requested spaces first, then the longest dirty. Concurrent callers never get the same space, and each
-    /// gets one while any is due.
+    /// Leases up to `limit` dirty spaces that are free and were not consolidated since `since`, from every
+    /// database: requested spaces first, then the longest dirty. Concurrent callers never get the same space,
+    /// and each gets one while any is due.
     async fn claim_due(&self, claim: &Claim, since: Timestamp, limit: usize) -> MemoryResult<Vec<Lease>>;
 
     /// Leases one space, dirty or not. Returns `None` if another holder has the lease.

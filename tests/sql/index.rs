@@ -1,4 +1,4 @@
-//! The index where the twin cannot tell: limits, bounds of one call, numbers that are given out once.
+//! The SQL index where it differs from the in-memory twin: limits, bounded calls, and unique numbers.
 
 use crate::sqlite::{Shards, Sqlite};
 use edge_harness::platform::sql::SqlMemory;
@@ -17,7 +17,7 @@ fn turns_of(user: &str) -> Collection {
     Collection { tenant, agent, user: user.into(), kind }
 }
 
-/// A turn of one part, whose words are its terms.
+/// Creates a turn of one part, whose words are its terms.
 fn turn(number: usize, group: &str, text: &str) -> NewEntry {
     NewEntry {
         key: number.to_string(),
@@ -36,7 +36,7 @@ fn all_of(index: &SqlMemory<Shards>, of: &Collection) -> Vec<Entry> {
 }
 
 #[test]
-fn what_is_too_long_for_one_argument_goes_in_several() {
+fn entries_too_long_for_one_argument_are_split_over_several() {
     let (_, index) = index();
     let ann = turns_of("ann");
     let long = "x".repeat(900_000);
@@ -61,7 +61,7 @@ fn a_thousand_entries_take_as_many_statements_as_one() {
 }
 
 #[test]
-fn removing_is_bounded_and_goes_on() {
+fn removal_is_bounded_and_continues() {
     let (database, index) = index();
     let ann = turns_of("ann");
     let turns: Vec<_> = (0..1_200).map(|n| turn(n, "s", "word")).collect();
@@ -106,7 +106,7 @@ fn the_last_turns_of_a_session_are_read_in_order_without_their_further_parts() {
     };
     assert_eq!(keys(&listing), ["8", "6", "4"]);
     assert_eq!(keys(&Listing { oldest_first: true, ..listing }), ["0", "2", "4"]);
-    // It ends where it has enough.
+    // The query stops as soon as it has enough rows.
     let plan = database.dump(
         "EXPLAIN QUERY PLAN SELECT text FROM memory_entries INDEXED BY memory_entries_by_place \
          WHERE collection = 1 AND part = 0 AND grp = 's' ORDER BY position DESC LIMIT 3",
@@ -116,7 +116,7 @@ fn the_last_turns_of_a_session_are_read_in_order_without_their_further_parts() {
 }
 
 #[test]
-fn no_number_is_given_out_twice() {
+fn serial_numbers_and_positions_are_never_reused() {
     let (database, index) = index();
     let (ann, bob) = (turns_of("ann"), turns_of("bob"));
     block_on(index.add(&ann, &[turn(1, "s", "a"), turn(2, "s", "a")])).unwrap();
@@ -132,7 +132,7 @@ fn no_number_is_given_out_twice() {
 }
 
 #[test]
-fn many_terms_are_counted_and_what_is_none_is_refused() {
+fn many_terms_are_counted_and_invalid_ones_are_refused() {
     let (_, index) = index();
     let ann = turns_of("ann");
     let turns: Vec<_> = (0..150).map(|n| turn(n, "s", &format!("all t{n}"))).collect();
@@ -141,7 +141,7 @@ fn many_terms_are_counted_and_what_is_none_is_refused() {
     let statistics = block_on(index.statistics(&ann, &terms)).unwrap();
     let frequency = [vec![1; 150], vec![0; 50], vec![150]].concat();
     assert_eq!(statistics, Statistics { documents: 150, length: 150, groups: 1, frequency });
-    // What stands for the collection's number, what ends a term, and what FTS5 would read.
+    // The separators of the index, and the syntax of FTS5.
     for term in ["", "@", "a@b", "A", "a b", "a\"b", "a*", "(a", "a\0", "a-b"] {
         let query = TermQuery { any_of: vec![vec![term.into()]], none_of: vec![], limit: 1 };
         assert!(block_on(index.find(&ann, &[query])).is_err(), "{term:?}");

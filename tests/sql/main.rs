@@ -1,4 +1,4 @@
-//! The statements of memory, run by SQLite itself on the real migrations.
+//! The SQL of memory, run by SQLite on the real migrations.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

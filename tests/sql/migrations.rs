@@ -1,9 +1,9 @@
-//! What was there before a migration is right after it.
+//! Migrations keep existing rows correct.
 
 use crate::sqlite::Sqlite;
 use pretty_assertions::assert_eq;
 
-/// Rows as they were made when there were tenants and files, and no shards and no counts.
+/// Rows of a schema with tenants and files, before shards and counts.
 const ROWS: &str = "
 INSERT INTO tenants (id, name, created_at) VALUES ('t', 'Old', 1);
 INSERT INTO tenants (id, name, created_at, deleted_at) VALUES ('gone', 'Deleted', 1, 2);
@@ -18,7 +18,7 @@ INSERT INTO files (tenant, scope, path, etag, bytes, updated_at, kind, content) 
 ";
 
 #[test]
-fn old_tenants_stay_where_they_are_and_their_files_are_counted() {
+fn old_tenants_stay_on_their_shard_and_their_files_are_counted() {
     let database = Sqlite::upgraded(2, ROWS);
     assert_eq!(database.dump("SELECT id, shard FROM tenants ORDER BY id"), ["gone|DB", "t|DB"]);
     let trees = || database.dump("SELECT tenant, scope, owner, files FROM file_trees ORDER BY 1, 2");
@@ -34,7 +34,7 @@ fn old_tenants_stay_where_they_are_and_their_files_are_counted() {
     );
     assert_eq!(database.dump("SELECT last FROM memory_serial"), ["0"]);
 
-    // From then on they are counted as they come and go, and a new tenant has the shard that its name gives.
+    // Later changes update the counts, and a new tenant gets its shard from its id.
     database.run_all(
         "INSERT INTO tenants (id, name, created_at) VALUES ('new', 'New', 3);
          INSERT INTO files VALUES ('t', 'agents/a/users/u', 'z', 'e', 1, 1, 'text', 'z');

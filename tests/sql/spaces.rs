@@ -1,4 +1,4 @@
-//! Spaces on several databases.
+//! Memory spaces on several databases.
 
 use crate::sqlite::{Shards, Sqlite};
 use edge_harness::platform::sql::{SqlMemory, SqlSpaces};
@@ -15,7 +15,7 @@ fn space(tenant: &str) -> Space {
     Space { tenant: tenant.into(), agent: "a".into(), user: "u".into() }
 }
 
-/// Teaches a tenant's user something, at this time.
+/// Adds a fact for a tenant's user at this time.
 fn learn(index: &SqlMemory<Shards>, tenant: &str, at: u64) {
     let Space { tenant, agent, user } = space(tenant);
     let fact = NewEntry {
@@ -40,7 +40,7 @@ fn tenants(leases: &[Lease]) -> Vec<&str> {
 }
 
 #[test]
-fn what_is_due_is_given_out_in_order_across_databases_and_once() {
+fn due_spaces_are_leased_in_order_across_databases_and_once() {
     let shards = Shards(vec![('s', Sqlite::new()), ('t', Sqlite::new())]);
     let (index, spaces) = (SqlMemory::new(shards.clone()), SqlSpaces::new(shards));
     for (tenant, at) in [("s1", 5), ("s2", 2), ("t1", 4), ("t2", 1), ("t3", 9)] {
@@ -49,7 +49,7 @@ fn what_is_due_is_given_out_in_order_across_databases_and_once() {
     block_on(spaces.request(&space("t3"), Timestamp(50))).unwrap();
     let due = |holder, limit| block_on(spaces.claim_due(&claim(holder), Timestamp(100), limit)).unwrap();
     let first = due("first", 3);
-    assert_eq!(tenants(&first), ["t3", "s2", "s1"], "each database gives its share");
+    assert_eq!(tenants(&first), ["t3", "s2", "s1"], "each database contributes");
     assert_eq!(first[0].holder, "first/t3/a/u");
     assert_eq!(tenants(&due("second", 9)), ["t2", "t1"]);
     assert_eq!(due("third", 9), []);
@@ -57,7 +57,7 @@ fn what_is_due_is_given_out_in_order_across_databases_and_once() {
 }
 
 #[test]
-fn facts_that_are_taken_out_leave_nothing_to_do_and_later_ones_are_not_missed() {
+fn removed_facts_leave_nothing_due_and_later_ones_are_not_missed() {
     let shards = Shards(vec![('t', Sqlite::new())]);
     let (index, spaces) = (SqlMemory::new(shards.clone()), SqlSpaces::new(shards));
     let Space { tenant, agent, user } = space("t");
@@ -70,7 +70,7 @@ fn facts_that_are_taken_out_leave_nothing_to_do_and_later_ones_are_not_missed() 
     learn(&index, "t", 3);
     let leases = due("second");
     assert_eq!(tenants(&leases), ["t"]);
-    // While it is worked in, one more comes, and the newest of those goes that were read.
+    // During the lease a fact is added, and the newest one that was read is removed.
     learn(&index, "t", 4);
     block_on(index.remove(&facts, &Removal::Keys(vec!["3".into()]))).unwrap();
     assert_eq!(block_on(spaces.finish(&leases[0], 3, Timestamp(90))), Ok(true));

@@ -1,4 +1,4 @@
-//! SQLite as D1 runs it: the real migrations, numbers as floating point, batches as transactions.
+//! SQLite configured like D1: the real migrations, floating-point numbers, and batches as transactions.
 
 use async_trait::async_trait;
 use edge_harness::platform::sql::{Databases, Rows, Sql, Statement, Value};
@@ -12,7 +12,7 @@ use std::{
     rc::Rc,
 };
 
-/// A database in memory; clones are the same one.
+/// An in-memory database. Clones share it.
 #[derive(Clone)]
 pub struct Sqlite {
     connection: Rc<RefCell<Connection>>,
@@ -32,7 +32,7 @@ impl Sqlite {
         Self::upgraded(usize::MAX, "")
     }
 
-    /// One that had the first migrations, and these rows, before the rest came.
+    /// Creates a database with the first migrations and these rows, then applies the remaining migrations.
     pub fn upgraded(first: usize, rows: &str) -> Self {
         let connection = Connection::open_in_memory().unwrap();
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
@@ -44,7 +44,7 @@ impl Sqlite {
         for sql in before.iter().map(String::as_str).chain([rows]).chain(after.iter().map(String::as_str)) {
             connection.execute_batch(sql).unwrap();
         }
-        // What D1 allows.
+        // The limits of D1.
         for (limit, value) in [
             (Limit::SQLITE_LIMIT_LENGTH, 2_000_000),
             (Limit::SQLITE_LIMIT_SQL_LENGTH, 100_000),
@@ -60,17 +60,17 @@ impl Sqlite {
         Self { connection: Rc::new(RefCell::new(connection)), statements: Rc::default() }
     }
 
-    /// How many statements it has run.
+    /// Returns how many statements have run.
     pub fn statements(&self) -> usize {
         self.statements.get()
     }
 
-    /// Runs statements as they stand.
+    /// Runs statements unchanged.
     pub fn run_all(&self, sql: &str) {
         self.connection.borrow().execute_batch(sql).unwrap();
     }
 
-    /// Every row of a query, its columns joined by `|`.
+    /// Returns every row of a query, with columns joined by `|`.
     pub fn dump(&self, sql: &str) -> Vec<String> {
         let connection = self.connection.borrow();
         let mut statement = connection.prepare(sql).unwrap();
@@ -84,8 +84,8 @@ impl Sqlite {
         dumped
     }
 
-    /// Fails when a statement goes through a whole table, whoever's rows are in it, removes by more than keys, or
-    /// sorts a group that lies in order.
+    /// Fails if a statement scans a whole table, deletes by more than keys, or sorts a group that is stored
+    /// in order.
     fn check_plan(connection: &Connection, statement: &Statement<'_>) {
         let mut explained = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", statement.sql)).unwrap();
         let mut rows = explained.raw_query();
@@ -153,7 +153,7 @@ impl Sql for Sqlite {
     }
 }
 
-/// One shard for each first letter of a tenant's id that is given.
+/// One shard per given first letter of a tenant's id.
 #[derive(Clone)]
 pub struct Shards(pub Vec<(char, Sqlite)>);
 

@@ -1,5 +1,5 @@
-//! Whatever is done to memory, SQLite and the twin in plain memory answer alike, and the tables agree with
-//! each other.
+//! SQLite and the in-memory twin return the same results for any sequence of operations, and the tables stay
+//! consistent.
 
 use crate::sqlite::{Shards, Sqlite};
 use edge_harness::platform::{
@@ -69,7 +69,7 @@ fn key() -> impl Strategy<Value = String> {
     (0..12).prop_map(|n| format!("k{n}"))
 }
 
-/// A key of the long-term memory.
+/// A key of an entry from `MEMORY.md`.
 fn line() -> impl Strategy<Value = String> {
     (0..4).prop_map(|n| format!("{LONG_TERM}#{n}"))
 }
@@ -150,7 +150,7 @@ fn collection() -> impl Strategy<Value = Collection> {
     })
 }
 
-/// One of the two, with the leases that it gave.
+/// One of the two implementations, with the leases it granted.
 struct Side {
     index: Rc<dyn MemoryIndex>,
     spaces: Rc<dyn MemorySpaces>,
@@ -162,7 +162,7 @@ impl Side {
         self.leases.iter().rev().nth(number)
     }
 
-    /// Does a step, the `now`th, and tells what came of it.
+    /// Runs step number `now` and describes the result.
     async fn step(&mut self, of: &Collection, step: &Step, now: u64) -> String {
         let Collection { tenant, agent, user, .. } = of.clone();
         let space = Space { tenant, agent, user };
@@ -224,7 +224,7 @@ impl Side {
     }
 }
 
-/// What is kept twice is the same in both places: each of these is empty.
+/// Consistency checks between redundant data. Each query must return no rows.
 const AT_ODDS: &[&str] = &[
     "SELECT serial FROM memory_entries EXCEPT SELECT rowid FROM memory_terms",
     "SELECT rowid FROM memory_terms EXCEPT SELECT serial FROM memory_entries",
@@ -247,7 +247,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_answer_alike(steps in vec((collection(), step(), look()), 1..40)) {
+    fn both_return_the_same_results(steps in vec((collection(), step(), look()), 1..40)) {
         let database = Sqlite::new();
         let shards = Shards(vec![('t', database.clone())]);
         let twin = Rc::new(InMemoryIndex::default());

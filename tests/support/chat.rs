@@ -1,4 +1,4 @@
-//! A conversation with one session, and the Worker and models that it needs.
+//! A conversation with one session, with its Worker and model server.
 
 use super::{Client, ModelServer, Received, Response, Server, Sse};
 use serde_json::{Value, json};
@@ -6,19 +6,19 @@ use serde_json::{Value, json};
 /// The key that the Worker sends to the model server.
 pub const PROVIDER_KEY: &str = "sk-the-provider-key-of-the-tests";
 
-/// A Worker whose models are a model server of the test: `openai/…` and `anthropic/…`.
+/// A Worker and a scripted model server that serves its `openai/…` and `anthropic/…` models.
 pub struct World {
     pub server: Server,
     pub model: ModelServer,
 }
 
 impl World {
-    /// Nothing but turns asks the models.
+    /// Starts a world in which only turns call models.
     pub fn start() -> Self {
         Self::with(json!({ "MEMORY_FLUSH": "never" }))
     }
 
-    /// With these variables over those that every world has.
+    /// Starts a world with additional variables.
     pub fn with(more: Value) -> Self {
         let model = ModelServer::start();
         let mut bindings = json!({
@@ -32,8 +32,8 @@ impl World {
         Self { server: Server::start(bindings), model }
     }
 
-    /// A new session that talks to this model, such as `openai/m`. Tests that share a world take
-    /// models of their own.
+    /// Creates a session with this model, such as `openai/m`. Tests that share a world must use distinct
+    /// models.
     #[track_caller]
     pub fn chat(&self, model: &str) -> Chat {
         let client = self.server.client();
@@ -41,12 +41,12 @@ impl World {
         Chat::new(client, session["id"].as_str().unwrap())
     }
 
-    /// The requests that came for this model, without its provider.
+    /// Returns the requests for this model, named without its provider.
     pub fn received(&self, model: &str) -> Vec<Received> {
         self.model.received().into_iter().filter(|r| r.model() == model).collect()
     }
 
-    /// Waits until the Worker closed the connection of this model's first request.
+    /// Waits until the Worker has closed the connection of this model's first request.
     #[track_caller]
     pub fn wait_for_abort(&self, model: &str) {
         let index = self.model.received().iter().position(|r| r.model() == model);
@@ -54,7 +54,7 @@ impl World {
     }
 }
 
-/// One session, seen by one client.
+/// One session with a client.
 #[derive(Clone)]
 pub struct Chat {
     pub client: Client,
@@ -66,12 +66,12 @@ impl Chat {
         Self { client, id: id.to_owned() }
     }
 
-    /// A path below the session, such as `/messages`.
+    /// Returns a path below the session, such as `/messages`.
     pub fn path(&self, rest: &str) -> String {
         format!("/v1/sessions/{}{rest}", self.id)
     }
 
-    /// Posts a message and waits for the turn's answer.
+    /// Posts a message and waits for the reply.
     #[track_caller]
     pub fn ask(&self, body: Value) -> Value {
         self.post("/messages", body).expect(200)
@@ -88,7 +88,7 @@ impl Chat {
         self.client.post_stream(&self.path("/messages"), body)
     }
 
-    /// Posts a message without waiting; gives the turn's id.
+    /// Posts a message without waiting. Returns the turn's id.
     #[track_caller]
     pub fn begin(&self, body: Value) -> String {
         let client = self.client.with_header("prefer", "respond-async");
@@ -106,20 +106,20 @@ impl Chat {
         self.client.get(&self.path(rest)).expect(200)
     }
 
-    /// The turn that gave this answer.
+    /// Returns the turn of this reply.
     #[track_caller]
     pub fn turn(&self, answer: &Value) -> Value {
         self.get(&format!("/turns/{}", answer["turn_id"].as_str().expect("a turn")))
     }
 
-    /// Waits until a record of this type is stored, and gives the first.
+    /// Waits until a record of this type is stored. Returns the first one.
     #[track_caller]
     pub fn until_logged(&self, kind: &str) -> Value {
         let mut events = self.client.stream(&self.path("/events"));
         events.until_type(kind).pop().expect("the last one").json()
     }
 
-    /// Waits until nothing runs and nothing is queued.
+    /// Waits until no turn is running or queued.
     #[track_caller]
     pub fn until_idle(&self) {
         let mut events = self.client.stream(&self.path("/events?until=idle"));
@@ -127,7 +127,7 @@ impl Chat {
         assert!(!events.cut);
     }
 
-    /// The stored records, oldest first.
+    /// Returns the stored records, oldest first.
     #[track_caller]
     pub fn log(&self) -> Vec<Value> {
         let client = self.client.with_header("accept", "application/x-ndjson");
@@ -136,7 +136,7 @@ impl Chat {
         answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    /// The types of the stored records, after checking that they are numbered from 1 without gaps.
+    /// Returns the types of the stored records, and checks that the sequence numbers are contiguous from 1.
     #[track_caller]
     pub fn log_types(&self) -> Vec<String> {
         let log = self.log();
@@ -145,7 +145,7 @@ impl Chat {
         log.iter().map(|record| record["type"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// The messages, as `role: text` or, for a tool's, `tool call_id: outcome`.
+    /// Returns the messages as `role: text`, with tool results as `tool call_id: outcome`.
     #[track_caller]
     pub fn transcript(&self) -> Vec<String> {
         let messages = self.get("/messages?limit=200");
@@ -153,7 +153,7 @@ impl Chat {
     }
 }
 
-/// What became of the calls of a turn: `c1 result`, or `c2 denied duplicate`.
+/// Returns the outcomes of a turn's calls: `c1 result`, or `c2 denied duplicate`.
 pub fn outcomes(turn: &Value) -> Vec<String> {
     let calls = turn["calls"].as_array().expect("a turn's calls").iter();
     let line = |call: &Value| {
@@ -163,7 +163,7 @@ pub fn outcomes(turn: &Value) -> Vec<String> {
     calls.map(line).collect()
 }
 
-/// What an OpenAI-compatible provider was told about a call.
+/// Returns the result of a call as sent to an OpenAI-compatible provider.
 #[track_caller]
 pub fn told(request: &Received, call_id: &str) -> String {
     let messages = request.body["messages"].as_array().expect("messages");
@@ -171,14 +171,14 @@ pub fn told(request: &Received, call_id: &str) -> String {
     line["content"].as_str().expect("text").to_owned()
 }
 
-/// What an OpenAI-compatible provider was told beside the conversation.
+/// Returns the system text sent to an OpenAI-compatible provider.
 pub fn system_text(request: &Received) -> String {
     let messages = request.body["messages"].as_array().expect("messages").iter();
     let system = messages.filter(|line| line["role"] == "system").map(|line| line["content"].as_str());
     system.flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// When something happened, in milliseconds since 1970.
+/// Parses a time as milliseconds since 1970.
 #[track_caller]
 pub fn millis(at: &Value) -> i64 {
     let text = at.as_str().unwrap_or_else(|| panic!("not a time: {at}"));
@@ -199,7 +199,7 @@ fn line(message: &Value) -> String {
     format!("{role}: {}", parts.join(" "))
 }
 
-/// What stands last in a request, behind the conversation; it is the user's or the harness's.
+/// Returns the last message of a request, from the user or the harness.
 #[track_caller]
 pub fn tail_text(request: &Received) -> String {
     let last = request.body["messages"].as_array().unwrap().last().unwrap();

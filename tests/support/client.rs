@@ -1,4 +1,4 @@
-//! A client of the Worker.
+//! An HTTP client for the Worker.
 
 use super::{PATIENCE, Response, Sse, http};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 /// A WebSocket to the Worker; reads fail after [`PATIENCE`].
 pub type WebSocket = tungstenite::WebSocket<TcpStream>;
 
-/// Speaks to one server with one key. Cloning it is cheap; `with_*` give another one.
+/// A client for one server, with at most one key. Cloning is cheap; `with_*` return a modified clone.
 #[derive(Clone)]
 pub struct Client {
     address: SocketAddr,
@@ -15,7 +15,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// One without a key.
+    /// Creates a client without a key.
     pub fn new(address: SocketAddr) -> Self {
         Self { address, headers: Vec::new() }
     }
@@ -56,26 +56,26 @@ impl Client {
         self.json().send("PATCH", path, body.to_string().as_bytes())
     }
 
-    /// Any method and any bytes; the content type is the caller's.
+    /// Sends any method with any bytes, without a content type.
     #[track_caller]
     pub fn send(&self, method: &str, path: &str, body: &[u8]) -> Response {
         self.open(method, path, body).finish().unwrap_or_else(|e| panic!("{method} {path}: {e}"))
     }
 
-    /// A GET that answers with a stream of events.
+    /// Sends a GET whose response is an event stream.
     #[track_caller]
     pub fn stream(&self, path: &str) -> Sse {
         Sse::new(self.with_header("accept", "text/event-stream").open("GET", path, &[]))
     }
 
-    /// A POST that answers with a stream of events.
+    /// Sends a POST whose response is an event stream.
     #[track_caller]
     pub fn post_stream(&self, path: &str, body: Value) -> Sse {
         let client = self.json().with_header("accept", "text/event-stream");
         Sse::new(client.open("POST", path, body.to_string().as_bytes()))
     }
 
-    /// A WebSocket. Browsers cannot set headers on one, but this client sends its key.
+    /// Opens a WebSocket. Unlike a browser, this client sends its key in a header.
     #[track_caller]
     pub fn websocket(&self, path: &str) -> WebSocket {
         use tungstenite::client::IntoClientRequest;

@@ -1,4 +1,4 @@
-//! An outside world that counts what is done to it.
+//! A server that counts requests.
 
 use super::PATIENCE;
 use std::{
@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-/// Counts the POSTs to each of its paths: the outside world that a tool has an effect on.
+/// Counts the POST requests to each path, to observe the effects of a tool.
 pub struct Counting {
     address: SocketAddr,
     counts: Arc<(Mutex<HashMap<String, u32>>, Condvar)>,
@@ -55,6 +55,6 @@ impl Counting {
         let counts = self.counts.0.lock().unwrap();
         let waiting = |counts: &mut HashMap<String, u32>| !counts.contains_key(path);
         let waited = self.counts.1.wait_timeout_while(counts, PATIENCE, waiting).unwrap();
-        assert!(!waited.1.timed_out(), "nobody posted to {path}");
+        assert!(!waited.1.timed_out(), "no POST to {path}");
     }
 }

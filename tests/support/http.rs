@@ -1,4 +1,4 @@
-//! HTTP/1.1, one request per connection: small enough to control every byte and every close.
+//! HTTP/1.1 with one request per connection: simple enough to control every byte and every close.
 
 use super::PATIENCE;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A finished answer.
+/// A complete response.
 #[derive(Debug)]
 pub struct Response {
     pub status: u16,
@@ -25,7 +25,7 @@ impl Response {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON; an empty body is null.
+    /// Parses the body as JSON; an empty body is null.
     pub fn json(&self) -> Value {
         if self.body.is_empty() {
             return Value::Null;
@@ -33,10 +33,10 @@ impl Response {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("not JSON ({e}): {}", self.text()))
     }
 
-    /// The body, when the status is the expected one.
+    /// Returns the body, and checks the status.
     #[track_caller]
     pub fn expect(self, status: u16) -> Value {
-        assert_eq!(self.status, status, "the answer was: {}", self.text());
+        assert_eq!(self.status, status, "the response was: {}", self.text());
         self.json()
     }
 }
@@ -45,7 +45,7 @@ pub fn header<'a>(headers: &'a [(String, String)], name: &str) -> Option<&'a str
     headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
-/// An answer whose body is still coming. Dropping it closes the connection.
+/// A response whose body is being received. Dropping it closes the connection.
 pub struct Incoming {
     pub status: u16,
     pub headers: Vec<(String, String)>,
@@ -59,7 +59,7 @@ impl Incoming {
         Ok(Response { status: self.status, headers: self.headers, body })
     }
 
-    /// From now on the body may take this long.
+    /// Sets the time the rest of the body may take.
     pub fn patience(&mut self, patience: Duration) {
         self.body.connection.get_mut().deadline = Instant::now() + patience;
     }
@@ -71,7 +71,7 @@ impl Read for Incoming {
     }
 }
 
-/// Sends one request and reads the head of the answer.
+/// Sends a request and reads the head of the response.
 pub fn send(
     address: SocketAddr,
     method: &str,
@@ -85,12 +85,12 @@ pub fn send(
     for (name, value) in headers {
         request += &format!("{name}: {value}\r\n");
     }
-    // A caller may announce more than it sends, to be refused before.
+    // A test may announce more than it sends, to check that the request is refused early.
     let announced = header(headers, "content-length").is_some();
     if !announced && (!body.is_empty() || matches!(method, "POST" | "PUT" | "PATCH")) {
         request += &format!("content-length: {}\r\n", body.len());
     }
-    // One write: head and body in one packet.
+    // A single write, so that head and body are in one packet.
     let mut bytes = (request + "\r\n").into_bytes();
     bytes.extend_from_slice(body);
     stream.write_all(&bytes)?;
@@ -104,7 +104,7 @@ pub fn send(
     Ok(Incoming { status, headers, body })
 }
 
-/// Reads the first line and the headers of a request or an answer.
+/// Reads the first line and the headers of a request or response.
 pub fn read_head(from: &mut impl BufRead) -> io::Result<(String, Vec<(String, String)>)> {
     let first = read_line(from)?;
     let mut headers = Vec::new();
@@ -125,7 +125,7 @@ fn read_line(from: &mut impl BufRead) -> io::Result<String> {
     Ok(line.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// A socket whose reads all end by one instant.
+/// A socket with one deadline for all reads.
 struct Deadline {
     stream: TcpStream,
     deadline: Instant,
@@ -145,7 +145,7 @@ impl Read for Deadline {
     }
 }
 
-/// How the end of a body is found.
+/// How the length of a body is determined.
 pub enum Length {
     Known { left: usize },
     Chunked { left: usize },
@@ -153,14 +153,14 @@ pub enum Length {
     Ended,
 }
 
-/// The body of a request or an answer.
+/// The body of a request or response.
 pub struct Body<R> {
     pub connection: R,
     length: Length,
 }
 
 impl<R: BufRead> Body<R> {
-    /// The body that these headers announce; `bare` when they announce none.
+    /// Creates a body of the length given by the headers, or `bare` if they give none.
     pub fn new(connection: R, headers: &[(String, String)], bare: Length) -> io::Result<Self> {
         let length = match header(headers, "content-length") {
             _ if header(headers, "transfer-encoding").is_some() => Length::Chunked { left: 0 },

@@ -1,16 +1,16 @@
-//! What must hold of every session's log, whatever happened to it.
+//! Checks that hold for every session's log.
 
 use super::{Client, Event};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The stored records of a session.
+/// Returns the stored records of a session.
 #[track_caller]
 pub fn records(client: &Client, session: &str) -> Vec<Value> {
     lines(client, &format!("/v1/sessions/{session}/events"))
 }
 
-/// The lines of an NDJSON answer.
+/// Returns the lines of an NDJSON response.
 #[track_caller]
 pub fn lines(client: &Client, path: &str) -> Vec<Value> {
     let answer = client.with_header("accept", "application/x-ndjson").get(path);
@@ -19,7 +19,7 @@ pub fn lines(client: &Client, path: &str) -> Vec<Value> {
     answer.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// All messages of a session.
+/// Returns all messages of a session.
 #[track_caller]
 pub fn messages(client: &Client, session: &str) -> Vec<Value> {
     let page = client.get(&format!("/v1/sessions/{session}/messages?limit=200")).expect(200);
@@ -27,7 +27,7 @@ pub fn messages(client: &Client, session: &str) -> Vec<Value> {
     page["data"].as_array().unwrap().clone()
 }
 
-/// Accepts a message and returns at once; gives the turn's id.
+/// Posts a message without waiting. Returns the turn's id.
 #[track_caller]
 pub fn post_async(client: &Client, session: &str, content: &str) -> String {
     let path = format!("/v1/sessions/{session}/messages");
@@ -36,45 +36,46 @@ pub fn post_async(client: &Client, session: &str, content: &str) -> String {
     receipt["turn_id"].as_str().unwrap().to_owned()
 }
 
-/// Reads the session's events until it is idle: the one request that a recovery needs.
+/// Reads the session's events until it is idle, which also starts a recovery if one is needed.
 #[track_caller]
 pub fn wait_idle(client: &Client, session: &str) -> Vec<Event> {
     let mut stream = client.stream(&format!("/v1/sessions/{session}/events?until=idle"));
     let events: Vec<Event> = stream.by_ref().collect();
-    assert!(!stream.cut, "the stream broke");
+    assert!(!stream.cut, "the stream was cut off");
     events
 }
 
-/// The records of one type.
+/// Returns the records of one type.
 pub fn of_type<'a>(records: &'a [Value], kind: &str) -> Vec<&'a Value> {
     records.iter().filter(|record| record["type"] == kind).collect()
 }
 
-/// The text of a message.
+/// Returns the text of a message.
 pub fn text(message: &Value) -> String {
     let parts = message["parts"].as_array().unwrap();
     parts.iter().filter(|part| part["type"] == "text").map(|part| part["text"].as_str().unwrap()).collect()
 }
 
-/// The texts of the user's messages, in order.
+/// Returns the texts of the user's messages, in order.
 pub fn said_by_user(messages: &[Value]) -> Vec<String> {
     messages.iter().filter(|message| message["role"] == "user").map(text).collect()
 }
 
-/// Numbers are contiguous from 1; every turn that was accepted has one end and nothing behind it;
-/// every call has one outcome, in the order of the calls, before its turn's end.
+/// Checks that sequence numbers are contiguous from 1, that every accepted turn has exactly one terminal
+/// record and nothing after it, and that every call has exactly one outcome, in call order, before its turn's
+/// end.
 #[track_caller]
 pub fn check(records: &[Value]) {
     let mut ended: BTreeMap<&str, bool> = BTreeMap::new();
     let mut calls: BTreeMap<&str, (Vec<&str>, Vec<&str>)> = BTreeMap::new();
     for (record, number) in records.iter().zip(1_u64..) {
-        assert_eq!(record["seq"], number, "numbers have a gap: {records:#?}");
+        assert_eq!(record["seq"], number, "sequence numbers have a gap: {records:#?}");
         let (Some(turn), Some(kind)) = (record["turn"].as_str(), record["type"].as_str()) else { continue };
-        // What comes of a turn after its reply.
+        // These records may follow the end of their turn.
         if matches!(kind, "tool.late_result" | "judge.completed" | "turn.sub_step_failed") {
             continue;
         }
-        assert_ne!(ended.get(turn), Some(&true), "record {number} stands behind the end of its turn");
+        assert_ne!(ended.get(turn), Some(&true), "record {number} follows the end of its turn");
         let end = matches!(kind, "turn.completed" | "turn.failed" | "turn.canceled");
         ended.insert(turn, end);
         let call = record["call_id"].as_str();
@@ -84,14 +85,14 @@ pub fn check(records: &[Value]) {
             ("tool.completed", Some(call)) => answered.push(call),
             _ => {}
         }
-        assert!(!end || asked == answered, "{turn} asked {asked:?} and got {answered:?}");
+        assert!(!end || asked == answered, "{turn} called {asked:?} and has outcomes for {answered:?}");
     }
     let open: Vec<_> = ended.iter().filter(|(_, ended)| !**ended).collect();
     assert!(open.is_empty(), "turns without an end: {open:?} in {records:#?}");
 }
 
-/// In what a client or a model sees of a conversation, every call is followed by its one result, in
-/// call order. Takes each line as (calls that it makes, call that it answers).
+/// Checks that every call is followed by exactly one result, in call order, as clients and models see a
+/// conversation. Each line is a pair of the calls it makes and the call whose result it is.
 #[track_caller]
 fn check_paired(lines: impl IntoIterator<Item = (Vec<String>, Option<String>)>, context: &Value) {
     let mut open: Vec<String> = Vec::new();
@@ -110,7 +111,7 @@ fn check_paired(lines: impl IntoIterator<Item = (Vec<String>, Option<String>)>, 
     assert!(open.is_empty(), "calls {open:?} without a result in {context:#}");
 }
 
-/// See [`check_paired`], for the answer of `GET …/messages`.
+/// Checks the response of `GET …/messages` with [`check_paired`].
 #[track_caller]
 pub fn check_messages(messages: &[Value]) {
     let ids = |message: &Value, kind: &str| -> Vec<String> {
@@ -122,7 +123,7 @@ pub fn check_messages(messages: &[Value]) {
     check_paired(lines, &json!(messages));
 }
 
-/// See [`check_paired`], for what an OpenAI-compatible provider was sent.
+/// Checks a request to an OpenAI-compatible provider with [`check_paired`].
 #[track_caller]
 pub fn check_request(request: &Value) {
     let lines = request["messages"].as_array().unwrap().iter().filter(|line| line["role"] != "system");
@@ -134,7 +135,7 @@ pub fn check_request(request: &Value) {
     check_paired(lines, request);
 }
 
-/// What a reader of the event stream has: records by number and text by the number of its message.
+/// What a reader of the event stream has received: records, and text by the sequence number of its message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Transcript {
     pub records: Vec<Value>,
@@ -143,7 +144,7 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Takes an event in; panics when a record or a byte of text comes twice, or one is missing.
+    /// Adds an event; panics if a record or a byte of text is missing or duplicate.
     #[track_caller]
     pub fn take(&mut self, event: &Event) {
         let data = event.json();
@@ -166,16 +167,16 @@ impl Transcript {
             Some((seq, offset)) => {
                 assert_eq!(event.event, "message.delta");
                 let seq: u64 = seq.parse().unwrap();
-                assert_eq!(seq, self.records.len() as u64 + 1, "text of a message that is not next");
+                assert_eq!(seq, self.records.len() as u64 + 1, "text of a message other than the next one");
                 let text = self.texts.entry(seq).or_default();
                 text.push_str(data["delta"].as_str().unwrap());
-                assert_eq!(offset, text.len().to_string(), "bytes are missing or came twice: {event:?}");
+                assert_eq!(offset, text.len().to_string(), "missing or duplicate bytes: {event:?}");
             }
         }
         self.last_id = Some(id.clone());
     }
 
-    /// Every message's text came as deltas too, and no other text did.
+    /// Checks that the streamed text equals the text of the completed messages.
     #[track_caller]
     pub fn check(&self) {
         check(&self.records);
@@ -188,7 +189,7 @@ impl Transcript {
     }
 }
 
-/// A reader's transcript of these events, from the start of the log.
+/// Returns the transcript of these events, from the start of the log.
 #[track_caller]
 pub fn transcript<'a>(events: impl IntoIterator<Item = &'a Event>) -> Transcript {
     let mut transcript = Transcript::default();
@@ -196,7 +197,7 @@ pub fn transcript<'a>(events: impl IntoIterator<Item = &'a Event>) -> Transcript
     transcript
 }
 
-/// Chance that can be had again: prints its seed, and takes it from `SEED`.
+/// Reproducible random numbers. The seed is printed, and read from `SEED` if set.
 pub struct Random(u64);
 
 impl Random {

@@ -1,7 +1,7 @@
-//! What the integration tests stand on: the real Worker under Miniflare, clients for it, and a
-//! model server that says what a test scripts.
+//! Support of the integration tests: the real Worker under Miniflare, clients for it, and a model server with
+//! scripted responses.
 //!
-//! Everything blocks, and everything that waits has a deadline: a test fails, it never hangs.
+//! All calls block, and all waits have a deadline, so that a test fails instead of hanging.
 
 #![allow(dead_code, unused_imports, clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
@@ -26,5 +26,5 @@ pub use script::{Gate, Script};
 pub use server::{ADMIN_KEY, DEV_API_KEY, Launch, Server, shared};
 pub use sse::{Event, Sse};
 
-/// How long anything may take before the test fails.
+/// Maximum time of any wait.
 pub const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);

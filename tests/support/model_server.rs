@@ -1,4 +1,4 @@
-//! A model server on loopback that says what a test scripts, in the bytes of real providers.
+//! A model server on loopback with scripted responses in the formats of real providers.
 
 use super::{
     PATIENCE,
@@ -17,8 +17,8 @@ use std::{
 
 type Chooser = Box<dyn Fn(&Value) -> Option<Script> + Send + Sync>;
 
-/// Answers `…/chat/completions` and `…/messages`, each request with the next script of its model.
-/// A request without a script gets a 400 that says so.
+/// Responds to `…/chat/completions` and `…/messages` with the next script of the requested model, or with 400
+/// if there is none.
 pub struct ModelServer {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -37,13 +37,13 @@ struct State {
     received: Vec<Received>,
 }
 
-/// A request that came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Received {
     pub path: String,
     pub headers: Vec<(String, String)>,
     pub body: Value,
-    /// The client closed the connection before the script had ended.
+    /// Whether the client closed the connection before the end of the script.
     pub aborted: bool,
 }
 
@@ -65,12 +65,12 @@ impl ModelServer {
         let server = Self { address, shared: shared.clone() };
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Only the server and the listening thread are left: the test is over.
+                // Only this thread still holds the state, so the test is over.
                 if Arc::strong_count(&shared) == 1 {
                     return;
                 }
                 let shared = shared.clone();
-                // A client that goes away in mid-answer is part of many tests.
+                // Many tests disconnect during a response.
                 thread::spawn(move || drop(serve(stream, &shared)));
             }
         });
@@ -81,33 +81,34 @@ impl ModelServer {
         self.address
     }
 
-    /// For `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL`: both wires stand below it.
+    /// The value for `OPENAI_BASE_URL` and `ANTHROPIC_BASE_URL`; both wires share it.
     pub fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// What this model says next, after what it was told before.
+    /// Appends a response to the script queue of this model.
     pub fn script(&self, model: &str, script: Script) {
         self.shared.state.lock().unwrap().queues.entry(model.into()).or_default().push_back(script);
     }
 
-    /// Chooses by the request; where it returns none, the model's queue goes on.
+    /// Sets a function that chooses the response by the request. If it returns `None`, the model's queue is
+    /// used.
     pub fn choose(&self, chooser: impl Fn(&Value) -> Option<Script> + Send + Sync + 'static) {
         self.shared.state.lock().unwrap().chooser = Some(Arc::new(Box::new(chooser)));
     }
 
-    /// All requests so far.
+    /// Returns all requests received so far.
     pub fn received(&self) -> Vec<Received> {
         self.shared.state.lock().unwrap().received.clone()
     }
 
-    /// Waits until so many requests came, and gives them.
+    /// Waits until `count` requests were received, and returns them.
     #[track_caller]
     pub fn wait_for(&self, count: usize) -> Vec<Received> {
         self.wait(|received| received.len() >= count)
     }
 
-    /// Waits until the client closed the connection of request `index` before its script had ended.
+    /// Waits until the client has closed the connection of request `index` before the end of its script.
     #[track_caller]
     pub fn wait_for_abort(&self, index: usize) {
         self.wait(|received| received.get(index).is_some_and(|r| r.aborted));
@@ -118,14 +119,14 @@ impl ModelServer {
         let state = self.shared.state.lock().unwrap();
         let waiting = |state: &mut State| !done(&state.received);
         let (state, timeout) = self.shared.changed.wait_timeout_while(state, PATIENCE, waiting).unwrap();
-        assert!(!timeout.timed_out(), "it did not happen; {} requests came", state.received.len());
+        assert!(!timeout.timed_out(), "timed out after {} requests", state.received.len());
         state.received.clone()
     }
 }
 
 impl Drop for ModelServer {
     fn drop(&mut self) {
-        // Wakes the listening thread, which then sees that it is alone.
+        // Unblocks the listening thread, which then ends.
         let address = self.address;
         self.shared = Arc::default();
         let _ = TcpStream::connect(address);
@@ -166,7 +167,7 @@ fn serve(stream: TcpStream, shared: &Shared) -> io::Result<()> {
     ended
 }
 
-/// Plays a script; an error means that the client went away.
+/// Plays a script. An error means that the client disconnected.
 fn play(stream: &mut TcpStream, wire: Wire, script: &Script, request: &Value) -> io::Result<()> {
     if let Some(body) = &script.body {
         return answer(stream, script.status, &script.headers, body);
@@ -203,7 +204,7 @@ fn play(stream: &mut TcpStream, wire: Wire, script: &Script, request: &Value) ->
                     return Err(io::ErrorKind::BrokenPipe.into());
                 }
             }
-            // Closing without the last chunk is what a broken connection looks like.
+            // Closing without the last chunk simulates a broken connection.
             Frame::Cut => return Ok(()),
         }
     }
@@ -227,7 +228,7 @@ fn answer(stream: &mut TcpStream, status: u16, headers: &[(String, String)], bod
     stream.write_all((head + &body).as_bytes())
 }
 
-/// Whether the client closed the connection.
+/// Returns whether the client has closed the connection.
 fn gone(stream: &TcpStream) -> bool {
     if stream.set_nonblocking(true).is_err() {
         return true;

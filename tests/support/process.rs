@@ -1,13 +1,13 @@
-//! What `/proc` says about the processes of a group.
+//! Information from `/proc` about the processes of a group.
 
 use std::{fs, time::Duration};
 
-/// A living process.
+/// A running process.
 pub struct Process {
     pub pid: u32,
     pub name: String,
     group: u32,
-    /// User and system time so far.
+    /// User and system time consumed.
     pub cpu: Duration,
 }
 
@@ -21,7 +21,7 @@ impl Process {
 
     fn read(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name is in parentheses and may itself hold any character.
+        // The name is in parentheses and may contain any character.
         let (head, tail) = stat.rsplit_once(')')?;
         let name = head.split_once('(')?.1.to_owned();
         let fields: Vec<&str> = tail.split_whitespace().collect();
@@ -29,13 +29,13 @@ impl Process {
             return None;
         }
         let ticks = |field: usize| fields[field].parse::<u64>().ok();
-        // Linux counts in hundredths of a second for every program, whatever its own clock is.
+        // Linux reports times to programs in hundredths of a second, whatever its own clock rate.
         let cpu = Duration::from_millis(10 * (ticks(11)? + ticks(12)?));
         Some(Self { pid, name, group: fields[2].parse().ok()?, cpu })
     }
 }
 
-/// The living processes of a group.
+/// Returns the running processes of a group.
 pub fn group(group: u32) -> Vec<Process> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries

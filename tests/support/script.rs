@@ -1,4 +1,4 @@
-//! What a model says, independent of the wire that it says it on.
+//! Scripted model responses, independent of the wire format.
 
 use super::PATIENCE;
 use serde_json::{Value, json};
@@ -7,13 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One answer of a model, built step by step:
+/// One response of a model, built step by step:
 /// `Script::text(["Hel", "lo"])`, `Script::new().tool("call_1", "read_file", json!({...}))`.
 #[derive(Clone, Debug)]
 pub struct Script {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
-    /// The whole body of an error.
+    /// The complete body of an error.
     pub(super) body: Option<Value>,
     pub(super) steps: Vec<Step>,
     pub(super) finish: Option<String>,
@@ -43,7 +43,7 @@ pub(super) struct Usage {
 }
 
 impl Script {
-    /// An answer without text, until steps are added.
+    /// Creates an empty response.
     pub fn new() -> Self {
         Self {
             status: 200,
@@ -58,12 +58,12 @@ impl Script {
         }
     }
 
-    /// An answer of these pieces, each sent on its own.
+    /// Creates a response of these pieces, each sent separately.
     pub fn text<'a>(pieces: impl IntoIterator<Item = &'a str>) -> Self {
         pieces.into_iter().fold(Self::new(), Self::say)
     }
 
-    /// Not an answer but an error: its status and its body.
+    /// Creates an error response with this status and body.
     pub fn error(status: u16, body: Value) -> Self {
         Self { status, body: Some(body), ..Self::new() }
     }
@@ -73,29 +73,29 @@ impl Script {
         self
     }
 
-    /// One more piece of text.
+    /// Adds a piece of text.
     pub fn say(self, piece: &str) -> Self {
         self.step(Step::Text(piece.into()))
     }
 
-    /// One more piece of thinking.
+    /// Adds a piece of reasoning.
     pub fn think(self, piece: &str) -> Self {
         self.step(Step::Reasoning(piece.into()))
     }
 
-    /// A tool call, its arguments in pieces.
+    /// Adds a tool call, with its arguments in pieces.
     pub fn tool(self, id: &str, name: &str, arguments: Value) -> Self {
         self.tools([(id, name, arguments)])
     }
 
-    /// Calls side by side, their pieces taking turns.
+    /// Adds parallel tool calls, with their pieces interleaved.
     pub fn tools<'a>(mut self, calls: impl IntoIterator<Item = (&'a str, &'a str, Value)>) -> Self {
         let mut rests = Vec::new();
         for (id, name, arguments) in calls {
             let index = self.tools;
             self.tools += 1;
             self.steps.push(Step::Tool { index, id: id.into(), name: name.into() });
-            // Few characters each, so that escapes and multi-byte characters are torn as well.
+            // The pieces are short, so that escapes and multi-byte characters are split as well.
             let text: Vec<char> = arguments.to_string().chars().collect();
             rests.push((index, text.chunks(7).map(String::from_iter).collect::<Vec<_>>()));
         }
@@ -110,7 +110,7 @@ impl Script {
         self
     }
 
-    /// A tool call whose arguments are this text, JSON or not.
+    /// Adds a tool call whose arguments are this text, JSON or not.
     pub fn tool_text(mut self, id: &str, name: &str, arguments: &str) -> Self {
         let index = self.tools;
         self.tools += 1;
@@ -118,33 +118,33 @@ impl Script {
             .step(Step::Arguments { index, piece: arguments.into() })
     }
 
-    /// Says nothing more until the gate opens; a gate that never opens is a stall.
+    /// Pauses until the gate opens. A gate that never opens simulates a stall.
     pub fn hold(self, gate: &Gate) -> Self {
         self.step(Step::Hold(gate.clone()))
     }
 
-    /// An error inside the stream, which it ends. `body` is the wire's own error object.
+    /// Ends the stream with an error event. `body` is the wire's error object.
     pub fn error_event(self, body: Value) -> Self {
         self.step(Step::Error(body))
     }
 
-    /// The connection breaks here.
+    /// Breaks the connection.
     pub fn cut(self) -> Self {
         self.step(Step::Cut)
     }
 
-    /// These bytes as they are, such as a comment or an event that nobody knows.
+    /// Adds raw bytes, such as a comment or an unknown event.
     pub fn raw(self, bytes: &str) -> Self {
         self.step(Step::Raw(bytes.into()))
     }
 
-    /// The finish or stop reason, in the wire's own word.
+    /// Sets the finish or stop reason in the wire's own terms.
     pub fn finish(mut self, reason: &str) -> Self {
         self.finish = Some(reason.into());
         self
     }
 
-    /// Tokens: all input (cached included), of it cached, and output.
+    /// Sets the token counts: all input including cached, cached input, and output.
     pub fn usage(mut self, input: u64, cached: u64, output: u64) -> Self {
         self.usage = Some(Usage { input, output, cached });
         self
@@ -155,13 +155,13 @@ impl Script {
         self
     }
 
-    /// Lines end with CR LF.
+    /// Ends lines with CR LF.
     pub fn crlf(mut self) -> Self {
         self.crlf = true;
         self
     }
 
-    /// Every byte arrives alone.
+    /// Sends every byte separately.
     pub fn byte_by_byte(mut self) -> Self {
         self.byte_by_byte = true;
         self
@@ -183,7 +183,7 @@ impl Default for Script {
     }
 }
 
-/// The error bodies that providers really send.
+/// Error bodies of real providers.
 impl Script {
     pub fn rate_limited(retry_after_s: u32) -> Self {
         let error =
@@ -199,7 +199,7 @@ impl Script {
     }
 }
 
-/// Holds a script until the test opens it; tells the test when the script got there.
+/// Pauses a script until the test opens the gate, and lets the test wait for the script to get there.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<(Mutex<GateState>, Condvar)>);
 
@@ -214,13 +214,13 @@ impl Gate {
         Self::default()
     }
 
-    /// Lets the script go on; it stays open.
+    /// Opens the gate for good.
     pub fn open(&self) {
         self.0.0.lock().unwrap().open = true;
         self.0.1.notify_all();
     }
 
-    /// Waits until a script stands before the gate.
+    /// Waits until a script has reached the gate.
     #[track_caller]
     pub fn reached(&self) {
         let state = self.0.0.lock().unwrap();
@@ -228,7 +228,7 @@ impl Gate {
         assert!(state.reached, "no script reached the gate");
     }
 
-    /// Waits for the gate; false when `gone` says that nobody listens any more.
+    /// Waits for the gate. Returns `false` if `gone` reports that the client has disconnected.
     pub(super) fn pass(&self, gone: impl Fn() -> bool) -> bool {
         let mut state = self.0.0.lock().unwrap();
         state.reached = true;

@@ -1,4 +1,4 @@
-//! The Worker under Miniflare, in processes of its own that a test can kill.
+//! The Worker under Miniflare, in separate processes that a test can kill.
 
 use super::{Client, PATIENCE, process};
 use serde_json::{Value, json};
@@ -18,30 +18,30 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The key that [`Server::client`] sends: tenant `dev`, every scope.
+/// The key of [`Server::client`]: tenant `dev`, all scopes.
 pub const DEV_API_KEY: &str = "dev-key-of-the-tests";
 /// The operator's key.
 pub const ADMIN_KEY: &str = "admin-key-of-the-tests";
 
-/// A server for the tests that need neither their own state nor their own configuration.
+/// Returns a server shared by tests that need neither their own state nor their own configuration.
 pub fn shared() -> &'static Server {
     static SHARED: OnceLock<Server> = OnceLock::new();
     SHARED.get_or_init(|| Server::start(json!({})))
 }
 
-/// What to run.
+/// How to start a Worker.
 pub struct Launch {
-    /// The Worker's configuration, from the root of the repository.
+    /// Path of the Worker's configuration, from the root of the repository.
     pub config: &'static str,
-    /// Its main module, from the configuration's folder.
+    /// Path of its main module, from the configuration's folder.
     pub main: &'static str,
-    /// Variables and secrets over those of the configuration.
+    /// Variables and secrets that override the configuration.
     pub bindings: Value,
-    /// How many of its D1 databases there are; all unless this says fewer.
+    /// Number of its D1 databases to provide; all if absent.
     pub databases: Option<usize>,
 }
 
-/// A running Worker with a folder of its own, which a restart keeps and a drop erases.
+/// A running Worker with its own folder, kept by restarts and deleted on drop.
 pub struct Server {
     launch: Launch,
     /// Holds the state and the log.
@@ -52,25 +52,24 @@ pub struct Server {
 
 struct Running {
     child: Child,
-    /// Miniflare ends when its input does, so also when this process dies.
+    /// Miniflare ends when its standard input closes, and so also when this process dies.
     pipes: Mutex<(ChildStdin, Receiver<String>)>,
 }
 
 impl Server {
-    /// Starts the Worker with the tests' fixtures and these variables and secrets, such as
-    /// `OPENAI_BASE_URL`.
+    /// Starts the Worker with the test fixtures and these variables and secrets, such as `OPENAI_BASE_URL`.
     pub fn start(bindings: Value) -> Self {
         Self::start_with(bindings, None)
     }
 
-    /// Starts it with the first so many of its D1 databases.
+    /// Starts the Worker with the first `databases` of its D1 databases.
     pub fn start_with(bindings: Value, databases: Option<usize>) -> Self {
         let mut all = json!({ "DEV_API_KEY": DEV_API_KEY, "ADMIN_KEY": ADMIN_KEY });
         for (name, value) in bindings.as_object().expect("an object of bindings") {
             all[name] = value.clone();
         }
         let main = "build-fixtures/index.js";
-        assert!(root().join(main).exists(), "no Worker to test; first: scripts/build.sh --fixtures");
+        assert!(root().join(main).exists(), "the Worker is not built; first run scripts/build.sh --fixtures");
         Self::launch(Launch { config: "wrangler.toml", main, bindings: all, databases })
     }
 
@@ -105,12 +104,12 @@ impl Server {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// What the Worker wrote to its log since the first start.
+    /// Returns what the Worker has logged since its first start.
     pub fn log(&self) -> String {
         fs::read_to_string(self.home.join("log")).unwrap_or_default()
     }
 
-    /// Whether these bytes stand anywhere in the state that is stored: databases and objects.
+    /// Returns whether the stored state, in databases and objects, contains these bytes.
     pub fn state_holds(&self, bytes: &[u8]) -> bool {
         let mut folders = vec![self.home.join("state")];
         while let Some(folder) = folders.pop() {
@@ -126,19 +125,19 @@ impl Server {
         false
     }
 
-    /// Every row of every database, as lines of JSON.
+    /// Returns every row of every database, as lines of JSON.
     pub fn rows(&self) -> String {
         self.script("dump.mjs", &[])
     }
 
-    /// Kills it, runs a statement in each of its D1 databases, and starts it again.
+    /// Stops the Worker, runs a statement in each of its D1 databases, and starts it again.
     pub fn edit(&mut self, sql: &str) {
         self.kill();
         self.script("edit.mjs", &[sql]);
         self.run();
     }
 
-    /// What a script of `tests/support` says about the state.
+    /// Runs a script of `tests/support` on the state and returns its output.
     fn script(&self, name: &str, args: &[&str]) -> String {
         let output = Command::new(root().join("node_modules/.bin/node"))
             .arg("--no-warnings")
@@ -151,7 +150,7 @@ impl Server {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Runs the scheduled handler to its end, as the cron trigger does.
+    /// Runs the scheduled handler to completion, as the cron trigger does.
     pub fn scheduled(&self) -> Value {
         let running = self.running.as_ref().expect("a running server");
         let mut pipes = running.pipes.lock().unwrap();
@@ -159,14 +158,13 @@ impl Server {
         answer(&pipes.1).unwrap_or_else(|| panic!("the scheduled handler failed:\n{}", self.log()))
     }
 
-    /// Starts the scheduled handler and does not wait for it. Nothing else can be asked of this server but to
-    /// be killed.
+    /// Starts the scheduled handler without waiting for it. Afterwards the server can only be killed.
     pub fn begin_scheduled(&self) {
         let running = self.running.as_ref().expect("a running server");
         writeln!(running.pipes.lock().unwrap().0, "scheduled */10 * * * *").unwrap();
     }
 
-    /// SIGKILL to the whole process tree, as when the machine fails. The state stays as it is.
+    /// Kills the whole process tree with SIGKILL, as a machine failure would. The state is kept.
     pub fn kill(&mut self) {
         let Some(mut running) = self.running.take() else { return };
         let group = running.child.id();
@@ -174,18 +172,18 @@ impl Server {
         let _ = running.child.wait();
         let deadline = Instant::now() + PATIENCE;
         while !process::group(group).is_empty() {
-            assert!(Instant::now() < deadline, "processes of group {group} do not die");
+            assert!(Instant::now() < deadline, "processes of group {group} are still running");
             thread::sleep(Duration::from_millis(2));
         }
     }
 
-    /// Kills it, if it still runs, and starts it again: same state, same port.
+    /// Kills the Worker if it runs, and starts it again with the same state and port.
     pub fn restart(&mut self) {
         self.kill();
         self.run();
     }
 
-    /// Restarts it with these variables and secrets over those that it had.
+    /// Restarts the Worker with additional variables and secrets.
     pub fn restart_with(&mut self, bindings: Value) {
         for (name, value) in bindings.as_object().expect("an object of bindings") {
             self.launch.bindings[name] = value.clone();
@@ -193,18 +191,18 @@ impl Server {
         self.restart();
     }
 
-    /// Restarts it with the first so many of its D1 databases.
+    /// Restarts the Worker with the first `count` of its D1 databases.
     pub fn restart_with_databases(&mut self, count: usize) {
         self.launch.databases = Some(count);
         self.restart();
     }
 
-    /// User and system time of the runtime so far, without Miniflare's own process.
+    /// Returns the user and system time of the runtime, without Miniflare's own process.
     pub fn cpu(&self) -> Duration {
         self.runtime().iter().map(|process| process.cpu).sum()
     }
 
-    /// Memory in use by the runtime, in bytes.
+    /// Returns the memory in use by the runtime, in bytes.
     pub fn rss(&self) -> u64 {
         self.runtime().iter().map(process::Process::rss).sum()
     }
@@ -230,10 +228,10 @@ impl Server {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
-            // The runtime is in the group too: one signal reaches all.
+            // One signal reaches the runtime too, because it is in the group.
             .process_group(0)
             .spawn()
-            .expect("no Node; first: make setup");
+            .expect("Node is missing; first run make setup");
         let output = lines(child.stdout.take().unwrap());
         let pipes = Mutex::new((child.stdin.take().unwrap(), output));
         let running = self.running.insert(Running { child, pipes });
@@ -257,7 +255,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The lines of a pipe, behind a channel so that waiting for one can have a deadline.
+/// Reads the lines of a pipe into a channel, so that a wait for one can have a deadline.
 fn lines(pipe: ChildStdout) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
@@ -268,7 +266,7 @@ fn lines(pipe: ChildStdout) -> Receiver<String> {
     receiver
 }
 
-/// Miniflare's next line; `None` when it died or takes too long.
+/// Returns Miniflare's next line; `None` if it died or timed out.
 fn answer(lines: &Receiver<String>) -> Option<Value> {
     serde_json::from_str(&lines.recv_timeout(PATIENCE).ok()?).ok()
 }

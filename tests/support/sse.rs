@@ -1,4 +1,5 @@
-//! A client for server-sent events that sees what a browser hides: comments, `retry`, cuts.
+//! A client for server-sent events that exposes what a browser hides: comments, `retry`, and broken
+//! connections.
 
 use super::http::{Incoming, header};
 use serde_json::Value;
@@ -8,7 +9,7 @@ use std::io::{self, Read};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
     pub id: Option<String>,
-    /// `message` when the stream does not name it.
+    /// `message` if the stream does not name the event.
     pub event: String,
     pub data: String,
 }
@@ -20,27 +21,27 @@ impl Event {
     }
 }
 
-/// An open stream; dropping it closes the connection. As an iterator it ends when the server ends
-/// the stream, and panics when it takes too long.
+/// An open stream; dropping it closes the connection. The iterator ends when the server ends the stream, and
+/// panics on a timeout.
 pub struct Sse {
     incoming: Incoming,
     buffer: Vec<u8>,
-    /// The comments so far.
+    /// The comments received so far.
     pub comments: Vec<String>,
     /// The last `retry`, in milliseconds.
     pub retry: Option<u64>,
-    /// Whether the connection broke instead of ending.
+    /// Whether the connection broke before the stream ended.
     pub cut: bool,
 }
 
 impl Sse {
-    /// Follows an answer, which must be a stream.
+    /// Reads a response, which must be an event stream.
     #[track_caller]
     pub fn new(incoming: Incoming) -> Self {
         let kind = header(&incoming.headers, "content-type").unwrap_or_default().to_owned();
         if incoming.status != 200 || !kind.starts_with("text/event-stream") {
             let (status, answer) = (incoming.status, incoming.finish().map(|a| a.text()));
-            panic!("no stream but {status} {kind}: {answer:?}");
+            panic!("not an event stream but {status} {kind}: {answer:?}");
         }
         Self { incoming, buffer: Vec::new(), comments: Vec::new(), retry: None, cut: false }
     }
@@ -49,7 +50,7 @@ impl Sse {
         header(&self.incoming.headers, name)
     }
 
-    /// The events up to and with the first that matches; panics when the stream ends before.
+    /// Returns the events up to and including the first match; panics if the stream ends before.
     #[track_caller]
     pub fn until(&mut self, matches: impl Fn(&Event) -> bool) -> Vec<Event> {
         let mut events = Vec::new();
@@ -62,13 +63,13 @@ impl Sse {
         panic!("the stream ended (cut: {}) after {events:#?}", self.cut);
     }
 
-    /// The events up to and with the first of this type.
+    /// Returns the events up to and including the first of this type.
     #[track_caller]
     pub fn until_type(&mut self, event: &str) -> Vec<Event> {
         self.until(|e| e.event == event)
     }
 
-    /// Exactly `count` bytes of the stream, unparsed: to drop the connection at a chosen byte.
+    /// Reads exactly `count` raw bytes, to drop the connection at a chosen byte.
     pub fn read_bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
         while self.buffer.len() < count {
             if self.fill()? == 0 {
@@ -85,7 +86,7 @@ impl Sse {
         Ok(count)
     }
 
-    /// The next line that has arrived whole, without its end.
+    /// Returns the next complete line, without its end.
     fn line(&mut self) -> io::Result<Option<String>> {
         let mut searched = 0;
         loop {
@@ -139,7 +140,7 @@ impl Iterator for Sse {
     fn next(&mut self) -> Option<Event> {
         match self.event() {
             Ok(event) => event,
-            Err(e) if e.kind() == io::ErrorKind::TimedOut => panic!("no event in time"),
+            Err(e) if e.kind() == io::ErrorKind::TimedOut => panic!("timed out waiting for an event"),
             Err(_) => {
                 self.cut = true;
                 None

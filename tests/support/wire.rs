@@ -1,4 +1,4 @@
-//! Scripts as the bytes of real providers: OpenAI chat completions and Anthropic Messages.
+//! Scripts as bytes of real wire formats: OpenAI chat completions and Anthropic Messages.
 
 use super::script::{Gate, Script, Step, Usage};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ pub enum Frame {
     Cut,
 }
 
-/// Which provider a path belongs to.
+/// A provider's wire format.
 #[derive(Clone, Copy)]
 pub enum Wire {
     OpenAi,
@@ -36,7 +36,7 @@ impl Wire {
         }
     }
 
-    /// The answer to a request that does not ask for a stream.
+    /// Returns the response to a request without streaming.
     pub fn whole(self, script: &Script, request: &Value) -> Value {
         match self {
             Self::OpenAi => openai_whole(script, request),
@@ -117,7 +117,7 @@ fn anthropic_stream(script: &Script, request: &Value) -> Vec<Frame> {
         "role": "assistant", "content": [], "model": request["model"], "stop_reason": null,
         "stop_sequence": null, "usage": anthropic_usage(Usage { output: 1, ..usage })}}));
     out.event(json!({"type": "ping"}));
-    // Blocks never interleave on this wire, so a call's pieces are brought together.
+    // Blocks are never interleaved on this wire, so the pieces of each call are joined.
     for step in &script.steps {
         match step {
             Step::Text(text) => {
@@ -176,7 +176,7 @@ impl AnthropicStream {
         self.frames.push(Frame::Event(format!("event: {kind}\ndata: {event}\n\n")));
     }
 
-    /// The index of an open block of this kind.
+    /// Returns the index of an open block of this kind.
     fn block(&mut self, kind: &'static str, start: Value) -> usize {
         if self.open != Some(kind) {
             self.close();
@@ -228,7 +228,7 @@ fn anthropic_usage(usage: Usage) -> Value {
         "cache_read_input_tokens": usage.cached, "output_tokens": usage.output})
 }
 
-/// Everything that a script says, put together.
+/// All content of a script, joined.
 #[derive(Default)]
 struct Said {
     text: String,
