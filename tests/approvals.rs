@@ -1,4 +1,4 @@
-//! Calls that wait for a person's consent: over HTTP, and across `kill -9`.
+//! Calls that wait for approval: over HTTP, and across `kill -9`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -13,13 +13,13 @@ use support::{
     outcomes, shared,
 };
 
-/// The outside world of the tests that share a server.
+/// The counting server shared by tests.
 fn counting() -> &'static Counting {
     static COUNTING: OnceLock<Counting> = OnceLock::new();
     COUNTING.get_or_init(Counting::start)
 }
 
-/// A session in which somebody is asked about `counter`.
+/// Creates a session in which `counter` needs approval.
 #[track_caller]
 fn chat(client: &Client, id: &str) -> Chat {
     client.post("/v1/sessions", json!({"id": id, "model": "demo/echo"})).expect(201);
@@ -28,7 +28,7 @@ fn chat(client: &Client, id: &str) -> Chat {
     chat
 }
 
-/// What makes the demo model count at these paths, all in one step.
+/// Returns a message that makes the demo model count at these paths, all in one step.
 fn count(counting: &Counting, paths: &[&str]) -> Value {
     let line = |path: &&str| format!("/tool counter {{\"url\": \"{}\"}}", counting.url(path));
     json!({"content": paths.iter().map(line).collect::<Vec<_>>().join("\n")})
@@ -39,7 +39,7 @@ fn decide(chat: &Chat, call: &Value, body: Value) -> Response {
     chat.post(&format!("/approvals/{}", call.as_str().expect("a call's id")), body)
 }
 
-/// The ids of the calls that wait.
+/// Returns the ids of the waiting calls.
 #[track_caller]
 fn pending(chat: &Chat) -> Vec<Value> {
     let session = chat.get("");
@@ -51,7 +51,7 @@ fn code(response: Response, status: u16) -> String {
 }
 
 #[test]
-fn an_approval_goes_round() {
+fn an_approved_call_runs() {
     let chat = chat(&shared().client(), "round");
     let waits = chat.ask(count(counting(), &["/round"]));
     assert_eq!(
@@ -98,7 +98,7 @@ fn an_approval_goes_round() {
         ]
     );
     log::check(&log);
-    // The same again is no news; the opposite, and another call, are refused.
+    // Repeating the decision is accepted; the opposite decision and an unknown call are refused.
     decide(&chat, &call["call_id"], json!({"decision": "approve"})).expect(200);
     assert_eq!(code(decide(&chat, &call["call_id"], json!({"decision": "decline"})), 409), "already_decided");
     assert_eq!(
@@ -109,7 +109,7 @@ fn an_approval_goes_round() {
 }
 
 #[test]
-fn a_stream_ends_where_the_turn_waits_and_another_one_tells_the_rest() {
+fn a_stream_ends_where_the_turn_waits_and_another_one_continues() {
     let chat = chat(&shared().client(), "streams");
     let events: Vec<_> = chat.stream(count(counting(), &["/streams"])).collect();
     let last = events.last().unwrap();
@@ -142,7 +142,7 @@ fn a_stream_ends_where_the_turn_waits_and_another_one_tells_the_rest() {
 }
 
 #[test]
-fn of_a_batch_nothing_runs_before_all_are_decided() {
+fn no_call_of_a_step_runs_before_all_are_decided() {
     let chat = chat(&shared().client(), "batch");
     let body = count(counting(), &["/batch/a", "/batch/b"]);
     let said = format!("{}\n/tool echo {{\"text\": \"free\"}}", body["content"].as_str().unwrap());
@@ -155,7 +155,7 @@ fn of_a_batch_nothing_runs_before_all_are_decided() {
     assert_eq!((of_type(&chat.log(), "tool.completed").len(), counting().count("/batch/a")), (0, 0));
     let done = decide(&chat, &calls[0], json!({"decision": "approve"})).expect(200);
     assert_eq!(done["status"], "completed");
-    // The model was told why, and went on.
+    // The model reads the reason and continues.
     assert!(done["reply"]["text"].as_str().unwrap().contains(reason), "{done}");
     assert_eq!(["/batch/a", "/batch/b"].map(|path| counting().count(path)), [1, 0]);
     let ended: Vec<String> =
@@ -164,7 +164,7 @@ fn of_a_batch_nothing_runs_before_all_are_decided() {
 }
 
 #[test]
-fn what_was_shown_runs_and_edits_are_checked() {
+fn the_approved_arguments_run_and_edits_are_checked() {
     let chat = chat(&shared().client(), "edits");
     let waits = chat.ask(count(counting(), &["/edits/asked"]));
     let call = &waits["pending"][0];
@@ -191,7 +191,7 @@ fn what_was_shown_runs_and_edits_are_checked() {
 }
 
 #[test]
-fn aborted_or_passed_over_it_never_runs() {
+fn after_an_abort_or_another_message_the_call_never_runs() {
     let chat = chat(&shared().client(), "never");
     let waits = chat.ask(count(counting(), &["/never"]));
     let call = &waits["pending"][0]["call_id"];
@@ -214,19 +214,19 @@ fn aborted_or_passed_over_it_never_runs() {
 }
 
 #[test]
-fn always_holds_for_what_comes() {
+fn an_always_decision_applies_to_later_calls() {
     let chat = chat(&shared().client(), "always");
     let waits = chat.ask(count(counting(), &["/always", "/always"]));
     let call = &waits["pending"][0]["call_id"];
     let done = decide(&chat, call, json!({"decision": "always_allow_tool"})).expect(200);
-    assert_eq!(done["status"], "completed", "the other one of the batch, too");
+    assert_eq!(done["status"], "completed", "the other call of the step is approved too");
     let silent = chat.ask(count(counting(), &["/always"]));
     assert_eq!((&silent["status"], counting().count("/always")), (&json!("completed"), 3));
     assert_eq!(chat.get("")["permissions"]["grants"]["tools"], json!(["counter"]));
 }
 
 #[test]
-fn nobody_else_decides() {
+fn only_the_session_owner_may_decide() {
     let client = shared().client();
     client.post("/v1/sessions", json!({"id": "owned", "user": "ann", "model": "demo/echo"})).expect(201);
     let chat = Chat::new(client.clone(), "owned");
@@ -242,7 +242,7 @@ fn nobody_else_decides() {
     assert_eq!((pending(&chat).len(), counting().count("/owned")), (1, 0));
 }
 
-/// What is done about a call that waits.
+/// What happens to a waiting call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fate {
     Approve,
@@ -253,7 +253,7 @@ enum Fate {
 }
 
 #[test]
-fn kept_across_kills_it_runs_exactly_once_or_never() {
+fn across_kills_the_call_runs_exactly_once_or_never() {
     const ROUNDS: usize = 20;
     let (counting, mut random) = (Counting::start(), Random::new());
     let mut server = Server::start(json!({"MEMORY_FLUSH": "never"}));
@@ -262,7 +262,7 @@ fn kept_across_kills_it_runs_exactly_once_or_never() {
         let (id, path) = (format!("s{round}"), format!("/kept/{round}"));
         let fate = fates[round % fates.len()];
         let parked = chat(&server.client(), &id);
-        // Some die before anybody has read that the call waits.
+        // Some servers die before any client has read that the call waits.
         let call = if random.below(3) == 0 {
             parked.begin(count(&counting, &[&path]));
             None
@@ -288,7 +288,7 @@ fn kept_across_kills_it_runs_exactly_once_or_never() {
                 decide(&chat, &call, json!({"decision": "decline"})).expect(200);
             }
         }
-        // And some die again right behind the decision.
+        // Some die again right after the decision.
         if random.below(2) == 0 {
             server.restart();
         }
@@ -299,13 +299,13 @@ fn kept_across_kills_it_runs_exactly_once_or_never() {
         let outcome = &of_type(&records, "tool.completed")[0]["outcome"];
         let ran = counting.count(&path);
         if fate == Fate::Approve {
-            // A kill in the tool itself: it is not known, and not tried again.
+            // After a kill during the call, its outcome is unknown and it is not retried.
             let fits = matches!((outcome.as_str().unwrap(), ran), ("result", 1) | ("unknown", 0 | 1));
             assert!(fits, "{id}: {outcome}, counted {ran}");
             assert_eq!(of_type(&records, "approval.decided").len(), 1);
             let chat = Chat::new(client, &id);
             decide(&chat, &call, json!({"decision": "approve"})).expect(200);
-            assert_eq!(counting.count(&path), ran, "not by saying it again");
+            assert_eq!(counting.count(&path), ran, "a repeated decision does not run it again");
         } else {
             assert_eq!((outcome.as_str(), ran), (Some("denied"), 0), "{id} {fate:?}");
         }

@@ -12,14 +12,14 @@ use std::{
 };
 use support::{Chat, Client, PATIENCE, Response, Server, shared};
 
-/// What the fixture tool `big` says.
+/// Returns the output of the fixture tool `big`.
 fn big(n: usize) -> String {
     let mut text: String = (0..n.div_ceil(10)).map(|line| format!("{:09}\n", line * 10)).collect();
     text.truncate(n);
     text
 }
 
-/// A session with an artifact of so many characters in it, and its reference.
+/// Creates a session with an artifact of `n` characters. Returns the artifact's id too.
 #[track_caller]
 fn with_artifact(client: &Client, id: &str, n: usize) -> (Chat, String) {
     let chat = Chat::new(client.clone(), id);
@@ -28,7 +28,7 @@ fn with_artifact(client: &Client, id: &str, n: usize) -> (Chat, String) {
     (chat, outcome["result"]["ref"].as_str().unwrap().to_owned())
 }
 
-/// Has the model call a tool; gives the record of what became of it.
+/// Makes the model call a tool. Returns the record of the outcome.
 #[track_caller]
 fn call(chat: &Chat, tool: &str, args: Value) -> Value {
     chat.say(&format!("/tool {tool} {args}"));
@@ -46,7 +46,7 @@ fn attach(chat: &Chat, content_type: &str, query: &str, body: &[u8]) -> Response
     client.send("POST", &chat.path(&format!("/attachments{query}")), body)
 }
 
-/// A tenant of its own.
+/// Creates a tenant.
 #[track_caller]
 fn tenant(server: &Server, id: &str) -> Client {
     server.admin().post("/v1/admin/tenants", json!({ "id": id })).expect(201);
@@ -55,7 +55,7 @@ fn tenant(server: &Server, id: &str) -> Client {
 }
 
 #[test]
-fn twelve_thousand_characters_stay_inline_and_one_more_becomes_a_reference() {
+fn twelve_thousand_characters_stay_inline_and_one_more_becomes_an_artifact() {
     let chat = Chat::new(shared().client(), "artifact-limit");
     let inline = call(&chat, "big", json!({"n": 12_000}));
     assert_eq!((&inline["outcome"], &inline["result"]), (&json!("result"), &json!(big(12_000))));
@@ -69,7 +69,7 @@ fn twelve_thousand_characters_stay_inline_and_one_more_becomes_a_reference() {
 }
 
 #[test]
-fn all_of_it_comes_back_whole_in_ranges_and_through_the_tool() {
+fn an_artifact_is_readable_whole_in_ranges_and_by_the_tool() {
     let text = big(100_003);
     let (chat, id) = with_artifact(&shared().client(), "artifact-ranges", text.len());
     let path = chat.path(&format!("/artifacts/{id}"));
@@ -100,7 +100,7 @@ fn all_of_it_comes_back_whole_in_ranges_and_through_the_tool() {
 }
 
 #[test]
-fn nobody_else_reads_it() {
+fn an_artifact_is_readable_by_its_owner_only() {
     let server = shared();
     let (chat, id) = with_artifact(&server.client(), "artifact-owner", 20_000);
     let other = Chat::new(server.client(), "artifact-other");
@@ -109,23 +109,23 @@ fn nobody_else_reads_it() {
     assert_eq!((of(&chat, &id), of(&other, &id), of(&chat, "art_unknown")), (200, 404, 404));
     let stranger = Chat::new(tenant(server, "artifact-stranger"), &chat.id);
     assert_eq!(of(&stranger, &id), 404);
-    // Nor with a session of the same name.
+    // A session with the same name in another tenant gives no access either.
     stranger.say("/say hello");
     assert_eq!(of(&stranger, &id), 404);
     assert_eq!(call(&stranger, "read_artifact", json!({ "ref": id }))["outcome"], "failure");
-    chat.client.get(&chat.path(&format!("/artifacts/{id}?user=somebody"))).expect(404);
+    chat.client.get(&chat.path(&format!("/artifacts/{id}?user=other"))).expect(404);
     server.anonymous().get(&chat.path(&format!("/artifacts/{id}"))).expect(401);
 }
 
 #[test]
-fn past_its_time_it_is_gone_and_an_attachment_is_not() {
+fn an_artifact_expires_and_an_attachment_does_not() {
     let server = Server::start(json!({"ARTIFACT_TTL_S": "1"}));
     let (chat, id) = with_artifact(&server.client(), "artifact-ttl", 20_000);
     let file = attach(&chat, "text/plain", "", b"stays").expect(201);
     let path = chat.path(&format!("/artifacts/{id}"));
     let deadline = Instant::now() + PATIENCE;
     while chat.client.get(&path).status == 200 {
-        assert!(Instant::now() < deadline, "it never expires");
+        assert!(Instant::now() < deadline, "the artifact did not expire in time");
         thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(chat.client.get(&path).expect(410)["code"], "gone");
@@ -137,7 +137,7 @@ fn past_its_time_it_is_gone_and_an_attachment_is_not() {
 }
 
 #[test]
-fn attachments_come_raw_or_as_a_form() {
+fn attachments_are_uploaded_raw_or_as_a_form() {
     let chat = Chat::new(shared().client(), "attachments");
     attach(&chat, "text/plain", "", b"x").expect(404);
     chat.say("/say hello");
@@ -146,7 +146,7 @@ fn attachments_come_raw_or_as_a_form() {
     let described = |file: &Value| (file["mime_type"].clone(), file["bytes"].clone(), file["name"].clone());
     assert_eq!(described(&raw), (json!("image/png"), json!(70_000), json!("a b.png")));
     let read = chat.client.get(&chat.path(&format!("/artifacts/{}", raw["ref"].as_str().unwrap())));
-    assert!(read.body == bytes, "the bytes are not the same");
+    assert!(read.body == bytes, "the bytes differ");
     assert_eq!(read.header("content-type"), Some("image/png"));
     assert_eq!(read.header("content-disposition"), Some("attachment; filename=\"a b.png\""));
 
@@ -164,10 +164,10 @@ fn attachments_come_raw_or_as_a_form() {
     attach(&chat, "text/plain", "", b"").expect(422);
     attach(&chat, "multipart/form-data; boundary=x", "", b"--x--").expect(422);
     attach(&chat, "multipart/form-data; boundary=x", "", b"nonsense").expect(400);
-    // Refused for what it announces: the rest need not be sent.
+    // Refused by its announced length, without its body.
     let large = chat.client.with_header("content-length", &((4 << 20) + 1).to_string());
     attach(&Chat::new(large, &chat.id), "application/octet-stream", "", b"0").expect(413);
-    // JSON is a file like any other here.
+    // JSON is stored like any other file.
     attach(&chat, "application/json", "", b"{").expect(201);
 
     let keyed = Chat::new(chat.client.with_header("idempotency-key", "file-1"), &chat.id);
@@ -179,7 +179,7 @@ fn attachments_come_raw_or_as_a_form() {
 }
 
 #[test]
-fn a_message_may_hold_files() {
+fn a_message_may_contain_files() {
     let chat = Chat::new(shared().client(), "file-parts");
     chat.say("/say hello");
     let file = attach(&chat, "text/markdown", "?name=notes.md", "# Größe".as_bytes()).expect(201);
@@ -199,7 +199,7 @@ fn a_message_may_hold_files() {
     let unknown = json!({"parts": [{"type": "file", "ref": "art_unknown"}]});
     let refused = chat.post("/messages", unknown.clone()).expect(422);
     assert_eq!(refused["errors"][0]["pointer"], "/parts/0/ref");
-    // Nor does a refused message make a session.
+    // A refused message creates no session.
     let none = Chat::new(chat.client.clone(), "file-parts-none");
     none.post("/messages", unknown).expect(422);
     none.client.get(&none.path("")).expect(404);
@@ -209,15 +209,15 @@ fn a_message_may_hold_files() {
 fn an_erased_session_leaves_no_bytes() {
     let server = Server::start(json!({}));
     let (chat, _) = with_artifact(&server.client(), "artifact-erased", 20_000);
-    attach(&chat, "text/plain", "", b"words that nobody may find").expect(201);
-    // Of what the tool said, a part that no preview shows.
-    let private: [&[u8]; 2] = [b"words that nobody may find", b"000010000\n000010010\n"];
+    attach(&chat, "text/plain", "", b"words to be erased").expect(201);
+    // A part of the output that no preview contains.
+    let private: [&[u8]; 2] = [b"words to be erased", b"000010000\n000010010\n"];
     assert!(private.iter().all(|bytes| server.state_holds(bytes)));
     assert_eq!(chat.client.delete(&chat.path("")).status, 204);
-    // The twin of R2 removes its files behind our back, a moment later.
+    // Miniflare's R2 deletes files in the background.
     let deadline = Instant::now() + PATIENCE;
     while private.iter().any(|bytes| server.state_holds(bytes)) {
-        assert!(Instant::now() < deadline, "the bytes are still there");
+        assert!(Instant::now() < deadline, "the bytes were not deleted in time");
         thread::sleep(Duration::from_millis(50));
     }
 }

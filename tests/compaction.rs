@@ -1,5 +1,5 @@
-//! Long conversations with the real Worker: they are made shorter in time, at a wish, and the same after a
-//! restart; between that the provider's cache keeps the prompt.
+//! Compaction with the real Worker: on time, on request, and unchanged by a restart; in between, the prompt's
+//! start stays the same for the provider's cache.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,7 +9,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use support::{Chat, Gate, Received, Script, World};
 
-/// A world whose models take 12,000 tokens, and that sums up with a model of its own.
+/// Starts a world whose models have a window of 12,000 tokens, with a separate model for summaries.
 fn world() -> World {
     let world = World::with(json!({
         "MEMORY_FLUSH": "never",
@@ -28,7 +28,7 @@ fn say(world: &World, chat: &Chat, n: usize) -> Value {
     chat.say(&format!("Number {n}. {}", "word ".repeat(400)))
 }
 
-/// The conversation in a request: all but the instructions and what is dated.
+/// Returns the conversation of a request, without instructions and dated text.
 fn conversation(request: &Received) -> Vec<Value> {
     let messages = request.body["messages"].as_array().unwrap();
     messages.iter().filter(|message| message["role"] != "system").cloned().collect()
@@ -39,7 +39,7 @@ fn completed(chat: &Chat) -> Vec<Value> {
 }
 
 #[test]
-fn a_long_conversation_stays_within_the_window_and_its_start_the_same() {
+fn a_long_conversation_stays_within_the_window_with_a_stable_start() {
     let mut world = world();
     let chat = world.chat("openai/m");
     for n in 0..30 {
@@ -54,18 +54,18 @@ fn a_long_conversation_stays_within_the_window_and_its_start_the_same() {
     }
     let asked = world.received("m");
     let moved = asked.windows(2).filter(|two| !conversation(&two[1]).starts_with(&conversation(&two[0])));
-    assert!(moved.count() <= cuts.len(), "the prompt's start moves with compactions only");
+    assert!(moved.count() <= cuts.len(), "only compactions change the start of the prompt");
     for request in &asked {
         let words = request.body["messages"].to_string().matches("word").count();
         assert!(words < 8_000, "{words} words");
     }
     let last = conversation(asked.last().unwrap());
     assert!(last[0]["content"].as_str().unwrap().ends_with("## Intent\nTo count."), "{}", last[0]);
-    // The log has everything.
+    // The log is complete.
     let messages = chat.get("/messages?limit=200");
     assert_eq!(messages["data"].as_array().unwrap().len(), 60);
 
-    // At a wish; then a restart shows what was shown before.
+    // On request; a restart does not change the prompt.
     let answer = chat.post("/compact", json!({})).expect(200);
     let fields = ["compacted", "dropped", "summary_tokens", "tokens_before", "tokens_after"];
     assert!(fields.iter().all(|field| answer.get(field).is_some()), "{answer}");
@@ -81,7 +81,7 @@ fn a_long_conversation_stays_within_the_window_and_its_start_the_same() {
 }
 
 #[test]
-fn a_wish_is_refused_where_it_cannot_be_fulfilled() {
+fn a_compaction_request_is_refused_where_it_is_impossible() {
     let world = world();
     let chat = world.chat("openai/m");
     for n in 0..8 {
@@ -101,7 +101,7 @@ fn a_wish_is_refused_where_it_cannot_be_fulfilled() {
     let problem = chat.post("/compact", json!({}));
     assert_eq!(problem.expect(503)["code"], "unavailable");
     assert!(chat.log_types().contains(&"compaction.failed".to_owned()));
-    let foreign = chat.client.post(&format!("{}?user=somebody", chat.path("/compact")), json!({}));
+    let foreign = chat.client.post(&format!("{}?user=other", chat.path("/compact")), json!({}));
     assert_eq!(foreign.expect(404)["code"], "not_found");
     world
         .model
@@ -113,7 +113,7 @@ fn a_wish_is_refused_where_it_cannot_be_fulfilled() {
 }
 
 #[test]
-fn a_provider_that_says_that_it_is_too_long_is_asked_again() {
+fn after_an_overflow_the_request_is_compacted_and_retried() {
     let world = world();
     let chat = world.chat("openai/m");
     for n in 0..6 {

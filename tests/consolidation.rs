@@ -1,4 +1,4 @@
-//! Cron consolidates what is dirty: each space once, whoever else is at it, and on from where it was killed.
+//! Cron consolidates dirty spaces: each once among concurrent runs, and continuing after a kill.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -13,12 +13,12 @@ use std::{
 use support::{Client, Received, Script, World};
 
 const SPACES: usize = 200;
-/// More than a lease lasts.
+/// Longer than a lease, in milliseconds.
 const LATER_MS: u64 = 15 * 60 * 1_000;
 
 fn world() -> World {
     let world = World::with(json!({ "MEMORY_MODEL": "openai/keeper" }));
-    // A keeper that keeps everything: the file, and the facts behind it.
+    // The consolidating model keeps everything: the file, followed by the facts.
     world.model.choose(|request| {
         let asked = request["messages"].as_array()?.iter().rfind(|line| line["role"] == "user")?;
         let text = asked["content"].as_str()?;
@@ -32,7 +32,7 @@ fn user(n: usize) -> String {
     format!("user-{n:03}")
 }
 
-/// Makes every space dirty with a fact of its own.
+/// Makes every space dirty with one fact.
 fn soil(client: &Client) {
     for n in 0..SPACES {
         let facts = json!({ "user": user(n), "facts": [{ "text": format!("Fact of {}.", user(n)) }] });
@@ -40,7 +40,7 @@ fn soil(client: &Client) {
     }
 }
 
-/// How often each user's facts were worked in.
+/// Returns how often each user's facts were consolidated.
 fn worked(received: &[Received]) -> BTreeMap<String, usize> {
     let mut times = BTreeMap::new();
     for request in received.iter().filter(|request| request.model() == "keeper") {
@@ -59,12 +59,12 @@ fn memory(client: &Client, n: usize) -> Value {
 }
 
 #[test]
-fn two_runs_at_once_consolidate_each_space_once() {
+fn two_concurrent_runs_consolidate_each_space_once() {
     let world = world();
     let client = world.server.client();
     soil(&client);
     thread::scope(|scope| {
-        // One by cron, the others by hand: whoever comes second is told so, or finds nothing to do.
+        // One run by cron, the others by request: the later ones are refused or find nothing to do.
         scope.spawn(|| world.server.scheduled());
         let by_hand = scope.spawn(|| {
             (0..SPACES)
@@ -81,23 +81,19 @@ fn two_runs_at_once_consolidate_each_space_once() {
         assert!(memory(&client, n).as_str().unwrap().contains(&format!("Fact of {}.", user(n))));
     }
     world.server.scheduled();
-    assert_eq!(
-        self::worked(&world.model.received()).values().sum::<usize>(),
-        SPACES,
-        "nothing is dirty any more"
-    );
+    assert_eq!(self::worked(&world.model.received()).values().sum::<usize>(), SPACES, "no space is dirty");
 }
 
 #[test]
-fn a_killed_run_goes_on_where_it_was() {
+fn a_killed_run_is_continued() {
     let mut world = world();
     soil(&world.server.client());
     world.server.begin_scheduled();
     world.model.wait_for(SPACES / 4);
     world.server.kill();
     let before = worked(&world.model.received()).len();
-    assert!(before < SPACES, "it was not killed in the middle");
-    // What the killed one held is free when its leases have ended.
+    assert!(before < SPACES, "the run completed before the kill");
+    // The leases of the killed run must expire first.
     world.server.restart_with(json!({ "CLOCK_OFFSET_MS": LATER_MS.to_string() }));
     world.server.scheduled();
     let client = world.server.client();
@@ -107,6 +103,6 @@ fn a_killed_run_goes_on_where_it_was() {
     }
     let worked = worked(&world.model.received());
     let again = worked.values().filter(|times| **times > 1).count();
-    // As many as are worked on side by side: five objects, four spaces each.
-    assert!(worked.len() == SPACES && again <= 20, "{again} spaces were asked about again");
+    // At most the spaces in progress at the kill: five objects with four spaces each.
+    assert!(worked.len() == SPACES && again <= 20, "{again} spaces were consolidated again");
 }

@@ -1,4 +1,4 @@
-//! Modes, permissions, tasks, usage and state: one by one as their rules say, over HTTP.
+//! Modes, permissions, tasks, usage, and state, over HTTP.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -25,7 +25,7 @@ fn world() -> &'static World {
     WORLD.get_or_init(|| World::with(bindings()))
 }
 
-/// A session of the demo model with these permissions.
+/// Creates a session of the demo model with these permissions.
 #[track_caller]
 fn demo(id: &str, permissions: Value) -> Chat {
     let client = world().server.client();
@@ -34,7 +34,7 @@ fn demo(id: &str, permissions: Value) -> Chat {
     Chat::new(client, id)
 }
 
-/// What makes the demo model call a tool.
+/// Returns a message that makes the demo model call a tool.
 fn tool(name: &str, args: Value) -> String {
     format!("/tool {name} {args}")
 }
@@ -43,7 +43,7 @@ fn write(path: &str) -> String {
     tool("write_file", json!({"path": path, "content": "x", "overwrite": true}))
 }
 
-/// What became of the only call: what it waits for, or its outcome.
+/// Returns what the only call waits for, or its outcome.
 #[track_caller]
 fn fate(chat: &Chat, said: &str) -> String {
     let turn = chat.turn(&chat.say(said));
@@ -53,18 +53,18 @@ fn fate(chat: &Chat, said: &str) -> String {
 }
 
 #[test]
-fn modes_that_cannot_be_are_told_and_nothing_runs() {
+fn invalid_modes_are_logged_and_nothing_runs() {
     let bad = |modes: Value| {
         let mut bindings = bindings();
         bindings["MODES"] = modes.to_string().into();
         bindings
     };
     let mut server = Server::start(bad(json!([{"id": "a"}, {"id": "a"}])));
-    let refused = |server: &Server, told: &str| {
+    let refused = |server: &Server, expected: &str| {
         let answer = server.client().post("/v1/sessions/x/messages", json!({"content": "hi"})).expect(501);
         assert_eq!(answer["code"], "not_configured");
-        assert!(!answer.to_string().contains(told), "callers are not told how");
-        assert!(server.log().contains(told), "{}", server.log());
+        assert!(!answer.to_string().contains(expected), "the response does not say why");
+        assert!(server.log().contains(expected), "{}", server.log());
     };
     refused(&server, "another mode has the same id");
     server.restart_with(bad(json!([{"id": "a", "tools": [], "additional_tools": []}])));
@@ -72,7 +72,7 @@ fn modes_that_cannot_be_are_told_and_nothing_runs() {
 }
 
 #[test]
-fn of_switches_at_once_the_last_one_holds() {
+fn of_concurrent_switches_the_last_one_applies() {
     let chat = demo("switches", json!({}));
     let switches: Vec<_> = (0..8)
         .map(|n| {
@@ -92,7 +92,7 @@ fn of_switches_at_once_the_last_one_holds() {
 }
 
 #[test]
-fn a_session_comes_back_in_its_mode() {
+fn a_session_keeps_its_mode() {
     let mut server = Server::start(bindings());
     server.client().post("/v1/sessions", json!({"id": "back", "model": "demo/echo"})).expect(201);
     server.client().patch("/v1/sessions/back", json!({"mode": "plan"})).expect(200);
@@ -106,7 +106,7 @@ fn a_session_comes_back_in_its_mode() {
 }
 
 #[test]
-fn what_a_session_may_not_do_the_model_does_not_see() {
+fn forbidden_tools_are_hidden_from_the_model() {
     let chat = world().chat("openai/seen");
     let tools = || -> Vec<String> {
         world().model.script("seen", Script::text(["Yes."]));
@@ -124,7 +124,7 @@ fn what_a_session_may_not_do_the_model_does_not_see() {
 }
 
 #[test]
-fn rules_are_asked_in_their_order() {
+fn rules_apply_in_their_order() {
     let denied = demo("order-1", json!({"yolo": true, "tools": {"write_file": "deny"}}));
     assert_eq!(fate(&denied, &write("a.txt")), "permission");
     let asks = json!({"default": "ask"});
@@ -132,7 +132,11 @@ fn rules_are_asked_in_their_order() {
     let yolo = demo("order-3", json!({"default": "ask", "yolo": true}));
     assert_eq!(fate(&yolo, &write("a.txt")), "result");
     let own = json!({"tools": {"write_file": "ask"}, "grants": {"categories": ["edit"]}});
-    assert_eq!(fate(&demo("order-4", own), &write("a.txt")), "approval", "the tool's own rule comes first");
+    assert_eq!(
+        fate(&demo("order-4", own), &write("a.txt")),
+        "approval",
+        "the tool's own rule takes precedence"
+    );
 
     let chat = demo("order-5", asks);
     let waits = chat.say(&write("b.txt"));
@@ -141,8 +145,12 @@ fn rules_are_asked_in_their_order() {
     let call = waits["pending"][0]["call_id"].as_str().unwrap();
     chat.post(&format!("/approvals/{call}"), json!({"decision": "always_allow_category"})).expect(200);
     let edit = tool("edit_file", json!({"path": "b.txt", "old": "x", "new": "y"}));
-    assert_ne!(fate(&chat, &edit), "approval", "all that edits is allowed");
-    assert_eq!(fate(&chat, &tool("shell", json!({"command": "ls"}))), "approval", "what executes is not");
+    assert_ne!(fate(&chat, &edit), "approval", "the category edit is allowed");
+    assert_eq!(
+        fate(&chat, &tool("shell", json!({"command": "ls"}))),
+        "approval",
+        "the category execute is not"
+    );
 
     let patterns = json!([{"pattern": "git *", "policy": "allow"},
         {"pattern": "git push --force*", "policy": "deny"}]);
@@ -153,7 +161,7 @@ fn rules_are_asked_in_their_order() {
 }
 
 #[test]
-fn an_abort_at_the_gate_is_no_failure_however_often() {
+fn aborting_a_waiting_call_is_not_a_failure_however_often() {
     let chat = demo("gate", json!({"tools": {"echo": "ask"}}));
     let waits = chat.say(&tool("echo", json!({"text": "x"})));
     let aborts: Vec<_> = (0..2)
@@ -192,18 +200,18 @@ fn tasks_keep_their_ids() {
     result("task_write", json!({ "tasks": tasks }));
     let written = list();
     assert_eq!(written[..2], [pair("task_write_tests", "in_progress"), pair("own", "pending")]);
-    assert_ne!(written[2].0, "own", "of two with one id the second gets another");
+    assert_ne!(written[2].0, "own", "the second of two equal ids is replaced");
     let two = json!([{"content": "a", "status": "in_progress"}, {"content": "b", "status": "in_progress"}]);
     result("task_write", json!({ "tasks": two }));
-    assert_eq!(list(), written, "the old list stays");
+    assert_eq!(list(), written, "the old list is unchanged");
     result("task_update", json!({"id": "own", "status": "in_progress"}));
     assert_eq!(list()[..2], [pair("task_write_tests", "pending"), pair("own", "in_progress")]);
-    let unknown = result("task_complete", json!({"id": "nobody"})).to_string();
+    let unknown = result("task_complete", json!({"id": "unknown"})).to_string();
     assert!(unknown.contains("task_write_tests") && unknown.contains("own"), "{unknown}");
 }
 
 #[test]
-fn usage_is_what_the_provider_says() {
+fn usage_is_taken_from_the_provider() {
     let chat = world().chat("openai/usage");
     let call = Script::new().tool("c", "echo", json!({"text": "x"})).usage(100, 20, 50);
     world().model.script("usage", call);
@@ -218,19 +226,19 @@ fn usage_is_what_the_provider_says() {
         ],
         [&json!(300), &json!(60), &json!(360), &json!(20)]
     );
-    let told = |log: &[Value]| -> Vec<(u64, u64)> {
+    let reported = |log: &[Value]| -> Vec<(u64, u64)> {
         let tokens = |of: &Value| of["total_tokens"].as_u64().unwrap();
         of_type(log, "usage.updated").iter().map(|r| (tokens(&r["step"]), tokens(&r["total"]))).collect()
     };
-    assert_eq!(told(&chat.log()), [(150, 150), (210, 360)]);
+    assert_eq!(reported(&chat.log()), [(150, 150), (210, 360)]);
     world().model.script("usage", Script::text(["More."]).no_usage());
     chat.say("more");
-    assert_eq!(told(&chat.log()).len(), 2, "no count is no zero");
+    assert_eq!(reported(&chat.log()).len(), 2, "a missing count is not a count of zero");
     assert_eq!(chat.get("")["usage"]["total_tokens"], 360);
 }
 
 #[test]
-fn state_that_does_not_fit_changes_nothing() {
+fn invalid_state_changes_nothing() {
     let chat = demo("state", json!({}));
     let patch = |state: Value| chat.client.patch(&chat.path(""), json!({ "state": state }));
     patch(json!({"count": 1, "name": "a"})).expect(200);

@@ -1,4 +1,4 @@
-//! What bounds a turn, what it is made of and how it ends, as clients and models see it.
+//! Limits of a turn, its steps, and its end, as clients and models see them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -8,17 +8,17 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
 use support::{
-    Chat, Event, Gate, Received, Script, World, log, log::of_type, millis, outcomes, system_text, tail_text,
-    told,
+    Chat, Event, Gate, Received, Script, World, log, log::of_type, millis, outcomes, result_text,
+    system_text, tail_text,
 };
 
-/// Each test has models of its own.
+/// The shared server. Each test uses its own models.
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(World::start)
 }
 
-/// A session whose model gives these answers.
+/// Creates a session whose model gives these responses.
 fn chat_of(model: &str, answers: impl IntoIterator<Item = Script>) -> Chat {
     let chat = world().chat(&format!("openai/{model}"));
     answers.into_iter().for_each(|answer| world().model.script(model, answer));
@@ -37,7 +37,7 @@ fn fail(id: &str) -> Script {
     Script::new().tool(id, "fail", json!({"retryable": true, "message": id}))
 }
 
-/// The bounds that the log says were hit.
+/// Returns the limits that were exceeded according to the log.
 fn exceeded(chat: &Chat) -> Vec<Value> {
     of_type(&chat.log(), "budget.exceeded").iter().map(|record| record["limit"].clone()).collect()
 }
@@ -47,7 +47,7 @@ fn body(request: &Received) -> &Value {
 }
 
 #[test]
-fn a_plain_answer_takes_one_step() {
+fn a_plain_reply_takes_one_step() {
     let chat = chat_of("plain", [say("Hello.").usage(12, 0, 3)]);
     let answer = chat.say("hi");
     let turn = chat.turn(&answer);
@@ -60,9 +60,9 @@ fn a_plain_answer_takes_one_step() {
 }
 
 #[test]
-fn an_endless_loop_ends_with_its_steps_and_sums_up() {
+fn an_endless_loop_ends_at_the_step_limit_with_a_summary() {
     let ids = ["c0", "c1", "c2", "c3", "c4", "c5"];
-    // A model that sums up when it is told to, and one that calls tools even then.
+    // One model writes the summary, the other calls tools even then.
     for (wire, last, reply) in [
         ("openai", say("So far: six."), Some("So far: six.")),
         ("anthropic", say("So far: six."), Some("So far: six.")),
@@ -90,13 +90,13 @@ fn an_endless_loop_ends_with_its_steps_and_sums_up() {
         let none = if wire == "openai" { json!("none") } else { json!({"type": "none"}) };
         assert_eq!(*choices[6], none);
         assert!(choices[..6].iter().all(|choice| **choice != none), "{choices:?}");
-        assert_eq!(body(&asked[6])["tools"], body(&asked[5])["tools"], "the provider's cache hits");
-        assert!(body(&asked[6]).to_string().contains("no steps left"), "the model is told");
+        assert_eq!(body(&asked[6])["tools"], body(&asked[5])["tools"], "the provider's cache must hit");
+        assert!(body(&asked[6]).to_string().contains("no steps left"), "the model reads the reason");
     }
 }
 
 #[test]
-fn a_model_that_stalls_is_left_at_the_deadline() {
+fn a_stalled_model_is_abandoned_at_the_deadline() {
     let gate = Gate::new();
     let chat = chat_of("stalled", [Script::new().hold(&gate)]);
     let answer = chat.ask(json!({"content": "go", "budget": {"timeout_s": 2}}));
@@ -104,18 +104,18 @@ fn a_model_that_stalls_is_left_at_the_deadline() {
     assert!(answer["reply"]["text"].as_str().unwrap().contains("out of time"), "{answer}");
     let turn = chat.turn(&answer);
     let took = millis(&turn["ended_at"]) - millis(&turn["started_at"]);
-    // The model would have stalled for ever. A busy machine is late, but not that late.
+    // The model would have stalled forever. A busy machine may be late, but not by this much.
     assert!((2_000..15_000).contains(&took), "it took {took} ms");
     assert_eq!(exceeded(&chat), ["deadline"]);
     world().wait_for_abort("stalled");
-    // What readers of the stream were told is what the log holds.
+    // The stream and the log agree.
     let events: Vec<Event> = chat.client.stream(&chat.path("/events?until=idle")).collect();
     log::transcript(&events).check();
 }
 
 #[test]
-fn without_time_left_no_tool_begins() {
-    // Two seconds: one call leaves less than a second of them to the one behind it.
+fn without_time_left_no_tool_starts() {
+    // Of two seconds, the first call leaves less than one for the next.
     let two = [("a", "sleep", json!({"ms": 1_050})), ("b", "write", json!({"key": "v", "value": 1}))];
     let chat = chat_of("no-time", [Script::new().tools(two), say("In short.")]);
     let answer = chat.ask(json!({"content": "go", "budget": {"timeout_s": 2}}));
@@ -126,7 +126,7 @@ fn without_time_left_no_tool_begins() {
 }
 
 #[test]
-fn every_bound_ends_a_turn_with_its_own_reason() {
+fn every_limit_ends_a_turn_with_its_own_reason() {
     let all = |id: &str| [echo(id).usage(600, 0, 400), say("Summed up."), say("Never said.")];
     for (budget, reason, reply) in [
         (json!({"max_steps": 1}), "max_steps", "Summed up."),
@@ -140,19 +140,19 @@ fn every_bound_ends_a_turn_with_its_own_reason() {
         assert!(answer["reply"]["text"].as_str().unwrap().contains(reply), "{answer}");
         assert_eq!(exceeded(&chat), [reason]);
         assert_eq!(chat.turn(&answer)["calls"].as_array().unwrap().len(), 1);
-        // The next turn has a budget of its own.
+        // The next turn has its own budget.
         world().model.script(&model, say("Never said."));
         assert_eq!(chat.say("and?")["stop_reason"], "end");
     }
 }
 
 #[test]
-fn money_is_counted_and_bounds_a_turn() {
+fn cost_is_counted_and_limits_a_turn() {
     let mut world = World::start();
     let prices = json!({"openai/priced": {"input": 10.0, "output": 100.0, "cache_read": 1.0}});
     world.server.restart_with(json!({"MODEL_PRICES": prices.to_string()}));
     let chat = world.chat("openai/priced");
-    // 1000 of 2000 tokens from the cache: $0.001 + $0.01, and $0.01 for the answer.
+    // 1000 of 2000 input tokens are cached: $0.001 + $0.01, and $0.01 for the response.
     world.model.script("priced", echo("a").usage(2_000, 1_000, 100));
     world.model.script("priced", echo("b").usage(2_000, 1_000, 100));
     let answer = chat.ask(json!({"content": "go", "budget": {"max_cost_usd": 0.03}}));
@@ -164,7 +164,7 @@ fn money_is_counted_and_bounds_a_turn() {
         (outcomes(&turn), exceeded(&chat)),
         (vec!["a result".into(), "b result".into()], vec![json!("cost")])
     );
-    // Without a price nothing could be counted.
+    // Without a price the cost cannot be counted.
     let unpriced = world.chat("openai/unpriced");
     let body = json!({"content": "go", "budget": {"max_cost_usd": 1.0}});
     let refused = unpriced.post("/messages", body).expect(422);
@@ -172,7 +172,7 @@ fn money_is_counted_and_bounds_a_turn() {
 }
 
 #[test]
-fn the_prompts_hash_changes_with_the_prompt() {
+fn the_prompt_hash_changes_with_the_prompt() {
     let mut world = World::start();
     let chat = world.chat("openai/hash");
     let hash = |world: &World, body: Value| {
@@ -190,13 +190,13 @@ fn the_prompts_hash_changes_with_the_prompt() {
     let edited = hash(&world, json!({"content": "five"}));
     assert_ne!(edited, first);
     assert_eq!(hash(&world, json!({"content": "six"})), edited);
-    let told: Vec<bool> =
+    let mentioned: Vec<bool> =
         world.received("hash").iter().map(|request| system_text(request).contains("pirate")).collect();
-    assert_eq!(told, [false, false, false, false, true, true]);
+    assert_eq!(mentioned, [false, false, false, false, true, true]);
 }
 
 #[test]
-fn only_a_model_that_thinks_reflects_on_a_failure() {
+fn only_a_thinking_model_reflects_on_a_failure() {
     let chat = chat_of("think-off", [fail("a"), say("ok")]);
     let answer = chat.ask(json!({"content": "go", "think": "off"}));
     assert_eq!(chat.turn(&answer)["reflections"], 0);
@@ -208,10 +208,10 @@ fn only_a_model_that_thinks_reflects_on_a_failure() {
     let turn = chat.turn(&answer);
     assert_eq!((&turn["reflections"], &turn["steps"]), (&json!(1), &json!(3)));
     assert_eq!(outcomes(&turn), ["a failure", "b result"]);
-    assert_eq!(turn["usage"]["total_tokens"], 3 * 15 + 110, "thoughts are paid for");
+    assert_eq!(turn["usage"]["total_tokens"], 3 * 15 + 110, "self-critiques count as usage");
     let log = chat.log();
     let reflected = of_type(&log, "turn.reflected");
-    assert_eq!(reflected.len(), 1, "a step without a failure is not worth a thought");
+    assert_eq!(reflected.len(), 1, "only the failed step is reviewed");
     assert_eq!(
         (&reflected[0]["should_continue"], &reflected[0]["note"], &reflected[0]["stub"]),
         (&json!(true), &json!("CONTINUE. The second door is open."), &Value::Null)
@@ -221,7 +221,7 @@ fn only_a_model_that_thinks_reflects_on_a_failure() {
     assert!(!asked[0].body.to_string().contains("second door"));
     assert!(asked[2..].iter().all(|request| tail_text(request).contains("second door")));
     assert!(asked.iter().all(|request| body(request)["reasoning_effort"] == "low"));
-    // A thought is no message.
+    // A self-critique is not a message.
     assert_eq!(
         chat.transcript(),
         [
@@ -236,7 +236,7 @@ fn only_a_model_that_thinks_reflects_on_a_failure() {
 }
 
 #[test]
-fn the_fifth_reflection_is_none() {
+fn the_fifth_reflection_is_skipped() {
     let mut answers = Vec::new();
     for n in 0..5 {
         answers.push(fail(&format!("c{n}")));
@@ -276,21 +276,21 @@ fn a_reflection_may_end_the_turn_and_may_fail() {
 }
 
 #[test]
-fn a_broken_step_behind_the_reply_is_listed_and_undone() {
+fn a_failed_hook_after_the_reply_is_listed_and_undone() {
     let chat = chat_of("handover", [say("Here."), say("Here again.")]);
     chat.client.patch(&chat.path(""), json!({"state": {"break_handover": true}})).expect(200);
     let answer = chat.say("go");
     assert_eq!((&answer["status"], &answer["reply"]["text"]), (&json!("completed"), &json!("Here.")));
     assert_eq!(chat.turn(&answer)["sub_steps_failed"], json!(["memory_handover"]));
     let session = chat.get("");
-    assert_eq!(session["state"], json!({"break_handover": true}), "what it did before is undone");
-    assert_eq!(session["usage"]["total_tokens"], 15, "the steps behind it still happen");
+    assert_eq!(session["state"], json!({"break_handover": true}), "its changes are undone");
+    assert_eq!(session["usage"]["total_tokens"], 15, "later hooks still run");
     chat.client.patch(&chat.path(""), json!({"state": {"break_handover": null}})).expect(200);
     assert_eq!(chat.turn(&chat.say("again"))["sub_steps_failed"], json!([]));
 }
 
 #[test]
-fn a_reply_names_eight_sources_of_each_kind() {
+fn a_reply_cites_eight_sources_of_each_kind() {
     let cite = || Script::new().tool("c", "cite", json!({"local": 12, "web": 9}));
     let chat = chat_of("cited", [cite(), say("It is so.")]);
     let answer = chat.say("go");
@@ -303,7 +303,7 @@ fn a_reply_names_eight_sources_of_each_kind() {
     let citations = chat.turn(&answer)["citations"].clone();
     assert_eq!(citations.as_array().unwrap().len(), 16);
     assert_eq!(citations[8], json!({"kind": "web", "url": "https://example.com/1", "title": "Page 1"}));
-    // Readers of the stream see them too.
+    // Readers of the stream receive the citations as well.
     let events: Vec<Event> = chat.client.stream(&chat.path("/events?until=idle")).collect();
     log::transcript(&events).check();
 
@@ -314,7 +314,7 @@ fn a_reply_names_eight_sources_of_each_kind() {
 }
 
 #[test]
-fn killed_in_two_calls_the_harmless_one_runs_again_and_the_other_is_unknown() {
+fn killed_during_two_calls_the_idempotent_one_runs_again_and_the_other_is_unknown() {
     let mut world = World::start();
     let chat = world.chat("openai/killed");
     let count = format!("{}/count", world.model.base_url());
@@ -323,7 +323,7 @@ fn killed_in_two_calls_the_harmless_one_runs_again_and_the_other_is_unknown() {
     world.model.script("killed", say("I shall look."));
     chat.stream(json!({"content": "go"})).until_type("tool.started");
     world.server.restart();
-    // Somebody asks, so that it need not wait for its alarm; then the second call has its effect.
+    // The request triggers the recovery before the alarm does; then the second call has its effect.
     let chat = Chat::new(world.server.client(), &chat.id);
     let turn = json!({"turn_id": chat.get("")["current_turn"]});
     world.model.wait_for(2);
@@ -336,7 +336,7 @@ fn killed_in_two_calls_the_harmless_one_runs_again_and_the_other_is_unknown() {
     assert_eq!((&turn["status"], &turn["reply"]["text"]), (&json!("completed"), &json!("I shall look.")));
     let counted = world.model.received().iter().filter(|request| request.path == "/v1/count").count();
     assert_eq!(counted, 1);
-    assert!(told(&world.received("killed")[1], "b").contains("may or may not"));
+    assert!(result_text(&world.received("killed")[1], "b").contains("may or may not"));
     let log = chat.log();
     log::check(&log);
     assert_eq!(of_type(&log, "turn.resumed").len(), 2);
@@ -348,7 +348,7 @@ fn number() -> Value {
 }
 
 #[test]
-fn an_answer_that_must_be_json_is_given_back_as_json() {
+fn a_reply_that_must_be_json_is_returned_as_json() {
     for (model, text) in [("json", r#"{"n": 1}"#), ("json-fenced", "```json\n{\"n\": 1}\n```\n")] {
         let chat = chat_of(model, [echo("a"), say(text)]);
         let answer = chat.ask(json!({"content": "go", "output_schema": number()}));
@@ -356,12 +356,12 @@ fn an_answer_that_must_be_json_is_given_back_as_json() {
         assert_eq!(chat.turn(&answer)["reply"], answer["reply"]);
         let asked = world().received(model);
         assert_eq!(asked.len(), 2);
-        assert!(tail_text(&asked[0]).contains("additionalProperties"), "the model is told the schema");
+        assert!(tail_text(&asked[0]).contains("additionalProperties"), "the prompt contains the schema");
     }
 }
 
 #[test]
-fn an_answer_that_does_not_fit_is_asked_for_once_more() {
+fn a_reply_that_does_not_match_the_schema_is_requested_once_more() {
     for (model, first) in [("json-prose", "The number is 1."), ("json-misfit", r#"{"n": "one"}"#)] {
         let chat = chat_of(model, [say(first), say(r#"{"n": 1}"#)]);
         let answer = chat.ask(json!({"content": "go", "output_schema": number()}));
@@ -370,13 +370,13 @@ fn an_answer_that_does_not_fit_is_asked_for_once_more() {
         let asked = world().received(model);
         assert_eq!(asked.len(), 2);
         assert!(!tail_text(&asked[0]).contains("did not fit"));
-        assert!(tail_text(&asked[1]).contains("did not fit"), "it is told what was wrong");
+        assert!(tail_text(&asked[1]).contains("did not fit"), "the prompt says what was wrong");
         assert!(body(&asked[1])["messages"].to_string().contains(&json!(first).to_string()));
     }
 }
 
 #[test]
-fn an_answer_that_never_fits_fails_the_turn() {
+fn a_reply_that_never_matches_the_schema_fails_the_turn() {
     let chat = chat_of("json-never", [say(r#"{"n": "one"}"#), say(r#"{"m": 1}"#)]);
     let answer = chat.ask(json!({"content": "go", "output_schema": number()}));
     assert_eq!((&answer["status"], &answer["stop_reason"]), (&json!("failed"), &json!("error")));
@@ -384,7 +384,7 @@ fn an_answer_that_never_fits_fails_the_turn() {
     assert_eq!(answer["reply"]["output"], Value::Null);
     assert_eq!(chat.log_types().last().unwrap(), "turn.failed");
     assert_eq!(world().received("json-never").len(), 2);
-    // The session goes on.
+    // The session continues.
     world().model.script("json-never", say("Fine."));
     assert_eq!(chat.say("never mind")["reply"]["text"], "Fine.");
 }

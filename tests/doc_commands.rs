@@ -19,7 +19,7 @@ use std::{
 };
 use support::{ADMIN_KEY, DEV_API_KEY, Server};
 
-/// Longest that all commands of a page may take.
+/// Maximum time for all commands of a page.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// Options of every `curl`: an error response is a failure, and nothing hangs.
 const CURLRC: &str = "fail-with-body\nshow-error\nmax-time = 60\n";
@@ -37,7 +37,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The commands of a page as one script that names each block on stderr.
+/// Returns the commands of a page as one script that names each block on stderr.
 fn script(page: &Path) -> String {
     let (name, text) = (page.strip_prefix(root()).unwrap().display(), fs::read_to_string(page).unwrap());
     let mut script = String::new();
@@ -56,7 +56,7 @@ fn script(page: &Path) -> String {
     script
 }
 
-/// Runs a script, and returns its output when it fails or takes too long.
+/// Runs a script. Returns its output if it fails or times out.
 fn run(server: &Server, home: &Path, script: &str) -> Result<(), String> {
     let output = home.join("output");
     let file = fs::File::create(&output).unwrap();

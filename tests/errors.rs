@@ -1,4 +1,4 @@
-//! The common rules of the contract: how requests are refused, and how they are repeated.
+//! Errors and idempotency, common to all routes.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -23,10 +23,10 @@ fn client() -> Client {
     world().server.client()
 }
 
-/// A problem, after checking what every problem has.
+/// Parses a problem, and checks the members that every problem has.
 #[track_caller]
 fn problem(answer: &Response, status: u16, code: &str) -> Value {
-    assert_eq!(answer.status, status, "the answer was: {}", answer.text());
+    assert_eq!(answer.status, status, "the response was: {}", answer.text());
     assert_eq!(answer.header("content-type"), Some("application/problem+json"));
     let problem = answer.json();
     assert_eq!((&problem["status"], &problem["code"]), (&json!(status), &json!(code)), "{problem}");
@@ -38,9 +38,9 @@ fn problem(answer: &Response, status: u16, code: &str) -> Value {
 }
 
 #[test]
-fn whoever_is_not_known_is_told_how_to_be() {
+fn missing_and_unknown_credentials_are_refused() {
     let world = world();
-    let nobody = world.server.anonymous();
+    let anonymous = world.server.anonymous();
     for (method, path) in [
         ("GET", "/v1/sessions"),
         ("POST", "/v1/sessions/s/messages"),
@@ -51,23 +51,23 @@ fn whoever_is_not_known_is_told_how_to_be() {
     ] {
         for credential in ["", "Bearer", "Bearer ", "Bearer unknown", "Basic dXNlcjpwYXNz", "Bearer a.b.c"] {
             let client = if credential.is_empty() {
-                nobody.clone()
+                anonymous.clone()
             } else {
-                nobody.with_header("authorization", credential)
+                anonymous.with_header("authorization", credential)
             };
             let refused = client.send(method, path, &[]);
             problem(&refused, 401, "unauthenticated");
             assert!(refused.header("www-authenticate").unwrap().starts_with("Bearer"), "{method} {path}");
         }
     }
-    problem(&nobody.get("/v1/sessions/s/events?ticket=made.up"), 401, "unauthenticated");
-    // The operator's key opens the administration only, and a tenant's key never does.
+    problem(&anonymous.get("/v1/sessions/s/events?ticket=made.up"), 401, "unauthenticated");
+    // The operator's key gives access to the administration only, and a tenant's key never does.
     problem(&world.server.admin().get("/v1/sessions"), 401, "unauthenticated");
     problem(&client().get("/v1/admin/tenants"), 403, "missing_scope");
 }
 
 #[test]
-fn bodies_that_cannot_be_read_are_refused() {
+fn malformed_bodies_are_refused() {
     let (client, admin) = (client(), world().server.admin());
     let posts = [
         (&client, "/v1/sessions"),
@@ -115,7 +115,7 @@ fn bodies_that_cannot_be_read_are_refused() {
 }
 
 #[test]
-fn fields_that_do_not_fit_are_pointed_at() {
+fn invalid_fields_are_reported_with_their_pointers() {
     let client = client();
     let chat = Chat::new(client.clone(), "fields");
     client.post("/v1/sessions", json!({"id": "fields"})).expect(201);
@@ -177,12 +177,12 @@ fn fields_that_do_not_fit_are_pointed_at() {
     }
     assert_eq!(chat.log(), before);
     problem(&client.get("/v1/sessions/new"), 404, "not_found");
-    // What nobody knows is ignored.
+    // Unknown fields are ignored.
     world().model.script("m", Script::text(["ok"]));
     chat.ask(json!({"content": "a", "role": "user", "colour": "green", "budget": {"sweets": 7}}));
 }
 
-/// Sends a POST by hand: `framing` says how long the body is, `body` is what follows.
+/// Sends a POST over a raw socket, with the headers `framing` and the bytes `body`.
 fn post_raw(path: &str, key: &str, framing: &str, body: &[u8]) -> Response {
     let mut stream = TcpStream::connect(world().server.address()).unwrap();
     stream.set_read_timeout(Some(support::PATIENCE)).unwrap();
@@ -191,7 +191,7 @@ fn post_raw(path: &str, key: &str, framing: &str, body: &[u8]) -> Response {
          content-type: application/json\r\n{framing}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();
-    // Whoever has seen enough may answer and stop listening.
+    // The server may respond and close before it has read everything.
     let _ = stream.write_all(body);
     let mut connection = BufReader::new(stream);
     let (first, headers) = http::read_head(&mut connection).unwrap();
@@ -201,7 +201,7 @@ fn post_raw(path: &str, key: &str, framing: &str, body: &[u8]) -> Response {
     Response { status: first.split(' ').nth(1).unwrap().parse().unwrap(), headers, body }
 }
 
-/// A body in chunks, which does not say how long it is.
+/// Sends a chunked body, whose length is not announced.
 fn chunked(path: &str, key: &str, body: &[u8]) -> Response {
     let frame = |chunk: &[u8]| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat();
     let framed: Vec<u8> = body.chunks(100_000).chain([&[][..]]).flat_map(frame).collect();
@@ -222,7 +222,7 @@ fn bodies_over_four_mebibytes_are_refused() {
         (support::DEV_API_KEY, "/v1/tickets"),
         (support::ADMIN_KEY, "/v1/admin/tenants"),
     ] {
-        // The length alone is enough to refuse it: nobody has to send the body.
+        // The announced length is sufficient: the body itself need not be sent.
         let length = format!("content-length: {}", over.len());
         problem(&post_raw(path, key, &length, b"{"), 413, "payload_too_large");
         problem(&chunked(path, key, over.as_bytes()), 413, "payload_too_large");
@@ -236,8 +236,8 @@ fn bodies_over_four_mebibytes_are_refused() {
 }
 
 #[test]
-fn a_message_of_three_megabytes_comes_back_whole() {
-    // For a model that takes so much at once: others are shown a part.
+fn a_message_of_three_megabytes_round_trips() {
+    // The model has a large context window; for others the message would be shortened.
     let windows = r#"{"openai/m": 5000000}"#;
     let mut world = World::with(json!({ "MEMORY_FLUSH": "never", "MODEL_WINDOWS": windows }));
     let text: String = (0..).map(|n| format!("{n} Grüße 🌍\\\"\n")).take(150_000).collect();
@@ -249,14 +249,14 @@ fn a_message_of_three_megabytes_comes_back_whole() {
     assert_eq!(sent.as_array().unwrap().last().unwrap()["content"].as_str().unwrap().len(), text.len());
     world.server.restart();
     let came_back = chat.get("/messages")["data"][0]["parts"][0]["text"].clone();
-    assert!(came_back == text.as_str(), "{} bytes came back of {}", came_back.to_string().len(), text.len());
+    assert!(came_back == text.as_str(), "{} of {} bytes returned", came_back.to_string().len(), text.len());
     let replayed = chat.client.stream(&chat.path("/events?until=idle")).find(|e| e.event == "turn.started");
     assert!(replayed.unwrap().json()["message"]["parts"][0]["text"] == text.as_str());
     assert_eq!(chat.say("and now?")["reply"]["text"], "Read.");
 }
 
 #[test]
-fn unknown_routes_and_methods_are_told_apart() {
+fn unknown_routes_and_methods_have_different_errors() {
     let client = client();
     for path in [
         "/",
@@ -297,7 +297,7 @@ fn unknown_routes_and_methods_are_told_apart() {
 }
 
 #[test]
-fn queries_are_checked() {
+fn query_parameters_are_validated() {
     let (client, admin) = (client(), world().server.admin());
     client.post("/v1/sessions", json!({"id": "queries"})).expect(201);
     let lists = [
@@ -332,7 +332,7 @@ fn queries_are_checked() {
 }
 
 #[test]
-fn every_answer_names_its_request() {
+fn every_response_has_a_request_id() {
     let client = client();
     client.post("/v1/sessions", json!({"id": "named"})).expect(201);
     let mut ids = std::collections::HashSet::new();
@@ -354,28 +354,28 @@ fn every_answer_names_its_request() {
     for (method, path, status) in requests {
         let answer = client.send(method, path, &[]);
         assert_eq!(answer.status, status, "{method} {path}: {}", answer.text());
-        let id = answer.header("x-request-id").unwrap_or_else(|| panic!("{method} {path}: no id"));
-        assert!(ids.insert(id.to_owned()), "{id} came twice");
+        let id = answer.header("x-request-id").unwrap_or_else(|| panic!("{method} {path}: no request id"));
+        assert!(ids.insert(id.to_owned()), "{id} is not unique");
         let own = client.with_header("x-request-id", "my-own_1").send(method, path, &[]);
         assert_eq!(own.header("x-request-id"), Some("my-own_1"), "{method} {path}");
         if status >= 400 {
             assert_eq!(own.header("content-type"), Some("application/problem+json"), "{method} {path}");
             assert_eq!(own.json()["request_id"], "my-own_1", "{method} {path}");
         }
-        // What could break a log or a header is replaced.
+        // Ids that could break a log or a header are replaced.
         let odd = client.with_header("x-request-id", "a b<script>").send(method, path, &[]);
         assert!(odd.header("x-request-id").unwrap().starts_with("req_"), "{method} {path}");
     }
     assert_eq!(client.delete("/v1/sessions/named").header("x-request-id").map(str::is_empty), Some(false));
     let log = world().server.log();
-    assert!(log.contains("my-own_1"), "the panic is not in the log under its request: {log}");
+    assert!(log.contains("my-own_1"), "the log of the panic lacks the request id: {log}");
 }
 
 fn keyed(client: &Client, key: &str) -> Client {
     client.with_header("idempotency-key", key)
 }
 
-/// The same POST twice gives the same answer, with another body it is refused.
+/// Checks that a repeated POST returns the same response, and that a different body is refused.
 #[track_caller]
 fn repeats(client: &Client, path: &str, body: &Value, status: u16) -> Value {
     let client = keyed(client, &format!("key-for{path}"));
@@ -401,9 +401,9 @@ fn repeats(client: &Client, path: &str, body: &Value, status: u16) -> Value {
 }
 
 #[test]
-fn the_key_of_a_new_session_is_tied_to_its_body_unless_it_was_refused() {
+fn the_key_of_a_new_session_is_bound_to_its_body_unless_it_was_refused() {
     let client = keyed(&client(), "tied");
-    let refused = client.post("/v1/sessions", json!({"id": "tied-1", "agent": "nobody"}));
+    let refused = client.post("/v1/sessions", json!({"id": "tied-1", "agent": "unknown"}));
     problem(&refused, 422, "validation_failed");
     client.post("/v1/sessions", json!({"id": "tied-1"})).expect(201);
     problem(&client.post("/v1/sessions", json!({"id": "tied-2"})), 422, "idempotency_key_reused");
@@ -453,7 +453,7 @@ fn a_repeated_post_runs_once() {
         201,
     );
     client.with_key(key["key"].as_str().unwrap()).get("/v1/sessions").expect(200);
-    // What was refused may be corrected under the same key.
+    // A refused request may be corrected under the same key.
     problem(
         &keyed(&client, "corrected").post(&chat.path("/fork"), json!({"at_message": "x"})),
         422,
@@ -471,7 +471,7 @@ fn a_repeated_post_runs_once() {
 }
 
 #[test]
-fn a_directory_that_fails_is_our_trouble_and_said_so() {
+fn a_failing_directory_is_reported_as_an_internal_error() {
     let mut server = Server::start(json!({}));
     server.edit("DROP TABLE idempotency; DROP TABLE sessions");
     let keyed = server.client().with_header("idempotency-key", "k");
@@ -481,7 +481,7 @@ fn a_directory_that_fails_is_our_trouble_and_said_so() {
 }
 
 #[test]
-fn a_repetition_while_the_first_still_runs_is_refused() {
+fn a_repetition_during_the_first_request_is_refused() {
     let (world, gate) = (world(), Gate::new());
     let chat = world.chat("openai/still-running");
     world.model.script("still-running", Script::text(["a"]).hold(&gate).say("b"));
@@ -499,7 +499,7 @@ fn a_repetition_while_the_first_still_runs_is_refused() {
     assert_eq!(again.expect(200)["reply"]["text"], "ab");
 }
 
-/// A small generator: the same requests in each run.
+/// A random generator with a fixed seed, so that each run sends the same requests.
 struct Dice(u64);
 
 impl Dice {
@@ -516,7 +516,7 @@ impl Dice {
 }
 
 #[test]
-fn nonsense_is_refused_and_never_breaks_anything() {
+fn random_requests_are_refused_and_never_break_anything() {
     let world = world();
     let chat = world.chat("demo/echo");
     let mut dice = Dice(0x5eed_0123_4567_89ab);
@@ -625,7 +625,7 @@ fn nonsense_is_refused_and_never_breaks_anything() {
             let (name, value) = headers[dice.roll(headers.len())];
             sent.push((name.into(), value.into()));
         }
-        // The session stays, so that most routes have something to work on.
+        // The session is not deleted, so that most routes have something to work on.
         if method == "DELETE" && path.starts_with(&chat.path("")) && !path.contains("/queue") {
             continue;
         }
@@ -636,7 +636,7 @@ fn nonsense_is_refused_and_never_breaks_anything() {
         let (status, kind) = (answer.status, header("content-type").unwrap_or_default());
         assert!((101..500).contains(&status), "{what}: {status}");
         assert!(header("x-request-id").is_some() || status == 101, "{what}: {status} without an id");
-        // A stream of events may go on for ever; everything else ends.
+        // An event stream may be endless; everything else ends.
         if status < 300 && (kind.starts_with("text/event-stream") || status == 101) {
             continue;
         }

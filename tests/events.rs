@@ -1,4 +1,4 @@
-//! The event stream: every record once, every byte of text once, wherever a reader comes back.
+//! The event stream: every record and every byte of text exactly once, wherever a reader reconnects.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -27,7 +27,7 @@ fn start(model: &ModelServer) -> Server {
     )
 }
 
-/// A session of its own on the shared server, which answers with demo/echo.
+/// Creates a session on the shared server, with the model demo/echo.
 fn session(name: &str) -> (Client, String) {
     let client = shared().client();
     client.post("/v1/sessions", json!({ "id": name })).expect(201);
@@ -43,7 +43,7 @@ fn say(client: &Client, session: &str, content: &str) -> Sse {
     client.post_stream(&format!("/v1/sessions/{session}/messages"), json!({ "content": content }))
 }
 
-/// Parses what arrives byte by byte; tells each event that has arrived whole.
+/// Parses a stream byte by byte. Returns each event once it is complete.
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 
@@ -53,8 +53,7 @@ impl Bytes {
         if !self.0.ends_with(b"\n\n") {
             return None;
         }
-        let block =
-            String::from_utf8(std::mem::take(&mut self.0)).expect("UTF-8, never torn by an event's end");
+        let block = String::from_utf8(std::mem::take(&mut self.0)).expect("an event ends between characters");
         assert!(!block.contains('\r'), "LF only: {block:?}");
         let field = |name: &str| {
             block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned))
@@ -66,14 +65,14 @@ impl Bytes {
 const CLIENTS: usize = 50;
 const MARKS: [&str; 2] = ["¹", "²"];
 
-/// Reads until the session is idle, cut off at random bytes all the way. Tells `seen` about each
-/// mark in the text.
+/// Reads until the session is idle, with connections cut at random bytes. Sends the position of each mark in
+/// the text to `seen`.
 fn read_with_cuts(client: &Client, random: &mut Random, seen: &mpsc::Sender<usize>) -> (Transcript, usize) {
-    let (mut transcript, mut cuts, mut told) = (Transcript::default(), 0, 0);
+    let (mut transcript, mut cuts, mut reported) = (Transcript::default(), 0, 0);
     loop {
         let mut stream = events_at(client, "s", transcript.last_id.as_deref(), "?until=idle");
         let mut bytes = Bytes::default();
-        // What a reader missed comes in one piece: some connections must live long enough for it.
+        // Missed text arrives in one piece, so some connections must live long enough for it.
         let longest = 1 << (5 + random.below(11));
         for _ in 0..1 + random.below(longest) {
             let Ok(byte) = stream.read_bytes(1) else {
@@ -82,9 +81,10 @@ fn read_with_cuts(client: &Client, random: &mut Random, seen: &mpsc::Sender<usiz
             };
             let Some(event) = bytes.push(&byte) else { continue };
             transcript.take(&event);
-            if told < MARKS.len() && transcript.texts.values().any(|text| text.contains(MARKS[told])) {
-                seen.send(told).unwrap();
-                told += 1;
+            if reported < MARKS.len() && transcript.texts.values().any(|text| text.contains(MARKS[reported]))
+            {
+                seen.send(reported).unwrap();
+                reported += 1;
             }
         }
         cuts += 1;
@@ -124,7 +124,7 @@ fn readers_that_are_cut_off_anywhere_see_everything_once() {
             });
         }
         for (mark, gate) in gates.iter().enumerate() {
-            // Every reader stands inside the text that is being written when it goes on.
+            // Every reader is within the streamed text when it continues.
             for _ in 0..CLIENTS {
                 assert_eq!(seen.recv_timeout(support::PATIENCE), Ok(mark));
             }
@@ -146,9 +146,9 @@ fn readers_that_are_cut_off_anywhere_see_everything_once() {
         assert_eq!(transcript, reference);
     }
     let cuts = cuts.into_inner();
-    assert!(cuts > CLIENTS, "only {cuts} cuts: this test has lost its point");
+    assert!(cuts > CLIENTS, "only {cuts} cuts: the test no longer tests anything");
 
-    // Long after the end: from each place that the uninterrupted reader ever stood at.
+    // Later, reconnect at each position of the uninterrupted reader.
     let stored = records(&client, "s");
     assert_eq!(stored, reference.records);
     let mut so_far = Transcript::default();
@@ -159,7 +159,7 @@ fn readers_that_are_cut_off_anywhere_see_everything_once() {
         rest.iter().for_each(|event| again.take(event));
         assert_eq!(again, reference);
     }
-    // A reader of one turn's stream gets that turn's.
+    // A stream of one turn contains that turn only.
     assert!(of_type(&stored, "turn.started").iter().any(|record| record["turn"] == turn.as_str()));
 }
 
@@ -204,7 +204,7 @@ fn until_idle_ends_with_the_last_turn_of_the_queue() {
 }
 
 #[test]
-fn stored_records_come_as_lines_by_the_page() {
+fn stored_records_are_paged_as_lines() {
     let (client, session) = session("lines");
     for content in ["/say ä one", "/say ö two"] {
         say(&client, &session, content).for_each(drop);
@@ -221,7 +221,7 @@ fn stored_records_come_as_lines_by_the_page() {
     }
     assert_eq!(paged, all);
     assert_eq!(lines(&client, &format!("{path}?after=9")), Vec::<Value>::new());
-    // In the middle of a message, its record is still to come.
+    // During a message, its record is still missing.
     assert_eq!(all[2]["type"], "message.completed");
     assert_eq!(lines(&client, &format!("{path}?after=3.2")), all[2..]);
     for limit in ["0", "-1", "x"] {
@@ -234,7 +234,7 @@ fn stored_records_come_as_lines_by_the_page() {
 }
 
 #[test]
-fn ids_that_are_not_ours_start_from_the_beginning() {
+fn unknown_event_ids_start_from_the_beginning() {
     let (client, session) = session("foreign-ids");
     say(&client, &session, "/say äöü").for_each(drop);
     let whole = wait_idle(&client, &session);
@@ -249,13 +249,13 @@ fn ids_that_are_not_ours_start_from_the_beginning() {
         let refused = client.get(&format!("/v1/sessions/{session}/events?after={after}")).expect(422);
         assert_eq!(refused["errors"][0]["pointer"], "?after");
     }
-    // The header is where the browser really is; the query where it once began.
+    // The header takes precedence over the query, which is older in a reconnecting browser.
     let both: Vec<Event> = events_at(&client, &session, Some("3"), "?until=idle&after=1").collect();
     assert_eq!(both, whole[4..]);
 }
 
 #[test]
-fn what_happens_during_a_text_is_numbered_behind_it() {
+fn records_during_a_text_are_numbered_after_it() {
     let (model, gate) = (ModelServer::start(), Gate::new());
     let server = start(&model);
     let client = server.client();
@@ -266,7 +266,7 @@ fn what_happens_during_a_text_is_numbered_behind_it() {
     let second = post_async(&client, "s", "zwei?");
     let patched = client.patch("/v1/sessions/s", json!({"title": "neu", "mode": "plan"})).expect(200);
     assert_eq!((&patched["title"], &patched["queue"][0]["turn"]), (&json!("neu"), &json!(second)));
-    // A reader that comes now neither sees the waiting records nor misses text.
+    // A reader that connects now sees no deferred records and misses no text.
     let mut late = events_at(&client, "s", None, "?until=idle");
     let mut seen = late.until_type("message.delta");
     assert_eq!(seen.last().unwrap().id, before.last().unwrap().id);
@@ -287,7 +287,7 @@ fn what_happens_during_a_text_is_numbered_behind_it() {
         "turn.started",
     ];
     assert_eq!(order, expected);
-    // The first turn's own stream has none of it.
+    // The first turn's own stream contains none of them.
     let rest: Vec<_> = stream.map(|event| event.event).collect();
     assert_eq!(rest, ["message.delta", "message.completed", "usage.updated", "turn.completed"]);
 }
@@ -319,7 +319,7 @@ fn an_aborted_text_is_kept_as_far_as_it_was_streamed() {
 }
 
 #[test]
-fn a_client_that_leaves_does_not_stop_the_turn() {
+fn a_disconnecting_client_does_not_stop_the_turn() {
     let (model, gate) = (ModelServer::start(), Gate::new());
     let server = start(&model);
     let client = server.client();
@@ -346,7 +346,7 @@ fn an_idle_stream_is_pinged() {
 }
 
 #[test]
-fn a_long_log_is_replayed_whole() {
+fn a_long_log_is_replayed_completely() {
     let (client, session) = session("long-log");
     let calls: String = (0..95).map(|n| format!("/tool echo {{\"text\": \"größe {n}\"}}\n")).collect();
     for _ in 0..11 {
@@ -364,7 +364,7 @@ fn a_long_log_is_replayed_whole() {
 }
 
 #[test]
-fn a_heavy_log_is_replayed_whole_to_a_reader_that_takes_its_time() {
+fn a_large_log_is_replayed_completely_to_a_slow_reader() {
     let (client, session) = session("heavy-log");
     let heavy = "schwer ".repeat(400_000);
     for n in 0..7 {

@@ -1,4 +1,4 @@
-//! Nobody sees anything of anybody else, and nobody's defect costs anybody else anything.
+//! Sessions, users, and tenants are isolated from each other's data and defects.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -19,11 +19,11 @@ fn start(model: &ModelServer) -> Server {
 }
 
 #[test]
-fn a_hundred_sessions_at_once_never_mix() {
+fn a_hundred_concurrent_sessions_never_mix() {
     const SESSIONS: usize = 100;
     let model = ModelServer::start();
     let server = start(&model);
-    // The model repeats everything that it is shown of the conversation, in small pieces.
+    // The model repeats the whole conversation it is sent, in small pieces.
     model.choose(|request| {
         let lines = request["messages"].as_array()?.iter().filter(|line| line["role"] != "system");
         let said: Vec<&str> = lines.filter_map(|line| line["content"].as_str()).collect();
@@ -75,7 +75,7 @@ fn a_hundred_sessions_at_once_never_mix() {
 }
 
 #[test]
-fn a_panic_costs_only_its_own_request() {
+fn a_panic_affects_only_its_own_request() {
     let (model, gate) = (ModelServer::start(), Gate::new());
     let server = start(&model);
     let client = server.client();
@@ -95,9 +95,9 @@ fn a_panic_costs_only_its_own_request() {
     hear("message.delta");
 
     for round in 0..3 {
-        // In the Worker, while it answers.
+        // In the Worker, during a response.
         assert_eq!(server.anonymous().get("/fixtures/panic").status, 500);
-        // In a tool, beside another that is fine; the turn goes on.
+        // In a tool, beside another call that succeeds; the turn continues.
         let session = format!("broken-{round}");
         client.post("/v1/sessions", json!({"id": session, "model": "demo/echo"})).expect(201);
         let content = "/tool echo {\"text\": \"fine\"}\n/tool panic {}\n/tool echo {\"text\": \"too\"}";
@@ -109,12 +109,12 @@ fn a_panic_costs_only_its_own_request() {
         let outcomes: Vec<_> =
             stored.iter().filter(|r| r["type"] == "tool.completed").map(|r| r["outcome"].clone()).collect();
         assert_eq!(outcomes, ["result", "failure", "result"]);
-        // And the session is as good as new.
+        // The session is unaffected afterwards.
         let again = client.post(&format!("/v1/sessions/{session}/messages"), json!({"content": "/say well"}));
         assert_eq!(again.expect(200)["reply"]["text"], "well");
     }
 
-    // The neighbour was never touched: same connections, same call of the model.
+    // The other session was unaffected: same connections, same model call.
     gate.open();
     own.extend(posted.by_ref());
     assert_eq!(own.last().unwrap().json()["reply"]["text"], "Grüße 🌍");
@@ -125,7 +125,7 @@ fn a_panic_costs_only_its_own_request() {
     let stored = records(&client, "neighbour");
     assert!(
         stored.iter().all(|record| record["type"] != "turn.resumed"),
-        "it had to start again: {stored:#?}"
+        "the other session was restarted: {stored:#?}"
     );
     assert_eq!(model.received().len(), 1);
     transcript(&seen).check();
@@ -155,7 +155,7 @@ fn the_same_id_in_two_tenants_is_two_sessions() {
 }
 
 #[test]
-fn another_users_session_is_not_there() {
+fn another_users_session_does_not_exist() {
     let client = shared().client();
     let path = "/v1/sessions/of-ann/messages";
     client.post(path, json!({"content": "/say hello", "user": "ann"})).expect(200);
@@ -169,22 +169,22 @@ fn another_users_session_is_not_there() {
 }
 
 #[test]
-fn what_is_erased_does_not_come_back_while_others_read_it() {
+fn an_erased_session_does_not_come_back_while_others_read_it() {
     let client = shared().client();
     for round in 0..10 {
         let session = format!("erase-{round}");
         let path = format!("/v1/sessions/{session}");
         client.post(&format!("{path}/messages"), json!({"content": "/say secret"})).expect(200);
         thread::scope(|scope| {
-            // They read before, during and behind the deletion.
+            // These clients read before, during, and after the deletion.
             let gone = || (0..1_000).any(|_| client.get(&path).status == 404);
             let readers: Vec<_> = (0..6).map(|_| scope.spawn(gone)).collect();
             client.delete(&path).expect(204);
             let gone: Vec<bool> = readers.into_iter().map(|reader| reader.join().unwrap()).collect();
-            assert_eq!(gone, [true; 6], "it is still there");
+            assert_eq!(gone, [true; 6], "the session still exists");
         });
         client.get(&path).expect(404);
-        // A new session of this id starts from nothing.
+        // A new session with this id starts empty.
         client.post(&format!("{path}/messages"), json!({"content": "/say new"})).expect(200);
         let stored = records(&client, &session);
         check(&stored);

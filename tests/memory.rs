@@ -1,5 +1,5 @@
-//! Memory across sessions: what is said settles into logs, the logs into `MEMORY.md`, and all of it is found
-//! again, by nobody else.
+//! Memory across sessions: messages become facts in daily logs, the logs become `MEMORY.md`, and only their
+//! own user can search them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -21,7 +21,7 @@ fn say(chat: &Chat, user: &str, content: &str) -> Value {
     chat.ask(json!({ "content": content, "user": user }))
 }
 
-/// What a search finds: the texts, best first.
+/// Returns the texts that a search finds, best first.
 #[track_caller]
 fn found(client: &Client, user: &str, scope: &str, q: &str) -> Vec<String> {
     let body = json!({ "q": q, "user": user, "scope": scope });
@@ -41,7 +41,7 @@ fn memory_file(client: &Client, user: &str) -> String {
     file.text().to_owned()
 }
 
-/// Waits until a search of the user's turns finds this.
+/// Waits until a search of the user's turns finds a match.
 #[track_caller]
 fn until_found(client: &Client, user: &str, q: &str) -> Vec<String> {
     let deadline = std::time::Instant::now() + support::PATIENCE;
@@ -50,7 +50,7 @@ fn until_found(client: &Client, user: &str, q: &str) -> Vec<String> {
         if !hits.is_empty() {
             return hits;
         }
-        assert!(std::time::Instant::now() < deadline, "{q} is never found");
+        assert!(std::time::Instant::now() < deadline, "{q} was not found in time");
     }
 }
 
@@ -68,14 +68,14 @@ fn the_next_day_the_agent_knows_and_a_second_user_does_not() {
     say(&other, "bob", "Hello there.");
     assert_eq!(found(&client, "ann", "facts", "which tea?")[0], "The user prefers green tea.");
 
-    // A night passes, and cron with it.
+    // Cron runs a day later.
     world.server.restart_with(json!({ "CLOCK_OFFSET_MS": DAY_MS.to_string() }));
     world.server.scheduled();
     let client = world.server.client();
     let memory = memory_file(&client, "ann");
     assert!(memory.contains("The user's name is Ann.") && memory.contains("green tea"), "{memory}");
 
-    // The model is told so from the first step on, and reads an edit at the very next one.
+    // The prompt contains it from the first step, and an edit from the next step.
     let gate = Gate::new();
     world.model.script("m", Script::text(["Let me see."]).hold(&gate).tool("c1", "current_time", json!({})));
     world.model.script("m", Script::text(["You prefer coffee now."]));
@@ -94,12 +94,12 @@ fn the_next_day_the_agent_knows_and_a_second_user_does_not() {
     world.model.script("m", Script::text(["I do not know you."]));
     let third = chat(&client, "bob");
     say(&third, "bob", "What do I like?");
-    let told = world.model.wait_for(5).pop().unwrap().body["messages"].to_string();
-    assert!(["coffee", "green tea", "Ann"].iter().all(|word| !told.contains(word)), "{told}");
+    let shown = world.model.wait_for(5).pop().unwrap().body["messages"].to_string();
+    assert!(["coffee", "green tea", "Ann"].iter().all(|word| !shown.contains(word)), "{shown}");
 }
 
 #[test]
-fn facts_are_added_found_and_read_day_by_day() {
+fn facts_are_added_found_and_read_by_day() {
     let client = shared().client();
     let facts = json!([
         { "id": "a/1:x", "text": "Zoe adopted a  ferret\ncalled Biscuit.", "ts": "2024-03-05T10:07:00Z", "session": "s1" },
@@ -113,13 +113,13 @@ fn facts_are_added_found_and_read_day_by_day() {
         (&json!(3), &json!("a/1:x"), &json!("a/2"))
     );
     assert!(made["ids"][2].as_str().unwrap().starts_with("mem_"));
-    // The same request again means the same facts.
+    // The same request is idempotent.
     let facts = json!({ "user": "zack", "facts": [{ "text": "Zack sings." }] });
     let once = client.with_header("idempotency-key", "zack-1");
     let first = once.post("/v1/memory", facts.clone()).expect(201);
     assert_eq!(once.post("/v1/memory", facts).expect(201)["ids"], first["ids"]);
     assert_eq!(found(&client, "zack", "facts", "sings").len(), 1);
-    // The same id again changes nothing.
+    // The same id is idempotent.
     let again = json!({ "user": "zoe", "facts": [{ "id": "a/2", "text": "Zoe moved to Rome." }] });
     assert_eq!(client.post("/v1/memory", again).expect(201)["added"], 0);
 
@@ -139,7 +139,7 @@ fn facts_are_added_found_and_read_day_by_day() {
         log.text(),
         "# 2024-03-05\n\n- 10:07 Zoe adopted a ferret called Biscuit.\n- 11:00 Zoe moved to Bergen.\n"
     );
-    // The same as a file: old days stand in the archive. It takes no edits.
+    // The same as a file: older days are read-only, in the archive.
     let path = file("zoe", "memory/archive/2024-03-05.md");
     let as_file = client.get(&path);
     assert_eq!((as_file.status, as_file.text()), (200, log.text()));
@@ -168,12 +168,12 @@ fn past_conversations_are_imported_and_deleted_with_their_session() {
     assert_eq!(client.post("/v1/memory/turns", body).expect(201)["added"], 0);
     let answer = client.get("/v1/memory/search?user=imp&scope=sessions&q=regatta").expect(200);
     let hits = answer["hits"].as_array().unwrap();
-    // The answer stands beside its question, though it shares no word with the query.
+    // A reply is found with its question, although it shares no word with the query.
     let ids: Vec<_> = hits.iter().map(|hit| hit["id"].as_str().unwrap()).collect();
     assert_eq!(ids, ["D1:1", "D1:2"]);
     assert_eq!((&hits[1]["session"], &hits[1]["source"]), (&json!("past/1"), &json!("session")));
 
-    // Native turns stand beside them, and go with their session.
+    // Turns of the session itself are found too, and deleted with it.
     let chat = chat(&client, "imp");
     say(&chat, "imp", "The dinghy is called Puffin.");
     assert_eq!(until_found(&client, "imp", "dinghy")[0], "The dinghy is called Puffin.");
@@ -186,13 +186,13 @@ fn past_conversations_are_imported_and_deleted_with_their_session() {
     assert!(left.iter().all(|text| text.starts_with("- ")), "only MEMORY.md is left: {left:?}");
     assert_eq!(found(&client, "imp", "sessions", "Kittiwake").len(), 2);
 
-    // Ids are one session's: another's turn of the same id is another turn.
+    // Ids are unique within a session only.
     let turns = json!([{ "id": "D1:1", "speaker": "user", "text": "The Gannet came last." }]);
     let body = json!({ "session": "past2", "turns": turns });
     assert_eq!(client.post("/v1/memory/turns?user=imp", body).expect(201)["added"], 1);
     let hits = client.get("/v1/memory/search?user=imp&scope=sessions&q=gannet").expect(200);
     assert_eq!((&hits["hits"][0]["id"], &hits["hits"][0]["session"]), (&json!("D1:1"), &json!("past2")));
-    // A session that was only ever imported can be deleted like any other, by its user.
+    // A session that only exists by import can be deleted by its user.
     assert_eq!(client.delete("/v1/sessions/past2?user=spy").status, 404);
     assert_eq!(client.delete("/v1/sessions/past2?user=imp").status, 204);
     assert_eq!(client.delete("/v1/sessions/past2?user=imp").status, 404);
@@ -200,7 +200,7 @@ fn past_conversations_are_imported_and_deleted_with_their_session() {
 }
 
 #[test]
-fn what_the_model_can_do_with_memory() {
+fn the_model_searches_reads_and_saves_memory() {
     let client = shared().client();
     let user = "tooled";
     let chat = chat(&client, user);
@@ -221,15 +221,17 @@ fn what_the_model_can_do_with_memory() {
     assert!(call("session_search", json!({ "query": "memory_save sailing" })).contains(&chat.id));
     assert!(call("session_list", json!({})).contains(&chat.id));
     assert!(call("session_history", json!({ "session": chat.id, "last": 1 })).contains("] "));
-    assert!(call("session_history", json!({ "session": "ses_nobody" })).contains("no turns of this session"));
-    // `remember` and `recall` are the demo model's words for the same.
+    assert!(
+        call("session_history", json!({ "session": "ses_unknown" })).contains("no turns of this session")
+    );
+    // `remember` and `recall` are the demo model's directives for these tools.
     say(&chat, user, "remember that the boat is red");
     let answer = say(&chat, user, "recall boat");
     assert!(answer["reply"]["text"].as_str().unwrap().contains("the boat is red"), "{answer}");
 }
 
 #[test]
-fn a_user_is_forgotten_everywhere() {
+fn a_user_is_erased_everywhere() {
     let server = Server::start(json!({}));
     let client = server.client();
     for user in ["gone", "stays"] {
@@ -241,7 +243,7 @@ fn a_user_is_forgotten_everywhere() {
         let large = vec![b'w'; 300_000];
         assert_eq!(client.send("PUT", &file(user, "large.txt"), &large).status, 201);
     }
-    assert_eq!(client.delete("/v1/memory").status, 422, "nobody is forgotten by accident");
+    assert_eq!(client.delete("/v1/memory").status, 422, "the user must be named");
     assert_eq!(client.delete("/v1/memory?user=gone").status, 204);
     for scope in ["facts", "sessions"] {
         assert_eq!(found(&client, "gone", scope, "wombats"), Vec::<String>::new());
@@ -253,11 +255,11 @@ fn a_user_is_forgotten_everywhere() {
     }
     assert_eq!(client.get("/v1/sessions?user=gone").expect(200)["data"], json!([]));
     assert_eq!(client.get("/v1/sessions?user=stays").expect(200)["data"].as_array().unwrap().len(), 1);
-    assert!(!server.rows().contains("gone keeps wombats"), "nothing is left of it");
+    assert!(!server.rows().contains("gone keeps wombats"), "nothing is left");
 }
 
 #[test]
-fn bad_requests_are_told_what_is_wrong_and_lose_nothing() {
+fn invalid_requests_are_explained_and_lose_nothing() {
     let client = shared().client();
     let fact = |fact: Value| json!({ "user": "bad", "facts": [{ "text": "fine" }, fact] });
     for (path, body, pointer) in [

@@ -1,4 +1,4 @@
-//! Notes take the place of messages in the real Worker, also when it dies while they are taken.
+//! Notes replace messages in the real Worker, even if it dies while they are taken.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -7,9 +7,9 @@ mod support;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU32, Ordering};
-use support::{Gate, Received, Script, World, log::of_type, told};
+use support::{Gate, Received, Script, World, log::of_type, result_text};
 
-/// All words `fact…` of a text, each followed by a space.
+/// Returns all words `fact…` of a text, each followed by a space.
 fn facts(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| word.starts_with("fact"));
     words.map(|word| format!("{word} ")).collect()
@@ -20,7 +20,7 @@ fn said(request: &Received) -> String {
     messages.map(|message| message["content"].as_str().unwrap_or_default()).collect::<Vec<_>>().join("\n")
 }
 
-/// The model `o` takes notes: the facts of the messages. Its first answer waits for the gate.
+/// Makes the model `o` take notes: the facts of the messages. Its first response waits for the gate.
 fn take_notes(world: &World, gate: &Gate) {
     let (gate, asked) = (gate.clone(), AtomicU32::new(0));
     world.model.choose(move |request: &Value| {
@@ -50,7 +50,7 @@ fn a_long_conversation_is_remembered_in_notes() {
     };
     say(&world, 1);
     chat.until_logged("observation.started");
-    // It dies while notes are taken.
+    // The server dies while notes are taken.
     world.server.restart();
     gate.open();
     say(&world, 2);
@@ -70,7 +70,7 @@ fn a_long_conversation_is_remembered_in_notes() {
     chat.say("fact6 What was the first thing that I said?");
     let asked = world.received("m").pop().unwrap();
     let said = said(&asked);
-    let recalled = told(&asked, "c1");
+    let recalled = result_text(&asked, "c1");
     assert!(
         recalled.contains("user: fact1 word word") && recalled.contains("messages 2-2, "),
         "{recalled:.200}"
@@ -79,7 +79,7 @@ fn a_long_conversation_is_remembered_in_notes() {
         facts(&said.replace(&recalled, "")).split_whitespace().map(str::to_owned).collect();
     shown.sort();
     let expected: Vec<String> = (1..=6).map(|fact| format!("fact{fact}")).collect();
-    assert_eq!(shown, expected, "each once, in notes or as it was said");
+    assert_eq!(shown, expected, "each fact once, in notes or messages");
     assert!(!said.replace(&recalled, "").contains("fact1 word") && !said.contains('🟡'));
 
     let progress = chat.get("")["context"].clone();

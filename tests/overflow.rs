@@ -1,5 +1,5 @@
-//! A provider says that the conversation is too long: the context is made smaller once, and the same step asked
-//! again, whatever the provider's words are and wherever in the turn they come.
+//! A provider rejects a request as too long: the context is compacted once and the step retried, for any
+//! wording of the rejection and at any step of the turn.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::{sync::OnceLock, thread};
 use support::{Chat, Received, Script, World};
 
-/// Each test has models of its own; one more sums up.
+/// The shared server. Each test uses its own models, and one model writes the summaries.
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(|| {
@@ -25,7 +25,8 @@ fn world() -> &'static World {
 const LONG: &str =
     "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000.";
 
-/// How providers say it: a code, words with a status, a status, in mid-stream, and as the answer's end.
+/// The forms of the rejection: a code, a message with a status, a status, during the stream, and as finish
+/// reason.
 fn shapes() -> Vec<(&'static str, &'static str, Script)> {
     let error = |status: u16, kind: &str, code: &str, message: &str| {
         Script::error(status, json!({"error": {"type": kind, "code": code, "message": message}}))
@@ -50,7 +51,7 @@ fn shapes() -> Vec<(&'static str, &'static str, Script)> {
     ]
 }
 
-/// Says so much that there is something to leave out.
+/// Posts messages that are long enough to be compacted.
 fn talk(chat: &Chat, model: &str) {
     for n in 0..4 {
         world().model.script(model, Script::text(["Noted, and remembered for later. "; 20]));
@@ -58,7 +59,7 @@ fn talk(chat: &Chat, model: &str) {
     }
 }
 
-/// What a request says, whichever the wire.
+/// Returns the text of a request on either wire.
 fn text(request: &Received) -> String {
     request.body["messages"].to_string()
 }
@@ -87,11 +88,11 @@ fn every_provider_recovers_in_the_same_step() {
                 for once in ["compaction.started", "compaction.completed"] {
                     assert_eq!(types.iter().filter(|kind| *kind == once).count(), 1, "{model}: {types:?}");
                 }
-                // Nothing that was said is gone, or there twice.
+                // No message is missing or duplicate.
                 let said = chat.transcript();
                 assert_eq!(said.len(), 10, "{model}: {said:?}");
 
-                // The next turn goes on from there.
+                // The next turn continues from there.
                 world().model.script(&model, Script::text(["Gladly."]));
                 assert_eq!(chat.say("Thanks!")["reply"]["text"], "Gladly.", "{model}");
                 let next = world().received(&model).pop().unwrap();
@@ -119,7 +120,7 @@ fn a_later_step_recovers_with_its_calls_and_results() {
 }
 
 #[test]
-fn a_second_refusal_is_the_end_and_says_so() {
+fn a_second_rejection_fails_the_turn() {
     let (model, chat) = ("twice", world().chat("openai/twice"));
     talk(&chat, model);
     (0..2).for_each(|_| world().model.script(model, Script::overflow()));
@@ -127,7 +128,7 @@ fn a_second_refusal_is_the_end_and_says_so() {
     assert_eq!((&answer["status"], &answer["error"]["code"]), (&json!("failed"), &json!("context_overflow")));
     assert_eq!(world().received(model).len(), 6);
 
-    // What was made smaller stays so, and the session goes on.
+    // The compaction remains, and the session continues.
     world().model.script(model, Script::text(["Better."]));
     assert_eq!(chat.say("Better now?")["reply"]["text"], "Better.");
     let last = world().received(model).pop().unwrap();
@@ -136,7 +137,7 @@ fn a_second_refusal_is_the_end_and_says_so() {
 }
 
 #[test]
-fn one_huge_message_is_shown_in_part_and_the_log_keeps_all_of_it() {
+fn a_huge_message_is_shortened_in_the_prompt_and_complete_in_the_log() {
     let (model, chat) = ("huge", world().chat("openai/huge"));
     world().model.script(model, Script::overflow());
     world().model.script(model, Script::text(["I see its ends."]));
@@ -154,7 +155,7 @@ fn one_huge_message_is_shown_in_part_and_the_log_keeps_all_of_it() {
 }
 
 #[test]
-fn the_window_taken_is_told_with_the_usage() {
+fn usage_includes_the_share_of_the_window() {
     let (model, chat) = ("used", world().chat("openai/used"));
     world().model.script(model, Script::text(["Hello."]).usage(1_000, 0, 24));
     let answer = chat.say("hello");

@@ -1,4 +1,4 @@
-//! People in control: questions, plans, modes, tools of the client's own, tasks, and what a user interface reads.
+//! Human control: questions, plans, modes, external tools, tasks, and the data for a user interface.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -7,9 +7,11 @@ mod support;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
-use support::{Chat, Gate, Response, Script, Server, World, log, log::of_type, outcomes, shared, told};
+use support::{
+    Chat, Gate, Response, Script, Server, World, log, log::of_type, outcomes, result_text, shared,
+};
 
-/// Each test has models of its own.
+/// The shared server. Each test uses its own models.
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(|| {
@@ -19,14 +21,14 @@ fn world() -> &'static World {
     })
 }
 
-/// A session whose model gives these answers.
+/// Creates a session whose model gives these responses.
 fn chat_of(model: &str, answers: impl IntoIterator<Item = Script>) -> Chat {
     let chat = world().chat(&format!("openai/{model}"));
     answers.into_iter().for_each(|answer| world().model.script(model, answer));
     chat
 }
 
-/// A session of the demo model.
+/// Creates a session of the demo model.
 fn demo(id: &str) -> Chat {
     shared().client().post("/v1/sessions", json!({"id": id, "model": "demo/echo"})).expect(201);
     Chat::new(shared().client(), id)
@@ -37,10 +39,10 @@ fn answer(chat: &Chat, call: &Value, body: Value) -> Response {
     chat.post(&format!("/answers/{}", call.as_str().expect("a call's id")), body)
 }
 
-/// What the last request of this model tells of a call.
+/// Returns the result of a call in the last request to this model.
 #[track_caller]
-fn was_told(model: &str, call: &str) -> String {
-    told(world().received(model).last().expect("a request"), call)
+fn result_of(model: &str, call: &str) -> String {
+    result_text(world().received(model).last().expect("a request"), call)
 }
 
 #[test]
@@ -74,23 +76,23 @@ fn two_questions_are_answered_one_by_one() {
     }
     let done = answer(&chat, &json!("q2"), json!({"answer": ["a", "b"]})).expect(200);
     assert_eq!((&done["status"], &done["reply"]["text"]), (&json!("completed"), &json!("Thanks.")));
-    assert!(was_told("questions", "q1").contains("User answered: Ann"));
-    assert!(was_told("questions", "q2").contains("User answered: a, b"));
+    assert!(result_of("questions", "q1").contains("User answered: Ann"));
+    assert!(result_of("questions", "q2").contains("User answered: a, b"));
     log::check(&chat.log());
 }
 
 #[test]
-fn a_question_that_is_none_is_not_asked() {
+fn an_invalid_question_is_not_asked() {
     let unfit = json!({"question": "Which?", "selection_mode": "single"});
     let chat =
         chat_of("no-question", [Script::new().tool("q1", "ask_user", unfit), Script::text(["Sorry."])]);
     let done = chat.say("go");
     assert_eq!(done["status"], "completed");
-    assert!(was_told("no-question", "q1").contains("selection_mode"));
+    assert!(result_of("no-question", "q1").contains("selection_mode"));
 }
 
 #[test]
-fn the_client_runs_its_own_tools() {
+fn the_client_runs_external_tools() {
     let photo = |id: &str| Script::new().tool(id, "take_photo", json!({"of": "cat"}));
     let chat = chat_of("photos", [photo("p1"), photo("p2"), Script::text(["Nice."])]);
     let waits = chat.say("a photo, please");
@@ -106,13 +108,13 @@ fn the_client_runs_its_own_tools() {
             .expect(200);
     assert_eq!(done["reply"]["text"], "Nice.");
     assert_eq!(outcomes(&chat.turn(&done)), ["p1 failure", "p2 result"]);
-    assert!(was_told("photos", "p1").contains("no camera"));
-    let text = was_told("photos", "p2");
+    assert!(result_of("photos", "p1").contains("no camera"));
+    let text = result_of("photos", "p2");
     assert!(text.contains("\"width\":3") && text.matches("</untrusted_output>").count() == 1, "{text}");
 }
 
 #[test]
-fn a_plan_is_written_judged_and_carried_out() {
+fn a_plan_is_written_reviewed_and_carried_out() {
     let steps = [
         Script::new().tool("e", "plan_enter", json!({})),
         Script::new().tools([
@@ -148,7 +150,7 @@ fn a_plan_is_written_judged_and_carried_out() {
     let rejected = json!({"answer": {"action": "rejected", "feedback": "and a test"}});
     let waits = answer(&chat, &json!("x1"), rejected).expect(200);
     assert_eq!((&waits["pending"][0]["call_id"], &chat.get("")["mode"]), (&json!("x2"), &json!("plan")));
-    assert!(was_told("plans", "x1").contains("and a test"));
+    assert!(result_of("plans", "x1").contains("and a test"));
     let done = answer(&chat, &json!("x2"), json!({"answer": {"action": "approved"}})).expect(200);
     assert_eq!((&done["reply"]["text"], &chat.get("")["mode"]), (&json!("Done."), &json!("build")));
     let ended = outcomes(&chat.turn(&done));
@@ -158,7 +160,7 @@ fn a_plan_is_written_judged_and_carried_out() {
         .map(|r| (r["previous"].clone(), r["mode"].clone()))
         .collect();
     assert_eq!(modes, [(json!("build"), json!("plan")), (json!("plan"), json!("build"))]);
-    // What comes later is pointed to the plan.
+    // Later prompts refer to the plan.
     world().model.script("plans", Script::text(["Yes."]));
     chat.say("all of it?");
     assert!(world().received("plans").last().unwrap().body.to_string().contains(&path));
@@ -201,7 +203,7 @@ fn rules_hide_deny_ask_and_allow() {
     assert_eq!(ended[0], "permission");
     assert_ne!(ended[1], "result", "{turn}");
     assert_eq!(ended[2], "result");
-    // Asked about by its category; a denial stands above consent.
+    // Approval is required by category; a denial takes precedence over the approval.
     let ask = json!({"permissions": {"yolo": false, "categories": {"edit": "ask"}}});
     chat.client.patch(&chat.path(""), ask).expect(200);
     let waits = chat.say(&write("rules.txt"));
@@ -215,7 +217,7 @@ fn rules_hide_deny_ask_and_allow() {
 }
 
 #[test]
-fn tasks_are_listed_told_and_shown_to_the_model() {
+fn tasks_are_listed_streamed_and_shown_to_the_model() {
     let tasks =
         json!({"tasks": [{"content": "Write tests", "status": "in_progress"}, {"content": "Run them"}]});
     let two = json!({"tasks": [{"content": "a", "status": "in_progress"}, {"content": "b", "status": "in_progress"}]});
@@ -226,7 +228,7 @@ fn tasks_are_listed_told_and_shown_to_the_model() {
             Script::new().tools([
                 ("t2", "task_write", two),
                 ("t3", "task_update", json!({"id": "task_run_them", "status": "in_progress"})),
-                ("t4", "task_complete", json!({"id": "nobody"})),
+                ("t4", "task_complete", json!({"id": "unknown"})),
                 ("t5", "task_check", json!({})),
             ]),
             Script::text(["Working."]),
@@ -238,7 +240,7 @@ fn tasks_are_listed_told_and_shown_to_the_model() {
         outcomes(&chat.turn(&done)),
         ["t1 result", "t2 failure", "t3 result", "t4 failure", "t5 result"]
     );
-    assert!(was_told("tasks", "t4").contains("task_write_tests"), "the ids that there are");
+    assert!(result_of("tasks", "t4").contains("task_write_tests"), "the existing ids");
     let updated = of_type(&chat.log(), "task.list_updated").len();
     let view = chat.get("/view");
     let listed: Vec<_> = view["tasks"]
@@ -258,11 +260,11 @@ fn tasks_are_listed_told_and_shown_to_the_model() {
 }
 
 #[test]
-fn a_view_and_the_stream_behind_it_are_the_whole_picture() {
+fn a_view_and_the_following_stream_are_complete() {
     let gate = Gate::new();
     let chat = chat_of("view", [Script::text(["Grüße ", "aus "]).hold(&gate).say("Wien")]);
     let mut events = chat.stream(json!({"content": "hello"}));
-    // Two pieces are on their way.
+    // Two pieces have been streamed.
     while !events.until_type("message.delta").pop().unwrap().json()["delta"].as_str().unwrap().contains("aus")
     {
     }
@@ -283,12 +285,12 @@ fn a_view_and_the_stream_behind_it_are_the_whole_picture() {
         (&json!(false), &Value::Null, &Value::Null)
     );
     assert_eq!(view["cursor"].as_str(), rest.last().unwrap().id.as_deref());
-    let foreign = chat.client.get(&chat.path("/view?user=somebody")).expect(404);
+    let foreign = chat.client.get(&chat.path("/view?user=other")).expect(404);
     assert_eq!(foreign["code"], "not_found");
 }
 
 #[test]
-fn titles_are_pinned_and_threads_are_forked_where_one_likes() {
+fn titles_are_pinned_and_sessions_are_forked_at_any_message() {
     let chat = demo("threads");
     chat.say("/say one");
     assert_eq!(chat.get("")["title"], "/say one");
@@ -301,7 +303,7 @@ fn titles_are_pinned_and_threads_are_forked_where_one_likes() {
     assert_eq!((&fork["title"], &fork["usage"]["total_tokens"]), (&json!("Mine"), &json!(0)));
     let forked = Chat::new(chat.client.clone(), fork["id"].as_str().unwrap());
     assert_eq!(forked.transcript(), ["user: /say one", "assistant: one"]);
-    assert_eq!(chat.client.post("/v1/sessions/nobody/fork", json!({})).expect(404)["code"], "not_found");
+    assert_eq!(chat.client.post("/v1/sessions/unknown/fork", json!({})).expect(404)["code"], "not_found");
     assert_eq!(
         chat.post("/fork", json!({"at_message": "msg_nobody"})).expect(422)["errors"][0]["pointer"],
         "/at_message"
@@ -309,7 +311,7 @@ fn titles_are_pinned_and_threads_are_forked_where_one_likes() {
 }
 
 #[test]
-fn follow_ups_are_listed_counted_and_taken_back() {
+fn follow_ups_are_listed_counted_and_removed() {
     let gate = Gate::new();
     let chat = chat_of("follow-ups", [Script::text(["one"]).hold(&gate), Script::text(["b"])]);
     chat.begin(json!({"content": "go"}));
@@ -330,7 +332,7 @@ fn follow_ups_are_listed_counted_and_taken_back() {
 }
 
 #[test]
-fn what_nobody_decides_expires_and_what_beats_beats_on() {
+fn undecided_calls_expire_and_intervals_continue() {
     const DAY_MS: u64 = 24 * 3_600_000;
     let initial = json!({"beat": true}).to_string();
     let mut server =
@@ -345,7 +347,7 @@ fn what_nobody_decides_expires_and_what_beats_beats_on() {
     let chat = Chat::new(client.clone(), "late");
     let waits = chat.say("/tool echo {\"text\": \"x\"}");
     let call = waits["pending"][0]["call_id"].as_str().unwrap().to_owned();
-    // The first beat comes at once.
+    // The first tick is immediate.
     chat.until_logged("state.changed");
     server.restart_with(json!({"CLOCK_OFFSET_MS": DAY_MS.to_string()}));
     let chat = Chat::new(server.client(), "late");
@@ -354,7 +356,7 @@ fn what_nobody_decides_expires_and_what_beats_beats_on() {
     log::wait_idle(&chat.client, "late");
     let over = chat.turn(&waits);
     assert_eq!((&over["status"], &over["calls"][0]["denied"]), (&json!("completed"), &json!("expired")));
-    // The beats go on by the alarm, in another machine, until the state says stop.
+    // The alarm continues the ticks in another process, until the state says stop.
     let beats = || chat.get("")["state"]["beats"].as_u64().unwrap();
     let (before, seq) = (beats(), chat.get("")["last_seq"].as_u64().unwrap());
     let mut events = chat.client.stream(&chat.path(&format!("/events?after={seq}")));

@@ -1,4 +1,4 @@
-//! Trouble with model providers, as the clients of a turn see it.
+//! Failures of model providers, as the clients of a turn see them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::OnceLock;
 use support::{Event, Gate, PROVIDER_KEY, Script, World};
 
-/// Each test has models of its own.
+/// The shared server. Each test uses its own models.
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(World::start)
@@ -19,18 +19,18 @@ fn error(status: u16, kind: &str, code: &str, message: &str) -> Script {
     Script::error(status, json!({"error": {"type": kind, "code": code, "message": message}}))
 }
 
-/// An answer to both wires' streams that is an error inside a 200.
+/// Creates an error inside a 200 response, for the streams of both wires.
 fn inside(kind: &str, code: &str, message: &str) -> Script {
     Script::new().error_event(json!({"type": kind, "code": code, "message": message}))
 }
 
 #[test]
-fn what_passes_is_tried_again_and_nobody_notices() {
+fn temporary_failures_are_retried_unnoticed() {
     let cases = [
         ("limited", Script::rate_limited(1)),
         ("broken", error(500, "server_error", "", "oops")),
         ("overloaded", error(529, "overloaded_error", "", "Overloaded")),
-        ("told-to", error(400, "odd", "", "try again").header("x-should-retry", "true")),
+        ("asked-to", error(400, "odd", "", "try again").header("x-should-retry", "true")),
         ("cut-early", Script::new().cut()),
         ("inside", inside("overloaded_error", "", "Overloaded")),
     ];
@@ -52,16 +52,16 @@ fn what_passes_is_tried_again_and_nobody_notices() {
 }
 
 #[test]
-fn what_stays_fails_the_turn_with_a_stable_code() {
+fn permanent_failures_fail_the_turn_with_a_stable_code() {
     let long = "This model's maximum context length is 8192 tokens.";
     let quota = "You exceeded your current quota.";
-    // What the provider says, the code for clients, whether it may be sent again, and the requests
-    // that the provider gets to see.
+    // The provider's error, the code for clients, whether it is retryable, and the number of requests to the
+    // provider.
     let cases = [
         ("exhausted", error(500, "server_error", "", "oops"), "provider_unavailable", true, 4),
         ("patience", Script::rate_limited(3600), "provider_rate_limited", true, 1),
         (
-            "told-not-to",
+            "asked-not-to",
             error(500, "e", "", "no").header("x-should-retry", "false"),
             "provider_unavailable",
             false,
@@ -135,8 +135,8 @@ fn what_stays_fails_the_turn_with_a_stable_code() {
                     let chat = world().chat(&format!("{wire}/{model}"));
                     (0..requests).for_each(|_| world().model.script(&model, trouble.clone()));
                     let answer = chat.say("hello");
-                    let told = (&answer["status"], &answer["stop_reason"], &answer["reply"]);
-                    assert_eq!(told, (&json!("failed"), &json!("error"), &Value::Null), "{model}");
+                    let ended = (&answer["status"], &answer["stop_reason"], &answer["reply"]);
+                    assert_eq!(ended, (&json!("failed"), &json!("error"), &Value::Null), "{model}");
                     let failed = (&answer["error"]["code"], &answer["error"]["retryable"]);
                     assert_eq!(failed, (&json!(code), &json!(retryable)), "{model}: {answer}");
                     assert_eq!(
@@ -158,7 +158,7 @@ fn what_stays_fails_the_turn_with_a_stable_code() {
 }
 
 #[test]
-fn the_next_turn_goes_on_after_one_that_failed() {
+fn a_turn_after_a_failed_one_works() {
     let chat = world().chat("openai/next");
     world().model.script("next", error(401, "authentication_error", "invalid_api_key", "bad key"));
     world().model.script("next", Script::text(["Back."]));
@@ -171,7 +171,7 @@ fn the_next_turn_goes_on_after_one_that_failed() {
     assert_eq!(chat.transcript(), ["user: first", "user: second", "assistant: Back."]);
 }
 
-/// The text of deltas from the last `turn.resumed` on.
+/// Returns the text of deltas since the last `turn.resumed`.
 fn text_since_resumed(events: &[Event]) -> String {
     let start = events.iter().rposition(|e| e.event == "turn.resumed").unwrap();
     let deltas = events[start..].iter().filter(|e| e.event == "message.delta");
@@ -179,7 +179,7 @@ fn text_since_resumed(events: &[Event]) -> String {
 }
 
 #[test]
-fn a_cut_in_mid_text_starts_the_message_again() {
+fn a_cut_during_text_restarts_the_message() {
     for (wire, reason) in
         [("openai", "cut"), ("openai", "error"), ("anthropic", "cut"), ("anthropic", "error")]
     {
@@ -197,7 +197,7 @@ fn a_cut_in_mid_text_starts_the_message_again() {
         let mut stream = chat.stream(json!({"content": "what is it?"}));
         let mut events = stream.until_type("message.delta");
         assert_eq!(events.last().unwrap().json()["delta"], "The answer is forty-");
-        // A reader that comes in now and one that was there see the same.
+        // A new reader and one that was connected see the same.
         let mut late = chat.client.stream(&chat.path("/events?until=idle"));
         late.until_type("message.delta");
         gate.open();
@@ -231,7 +231,7 @@ fn a_cut_in_mid_text_starts_the_message_again() {
 }
 
 #[test]
-fn a_cut_call_never_runs_with_half_of_its_arguments() {
+fn a_call_with_cut_off_arguments_never_runs() {
     for wire in ["openai", "anthropic"] {
         let model = format!("{wire}-half-call");
         let chat = world().chat(&format!("{wire}/{model}"));
@@ -244,7 +244,7 @@ fn a_cut_call_never_runs_with_half_of_its_arguments() {
 }
 
 #[test]
-fn answers_are_read_however_they_arrive() {
+fn responses_are_parsed_however_they_arrive() {
     let thought = "Mal sehen … ";
     let said = ["Grüße, ", "Welt", " 🌍\n", "und\r\nZeilen"];
     let whole = said.concat();
@@ -278,7 +278,7 @@ fn answers_are_read_however_they_arrive() {
 }
 
 #[test]
-fn the_providers_key_never_gets_out() {
+fn the_providers_key_is_never_exposed() {
     let world = World::start();
     let leak = format!("Incorrect API key provided: {PROVIDER_KEY}. Got Bearer {PROVIDER_KEY}");
     for wire in ["openai", "anthropic"] {
@@ -291,8 +291,8 @@ fn the_providers_key_never_gets_out() {
             let chat = world.chat(&format!("{wire}/{model}"));
             world.model.script(&model, trouble);
             let end = chat.stream(json!({"content": "hello"})).last().unwrap();
-            let told = end.json()["error"]["message"].as_str().unwrap().to_owned();
-            assert!(told.contains("Incorrect API key") && told.contains(wire), "{told}");
+            let shown = end.json()["error"]["message"].as_str().unwrap().to_owned();
+            assert!(shown.contains("Incorrect API key") && shown.contains(wire), "{shown}");
             for seen in [end.data, json!(chat.log()).to_string(), chat.get("").to_string()] {
                 assert!(!seen.contains(PROVIDER_KEY), "{seen}");
             }

@@ -1,4 +1,4 @@
-//! `kill -9` at any point: the turn goes on, and nothing is lost, doubled or made up.
+//! `kill -9` at any point: the turn continues, and nothing is lost, duplicated, or invented.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -24,7 +24,7 @@ fn start_with(model: &ModelServer, more: Value) -> Server {
     Server::start(bindings)
 }
 
-/// Reads to the next ping.
+/// Reads up to the next ping.
 fn until_ping(stream: &mut support::Sse) {
     let mut read = Vec::new();
     while !read.ends_with(b": ping\n\n") {
@@ -38,7 +38,7 @@ fn say(client: &Client, content: &str) -> support::Sse {
     client.post_stream(MESSAGES, json!({ "content": content }))
 }
 
-/// Everything that must hold of a session that said these things and is idle again.
+/// Checks an idle session with these user messages.
 #[track_caller]
 fn check_session(client: &Client, session: &str, said: &[&str]) -> Vec<Value> {
     let records = log::records(client, session);
@@ -55,7 +55,7 @@ fn resumed(records: &[Value]) -> usize {
 }
 
 #[test]
-fn killed_in_mid_text_the_turn_says_it_anew() {
+fn killed_during_text_the_turn_streams_it_again() {
     let (model, gate) = (ModelServer::start(), Gate::new());
     let mut server = start(&model);
     model.script("m", Script::text(["Grüße, "]).hold(&gate));
@@ -68,7 +68,7 @@ fn killed_in_mid_text_the_turn_says_it_anew() {
 
     server.restart();
     let client = server.client();
-    // A reader that comes back in the middle of the lost text is told that it is void.
+    // A reader that reconnects within the lost text learns that it is void.
     let back = client.with_header("last-event-id", torn.id.as_deref().unwrap());
     let events = wait_idle(&back, "s");
     assert_eq!(events[0].event, "turn.resumed");
@@ -81,7 +81,7 @@ fn killed_in_mid_text_the_turn_says_it_anew() {
 }
 
 #[test]
-fn killed_in_an_idempotent_tool_it_runs_again() {
+fn killed_during_an_idempotent_call_it_runs_again() {
     let model = ModelServer::start();
     let mut server = start(&model);
     model.script("m", Script::new().tool("c1", "sleep", json!({"ms": 1_000})));
@@ -96,7 +96,7 @@ fn killed_in_an_idempotent_tool_it_runs_again() {
 }
 
 #[test]
-fn killed_in_a_tool_with_an_effect_the_outcome_is_unknown_and_the_effect_happens_once() {
+fn killed_during_a_call_with_an_effect_the_outcome_is_unknown_and_the_effect_happens_once() {
     let (model, counting) = (ModelServer::start(), Counting::start());
     let mut server = start(&model);
     let args = json!({"url": counting.url("/once"), "ms": 40_000});
@@ -114,14 +114,14 @@ fn killed_in_a_tool_with_an_effect_the_outcome_is_unknown_and_the_effect_happens
     assert_eq!(counting.count("/once"), 1);
     let asked = model.wait_for(2).pop().unwrap().body;
     check_request(&asked);
-    let told =
+    let shown =
         asked["messages"].as_array().unwrap().iter().find(|line| line["tool_call_id"] == "c1").unwrap();
-    assert!(told["content"].as_str().unwrap().contains("may or may not"), "{told}");
+    assert!(shown["content"].as_str().unwrap().contains("may or may not"), "{shown}");
     assert_eq!(records.last().unwrap()["type"], "turn.completed");
 }
 
 #[test]
-fn killed_between_two_steps_the_finished_tool_does_not_run_again() {
+fn killed_between_two_steps_the_finished_call_does_not_run_again() {
     let (model, gate, counting) = (ModelServer::start(), Gate::new(), Counting::start());
     let mut server = start(&model);
     model.script("m", Script::new().tool("c1", "counter", json!({"url": counting.url("/between")})));
@@ -136,7 +136,7 @@ fn killed_between_two_steps_the_finished_tool_does_not_run_again() {
     let records = check_session(&client, "s", &["step"]);
     assert_eq!(of_type(&records, "tool.completed")[0]["result"], "counted");
     assert_eq!((counting.count("/between"), resumed(&records)), (1, 1));
-    // The step that was cut off is asked for in the same words.
+    // The interrupted step repeats the same request.
     let asked = model.wait_for(3);
     assert_eq!(asked[1].body, asked[2].body);
 }
@@ -152,7 +152,7 @@ fn killed_with_a_queue_every_message_gets_its_turn_in_order() {
     let client = server.client();
     say(&client, "1").until_type("message.delta");
     let turns = ["2", "3"].map(|text| post_async(&client, "s", text));
-    // Records that wait for the streamed text to end survive too.
+    // Records deferred until the end of the streamed text survive too.
     client.patch("/v1/sessions/s", json!({"title": "renamed"})).expect(200);
     server.restart();
     wait_idle(&client, "s");
@@ -167,15 +167,15 @@ fn killed_with_a_queue_every_message_gets_its_turn_in_order() {
 }
 
 #[test]
-fn killed_right_behind_the_receipt_the_turn_still_happens() {
+fn killed_right_after_the_receipt_the_turn_still_happens() {
     let model = ModelServer::start();
     let mut server = start(&model);
-    // Whether the model was asked before the kill is open.
+    // The model may or may not have been called before the kill.
     model.choose(|_| Some(Script::text(["here"])));
     let client = server.client();
     let turn = post_async(&client, "s", "hello");
     server.restart();
-    // Any request does; this one asks for the turn itself.
+    // Any request triggers the recovery; this one reads the turn itself.
     let path = format!("/v1/sessions/s/turns/{turn}");
     client.get(&path).expect(200);
     wait_idle(&client, "s");
@@ -184,7 +184,7 @@ fn killed_right_behind_the_receipt_the_turn_still_happens() {
 }
 
 #[test]
-fn the_alarm_alone_is_enough() {
+fn the_alarm_alone_recovers_a_turn() {
     let (model, gate) = (ModelServer::start(), Gate::new());
     let mut server = start(&model);
     model.script("m", Script::text(["half "]).hold(&gate));
@@ -192,7 +192,7 @@ fn the_alarm_alone_is_enough() {
     say(&server.client(), "hello").until_type("message.delta");
     server.restart();
     let client = server.client();
-    // Nobody asks the session for anything; still the model is called again.
+    // Without any request to the session, the model is called again.
     model.wait_for(2);
     assert_eq!(client.get("/v1/sessions").expect(200)["data"][0]["id"], "s");
     wait_idle(&client, "s");
@@ -200,17 +200,17 @@ fn the_alarm_alone_is_enough() {
 }
 
 #[test]
-fn a_far_wake_up_does_not_stand_in_for_the_alarm_of_a_turn() {
+fn a_later_wake_up_does_not_replace_the_alarm_of_a_turn() {
     let (model, gate) = (ModelServer::start(), Gate::new());
     let mut server = start(&model);
     model.script("m", Script::text(["first"]));
     model.script("m", Script::text(["half "]).hold(&gate));
     model.script("m", Script::text(["whole"]));
     let client = server.client();
-    // An answer kept under a key asks for a wake-up when it is to be forgotten, a day later.
+    // A response stored under a key sets a wake-up for its expiry, a day later.
     let keyed = client.with_header("idempotency-key", "k1");
     keyed.post(MESSAGES, json!({"content": "one"})).expect(200);
-    // The first alarm comes after 20 s; listeners keep the object in memory until the second ping.
+    // The first alarm fires after 20 s; listeners keep the object in memory until the second ping.
     let listen = || client.stream("/v1/sessions/s/events?after=4");
     let mut first = listen();
     until_ping(&mut first);
@@ -223,7 +223,7 @@ fn a_far_wake_up_does_not_stand_in_for_the_alarm_of_a_turn() {
 }
 
 #[test]
-fn a_long_turn_goes_on_although_its_start_has_left_the_window() {
+fn a_long_turn_continues_after_its_start_has_left_the_window() {
     let (model, gate) = (ModelServer::start(), Gate::new());
     let mut server = start_with(&model, json!({"CONTEXT_STRATEGY": "none", "CONTEXT_MESSAGES": "4"}));
     for step in 0..8 {
@@ -240,10 +240,10 @@ fn a_long_turn_goes_on_although_its_start_has_left_the_window() {
     assert_eq!(records.last().unwrap()["reply"]["text"], "there");
     let asked = model.wait_for(10);
     check_request(&asked[9].body);
-    assert_eq!(asked[8].body, asked[9].body, "what the model sees does not depend on the restart");
+    assert_eq!(asked[8].body, asked[9].body, "the prompt does not depend on the restart");
 }
 
-/// What a random session is told, each thing in a message of its own, in directives of demo/echo.
+/// Generates the user messages of a random session, as directives of demo/echo.
 fn random_messages(random: &mut Random, counting: &Counting, round: u32) -> Vec<String> {
     let count = if random.below(3) == 0 { 3 } else { 1 };
     let mut calls = 0;
@@ -272,22 +272,21 @@ fn random_messages(random: &mut Random, counting: &Counting, round: u32) -> Vec<
     (0..count).map(message).collect()
 }
 
-/// Does what a session is told until some random point; true when nobody can know whether its
-/// first message was accepted.
+/// Runs a session until some random point. Returns whether it is unknown if the first message was accepted.
 fn up_to_a_random_point(server: &Server, random: &mut Random, session: &str, said: &[String]) -> bool {
     let (client, path) = (server.client(), format!("/v1/sessions/{session}/messages"));
     let post_all = |texts: &[String]| texts.iter().for_each(|text| drop(post_async(&client, session, text)));
     let kind = random.below(4);
     eprintln!("{session}, kind {kind}: {said:?}");
     match kind {
-        // A number of events into the stream of the first message, the others waiting.
+        // After a number of events of the first message's stream, with the other messages queued.
         0 => {
             let mut stream = client.post_stream(&path, json!({ "content": said[0] }));
             post_all(&said[1..]);
             let events = random.below(25);
             stream.by_ref().take(events.try_into().unwrap()).for_each(drop);
         }
-        // A number of bytes into the session's stream, so also in a later turn.
+        // After a number of bytes of the session's stream, possibly in a later turn.
         1 => {
             post_all(said);
             let mut stream = client.stream(&format!("/v1/sessions/{session}/events?until=idle"));
@@ -298,7 +297,7 @@ fn up_to_a_random_point(server: &Server, random: &mut Random, session: &str, sai
             post_all(said);
             thread::sleep(Duration::from_millis(random.below(400)));
         }
-        // While the message itself is on its way.
+        // While the message itself is being sent.
         _ => {
             post_all(&said[1..]);
             let headers = [
@@ -314,7 +313,7 @@ fn up_to_a_random_point(server: &Server, random: &mut Random, session: &str, sai
     kind == 3
 }
 
-/// What must hold of a session of the loop when it is idle again. Gives the number of its resumes.
+/// Checks an idle random session. Returns the number of its resumes.
 fn check_random_session(
     client: &Client,
     session: &str,
@@ -324,7 +323,7 @@ fn check_random_session(
 ) -> usize {
     let mut expected: Vec<&str> = said.iter().map(String::as_str).collect();
     if doubtful {
-        // It was accepted last, or never; but never by half.
+        // It was accepted last or never, but not in part.
         expected.rotate_left(1);
         if said_by_user(&log::messages(client, session)).len() < expected.len() {
             expected.pop();
@@ -350,7 +349,7 @@ fn check_random_session(
 
 #[test]
 fn killed_at_random_points() {
-    // Two sessions die at once, each at a point of its own.
+    // Two sessions die at once, each at its own point.
     const ROUNDS: u32 = 50;
     let (model, counting, mut random) = (ModelServer::start(), Counting::start(), Random::new());
     let mut server = start(&model);
@@ -369,7 +368,7 @@ fn killed_at_random_points() {
         for (session, said, doubtful) in sessions {
             wait_idle(&client, &session);
             resumes += check_random_session(&client, &session, &said, doubtful, &counting);
-            // The next turn's model is shown every call with its result.
+            // The next prompt contains every call with its result.
             let before = model.received().len();
             client.patch(&format!("/v1/sessions/{session}"), json!({"model": "openai/m"})).expect(200);
             model.script("m", Script::text(["all well"]));
@@ -379,6 +378,6 @@ fn killed_at_random_points() {
             check_request(&model.received()[before].body);
         }
     }
-    assert!(resumes > 5, "only {resumes} kills hit a running turn: this test has lost its point");
+    assert!(resumes > 5, "only {resumes} kills hit a running turn: the test no longer tests anything");
     eprintln!("{resumes} turns were resumed in {ROUNDS} rounds");
 }

@@ -66,7 +66,7 @@ fn a_search_reads_few_rows_beyond_its_results() {
     let find = json!({ "find": { "any_of": [["all"]], "none_of": [], "limit": 3 } });
     let newest = [turns - 1, turns - 2, turns - 3].map(|number| number.to_string());
     assert_eq!(ask(&client, "ann", find.clone()).0, json!(newest));
-    assert_eq!(ask(&client, "nobody", find).0, json!([]));
+    assert_eq!(ask(&client, "unknown", find).0, json!([]));
 
     let places = json!([["s3", 10, 17], ["s4", 0, 3], ["s9", 98, 105], ["no", 0, 9]]);
     let (found, read, _) = ask(&client, "ann", json!({ "around": { "places": places } }));

@@ -41,18 +41,18 @@ fn send(socket: &mut WebSocket, command: Value) {
     socket.send(command.to_string().into()).unwrap();
 }
 
-/// The close frame that comes next.
+/// Reads the next close frame.
 fn closed(socket: &mut WebSocket) -> CloseFrame {
     loop {
         match socket.read().unwrap() {
             Message::Close(frame) => return frame.expect("a code"),
-            Message::Text(text) => panic!("not closed but {text}"),
+            Message::Text(text) => panic!("expected a close frame, found {text}"),
             _ => {}
         }
     }
 }
 
-/// What a socket says, as events: the id of a delta is its `cursor`.
+/// Converts a frame to an event; the id of a delta is its `cursor`.
 fn as_event(frame: &Value) -> Event {
     let id = frame["seq"].as_u64().map(|seq| seq.to_string());
     let id = id.or_else(|| frame["cursor"].as_str().map(str::to_owned));
@@ -60,7 +60,7 @@ fn as_event(frame: &Value) -> Event {
 }
 
 #[test]
-fn a_socket_hears_what_the_event_stream_says() {
+fn a_socket_receives_what_the_event_stream_sends() {
     let (client, session) = session("same");
     let mut socket = open(&client, &session, "?after=0");
     let mut stream = client.stream(&format!("/v1/sessions/{session}/events"));
@@ -78,7 +78,7 @@ fn a_socket_hears_what_the_event_stream_says() {
 }
 
 #[test]
-fn a_socket_catches_up_in_mid_text() {
+fn a_socket_catches_up_within_a_text() {
     let (model, gate) = (ModelServer::start(), Gate::new());
     let server = Server::start(
         json!({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": model.base_url(), "DEFAULT_MODEL": "openai/m"}),
@@ -88,11 +88,11 @@ fn a_socket_catches_up_in_mid_text() {
     let path = "/v1/sessions/s/messages";
     let mut posted = client.post_stream(path, json!({"content": "hallo"}));
     posted.until(|event| event.data.contains("🌍"));
-    // From the start, from inside the text, and from now on.
+    // From the start, from within the text, and from the current position.
     let mut all = open(&client, "s", "?after=0");
     let mut inside = open(&client, "s", "?after=3.8");
     let mut later = open(&client, "s", "");
-    // Each is served before the text goes on: the pong comes behind what it missed.
+    // Each socket is served before the text continues: the pong follows what it missed.
     let mut missed = Vec::new();
     for socket in [&mut all, &mut inside, &mut later] {
         socket.send("ping".into()).unwrap();
@@ -116,7 +116,7 @@ fn a_socket_catches_up_in_mid_text() {
     assert_eq!(whole.records, records(&client, "s"));
     assert_eq!(missed[1].len(), 1);
     assert_eq!((&missed[1][0]["delta"], &missed[1][0]["cursor"]), (&json!("🌍 "), &json!("3.13")));
-    // Whoever asks for what comes from now on is in the middle of the text, and is given its start.
+    // A socket that starts at the current position, within the text, gets the start of the text.
     assert!(missed[2].iter().all(|frame| frame["type"] == "message.delta"));
 }
 
@@ -133,7 +133,7 @@ fn commands_post_steer_and_abort() {
     send(&mut socket, json!({"type": "abort"}));
     frames.extend(until(&mut socket, "turn.canceled"));
     let of = |frames: &[Value], kind: &str| frames.iter().filter(|frame| frame["type"] == kind).count();
-    // Each command has its answer, among what happens meanwhile.
+    // Each command is answered, among the events in between.
     while of(&frames, "accepted") < 4 {
         frames.push(frame(&mut socket));
     }
@@ -144,7 +144,7 @@ fn commands_post_steer_and_abort() {
 }
 
 #[test]
-fn what_cannot_be_done_is_answered_with_an_error_frame() {
+fn an_invalid_command_is_answered_with_an_error_frame() {
     let (client, session) = session("errors");
     let mut socket = open(&client, &session, "");
     for (command, status, pointer) in [
@@ -167,14 +167,14 @@ fn what_cannot_be_done_is_answered_with_an_error_frame() {
         assert_eq!(error["problem"]["errors"][0]["pointer"], pointer, "{command}: {error}");
         assert!(error["problem"]["request_id"].is_string());
     }
-    // The socket is as good as before.
+    // The socket remains usable.
     socket.send("ping".into()).unwrap();
     assert_eq!(socket.read().unwrap().to_text().unwrap(), "pong");
     assert_eq!(records(&client, &session).len(), 1);
 }
 
 #[test]
-fn a_ticket_opens_a_socket_with_its_makers_rights() {
+fn a_ticket_opens_a_socket_with_its_issuers_rights() {
     let (client, session) = session("tickets");
     let tenant = shared().admin().post("/v1/admin/tenants", json!({})).expect(201);
     let tenant = tenant["id"].as_str().unwrap();
@@ -206,7 +206,7 @@ fn a_ticket_opens_a_socket_with_its_makers_rights() {
     until(&mut watcher, "turn.completed");
     // The same id in another tenant is another session.
     assert_eq!(records(&client, &session).len(), 1);
-    // A ticket is for one session, and for nothing but streams.
+    // A ticket is valid for one session, and for streams only.
     let other = ticket(&talker);
     for path in ["/v1/sessions/another/events", "/v1/sessions/tickets/messages"] {
         assert!(matches!(browser.get(&format!("{path}{other}")).status, 401 | 403 | 404));
@@ -218,18 +218,18 @@ fn a_ticket_opens_a_socket_with_its_makers_rights() {
 }
 
 #[test]
-fn a_socket_hears_of_a_turn_after_its_object_slept() {
+fn a_socket_receives_a_turn_after_its_object_hibernated() {
     let (client, session) = session("asleep");
     let mut socket = open(&client, &session, "");
     post_async(&client, &session, "/say first");
     until(&mut socket, "turn.completed");
-    // The platform puts an object to sleep after ten idle seconds; nothing tells when it did.
+    // The platform hibernates an object after ten idle seconds, without a signal.
     std::thread::sleep(std::time::Duration::from_secs(14));
     post_async(&client, &session, "/say Grüße again\n/tool echo {\"text\": \"x\"}");
     let frames = until(&mut socket, "turn.completed");
     assert_eq!(frames[0]["type"], "turn.started");
     assert!(frames.iter().any(|frame| frame["type"] == "message.delta"));
-    // And it still knows who listens.
+    // The object still has its listeners.
     send(&mut socket, json!({"type": "message", "content": "/say third"}));
     until(&mut socket, "turn.completed");
     assert_eq!(said_by_user(&messages(&client, &session)).len(), 3);
@@ -243,7 +243,7 @@ fn a_close_is_answered_with_its_code() {
         socket.close(Some(CloseFrame { code, reason: "bye".into() })).unwrap();
         assert_eq!(closed(&mut socket).code, code);
     }
-    // One that has closed hurts nobody.
+    // A closed socket causes no failure.
     let mut other = open(&client, &session, "");
     post_async(&client, &session, "/say still here");
     until(&mut other, "turn.completed");
@@ -254,9 +254,9 @@ fn a_socket_does_not_outlive_its_session() {
     let (client, session) = session("erased");
     let mut socket = open(&client, &session, "");
     assert_eq!(client.delete(&format!("/v1/sessions/{session}")).status, 204);
-    // The id is free again, also for somebody else: nothing of theirs may be heard here.
+    // The id can be reused by another user, whose events must not arrive here.
     let path = format!("/v1/sessions/{session}/messages");
-    client.post(&path, json!({"content": "/say private", "user": "somebody-else"})).expect(200);
+    client.post(&path, json!({"content": "/say private", "user": "someone-else"})).expect(200);
     assert_eq!(closed(&mut socket).code, CloseCode::Away);
 }
 

@@ -1,4 +1,4 @@
-//! Subagents: errands in sessions of their own, over HTTP, and across `kill -9`.
+//! Subagents: tasks in their own sessions, over HTTP, and across `kill -9`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -24,19 +24,19 @@ fn world() -> &'static World {
     WORLD.get_or_init(|| World::with(kinds()))
 }
 
-/// A session of the demo model.
+/// Creates a session of the demo model.
 #[track_caller]
 fn demo(client: &Client, id: &str) -> Chat {
     client.post("/v1/sessions", json!({"id": id, "model": "demo/echo"})).expect(201);
     Chat::new(client.clone(), id)
 }
 
-/// What makes the demo model send out a subagent.
+/// Returns a message that makes the demo model spawn a subagent.
 fn send(agent: &str, task: &str) -> String {
     format!("/tool subagent {}", json!({"agent": agent, "task": task}))
 }
 
-/// The sessions of the subagents that a session has sent out.
+/// Returns the sessions of the subagents that a session has spawned.
 fn children(chat: &Chat) -> Vec<Chat> {
     let log = chat.log();
     let ids = of_type(&log, "subagent.started").into_iter().map(|record| record["session"].as_str().unwrap());
@@ -49,7 +49,7 @@ fn listed(client: &Client) -> Vec<String> {
 }
 
 #[test]
-fn an_errand_goes_round() {
+fn subagents_complete_their_tasks() {
     let client = world().server.client();
     let chat = demo(&client, "round");
     let asked = format!("{}\n{}", send("general-purpose", "/say one"), send("general-purpose", "/say two"));
@@ -57,7 +57,7 @@ fn an_errand_goes_round() {
     let kinds: Vec<&str> =
         events.iter().map(|event| event.event.as_str()).filter(|kind| kind.starts_with("subagent")).collect();
     assert_eq!(kinds, ["subagent.started", "subagent.started", "subagent.completed", "subagent.completed"]);
-    assert_eq!(events.last().unwrap().event, "turn.completed", "it is one stream from beginning to end");
+    assert_eq!(events.last().unwrap().event, "turn.completed", "a single stream covers the turn");
     let log = chat.log();
     log::check(&log);
     let results: Vec<&Value> =
@@ -87,7 +87,7 @@ fn an_errand_goes_round() {
 }
 
 #[test]
-fn what_is_forbidden_here_is_forbidden_there() {
+fn what_the_parent_may_not_do_the_child_may_not_do() {
     let client = world().server.client();
     let chat = demo(&client, "forbidden");
     client
@@ -99,7 +99,7 @@ fn what_is_forbidden_here_is_forbidden_there() {
     let children = children(&chat);
     let denied = of_type(&children[0].log(), "tool.completed")[0].clone();
     assert_eq!(denied["denied"], "permission");
-    assert_eq!(children[1].get("")["state"]["a"], 1, "yolo holds there, too");
+    assert_eq!(children[1].get("")["state"]["a"], 1, "yolo applies to the child too");
     for change in [json!({"permissions": {"tools": {"echo": "allow"}}}), json!({"mode": "build"})] {
         assert_eq!(client.patch(&children[0].path(""), change).expect(409)["code"], "subagent_session");
     }
@@ -107,14 +107,14 @@ fn what_is_forbidden_here_is_forbidden_there() {
     chat.say(&send("general-purpose", "/tool write {\"key\": \"a\", \"value\": 2}"));
     let child = self::children(&chat).pop().unwrap();
     assert_eq!((&child.get("")["mode"], &child.get("")["state"]["a"]), (&json!("plan"), &Value::Null));
-    // A kind has the tools that it names, and its instructions.
+    // A kind of subagent has its own tools and instructions.
     chat.say(&send("reader", "/tool write {\"key\": \"a\", \"value\": 3}"));
     let child = self::children(&chat).pop().unwrap();
     assert_eq!(of_type(&child.log(), "tool.completed")[0]["denied"], "unknown_tool");
 }
 
 #[test]
-fn a_fork_is_tagged_and_hidden_and_sends_out_nobody() {
+fn a_fork_is_tagged_and_hidden_and_spawns_no_subagents() {
     let client = world().server.client();
     let chat = demo(&client, "forking");
     chat.say("/say before");
@@ -138,10 +138,10 @@ fn a_fork_is_tagged_and_hidden_and_sends_out_nobody() {
     let refused = of_type(&log, "tool.completed").pop().unwrap().clone();
     assert_eq!(refused["denied"], "permission");
     assert!(refused["reason"].as_str().unwrap().contains("do the task yourself"));
-    assert_eq!(of_type(&log, "turn.completed").len(), 2, "the run went on");
+    assert_eq!(of_type(&log, "turn.completed").len(), 2, "the turn continued");
 }
 
-/// A session whose subagent has said `half` and does not go on.
+/// Creates a session whose subagent has streamed `half` and stalls.
 fn half_way(id: &str) -> (Chat, Chat, Gate) {
     let gate = Gate::new();
     world().model.script("slow", Script::text(["half"]).hold(&gate).say(" and more"));
@@ -155,7 +155,7 @@ fn half_way(id: &str) -> (Chat, Chat, Gate) {
 }
 
 #[test]
-fn an_aborted_subagent_has_said_what_it_had_said() {
+fn an_aborted_subagent_returns_its_partial_text() {
     let (chat, child, gate) = half_way("half");
     assert_eq!(child.post("/abort", json!({})).expect(200)["aborted"], true);
     chat.until_idle();
@@ -167,7 +167,7 @@ fn an_aborted_subagent_has_said_what_it_had_said() {
         (&ended["outcome"], &ended["result"]),
         (&json!("result"), &json!("[Aborted by user]\n\nhalf"))
     );
-    assert_eq!(log.last().unwrap()["type"], "turn.completed", "the turn that sent it out goes on");
+    assert_eq!(log.last().unwrap()["type"], "turn.completed", "the parent's turn continues");
 
     let (chat, child, gate) = half_way("half-2");
     assert_eq!(chat.post("/abort", json!({})).expect(200)["aborted"], true);
@@ -183,7 +183,7 @@ fn an_aborted_subagent_has_said_what_it_had_said() {
 }
 
 #[test]
-fn what_a_subagent_asks_outlives_a_kill() {
+fn a_subagents_approval_request_survives_a_kill() {
     let counting = Counting::start();
     let mut server = Server::start(json!({"MEMORY_FLUSH": "never", "SUBAGENTS": "[]"}));
     let chat = demo(&server.client(), "asks");
@@ -207,7 +207,7 @@ fn what_a_subagent_asks_outlives_a_kill() {
 }
 
 #[test]
-fn killed_at_any_moment_errands_are_done_once() {
+fn killed_at_any_moment_tasks_run_once() {
     const ROUNDS: usize = 6;
     let (counting, mut random) = (Counting::start(), Random::new());
     let mut server = Server::start(json!({"MEMORY_FLUSH": "never", "SUBAGENTS": "[]"}));
@@ -237,6 +237,6 @@ fn killed_at_any_moment_errands_are_done_once() {
             log::check(&child.log());
             assert_eq!(of_type(&child.log(), "turn.started").len(), 1);
         }
-        assert!(counting.count(&path) <= 1, "the tool is no idempotent one");
+        assert!(counting.count(&path) <= 1, "the tool is not idempotent");
     }
 }

@@ -1,4 +1,4 @@
-//! Whose is what: tenants, keys, tokens, tickets, users.
+//! Isolation and access: tenants, keys, tokens, tickets, and users.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -16,20 +16,20 @@ fn server() -> &'static Server {
     SERVER.get_or_init(|| Server::start(json!({})))
 }
 
-/// A new tenant.
+/// Creates a tenant.
 #[track_caller]
 fn tenant(server: &Server, id: &str) {
     server.admin().post("/v1/admin/tenants", json!({ "id": id })).expect(201);
 }
 
-/// A new key of a tenant: its public id, and a client that has it.
+/// Creates a key of a tenant. Returns its public id and a client that uses it.
 #[track_caller]
 fn key(server: &Server, tenant: &str, body: Value) -> (String, Client) {
     let made = server.admin().post(&format!("/v1/admin/tenants/{tenant}/keys"), body).expect(201);
     (made["id"].as_str().unwrap().to_owned(), server.anonymous().with_key(made["key"].as_str().unwrap()))
 }
 
-/// A session with one turn in it; gives the turn too.
+/// Creates a session with one turn. Returns the turn too.
 #[track_caller]
 fn conversation(client: &Client, id: &str, user: &str) -> (Chat, String) {
     let chat = Chat::new(client.clone(), id);
@@ -37,7 +37,7 @@ fn conversation(client: &Client, id: &str, user: &str) -> (Chat, String) {
     (chat, answer["turn_id"].as_str().unwrap().to_owned())
 }
 
-/// Every route of a session, as one would try them from outside.
+/// Every route of a session, as an intruder would try them.
 fn attempts(chat: &Chat, turn: &str) -> Vec<(&'static str, String, Value)> {
     let path = |rest: &str| chat.path(rest);
     vec![
@@ -65,7 +65,7 @@ fn send(client: &Client, method: &str, path: &str, body: &Value) -> support::Res
 }
 
 #[test]
-fn tenants_and_keys_come_and_go() {
+fn tenants_and_keys_are_created_and_removed() {
     let (server, admin) = (server(), server().admin());
     tenant(server, "acme");
     assert_eq!(admin.post("/v1/admin/tenants", json!({"id": "acme"})).expect(409)["code"], "already_exists");
@@ -73,7 +73,7 @@ fn tenants_and_keys_come_and_go() {
     let (old_id, old) = key(server, "acme", json!({"name": "first"}));
     let (chat, turn) = conversation(&old, "acme-1", "ann");
 
-    // Scopes: a reader reads, and the administration is nobody's but the operator's.
+    // Scopes: a reader may only read, and only the operator may use the administration.
     let (_, reader) = key(server, "acme", json!({"scopes": ["read"]}));
     let seen = Chat::new(reader.clone(), &chat.id);
     assert_eq!(seen.get(&format!("/turns/{turn}"))["status"], "completed");
@@ -96,7 +96,7 @@ fn tenants_and_keys_come_and_go() {
     assert_eq!(Chat::new(writer.clone(), &chat.id).say("/say hi")["reply"]["text"], "hi");
     writer.get(&chat.path("/messages")).expect(403);
 
-    // Rotation: the new key works beside the old one, until that is revoked.
+    // Rotation: the new key works beside the old one until that is revoked.
     let (_, new) = key(server, "acme", json!({}));
     for client in [&old, &new] {
         client.get(&chat.path("")).expect(200);
@@ -130,7 +130,7 @@ fn tenants_and_keys_come_and_go() {
         };
         assert!(!admin.post(&path, body).expect(422)["errors"].as_array().unwrap().is_empty());
     }
-    admin.post("/v1/admin/tenants/nobody/keys", json!({})).expect(404);
+    admin.post("/v1/admin/tenants/unknown/keys", json!({})).expect(404);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn nothing_of_one_tenant_exists_for_another() {
             let (refused, unknown) =
                 (send(client, method, &path, &body), send(client, method, &absent, &body));
             assert_eq!(refused.status, unknown.status, "{method} {path}: {}", refused.text());
-            // What is foreign and what is not there cannot be told apart.
+            // Foreign and missing resources must be indistinguishable.
             let [mut refused, mut unknown] = [refused.json(), unknown.json()];
             for problem in [&mut refused, &mut unknown] {
                 problem["request_id"] = Value::Null;
@@ -162,18 +162,18 @@ fn nothing_of_one_tenant_exists_for_another() {
     for list in ["/v1/sessions", "/v1/sessions?user=ann", "/v1/sessions?user=default"] {
         assert_eq!(theirs.get(list).expect(200)["data"], json!([]), "{list}");
     }
-    // Naming what belongs to others, by body, query or header, changes nothing.
+    // Naming another tenant's or user's ids in a body, query, or header has no effect.
     let tricks = theirs
         .with_header("x-edge-harness-forward", r#"{"principal":{"tenant":"ours","user":null,"scopes":["chat","read"]},"session":"shared-name","id":"x","answer_headers":[]}"#)
         .with_header("x-edge-harness-internal", r#"{"erase":{"tenant":"ours","session":"shared-name"}}"#);
     tricks.get(&format!("{}?tenant=ours", chat.path(""))).expect(404);
-    // The same id is another session.
+    // The same id names a different session.
     let (own, _) = conversation(&theirs, "shared-name", "bob");
     assert_eq!(own.get("")["user"], "bob");
     assert_eq!(own.client.delete(&own.path("")).status, 204);
     assert_eq!(chat.log(), log);
 
-    // A ticket for a foreign session opens nothing, and neither does a fork of one.
+    // A foreign session allows neither tickets nor forks.
     let ticket = theirs.post("/v1/tickets", json!({"session": chat.id})).json()["ticket"]
         .as_str()
         .unwrap_or("none")
@@ -183,7 +183,7 @@ fn nothing_of_one_tenant_exists_for_another() {
 }
 
 #[test]
-fn tickets_open_their_own_sessions_streams_only() {
+fn tickets_open_the_streams_of_their_own_session_only() {
     let server = server();
     tenant(server, "tickets");
     let (_, client) = key(server, "tickets", json!({}));
@@ -192,24 +192,25 @@ fn tickets_open_their_own_sessions_streams_only() {
     let made = client.post("/v1/tickets", json!({"session": chat.id, "user": "ann"})).expect(201);
     let ticket = made["ticket"].as_str().unwrap();
     assert!(made["expires_at"].as_str().unwrap().ends_with('Z'));
-    let nobody = server.anonymous();
+    let anonymous = server.anonymous();
 
-    let events: Vec<_> = nobody.stream(&chat.path(&format!("/events?until=idle&ticket={ticket}"))).collect();
+    let events: Vec<_> =
+        anonymous.stream(&chat.path(&format!("/events?until=idle&ticket={ticket}"))).collect();
     let stored: Vec<Value> =
         events.iter().filter(|e| !e.event.ends_with(".delta")).map(support::Event::json).collect();
     assert_eq!(stored, chat.log());
-    let mut socket = nobody.websocket(&chat.path(&format!("/ws?after=0&ticket={ticket}")));
+    let mut socket = anonymous.websocket(&chat.path(&format!("/ws?after=0&ticket={ticket}")));
     let first: Value = serde_json::from_str(socket.read().unwrap().to_text().unwrap()).unwrap();
     assert_eq!((&first["seq"], &first["type"]), (&json!(1), &json!("session.created")));
 
     for (method, path, body) in attempts(&other, &turn) {
         let path = format!("{path}{}ticket={ticket}", if path.contains('?') { '&' } else { '?' });
-        assert_eq!(send(&nobody, method, &path, &body).status, 401, "{method} {path}");
+        assert_eq!(send(&anonymous, method, &path, &body).status, 401, "{method} {path}");
     }
     for (method, path, body) in attempts(&chat, &turn) {
         if !path.contains("/events") && !path.contains("/ws") {
             assert_eq!(
-                send(&nobody, method, &format!("{path}?ticket={ticket}"), &body).status,
+                send(&anonymous, method, &format!("{path}?ticket={ticket}"), &body).status,
                 401,
                 "{method} {path}"
             );
@@ -218,20 +219,20 @@ fn tickets_open_their_own_sessions_streams_only() {
     for forged in
         [ticket.replace('.', "A."), ticket[..ticket.len() - 1].to_owned(), format!("{ticket}A"), "x".into()]
     {
-        nobody.get(&chat.path(&format!("/events?until=idle&ticket={forged}"))).expect(401);
+        anonymous.get(&chat.path(&format!("/events?until=idle&ticket={forged}"))).expect(401);
     }
-    // A ticket for another user opens nothing of this one's.
+    // A ticket for another user gives no access to this session.
     let strange = client.post("/v1/tickets", json!({"session": chat.id, "user": "bob"})).json();
     if let Some(ticket) = strange["ticket"].as_str() {
-        nobody.get(&chat.path(&format!("/events?until=idle&ticket={ticket}"))).expect(404);
+        anonymous.get(&chat.path(&format!("/events?until=idle&ticket={ticket}"))).expect(404);
     }
-    // A reader's ticket carries no more than the reader may do.
+    // A reader's ticket allows no more than the reader may do.
     let (_, reader) = key(server, "tickets", json!({"scopes": ["read"]}));
     let ticket = reader.post("/v1/tickets", json!({"session": chat.id})).expect(201)["ticket"]
         .as_str()
         .unwrap()
         .to_owned();
-    let mut socket = nobody.websocket(&chat.path(&format!("/ws?ticket={ticket}")));
+    let mut socket = anonymous.websocket(&chat.path(&format!("/ws?ticket={ticket}")));
     socket.send(r#"{"type": "message", "content": "/say intruded"}"#.into()).unwrap();
     let refused: Value = serde_json::from_str(socket.read().unwrap().to_text().unwrap()).unwrap();
     assert_eq!((&refused["type"], &refused["problem"]["code"]), (&json!("error"), &json!("missing_scope")));
@@ -239,7 +240,7 @@ fn tickets_open_their_own_sessions_streams_only() {
 
 const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
 
-/// A signed token of the issuer `https://id.example`.
+/// Signs a token of the issuer `https://id.example`.
 fn token(secret: &[u8], claims: Value) -> String {
     let mut all = json!({"iss": "https://id.example", "exp": 4_000_000_000_u64});
     claims.as_object().unwrap().iter().for_each(|(name, value)| all[name] = value.clone());
@@ -248,7 +249,7 @@ fn token(secret: &[u8], claims: Value) -> String {
 }
 
 #[test]
-fn a_token_speaks_for_its_user_and_nobody_else() {
+fn a_token_authenticates_its_own_user_only() {
     let server = server();
     let jwt = json!({"issuer": "https://id.example", "audience": "edge",
         "jwks": {"keys": [{"kty": "oct", "kid": "k1", "k": B64.encode(SECRET)}]}});
@@ -260,7 +261,7 @@ fn a_token_speaks_for_its_user_and_nobody_else() {
 
     let (chat, turn) = conversation(&ann, "token-1", "ann");
     assert_eq!(chat.get("")["user"], "ann");
-    // Whatever user is named, it stays the token's.
+    // The token's user cannot be overridden.
     let made = ann.post("/v1/sessions?user=bob", json!({"id": "token-2", "user": "bob"})).expect(201);
     assert_eq!(made["user"], "ann");
     let sessions = |client: &Client, query: &str| -> Vec<String> {
@@ -285,7 +286,7 @@ fn a_token_speaks_for_its_user_and_nobody_else() {
     if let Some(ticket) = ticket["ticket"].as_str() {
         server.anonymous().get(&chat.path(&format!("/events?until=idle&ticket={ticket}"))).expect(404);
     }
-    // A key of the tenant sees its users; the user that it names must be the owner.
+    // A key of the tenant may access all users, but the named user must be the owner.
     let (_, staff) = key(server, "tokens", json!({}));
     staff.get(&chat.path("?user=ann")).expect(200);
     staff.get(&chat.path("?user=bob")).expect(404);
@@ -319,11 +320,11 @@ fn a_token_speaks_for_its_user_and_nobody_else() {
         assert_eq!((refused.status, &refused.json()["code"]), (401, &json!("unauthenticated")), "{why}");
         assert!(refused.header("www-authenticate").is_some(), "{why}");
     }
-    // Users as identity providers name them.
+    // User names in the form of identity providers.
     let odd = holder(json!({"sub": "auth0|7 Zoë 山", "aud": "edge"}));
     let (own, _) = conversation(&odd, "token-odd", "ignored");
     assert_eq!(own.get("")["user"], "auth0|7 Zoë 山");
-    // A scope claim narrows.
+    // A scope claim restricts the scopes.
     let reader = holder(json!({"sub": "ann", "aud": "edge", "scope": "openid read"}));
     reader.get(&chat.path("")).expect(200);
     reader.post(&chat.path("/messages"), json!({"content": "x"})).expect(403);
@@ -353,7 +354,7 @@ fn a_user_named_with_a_key_must_own_the_session() {
 }
 
 #[test]
-fn secrets_are_stored_hashed_or_sealed_and_never_logged() {
+fn secrets_are_stored_hashed_or_encrypted_and_never_logged() {
     let server = Server::start(json!({}));
     let admin = server.admin();
     let secret = B64.encode(SECRET);
@@ -377,7 +378,7 @@ fn secrets_are_stored_hashed_or_sealed_and_never_logged() {
     );
     client.get("/fixtures/panic").expect(500);
 
-    // What is looked for would be found.
+    // The search itself works.
     assert!(server.state_holds(b"a-name-to-be-found"));
     assert!(server.log().contains("as asked"), "{}", server.log());
     for secret in [
@@ -402,7 +403,7 @@ fn a_deleted_tenant_leaves_neither_keys_nor_sessions() {
     let (_, client) = key(&server, "gone", json!({}));
     tenant(&server, "stays");
     let (_, other) = key(&server, "stays", json!({}));
-    let words = "the words that nobody may find";
+    let words = "the words to be erased";
     for id in ["gone-1", "gone-2"] {
         client.post("/v1/sessions", json!({ "id": id })).expect(201);
         Chat::new(client.clone(), id).say(&format!("/say {words}"));
@@ -414,7 +415,7 @@ fn a_deleted_tenant_leaves_neither_keys_nor_sessions() {
     client.get("/v1/sessions/gone-1").expect(401);
     server.admin().get("/v1/admin/tenants/gone").expect(404);
     server.admin().delete("/v1/admin/tenants/gone").expect(404);
-    // Nobody takes the name while somebody may still remember its keys.
+    // The id stays taken, because its old keys may still be cached.
     assert_eq!(
         server.admin().post("/v1/admin/tenants", json!({"id": "gone"})).expect(409)["code"],
         "already_exists"

@@ -1,4 +1,4 @@
-//! What a turn does, from the message that starts it to what the session remembers of it.
+//! Turns, from the user's message to the stored session.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::sync::OnceLock;
 use support::{Chat, Event, Gate, Script, World, shared};
 
-/// A Worker for the tests that do not restart it; each test has models of its own.
+/// A Worker for tests that do not restart it. Each test uses its own models.
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
     WORLD.get_or_init(World::start)
@@ -24,7 +24,7 @@ fn strings<'a>(values: impl IntoIterator<Item = &'a Value>) -> Vec<&'a str> {
 }
 
 #[test]
-fn text_arrives_while_the_model_still_writes() {
+fn text_is_streamed_while_the_model_responds() {
     let (chat, gate) = (world().chat("openai/pieces"), Gate::new());
     world().model.script("pieces", Script::text(["Grüße"]).hold(&gate).say(", Welt"));
     let mut stream = chat.stream(json!({"content": "hello"}));
@@ -56,7 +56,7 @@ fn text_arrives_while_the_model_still_writes() {
 }
 
 #[test]
-fn an_answer_comes_as_json_or_as_a_receipt_first() {
+fn a_reply_arrives_as_json_or_after_a_receipt() {
     let (chat, gate) = (world().chat("openai/answers"), Gate::new());
     world().model.script("answers", Script::text(["Hi."]).usage(100, 40, 7));
     let answer = chat.say("hello");
@@ -88,7 +88,7 @@ fn an_answer_comes_as_json_or_as_a_receipt_first() {
     assert_eq!(chat.get("")["usage"]["total_tokens"], 122);
 }
 
-/// A tool's words as a model reads them.
+/// Returns a tool's output as the model reads it.
 fn marked(text: &str) -> String {
     format!("<untrusted_output>\n{text}\n</untrusted_output>")
 }
@@ -145,7 +145,7 @@ fn three_steps_over_openai() {
     ]);
     assert_eq!(json!(messages[2..]), expected);
     assert_eq!(strings(messages[..2].iter().map(|m| &m["role"])), ["system", "system"]);
-    // What was sent once is the start of what is sent next: the provider's cache hits.
+    // Each request extends the previous one, so that the provider's cache hits.
     assert_eq!(bodies[1]["messages"], json!(messages[..5]));
     assert_eq!(bodies[0]["messages"], json!(messages[..3]));
     let said = [
@@ -215,7 +215,7 @@ fn reads_overlap_and_results_keep_the_order_of_the_calls() {
     let log = chat.log();
     let done: Vec<_> = log.iter().filter(|record| record["type"] == "tool.completed").collect();
     assert_eq!(strings(done.iter().map(|record| &record["call_id"])), ["a", "b", "c", "d", "e"]);
-    // Three reads that ran one after the other would have ended one after the other.
+    // Sequential reads would have ended one after the other.
     let ends: Vec<_> = done.iter().map(|record| &record["at"]).collect();
     assert_eq!((ends[0], ends[1]), (ends[1], ends[2]));
     let results = &world.received("parallel")[1].body["messages"];
@@ -226,7 +226,7 @@ fn reads_overlap_and_results_keep_the_order_of_the_calls() {
 }
 
 #[test]
-fn calls_that_go_wrong_become_results_that_the_model_reads() {
+fn failed_calls_become_results_that_the_model_reads() {
     let world = world();
     let chat = world.chat("openai/trouble");
     let script = Script::new()
@@ -262,8 +262,8 @@ fn calls_that_go_wrong_become_results_that_the_model_reads() {
     assert_eq!(read.len(), 7);
     for (message, record) in read.iter().zip(&done) {
         assert_eq!(message["tool_call_id"], record["call_id"]);
-        let told = record["reason"].as_str().or(record["result"].as_str()).unwrap();
-        assert!(message["content"].as_str().unwrap().contains(told), "{message}");
+        let shown = record["reason"].as_str().or(record["result"].as_str()).unwrap();
+        assert!(message["content"].as_str().unwrap().contains(shown), "{message}");
     }
     let texts = strings(read.iter().map(|m| &m["content"]));
     assert!(texts[1].contains("make_coffee") && texts[1].contains("echo"), "{}", texts[1]);
@@ -271,7 +271,7 @@ fn calls_that_go_wrong_become_results_that_the_model_reads() {
 }
 
 #[test]
-fn budgets_end_turns_normally_and_say_why() {
+fn budgets_end_turns_normally_with_a_reason() {
     let world = world();
     let call = |id: &str| Script::new().tool(id, "echo", json!({"text": id}));
 
@@ -326,7 +326,7 @@ fn budgets_end_turns_normally_and_say_why() {
 }
 
 #[test]
-fn a_deadline_keeps_what_the_stalled_model_said() {
+fn a_deadline_keeps_the_partial_text_of_a_stalled_model() {
     let (world, gate) = (world(), Gate::new());
     let chat = world.chat("openai/stalled");
     world.model.script("stalled", Script::text(["Half an ans"]).hold(&gate));
@@ -336,7 +336,7 @@ fn a_deadline_keeps_what_the_stalled_model_said() {
     world.wait_for_abort("stalled");
     assert_eq!(chat.get("/messages")["data"][1]["interrupted"], true);
 
-    // The same while tools run: each call gets its outcome, and what may have happened is not denied.
+    // The same with running tools: each call gets an outcome, and calls that may have run are not denied.
     let chat = world.chat("openai/stalled-tools");
     let count = format!("{}/stalled", world.model.base_url());
     let calls = [("a", "counter", json!({"url": count, "ms": 60_000})), ("b", "echo", json!({"text": "b"}))];
@@ -366,7 +366,7 @@ fn an_abort_keeps_the_partial_text_and_closes_the_upstream() {
     assert_eq!(end["reply"]["text"], "Once upon");
     world.wait_for_abort("aborted");
 
-    // Nothing runs: nothing to abort, and nothing to write.
+    // Without a running turn there is nothing to abort or write.
     let before = chat.log().len();
     assert_eq!(chat.client.send("POST", &chat.path("/abort"), &[]).expect(200)["aborted"], false);
     assert_eq!(chat.log().len(), before);
@@ -381,10 +381,10 @@ fn an_abort_keeps_the_partial_text_and_closes_the_upstream() {
 }
 
 #[test]
-fn waiting_messages_run_in_order_and_can_be_taken_back() {
+fn queued_messages_run_in_order_and_can_be_removed() {
     let (world, gate) = (world(), Gate::new());
     let chat = world.chat("openai/queue");
-    // The rest of the answer's text holds up the log, but nobody's view of what became of a turn.
+    // The streamed text delays later records, but not the view of a turn's state.
     world.model.script("queue", Script::text(["o"]).hold(&gate).say("ne"));
     for reply in ["two", "four"] {
         world.model.script("queue", Script::text([reply]));
@@ -435,7 +435,7 @@ fn a_busy_session_rejects_or_is_steered() {
     let session = chat.get("");
     assert_eq!((&session["status"], &session["queue"]), (&json!("idle"), &json!([])));
 
-    // The same by `on_busy`, while a tool runs.
+    // The same with `on_busy`, while a tool runs.
     world.model.script("busy", Script::new().tool("a", "sleep", json!({"ms": 60_000})));
     let mut running = chat.stream(json!({"content": "5"}));
     running.until_type("tool.started");
@@ -465,7 +465,7 @@ fn a_session_remembers_across_turns_and_restarts() {
     for reply in ["Hello Ada.", "Ada.", "Still Ada."] {
         world.model.script("m", Script::text([reply]));
     }
-    // An unknown id makes the session.
+    // An unknown id creates the session.
     let chat = Chat::new(world.server.client(), "user@example.com:chat");
     chat.say("I am Ada.");
     chat.say("Who am I?");
@@ -510,7 +510,7 @@ fn the_log_holds_what_happened_and_no_more() {
 }
 
 #[test]
-fn sessions_are_made_changed_and_shown() {
+fn sessions_are_created_updated_and_shown() {
     let client = shared().client();
     let body =
         json!({"id": "crud:1", "title": "First", "user": "carol", "metadata": {"a": 1}, "unknown": true});
@@ -555,7 +555,7 @@ fn sessions_are_made_changed_and_shown() {
     );
     assert_eq!((&log[2]["mode"], &log[2]["previous"]), (&json!("plan"), &json!("build")));
     assert_eq!(log[4]["changed_keys"], json!(["x"]));
-    // What changes nothing is no event.
+    // An update without a change writes no event.
     assert_eq!(client.patch("/v1/sessions/crud:1", patch).expect(200)["updated_at"], changed["updated_at"]);
     assert_eq!(chat.log().len(), 5);
     // Permissions are merged member by member.
@@ -575,7 +575,7 @@ fn sessions_are_made_changed_and_shown() {
 }
 
 #[test]
-fn lists_come_in_pages() {
+fn lists_are_paged() {
     let client = shared().client();
     for n in 1..=5 {
         client.post("/v1/sessions", json!({"id": format!("page-{n}"), "user": "pager"})).expect(201);
@@ -592,7 +592,7 @@ fn lists_come_in_pages() {
     assert_eq!(pages, [vec!["page-5", "page-4"], vec!["page-3", "page-2"], vec!["page-1"]]);
     assert_eq!(client.get("/v1/sessions?user=pager&agent=other").expect(200)["data"], json!([]));
 
-    // A message with calls counts once, however many records it takes.
+    // A message with calls counts once, whatever its number of records.
     let chat = Chat::new(client, "page-1");
     for n in 1..=3 {
         chat.say(&format!("/say calling\n/tool echo {{\"text\": \"{n}\"}}\n/then /say {n}"));
@@ -614,7 +614,7 @@ fn lists_come_in_pages() {
 }
 
 #[test]
-fn forks_go_their_own_way() {
+fn forks_are_independent() {
     let client = shared().client();
     let chat = Chat::new(client.clone(), "fork-source");
     client.post("/v1/sessions", json!({"id": chat.id, "user": "forker", "metadata": {"k": 1}})).expect(201);
@@ -640,7 +640,7 @@ fn forks_go_their_own_way() {
 
     let early = fork(json!({"at_message": messages[1]["id"]}));
     assert_eq!(early.transcript(), ["user: /say one", "assistant: one"]);
-    // In the middle of a turn: the open call is answered, the turn is over.
+    // A fork in the middle of a turn closes its open call and ends the turn.
     let middle = fork(json!({"at_message": messages[3]["id"]}));
     assert_eq!(middle.transcript()[3..], ["assistant: calling [call_3_0]", "tool: call_3_0=denied"]);
     assert_eq!(middle.get("")["status"], "idle");

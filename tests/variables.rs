@@ -51,8 +51,8 @@ fn a_misconfigured_deployment_reports_an_error_without_details() {
         let problem = server.client().post("/v1/sessions", json!({})).expect(501);
         assert_eq!(problem["code"], "not_configured", "{bad}");
         for (name, value) in bad.as_object().unwrap() {
-            let told = problem["detail"].as_str().unwrap();
-            assert!(!told.contains(value.as_str().unwrap()) && !told.contains(name.as_str()), "{told}");
+            let shown = problem["detail"].as_str().unwrap();
+            assert!(!shown.contains(value.as_str().unwrap()) && !shown.contains(name.as_str()), "{shown}");
             let log = server.log();
             assert!(log.contains(name.as_str()) && log.contains("malformed"), "{log}");
         }

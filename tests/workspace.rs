@@ -1,4 +1,4 @@
-//! Files of agents, over HTTP and through D1 and R2.
+//! Workspace files over HTTP, stored in D1 and R2.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -10,14 +10,14 @@ use std::thread;
 use support::{Chat, Client, Response, Server, shared};
 
 const FILES: &str = "/v1/workspace/files";
-/// More than stands in a row.
+/// Size of a file that exceeds a row.
 const LARGE: usize = 300_000;
 
 fn file(path: &str) -> String {
     format!("{FILES}/{path}")
 }
 
-/// A tenant of its own, and a client that may do everything in it.
+/// Creates a tenant, and a client with all of its scopes.
 #[track_caller]
 fn tenant(server: &Server, id: &str) -> Client {
     server.admin().post("/v1/admin/tenants", json!({ "id": id })).expect(201);
@@ -31,14 +31,14 @@ fn put(client: &Client, path: &str, body: &[u8]) -> Response {
     client.send("PUT", &file(path), body)
 }
 
-/// The paths of a list.
+/// Returns the paths of a list.
 #[track_caller]
 fn paths(client: &Client, query: &str) -> Vec<String> {
     let list = client.get(&format!("{FILES}?{query}")).expect(200);
     list["data"].as_array().unwrap().iter().map(|entry| entry["path"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Has the model call a tool; gives its result, or the reason for none behind a `!`.
+/// Makes the model call a tool. Returns the result, or the reason of the failure after `!`.
 #[track_caller]
 fn call(chat: &Chat, tool: &str, args: Value) -> String {
     chat.say(&format!("/tool {tool} {args}"));
@@ -50,7 +50,7 @@ fn call(chat: &Chat, tool: &str, args: Value) -> String {
 }
 
 #[test]
-fn bytes_come_back_as_they_went_in() {
+fn bytes_round_trip() {
     let client = tenant(shared(), "files-bytes");
     let large = |byte: u8| vec![byte; LARGE];
     let contents: [(&str, Vec<u8>); 6] = [
@@ -76,18 +76,18 @@ fn bytes_come_back_as_they_went_in() {
     assert_eq!(paths(&client, "prefix=deep/"), ["deep/er/large.bin"]);
     assert_eq!(client.get(&file("text.md")).header("content-type"), Some("text/markdown; charset=utf-8"));
 
-    // From one kind of place to the other and back.
+    // From D1 to R2 and back.
     for bytes in [&b"small"[..], &large(b'y'), &large(b'z'), b"small again"] {
         assert_eq!(put(&client, "large.txt", bytes).status, 200);
         assert_eq!(client.get(&file("large.txt")).body, bytes);
     }
-    // Refused for what it announces: the rest need not be sent.
+    // Refused by its announced length, without its body.
     let huge = client.with_header("content-length", &((4 << 20) + 1).to_string());
     assert_eq!(put(&huge, "huge", b"x").status, 413);
 }
 
 #[test]
-fn of_many_that_create_at_once_one_wins() {
+fn of_concurrent_creations_one_wins() {
     let client = tenant(shared(), "files-race");
     for (path, size) in [("small", 10), ("large", LARGE)] {
         let create = |n: u8| {
@@ -104,7 +104,7 @@ fn of_many_that_create_at_once_one_wins() {
 }
 
 #[test]
-fn nobody_loses_a_line_of_anothers() {
+fn concurrent_edits_lose_no_line() {
     let client = tenant(shared(), "files-edits");
     put(&client, "log", b"");
     let editor = |n: usize| {
@@ -131,7 +131,7 @@ fn nobody_loses_a_line_of_anothers() {
 }
 
 #[test]
-fn preconditions_and_removal() {
+fn preconditions_apply_to_writes_and_deletions() {
     let client = tenant(shared(), "files-conditions");
     let tag = put(&client, "a", b"one").header("etag").unwrap().to_owned();
     let first = client.with_header("if-match", &tag);
@@ -147,7 +147,7 @@ fn preconditions_and_removal() {
 }
 
 #[test]
-fn users_agents_and_tenants_are_apart() {
+fn users_agents_and_tenants_are_separate() {
     let server = shared();
     let (client, other) = (tenant(server, "files-apart"), tenant(server, "files-apart-2"));
     for whose in ["", "&user=ann", "&user=bob", "&agent=other", "&agent=other&user=ann"] {
@@ -201,7 +201,7 @@ fn tools_and_routes_see_the_same_files() {
     assert!(call(&chat, "read_file", json!({"path": "../x"})).starts_with("!`../x` is not a valid path"));
 }
 
-/// A session of this user.
+/// Creates a session of this user.
 #[track_caller]
 fn chat_of(client: &Client, user: &str) -> Chat {
     let session = client.post("/v1/sessions", json!({ "user": user })).expect(201);
@@ -209,7 +209,7 @@ fn chat_of(client: &Client, user: &str) -> Chat {
 }
 
 #[test]
-fn a_users_files_are_the_same_in_all_sessions_and_nobody_elses() {
+fn a_users_files_are_shared_by_all_of_its_sessions_only() {
     let client = tenant(shared(), "files-scopes");
     let [first, second, other] = ["user-1", "user-1", "user-2"].map(|user| chat_of(&client, user));
     call(&first, "write_file", json!({"path": "x", "content": "of user-1"}));
@@ -243,7 +243,7 @@ fn paths_stay_inside_and_have_one_spelling() {
             assert_eq!(answer.expect(422)["code"], "validation_failed", "{path}");
         }
     }
-    assert_eq!(client.get(&file("../user-2/x")).status, 404, "another route");
+    assert_eq!(client.get(&file("../user-2/x")).status, 404, "a different route");
     let chat = Chat::new(client.clone(), "files-paths");
     let refused = call(&chat, "write_file", json!({"path": "../user-2/x", "content": "x"}));
     assert!(refused.starts_with("!`../user-2/x` is not a valid path"), "{refused}");
@@ -264,7 +264,7 @@ fn paths_stay_inside_and_have_one_spelling() {
 }
 
 #[test]
-fn what_is_found_can_be_read_just_as_it_is_called() {
+fn a_listed_path_can_be_read_unchanged() {
     let client = tenant(shared(), "files-found");
     let names = ["b & c/Zoë's 山.md", "plain.md", "with: colon/50% #1?.md"];
     for name in names {
@@ -295,7 +295,7 @@ fn what_is_found_can_be_read_just_as_it_is_called() {
 }
 
 #[test]
-fn a_search_finds_what_was_written_a_moment_ago() {
+fn a_search_finds_what_was_just_written() {
     let client = tenant(shared(), "files-fresh");
     let chat = Chat::new(client.clone(), "files-fresh");
     let grep = || call(&chat, "grep_files", json!({"pattern": "^v\\d+$"}));
@@ -308,7 +308,7 @@ fn a_search_finds_what_was_written_a_moment_ago() {
 }
 
 #[test]
-fn whoever_keeps_losing_is_told() {
+fn a_write_that_keeps_losing_fails_with_an_explanation() {
     let client = tenant(shared(), "files-losing");
     let stale = put(&client, "a", b"one").header("etag").unwrap().to_owned();
     put(&client, "a", b"two");
@@ -320,7 +320,7 @@ fn whoever_keeps_losing_is_told() {
 }
 
 #[test]
-fn a_users_files_go_when_the_user_is_forgotten() {
+fn erasing_a_user_deletes_its_files() {
     let client = tenant(shared(), "files-forgotten");
     for whose in ["user=ann", "user=ann&agent=other", "user=bob", "layer=shared"] {
         put(&client, &format!("small?{whose}"), b"x");
@@ -333,7 +333,7 @@ fn a_users_files_go_when_the_user_is_forgotten() {
     assert_eq!(paths(&client, "layer=shared"), ["large", "small"]);
 }
 
-/// Pushes a folder of the repository; gives the exit status and what was said.
+/// Pushes a folder of the repository. Returns the exit status and the output.
 fn push(server: &Server, folder: &str, agent: &str, key: &str) -> (Option<i32>, String) {
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/workspace-push.sh");
     let mut command = std::process::Command::new(script);
@@ -348,7 +348,7 @@ fn push(server: &Server, folder: &str, agent: &str, key: &str) -> (Option<i32>, 
 }
 
 #[test]
-fn a_folder_is_pushed_as_what_an_agents_users_share() {
+fn a_pushed_folder_is_shared_by_an_agents_users() {
     let server = shared();
     server.admin().post("/v1/admin/tenants", json!({ "id": "files-push" })).expect(201);
     let key = |scopes: Value| {
@@ -376,7 +376,7 @@ fn a_folder_is_pushed_as_what_an_agents_users_share() {
 }
 
 #[test]
-fn a_tenants_files_go_with_it() {
+fn erasing_a_tenant_deletes_its_files() {
     let server = Server::start(json!({}));
     let (gone, kept) = (tenant(&server, "files-gone"), tenant(&server, "files-kept"));
     for (client, word) in [(&gone, "to-be-gone"), (&kept, "to-be-kept")] {

@@ -1,4 +1,4 @@
-//! What a model is shown of the workspace, in the real Worker.
+//! The workspace part of the prompt, in the real Worker.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -14,7 +14,7 @@ fn put(client: &Client, path: &str, text: &str) {
     assert!([200, 201].contains(&answer.status), "{path}: {}", answer.text());
 }
 
-/// What stands in an element of the prompt.
+/// Returns the content of an element of the prompt.
 #[track_caller]
 fn element<'a>(system: &'a str, tag: &str) -> &'a str {
     let (_, rest) = system.split_once(&format!("<{tag}>")).unwrap_or_else(|| panic!("no {tag}: {system}"));
@@ -39,7 +39,7 @@ fn the_prompt_follows_the_files() {
     put(&client, "knowledge/own.md?user=ann", "not shown");
     put(&client, "docs/Style.md?layer=shared", "Short sentences.");
 
-    // An edit in one step is there in the next.
+    // An edit in one step is visible in the next.
     let ann = chat_of(&world, "ann", "openai/ann");
     let args = json!({"path": "AGENTS.md", "old_string": "kind", "new_string": "careful"});
     world.model.script("ann", Script::new().tool("c1", "edit_file", args));
@@ -57,7 +57,7 @@ fn the_prompt_follows_the_files() {
     );
     assert_eq!(systems[1], systems[2], "byte by byte");
     let hash = |turn: &serde_json::Value| turn["prompt_render_hash"].as_str().unwrap().to_owned();
-    assert_eq!(hash(&turns[0]), hash(&turns[1]), "of the last prompt");
+    assert_eq!(hash(&turns[0]), hash(&turns[1]), "the hash of the last prompt");
     let system = &systems[0];
     assert_eq!(
         element(system, "memory_context"),
@@ -69,10 +69,10 @@ fn the_prompt_follows_the_files() {
     );
     assert_eq!(element(system, "docs_style_md"), "Short sentences.");
     assert!(!system.contains("none_md") && !system.contains("not shown"));
-    for (words, told) in
+    for (words, expected) in
         [("## Memory recall", true), ("## Knowledge", true), ("automatically extracted", false)]
     {
-        assert_eq!(system.contains(words), told, "{words}");
+        assert_eq!(system.contains(words), expected, "{words}");
     }
 
     // Another user of the same agent.
@@ -87,10 +87,10 @@ fn the_prompt_follows_the_files() {
 }
 
 #[test]
-fn much_is_cut_and_says_where_the_rest_is() {
+fn long_files_are_truncated_with_a_note_on_the_rest() {
     let world = World::start();
     let client = world.server.client();
-    // One in its row, the others in the object store.
+    // One file is stored in its row, the others in the object store.
     put(&client, "AGENTS.md", &"é ".repeat(20_000));
     put(&client, "MEMORY.md", &"- a fact\n".repeat(60_000));
     put(&client, "knowledge/KNOWLEDGE.md", &"Know this.\n".repeat(60_000));

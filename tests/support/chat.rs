@@ -165,7 +165,7 @@ pub fn outcomes(turn: &Value) -> Vec<String> {
 
 /// Returns the result of a call as sent to an OpenAI-compatible provider.
 #[track_caller]
-pub fn told(request: &Received, call_id: &str) -> String {
+pub fn result_text(request: &Received, call_id: &str) -> String {
     let messages = request.body["messages"].as_array().expect("messages");
     let line = messages.iter().find(|line| line["tool_call_id"] == call_id).expect("the call's result");
     line["content"].as_str().expect("text").to_owned()

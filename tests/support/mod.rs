@@ -17,7 +17,7 @@ mod server;
 mod sse;
 mod wire;
 
-pub use chat::{Chat, PROVIDER_KEY, World, millis, outcomes, system_text, tail_text, told};
+pub use chat::{Chat, PROVIDER_KEY, World, millis, outcomes, result_text, system_text, tail_text};
 pub use client::{Client, WebSocket};
 pub use counting::Counting;
 pub use http::Response;
