@@ -140,7 +140,12 @@ impl SessionHost {
     fn own_message(&self, cx: &RuntimeContext) -> Result<Option<Rc<Message>>, StoreError> {
         let session = &cx.session;
         let is_own = |message: &Rc<Message>| message.role == Role::User && message.turn == cx.permit.turn;
-        session.messages().into_iter().find(is_own).map(|message| session.complete_message(&message)).transpose()
+        session
+            .messages()
+            .into_iter()
+            .find(is_own)
+            .map(|message| session.complete_message(&message))
+            .transpose()
     }
 
     fn fail(&self, cx: &Rc<RuntimeContext>, why: &str) -> Result<(), WriteError> {
