@@ -7,17 +7,17 @@ STATE_DIR="${STATE_DIR:-.state}"
 url="http://localhost:$PORT"
 
 if (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; then
-    die "port $PORT is taken; stop what listens there, or: make dev PORT=8788"
+    die "port $PORT is taken; stop the program that listens there, or: make dev PORT=8788"
 fi
 scripts/setup.sh
 scripts/build.sh
 
-# Keys are made once and never replaced: clients and tests keep theirs.
+# Keys are created once and never replaced, so that clients keep theirs.
 key() { sed -n "s/^$1=\"\{0,1\}\([^\"]*\)\"\{0,1\}\$/\1/p" .dev.vars | tail -1; }
 (umask 077 && touch .dev.vars)
 for name in DEV_API_KEY ADMIN_KEY; do
     [ -n "$(key $name)" ] && continue
-    # The last line may lack its end when a person wrote it.
+    # A last line written by hand may lack its newline.
     [ -z "$(tail -c1 .dev.vars)" ] || echo >>.dev.vars
     echo "$name=\"$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')\"" >>.dev.vars
 done
