@@ -169,3 +169,42 @@ pub enum Imported {
     /// The task was canceled before it arrived; nothing was created.
     Canceled,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{EventKind, Owner, SessionMeta, Timestamp};
+
+    #[test]
+    fn messages_between_sessions_survive_the_way() {
+        let owner = Owner { tenant: "t".into(), user: "u".into(), agent: "a".into() };
+        let mut meta = SessionMeta::new("s", owner, Timestamp(5));
+        meta.parent = Some(Parent {
+            session: "p".into(),
+            turn: "t".into(),
+            call_id: "c".into(),
+            agent: GENERAL.into(),
+            forked: true,
+            task_turn: "t2".into(),
+        });
+        let kind = EventKind::SessionCreated {
+            session: "s".into(),
+            agent: "a".into(),
+            user: "u".into(),
+            forked_from: None,
+        };
+        let record = Record { seq: 1, at: Timestamp(5), turn: None, kind };
+        let snapshot = Snapshot {
+            meta,
+            forked_from: Some("p".into()),
+            tenant_rules: Rules::default(),
+            records: Some(vec![record]),
+            task: Some(("Look.".into(), TurnOptions::default())),
+        };
+        let json = serde_json::to_string(&snapshot).unwrap();
+        assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), snapshot);
+        let status = ChildStatus::never_begun("s".into(), "c".into());
+        let json = serde_json::to_string(&status).unwrap();
+        assert_eq!(serde_json::from_str::<ChildStatus>(&json).unwrap(), status);
+    }
+}

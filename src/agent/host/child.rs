@@ -83,7 +83,8 @@ impl SessionHost {
 
     /// Whether this object's task was canceled before it arrived.
     pub(super) fn is_canceled(&self) -> Result<bool, StoreError> {
-        Ok(self.ports.store.get(CANCELED)?.is_some())
+        // A store in which nothing was ever stored has no documents to read.
+        Ok(self.ports.store.exists()? && self.ports.store.get(CANCELED)?.is_some())
     }
 
     /// Ends the task. The parent is still notified of the final status, until it acknowledges that.
