@@ -123,7 +123,7 @@ fn modes_must_fit_together_and_name_tools_that_there_are() {
         Mode { additional_tools: Some(vec!["ekko".into()]), ..mode("a") },
         Mode { available_tools: Some(vec!["echo".into(), "ekko".into()]), ..mode("a") },
     ] {
-        let told = "mode \"a\": it names the tool \"ekko\", which is none";
+        let told = "mode \"a\": it names the tool \"ekko\", which does not exist";
         assert_eq!(built(vec![lists]), Err(told.into()));
     }
 }
