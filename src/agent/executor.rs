@@ -236,7 +236,11 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     let is_child = cx.session.state().meta.parent.is_some() && !fault::active(Fault::NestSubagents);
     if is_child && matches!(spec.suspends, Some(WaitKind::Plan | WaitKind::Subagent)) {
         // A forked session keeps all tools of its parent, so that both prompts share a cached prefix.
-        return deny(call, DenyReason::Permission, "this is not for a subagent: do the task yourself".into());
+        return deny(
+            call,
+            DenyReason::Permission,
+            "a subagent cannot use this tool: do the task yourself".into(),
+        );
     }
     if !within_budget {
         let reason = "this turn has no tool calls left; answer with what you have";
