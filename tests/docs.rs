@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use edge_harness::http::routes::{Access, ROUTES};
 use edge_harness::standard::settings::{Kind, SETTINGS, Setting};
+use edge_harness::types::Scope;
 use pretty_assertions::assert_eq;
 use std::{fmt::Write, fs, path::PathBuf};
 
@@ -213,6 +215,32 @@ fn links_between_pages_have_targets() {
         }
     }
     assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn the_http_api_lists_every_route_and_what_it_needs() {
+    let text = page("docs/http-api.md");
+    let methods = ["GET ", "POST ", "PUT ", "PATCH ", "DELETE "];
+    let listed = rows(&text).into_iter().filter_map(|cells| {
+        let route = cells[0].trim_matches('`');
+        methods.iter().any(|method| route.starts_with(method)).then(|| format!("{route}: {}", cells[1]))
+    });
+    let mut listed: Vec<_> = listed.collect();
+    listed.sort();
+    let known = ROUTES.iter().map(|route| {
+        let needs = match route.access {
+            Access::Public => "public",
+            Access::Operator => "operator",
+            Access::Scope(Scope::Chat) => "chat",
+            Access::Scope(Scope::Read) => "read",
+            Access::Scope(Scope::Admin) => "admin",
+        };
+        let ticket = if route.ticket { " or ticket" } else { "" };
+        format!("{} {}: {needs}{ticket}", route.method, route.path)
+    });
+    let mut known: Vec<_> = known.collect();
+    known.sort();
+    assert_eq!(listed, known);
 }
 
 #[test]
