@@ -34,8 +34,8 @@ impl FollowUp for MemoryMaintenance {
         }
         let last = self.0.request(&cx.owner).await;
         let last = last.map_err(|error| self.0.put_off("memory.not_requested", &cx.owner, &error))?;
-        let told = cx.last_of("memory.consolidated")?.unwrap_or(cx.created_at);
-        let news = last.filter(|last| *last > told);
+        let announced = cx.last_of("memory.consolidated")?.unwrap_or(cx.created_at);
+        let news = last.filter(|last| *last > announced);
         let news = news.map(|consolidated_at| EventKind::MemoryConsolidated { consolidated_at });
         Ok(Progress::Done(news.into_iter().collect()))
     }

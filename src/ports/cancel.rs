@@ -1,4 +1,4 @@
-//! Stopping work that is not needed any more.
+//! Cancellation of running work.
 
 use std::{
     cell::{Cell, RefCell},
@@ -7,7 +7,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// Tells running work to stop.
+/// A signal that asks running work to stop. Clones share the signal.
 #[derive(Clone, Default)]
 pub struct CancelToken(Rc<TokenState>);
 
@@ -18,12 +18,12 @@ struct TokenState {
 }
 
 impl CancelToken {
-    /// Whether the work is over.
+    /// Returns whether the work was canceled.
     pub fn is_canceled(&self) -> bool {
         self.0.canceled.get()
     }
 
-    /// Completes when the work is over.
+    /// Completes when the work is canceled.
     pub async fn canceled(&self) {
         poll_fn(|cx| {
             if self.is_canceled() {
@@ -38,7 +38,7 @@ impl CancelToken {
         .await;
     }
 
-    /// Ends it.
+    /// Cancels the work.
     pub fn cancel(&self) {
         self.0.canceled.set(true);
         self.0.waiting.take().into_iter().for_each(Waker::wake);

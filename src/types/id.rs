@@ -20,12 +20,12 @@ macro_rules! id_type {
         pub struct $name(Rc<str>);
 
         impl $name {
-            /// Checks an id that a caller chose; `None` if it may not be used as one.
+            /// Parses an id that a caller chose; `None` if it is not valid.
             pub fn parse(text: &str) -> Option<Self> {
                 $is_valid(text).then(|| Self::from(text))
             }
 
-            /// The id as text.
+            /// Returns the id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -93,17 +93,17 @@ macro_rules! id_type {
     )+};
 }
 
-/// An id that the service generates when the caller chooses none.
+/// An id type that the service can generate.
 pub trait GeneratedId: From<String> {
-    /// What each generated id starts with.
+    /// The prefix of generated ids.
     const PREFIX: &'static str;
 
-    /// Makes an id from the time and ten random bytes.
+    /// Generates an id from the time and ten random bytes.
     fn generate(now: Timestamp, random: &[u8; 10]) -> Self {
         make(Self::PREFIX, now, random).into()
     }
 
-    /// Makes the id that follows from a name: the first half of its SHA-256, the same each time.
+    /// Derives an id from a name: the first half of the name's SHA-256.
     fn derive(name: &str) -> Self {
         derive(Self::PREFIX, name).into()
     }

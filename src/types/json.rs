@@ -1,4 +1,4 @@
-//! Reading JSON, and writing it for headers.
+//! Parsing JSON, and writing it for HTTP headers.
 
 mod reader;
 pub mod tagged;
@@ -12,36 +12,36 @@ use serde::{
 };
 use serde_json::{Error, Value};
 
-/// Reads `text` as a `T`, by way of a [`Value`]; what is on the hot path (model streams) reads directly
-/// instead.
+/// Parses `text` as a `T`, by way of a [`Value`]. The hot path (model streams) deserializes directly instead.
 ///
 /// # Errors
-/// When it is not JSON, or not a `T`.
+/// `text` is not JSON, or not a `T`.
 pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
     from_value(parse(text)?).map_err(Error::custom)
 }
 
-/// Reads `text` as JSON: as bytes always, since serde_json's readers of bytes and of `str` are two copies of a parser.
+/// Parses `text` as JSON. Always from bytes, because serde_json compiles separate parsers for bytes and
+/// `str`.
 ///
 /// # Errors
-/// When it is not JSON.
+/// `text` is not JSON.
 pub fn parse(text: &[u8]) -> Result<Value, Error> {
     serde_json::from_slice(text)
 }
 
-/// Reads `value` as a `T`.
+/// Deserializes `value` as a `T`.
 ///
 /// # Errors
-/// When it is not a `T`: what does not fit and where it stands.
+/// `value` is not a `T`. The error contains what is wrong and where.
 pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, Misfit> {
     T::deserialize(reader::Reader(value))
 }
 
-/// Deepest nesting of arrays and objects that is let in. What is stored wraps it in a few more levels,
-/// and nothing deeper than 128 is read again.
+/// Maximum nesting of arrays and objects in a request. Stored records add a few levels, and the parser
+/// accepts at most 128.
 pub const MAX_DEPTH: usize = 64;
 
-/// Whether arrays and objects in `value` are nested deeper than [`MAX_DEPTH`].
+/// Returns whether arrays and objects in `value` are nested deeper than [`MAX_DEPTH`].
 pub fn too_deep(value: &Value) -> bool {
     fn exceeds(value: &Value, left: usize) -> bool {
         let Some(inner) = left.checked_sub(1) else { return value.is_array() || value.is_object() };
@@ -54,10 +54,10 @@ pub fn too_deep(value: &Value) -> bool {
     exceeds(value, MAX_DEPTH)
 }
 
-/// JSON in ASCII alone, as a header takes it: names of users may hold any character.
+/// Serializes `value` as ASCII-only JSON for a header, since user names may contain any character.
 ///
 /// # Errors
-/// When `value` cannot be written as JSON.
+/// `value` cannot be serialized.
 pub fn ascii(value: &impl Serialize) -> Result<String, Error> {
     let text = serde_json::to_string(value)?;
     if text.is_ascii() {
@@ -68,7 +68,7 @@ pub fn ascii(value: &impl Serialize) -> Result<String, Error> {
         if c.is_ascii() {
             out.push(c);
         } else {
-            // Such a character stands inside a string, where its escape means the same.
+            // Outside ASCII, characters occur only in strings, where an escape is equivalent.
             c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
         }
     }
@@ -81,7 +81,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn nesting_has_a_bound() {
+    fn nesting_is_limited() {
         let nested = |depth| (0..depth).fold(Value::Null, |inner, _| json!([inner]));
         let objects = |depth| (0..depth).fold(Value::Null, |inner, _| json!({"a": 1, "b": inner}));
         assert!(!too_deep(&nested(MAX_DEPTH)) && !too_deep(&objects(MAX_DEPTH)));
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn any_character_travels_as_ascii() {
+    fn any_character_round_trips_as_ascii() {
         let name = "Zoë 世界 🌍 \"\\ é";
         let text = ascii(&name).expect("JSON");
         assert!(text.is_ascii());

@@ -12,7 +12,7 @@ pub enum WaitKind {
     Approval,
     /// An answer to a question.
     Question,
-    /// A judgement on a plan.
+    /// A review of a plan.
     Plan,
     /// The result of a tool that the client runs.
     External,
@@ -27,7 +27,7 @@ pub enum Wait {
     Approval,
     /// An answer to the question in this payload.
     Question(Value),
-    /// A judgement on the plan in this payload.
+    /// A review of the plan in this payload.
     Plan(Value),
     /// The result of a tool that the client runs, with this payload.
     External(Value),
@@ -126,12 +126,12 @@ pub struct Suspension {
 }
 
 impl Suspension {
-    /// Whether the call waits for a child that itself waits for no person.
+    /// Returns whether the call waits for a child that itself waits for no person.
     pub fn is_delegated(&self) -> bool {
         matches!(&self.wait, Wait::Child(child) if child.pending.is_empty())
     }
 
-    /// The child for which the call waits.
+    /// Returns the child for which the call waits.
     pub fn child(&self) -> Option<&ChildWait> {
         match &self.wait {
             Wait::Child(child) => Some(child),
@@ -139,7 +139,7 @@ impl Suspension {
         }
     }
 
-    /// The suspension as clients see it.
+    /// Returns the suspension as clients see it.
     pub fn pending(&self) -> Pending {
         Pending {
             call_id: self.call_id.clone(),
@@ -156,7 +156,7 @@ impl Suspension {
         }
     }
 
-    /// The same call, resolved.
+    /// Returns the suspension as resolved.
     pub fn resolved(self, resolution: Resolution) -> Self {
         Self { resolution: Some(resolution), ..self }
     }
