@@ -190,24 +190,24 @@ pub struct Pending {
     pub expires_at: Timestamp,
 }
 
-/// A suspension as it is stored: what clients see, and what they do not.
+/// The stored form of a suspension: the part that clients see, and the rest.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     pending: Pending,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     resolved: Option<Resolution>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    told: Option<String>,
+    #[serde(rename = "told", default, skip_serializing_if = "Option::is_none")]
+    notified: Option<String>,
 }
 
 impl TryFrom<Stored> for Suspension {
     type Error = String;
 
     fn try_from(stored: Stored) -> Result<Self, String> {
-        let Stored { pending, resolved, told } = stored;
+        let Stored { pending, resolved, notified } = stored;
         let mut wait = Wait::new(pending.kind, pending.payload).map_err(|misfit| misfit.to_string())?;
         if let Wait::Child(child) = &mut wait {
-            child.notified = told;
+            child.notified = notified;
         }
         Ok(Self {
             call_id: pending.call_id,
@@ -228,8 +228,8 @@ impl TryFrom<Stored> for Suspension {
 impl From<Suspension> for Stored {
     fn from(suspension: Suspension) -> Self {
         let pending = suspension.pending();
-        let told = suspension.child().and_then(|child| child.notified.clone());
-        Self { pending, resolved: suspension.resolution, told }
+        let notified = suspension.child().and_then(|child| child.notified.clone());
+        Self { pending, resolved: suspension.resolution, notified }
     }
 }
 
