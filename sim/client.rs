@@ -3,9 +3,9 @@
 use super::{
     dice::Dice,
     node::Node,
-    people::Said,
-    plan::{Act, SessionPlan, Wants, mark},
+    people::Submission,
     reader::{Event, Line, Parser},
+    scenario::{Act, ResponseMode, SessionScenario, mark},
     world::World,
 };
 use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute, session::SessionRequest};
@@ -33,7 +33,7 @@ pub struct Witness {
     /// The turn's number in the plan, whether it was sent under a key, and what became of it.
     pub posts: Vec<(usize, bool, Fate)>,
     /// What people said about calls.
-    pub said: Vec<Said>,
+    pub submissions: Vec<Submission>,
     /// Turns whose whole answer was read, with it.
     pub answers: Vec<(String, Value)>,
     /// Turns that were streamed.
@@ -63,7 +63,7 @@ pub struct Streamed {
 pub struct Client {
     pub world: Rc<World>,
     pub node: Rc<Node>,
-    pub plan: SessionPlan,
+    pub scenario: SessionScenario,
 }
 
 pub enum Reply {
@@ -75,20 +75,21 @@ pub enum Reply {
 
 /// Everything that a session's objects say must hold no other session's words.
 pub fn is_own(world: &World, origin: usize, text: &str) {
-    for place in (0..world.outside.plan.sessions.len()).filter(|place| *place != origin) {
+    for place in (0..world.ledger.scenario.sessions.len()).filter(|place| *place != origin) {
         if text.contains(&mark(place)) {
-            world.outside.find(7, format!("session {origin} shows words of session {place}: {text}"));
+            world.ledger.find(7, format!("session {origin} shows words of session {place}: {text}"));
         }
     }
 }
 
 /// Starts the clients of all sessions.
 pub fn start(world: &Rc<World>, dice: &mut Dice) {
-    for (place, plan) in world.outside.plan.sessions.iter().enumerate() {
-        let client = || Client { world: Rc::clone(world), node: world.node(place), plan: plan.clone() };
-        let (own, quiet, dice_of) = (client(), world.outside.plan.quiet, dice.fork());
+    for (place, scenario) in world.ledger.scenario.sessions.iter().enumerate() {
+        let client =
+            || Client { world: Rc::clone(world), node: world.node(place), scenario: scenario.clone() };
+        let (own, quiet, dice_of) = (client(), world.ledger.scenario.quiet, dice.fork());
         spawn(world, Box::pin(async move { own.script(quiet, dice_of).await }));
-        if plan.followed {
+        if scenario.followed {
             let (follower, dice) = (client(), dice.fork());
             world.sched.spawn(None, Box::pin(async move { follower.follow(dice).await }));
         }
@@ -96,16 +97,18 @@ pub fn start(world: &Rc<World>, dice: &mut Dice) {
 }
 
 /// Lets those who follow read what they have not seen, from machines that have just started.
-pub fn read_to_the_end(world: &Rc<World>) {
-    for (place, plan) in world.outside.plan.sessions.iter().enumerate().filter(|(_, plan)| plan.followed) {
-        let client = Client { world: Rc::clone(world), node: world.node(place), plan: plan.clone() };
+pub fn read_remaining(world: &Rc<World>) {
+    for (place, scenario) in
+        world.ledger.scenario.sessions.iter().enumerate().filter(|(_, scenario)| scenario.followed)
+    {
+        let client = Client { world: Rc::clone(world), node: world.node(place), scenario: scenario.clone() };
         spawn(
             world,
             Box::pin(async move {
                 let mut events = client.seen();
                 // What is recorded while it reads may come after the session was idle, and so after its end.
                 let known = client.node.disk.log.borrow().len();
-                if let Some(mut line) = client.come_back(&events, "until=idle").await {
+                if let Some(mut line) = client.reconnect(&events, "until=idle").await {
                     let mut parser = Parser::default();
                     while let Some(bytes) = line.next().await {
                         parser.push(&client.world, place, &bytes, &mut events);
@@ -133,22 +136,22 @@ pub fn spawn(world: &Rc<World>, work: LocalBoxFuture<'static, ()>) {
 
 impl Client {
     async fn script(&self, quiet: bool, mut dice: Dice) {
-        if let Some(rules) = &self.plan.rules {
-            self.lay_down(rules).await;
+        if let Some(rules) = &self.scenario.rules {
+            self.write_rules(rules).await;
         }
-        let asked = self.plan.rules.is_some();
+        let asked = self.scenario.rules.is_some();
         if quiet {
             // One after the other: the order of the turns is the plan's. What is said while a call waits would
             // pass over it, so nothing is.
-            for (at, act) in &self.plan.acts {
+            for (at, act) in &self.scenario.acts {
                 self.act(*at, act, dice.fork()).await;
                 if asked {
-                    self.see_through(&Cell::new(0), dice.fork()).await;
+                    self.decide_until_idle(&Cell::new(0), dice.fork()).await;
                 }
             }
         } else {
-            let (acting, last_dice) = (Cell::new(self.plan.acts.len()), dice.fork());
-            let acts = self.plan.acts.iter().map(|(at, act)| (at, act, dice.fork()));
+            let (acting, last_dice) = (Cell::new(self.scenario.acts.len()), dice.fork());
+            let acts = self.scenario.acts.iter().map(|(at, act)| (at, act, dice.fork()));
             let acts = acts.map(async |(at, act, dice)| {
                 self.act(*at, act, dice).await;
                 acting.set(acting.get() - 1);
@@ -156,21 +159,21 @@ impl Client {
             // Whoever waits for a message behind a call that waits needs somebody to decide.
             let rest = async {
                 if asked {
-                    let last = self.plan.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
+                    let last = self.scenario.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
                     self.world.sched.sleep(last).await;
-                    self.see_through(&acting, last_dice).await;
+                    self.decide_until_idle(&acting, last_dice).await;
                 }
             };
             join(join_all(acts), rest).await;
         }
-        if self.plan.erased {
+        if self.scenario.erased {
             self.erase().await;
         }
     }
 
     pub fn request(&self, route: SessionRoute, item: &str, body: &Value) -> SessionRequest {
-        let user = Some(self.plan.user.clone());
-        let principal = Principal { user, ..Principal::new(self.plan.tenant.clone(), Scopes::all()) };
+        let user = Some(self.scenario.user.clone());
+        let principal = Principal { user, ..Principal::new(self.scenario.tenant.clone(), Scopes::all()) };
         let body = if body.is_null() { Default::default() } else { body.to_string().into() };
         let request = ApiRequest { body, ..ApiRequest::default() };
         SessionRequest { principal, session: self.node.session.clone(), route, item: item.into(), request }
@@ -179,7 +182,7 @@ impl Client {
     pub async fn ask(&self, call: SessionRequest) -> Reply {
         let (world, handler) = (&self.world, self.node.handler(&self.world));
         let what = format!("{:?} {}", call.route, call.item);
-        world.outside.say("client", || format!("{} {what}", self.node.disk.name));
+        world.ledger.say("client", || format!("{} {what}", self.node.disk.name));
         let generation = self.node.generation.get();
         let (sender, answer) = oneshot::channel();
         let work = async move {
@@ -191,7 +194,7 @@ impl Client {
             Ok(Err(problem)) => Reply::Problem(problem),
             Err(_) => Reply::Lost,
         };
-        world.outside.say("client", || match &reply {
+        world.ledger.say("client", || match &reply {
             Reply::Answer(response, _) => format!("{} {what}: {}", self.node.disk.name, response.status),
             Reply::Problem(problem) => format!("{} {what}: {problem}", self.node.disk.name),
             Reply::Lost => format!("{} {what}: the line is cut", self.node.disk.name),
@@ -220,9 +223,7 @@ impl Client {
         let due = (super::sched::START + at).saturating_sub(self.world.sched.now());
         self.world.sched.sleep(due).await;
         match act {
-            Act::Post { turn, wants, on_busy, key } => {
-                self.post(*turn, *wants, on_busy, *key, &mut dice).await
-            }
+            Act::Post { turn, mode, on_busy, key } => self.post(*turn, *mode, on_busy, *key, &mut dice).await,
             Act::Abort => drop(self.json(SessionRoute::Abort, "", &json!({})).await),
             Act::Dequeue => self.dequeue().await,
             Act::Rename => {
@@ -232,7 +233,7 @@ impl Client {
                     self.witness(|w| w.titles.push(title));
                 }
             }
-            Act::Pry => self.pry().await,
+            Act::Trespass => self.trespass().await,
             Act::Look => {
                 self.json(SessionRoute::Show, "", &Value::Null).await;
                 self.json(SessionRoute::ListMessages, "", &Value::Null).await;
@@ -243,9 +244,9 @@ impl Client {
     }
 
     /// Posts a message; under a key, until it is known what became of it.
-    async fn post(&self, turn: usize, wants: Wants, on_busy: &str, key: bool, dice: &mut Dice) {
+    async fn post(&self, turn: usize, mode: ResponseMode, on_busy: &str, key: bool, dice: &mut Dice) {
         for _ in 0..12 {
-            let fate = self.try_post(turn, wants, on_busy, key).await;
+            let fate = self.try_post(turn, mode, on_busy, key).await;
             self.witness(|w| w.posts.push((turn, key, fate.clone())));
             let again = match fate {
                 Fate::Accepted(_) => false,
@@ -259,18 +260,18 @@ impl Client {
         }
     }
 
-    async fn try_post(&self, turn: usize, wants: Wants, on_busy: &str, key: bool) -> Fate {
-        let plan = &self.plan.turns[turn];
+    async fn try_post(&self, turn: usize, mode: ResponseMode, on_busy: &str, key: bool) -> Fate {
+        let script = &self.scenario.turns[turn];
         let mut body = json!({
-            "content": plan.said, "on_busy": on_busy, "budget": plan.budget_json(), "show_citations": plan.citations,
+            "content": script.said, "on_busy": on_busy, "budget": script.budget_json(), "show_citations": script.citations,
         });
-        if let Some(think) = plan.think {
+        if let Some(think) = script.think {
             body["think"] = json!(think);
         }
-        if let Some(tools) = &plan.tools {
+        if let Some(tools) = &script.tools {
             body["tools"] = json!(tools);
         }
-        if plan.schema {
+        if script.schema {
             body["output_schema"] = json!({ "type": "object", "required": ["answer"] });
         }
         let mut call = self.request(SessionRoute::PostMessage, "", &body);
@@ -278,7 +279,7 @@ impl Client {
         if key {
             headers.push(("idempotency-key".into(), format!("turn-{turn}")));
         }
-        wants.ask_for(headers);
+        mode.add_header(headers);
         match self.ask(call).await {
             Reply::Answer(response, generation) => self.accepted(response, generation, true).await,
             // Accepted, but it goes on elsewhere.
@@ -324,8 +325,8 @@ impl Client {
     }
 
     /// Other tenants and other users find nothing here.
-    async fn pry(&self) {
-        let strangers = [("initech", None), (self.plan.tenant.as_str(), Some("mallory"))];
+    async fn trespass(&self) {
+        let strangers = [("initech", None), (self.scenario.tenant.as_str(), Some("mallory"))];
         let routes = [
             SessionRoute::Show,
             SessionRoute::Events,
@@ -345,7 +346,7 @@ impl Client {
                 call.principal.user = user.map(str::to_owned);
                 if let Reply::Answer(response, _) = self.ask(call).await {
                     let what = format!("{tenant}/{user:?} may {route:?}: {}", response.status);
-                    self.world.outside.find(7, what);
+                    self.world.ledger.find(7, what);
                 }
             }
         }
@@ -370,7 +371,7 @@ impl Client {
     async fn follow(&self, mut dice: Dice) {
         while !self.world.closing.get() {
             let mut events = self.seen();
-            if let Some(mut line) = self.come_back(&events, "").await {
+            if let Some(mut line) = self.reconnect(&events, "").await {
                 let mut parser = Parser::default();
                 let leave = self.world.sched.sleep(dice.pick(&[0, 3, 30, 300, 3_000, 20_000]));
                 futures::pin_mut!(leave);
@@ -397,7 +398,7 @@ impl Client {
     }
 
     /// Connects behind the last event that was seen.
-    async fn come_back(&self, seen: &[Event], query: &str) -> Option<Line> {
+    async fn reconnect(&self, seen: &[Event], query: &str) -> Option<Line> {
         let mut call = self.request(SessionRoute::Events, "", &Value::Null);
         call.request.query = query.into();
         if let Some(id) = seen.iter().rev().find_map(|event| event.id) {

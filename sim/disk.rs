@@ -1,6 +1,6 @@
 //! What outlives a session's machine: its log and documents, with the moment of each write.
 
-use super::outside::Outside;
+use super::ledger::Ledger;
 use edge_harness::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
@@ -32,11 +32,11 @@ pub struct Disk {
     pub refused_at: Cell<u64>,
     commits: Cell<u64>,
     refusals: RefCell<Vec<(u64, u64)>>,
-    outside: Rc<Outside>,
+    ledger: Rc<Ledger>,
 }
 
 impl Disk {
-    pub fn new(name: String, refusals: Vec<(u64, u64)>, outside: Rc<Outside>) -> Rc<Self> {
+    pub fn new(name: String, refusals: Vec<(u64, u64)>, ledger: Rc<Ledger>) -> Rc<Self> {
         Rc::new(Self {
             name,
             log: RefCell::default(),
@@ -46,7 +46,7 @@ impl Disk {
             refused_at: Cell::new(0),
             commits: Cell::new(0),
             refusals: RefCell::new(refusals),
-            outside,
+            ledger,
         })
     }
 
@@ -68,8 +68,8 @@ impl Disk {
 
     fn commit(&self, batch: Batch) -> Result<(), StoreError> {
         if self.refuses() {
-            self.refused_at.set(self.outside.sched.now());
-            self.outside.say(&self.name, || "the disk refuses a write".into());
+            self.refused_at.set(self.ledger.sched.now());
+            self.ledger.say(&self.name, || "the disk refuses a write".into());
             return Err(StoreError("the disk refuses".into()));
         }
         let mut log = self.log.borrow_mut();
@@ -78,13 +78,13 @@ impl Disk {
         if let Some(first) = batch.append.first().filter(|first| first.seq <= last) {
             return Err(StoreError(format!("record {} is there already", first.seq)));
         }
-        let (moment, at) = (self.outside.moment(), self.outside.sched.now());
+        let (moment, at) = (self.ledger.moment(), self.ledger.sched.now());
         for record in batch.append {
-            self.outside.say(&self.name, || format!("{} {}", record.seq, record.json));
+            self.ledger.say(&self.name, || format!("{} {}", record.seq, record.json));
             let waits = u64::from(super::client::waits(&record.kind));
-            self.outside.waits.set(self.outside.waits.get() + waits);
-            let sent = u64::from(record.kind == "subagent.started");
-            self.outside.sent.set(self.outside.sent.get() + sent);
+            self.ledger.waits.set(self.ledger.waits.get() + waits);
+            let spawned = u64::from(record.kind == "subagent.started");
+            self.ledger.spawned.set(self.ledger.spawned.get() + spawned);
             log.push(Written { record, moment, at });
         }
         let mut documents = self.documents.borrow_mut();
@@ -104,12 +104,12 @@ impl Disk {
 }
 
 /// One machine's connection to its disk. It ends with the machine.
-pub struct Plug {
+pub struct DiskHandle {
     pub disk: Rc<Disk>,
     pub alive: Cell<bool>,
 }
 
-impl SessionStore for Plug {
+impl SessionStore for DiskHandle {
     fn exists(&self) -> Result<bool, StoreError> {
         Ok(!self.disk.documents.borrow().is_empty())
     }
@@ -155,7 +155,7 @@ impl SessionStore for Plug {
         self.disk.documents.borrow_mut().clear();
         self.disk.busy.set(false);
         self.disk.waits.set(false);
-        self.disk.outside.say(&self.disk.name, || "erased".into());
+        self.disk.ledger.say(&self.disk.name, || "erased".into());
         Ok(())
     }
 }

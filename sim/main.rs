@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let jobs = number("--jobs").and_then(|jobs| usize::try_from(jobs).ok()).unwrap_or(cores);
     let started = Instant::now();
     let swept = sim::sweep::sweep(from, seeds, jobs, || {});
-    let sim::sweep::Swept { failed, played, waited, restarted, sent } = swept;
+    let sim::sweep::SweepResult { failed, played, waited, restarted, spawned } = swept;
     let seconds = started.elapsed().as_secs_f64();
     #[allow(clippy::cast_precision_loss, reason = "for people")]
     let rate = played as f64 / seconds;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
         None => {
             println!("{played} seeds from {from} on: nothing found ({seconds:.1} s, {rate:.0} a second)");
             println!("in {waited} of them turns waited for people, in {restarted} of these over a restart");
-            println!("in {sent} of them subagents were sent out");
+            println!("in {spawned} of them subagents were spawned out");
             ExitCode::SUCCESS
         }
         Some(report) => {

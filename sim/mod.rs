@@ -11,32 +11,32 @@
 //! | `people` | who is asked about calls, and what they say |
 //! | `errands` | what subagents are sent out for, and what comes between sessions |
 //! | `model`, `aside`, `tools` | what the core talks to |
-//! | `outside` | the ledger of what really happened, and the trace |
+//! | `ledger` | the ledger of what really happened, and the trace |
 //! | `invariants` | what must hold in the end |
 //!
-//! One run has one thread and nothing from outside: the same seed gives the same trace.
+//! One run has one thread and nothing from ledger: the same seed gives the same trace.
 
 #![allow(dead_code, clippy::expect_used, clippy::unwrap_used, reason = "a test, used by two targets")]
 
-pub mod aside;
 pub mod client;
 pub mod dice;
 pub mod disk;
-pub mod errands;
 pub mod invariants;
+pub mod ledger;
 pub mod model;
 pub mod node;
-pub mod outside;
+pub mod one_shot;
 pub mod people;
-pub mod plan;
 pub mod reader;
+pub mod scenario;
 pub mod sched;
+pub mod subagents;
 pub mod sweep;
 pub mod tools;
 pub mod world;
 
-use outside::Finding;
-use plan::Plan;
+use ledger::Finding;
+use scenario::Scenario;
 use world::World;
 
 /// What a run found, and how it came to it.
@@ -49,25 +49,25 @@ pub struct Report {
     /// How often its machine went away meanwhile.
     pub restarts: u64,
     /// How many subagents were sent out.
-    pub sent: u64,
+    pub spawned: u64,
     /// Empty unless asked for.
     pub trace: Vec<String>,
 }
 
 /// Plays one seed.
 pub fn play(seed: u64, traced: bool) -> Report {
-    let plan = Plan::of(seed);
-    let world = World::play(&plan, traced);
+    let scenario = Scenario::of(seed);
+    let world = World::play(&scenario, traced);
     invariants::check(&world);
-    if plan.quiet && world.outside.findings.borrow().is_empty() {
-        let reference = World::play(&plan.undisturbed(), false);
+    if scenario.quiet && world.ledger.findings.borrow().is_empty() {
+        let reference = World::play(&scenario.undisturbed(), false);
         invariants::same(&world, &reference);
         reference.dismantle();
     }
     world.dismantle();
-    let outside = &world.outside;
-    let (waits, restarts, sent) = (outside.waits.get(), outside.restarts.get(), outside.sent.get());
-    Report { seed, findings: outside.findings.take(), waits, restarts, sent, trace: outside.trace() }
+    let ledger = &world.ledger;
+    let (waits, restarts, spawned) = (ledger.waits.get(), ledger.restarts.get(), ledger.spawned.get());
+    Report { seed, findings: ledger.findings.take(), waits, restarts, spawned, trace: ledger.trace() }
 }
 
 impl Report {

@@ -2,9 +2,9 @@
 //! asked again after a crash; only its troubles pass.
 
 use super::{
-    aside,
-    outside::{Ask, Outside},
-    plan::{LastWord, StepPlan, TurnPlan, mark},
+    ledger::{Ask, Ledger},
+    one_shot,
+    scenario::{FinalResponse, StepScript, TurnScript, mark},
 };
 use edge_harness::ports::{Model, Models};
 use edge_harness::session::{tokens, window::SUMMARY_ID};
@@ -27,7 +27,7 @@ pub const FIXED: u64 = 4_300;
 pub type Piece = (u64, Result<ModelEvent, ModelError>);
 
 /// The only model there is.
-pub struct SimModels(pub Rc<Outside>);
+pub struct SimModels(pub Rc<Ledger>);
 
 impl Models for SimModels {
     fn resolve(&self, _id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
@@ -35,7 +35,7 @@ impl Models for SimModels {
     }
 
     fn limits(&self, _id: &str) -> ModelLimits {
-        ModelLimits { window: FIXED + self.0.plan.context.told, percent: 100 }
+        ModelLimits { window: FIXED + self.0.scenario.context.told, percent: 100 }
     }
 
     fn default_model(&self) -> String {
@@ -43,65 +43,63 @@ impl Models for SimModels {
     }
 }
 
-struct SimModel(Rc<Outside>);
+struct SimModel(Rc<Ledger>);
 
 impl Model for SimModel {
     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
-        let outside = Rc::clone(&self.0);
-        if let Some(pieces) = aside::answer(&outside, &request) {
-            return play(outside, None, pieces);
+        let ledger = Rc::clone(&self.0);
+        if let Some(pieces) = one_shot::answer(&ledger, &request) {
+            return play(ledger, None, pieces);
         }
-        look_at(&outside, &request);
+        look_at(&ledger, &request);
         let said = users(&request.messages).last().map(Message::text).unwrap_or_default();
         let step = step_of(&request);
         let reflects = request.tail.contains("Look back at the last step");
         let place = {
-            let mut asks = outside.asks.borrow_mut();
+            let mut asks = ledger.asks.borrow_mut();
             asks.push(Ask {
                 said: said.clone(),
                 step,
                 tools_off: request.tools_off,
                 reflects,
                 repairs: request.tail.contains("Your last answer did not fit"),
-                began: outside.moment(),
-                at: outside.sched.now(),
+                began: ledger.moment(),
+                at: ledger.sched.now(),
                 left: None,
                 left_at: 0,
                 answered: false,
             });
             asks.len() - 1
         };
-        outside.say("model", || {
+        ledger.say("model", || {
             format!("asked: {said} step {step}{}", if request.tools_off { ", no tools" } else { "" })
         });
-        let pieces = match outside.plan.turn(&said) {
-            Some((session, turn)) => {
-                answer(&outside, &mark(session), turn, step, request.tools_off, reflects)
-            }
+        let pieces = match ledger.scenario.turn(&said) {
+            Some((session, turn)) => answer(&ledger, &mark(session), turn, step, request.tools_off, reflects),
             None => {
-                outside.find(10, format!("the model is not told what the user says, but {said:?}"));
+                ledger.find(10, format!("the model is not told what the user says, but {said:?}"));
                 vec![(0, Err(ModelError::new(ModelErrorKind::Invalid, "nobody said that")))]
             }
         };
-        let pieces = overflow(&outside, &request).unwrap_or(pieces);
-        play(outside, Some(place), pieces)
+        let pieces = overflow(&ledger, &request).unwrap_or(pieces);
+        play(ledger, Some(place), pieces)
     }
 }
 
 /// Streams an answer; the one to the ask at `place`, if it is one.
 fn play(
-    outside: Rc<Outside>,
+    ledger: Rc<Ledger>,
     place: Option<usize>,
     pieces: Vec<Piece>,
 ) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
-    let asked = Asked { outside, place };
+    let asked = AskGuard { ledger, place };
     unfold((VecDeque::from(pieces), asked), |(mut pieces, asked)| async move {
         let (pause, piece) = pieces.pop_front()?;
         if pause > 0 {
-            asked.outside.sched.sleep(pause).await;
+            asked.ledger.sched.sleep(pause).await;
         }
         if let (Ok(ModelEvent::Done(_)), Some(place)) = (&piece, asked.place) {
-            asked.outside.asks.borrow_mut()[place].answered = true;
+            asked.ledger.asks.borrow_mut()[place].answered = true;
         }
         Some((piece, (pieces, asked)))
     })
@@ -117,33 +115,33 @@ fn tokens_of(request: &ModelRequest) -> u64 {
 }
 
 /// What the model says to a request that it finds too long.
-fn overflow(outside: &Outside, request: &ModelRequest) -> Option<Vec<Piece>> {
-    let plan = &outside.plan.context;
+fn overflow(ledger: &Ledger, request: &ModelRequest) -> Option<Vec<Piece>> {
+    let scenario = &ledger.scenario.context;
     let tokens = tokens_of(request);
     // A disk that refuses a write refuses to make room, too.
-    let refused = outside.plan.sessions.iter().any(|session| !session.refusals.is_empty());
-    if tokens > FIXED + plan.told && !refused {
-        outside.find(4, format!("a request of {tokens} tokens for a window of {}", FIXED + plan.told));
+    let refused = ledger.scenario.sessions.iter().any(|session| !session.refusals.is_empty());
+    if tokens > FIXED + scenario.told && !refused {
+        ledger.find(4, format!("a request of {tokens} tokens for a window of {}", FIXED + scenario.told));
     }
-    (tokens * plan.percent / 100 > FIXED + plan.room).then(|| {
-        outside.say("model", || format!("too long: {tokens} tokens"));
+    (tokens * scenario.percent / 100 > FIXED + scenario.room).then(|| {
+        ledger.say("model", || format!("too long: {tokens} tokens"));
         vec![(1, Err(ModelError::new(ModelErrorKind::Overflow, "too long")))]
     })
 }
 
 /// Notes when nobody reads an answer any more.
-struct Asked {
-    outside: Rc<Outside>,
+struct AskGuard {
+    ledger: Rc<Ledger>,
     place: Option<usize>,
 }
 
-impl Drop for Asked {
+impl Drop for AskGuard {
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
-        let moment = self.outside.moment();
-        let mut asks = self.outside.asks.borrow_mut();
+        let moment = self.ledger.moment();
+        let mut asks = self.ledger.asks.borrow_mut();
         asks[place].left = Some(moment);
-        asks[place].left_at = self.outside.sched.now();
+        asks[place].left_at = self.ledger.sched.now();
     }
 }
 
@@ -167,30 +165,30 @@ fn step_of(request: &ModelRequest) -> usize {
 }
 
 /// What a provider would refuse, or must never see.
-fn look_at(outside: &Outside, request: &ModelRequest) {
+fn look_at(ledger: &Ledger, request: &ModelRequest) {
     let mut open: VecDeque<&str> = VecDeque::new();
     for message in &request.messages {
         if message.role == Role::Tool {
             for part in &message.parts {
                 let Part::ToolResult { call_id, .. } = part else { continue };
                 if open.pop_front() != Some(call_id) {
-                    outside.find(1, format!("the model reads a result of {call_id} out of place"));
+                    ledger.find(1, format!("the model reads a result of {call_id} out of place"));
                 }
             }
             continue;
         }
         if let Some(call) = open.front() {
-            outside.find(1, format!("the model reads no result of {call}"));
+            ledger.find(1, format!("the model reads no result of {call}"));
         }
         open = message.calls().map(|call| call.call_id.as_str()).collect();
     }
     if let Some(call) = open.front() {
-        outside.find(1, format!("the model reads no result of {call} in the end"));
+        ledger.find(1, format!("the model reads no result of {call} in the end"));
     }
     let said: Vec<String> = users(&request.messages).map(Message::text).collect();
-    let places: Vec<Option<usize>> = said.iter().map(|said| Some(outside.plan.turn(said)?.0)).collect();
+    let places: Vec<Option<usize>> = said.iter().map(|said| Some(ledger.scenario.turn(said)?.0)).collect();
     if let Some(alien) = places.iter().position(|place| *place != places[0] || place.is_none()) {
-        outside.find(7, format!("the model reads {:?} beside {:?}", said[alien], said[0]));
+        ledger.find(7, format!("the model reads {:?} beside {:?}", said[alien], said[0]));
     }
 }
 
@@ -201,9 +199,9 @@ fn users(messages: &[Rc<Message>]) -> impl Iterator<Item = &Message> {
 }
 
 fn answer(
-    outside: &Outside,
+    ledger: &Ledger,
     mark: &str,
-    turn: &TurnPlan,
+    turn: &TurnScript,
     step: usize,
     tools_off: bool,
     reflects: bool,
@@ -222,28 +220,28 @@ fn answer(
         );
         return pieces(parts, 5, FinishReason::Stop);
     }
-    let Some(planned) = turn.steps.get(step) else { return last_word(mark, turn, step) };
+    let Some(script) = turn.steps.get(step) else { return final_response(mark, turn, step) };
     let mut parts = Vec::new();
-    if planned.words {
+    if script.words {
         parts.extend(text(format!("{mark} step {step} — wörds 世界 of “{}”", turn.said)));
     }
-    for (place, call) in planned.calls.iter().enumerate() {
+    for (place, call) in script.calls.iter().enumerate() {
         let id = if call.named { call_id(mark, turn, step, place) } else { String::new() };
         parts.push(call_part(&id, call.tool, call.args.clone(), call.invalid));
     }
-    let finish = if planned.pauses { FinishReason::Pause } else { FinishReason::ToolCalls };
-    let mut pieces = pieces(parts, planned.pace, finish);
-    trouble(outside, turn, step, planned, &mut pieces);
+    let finish = if script.pauses { FinishReason::Pause } else { FinishReason::ToolCalls };
+    let mut pieces = pieces(parts, script.pace, finish);
+    trouble(ledger, turn, step, script, &mut pieces);
     pieces
 }
 
-fn trouble(outside: &Outside, turn: &TurnPlan, step: usize, planned: &StepPlan, pieces: &mut Vec<Piece>) {
-    if planned.hangs {
+fn trouble(ledger: &Ledger, turn: &TurnScript, step: usize, script: &StepScript, pieces: &mut Vec<Piece>) {
+    if script.hangs {
         pieces.truncate(1);
         pieces.push((86_400_000, Err(ModelError::new(ModelErrorKind::Stalled, "it hangs"))));
     }
-    let Some((kind, times)) = planned.trouble else { return };
-    let mut tries = outside.tries.borrow_mut();
+    let Some((kind, times)) = script.trouble else { return };
+    let mut tries = ledger.tries.borrow_mut();
     let tried = tries.entry((turn.said.clone(), step)).or_default();
     *tried += 1;
     if *tried <= times {
@@ -252,20 +250,20 @@ fn trouble(outside: &Outside, turn: &TurnPlan, step: usize, planned: &StepPlan, 
     }
 }
 
-fn last_word(mark: &str, turn: &TurnPlan, step: usize) -> Vec<Piece> {
+fn final_response(mark: &str, turn: &TurnScript, step: usize) -> Vec<Piece> {
     let text = |text: String| vec![Part::Text { text }];
     match turn.last {
-        LastWord::Text => {
+        FinalResponse::Text => {
             pieces(text(format!("{mark} the end of “{}” after {step} 🎉", turn.said)), 9, FinishReason::Stop)
         }
-        LastWord::Nothing => pieces(Vec::new(), 1, FinishReason::Stop),
-        LastWord::Json => pieces(text(json!({ "answer": mark }).to_string()), 4, FinishReason::Stop),
-        LastWord::Refused => pieces(text(format!("{mark} no")), 1, FinishReason::ContentFilter),
+        FinalResponse::Nothing => pieces(Vec::new(), 1, FinishReason::Stop),
+        FinalResponse::Json => pieces(text(json!({ "answer": mark }).to_string()), 4, FinishReason::Stop),
+        FinalResponse::Refused => pieces(text(format!("{mark} no")), 1, FinishReason::ContentFilter),
     }
 }
 
 /// Unique in its session, as providers' ids are.
-fn call_id(mark: &str, turn: &TurnPlan, step: usize, place: usize) -> String {
+fn call_id(mark: &str, turn: &TurnScript, step: usize, place: usize) -> String {
     let number: String = turn.said.chars().skip(mark.chars().count() + 1).take_while(|c| *c != ' ').collect();
     format!("{number}.{step}.{place}")
 }

@@ -1,7 +1,7 @@
 //! A session's object: a machine that comes and goes, and a disk and an alarm that stay.
 
 use super::{
-    disk::{Disk, Plug},
+    disk::{Disk, DiskHandle},
     sched::SimClock,
     world::World,
 };
@@ -43,7 +43,7 @@ pub struct Node {
     pub alarm: Cell<Option<u64>>,
     /// Whether an alarm is being answered.
     in_alarm: Cell<bool>,
-    machine: RefCell<Option<(Rc<Handler>, Rc<Plug>)>>,
+    machine: RefCell<Option<(Rc<Handler>, Rc<DiskHandle>)>>,
     /// Who talks to this machine.
     lines: RefCell<Vec<Waker>>,
 }
@@ -90,9 +90,9 @@ impl Node {
         if let Some((handler, _)) = &*self.machine.borrow() {
             return Rc::clone(handler);
         }
-        let plug = Rc::new(Plug { disk: Rc::clone(&self.disk), alive: Cell::new(true) });
+        let plug = Rc::new(DiskHandle { disk: Rc::clone(&self.disk), alive: Cell::new(true) });
         let spawner =
-            Ports { world: Rc::downgrade(world), place: self.place, generation: self.generation.get() };
+            NodePorts { world: Rc::downgrade(world), place: self.place, generation: self.generation.get() };
         let ports = HostPorts {
             store: plug.clone(),
             directory: world.directory.clone(),
@@ -103,7 +103,7 @@ impl Node {
             peers: Rc::new(spawner.clone()),
             broadcast: None,
         };
-        let kept = world.outside.plan.context.settings != ContextSettings::None;
+        let kept = world.ledger.scenario.context.settings != ContextSettings::None;
         let bounds = if kept { Bounds::wide() } else { Bounds::messages(CONTEXT_MESSAGES) };
         let host = SessionHost::new(ports, world.agent(), HostConfig { context: bounds });
         let handler = Rc::new(Handler { host });
@@ -113,12 +113,12 @@ impl Node {
 
     /// The machine goes away between two steps of whatever it does.
     pub fn crash(&self, world: &World) {
-        world.outside.say(&self.disk.name, || "the machine goes away".into());
+        world.ledger.say(&self.disk.name, || "the machine goes away".into());
         if let Some((handler, plug)) = self.machine.borrow_mut().take() {
             plug.alive.set(false);
             self.generation.set(self.generation.get() + 1);
             world.sched.kill(Some(self.place));
-            let restarts = &world.outside.restarts;
+            let restarts = &world.ledger.restarts;
             restarts.set(restarts.get() + u64::from(self.disk.waits.get()));
             drop(handler);
         }
@@ -146,7 +146,7 @@ impl Node {
         let (node, world, handler) = (Rc::clone(self), Rc::clone(world), self.handler(world));
         let sched = Rc::clone(&world.sched);
         let work = async move {
-            world.outside.say(&node.disk.name, || "alarm".into());
+            world.ledger.say(&node.disk.name, || "alarm".into());
             let done = handler.host.wake().await;
             node.in_alarm.set(false);
             if done.is_err() && node.alarm.get().is_none() {
@@ -159,13 +159,13 @@ impl Node {
 
 /// What a machine reaches of the platform.
 #[derive(Clone)]
-struct Ports {
+struct NodePorts {
     world: Weak<World>,
     place: usize,
     generation: u64,
 }
 
-impl Ports {
+impl NodePorts {
     /// The object, as long as this is its machine.
     fn node(&self) -> Option<(Rc<World>, Rc<Node>)> {
         let world = self.world.upgrade()?;
@@ -174,7 +174,7 @@ impl Ports {
     }
 }
 
-impl Spawner for Ports {
+impl Spawner for NodePorts {
     fn spawn(&self, work: LocalBoxFuture<'static, ()>) {
         if let Some((world, _)) = self.node() {
             world.sched.spawn(Some(self.place), work);
@@ -194,7 +194,7 @@ impl Spawner for Ports {
     }
 }
 
-impl Ports {
+impl NodePorts {
     /// Has the machine of another session do something. What one tells another may be lost on the way, and the
     /// answer, too.
     async fn ask<T: 'static>(
@@ -205,7 +205,7 @@ impl Ports {
     ) -> Result<T, PeerError> {
         let (world, node) = self.node().ok_or(PeerError("the machine is gone".into()))?;
         let other = world.object(tenant, session, node.origin);
-        let is_answered = world.travel().await.map_err(PeerError)?;
+        let is_answered = world.transmit().await.map_err(PeerError)?;
         let (sender, answer) = oneshot::channel();
         let host = Rc::clone(&other.handler(&world).host);
         let work = async move {
@@ -213,7 +213,7 @@ impl Ports {
         };
         world.sched.spawn(Some(other.place), Box::pin(work));
         let answer = answer.await.map_err(|_| PeerError("the line is cut".into()))?;
-        world.travel().await.map_err(PeerError)?;
+        world.transmit().await.map_err(PeerError)?;
         if !is_answered {
             return Err(PeerError("the line was cut".into()));
         }
@@ -222,7 +222,7 @@ impl Ports {
 }
 
 #[async_trait(?Send)]
-impl Peers for Ports {
+impl Peers for NodePorts {
     async fn import(
         &self,
         tenant: &TenantId,
@@ -253,7 +253,7 @@ impl Peers for Ports {
 }
 
 #[async_trait(?Send)]
-impl SessionEraser for Ports {
+impl SessionEraser for NodePorts {
     async fn erase(&self, tenant: &TenantId, session: &str) -> Result<(), String> {
         let (of, id) = (tenant.to_owned(), session.to_owned());
         let erased = self.ask(tenant, session, async move |host: Rc<SessionHost>| host.erase(&of, &id).await);

@@ -3,8 +3,8 @@
 use super::{
     client::{self, Client, Reply},
     dice::Dice,
-    errands::{self, SUBAGENT},
-    plan::{Act, CallPlan, SessionPlan, Wants},
+    scenario::{Act, CallScript, ResponseMode, SessionScenario},
+    subagents::{self, SUBAGENT},
 };
 use edge_harness::http::routes::SessionRoute;
 use edge_harness::types::{Category, Grants, Policy, Rules, SessionPermissions};
@@ -17,11 +17,11 @@ const RULED: &[&str] = &["look", "fetch", "put", "put", "send", "send", "destroy
 /// How often somebody looks for what waits, or tries again what did not get through.
 const TRIES: usize = 20;
 /// The same, of somebody who sees a session through to its end.
-const PATIENT: usize = 2_000;
+const UNTIL_IDLE_TRIES: usize = 2_000;
 
 /// What is the same for all sessions of a world.
 #[derive(Clone, Default)]
-pub struct PeoplePlan {
+pub struct PeopleScenario {
     /// The rules of the agent.
     pub rules: Rules,
     /// How long somebody who is asked has time to answer, in seconds; the agent's own when absent.
@@ -29,8 +29,8 @@ pub struct PeoplePlan {
 }
 
 /// Brings people into some sessions.
-pub fn plan(dice: &mut Dice, quiet: bool, sessions: &mut [SessionPlan]) -> PeoplePlan {
-    let mut people = PeoplePlan::default();
+pub fn add_people(dice: &mut Dice, quiet: bool, sessions: &mut [SessionScenario]) -> PeopleScenario {
+    let mut people = PeopleScenario::default();
     if !dice.chance(if quiet { 50 } else { 60 }) {
         return people;
     }
@@ -51,7 +51,7 @@ pub fn plan(dice: &mut Dice, quiet: bool, sessions: &mut [SessionPlan]) -> Peopl
             // Whoever comes back knows a call by its name.
             call.named |= quiet;
             if dice.chance(12) {
-                *call = CallPlan { tool: dice.pick(&["ask", "lend"]), ..call.clone() };
+                *call = CallScript { tool: dice.pick(&["ask", "lend"]), ..call.clone() };
             }
         }
         let last = session.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
@@ -86,7 +86,7 @@ fn rules(dice: &mut Dice) -> SessionPermissions {
 
 /// What somebody said about a call, and what came back.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct Submission {
     pub call_id: String,
     /// Whether it was an answer, and no decision.
     pub answers: bool,
@@ -97,18 +97,18 @@ pub struct Said {
     pub status: Option<u16>,
 }
 
-impl Said {
+impl Submission {
     /// What somebody says about a call that waits.
     fn of(pending: &Value, dice: &mut Dice, sane: bool) -> Self {
         let call_id = pending["call_id"].as_str().unwrap_or_default().to_owned();
-        let mut said = Self { call_id, answers: false, body: Value::Null, wrong: false, status: None };
+        let mut submission = Self { call_id, answers: false, body: Value::Null, wrong: false, status: None };
         let kind = pending["kind"].as_str().unwrap_or_default();
         if kind != "approval" {
-            said.answers = true;
-            said.body = match dice.below(10) {
+            submission.answers = true;
+            submission.body = match dice.below(10) {
                 0..=1 if kind == "external" => json!({ "error": "it could not be done" }),
                 2 if !sane => {
-                    said.wrong = true;
+                    submission.wrong = true;
                     json!({ "answer": "unfit" })
                 }
                 _ => json!({ "answer": { "n": dice.below(1_000) } }),
@@ -116,9 +116,9 @@ impl Said {
             // Through the wrong door, unless it had to be approved, too.
             if !sane && dice.chance(5) {
                 let body = json!({ "decision": "approve" });
-                said = Self { answers: false, wrong: false, body, ..said };
+                submission = Self { answers: false, wrong: false, body, ..submission };
             }
-            return said;
+            return submission;
         }
         let mut body = match dice.below(20) {
             0..=4 => json!({ "decision": "decline", "reason": "not now" }),
@@ -134,12 +134,12 @@ impl Said {
             match dice.below(10) {
                 0 => body["args_hash"] = json!("0".repeat(64)),
                 1 if body["decision"] != "decline" => body["args"] = json!({ "ms": 1 }),
-                2 => return Self { answers: true, body: json!({ "answer": { "n": 1 } }), ..said },
-                _ => return Self { body, ..said },
+                2 => return Self { answers: true, body: json!({ "answer": { "n": 1 } }), ..submission },
+                _ => return Self { body, ..submission },
             }
-            said.wrong = true;
+            submission.wrong = true;
         }
-        Self { body, ..said }
+        Self { body, ..submission }
     }
 
     /// The other thing that one can say.
@@ -161,16 +161,16 @@ impl Said {
 fn edited(pending: &Value) -> Value {
     match pending["name"].as_str() {
         Some("echo") => json!({ "text": "edited" }),
-        Some(SUBAGENT) => errands::edited(&pending["args"]),
+        Some(SUBAGENT) => subagents::edited(&pending["args"]),
         _ => json!({ "key": "edited", "ms": 0, "how": "ok" }),
     }
 }
 
 impl Client {
     /// Makes the session and writes its rules, before anything is said.
-    pub async fn lay_down(&self, rules: &SessionPermissions) {
+    pub async fn write_rules(&self, rules: &SessionPermissions) {
         let steps = [
-            (SessionRoute::Create, json!({ "user": self.plan.user })),
+            (SessionRoute::Create, json!({ "user": self.scenario.user })),
             (SessionRoute::Update, json!({ "permissions": rules })),
         ];
         for (route, body) in steps {
@@ -183,7 +183,7 @@ impl Client {
                 self.world.sched.sleep(200).await;
             }
             if !done {
-                self.world.outside.find(11, format!("{route:?} is refused: {body}"));
+                self.world.ledger.find(11, format!("{route:?} is refused: {body}"));
             }
         }
     }
@@ -203,14 +203,14 @@ impl Client {
             return (Vec::new(), false);
         };
         let pending = view["pending"].as_array().cloned().unwrap_or_default();
-        let pending = errands::spread(&pending).into_iter();
+        let pending = subagents::spread(&pending).into_iter();
         let pending = pending.map(|(session, call)| (self.of(session.as_deref()), call)).collect();
         (pending, view["status"] == "idle" && view["queue"].as_array().is_none_or(Vec::is_empty))
     }
 
     /// The machine may go away before anybody has decided.
     fn restart(&self, dice: &mut Dice) {
-        if self.plan.restarts && dice.chance(50) {
+        if self.scenario.restarts && dice.chance(50) {
             self.node.crash(&self.world);
         }
     }
@@ -225,64 +225,72 @@ impl Client {
             }
             self.world.sched.sleep(dice.pick(&[1, 20, 150, 600])).await;
         }
-        let said: Vec<Said> = self.witness(|w| w.said.clone());
+        let submissions: Vec<Submission> = self.witness(|w| w.submissions.clone());
         if waiting.is_empty() || dice.chance(10) {
-            let nobodys = Said::of(&json!({ "call_id": "nobody's", "kind": "approval" }), dice, false);
-            let gone = dice.pick(&[vec![nobodys], said].concat());
-            self.tell(gone, dice).await;
+            let unknown = Submission::of(&json!({ "call_id": "unknown", "kind": "approval" }), dice, false);
+            let gone = dice.pick(&[vec![unknown], submissions].concat());
+            self.submit(gone, dice).await;
             return;
         }
         let (own, pending) = dice.pick(&waiting);
         own.restart(dice);
         // What was seen may be gone by the time that somebody has thought about it.
         self.world.sched.sleep(dice.pick(&[0, 0, 3, 80, 700])).await;
-        let said = Said::of(&pending, dice, false);
+        let submission = Submission::of(&pending, dice, false);
         let (mut one, mut other) = (dice.fork(), dice.fork());
         match dice.below(8) {
             0 => {
-                own.tell(said.clone(), &mut one).await;
-                own.tell(said, &mut other).await;
+                own.submit(submission.clone(), &mut one).await;
+                own.submit(submission, &mut other).await;
             }
-            1 => drop(join(own.tell(said.clone(), &mut one), own.tell(said, &mut other)).await),
-            2 => drop(join(own.tell(said.opposite(), &mut one), own.tell(said, &mut other)).await),
+            1 => {
+                let both = (own.submit(submission.clone(), &mut one), own.submit(submission, &mut other));
+                join(both.0, both.1).await;
+            }
+            2 => drop(
+                join(own.submit(submission.opposite(), &mut one), own.submit(submission, &mut other)).await,
+            ),
             3 => {
-                own.tell(said.clone(), &mut one).await;
-                own.tell(said.opposite(), &mut other).await;
+                own.submit(submission.clone(), &mut one).await;
+                own.submit(submission.opposite(), &mut other).await;
             }
             4 => {
                 for (own, pending) in &waiting {
-                    own.tell(Said::of(pending, dice, false), &mut one).await;
+                    own.submit(Submission::of(pending, dice, false), &mut one).await;
                 }
             }
-            _ => drop(own.tell(said, &mut one).await),
+            _ => drop(own.submit(submission, &mut one).await),
         }
     }
 
     /// Decides on everything that waits until the session has nothing left to do, or leaves it to its time. The
     /// same is said of the same call, whoever asks again. `acting` tells how many others are at it still; of a
     /// session that is erased then nothing else needs to be seen through.
-    pub async fn see_through(&self, acting: &Cell<usize>, mut dice: Dice) {
-        for _ in 0..PATIENT {
+    pub async fn decide_until_idle(&self, acting: &Cell<usize>, mut dice: Dice) {
+        for _ in 0..UNTIL_IDLE_TRIES {
             // Before, since what is done meanwhile need not be seen yet.
             let alone = acting.get() == 0;
             let (waiting, idle) = self.waiting().await;
-            if alone && (idle || self.plan.erased) {
+            if alone && (idle || self.scenario.erased) {
                 return;
             }
             if !waiting.is_empty() {
                 dice.pick(&waiting).0.restart(&mut dice);
             }
-            for (own, pending) in waiting.iter().filter(|_| !self.plan.leaves) {
+            for (own, pending) in waiting.iter().filter(|_| !self.scenario.leaves) {
                 let id = pending["call_id"].as_str().unwrap_or_default();
                 let seed = id.bytes().fold(7, |seed: u64, byte| seed.wrapping_mul(131) ^ u64::from(byte));
-                let mut said = Said::of(pending, &mut Dice::new(seed), true);
-                if self.world.outside.plan.errands.on && said.body["decision"] != "decline" && !said.answers {
+                let mut submission = Submission::of(pending, &mut Dice::new(seed), true);
+                if self.world.ledger.scenario.subagents.on
+                    && submission.body["decision"] != "decline"
+                    && !submission.answers
+                {
                     // What is granted here is granted to subagents, too, once they hear of it.
-                    said.body["decision"] = json!("approve");
+                    submission.body["decision"] = json!("approve");
                 }
                 // Before the next one, since one may grant what another declines.
                 for _ in 0..TRIES {
-                    let status = own.tell(said.clone(), &mut dice).await;
+                    let status = own.submit(submission.clone(), &mut dice).await;
                     if status.is_some_and(|status| status < 500) {
                         break;
                     }
@@ -294,19 +302,19 @@ impl Client {
     }
 
     /// Says it, and has what comes of it read as somebody may want to. Returns the status, unless the line was cut.
-    async fn tell(&self, mut said: Said, dice: &mut Dice) -> Option<u16> {
-        let route = if said.answers { SessionRoute::Answer } else { SessionRoute::Approve };
-        let wants = dice.pick(&[Wants::Json, Wants::Stream, Wants::Receipt]);
-        let mut call = self.request(route, &said.call_id, &said.body);
-        wants.ask_for(&mut call.request.headers);
+    async fn submit(&self, mut submission: Submission, dice: &mut Dice) -> Option<u16> {
+        let route = if submission.answers { SessionRoute::Answer } else { SessionRoute::Approve };
+        let mode = dice.pick(&[ResponseMode::Json, ResponseMode::Stream, ResponseMode::Receipt]);
+        let mut call = self.request(route, &submission.call_id, &submission.body);
+        mode.add_header(&mut call.request.headers);
         let reply = self.ask(call).await;
         let status = match &reply {
             Reply::Answer(response, _) => Some(response.status),
             Reply::Problem(problem) => Some(problem.code.status()),
             Reply::Lost => None,
         };
-        said.status = status;
-        self.witness(|w| w.said.push(said));
+        submission.status = status;
+        self.witness(|w| w.submissions.push(submission));
         if let Reply::Answer(response, generation) = reply {
             // A stream may have to wait for others who decide, and so for us.
             let reader = self.clone();

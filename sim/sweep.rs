@@ -10,7 +10,7 @@ use std::{
 };
 
 /// What came of many seeds.
-pub struct Swept {
+pub struct SweepResult {
     /// The report of the lowest seed that failed so far, with its trace.
     pub failed: Option<Report>,
     /// How many were played.
@@ -20,13 +20,13 @@ pub struct Swept {
     /// In how many its machine went away meanwhile.
     pub restarted: u64,
     /// In how many of them subagents were sent out.
-    pub sent: u64,
+    pub spawned: u64,
 }
 
 /// Plays `count` seeds from `from` on. `prepare` runs once on each thread.
-pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> Swept {
+pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> SweepResult {
     let (next, played, stop) = (AtomicU64::new(from), AtomicU64::new(0), AtomicBool::new(false));
-    let (waited, restarted, sent) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let (waited, restarted, spawned) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let failed: Mutex<Option<u64>> = Mutex::new(None);
     thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
@@ -41,7 +41,7 @@ pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> S
                     played.fetch_add(1, Ordering::Relaxed);
                     waited.fetch_add(u64::from(report.waits > 0), Ordering::Relaxed);
                     restarted.fetch_add(u64::from(report.restarts > 0), Ordering::Relaxed);
-                    sent.fetch_add(u64::from(report.sent > 0), Ordering::Relaxed);
+                    spawned.fetch_add(u64::from(report.spawned > 0), Ordering::Relaxed);
                     if !report.findings.is_empty() {
                         stop.store(true, Ordering::Relaxed);
                         let mut failed = failed.lock().expect("nobody panicked");
@@ -57,5 +57,5 @@ pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> S
         play(seed, true)
     });
     let (played, waited, restarted) = (played.into_inner(), waited.into_inner(), restarted.into_inner());
-    Swept { failed, played, waited, restarted, sent: sent.into_inner() }
+    SweepResult { failed, played, waited, restarted, spawned: spawned.into_inner() }
 }

@@ -1,8 +1,8 @@
 //! Simulated tools. What one does is in its arguments, so that it does the same when it runs again.
 
 use super::{
-    outside::{Outside, Run},
-    plan::Flaky,
+    ledger::{Ledger, Run},
+    scenario::Flaky,
 };
 use async_trait::async_trait;
 use edge_harness::agent::{
@@ -51,18 +51,18 @@ pub fn category(name: &str) -> Category {
 }
 
 /// Adds the tools and the hook to an agent.
-pub fn install(mut builder: HarnessBuilder, outside: &Rc<Outside>) -> HarnessBuilder {
+pub fn install(mut builder: HarnessBuilder, ledger: &Rc<Ledger>) -> HarnessBuilder {
     for (name, effect, idempotent, retry) in TOOLS {
         let tool = SimTool {
             name,
             effect: *effect,
             idempotent: *idempotent,
             retry: *retry,
-            outside: Rc::clone(outside),
+            ledger: Rc::clone(ledger),
         };
         builder = builder.dyn_tool(Rc::new(tool));
     }
-    builder.hook(Finisher { outside: Rc::clone(outside) })
+    builder.hook(Finisher { ledger: Rc::clone(ledger) })
 }
 
 struct SimTool {
@@ -70,7 +70,7 @@ struct SimTool {
     effect: Effect,
     idempotent: bool,
     retry: bool,
-    outside: Rc<Outside>,
+    ledger: Rc<Ledger>,
 }
 
 /// Notes that a tool ended, also when its machine went away.
@@ -140,11 +140,11 @@ impl SimTool {
             cx.clock.sleep(ms).await;
         }
         self.write(place, &cx, "done");
-        self.outside.say(self.name, || format!("{} ends: {how}", cx.call_id));
+        self.ledger.say(self.name, || format!("{} ends: {how}", cx.call_id));
         match how.as_str() {
             "fail" => ToolOutcome::failure("it failed"),
             "gone" => ToolOutcome::Failure { reason: "it is gone for good".into(), retryable: false },
-            // Without the panic hook: nobody wants to read of it.
+            // Without the panic hook: nobody mode to read of it.
             "panic" => std::panic::resume_unwind(Box::new("as planned")),
             "big" => ToolOutcome::Result { result: "large ".repeat(2_500).into() },
             "cite" => {
@@ -157,7 +157,7 @@ impl SimTool {
 
     fn begin(&self, args: &Value, cx: &ToolContext) -> (usize, Running) {
         let running = Rc::new(Cell::new(true));
-        let outside = &self.outside;
+        let ledger = &self.ledger;
         let run = Run {
             session: format!("{}/{}", cx.tenant, cx.session),
             turn: cx.turn.clone(),
@@ -169,27 +169,27 @@ impl SimTool {
             idempotent: self.idempotent,
             args: args.clone(),
             answer: cx.answer.clone(),
-            began: outside.moment(),
-            at: outside.sched.now(),
+            began: ledger.moment(),
+            at: ledger.sched.now(),
             running: Rc::clone(&running),
             over: cx.cancel.clone(),
             wrote: Vec::new(),
         };
-        outside.say(self.name, || format!("{} of {} begins: {}", run.call_id, run.session, run.key));
+        ledger.say(self.name, || format!("{} of {} begins: {}", run.call_id, run.session, run.key));
         let mut beside = 1;
-        let mut runs = outside.runs.borrow_mut();
+        let mut runs = ledger.runs.borrow_mut();
         // What nobody waits for any more is late, and not beside anything.
         for other in runs.iter().filter(|o| o.turn == run.turn && o.running.get() && !o.over.is_canceled()) {
             beside += 1;
             if !other.reads || !run.reads || other.touches == run.touches {
-                outside.find(
+                ledger.find(
                     5,
                     format!("{} runs while {} runs: {} / {}", run.call_id, other.call_id, run.key, other.key),
                 );
             }
         }
         if beside > MAX_IN_FLIGHT {
-            outside.find(5, format!("{beside} calls in flight"));
+            ledger.find(5, format!("{beside} calls in flight"));
         }
         runs.push(run);
         (runs.len() - 1, Running(running))
@@ -201,17 +201,17 @@ impl SimTool {
             return;
         }
         let key = format!("{}.{what}", cx.call_id);
-        let moment = self.outside.moment();
+        let moment = self.ledger.moment();
         match cx.set_state(&key, what.into()) {
-            Ok(()) => self.outside.runs.borrow_mut()[place].wrote.push((key, moment)),
-            Err(error) => self.outside.say(self.name, || format!("{key} was not written: {error}")),
+            Ok(()) => self.ledger.runs.borrow_mut()[place].wrote.push((key, moment)),
+            Err(error) => self.ledger.say(self.name, || format!("{key} was not written: {error}")),
         }
     }
 }
 
 /// A hook that leaves a document at the end of each turn, and fails at some.
 struct Finisher {
-    outside: Rc<Outside>,
+    ledger: Rc<Ledger>,
 }
 
 impl Finisher {
@@ -225,8 +225,8 @@ impl Finisher {
             messages.iter().rev().find(|message| message.role == Role::User && message.turn == cx.turn());
         let said = own.map(|message| message.text()).unwrap_or_default();
         draft.put(format!("finished/{}", cx.turn()), "true".into());
-        let plan = self.outside.plan.turn(&said);
-        match plan.map_or(Flaky::Works, |(_, turn)| turn.flaky) {
+        let scenario = self.ledger.scenario.turn(&said);
+        match scenario.map_or(Flaky::Works, |(_, turn)| turn.flaky) {
             Flaky::Works => Ok(()),
             Flaky::Fails => Err(SubStepError("as planned".into())),
             Flaky::Panics => std::panic::resume_unwind(Box::new("as planned")),

@@ -4,10 +4,10 @@ use super::{
     client::{self, Witness},
     dice::Dice,
     disk::Disk,
+    ledger::Ledger,
     model::SimModels,
     node::Node,
-    outside::Outside,
-    plan::Plan,
+    scenario::Scenario,
     sched::{START, Sched, SimClock},
     tools,
 };
@@ -34,7 +34,7 @@ const LATE_MS: u64 = 40_000;
 
 pub struct World {
     pub sched: Rc<Sched>,
-    pub outside: Rc<Outside>,
+    pub ledger: Rc<Ledger>,
     pub directory: Rc<InMemoryDirectory>,
     pub blobs: Rc<MemoryBlobs>,
     pub entropy: Rc<SeededEntropy>,
@@ -52,28 +52,28 @@ pub struct World {
 
 impl World {
     /// Plays a plan to its end.
-    pub fn play(plan: &Plan, traced: bool) -> Rc<Self> {
-        let mut plan = plan.clone();
-        let sched = Sched::new(plan.dice.fork());
-        let outside = Outside::new(Rc::clone(&sched), plan.clone(), traced);
+    pub fn play(scenario: &Scenario, traced: bool) -> Rc<Self> {
+        let mut scenario = scenario.clone();
+        let sched = Sched::new(scenario.dice.fork());
+        let ledger = Ledger::new(Rc::clone(&sched), scenario.clone(), traced);
         let world = Rc::new(Self {
             sched,
-            outside,
+            ledger,
             directory: Rc::default(),
             blobs: Rc::default(),
             entropy: Rc::default(),
             witnesses: RefCell::default(),
             busy: Cell::new(0),
             closing: Cell::new(false),
-            chance: RefCell::new(Dice::new(plan.dice.clone().next() ^ 1)),
+            chance: RefCell::new(Dice::new(scenario.dice.clone().next() ^ 1)),
             nodes: RefCell::default(),
             agent: RefCell::default(),
         });
         *world.agent.borrow_mut() = Some(Rc::new(world.build()));
-        for (place, session) in plan.sessions.iter().enumerate() {
+        for (place, session) in scenario.sessions.iter().enumerate() {
             world.object(&session.tenant, &session.id, place);
         }
-        client::start(&world, &mut plan.dice);
+        client::start(&world, &mut scenario.dice);
         world.end();
         world
     }
@@ -86,15 +86,15 @@ impl World {
             clock: clock(),
             entropy: self.entropy.clone(),
         };
-        let models = Rc::new(SimModels(Rc::clone(&self.outside)));
+        let models = Rc::new(SimModels(Rc::clone(&self.ledger)));
         let (files, log) =
             (Rc::new(Workspaces::new(stores, Bundle::default())), Rc::new(MemoryLog::default()));
-        let spaces = Rc::new(InMemorySpaces::new(self.outside.index.clone()));
+        let spaces = Rc::new(InMemorySpaces::new(self.ledger.index.clone()));
         let aside = OneShotModel { models: models.clone(), clock: clock(), entropy: self.entropy.clone() };
-        let flush = if self.outside.plan.context.flush { Flush::Every(0) } else { Flush::Never };
+        let flush = if self.ledger.scenario.context.flush { Flush::Every(0) } else { Flush::Never };
         let settings = MemorySettings { flush, ..MemorySettings::default() };
         let memories =
-            Memories::new(self.outside.index.clone(), spaces, files.clone(), aside, settings, log.clone());
+            Memories::new(self.ledger.index.clone(), spaces, files.clone(), aside, settings, log.clone());
         let standard = Standard {
             models,
             clock: clock(),
@@ -107,16 +107,16 @@ impl World {
             web_fetch_allow: String::new(),
             instructions: None,
             settings: self.settings(),
-            context: self.outside.plan.context.settings.clone(),
+            context: self.ledger.scenario.context.settings.clone(),
         };
-        tools::install(builder(standard), &self.outside).build().expect("names that differ")
+        tools::install(builder(standard), &self.ledger).build().expect("names that differ")
     }
 
     fn settings(&self) -> Settings {
-        let (people, mut settings) = (&self.outside.plan.people, Settings::default());
+        let (people, mut settings) = (&self.ledger.scenario.people, Settings::default());
         settings.permissions.tools.extend(people.rules.tools.clone());
         settings.approval_ttl_s = people.ttl_s.unwrap_or(settings.approval_ttl_s);
-        settings.subagents = self.outside.plan.errands.on.then(Vec::new);
+        settings.subagents = self.ledger.scenario.subagents.on.then(Vec::new);
         settings
     }
 
@@ -139,18 +139,18 @@ impl World {
             return Rc::clone(node);
         }
         let place = nodes.len();
-        let plan = &self.outside.plan;
-        let (refusals, crashes) = match plan.sessions.get(place) {
-            Some(planned) => (Some(&planned.refusals), Some(&planned.crashes)),
+        let scenario = &self.ledger.scenario;
+        let (refusals, crashes) = match scenario.sessions.get(place) {
+            Some(scenario) => (Some(&scenario.refusals), Some(&scenario.crashes)),
             None => {
-                let number = place - plan.sessions.len();
-                (plan.errands.refusals.get(number), plan.errands.crashes.get(number))
+                let number = place - scenario.sessions.len();
+                (scenario.subagents.refusals.get(number), scenario.subagents.crashes.get(number))
             }
         };
         let (refusals, crashes) =
             (refusals.cloned().unwrap_or_default(), crashes.cloned().unwrap_or_default());
         let name = format!("{tenant}/{session}");
-        let disk = Disk::new(name, refusals, Rc::clone(&self.outside));
+        let disk = Disk::new(name, refusals, Rc::clone(&self.ledger));
         let node = Node::new(place, tenant, session, origin, disk, crashes);
         nodes.push(Rc::clone(&node));
         self.witnesses.borrow_mut().push(Witness::default());
@@ -162,34 +162,34 @@ impl World {
     ///
     /// # Errors
     /// When nobody gets through.
-    pub async fn travel(&self) -> Result<bool, String> {
-        let plan = &self.outside.plan.errands;
-        let place = self.outside.told.replace(self.outside.told.get() + 1);
-        let ms = if plan.pace > 0 { self.chance.borrow_mut().below(plan.pace + 1) } else { 0 };
+    pub async fn transmit(&self) -> Result<bool, String> {
+        let scenario = &self.ledger.scenario.subagents;
+        let place = self.ledger.messages.replace(self.ledger.messages.get() + 1);
+        let ms = if scenario.pace > 0 { self.chance.borrow_mut().below(scenario.pace + 1) } else { 0 };
         if ms > 0 {
             self.sched.sleep(ms).await;
         }
-        if self.within(plan.outage) {
+        if self.within(scenario.outage) {
             return Err("unreachable".into());
         }
-        Ok(!plan.unanswered.contains(&place))
+        Ok(!scenario.unanswered.contains(&place))
     }
 
     fn end(self: &Rc<Self>) {
         if !self.run(PATIENCE_MS, |world| world.busy.get() == 0) {
-            self.outside.find(4, "a client waits for ever");
+            self.ledger.find(4, "a client waits for ever");
         }
         self.nodes().iter().for_each(|node| node.disk.heal());
         if !self.run(SETTLE_MS, |world| world.nodes.borrow().iter().all(|node| !node.disk.busy.get())) {
-            self.outside.find(4, "a turn goes on for ever");
+            self.ledger.find(4, "a turn goes on for ever");
         }
         // What is late may still try to write; whoever follows takes leave.
         self.closing.set(true);
         self.run(LATE_MS, |_| false);
         self.nodes().iter().for_each(|node| node.crash(self));
-        client::read_to_the_end(self);
+        client::read_remaining(self);
         if !self.run(LATE_MS, |world| world.busy.get() == 0) {
-            self.outside.find(8, "a reader waits for ever");
+            self.ledger.find(8, "a reader waits for ever");
         }
     }
 
@@ -202,7 +202,7 @@ impl World {
                     continue;
                 }
                 if let Err(panic) = self.sched.poll(task) {
-                    self.outside.find(3, panic);
+                    self.ledger.find(3, panic);
                 }
                 continue;
             }
@@ -213,7 +213,7 @@ impl World {
             let next = [self.sched.next_timer(), alarms].into_iter().flatten().min();
             let Some(next) = next.filter(|next| *next <= end) else { return done(self) };
             self.sched.advance_to(next);
-            self.weather();
+            self.apply_outages();
             for node in self.nodes() {
                 if node.alarm.get().is_some_and(|due| due <= self.sched.now()) {
                     node.ring(self);
@@ -233,9 +233,9 @@ impl World {
     }
 
     /// What answers at this time of the day.
-    fn weather(&self) {
-        self.directory.down.set(self.within(self.outside.plan.directory_down));
-        self.blobs.down.set(self.within(self.outside.plan.blobs_down));
+    fn apply_outages(&self) {
+        self.directory.down.set(self.within(self.ledger.scenario.directory_down));
+        self.blobs.down.set(self.within(self.ledger.scenario.blobs_down));
     }
 
     fn within(&self, outage: Option<(u64, u64)>) -> bool {
@@ -249,6 +249,6 @@ impl World {
         self.sched.clear();
         self.nodes.take();
         self.agent.take();
-        self.outside.runs.take();
+        self.ledger.runs.take();
     }
 }

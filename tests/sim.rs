@@ -17,7 +17,7 @@ fn a_thousand_seeds_find_no_defect() {
         waited >= 200 && restarted >= 150,
         "people decided in {waited} worlds, {restarted} with restarts"
     );
-    assert!(swept.sent >= 120, "subagents were spawned in {} worlds", swept.sent);
+    assert!(swept.spawned >= 120, "subagents were spawned in {} worlds", swept.spawned);
 }
 
 #[test]

@@ -1,32 +1,32 @@
 //! What became of calls: 1, 5 and 6.
 
-use super::super::outside::{Outside, Run};
+use super::super::ledger::{Ledger, Run};
 use super::view::{Call, Entry, Turn, View};
 use std::collections::BTreeMap;
 
 /// 1: each call of an answer has one outcome, in the order of the calls; each is what the model asked.
-pub fn outcomes(outside: &Outside, view: &View) {
+pub fn outcomes(ledger: &Ledger, view: &View) {
     for turn in view.turns.iter().filter(|turn| !turn.ends.is_empty()) {
         let calls: Vec<&String> = turn.calls.iter().map(|call| &call.id).collect();
         let outcomes: Vec<&String> = turn.outcomes.iter().collect();
         if calls != outcomes {
-            outside.find(1, format!("{}: calls {calls:?}, outcomes {outcomes:?}", turn.id));
+            ledger.find(1, format!("{}: calls {calls:?}, outcomes {outcomes:?}", turn.id));
         }
         let mut ids = calls.clone();
         ids.sort();
         ids.dedup();
         if ids.len() != calls.len() {
-            outside.find(1, format!("{}: ids of calls are not unique: {calls:?}", turn.id));
+            ledger.find(1, format!("{}: ids of calls are not unique: {calls:?}", turn.id));
         }
-        let Some((_, plan)) = outside.plan.turn(&turn.said) else { continue };
+        let Some((_, script)) = ledger.scenario.turn(&turn.said) else { continue };
         for (step, message) in turn.answers.iter().enumerate() {
-            let planned = plan.steps.get(step).map(|step| step.calls.as_slice()).unwrap_or_default();
+            let script = script.steps.get(step).map(|step| step.calls.as_slice()).unwrap_or_default();
             let made: Vec<&Call> = turn.calls.iter().filter(|call| call.message == *message).collect();
-            let fits = |(call, planned): (&&Call, &super::super::plan::CallPlan)| {
-                call.name == planned.tool && (planned.invalid || call.args == planned.args)
+            let fits = |(call, script): (&&Call, &super::super::scenario::CallScript)| {
+                call.name == script.tool && (script.invalid || call.args == script.args)
             };
-            if !made.is_empty() && (made.len() != planned.len() || !made.iter().zip(planned).all(fits)) {
-                outside.find(1, format!("{} step {step}: the log's calls are not the model's", turn.id));
+            if !made.is_empty() && (made.len() != script.len() || !made.iter().zip(script).all(fits)) {
+                ledger.find(1, format!("{} step {step}: the log's calls are not the model's", turn.id));
             }
         }
     }
@@ -38,8 +38,8 @@ pub fn runs_of<'a>(runs: &'a [Run], view: &'a View, turn: &'a Turn) -> impl Iter
 
 /// 5: of two calls that touch the same, or of which one writes, the first has its outcome before the
 /// second begins.
-pub fn order(outside: &Outside, view: &View) {
-    let runs = outside.runs.borrow();
+pub fn order(ledger: &Ledger, view: &View) {
+    let runs = ledger.runs.borrow();
     for turn in &view.turns {
         let mut began: BTreeMap<&str, u64> = BTreeMap::new();
         for run in runs_of(&runs, view, turn) {
@@ -51,7 +51,7 @@ pub fn order(outside: &Outside, view: &View) {
                 let conflict = !first.reads || !second.reads || first.touches == second.touches;
                 let over = view.outcome(first).is_some_and(|outcome| outcome.moment < *begins);
                 if conflict && began.contains_key(first.id.as_str()) && !over {
-                    outside.find(5, format!("{} begins before {} is over", second.id, first.id));
+                    ledger.find(5, format!("{} begins before {} is over", second.id, first.id));
                 }
             }
         }
@@ -60,21 +60,20 @@ pub fn order(outside: &Outside, view: &View) {
 
 /// 6: what succeeded does not run again, and what is not idempotent never does. A tool that is closed
 /// stays closed. A message under a key is one turn.
-pub fn replay(outside: &Outside, view: &View) {
-    let runs = outside.runs.borrow();
+pub fn replay(ledger: &Ledger, view: &View) {
+    let runs = ledger.runs.borrow();
     for turn in &view.turns {
         let mut once: Vec<&str> = Vec::new();
         for run in runs_of(&runs, view, turn) {
             if !run.idempotent && once.contains(&run.call_id.as_str()) {
-                outside.find(6, format!("{} is not idempotent and ran twice: {}", run.call_id, run.key));
+                ledger.find(6, format!("{} is not idempotent and ran twice: {}", run.call_id, run.key));
             }
             once.push(&run.call_id);
             if let Some(before) = succeeded_before(view, turn, run) {
-                outside
-                    .find(6, format!("{} ran after {} had succeeded: {}", run.call_id, before.id, run.key));
+                ledger.find(6, format!("{} ran after {} had succeeded: {}", run.call_id, before.id, run.key));
             }
             if closed_before(view, turn, run) {
-                outside.find(6, format!("{} ran though `{}` was closed", run.call_id, run.tool));
+                ledger.find(6, format!("{} ran though `{}` was closed", run.call_id, run.tool));
             }
         }
     }

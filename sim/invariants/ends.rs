@@ -1,6 +1,6 @@
 //! How turns end: 2, 3 and 4.
 
-use super::super::{node::Node, outside::Outside, plan::Flaky};
+use super::super::{ledger::Ledger, node::Node, scenario::Flaky};
 use super::view::{Turn, View};
 use edge_harness::types::Budget;
 use serde_json::{Value, json};
@@ -13,8 +13,8 @@ pub const MIN_REMAINING_MS: u64 = 1_000;
 
 /// 2: nothing of a turn changes anything, begins or goes on behind its end; nothing of a call behind
 /// its outcome.
-pub fn sealed(outside: &Outside, view: &View, node: &Node) {
-    let (runs, asks) = (outside.runs.borrow(), outside.asks.borrow());
+pub fn sealed(ledger: &Ledger, view: &View, node: &Node) {
+    let (runs, asks) = (ledger.runs.borrow(), ledger.asks.borrow());
     let mut written: BTreeSet<&str> = BTreeSet::new();
     for run in runs.iter().filter(|run| run.session == view.name) {
         let Some(turn) = view.turns.iter().find(|turn| turn.id == run.turn) else { continue };
@@ -22,12 +22,12 @@ pub fn sealed(outside: &Outside, view: &View, node: &Node) {
         let outcome = call.and_then(|call| view.outcome(call)).map_or(u64::MAX, |entry| entry.moment);
         let sealed = turn.ends.first().map_or(u64::MAX, |end| view.entries[*end].moment);
         if run.began > sealed {
-            outside.find(2, format!("{} began behind the end of its turn", run.call_id));
+            ledger.find(2, format!("{} began behind the end of its turn", run.call_id));
         }
         for (key, moment) in &run.wrote {
             written.insert(key);
             if *moment > outcome.min(sealed) {
-                outside.find(2, format!("{key} was written after the call was over"));
+                ledger.find(2, format!("{key} was written after the call was over"));
             }
         }
     }
@@ -41,28 +41,27 @@ pub fn sealed(outside: &Outside, view: &View, node: &Node) {
         kept.retain(|key| !others.contains(key));
     }
     if kept != written {
-        outside.find(2, format!("the state holds {kept:?}, tools were let write {written:?}"));
+        ledger.find(2, format!("the state holds {kept:?}, tools were let write {written:?}"));
     }
     for turn in &view.turns {
         let Some(end) = turn.ends.first() else { continue };
         let (moment, at) = (view.entries[*end].moment, view.entries[*end].at);
         for place in turn.records.iter().filter(|place| *place > end) {
             if view.entries[*place].kind != "tool.late_result" {
-                outside
-                    .find(2, format!("{} stands behind the end of {}", view.entries[*place].json, turn.id));
+                ledger.find(2, format!("{} stands behind the end of {}", view.entries[*place].json, turn.id));
             }
         }
         for ask in asks.iter().filter(|ask| ask.said == turn.said) {
             if ask.began > moment || (ask.left.is_none_or(|left| left > moment) && ask.left_at != at) {
-                outside.find(2, format!("the model answers “{}” behind the turn's end", turn.said));
+                ledger.find(2, format!("the model answers “{}” behind the turn's end", turn.said));
             }
         }
-        late(outside, view, turn);
+        late(ledger, view, turn);
     }
 }
 
 /// A call that ends late leaves one record, behind its outcome.
-fn late(outside: &Outside, view: &View, turn: &Turn) {
+fn late(ledger: &Ledger, view: &View, turn: &Turn) {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for entry in turn.records.iter().map(|place| &view.entries[*place]) {
         if entry.kind != "tool.late_result" {
@@ -72,38 +71,38 @@ fn late(outside: &Outside, view: &View, turn: &Turn) {
         let call = turn.calls.iter().find(|call| call.id == id);
         let outcome = call.and_then(|call| view.outcome(call));
         if !seen.insert(id) || outcome.is_none_or(|outcome| outcome.seq > entry.seq) {
-            outside.find(2, format!("{id} has more than one end, or its late one first"));
+            ledger.find(2, format!("{id} has more than one end, or its late one first"));
         }
     }
 }
 
 /// 3: the end of each turn was finalized, once, whatever failed in it; what failed is listed.
-pub fn whole(outside: &Outside, view: &View, node: &Node) {
+pub fn whole(ledger: &Ledger, view: &View, node: &Node) {
     for turn in view.turns.iter().filter(|turn| !turn.started.is_empty()) {
-        let (Some(end), Some((_, plan))) = (turn.ends.first(), outside.plan.turn(&turn.said)) else {
+        let (Some(end), Some((_, script))) = (turn.ends.first(), ledger.scenario.turn(&turn.said)) else {
             continue;
         };
         let failed = &view.entries[*end].value["sub_steps_failed"];
-        let expected = if plan.flaky == Flaky::Works { json!([]) } else { json!(["finisher"]) };
+        let expected = if script.flaky == Flaky::Works { json!([]) } else { json!(["finisher"]) };
         if *failed != expected {
-            outside.find(3, format!("{}: sub-steps {failed} failed instead of {expected}", turn.id));
+            ledger.find(3, format!("{}: sub-steps {failed} failed instead of {expected}", turn.id));
         }
         let finished = node.disk.documents.borrow().contains_key(&format!("finished/{}", turn.id));
-        if finished != (plan.flaky == Flaky::Works) {
-            outside.find(3, format!("{}: what the end's hook drafted is stored: {finished}", turn.id));
+        if finished != (script.flaky == Flaky::Works) {
+            ledger.find(3, format!("{}: what the end's hook drafted is stored: {finished}", turn.id));
         }
     }
 }
 
 /// 4: no bound is passed, and one that is reached is explained.
-pub fn bounds(outside: &Outside, view: &View, node: &Node) {
+pub fn bounds(ledger: &Ledger, view: &View, node: &Node) {
     for turn in &view.turns {
         let (Some(start), Some(end)) = (turn.started.first(), turn.ends.first()) else { continue };
-        let Some((_, plan)) = outside.plan.turn(&turn.said) else { continue };
-        let budget = Budget::default().patched(&plan.budget);
+        let Some((_, script)) = ledger.scenario.turn(&turn.said) else { continue };
+        let budget = Budget::default().patched(&script.budget);
         let over = |what: &str, is: u64, most: u64| {
             if is > most {
-                outside.find(4, format!("{}: {is} {what}, {most} are allowed", turn.id));
+                ledger.find(4, format!("{}: {is} {what}, {most} are allowed", turn.id));
             }
         };
         let (start, end) = (&view.entries[*start], &view.entries[*end]);
@@ -111,9 +110,9 @@ pub fn bounds(outside: &Outside, view: &View, node: &Node) {
         let deadline = start.at + u64::from(budget.timeout_s) * 1_000 + waited;
         let thoughts = turn.records.iter().map(|place| &view.entries[*place]);
         let thoughts = thoughts.filter(|entry| entry.kind == "turn.reflected" && entry.value["stub"] != true);
-        asked(outside, turn, &budget, deadline, thoughts.count() as u64, &over);
+        asked(ledger, turn, &budget, deadline, thoughts.count() as u64, &over);
 
-        let runs = outside.runs.borrow();
+        let runs = ledger.runs.borrow();
         let runs: Vec<_> =
             runs.iter().filter(|run| run.turn == turn.id && run.session == view.name).collect();
         let ran: BTreeSet<&str> = runs.iter().map(|run| run.call_id.as_str()).collect();
@@ -132,19 +131,19 @@ pub fn bounds(outside: &Outside, view: &View, node: &Node) {
         let disturbed = node.crashed_at.get().max(node.disk.refused_at.get());
         let excused = if disturbed >= start.at { disturbed + RECOVERY_MS + waited } else { 0 };
         over("ms of a turn", end.at - start.at, deadline.max(excused) - start.at);
-        explained(outside, view, turn, &end.value);
+        explained(ledger, view, turn, &end.value);
     }
 }
 
 fn asked(
-    outside: &Outside,
+    ledger: &Ledger,
     turn: &Turn,
     budget: &Budget,
     deadline: u64,
     reflected: u64,
     over: &dyn Fn(&str, u64, u64),
 ) {
-    let asks = outside.asks.borrow();
+    let asks = ledger.asks.borrow();
     let asks: Vec<_> = asks.iter().filter(|ask| ask.said == turn.said).collect();
     let distinct = |tools_off: bool, reflects: bool| {
         let asks = asks.iter().filter(|ask| ask.tools_off == tools_off && ask.reflects == reflects);
@@ -164,14 +163,14 @@ fn asked(
         over("tokens before the last model call", before, most.max(1) - 1);
     }
     if let Some(late) = asks.iter().find(|ask| ask.at > deadline) {
-        outside.find(
+        ledger.find(
             4,
             format!("{}: the model is asked {} ms behind the deadline", turn.id, late.at - deadline),
         );
     }
 }
 
-fn explained(outside: &Outside, view: &View, turn: &Turn, end: &Value) {
+fn explained(ledger: &Ledger, view: &View, turn: &Turn, end: &Value) {
     let reason = end["stop_reason"].as_str().unwrap_or_default();
     let is_bound = matches!(reason, "max_steps" | "max_tool_calls" | "deadline" | "cost");
     let said = turn.records.iter().filter(|place| view.entries[**place].kind == "budget.exceeded");
@@ -180,9 +179,9 @@ fn explained(outside: &Outside, view: &View, turn: &Turn, end: &Value) {
     let unfit = end["error"]["code"] == "output_invalid" && limits.len() == 1;
     let expected = if is_bound { vec![reason] } else { Vec::new() };
     if limits != expected && !unfit {
-        outside.find(4, format!("{} ended by {reason} and says {limits:?}", turn.id));
+        ledger.find(4, format!("{} ended by {reason} and says {limits:?}", turn.id));
     }
     if is_bound && end["reply"]["text"].as_str().is_none_or(str::is_empty) {
-        outside.find(4, format!("{} ended by {reason} without a word", turn.id));
+        ledger.find(4, format!("{} ended by {reason} without a word", turn.id));
     }
 }

@@ -24,7 +24,7 @@ mod recovery;
 mod subagents;
 mod view;
 
-use super::{node::Node, outside::Outside, world::World};
+use super::{ledger::Ledger, node::Node, world::World};
 use std::rc::Rc;
 
 pub use recovery::same;
@@ -32,41 +32,41 @@ pub use view::View;
 
 /// Looks at everything that is left of a world that was played.
 pub fn check(world: &World) {
-    let outside: &Outside = &world.outside;
+    let ledger: &Ledger = &world.ledger;
     let views: Vec<(Rc<Node>, View)> =
         world.nodes().into_iter().map(|node| (Rc::clone(&node), View::of(&node))).collect();
     subagents::check(world, &views);
     for (node, view) in &views {
-        let planned = outside.plan.sessions.get(node.place);
-        if planned.is_some_and(|plan| plan.erased) && world.witnesses.borrow()[node.place].erased {
+        let scenario = ledger.scenario.sessions.get(node.place);
+        if scenario.is_some_and(|scenario| scenario.erased) && world.witnesses.borrow()[node.place].erased {
             readers::erased(world, node);
             continue;
         }
-        readers::log(outside, view);
-        calls::outcomes(outside, view);
+        readers::log(ledger, view);
+        calls::outcomes(ledger, view);
         let parent = node.parent();
-        if planned.is_none() && parent.is_none() {
+        if scenario.is_none() && parent.is_none() {
             continue;
         }
         // What a subagent began as a copy of is looked at where it was said.
         let own = parent.as_ref().map(|parent| View::of(node).only(&parent.task_turn));
         let sender = parent.and_then(|parent| subagents::session(&views, &node.tenant, &parent.session));
         let view = own.as_ref().unwrap_or(view);
-        calls::order(outside, view);
-        calls::replay(outside, view);
-        context::cuts(outside, view);
-        ends::sealed(outside, view, node);
-        ends::whole(outside, view, node);
-        ends::bounds(outside, view, node);
-        recovery::unknown(outside, view);
-        people::asked(outside, view, node, sender.map(|(_, view)| view));
+        calls::order(ledger, view);
+        calls::replay(ledger, view);
+        context::cuts(ledger, view);
+        ends::sealed(ledger, view, node);
+        ends::whole(ledger, view, node);
+        ends::bounds(ledger, view, node);
+        recovery::unknown(ledger, view);
+        people::asked(ledger, view, node, sender.map(|(_, view)| view));
         readers::artifacts(world, view, node);
         let witnesses = world.witnesses.borrow();
         let witness = &witnesses[node.place];
-        readers::streams(outside, view, witness);
-        people::told(outside, view, witness, node);
-        if planned.is_some() {
-            readers::posts(outside, view, witness, node.place);
+        readers::streams(ledger, view, witness);
+        people::told(ledger, view, witness, node);
+        if scenario.is_some() {
+            readers::posts(ledger, view, witness, node.place);
         }
     }
 }

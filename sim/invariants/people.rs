@@ -2,9 +2,9 @@
 
 use super::super::{
     client::Witness,
+    ledger::{Ledger, Run},
     node::Node,
-    outside::{Outside, Run},
-    plan::SessionPlan,
+    scenario::SessionScenario,
     tools,
 };
 use super::view::{Call, Entry, Turn, View};
@@ -28,32 +28,32 @@ const TTL_S: u64 = 7 * 24 * 3_600;
 /// 11: what somebody is asked about runs once, with what was shown or said, and not before; nothing of its step
 /// does. What was declined, came too late or was passed over never runs.
 /// Where a subagent asks, the rules are those of the session that sent it out, whose view is `sender`.
-pub fn asked(outside: &Outside, view: &View, node: &Node, sender: Option<&View>) {
-    let Some(plan) = outside.plan.sessions.get(node.origin) else { return };
-    let runs = outside.runs.borrow();
+pub fn asked(ledger: &Ledger, view: &View, node: &Node, sender: Option<&View>) {
+    let Some(scenario) = ledger.scenario.sessions.get(node.origin) else { return };
+    let runs = ledger.runs.borrow();
     for turn in &view.turns {
         let runs: Vec<&Run> = runs_of(&runs, view, turn).collect();
-        waited(outside, view, turn, &runs, node);
+        waited(ledger, view, turn, &runs, node);
         for call in &turn.calls {
             let runs: Vec<&Run> = runs.iter().filter(|run| run.call_id == call.id).copied().collect();
-            ruled(outside, [Some(view), sender], plan, call, &runs);
-            consented(outside, view, call, &runs);
-            answered(outside, view, call, &runs);
+            ruled(ledger, [Some(view), sender], scenario, call, &runs);
+            consented(ledger, view, call, &runs);
+            answered(ledger, view, call, &runs);
             let undisturbed = node.crashed_at.get() == 0 && node.disk.refused_at.get() == 0;
             if undisturbed && !call.posed.is_empty() && runs.len() > 1 {
-                outside.find(11, format!("{} was asked about once and ran {} times", call.id, runs.len()));
+                ledger.find(11, format!("{} was asked about once and ran {} times", call.id, runs.len()));
             }
         }
     }
 }
 
 /// From where a turn has to wait until it goes on or ends there is nothing but what people and subagents say.
-fn waited(outside: &Outside, view: &View, turn: &Turn, runs: &[&Run], node: &Node) {
+fn waited(ledger: &Ledger, view: &View, turn: &Turn, runs: &[&Run], node: &Node) {
     let end = turn.ends.first().map(|end| &view.entries[*end]);
     for (place, over) in &turn.waits {
         let wait = &view.entries[*place];
         let Some(over) = over.map(|over| &view.entries[over]) else {
-            outside.find(11, format!("{} waits for ever: {}", turn.id, wait.json));
+            ledger.find(11, format!("{} waits for ever: {}", turn.id, wait.json));
             continue;
         };
         let asked = turn.records.iter().map(|place| &view.entries[*place]);
@@ -68,10 +68,10 @@ fn waited(outside: &Outside, view: &View, turn: &Turn, runs: &[&Run], node: &Nod
             turn.calls.iter().find(|call| ids.contains(&call.id.as_str())).map(|call| &call.message);
         for call in turn.calls.iter().filter(|call| Some(&call.message) == message) {
             if runs.iter().any(|run| run.call_id == call.id && run.began < over.moment) {
-                outside.find(11, format!("{} runs before all of its step is decided", call.id));
+                ledger.find(11, format!("{} runs before all of its step is decided", call.id));
             }
             if view.outcome(call).is_some_and(|outcome| outcome.moment < over.moment) {
-                outside.find(11, format!("{} is over before all of its step is decided", call.id));
+                ledger.find(11, format!("{} is over before all of its step is decided", call.id));
             }
         }
         let between = turn.records.iter().map(|place| &view.entries[*place]);
@@ -79,44 +79,44 @@ fn waited(outside: &Outside, view: &View, turn: &Turn, runs: &[&Run], node: &Nod
         let besides = between.clone().filter(|entry| entry.moment != wait.moment);
         for entry in besides.filter(|entry| !BETWEEN.contains(&entry.kind.as_str())) {
             if end.is_none_or(|end| end.moment != entry.moment) {
-                outside.find(11, format!("{} waits, and goes on: {}", turn.id, entry.json));
+                ledger.find(11, format!("{} waits, and goes on: {}", turn.id, entry.json));
             }
         }
         if over.kind == "turn.resumed" {
             let said: Vec<&str> = between.filter_map(|entry| entry.value["call_id"].as_str()).collect();
             if let Some(open) = ids.iter().find(|id| !said.contains(*id)) {
-                outside.find(11, format!("{} goes on though {open} waits: {}", turn.id, over.json));
+                ledger.find(11, format!("{} goes on though {open} waits: {}", turn.id, over.json));
             }
         }
         let late = pending.iter().filter_map(|pending| time(&pending["expires_at"])).max();
-        let late = late.unwrap_or(wait.at + outside.plan.people.ttl_s.unwrap_or(TTL_S) * 1_000);
+        let late = late.unwrap_or(wait.at + ledger.scenario.people.ttl_s.unwrap_or(TTL_S) * 1_000);
         let disturbed = node.crashed_at.get().max(node.disk.refused_at.get()).max(late);
         // Subagents end by bounds of their own.
         if sent.is_empty() && over.at > disturbed + RECOVERY_MS {
-            outside.find(11, format!("{} waits though its time is over: {}", turn.id, wait.json));
+            ledger.find(11, format!("{} waits though its time is over: {}", turn.id, wait.json));
         }
     }
     // What a turn waits for is not its own time.
     let (Some(start), Some(end)) = (turn.started.first(), end) else { return };
-    let Some((_, plan)) = outside.plan.turn(&turn.said) else { return };
-    let Some(timeout) = plan.budget.timeout_s else { return };
+    let Some((_, script)) = ledger.scenario.turn(&turn.said) else { return };
+    let Some(timeout) = script.budget.timeout_s else { return };
     let spent = (end.at - view.entries[*start].at).saturating_sub(turn.waited_ms(view));
     if end.value["stop_reason"] == "deadline"
         && spent + super::ends::MIN_REMAINING_MS < u64::from(timeout) * 1_000
     {
-        outside.find(11, format!("{} ended by its deadline after {spent} ms of {timeout} s", turn.id));
+        ledger.find(11, format!("{} ended by its deadline after {spent} ms of {timeout} s", turn.id));
     }
 }
 
 /// What rules forbid never runs; what they want somebody to be asked about does not without.
-fn ruled(outside: &Outside, views: [Option<&View>; 2], plan: &SessionPlan, call: &Call, runs: &[&Run]) {
+fn ruled(ledger: &Ledger, views: [Option<&View>; 2], scenario: &SessionScenario, call: &Call, runs: &[&Run]) {
     let Some(run) = runs.first() else { return };
-    let (agent, own) = (&outside.plan.people.rules, plan.rules.clone().unwrap_or_default());
+    let (agent, own) = (&ledger.scenario.people.rules, scenario.rules.clone().unwrap_or_default());
     let category = tools::category(&call.name);
     let by_tool = [agent.tools.get(&call.name), own.tools.get(&call.name)];
     let by_category = own.categories.get(&category);
     if by_tool.contains(&Some(&Policy::Deny)) || by_category == Some(&Policy::Deny) {
-        outside.find(11, format!("{} ran, and a rule forbids `{}`", call.id, call.name));
+        ledger.find(11, format!("{} ran, and a rule forbids `{}`", call.id, call.name));
     }
     let said_before = |decision: &str, name: Option<&str>| {
         let all = views.iter().flatten().flat_map(|view| &view.entries);
@@ -141,13 +141,13 @@ fn ruled(outside: &Outside, views: [Option<&View>; 2], plan: &SessionPlan, call:
         }
     };
     if asks && !own.yolo && call.posed.is_empty() {
-        outside.find(11, format!("{} ran though nobody was asked about `{}`", call.id, call.name));
+        ledger.find(11, format!("{} ran though nobody was asked about `{}`", call.id, call.name));
     }
 }
 
 /// What was asked about a call in records of this kind, and what was said of it in those of that.
 fn asked_and_said<'a>(
-    outside: &Outside,
+    ledger: &Ledger,
     view: &'a View,
     call: &Call,
     kinds: [&str; 2],
@@ -156,52 +156,51 @@ fn asked_and_said<'a>(
         let mut found = places.iter().map(|place| &view.entries[*place]).filter(|entry| entry.kind == kind);
         let (first, second) = (found.next(), found.next());
         if let Some(second) = second {
-            outside.find(11, format!("a second time, of the same call: {}", second.json));
+            ledger.find(11, format!("a second time, of the same call: {}", second.json));
         }
         first
     };
     let (asked, said) = (of(&call.posed, kinds[0]), of(&call.said, kinds[1]));
     if let Some(said) = said.filter(|said| asked.is_none_or(|asked| asked.seq > said.seq)) {
-        outside.find(11, format!("nobody asked: {}", said.json));
+        ledger.find(11, format!("nobody asked: {}", said.json));
     }
     if let (Some(asked), Some(said)) = (asked, said) {
         let expires = time(&asked.value["expires_at"]).unwrap_or(u64::MAX);
         let somebody = !said.value["by"].is_null();
         if somebody && said.at >= expires {
-            outside.find(11, format!("its time was over: {}", said.json));
+            ledger.find(11, format!("its time was over: {}", said.json));
         }
         let end = view.turns.iter().find(|turn| Some(&turn.id) == said.turn.as_ref());
         let end = end.and_then(|turn| turn.ends.first()).map(|end| view.entries[*end].moment);
         if !somebody && said.at < expires && end != Some(said.moment) {
-            outside.find(11, format!("nobody said so, and it was not too late: {}", said.json));
+            ledger.find(11, format!("nobody said so, and it was not too late: {}", said.json));
         }
     }
     (asked, said)
 }
 
 /// A call that needs consent runs with it, with the arguments that it was given for.
-fn consented(outside: &Outside, view: &View, call: &Call, runs: &[&Run]) {
-    let (asked, decided) =
-        asked_and_said(outside, view, call, ["tool.approval_required", "approval.decided"]);
+fn consented(ledger: &Ledger, view: &View, call: &Call, runs: &[&Run]) {
+    let (asked, decided) = asked_and_said(ledger, view, call, ["tool.approval_required", "approval.decided"]);
     let Some(asked) = asked else { return };
     let approved = decided.filter(|decided| decided.value["decision"] != "decline");
     for run in runs {
         let Some(approved) = approved.filter(|approved| approved.moment < run.began) else {
             let decided = decided.map_or("nothing was decided", |entry| entry.json.as_str());
-            outside.find(11, format!("{} ran without consent: {decided}", call.id));
+            ledger.find(11, format!("{} ran without consent: {decided}", call.id));
             continue;
         };
         let args =
             if approved.value["args"].is_null() { &asked.value["args"] } else { &approved.value["args"] };
         if run.args != *args {
-            outside.find(11, format!("{} ran with {} instead of {args}", call.id, run.args));
+            ledger.find(11, format!("{} ran with {} instead of {args}", call.id, run.args));
         }
     }
 }
 
 /// A call that waits for an answer runs with it.
-fn answered(outside: &Outside, view: &View, call: &Call, runs: &[&Run]) {
-    let (asked, answered) = asked_and_said(outside, view, call, ["tool.suspended", "answer.given"]);
+fn answered(ledger: &Ledger, view: &View, call: &Call, runs: &[&Run]) {
+    let (asked, answered) = asked_and_said(ledger, view, call, ["tool.suspended", "answer.given"]);
     let suspends = matches!(call.name.as_str(), "ask" | "lend");
     if asked.is_none() && !suspends {
         return;
@@ -212,44 +211,46 @@ fn answered(outside: &Outside, view: &View, call: &Call, runs: &[&Run]) {
         let answer =
             answer.filter(|answered| answered.moment < run.began).map(|entry| &entry.value["answer"]);
         if answer.is_none() || run.answer.as_ref() != answer {
-            outside.find(11, format!("{} ran with the answer {:?}, not {answer:?}", call.id, run.answer));
+            ledger.find(11, format!("{} ran with the answer {:?}, not {answer:?}", call.id, run.answer));
         }
     }
 }
 
 /// What people were told fits what the log says.
-pub fn told(outside: &Outside, view: &View, witness: &Witness, node: &Node) {
+pub fn told(ledger: &Ledger, view: &View, witness: &Witness, node: &Node) {
     let stumbles = node.disk.refused_at.get() > 0;
-    for said in &witness.said {
-        let Some(status) = said.status else { continue };
+    for submission in &witness.submissions {
+        let Some(status) = submission.status else { continue };
         let fits = matches!(status, 200 | 202 | 404 | 409 | 422) || (status >= 500 && stumbles);
         if !fits {
-            outside.find(11, format!("{status} to {said:?}"));
+            ledger.find(11, format!("{status} to {submission:?}"));
         }
         if !matches!(status, 200 | 202) {
             continue;
         }
-        if said.wrong {
-            outside.find(11, format!("this was taken: {said:?}"));
+        if submission.wrong {
+            ledger.find(11, format!("this was taken: {submission:?}"));
         }
-        let kind = if said.answers { "answer.given" } else { "approval.decided" };
-        let own =
-            view.entries.iter().find(|entry| entry.kind == kind && entry.value["call_id"] == *said.call_id);
+        let kind = if submission.answers { "answer.given" } else { "approval.decided" };
+        let own = view
+            .entries
+            .iter()
+            .find(|entry| entry.kind == kind && entry.value["call_id"] == *submission.call_id);
         let fits = |entry: &Entry| {
-            let body = &said.body;
-            let same = if said.answers {
+            let body = &submission.body;
+            let same = if submission.answers {
                 entry.value["answer"] == *body.get("answer").unwrap_or(&body["error"])
             } else {
-                let args = body.get("args").filter(|_| !said.declines());
-                (entry.value["decision"] == "decline") == said.declines()
+                let args = body.get("args").filter(|_| !submission.declines());
+                (entry.value["decision"] == "decline") == submission.declines()
                     && args.is_none_or(|args| entry.value["args"] == *args)
             };
             same && !entry.value["by"].is_null()
         };
         if !own.is_some_and(fits) {
-            outside.find(
+            ledger.find(
                 11,
-                format!("this was taken: {said:?}, and that is stored: {:?}", own.map(|e| &e.json)),
+                format!("this was taken: {submission:?}, and that is stored: {:?}", own.map(|e| &e.json)),
             );
         }
     }
@@ -257,7 +258,7 @@ pub fn told(outside: &Outside, view: &View, witness: &Witness, node: &Node) {
         let turn = view.turns.iter().find(|turn| turn.id == *id);
         let pending = answer["pending"].as_array().is_some_and(|pending| !pending.is_empty());
         if !pending || turn.is_none_or(|turn| turn.waits.is_empty()) {
-            outside.find(11, format!("{id} is said to wait: {answer}"));
+            ledger.find(11, format!("{id} is said to wait: {answer}"));
         }
     }
 }

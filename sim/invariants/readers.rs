@@ -2,10 +2,10 @@
 
 use super::super::{
     client::{self, Fate, Streamed, Witness},
+    ledger::Ledger,
     node::Node,
-    outside::Outside,
-    plan::mark,
     reader::Event,
+    scenario::mark,
     world::World,
 };
 use super::view::{Entry, Turn, View};
@@ -13,25 +13,25 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// 8: numbers are contiguous, and each turn starts and ends once. 7: the log holds nobody else's words.
-pub fn log(outside: &Outside, view: &View) {
+pub fn log(ledger: &Ledger, view: &View) {
     for (place, entry) in view.entries.iter().enumerate() {
         if entry.seq != place as u64 + 1
             || entry.value["seq"] != entry.seq
             || entry.value["type"] != *entry.kind
         {
-            outside.find(8, format!("{} is record {} of its log", entry.json, place + 1));
+            ledger.find(8, format!("{} is record {} of its log", entry.json, place + 1));
         }
     }
     for turn in &view.turns {
         let counts = (turn.queued.len(), turn.started.len(), turn.ends.len());
         if counts.0 > 1 || counts.1 > 1 || counts.2 != 1 || counts.0 + counts.1 == 0 {
-            outside.find(8, format!("{} was queued, started and ended {counts:?} times", turn.id));
+            ledger.find(8, format!("{} was queued, started and ended {counts:?} times", turn.id));
         }
     }
-    let origin = view.turns.iter().find_map(|turn| outside.plan.turn(&turn.said)).map(|(place, _)| place);
-    for place in (0..outside.plan.sessions.len()).filter(|place| origin.is_some_and(|own| own != *place)) {
+    let origin = view.turns.iter().find_map(|turn| ledger.scenario.turn(&turn.said)).map(|(place, _)| place);
+    for place in (0..ledger.scenario.sessions.len()).filter(|place| origin.is_some_and(|own| own != *place)) {
         if let Some(entry) = view.entries.iter().find(|entry| entry.json.contains(&mark(place))) {
-            outside.find(7, format!("{} holds words of session {place}: {}", view.name, entry.json));
+            ledger.find(7, format!("{} holds words of session {place}: {}", view.name, entry.json));
         }
     }
 }
@@ -39,11 +39,11 @@ pub fn log(outside: &Outside, view: &View) {
 /// 2, 7, 10: of a session that was erased nothing is left, and nothing brings it back.
 pub fn erased(world: &World, node: &Node) {
     if !node.disk.is_empty() {
-        world.outside.find(2, format!("{} came back after it was erased", node.disk.name));
+        world.ledger.find(2, format!("{} came back after it was erased", node.disk.name));
     }
     let prefix = format!("{}/sessions/{}/", node.tenant, node.session);
     if world.blobs.objects.borrow().keys().any(|key| key.starts_with(&prefix)) {
-        world.outside.find(2, format!("{} left large things behind", node.disk.name));
+        world.ledger.find(2, format!("{} left large things behind", node.disk.name));
     }
 }
 
@@ -60,25 +60,25 @@ pub fn artifacts(world: &World, view: &View, node: &Node) {
         let name = name.as_str().unwrap_or("no reference");
         let found = objects.iter().find(|(key, _)| key.starts_with(&prefix) && key.ends_with(name));
         if found.map(|(_, object)| object.len() as u64) != bytes {
-            world.outside.find(10, format!("{}: {name} of {bytes:?} bytes leads nowhere", call.id));
+            world.ledger.find(10, format!("{}: {name} of {bytes:?} bytes leads nowhere", call.id));
         }
     }
 }
 
 /// 8: whoever follows sees each record once and each byte of text once; so does whoever waits for one
 /// turn, as far as it hears of it.
-pub fn streams(outside: &Outside, view: &View, witness: &Witness) {
+pub fn streams(ledger: &Ledger, view: &View, witness: &Witness) {
     if !witness.followed.is_empty() {
         let all: Vec<&Entry> = view.entries.iter().collect();
-        seen(outside, "a follower", &witness.followed, &all, false, None);
+        seen(ledger, "a follower", &witness.followed, &all, false, None);
         let records = witness.followed.iter().filter(|event| !event.name.ends_with("delta")).count();
         if records < witness.known {
-            outside.find(8, format!("a follower read {records} records of {}", witness.known));
+            ledger.find(8, format!("a follower read {records} records of {}", witness.known));
         }
     }
     for Streamed { turn: id, events, complete, whole } in &witness.streams {
         let Some(turn) = view.turns.iter().find(|turn| turn.id == *id) else {
-            outside.find(8, format!("{id} was streamed and is not in the log"));
+            ledger.find(8, format!("{id} was streamed and is not in the log"));
             continue;
         };
         let end = turn.ends.first().copied().unwrap_or(usize::MAX);
@@ -91,7 +91,7 @@ pub fn streams(outside: &Outside, view: &View, witness: &Witness) {
         let own: Vec<&Entry> = own.filter(|entry| entry.kind != "turn.queued").collect();
         // It may have come in the middle of a message's text, too.
         let torn = events.first().filter(|_| !whole).and_then(|event| Some(event.id?.seq));
-        seen(outside, &format!("whoever waits for {id}"), events, &own, *complete, torn);
+        seen(ledger, &format!("whoever waits for {id}"), events, &own, *complete, torn);
     }
     let ended =
         |answer: &&(String, Value)| !matches!(answer.1["status"].as_str(), Some("waiting" | "running"));
@@ -101,31 +101,31 @@ pub fn streams(outside: &Outside, view: &View, witness: &Witness) {
         let same =
             end.is_some_and(|end| end["status"] == answer["status"] && end["reply"] == answer["reply"]);
         if !same {
-            outside.find(8, format!("{id} was answered with {answer}, and ended as {end:?}"));
+            ledger.find(8, format!("{id} was answered with {answer}, and ended as {end:?}"));
         }
     }
 }
 
-fn seen(outside: &Outside, who: &str, events: &[Event], log: &[&Entry], complete: bool, torn: Option<u64>) {
+fn seen(ledger: &Ledger, who: &str, events: &[Event], log: &[&Entry], complete: bool, torn: Option<u64>) {
     let records: Vec<&Event> = events.iter().filter(|event| !event.name.ends_with("delta")).collect();
     let wrong = records.iter().zip(log).find(|(event, entry)| event.data != entry.json);
     if let Some((event, entry)) = wrong {
-        return outside.find(8, format!("{who} read {} instead of {}", event.data, entry.json));
+        return ledger.find(8, format!("{who} read {} instead of {}", event.data, entry.json));
     }
     if records.len() > log.len() || (complete && records.len() < log.len()) {
-        return outside.find(8, format!("{who} read {} records of {}", records.len(), log.len()));
+        return ledger.find(8, format!("{who} read {} records of {}", records.len(), log.len()));
     }
     let mut text: BTreeMap<u64, String> = BTreeMap::new();
     for event in events.iter().filter(|event| event.name == "message.delta") {
         let value: Value = serde_json::from_str(&event.data).unwrap_or_default();
-        let Some(id) = event.id else { return outside.find(8, format!("{who} read text without a place")) };
+        let Some(id) = event.id else { return ledger.find(8, format!("{who} read text without a place")) };
         if Some(id.seq) == torn {
             continue;
         }
         let read = text.entry(id.seq).or_default();
         read.push_str(value["delta"].as_str().unwrap_or_default());
         if id.offset != Some(read.len() as u64) {
-            return outside.find(8, format!("{who} stands at {id} after {} bytes", read.len()));
+            return ledger.find(8, format!("{who} stands at {id} after {} bytes", read.len()));
         }
     }
     let whole = log.iter().take(records.len()).filter(|entry| Some(entry.seq) != torn);
@@ -135,16 +135,16 @@ fn seen(outside: &Outside, who: &str, events: &[Event], log: &[&Entry], complete
         let whole: String = text_parts.filter_map(|part| part["text"].as_str()).collect();
         let read = text.remove(&entry.seq).unwrap_or_default();
         if read != whole {
-            return outside.find(8, format!("{who} read {read:?} of {whole:?} ({})", entry.seq));
+            return ledger.find(8, format!("{who} read {read:?} of {whole:?} ({})", entry.seq));
         }
     }
 }
 
 /// 10: each message that was accepted is in the log once, and one that was refused is not. 6: a
 /// message under a key is one turn. Records that were promised are there.
-pub fn posts(outside: &Outside, view: &View, witness: &Witness, place: usize) {
-    let plan = &outside.plan.sessions[place];
-    for (number, turn) in plan.turns.iter().enumerate() {
+pub fn posts(ledger: &Ledger, view: &View, witness: &Witness, place: usize) {
+    let scenario = &ledger.scenario.sessions[place];
+    for (number, turn) in scenario.turns.iter().enumerate() {
         let found: Vec<&Turn> = view.turns.iter().filter(|found| found.said == turn.said).collect();
         let posts: Vec<_> = witness.posts.iter().filter(|(posted, ..)| *posted == number).collect();
         let accepted: Vec<_> = posts.iter().filter(|(.., fate)| matches!(fate, Fate::Accepted(_))).collect();
@@ -155,33 +155,33 @@ pub fn posts(outside: &Outside, view: &View, witness: &Witness, place: usize) {
             (false, accepted) => (accepted, accepted + unknown),
         };
         if found.len() < least {
-            outside.find(10, format!("“{}” was accepted and is lost", turn.said));
+            ledger.find(10, format!("“{}” was accepted and is lost", turn.said));
         }
         if found.len() > most {
             let which = if under_key { 6 } else { 10 };
-            outside.find(which, format!("“{}” is there {} times instead of {most}", turn.said, found.len()));
+            ledger.find(which, format!("“{}” is there {} times instead of {most}", turn.said, found.len()));
         }
         for (.., fate) in accepted {
             let Fate::Accepted(Some(id)) = fate else { continue };
             if !found.iter().any(|turn| turn.id == *id) {
-                outside.find(10, format!("“{}” was accepted as {id}, which is something else", turn.said));
+                ledger.find(10, format!("“{}” was accepted as {id}, which is something else", turn.said));
             }
         }
     }
     for id in &witness.dequeued {
         let turn = view.turns.iter().find(|turn| turn.id == *id);
         if turn.is_none_or(|turn| !turn.started.is_empty() || turn.ends.len() != 1) {
-            outside.find(10, format!("{id} was taken from the queue, and not canceled"));
+            ledger.find(10, format!("{id} was taken from the queue, and not canceled"));
         }
     }
     for title in &witness.titles {
         let told = view.entries.iter().any(|entry| entry.value["changed"]["title"] == **title);
         if !told {
-            outside.find(8, format!("nobody was told of the title {title}"));
+            ledger.find(8, format!("nobody was told of the title {title}"));
         }
     }
     let lost = view.turns.iter().find(|turn| turn.said.is_empty() && !turn.ends.is_empty());
     if let Some(turn) = lost {
-        outside.find(10, format!("what was said in {} is lost", turn.id));
+        ledger.find(10, format!("what was said in {} is lost", turn.id));
     }
 }

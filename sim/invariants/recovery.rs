@@ -1,20 +1,20 @@
 //! What a crash changes: 9.
 
-use super::super::{node::Node, outside::Outside, tools, world::World};
+use super::super::{ledger::Ledger, node::Node, tools, world::World};
 use super::view::{Turn, View};
 use serde_json::Value;
 use std::rc::Rc;
 
 /// What is told not to have run did not run.
-pub fn unknown(outside: &Outside, view: &View) {
-    let runs = outside.runs.borrow();
+pub fn unknown(ledger: &Ledger, view: &View) {
+    let runs = ledger.runs.borrow();
     for (turn, call) in view.turns.iter().flat_map(|turn| turn.calls.iter().map(move |call| (turn, call))) {
         let Some(outcome) = view.outcome(call) else { continue };
         let ran =
             runs.iter().any(|run| run.session == view.name && run.turn == turn.id && run.call_id == call.id);
         let denied = outcome.value["outcome"] == "denied";
         if ran && denied && !tools::is_idempotent(&call.name) {
-            outside.find(9, format!("{} is said not to have run, and did", call.id));
+            ledger.find(9, format!("{} is said not to have run, and did", call.id));
         }
     }
 }
@@ -22,32 +22,32 @@ pub fn unknown(outside: &Outside, view: &View) {
 /// A quiet world that was disturbed ends as the same world undisturbed, but for calls of which
 /// nobody knows.
 pub fn same(disturbed: &World, reference: &World) {
-    let outside = &disturbed.outside;
-    alike(outside, &View::of(&disturbed.node(0)), &View::of(&reference.node(0)));
-    let (found, mut expected) = (errands(disturbed), errands(reference));
+    let ledger = &disturbed.ledger;
+    alike(ledger, &View::of(&disturbed.node(0)), &View::of(&reference.node(0)));
+    let (found, mut expected) = (tasks(disturbed), tasks(reference));
     for view in &found {
         let said = |view: &View| view.turns.first().map(|turn| turn.said.clone());
         match expected.iter().position(|other| said(other) == said(view)) {
-            Some(place) => alike(outside, view, &expected.remove(place)),
-            None => outside.find(9, format!("only there is the errand {:?}", said(view))),
+            Some(place) => alike(ledger, view, &expected.remove(place)),
+            None => ledger.find(9, format!("only there is the errand {:?}", said(view))),
         }
     }
     if let Some(missing) = expected.first() {
-        outside.find(9, format!("{} has done its errand only where nothing disturbs it", missing.name));
+        ledger.find(9, format!("{} has done its errand only where nothing disturbs it", missing.name));
     }
 }
 
 /// The turns of subagents.
-fn errands(world: &World) -> Vec<View> {
+fn tasks(world: &World) -> Vec<View> {
     let of = |node: Rc<Node>| Some(View::of(&node).only(&node.parent()?.task_turn));
     world.nodes().into_iter().filter_map(of).collect()
 }
 
 /// Both have the same turns, which end alike.
-fn alike(outside: &Outside, found: &View, expected: &View) {
+fn alike(ledger: &Ledger, found: &View, expected: &View) {
     let said = |view: &View| view.turns.iter().map(|turn| turn.said.clone()).collect::<Vec<_>>();
     if said(found) != said(expected) {
-        return outside.find(9, format!("{:?} instead of {:?}", said(found), said(expected)));
+        return ledger.find(9, format!("{:?} instead of {:?}", said(found), said(expected)));
     }
     for (turn, like) in found.turns.iter().zip(&expected.turns) {
         let (mut is, mut should) = (Ended::of(found, turn), Ended::of(expected, like));
@@ -61,11 +61,11 @@ fn alike(outside: &Outside, found: &View, expected: &View) {
             if outcome == "unknown" {
                 unknown.push(name);
             } else if (name, outcome) != (same, expected) && !excused {
-                outside.find(9, format!("“{}”: {name} {outcome} instead of {same} {expected}", turn.said));
+                ledger.find(9, format!("“{}”: {name} {outcome} instead of {same} {expected}", turn.said));
             }
         }
         if is.calls.len() != should.calls.len() {
-            outside.find(9, format!("“{}”: {:?} instead of {:?}", turn.said, is.calls, should.calls));
+            ledger.find(9, format!("“{}”: {:?} instead of {:?}", turn.said, is.calls, should.calls));
         }
         if !unknown.is_empty() {
             // What it found would have been cited.
@@ -73,7 +73,7 @@ fn alike(outside: &Outside, found: &View, expected: &View) {
             should.reply.truncate(should.reply.find("\n\nSources:").unwrap_or(should.reply.len()));
         }
         if (&is.end, &is.reply) != (&should.end, &should.reply) {
-            outside.find(9, format!("“{}” ended as {is:?} instead of {should:?}", turn.said));
+            ledger.find(9, format!("“{}” ended as {is:?} instead of {should:?}", turn.said));
         }
     }
 }

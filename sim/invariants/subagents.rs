@@ -1,6 +1,6 @@
 //! What subagents did: 12.
 
-use super::super::{errands::SUBAGENT, node::Node, outside::Outside, plan::mark, world::World};
+use super::super::{ledger::Ledger, node::Node, scenario::mark, subagents::SUBAGENT, world::World};
 use super::view::{Entry, Turn, View};
 use edge_harness::ports::Directory;
 use edge_harness::types::{Parent, Policy, SessionPermissions, TenantId};
@@ -22,22 +22,22 @@ pub fn session<'a>(views: &'a [Seen], tenant: &TenantId, id: &str) -> Option<&'a
 /// for as long as that waits; its call comes to what it said. It stands in no list, sends out nobody, and goes with
 /// the session that sent it out.
 pub fn check(world: &World, views: &[Seen]) {
-    let outside = &world.outside;
+    let ledger = &world.ledger;
     world.directory.down.set(false);
     for (node, view) in views {
-        let Some(plan) = outside.plan.sessions.get(node.place) else {
+        let Some(scenario) = ledger.scenario.sessions.get(node.place) else {
             if let Some(parent) = node.parent() {
                 subagent(world, views, node, view, &parent);
             }
             continue;
         };
-        if plan.erased {
+        if scenario.erased {
             erased(world, views, node);
             continue;
         }
         for turn in view.turns.iter().filter(|turn| !turn.ends.is_empty()) {
-            errands(outside, views, node, view, turn);
-            used(outside, view, turn);
+            tasks(ledger, views, node, view, turn);
+            used(ledger, view, turn);
         }
     }
 }
@@ -48,14 +48,14 @@ fn is_undisturbed(node: &Node) -> bool {
 }
 
 /// Each errand is over once, and its call comes to what was said.
-fn errands(outside: &Outside, views: &[Seen], node: &Node, view: &View, turn: &Turn) {
+fn tasks(ledger: &Ledger, views: &[Seen], node: &Node, view: &View, turn: &Turn) {
     let records = |kind: &'static str| {
         let own = turn.records.iter().map(|place| &view.entries[*place]);
         own.filter(move |entry| entry.kind == kind)
     };
     let (started, completed) = (records("subagent.started").count(), records("subagent.completed").count());
     if started != completed {
-        outside.find(12, format!("{}: {started} subagents were sent out, {completed} are over", turn.id));
+        ledger.find(12, format!("{}: {started} subagents were sent out, {completed} are over", turn.id));
     }
     for started in records("subagent.started") {
         let same = |entry: &&Entry| {
@@ -64,37 +64,37 @@ fn errands(outside: &Outside, views: &[Seen], node: &Node, view: &View, turn: &T
         };
         let over: Vec<&Entry> = records("subagent.completed").filter(same).collect();
         let [over] = over[..] else {
-            outside.find(12, format!("is over {} times: {}", over.len(), started.json));
+            ledger.find(12, format!("is over {} times: {}", over.len(), started.json));
             continue;
         };
         let id = started.value["session"].as_str().unwrap_or_default();
         let theirs = session(views, &node.tenant, id);
-        came_to(outside, view, turn, over, theirs);
+        came_to(ledger, view, turn, over, theirs);
         if let Some((child, theirs)) = theirs {
-            recalled(outside, node, child, theirs, over);
+            recalled(ledger, node, child, theirs, over);
         }
     }
 }
 
 /// What a call came to is what its subagent has said.
-fn came_to(outside: &Outside, view: &View, turn: &Turn, over: &Entry, theirs: Option<&Seen>) {
+fn came_to(ledger: &Ledger, view: &View, turn: &Turn, over: &Entry, theirs: Option<&Seen>) {
     let Some(call) = turn.calls.iter().find(|call| over.value["call_id"] == *call.id) else {
-        return outside.find(12, format!("no call waited for it: {}", over.json));
+        return ledger.find(12, format!("no call waited for it: {}", over.json));
     };
     let end = theirs.and_then(|(node, view)| {
-        let errand = node.parent()?.task_turn;
-        let turn = view.turns.iter().find(|turn| turn.id == errand)?;
+        let task = node.parent()?.task_turn;
+        let turn = view.turns.iter().find(|turn| turn.id == task)?;
         Some(&view.entries[*turn.ends.first()?].value)
     });
     let outcome = view.outcome(call).map(|entry| &entry.value);
     let status = over.value["status"].as_str().unwrap_or_default();
     if status == "completed" && end.is_none_or(|end| end["status"] != "completed") {
-        return outside.find(12, format!("{} and {end:?}", over.json));
+        return ledger.find(12, format!("{} and {end:?}", over.json));
     }
     if end.is_some_and(|end| end["usage"]["total_tokens"] != over.value["usage"]["total_tokens"])
         && status == "completed"
     {
-        outside.find(12, format!("{} has used something else: {end:?}", over.json));
+        ledger.find(12, format!("{} has used something else: {end:?}", over.json));
     }
     let Some(outcome) = outcome else { return };
     let text = end.and_then(|end| end["reply"]["text"].as_str()).unwrap_or_default();
@@ -103,7 +103,7 @@ fn came_to(outside: &Outside, view: &View, turn: &Turn, over: &Entry, theirs: Op
             let aborted = format!("[Aborted by user]\n\n{text}");
             let expected = if status == "completed" { text } else { aborted.trim_end() };
             if outcome["result"] != *expected || status == "failed" {
-                outside.find(12, format!("{}: {outcome} instead of {expected:?} ({status})", call.id));
+                ledger.find(12, format!("{}: {outcome} instead of {expected:?} ({status})", call.id));
             }
         }
         "failure" => {
@@ -112,7 +112,7 @@ fn came_to(outside: &Outside, view: &View, turn: &Turn, over: &Entry, theirs: Op
                 end["error"]["message"].as_str().is_some_and(|message| why.ends_with(message))
             });
             if status != "failed" || !(fits || why.contains("could not be reached")) {
-                outside.find(12, format!("{}: {outcome}, and it ended as {end:?}", call.id));
+                ledger.find(12, format!("{}: {outcome}, and it ended as {end:?}", call.id));
             }
         }
         // It was expired, passed over or called back, or the turn was over before its call could run.
@@ -123,24 +123,24 @@ fn came_to(outside: &Outside, view: &View, turn: &Turn, over: &Entry, theirs: Op
                 own == Some(end.moment) && end.value["stop_reason"] != "canceled"
             });
             if status != "canceled" && !cut_off && outcome["denied"] != "deadline" {
-                outside.find(12, format!("{}: {outcome}, and it ended as {end:?}", call.id));
+                ledger.find(12, format!("{}: {outcome}, and it ended as {end:?}", call.id));
             }
         }
-        _ => outside.find(12, format!("{}: {outcome}", call.id)),
+        _ => ledger.find(12, format!("{}: {outcome}", call.id)),
     }
 }
 
 /// Nothing begins in a subagent's session behind the end of its call, where it can be told so.
-fn recalled(outside: &Outside, node: &Node, child: &Node, theirs: &View, over: &Entry) {
-    let plan = &outside.plan.errands;
-    if !plan.is_reliable() || !is_undisturbed(node) || !is_undisturbed(child) {
+fn recalled(ledger: &Ledger, node: &Node, child: &Node, theirs: &View, over: &Entry) {
+    let scenario = &ledger.scenario.subagents;
+    if !scenario.is_reliable() || !is_undisturbed(node) || !is_undisturbed(child) {
         return;
     }
-    let last = over.at + RECALLED_MS + 2 * plan.pace;
-    let runs = outside.runs.borrow();
+    let last = over.at + RECALLED_MS + 2 * scenario.pace;
+    let runs = ledger.runs.borrow();
     if let Some(run) = runs.iter().find(|run| run.session == theirs.name && run.at > last) {
         let late = run.at - over.at;
-        outside.find(
+        ledger.find(
             12,
             format!("{} begins {late} ms behind the end of its errand: {}", run.call_id, over.json),
         );
@@ -148,7 +148,7 @@ fn recalled(outside: &Outside, node: &Node, child: &Node, theirs: &View, over: &
 }
 
 /// What subagents used counts in the turn that sent them out.
-fn used(outside: &Outside, view: &View, turn: &Turn) {
+fn used(ledger: &Ledger, view: &View, turn: &Turn) {
     let (mut own, mut theirs) = (0, 0);
     for entry in turn.records.iter().map(|place| &view.entries[*place]) {
         match entry.kind.as_str() {
@@ -159,25 +159,25 @@ fn used(outside: &Outside, view: &View, turn: &Turn) {
     }
     let end = turn.ends.first().map(|end| &view.entries[*end].value["usage"]["total_tokens"]);
     if theirs > own || end.is_none_or(|end| *end != own) {
-        outside.find(12, format!("{}: {own} tokens and {theirs} of subagents, {end:?} are told", turn.id));
+        ledger.find(12, format!("{}: {own} tokens and {theirs} of subagents, {end:?} are told", turn.id));
     }
 }
 
 /// A subagent's session, as it stands in the end.
 fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Parent) {
-    let outside = &world.outside;
+    let ledger = &world.ledger;
     let Some((sender, theirs)) = session(views, &node.tenant, &parent.session) else {
-        return outside.find(12, format!("{} was sent out by nobody", view.name));
+        return ledger.find(12, format!("{} was sent out by nobody", view.name));
     };
     if sender.parent().is_some() {
-        outside.find(12, format!("{} was sent out by a subagent", view.name));
+        ledger.find(12, format!("{} was sent out by a subagent", view.name));
     }
     let started: Vec<&Entry> = view.entries.iter().filter(|entry| entry.kind == "turn.started").collect();
-    let errand = |entry: &&&Entry| entry.turn.as_ref() == Some(&parent.task_turn);
-    let times = started.iter().filter(errand).count();
+    let is_task = |entry: &&&Entry| entry.turn.as_ref() == Some(&parent.task_turn);
+    let times = started.iter().filter(is_task).count();
     if times > 1 || (!parent.forked && started.len() > times) {
         let began: Vec<&str> = started.iter().map(|entry| entry.json.as_str()).collect();
-        outside.find(12, format!("{} does more than its errand: {began:?}", view.name));
+        ledger.find(12, format!("{} does more than its errand: {began:?}", view.name));
     }
     let sent = theirs.entries.iter().any(|entry| {
         entry.kind == "subagent.started"
@@ -185,35 +185,35 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
             && entry.value["call_id"] == *parent.call_id
             && entry.turn.as_ref() == Some(&parent.turn)
     });
-    let is_erased = outside.plan.sessions.get(sender.place).is_some_and(|plan| plan.erased);
+    let is_erased = ledger.scenario.sessions.get(sender.place).is_some_and(|scenario| scenario.erased);
     if !sent && !is_erased {
-        outside.find(12, format!("{} was sent out, and its sender does not know", view.name));
+        ledger.find(12, format!("{} was sent out, and its sender does not know", view.name));
     }
     let nested = view.turns.iter().filter(|turn| turn.id == parent.task_turn).flat_map(|turn| &turn.calls);
     for call in nested.filter(|call| call.name == SUBAGENT) {
         let outcome = view.outcome(call).map(|entry| &entry.value["outcome"]);
         if outcome.is_some_and(|outcome| outcome != "denied") {
-            outside.find(12, format!("a subagent sends out a subagent: {} {outcome:?}", call.id));
+            ledger.find(12, format!("a subagent sends out a subagent: {} {outcome:?}", call.id));
         }
     }
     if !is_erased {
-        ruled(outside, node, sender);
+        ruled(ledger, node, sender);
     }
     let listed = world.directory.sessions(&node.tenant, None, None, None, 100, false).now_or_never();
     let listed = listed.and_then(Result::ok).unwrap_or_default();
     if listed.iter().any(|entry| entry.id == node.session) {
-        outside.find(12, format!("{} stands in the list of sessions", view.name));
+        ledger.find(12, format!("{} stands in the list of sessions", view.name));
     }
-    let alien = (0..outside.plan.sessions.len()).find(|place| {
+    let alien = (0..ledger.scenario.sessions.len()).find(|place| {
         *place != sender.origin && view.entries.iter().any(|entry| entry.json.contains(&mark(*place)))
     });
     if let Some(place) = alien {
-        outside.find(7, format!("{} holds words of session {place}", view.name));
+        ledger.find(7, format!("{} holds words of session {place}", view.name));
     }
 }
 
 /// The rules of a subagent are those of the session that sent it out, but for what was granted in either.
-fn ruled(outside: &Outside, node: &Node, sender: &Node) {
+fn ruled(ledger: &Ledger, node: &Node, sender: &Node) {
     let rules = |node: &Node| -> SessionPermissions {
         serde_json::from_value(node.state()["meta"]["permissions"].clone()).unwrap_or_default()
     };
@@ -223,7 +223,7 @@ fn ruled(outside: &Outside, node: &Node, sender: &Node) {
     };
     let tools = theirs.tools.iter().all(|(name, policy)| has(name, policy));
     if !tools || own.categories != theirs.categories || own.yolo != theirs.yolo {
-        outside.find(12, format!("{} has the rules {own:?} instead of {theirs:?}", node.disk.name));
+        ledger.find(12, format!("{} has the rules {own:?} instead of {theirs:?}", node.disk.name));
     }
 }
 
@@ -239,11 +239,11 @@ fn erased(world: &World, views: &[Seen], node: &Node) {
     for (child, _) in views.iter().filter(own) {
         let state: Value = child.state()["reported"].clone();
         let what = format!("{} is there, and its sender is erased (reported: {state})", child.disk.name);
-        world.outside.find(12, what);
+        world.ledger.find(12, what);
     }
     let listed = world.directory.subagents(&node.tenant, &node.session).now_or_never();
     let listed = listed.and_then(Result::ok).unwrap_or_default();
     if let Some(id) = listed.first() {
-        world.outside.find(12, format!("{id} is known as a subagent of {}, which is erased", node.disk.name));
+        world.ledger.find(12, format!("{id} is known as a subagent of {}, which is erased", node.disk.name));
     }
 }

@@ -2,8 +2,8 @@
 
 use super::{
     dice::Dice,
-    people::PeoplePlan,
-    plan::{self, Act, CallPlan, Flaky, LastWord, SessionPlan, StepPlan, TurnPlan, mark},
+    people::PeopleScenario,
+    scenario::{self, Act, CallScript, FinalResponse, Flaky, SessionScenario, StepScript, TurnScript, mark},
 };
 use edge_harness::types::{Policy, subagent::GENERAL};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ pub const SUBAGENT: &str = "subagent";
 
 /// What is the same for all sessions of a world.
 #[derive(Clone, Default)]
-pub struct ErrandsPlan {
+pub struct SubagentsScenario {
     /// Whether agents have subagents.
     pub on: bool,
     /// The polls at which machines go away of the objects that no plan names, in the order in which they come.
@@ -28,7 +28,7 @@ pub struct ErrandsPlan {
     pub pace: u64,
 }
 
-impl ErrandsPlan {
+impl SubagentsScenario {
     /// Whether what one session tells another gets there at once, and is answered.
     pub fn is_reliable(&self) -> bool {
         self.outage.is_none() && self.unanswered.is_empty()
@@ -41,14 +41,14 @@ impl ErrandsPlan {
 }
 
 /// Brings subagents into some worlds.
-pub fn plan(
+pub fn add_subagents(
     dice: &mut Dice,
     quiet: bool,
-    sessions: &mut [SessionPlan],
-    people: &mut PeoplePlan,
-) -> ErrandsPlan {
+    sessions: &mut [SessionScenario],
+    people: &mut PeopleScenario,
+) -> SubagentsScenario {
     if !dice.chance(20) {
-        return ErrandsPlan::default();
+        return SubagentsScenario::default();
     }
     for (place, session) in sessions.iter_mut().enumerate() {
         let asked = session.rules.is_some();
@@ -58,22 +58,22 @@ pub fn plan(
         }
         for turn in &mut session.turns {
             if turn.steps.is_empty() && dice.chance(60) {
-                turn.steps.push(StepPlan { words: dice.chance(50), ..StepPlan::default() });
+                turn.steps.push(StepScript { words: dice.chance(50), ..StepScript::default() });
             }
             if let Some(tools) = turn.tools.as_mut().filter(|_| dice.chance(70)) {
                 tools.push(SUBAGENT);
             }
-            let (budget, mut sent) = (turn.budget, Vec::new());
+            let (budget, mut spawned) = (turn.budget, Vec::new());
             for step in turn.steps.iter_mut().filter(|step| !step.pauses) {
                 for _ in 0..if dice.chance(55) { dice.pick(&[1, 1, 2, 3]) } else { 0 } {
-                    let number = session.errands.len() + sent.len();
-                    let errand = TurnPlan { budget, ..errand(dice, place, number, quiet, asked) };
+                    let number = session.tasks.len() + spawned.len();
+                    let task = TurnScript { budget, ..task(dice, place, number, quiet, asked) };
                     let at = usize::try_from(dice.below(step.calls.len() as u64 + 1)).unwrap_or(0);
-                    step.calls.insert(at, call(dice, &errand.said, quiet));
-                    sent.push(errand);
+                    step.calls.insert(at, call(dice, &task.said, quiet));
+                    spawned.push(task);
                 }
             }
-            session.errands.extend(sent);
+            session.tasks.extend(spawned);
         }
         let calls =
             session.turns.iter_mut().flat_map(|turn| &mut turn.steps).flat_map(|step| &mut step.calls);
@@ -98,7 +98,7 @@ pub fn plan(
     let (twice, times): (&[usize], &[u64]) =
         if quiet { (&[0, 0, 1], &[1, 2]) } else { (&[0, 0, 1, 2], &[1, 1, 2, 5]) };
     let unanswered = some(dice, twice, &|dice| dice.below(12));
-    ErrandsPlan {
+    SubagentsScenario {
         on: true,
         crashes: (0..12).map(|_| some(dice, twice, &|dice| dice.within(1, 60))).collect(),
         refusals: (0..12)
@@ -114,10 +114,10 @@ pub fn plan(
 }
 
 /// What a subagent does in its one turn.
-fn errand(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool) -> TurnPlan {
-    let pool: Vec<CallPlan> = (0..dice.within(2, 4)).map(|_| plan::call(dice, quiet)).collect();
-    let mut steps: Vec<StepPlan> =
-        (0..dice.pick(&[0, 1, 1, 2, 3])).map(|_| plan::step(dice, &pool, quiet)).collect();
+fn task(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool) -> TurnScript {
+    let pool: Vec<CallScript> = (0..dice.within(2, 4)).map(|_| scenario::call(dice, quiet)).collect();
+    let mut steps: Vec<StepScript> =
+        (0..dice.pick(&[0, 1, 1, 2, 3])).map(|_| scenario::step(dice, &pool, quiet)).collect();
     for call in steps.iter_mut().flat_map(|step| &mut step.calls) {
         call.named |= quiet;
         if asked && dice.chance(12) {
@@ -125,14 +125,16 @@ fn errand(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool
         }
         if dice.chance(8) {
             let args = json!({ "agent": GENERAL, "task": format!("{} nobody does", mark(place)) });
-            *call = CallPlan { tool: SUBAGENT, args, invalid: false, ..call.clone() };
+            *call = CallScript { tool: SUBAGENT, args, invalid: false, ..call.clone() };
         }
     }
-    let text = [LastWord::Text; 5];
-    TurnPlan {
+    let text = [FinalResponse::Text; 5];
+    TurnScript {
         said: format!("{} e{number} does ünïcode 🌍", mark(place)),
         steps,
-        last: dice.pick(&[&text[..], &[LastWord::Nothing, LastWord::Json, LastWord::Refused]].concat()),
+        last: dice.pick(
+            &[&text[..], &[FinalResponse::Nothing, FinalResponse::Json, FinalResponse::Refused]].concat(),
+        ),
         budget: Default::default(),
         think: None,
         schema: false,
@@ -147,13 +149,13 @@ fn errand(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool
 }
 
 /// The call that sends it out.
-fn call(dice: &mut Dice, said: &str, quiet: bool) -> CallPlan {
+fn call(dice: &mut Dice, said: &str, quiet: bool) -> CallScript {
     let agent = if !quiet && dice.chance(4) { "nobody" } else { GENERAL };
     let mut args = json!({ "agent": agent, "task": said });
     if dice.chance(35) {
         args["forked"] = json!(dice.chance(80));
     }
-    CallPlan { tool: SUBAGENT, args, invalid: dice.chance(2), named: dice.chance(90) }
+    CallScript { tool: SUBAGENT, args, invalid: dice.chance(2), named: dice.chance(90) }
 }
 
 /// What somebody who is asked about such a call may want instead.

@@ -1,6 +1,6 @@
 //! What is not ours: the ledger of what tools really did and models were really asked, and the trace.
 
-use super::{plan::Plan, sched::Sched};
+use super::{scenario::Scenario, sched::Sched};
 use edge_harness::agent::CancelToken;
 use edge_harness::platform::in_memory::InMemoryIndex;
 use serde_json::Value;
@@ -61,9 +61,9 @@ pub struct Ask {
 }
 
 /// Everything around the harness.
-pub struct Outside {
+pub struct Ledger {
     pub sched: Rc<Sched>,
-    pub plan: Plan,
+    pub scenario: Scenario,
     pub runs: RefCell<Vec<Run>>,
     pub asks: RefCell<Vec<Ask>>,
     /// Tries of the model so far, by turn and step.
@@ -71,35 +71,35 @@ pub struct Outside {
     /// Where what was said is found again.
     pub index: Rc<InMemoryIndex>,
     /// Questions beside the conversation so far.
-    pub asides: Cell<usize>,
+    pub one_shots: Cell<usize>,
     /// How often turns had to wait for a person.
     pub waits: Cell<u64>,
     /// How often a machine went away while a turn waited.
     pub restarts: Cell<u64>,
     /// How many subagents were sent out.
-    pub sent: Cell<u64>,
+    pub spawned: Cell<u64>,
     /// Calls of one session to another so far.
-    pub told: Cell<usize>,
+    pub messages: Cell<usize>,
     /// What was found while it happened, and in the end.
     pub findings: RefCell<Vec<Finding>>,
     moments: Cell<u64>,
     trace: Option<RefCell<Vec<String>>>,
 }
 
-impl Outside {
-    pub fn new(sched: Rc<Sched>, plan: Plan, traced: bool) -> Rc<Self> {
+impl Ledger {
+    pub fn new(sched: Rc<Sched>, scenario: Scenario, traced: bool) -> Rc<Self> {
         Rc::new(Self {
             sched,
-            plan,
+            scenario,
             runs: RefCell::default(),
             asks: RefCell::default(),
             tries: RefCell::default(),
             index: Rc::default(),
-            asides: Cell::new(0),
+            one_shots: Cell::new(0),
             waits: Cell::new(0),
             restarts: Cell::new(0),
-            sent: Cell::new(0),
-            told: Cell::new(0),
+            spawned: Cell::new(0),
+            messages: Cell::new(0),
             findings: RefCell::default(),
             moments: Cell::new(0),
             trace: traced.then(RefCell::default),

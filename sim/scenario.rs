@@ -2,8 +2,8 @@
 
 use super::{
     dice::Dice,
-    errands::{self, ErrandsPlan},
-    people::{self, PeoplePlan},
+    people::{self, PeopleScenario},
+    subagents::{self, SubagentsScenario},
 };
 use edge_harness::context::{compaction::CompactionSettings, observation::ObservationSettings};
 use edge_harness::standard::ContextSettings;
@@ -12,24 +12,24 @@ use serde_json::{Value, json};
 
 /// One simulated world.
 #[derive(Clone)]
-pub struct Plan {
+pub struct Scenario {
     /// In a quiet world nothing but crashes disturbs a turn: it ends as it would without them.
     pub quiet: bool,
-    pub sessions: Vec<SessionPlan>,
+    pub sessions: Vec<SessionScenario>,
     /// From when to when the list of sessions does not answer, in milliseconds from the start.
     pub directory_down: Option<(u64, u64)>,
     /// From when to when large things can neither be stored nor read.
     pub blobs_down: Option<(u64, u64)>,
-    pub context: ContextPlan,
-    pub people: PeoplePlan,
-    pub errands: ErrandsPlan,
+    pub context: ContextScenario,
+    pub people: PeopleScenario,
+    pub subagents: SubagentsScenario,
     /// For everything that is decided while the world runs.
     pub dice: Dice,
 }
 
 /// How conversations are kept within the model's window.
 #[derive(Clone)]
-pub struct ContextPlan {
+pub struct ContextScenario {
     pub settings: ContextSettings,
     /// What the model takes beyond the instructions and tools of this world, in tokens as it counts them.
     /// Always so much that a step of many calls fits, in part.
@@ -41,12 +41,12 @@ pub struct ContextPlan {
     /// Whether facts are drawn from what is said.
     pub flush: bool,
     /// What becomes of questions beside the conversation, one after the other; then all are answered.
-    pub aside: Vec<Aside>,
+    pub one_shots: Vec<OneShotFate>,
 }
 
 /// What becomes of a question beside the conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Aside {
+pub enum OneShotFate {
     Answered,
     Slow,
     Failed,
@@ -55,13 +55,13 @@ pub enum Aside {
 }
 
 #[derive(Clone)]
-pub struct SessionPlan {
+pub struct SessionScenario {
     pub tenant: TenantId,
     pub id: String,
     pub user: String,
-    pub turns: Vec<TurnPlan>,
+    pub turns: Vec<TurnScript>,
     /// What subagents of these turns do, each in a turn of its own.
-    pub errands: Vec<TurnPlan>,
+    pub tasks: Vec<TurnScript>,
     pub acts: Vec<(u64, Act)>,
     /// Whether somebody follows the session's events, leaving and coming back.
     pub followed: bool,
@@ -84,7 +84,7 @@ pub struct SessionPlan {
 pub enum Act {
     Post {
         turn: usize,
-        wants: Wants,
+        mode: ResponseMode,
         on_busy: &'static str,
         key: bool,
     },
@@ -92,7 +92,7 @@ pub enum Act {
     Dequeue,
     Rename,
     /// Somebody else tries to read or to write.
-    Pry,
+    Trespass,
     Look,
     Fork,
     /// Says something about a call that waits, or about one that does not.
@@ -100,15 +100,15 @@ pub enum Act {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wants {
+pub enum ResponseMode {
     Json,
     Stream,
     Receipt,
 }
 
-impl Wants {
+impl ResponseMode {
     /// Adds the header that says so.
-    pub fn ask_for(self, headers: &mut Vec<(String, String)>) {
+    pub fn add_header(self, headers: &mut Vec<(String, String)>) {
         match self {
             Self::Json => {}
             Self::Stream => headers.push(("accept".into(), "text/event-stream".into())),
@@ -118,11 +118,11 @@ impl Wants {
 }
 
 #[derive(Clone)]
-pub struct TurnPlan {
+pub struct TurnScript {
     /// What the user says; names the session and the turn.
     pub said: String,
-    pub steps: Vec<StepPlan>,
-    pub last: LastWord,
+    pub steps: Vec<StepScript>,
+    pub last: FinalResponse,
     pub budget: BudgetPatch,
     pub think: Option<Thinking>,
     pub schema: bool,
@@ -141,7 +141,7 @@ pub enum Flaky {
 
 /// How a turn's answer ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LastWord {
+pub enum FinalResponse {
     Text,
     Nothing,
     Json,
@@ -149,20 +149,20 @@ pub enum LastWord {
 }
 
 #[derive(Clone, Default)]
-pub struct StepPlan {
+pub struct StepScript {
     pub words: bool,
-    pub calls: Vec<CallPlan>,
+    pub calls: Vec<CallScript>,
     /// Milliseconds before each piece.
     pub pace: u64,
     /// So many tries fail so, after some pieces.
     pub trouble: Option<(ModelErrorKind, u32)>,
     pub hangs: bool,
-    /// The provider pauses and wants its answer sent back.
+    /// The provider pauses and mode its answer sent back.
     pub pauses: bool,
 }
 
 #[derive(Clone, Debug)]
-pub struct CallPlan {
+pub struct CallScript {
     pub tool: &'static str,
     pub args: Value,
     pub invalid: bool,
@@ -170,7 +170,7 @@ pub struct CallPlan {
     pub named: bool,
 }
 
-impl Plan {
+impl Scenario {
     pub fn of(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let quiet = dice.chance(25);
@@ -183,19 +183,19 @@ impl Plan {
         let (directory_down, blobs_down) = (outage(20), outage(20));
         // Of its own chance: worlds are the same but for it.
         let context = context(&mut dice.clone().fork(), quiet);
-        let mut sessions: Vec<SessionPlan> = sessions;
+        let mut sessions: Vec<SessionScenario> = sessions;
         let mut other = dice.clone();
         other.next();
-        let mut people = people::plan(&mut other.fork(), quiet, &mut sessions);
+        let mut people = people::add_people(&mut other.fork(), quiet, &mut sessions);
         other.next();
-        let errands = errands::plan(&mut other.fork(), quiet, &mut sessions, &mut people);
+        let subagents = subagents::add_subagents(&mut other.fork(), quiet, &mut sessions, &mut people);
         if context.settings != ContextSettings::None {
             // A provider's own ids tell how far a turn is, also when its start is not shown any more.
-            let turns = sessions.iter_mut().flat_map(|s| s.turns.iter_mut().chain(&mut s.errands));
+            let turns = sessions.iter_mut().flat_map(|s| s.turns.iter_mut().chain(&mut s.tasks));
             let steps = turns.flat_map(|turn| &mut turn.steps);
             steps.flat_map(|step| &mut step.calls).for_each(|call| call.named = true);
         }
-        Self { quiet, sessions, directory_down, blobs_down, context, people, errands, dice }
+        Self { quiet, sessions, directory_down, blobs_down, context, people, subagents, dice }
     }
 
     /// The same world in which no machine goes away and every store works.
@@ -205,7 +205,7 @@ impl Plan {
             session.restarts = false;
             session.refusals.clear();
         }
-        self.errands = self.errands.undisturbed();
+        self.subagents = self.subagents.undisturbed();
         self
     }
 }
@@ -215,7 +215,7 @@ pub fn mark(place: usize) -> String {
     format!("⟨s{place}⟩")
 }
 
-fn context(dice: &mut Dice, quiet: bool) -> ContextPlan {
+fn context(dice: &mut Dice, quiet: bool) -> ContextScenario {
     let settings = ContextSettings::Compaction(CompactionSettings {
         at_messages: dice.pick(&[0, 3, 5, 8, 12]),
         at_tokens: 0,
@@ -238,32 +238,41 @@ fn context(dice: &mut Dice, quiet: bool) -> ContextPlan {
     };
     let wrong = !quiet && settings != ContextSettings::None && dice.chance(30);
     let room = if settings == ContextSettings::None { 1_000_000 } else { dice.within(1_500, 4_000) };
-    let kinds = [Aside::Answered, Aside::Answered, Aside::Slow, Aside::Failed, Aside::Empty, Aside::Hangs];
-    ContextPlan {
+    let kinds = [
+        OneShotFate::Answered,
+        OneShotFate::Answered,
+        OneShotFate::Slow,
+        OneShotFate::Failed,
+        OneShotFate::Empty,
+        OneShotFate::Hangs,
+    ];
+    ContextScenario {
         settings,
         room,
         told: if wrong { room * 3 } else { room },
         percent: if wrong { dice.pick(&[80, 100, 130]) } else { 100 },
         flush: dice.chance(40),
-        aside: (0..dice.below(4)).map(|_| if quiet { Aside::Slow } else { dice.pick(&kinds) }).collect(),
+        one_shots: (0..dice.below(4))
+            .map(|_| if quiet { OneShotFate::Slow } else { dice.pick(&kinds) })
+            .collect(),
     }
 }
 
-fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionPlan {
+fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionScenario {
     // Two tenants use the same id, and two sessions of a tenant have different users.
     let tenant = if place == 1 { "globex" } else { "acme" };
     let id = if place == 2 { "other" } else { "talk" };
     let user = if place == 2 { "bob" } else { "ada" };
-    let turns: Vec<TurnPlan> =
+    let turns: Vec<TurnScript> =
         (0..dice.within(1, 3)).map(|number| turn(dice, place, number, quiet)).collect();
     let mut acts = Vec::new();
     let mut at = 0;
     for number in 0..turns.len() {
-        let wants = dice.pick(&[Wants::Json, Wants::Stream, Wants::Receipt]);
+        let mode = dice.pick(&[ResponseMode::Json, ResponseMode::Stream, ResponseMode::Receipt]);
         let on_busy =
             if quiet { "queue" } else { dice.pick(&["queue", "queue", "queue", "steer", "reject"]) };
         let key = quiet || dice.chance(60);
-        let post = Act::Post { turn: number, wants, on_busy, key };
+        let post = Act::Post { turn: number, mode, on_busy, key };
         acts.push((at, post.clone()));
         if key && dice.chance(50) {
             acts.push((at + dice.below(4_000), post));
@@ -276,7 +285,7 @@ fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionPlan {
             Act::Abort,
             Act::Dequeue,
             Act::Rename,
-            Act::Pry,
+            Act::Trespass,
             Act::Look,
             Act::Fork,
             Act::Decide,
@@ -285,7 +294,7 @@ fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionPlan {
     }
     let crashes = dice.pick(&[0, 0, 1, 1, 2, 3]);
     let refusals = dice.pick(&[0, 0, 0, 1, 2]);
-    SessionPlan {
+    SessionScenario {
         tenant: tenant.into(),
         id: id.into(),
         user: user.into(),
@@ -299,13 +308,13 @@ fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionPlan {
         rules: None,
         restarts: false,
         leaves: false,
-        errands: Vec::new(),
+        tasks: Vec::new(),
         turns,
     }
 }
 
-fn turn(dice: &mut Dice, place: usize, number: u64, quiet: bool) -> TurnPlan {
-    let pool: Vec<CallPlan> = (0..dice.within(2, 4)).map(|_| call(dice, quiet)).collect();
+fn turn(dice: &mut Dice, place: usize, number: u64, quiet: bool) -> TurnScript {
+    let pool: Vec<CallScript> = (0..dice.within(2, 4)).map(|_| call(dice, quiet)).collect();
     let storm = |dice: &mut Dice, percent: u64| !quiet && dice.chance(percent);
     let count = dice.pick(&[0, 1, 1, 2, 3, 5]);
     let steps = (0..count).map(|_| step(dice, &pool, quiet)).collect();
@@ -323,16 +332,16 @@ fn turn(dice: &mut Dice, place: usize, number: u64, quiet: bool) -> TurnPlan {
         budget.tool_timeout_s = Some(dice.pick(&[1, 2]));
     }
     let some_tools = Some(vec!["look", "put", "send"]);
-    TurnPlan {
+    TurnScript {
         said: format!("{} u{number} says ünïcode 🌍", mark(place)),
         steps,
         last: dice.pick(&[
-            LastWord::Text,
-            LastWord::Text,
-            LastWord::Text,
-            LastWord::Nothing,
-            LastWord::Json,
-            LastWord::Refused,
+            FinalResponse::Text,
+            FinalResponse::Text,
+            FinalResponse::Text,
+            FinalResponse::Nothing,
+            FinalResponse::Json,
+            FinalResponse::Refused,
         ]),
         budget,
         think: storm(dice, 30).then_some(Thinking::Low),
@@ -343,7 +352,7 @@ fn turn(dice: &mut Dice, place: usize, number: u64, quiet: bool) -> TurnPlan {
     }
 }
 
-pub fn step(dice: &mut Dice, pool: &[CallPlan], quiet: bool) -> StepPlan {
+pub fn step(dice: &mut Dice, pool: &[CallScript], quiet: bool) -> StepScript {
     let calls = if dice.chance(15) { dice.within(5, 9) } else { dice.within(1, 4) };
     let kinds = [
         ModelErrorKind::RateLimited,
@@ -356,7 +365,7 @@ pub fn step(dice: &mut Dice, pool: &[CallPlan], quiet: bool) -> StepPlan {
         trouble = Some((dice.pick(&[ModelErrorKind::Billing, ModelErrorKind::Cut]), 9));
     }
     let pauses = dice.chance(5);
-    StepPlan {
+    StepScript {
         words: pauses || dice.chance(50),
         calls: (0..if pauses { 0 } else { calls }).map(|_| dice.pick(pool)).collect(),
         pace: dice.pick(&[0, 1, 7, 40]),
@@ -366,7 +375,7 @@ pub fn step(dice: &mut Dice, pool: &[CallPlan], quiet: bool) -> StepPlan {
     }
 }
 
-pub fn call(dice: &mut Dice, quiet: bool) -> CallPlan {
+pub fn call(dice: &mut Dice, quiet: bool) -> CallScript {
     let tool = dice
         .pick(&["look", "look", "look", "fetch", "put", "put", "send", "send", "destroy", "echo", "nobody"]);
     let how = if quiet {
@@ -381,20 +390,20 @@ pub fn call(dice: &mut Dice, quiet: bool) -> CallPlan {
         _ if tool == "echo" => json!({ "text": key }),
         _ => json!({ "key": key, "ms": ms, "how": how }),
     };
-    CallPlan { tool, args, invalid: dice.chance(4), named: dice.chance(90) }
+    CallScript { tool, args, invalid: dice.chance(4), named: dice.chance(90) }
 }
 
-impl Plan {
+impl Scenario {
     /// The session and the turn in which a user says this, or the errand that is told in these words.
-    pub fn turn(&self, said: &str) -> Option<(usize, &TurnPlan)> {
+    pub fn turn(&self, said: &str) -> Option<(usize, &TurnScript)> {
         self.sessions.iter().enumerate().find_map(|(place, session)| {
-            let mut turns = session.turns.iter().chain(&session.errands);
+            let mut turns = session.turns.iter().chain(&session.tasks);
             Some((place, turns.find(|turn| turn.said == said)?))
         })
     }
 }
 
-impl TurnPlan {
+impl TurnScript {
     /// The bounds as the client sends them.
     pub fn budget_json(&self) -> Value {
         json!(self.budget)
