@@ -1,4 +1,4 @@
-//! Clients: they post, abort, leave and come back as the plan says, and remember what they saw.
+//! Clients: they post, abort, disconnect and reconnect as the scenario says, and keep what they observed.
 
 use super::{
     dice::Dice,
@@ -17,48 +17,48 @@ use futures::{
 use serde_json::{Value, json};
 use std::{cell::Cell, rc::Rc};
 
-/// What became of a message that was posted.
+/// The fate of a posted message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It was accepted, as this turn where the client was told.
+    /// It was accepted, as this turn if the client received its id.
     Accepted(Option<String>),
     Refused,
-    /// The line was cut.
+    /// The connection was lost.
     Unknown,
 }
 
-/// What the clients of one session saw.
+/// What the clients of one session observed.
 #[derive(Default)]
 pub struct Witness {
-    /// The turn's number in the plan, whether it was sent under a key, and what became of it.
+    /// The turn's index in the scenario, whether it was posted with an idempotency key, and its fate.
     pub posts: Vec<(usize, bool, Fate)>,
-    /// What people said about calls.
+    /// The decisions and answers that people sent.
     pub submissions: Vec<Submission>,
-    /// Turns whose whole answer was read, with it.
+    /// Turns whose complete response was received, with the response.
     pub answers: Vec<(String, Value)>,
-    /// Turns that were streamed.
+    /// Streamed turns.
     pub streams: Vec<Streamed>,
-    /// What somebody read who follows the session from its start.
+    /// What the follower of the session has received since its start.
     pub followed: Vec<Event>,
-    /// How many records the log had when that reader came back for the last time.
+    /// Number of records in the log when the follower reconnected for the last time.
     pub known: usize,
     pub dequeued: Vec<String>,
     pub titles: Vec<String>,
-    /// Whether it was erased for sure.
+    /// Whether the erasure was confirmed.
     pub erased: bool,
 }
 
-/// What somebody read of a turn, until it ended or had to wait.
+/// The stream of a turn as received, until the turn ended or waited.
 pub struct Streamed {
     pub turn: String,
     pub events: Vec<Event>,
-    /// Whether it came to its end.
+    /// Whether the stream reached its end.
     pub complete: bool,
-    /// Whether it began with the turn, and not in the middle.
+    /// Whether the stream started at the start of the turn.
     pub whole: bool,
 }
 
-/// One client of one session.
+/// A client of one session.
 #[derive(Clone)]
 pub struct Client {
     pub world: Rc<World>,
@@ -69,15 +69,15 @@ pub struct Client {
 pub enum Reply {
     Answer(ApiResponse, u64),
     Problem(Problem),
-    /// The machine went away.
+    /// The session was evicted.
     Lost,
 }
 
-/// Everything that a session's objects say must hold no other session's words.
+/// Checks that the text contains no marks of other sessions.
 pub fn is_own(world: &World, origin: usize, text: &str) {
     for place in (0..world.ledger.scenario.sessions.len()).filter(|place| *place != origin) {
         if text.contains(&mark(place)) {
-            world.ledger.find(7, format!("session {origin} shows words of session {place}: {text}"));
+            world.ledger.find(7, format!("session {origin} shows text of session {place}: {text}"));
         }
     }
 }
@@ -96,7 +96,7 @@ pub fn start(world: &Rc<World>, dice: &mut Dice) {
     }
 }
 
-/// Lets those who follow read what they have not seen, from machines that have just started.
+/// Lets the followers read what they have not received, from freshly started instances.
 pub fn read_remaining(world: &Rc<World>) {
     for (place, scenario) in
         world.ledger.scenario.sessions.iter().enumerate().filter(|(_, scenario)| scenario.followed)
@@ -106,7 +106,8 @@ pub fn read_remaining(world: &Rc<World>) {
             world,
             Box::pin(async move {
                 let mut events = client.seen();
-                // What is recorded while it reads may come after the session was idle, and so after its end.
+                // Records that are appended while it reads may come after the session was idle, and so after
+                // the stream's end.
                 let known = client.node.disk.log.borrow().len();
                 if let Some(mut line) = client.reconnect(&events, "until=idle").await {
                     let mut parser = Parser::default();
@@ -121,7 +122,7 @@ pub fn read_remaining(world: &Rc<World>) {
     }
 }
 
-/// Lets a client be busy beside the others.
+/// Starts a task that counts as busy until it completes.
 pub fn spawn(world: &Rc<World>, work: LocalBoxFuture<'static, ()>) {
     world.busy.set(world.busy.get() + 1);
     let own = Rc::clone(world);
@@ -141,8 +142,8 @@ impl Client {
         }
         let asked = self.scenario.rules.is_some();
         if quiet {
-            // One after the other: the order of the turns is the plan's. What is said while a call waits would
-            // pass over it, so nothing is.
+            // One after the other, so that the turns are in the scenario's order. A message posted while a
+            // call is suspended would end its turn.
             for (at, act) in &self.scenario.acts {
                 self.act(*at, act, dice.fork()).await;
                 if asked {
@@ -156,7 +157,7 @@ impl Client {
                 self.act(*at, act, dice).await;
                 acting.set(acting.get() - 1);
             });
-            // Whoever waits for a message behind a call that waits needs somebody to decide.
+            // A message queued behind a suspended call needs a decision to make progress.
             let rest = async {
                 if asked {
                     let last = self.scenario.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
@@ -197,7 +198,7 @@ impl Client {
         world.ledger.say("client", || match &reply {
             Reply::Answer(response, _) => format!("{} {what}: {}", self.node.disk.name, response.status),
             Reply::Problem(problem) => format!("{} {what}: {problem}", self.node.disk.name),
-            Reply::Lost => format!("{} {what}: the line is cut", self.node.disk.name),
+            Reply::Lost => format!("{} {what}: connection lost", self.node.disk.name),
         });
         reply
     }
@@ -243,7 +244,7 @@ impl Client {
         }
     }
 
-    /// Posts a message; under a key, until it is known what became of it.
+    /// Posts a message. With an idempotency key, retries until its fate is known.
     async fn post(&self, turn: usize, mode: ResponseMode, on_busy: &str, key: bool, dice: &mut Dice) {
         for _ in 0..12 {
             let fate = self.try_post(turn, mode, on_busy, key).await;
@@ -282,7 +283,7 @@ impl Client {
         mode.add_header(headers);
         match self.ask(call).await {
             Reply::Answer(response, generation) => self.accepted(response, generation, true).await,
-            // Accepted, but it goes on elsewhere.
+            // Accepted, but the turn continues in another instance.
             Reply::Problem(problem) if problem.code == ErrorCode::Unavailable => Fate::Accepted(None),
             Reply::Problem(problem) if problem.code == ErrorCode::IdempotencyInProgress => {
                 Fate::Accepted(None)
@@ -324,7 +325,7 @@ impl Client {
         }
     }
 
-    /// Other tenants and other users find nothing here.
+    /// Requests of other tenants and other users must not find the session.
     async fn trespass(&self) {
         let strangers = [("initech", None), (self.scenario.tenant.as_str(), Some("mallory"))];
         let routes = [
@@ -367,7 +368,7 @@ impl Client {
         }
     }
 
-    /// Follows the session's events, leaving and coming back.
+    /// Follows the session's events, disconnecting and reconnecting at random.
     async fn follow(&self, mut dice: Dice) {
         while !self.world.closing.get() {
             let mut events = self.seen();
@@ -377,7 +378,7 @@ impl Client {
                 futures::pin_mut!(leave);
                 while let Either::Left((Some(bytes), _)) = select(Box::pin(line.next()), leave.as_mut()).await
                 {
-                    // The line may be cut in the middle of anything.
+                    // The connection may be lost at any byte.
                     let cut = dice.chance(8);
                     let length = if cut { dice.below(bytes.len() as u64) } else { bytes.len() as u64 };
                     let kept = &bytes[..usize::try_from(length).unwrap_or(0)];
@@ -392,12 +393,12 @@ impl Client {
         }
     }
 
-    /// What the follower has seen so far, to be given back with what it sees next.
+    /// Takes the events received so far; the caller stores them again.
     fn seen(&self) -> Vec<Event> {
         self.witness(|w| std::mem::take(&mut w.followed))
     }
 
-    /// Connects behind the last event that was seen.
+    /// Reconnects after the last received event.
     async fn reconnect(&self, seen: &[Event], query: &str) -> Option<Line> {
         let mut call = self.request(SessionRoute::Events, "", &Value::Null);
         call.request.query = query.into();
@@ -413,12 +414,12 @@ impl Client {
     }
 }
 
-/// Whether an event of that name ends its turn.
+/// Whether an event with this name ends its turn.
 pub fn is_end(name: &str) -> bool {
     matches!(name, "turn.completed" | "turn.failed" | "turn.canceled")
 }
 
-/// Whether an event of that name tells that its turn waits.
+/// Whether an event with this name says that its turn waits.
 pub fn waits(name: &str) -> bool {
     name == "turn.waiting"
 }

@@ -1,18 +1,18 @@
-//! Chance that is the same for the same seed (SplitMix64).
+//! Deterministic random numbers (SplitMix64).
 
-/// A source of numbers.
+/// A source of random numbers.
 #[derive(Clone)]
 pub struct Dice(u64);
 
 impl Dice {
     pub fn new(seed: u64) -> Self {
-        // Neighbouring seeds must not give neighbouring plans.
+        // Adjacent seeds must not give similar scenarios.
         let mut dice = Self(seed ^ 0x5bd1_e995_7c6d_a2f1);
         dice.next();
         dice
     }
 
-    /// Another source, which does not depend on how often this one is asked from now on.
+    /// Creates an independent source. Its numbers do not depend on later use of this one.
     pub fn fork(&mut self) -> Self {
         Self::new(self.next())
     }
@@ -25,22 +25,22 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// From 0 to `n - 1`.
+    /// A number from 0 to `n - 1`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n.max(1)
     }
 
-    /// From `low` to `high`, both included.
+    /// A number from `low` to `high`, inclusive.
     pub fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
-    /// True in so many of a hundred cases.
+    /// True with a probability of `percent`.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of them.
+    /// One of the elements.
     pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
         let place = usize::try_from(self.below(from.len() as u64)).unwrap_or(0);
         from[place].clone()

@@ -1,4 +1,4 @@
-//! What outlives a session's machine: its log and documents, with the moment of each write.
+//! The disk of a session, which survives evictions: its log and documents, with the moment of each write.
 
 use super::ledger::Ledger;
 use edge_harness::ports::{
@@ -19,16 +19,16 @@ pub struct Written {
     pub at: u64,
 }
 
-/// One session's storage.
+/// The storage of one session.
 pub struct Disk {
     pub name: String,
     pub log: RefCell<Vec<Written>>,
     pub documents: RefCell<BTreeMap<String, String>>,
-    /// Whether a turn runs or waits, by the state document.
+    /// Whether a turn is running or waiting, according to the state document.
     pub busy: Cell<bool>,
-    /// Whether a turn waits for a person, by the same.
+    /// Whether a turn waits for a person, according to the state document.
     pub waits: Cell<bool>,
-    /// When it last refused a write.
+    /// Time of the last refused write.
     pub refused_at: Cell<u64>,
     commits: Cell<u64>,
     refusals: RefCell<Vec<(u64, u64)>>,
@@ -50,7 +50,7 @@ impl Disk {
         })
     }
 
-    /// No write is refused any more.
+    /// Stops refusing writes.
     pub fn heal(&self) {
         self.refusals.borrow_mut().clear();
     }
@@ -73,10 +73,10 @@ impl Disk {
             return Err(StoreError("the disk refuses".into()));
         }
         let mut log = self.log.borrow_mut();
-        // Numbers are the log's key; whether they are contiguous is what an invariant looks at.
+        // Sequence numbers are the log's key. An invariant checks that they are contiguous.
         let last = log.last().map_or(0, |written| written.record.seq);
         if let Some(first) = batch.append.first().filter(|first| first.seq <= last) {
-            return Err(StoreError(format!("record {} is there already", first.seq)));
+            return Err(StoreError(format!("record {} already exists", first.seq)));
         }
         let (moment, at) = (self.ledger.moment(), self.ledger.sched.now());
         for record in batch.append {
@@ -103,7 +103,7 @@ impl Disk {
     }
 }
 
-/// One machine's connection to its disk. It ends with the machine.
+/// An instance's connection to its disk. Fails once the instance is evicted.
 pub struct DiskHandle {
     pub disk: Rc<Disk>,
     pub alive: Cell<bool>,

@@ -1,4 +1,4 @@
-//! What is not ours: the ledger of what tools really did and models were really asked, and the trace.
+//! The ledger: what tools really did and what models were really asked, and the trace.
 
 use super::{scenario::Scenario, sched::Sched};
 use edge_harness::agent::CancelToken;
@@ -10,10 +10,10 @@ use std::{
     rc::Rc,
 };
 
-/// Something that must never be.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which invariant of DESIGN.md, from 1.
+    /// The number of the invariant in DESIGN.md.
     pub invariant: u8,
     pub evidence: String,
 }
@@ -25,7 +25,7 @@ pub struct Run {
     pub turn: String,
     pub call_id: String,
     pub tool: &'static str,
-    /// Tool and arguments: equal for equal calls.
+    /// Tool and arguments, equal for equal calls.
     pub key: String,
     pub touches: String,
     pub reads: bool,
@@ -36,51 +36,51 @@ pub struct Run {
     pub over: CancelToken,
     /// The arguments.
     pub args: Value,
-    /// What was answered, where the call has waited for that.
+    /// The answer, if the call was suspended for one.
     pub answer: Option<Value>,
-    /// State keys whose write was accepted, and the moment.
+    /// State keys whose write was accepted, with the moment.
     pub wrote: Vec<(String, u64)>,
 }
 
 /// One call of the model.
 pub struct Ask {
-    /// What the user said in this turn.
+    /// The user's message of the turn.
     pub said: String,
     pub step: usize,
     pub tools_off: bool,
     pub reflects: bool,
-    /// Whether it is told that its last answer did not fit.
+    /// Whether the request reports that the last answer did not fit the schema.
     pub repairs: bool,
     pub began: u64,
     pub at: u64,
-    /// When nobody read it any more.
+    /// The moment at which the response was no longer read.
     pub left: Option<u64>,
     pub left_at: u64,
-    /// Whether the whole answer was given.
+    /// Whether the complete response was streamed.
     pub answered: bool,
 }
 
-/// Everything around the harness.
+/// The environment of the core, which records everything that happens.
 pub struct Ledger {
     pub sched: Rc<Sched>,
     pub scenario: Scenario,
     pub runs: RefCell<Vec<Run>>,
     pub asks: RefCell<Vec<Ask>>,
-    /// Tries of the model so far, by turn and step.
+    /// Number of attempts of the model so far, by turn and step.
     pub tries: RefCell<BTreeMap<(String, usize), u32>>,
-    /// Where what was said is found again.
+    /// The memory index.
     pub index: Rc<InMemoryIndex>,
-    /// Questions beside the conversation so far.
+    /// Number of one-shot calls so far.
     pub one_shots: Cell<usize>,
-    /// How often turns had to wait for a person.
+    /// Number of times a turn waited for a person.
     pub waits: Cell<u64>,
-    /// How often a machine went away while a turn waited.
+    /// Number of evictions while a turn was waiting.
     pub restarts: Cell<u64>,
-    /// How many subagents were sent out.
+    /// Number of spawned subagents.
     pub spawned: Cell<u64>,
-    /// Calls of one session to another so far.
+    /// Number of messages between sessions so far.
     pub messages: Cell<usize>,
-    /// What was found while it happened, and in the end.
+    /// The findings, during the run and afterwards.
     pub findings: RefCell<Vec<Finding>>,
     moments: Cell<u64>,
     trace: Option<RefCell<Vec<String>>>,
@@ -106,7 +106,7 @@ impl Ledger {
         })
     }
 
-    /// A number for what happens now: what happens later gets a higher one.
+    /// A number that increases with every call, to order events.
     pub fn moment(&self) -> u64 {
         self.moments.set(self.moments.get() + 1);
         self.moments.get()

@@ -1,7 +1,8 @@
-//! `make sim`: plays many seeds, or one with its trace.
+//! `make sim`: runs many seeds, or one seed with its trace.
 //!
-//! `--faults` shows which invariant finds each defect of `src/fault.rs`, and when ·
-//! `--seeds N` how many · `--from S` the first · `--jobs N` threads · `--seed S` one, with its trace
+//! `--faults` shows which invariant finds each defect of `src/fault.rs`, and with which seed ·
+//! `--seeds N` number of seeds · `--from S` first seed · `--jobs N` threads · `--seed S` one seed, with its
+//! trace
 
 #[path = "mod.rs"]
 mod sim;
@@ -34,20 +35,20 @@ fn main() -> ExitCode {
     let rate = played as f64 / seconds;
     match failed {
         None => {
-            println!("{played} seeds from {from} on: nothing found ({seconds:.1} s, {rate:.0} a second)");
-            println!("in {waited} of them turns waited for people, in {restarted} of these over a restart");
-            println!("in {spawned} of them subagents were spawned out");
+            println!("{played} seeds from {from} on: no findings ({seconds:.1} s, {rate:.0} a second)");
+            println!("turns waited for people in {waited} of them, in {restarted} of these across a restart");
+            println!("subagents were spawned in {spawned} of them");
             ExitCode::SUCCESS
         }
         Some(report) => {
             println!("{}", report.print());
-            println!("after {played} seeds; again with: make sim SEED={}", report.seed);
+            println!("after {played} seeds; repeat with: make sim SEED={}", report.seed);
             ExitCode::FAILURE
         }
     }
 }
 
-/// Which invariant finds each defect first, one seed after the other.
+/// Shows for each defect the first seed and invariant that find it.
 fn faults() -> ExitCode {
     let mut missed = 0;
     for fault in Fault::ALL {
@@ -58,7 +59,7 @@ fn faults() -> ExitCode {
             format!("invariant {:>2} by seed {:>3}: {evidence}", finding.invariant, report.seed)
         });
         missed += u32::from(found.is_none());
-        println!("{:<20} {}", format!("{fault:?}"), found.as_deref().unwrap_or("is not found"));
+        println!("{:<20} {}", format!("{fault:?}"), found.as_deref().unwrap_or("not found"));
     }
     activate(None);
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,20 +1,20 @@
-//! The simulator: the real core, driven through the requests of its clients, in a world where time,
-//! chance, models, tools, disks and crashes follow from one number.
+//! The simulator: runs the real core, driven by its clients' requests, in a world where time, randomness,
+//! models, tools, disks and crashes are all derived from one seed.
 //!
-//! | file | what it is |
+//! | file | contents |
 //! |---|---|
-//! | `plan` | a seed becomes a plan: who says what and when, what breaks |
-//! | `world` | plays a plan to its end |
-//! | `sched` | virtual time, and which task runs next |
-//! | `node`, `disk` | a session's object: a machine that comes and goes, a disk that stays |
-//! | `client`, `reader` | who talks to it, and what they saw |
-//! | `people` | who is asked about calls, and what they say |
-//! | `errands` | what subagents are sent out for, and what comes between sessions |
-//! | `model`, `aside`, `tools` | what the core talks to |
-//! | `ledger` | the ledger of what really happened, and the trace |
-//! | `invariants` | what must hold in the end |
+//! | `scenario` | derives a scenario from a seed: who sends what and when, and what fails |
+//! | `world` | plays a scenario to its end |
+//! | `sched` | virtual time, and the choice of the task that runs next |
+//! | `node`, `disk` | a session's object: instances that are evicted, and a disk that survives |
+//! | `client`, `reader` | the clients, and what they observed |
+//! | `people` | decisions on suspended calls |
+//! | `subagents` | tasks of subagents, and the network between sessions |
+//! | `model`, `one_shot`, `tools` | the simulated model and tools |
+//! | `ledger` | a record of what really happened, and the trace |
+//! | `invariants` | what must hold |
 //!
-//! One run has one thread and nothing from ledger: the same seed gives the same trace.
+//! A run is single-threaded and uses nothing from outside: the same seed gives the same trace.
 
 #![allow(dead_code, clippy::expect_used, clippy::unwrap_used, reason = "a test, used by two targets")]
 
@@ -39,18 +39,18 @@ use ledger::Finding;
 use scenario::Scenario;
 use world::World;
 
-/// What a run found, and how it came to it.
+/// The result of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     pub seed: u64,
     pub findings: Vec<Finding>,
-    /// How often a turn had to wait for a person.
+    /// Number of times a turn waited for a person.
     pub waits: u64,
-    /// How often its machine went away meanwhile.
+    /// Number of evictions while a turn was waiting.
     pub restarts: u64,
-    /// How many subagents were sent out.
+    /// Number of spawned subagents.
     pub spawned: u64,
-    /// Empty unless asked for.
+    /// The trace, if it was requested.
     pub trace: Vec<String>,
 }
 
@@ -71,11 +71,11 @@ pub fn play(seed: u64, traced: bool) -> Report {
 }
 
 impl Report {
-    /// What to print of a seed that failed.
+    /// Formats the trace and the findings.
     pub fn print(&self) -> String {
         let mut out = self.trace.join("\n");
         for Finding { invariant, evidence } in &self.findings {
-            out.push_str(&format!("\nseed {}: invariant {invariant} is broken: {evidence}", self.seed));
+            out.push_str(&format!("\nseed {}: invariant {invariant} is violated: {evidence}", self.seed));
         }
         out
     }

@@ -1,5 +1,5 @@
-//! The simulated model. Its answer is a function of the request, so that it says the same when it is
-//! asked again after a crash; only its troubles pass.
+//! The simulated model. Its response is a function of the request, so that it is the same again after a
+//! crash; only its errors are temporary.
 
 use super::{
     ledger::{Ask, Ledger},
@@ -19,14 +19,14 @@ use futures::{
 use serde_json::json;
 use std::{collections::VecDeque, rc::Rc};
 
-/// Tokens of each answer.
+/// Output tokens of each response.
 pub const TOKENS: u64 = 10;
-/// About what instructions and tools of a simulated world take, in tokens.
+/// Approximate size of the instructions and tools of a simulated world, in tokens.
 pub const FIXED: u64 = 4_300;
 
 pub type Piece = (u64, Result<ModelEvent, ModelError>);
 
-/// The only model there is.
+/// The only model.
 pub struct SimModels(pub Rc<Ledger>);
 
 impl Models for SimModels {
@@ -35,7 +35,7 @@ impl Models for SimModels {
     }
 
     fn limits(&self, _id: &str) -> ModelLimits {
-        ModelLimits { window: FIXED + self.0.scenario.context.told, percent: 100 }
+        ModelLimits { window: FIXED + self.0.scenario.context.claimed_room, percent: 100 }
     }
 
     fn default_model(&self) -> String {
@@ -77,8 +77,8 @@ impl Model for SimModel {
         let pieces = match ledger.scenario.turn(&said) {
             Some((session, turn)) => answer(&ledger, &mark(session), turn, step, request.tools_off, reflects),
             None => {
-                ledger.find(10, format!("the model is not told what the user says, but {said:?}"));
-                vec![(0, Err(ModelError::new(ModelErrorKind::Invalid, "nobody said that")))]
+                ledger.find(10, format!("the model is not shown the user's message, but {said:?}"));
+                vec![(0, Err(ModelError::new(ModelErrorKind::Invalid, "unknown message")))]
             }
         };
         let pieces = overflow(&ledger, &request).unwrap_or(pieces);
@@ -86,7 +86,7 @@ impl Model for SimModel {
     }
 }
 
-/// Streams an answer; the one to the ask at `place`, if it is one.
+/// Streams a response. `place` is the index of its [`Ask`], unless it is a one-shot call.
 fn play(
     ledger: Rc<Ledger>,
     place: Option<usize>,
@@ -106,7 +106,7 @@ fn play(
     .boxed_local()
 }
 
-/// Tokens of a request, by the core's own estimate.
+/// Tokens of a request, by the core's estimate.
 fn tokens_of(request: &ModelRequest) -> u64 {
     let texts = [&request.system, &request.volatile, &request.tail];
     texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>()
@@ -114,14 +114,17 @@ fn tokens_of(request: &ModelRequest) -> u64 {
         + request.messages.iter().map(|message| tokens::of_message(message)).sum::<u64>()
 }
 
-/// What the model says to a request that it finds too long.
+/// The model's error for a request that is too long.
 fn overflow(ledger: &Ledger, request: &ModelRequest) -> Option<Vec<Piece>> {
     let scenario = &ledger.scenario.context;
     let tokens = tokens_of(request);
-    // A disk that refuses a write refuses to make room, too.
+    // If the disk refuses writes, the window cannot be shrunk either.
     let refused = ledger.scenario.sessions.iter().any(|session| !session.refusals.is_empty());
-    if tokens > FIXED + scenario.told && !refused {
-        ledger.find(4, format!("a request of {tokens} tokens for a window of {}", FIXED + scenario.told));
+    if tokens > FIXED + scenario.claimed_room && !refused {
+        ledger.find(
+            4,
+            format!("a request of {tokens} tokens for a window of {}", FIXED + scenario.claimed_room),
+        );
     }
     (tokens * scenario.percent / 100 > FIXED + scenario.room).then(|| {
         ledger.say("model", || format!("too long: {tokens} tokens"));
@@ -129,7 +132,7 @@ fn overflow(ledger: &Ledger, request: &ModelRequest) -> Option<Vec<Piece>> {
     })
 }
 
-/// Notes when nobody reads an answer any more.
+/// Records when a response is no longer read.
 struct AskGuard {
     ledger: Rc<Ledger>,
     place: Option<usize>,
@@ -145,8 +148,8 @@ impl Drop for AskGuard {
     }
 }
 
-/// How many answers the model has given since the user spoke last. Its own last one tells it, also when
-/// those before are not shown any more.
+/// Number of responses since the user's last message. The last response contains its number, in case earlier
+/// ones have left the window.
 fn step_of(request: &ModelRequest) -> usize {
     let own = request.messages.iter().rev().take_while(|message| message.role != Role::User);
     let mut own = own.filter(|message| message.role == Role::Assistant);
@@ -154,17 +157,17 @@ fn step_of(request: &ModelRequest) -> usize {
     let number =
         |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse::<usize>().ok();
     let said = last.text();
-    let told = ["step ", "after "].iter().find_map(|word| number(said.rsplit_once(word)?.1));
+    let stated = ["step ", "after "].iter().find_map(|word| number(said.rsplit_once(word)?.1));
     let called = last.calls().find_map(|call| number(call.call_id.split('.').nth(1)?));
-    match told.or(called) {
+    match stated.or(called) {
         Some(step) => step + 1,
-        // A last word that has no number was not taken: it is said again.
+        // A final response without a number was rejected: it is repeated.
         None if last.calls().next().is_none() => usize::MAX,
         None => own.count() + 1,
     }
 }
 
-/// What a provider would refuse, or must never see.
+/// Checks for requests that a provider would reject, or that must never occur.
 fn look_at(ledger: &Ledger, request: &ModelRequest) {
     let mut open: VecDeque<&str> = VecDeque::new();
     for message in &request.messages {
@@ -172,27 +175,27 @@ fn look_at(ledger: &Ledger, request: &ModelRequest) {
             for part in &message.parts {
                 let Part::ToolResult { call_id, .. } = part else { continue };
                 if open.pop_front() != Some(call_id) {
-                    ledger.find(1, format!("the model reads a result of {call_id} out of place"));
+                    ledger.find(1, format!("the request has a result of {call_id} in the wrong position"));
                 }
             }
             continue;
         }
         if let Some(call) = open.front() {
-            ledger.find(1, format!("the model reads no result of {call}"));
+            ledger.find(1, format!("the request has no result of {call}"));
         }
         open = message.calls().map(|call| call.call_id.as_str()).collect();
     }
     if let Some(call) = open.front() {
-        ledger.find(1, format!("the model reads no result of {call} in the end"));
+        ledger.find(1, format!("the request ends without a result of {call}"));
     }
     let said: Vec<String> = users(&request.messages).map(Message::text).collect();
     let places: Vec<Option<usize>> = said.iter().map(|said| Some(ledger.scenario.turn(said)?.0)).collect();
     if let Some(alien) = places.iter().position(|place| *place != places[0] || place.is_none()) {
-        ledger.find(7, format!("the model reads {:?} beside {:?}", said[alien], said[0]));
+        ledger.find(7, format!("the request has {:?} beside {:?}", said[alien], said[0]));
     }
 }
 
-/// What users said, what stands for it aside.
+/// The users' messages, without summaries.
 fn users(messages: &[Rc<Message>]) -> impl Iterator<Item = &Message> {
     let said = |message: &&Message| message.role == Role::User && !message.id.starts_with(SUMMARY_ID);
     messages.iter().map(Rc::as_ref).filter(said)
@@ -213,7 +216,7 @@ fn answer(
     }
     if tools_off {
         let mut parts = text(format!("{mark} sums up “{}” after {step}", turn.said));
-        // It was told that it cannot.
+        // A call although tools are off, which the core must drop.
         parts.extend(
             step.is_multiple_of(2)
                 .then(|| call_part(&call_id(mark, turn, step, 99), "send", json!({ "key": "z" }), false)),
@@ -262,7 +265,7 @@ fn final_response(mark: &str, turn: &TurnScript, step: usize) -> Vec<Piece> {
     }
 }
 
-/// Unique in its session, as providers' ids are.
+/// Unique within its session, as providers' ids are.
 fn call_id(mark: &str, turn: &TurnScript, step: usize, place: usize) -> String {
     let number: String = turn.said.chars().skip(mark.chars().count() + 1).take_while(|c| *c != ' ').collect();
     format!("{number}.{step}.{place}")
@@ -277,12 +280,12 @@ fn call_part(id: &str, name: &str, args: serde_json::Value, invalid: bool) -> Pa
     })
 }
 
-/// An answer, its text in pieces of a few characters.
+/// A response, with its text in chunks of a few characters.
 pub fn pieces(parts: Vec<Part>, pace: u64, finish: FinishReason) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let text: Vec<char> = text_of(&parts).chars().collect();
     for (number, piece) in text.chunks(6).enumerate() {
-        // Some pieces come together, some alone.
+        // Some chunks arrive together, some alone.
         let pause = if number.is_multiple_of(3) { pace } else { 0 };
         pieces.push((pause, Ok(ModelEvent::Text(piece.iter().collect()))));
     }
@@ -290,7 +293,7 @@ pub fn pieces(parts: Vec<Part>, pace: u64, finish: FinishReason) -> Vec<Piece> {
     for index in 0..calls {
         pieces.push((0, Ok(ModelEvent::ToolInput { index, name: "x".into(), delta: "{".into() })));
     }
-    // Without a count of what was sent the core goes by its own estimate.
+    // Without a reported input size the core uses its own estimate.
     let usage = Usage { output_tokens: TOKENS, total_tokens: TOKENS, ..Usage::default() };
     pieces.push((pace, Ok(ModelEvent::Done(ModelResponse { parts, usage, finish }))));
     pieces

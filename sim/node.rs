@@ -1,4 +1,4 @@
-//! A session's object: a machine that comes and goes, and a disk and an alarm that stay.
+//! A session's object: instances that are evicted, and a disk and an alarm that survive.
 
 use super::{
     disk::{Disk, DiskHandle},
@@ -19,32 +19,32 @@ use std::{
     task::Waker,
 };
 
-/// How soon the platform tries an alarm again that failed, in milliseconds.
+/// Delay after which the platform retries a failed alarm, in milliseconds.
 const ALARM_RETRY_MS: u64 = 2_000;
-/// Messages that a model is shown at most.
+/// Maximum number of messages that a model is shown.
 const CONTEXT_MESSAGES: usize = 100;
 
-/// One object.
+/// A session's object.
 pub struct Node {
-    /// Its place in the world; also that of its session's plan, if it has one.
+    /// Its index in the world, which is also the index of its session in the scenario, if there is one.
     pub place: usize,
     pub tenant: TenantId,
     pub session: String,
-    /// The plan's session whose words it holds: a fork holds those of its origin.
+    /// The index of the session whose texts it contains: a fork contains those of its origin.
     pub origin: usize,
     pub disk: Rc<Disk>,
-    /// Counts the machines.
+    /// Number of instances so far.
     pub generation: Cell<u64>,
-    /// When the last machine went away.
+    /// Time of the last eviction.
     pub crashed_at: Cell<u64>,
     pub polls: Cell<u64>,
-    /// The polls at which its machine goes away.
+    /// The polls at which its instance is evicted.
     pub crashes: Vec<u64>,
     pub alarm: Cell<Option<u64>>,
-    /// Whether an alarm is being answered.
+    /// Whether an alarm is being handled.
     in_alarm: Cell<bool>,
     machine: RefCell<Option<(Rc<Handler>, Rc<DiskHandle>)>>,
-    /// Who talks to this machine.
+    /// Clients connected to this instance.
     lines: RefCell<Vec<Waker>>,
 }
 
@@ -74,18 +74,18 @@ impl Node {
         })
     }
 
-    /// Whose it is and what for, where it is a subagent's.
+    /// The parent and the task, if this is a subagent.
     pub fn parent(&self) -> Option<Parent> {
         serde_json::from_value(self.state()["meta"]["parent"].clone()).ok()
     }
 
-    /// The state as it stands on the disk.
+    /// The state document on the disk.
     pub fn state(&self) -> Value {
         let documents = self.disk.documents.borrow();
         documents.get("state").and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default()
     }
 
-    /// The machine's handler; starts a machine if there is none.
+    /// The handler of the instance; starts an instance if there is none.
     pub fn handler(&self, world: &Rc<World>) -> Rc<Handler> {
         if let Some((handler, _)) = &*self.machine.borrow() {
             return Rc::clone(handler);
@@ -111,9 +111,9 @@ impl Node {
         handler
     }
 
-    /// The machine goes away between two steps of whatever it does.
+    /// Evicts the instance between two polls.
     pub fn crash(&self, world: &World) {
-        world.ledger.say(&self.disk.name, || "the machine goes away".into());
+        world.ledger.say(&self.disk.name, || "evicted".into());
         if let Some((handler, plug)) = self.machine.borrow_mut().take() {
             plug.alive.set(false);
             self.generation.set(self.generation.get() + 1);
@@ -131,7 +131,7 @@ impl Node {
         self.lines.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes when the machine goes away.
+    /// Registers a waker for the eviction of the instance.
     pub fn listen(&self, waker: &Waker) {
         let mut lines = self.lines.borrow_mut();
         if !lines.iter().any(|known| known.will_wake(waker)) {
@@ -139,7 +139,7 @@ impl Node {
         }
     }
 
-    /// Answers an alarm that is due; the platform brings it again until that works.
+    /// Handles an alarm that is due; the platform repeats it until it succeeds.
     pub fn ring(self: &Rc<Self>, world: &Rc<World>) {
         self.alarm.set(None);
         self.in_alarm.set(true);
@@ -157,7 +157,7 @@ impl Node {
     }
 }
 
-/// What a machine reaches of the platform.
+/// The ports of one instance.
 #[derive(Clone)]
 struct NodePorts {
     world: Weak<World>,
@@ -166,7 +166,7 @@ struct NodePorts {
 }
 
 impl NodePorts {
-    /// The object, as long as this is its machine.
+    /// The object, as long as this is its current instance.
     fn node(&self) -> Option<(Rc<World>, Rc<Node>)> {
         let world = self.world.upgrade()?;
         let node = world.node(self.place);
@@ -195,8 +195,7 @@ impl Spawner for NodePorts {
 }
 
 impl NodePorts {
-    /// Has the machine of another session do something. What one tells another may be lost on the way, and the
-    /// answer, too.
+    /// Calls another session's object. The request and the response may each be lost.
     async fn ask<T: 'static>(
         &self,
         tenant: &TenantId,

@@ -1,4 +1,4 @@
-//! What the simulated model is asked beside the conversation: to sum up, and to draw facts.
+//! The simulated model's one-shot calls: summaries, notes and facts.
 
 use super::{
     ledger::Ledger,
@@ -12,29 +12,29 @@ use edge_harness::ports::{
 use edge_harness::types::{FinishReason, ModelError, ModelErrorKind, ModelRequest, Part};
 use futures::FutureExt;
 
-/// How the questions begin.
+/// How the prompts start.
 const SUM_UP: &str = "You sum up the earlier part of a conversation";
-/// What a summary says of messages that nobody summed up.
+/// What a summary says about messages that were never summarized.
 const LOST: &str = "left out here";
 const OBSERVE: &str = "You take the notes by which an assistant remembers";
 const REFLECT: &str = "You keep the notes by which an assistant remembers";
 const EXTRACT: &str = "You keep the long-term memory of an assistant.";
 
-/// The answer, if it is one of these questions.
+/// The response, if this is a one-shot call.
 pub fn answer(ledger: &Ledger, request: &ModelRequest) -> Option<Vec<Piece>> {
     let asked: String = request.messages.iter().map(|message| message.text()).collect();
     let sums_up = request.system.starts_with(SUM_UP);
     let text = if sums_up {
         leaving(ledger, &asked);
-        // What nobody could sum up before stays said.
+        // The note about messages that were never summarized must be kept.
         let lost = if asked.contains(LOST) { LOST } else { "" };
         format!("## Intent\n{} {lost}", named(ledger, &asked).join(", "))
     } else if request.system.starts_with(EXTRACT) {
-        // What is known already stands before the conversation.
+        // Known facts come before the conversation.
         let said = asked.rsplit_once("Conversation:").map_or("", |(_, said)| said);
         named(ledger, said).iter().map(|turn| format!("- they said {turn}\n")).collect()
     } else if request.system.starts_with(OBSERVE) {
-        // Notes that were taken before stand before the conversation.
+        // Earlier notes come before the conversation.
         notes(ledger, asked.rsplit_once("Messages").map_or(asked.as_str(), |(_, said)| said))
     } else if request.system.starts_with(REFLECT) {
         notes(ledger, &asked)
@@ -48,7 +48,7 @@ pub fn answer(ledger: &Ledger, request: &ModelRequest) -> Option<Vec<Piece>> {
     Some(match fate {
         OneShotFate::Answered => whole(text, 1),
         OneShotFate::Slow => whole(text, 700),
-        // That nothing is worth remembering is an answer.
+        // Extracting no facts is a valid response.
         OneShotFate::Empty => whole(if request.system.starts_with(EXTRACT) { text } else { " ".into() }, 1),
         OneShotFate::Failed => failed(1, ModelErrorKind::Billing),
         OneShotFate::Hangs => failed(86_400_000, ModelErrorKind::Stalled),
@@ -65,7 +65,7 @@ fn whole(text: String, pace: u64) -> Vec<Piece> {
     pieces(vec![Part::Text { text }], pace, FinishReason::Stop)
 }
 
-/// The turns whose users' words a text names, and the errands: `⟨s0⟩ u1`, `⟨s0⟩ e0`, each once.
+/// The turns and tasks whose messages the text mentions: `⟨s0⟩ u1`, `⟨s0⟩ e0`, each once.
 pub fn named(ledger: &Ledger, text: &str) -> Vec<String> {
     let sessions = ledger.scenario.sessions.iter().enumerate();
     let names = sessions.flat_map(|(place, session)| {
@@ -75,12 +75,12 @@ pub fn named(ledger: &Ledger, text: &str) -> Vec<String> {
     names.filter(|name| text.contains(name.as_str())).collect()
 }
 
-/// 10: what leaves the context was made findable, and facts were drawn from it, before.
+/// Invariant 10: before messages leave the window, they are indexed and facts are extracted from them.
 fn leaving(ledger: &Ledger, asked: &str) {
-    // What was said by the user itself: the model repeats it.
+    // Only the user's own messages, because the model repeats them.
     let said: String = asked.lines().filter(|line| line.contains("] user: ")).collect();
     if ledger.scenario.subagents.on {
-        // Of what a subagent was told, or has seen as a copy, nothing is learned.
+        // Nothing is learned in a subagent.
         return;
     }
     for name in named(ledger, &said) {
@@ -89,10 +89,10 @@ fn leaving(ledger: &Ledger, asked: &str) {
             .expect("a turn of a session");
         let scenario = &ledger.scenario.sessions[place];
         if scenario.erased {
-            // An erasure that a store has stopped in the middle has removed what was kept of it.
+            // An erasure that failed halfway has already removed the index entries.
             continue;
         }
-        // Where room must be made, what a model does not do in time is still owed.
+        // When the window must shrink, extraction may be postponed if the model fails or times out.
         let context = &ledger.scenario.context;
         let drawn = context.flush && context.one_shots.iter().all(|fate| *fate == OneShotFate::Answered);
         let kinds = [Some(CollectionKind::Turns), drawn.then_some(CollectionKind::Facts)];
@@ -101,7 +101,7 @@ fn leaving(ledger: &Ledger, asked: &str) {
             let of = Collection { tenant, agent: "default".into(), user, kind };
             let found = ledger.index.statistics(&of, &[turn.to_owned()]).now_or_never();
             if !found.is_some_and(|found| found.is_ok_and(|found| found.frequency.first() > Some(&0))) {
-                ledger.find(10, format!("“{name}” leaves the context and is not among the {kind:?}"));
+                ledger.find(10, format!("“{name}” leaves the window and is not in the index of {kind:?}"));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! People: the rules that they write before anything is said, what they are asked about, and what they say.
+//! People: the permission rules they set, the calls they decide on, and their decisions and answers.
 
 use super::{
     client::{self, Client, Reply},
@@ -12,23 +12,23 @@ use futures::future::join;
 use serde_json::{Value, json};
 use std::{cell::Cell, rc::Rc};
 
-/// Tools that rules are about.
+/// The tools that rules are written for.
 const RULED: &[&str] = &["look", "fetch", "put", "put", "send", "send", "destroy", "echo", "lend"];
-/// How often somebody looks for what waits, or tries again what did not get through.
+/// Maximum number of attempts to find a suspended call, or to send a decision.
 const TRIES: usize = 20;
-/// The same, of somebody who sees a session through to its end.
+/// The same for a person who decides until the session is idle.
 const UNTIL_IDLE_TRIES: usize = 2_000;
 
-/// What is the same for all sessions of a world.
+/// The settings shared by all sessions of a world.
 #[derive(Clone, Default)]
 pub struct PeopleScenario {
-    /// The rules of the agent.
+    /// The agent's permission rules.
     pub rules: Rules,
-    /// How long somebody who is asked has time to answer, in seconds; the agent's own when absent.
+    /// Time to answer in seconds, or the agent's default.
     pub ttl_s: Option<u64>,
 }
 
-/// Brings people into some sessions.
+/// Adds people to some sessions.
 pub fn add_people(dice: &mut Dice, quiet: bool, sessions: &mut [SessionScenario]) -> PeopleScenario {
     let mut people = PeopleScenario::default();
     if !dice.chance(if quiet { 50 } else { 60 }) {
@@ -48,7 +48,7 @@ pub fn add_people(dice: &mut Dice, quiet: bool, sessions: &mut [SessionScenario]
         let calls =
             session.turns.iter_mut().flat_map(|turn| &mut turn.steps).flat_map(|step| &mut step.calls);
         for call in calls {
-            // Whoever comes back knows a call by its name.
+            // A client that reconnects identifies a call by its id.
             call.named |= quiet;
             if dice.chance(12) {
                 *call = CallScript { tool: dice.pick(&["ask", "lend"]), ..call.clone() };
@@ -84,21 +84,21 @@ fn rules(dice: &mut Dice) -> SessionPermissions {
     rules
 }
 
-/// What somebody said about a call, and what came back.
+/// A decision or answer that a person sent, and the response.
 #[derive(Clone, Debug)]
 pub struct Submission {
     pub call_id: String,
-    /// Whether it was an answer, and no decision.
+    /// Whether it is an answer instead of a decision.
     pub answers: bool,
     pub body: Value,
-    /// Whether it must be refused: meant for other arguments, or such as no call can have.
+    /// Whether it must be rejected, because it is invalid or for other arguments.
     pub wrong: bool,
-    /// Unless the line was cut.
+    /// The status of the response, unless the connection was lost.
     pub status: Option<u16>,
 }
 
 impl Submission {
-    /// What somebody says about a call that waits.
+    /// Chooses a decision or answer for a suspended call.
     fn of(pending: &Value, dice: &mut Dice, sane: bool) -> Self {
         let call_id = pending["call_id"].as_str().unwrap_or_default().to_owned();
         let mut submission = Self { call_id, answers: false, body: Value::Null, wrong: false, status: None };
@@ -113,7 +113,7 @@ impl Submission {
                 }
                 _ => json!({ "answer": { "n": dice.below(1_000) } }),
             };
-            // Through the wrong door, unless it had to be approved, too.
+            // Sent to the wrong endpoint, unless the call also had to be approved.
             if !sane && dice.chance(5) {
                 let body = json!({ "decision": "approve" });
                 submission = Self { answers: false, wrong: false, body, ..submission };
@@ -142,7 +142,7 @@ impl Submission {
         Self { body, ..submission }
     }
 
-    /// The other thing that one can say.
+    /// The opposite decision, or another answer.
     fn opposite(&self) -> Self {
         let body = match self.body["decision"].as_str() {
             Some("decline") => json!({ "decision": "approve" }),
@@ -157,7 +157,7 @@ impl Submission {
     }
 }
 
-/// Arguments in place of the model's, which fit.
+/// Valid arguments to replace the model's.
 fn edited(pending: &Value) -> Value {
     match pending["name"].as_str() {
         Some("echo") => json!({ "text": "edited" }),
@@ -167,7 +167,7 @@ fn edited(pending: &Value) -> Value {
 }
 
 impl Client {
-    /// Makes the session and writes its rules, before anything is said.
+    /// Creates the session and sets its rules, before the first message.
     pub async fn write_rules(&self, rules: &SessionPermissions) {
         let steps = [
             (SessionRoute::Create, json!({ "user": self.scenario.user })),
@@ -183,12 +183,12 @@ impl Client {
                 self.world.sched.sleep(200).await;
             }
             if !done {
-                self.world.ledger.find(11, format!("{route:?} is refused: {body}"));
+                self.world.ledger.find(11, format!("{route:?} was refused: {body}"));
             }
         }
     }
 
-    /// Who talks to the session of a subagent.
+    /// A client of a subagent's session.
     fn of(&self, subagent: Option<&str>) -> Self {
         let node = match subagent {
             Some(session) => self.world.object(&self.node.tenant, session, self.node.origin),
@@ -197,7 +197,7 @@ impl Client {
         Self { node, ..self.clone() }
     }
 
-    /// The calls that wait, each with who talks to its session, and whether the session has nothing left to do.
+    /// The suspended calls, each with a client of its session, and whether the session is idle.
     async fn waiting(&self) -> (Vec<(Self, Value)>, bool) {
         let Some((200, view)) = self.json(SessionRoute::Show, "", &Value::Null).await else {
             return (Vec::new(), false);
@@ -208,14 +208,14 @@ impl Client {
         (pending, view["status"] == "idle" && view["queue"].as_array().is_none_or(Vec::is_empty))
     }
 
-    /// The machine may go away before anybody has decided.
+    /// Evicts the session at random before the decision.
     fn restart(&self, dice: &mut Dice) {
         if self.scenario.restarts && dice.chance(50) {
             self.node.crash(&self.world);
         }
     }
 
-    /// Says something about a call that waits, or about one that did.
+    /// Sends a decision or answer for a call that is or was suspended.
     pub async fn decide(&self, dice: &mut Dice) {
         let mut waiting = Vec::new();
         for _ in 0..TRIES {
@@ -234,7 +234,7 @@ impl Client {
         }
         let (own, pending) = dice.pick(&waiting);
         own.restart(dice);
-        // What was seen may be gone by the time that somebody has thought about it.
+        // The call may be resolved by the time the person decides.
         self.world.sched.sleep(dice.pick(&[0, 0, 3, 80, 700])).await;
         let submission = Submission::of(&pending, dice, false);
         let (mut one, mut other) = (dice.fork(), dice.fork());
@@ -263,12 +263,12 @@ impl Client {
         }
     }
 
-    /// Decides on everything that waits until the session has nothing left to do, or leaves it to its time. The
-    /// same is said of the same call, whoever asks again. `acting` tells how many others are at it still; of a
-    /// session that is erased then nothing else needs to be seen through.
+    /// Decides on all suspended calls until the session is idle, or lets them expire. The same call always
+    /// gets the same decision. `acting` is the number of other clients still active; a session that will be
+    /// erased is left when they are done.
     pub async fn decide_until_idle(&self, acting: &Cell<usize>, mut dice: Dice) {
         for _ in 0..UNTIL_IDLE_TRIES {
-            // Before, since what is done meanwhile need not be seen yet.
+            // Read first, because the view may not yet include what others do in the meantime.
             let alone = acting.get() == 0;
             let (waiting, idle) = self.waiting().await;
             if alone && (idle || self.scenario.erased) {
@@ -285,10 +285,10 @@ impl Client {
                     && submission.body["decision"] != "decline"
                     && !submission.answers
                 {
-                    // What is granted here is granted to subagents, too, once they hear of it.
+                    // A grant would also apply to subagents, at a time that depends on the network.
                     submission.body["decision"] = json!("approve");
                 }
-                // Before the next one, since one may grant what another declines.
+                // One at a time, because one decision may grant what another declines.
                 for _ in 0..TRIES {
                     let status = own.submit(submission.clone(), &mut dice).await;
                     if status.is_some_and(|status| status < 500) {
@@ -301,7 +301,7 @@ impl Client {
         }
     }
 
-    /// Says it, and has what comes of it read as somebody may want to. Returns the status, unless the line was cut.
+    /// Sends it, and reads the response as requested. Returns the status, unless the connection was lost.
     async fn submit(&self, mut submission: Submission, dice: &mut Dice) -> Option<u16> {
         let route = if submission.answers { SessionRoute::Answer } else { SessionRoute::Approve };
         let mode = dice.pick(&[ResponseMode::Json, ResponseMode::Stream, ResponseMode::Receipt]);
@@ -316,7 +316,7 @@ impl Client {
         submission.status = status;
         self.witness(|w| w.submissions.push(submission));
         if let Reply::Answer(response, generation) = reply {
-            // A stream may have to wait for others who decide, and so for us.
+            // A stream may only end after further decisions, which this task makes.
             let reader = self.clone();
             let read = async move { drop(reader.accepted(response, generation, false).await) };
             client::spawn(&self.world, Box::pin(read));

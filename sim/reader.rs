@@ -1,4 +1,4 @@
-//! Readers of event streams: what they were sent, as a client understands it.
+//! Readers of event streams, which parse what they receive as a client does.
 
 use super::{node::Node, world::World};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ pub struct Event {
     pub data: String,
 }
 
-/// A connection that carries a stream. It ends with the machine at its other end.
+/// A connection with a stream. Ends when the instance is evicted.
 pub struct Line {
     pub node: Rc<Node>,
     pub generation: u64,
@@ -23,7 +23,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The next bytes; none at the end, and when the line is cut.
+    /// The next bytes, or `None` at the end of the stream or of the connection.
     pub async fn next(&mut self) -> Option<Bytes> {
         poll_fn(|cx| {
             if self.node.generation.get() != self.generation {
@@ -36,7 +36,7 @@ impl Line {
     }
 }
 
-/// Makes events of bytes, however they are cut.
+/// Parses events from arbitrarily split bytes.
 #[derive(Default)]
 pub struct Parser(Vec<u8>);
 
@@ -45,11 +45,11 @@ impl Parser {
         self.0.extend_from_slice(bytes);
         while let Some(end) = self.0.windows(2).position(|pair| pair == b"\n\n") {
             let block: Vec<u8> = self.0.drain(..end + 2).collect();
-            let text = String::from_utf8(block).expect("a block of UTF-8");
+            let text = String::from_utf8(block).expect("valid UTF-8");
             let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
             let Some(data) = field("data: ") else { continue };
             super::client::is_own(world, origin, &data);
-            let id = field("id: ").map(|id| Cursor::parse(&id).expect("an id of ours"));
+            let id = field("id: ").map(|id| Cursor::parse(&id).expect("a valid cursor"));
             events.push(Event { id, name: field("event: ").unwrap_or_default(), data });
         }
     }

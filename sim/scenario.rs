@@ -1,4 +1,4 @@
-//! From a seed to a plan: who says what and when, what models and tools do, and what breaks.
+//! Derives a scenario from a seed: who sends what and when, what models and tools do, and what fails.
 
 use super::{
     dice::Dice,
@@ -10,20 +10,21 @@ use edge_harness::standard::ContextSettings;
 use edge_harness::types::{BudgetPatch, ModelErrorKind, SessionPermissions, TenantId, Thinking};
 use serde_json::{Value, json};
 
-/// One simulated world.
+/// A simulated world.
 #[derive(Clone)]
 pub struct Scenario {
-    /// In a quiet world nothing but crashes disturbs a turn: it ends as it would without them.
+    /// In a quiet world only crashes and failed writes disturb a turn, so that it ends as it would without
+    /// them.
     pub quiet: bool,
     pub sessions: Vec<SessionScenario>,
-    /// From when to when the list of sessions does not answer, in milliseconds from the start.
+    /// When the directory is down, in milliseconds from the start.
     pub directory_down: Option<(u64, u64)>,
-    /// From when to when large things can neither be stored nor read.
+    /// When the blob store is down.
     pub blobs_down: Option<(u64, u64)>,
     pub context: ContextScenario,
     pub people: PeopleScenario,
     pub subagents: SubagentsScenario,
-    /// For everything that is decided while the world runs.
+    /// The source of decisions made during the run.
     pub dice: Dice,
 }
 
@@ -31,20 +32,20 @@ pub struct Scenario {
 #[derive(Clone)]
 pub struct ContextScenario {
     pub settings: ContextSettings,
-    /// What the model takes beyond the instructions and tools of this world, in tokens as it counts them.
-    /// Always so much that a step of many calls fits, in part.
+    /// The model's real window beyond the instructions and tools of this world, in its own tokens. Always
+    /// large enough for part of a step with many calls.
     pub room: u64,
-    /// What we are told that it takes beyond them.
-    pub told: u64,
-    /// What it counts for a hundred of our estimate.
+    /// The window that the core is given, beyond the same.
+    pub claimed_room: u64,
+    /// The model's tokens per hundred estimated tokens.
     pub percent: u64,
-    /// Whether facts are drawn from what is said.
+    /// Whether facts are extracted.
     pub flush: bool,
-    /// What becomes of questions beside the conversation, one after the other; then all are answered.
+    /// The fates of one-shot calls, in order. Later calls are answered.
     pub one_shots: Vec<OneShotFate>,
 }
 
-/// What becomes of a question beside the conversation.
+/// The fate of a one-shot call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OneShotFate {
     Answered,
@@ -60,26 +61,26 @@ pub struct SessionScenario {
     pub id: String,
     pub user: String,
     pub turns: Vec<TurnScript>,
-    /// What subagents of these turns do, each in a turn of its own.
+    /// What the subagents of these turns do, one script per task.
     pub tasks: Vec<TurnScript>,
     pub acts: Vec<(u64, Act)>,
-    /// Whether somebody follows the session's events, leaving and coming back.
+    /// Whether a client follows the session's events, disconnecting and reconnecting.
     pub followed: bool,
-    /// The polls of this object's tasks at which its machine goes away.
+    /// The polls of this object's tasks at which it is evicted.
     pub crashes: Vec<u64>,
-    /// After so many commits, so many are refused.
+    /// Refused writes: after how many commits, and how many.
     pub refusals: Vec<(u64, u64)>,
-    /// Whether it is erased in the end.
+    /// Whether the session is erased at the end.
     pub erased: bool,
-    /// The rules that are written before anything is said, where anybody is asked about calls.
+    /// The rules set before the first message, if people take part.
     pub rules: Option<SessionPermissions>,
-    /// Whether its machine goes away while calls wait.
+    /// Whether the object is evicted while calls are suspended.
     pub restarts: bool,
-    /// Whether what waits in the end is left to its time.
+    /// Whether calls still suspended at the end are left to expire.
     pub leaves: bool,
 }
 
-/// What a client does.
+/// An action of a client.
 #[derive(Clone, Debug)]
 pub enum Act {
     Post {
@@ -91,11 +92,11 @@ pub enum Act {
     Abort,
     Dequeue,
     Rename,
-    /// Somebody else tries to read or to write.
+    /// Requests from other tenants and users.
     Trespass,
     Look,
     Fork,
-    /// Says something about a call that waits, or about one that does not.
+    /// Sends a decision or answer.
     Decide,
 }
 
@@ -107,7 +108,7 @@ pub enum ResponseMode {
 }
 
 impl ResponseMode {
-    /// Adds the header that says so.
+    /// Adds the header for this mode.
     pub fn add_header(self, headers: &mut Vec<(String, String)>) {
         match self {
             Self::Json => {}
@@ -119,7 +120,7 @@ impl ResponseMode {
 
 #[derive(Clone)]
 pub struct TurnScript {
-    /// What the user says; names the session and the turn.
+    /// The user's message, which names the session and the turn.
     pub said: String,
     pub steps: Vec<StepScript>,
     pub last: FinalResponse,
@@ -131,7 +132,7 @@ pub struct TurnScript {
     pub flaky: Flaky,
 }
 
-/// What a hook does at the end of a turn.
+/// The behavior of a hook at the end of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaky {
     Works,
@@ -139,7 +140,7 @@ pub enum Flaky {
     Panics,
 }
 
-/// How a turn's answer ends.
+/// The final response of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FinalResponse {
     Text,
@@ -152,12 +153,12 @@ pub enum FinalResponse {
 pub struct StepScript {
     pub words: bool,
     pub calls: Vec<CallScript>,
-    /// Milliseconds before each piece.
+    /// Milliseconds before each chunk.
     pub pace: u64,
-    /// So many tries fail so, after some pieces.
+    /// The number of attempts that fail in this way, after some chunks.
     pub trouble: Option<(ModelErrorKind, u32)>,
     pub hangs: bool,
-    /// The provider pauses and mode its answer sent back.
+    /// Whether the provider pauses and expects its response to be sent back.
     pub pauses: bool,
 }
 
@@ -166,7 +167,7 @@ pub struct CallScript {
     pub tool: &'static str,
     pub args: Value,
     pub invalid: bool,
-    /// Whether the provider gives the call an id.
+    /// Whether the provider assigns a call id.
     pub named: bool,
 }
 
@@ -181,7 +182,7 @@ impl Scenario {
             (!quiet && dice.chance(percent)).then(|| (from, from + dice.within(10, 8_000)))
         };
         let (directory_down, blobs_down) = (outage(20), outage(20));
-        // Of its own chance: worlds are the same but for it.
+        // From forked dice, so that adding this did not change the rest of the scenario.
         let context = context(&mut dice.clone().fork(), quiet);
         let mut sessions: Vec<SessionScenario> = sessions;
         let mut other = dice.clone();
@@ -190,7 +191,7 @@ impl Scenario {
         other.next();
         let subagents = subagents::add_subagents(&mut other.fork(), quiet, &mut sessions, &mut people);
         if context.settings != ContextSettings::None {
-            // A provider's own ids tell how far a turn is, also when its start is not shown any more.
+            // Call ids carry the step's number, which is needed once the turn's start has left the window.
             let turns = sessions.iter_mut().flat_map(|s| s.turns.iter_mut().chain(&mut s.tasks));
             let steps = turns.flat_map(|turn| &mut turn.steps);
             steps.flat_map(|step| &mut step.calls).for_each(|call| call.named = true);
@@ -198,7 +199,7 @@ impl Scenario {
         Self { quiet, sessions, directory_down, blobs_down, context, people, subagents, dice }
     }
 
-    /// The same world in which no machine goes away and every store works.
+    /// The same scenario without evictions and failures.
     pub fn undisturbed(mut self) -> Self {
         for session in &mut self.sessions {
             session.crashes.clear();
@@ -210,7 +211,7 @@ impl Scenario {
     }
 }
 
-/// The mark of a session: everything that is said in it holds the mark, and nothing else does.
+/// The mark of a session: all of its texts contain it, and those of other sessions do not.
 pub fn mark(place: usize) -> String {
     format!("⟨s{place}⟩")
 }
@@ -249,7 +250,7 @@ fn context(dice: &mut Dice, quiet: bool) -> ContextScenario {
     ContextScenario {
         settings,
         room,
-        told: if wrong { room * 3 } else { room },
+        claimed_room: if wrong { room * 3 } else { room },
         percent: if wrong { dice.pick(&[80, 100, 130]) } else { 100 },
         flush: dice.chance(40),
         one_shots: (0..dice.below(4))
@@ -259,7 +260,7 @@ fn context(dice: &mut Dice, quiet: bool) -> ContextScenario {
 }
 
 fn session(dice: &mut Dice, place: usize, quiet: bool) -> SessionScenario {
-    // Two tenants use the same id, and two sessions of a tenant have different users.
+    // Two tenants use the same session id, and two sessions of a tenant have different users.
     let tenant = if place == 1 { "globex" } else { "acme" };
     let id = if place == 2 { "other" } else { "talk" };
     let user = if place == 2 { "bob" } else { "ada" };
@@ -377,7 +378,7 @@ pub fn step(dice: &mut Dice, pool: &[CallScript], quiet: bool) -> StepScript {
 
 pub fn call(dice: &mut Dice, quiet: bool) -> CallScript {
     let tool = dice
-        .pick(&["look", "look", "look", "fetch", "put", "put", "send", "send", "destroy", "echo", "nobody"]);
+        .pick(&["look", "look", "look", "fetch", "put", "put", "send", "send", "destroy", "echo", "absent"]);
     let how = if quiet {
         dice.pick(&["ok", "ok", "ok", "ok", "fail", "gone", "panic", "big", "cite"])
     } else {
@@ -394,7 +395,7 @@ pub fn call(dice: &mut Dice, quiet: bool) -> CallScript {
 }
 
 impl Scenario {
-    /// The session and the turn in which a user says this, or the errand that is told in these words.
+    /// The session and the script of the turn or task with this message.
     pub fn turn(&self, said: &str) -> Option<(usize, &TurnScript)> {
         self.sessions.iter().enumerate().find_map(|(place, session)| {
             let mut turns = session.turns.iter().chain(&session.tasks);
@@ -404,7 +405,7 @@ impl Scenario {
 }
 
 impl TurnScript {
-    /// The bounds as the client sends them.
+    /// The budget as the client sends it.
     pub fn budget_json(&self) -> Value {
         json!(self.budget)
     }

@@ -1,5 +1,5 @@
-//! Time and turns at the processor: a clock that jumps to the next timer when nothing can run, and a
-//! seeded choice of which of the tasks that can run is polled next.
+//! Virtual time and scheduling: a clock that jumps to the next timer when no task can run, and a seeded
+//! choice of the task to poll next.
 
 use super::dice::Dice;
 use edge_harness::ports::Clock;
@@ -18,13 +18,13 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-/// When every simulation starts.
+/// The start time of every simulation.
 pub const START: u64 = 1_795_176_000_000;
 
-/// Whose a task is: a node's, by its place, or the clients'.
+/// The owner of a task: the index of a node, or `None` for clients.
 pub type Owner = Option<usize>;
 
-/// The one processor of a simulated world.
+/// The scheduler of a simulated world.
 pub struct Sched {
     now: Cell<u64>,
     timers: RefCell<BTreeMap<(u64, u64), Waker>>,
@@ -74,7 +74,7 @@ impl Sched {
         self.tasks.borrow_mut().push(Task { id: self.id(), owner, work: Some(work), woken });
     }
 
-    /// The task to poll next and its owner; none when every task waits.
+    /// The task to poll next and its owner, or `None` if every task is waiting.
     pub fn pick(&self) -> Option<(u64, Owner)> {
         let tasks = self.tasks.borrow();
         let ready: Vec<&Task> = tasks.iter().filter(|task| task.woken.0.load(Ordering::Relaxed)).collect();
@@ -88,7 +88,7 @@ impl Sched {
     /// Polls a task.
     ///
     /// # Errors
-    /// When it panicked.
+    /// If the task panicked.
     pub fn poll(&self, id: u64) -> Result<(), String> {
         let taken = self.tasks.borrow_mut().iter_mut().find(|task| task.id == id).and_then(|task| {
             task.woken.0.store(false, Ordering::Relaxed);
@@ -111,7 +111,7 @@ impl Sched {
         Ok(())
     }
 
-    /// Drops all tasks of an owner in mid-air.
+    /// Drops all tasks of an owner, wherever they are.
     pub fn kill(&self, owner: Owner) {
         let mut dead = Vec::new();
         self.tasks.borrow_mut().retain_mut(|task| {
@@ -121,7 +121,7 @@ impl Sched {
         });
     }
 
-    /// Drops everything: tasks hold what holds the scheduler.
+    /// Drops everything. Tasks hold references to the scheduler.
     pub fn clear(&self) {
         let tasks = self.tasks.take();
         drop(tasks);
@@ -134,7 +134,7 @@ impl Sched {
         self.timers.borrow().keys().next().map(|(due, _)| *due)
     }
 
-    /// Lets time pass; what is due by then wakes.
+    /// Advances the clock and wakes the timers that are due.
     pub fn advance_to(&self, now: u64) {
         self.now.set(now.max(self.now.get()));
         let later = self.timers.borrow_mut().split_off(&(self.now.get() + 1, 0));
@@ -170,7 +170,7 @@ impl Drop for Sleep {
     }
 }
 
-/// The clock as the core sees it.
+/// The clock of the core.
 pub struct SimClock(pub Rc<Sched>);
 
 impl Clock for SimClock {

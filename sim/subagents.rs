@@ -1,4 +1,4 @@
-//! Errands: what agents send out subagents for, and what comes between their sessions.
+//! Tasks for subagents, and the network between sessions.
 
 use super::{
     dice::Dice,
@@ -8,39 +8,39 @@ use super::{
 use edge_harness::types::{Policy, subagent::GENERAL};
 use serde_json::{Value, json};
 
-/// What sends out a subagent.
+/// The name of the tool that spawns subagents.
 pub const SUBAGENT: &str = "subagent";
 
-/// What is the same for all sessions of a world.
+/// The settings shared by all sessions of a world.
 #[derive(Clone, Default)]
 pub struct SubagentsScenario {
     /// Whether agents have subagents.
     pub on: bool,
-    /// The polls at which machines go away of the objects that no plan names, in the order in which they come.
+    /// The polls at which objects without a scenario are evicted, in order of their creation.
     pub crashes: Vec<Vec<u64>>,
-    /// The same of writes that are refused: after so many commits, so many.
+    /// Their refused writes: after how many commits, and how many.
     pub refusals: Vec<Vec<(u64, u64)>>,
-    /// From when to when no session reaches another, in milliseconds from the start.
+    /// When no session can reach another, in milliseconds from the start.
     pub outage: Option<(u64, u64)>,
-    /// Which calls between sessions have no answer, though they arrive.
+    /// The messages between sessions that arrive but whose responses are lost, by index.
     pub unanswered: Vec<usize>,
-    /// How long calls take each way at most, in milliseconds.
+    /// Maximum delay of a message in each direction, in milliseconds.
     pub pace: u64,
 }
 
 impl SubagentsScenario {
-    /// Whether what one session tells another gets there at once, and is answered.
+    /// Whether all messages between sessions arrive and are answered.
     pub fn is_reliable(&self) -> bool {
         self.outage.is_none() && self.unanswered.is_empty()
     }
 
-    /// The same without machines that go away, stores that refuse, and calls that fail.
+    /// The same without evictions, refused writes and failed messages.
     pub fn undisturbed(self) -> Self {
         Self { on: self.on, pace: self.pace, ..Self::default() }
     }
 }
 
-/// Brings subagents into some worlds.
+/// Adds subagents to some worlds.
 pub fn add_subagents(
     dice: &mut Dice,
     quiet: bool,
@@ -77,7 +77,7 @@ pub fn add_subagents(
         }
         let calls =
             session.turns.iter_mut().flat_map(|turn| &mut turn.steps).flat_map(|step| &mut step.calls);
-        // Whoever comes back knows a call by its name.
+        // A client that reconnects identifies a call by its id.
         calls.for_each(|call| call.named |= quiet);
         let last = session.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
         if !quiet && dice.chance(40) {
@@ -86,7 +86,7 @@ pub fn add_subagents(
         session.erased |= !quiet && dice.chance(15);
     }
     if !quiet && sessions.iter().any(|session| session.rules.is_some()) {
-        // Whoever is not reached when it is called back waits for people until nobody needs to answer any more.
+        // A subagent that a cancellation does not reach waits for people until its suspensions expire.
         people.ttl_s = people.ttl_s.or(Some(dice.pick(&[15, 60, 300])));
     }
     let from = dice.below(3_000);
@@ -94,7 +94,7 @@ pub fn add_subagents(
     let some = |dice: &mut Dice, most: &[usize], each: &dyn Fn(&mut Dice) -> u64| -> Vec<u64> {
         (0..dice.pick(most)).map(|_| each(dice)).collect()
     };
-    // Whoever cannot be sent out again and again is given up, so in a quiet world there is less of all of it.
+    // The parent gives up on a child after repeated failures, so a quiet world has fewer of them.
     let (twice, times): (&[usize], &[u64]) =
         if quiet { (&[0, 0, 1], &[1, 2]) } else { (&[0, 0, 1, 2], &[1, 1, 2, 5]) };
     let unanswered = some(dice, twice, &|dice| dice.below(12));
@@ -113,7 +113,7 @@ pub fn add_subagents(
     }
 }
 
-/// What a subagent does in its one turn.
+/// The script of a subagent's only turn.
 fn task(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool) -> TurnScript {
     let pool: Vec<CallScript> = (0..dice.within(2, 4)).map(|_| scenario::call(dice, quiet)).collect();
     let mut steps: Vec<StepScript> =
@@ -124,7 +124,7 @@ fn task(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool) 
             call.tool = dice.pick(&["ask", "lend"]);
         }
         if dice.chance(8) {
-            let args = json!({ "agent": GENERAL, "task": format!("{} nobody does", mark(place)) });
+            let args = json!({ "agent": GENERAL, "task": format!("{} is not done", mark(place)) });
             *call = CallScript { tool: SUBAGENT, args, invalid: false, ..call.clone() };
         }
     }
@@ -148,9 +148,9 @@ fn task(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool) 
     }
 }
 
-/// The call that sends it out.
+/// The call that spawns it.
 fn call(dice: &mut Dice, said: &str, quiet: bool) -> CallScript {
-    let agent = if !quiet && dice.chance(4) { "nobody" } else { GENERAL };
+    let agent = if !quiet && dice.chance(4) { "absent" } else { GENERAL };
     let mut args = json!({ "agent": agent, "task": said });
     if dice.chance(35) {
         args["forked"] = json!(dice.chance(80));
@@ -158,14 +158,14 @@ fn call(dice: &mut Dice, said: &str, quiet: bool) -> CallScript {
     CallScript { tool: SUBAGENT, args, invalid: dice.chance(2), named: dice.chance(90) }
 }
 
-/// What somebody who is asked about such a call may want instead.
+/// Arguments that a person may substitute when approving such a call.
 pub fn edited(args: &Value) -> Value {
     let mut args = args.clone();
     args["forked"] = json!(true);
     args
 }
 
-/// The calls that wait for a person, with the session in which each waits, where that is a subagent's.
+/// The suspended calls, each with its session if that is a subagent's.
 pub fn spread(pending: &[Value]) -> Vec<(Option<String>, Value)> {
     let own = |pending: &Value| {
         if pending["kind"] != SUBAGENT {

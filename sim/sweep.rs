@@ -1,4 +1,4 @@
-//! Many seeds, on several threads.
+//! Runs many seeds on several threads.
 
 use super::{Report, play};
 use std::{
@@ -9,17 +9,17 @@ use std::{
     thread,
 };
 
-/// What came of many seeds.
+/// The result of many seeds.
 pub struct SweepResult {
-    /// The report of the lowest seed that failed so far, with its trace.
+    /// The report of the lowest seed that has failed so far, with its trace.
     pub failed: Option<Report>,
-    /// How many were played.
+    /// Number of seeds played.
     pub played: u64,
-    /// In how many of them a turn had to wait for a person.
+    /// Number of seeds in which a turn waited for a person.
     pub waited: u64,
-    /// In how many its machine went away meanwhile.
+    /// Number of seeds with an eviction while a turn was waiting.
     pub restarted: u64,
-    /// In how many of them subagents were sent out.
+    /// Number of seeds in which subagents were spawned.
     pub spawned: u64,
 }
 
@@ -44,14 +44,14 @@ pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> S
                     spawned.fetch_add(u64::from(report.spawned > 0), Ordering::Relaxed);
                     if !report.findings.is_empty() {
                         stop.store(true, Ordering::Relaxed);
-                        let mut failed = failed.lock().expect("nobody panicked");
+                        let mut failed = failed.lock().expect("no thread panicked");
                         *failed = Some(failed.map_or(seed, |lowest| lowest.min(seed)));
                     }
                 }
             });
         }
     });
-    let failed = failed.into_inner().expect("nobody panicked");
+    let failed = failed.into_inner().expect("no thread panicked");
     let failed = failed.map(|seed| {
         prepare();
         play(seed, true)

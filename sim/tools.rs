@@ -1,4 +1,5 @@
-//! Simulated tools. What one does is in its arguments, so that it does the same when it runs again.
+//! The simulated tools. Their behavior is a function of their arguments, so that a repeated run does the
+//! same.
 
 use super::{
     ledger::{Ledger, Run},
@@ -14,10 +15,10 @@ use futures::{FutureExt, future::LocalBoxFuture};
 use serde_json::{Value, json};
 use std::{cell::Cell, rc::Rc};
 
-/// What may run in flight at once.
+/// Maximum number of calls in flight.
 const MAX_IN_FLIGHT: usize = 6;
 
-/// name, effect, whether it is idempotent, whether it may be tried again after a timeout
+/// Name, effect, whether it is idempotent, whether it may be retried after a timeout.
 const TOOLS: &[(&str, Effect, bool, bool)] = &[
     ("look", Effect::ReadOnly, true, true),
     ("fetch", Effect::NetworkRead, true, false),
@@ -28,7 +29,7 @@ const TOOLS: &[(&str, Effect, bool, bool)] = &[
     ("lend", Effect::LocalWrite, false, false),
 ];
 
-/// Whether a tool of that name only reads; none when there is no such tool.
+/// Whether a tool only reads, or `None` if there is no such tool.
 pub fn reads(name: &str) -> Option<bool> {
     if name == "echo" {
         return Some(true);
@@ -36,12 +37,12 @@ pub fn reads(name: &str) -> Option<bool> {
     TOOLS.iter().find(|tool| tool.0 == name).map(|tool| tool.1.is_read())
 }
 
-/// Whether running a tool of that name twice equals running it once.
+/// Whether running a tool twice has the same effect as running it once.
 pub fn is_idempotent(name: &str) -> bool {
     name == "echo" || TOOLS.iter().any(|tool| tool.0 == name && tool.2)
 }
 
-/// The group that rules know a tool of that name by.
+/// The category of a tool in permission rules.
 pub fn category(name: &str) -> Category {
     match name {
         "look" | "fetch" | "echo" => Category::Read,
@@ -73,7 +74,7 @@ struct SimTool {
     ledger: Rc<Ledger>,
 }
 
-/// Notes that a tool ended, also when its machine went away.
+/// Records the end of a tool's run, even if its instance is evicted.
 struct Running(Rc<Cell<bool>>);
 
 impl Drop for Running {
@@ -132,7 +133,7 @@ impl SimTool {
         self.write(place, &cx, "begun");
         let ms = match how.as_str() {
             "hang" => 3_600_000,
-            // Later than any tool's timeout, sooner than everybody's patience.
+            // Longer than any tool timeout, but within the time a canceled tool may keep running.
             "late" => 2_500 + ms * 10,
             _ => ms,
         };
@@ -144,7 +145,7 @@ impl SimTool {
         match how.as_str() {
             "fail" => ToolOutcome::failure("it failed"),
             "gone" => ToolOutcome::Failure { reason: "it is gone for good".into(), retryable: false },
-            // Without the panic hook: nobody mode to read of it.
+            // Without the panic hook, to keep the output clean.
             "panic" => std::panic::resume_unwind(Box::new("as planned")),
             "big" => ToolOutcome::Result { result: "large ".repeat(2_500).into() },
             "cite" => {
@@ -178,7 +179,7 @@ impl SimTool {
         ledger.say(self.name, || format!("{} of {} begins: {}", run.call_id, run.session, run.key));
         let mut beside = 1;
         let mut runs = ledger.runs.borrow_mut();
-        // What nobody waits for any more is late, and not beside anything.
+        // Canceled calls are late and do not count as in flight.
         for other in runs.iter().filter(|o| o.turn == run.turn && o.running.get() && !o.over.is_canceled()) {
             beside += 1;
             if !other.reads || !run.reads || other.touches == run.touches {
@@ -195,7 +196,7 @@ impl SimTool {
         (runs.len() - 1, Running(running))
     }
 
-    /// Writes to the session, if this tool writes.
+    /// Writes to the session, unless the tool only reads.
     fn write(&self, place: usize, cx: &ToolContext, what: &str) {
         if self.effect.is_read() {
             return;
@@ -209,7 +210,7 @@ impl SimTool {
     }
 }
 
-/// A hook that leaves a document at the end of each turn, and fails at some.
+/// A hook that writes a document at the end of each turn, and fails at some.
 struct Finisher {
     ledger: Rc<Ledger>,
 }

@@ -1,4 +1,4 @@
-//! One simulated world: objects, clients, and what they all stand on.
+//! A simulated world: its objects, its clients, and their environment.
 
 use super::{
     client::{self, Witness},
@@ -25,11 +25,11 @@ use std::{
     rc::Rc,
 };
 
-/// How long clients may take for what they do, in milliseconds.
+/// Maximum duration of the clients' actions, in milliseconds.
 const PATIENCE_MS: u64 = 3_600_000;
-/// How long turns may go on when nothing disturbs them any more.
+/// Maximum duration of turns after all failures have ended.
 const SETTLE_MS: u64 = 1_800_000;
-/// How long tools that nobody waits for may still go on, and a little more.
+/// How long canceled tools may keep running, plus a margin.
 const LATE_MS: u64 = 40_000;
 
 pub struct World {
@@ -38,20 +38,20 @@ pub struct World {
     pub directory: Rc<InMemoryDirectory>,
     pub blobs: Rc<MemoryBlobs>,
     pub entropy: Rc<SeededEntropy>,
-    /// What clients saw, by session.
+    /// What clients observed, by node.
     pub witnesses: RefCell<Vec<Witness>>,
-    /// Clients that still have something to do.
+    /// Number of clients that are still active.
     pub busy: Cell<usize>,
-    /// Set when nothing new happens any more.
+    /// Set when no new work is started.
     pub closing: Cell<bool>,
-    /// For what is decided between sessions.
+    /// The dice for messages between sessions.
     chance: RefCell<Dice>,
     nodes: RefCell<Vec<Rc<Node>>>,
     agent: RefCell<Option<Rc<HarnessAgent>>>,
 }
 
 impl World {
-    /// Plays a plan to its end.
+    /// Plays a scenario to its end.
     pub fn play(scenario: &Scenario, traced: bool) -> Rc<Self> {
         let mut scenario = scenario.clone();
         let sched = Sched::new(scenario.dice.fork());
@@ -132,7 +132,7 @@ impl World {
         self.nodes.borrow().clone()
     }
 
-    /// The object of a session, found by its name alone; it holds words of session `origin`.
+    /// The object of a session, created on first use. It contains texts of session `origin`.
     pub fn object(&self, tenant: &TenantId, session: &str, origin: usize) -> Rc<Node> {
         let mut nodes = self.nodes.borrow_mut();
         if let Some(node) = nodes.iter().find(|node| node.tenant == *tenant && node.session == session) {
@@ -157,11 +157,10 @@ impl World {
         node
     }
 
-    /// The way from one session to another, for a question or its answer. Returns whether the question is one that
-    /// is answered.
+    /// The transmission of one message between sessions. Returns whether its response will arrive.
     ///
     /// # Errors
-    /// When nobody gets through.
+    /// If the network is down.
     pub async fn transmit(&self) -> Result<bool, String> {
         let scenario = &self.ledger.scenario.subagents;
         let place = self.ledger.messages.replace(self.ledger.messages.get() + 1);
@@ -177,23 +176,23 @@ impl World {
 
     fn end(self: &Rc<Self>) {
         if !self.run(PATIENCE_MS, |world| world.busy.get() == 0) {
-            self.ledger.find(4, "a client waits for ever");
+            self.ledger.find(4, "a client waits forever");
         }
         self.nodes().iter().for_each(|node| node.disk.heal());
         if !self.run(SETTLE_MS, |world| world.nodes.borrow().iter().all(|node| !node.disk.busy.get())) {
-            self.ledger.find(4, "a turn goes on for ever");
+            self.ledger.find(4, "a turn never ends");
         }
-        // What is late may still try to write; whoever follows takes leave.
+        // Late tools may still try to write; followers disconnect.
         self.closing.set(true);
         self.run(LATE_MS, |_| false);
         self.nodes().iter().for_each(|node| node.crash(self));
         client::read_remaining(self);
         if !self.run(LATE_MS, |world| world.busy.get() == 0) {
-            self.ledger.find(8, "a reader waits for ever");
+            self.ledger.find(8, "a reader waits forever");
         }
     }
 
-    /// Runs until `done` holds where nothing can run without time passing, or for `ms` at most.
+    /// Runs until `done` holds at a moment when no task can run, or for at most `ms` milliseconds.
     fn run(self: &Rc<Self>, ms: u64, done: impl Fn(&Self) -> bool) -> bool {
         let end = self.sched.now() + ms;
         loop {
@@ -232,7 +231,7 @@ impl World {
         crashes
     }
 
-    /// What answers at this time of the day.
+    /// Applies the outages that are due.
     fn apply_outages(&self) {
         self.directory.down.set(self.within(self.ledger.scenario.directory_down));
         self.blobs.down.set(self.within(self.ledger.scenario.blobs_down));
@@ -243,7 +242,7 @@ impl World {
         outage.is_some_and(|(from, to)| (from..to).contains(&ms))
     }
 
-    /// Takes the world apart: its parts hold each other.
+    /// Drops the parts of the world, which reference each other.
     pub fn dismantle(&self) {
         self.nodes().iter().for_each(|node| node.crash(self));
         self.sched.clear();

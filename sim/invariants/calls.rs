@@ -1,10 +1,11 @@
-//! What became of calls: 1, 5 and 6.
+//! Outcomes and runs of tool calls: invariants 1, 5 and 6.
 
 use super::super::ledger::{Ledger, Run};
 use super::view::{Call, Entry, Turn, View};
 use std::collections::BTreeMap;
 
-/// 1: each call of an answer has one outcome, in the order of the calls; each is what the model asked.
+/// 1: each call of a response has one outcome, in the order of the calls, and is the call that the model
+/// made.
 pub fn outcomes(ledger: &Ledger, view: &View) {
     for turn in view.turns.iter().filter(|turn| !turn.ends.is_empty()) {
         let calls: Vec<&String> = turn.calls.iter().map(|call| &call.id).collect();
@@ -36,8 +37,8 @@ pub fn runs_of<'a>(runs: &'a [Run], view: &'a View, turn: &'a Turn) -> impl Iter
     runs.iter().filter(move |run| run.turn == turn.id && run.session == view.name)
 }
 
-/// 5: of two calls that touch the same, or of which one writes, the first has its outcome before the
-/// second begins.
+/// 5: of two calls that use the same resource, or of which one writes, the first has its outcome before the
+/// second starts.
 pub fn order(ledger: &Ledger, view: &View) {
     let runs = ledger.runs.borrow();
     for turn in &view.turns {
@@ -51,15 +52,15 @@ pub fn order(ledger: &Ledger, view: &View) {
                 let conflict = !first.reads || !second.reads || first.touches == second.touches;
                 let over = view.outcome(first).is_some_and(|outcome| outcome.moment < *begins);
                 if conflict && began.contains_key(first.id.as_str()) && !over {
-                    ledger.find(5, format!("{} begins before {} is over", second.id, first.id));
+                    ledger.find(5, format!("{} started before {} ended", second.id, first.id));
                 }
             }
         }
     }
 }
 
-/// 6: what succeeded does not run again, and what is not idempotent never does. A tool that is closed
-/// stays closed. A message under a key is one turn.
+/// 6: a call that succeeded does not run again, and one that is not idempotent never runs twice. A blocked
+/// tool stays blocked. A message with an idempotency key starts one turn.
 pub fn replay(ledger: &Ledger, view: &View) {
     let runs = ledger.runs.borrow();
     for turn in &view.turns {
@@ -73,7 +74,7 @@ pub fn replay(ledger: &Ledger, view: &View) {
                 ledger.find(6, format!("{} ran after {} had succeeded: {}", run.call_id, before.id, run.key));
             }
             if closed_before(view, turn, run) {
-                ledger.find(6, format!("{} ran though `{}` was closed", run.call_id, run.tool));
+                ledger.find(6, format!("{} ran although `{}` was blocked", run.call_id, run.tool));
             }
         }
     }
@@ -99,7 +100,7 @@ fn succeeded_before<'a>(view: &'a View, turn: &'a Turn, run: &Run) -> Option<&'a
     let mut known: Option<&Call> = None;
     for (call, entry) in before(view, turn, run.began) {
         if outcome(entry) != "denied" && !call.reads {
-            // What was read or written before may be different now.
+            // Later reads may return something else.
             known = None;
         }
         let same = call.id == run.call_id || (run.idempotent && call.key == run.key);

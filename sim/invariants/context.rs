@@ -1,19 +1,19 @@
-//! What leaves the context: 10.
+//! Messages that leave the context window: invariant 10.
 
 use super::super::{ledger::Ledger, one_shot};
 use super::view::View;
 use edge_harness::types::{ContextState, Record, json};
 
-/// What stands for messages that nothing is known of, and is said to.
+/// Texts that say that messages are neither summarized nor noted.
 const NOTHING: [&str; 2] = ["left out here", "There is no summary of them"];
 
-/// 10: each compaction and each note follows what was there before, and what is not shown any more is summed up,
-/// noted, or said to be left out.
+/// 10: each compaction and each note continues from the earlier ones, and messages that leave the window are
+/// summarized, noted, or said to be missing.
 pub fn cuts(ledger: &Ledger, view: &View) {
     let mut state = ContextState::default();
     for entry in &view.entries {
         let Ok(Record { kind, .. }) = json::read(entry.json.as_bytes()) else {
-            return ledger.find(10, format!("cannot be read: {}", entry.json));
+            return ledger.find(10, format!("cannot parse: {}", entry.json));
         };
         if !ContextState::is_about(&kind) {
             continue;
@@ -21,10 +21,10 @@ pub fn cuts(ledger: &Ledger, view: &View) {
         let before = state.kept_from();
         let folded = state.fold(&kind);
         if !folded && entry.kind == "compaction.completed" {
-            ledger.find(10, format!("does not follow what was shown: {}", entry.json));
+            ledger.find(10, format!("does not continue from the current window: {}", entry.json));
         }
         if state.kept_from() < before {
-            ledger.find(10, format!("shows again what was left out: {}", entry.json));
+            ledger.find(10, format!("brings dropped messages back: {}", entry.json));
         }
         if state.kept_from() > before {
             left_out(ledger, view, &state);
@@ -32,7 +32,7 @@ pub fn cuts(ledger: &Ledger, view: &View) {
     }
 }
 
-/// What users said in turns that are not shown any more is named in what stands for them.
+/// The users' messages of turns that left the window are mentioned in the summary or the notes.
 fn left_out(ledger: &Ledger, view: &View, state: &ContextState) {
     let mut instead = state.cut.summary.clone().unwrap_or_default();
     state.observed.active.iter().for_each(|chunk| instead.push_str(&chunk.text));
@@ -42,9 +42,9 @@ fn left_out(ledger: &Ledger, view: &View, state: &ContextState) {
     let named = one_shot::named(ledger, &instead);
     for turn in &view.turns {
         let started = turn.started.first().map(|place| view.entries[*place].seq);
-        let told = || named.iter().any(|name| turn.said.starts_with(name.as_str()));
-        if started.is_some_and(|seq| seq < state.kept_from()) && !told() {
-            ledger.find(10, format!("“{}” is neither shown nor told of: {instead:?}", turn.said));
+        let mentioned = || named.iter().any(|name| turn.said.starts_with(name.as_str()));
+        if started.is_some_and(|seq| seq < state.kept_from()) && !mentioned() {
+            ledger.find(10, format!("“{}” is neither in the window nor mentioned: {instead:?}", turn.said));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How turns end: 2, 3 and 4.
+//! The ends of turns: invariants 2, 3 and 4.
 
 use super::super::{ledger::Ledger, node::Node, scenario::Flaky};
 use super::view::{Turn, View};
@@ -6,13 +6,13 @@ use edge_harness::types::Budget;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// How soon a turn goes on after its machine went away or its disk refused, in milliseconds.
+/// How soon a turn continues after an eviction or a refused write, in milliseconds.
 pub const RECOVERY_MS: u64 = 25_000;
-/// With less than this left of its turn no call begins, in milliseconds.
+/// Minimum time left of the turn when a call starts, in milliseconds.
 pub const MIN_REMAINING_MS: u64 = 1_000;
 
-/// 2: nothing of a turn changes anything, begins or goes on behind its end; nothing of a call behind
-/// its outcome.
+/// 2: nothing of a turn changes anything, starts or continues after its end, and nothing of a call after its
+/// outcome.
 pub fn sealed(ledger: &Ledger, view: &View, node: &Node) {
     let (runs, asks) = (ledger.runs.borrow(), ledger.asks.borrow());
     let mut written: BTreeSet<&str> = BTreeSet::new();
@@ -22,45 +22,45 @@ pub fn sealed(ledger: &Ledger, view: &View, node: &Node) {
         let outcome = call.and_then(|call| view.outcome(call)).map_or(u64::MAX, |entry| entry.moment);
         let sealed = turn.ends.first().map_or(u64::MAX, |end| view.entries[*end].moment);
         if run.began > sealed {
-            ledger.find(2, format!("{} began behind the end of its turn", run.call_id));
+            ledger.find(2, format!("{} started after the end of its turn", run.call_id));
         }
         for (key, moment) in &run.wrote {
             written.insert(key);
             if *moment > outcome.min(sealed) {
-                ledger.find(2, format!("{key} was written after the call was over"));
+                ledger.find(2, format!("{key} was written after the call had ended"));
             }
         }
     }
     let kept = node.state()["meta"]["state"].as_object().cloned().unwrap_or_default();
     let mut kept: BTreeSet<&str> = kept.keys().map(String::as_str).collect();
     if let Some(parent) = node.parent() {
-        // It began with what the session that sent it out had in its state.
+        // The child's state started as a copy of its parent's.
         let sender = format!("{}/{}", node.tenant, parent.session);
         let others = runs.iter().filter(|run| run.session == sender).flat_map(|run| &run.wrote);
         let others: BTreeSet<&str> = others.map(|(key, _)| key.as_str()).collect();
         kept.retain(|key| !others.contains(key));
     }
     if kept != written {
-        ledger.find(2, format!("the state holds {kept:?}, tools were let write {written:?}"));
+        ledger.find(2, format!("the state has {kept:?}, but the accepted writes are {written:?}"));
     }
     for turn in &view.turns {
         let Some(end) = turn.ends.first() else { continue };
         let (moment, at) = (view.entries[*end].moment, view.entries[*end].at);
         for place in turn.records.iter().filter(|place| *place > end) {
             if view.entries[*place].kind != "tool.late_result" {
-                ledger.find(2, format!("{} stands behind the end of {}", view.entries[*place].json, turn.id));
+                ledger.find(2, format!("{} comes after the end of {}", view.entries[*place].json, turn.id));
             }
         }
         for ask in asks.iter().filter(|ask| ask.said == turn.said) {
             if ask.began > moment || (ask.left.is_none_or(|left| left > moment) && ask.left_at != at) {
-                ledger.find(2, format!("the model answers “{}” behind the turn's end", turn.said));
+                ledger.find(2, format!("the model responds to “{}” after the turn's end", turn.said));
             }
         }
         late(ledger, view, turn);
     }
 }
 
-/// A call that ends late leaves one record, behind its outcome.
+/// A call that ends late leaves one record, after its outcome.
 fn late(ledger: &Ledger, view: &View, turn: &Turn) {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     for entry in turn.records.iter().map(|place| &view.entries[*place]) {
@@ -71,12 +71,12 @@ fn late(ledger: &Ledger, view: &View, turn: &Turn) {
         let call = turn.calls.iter().find(|call| call.id == id);
         let outcome = call.and_then(|call| view.outcome(call));
         if !seen.insert(id) || outcome.is_none_or(|outcome| outcome.seq > entry.seq) {
-            ledger.find(2, format!("{id} has more than one end, or its late one first"));
+            ledger.find(2, format!("{id} has several late results, or one before its outcome"));
         }
     }
 }
 
-/// 3: the end of each turn was finalized, once, whatever failed in it; what failed is listed.
+/// 3: each turn was finalized once, whatever failed at its end; the failures are listed.
 pub fn whole(ledger: &Ledger, view: &View, node: &Node) {
     for turn in view.turns.iter().filter(|turn| !turn.started.is_empty()) {
         let (Some(end), Some((_, script))) = (turn.ends.first(), ledger.scenario.turn(&turn.said)) else {
@@ -89,12 +89,12 @@ pub fn whole(ledger: &Ledger, view: &View, node: &Node) {
         }
         let finished = node.disk.documents.borrow().contains_key(&format!("finished/{}", turn.id));
         if finished != (script.flaky == Flaky::Works) {
-            ledger.find(3, format!("{}: what the end's hook drafted is stored: {finished}", turn.id));
+            ledger.find(3, format!("{}: the draft of the finishing hook was stored: {finished}", turn.id));
         }
     }
 }
 
-/// 4: no bound is passed, and one that is reached is explained.
+/// 4: no limit is exceeded, and reaching one is explained.
 pub fn bounds(ledger: &Ledger, view: &View, node: &Node) {
     for turn in &view.turns {
         let (Some(start), Some(end)) = (turn.started.first(), turn.ends.first()) else { continue };
@@ -152,12 +152,12 @@ fn asked(
     let (steps, summaries, reflections) =
         (distinct(false, false), distinct(true, false), distinct(true, true));
     over("model calls", steps, budget.max_steps.into());
-    // One that must be JSON and is not is given once more.
+    // A response that does not match the schema is repeated once.
     let repaired = asks.iter().any(|ask| ask.tools_off && ask.repairs);
     over("summaries", summaries, 1 + u64::from(repaired));
     over("reflections", reflections, budget.max_reflections.into());
     if let Some(most) = budget.max_tokens {
-        // A step that was asked twice was answered once, and a reflection that was cut off not at all.
+        // A step that was requested twice was completed once, and an interrupted self-critique not at all.
         let answered: BTreeSet<_> = asks.iter().filter(|ask| !ask.reflects).map(|ask| ask.step).collect();
         let before = (answered.len() as u64 + reflected).saturating_sub(1) * super::super::model::TOKENS;
         over("tokens before the last model call", before, most.max(1) - 1);
@@ -165,7 +165,7 @@ fn asked(
     if let Some(late) = asks.iter().find(|ask| ask.at > deadline) {
         ledger.find(
             4,
-            format!("{}: the model is asked {} ms behind the deadline", turn.id, late.at - deadline),
+            format!("{}: the model is called {} ms after the deadline", turn.id, late.at - deadline),
         );
     }
 }
@@ -175,13 +175,13 @@ fn explained(ledger: &Ledger, view: &View, turn: &Turn, end: &Value) {
     let is_bound = matches!(reason, "max_steps" | "max_tool_calls" | "deadline" | "cost");
     let said = turn.records.iter().filter(|place| view.entries[**place].kind == "budget.exceeded");
     let limits: Vec<&str> = said.filter_map(|place| view.entries[*place].value["limit"].as_str()).collect();
-    // An answer that does not fit fails the turn, at a bound as elsewhere.
+    // A response that does not match the schema fails the turn, even at a limit.
     let unfit = end["error"]["code"] == "output_invalid" && limits.len() == 1;
     let expected = if is_bound { vec![reason] } else { Vec::new() };
     if limits != expected && !unfit {
-        ledger.find(4, format!("{} ended by {reason} and says {limits:?}", turn.id));
+        ledger.find(4, format!("{} ended by {reason} but recorded {limits:?}", turn.id));
     }
     if is_bound && end["reply"]["text"].as_str().is_none_or(str::is_empty) {
-        ledger.find(4, format!("{} ended by {reason} without a word", turn.id));
+        ledger.find(4, format!("{} ended by {reason} without an explanation", turn.id));
     }
 }

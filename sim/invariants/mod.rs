@@ -1,19 +1,19 @@
-//! The ten invariants of DESIGN.md and what must hold where people decide and where subagents are sent out, checked
-//! against what tools really did, what models were really asked, what clients really saw and what users posted:
-//! never against the core's own opinion.
+//! The invariants of DESIGN.md, and those of decisions by people and of subagents. They are checked against
+//! what tools really did, what models were really asked, what clients really received and what users posted,
+//! never against the core's own view.
 //!
 //! | file | invariants |
 //! |---|---|
-//! | `calls` | 1 one outcome a call, in order · 5 waves · 6 nothing runs twice |
-//! | `context` | 10 what leaves the context is summed up, findable, and flushed |
-//! | `ends` | 2 nothing after the seal · 3 the end is whole · 4 budgets and deadlines |
-//! | `readers` | 8 numbers, ends, streams · 7 nobody else's words · 10 nothing said is lost |
-//! | `people` | 11 what somebody is asked about runs as it was decided, or not at all |
-//! | `recovery` | 9 a crash changes nothing but what is unknown |
-//! | `subagents` | 12 an errand is done once, under the rules of who sent it out, and comes to what was said |
+//! | `calls` | 1 one outcome per call, in order · 5 waves · 6 nothing runs twice |
+//! | `context` | 10 messages that leave the window are summarized, indexed and flushed |
+//! | `ends` | 2 nothing after the seal · 3 complete ends · 4 budgets and deadlines |
+//! | `readers` | 8 sequence numbers, ends, streams · 7 no text of other sessions · 10 no message is lost |
+//! | `people` | 11 a call that needs a decision runs as decided, or not at all |
+//! | `recovery` | 9 a crash changes nothing except unknown outcomes |
+//! | `subagents` | 12 a task is done once, under the parent's rules, and its result is the call's |
 //!
-//! What can only be seen while it happens is looked at there: overlapping runs in `tools`, what a
-//! model reads in `model`, foreign words in `client`.
+//! Some conditions can only be checked during the run: overlapping calls in `tools`, requests in `model`,
+//! text of other sessions in `client`.
 
 mod calls;
 mod context;
@@ -30,7 +30,7 @@ use std::rc::Rc;
 pub use recovery::same;
 pub use view::View;
 
-/// Looks at everything that is left of a world that was played.
+/// Checks everything that is left of a finished world.
 pub fn check(world: &World) {
     let ledger: &Ledger = &world.ledger;
     let views: Vec<(Rc<Node>, View)> =
@@ -48,7 +48,7 @@ pub fn check(world: &World) {
         if scenario.is_none() && parent.is_none() {
             continue;
         }
-        // What a subagent began as a copy of is looked at where it was said.
+        // The copied part of a fork is checked in its origin.
         let own = parent.as_ref().map(|parent| View::of(node).only(&parent.task_turn));
         let sender = parent.and_then(|parent| subagents::session(&views, &node.tenant, &parent.session));
         let view = own.as_ref().unwrap_or(view);
@@ -64,7 +64,7 @@ pub fn check(world: &World) {
         let witnesses = world.witnesses.borrow();
         let witness = &witnesses[node.place];
         readers::streams(ledger, view, witness);
-        people::told(ledger, view, witness, node);
+        people::submissions(ledger, view, witness, node);
         if scenario.is_some() {
             readers::posts(ledger, view, witness, node.place);
         }

@@ -1,4 +1,4 @@
-//! What people decided: 11.
+//! Decisions by people: invariant 11.
 
 use super::super::{
     client::Witness,
@@ -12,22 +12,22 @@ use super::{calls::runs_of, ends::RECOVERY_MS};
 use edge_harness::types::{Policy, Timestamp};
 use serde_json::Value;
 
-/// What may stand between where a turn has to wait and where it goes on.
+/// The records allowed between the suspension of a turn and its resumption.
 const BETWEEN: [&str; 6] = [
     "approval.decided",
     "answer.given",
     "subagent.completed",
-    // What the subagent has used.
+    // The usage of the subagent.
     "usage.updated",
     "turn.waiting",
     "tool.late_result",
 ];
-/// How long somebody who is asked has time where a world does not say, in seconds.
+/// Default expiry of a suspension, in seconds.
 const TTL_S: u64 = 7 * 24 * 3_600;
 
-/// 11: what somebody is asked about runs once, with what was shown or said, and not before; nothing of its step
-/// does. What was declined, came too late or was passed over never runs.
-/// Where a subagent asks, the rules are those of the session that sent it out, whose view is `sender`.
+/// 11: a suspended call runs once, with the approved arguments or the given answer, and not earlier; nor does
+/// any call of its step. A call that was declined, expired or interrupted never runs. In a subagent the rules
+/// are those of the parent, whose view is `sender`.
 pub fn asked(ledger: &Ledger, view: &View, node: &Node, sender: Option<&View>) {
     let Some(scenario) = ledger.scenario.sessions.get(node.origin) else { return };
     let runs = ledger.runs.borrow();
@@ -41,19 +41,20 @@ pub fn asked(ledger: &Ledger, view: &View, node: &Node, sender: Option<&View>) {
             answered(ledger, view, call, &runs);
             let undisturbed = node.crashed_at.get() == 0 && node.disk.refused_at.get() == 0;
             if undisturbed && !call.posed.is_empty() && runs.len() > 1 {
-                ledger.find(11, format!("{} was asked about once and ran {} times", call.id, runs.len()));
+                ledger.find(11, format!("{} was suspended once and ran {} times", call.id, runs.len()));
             }
         }
     }
 }
 
-/// From where a turn has to wait until it goes on or ends there is nothing but what people and subagents say.
+/// Between the suspension of a turn and its resumption or end there are only decisions, answers and reports
+/// of subagents.
 fn waited(ledger: &Ledger, view: &View, turn: &Turn, runs: &[&Run], node: &Node) {
     let end = turn.ends.first().map(|end| &view.entries[*end]);
     for (place, over) in &turn.waits {
         let wait = &view.entries[*place];
         let Some(over) = over.map(|over| &view.entries[over]) else {
-            ledger.find(11, format!("{} waits for ever: {}", turn.id, wait.json));
+            ledger.find(11, format!("{} waits forever: {}", turn.id, wait.json));
             continue;
         };
         let asked = turn.records.iter().map(|place| &view.entries[*place]);
@@ -68,10 +69,10 @@ fn waited(ledger: &Ledger, view: &View, turn: &Turn, runs: &[&Run], node: &Node)
             turn.calls.iter().find(|call| ids.contains(&call.id.as_str())).map(|call| &call.message);
         for call in turn.calls.iter().filter(|call| Some(&call.message) == message) {
             if runs.iter().any(|run| run.call_id == call.id && run.began < over.moment) {
-                ledger.find(11, format!("{} runs before all of its step is decided", call.id));
+                ledger.find(11, format!("{} ran before its step was resolved", call.id));
             }
             if view.outcome(call).is_some_and(|outcome| outcome.moment < over.moment) {
-                ledger.find(11, format!("{} is over before all of its step is decided", call.id));
+                ledger.find(11, format!("{} ended before its step was resolved", call.id));
             }
         }
         let between = turn.records.iter().map(|place| &view.entries[*place]);
@@ -79,24 +80,24 @@ fn waited(ledger: &Ledger, view: &View, turn: &Turn, runs: &[&Run], node: &Node)
         let besides = between.clone().filter(|entry| entry.moment != wait.moment);
         for entry in besides.filter(|entry| !BETWEEN.contains(&entry.kind.as_str())) {
             if end.is_none_or(|end| end.moment != entry.moment) {
-                ledger.find(11, format!("{} waits, and goes on: {}", turn.id, entry.json));
+                ledger.find(11, format!("{} continued while it waits: {}", turn.id, entry.json));
             }
         }
         if over.kind == "turn.resumed" {
             let said: Vec<&str> = between.filter_map(|entry| entry.value["call_id"].as_str()).collect();
             if let Some(open) = ids.iter().find(|id| !said.contains(*id)) {
-                ledger.find(11, format!("{} goes on though {open} waits: {}", turn.id, over.json));
+                ledger.find(11, format!("{} continued although {open} is suspended: {}", turn.id, over.json));
             }
         }
         let late = pending.iter().filter_map(|pending| time(&pending["expires_at"])).max();
         let late = late.unwrap_or(wait.at + ledger.scenario.people.ttl_s.unwrap_or(TTL_S) * 1_000);
         let disturbed = node.crashed_at.get().max(node.disk.refused_at.get()).max(late);
-        // Subagents end by bounds of their own.
+        // A subagent ends by its own budget.
         if sent.is_empty() && over.at > disturbed + RECOVERY_MS {
-            ledger.find(11, format!("{} waits though its time is over: {}", turn.id, wait.json));
+            ledger.find(11, format!("{} still waits after its suspensions expired: {}", turn.id, wait.json));
         }
     }
-    // What a turn waits for is not its own time.
+    // Waiting does not count towards the turn's deadline.
     let (Some(start), Some(end)) = (turn.started.first(), end) else { return };
     let Some((_, script)) = ledger.scenario.turn(&turn.said) else { return };
     let Some(timeout) = script.budget.timeout_s else { return };
@@ -108,7 +109,7 @@ fn waited(ledger: &Ledger, view: &View, turn: &Turn, runs: &[&Run], node: &Node)
     }
 }
 
-/// What rules forbid never runs; what they want somebody to be asked about does not without.
+/// A forbidden call never runs; a call that needs approval does not run without it.
 fn ruled(ledger: &Ledger, views: [Option<&View>; 2], scenario: &SessionScenario, call: &Call, runs: &[&Run]) {
     let Some(run) = runs.first() else { return };
     let (agent, own) = (&ledger.scenario.people.rules, scenario.rules.clone().unwrap_or_default());
@@ -116,7 +117,7 @@ fn ruled(ledger: &Ledger, views: [Option<&View>; 2], scenario: &SessionScenario,
     let by_tool = [agent.tools.get(&call.name), own.tools.get(&call.name)];
     let by_category = own.categories.get(&category);
     if by_tool.contains(&Some(&Policy::Deny)) || by_category == Some(&Policy::Deny) {
-        ledger.find(11, format!("{} ran, and a rule forbids `{}`", call.id, call.name));
+        ledger.find(11, format!("{} ran although a rule forbids `{}`", call.id, call.name));
     }
     let said_before = |decision: &str, name: Option<&str>| {
         let all = views.iter().flatten().flat_map(|view| &view.entries);
@@ -130,7 +131,7 @@ fn ruled(ledger: &Ledger, views: [Option<&View>; 2], scenario: &SessionScenario,
     };
     let granted = said_before("always_allow_tool", Some(&call.name));
     let asks = match by_tool {
-        // The rules of others stand above what somebody grants on the way.
+        // The agent's rules take precedence over grants.
         [Some(_), _] => true,
         [None, Some(_)] => !granted,
         [None, None] => {
@@ -141,11 +142,11 @@ fn ruled(ledger: &Ledger, views: [Option<&View>; 2], scenario: &SessionScenario,
         }
     };
     if asks && !own.yolo && call.posed.is_empty() {
-        ledger.find(11, format!("{} ran though nobody was asked about `{}`", call.id, call.name));
+        ledger.find(11, format!("{} ran without the required approval of `{}`", call.id, call.name));
     }
 }
 
-/// What was asked about a call in records of this kind, and what was said of it in those of that.
+/// The record that suspended a call and the record that resolved it, of these two kinds.
 fn asked_and_said<'a>(
     ledger: &Ledger,
     view: &'a View,
@@ -156,30 +157,30 @@ fn asked_and_said<'a>(
         let mut found = places.iter().map(|place| &view.entries[*place]).filter(|entry| entry.kind == kind);
         let (first, second) = (found.next(), found.next());
         if let Some(second) = second {
-            ledger.find(11, format!("a second time, of the same call: {}", second.json));
+            ledger.find(11, format!("a second record of the same call: {}", second.json));
         }
         first
     };
     let (asked, said) = (of(&call.posed, kinds[0]), of(&call.said, kinds[1]));
     if let Some(said) = said.filter(|said| asked.is_none_or(|asked| asked.seq > said.seq)) {
-        ledger.find(11, format!("nobody asked: {}", said.json));
+        ledger.find(11, format!("resolved but not suspended: {}", said.json));
     }
     if let (Some(asked), Some(said)) = (asked, said) {
         let expires = time(&asked.value["expires_at"]).unwrap_or(u64::MAX);
-        let somebody = !said.value["by"].is_null();
-        if somebody && said.at >= expires {
-            ledger.find(11, format!("its time was over: {}", said.json));
+        let by_person = !said.value["by"].is_null();
+        if by_person && said.at >= expires {
+            ledger.find(11, format!("resolved after its expiry: {}", said.json));
         }
         let end = view.turns.iter().find(|turn| Some(&turn.id) == said.turn.as_ref());
         let end = end.and_then(|turn| turn.ends.first()).map(|end| view.entries[*end].moment);
-        if !somebody && said.at < expires && end != Some(said.moment) {
-            ledger.find(11, format!("nobody said so, and it was not too late: {}", said.json));
+        if !by_person && said.at < expires && end != Some(said.moment) {
+            ledger.find(11, format!("resolved by nothing before its expiry: {}", said.json));
         }
     }
     (asked, said)
 }
 
-/// A call that needs consent runs with it, with the arguments that it was given for.
+/// A call that needs approval runs with it, and with the approved arguments.
 fn consented(ledger: &Ledger, view: &View, call: &Call, runs: &[&Run]) {
     let (asked, decided) = asked_and_said(ledger, view, call, ["tool.approval_required", "approval.decided"]);
     let Some(asked) = asked else { return };
@@ -187,7 +188,7 @@ fn consented(ledger: &Ledger, view: &View, call: &Call, runs: &[&Run]) {
     for run in runs {
         let Some(approved) = approved.filter(|approved| approved.moment < run.began) else {
             let decided = decided.map_or("nothing was decided", |entry| entry.json.as_str());
-            ledger.find(11, format!("{} ran without consent: {decided}", call.id));
+            ledger.find(11, format!("{} ran without approval: {decided}", call.id));
             continue;
         };
         let args =
@@ -206,7 +207,7 @@ fn answered(ledger: &Ledger, view: &View, call: &Call, runs: &[&Run]) {
         return;
     }
     for run in runs {
-        // What a client could not do is told in words.
+        // A failure of an external tool is reported as text.
         let answer = answered.filter(|answered| answered.value["answer"].is_object());
         let answer =
             answer.filter(|answered| answered.moment < run.began).map(|entry| &entry.value["answer"]);
@@ -216,20 +217,20 @@ fn answered(ledger: &Ledger, view: &View, call: &Call, runs: &[&Run]) {
     }
 }
 
-/// What people were told fits what the log says.
-pub fn told(ledger: &Ledger, view: &View, witness: &Witness, node: &Node) {
+/// The responses that people received agree with the log.
+pub fn submissions(ledger: &Ledger, view: &View, witness: &Witness, node: &Node) {
     let stumbles = node.disk.refused_at.get() > 0;
     for submission in &witness.submissions {
         let Some(status) = submission.status else { continue };
         let fits = matches!(status, 200 | 202 | 404 | 409 | 422) || (status >= 500 && stumbles);
         if !fits {
-            ledger.find(11, format!("{status} to {submission:?}"));
+            ledger.find(11, format!("status {status} for {submission:?}"));
         }
         if !matches!(status, 200 | 202) {
             continue;
         }
         if submission.wrong {
-            ledger.find(11, format!("this was taken: {submission:?}"));
+            ledger.find(11, format!("accepted although invalid: {submission:?}"));
         }
         let kind = if submission.answers { "answer.given" } else { "approval.decided" };
         let own = view
@@ -248,17 +249,14 @@ pub fn told(ledger: &Ledger, view: &View, witness: &Witness, node: &Node) {
             same && !entry.value["by"].is_null()
         };
         if !own.is_some_and(fits) {
-            ledger.find(
-                11,
-                format!("this was taken: {submission:?}, and that is stored: {:?}", own.map(|e| &e.json)),
-            );
+            ledger.find(11, format!("accepted: {submission:?}, but stored: {:?}", own.map(|e| &e.json)));
         }
     }
     for (id, answer) in witness.answers.iter().filter(|(_, answer)| answer["status"] == "waiting") {
         let turn = view.turns.iter().find(|turn| turn.id == *id);
         let pending = answer["pending"].as_array().is_some_and(|pending| !pending.is_empty());
         if !pending || turn.is_none_or(|turn| turn.waits.is_empty()) {
-            ledger.find(11, format!("{id} is said to wait: {answer}"));
+            ledger.find(11, format!("{id} is reported as waiting: {answer}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What users said and readers saw: 7, 8 and 10.
+//! What users posted and readers received: invariants 7, 8 and 10.
 
 use super::super::{
     client::{self, Fate, Streamed, Witness},
@@ -12,7 +12,8 @@ use super::view::{Entry, Turn, View};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// 8: numbers are contiguous, and each turn starts and ends once. 7: the log holds nobody else's words.
+/// 8: sequence numbers are contiguous, and each turn starts and ends once. 7: the log has no text of other
+/// sessions.
 pub fn log(ledger: &Ledger, view: &View) {
     for (place, entry) in view.entries.iter().enumerate() {
         if entry.seq != place as u64 + 1
@@ -31,23 +32,23 @@ pub fn log(ledger: &Ledger, view: &View) {
     let origin = view.turns.iter().find_map(|turn| ledger.scenario.turn(&turn.said)).map(|(place, _)| place);
     for place in (0..ledger.scenario.sessions.len()).filter(|place| origin.is_some_and(|own| own != *place)) {
         if let Some(entry) = view.entries.iter().find(|entry| entry.json.contains(&mark(place))) {
-            ledger.find(7, format!("{} holds words of session {place}: {}", view.name, entry.json));
+            ledger.find(7, format!("{} has text of session {place}: {}", view.name, entry.json));
         }
     }
 }
 
-/// 2, 7, 10: of a session that was erased nothing is left, and nothing brings it back.
+/// 2, 7, 10: nothing is left of an erased session, and nothing restores it.
 pub fn erased(world: &World, node: &Node) {
     if !node.disk.is_empty() {
         world.ledger.find(2, format!("{} came back after it was erased", node.disk.name));
     }
     let prefix = format!("{}/sessions/{}/", node.tenant, node.session);
     if world.blobs.objects.borrow().keys().any(|key| key.starts_with(&prefix)) {
-        world.ledger.find(2, format!("{} left large things behind", node.disk.name));
+        world.ledger.find(2, format!("{} left blobs behind", node.disk.name));
     }
 }
 
-/// 10: what a tool said at length is where its reference says, whole.
+/// 10: a large tool output is stored completely under its reference.
 pub fn artifacts(world: &World, view: &View, node: &Node) {
     let objects = world.blobs.objects.borrow();
     for call in view.turns.iter().flat_map(|turn| &turn.calls) {
@@ -60,13 +61,15 @@ pub fn artifacts(world: &World, view: &View, node: &Node) {
         let name = name.as_str().unwrap_or("no reference");
         let found = objects.iter().find(|(key, _)| key.starts_with(&prefix) && key.ends_with(name));
         if found.map(|(_, object)| object.len() as u64) != bytes {
-            world.ledger.find(10, format!("{}: {name} of {bytes:?} bytes leads nowhere", call.id));
+            world
+                .ledger
+                .find(10, format!("{}: {name} of {bytes:?} bytes is missing or has another size", call.id));
         }
     }
 }
 
-/// 8: whoever follows sees each record once and each byte of text once; so does whoever waits for one
-/// turn, as far as it hears of it.
+/// 8: a follower receives each record once and each byte of text once. So does the reader of a single turn,
+/// from where its stream starts.
 pub fn streams(ledger: &Ledger, view: &View, witness: &Witness) {
     if !witness.followed.is_empty() {
         let all: Vec<&Entry> = view.entries.iter().collect();
@@ -83,15 +86,15 @@ pub fn streams(ledger: &Ledger, view: &View, witness: &Witness) {
         };
         let end = turn.ends.first().copied().unwrap_or(usize::MAX);
         let own = turn.records.iter().filter(|place| **place <= end).map(|place| &view.entries[*place]);
-        // Whoever came in the middle reads from there; where the turn has to wait, the stream ends.
+        // A reader that joins in the middle is compared from there; the stream ends where the turn waits.
         let first = events.iter().find_map(|event| event.id).map_or(0, |id| if *whole { 0 } else { id.seq });
         let rest: Vec<&Entry> = own.filter(|entry| entry.seq >= first).collect();
         let halt = rest.iter().position(|entry| client::waits(&entry.kind)).map_or(rest.len(), |at| at + 1);
         let own = rest[..halt].iter().copied();
         let own: Vec<&Entry> = own.filter(|entry| entry.kind != "turn.queued").collect();
-        // It may have come in the middle of a message's text, too.
+        // It may also have joined in the middle of a message's text.
         let torn = events.first().filter(|_| !whole).and_then(|event| Some(event.id?.seq));
-        seen(ledger, &format!("whoever waits for {id}"), events, &own, *complete, torn);
+        seen(ledger, &format!("the reader of {id}"), events, &own, *complete, torn);
     }
     let ended =
         |answer: &&(String, Value)| !matches!(answer.1["status"].as_str(), Some("waiting" | "running"));
@@ -101,7 +104,7 @@ pub fn streams(ledger: &Ledger, view: &View, witness: &Witness) {
         let same =
             end.is_some_and(|end| end["status"] == answer["status"] && end["reply"] == answer["reply"]);
         if !same {
-            ledger.find(8, format!("{id} was answered with {answer}, and ended as {end:?}"));
+            ledger.find(8, format!("{id} was reported as {answer}, but ended as {end:?}"));
         }
     }
 }
@@ -118,14 +121,16 @@ fn seen(ledger: &Ledger, who: &str, events: &[Event], log: &[&Entry], complete: 
     let mut text: BTreeMap<u64, String> = BTreeMap::new();
     for event in events.iter().filter(|event| event.name == "message.delta") {
         let value: Value = serde_json::from_str(&event.data).unwrap_or_default();
-        let Some(id) = event.id else { return ledger.find(8, format!("{who} read text without a place")) };
+        let Some(id) = event.id else {
+            return ledger.find(8, format!("{who} received text without a cursor"));
+        };
         if Some(id.seq) == torn {
             continue;
         }
         let read = text.entry(id.seq).or_default();
         read.push_str(value["delta"].as_str().unwrap_or_default());
         if id.offset != Some(read.len() as u64) {
-            return ledger.find(8, format!("{who} stands at {id} after {} bytes", read.len()));
+            return ledger.find(8, format!("{who} is at {id} after {} bytes", read.len()));
         }
     }
     let whole = log.iter().take(records.len()).filter(|entry| Some(entry.seq) != torn);
@@ -140,8 +145,8 @@ fn seen(ledger: &Ledger, who: &str, events: &[Event], log: &[&Entry], complete: 
     }
 }
 
-/// 10: each message that was accepted is in the log once, and one that was refused is not. 6: a
-/// message under a key is one turn. Records that were promised are there.
+/// 10: each accepted message is in the log once, and a refused one is not. 6: a message with an idempotency
+/// key starts one turn.
 pub fn posts(ledger: &Ledger, view: &View, witness: &Witness, place: usize) {
     let scenario = &ledger.scenario.sessions[place];
     for (number, turn) in scenario.turns.iter().enumerate() {
@@ -155,33 +160,36 @@ pub fn posts(ledger: &Ledger, view: &View, witness: &Witness, place: usize) {
             (false, accepted) => (accepted, accepted + unknown),
         };
         if found.len() < least {
-            ledger.find(10, format!("“{}” was accepted and is lost", turn.said));
+            ledger.find(10, format!("“{}” was accepted but is lost", turn.said));
         }
         if found.len() > most {
             let which = if under_key { 6 } else { 10 };
-            ledger.find(which, format!("“{}” is there {} times instead of {most}", turn.said, found.len()));
+            ledger.find(
+                which,
+                format!("“{}” is in the log {} times instead of {most}", turn.said, found.len()),
+            );
         }
         for (.., fate) in accepted {
             let Fate::Accepted(Some(id)) = fate else { continue };
             if !found.iter().any(|turn| turn.id == *id) {
-                ledger.find(10, format!("“{}” was accepted as {id}, which is something else", turn.said));
+                ledger.find(10, format!("“{}” was accepted as {id}, which is another turn", turn.said));
             }
         }
     }
     for id in &witness.dequeued {
         let turn = view.turns.iter().find(|turn| turn.id == *id);
         if turn.is_none_or(|turn| !turn.started.is_empty() || turn.ends.len() != 1) {
-            ledger.find(10, format!("{id} was taken from the queue, and not canceled"));
+            ledger.find(10, format!("{id} was removed from the queue but not canceled"));
         }
     }
     for title in &witness.titles {
-        let told = view.entries.iter().any(|entry| entry.value["changed"]["title"] == **title);
-        if !told {
-            ledger.find(8, format!("nobody was told of the title {title}"));
+        let recorded = view.entries.iter().any(|entry| entry.value["changed"]["title"] == **title);
+        if !recorded {
+            ledger.find(8, format!("there is no record of the title {title}"));
         }
     }
     let lost = view.turns.iter().find(|turn| turn.said.is_empty() && !turn.ends.is_empty());
     if let Some(turn) = lost {
-        ledger.find(10, format!("what was said in {} is lost", turn.id));
+        ledger.find(10, format!("the message of {} is lost", turn.id));
     }
 }

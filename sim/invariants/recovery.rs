@@ -1,11 +1,11 @@
-//! What a crash changes: 9.
+//! The effects of crashes: invariant 9.
 
 use super::super::{ledger::Ledger, node::Node, tools, world::World};
 use super::view::{Turn, View};
 use serde_json::Value;
 use std::rc::Rc;
 
-/// What is told not to have run did not run.
+/// A call reported as not run did not run.
 pub fn unknown(ledger: &Ledger, view: &View) {
     let runs = ledger.runs.borrow();
     for (turn, call) in view.turns.iter().flat_map(|turn| turn.calls.iter().map(move |call| (turn, call))) {
@@ -14,13 +14,12 @@ pub fn unknown(ledger: &Ledger, view: &View) {
             runs.iter().any(|run| run.session == view.name && run.turn == turn.id && run.call_id == call.id);
         let denied = outcome.value["outcome"] == "denied";
         if ran && denied && !tools::is_idempotent(&call.name) {
-            ledger.find(9, format!("{} is said not to have run, and did", call.id));
+            ledger.find(9, format!("{} is reported as not run, but it ran", call.id));
         }
     }
 }
 
-/// A quiet world that was disturbed ends as the same world undisturbed, but for calls of which
-/// nobody knows.
+/// A quiet world with crashes ends like the same world without them, except for unknown outcomes.
 pub fn same(disturbed: &World, reference: &World) {
     let ledger = &disturbed.ledger;
     alike(ledger, &View::of(&disturbed.node(0)), &View::of(&reference.node(0)));
@@ -33,7 +32,7 @@ pub fn same(disturbed: &World, reference: &World) {
         }
     }
     if let Some(missing) = expected.first() {
-        ledger.find(9, format!("{} has done its errand only where nothing disturbs it", missing.name));
+        ledger.find(9, format!("{} did its task only in the undisturbed world", missing.name));
     }
 }
 
@@ -43,7 +42,7 @@ fn tasks(world: &World) -> Vec<View> {
     world.nodes().into_iter().filter_map(of).collect()
 }
 
-/// Both have the same turns, which end alike.
+/// Compares two logs turn by turn.
 fn alike(ledger: &Ledger, found: &View, expected: &View) {
     let said = |view: &View| view.turns.iter().map(|turn| turn.said.clone()).collect::<Vec<_>>();
     if said(found) != said(expected) {
@@ -54,8 +53,8 @@ fn alike(ledger: &Ledger, found: &View, expected: &View) {
         let calls = is.calls.iter().zip(&should.calls);
         let mut unknown: Vec<&str> = Vec::new();
         for ((name, outcome), (same, expected)) in calls {
-            // Nobody knows whether it failed for good, which would have closed the tool, and whether
-            // what follows would have been refused.
+            // The lost outcome may have been a permanent failure, which would have blocked the tool and
+            // denied later calls.
             let refused = [outcome, expected].iter().any(|outcome| outcome.starts_with("\"denied\""));
             let excused = unknown.contains(&name.as_str()) || (refused && !unknown.is_empty());
             if outcome == "unknown" {
@@ -68,7 +67,7 @@ fn alike(ledger: &Ledger, found: &View, expected: &View) {
             ledger.find(9, format!("“{}”: {:?} instead of {:?}", turn.said, is.calls, should.calls));
         }
         if !unknown.is_empty() {
-            // What it found would have been cited.
+            // The lost result would have been cited.
             is.reply.truncate(is.reply.find("\n\nSources:").unwrap_or(is.reply.len()));
             should.reply.truncate(should.reply.find("\n\nSources:").unwrap_or(should.reply.len()));
         }

@@ -1,4 +1,4 @@
-//! What subagents did: 12.
+//! Subagents: invariant 12.
 
 use super::super::{ledger::Ledger, node::Node, scenario::mark, subagents::SUBAGENT, world::World};
 use super::view::{Entry, Turn, View};
@@ -8,7 +8,8 @@ use futures::FutureExt;
 use serde_json::Value;
 use std::rc::Rc;
 
-/// How long a subagent may go on that nobody waits for any more, beside what calls take, in milliseconds.
+/// How long a subagent may continue after its call ended, in milliseconds, in addition to the network's
+/// delay.
 const RECALLED_MS: u64 = 100;
 
 type Seen = (Rc<Node>, View);
@@ -18,9 +19,9 @@ pub fn session<'a>(views: &'a [Seen], tenant: &TenantId, id: &str) -> Option<&'a
     views.iter().find(|(node, _)| node.tenant == *tenant && node.session == id)
 }
 
-/// 12: each subagent that was sent out does its errand once, under the rules of the session that sent it out and
-/// for as long as that waits; its call comes to what it said. It stands in no list, sends out nobody, and goes with
-/// the session that sent it out.
+/// 12: each subagent does its task once, under its parent's rules and while the parent's call waits; its
+/// result is the call's outcome. It is in no list of sessions, spawns no subagents, and is erased with its
+/// parent.
 pub fn check(world: &World, views: &[Seen]) {
     let ledger = &world.ledger;
     world.directory.down.set(false);
@@ -42,12 +43,12 @@ pub fn check(world: &World, views: &[Seen]) {
     }
 }
 
-/// Whether nothing of a session was lost on the way.
+/// Whether the session had neither evictions nor refused writes.
 fn is_undisturbed(node: &Node) -> bool {
     node.crashed_at.get() == 0 && node.disk.refused_at.get() == 0
 }
 
-/// Each errand is over once, and its call comes to what was said.
+/// Each task ends once, and its result is the outcome of the call.
 fn tasks(ledger: &Ledger, views: &[Seen], node: &Node, view: &View, turn: &Turn) {
     let records = |kind: &'static str| {
         let own = turn.records.iter().map(|place| &view.entries[*place]);
@@ -55,7 +56,7 @@ fn tasks(ledger: &Ledger, views: &[Seen], node: &Node, view: &View, turn: &Turn)
     };
     let (started, completed) = (records("subagent.started").count(), records("subagent.completed").count());
     if started != completed {
-        ledger.find(12, format!("{}: {started} subagents were sent out, {completed} are over", turn.id));
+        ledger.find(12, format!("{}: {started} subagents were spawned, {completed} completed", turn.id));
     }
     for started in records("subagent.started") {
         let same = |entry: &&Entry| {
@@ -64,7 +65,7 @@ fn tasks(ledger: &Ledger, views: &[Seen], node: &Node, view: &View, turn: &Turn)
         };
         let over: Vec<&Entry> = records("subagent.completed").filter(same).collect();
         let [over] = over[..] else {
-            ledger.find(12, format!("is over {} times: {}", over.len(), started.json));
+            ledger.find(12, format!("completed {} times: {}", over.len(), started.json));
             continue;
         };
         let id = started.value["session"].as_str().unwrap_or_default();
@@ -76,10 +77,10 @@ fn tasks(ledger: &Ledger, views: &[Seen], node: &Node, view: &View, turn: &Turn)
     }
 }
 
-/// What a call came to is what its subagent has said.
+/// The outcome of a call is the result of its subagent.
 fn came_to(ledger: &Ledger, view: &View, turn: &Turn, over: &Entry, theirs: Option<&Seen>) {
     let Some(call) = turn.calls.iter().find(|call| over.value["call_id"] == *call.id) else {
-        return ledger.find(12, format!("no call waited for it: {}", over.json));
+        return ledger.find(12, format!("no call waits for it: {}", over.json));
     };
     let end = theirs.and_then(|(node, view)| {
         let task = node.parent()?.task_turn;
@@ -89,12 +90,12 @@ fn came_to(ledger: &Ledger, view: &View, turn: &Turn, over: &Entry, theirs: Opti
     let outcome = view.outcome(call).map(|entry| &entry.value);
     let status = over.value["status"].as_str().unwrap_or_default();
     if status == "completed" && end.is_none_or(|end| end["status"] != "completed") {
-        return ledger.find(12, format!("{} and {end:?}", over.json));
+        return ledger.find(12, format!("{}, but the child ended as {end:?}", over.json));
     }
     if end.is_some_and(|end| end["usage"]["total_tokens"] != over.value["usage"]["total_tokens"])
         && status == "completed"
     {
-        ledger.find(12, format!("{} has used something else: {end:?}", over.json));
+        ledger.find(12, format!("{} reports other usage than: {end:?}", over.json));
     }
     let Some(outcome) = outcome else { return };
     let text = end.and_then(|end| end["reply"]["text"].as_str()).unwrap_or_default();
@@ -112,10 +113,10 @@ fn came_to(ledger: &Ledger, view: &View, turn: &Turn, over: &Entry, theirs: Opti
                 end["error"]["message"].as_str().is_some_and(|message| why.ends_with(message))
             });
             if status != "failed" || !(fits || why.contains("could not be reached")) {
-                ledger.find(12, format!("{}: {outcome}, and it ended as {end:?}", call.id));
+                ledger.find(12, format!("{}: {outcome}, but the child ended as {end:?}", call.id));
             }
         }
-        // It was expired, passed over or called back, or the turn was over before its call could run.
+        // The suspension expired or was canceled, or the turn ended before the call could run.
         "denied" | "unknown" => {
             let sealed = turn.ends.first().map(|end| &view.entries[*end]);
             let cut_off = sealed.is_some_and(|end| {
@@ -123,14 +124,14 @@ fn came_to(ledger: &Ledger, view: &View, turn: &Turn, over: &Entry, theirs: Opti
                 own == Some(end.moment) && end.value["stop_reason"] != "canceled"
             });
             if status != "canceled" && !cut_off && outcome["denied"] != "deadline" {
-                ledger.find(12, format!("{}: {outcome}, and it ended as {end:?}", call.id));
+                ledger.find(12, format!("{}: {outcome}, but the child ended as {end:?}", call.id));
             }
         }
         _ => ledger.find(12, format!("{}: {outcome}", call.id)),
     }
 }
 
-/// Nothing begins in a subagent's session behind the end of its call, where it can be told so.
+/// No tool starts in a subagent after its call ended, provided that messages arrive.
 fn recalled(ledger: &Ledger, node: &Node, child: &Node, theirs: &View, over: &Entry) {
     let scenario = &ledger.scenario.subagents;
     if !scenario.is_reliable() || !is_undisturbed(node) || !is_undisturbed(child) {
@@ -140,14 +141,12 @@ fn recalled(ledger: &Ledger, node: &Node, child: &Node, theirs: &View, over: &En
     let runs = ledger.runs.borrow();
     if let Some(run) = runs.iter().find(|run| run.session == theirs.name && run.at > last) {
         let late = run.at - over.at;
-        ledger.find(
-            12,
-            format!("{} begins {late} ms behind the end of its errand: {}", run.call_id, over.json),
-        );
+        ledger
+            .find(12, format!("{} started {late} ms after the end of its task: {}", run.call_id, over.json));
     }
 }
 
-/// What subagents used counts in the turn that sent them out.
+/// The usage of subagents counts in the parent's turn.
 fn used(ledger: &Ledger, view: &View, turn: &Turn) {
     let (mut own, mut theirs) = (0, 0);
     for entry in turn.records.iter().map(|place| &view.entries[*place]) {
@@ -159,25 +158,28 @@ fn used(ledger: &Ledger, view: &View, turn: &Turn) {
     }
     let end = turn.ends.first().map(|end| &view.entries[*end].value["usage"]["total_tokens"]);
     if theirs > own || end.is_none_or(|end| *end != own) {
-        ledger.find(12, format!("{}: {own} tokens and {theirs} of subagents, {end:?} are told", turn.id));
+        ledger.find(
+            12,
+            format!("{}: {own} tokens including {theirs} of subagents, but {end:?} are reported", turn.id),
+        );
     }
 }
 
-/// A subagent's session, as it stands in the end.
+/// Checks a subagent's session at the end.
 fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Parent) {
     let ledger = &world.ledger;
     let Some((sender, theirs)) = session(views, &node.tenant, &parent.session) else {
-        return ledger.find(12, format!("{} was sent out by nobody", view.name));
+        return ledger.find(12, format!("{} has no parent", view.name));
     };
     if sender.parent().is_some() {
-        ledger.find(12, format!("{} was sent out by a subagent", view.name));
+        ledger.find(12, format!("{} was spawned by a subagent", view.name));
     }
     let started: Vec<&Entry> = view.entries.iter().filter(|entry| entry.kind == "turn.started").collect();
     let is_task = |entry: &&&Entry| entry.turn.as_ref() == Some(&parent.task_turn);
     let times = started.iter().filter(is_task).count();
     if times > 1 || (!parent.forked && started.len() > times) {
         let began: Vec<&str> = started.iter().map(|entry| entry.json.as_str()).collect();
-        ledger.find(12, format!("{} does more than its errand: {began:?}", view.name));
+        ledger.find(12, format!("{} does more than its task: {began:?}", view.name));
     }
     let sent = theirs.entries.iter().any(|entry| {
         entry.kind == "subagent.started"
@@ -187,13 +189,13 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
     });
     let is_erased = ledger.scenario.sessions.get(sender.place).is_some_and(|scenario| scenario.erased);
     if !sent && !is_erased {
-        ledger.find(12, format!("{} was sent out, and its sender does not know", view.name));
+        ledger.find(12, format!("{} is not recorded in its parent", view.name));
     }
     let nested = view.turns.iter().filter(|turn| turn.id == parent.task_turn).flat_map(|turn| &turn.calls);
     for call in nested.filter(|call| call.name == SUBAGENT) {
         let outcome = view.outcome(call).map(|entry| &entry.value["outcome"]);
         if outcome.is_some_and(|outcome| outcome != "denied") {
-            ledger.find(12, format!("a subagent sends out a subagent: {} {outcome:?}", call.id));
+            ledger.find(12, format!("a subagent spawned a subagent: {} {outcome:?}", call.id));
         }
     }
     if !is_erased {
@@ -202,17 +204,17 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
     let listed = world.directory.sessions(&node.tenant, None, None, None, 100, false).now_or_never();
     let listed = listed.and_then(Result::ok).unwrap_or_default();
     if listed.iter().any(|entry| entry.id == node.session) {
-        ledger.find(12, format!("{} stands in the list of sessions", view.name));
+        ledger.find(12, format!("{} is in the list of sessions", view.name));
     }
     let alien = (0..ledger.scenario.sessions.len()).find(|place| {
         *place != sender.origin && view.entries.iter().any(|entry| entry.json.contains(&mark(*place)))
     });
     if let Some(place) = alien {
-        ledger.find(7, format!("{} holds words of session {place}", view.name));
+        ledger.find(7, format!("{} has text of session {place}", view.name));
     }
 }
 
-/// The rules of a subagent are those of the session that sent it out, but for what was granted in either.
+/// The rules of a subagent are those of its parent, except for grants in either.
 fn ruled(ledger: &Ledger, node: &Node, sender: &Node) {
     let rules = |node: &Node| -> SessionPermissions {
         serde_json::from_value(node.state()["meta"]["permissions"].clone()).unwrap_or_default()
@@ -227,7 +229,7 @@ fn ruled(ledger: &Ledger, node: &Node, sender: &Node) {
     }
 }
 
-/// With a session its subagents are erased.
+/// The subagents of an erased session are erased.
 fn erased(world: &World, views: &[Seen], node: &Node) {
     if !world.witnesses.borrow()[node.place].erased {
         return;
@@ -238,12 +240,14 @@ fn erased(world: &World, views: &[Seen], node: &Node) {
     };
     for (child, _) in views.iter().filter(own) {
         let state: Value = child.state()["reported"].clone();
-        let what = format!("{} is there, and its sender is erased (reported: {state})", child.disk.name);
+        let what = format!("{} exists although its parent is erased (reported: {state})", child.disk.name);
         world.ledger.find(12, what);
     }
     let listed = world.directory.subagents(&node.tenant, &node.session).now_or_never();
     let listed = listed.and_then(Result::ok).unwrap_or_default();
     if let Some(id) = listed.first() {
-        world.ledger.find(12, format!("{id} is known as a subagent of {}, which is erased", node.disk.name));
+        world
+            .ledger
+            .find(12, format!("{id} is still listed as a subagent of {}, which is erased", node.disk.name));
     }
 }

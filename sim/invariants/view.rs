@@ -1,4 +1,4 @@
-//! A log, taken apart by turns and calls.
+//! A log, grouped by turns and calls.
 
 use super::super::{node::Node, tools};
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub struct Entry {
     pub value: Value,
 }
 
-/// A call and where its outcome stands.
+/// A call. Numbers are positions in the log.
 pub struct Call {
     pub id: String,
     pub name: String,
@@ -25,15 +25,15 @@ pub struct Call {
     pub key: String,
     pub touches: String,
     pub reads: bool,
-    /// The place in the log of what became of it.
+    /// The position of its outcome.
     pub completed: Option<usize>,
-    /// Where somebody was asked about it.
+    /// The positions of its suspensions.
     pub posed: Vec<usize>,
-    /// Where somebody, or nobody in time, said something about it.
+    /// The positions of their resolutions.
     pub said: Vec<usize>,
 }
 
-/// A turn; numbers are places in the log.
+/// A turn. Numbers are positions in the log.
 #[derive(Default)]
 pub struct Turn {
     pub id: String,
@@ -43,11 +43,11 @@ pub struct Turn {
     pub ends: Vec<usize>,
     pub records: Vec<usize>,
     pub calls: Vec<Call>,
-    /// Ids of calls in the order of their outcomes.
+    /// The call ids in the order of the outcomes.
     pub outcomes: Vec<String>,
-    /// Where it had to wait for people or subagents, and where it went on or ended.
+    /// Where the turn was suspended, and where it resumed or ended.
     pub waits: Vec<(usize, Option<usize>)>,
-    /// Ids of the assistant's messages, in order.
+    /// The ids of the assistant's messages, in order.
     pub answers: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ impl View {
                 turn: written.record.turn.clone(),
                 moment: written.moment,
                 at: written.at,
-                value: serde_json::from_str(&written.record.json).expect("a record of JSON"),
+                value: serde_json::from_str(&written.record.json).expect("a record is JSON"),
                 json: written.record.json.clone(),
             })
             .collect();
@@ -85,7 +85,7 @@ impl View {
         Self { name: node.disk.name.clone(), entries, turns }
     }
 
-    /// The same log, of which one turn is looked at.
+    /// Restricts the view to one turn.
     pub fn only(mut self, turn: &str) -> Self {
         self.turns.retain(|own| own.id == turn);
         self
@@ -141,7 +141,7 @@ impl Turn {
                 if let Some(call) = self.call(value) {
                     call.said.push(place);
                     if value["args"].is_object() {
-                        // With these it runs, if it does.
+                        // The arguments that the call will run with.
                         call.key = format!("{} {}", call.name, value["args"]);
                         call.touches = value["args"]["key"].to_string();
                     }
@@ -164,7 +164,7 @@ impl Turn {
         }
     }
 
-    /// How long it has waited for them.
+    /// The total time the turn was suspended, in milliseconds.
     pub fn waited_ms(&self, view: &View) -> u64 {
         let at = |place: usize| view.entries[place].at;
         self.waits.iter().filter_map(|(from, over)| Some(at((*over)?) - at(*from))).sum()
