@@ -1,4 +1,4 @@
-//! Calls that wait for a person's consent, on a machine that may go away at any moment.
+//! Calls that wait for approval, across evictions.
 
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::{
@@ -14,27 +14,27 @@ use edge_harness::types::{
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-/// In its first step calls `read_it` and twice `write_it`; then repeats what it was told of `w1`.
+/// Calls `read_it` and twice `write_it` in its first step; then repeats the result of `w1`.
 fn two_writes(request: &ModelRequest) -> Answer {
     let results = request.messages.iter().flat_map(|message| &message.parts);
-    let mut told = results.filter_map(|part| match part {
+    let mut result = results.filter_map(|part| match part {
         Part::ToolResult { call_id, outcome, .. } if call_id == "w1" => {
             Some(outcome.model_text().into_owned())
         }
         _ => None,
     });
-    let told = told.next_back();
+    let result = result.next_back();
     match step_of(request) {
-        0 if told.is_none() => answer(vec![
+        0 if result.is_none() => answer(vec![
             call("r1", "read_it", json!({"key": "r"})),
             call("w1", "write_it", json!({"key": "a"})),
             call("w2", "write_it", json!({"key": "b"})),
         ]),
-        _ => answer(vec![Part::text(told.unwrap_or_default())]),
+        _ => answer(vec![Part::text(result.unwrap_or_default())]),
     }
 }
 
-/// A session in which `write_it` is asked about.
+/// A session in which `write_it` needs approval.
 fn stage() -> Stage {
     let (stage, _) = Stage::scripted(two_writes, |builder| builder);
     let session = stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
@@ -86,10 +86,14 @@ fn of_type(stage: &Stage, kind: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_batch_asks_for_all_it_needs_and_runs_nothing_before() {
+fn no_call_of_a_step_runs_before_all_its_approvals() {
     let stage = parked();
     assert_eq!(waiting(&stage), ["w1", "w2"]);
-    assert_eq!(of_type(&stage, "tool.completed"), [] as [Value; 0], "not even what nobody is asked about");
+    assert_eq!(
+        of_type(&stage, "tool.completed"),
+        [] as [Value; 0],
+        "not even the call that needs no approval"
+    );
     let asked = of_type(&stage, "tool.approval_required");
     assert_eq!((&asked[0]["args"], &asked[0]["category"]), (&json!({"key": "a"}), &json!("other")));
     assert_eq!(asked[0]["args_hash"].as_str().map(str::len), Some(64));
@@ -109,7 +113,7 @@ fn a_batch_asks_for_all_it_needs_and_runs_nothing_before() {
 }
 
 #[test]
-fn one_may_be_approved_and_the_other_declined() {
+fn one_call_may_be_approved_and_another_declined() {
     let stage = parked();
     let reason = Some("not on a Friday".to_owned());
     let declined = ApprovalDecision { reason, ..ruling(Decision::Decline) };
@@ -123,23 +127,23 @@ fn one_may_be_approved_and_the_other_declined() {
 }
 
 #[test]
-fn saying_it_twice_changes_nothing_and_saying_otherwise_is_refused() {
+fn a_repeated_decision_changes_nothing_and_a_different_one_is_refused() {
     let stage = parked();
     approve(&stage, "w1").unwrap();
     let before = stage.kinds();
     assert_eq!(approve(&stage, "w1").unwrap(), TurnEffect::None);
     assert_eq!(code(decide(&stage, "w1", ruling(Decision::Decline))), "already_decided");
-    assert_eq!(code(approve(&stage, "nobody")), "not_found");
+    assert_eq!(code(approve(&stage, "unknown")), "not_found");
     assert_eq!(stage.kinds(), before);
     approve(&stage, "w2").unwrap();
     stage.settle();
-    assert_eq!(approve(&stage, "w1").unwrap(), TurnEffect::None, "also when all is over");
+    assert_eq!(approve(&stage, "w1").unwrap(), TurnEffect::None, "even after the turn ended");
     assert_eq!(code(decide(&stage, "w2", ruling(Decision::Decline))), "already_decided");
     stage.check();
 }
 
 #[test]
-fn what_is_approved_is_these_arguments_and_no_others() {
+fn an_approval_is_for_its_arguments_only() {
     let stage = parked();
     let stale = ApprovalDecision { args_hash: Some("0".repeat(64)), ..ruling(Decision::Approve) };
     assert_eq!(code(decide(&stage, "w1", stale)), "stale_args_hash");
@@ -159,16 +163,16 @@ fn what_is_approved_is_these_arguments_and_no_others() {
     assert_eq!(runs(&stage), [("b".to_owned(), 1), ("c".to_owned(), 1)]);
     let decided = of_type(&stage, "approval.decided");
     assert_eq!(decided[0]["args"], json!({"key": "c"}));
-    assert_ne!(decided[0]["args_hash"], json!(asked[0].args_hash), "hashed anew");
+    assert_ne!(decided[0]["args_hash"], json!(asked[0].args_hash), "hashed again");
     assert_eq!(of_type(&stage, "tool.completed")[1]["ran_with"], json!({"key": "c"}));
 }
 
 #[test]
-fn always_means_for_all_that_waits_and_comes() {
+fn always_allow_applies_to_waiting_and_later_calls() {
     for decision in [Decision::AlwaysAllowTool, Decision::AlwaysAllowCategory] {
         let stage = stage();
         let session = stage.session();
-        // The rule is about the category this time: a tool's own rule would stand above its grant.
+        // This rule is for the category, because a rule for the tool would take precedence over the grant.
         let now = stage.host().now();
         session
             .commit(now, |draft| {
@@ -181,7 +185,7 @@ fn always_means_for_all_that_waits_and_comes() {
         stage.run();
         let all = waiting(&stage);
         let last = all.last().unwrap().clone();
-        // `read_it` is of the category, too.
+        // `read_it` is in the category, too.
         assert_eq!(all, ["r1", "w1", "w2"]);
         let change = decide(&stage, &last, ruling(decision)).unwrap();
         if decision == Decision::AlwaysAllowTool {
@@ -197,7 +201,7 @@ fn always_means_for_all_that_waits_and_comes() {
 }
 
 #[test]
-fn consent_for_one_call_does_not_become_consent_for_all() {
+fn an_approval_of_one_call_grants_no_other() {
     let stage = parked();
     approve(&stage, "w1").unwrap();
     assert_eq!(code(decide(&stage, "w1", ruling(Decision::AlwaysAllowTool))), "already_decided");
@@ -209,7 +213,7 @@ fn consent_for_one_call_does_not_become_consent_for_all() {
 }
 
 #[test]
-fn a_machine_may_go_away_while_a_call_waits_and_years_may_pass() {
+fn a_suspended_call_survives_evictions_and_years() {
     for declines in [false, true] {
         let stage = parked();
         stage.crash();
@@ -226,29 +230,29 @@ fn a_machine_may_go_away_while_a_call_waits_and_years_may_pass() {
         stage.check();
         let once = vec![("a".to_owned(), 1), ("b".to_owned(), 1)];
         assert_eq!(runs(&stage), if declines { vec![] } else { once });
-        // The time that it waited is nobody's.
+        // Waiting does not count towards the turn's time.
         assert_eq!(stage.end("t1").status, TurnStatus::Completed);
         assert_eq!(stage.end("t1").reply.unwrap().text.starts_with("Not run"), declines);
     }
 }
 
 #[test]
-fn what_nobody_decides_on_in_time_is_declined() {
+fn an_expired_approval_is_declined() {
     let stage = parked();
     approve(&stage, "w2").unwrap();
-    // By itself: the object wakes up for it.
+    // The object's alarm wakes it for the expiry.
     stage.live(8 * 24 * 3_600_000);
     stage.settle();
     stage.check();
     assert_eq!(runs(&stage), [("b".to_owned(), 1)]);
     assert_eq!(stage.outcomes("t1"), ["result", "expired", "result"]);
-    let told = of_type(&stage, "approval.decided").pop().unwrap();
-    assert_eq!((&told["decision"], &told["by"]), (&json!("decline"), &Value::Null));
+    let decided = of_type(&stage, "approval.decided").pop().unwrap();
+    assert_eq!((&decided["decision"], &decided["by"]), (&json!("decline"), &Value::Null));
     assert_eq!(code(approve(&stage, "w1")), "not_waiting");
 }
 
 #[test]
-fn a_decision_that_comes_with_the_end_of_its_time_is_too_late() {
+fn a_decision_at_the_expiry_is_too_late() {
     let stage = parked();
     stage.tick(7 * 24 * 3_600_000);
     assert_eq!(code(approve(&stage, "w1")), "not_waiting");
@@ -258,7 +262,7 @@ fn a_decision_that_comes_with_the_end_of_its_time_is_too_late() {
 }
 
 #[test]
-fn a_new_message_passes_over_what_waits() {
+fn a_new_message_interrupts_a_turn_that_waits() {
     for on_busy in [OnBusy::Queue, OnBusy::Steer] {
         let stage = parked();
         stage.try_post("t2", "something else", on_busy, BudgetPatch::default()).unwrap();
@@ -277,7 +281,7 @@ fn a_new_message_passes_over_what_waits() {
 }
 
 #[test]
-fn messages_that_waited_before_a_call_did_wait_on() {
+fn messages_queued_before_a_call_waited_stay_queued() {
     let stage = stage();
     stage.post("t1", "go");
     stage.post("t2", "then this");
@@ -293,7 +297,7 @@ fn messages_that_waited_before_a_call_did_wait_on() {
 }
 
 #[test]
-fn a_message_that_the_store_refuses_is_not_there() {
+fn a_message_that_cannot_be_stored_is_not_accepted() {
     for commits in 0..2 {
         let stage = parked();
         stage.store.die_after(Some(commits));
@@ -321,7 +325,7 @@ fn rules_about_categories_survive_a_restart() {
 }
 
 #[test]
-fn an_abort_ends_what_waits() {
+fn an_abort_ends_a_turn_that_waits() {
     let stage = parked();
     approve(&stage, "w1").unwrap();
     assert!(stage.host().abort(&stage.session(), Vec::new()).unwrap());
@@ -334,7 +338,7 @@ fn an_abort_ends_what_waits() {
 }
 
 #[test]
-fn a_rule_that_comes_meanwhile_forbids_what_was_approved() {
+fn a_rule_added_after_an_approval_denies_the_call() {
     let stage = parked();
     approve(&stage, "w1").unwrap();
     let now = stage.host().now();
@@ -347,7 +351,7 @@ fn a_rule_that_comes_meanwhile_forbids_what_was_approved() {
 }
 
 #[test]
-fn when_the_store_fails_nobody_is_asked_and_the_turn_comes_back() {
+fn a_failed_suspension_is_retried() {
     let stage = stage();
     stage.post("t1", "go");
     stage.store.die_after(Some(0));

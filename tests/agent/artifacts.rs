@@ -1,4 +1,4 @@
-//! Large outputs and files: what the model, the log and the HTTP face see of them.
+//! Large outputs and files, as the model, the log and HTTP clients see them.
 
 use crate::http::{handler, principal};
 use crate::stage::{NOW, Stage, meta, standard, step_of};
@@ -27,7 +27,7 @@ use std::{
 
 const HOUR: u64 = 3_600_000;
 
-/// Answers with so many two-byte characters.
+/// Returns a text of this many two-byte characters.
 pub struct Big;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -51,7 +51,7 @@ pub fn big(n: usize) -> String {
     (0..n).map(|at| if at % 10 == 9 { '\n' } else { char::from(b'0' + (at / 10 % 10) as u8) }).collect()
 }
 
-/// A stage whose model calls what the user says: one call, `name {json}`, a line and step.
+/// A stage whose model makes the calls of the user's message: one `name {json}` per line and step.
 fn stage() -> (Stage, Rc<ScriptedModels>) {
     let script = |request: &ModelRequest| {
         let said = request.messages.iter().rev().find(|message| message.role == Role::User).unwrap().text();
@@ -64,7 +64,7 @@ fn stage() -> (Stage, Rc<ScriptedModels>) {
     Stage::scripted(script, |builder| builder.tool(Big))
 }
 
-/// The outcomes of a turn's calls, as the log has them.
+/// The outcomes of a turn's calls, from the log.
 fn outcomes(stage: &Stage, turn: &str) -> Vec<ToolOutcome> {
     let records = stage.records().into_iter();
     let own = records.filter(|r| r["type"] == "tool.completed" && r["turn"] == turn);
@@ -79,7 +79,7 @@ fn run(stage: &Stage, turn: &str, said: &str) -> Vec<ToolOutcome> {
     outcomes(stage, turn)
 }
 
-/// Runs a turn that stores an artifact of so many characters; gives its reference.
+/// Runs a turn that stores an artifact of this many characters; returns its reference.
 #[track_caller]
 fn store(stage: &Stage, turn: &str, n: usize) -> String {
     match run(stage, turn, &format!("big {{\"n\": {n}}}")).pop() {
@@ -134,7 +134,7 @@ fn code(refused: Result<ApiResponse, Problem>) -> (u16, &'static str) {
 }
 
 #[test]
-fn twelve_thousand_characters_stay_and_one_more_does_not() {
+fn an_output_of_twelve_thousand_characters_stays_in_the_conversation() {
     let (stage, models) = stage();
     let stays = ToolOutcome::Result { result: json!(big(12_000)) };
     assert_eq!(run(&stage, "t1", "big {\"n\": 12000}"), [stays]);
@@ -148,7 +148,7 @@ fn twelve_thousand_characters_stay_and_one_more_does_not() {
     let result = &completed["result"];
     assert_eq!((&completed["outcome"], &result["ref"]), (&json!("artifact"), &json!(id)));
     assert_eq!(result["preview"], json!(big(200).replace('\n', " ")));
-    // The model reads of it what is needed to go on, and no more.
+    // The model only reads a preview.
     let last = models.requests().pop().unwrap();
     let text = match &last.messages.last().unwrap().parts[0] {
         Part::ToolResult { outcome, .. } => outcome.prompt_text(),
@@ -158,7 +158,7 @@ fn twelve_thousand_characters_stay_and_one_more_does_not() {
 }
 
 #[test]
-fn the_tool_reads_all_of_it_part_by_part() {
+fn the_tool_reads_an_artifact_in_parts() {
     let (stage, _) = stage();
     let id = store(&stage, "t1", 30_000);
     let lines: Vec<String> = [(0, 8_000), (8_000, 10_000), (18_000, 99_999), (28_000, 4_000)]
@@ -199,7 +199,7 @@ fn the_tool_reads_all_of_it_part_by_part() {
 }
 
 #[test]
-fn a_store_that_is_down_leaves_a_marked_beginning_and_no_reference() {
+fn without_a_store_an_output_is_truncated_with_a_note() {
     let (stage, _) = stage();
     stage.blobs.down.set(true);
     let outcomes = run(&stage, "t1", "big {\"n\": 12500}");
@@ -212,12 +212,12 @@ fn a_store_that_is_down_leaves_a_marked_beginning_and_no_reference() {
 }
 
 #[test]
-fn what_expired_is_gone_for_the_tool_and_over_http_and_its_bytes_with_it() {
+fn an_expired_artifact_cannot_be_read_and_its_bytes_are_deleted() {
     let (stage, _) = stage();
     let id = store(&stage, "t1", 20_000);
     stage.take_wake_up();
     stage.wake();
-    assert_eq!(stage.take_wake_up(), Some(HOUR), "the host asks to be woken when it expires");
+    assert_eq!(stage.take_wake_up(), Some(HOUR), "the host wakes at the expiry");
     stage.tick(HOUR - 1);
     assert_eq!(get(&stage, &id, &[]).unwrap().status, 200);
     stage.blobs.down.set(true);
@@ -232,7 +232,7 @@ fn what_expired_is_gone_for_the_tool_and_over_http_and_its_bytes_with_it() {
 
     stage.take_wake_up();
     stage.wake();
-    let retry = stage.take_wake_up().expect("a store that is down is asked again");
+    let retry = stage.take_wake_up().expect("the deletion is retried");
     stage.blobs.down.set(false);
     stage.clock.advance(retry);
     stage.wake();
@@ -242,7 +242,7 @@ fn what_expired_is_gone_for_the_tool_and_over_http_and_its_bytes_with_it() {
 }
 
 #[test]
-fn ranges_are_answered_as_the_standard_says() {
+fn ranges_follow_the_standard() {
     let (stage, _) = stage();
     let (id, text) = (store(&stage, "t1", 20_000), big(20_000));
     let whole = get(&stage, &id, &[]).unwrap();
@@ -281,7 +281,7 @@ fn ranges_are_answered_as_the_standard_says() {
     let conditional = |tag| get(&stage, &id, &[("range", "bytes=0-0"), ("if-range", tag)]).unwrap().status;
     assert_eq!((conditional(etag), conditional("\"other\"")), (206, 200));
 
-    // Neither another user's request nor a store that is down says that it is there.
+    // Neither another user's request nor a failing store reveals that the artifact exists.
     let mut foreign = request(SessionRoute::Artifact, &id, &[], b"");
     foreign.request.query = "user=other".into();
     assert_eq!(code(ask(&stage, &foreign)), (404, "not_found"));
@@ -293,7 +293,7 @@ fn ranges_are_answered_as_the_standard_says() {
 }
 
 #[test]
-fn attachments_are_kept_as_they_came_and_for_as_long_as_the_session() {
+fn attachments_are_kept_unchanged_until_the_session_is_erased() {
     let (stage, _) = stage();
     assert_eq!(code(attach(&stage, &[], b"x")), (404, "not_found"));
     stage.post("t1", "hello");
@@ -341,7 +341,7 @@ fn attachments_are_kept_as_they_came_and_for_as_long_as_the_session() {
 }
 
 #[test]
-fn a_message_names_files_and_the_model_reads_a_line_for_each() {
+fn the_model_reads_one_line_for_each_attached_file() {
     let (stage, models) = stage();
     stage.post("t1", "hello");
     stage.settle();
@@ -371,13 +371,13 @@ fn a_message_names_files_and_the_model_reads_a_line_for_each() {
         let found: Vec<_> = problem.errors.iter().map(|error| error.pointer.as_str()).collect();
         assert_eq!((problem.code.status(), found), (422, vec![pointer]), "{parts}");
     }
-    // Bytes that are no text stay out of the conversation.
+    // Binary content is not shown in the conversation.
     let said = format!("read_artifact {}", json!({ "ref": id }));
     let refused = ToolOutcome::failure("not text: the artifact is image/png with 4 bytes");
     assert_eq!(run(&stage, "t9", &said), [refused]);
 }
 
-/// Like R2: what was asked happens a little later, whether somebody waits for it or not.
+/// A store like R2: a request takes effect later, even if its caller stopped waiting.
 struct Slow {
     clock: ManualClock,
     under_way: RefCell<Vec<String>>,
@@ -415,7 +415,7 @@ impl BlobStore for Slow {
 }
 
 #[test]
-fn an_erasure_waits_for_what_is_being_written() {
+fn an_erasure_waits_for_writes_in_progress() {
     let (clock, entropy) = (ManualClock::at(NOW), Rc::new(SeededEntropy::default()));
     let models = Rc::new(ScriptedModels::new(|request: &ModelRequest| match step_of(request) {
         0 => answer(vec![call("c", "big", json!({"n": 20_000}))]),
@@ -444,13 +444,13 @@ fn an_erasure_waits_for_what_is_being_written() {
         tasks.run();
     };
     post("t1");
-    assert_eq!(blobs.under_way.borrow().len(), 1, "the store was asked");
+    assert_eq!(blobs.under_way.borrow().len(), 1, "the write is in progress");
     let (erasing, erased) = (Rc::clone(&host), Rc::new(Cell::new(None)));
-    let told = Rc::clone(&erased);
-    host.spawn(async move { told.set(Some(erasing.erase(&"t".into(), "s").await)) });
+    let done = Rc::clone(&erased);
+    host.spawn(async move { done.set(Some(erasing.erase(&"t".into(), "s").await)) });
     tasks.run();
     assert_eq!(erased.take(), None);
-    // Whoever comes meanwhile writes nothing.
+    // New writes are refused during the erasure.
     post("t2");
     assert_eq!(blobs.under_way.borrow().len(), 1);
     clock.advance(300);
@@ -460,7 +460,7 @@ fn an_erasure_waits_for_what_is_being_written() {
     tasks.run();
     blobs.land();
     assert_eq!(*blobs.objects.borrow(), BTreeSet::new());
-    // And a session of that name may write again.
+    // A new session with the same id can write again.
     post("t3");
     assert_eq!(blobs.under_way.borrow().len(), 1);
 }

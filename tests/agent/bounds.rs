@@ -1,4 +1,5 @@
-//! What callers may make a session hold: parts, records that wait, the queue, files, money.
+//! The limits on what callers can store in a session: parts, deferred records, queued messages, files and
+//! cost.
 
 use crate::http::{handler, principal};
 use crate::stage::{NOW, Stage};
@@ -40,7 +41,7 @@ fn fault<T: std::fmt::Debug>(refused: Result<T, Problem>) -> (String, String) {
     (problem.errors[0].pointer.clone(), problem.errors[0].detail.clone())
 }
 
-/// A stage with a session, in which a message is being written.
+/// A stage with a session in which a message is being streamed.
 fn streaming() -> Stage {
     let stage = Stage::demo();
     post(&stage, &json!({"content": "/slow 1000 1000"})).unwrap();
@@ -76,7 +77,7 @@ fn the_parts_of_a_message_are_bounded() {
 }
 
 #[test]
-fn what_waits_for_a_message_is_bounded_in_number() {
+fn the_number_of_deferred_records_is_bounded() {
     let stage = streaming();
     let attach = |n: usize| ask(&stage, SessionRoute::Attach, "", n.to_string().as_bytes());
     for n in 0..1_000 {
@@ -92,7 +93,7 @@ fn what_waits_for_a_message_is_bounded_in_number() {
         assert_eq!((problem.code, problem.retry_after_s), (ErrorCode::RateLimited, Some(1)));
     }
     assert_eq!(stage.blobs.objects.borrow().len(), objects);
-    // The turn is never refused, and takes with it what waits.
+    // A commit of the turn is never refused and flushes the deferred records.
     ask(&stage, SessionRoute::Abort, "", b"").unwrap();
     assert_eq!(stage.session().state().deferred.len(), 0);
     patch(&stage, &json!({"title": "new"})).unwrap();
@@ -100,17 +101,18 @@ fn what_waits_for_a_message_is_bounded_in_number() {
 }
 
 #[test]
-fn what_waits_for_a_message_is_bounded_in_bytes() {
+fn the_size_of_deferred_records_is_bounded() {
     let stage = streaming();
-    let mut told = Vec::new();
+    let mut responses = Vec::new();
     let mut last = String::new();
     for _ in 0..6 {
         let receipt = post(&stage, &json!({"content": "x".repeat(3_000_000)}));
         let Ok(receipt) = receipt else { break };
         last = receipt["turn_id"].as_str().unwrap().to_owned();
-        told.push(ask(&stage, SessionRoute::Dequeue, &last, b"").map(|gone| gone.status).map_err(|p| p.code));
+        responses
+            .push(ask(&stage, SessionRoute::Dequeue, &last, b"").map(|gone| gone.status).map_err(|p| p.code));
     }
-    assert!(told.contains(&Err(ErrorCode::RateLimited)), "{told:?}");
+    assert!(responses.contains(&Err(ErrorCode::RateLimited)), "{responses:?}");
     assert!(state_bytes(&stage) < 8_000_000, "{}", state_bytes(&stage));
     ask(&stage, SessionRoute::Abort, "", b"").unwrap();
     stage.settle();
@@ -151,7 +153,7 @@ fn the_files_of_a_session_are_bounded_in_bytes() {
     assert_eq!(stage.blobs.objects.borrow().len(), 1);
 }
 
-/// `scripted/model` has a price; every other model has none.
+/// `scripted/model` has a price; no other model does.
 struct Priced(ScriptedModels);
 
 impl Models for Priced {
@@ -170,7 +172,7 @@ impl Models for Priced {
 }
 
 #[test]
-fn a_bound_in_money_needs_a_price_wherever_it_is_set() {
+fn a_cost_limit_requires_a_price() {
     let stage = || {
         let models = Priced(ScriptedModels::new(|_| answer(vec![Part::text("x")])));
         Stage::with(ManualClock::at(NOW), Rc::new(models), |builder| builder)

@@ -1,4 +1,4 @@
-//! What `build()` fixes: which hooks run at which event, and in which order.
+//! Building an agent: which hooks run at which event, and in which order.
 
 use crate::stage::{NOW, standard};
 use edge_harness::agent::{BuildError, HarnessAgent, HarnessBuilder, Hook, Settings, hook::HookEvent};
@@ -31,7 +31,7 @@ fn names(agent: &HarnessAgent, event: HookEvent) -> Vec<&'static str> {
     agent.hooks().at(event).iter().map(|hook| hook.name()).collect()
 }
 
-/// The hook × event matrix of the standard agent.
+/// The hooks of the standard agent by event.
 #[test]
 fn the_standard_agent_has_these_hooks() {
     let agent = bare().build().unwrap();
@@ -64,7 +64,7 @@ fn the_standard_agent_has_these_hooks() {
 }
 
 #[test]
-fn a_users_hooks_run_first_and_each_band_by_priority() {
+fn users_hooks_run_before_built_in_ones_and_each_group_by_priority() {
     let agent = bare()
         .hook(Everywhere("late", 10_000))
         .hook(Everywhere("first of two", 5))
@@ -80,18 +80,18 @@ fn a_users_hooks_run_first_and_each_band_by_priority() {
 }
 
 #[test]
-fn hooks_are_left_out_by_name() {
+fn hooks_are_removed_by_name() {
     let agent = bare()
         .hook(Everywhere("mine", 0))
         .without_hook("agent_trace")
         .without_hook("mine")
-        .without_hook("nobody")
+        .without_hook("unknown")
         .build()
         .unwrap();
     assert_eq!(names(&agent, HookEvent::PostReasoning), [""; 0]);
     let memory = ["turn_index", "memory_flush", "memory_maintenance", "context_ahead"];
     assert_eq!(names(&agent, HookEvent::PostCall), [&memory[..], &["session_persistence"]].concat());
-    // One's own in the place of a built-in one.
+    // A user's hook replaces the built-in one.
     let agent = bare().without_hook("agent_trace").without_hook("session_persistence").build().unwrap();
     assert_eq!(names(&agent, HookEvent::PostCall), memory);
 }
@@ -105,25 +105,25 @@ fn names_must_not_clash() {
 }
 
 #[test]
-fn modes_must_fit_together_and_name_tools_that_there_are() {
+fn modes_must_be_consistent_and_name_existing_tools() {
     let built = |modes: Vec<Mode>| {
         let agent = bare().settings(Settings { modes, ..Settings::default() }).build();
         agent.map(drop).map_err(|error| error.to_string())
     };
     let mode = |id: &str| Mode { id: id.into(), ..Mode::default() };
     let echo = || Some(vec!["echo".to_owned()]);
-    assert_eq!(built(vec![]), Ok(()), "an agent may have none");
+    assert_eq!(built(vec![]), Ok(()), "an agent may have no modes");
     assert_eq!(built(vec![mode("a"), Mode { tools: echo(), ..mode("b") }]), Ok(()));
     assert_eq!(built(vec![mode("a"), mode("a")]), Err("mode \"a\": another mode has the same id".into()));
     let both = Mode { tools: echo(), additional_tools: echo(), ..mode("a") };
-    let told = "mode \"a\": `tools` and `additional_tools` exclude each other";
-    assert_eq!(built(vec![both]), Err(told.into()));
+    let expected = "mode \"a\": `tools` and `additional_tools` exclude each other";
+    assert_eq!(built(vec![both]), Err(expected.into()));
     for lists in [
         Mode { tools: Some(vec!["ekko".into()]), ..mode("a") },
         Mode { additional_tools: Some(vec!["ekko".into()]), ..mode("a") },
         Mode { available_tools: Some(vec!["echo".into(), "ekko".into()]), ..mode("a") },
     ] {
-        let told = "mode \"a\": it names the tool \"ekko\", which does not exist";
-        assert_eq!(built(vec![lists]), Err(told.into()));
+        let expected = "mode \"a\": it names the tool \"ekko\", which does not exist";
+        assert_eq!(built(vec![lists]), Err(expected.into()));
     }
 }

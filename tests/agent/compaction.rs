@@ -1,4 +1,5 @@
-//! Compaction in a session: what the model is shown, what is told, and what is never lost, whatever fails.
+//! Compaction in a session: what the model is shown, which events are sent, and that no message is lost if
+//! anything fails.
 
 use crate::stage::{NOW, Stage, check};
 use edge_harness::agent::{
@@ -25,7 +26,7 @@ use std::{
     rc::Rc,
 };
 
-/// Models with windows of a test's own, the small one of 4,000 tokens.
+/// Models with test-specific windows; the small one has 4,000 tokens.
 struct Windows(Rc<ScriptedModels>, Rc<Cell<u64>>);
 
 impl Models for Windows {
@@ -41,7 +42,7 @@ impl Models for Windows {
     }
 }
 
-/// What must see messages before they leave.
+/// A follow-up that must process messages before they leave the window.
 #[derive(Clone, Default)]
 struct Diary {
     said: Rc<RefCell<Vec<String>>>,
@@ -72,13 +73,13 @@ impl FollowUp for Diary {
     }
 }
 
-/// A stage, what the models were asked, and what is switched.
+/// A stage, the requests to the models, and switches.
 struct Set {
     stage: Stage,
     models: Rc<ScriptedModels>,
     diary: Diary,
     window: Rc<Cell<u64>>,
-    /// Whether whoever sums up fails.
+    /// Whether the summarizer fails.
     mute: Rc<Cell<bool>>,
 }
 
@@ -90,7 +91,7 @@ fn text(request: &ModelRequest) -> String {
     request.messages.iter().map(|message| message.text()).collect::<Vec<_>>().join("\n")
 }
 
-/// An answer of which nobody has counted the tokens.
+/// A response without token counts.
 fn uncounted(parts: Vec<Part>) -> Answer {
     let mut events = answer(parts);
     if let Some(Ok(ModelEvent::Done(response))) = events.last_mut() {
@@ -144,7 +145,7 @@ impl Set {
         self.stage.run();
     }
 
-    /// What the model was sent, questions aside.
+    /// The requests of the conversation, without one-shot calls.
     fn asked(&self) -> Vec<String> {
         self.models.requests().iter().filter(|request| !is_summary(request)).map(text).collect()
     }
@@ -171,18 +172,18 @@ impl Set {
 }
 
 #[test]
-fn what_is_before_the_end_is_seen_then_summed_up_and_the_end_stays() {
+fn older_messages_are_processed_and_summarized_and_newer_ones_stay() {
     let set = chat(at(3, 2));
     set.say("t1", "one");
     assert_eq!(set.kinds(), [""; 0]);
     set.say("t2", "two");
-    // Only what leaves was shown to whoever must see it, and to whoever sums up.
+    // Only the messages that leave were shown to the follow-up and the summarizer.
     assert_eq!(set.diary.said.borrow().len(), 1);
     assert!(set.summaries()[0].contains("user: one") && !set.summaries()[0].contains("two"));
     let asked = set.asked();
     assert!(asked[1].contains("Summary 1.") && asked[1].ends_with("re: one\ntwo"), "{}", asked[1]);
     assert!(!asked[1].starts_with("one"));
-    // Behind the reply the next one was made: it has the first, and one is shown.
+    // The next compaction ran after the reply: it contains the first summary, and the window has one.
     assert_eq!(set.kinds(), ["started", "completed", "started", "completed"]);
     assert!(set.summaries()[1].contains("Summary 1.") && set.summaries()[1].contains("assistant: re: one"));
     set.say("t3", "three");
@@ -194,17 +195,17 @@ fn what_is_before_the_end_is_seen_then_summed_up_and_the_end_stays() {
     assert_eq!(set.events()[1]["turn"], "t2");
     assert_eq!(set.events()[3]["turn"], Value::Null);
     set.stage.check();
-    // Each was shown once to whoever must see it.
+    // The follow-up processed each message once.
     let mut seen = set.diary.said.borrow().clone();
     seen.dedup();
     assert_eq!(seen, *set.diary.said.borrow());
-    // Nothing is lost: the log has it all.
+    // The log still has all messages.
     let said: Vec<_> = set.stage.records().into_iter().filter(|r| r["type"] == "turn.started").collect();
     assert_eq!(said.len(), 3);
 }
 
 #[test]
-fn a_restart_shows_the_same() {
+fn a_restart_keeps_the_window() {
     let set = chat(at(6, 3));
     for n in 0..12 {
         set.say(&format!("t{n}"), &format!("message {n}"));
@@ -216,7 +217,7 @@ fn a_restart_shows_the_same() {
 }
 
 #[test]
-fn what_must_be_seen_first_stays_until_it_was() {
+fn messages_stay_until_they_were_processed() {
     let set = chat(at(3, 2));
     set.diary.fails.set(true);
     set.say("t1", "one");
@@ -229,7 +230,7 @@ fn what_must_be_seen_first_stays_until_it_was() {
 }
 
 #[test]
-fn a_failing_summary_costs_neither_history_nor_turn() {
+fn a_failed_summary_neither_loses_messages_nor_fails_the_turn() {
     let set = set(at(3, 2), |request| {
         let own = request.messages.iter().rev().take_while(|message| message.role != Role::User).count();
         match own {
@@ -243,7 +244,7 @@ fn a_failing_summary_costs_neither_history_nor_turn() {
     });
     set.mute.set(true);
     set.say("t1", "one");
-    // Three calls of the model, each beyond the bound: it was tried once.
+    // Three calls of the model over the limit, but only one attempt to compact.
     assert_eq!(set.asked().len(), 3);
     assert_eq!(set.kinds(), ["started", "failed"]);
     assert_eq!(set.stage.end("t1").status, TurnStatus::Completed);
@@ -257,7 +258,7 @@ fn a_failing_summary_costs_neither_history_nor_turn() {
 }
 
 #[test]
-fn an_abort_ends_it_and_the_model_is_not_asked() {
+fn an_abort_ends_compaction_before_the_model_is_called() {
     let set = chat(at(3, 2));
     set.say("t1", "one");
     set.diary.takes_ms.set(5_000);
@@ -273,7 +274,7 @@ fn an_abort_ends_it_and_the_model_is_not_asked() {
 }
 
 #[test]
-fn a_model_that_fails_afterwards_is_no_failure_of_it() {
+fn a_failure_of_the_model_is_not_a_failure_of_compaction() {
     let set = set(at(3, 2), |request| match request.messages.len() {
         1 => uncounted(vec![Part::text("hm")]),
         _ => failure(ModelErrorKind::Auth),
@@ -285,7 +286,7 @@ fn a_model_that_fails_afterwards_is_no_failure_of_it() {
     assert_eq!(set.asked().len(), 2);
 }
 
-/// Says that the request is too long from so many tokens on.
+/// Rejects requests over this many tokens as too long.
 fn narrow(most: u64) -> impl Fn(&ModelRequest) -> Answer {
     move |request| match request.messages.iter().map(|message| tokens::of_message(message)).sum::<u64>() {
         found if found > most => failure(ModelErrorKind::Overflow),
@@ -294,21 +295,21 @@ fn narrow(most: u64) -> impl Fn(&ModelRequest) -> Answer {
 }
 
 #[test]
-fn a_request_that_is_too_long_is_made_shorter_and_asked_once_more() {
+fn a_rejected_request_is_shortened_and_sent_again() {
     let set = set(at(0, 20), narrow(4_000));
     for n in 0..20 {
         set.say(&format!("t{n}"), &format!("{n} {}", "and ".repeat(200)));
         assert_eq!(set.stage.end(&format!("t{n}")).status, TurnStatus::Completed, "t{n}");
     }
     assert!(set.events().iter().any(|event| event["reason"] == "overflow"), "{:?}", set.kinds());
-    // Its word is remembered: most are made before it has to say so.
+    // The limit is remembered: most later requests are shortened before they are sent.
     let overflows = set.events().iter().filter(|event| event["reason"] == "overflow").count();
     assert!(overflows <= 4, "{overflows}");
     set.stage.check();
 }
 
 #[test]
-fn few_huge_messages_are_shown_in_part() {
+fn huge_messages_are_shown_in_part() {
     for mute in [false, true] {
         let set = set(at(0, 20), narrow(4_000));
         set.mute.set(mute);
@@ -324,7 +325,7 @@ fn few_huge_messages_are_shown_in_part() {
 }
 
 #[test]
-fn a_session_never_gets_stuck_when_nobody_can_sum_up() {
+fn a_session_continues_without_a_summarizer() {
     let set = set(at(0, 20), narrow(3_000));
     set.mute.set(true);
     for n in 0..30 {
@@ -337,7 +338,7 @@ fn a_session_never_gets_stuck_when_nobody_can_sum_up() {
 }
 
 #[test]
-fn what_is_too_long_for_the_window_is_never_sent() {
+fn a_request_over_the_window_is_never_sent() {
     let set = set(at(0, 20), narrow(3_500));
     set.window.set(4_000);
     for n in 0..30 {
@@ -349,7 +350,7 @@ fn what_is_too_long_for_the_window_is_never_sent() {
 }
 
 #[test]
-fn another_model_has_another_window() {
+fn each_model_has_its_own_window() {
     let set = set(at(0, 20), narrow(100_000));
     for n in 0..10 {
         set.say(&format!("t{n}"), &format!("{n} {}", "and ".repeat(400)));
@@ -365,7 +366,7 @@ fn another_model_has_another_window() {
 }
 
 #[test]
-fn it_is_made_ahead_while_nobody_waits_and_a_turn_meanwhile_is_whole() {
+fn compaction_runs_in_the_background_beside_a_turn() {
     let set = chat(at(10, 2));
     for n in 0..3 {
         set.say(&format!("t{n}"), "x");
@@ -373,8 +374,8 @@ fn it_is_made_ahead_while_nobody_waits_and_a_turn_meanwhile_is_whole() {
     set.diary.takes_ms.set(5_000);
     set.say("t3", "the last one");
     assert_eq!(set.kinds(), ["started"]);
-    // While it is being made a turn comes and goes.
-    set.say("t4", "meanwhile");
+    // A turn runs while the summary is made.
+    set.say("t4", "in between");
     assert_eq!(set.stage.end("t4").status, TurnStatus::Completed);
     assert_eq!(set.kinds(), ["started"]);
     assert_eq!(set.asked()[4].matches('\n').count(), 8, "{}", set.asked()[4]);
@@ -383,12 +384,12 @@ fn it_is_made_ahead_while_nobody_waits_and_a_turn_meanwhile_is_whole() {
     set.stage.run();
     assert_eq!(set.kinds(), ["started", "completed"]);
     let shown = set.shown();
-    assert_eq!(shown[1..], ["the last one", "re: the last one", "meanwhile", "re: meanwhile"]);
+    assert_eq!(shown[1..], ["the last one", "re: the last one", "in between", "re: in between"]);
     set.stage.check();
 }
 
 #[test]
-fn one_that_ends_in_the_middle_of_an_answer_holds_behind_it() {
+fn a_compaction_during_a_streamed_message_applies_after_it() {
     let stage = Stage::demo();
     let diary = Diary::default();
     stage.context_messages.set(2_000);
@@ -416,7 +417,7 @@ fn one_that_ends_in_the_middle_of_an_answer_holds_behind_it() {
 }
 
 #[test]
-fn of_two_at_once_one_holds() {
+fn of_two_concurrent_compactions_one_applies() {
     let set = chat(at(0, 2));
     for n in 0..4 {
         set.say(&format!("t{n}"), &n.to_string());
@@ -436,7 +437,7 @@ fn of_two_at_once_one_holds() {
 }
 
 #[test]
-fn somebody_may_ask_for_it() {
+fn a_caller_can_request_compaction() {
     let set = chat(at(0, 2));
     let compact = || {
         let (host, session) = (set.stage.host(), set.stage.session());
@@ -469,7 +470,7 @@ fn somebody_may_ask_for_it() {
 }
 
 #[test]
-fn wherever_the_machine_goes_away_the_turn_ends_and_nothing_is_lost() {
+fn no_message_is_lost_wherever_the_session_is_evicted() {
     let play = || {
         let set = chat(at(5, 2));
         set.say("t0", "zero");
@@ -504,7 +505,7 @@ fn wherever_the_machine_goes_away_the_turn_ends_and_nothing_is_lost() {
 }
 
 #[test]
-fn an_erased_session_is_not_written_to() {
+fn an_erased_session_is_not_compacted() {
     let set = chat(at(5, 2));
     set.diary.takes_ms.set(5_000);
     for n in 0..2 {
@@ -518,7 +519,7 @@ fn an_erased_session_is_not_written_to() {
 }
 
 #[test]
-fn eight_words_of_what_left_the_context_find_it() {
+fn a_search_finds_messages_that_left_the_window() {
     let set = chat(at(20, 4));
     let word = |n: u64| format!("{}{}", ["ba", "ko", "ri", "tu", "me"][n as usize % 5], n * 7_919 % 1_009);
     let text = |n: u64| (0..30).map(|w| word(n * 31 + w * w)).collect::<Vec<_>>().join(" ");

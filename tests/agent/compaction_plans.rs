@@ -1,5 +1,4 @@
-//! Whatever a conversation looks like, making it shorter leaves one that a model can be sent: over many
-//! thousands of generated ones.
+//! Compaction of thousands of generated conversations: the shortened conversation is always a valid request.
 
 use crate::stage::{NOW, meta};
 use edge_harness::context::compaction::{
@@ -23,10 +22,10 @@ use std::{
 };
 
 const CASES: u64 = 10_000;
-/// Tokens of what stands before a summary.
+/// Tokens of the text that introduces a summary.
 const HEAD: u64 = 64;
 
-/// Chance, the same for the same seed.
+/// A seeded random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -49,7 +48,7 @@ impl Dice {
     }
 }
 
-/// A session in which turns are played.
+/// A session in which turns are simulated.
 struct Play {
     session: Session,
     dice: Dice,
@@ -80,7 +79,7 @@ impl Play {
         EventKind::completed(call_id, "look".into(), ToolOutcome::Result { result })
     }
 
-    /// One turn: steps with calls side by side, some of them orphans, some answered late.
+    /// One turn: steps with concurrent calls, some without a message, some with late results.
     fn turn(&mut self) {
         self.turns += 1;
         let mut records = vec![EventKind::TurnStarted { message: self.message(Role::User) }];
@@ -113,7 +112,7 @@ impl Play {
             records.append(&mut results);
         }
         if self.dice.roll(40) == 0 {
-            records.push(self.result("nobody's".into()));
+            records.push(self.result("orphan".into()));
         }
         if self.dice.roll(5) > 0 {
             records.push(EventKind::MessageCompleted { message: self.message(Role::Assistant) });
@@ -162,7 +161,7 @@ impl Play {
     }
 }
 
-/// Each call that is shown has its result shown, and each result its call, if the log has them.
+/// If the log has both, a call is shown if and only if its result is.
 fn split_pairs(shown: &[Rc<Message>], whole: &[Rc<Message>]) -> usize {
     let places = |messages: &[Rc<Message>]| {
         let (mut calls, mut results) = (BTreeMap::new(), BTreeMap::new());
@@ -182,7 +181,7 @@ fn split_pairs(shown: &[Rc<Message>], whole: &[Rc<Message>]) -> usize {
     lost_result.count() + lost_call.count() + wrong_order.count()
 }
 
-/// The least that a request can come to: the user's last message and the last step, all in part.
+/// The minimum size of a request: the user's last message and the last step, both shortened.
 fn least(play: &Play, limits: &Limits, before: &[(Rc<Message>, u64)]) -> u64 {
     let last = before.iter().rposition(|(message, _)| message.role == Role::User);
     let part = |message: &Rc<Message>| {
@@ -190,13 +189,13 @@ fn least(play: &Play, limits: &Limits, before: &[(Rc<Message>, u64)]) -> u64 {
         shorten::part(&mut part, 64);
         tokens::of_message(&part).min(tokens::of_message(message))
     };
-    // All of the last turn and what a late result binds to it: more than the last step, never less.
+    // The last turn and everything that a late result binds to it: a superset of the last step.
     let shown = before.iter().skip(last.unwrap_or(0).saturating_sub(40));
     play.fixed + limits.summary + HEAD + shown.map(|(message, _)| part(message)).sum::<u64>()
 }
 
 #[test]
-fn ten_thousand_conversations_stay_ones_that_can_be_sent() {
+fn ten_thousand_compacted_conversations_are_valid_requests() {
     let (mut cuts, mut parted, mut brief, mut tight) = (0, 0, 0, 0);
     for seed in 1..=CASES {
         let mut play = Play::new(seed);
@@ -237,7 +236,7 @@ fn ten_thousand_conversations_stay_ones_that_can_be_sent() {
                 let (_, _, shown) = play.measured();
                 let gone = before.iter().filter(|(m, _)| !shown.iter().any(|(s, _)| s.seq == m.seq));
                 let gone: Vec<u64> = gone.map(|(message, _)| message.seq).collect();
-                assert_eq!(gone.len(), dropped, "seed {seed}: what is said to be dropped is");
+                assert_eq!(gone.len(), dropped, "seed {seed}: the reported messages are dropped");
                 assert!(gone.iter().all(|seq| *seq < kept_from), "seed {seed}");
                 let said: u64 = shown.iter().map(|(_, tokens)| tokens).sum();
                 assert!(said <= after + after / 10 + 40, "seed {seed}: {said} instead of {after}");
@@ -252,14 +251,14 @@ fn ten_thousand_conversations_stay_ones_that_can_be_sent() {
                 tight += 1;
                 assert!(play.total() <= most, "seed {seed}: {} of {most}, {possible} possible", play.total());
             }
-            // Again, as long as there is a reason to: nothing.
+            // Compacting again without a new reason changes nothing.
             let over = most.is_none_or(|most| play.total() > most);
             let due = reason == CompactReason::Request || play.total() >= limits.at_tokens;
             let again = (over && due).then(|| play.plan(&limits, reason, most)).flatten();
             assert_eq!(again, None, "seed {seed}: {reason:?} {most:?}");
             let numbers: BTreeSet<u64> = shown.iter().map(|(message, _)| message.seq).collect();
-            assert_eq!(numbers.len(), shown.len(), "seed {seed}: nothing is there twice");
-            // A restart shows the same.
+            assert_eq!(numbers.len(), shown.len(), "seed {seed}: no message is repeated");
+            // A restart loads the same window.
             if seed % 8 > 0 {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! The context window: what the model sees of a long conversation.
+//! The context window of a long conversation.
 
 use edge_harness::platform::in_memory::MemorySessionStore;
 use edge_harness::ports::{
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use std::rc::Rc;
 
-/// A conversation being held: the log, the window beside it, and the whole of it.
+/// A conversation: the log, the window, and all messages.
 struct Talk {
     store: MemorySessionStore,
     window: ContextWindow,
@@ -92,10 +92,10 @@ impl Talk {
     fn check(&self, turn: usize) {
         let loaded = ContextWindow::load(&self.store, Bounds::messages(self.max)).unwrap().messages();
         for seen in [&self.window.messages(), &loaded] {
-            assert_eq!(seen.first().map(|m| m.role), Some(Role::User), "starts where a turn starts");
-            assert!(self.whole.ends_with(seen), "the newest part of the conversation, unchanged");
+            assert_eq!(seen.first().map(|m| m.role), Some(Role::User), "starts at the start of a turn");
+            assert!(self.whole.ends_with(seen), "is the newest part of the conversation, unchanged");
             let own = self.whole.iter().filter(|m| m.turn == format!("t{turn}")).count();
-            assert!(seen.len() >= own, "the turn at hand is whole");
+            assert!(seen.len() >= own, "contains the whole current turn");
             assert!(seen.len() <= self.max.max(4) + own, "{} messages", seen.len());
         }
         if self.whole.len() <= self.max {
@@ -121,7 +121,7 @@ proptest! {
 }
 
 #[test]
-fn the_start_of_the_prompt_stays_for_many_turns() {
+fn the_start_of_the_prompt_is_stable_for_many_turns() {
     let mut talk = Talk::new(40);
     let mut starts: Vec<String> = Vec::new();
     for turn in 0..100 {

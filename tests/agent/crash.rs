@@ -1,5 +1,5 @@
-//! The machine goes away, or the store fails, at any step of a turn: the turn still ends as it
-//! would have, but for calls of which nobody knows.
+//! Evictions and failed stores at every step of a turn: the turn ends as it would have, except for calls with
+//! an unknown outcome.
 
 use crate::stage::{Stage, check, step_of};
 use edge_harness::agent::OnBusy;
@@ -8,7 +8,7 @@ use edge_harness::types::{BudgetPatch, ModelRequest, Part, StopReason, TurnStatu
 use proptest::prelude::*;
 use serde_json::json;
 
-/// What the model does in one step: words or none, and calls.
+/// One step of the model: whether it has text, and its calls.
 #[derive(Clone, Debug)]
 struct Step {
     text: bool,
@@ -20,7 +20,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just("read_it"),
         3 => Just("write_it"),
         1 => Just("fail_it"),
-        1 => Just("nobody"),
+        1 => Just("absent"),
     ];
     (any::<bool>(), prop::collection::vec(tool, 1..4)).prop_map(|(text, calls)| Step { text, calls })
 }
@@ -44,7 +44,7 @@ fn stage(steps: &[Step]) -> Stage {
     Stage::scripted(move |request| play(&steps, request), |builder| builder).0
 }
 
-/// A turn on a machine that stays, and its commits.
+/// A turn without evictions, and its number of commits.
 fn whole(steps: &[Step]) -> (Stage, u32) {
     let stage = stage(steps);
     stage.post("t1", "go");
@@ -54,7 +54,7 @@ fn whole(steps: &[Step]) -> (Stage, u32) {
     (stage, commits)
 }
 
-/// Lets the dying machine do what it still can.
+/// Runs the tasks of an instance whose store fails.
 fn twitch(stage: &Stage) {
     stage.run();
     for _ in 0..40 {
@@ -62,7 +62,7 @@ fn twitch(stage: &Stage) {
     }
 }
 
-/// What must hold after any interruption. Returns the kinds of outcomes.
+/// Checks what must hold after any interruption. Returns the kinds of outcomes.
 fn ended_well(stage: &Stage, steps: &[Step]) -> Vec<String> {
     check(&stage.store.log());
     let end = stage.end("t1");
@@ -100,7 +100,7 @@ proptest! {
             stage.post("t1", "go");
             twitch(&stage);
             stage.crash();
-            // The second machine dies too, a little further on.
+            // The second instance crashes too, a little later.
             stage.store.die_after(Some(2));
             let _ = futures::executor::block_on(stage.host().wake());
             twitch(&stage);
@@ -142,7 +142,7 @@ proptest! {
             }
             stage.store.fail_commits(1);
             twitch(&stage);
-            // On the same machine: it asked to be woken.
+            // In the same instance, which requested a wake-up.
             stage.store.fail_commits(0);
             stage.wake();
             stage.settle();
@@ -152,7 +152,7 @@ proptest! {
 }
 
 #[test]
-fn a_message_that_cannot_be_stored_leaves_nothing() {
+fn a_message_that_cannot_be_stored_leaves_no_trace() {
     let stage = stage(&[]);
     stage.store.fail_commits(1);
     let refused = stage.try_post("t1", "go", Default::default(), Default::default());
@@ -165,8 +165,8 @@ fn a_message_that_cannot_be_stored_leaves_nothing() {
 }
 
 #[test]
-fn a_turn_that_kills_its_machine_each_time_is_given_up() {
-    let steps = [Step { text: false, calls: vec!["read_it", "nobody"] }];
+fn a_turn_that_always_crashes_is_failed() {
+    let steps = [Step { text: false, calls: vec!["read_it", "absent"] }];
     let stage = stage(&steps);
     stage.post("t1", "go");
     for _ in 0..10 {
@@ -178,7 +178,7 @@ fn a_turn_that_kills_its_machine_each_time_is_given_up() {
     stage.check();
     let end = stage.end("t1");
     assert_eq!((end.status, end.error.unwrap().code.as_str()), (TurnStatus::Failed, "recovery_exhausted"));
-    // Nobody is left without an answer: the next turn's request is whole.
+    // Every call has an outcome: the next turn's request is valid.
     stage.post("t2", "go on");
     stage.settle();
     stage.check();
@@ -217,7 +217,7 @@ fn read_write_read() -> Stage {
 }
 
 #[test]
-fn what_was_read_before_a_call_of_which_nobody_knows_is_read_again() {
+fn reads_before_an_unknown_outcome_are_repeated() {
     let stage = read_write_read();
     stage.post("t1", "go");
     stage.run();
@@ -233,7 +233,7 @@ fn what_was_read_before_a_call_of_which_nobody_knows_is_read_again() {
 }
 
 #[test]
-fn outcomes_stand_right_behind_their_calls_when_time_is_over() {
+fn outcomes_directly_follow_their_calls_at_the_deadline() {
     let stage = read_write_read();
     let budget = BudgetPatch { timeout_s: Some(2), ..BudgetPatch::default() };
     stage.try_post("t1", "go", OnBusy::Queue, budget).unwrap();

@@ -1,4 +1,4 @@
-//! Whatever people grant, and whoever is sent out, in whatever mode: what is forbidden never runs.
+//! A denied call never runs, whatever people grant, in any mode, and in subagents.
 
 use crate::stage::{Stage, meta, step_of};
 use edge_harness::agent::host::suspensions::ApprovalDecision;
@@ -9,7 +9,7 @@ use edge_harness::types::{
 use proptest::prelude::*;
 use serde_json::json;
 
-/// Writes by itself, or sends out a subagent that does; it may be a copy, or one that sends out another.
+/// Writes by itself, or spawns a subagent that does. The subagent may be a fork, or spawn another.
 fn script(request: &ModelRequest) -> Answer {
     let said = request.messages.iter().rfind(|message| message.role == Role::User).unwrap().text();
     let (verb, rest) = said.split_once(':').unwrap_or((&said, ""));
@@ -25,13 +25,13 @@ fn script(request: &ModelRequest) -> Answer {
     }
 }
 
-/// What people do.
+/// An action of a person.
 #[derive(Clone, Debug)]
 enum Act {
     GrantTool,
     GrantCategory,
     Yolo(bool),
-    /// A rule of the tenant's, or of the session's own.
+    /// A rule of the tenant or of the session.
     Rule(bool, Policy),
     Default(Policy),
     Mode(bool),
@@ -73,7 +73,7 @@ fn act(stage: &Stage, act: &Act) {
     stage.run();
 }
 
-/// Whether somebody has forbidden it.
+/// Whether a rule forbids the call.
 fn denied(stage: &Stage) -> bool {
     let session = stage.session();
     let state = session.state();
@@ -83,7 +83,7 @@ fn denied(stage: &Stage) -> bool {
         || state.meta.mode.as_deref() == Some("plan")
 }
 
-/// Everybody consents, to everything and for ever, wherever they are asked.
+/// Approves every suspended call permanently, in all sessions.
 fn consent(stage: &Stage) {
     let by = Approver::default();
     let always =
@@ -120,7 +120,7 @@ proptest! {
         stage.subagents.replace(Some(Vec::new()));
         let stage = stage.with_modes(vec![Mode { id: "build".into(), ..Mode::default() }, plan]);
         stage.host().create(meta(stage.host().now())).unwrap();
-        for (n, (before, said, meanwhile)) in rounds.into_iter().enumerate() {
+        for (n, (before, said, later)) in rounds.into_iter().enumerate() {
             before.iter().for_each(|own| act(&stage, own));
             stage.runs.borrow_mut().clear();
             let forbidden = denied(&stage);
@@ -129,14 +129,14 @@ proptest! {
                 stage.tick(50);
             }
             if forbidden {
-                prop_assert!(stage.runs.borrow().is_empty(), "{said} ran at once");
+                prop_assert!(stage.runs.borrow().is_empty(), "{said} ran without approval");
             }
             if stage.session().state().status() == SessionStatus::Waiting {
-                meanwhile.iter().for_each(|own| act(&stage, own));
+                later.iter().for_each(|own| act(&stage, own));
                 let forbidden = denied(&stage);
                 consent(&stage);
                 if forbidden {
-                    prop_assert!(stage.runs.borrow().is_empty(), "{said} ran by consent");
+                    prop_assert!(stage.runs.borrow().is_empty(), "{said} ran by approval");
                 }
             }
         }

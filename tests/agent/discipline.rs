@@ -1,5 +1,5 @@
-//! What bounds and orders a turn: spared calls, late tools, last words, reflections, schemas,
-//! sources, and parts that fail without failing the turn.
+//! The rules of a turn: skipped calls, late tools, final responses, self-critiques, schemas, sources, and
+//! parts that fail without failing the turn.
 
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::{
@@ -53,7 +53,7 @@ impl Tool for SlowWrite {
 }
 
 #[test]
-fn a_tool_that_ends_too_late_changes_nothing_and_leaves_one_record() {
+fn a_late_tool_changes_nothing_and_leaves_one_record() {
     let script = |request: &ModelRequest| match step_of(request) {
         0 => answer(vec![call("c", "slow_write", json!({"ms": 5_000}))]),
         _ => text("done"),
@@ -91,7 +91,7 @@ fn a_tool_of_an_aborted_turn_changes_nothing_in_the_next_one() {
 }
 
 #[test]
-fn a_tool_in_time_writes_the_sessions_state() {
+fn a_tool_writes_the_sessions_state() {
     let script = |request: &ModelRequest| match step_of(request) {
         0 => answer(vec![call("c", "slow_write", json!({"ms": 50}))]),
         _ => text("done"),
@@ -105,7 +105,7 @@ fn a_tool_in_time_writes_the_sessions_state() {
 }
 
 #[test]
-fn equal_calls_are_spared_once_one_has_succeeded() {
+fn a_call_equal_to_a_successful_one_is_skipped() {
     let read = |id: &str| call(id, "read_it", json!({"key": "k"}));
     let script = move |request: &ModelRequest| match step_of(request) {
         0 => answer(vec![read("a"), read("b")]),
@@ -126,7 +126,7 @@ fn equal_calls_are_spared_once_one_has_succeeded() {
 }
 
 #[test]
-fn what_was_spared_before_a_crash_is_spared_after_it() {
+fn skipped_calls_stay_skipped_after_a_crash() {
     let script = |request: &ModelRequest| match step_of(request) {
         0 => answer(vec![call("a", "read_it", json!({"key": "k"}))]),
         1 => answer(vec![
@@ -147,7 +147,7 @@ fn what_was_spared_before_a_crash_is_spared_after_it() {
 }
 
 #[test]
-fn out_of_steps_the_model_has_a_last_word_without_tools() {
+fn at_the_step_limit_the_model_responds_without_tools() {
     let script = |request: &ModelRequest| {
         if request.tools_off {
             assert!(request.tail.contains("no steps left") && !request.tools.is_empty());
@@ -168,7 +168,7 @@ fn out_of_steps_the_model_has_a_last_word_without_tools() {
 }
 
 #[test]
-fn out_of_time_a_turn_still_says_something() {
+fn a_turn_at_its_deadline_has_a_reply() {
     let script = |request: &ModelRequest| match step_of(request) {
         0 => answer(vec![call("c", "slow_write", json!({"ms": 60_000}))]),
         _ => text("never"),
@@ -182,7 +182,7 @@ fn out_of_time_a_turn_still_says_something() {
     assert_eq!(end.reply.unwrap().text, "I ran out of time before I could answer.");
 }
 
-/// One failing call a step, and thoughts in between.
+/// One failing call per step, with thinking in between.
 fn thoughtful(options: TurnOptions, budget: BudgetPatch, thought: &'static str) -> (Stage, usize) {
     let script = move |request: &ModelRequest| {
         if request.tail.contains("Look back at the last step") {
@@ -206,13 +206,13 @@ fn thoughtful(options: TurnOptions, budget: BudgetPatch, thought: &'static str) 
 }
 
 #[test]
-fn a_failure_is_thought_about_within_the_budget() {
+fn a_failure_is_critiqued_within_the_budget() {
     let low = || TurnOptions { think: Some(Thinking::Low), ..TurnOptions::default() };
     let reflections = |stage: &Stage| -> Vec<Value> {
         stage.records().into_iter().filter(|r| r["type"] == "turn.reflected").collect()
     };
     let (stage, _) = thoughtful(TurnOptions::default(), NONE, "CONTINUE");
-    assert_eq!(reflections(&stage).len(), 0, "without thinking there is none");
+    assert_eq!(reflections(&stage).len(), 0, "there are none without thinking");
 
     let (stage, notes) = thoughtful(low(), NONE, "CONTINUE with another key.");
     let stubs: Vec<_> = reflections(&stage).iter().map(|r| r["stub"].as_bool().unwrap_or(false)).collect();
@@ -226,7 +226,7 @@ fn a_failure_is_thought_about_within_the_budget() {
 }
 
 #[test]
-fn an_answer_that_is_not_json_gets_one_more_chance() {
+fn an_answer_that_is_not_json_is_repeated_once() {
     let run = |answers: [&'static str; 2]| {
         let script = move |request: &ModelRequest| text(answers[step_of(request).min(1)]);
         let (stage, models) = Stage::scripted(script, |builder| builder);
@@ -251,7 +251,7 @@ fn an_answer_that_is_not_json_gets_one_more_chance() {
     assert_eq!(end.error.unwrap().code, "output_invalid");
 }
 
-/// Cites what it is asked to.
+/// Cites the requested source.
 struct Cite;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -279,7 +279,7 @@ impl Tool for Cite {
 }
 
 #[test]
-fn a_reply_names_its_sources_unless_told_not_to() {
+fn a_reply_lists_its_sources_unless_disabled() {
     let run = |show_citations: bool| {
         let script = |request: &ModelRequest| match step_of(request) {
             0 => answer(vec![call("c", "cite", json!({"local": 12, "web": 9}))]),
@@ -298,7 +298,7 @@ fn a_reply_names_its_sources_unless_told_not_to() {
     assert_eq!((end.reply.unwrap().text.as_str(), end.citations.len()), ("Found it.", 0));
 }
 
-/// Fails, or breaks, at the end of a turn, after having drafted something.
+/// Fails or panics at the end of a turn, after changing the draft.
 struct Careless(bool);
 
 #[async_trait::async_trait(?Send)]
@@ -311,12 +311,12 @@ impl Hook for Careless {
     }
     fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
         event.draft.state.meta.title = Some("half done".into());
-        assert!(!self.0, "as meant");
+        assert!(!self.0, "as scripted");
         Err(SubStepError("no".into()))
     }
 }
 
-/// Memories that cannot be loaded, or take for ever, or fit.
+/// Memories that fail to load, never load, or load.
 struct Memories(Option<&'static str>);
 
 #[async_trait::async_trait(?Send)]
@@ -331,7 +331,7 @@ impl ContextSource for Memories {
 }
 
 #[test]
-fn what_a_turn_can_do_without_may_fail() {
+fn optional_parts_of_a_turn_may_fail() {
     let (stage, models) = Stage::scripted(
         |_| text("hello"),
         |builder| {
@@ -352,11 +352,11 @@ fn what_a_turn_can_do_without_may_fail() {
     let marked = |text: &str| format!("<untrusted_output>\n{text}\n</untrusted_output>");
     assert!(volatile.contains(&format!("{}\n\n{}", marked("Likes tea."), marked("Is Zoë."))), "{volatile}");
     let took = stage.clock.now().since(crate::stage::NOW);
-    assert!(took <= 2_100, "sources are loaded side by side: {took} ms");
+    assert!(took <= 2_100, "sources are loaded concurrently: {took} ms");
 }
 
 #[test]
-fn the_prompts_hash_follows_instructions_and_tools_only() {
+fn the_prompts_hash_depends_only_on_instructions_and_tools() {
     let hash = |instructions: &'static str, said: &str, tools: Option<Vec<String>>| {
         let (stage, _) = Stage::scripted(|_| text("hello"), move |b| b.instructions("default", instructions));
         stage.post_with("t1", said, NONE, TurnOptions { tools, ..TurnOptions::default() });
@@ -393,7 +393,7 @@ fn a_session_reflects_in_every_nth_turn() {
 }
 
 #[test]
-fn what_was_running_at_an_abort_is_not_said_not_to_have_run() {
+fn a_call_running_at_an_abort_is_not_reported_as_not_run() {
     let script = |request: &ModelRequest| match step_of(request) {
         0 => answer(vec![
             call("c", "slow_write", json!({"ms": 60_000})),
@@ -411,7 +411,7 @@ fn what_was_running_at_an_abort_is_not_said_not_to_have_run() {
 }
 
 #[test]
-fn a_turn_with_a_bound_in_money_ends_when_the_model_has_no_price() {
+fn a_turn_with_a_cost_limit_fails_without_a_price() {
     let (stage, models) = Stage::scripted(|_| text("hello"), |builder| builder);
     let budget = BudgetPatch { max_cost_usd: Some(1.0), ..NONE };
     stage.post_with("t1", "go", budget, TurnOptions::default());
@@ -440,7 +440,7 @@ fn a_summary_that_fails_after_a_reflection_fails_the_turn() {
 }
 
 #[test]
-fn a_clock_may_be_asked_again() {
+fn a_varying_call_is_not_skipped() {
     let script = |request: &ModelRequest| match step_of(request) {
         step @ 0..2 => answer(vec![call(&format!("c{step}"), "current_time", json!({}))]),
         _ => text("done"),
@@ -451,7 +451,7 @@ fn a_clock_may_be_asked_again() {
     assert_eq!(stage.outcomes("t1"), ["result", "result"]);
 }
 
-/// Changes every key, or breaks.
+/// Changes every key, or panics.
 struct Rewrite(Option<&'static str>);
 
 #[async_trait::async_trait(?Send)]
@@ -466,14 +466,14 @@ impl Hook for Rewrite {
         let key = event.call.args["key"].as_str().unwrap_or_default().to_owned();
         match self.0 {
             Some(one) => event.call.args["key"] = one.into(),
-            None => assert_ne!(key, "break", "as meant"),
+            None => assert_ne!(key, "break", "as scripted"),
         }
         ActDecision::Continue
     }
 }
 
 #[test]
-fn calls_are_equal_by_what_they_run_with() {
+fn calls_are_compared_by_the_arguments_they_run_with() {
     let script = |request: &ModelRequest| match step_of(request) {
         0 => answer(vec![call("a", "read_it", json!({"key": "x"}))]),
         1 => answer(vec![call("b", "read_it", json!({"key": "y"}))]),
@@ -488,7 +488,7 @@ fn calls_are_equal_by_what_they_run_with() {
 }
 
 #[test]
-fn a_hook_that_breaks_costs_one_call() {
+fn a_panicking_hook_fails_one_call() {
     let script = |request: &ModelRequest| match step_of(request) {
         0 => answer(["good", "break", "fine"].map(|k| call(k, "read_it", json!({"key": k}))).into()),
         _ => text("done"),

@@ -1,4 +1,4 @@
-//! Very large outputs of tools leave the conversation for good: what stays is where they are.
+//! Eviction of very large tool outputs to artifacts, which leave a reference and a preview.
 
 use crate::artifacts::{Big, big};
 use crate::stage::{Stage, step_of};
@@ -11,8 +11,9 @@ use pretty_assertions::assert_eq;
 use serde_json::json;
 use std::rc::Rc;
 
-/// A stage that evicts what is longer than 20 characters; its model calls `big` in the first step of each
-/// turn, always under the same id, for as many characters as the turn's message says, or else repeats it.
+/// A stage that evicts outputs longer than 20 characters. Its model calls `big` in the first step of each
+/// turn, always with the same call id, for as many characters as the message says, and otherwise repeats the
+/// result.
 fn stage() -> (Stage, Rc<ScriptedModels>) {
     let script = |request: &ModelRequest| match (step_of(request), request.messages.last()) {
         (0, Some(said)) => {
@@ -30,7 +31,7 @@ fn stage() -> (Stage, Rc<ScriptedModels>) {
     (stage, models)
 }
 
-/// Runs a turn and gives the outcome of its call.
+/// Runs a turn and returns the outcome of its call.
 fn run(stage: &Stage, turn: &str, said: impl ToString) -> ToolOutcome {
     stage.post(turn, &said.to_string());
     stage.settle();
@@ -54,7 +55,7 @@ fn stored(stage: &Stage, kept: &ArtifactRef) -> String {
 }
 
 #[test]
-fn log_and_model_hold_where_it_is_and_the_store_all_of_it() {
+fn the_log_and_the_model_have_the_reference_and_the_store_the_output() {
     let (stage, models) = stage();
     assert_eq!(run(&stage, "t1", 20), ToolOutcome::Result { result: json!(big(20)) });
 
@@ -69,7 +70,7 @@ fn log_and_model_hold_where_it_is_and_the_store_all_of_it() {
     };
     assert_eq!(*result, kept);
 
-    // Never more than half of it.
+    // At most half of the output is shown.
     let kept = evicted(run(&stage, "t3", 40));
     assert_eq!(
         kept.preview,
@@ -78,7 +79,7 @@ fn log_and_model_hold_where_it_is_and_the_store_all_of_it() {
 }
 
 #[test]
-fn the_same_call_id_with_other_content_has_a_place_of_its_own_and_the_same_content_one() {
+fn outputs_are_stored_once_per_content() {
     let (stage, _) = stage();
     let (first, second) = (evicted(run(&stage, "t1", 100)), evicted(run(&stage, "t2", 200)));
     assert!(first.r#ref != second.r#ref);
@@ -87,7 +88,7 @@ fn the_same_call_id_with_other_content_has_a_place_of_its_own_and_the_same_conte
 }
 
 #[test]
-fn a_store_that_is_down_changes_nothing() {
+fn without_a_store_nothing_is_evicted() {
     let (stage, _) = stage();
     stage.blobs.down.set(true);
     assert_eq!(run(&stage, "t1", 100), ToolOutcome::Result { result: json!(big(100)) });
@@ -96,7 +97,7 @@ fn a_store_that_is_down_changes_nothing() {
 }
 
 #[test]
-fn what_only_looks_as_if_it_were_elsewhere_is_evicted() {
+fn an_output_that_looks_like_a_reference_is_evicted() {
     let (stage, _) = stage();
     let notice = evicted(run(&stage, "t1", 100));
     let text = ToolOutcome::Artifact { result: notice }.model_text().into_owned();

@@ -1,4 +1,4 @@
-//! The tools on files, in turns.
+//! The file tools, within turns.
 
 use crate::stage::{Stage, step_of};
 use edge_harness::platform::in_memory::models::{answer, call};
@@ -9,8 +9,8 @@ use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-/// A stage whose model calls what the user says: one call, `name {json}`, a line; an empty line
-/// begins the next step. Nothing but the tools is at the files.
+/// A stage whose model makes the calls of the user's message: one `name {json}` per line; an empty line
+/// starts the next step. Only the tools access the files.
 fn stage() -> Stage {
     let script = |request: &ModelRequest| {
         let said = request.messages.iter().rev().find(|message| message.role == Role::User).unwrap().text();
@@ -27,7 +27,7 @@ fn stage() -> Stage {
     Stage::scripted(script, |builder| builder.without_hook("workspace_context")).0
 }
 
-/// The records of what became of a turn's calls.
+/// The records of the outcomes of a turn's calls.
 #[track_caller]
 fn run(stage: &Stage, turn: &str, said: &str) -> Vec<Value> {
     stage.post(turn, said);
@@ -36,7 +36,7 @@ fn run(stage: &Stage, turn: &str, said: &str) -> Vec<Value> {
     stage.records().into_iter().filter(|r| r["type"] == "tool.completed" && r["turn"] == turn).collect()
 }
 
-/// What the calls of one turn say: results, and reasons behind a `!`.
+/// The results of one turn's calls; failures are prefixed with `!`.
 #[track_caller]
 fn said(stage: &Stage, turn: &str, calls: &[(&str, Value)]) -> Vec<String> {
     let text: Vec<String> = calls.iter().map(|(name, args)| format!("{name} {args}")).collect();
@@ -65,7 +65,7 @@ fn text(stage: &Stage, at: &str) -> Option<String> {
 }
 
 #[test]
-fn a_file_lives_and_dies_in_a_turn() {
+fn a_file_is_created_and_deleted_in_a_turn() {
     let stage = stage();
     let said = said(
         &stage,
@@ -103,7 +103,7 @@ fn a_file_lives_and_dies_in_a_turn() {
 }
 
 #[test]
-fn failures_say_what_to_do() {
+fn failures_explain_what_to_do() {
     let stage = stage();
     put(&stage, "u", Layer::User, "a", "x x");
     put(&stage, "u", Layer::Shared, "AGENTS.md", "be kind");
@@ -158,11 +158,11 @@ fn failures_say_what_to_do() {
 }
 
 #[test]
-fn one_file_is_searched_without_its_neighbours() {
+fn a_search_of_one_file_reads_no_other() {
     let stage = stage();
     put(&stage, "u", Layer::User, "notes", "a needle");
     put(&stage, "u", Layer::User, "notes/inside.md", "a needle");
-    // More than one search finds or reads.
+    // More files than one search lists or reads.
     for n in 0..600 {
         put(&stage, "u", Layer::User, &format!("notes-archive/{n:03}"), "a needle");
     }
@@ -180,7 +180,7 @@ fn one_file_is_searched_without_its_neighbours() {
 }
 
 #[test]
-fn no_answer_is_too_large_to_stay() {
+fn every_result_fits_in_the_conversation() {
     let stage = stage();
     put(&stage, "u", Layer::User, "giant.json", &format!("{{{}}}", "\"é\",".repeat(100_000)));
     put(&stage, "u", Layer::User, "long.txt", &"a line of words\n".repeat(50_000));
@@ -209,7 +209,7 @@ fn no_answer_is_too_large_to_stay() {
 }
 
 #[test]
-fn a_user_works_in_files_of_their_own() {
+fn each_user_has_their_own_files() {
     let stage = stage();
     put(&stage, "other", Layer::User, "secret", "of another user");
     let said = said(
@@ -230,7 +230,7 @@ fn a_user_works_in_files_of_their_own() {
 }
 
 #[test]
-fn a_store_that_is_down_is_told_and_logged() {
+fn a_failing_store_is_reported_and_logged() {
     let stage = stage();
     stage.files.down.set(true);
     let said = said(&stage, "t1", &[("read_file", json!({"path": "a"}))]);
@@ -241,7 +241,7 @@ fn a_store_that_is_down_is_told_and_logged() {
 }
 
 #[test]
-fn whoever_keeps_losing_gives_up_and_is_told() {
+fn a_repeatedly_contested_write_fails() {
     let stage = stage();
     put(&stage, "u", Layer::User, "a", "x");
     stage.files.contested.set(true);
@@ -249,12 +249,12 @@ fn whoever_keeps_losing_gives_up_and_is_told() {
     let said =
         said(&stage, "t1", &[("edit_file", json!({"path": "a", "old_string": "x", "new_string": "y"}))]);
     assert_eq!(said, ["!`a` is being changed by others; try again"]);
-    assert!(stage.files.calls.get() - before < 40, "a few tries");
+    assert!(stage.files.calls.get() - before < 40, "a few attempts");
     assert_eq!(text(&stage, "a").as_deref(), Some("x"));
 }
 
 #[test]
-fn what_is_written_too_late_is_not_written() {
+fn a_late_tool_writes_no_file() {
     let calls = [
         ("write_file", json!({"path": "new", "content": "x"})),
         ("write_file", json!({"path": "old", "content": "x", "overwrite": true})),
@@ -275,8 +275,8 @@ fn what_is_written_too_late_is_not_written() {
         stage.files.release();
         stage.settle();
         stage.check();
-        // What was on its way to the store when the turn ended has ended there, as it would outside;
-        // not what still had to learn where the store is.
+        // A write that had reached the store when the turn ended took effect, as it would outside. A write
+        // that was still looking up the store did not.
         let on_its_way = args["overwrite"] == true && !unplaced;
         let expected = if on_its_way { "x" } else { "as it was" };
         let found = (text(&stage, "old"), text(&stage, "new"));
@@ -285,7 +285,7 @@ fn what_is_written_too_late_is_not_written() {
 }
 
 #[test]
-fn tools_are_what_they_say() {
+fn tools_declare_their_effects() {
     let stage = stage();
     let host = stage.host();
     let tools = host.agent().toolkit();
@@ -303,7 +303,7 @@ fn tools_are_what_they_say() {
         assert_eq!((spec.effect, spec.idempotent, spec.category.name()), (effect, idempotent, category));
         if matches!(name, "read_file" | "delete_file") {
             let keys = |path: &str| tool.check(&json!({ "path": path })).unwrap();
-            assert_eq!(keys("/a/b"), keys("a/b"), "one file, one key");
+            assert_eq!(keys("/a/b"), keys("a/b"), "the same file has the same key");
         }
     }
 }

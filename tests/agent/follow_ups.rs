@@ -1,5 +1,4 @@
-//! Work behind turns is done in the end, whatever fails or dies in between, and never on the reply's
-//! path.
+//! Follow-ups are completed despite failures and evictions, and never delay the reply.
 
 use crate::stage::{NOW, Stage};
 use edge_harness::agent::{
@@ -15,15 +14,15 @@ use std::{
     rc::Rc,
 };
 
-/// Notes what it was shown.
+/// Records the context of each run.
 #[derive(Clone, Default)]
 struct Diary {
-    /// What the user said in each round.
+    /// The users' messages in each run.
     rounds: Rc<RefCell<Vec<Vec<String>>>>,
-    /// When each began, in seconds since the first.
+    /// The start time of each run, in seconds since the first.
     times: Rc<RefCell<Vec<u64>>>,
     erased: Rc<RefCell<Vec<String>>>,
-    /// So many rounds fail first.
+    /// How many runs fail first.
     fails: Rc<Cell<u32>>,
     takes_ms: Rc<Cell<u64>>,
     not_before: Rc<Cell<Timestamp>>,
@@ -74,7 +73,7 @@ fn count(stage: &Stage, kind: &str) -> usize {
 }
 
 #[test]
-fn each_turn_is_followed_once() {
+fn each_turn_is_followed_up_once() {
     let (stage, diary) = stage();
     for turn in ["t1", "t2"] {
         stage.post(turn, turn);
@@ -89,7 +88,7 @@ fn each_turn_is_followed_once() {
 }
 
 #[test]
-fn turns_that_end_meanwhile_are_followed_together() {
+fn turns_that_end_during_a_run_are_followed_up_together() {
     let (stage, diary) = stage();
     diary.takes_ms.set(5_000);
     stage.post("t1", "one");
@@ -105,7 +104,7 @@ fn turns_that_end_meanwhile_are_followed_together() {
 }
 
 #[test]
-fn a_failure_is_told_once_and_tried_again_less_and_less_often() {
+fn a_failure_is_recorded_once_and_retried_with_backoff() {
     let (stage, diary) = stage();
     diary.fails.set(4);
     stage.post("t1", "one");
@@ -119,13 +118,13 @@ fn a_failure_is_told_once_and_tried_again_less_and_less_often() {
 }
 
 #[test]
-fn the_machine_may_go_away_at_any_time() {
+fn a_follow_up_survives_evictions() {
     let (stage, diary) = stage();
     diary.takes_ms.set(5_000);
     stage.post("t1", "one");
     stage.settle();
     stage.tick(1_000);
-    let alarm = stage.take_wake_up().expect("a wake-up that outlives the machine");
+    let alarm = stage.take_wake_up().expect("a wake-up that survives the eviction");
     stage.crash();
     stage.tick(alarm);
     stage.wake();
@@ -136,7 +135,7 @@ fn the_machine_may_go_away_at_any_time() {
 }
 
 #[test]
-fn it_waits_until_its_time() {
+fn a_postponed_follow_up_waits() {
     let (stage, diary) = stage();
     diary.not_before.set(stage.host().now().plus(60_000));
     stage.post("t1", "one");
@@ -148,7 +147,7 @@ fn it_waits_until_its_time() {
 }
 
 #[test]
-fn an_erased_session_is_not_followed_and_what_was_kept_goes() {
+fn erasing_a_session_stops_its_follow_ups_and_erases_their_data() {
     let (stage, diary) = stage();
     diary.takes_ms.set(50_000);
     stage.post("t1", "one");

@@ -1,4 +1,4 @@
-//! What hooks can do to a turn.
+//! What hooks can change in a turn.
 
 use crate::stage::{Stage, step_of};
 use async_trait::async_trait;
@@ -13,7 +13,7 @@ use edge_harness::types::{
 use serde_json::json;
 use std::{cell::RefCell, rc::Rc};
 
-/// Calls `read_it` once, then repeats what the tool said.
+/// Calls `read_it` once, then repeats the tool's result.
 fn one_call(request: &ModelRequest) -> Answer {
     let result = request.messages.iter().flat_map(|m| &m.parts).find_map(|part| match part {
         Part::ToolResult { outcome, .. } => Some(outcome.model_text().into_owned()),
@@ -25,7 +25,7 @@ fn one_call(request: &ModelRequest) -> Answer {
     }
 }
 
-/// A hook made of closures' worth of choices.
+/// A hook with configurable decisions.
 #[derive(Default)]
 struct Choices {
     name: &'static str,
@@ -75,14 +75,14 @@ impl Hook for Choices {
     }
 }
 
-/// The stage after one turn with these hooks, and what the model was asked.
+/// The stage after one turn with these hooks, and the requests to the model.
 fn turn(hooks: fn() -> Vec<Choices>) -> (Stage, Vec<ModelRequest>) {
     let (stage, models) =
         Stage::scripted(one_call, move |builder| hooks().into_iter().fold(builder, |b, h| b.hook(h)));
     stage.post("t1", "original");
     stage.settle();
     stage.check();
-    // Behind the turn it is asked for facts, which needs no tools.
+    // Extracting facts after the turn uses no tools.
     let requests = models.requests().into_iter().filter(|request| !request.tools.is_empty()).collect();
     (stage, requests)
 }
@@ -109,7 +109,7 @@ fn pre_call_changes_what_the_model_sees_but_not_the_log() {
 #[test]
 fn pre_reasoning_changes_the_request() {
     let (_, requests) = turn(|| vec![Choices { name: "a", system: Some("be brief"), ..Choices::default() }]);
-    // The built-in ones come after it.
+    // The built-in hooks run later.
     let own = |request: &ModelRequest| request.system.split("\n\n").next().map(str::to_owned);
     assert_eq!(requests.iter().filter_map(own).collect::<Vec<_>>(), ["be brief"; 2]);
 }
@@ -137,7 +137,7 @@ fn pre_acting_changes_arguments_but_not_the_log() {
 }
 
 #[test]
-fn post_acting_changes_the_outcome_before_anybody_sees_it() {
+fn post_acting_changes_the_outcome_before_it_is_recorded() {
     let (stage, _) =
         turn(|| vec![Choices { name: "a", outcome: Some(result("masked")), ..Choices::default() }]);
     assert_eq!(reply(&stage), "masked");
@@ -146,7 +146,7 @@ fn post_acting_changes_the_outcome_before_anybody_sees_it() {
 }
 
 #[test]
-fn a_failing_hook_fails_the_turn_and_error_hooks_hear_of_it() {
+fn a_failing_hook_fails_the_turn_and_error_hooks_run() {
     let error = || TurnError { code: "over_quota".into(), message: "no".into(), retryable: false };
     let errors = Rc::new(RefCell::new(Vec::new()));
     let heard = Rc::clone(&errors);
@@ -163,14 +163,14 @@ fn a_failing_hook_fails_the_turn_and_error_hooks_hear_of_it() {
         (TurnStatus::Failed, StopReason::Error, Some(error()))
     );
     assert_eq!(*errors.borrow(), ["over_quota"]);
-    // Its message may quote what was said.
+    // The error's message may contain text of the user.
     let line = stage.log.lines().pop().unwrap();
     assert_eq!((&line["event"], &line["code"]), (&"turn.failed".into(), &"over_quota".into()));
     assert!(!line.to_string().contains(&error().message), "{line}");
 }
 
 #[test]
-fn the_session_adds_up_what_its_turns_used() {
+fn a_session_sums_the_usage_of_its_turns() {
     let (stage, _) = turn(Vec::new);
     let used = stage.end("t1").usage;
     stage.post("t2", "again");

@@ -1,4 +1,4 @@
-//! What the session's object answers, with the object in memory.
+//! The responses of the session object, with the object in memory.
 
 use crate::stage::{Stage, check};
 use edge_harness::http::{
@@ -23,7 +23,7 @@ pub fn call(route: SessionRoute, query: &str, body: &Value) -> SessionRequest {
     SessionRequest { principal: principal(), session: "s".into(), route, item: String::new(), request }
 }
 
-/// What the session's object answers; `other` is every other session.
+/// The response of the session's object; `other` stands in for all other sessions.
 pub fn handler(stage: &Stage, other: Option<Rc<Stage>>) -> Handler {
     stage.others.stand_in.replace(other);
     Handler { host: stage.host() }
@@ -47,7 +47,7 @@ pub fn stream(response: ApiResponse) -> ByteReceiver {
     }
 }
 
-/// What can be read now.
+/// The bytes that are available now.
 pub fn read(stream: &mut ByteReceiver) -> String {
     let mut out = Vec::new();
     while let Some(Some(bytes)) = stream.next().now_or_never() {
@@ -57,14 +57,14 @@ pub fn read(stream: &mut ByteReceiver) -> String {
 }
 
 #[test]
-fn a_reader_with_a_long_replay_behind_it_is_pinged() {
+fn a_reader_is_pinged_after_a_long_replay() {
     let stage = Stage::demo();
     for turn in 0..3 {
         stage.post(&format!("t{turn}"), &"long ".repeat(200_000));
         stage.settle();
     }
     let mut slow = stream(ask(&stage, SessionRoute::Events, "", &json!({})).unwrap());
-    // Longer than pings wait for a first listener.
+    // Longer than pings wait for the first listener.
     for _ in 0..4 {
         stage.tick(15_000);
     }
@@ -80,7 +80,7 @@ fn a_reader_with_a_long_replay_behind_it_is_pinged() {
 }
 
 #[test]
-fn a_session_belongs_to_the_user_whom_its_maker_named_anywhere() {
+fn a_session_belongs_to_the_user_named_at_its_creation() {
     let named = |query: &str, body: Value| {
         let answer = ask(&Stage::demo(), SessionRoute::Create, query, &body).unwrap();
         whole(answer)["user"].clone()
@@ -97,7 +97,7 @@ fn a_session_belongs_to_the_user_whom_its_maker_named_anywhere() {
 }
 
 #[test]
-fn a_socket_neither_brings_back_an_erased_session_nor_takes_more_than_a_body() {
+fn a_socket_neither_restores_an_erased_session_nor_accepts_oversized_commands() {
     let stage = Stage::demo();
     stage.post("t1", "hello");
     stage.settle();
@@ -117,7 +117,7 @@ fn a_socket_neither_brings_back_an_erased_session_nor_takes_more_than_a_body() {
 }
 
 #[test]
-fn what_cannot_be_read_can_be_erased_by_its_owner_alone() {
+fn an_unreadable_session_can_be_erased_by_its_owner_only() {
     let stage = Stage::demo();
     ask(&stage, SessionRoute::Create, "user=ada", &json!({})).unwrap();
     let state = stage.store.get("state").unwrap().unwrap();
@@ -141,7 +141,7 @@ fn what_cannot_be_read_can_be_erased_by_its_owner_alone() {
 }
 
 #[test]
-fn a_fork_while_a_turn_runs_and_others_wait_leaves_no_turn_without_an_end() {
+fn a_fork_during_a_turn_has_no_turn_without_an_end() {
     for said in ["/slow 10 3", "/tool read_it {\"key\": \"k\"}"] {
         let stage = Stage::demo();
         stage.post("t1", said);
@@ -160,7 +160,7 @@ fn a_fork_while_a_turn_runs_and_others_wait_leaves_no_turn_without_an_end() {
 }
 
 #[test]
-fn what_a_turn_cannot_be_held_to_is_refused() {
+fn invalid_turn_options_are_refused() {
     let (stage, _) = Stage::scripted(|_| Vec::new(), |builder| builder);
     let refused = |more: Value| {
         let mut body = json!({"content": "hello"});

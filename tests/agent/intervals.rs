@@ -1,4 +1,4 @@
-//! What a session does at intervals: it begins with the session, goes on whatever dies in between, and ends with it.
+//! Intervals: ticks start with the session, continue after evictions, and end with the session.
 
 use crate::http::ask;
 use crate::stage::{NOW, Stage};
@@ -19,12 +19,12 @@ use std::{
 
 const EVERY_MS: u64 = 10_000;
 
-/// Counts in the session's state, and notes when it began and whether none had succeeded before.
+/// Counts in the session's state, and records when each tick started and whether it was the first run.
 #[derive(Clone, Default)]
 struct Heart {
     beats: Rc<RefCell<Vec<(u64, bool)>>>,
     takes_ms: Rc<Cell<u64>>,
-    /// So many beats fail first.
+    /// How many ticks fail first.
     fails: Rc<Cell<u32>>,
     stops: Rc<Cell<bool>>,
     shut: Rc<RefCell<Vec<String>>>,
@@ -57,7 +57,7 @@ impl Interval for Heart {
     }
 }
 
-/// A stage, and the platform's alarm, which outlives its machines.
+/// A stage and the platform's alarm, which survives evictions.
 struct Life {
     stage: Stage,
     alarm: Cell<Option<Timestamp>>,
@@ -83,7 +83,7 @@ impl Life {
         }
     }
 
-    /// Lets time pass up to this second; the alarm goes off where it is set.
+    /// Advances the clock to this second and fires the alarm when it is due.
     fn until(&self, second: u64) {
         self.run();
         while self.stage.clock.now() < NOW.plus(second * 1_000) {
@@ -107,7 +107,7 @@ fn times(heart: &Heart) -> Vec<u64> {
 }
 
 #[test]
-fn it_beats_from_the_beginning_until_it_stops() {
+fn an_interval_ticks_from_the_creation_until_it_stops() {
     let (life, heart) = Life::new();
     life.create();
     life.until(35);
@@ -116,12 +116,12 @@ fn it_beats_from_the_beginning_until_it_stops() {
     heart.stops.set(true);
     life.until(100);
     assert_eq!(times(&heart), [0, 10, 20, 30, 40]);
-    assert_eq!(life.alarm.get(), None, "a session at rest costs nothing");
+    assert_eq!(life.alarm.get(), None, "an idle session has no alarm");
     life.stage.check();
 }
 
 #[test]
-fn a_first_message_makes_a_session_that_beats_beside_its_turns() {
+fn ticks_run_beside_turns() {
     let (life, heart) = Life::new();
     life.stage.post("t1", "hello");
     life.until(25);
@@ -130,11 +130,11 @@ fn a_first_message_makes_a_session_that_beats_beside_its_turns() {
 }
 
 #[test]
-fn without_handlers_nothing_wakes_a_session() {
+fn without_intervals_nothing_wakes_a_session() {
     let stage = Stage::demo();
     ask(&stage, SessionRoute::Create, "", &json!({})).unwrap();
     stage.run();
-    // The watchdog of the new session's entry in the list; nothing is owed when it fires.
+    // The watchdog of the new session's directory entry. Nothing is pending when it fires.
     let watchdog = stage.take_wake_up().expect("a watchdog");
     stage.clock.advance(watchdog);
     stage.wake();
@@ -142,25 +142,25 @@ fn without_handlers_nothing_wakes_a_session() {
 }
 
 #[test]
-fn a_machine_that_goes_away_takes_no_beat_with_it() {
+fn a_tick_interrupted_by_an_eviction_runs_again() {
     let (life, heart) = Life::new();
     life.create();
     life.until(5);
     life.stage.crash();
     life.until(15);
     assert_eq!(*heart.beats.borrow(), [(0, true), (10, false)]);
-    // In the middle of one.
+    // In the middle of a tick.
     heart.takes_ms.set(5_000);
     life.until(22);
     life.stage.crash();
     life.until(46);
     assert_eq!(times(&heart), [0, 10, 20, 40]);
-    assert_eq!(life.count(), 3, "the one that was cut off is done once");
+    assert_eq!(life.count(), 3, "the interrupted tick succeeded once");
     life.stage.check();
 }
 
 #[test]
-fn what_is_missed_is_not_made_up_for() {
+fn missed_ticks_are_skipped() {
     let (life, heart) = Life::new();
     life.create();
     life.until(1);
@@ -173,7 +173,7 @@ fn what_is_missed_is_not_made_up_for() {
 }
 
 #[test]
-fn one_that_takes_long_is_not_begun_beside_itself() {
+fn ticks_of_an_interval_never_overlap() {
     let (life, heart) = Life::new();
     heart.takes_ms.set(25_000);
     life.create();
@@ -191,21 +191,24 @@ fn one_that_takes_long_is_not_begun_beside_itself() {
 }
 
 #[test]
-fn a_failure_is_told_once_and_the_next_beat_comes() {
+fn a_failure_is_recorded_once_and_the_interval_continues() {
     let (life, heart) = Life::new();
     heart.fails.set(3);
     life.create();
     life.until(45);
     assert_eq!(*heart.beats.borrow(), [(0, true), (10, true), (20, true), (30, true), (40, false)]);
     let records = life.stage.records();
-    let told: Vec<_> = records.iter().filter(|record| record["type"] == "turn.sub_step_failed").collect();
-    assert_eq!((told.len(), &told[0]["step"], &told[0]["reason"]), (1, &json!("heart"), &json!("not now")));
+    let failures: Vec<_> = records.iter().filter(|record| record["type"] == "turn.sub_step_failed").collect();
+    assert_eq!(
+        (failures.len(), &failures[0]["step"], &failures[0]["reason"]),
+        (1, &json!("heart"), &json!("not now"))
+    );
     assert_eq!(life.count(), 2);
     life.stage.check();
 }
 
 #[test]
-fn erasing_a_session_ends_its_beats() {
+fn erasing_a_session_ends_its_intervals() {
     let (life, heart) = Life::new();
     life.create();
     life.until(15);
@@ -215,14 +218,14 @@ fn erasing_a_session_ends_its_beats() {
     let host = life.stage.host();
     let erased = Rc::new(Cell::new(false));
     let (own, work) = (Rc::clone(&erased), host.clone());
-    // As a request does: work that it waits for runs beside it.
+    // As in a request: tasks that the erasure waits for run concurrently.
     host.spawn(async move { own.set(work.erase(&"t".into(), "s").await.is_ok()) });
     life.run();
     assert!(erased.get());
     life.until(120);
     assert_eq!((times(&heart).len(), life.stage.store.exists().unwrap()), (3, false));
     assert_eq!(*heart.shut.borrow(), ["u/s after 2"]);
-    // Another one in its place.
+    // A new session with the same id.
     heart.takes_ms.set(0);
     life.create();
     life.run();
@@ -230,7 +233,7 @@ fn erasing_a_session_ends_its_beats() {
 }
 
 #[test]
-fn handlers_must_not_clash_nor_beat_too_often() {
+fn intervals_must_have_distinct_names_and_a_minimum_length() {
     struct Fast;
     #[async_trait::async_trait(?Send)]
     impl Interval for Fast {

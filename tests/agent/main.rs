@@ -1,5 +1,5 @@
-//! One session and its agent, natively: every port in memory, the clock in the test's hand, and a
-//! machine that can be taken away after any commit.
+//! One session and its agent, natively: all ports are in memory, the test controls the clock, and the session
+//! can be evicted after any commit.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -1,4 +1,4 @@
-//! Memory from what was said to `MEMORY.md`, natively: whatever breaks on the way, each fact gets there once.
+//! Memory from messages to `MEMORY.md`, natively: despite failures each fact is added exactly once.
 
 use crate::stage::{NOW, Stage};
 use edge_harness::agent::FollowUp;
@@ -24,8 +24,8 @@ fn fact(n: usize) -> NewFact {
     NewFact { id, text, at: NOW, session: None, speaker: None }
 }
 
-/// A model that keeps the file as it is and adds what is new, also what the file has already; and what it
-/// was asked.
+/// A model that keeps the file and adds all new facts, even those already in the file; and the requests to
+/// it.
 fn keeper() -> (Stage, Rc<RefCell<Vec<String>>>) {
     let asked = Rc::new(RefCell::new(Vec::new()));
     let own = Rc::clone(&asked);
@@ -62,8 +62,8 @@ fn backups(stage: &Stage, user: &str) -> Vec<String> {
 }
 
 #[test]
-fn wherever_it_dies_each_fact_is_worked_in_once() {
-    // More than one question holds.
+fn each_fact_is_added_once_despite_crashes() {
+    // More facts than one request holds.
     const FACTS: usize = 250;
     let expected: String = (0..FACTS).map(|n| format!("- Fact {n}.\n")).collect();
     let (mut survived, mut twice) = (0, 0);
@@ -75,39 +75,39 @@ fn wherever_it_dies_each_fact_is_worked_in_once() {
         let died = block_on(own.consolidate(&owner("u"))).is_err();
         stage.index.dies_after.set(None);
         stage.index.down.set(false);
-        // Whoever comes next, when the lease is over and who failed has rested.
+        // The next consolidation, after the lease and the pause after a failure have expired.
         stage.clock.advance(LEASE_MS + REST_MS);
         block_on(memories(&stage).consolidate_due(10)).expect("what is due");
-        assert_eq!(memory_file(&stage, "u"), expected, "it died after {calls} calls");
-        assert!(asked.borrow().len() <= 3, "at most one question is asked again");
+        assert_eq!(memory_file(&stage, "u"), expected, "crashed after {calls} calls");
+        assert!(asked.borrow().len() <= 3, "at most one request is repeated");
         twice += usize::from(asked.borrow().len() == 3);
         stage.clock.advance(REST_MS + 1);
-        assert_eq!(block_on(memories(&stage).consolidate_due(10)), Ok(0), "nothing is left to do");
+        assert_eq!(block_on(memories(&stage).consolidate_due(10)), Ok(0), "nothing is due");
         survived += usize::from(!died);
         if survived == 3 {
-            // Where it died between a question and its answer's being written.
+            // If it crashed between the response and the write.
             return assert!(calls > 10 && (1..calls as usize / 2).contains(&twice), "{twice} of {calls}");
         }
     }
 }
 
 #[test]
-fn facts_that_come_late_or_meanwhile_are_not_passed_over() {
+fn late_and_concurrent_facts_are_consolidated() {
     let (stage, _) = keeper();
     let own = memories(&stage);
     block_on(own.learn(&owner("u"), vec![fact(1)])).expect("learned");
     assert_eq!(block_on(own.consolidate(&owner("u"))), Ok(Consolidated::Done(1)));
-    // Said long ago, stored now.
+    // An old fact that is stored now.
     let old = NewFact { at: Timestamp(1_000), ..fact(2) };
     block_on(own.learn(&owner("u"), vec![old])).expect("learned");
-    assert_eq!(block_on(own.consolidate_due(10)), Ok(0), "it rests");
+    assert_eq!(block_on(own.consolidate_due(10)), Ok(0), "too soon after the last one");
     stage.clock.advance(REST_MS + 1);
     assert_eq!(block_on(own.consolidate_due(10)), Ok(1));
     assert!(memory_file(&stage, "u").contains("Fact 2."));
 }
 
 #[test]
-fn an_edit_that_comes_meanwhile_is_kept() {
+fn a_concurrent_edit_is_kept() {
     type Edit = Box<dyn Fn()>;
     let edit: Rc<RefCell<Option<Edit>>> = Rc::default();
     let hook = Rc::clone(&edit);
@@ -134,7 +134,7 @@ fn an_edit_that_comes_meanwhile_is_kept() {
     assert_eq!(block_on(own.consolidate(&owner("u"))), Ok(Consolidated::Done(1)));
     let file = memory_file(&stage, "u");
     assert!(file.contains("My own line.") && file.contains("Fact 1."), "{file}");
-    assert_eq!(models.requests().len(), 2, "it was asked again about what had changed");
+    assert_eq!(models.requests().len(), 2, "the request was repeated with the edited file");
 }
 
 #[test]
@@ -157,13 +157,13 @@ fn a_rewrite_is_bounded_backed_up_and_never_empty() {
         assert_eq!(step(n, &format!("{whole}- {n}\n")[21..]), Ok(Consolidated::Done(1)));
     }
     let kept = || backups(&stage, "u").into_iter().filter(|path| path.contains("/kept/")).collect::<Vec<_>>();
-    assert_eq!(backups(&stage, "u").len() - kept().len(), 20, "the newest");
-    assert_eq!(kept().len(), 1, "the answer that did not fit");
+    assert_eq!(backups(&stage, "u").len() - kept().len(), 20, "only the newest");
+    assert_eq!(kept().len(), 1, "the response that was too large");
     let before = memory_file(&stage, "u");
     assert_eq!(step(30, "- short\n"), Ok(Consolidated::Done(1)));
-    let last = kept().pop().expect("what lost more than half is kept for good");
+    let last = kept().pop().expect("a file that lost more than half is kept permanently");
     assert_eq!(block_on(own.read(&owner("u"), &path(&last))).as_deref(), Ok(before.as_str()));
-    // Nothing is no file: the facts stay due.
+    // An empty response is not written, and the facts stay due.
     assert!(step(31, " \n```\n```").is_err());
     assert_eq!(memory_file(&stage, "u"), "- short\n");
     *say.borrow_mut() = "- short\n- Fact 31.\n".to_owned();
@@ -171,7 +171,7 @@ fn a_rewrite_is_bounded_backed_up_and_never_empty() {
 }
 
 #[test]
-fn one_user_s_throttle_is_no_other_s_and_outlives_the_machine() {
+fn each_user_is_throttled_separately_across_evictions() {
     let flush = |stage: &Stage| {
         let flush = Flush::Every(60_000);
         stage.memories(MemorySettings { flush, ..MemorySettings::default() })
@@ -179,18 +179,18 @@ fn one_user_s_throttle_is_no_other_s_and_outlives_the_machine() {
     let stage = Stage::demo();
     let wait = |user: &str| block_on(flush(&stage).claim_flush(&owner(user), 60_000)).expect("an index");
     assert_eq!(wait("ann"), None);
-    assert_eq!(wait("s"), None, "named like a session");
+    assert_eq!(wait("s"), None, "a user named like the session");
     assert_eq!(wait("bob"), None);
     stage.crash();
     assert_eq!(wait("ann"), Some(NOW.plus(60_000)));
     stage.clock.advance(60_000);
     assert_eq!(wait("ann"), None);
-    assert_eq!(block_on(flush(&stage).claim_flush(&owner("ann"), 0)), Ok(None), "no gap, no wait");
+    assert_eq!(block_on(flush(&stage).claim_flush(&owner("ann"), 0)), Ok(None), "no wait without a gap");
     assert_eq!(FollowUp::name(&MemoryFlush(flush(&stage))), "memory_flush");
 }
 
 #[test]
-fn what_is_said_settles_and_is_said_again_only_if_it_was_not_known() {
+fn a_repeated_fact_is_stored_once() {
     let stage = Stage::demo();
     stage.flush.set(Flush::default());
     stage.crash();

@@ -1,4 +1,4 @@
-//! Modes: what a session is set to, and how it goes over from one to another.
+//! Modes and switching between them.
 
 use crate::{
     http::{handler, principal},
@@ -63,13 +63,13 @@ fn silent() -> (Stage, Rc<ScriptedModels>) {
     made(|_| vec![Part::text("done")])
 }
 
-/// What was told of modes and models: the new one, and the one before.
+/// The recorded changes of mode and model: the new one and the previous one.
 fn changes(stage: &Stage) -> Vec<(String, Value, Value)> {
-    let told = stage.records().into_iter().filter_map(|record| {
+    let found = stage.records().into_iter().filter_map(|record| {
         let kind = record["type"].as_str().unwrap().strip_suffix(".changed")?.to_owned();
         Some((kind.clone(), record[&kind].clone(), record["previous"].clone()))
     });
-    told.collect()
+    found.collect()
 }
 
 fn change(kind: &str, new: Value, previous: Value) -> (String, Value, Value) {
@@ -77,7 +77,7 @@ fn change(kind: &str, new: Value, previous: Value) -> (String, Value, Value) {
 }
 
 #[test]
-fn a_session_starts_in_the_default_mode_or_in_the_one_that_is_asked_for() {
+fn a_session_starts_in_the_default_or_the_requested_mode() {
     let (first, _) = stage(|_| vec![]);
     let made = ask(&first, SessionRoute::Create, json!({})).unwrap();
     assert_eq!((&made["mode"], &made["model"]), (&json!("build"), &Value::Null));
@@ -91,7 +91,7 @@ fn a_session_starts_in_the_default_mode_or_in_the_one_that_is_asked_for() {
     let refused = ask(&first, SessionRoute::Create, json!({"mode": "nap"}));
     assert_eq!(code(refused), ("validation_failed", Some("/mode".into())));
     assert!(first.kinds().is_empty());
-    // By its first message, too.
+    // Also with the first message.
     let (first, _) = stage(|_| vec![Part::text("hi")]);
     let headers = vec![("prefer".into(), "respond-async".into())];
     let request = ApiRequest { headers, body: r#"{"content": "hi"}"#.into(), ..ApiRequest::default() };
@@ -103,7 +103,7 @@ fn a_session_starts_in_the_default_mode_or_in_the_one_that_is_asked_for() {
 }
 
 #[test]
-fn a_mode_that_there_is_not_changes_nothing() {
+fn an_unknown_mode_is_refused() {
     let (stage, _) = silent();
     let before = (stage.kinds(), stage.session().state().clone());
     let refused = patch(&stage, json!({"title": "New", "mode": "nap"})).unwrap_err();
@@ -113,22 +113,22 @@ fn a_mode_that_there_is_not_changes_nothing() {
 }
 
 #[test]
-fn a_mode_goes_over_only_to_where_it_leads() {
+fn a_mode_only_switches_to_its_transitions() {
     let (stage, _) = silent();
     patch(&stage, json!({"mode": "look"})).unwrap();
     let refused = patch(&stage, json!({"mode": "fix"})).unwrap_err();
     assert_eq!((refused.code.as_str(), refused.code.status()), ("transition_not_allowed", 409));
     assert_eq!(refused.detail, "cannot switch from mode \"look\" to \"fix\"; allowed: build");
-    assert_eq!(patch(&stage, json!({"mode": "look"})).unwrap()["mode"], "look", "staying is no change");
+    assert_eq!(patch(&stage, json!({"mode": "look"})).unwrap()["mode"], "look", "staying is always allowed");
     assert_eq!(patch(&stage, json!({"mode": null})).unwrap()["mode"], "build");
-    let told: Vec<_> = changes(&stage).into_iter().filter(|(kind, ..)| kind == "mode").collect();
+    let found: Vec<_> = changes(&stage).into_iter().filter(|(kind, ..)| kind == "mode").collect();
     let expected =
         [change("mode", json!("look"), json!("build")), change("mode", json!("build"), json!("look"))];
-    assert_eq!(told, expected);
+    assert_eq!(found, expected);
 }
 
 #[test]
-fn of_overlapping_switches_the_last_holds_and_each_changes_the_model_once() {
+fn of_concurrent_switches_the_last_one_applies() {
     let (stage, _) = silent();
     patch(&stage, json!({"mode": "look"})).unwrap();
     patch(&stage, json!({"mode": "build"})).unwrap();
@@ -148,15 +148,18 @@ fn of_overlapping_switches_the_last_holds_and_each_changes_the_model_once() {
 }
 
 #[test]
-fn a_mode_remembers_its_model_and_another_machine_the_mode() {
+fn a_mode_remembers_its_model_across_evictions() {
     let (stage, _) = silent();
     patch(&stage, json!({"model": "scripted/large"})).unwrap();
     patch(&stage, json!({"mode": "look"})).unwrap();
     patch(&stage, json!({"model": "scripted/tiny"})).unwrap();
     stage.crash();
     assert_eq!(patch(&stage, json!({"mode": "build"})).unwrap()["model"], "scripted/large");
-    let told = changes(&stage);
-    assert!(told.contains(&change("mode", json!("build"), json!("look"))), "the true one before: {told:?}");
+    let found = changes(&stage);
+    assert!(
+        found.contains(&change("mode", json!("build"), json!("look"))),
+        "the actual previous mode: {found:?}"
+    );
     assert_eq!(patch(&stage, json!({"mode": "look"})).unwrap()["model"], "scripted/tiny");
     patch(&stage, json!({"mode": "build"})).unwrap();
     assert_eq!(
@@ -167,7 +170,7 @@ fn a_mode_remembers_its_model_and_another_machine_the_mode() {
 }
 
 #[test]
-fn a_mode_decides_what_the_model_is_told_and_offered() {
+fn a_mode_sets_instructions_and_tools() {
     let (stage, models) = silent();
     let said = |turn: &str| {
         stage.post(turn, "hello");
@@ -182,17 +185,17 @@ fn a_mode_decides_what_the_model_is_told_and_offered() {
     let (model, look, tools, other) = said("t2");
     assert_eq!((model.as_str(), tools), ("small", vec!["read_it".to_owned()]));
     let place = look.find("\n\nOnly look.").expect("its instructions");
-    assert!(build.starts_with(look.get(..place).unwrap()), "behind the agent's");
+    assert!(build.starts_with(look.get(..place).unwrap()), "after the agent's instructions");
     assert_ne!(first, other);
     patch(&stage, json!({"mode": "build"})).unwrap();
     assert_eq!(said("t3").3, first, "the same mode, the same prompt");
     patch(&stage, json!({"mode": "fix"})).unwrap();
-    assert_eq!(said("t4").2, [""; 0], "an empty list is none");
+    assert_eq!(said("t4").2, [""; 0], "an empty list offers no tools");
     stage.check();
 }
 
 #[test]
-fn a_tool_that_the_mode_has_not_is_unknown_and_what_the_caller_asked_for_counts_too() {
+fn only_tools_of_both_the_mode_and_the_caller_can_be_called() {
     let (stage, models) = made(|step| match step {
         0 => vec![call("c1", "write_it", json!({"key": "a"})), call("c2", "read_it", json!({"key": "a"}))],
         _ => vec![Part::text("done")],
@@ -211,7 +214,7 @@ fn a_tool_that_the_mode_has_not_is_unknown_and_what_the_caller_asked_for_counts_
 }
 
 #[test]
-fn a_switch_in_mid_turn_holds_from_the_next_call_of_the_model_on() {
+fn a_switch_within_a_turn_applies_from_the_next_model_call() {
     let (stage, models) = made(|step| match step {
         0 => vec![call("c1", "read_it", json!({"key": "a"}))],
         _ => vec![Part::text("done")],
@@ -237,7 +240,7 @@ fn an_agent_without_modes_has_none() {
 }
 
 #[test]
-fn a_mode_that_is_not_there_any_more_counts_as_the_default() {
+fn a_removed_mode_counts_as_the_default() {
     let (stage, _) = silent();
     patch(&stage, json!({"mode": "fix"})).unwrap();
     let stage = stage.with_modes(modes(json!([{"id": "a"}, {"id": "b"}])));
@@ -246,7 +249,7 @@ fn a_mode_that_is_not_there_any_more_counts_as_the_default() {
 }
 
 #[test]
-fn a_mode_says_to_the_policy_that_it_only_reads_and_what_it_forbids() {
+fn a_mode_restricts_calls_to_reads_and_by_its_rules() {
     let list = json!([{"id": "plan", "read_only": true, "permissions": {"tools": {"echo": "deny"}}}]);
     let (stage, _) = Stage::scripted(|_| answer(vec![]), |builder| builder);
     let stage = stage.with_modes(modes(list));

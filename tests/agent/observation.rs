@@ -1,5 +1,4 @@
-//! Notes take the place of messages, whatever fails or dies in between: no message is lost from what the model
-//! knows, and none is told twice.
+//! Observation: notes replace messages. Despite failures and crashes each message is covered exactly once.
 
 use crate::stage::{NOW, Stage, step_of};
 use edge_harness::agent::OnBusy;
@@ -28,12 +27,12 @@ use std::{
     rc::Rc,
 };
 
-/// Takes its time over each answer, and says how much it takes at once.
+/// A model that takes time to respond, and reports the size of requests.
 struct Slow {
     inner: Rc<ScriptedModels>,
     clock: ManualClock,
     window: Rc<Cell<u64>>,
-    /// How long notes take, in milliseconds.
+    /// The duration of a request for notes, in milliseconds.
     slow: Rc<Cell<u64>>,
 }
 
@@ -66,7 +65,7 @@ impl Models for Slow {
     }
 }
 
-/// What is asked beside the conversation is answered by the queue first.
+/// One-shot calls are answered from the queue first.
 type Queue = Rc<RefCell<VecDeque<Answer>>>;
 
 struct Talk {
@@ -106,7 +105,7 @@ fn below<'a>(text: &'a str, title: &str) -> &'a str {
 }
 
 impl Talk {
-    /// With a model that notes down the facts of messages, and answers as `script` says.
+    /// A model that notes the facts of messages, and responds to others as `script` says.
     fn new(settings: ObservationSettings, script: impl Fn(&ModelRequest) -> Answer + 'static) -> Self {
         let notes = Queue::default();
         let queue = Rc::clone(&notes);
@@ -135,7 +134,7 @@ impl Talk {
         Self { stage, models, notes, window, slow }
     }
 
-    /// A turn to its end, and what follows it.
+    /// Runs a turn and its follow-ups.
     fn turn(&self, turn: &str, said: &str) {
         self.stage.post(turn, said);
         self.stage.settle();
@@ -153,7 +152,7 @@ impl Talk {
         self.stage.records().into_iter().filter(|record| record["type"] == kind).collect()
     }
 
-    /// The last request that was part of the conversation.
+    /// The last request of the conversation.
     fn asked(&self) -> ModelRequest {
         let own = |request: &ModelRequest| !is_observer(request) && !is_reflector(request);
         self.models.requests().into_iter().rfind(own).expect("a request")
@@ -168,7 +167,7 @@ impl Talk {
     }
 }
 
-/// The parts of the message that stands for what is not shown; empty when all is.
+/// The parts of the message that replaces earlier messages; empty if there is none.
 fn head(request: &ModelRequest) -> Vec<String> {
     let first = &request.messages[0];
     let texts = first.parts.iter().map(|part| match part {
@@ -182,7 +181,7 @@ fn all_text(request: &ModelRequest) -> String {
     request.messages.iter().map(|message| format!("{:?}\n", message.parts)).collect()
 }
 
-/// A fact, and so many words.
+/// A fact, followed by this many words.
 fn words(fact: usize, count: usize) -> String {
     format!("fact{fact} {}", "word ".repeat(count))
 }
@@ -196,7 +195,7 @@ fn small() -> ObservationSettings {
 }
 
 #[test]
-fn a_message_over_the_threshold_is_observed_in_its_turn_and_answered() {
+fn a_message_over_the_threshold_is_observed_in_its_turn() {
     let talk = Talk::new(usual(), |_| say("Read."));
     talk.turn("t1", &words(1, 40_000));
     assert_eq!(talk.kinds("observation"), ["observation.started", "observation.completed"]);
@@ -207,7 +206,7 @@ fn a_message_over_the_threshold_is_observed_in_its_turn_and_answered() {
     let asked = talk.asked();
     assert!(head(&asked).iter().any(|part| part.contains("fact1")));
     let prompt = asked.messages.last().expect("a prompt").text();
-    assert!(prompt.starts_with("fact1 word") && prompt.len() > 200_000, "whole, all the same");
+    assert!(prompt.starts_with("fact1 word") && prompt.len() > 200_000, "still complete");
     talk.turn("t2", "and now?");
     let text = all_text(&talk.asked());
     assert!(text.contains("fact1") && text.len() < 5_000 && !text.contains("word word"));
@@ -215,7 +214,7 @@ fn a_message_over_the_threshold_is_observed_in_its_turn_and_answered() {
 }
 
 #[test]
-fn a_step_whose_results_were_not_read_yet_is_not_observed() {
+fn unread_results_are_not_observed() {
     let talk = Talk::new(small(), |request| match step_of(request) {
         0 if request.messages.last().is_some_and(|m| m.text().contains("fact1")) => {
             answer(vec![call("c1", "read_it", json!({ "key": "word ".repeat(2_000) }))])
@@ -224,7 +223,7 @@ fn a_step_whose_results_were_not_read_yet_is_not_observed() {
     });
     talk.stage.post("t1", "fact1");
     talk.stage.settle();
-    assert!(all_text(&talk.asked()).contains("read word word"), "the model reads what it asked for");
+    assert!(all_text(&talk.asked()).contains("read word word"), "the model sees the result");
     let kinds = talk.stage.kinds();
     assert!(kinds.iter().take_while(|kind| *kind != "turn.completed").all(|kind| !kind.starts_with("obs")));
     for _ in 0..100 {
@@ -238,10 +237,10 @@ fn a_step_whose_results_were_not_read_yet_is_not_observed() {
 }
 
 #[test]
-fn of_five_chunks_four_are_shown_and_no_model_is_asked_for_that() {
+fn buffered_chunks_are_activated_without_a_model_call() {
     let talk = Talk::new(usual(), |_| say("Hm."));
     for turn in 1..=5 {
-        // With the answer, 6,000 tokens.
+        // 6,000 tokens with the response.
         talk.turn(&format!("t{turn}"), &words(turn, 5_988));
     }
     assert_eq!((talk.of("observation.buffered").len(), talk.asides()), (5, 5));
@@ -255,18 +254,18 @@ fn of_five_chunks_four_are_shown_and_no_model_is_asked_for_that() {
     let text = all_text(&talk.asked());
     assert!((1..=5).all(|fact| text.contains(&format!("fact{fact}"))));
     assert!(text.contains("fact5 word") && !text.contains("fact4 word"));
-    assert!(!text.contains('🟡') && !text.contains("->"), "marks are not for this model: {text:.300}");
+    assert!(!text.contains('🟡') && !text.contains("->"), "the marks are removed: {text:.300}");
 }
 
 #[test]
-fn notes_that_are_added_leave_the_prompt_as_it_was() {
+fn added_notes_keep_the_prefix_of_the_prompt() {
     let talk = Talk::new(ObservationSettings { reflect_at: 100_000, ..small() }, |_| say("Hm."));
     let mut last: Vec<String> = Vec::new();
     let mut grew = 0;
     for turn in 1..=12 {
         talk.turn(&format!("t{turn}"), &words(turn, 300));
         let head = head(&talk.asked());
-        // Behind the notes stand the hints.
+        // The hints come after the notes.
         let notes = last.len().saturating_sub(1);
         assert_eq!(head.get(..notes), last.get(..notes));
         grew += usize::from(head.len() > last.len());
@@ -281,7 +280,7 @@ fn notes_that_are_added_leave_the_prompt_as_it_was() {
 }
 
 #[test]
-fn a_failure_fails_no_turn_and_history_stays() {
+fn a_failed_observation_neither_fails_the_turn_nor_loses_messages() {
     let down = || vec![Err(ModelError::new(ModelErrorKind::Billing, "no credit"))];
     let talk = Talk::new(small(), |_| say("Hm."));
     talk.notes.borrow_mut().extend([down(), down()]);
@@ -290,7 +289,7 @@ fn a_failure_fails_no_turn_and_history_stays() {
     let failed = talk.of("observation.failed");
     assert_eq!(failed[0]["reason"], "no credit");
     assert!(all_text(&talk.asked()).contains("fact1 word") && talk.state().observed.active.is_empty());
-    // The model is back: behind the next reply notes are taken, and the turn after is small.
+    // Once the model works again, notes are taken after the next reply, and the following turn is small.
     talk.turn("t2", "fact2");
     talk.turn("t3", "fact3");
     assert!(!all_text(&talk.asked()).contains("fact1 word") && all_text(&talk.asked()).contains("fact1"));
@@ -298,7 +297,7 @@ fn a_failure_fails_no_turn_and_history_stays() {
 }
 
 #[test]
-fn a_turn_does_not_wait_for_notes_beyond_half_of_its_time() {
+fn a_turn_waits_for_notes_for_at_most_half_of_its_time() {
     let talk = Talk::new(small(), |_| say("Hm."));
     talk.slow.set(50_000);
     let budget = BudgetPatch { timeout_s: Some(20), ..BudgetPatch::default() };
@@ -309,10 +308,10 @@ fn a_turn_does_not_wait_for_notes_beyond_half_of_its_time() {
 }
 
 #[test]
-fn all_that_a_step_waits_for_has_one_deadline() {
+fn all_attempts_of_a_step_share_one_deadline() {
     let talk = Talk::new(small(), |_| say("Hm."));
     talk.slow.set(45_000);
-    // The first answer is of no use; the second would come too late.
+    // The first response is unusable; the second would be too late.
     talk.notes.borrow_mut().push_back(noted(&"* 🔴 (12:00) the user said word and word\n".repeat(100)));
     talk.stage.post("t1", &words(1, 1_500));
     talk.stage.settle();
@@ -322,7 +321,7 @@ fn all_that_a_step_waits_for_has_one_deadline() {
 }
 
 #[test]
-fn after_an_overflow_half_of_the_messages_is_shown_at_most() {
+fn after_an_overflow_at_most_half_of_the_messages_is_shown() {
     let over = Rc::new(Cell::new(false));
     let next = Rc::clone(&over);
     let down = || vec![Err(ModelError::new(ModelErrorKind::Billing, "no credit"))];
@@ -343,7 +342,7 @@ fn after_an_overflow_half_of_the_messages_is_shown_at_most() {
 }
 
 #[test]
-fn what_a_summary_stands_for_is_not_observed_again() {
+fn summarized_messages_are_not_observed_again() {
     let talk = Talk::new(small(), |_| say("Hm."));
     talk.turn("t1", "fact1");
     talk.turn("t2", "fact2");
@@ -372,7 +371,7 @@ fn what_a_summary_stands_for_is_not_observed_again() {
 }
 
 #[test]
-fn an_answer_that_goes_round_in_circles_is_asked_for_again() {
+fn a_repetitive_response_is_requested_again() {
     let circles = || noted(&"* 🔴 (12:00) the user said word and word\n".repeat(100));
     let talk = Talk::new(small(), |_| say("Hm."));
     talk.notes.borrow_mut().push_back(circles());
@@ -388,7 +387,7 @@ fn an_answer_that_goes_round_in_circles_is_asked_for_again() {
 }
 
 #[test]
-fn where_nothing_else_helps_less_is_shown() {
+fn as_a_last_resort_messages_are_shortened() {
     let talk = Talk::new(usual(), |_| say("Hm."));
     talk.window.set(4_000);
     let down = || vec![Err(ModelError::new(ModelErrorKind::Billing, "no credit"))];
@@ -398,7 +397,7 @@ fn where_nothing_else_helps_less_is_shown() {
     assert!(!talk.kinds("compaction.completed").is_empty());
     let text = all_text(&talk.asked());
     assert!(text.len() < 12_000 && text.contains("fact1") && text.contains("use recall with message 2"));
-    // What is not shown is observed all the same when that can be done.
+    // Shortened messages are observed later, once that is possible.
     talk.notes.borrow_mut().clear();
     talk.turn("t2", &words(2, 2_000));
     talk.turn("t3", "fact3");
@@ -406,7 +405,7 @@ fn where_nothing_else_helps_less_is_shown() {
 }
 
 #[test]
-fn another_model_or_a_long_silence_shows_the_notes_that_wait() {
+fn switching_the_model_or_a_long_pause_activates_buffered_notes() {
     for (idle, trigger) in [(false, "provider_change"), (true, "idle")] {
         let settings = ObservationSettings { idle_ms: idle.then_some(300_000), ..small() };
         let talk = Talk::new(settings, |_| say("Hm."));
@@ -432,7 +431,7 @@ fn another_model_or_a_long_silence_shows_the_notes_that_wait() {
 }
 
 #[test]
-fn somebody_may_ask_for_notes_to_take_the_place_of_messages() {
+fn a_caller_can_request_observation() {
     let talk = Talk::new(small(), |_| say("Hm."));
     talk.turn("t1", &words(1, 400));
     talk.turn("t2", &words(2, 250));
@@ -448,14 +447,14 @@ fn somebody_may_ask_for_notes_to_take_the_place_of_messages() {
 }
 
 #[test]
-fn a_reflector_is_pressed_four_times_and_the_shortest_is_kept() {
+fn a_reflection_is_attempted_four_times_and_the_shortest_is_kept() {
     let lengths = Rc::new(RefCell::new(VecDeque::from([45_000, 41_500, 44_000, 43_000])));
     let queue = Rc::clone(&lengths);
     let notes = |count: usize| {
         (0..count / 10).map(|n| format!("* 🔴 note {n} of the whole day\n")).collect::<String>()
     };
     let models = Rc::new(ScriptedModels::new(move |_| {
-        noted(&notes(queue.borrow_mut().pop_front().expect("four tries at most")))
+        noted(&notes(queue.borrow_mut().pop_front().expect("at most four attempts")))
     }));
     let taker = NoteTaker::new(
         models.clone(),
@@ -474,18 +473,18 @@ fn a_reflector_is_pressed_four_times_and_the_shortest_is_kept() {
     assert_eq!(shortest, 4_151);
     assert_eq!((best.from, best.to, best.of, best.task.as_deref()), (1, 30, 180_000, Some("task 30")));
     let levels: Vec<String> = models.requests().iter().map(|asked| asked.messages[0].text()).collect();
-    assert!(levels.windows(2).all(|pair| pair[0] != pair[1]), "harder each time");
-    // What leaves nearly everything out is none, however short.
+    assert!(levels.windows(2).all(|pair| pair[0] != pair[1]), "more compressed each time");
+    // A reflection that omits nearly everything is rejected, however short it is.
     lengths.borrow_mut().extend([1_000, 43_000, 40, 44_000]);
     let best = block_on(taker.reflect("scripted/model", &chunks, 20_000, 60_000)).expect("notes");
     assert_eq!(best.text.lines().count(), 4_301);
-    // What does not become fewer is no reflection.
+    // A reflection that is not shorter is rejected.
     lengths.borrow_mut().extend([90_000, 90_000, 90_000, 90_000]);
     let failed = block_on(taker.reflect("scripted/model", &chunks, 20_000, 60_000));
     assert!(failed.is_err(), "{failed:?}");
 }
 
-/// Plays turns until `until`, each of which says one fact.
+/// Plays turns with one fact each until `until` holds.
 fn play(talk: &Talk, until: usize) {
     for turn in 1..=until {
         talk.turn(&format!("t{turn}"), &words(turn, 260));
@@ -493,7 +492,7 @@ fn play(talk: &Talk, until: usize) {
 }
 
 #[test]
-fn notes_are_rewritten_behind_replies_and_nothing_is_lost() {
+fn notes_are_rewritten_after_replies_without_loss() {
     let talk = Talk::new(small(), |_| say("Hm."));
     for fact in 1..=40 {
         talk.turn(&format!("t{fact}"), &words(fact, 260));
@@ -514,7 +513,7 @@ fn notes_are_rewritten_behind_replies_and_nothing_is_lost() {
 }
 
 #[test]
-fn whenever_the_machine_dies_no_message_is_lost_or_told_twice() {
+fn each_message_is_covered_once_whichever_commit_fails() {
     let turns = 8;
     let reference = Talk::new(small(), |_| say("Hm."));
     play(&reference, turns);
@@ -545,14 +544,14 @@ fn whenever_the_machine_dies_no_message_is_lost_or_told_twice() {
         let mut found = facts(&all_text(&talk.asked()));
         found.sort();
         let expected: Vec<String> = (1..=turns).map(|fact| format!("fact{fact}")).collect();
-        assert_eq!(found, expected, "dead after {last} commits");
+        assert_eq!(found, expected, "crashed after {last} commits");
         talk.stage.check();
     }
 }
 
 #[test]
-fn at_whatever_moment_the_machine_goes_away_nothing_is_lost_or_told_twice() {
-    // From before the fourth turn to behind what follows it.
+fn each_message_is_covered_once_whenever_the_session_is_evicted() {
+    // From before the fourth turn until after its follow-ups.
     for moment in 0..40 {
         let talk = Talk::new(small(), |_| say("Hm."));
         play(&talk, 3);
@@ -567,17 +566,17 @@ fn at_whatever_moment_the_machine_goes_away_nothing_is_lost_or_told_twice() {
         talk.turn("last", "and now?");
         let mut found = facts(&all_text(&talk.asked()));
         found.sort();
-        assert_eq!(found, ["fact1", "fact2", "fact3", "fact4"], "gone after {moment} moments");
+        assert_eq!(found, ["fact1", "fact2", "fact3", "fact4"], "evicted after {moment} moments");
         talk.stage.check();
     }
 }
 
 #[test]
-fn two_that_take_notes_at_once_do_not_tell_twice() {
+fn concurrent_observations_cover_each_message_once() {
     let talk = Talk::new(small(), |_| say("Hm."));
     talk.stage.post("t1", &words(1, 900));
     talk.stage.settle();
-    // Notes are being taken behind the reply while the next turn passes the threshold.
+    // Notes are taken after the reply while the next turn passes the threshold.
     talk.stage.post("t2", &words(2, 900));
     talk.stage.settle();
     talk.turn("t3", "fact3");
@@ -588,7 +587,7 @@ fn two_that_take_notes_at_once_do_not_tell_twice() {
 }
 
 #[test]
-fn what_is_not_shown_any_more_is_recalled() {
+fn recall_reads_messages_outside_the_window() {
     let args = Rc::new(RefCell::new(json!({})));
     let next = Rc::clone(&args);
     let talk = Talk::new(small(), move |request| match step_of(request) {
@@ -630,8 +629,8 @@ fn what_is_not_shown_any_more_is_recalled() {
 }
 
 #[test]
-fn what_must_see_messages_before_they_leave_is_asked_first() {
-    // A follow-up that never answers holds nobody up for ever.
+fn follow_ups_process_messages_before_they_leave() {
+    // A follow-up that never completes does not block forever.
     struct Never;
     #[async_trait::async_trait(?Send)]
     impl edge_harness::agent::FollowUp for Never {

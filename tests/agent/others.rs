@@ -1,4 +1,4 @@
-//! The objects of other sessions, in the same world.
+//! The objects of other sessions in the same world.
 
 use crate::stage::Stage;
 use async_trait::async_trait;
@@ -12,18 +12,18 @@ use std::{
     rc::Rc,
 };
 
-/// Makes the machine of a session on this disk.
+/// Creates the instance of a session on this disk.
 type Make = Box<dyn Fn(&str, Rc<MemorySessionStore>) -> Rc<SessionHost>>;
 
-/// All sessions of a world, by their ids. Each machine is made when somebody asks for it.
+/// All sessions of a world by id. An instance is created when it is first called.
 #[derive(Default)]
 pub struct Others {
-    /// While set, nobody reaches anybody.
+    /// While set, no session can reach another.
     pub down: Cell<bool>,
-    /// How long an errand is on its way, in milliseconds.
+    /// Delay of a message between sessions, in milliseconds.
     pub way_ms: Cell<u64>,
     pub clock: RefCell<Option<ManualClock>>,
-    /// While set, the session of this stage is every other one.
+    /// While set, every id leads to the session of this stage.
     pub stand_in: RefCell<Option<Rc<Stage>>>,
     make: RefCell<Option<Make>>,
     disks: RefCell<BTreeMap<String, Rc<MemorySessionStore>>>,
@@ -31,7 +31,7 @@ pub struct Others {
 }
 
 impl Others {
-    /// All machines go away; those that come are made like this.
+    /// Evicts all sessions; new instances are created like this.
     pub fn restart(&self, make: Make) {
         self.machines.borrow_mut().clear();
         *self.make.borrow_mut() = Some(make);

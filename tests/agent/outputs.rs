@@ -1,4 +1,4 @@
-//! What tools hand back: nested too deep, too long to stay in the conversation, or no source at all.
+//! Tool outputs: nested too deep, too large for the conversation, or not a source.
 
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::{Tool, ToolContext, ToolError};
@@ -12,7 +12,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-/// Answers with arrays in arrays.
+/// Returns nested arrays.
 struct Nest;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -32,7 +32,7 @@ impl Tool for Nest {
 }
 
 #[test]
-fn an_output_that_is_nested_too_deep_is_given_as_text() {
+fn an_output_nested_too_deep_becomes_text() {
     let script = |request: &ModelRequest| match step_of(request) {
         0 => answer(vec![
             call("a", "nest", json!({"depth": 64})),
@@ -50,7 +50,7 @@ fn an_output_that_is_nested_too_deep_is_given_as_text() {
     assert_eq!(results[0]["result"].to_string(), text(64));
     assert_eq!(results[1]["result"], json!(text(125)));
     assert_eq!(results[2]["result"], json!(text(1_000)));
-    // Another machine reads it all.
+    // Another instance reads it completely.
     stage.crash();
     stage.post("t2", "again");
     stage.settle();
@@ -58,7 +58,7 @@ fn an_output_that_is_nested_too_deep_is_given_as_text() {
 }
 
 #[test]
-fn a_page_stays_in_the_conversation_and_only_one_that_is_there_is_a_source() {
+fn only_an_existing_page_becomes_a_source() {
     let script = |request: &ModelRequest| match step_of(request) {
         0 => answer(vec![
             call("a", "web_fetch", json!({"url": "https://example.com/long"})),

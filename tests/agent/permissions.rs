@@ -1,4 +1,4 @@
-//! What may be done in a session, as its users and its tenant set it.
+//! Permission rules of users and tenants.
 
 use crate::http::{handler, principal};
 use crate::stage::{Stage, step_of};
@@ -20,7 +20,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-/// A request of somebody whose tenant has these rules.
+/// A request of a caller whose tenant has these rules.
 fn under(rules: &Rules, route: SessionRoute, body: Value) -> SessionRequest {
     let mut body = body;
     let item = body.as_object_mut().and_then(|body| body.remove("item"));
@@ -50,7 +50,7 @@ fn set(stage: &Stage, permissions: Value) -> Result<Value, Problem> {
     ask(stage, &patch).map(|session| session["permissions"].clone())
 }
 
-/// Posts a message as somebody whose tenant has these rules.
+/// Posts a message of a caller whose tenant has these rules.
 fn say(stage: &Stage, rules: &Rules) {
     let mut call = under(rules, SessionRoute::PostMessage, json!({"content": "go"}));
     call.request.headers.push(("prefer".into(), "respond-async".into()));
@@ -62,7 +62,7 @@ fn denies(tool: &str) -> Rules {
     Rules { tools: [(tool.to_owned(), Policy::Deny)].into(), ..Rules::default() }
 }
 
-/// Writes once in each turn, and says done.
+/// Writes once in each turn, then replies.
 fn writes(request: &ModelRequest) -> Answer {
     match step_of(request) {
         0 => answer(vec![call("w", "write_it", json!({"key": "a"}))]),
@@ -87,7 +87,7 @@ fn last_outcome(stage: &Stage) -> String {
 }
 
 #[test]
-fn a_session_starts_with_permissions_and_they_are_patched_member_by_member() {
+fn permissions_are_patched_member_by_member() {
     let stage = Stage::demo();
     let made =
         json!({"permissions": {"tools": {"echo": "ask"}, "patterns": [{"pattern": "a", "policy": "deny"}]}});
@@ -114,7 +114,7 @@ fn a_session_starts_with_permissions_and_they_are_patched_member_by_member() {
     assert_eq!(set(&stage, patch.clone()).unwrap(), left);
     let events = stage.records().len();
     assert_eq!(set(&stage, patch).unwrap(), left);
-    assert_eq!(stage.records().len(), events, "what changes nothing is no event");
+    assert_eq!(stage.records().len(), events, "no event without a change");
 
     let long = "x".repeat(501);
     for (patch, pointer) in [
@@ -146,7 +146,7 @@ fn a_session_starts_with_permissions_and_they_are_patched_member_by_member() {
 }
 
 #[test]
-fn what_can_never_run_is_not_offered_and_does_not_run() {
+fn a_denied_tool_is_neither_offered_nor_run() {
     for (rules, is_offered, outcome) in [
         (Rules::default(), true, "a person"),
         (denies("write_it"), false, "a rule of the agent forbids write_it"),
@@ -183,18 +183,18 @@ fn what_can_never_run_is_not_offered_and_does_not_run() {
 }
 
 #[test]
-fn the_rules_of_a_tenant_hold_from_the_first_message_and_as_the_last_request_tells_them() {
+fn the_tenants_rules_apply_from_the_first_message_and_follow_the_latest_request() {
     let (stage, models) = writing(Settings::default().permissions);
-    let told = Rules::default();
+    let current = Rules::default();
     say(&stage, &denies("write_it"));
     stage.settle();
     assert_eq!(last_outcome(&stage), "a rule of the tenant forbids write_it");
     assert!(stage.runs.borrow().is_empty());
-    say(&stage, &told);
+    say(&stage, &current);
     stage.settle();
     assert_eq!((last_outcome(&stage).as_str(), stage.runs.borrow().len()), ("result", 1));
     assert_eq!(offered(&models), [false, false, true, true]);
-    // No session can turn a denial off, and it outlives the machine.
+    // No session can override a denial, and it survives evictions.
     set(&stage, json!({"yolo": true, "tools": {"write_it": "allow"}, "grants": {"tools": ["write_it"]}}))
         .unwrap();
     say(&stage, &denies("write_it"));
@@ -207,7 +207,7 @@ fn the_rules_of_a_tenant_hold_from_the_first_message_and_as_the_last_request_tel
 }
 
 #[test]
-fn a_session_that_is_made_first_has_its_tenants_rules() {
+fn a_session_created_without_a_message_has_its_tenants_rules() {
     let (stage, _) = writing(Settings::default().permissions);
     ask(&stage, &under(&denies("write_it"), SessionRoute::Create, json!({}))).unwrap();
     stage.post("t1", "go");
@@ -216,13 +216,13 @@ fn a_session_that_is_made_first_has_its_tenants_rules() {
 }
 
 #[test]
-fn a_socket_keeps_no_rules_and_what_it_asks_for_stands_under_them() {
+fn a_socket_stores_no_rules_but_is_subject_to_them() {
     let (stage, _) = writing(Settings::default().permissions);
     ask(&stage, &under(&Rules::default(), SessionRoute::Create, json!({}))).unwrap();
     let opening = under(&denies("write_it"), SessionRoute::WebSocket, json!({}));
     handler(&stage, None).catch_up(&opening).unwrap();
     let socket = SocketState::new(&opening);
-    assert!(serde_json::to_string(&socket).unwrap().len() < 300, "what a socket remembers is bounded");
+    assert!(serde_json::to_string(&socket).unwrap().len() < 300, "a socket's state is bounded");
     let text = json!({"type": "message", "content": "go"}).to_string();
     block_on(handler(&stage, None).command(&socket, &text, "req_1".into())).unwrap();
     stage.settle();
@@ -230,7 +230,7 @@ fn a_socket_keeps_no_rules_and_what_it_asks_for_stands_under_them() {
 }
 
 #[test]
-fn a_rule_that_a_tenant_makes_while_somebody_is_asked_counts() {
+fn a_tenants_rule_added_during_an_approval_applies() {
     let asks = Rules { tools: [("write_it".to_owned(), Policy::Ask)].into(), ..Rules::default() };
     let (stage, _) = writing(asks);
     say(&stage, &Rules::default());
@@ -247,7 +247,7 @@ fn a_rule_that_a_tenant_makes_while_somebody_is_asked_counts() {
 }
 
 #[test]
-fn rules_of_another_tenant_never_reach_a_session() {
+fn a_session_is_not_affected_by_other_tenants_rules() {
     let (stage, _) = writing(Settings::default().permissions);
     say(&stage, &denies("write_it"));
     stage.settle();

@@ -1,7 +1,7 @@
-//! Plan mode: looking, writing a plan, and the user's judgement of it.
+//! Plan mode: reading, writing a plan, and its approval.
 
 use crate::{
-    questions::{say, told, waiting},
+    questions::{say, tool_results, waiting},
     stage::{Stage, step_of},
 };
 use edge_harness::agent::host::suspensions::TurnEffect;
@@ -19,7 +19,7 @@ use std::rc::Rc;
 
 type Calls = &'static [(&'static str, &'static str)];
 
-/// Makes these calls, one a step, then says that it is done.
+/// Makes these calls, one per step, then replies.
 fn stage(calls: Calls) -> (Stage, Rc<ScriptedModels>) {
     let script = move |step: usize| match calls.get(step) {
         Some((name, args)) => vec![call(&format!("c{step}"), name, serde_json::from_str(args).unwrap())],
@@ -53,7 +53,7 @@ const PLANNED: Calls = &[
 ];
 
 #[test]
-fn an_approved_plan_is_carried_out_in_the_same_turn_and_later_turns_are_pointed_to_it() {
+fn an_approved_plan_is_carried_out_and_mentioned_in_later_turns() {
     let (stage, models) = begun(PLANNED);
     let pending = stage.session().pending().unwrap().pop().unwrap();
     assert_eq!((pending.kind, mode(&stage)), (WaitKind::Plan, Some("plan".into())));
@@ -62,13 +62,13 @@ fn an_approved_plan_is_carried_out_in_the_same_turn_and_later_turns_are_pointed_
     assert!(models.requests()[1].system.contains("You are in plan mode"));
     let answer = json!({"action": "approved", "feedback": "In green."});
     assert_eq!(say(&stage, "c2", answer), Ok(TurnEffect::Continues));
-    let told = told(&stage, "t1");
+    let results = tool_results(&stage, "t1");
     assert_eq!(
-        told[2],
+        results[2],
         "The user approved the plan in `plans/s.md`. You are now in mode `build`: carry out the plan. The \
          user says: In green."
     );
-    assert_eq!((told.len(), mode(&stage)), (9, Some("build".into())), "it goes on for many steps");
+    assert_eq!((results.len(), mode(&stage)), (9, Some("build".into())), "the turn continues for many steps");
     assert_eq!(stage.end("t1").reply.unwrap().text, "done");
     let files = stage.workspaces();
     let (file, _) =
@@ -81,12 +81,12 @@ fn an_approved_plan_is_carried_out_in_the_same_turn_and_later_turns_are_pointed_
     let hint = "The user has approved the plan in `plans/s.md`";
     let volatile = |place: usize| models.requests()[place].volatile.clone();
     assert!(volatile(10).contains(hint), "{}", volatile(10));
-    // A new plan is about to be made.
+    // Entering plan mode again drops the approved plan.
     assert!(!volatile(11).contains(hint));
 }
 
 #[test]
-fn in_plan_mode_what_reads_runs_and_what_writes_does_not() {
+fn plan_mode_only_runs_reads() {
     let (stage, models) = begun(&[
         ("plan_enter", "{}"),
         ("read_it", r#"{"key": "a"}"#),
@@ -97,7 +97,7 @@ fn in_plan_mode_what_reads_runs_and_what_writes_does_not() {
     ]);
     stage.tick(200);
     say(&stage, "c5", json!("This.")).unwrap();
-    told(&stage, "t1");
+    tool_results(&stage, "t1");
     assert_eq!(stage.outcomes("t1"), ["result", "result", "permission", "permission", "result", "result"]);
     assert!(stage.runs.borrow().is_empty());
     let offers =
@@ -107,7 +107,7 @@ fn in_plan_mode_what_reads_runs_and_what_writes_does_not() {
 }
 
 #[test]
-fn a_rejected_plan_is_changed_or_waited_with() {
+fn a_rejected_plan_is_revised_or_postponed() {
     let (stage, _) = begun(&[
         ("plan_enter", "{}"),
         ("plan_write", r#"{"content": "one"}"#),
@@ -117,19 +117,19 @@ fn a_rejected_plan_is_changed_or_waited_with() {
         ("plan_exit", "{}"),
     ]);
     say(&stage, "c2", json!({"action": "rejected", "feedback": "Too short."})).unwrap();
-    // Not spared: it may be judged otherwise.
+    // Not skipped as a repeated call, because the decision may differ.
     say(&stage, "c3", json!("rejected")).unwrap();
     assert_eq!(stage.session().pending().unwrap()[0].payload["plan"], "two");
     say(&stage, "c5", json!({"action": "rejected"})).unwrap();
-    let told = told(&stage, "t1");
-    assert_eq!(told[2], "The user rejected the plan. The user says: Too short. Revise it and ask again.");
+    let results = tool_results(&stage, "t1");
+    assert_eq!(results[2], "The user rejected the plan. The user says: Too short. Revise it and ask again.");
     let stop = "The user rejected the plan without a reason. Stop here and wait for the user's next message.";
-    assert_eq!((&told[3], &told[5]), (&json!(stop), &json!(stop)));
+    assert_eq!((&results[3], &results[5]), (&json!(stop), &json!(stop)));
     assert_eq!((mode(&stage), stage.session().state().plan.clone()), (Some("plan".into()), None));
 }
 
 #[test]
-fn nobody_is_asked_about_a_plan_that_is_not_there_or_outside_plan_mode() {
+fn a_missing_plan_or_one_outside_plan_mode_is_not_submitted() {
     let (stage, _) = begun(&[
         ("plan_exit", "{}"),
         ("plan_write", r#"{"content": "x"}"#),
@@ -140,7 +140,7 @@ fn nobody_is_asked_about_a_plan_that_is_not_there_or_outside_plan_mode() {
         ("submit_plan", r#"{"path": "nowhere.md"}"#),
         ("submit_plan", r#"{"path": "../x"}"#),
     ]);
-    let told = told(&stage, "t1");
+    let results = tool_results(&stage, "t1");
     let starts = [
         "available in plan mode only; call plan_enter first",
         "available in plan mode only; call plan_enter first",
@@ -151,15 +151,15 @@ fn nobody_is_asked_about_a_plan_that_is_not_there_or_outside_plan_mode() {
         "`nowhere.md` does not exist or is empty",
         "`../x` is not a valid path",
     ];
-    assert_eq!(told.len(), starts.len());
-    for (told, start) in told.iter().zip(starts) {
-        assert!(told.as_str().unwrap().starts_with(start), "{told} instead of {start}");
+    assert_eq!(results.len(), starts.len());
+    for (result, start) in results.iter().zip(starts) {
+        assert!(result.as_str().unwrap().starts_with(start), "{result} instead of {start}");
     }
     assert!(!stage.kinds().contains(&"tool.suspended".to_owned()));
 }
 
 #[test]
-fn any_file_may_be_a_plan_and_what_is_no_judgement_is_refused() {
+fn any_file_may_be_a_plan_and_invalid_decisions_are_refused() {
     let (stage, _) = begun(&[
         ("write_file", r#"{"path": "ideas/a.md", "content": "Paint it."}"#),
         ("submit_plan", r#"{"path": "/ideas/a.md"}"#),
@@ -172,7 +172,7 @@ fn any_file_may_be_a_plan_and_what_is_no_judgement_is_refused() {
     }
     assert_eq!(waiting(&stage), ["c1"]);
     say(&stage, "c1", json!("approved")).unwrap();
-    told(&stage, "t1");
+    tool_results(&stage, "t1");
     let plan = stage.session().state().plan.clone().map(|plan| plan.path);
     assert_eq!(
         (plan, mode(&stage)),
@@ -182,7 +182,7 @@ fn any_file_may_be_a_plan_and_what_is_no_judgement_is_refused() {
 }
 
 #[test]
-fn an_approved_plan_leads_where_its_mode_leads_once() {
+fn an_approved_plan_switches_the_mode_once() {
     let modes = || -> Vec<Mode> {
         let list: Value = json!([
             {"id": "think", "default": true, "transitions_to": ["try"]},
@@ -205,8 +205,8 @@ fn an_approved_plan_leads_where_its_mode_leads_once() {
     let reference = waiting();
     let before = reference.store.commits();
     say(&reference, "c2", json!("approved")).unwrap();
-    let told = told(&reference, "t1");
-    assert_eq!(told[0], "unknown mode \"plan\"; available: think, try, ship");
+    let results = tool_results(&reference, "t1");
+    assert_eq!(results[0], "unknown mode \"plan\"; available: think, try, ship");
     assert_eq!(mode(&reference).as_deref(), Some("try"));
     for last in 1..=reference.store.commits() - before {
         let stage = waiting();
@@ -222,7 +222,7 @@ fn an_approved_plan_leads_where_its_mode_leads_once() {
     }
 }
 
-/// Makes these calls, all in one step, then says that it is done.
+/// Makes these calls in one step, then replies.
 fn at_once(calls: Calls) -> Stage {
     let made = || {
         let made = calls.iter().enumerate();
@@ -235,7 +235,7 @@ fn at_once(calls: Calls) -> Stage {
 }
 
 #[test]
-fn what_is_approved_is_the_plan_that_was_shown() {
+fn an_approval_is_for_the_plan_that_was_shown() {
     let stage = at_once(&[("plan_write", r#"{"content": "another one"}"#), ("plan_exit", "{}")]);
     stage.post("t0", "hello");
     stage.settle();
@@ -251,12 +251,12 @@ fn what_is_approved_is_the_plan_that_was_shown() {
     let pending = stage.session().pending().unwrap().remove(0);
     assert_eq!(pending.payload["plan"], "the first one");
     say(&stage, &pending.call_id, json!("approved")).unwrap();
-    assert!(told(&stage, "t1")[1].as_str().unwrap().contains("has changed"));
+    assert!(tool_results(&stage, "t1")[1].as_str().unwrap().contains("has changed"));
     assert_eq!((mode(&stage), stage.session().state().plan.clone()), (Some("plan".into()), None));
 }
 
 #[test]
-fn a_mode_that_is_entered_holds_for_the_rest_of_its_step() {
+fn entering_a_mode_applies_to_the_rest_of_the_step() {
     let stage = at_once(&[("plan_enter", "{}"), ("write_it", r#"{"key": "a"}"#)]);
     stage.post("t1", "go");
     stage.settle();
@@ -266,7 +266,7 @@ fn a_mode_that_is_entered_holds_for_the_rest_of_its_step() {
 }
 
 #[test]
-fn a_plan_does_not_hold_any_more_when_another_one_is_made() {
+fn a_new_plan_replaces_the_approved_one() {
     let (stage, _) = begun(PLANNED);
     say(&stage, "c2", json!("approved")).unwrap();
     stage.settle();

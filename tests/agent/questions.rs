@@ -1,4 +1,4 @@
-//! Tools that wait for an answer: questions, and tools that clients run themselves.
+//! Tools that wait for an answer: questions and external tools.
 
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::host::suspensions::{CallAnswer, TurnEffect};
@@ -9,7 +9,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-/// A turn that makes these calls in its first step, `c0` and so on.
+/// A turn that makes these calls in its first step, with the ids `c0`, `c1` and so on.
 fn stage(calls: &[(&str, Value)]) -> Stage {
     let made =
         |(place, (name, args)): (usize, &(&str, Value))| call(&format!("c{place}"), name, args.clone());
@@ -45,8 +45,8 @@ pub fn waiting(stage: &Stage) -> Vec<String> {
     stage.session().pending().unwrap().into_iter().map(|pending| pending.call_id).collect()
 }
 
-/// What the model was told of each call of a turn.
-pub fn told(stage: &Stage, turn: &str) -> Vec<Value> {
+/// The results of a turn's calls as the model sees them.
+pub fn tool_results(stage: &Stage, turn: &str) -> Vec<Value> {
     stage.settle();
     stage.check();
     let own = stage.records().into_iter().filter(|r| r["type"] == "tool.completed" && r["turn"] == turn);
@@ -60,7 +60,7 @@ fn question(more: Value) -> (&'static str, Value) {
 }
 
 #[test]
-fn of_two_questions_one_waits_until_it_is_answered_too() {
+fn a_turn_waits_until_all_questions_are_answered() {
     let stage = stage(&[question(json!({})), question(json!({"options": [{"label": "red"}]}))]);
     assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
     let pending = stage.session().pending().unwrap();
@@ -68,15 +68,15 @@ fn of_two_questions_one_waits_until_it_is_answered_too() {
     assert_eq!(pending[1].payload, json!({"question": "Which colour?", "options": [{"label": "red"}]}));
     assert_eq!(say(&stage, "c1", json!("red")), Ok(TurnEffect::Waits));
     assert_eq!(waiting(&stage), ["c0"]);
-    // Wherever it is.
+    // In any instance.
     stage.crash();
     assert_eq!(say(&stage, "c0", json!("green")), Ok(TurnEffect::Continues));
-    assert_eq!(told(&stage, "t1"), ["User answered: green", "User answered: red"]);
+    assert_eq!(tool_results(&stage, "t1"), ["User answered: green", "User answered: red"]);
     assert_eq!(stage.end("t1").reply.unwrap().text, "done");
 }
 
 #[test]
-fn of_several_options_several_may_be_chosen() {
+fn several_options_may_be_chosen() {
     let options = json!([{"label": "a", "description": "the first"}, {"label": "b"}]);
     let stage = stage(&[question(json!({"options": options, "selection_mode": "multi"}))]);
     for bad in [json!([]), json!(["a", 1]), json!({}), json!(" ")] {
@@ -84,28 +84,32 @@ fn of_several_options_several_may_be_chosen() {
         assert_eq!((refused.code.status(), refused.errors[0].pointer.as_str()), (422, "/answer"));
     }
     assert_eq!(say(&stage, "c0", json!(["a", "b"])), Ok(TurnEffect::Continues));
-    assert_eq!(told(&stage, "t1"), ["User answered: a, b"]);
+    assert_eq!(tool_results(&stage, "t1"), ["User answered: a, b"]);
 }
 
 #[test]
-fn a_choice_without_options_is_an_error_and_nobody_is_asked() {
+fn a_choice_without_options_is_an_error_without_a_suspension() {
     let stage = stage(&[question(json!({"selection_mode": "single"}))]);
-    assert_eq!(told(&stage, "t1"), ["`selection_mode` requires `options`; add options or omit it"]);
+    assert_eq!(tool_results(&stage, "t1"), ["`selection_mode` requires `options`; add options or omit it"]);
     assert_eq!(stage.outcomes("t1"), ["failure"]);
     assert!(!stage.kinds().contains(&"tool.suspended".to_owned()));
 }
 
 #[test]
-fn a_client_runs_its_own_tool_and_brings_the_result() {
+fn a_client_runs_an_external_tool_and_sends_the_result() {
     let stage = stage(&[("lookup", json!({"id": "7"})), ("lookup", json!({"id": 8})), ("lookup", json!({}))]);
     let pending = stage.session().pending().unwrap();
     let shown: Vec<_> = pending.iter().map(|pending| (pending.kind, pending.payload.clone())).collect();
     let external = |args| (WaitKind::External, args);
-    assert_eq!(shown, [external(json!({"id": 7})), external(json!({"id": 8}))], "in the schema's types");
+    assert_eq!(
+        shown,
+        [external(json!({"id": 7})), external(json!({"id": 8}))],
+        "converted to the schema's types"
+    );
     say(&stage, "c0", json!({"name": "Ann"})).unwrap();
     reply(&stage, "c1", CallAnswer::Failure("no such customer".into())).unwrap();
-    let told = told(&stage, "t1");
-    assert_eq!(told[..2], [json!({"name": "Ann"}), json!("no such customer")]);
-    assert!(told[2].as_str().unwrap().starts_with("the arguments do not match the schema"), "{told:?}");
+    let results = tool_results(&stage, "t1");
+    assert_eq!(results[..2], [json!({"name": "Ann"}), json!("no such customer")]);
+    assert!(results[2].as_str().unwrap().starts_with("the arguments do not match the schema"), "{results:?}");
     assert_eq!(stage.outcomes("t1"), ["result", "failure", "validation"]);
 }

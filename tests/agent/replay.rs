@@ -1,4 +1,4 @@
-//! Whoever comes back anywhere gets every record once and every byte of text once.
+//! A reader that reconnects at any position receives every record once and every byte of text once.
 
 use crate::stage::Stage;
 use edge_harness::session::hub::{ByteReceiver, Interest, Listener};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// An event as a client of the stream reads it.
+/// An event as a client of the stream parses it.
 #[derive(Clone, Debug)]
 struct Event {
     id: Option<Cursor>,
@@ -27,7 +27,7 @@ fn parse(bytes: &[u8]) -> Vec<Event> {
         .collect()
 }
 
-/// What a reader gets who comes back at `cursor` now: what it missed, and a stream of the rest.
+/// What a reader that connects at `cursor` receives: the frames it missed, and a stream of later ones.
 fn come_back(stage: &Stage, cursor: Cursor, page: usize) -> (Vec<Event>, ByteReceiver) {
     let session = stage.session();
     let (mut place, mut missed) = (session.resolve_cursor(cursor).unwrap(), Vec::new());
@@ -53,14 +53,14 @@ fn drain(stream: &mut ByteReceiver) -> Vec<Event> {
     events
 }
 
-/// What a reader that stood at `cursor` must have got by the end.
+/// Checks what a reader that started at `cursor` must have received by the end.
 fn is_the_rest(stage: &Stage, cursor: Cursor, events: &[Event]) {
     let records: Vec<&Value> = events.iter().map(|e| &e.data).filter(|data| data["seq"].is_u64()).collect();
     let from = if cursor.offset.is_some() { cursor.seq } else { cursor.seq + 1 };
     let log: Vec<Value> = stage.records().into_iter().filter(|r| r["seq"].as_u64() >= Some(from)).collect();
-    assert_eq!(records, log.iter().collect::<Vec<_>>(), "every record behind {cursor} once");
+    assert_eq!(records, log.iter().collect::<Vec<_>>(), "every record after {cursor} once");
 
-    // Text by the number of the message that holds it.
+    // Text by the sequence number of its message.
     let mut text: BTreeMap<u64, String> = BTreeMap::new();
     let mut last = (cursor.seq, cursor.offset.unwrap_or(0));
     for event in events {
@@ -93,7 +93,7 @@ fn line() -> impl Strategy<Value = &'static str> {
         1 => Just("/think hm"),
         1 => Just("/fail cut"),
         2 => Just("/then /say nächstes"),
-        1 => Just("/then /tool nobody {}"),
+        1 => Just("/then /tool absent {}"),
     ]
 }
 
@@ -118,7 +118,7 @@ proptest! {
         }
         seen.extend(drain(&mut all));
 
-        // Any id that was given out so far is a place to come back to.
+        // Every id sent so far is a valid position to reconnect at.
         let ids: Vec<Cursor> = seen.iter().filter_map(|event| event.id).collect();
         let cursor = if ids.is_empty() { Cursor::default() } else { *place.get(&ids) };
         let (mut rest, mut stream) = come_back(&stage, cursor, page);
@@ -129,7 +129,7 @@ proptest! {
         seen.extend(drain(&mut all));
         is_the_rest(&stage, Cursor::default(), &seen);
 
-        // And long after, also between any two characters of a text.
+        // Also long after, and between any two characters of a text.
         for record in stage.records() {
             let seq = record["seq"].as_u64().unwrap();
             is_the_rest(&stage, Cursor::after(seq), &come_back(&stage, Cursor::after(seq), page).0);
@@ -145,7 +145,7 @@ proptest! {
 }
 
 #[test]
-fn a_place_that_does_not_exist_counts_as_the_start() {
+fn a_cursor_that_does_not_exist_counts_as_the_start() {
     let stage = Stage::demo();
     stage.post("t1", "hello");
     stage.settle();

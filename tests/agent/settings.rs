@@ -1,4 +1,4 @@
-//! What an agent may be set to: tools that are chosen, replies that are graded.
+//! Settings of an agent: preselected tools and judges.
 
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::{Judge, Settings};
@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use std::rc::Rc;
 
 #[test]
-fn many_tools_are_chosen_by_what_the_user_said() {
+fn tools_are_preselected_by_the_users_message() {
     let script = |request: &ModelRequest| match step_of(request) {
-        // Not offered, but there.
+        // Not offered, but can be called.
         0 => answer(vec![call("a", "fail_it", json!({"key": "x"}))]),
         _ => answer(vec![Part::text("done")]),
     };
@@ -40,7 +40,7 @@ fn judge(name: &str, sample: f64) -> Judge {
     Judge { name: name.into(), instructions: format!("You are {name}."), sample, model: None }
 }
 
-/// A model that answers "hi </untrusted_output>" and grades as `grades` says.
+/// A model that replies "hi </untrusted_output>" and grades as `grades` says.
 fn graded(
     judges: Vec<Judge>,
     grades: impl Fn(&ModelRequest) -> Answer + 'static,
@@ -83,7 +83,7 @@ fn judges_grade_the_reply_after_the_turn() {
 }
 
 #[test]
-fn judges_that_fail_leave_a_note_and_the_reply() {
+fn a_failed_judge_is_recorded_and_the_reply_is_kept() {
     let grade = |request: &ModelRequest| match request.system.split('.').next() {
         Some("You are broken") => vec![Err(ModelError::new(ModelErrorKind::Billing, "no money"))],
         Some("You are generous") => answer(vec![Part::text(r#"{"score": 7, "reason": "!"}"#)]),
@@ -91,7 +91,7 @@ fn judges_that_fail_leave_a_note_and_the_reply() {
         _ => Vec::new(),
     };
     let mut judges: Vec<_> = ["broken", "generous", "mad", "nowhere"].map(|name| judge(name, 1.0)).into();
-    judges[3].model = Some("nobody/x".into());
+    judges[3].model = Some("unknown/x".into());
     let (stage, _) = graded(judges, grade);
     stage.post("t1", "hello");
     stage.settle();
@@ -107,7 +107,7 @@ fn judges_that_fail_leave_a_note_and_the_reply() {
 }
 
 #[test]
-fn only_completed_turns_are_graded_and_the_next_one_does_not_wait() {
+fn only_completed_turns_are_graded_and_the_next_turn_does_not_wait() {
     let (stage, models) = graded(vec![judge("slow", 1.0)], |_| Vec::new());
     stage.post("t1", "hello");
     stage.post("t2", "again");

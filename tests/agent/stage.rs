@@ -1,4 +1,4 @@
-//! A host with everything around it in memory, and the invariants that every log must keep.
+//! A host with an in-memory environment, and the invariants of every log.
 
 use super::others::Others;
 use edge_harness::agent::{
@@ -32,7 +32,7 @@ pub const NOW: Timestamp = Timestamp(1_795_176_000_000);
 
 type Extend = Box<dyn Fn(HarnessBuilder) -> HarnessBuilder>;
 
-/// A machine that runs one session, and the disk that outlives it.
+/// The current instance of one session, and the disk that survives it.
 pub struct Stage {
     pub store: Rc<MemorySessionStore>,
     pub directory: Rc<InMemoryDirectory>,
@@ -44,15 +44,15 @@ pub struct Stage {
     pub spaces: Rc<InMemorySpaces>,
     pub runs: Runs,
     pub context_messages: Cell<usize>,
-    /// How machines from the next one on draw facts from what is said: not at all, at first.
+    /// When later instances extract facts; never by default.
     pub flush: Cell<Flush>,
-    /// From how many characters on they evict outputs.
+    /// Outputs over this many characters are evicted.
     pub evict_over: Cell<usize>,
-    /// How machines from the next one on keep the context.
+    /// The context strategy of later instances.
     pub context: RefCell<ContextSettings>,
-    /// The modes of machines from the next one on: none, at first.
+    /// The modes of later instances; none by default.
     pub modes: RefCell<Vec<Mode>>,
-    /// The kinds of subagents of machines from the next one on: no subagents, at first.
+    /// The kinds of subagents of later instances; no subagents by default.
     pub subagents: RefCell<Option<Vec<SubagentKind>>>,
     pub others: Rc<Others>,
     entropy: Rc<SeededEntropy>,
@@ -61,11 +61,11 @@ pub struct Stage {
     machine: RefCell<(Rc<SessionHost>, Rc<TaskPool>)>,
 }
 
-/// How often each key was written, over the life of the world.
+/// Number of writes by key, across instances.
 pub type Runs = Rc<RefCell<BTreeMap<String, u32>>>;
 
 impl Stage {
-    /// With the built-in demo model.
+    /// Creates a stage with the built-in demo model.
     pub fn demo() -> Self {
         let clock = ManualClock::at(NOW);
         let http = Rc::new(ScriptedHttp::default());
@@ -73,7 +73,7 @@ impl Stage {
         Self::with(clock, Rc::new(models), |builder| builder)
     }
 
-    /// With a model that answers as a function of the request.
+    /// Creates a stage whose model's response is a function of the request.
     pub fn scripted(
         script: impl Fn(&ModelRequest) -> Answer + 'static,
         extend: impl Fn(HarnessBuilder) -> HarnessBuilder + 'static,
@@ -154,14 +154,14 @@ impl Stage {
         (self.others.host("s"), tasks)
     }
 
-    /// The files of all agents, as somebody outside the session has them.
+    /// The workspaces, as seen from outside the session.
     pub fn workspaces(&self) -> Rc<Workspaces> {
         let files = workspaces(&self.files, &self.blobs, &self.clock, &self.entropy);
         let layer = Memories::layer(self.index.clone(), Rc::new(self.clock.clone()), self.log.clone());
         Rc::new(files.with_layer(layer))
     }
 
-    /// What all agents remember, as somebody outside the session has it.
+    /// The memories, as seen from outside the session.
     pub fn memories(&self, settings: MemorySettings) -> Rc<Memories> {
         let clock = Rc::new(self.clock.clone());
         let model = OneShotModel { models: self.models.clone(), clock, entropy: self.entropy.clone() };
@@ -169,7 +169,7 @@ impl Stage {
         Rc::new(Memories::new(index, spaces, self.workspaces(), model, settings, self.log.clone()))
     }
 
-    /// From here on the agent has these modes.
+    /// Sets the modes of later instances.
     pub fn with_modes(self, modes: Vec<Mode>) -> Self {
         self.modes.replace(modes);
         self.crash();
@@ -180,13 +180,13 @@ impl Stage {
         self.machine.borrow().0.clone()
     }
 
-    /// The session as the machine has it; makes it in memory if there is none.
+    /// The session of the current instance; created in memory if there is none.
     pub fn session(&self) -> Rc<Session> {
         let host = self.host();
         host.open().expect("a store that works").unwrap_or_else(|| host.blank(meta(host.now())))
     }
 
-    /// The machine goes away in mid-air; another one stands there, which has not looked yet.
+    /// Evicts the session and starts a new instance, which has not opened it yet.
     pub fn crash(&self) {
         let new = self.machine();
         *self.machine.borrow_mut() = new;
@@ -197,7 +197,7 @@ impl Stage {
         self.run();
     }
 
-    /// The wake-up that was asked for since the last look, in milliseconds.
+    /// Takes the wake-up that was requested last, in milliseconds.
     pub fn take_wake_up(&self) -> Option<u64> {
         self.machine.borrow().1.take_wake_up()
     }
@@ -224,25 +224,25 @@ impl Stage {
         self.host().post(&self.session(), post).expect("accepted");
     }
 
-    /// The outcomes of the turn's calls: `result`, or `denied` and why.
+    /// The outcomes of the turn's calls: `result`, or `denied` and the reason.
     pub fn outcomes(&self, turn: &str) -> Vec<String> {
         let own = self.records().into_iter().filter(|r| r["type"] == "tool.completed" && r["turn"] == turn);
         own.map(|r| r["denied"].as_str().or(r["outcome"].as_str()).unwrap().to_owned()).collect()
     }
 
-    /// Runs what can run without time passing.
+    /// Runs all tasks until none can progress without time advancing.
     pub fn run(&self) {
         let tasks = self.machine.borrow().1.clone();
         tasks.run();
     }
 
-    /// Lets time pass and runs what becomes due.
+    /// Advances the clock and runs the tasks that become due.
     pub fn tick(&self, ms: u64) {
         self.clock.advance(ms);
         self.run();
     }
 
-    /// Wakes the machine up whenever it asked for it, for as long as `ms` lasts.
+    /// Advances the clock for `ms` milliseconds, waking the session whenever it requested it.
     pub fn live(&self, ms: u64) {
         let mut left = ms;
         self.run();
@@ -254,7 +254,7 @@ impl Stage {
         }
     }
 
-    /// Runs until no turn runs or waits.
+    /// Runs until no turn is running or waiting.
     pub fn settle(&self) {
         self.run();
         for _ in 0..3_000 {
@@ -275,7 +275,7 @@ impl Stage {
             }
             self.tick(100);
         }
-        panic!("nobody is asked: {:#?}", self.kinds());
+        panic!("the turn does not wait: {:#?}", self.kinds());
     }
 
     fn is_idle(&self) -> bool {
@@ -298,7 +298,7 @@ impl Stage {
         end.unwrap_or_else(|| panic!("{turn} has no end: {:#?}", self.kinds()))
     }
 
-    /// Checks what must hold of every log in which nothing runs any more.
+    /// Checks the invariants of the log of an idle session.
     #[track_caller]
     pub fn check(&self) {
         check(&self.store.log());
@@ -309,8 +309,8 @@ fn parse(stored: &StoredRecord) -> Value {
     serde_json::from_str(&stored.json).unwrap()
 }
 
-/// Numbers are contiguous; each turn has one start and one end, and nothing behind it; each call
-/// has one outcome, in the order of the calls.
+/// Sequence numbers are contiguous; each turn has one start and one end with nothing after it; each call has
+/// one outcome, in the order of the calls.
 #[track_caller]
 pub fn check(log: &[StoredRecord]) {
     let numbers: Vec<u64> = log.iter().map(|record| record.seq).collect();
@@ -328,7 +328,7 @@ pub fn check(log: &[StoredRecord]) {
         if follows.contains(&stored.kind.as_str()) {
             continue;
         }
-        assert!(!ended.contains(&turn), "{} behind the end of {turn}", stored.kind);
+        assert!(!ended.contains(&turn), "{} after the end of {turn}", stored.kind);
         let (starts, calls, outcomes) = started.entry(turn.clone()).or_default();
         let id = || record["call_id"].as_str().unwrap().to_owned();
         match stored.kind.as_str() {
@@ -386,7 +386,7 @@ fn workspaces(
     Workspaces::new(Stores { table, blobs, clock, entropy: entropy.clone() }, Bundle::default())
 }
 
-/// Needed for a moment while a stage makes its first machine out of itself.
+/// A placeholder while a stage creates its first instance from itself.
 fn placeholder() -> Rc<SessionHost> {
     let clock = ManualClock::at(NOW);
     let models = Rc::new(ScriptedModels::new(|_| answer(Vec::new())));
@@ -409,7 +409,7 @@ pub fn meta(now: Timestamp) -> SessionMeta {
     SessionMeta::new("s", owner, now)
 }
 
-/// How many answers the model has given since the user spoke last.
+/// Number of responses since the user's last message.
 pub fn step_of(request: &ModelRequest) -> usize {
     let own = request.messages.iter().rev().take_while(|message| message.role != Role::User);
     own.filter(|message| message.role == Role::Assistant).count()
@@ -420,7 +420,7 @@ pub struct Key {
     key: String,
 }
 
-/// Idempotent; takes 200 ms.
+/// An idempotent tool that takes 200 ms.
 struct ReadIt;
 
 impl Tool for ReadIt {
@@ -436,7 +436,7 @@ impl Tool for ReadIt {
     }
 }
 
-/// Not idempotent: counts, then takes 200 ms.
+/// A tool that is not idempotent. Counts its runs and takes 200 ms.
 struct WriteIt(Runs);
 
 impl Tool for WriteIt {
@@ -453,7 +453,7 @@ impl Tool for WriteIt {
     }
 }
 
-/// Fails.
+/// A tool that fails.
 struct FailIt;
 
 impl Tool for FailIt {

@@ -1,4 +1,4 @@
-//! The callers' own state of a session: a change that does not fit is not made at all.
+//! The state of a session: an invalid change is rejected completely.
 
 use crate::http::{ask, whole};
 use crate::stage::Stage;
@@ -56,7 +56,7 @@ fn state(stage: &Stage) -> Value {
     Value::Object(stage.session().state().meta.state.clone())
 }
 
-/// What a change is answered: the state, or what does not fit and where.
+/// The response to a change: the state, or the violations with their pointers.
 fn patch(stage: &Stage, body: Value) -> Result<Value, Vec<(String, String)>> {
     match ask(stage, SessionRoute::Update, "", &body) {
         Ok(answer) => Ok(whole(answer)["state"].clone()),
@@ -68,14 +68,14 @@ fn patch(stage: &Stage, body: Value) -> Result<Value, Vec<(String, String)>> {
 }
 
 #[test]
-fn a_new_session_begins_with_the_state_that_is_set() {
+fn a_new_session_has_the_initial_state() {
     let stage = stage(schema(), json!({"n": 1}));
     assert_eq!(state(&stage), json!({"n": 1}));
     assert_eq!(patch(&stage, json!({"state": {"s": "a"}})), Ok(json!({"n": 1, "s": "a"})));
 }
 
 #[test]
-fn a_change_that_does_not_fit_leaves_everything_and_the_next_one_works() {
+fn an_invalid_change_changes_nothing() {
     let stage = stage(schema(), json!({"n": 1}));
     let before = stage.kinds();
     let refused = patch(&stage, json!({"title": "T", "metadata": {"a": 1}, "state": {"n": "x", "s": 1}}));
@@ -91,7 +91,7 @@ fn a_change_that_does_not_fit_leaves_everything_and_the_next_one_works() {
 }
 
 #[test]
-fn tools_are_held_to_the_same() {
+fn tools_are_subject_to_the_schema() {
     let stage = stage(schema(), json!({"n": 1}));
     let call = |key: &str, value: Value| format!("/tool note {}", json!({"key": key, "value": value}));
     stage.post("t1", &[call("n", json!("x")), "/then".into(), call("n", json!(2))].join("\n"));
@@ -105,7 +105,7 @@ fn tools_are_held_to_the_same() {
 }
 
 #[test]
-fn the_whole_state_has_a_bound() {
+fn the_size_of_the_state_is_bounded() {
     let stage = stage(Value::Null, Value::Null);
     let large = |kb: usize| json!("x".repeat(kb << 10));
     assert!(patch(&stage, json!({"state": {"a": large(40)}})).is_ok());
@@ -119,7 +119,7 @@ fn the_whole_state_has_a_bound() {
 }
 
 #[test]
-fn settings_that_contradict_each_other_build_no_agent() {
+fn contradictory_settings_are_refused() {
     let build = |schema: Value, initial: Value| {
         let models = Rc::new(edge_harness::platform::in_memory::ScriptedModels::new(|_| Vec::new()));
         let clock = ManualClock::at(crate::stage::NOW);

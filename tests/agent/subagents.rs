@@ -1,5 +1,5 @@
-//! Subagents: sent out by a call that waits, at work in a session of their own, under the rules of the one that sent
-//! them; on machines that may go away at any moment.
+//! Subagents: spawned by a suspended call, running in their own session under the parent's rules, across
+//! evictions.
 
 use crate::http::{call as request, principal, whole};
 use crate::stage::{Stage, check, step_of};
@@ -23,13 +23,13 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-/// What was said last.
+/// The user's last message.
 fn said(request: &ModelRequest) -> String {
     request.messages.iter().rfind(|message| message.role == Role::User).unwrap().text()
 }
 
-/// What the last call came to.
-fn told(request: &ModelRequest) -> String {
+/// The result of the last call.
+fn last_result(request: &ModelRequest) -> String {
     let results = request.messages.iter().flat_map(|message| &message.parts).rev();
     let mut texts = results.filter_map(|part| match part {
         Part::ToolResult { outcome, .. } => Some(outcome.model_text().into_owned()),
@@ -42,8 +42,8 @@ fn send(id: &str, task: &str) -> Part {
     call(id, "subagent", json!({"agent": "general-purpose", "task": task}))
 }
 
-/// Sends out a subagent for what is said behind `delegate:` (a copy of itself behind `fork:`), two for what is said
-/// behind `both:`; does by itself what else it is told; and repeats what came of it.
+/// Spawns a subagent for the text after `delegate:` (a fork after `fork:`), two for the text after `both:`;
+/// otherwise does what it is asked, and repeats the result.
 fn script(request: &ModelRequest) -> Answer {
     let said = said(request);
     let (verb, rest) = said.split_once(':').unwrap_or((&said, ""));
@@ -64,7 +64,7 @@ fn script(request: &ModelRequest) -> Answer {
         }
         (0, "leave") => answer(vec![call("p", "plan_exit", json!({}))]),
         (0, _) => answer(vec![Part::text(format!("said {rest}"))]),
-        _ => answer(vec![Part::text(format!("it came to: {}", told(request)))]),
+        _ => answer(vec![Part::text(format!("it came to: {}", last_result(request)))]),
     }
 }
 
@@ -88,14 +88,14 @@ fn ruled(tool: &str, policy: Policy) -> Stage {
     stage
 }
 
-/// The sessions of the subagents that were sent out, in their order.
+/// The sessions of the spawned subagents, in order.
 fn children(stage: &Stage) -> Vec<String> {
     let started = stage.records().into_iter().filter(|record| record["type"] == "subagent.started");
     started.map(|record| record["session"].as_str().unwrap().to_owned()).collect()
 }
 
 fn child(stage: &Stage) -> String {
-    children(stage).pop().expect("a subagent was sent out")
+    children(stage).pop().expect("a subagent was spawned")
 }
 
 fn session(stage: &Stage, id: &str) -> (Rc<SessionHost>, Rc<Session>) {
@@ -108,7 +108,7 @@ fn records(disk: &MemorySessionStore) -> Vec<Value> {
     disk.log().iter().map(|record| serde_json::from_str(&record.json).unwrap()).collect()
 }
 
-/// What became of the calls of a session.
+/// The outcomes of a session's calls.
 fn outcomes(disk: &MemorySessionStore) -> Vec<Value> {
     let ended = records(disk).into_iter().filter(|record| record["type"] == "tool.completed");
     ended
@@ -134,11 +134,11 @@ fn ask(host: Rc<SessionHost>, mut call: SessionRequest, id: &str) -> Result<Valu
 }
 
 #[test]
-fn an_errand_is_done_in_a_session_of_its_own() {
+fn a_task_is_done_in_a_session_of_its_own() {
     let (stage, models) = with(Vec::new());
     stage.post("t1", "delegate:read:x");
     stage.run();
-    assert_eq!(stage.session().state().status(), SessionStatus::Running, "nobody waits for a person");
+    assert_eq!(stage.session().state().status(), SessionStatus::Running, "it does not wait for a person");
     stage.settle();
     stage.check();
     assert_eq!(reply(&stage, "t1"), "it came to: it came to: read x");
@@ -152,13 +152,13 @@ fn an_errand_is_done_in_a_session_of_its_own() {
         (&json!("s"), &json!("d"), &json!("general-purpose"))
     );
     assert_eq!(seen["user"], "u");
-    // It hears of itself and of nothing that was said before; it cannot send out others.
+    // Its prompt contains its own task only, and it is not offered the tool to spawn others.
     let theirs: Vec<ModelRequest> =
         models.requests().into_iter().filter(|r| r.system.contains("You are a subagent")).collect();
     assert_eq!(theirs.len(), 2);
     assert_eq!(said(&theirs[0]), "read:x");
     assert!(theirs.iter().flat_map(|r| r.tools.iter()).all(|tool| tool.name != "subagent"));
-    // What it used counts in the turn that sent it out, and is told.
+    // Its usage counts in the parent's turn, and is reported.
     let own = child.state().meta.usage.total_tokens;
     let counted: Vec<u64> = stage
         .records()
@@ -173,7 +173,7 @@ fn an_errand_is_done_in_a_session_of_its_own() {
         (&completed["status"], &completed["usage"]["total_tokens"]),
         (&json!("completed"), &json!(own))
     );
-    // It stands in no list, and nothing is learned from it.
+    // It is in no list, and nothing is learned from it.
     let listed =
         |all| block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, all)).unwrap().len();
     assert_eq!((listed(false), listed(true)), (1, 2));
@@ -181,7 +181,7 @@ fn an_errand_is_done_in_a_session_of_its_own() {
 }
 
 #[test]
-fn wherever_machines_go_away_the_errand_is_done_once() {
+fn a_task_is_done_once_wherever_sessions_are_evicted() {
     for (ticks, tell) in (0..16).flat_map(|ticks| [(ticks, true), (ticks, false)]) {
         let stage = stage();
         stage.post("t1", "both:read:x");
@@ -189,7 +189,7 @@ fn wherever_machines_go_away_the_errand_is_done_once() {
             stage.tick(25);
         }
         stage.crash();
-        // Whoever is woken first finds the other as it is.
+        // The session that is woken first finds the other one as it is.
         let ids = children(&stage);
         if tell {
             ids.iter().for_each(|id| drop(block_on(stage.others.host(id).wake())));
@@ -211,7 +211,7 @@ fn wherever_machines_go_away_the_errand_is_done_once() {
 }
 
 #[test]
-fn what_is_forbidden_here_is_forbidden_there() {
+fn a_parents_denials_apply_to_its_children() {
     let stage = ruled("write_it", Policy::Deny);
     stage.post("t1", "delegate:write:a");
     stage.settle();
@@ -221,7 +221,7 @@ fn what_is_forbidden_here_is_forbidden_there() {
 }
 
 #[test]
-fn what_is_forbidden_here_meanwhile_is_forbidden_there_too() {
+fn later_denials_of_a_parent_apply_to_its_children() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
@@ -233,7 +233,7 @@ fn what_is_forbidden_here_meanwhile_is_forbidden_there_too() {
     approve(&stage, &id, "w", Decision::Approve);
     stage.settle();
     assert_eq!(stage.runs.borrow().len(), 0, "no approval lifts a denial");
-    // The tenant's rules come along with any request.
+    // The tenant's rules are updated by every request.
     let mut call = request(SessionRoute::Show, "", &json!({}));
     let mut principal = principal();
     principal.rules.tools.insert("read_it".into(), Policy::Deny);
@@ -254,7 +254,7 @@ fn what_is_forbidden_here_meanwhile_is_forbidden_there_too() {
 }
 
 #[test]
-fn a_subagent_asks_people_and_the_turn_that_sent_it_waits_for_them() {
+fn a_child_that_waits_for_a_person_makes_its_parent_wait() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
@@ -269,7 +269,7 @@ fn a_subagent_asks_people_and_the_turn_that_sent_it_waits_for_them() {
     stage.wake();
     stage.run();
     approve(&stage, &id, "w", Decision::Approve);
-    assert_eq!(stage.session().state().status(), SessionStatus::Waiting, "it has not heard of it yet");
+    assert_eq!(stage.session().state().status(), SessionStatus::Waiting, "the report has not arrived yet");
     stage.settle();
     assert_eq!(stage.runs.borrow().get("a"), Some(&1));
     assert_eq!(reply(&stage, "t1"), "it came to: it came to: wrote a");
@@ -277,7 +277,7 @@ fn a_subagent_asks_people_and_the_turn_that_sent_it_waits_for_them() {
 }
 
 #[test]
-fn a_message_passes_over_a_subagent_that_waits_and_waits_behind_one_at_work() {
+fn a_message_cancels_a_waiting_child_and_is_queued_behind_a_running_one() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:read:x");
     stage.tick(50);
@@ -302,7 +302,7 @@ fn a_message_passes_over_a_subagent_that_waits_and_waits_behind_one_at_work() {
 }
 
 #[test]
-fn an_aborted_subagent_has_said_what_it_had_said() {
+fn an_aborted_child_returns_its_partial_text() {
     let stage = stage();
     stage.post("t1", "delegate:read:x");
     stage.tick(50);
@@ -312,11 +312,11 @@ fn an_aborted_subagent_has_said_what_it_had_said() {
     stage.check();
     assert_eq!(outcomes(&stage.store), [json!("[Aborted by user]\n\nhalf")]);
     assert_eq!(stage.outcomes("t1"), ["result"]);
-    assert!(reply(&stage, "t1").starts_with("it came to: [Aborted by user]"), "the turn goes on");
+    assert!(reply(&stage, "t1").starts_with("it came to: [Aborted by user]"), "the turn continues");
 }
 
 #[test]
-fn an_abort_ends_subagents_and_keeps_what_they_had_said() {
+fn an_abort_cancels_children_and_keeps_their_partial_text() {
     let stage = stage();
     stage.post("t1", "both:read:x");
     stage.tick(50);
@@ -338,7 +338,7 @@ fn an_abort_ends_subagents_and_keeps_what_they_had_said() {
 }
 
 #[test]
-fn who_is_called_back_on_the_way_does_not_begin() {
+fn a_child_canceled_before_its_task_arrives_does_not_start() {
     let stage = stage();
     stage.others.way_ms.set(100);
     stage.post("t1", "delegate:write:a");
@@ -353,7 +353,7 @@ fn who_is_called_back_on_the_way_does_not_begin() {
 }
 
 #[test]
-fn a_fork_begins_alike_and_sends_out_nobody() {
+fn a_fork_shares_the_prompts_prefix_and_spawns_no_subagents() {
     let (stage, models) = with(Vec::new());
     stage.post("t1", "hello:there");
     stage.settle();
@@ -367,7 +367,7 @@ fn a_fork_begins_alike_and_sends_out_nobody() {
     let created = records(&stage.others.disk(&id)).remove(0);
     assert_eq!(created["forked_from"], "s");
     check(&stage.others.disk(&id).log());
-    // The prompt of the copy begins as the original's did.
+    // The fork's prompt starts like its parent's.
     let requests = models.requests();
     let first = requests.iter().find(|r| said(r) == "fork:delegate:read:x").unwrap();
     let theirs = requests.iter().find(|r| said(r) == "delegate:read:x").unwrap();
@@ -392,12 +392,12 @@ fn a_kind_has_its_own_instructions_and_tools() {
     stage.settle();
     let theirs = models.requests().into_iter().find(|r| r.system.contains("Be strict.")).unwrap();
     assert_eq!(theirs.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["read_it"]);
-    assert_eq!(stage.runs.borrow().len(), 0, "what it does not have it cannot call");
+    assert_eq!(stage.runs.borrow().len(), 0, "it cannot call other tools");
     assert_eq!(session(&stage, &child(&stage)).1.state().meta.budget.max_steps, 1);
 }
 
 #[test]
-fn a_subagent_is_in_the_mode_of_its_session_and_stays_there() {
+fn a_child_stays_in_its_parents_mode() {
     let plan = Mode { id: "plan".into(), read_only: true, ..Mode::default() };
     let (stage, _) = with(Vec::new());
     let stage = stage.with_modes(vec![plan, Mode { id: "build".into(), ..Mode::default() }]);
@@ -405,7 +405,7 @@ fn a_subagent_is_in_the_mode_of_its_session_and_stays_there() {
     stage.settle();
     let id = child(&stage);
     assert_eq!(session(&stage, &id).1.state().meta.mode, stage.session().state().meta.mode);
-    assert_eq!(stage.runs.borrow().len(), 0, "only reading is possible");
+    assert_eq!(stage.runs.borrow().len(), 0, "the mode only allows reads");
     stage.post("t2", "fork:leave:");
     stage.settle();
     let outcome = outcomes(&stage.others.disk(&child(&stage))).pop().unwrap();
@@ -413,7 +413,7 @@ fn a_subagent_is_in_the_mode_of_its_session_and_stays_there() {
 }
 
 #[test]
-fn who_cannot_be_reached_is_sent_out_again_and_given_up_in_the_end() {
+fn spawning_an_unreachable_child_is_retried_and_finally_fails() {
     let stage = stage();
     stage.others.down.set(true);
     stage.post("t1", "delegate:read:x");
@@ -432,7 +432,7 @@ fn who_cannot_be_reached_is_sent_out_again_and_given_up_in_the_end() {
 }
 
 #[test]
-fn a_report_is_told_until_it_is_heard() {
+fn a_report_is_sent_until_it_is_acknowledged() {
     let stage = stage();
     stage.post("t1", "delegate:read:x");
     stage.tick(50);
@@ -446,7 +446,7 @@ fn a_report_is_told_until_it_is_heard() {
     block_on(stage.others.host(&id).wake()).unwrap();
     stage.settle();
     assert_eq!(reply(&stage, "t1"), "it came to: it came to: read x");
-    // And not again.
+    // It is not sent again.
     stage.crash();
     block_on(stage.others.host(&id).wake()).unwrap();
     stage.run();
@@ -454,7 +454,7 @@ fn a_report_is_told_until_it_is_heard() {
 }
 
 #[test]
-fn the_session_of_a_subagent_takes_orders_from_its_own_only() {
+fn a_child_session_rejects_messages_of_others() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
@@ -470,7 +470,7 @@ fn the_session_of_a_subagent_takes_orders_from_its_own_only() {
     ] {
         assert_eq!(refused(route, body).code.as_str(), "subagent_session");
     }
-    // Nobody answers in its place.
+    // The parent's suspended call cannot be answered by a client.
     let mut answer = request(SessionRoute::Answer, "", &json!({"answer": "done"}));
     answer.item = "d".into();
     assert_eq!(ask(stage.host(), answer, "s").unwrap_err().code.as_str(), "not_waiting");
@@ -478,7 +478,7 @@ fn the_session_of_a_subagent_takes_orders_from_its_own_only() {
 }
 
 #[test]
-fn subagents_go_with_the_session_that_sent_them_out() {
+fn erasing_a_parent_erases_its_children() {
     let stage = stage();
     stage.post("t1", "both:read:x");
     stage.settle();
@@ -491,13 +491,13 @@ fn subagents_go_with_the_session_that_sent_them_out() {
 }
 
 #[test]
-fn a_denial_that_is_known_there_is_not_undone_by_older_rules() {
+fn older_rules_do_not_lift_a_denial_in_a_child() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
     let id = child(&stage);
     stage.tick(1_000);
-    // Somebody who decides there brings the tenant's new rules along; the other object has not heard of them.
+    // A decision in the child carries the tenant's new rules; the parent does not have them yet.
     let mut approval = request(SessionRoute::Approve, "", &json!({"decision": "approve"}));
     approval.item = "w".into();
     approval.request.headers.push(("prefer".into(), "respond-async".into()));
@@ -510,7 +510,7 @@ fn a_denial_that_is_known_there_is_not_undone_by_older_rules() {
 }
 
 #[test]
-fn what_is_granted_there_stays_granted_there_and_what_is_taken_back_here_is_not() {
+fn a_childs_grants_stay_unless_the_parent_revokes_them() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
@@ -530,7 +530,7 @@ fn what_is_granted_there_stays_granted_there_and_what_is_taken_back_here_is_not(
 }
 
 #[test]
-fn who_was_not_reached_by_the_recall_is_called_off_when_it_checks_in() {
+fn a_child_that_missed_its_cancellation_is_canceled_at_its_next_report() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
@@ -538,7 +538,11 @@ fn who_was_not_reached_by_the_recall_is_called_off_when_it_checks_in() {
     stage.others.down.set(true);
     stage.post("t2", "hello:you");
     stage.settle();
-    assert_eq!(session(&stage, &id).1.state().status(), SessionStatus::Waiting, "it has not heard of it");
+    assert_eq!(
+        session(&stage, &id).1.state().status(),
+        SessionStatus::Waiting,
+        "the cancellation did not arrive"
+    );
     stage.others.down.set(false);
     stage.crash();
     block_on(stage.others.host(&id).wake()).unwrap();
@@ -548,7 +552,7 @@ fn who_was_not_reached_by_the_recall_is_called_off_when_it_checks_in() {
 }
 
 #[test]
-fn an_errand_that_is_owed_cannot_be_deleted_and_is_counted_once() {
+fn a_child_with_an_unsent_report_cannot_be_deleted_and_is_counted_once() {
     let stage = stage();
     stage.post("t1", "delegate:read:x");
     stage.tick(50);
@@ -563,20 +567,20 @@ fn an_errand_that_is_owed_cannot_be_deleted_and_is_counted_once() {
     assert_eq!(delete(&stage).unwrap_err().code.as_str(), "subagent_session");
     stage.others.down.set(false);
     let used = session(&stage, &id).1.state().meta.usage.total_tokens;
-    // The report and the answer to a recall say the same.
+    // The report and the response to a cancellation are the same.
     let recall = ask(stage.host(), request(SessionRoute::Abort, "", &json!({})), "s");
     recall.unwrap();
     stage.tick(10_000);
     block_on(stage.others.host(&id).wake()).unwrap();
     stage.settle();
-    let told = stage.records().into_iter().filter(|r| r["type"] == "usage.updated").count();
-    assert_eq!(told, 2, "its own step, and the errand");
+    let updates = stage.records().into_iter().filter(|r| r["type"] == "usage.updated").count();
+    assert_eq!(updates, 2, "its own step and the child's");
     assert!(stage.end("t1").usage.total_tokens > used);
     assert_eq!(delete(&stage).unwrap(), 204);
 }
 
 #[test]
-fn whom_the_directory_has_not_heard_of_is_erased_all_the_same() {
+fn children_missing_from_the_directory_are_erased_too() {
     let stage = stage();
     stage.directory.down.set(true);
     stage.post("t1", "delegate:read:x");
@@ -585,7 +589,7 @@ fn whom_the_directory_has_not_heard_of_is_erased_all_the_same() {
     stage.directory.down.set(false);
     block_on(stage.host().erase(&"t".into(), "s")).unwrap();
     assert!(!stage.others.disk(&id).exists().unwrap());
-    // And who is made while that happens.
+    // Also one that is created during the erasure.
     let stage = self::stage();
     stage.others.way_ms.set(500);
     stage.post("t1", "delegate:read:x");
@@ -598,7 +602,7 @@ fn whom_the_directory_has_not_heard_of_is_erased_all_the_same() {
 }
 
 #[test]
-fn of_two_questions_there_the_one_that_is_answered_is_not_shown_here() {
+fn an_answered_question_of_a_child_is_no_longer_shown_in_the_parent() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:twice:a");
     stage.settle_waiting();
@@ -619,14 +623,14 @@ fn of_two_questions_there_the_one_that_is_answered_is_not_shown_here() {
 }
 
 #[test]
-fn waiting_for_days_costs_next_to_nothing() {
+fn waiting_for_days_needs_few_wake_ups() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
     let id = child(&stage);
     let commits = || (stage.records().len(), stage.others.disk(&id).log().len());
     let (before, mut woken) = (commits(), 0);
-    // Between two alarms both machines go away.
+    // Both sessions are evicted between alarms.
     let mut left: u64 = 24 * 3_600_000;
     while let Some(wait) = stage.take_wake_up().filter(|wait| *wait <= left) {
         left -= wait;
@@ -645,12 +649,12 @@ fn waiting_for_days_costs_next_to_nothing() {
 }
 
 #[test]
-fn an_errand_whose_session_is_gone_fails() {
+fn a_task_fails_if_its_session_is_gone() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
     let id = child(&stage);
-    // Never by our own doing: somebody lost a disk.
+    // The product never does this by itself: a disk was lost.
     stage.others.disk(&id).erase().unwrap();
     stage.crash();
     stage.wake();
@@ -660,7 +664,7 @@ fn an_errand_whose_session_is_gone_fails() {
 }
 
 #[test]
-fn of_a_tenants_rules_the_stricter_reading_holds_there() {
+fn the_stricter_of_two_versions_of_a_tenants_rules_applies_in_a_child() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
@@ -681,19 +685,19 @@ fn of_a_tenants_rules_the_stricter_reading_holds_there() {
     assert_eq!(stage.runs.borrow().len(), 0);
 }
 
-/// How errands ended, as the log tells it.
+/// How tasks ended, according to the log.
 fn ends(stage: &Stage) -> Vec<String> {
     let over = stage.records().into_iter().filter(|record| record["type"] == "subagent.completed");
     over.map(|record| record["status"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
-fn an_abort_that_does_not_live_to_its_end_leaves_nobody_waiting() {
+fn an_interrupted_abort_is_completed_after_the_eviction() {
     let stage = stage();
     stage.post("t1", "delegate:read:x");
     stage.tick(50);
     block_on(stage.host().cancel_children(&stage.session()));
-    // Its machine goes away before it has stored that the turn is over: only its alarm is left.
+    // Evicted before the end of the turn is stored: only the alarm remains.
     let alarm = stage.take_wake_up().expect("a wake-up");
     stage.crash();
     stage.tick(alarm);
@@ -701,11 +705,11 @@ fn an_abort_that_does_not_live_to_its_end_leaves_nobody_waiting() {
     stage.settle();
     stage.check();
     assert_eq!(outcomes(&stage.store), [json!("[Aborted by user]\n\nhalf")]);
-    assert!(reply(&stage, "t1").starts_with("it came to: [Aborted by user]"), "the turn goes on");
+    assert!(reply(&stage, "t1").starts_with("it came to: [Aborted by user]"), "the turn continues");
 }
 
 #[test]
-fn what_a_subagent_has_used_counts_once_and_what_it_had_done_is_done() {
+fn a_finished_childs_usage_and_result_count_once() {
     for is_heard in [true, false] {
         let stage = stage();
         stage.post("t1", "both:read:x");
@@ -713,7 +717,7 @@ fn what_a_subagent_has_used_counts_once_and_what_it_had_done_is_done() {
         stage.others.down.set(true);
         stage.tick(1_000);
         stage.others.down.set(false);
-        // Both are done, and nobody knows it.
+        // Both are done, but the parent has not been notified.
         let reports = block_on(stage.host().cancel_children(&stage.session()));
         if is_heard {
             stage.host().child_status(reports[0].clone()).unwrap();
@@ -730,7 +734,7 @@ fn what_a_subagent_has_used_counts_once_and_what_it_had_done_is_done() {
 }
 
 #[test]
-fn whoever_looks_does_not_try_again_for_it() {
+fn reading_a_session_triggers_no_retries() {
     let stage = stage();
     stage.others.down.set(true);
     stage.post("t1", "delegate:read:x");
@@ -745,7 +749,7 @@ fn whoever_looks_does_not_try_again_for_it() {
 }
 
 #[test]
-fn also_those_go_that_stand_in_no_list_yet_and_those_that_come_late() {
+fn children_not_yet_listed_or_created_late_are_erased() {
     let stage = stage();
     stage.directory.down.set(true);
     stage.post("t1", "delegate:read:x");
@@ -754,7 +758,7 @@ fn also_those_go_that_stand_in_no_list_yet_and_those_that_come_late() {
     stage.directory.down.set(false);
     block_on(stage.host().erase(&"t".into(), "s")).unwrap();
     assert!(!stage.others.disk(&id).exists().unwrap());
-    // As if it was sent out, and the message was on its way for long.
+    // As if the spawn message had been delayed for long.
     stage.post("t2", "delegate:read:x");
     stage.tick(50);
     let id = child(&stage);
@@ -767,7 +771,7 @@ fn also_those_go_that_stand_in_no_list_yet_and_those_that_come_late() {
 }
 
 #[test]
-fn who_is_passed_over_before_it_is_sent_out_is_not_sent_out() {
+fn a_child_canceled_before_its_spawn_is_not_spawned() {
     let stage = ruled("read_it", Policy::Ask);
     stage.others.down.set(true);
     stage.post("t1", "mixed:write:a");
@@ -775,7 +779,7 @@ fn who_is_passed_over_before_it_is_sent_out_is_not_sent_out() {
     assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
     stage.crash();
     stage.others.down.set(false);
-    // The new machine is about to send it out when the message comes.
+    // The new instance is about to spawn it when the message arrives.
     stage.post("t2", "hello:you");
     stage.settle();
     stage.check();

@@ -1,4 +1,4 @@
-//! The agent's list of tasks: what changes is in the log, and the prompt of a turn begins alike in all its steps.
+//! The task list: changes are recorded, and the prompt's prefix stays the same within a turn.
 
 use crate::stage::{Stage, step_of};
 use edge_harness::platform::in_memory::{
@@ -10,7 +10,8 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-/// A model that calls what the user asks for: a list of steps, each the name of a tool and its arguments.
+/// A model that makes the calls of the user's message: a list of steps, each with a tool's name and
+/// arguments.
 fn stage() -> (Stage, Rc<ScriptedModels>) {
     Stage::scripted(
         |request| {
@@ -33,9 +34,9 @@ fn turn(stage: &Stage, turn: &str, steps: Value) {
 
 /// The ids and statuses of each change, in order.
 fn changes(stage: &Stage) -> Vec<Value> {
-    let told = stage.records().into_iter().filter(|record| record["type"] == "task.list_updated");
+    let found = stage.records().into_iter().filter(|record| record["type"] == "task.list_updated");
     let short = |task: &Value| json!([task["id"], task["status"]]);
-    told.map(|record| record["tasks"].as_array().unwrap().iter().map(short).collect()).collect()
+    found.map(|record| record["tasks"].as_array().unwrap().iter().map(short).collect()).collect()
 }
 
 fn results(stage: &Stage, turn: &str) -> Vec<Value> {
@@ -53,7 +54,7 @@ fn shown(models: &ScriptedModels) -> Vec<String> {
 }
 
 #[test]
-fn each_change_is_told_once() {
+fn each_change_is_recorded_once() {
     let (stage, _) = stage();
     let (pending, at_hand) = ("pending", "in_progress");
     turn(
@@ -77,44 +78,44 @@ fn each_change_is_told_once() {
             json!([["task_write_tests", pending], ["task_ship", "completed"]]),
         ]
     );
-    let told = results(&stage, "t1");
+    let found = results(&stage, "t1");
     assert_eq!(
-        told[0][1],
+        found[0][1],
         "<task-list-update>\n[in_progress] task_write_tests: Write tests\n[pending] task_ship: Ship\n</task-list-update>\n0 of 2 completed, 1 in progress, 1 pending"
     );
-    assert_eq!(told[1][0], "failure");
+    assert_eq!(found[1][0], "failure");
     assert_eq!(
-        told[2][1],
+        found[2][1],
         "<task-list-update>\n[pending] task_write_tests: Write tests\n[in_progress] task_ship: Ship\n</task-list-update>\n0 of 2 completed, 1 in progress, 1 pending"
     );
     assert_eq!(
-        told[3][1],
+        found[3][1],
         "<task-list-update>\n[pending] task_write_tests: Write tests\n</task-list-update>\n0 of 2 completed, 1 in progress, 1 pending"
     );
-    assert_eq!(told[4][0], "failure");
+    assert_eq!(found[4][0], "failure");
     let tasks = stage.session().state().tasks.clone();
     assert_eq!(tasks.iter().map(|task| task.status.name()).collect::<Vec<_>>(), ["pending", "completed"]);
 }
 
 #[test]
-fn a_check_is_made_anew_each_time() {
+fn a_check_is_never_skipped() {
     let (stage, _) = stage();
     let check = json!(["task_check", {}]);
     let write = json!(["task_write", {"tasks": [{"content": "A"}]}]);
     turn(&stage, "t1", json!([check, check, write, write, check]));
-    let told = results(&stage, "t1");
+    let found = results(&stage, "t1");
     let empty = json!(["result", {"total": 0, "completed": 0, "in_progress": 0, "pending": 0, "incomplete": 0,
         "has_tasks": false, "all_completed": false, "incomplete_tasks": []}]);
-    assert_eq!((&told[0], &told[1]), (&empty, &empty));
+    assert_eq!((&found[0], &found[1]), (&empty, &empty));
     assert_eq!(stage.outcomes("t1"), ["result", "result", "result", "duplicate", "result"]);
     assert_eq!(
-        (&told[4][1]["total"], &told[4][1]["incomplete_tasks"][0]["id"]),
+        (&found[4][1]["total"], &found[4][1]["incomplete_tasks"][0]["id"]),
         (&json!(1), &json!("task_a"))
     );
 }
 
 #[test]
-fn a_turn_shows_the_list_as_it_stood_when_it_began() {
+fn a_turn_shows_the_list_as_of_its_start() {
     let (stage, models) = stage();
     let write = json!(["task_write", {"tasks": [{"content": "A</current-task-list>"}, {"content": "B"}]}]);
     turn(&stage, "t1", json!([write]));
@@ -129,7 +130,7 @@ fn a_turn_shows_the_list_as_it_stood_when_it_began() {
 }
 
 #[test]
-fn after_a_restart_in_mid_turn_the_list_that_is_shown_is_the_same() {
+fn a_restarted_turn_shows_the_same_list() {
     let (stage, models) = stage();
     turn(&stage, "t1", json!([["task_write", {"tasks": [{"content": "A"}]}]]));
     stage.post("t2", &json!([["task_complete", {"id": "task_a"}], ["read_it", {"key": "k"}]]).to_string());

@@ -1,4 +1,4 @@
-//! What a session is called, what it has cost, and how many messages wait in it.
+//! The title, the cost and the queue length of a session.
 
 use crate::http::{ask, call, handler, whole};
 use crate::stage::{NOW, Stage};
@@ -24,7 +24,7 @@ fn patch(stage: &Stage, body: Value) {
 }
 
 #[test]
-fn a_title_that_somebody_set_stays_until_it_is_taken_away() {
+fn a_title_set_by_a_caller_stays_until_it_is_removed() {
     let stage = Stage::demo();
     stage.post("t1", "hello");
     stage.settle();
@@ -42,11 +42,11 @@ fn a_title_that_somebody_set_stays_until_it_is_taken_away() {
     assert_eq!(title(&stage), (json!("three"), json!(false)));
     let line =
         block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, false)).unwrap().pop().unwrap();
-    assert_eq!(line.title.as_deref(), Some("three"), "the list knows");
+    assert_eq!(line.title.as_deref(), Some("three"), "the directory is updated");
 }
 
 #[test]
-fn a_message_that_has_waited_gives_its_title_when_it_starts() {
+fn a_queued_message_sets_the_title_when_it_starts() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 3");
     stage.run();
@@ -78,7 +78,7 @@ impl Models for Priced {
 }
 
 #[test]
-fn a_session_adds_up_what_its_turns_cost_and_its_copy_begins_anew() {
+fn a_session_sums_its_turns_cost_and_a_fork_starts_at_zero() {
     let models = Priced(ScriptedModels::new(|_| {
         let usage = Usage { input_tokens: 700, output_tokens: 300, total_tokens: 1_000, ..Usage::default() };
         let counted = |event| match event {
@@ -111,12 +111,12 @@ fn a_session_adds_up_what_its_turns_cost_and_its_copy_begins_anew() {
     assert_eq!((&copy["usage"]["total_tokens"], copy.get("cost_usd")), (&json!(0), None));
     let permissions = &copy["permissions"];
     assert_eq!((&permissions["yolo"], &permissions["grants"]), (&json!(false), &json!({})));
-    assert_eq!(permissions["tools"], json!({"echo": "ask"}), "a grant is not a rule that is gone");
+    assert_eq!(permissions["tools"], json!({"echo": "ask"}), "a grant does not remove the rule");
     assert_eq!(permissions["patterns"], json!([{"pattern": "x", "policy": "deny"}]));
 }
 
 #[test]
-fn the_log_tells_how_many_wait_whenever_that_changes() {
+fn changes_of_the_queue_length_are_recorded() {
     let stage = Stage::demo();
     stage.post("t1", "/tool read_it {\"key\": \"k\"}");
     stage.run();
@@ -135,8 +135,8 @@ fn the_log_tells_how_many_wait_whenever_that_changes() {
     stage.settle();
     stage.check();
     let counts = |stage: &Stage| -> Vec<Value> {
-        let told = stage.records().into_iter().filter(|record| record["type"] == "followup.queued");
-        told.map(|record| record["count"].clone()).collect()
+        let queued = stage.records().into_iter().filter(|record| record["type"] == "followup.queued");
+        queued.map(|record| record["count"].clone()).collect()
     };
     assert_eq!(json!(counts(&stage)), json!([1, 2, 3, 2, 1, 0, 1, 2, 0]));
     assert_eq!(json!(counts(&other)), json!([1, 2, 3, 2, 0]));

@@ -1,4 +1,4 @@
-//! Turns beside each other: queueing, refusing, and records that wait for a streamed message.
+//! Concurrent messages: queueing, rejecting, and records deferred during streaming.
 
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::OnBusy;
@@ -26,7 +26,7 @@ fn a_plain_turn_writes_four_records_and_a_tool_call_three_more() {
 }
 
 #[test]
-fn records_of_others_wait_for_the_message_being_streamed() {
+fn records_are_deferred_while_a_message_is_streamed() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 3");
     stage.run();
@@ -34,7 +34,7 @@ fn records_of_others_wait_for_the_message_being_streamed() {
     let session = stage.session();
     let (streaming, before) = (session.last_seq() + 1, stage.kinds());
     stage.post("t2", "hello");
-    assert_eq!(stage.kinds(), before, "the queued record has to wait");
+    assert_eq!(stage.kinds(), before, "the queued record is deferred");
     stage.settle();
     stage.check();
     let kinds = stage.kinds();
@@ -45,7 +45,7 @@ fn records_of_others_wait_for_the_message_being_streamed() {
 }
 
 #[test]
-fn what_waited_survives_a_crash() {
+fn deferred_records_survive_a_crash() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 3");
     stage.run();
@@ -61,7 +61,7 @@ fn what_waited_survives_a_crash() {
 }
 
 #[test]
-fn a_refused_message_leaves_the_streamed_one_alone() {
+fn a_refused_message_does_not_affect_the_streamed_one() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 4");
     stage.run();
@@ -77,7 +77,7 @@ fn a_refused_message_leaves_the_streamed_one_alone() {
 }
 
 #[test]
-fn steering_ends_the_running_turn_and_the_waiting_ones() {
+fn steering_ends_the_running_and_the_queued_turns() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 4");
     stage.run();
@@ -93,7 +93,7 @@ fn steering_ends_the_running_turn_and_the_waiting_ones() {
 }
 
 #[test]
-fn a_waiting_message_that_cannot_be_read_can_be_taken_out_and_steered_past() {
+fn an_unreadable_queued_message_can_be_removed_or_steered_past() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 4");
     stage.run();
@@ -112,7 +112,7 @@ fn a_waiting_message_that_cannot_be_read_can_be_taken_out_and_steered_past() {
 }
 
 #[test]
-fn a_copy_that_was_given_up_holds_no_turn() {
+fn a_retired_copy_holds_no_permit() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 4");
     stage.run();
@@ -145,14 +145,14 @@ fn an_abort_while_a_tool_runs_gives_its_call_an_outcome() {
         .map(|r| r["outcome"].clone())
         .collect();
     assert_eq!(outcomes, ["unknown", "denied"]);
-    // The next turn goes on from there.
+    // The next turn continues from there.
     stage.post("t2", "go on");
     stage.settle();
     stage.check();
 }
 
 #[test]
-fn spent_budgets_end_a_turn_with_a_reason() {
+fn an_exhausted_budget_ends_a_turn_with_a_reason() {
     let script = |request: &_| {
         let id = step_of(request);
         answer(vec![call(&format!("c{id}"), "read_it", json!({"key": id.to_string()}))])
@@ -175,16 +175,16 @@ fn spent_budgets_end_a_turn_with_a_reason() {
 }
 
 #[test]
-fn unknown_tools_and_bad_arguments_are_told_to_the_model() {
+fn unknown_tools_and_invalid_arguments_are_reported_to_the_model() {
     let script = |request: &_| match step_of(request) {
-        0 => answer(vec![call("c", "nobody", json!({})), call("d", "read_it", json!({"key": {}}))]),
+        0 => answer(vec![call("c", "absent", json!({})), call("d", "read_it", json!({"key": {}}))]),
         _ => answer(vec![Part::text("done")]),
     };
     let (stage, models) = Stage::scripted(script, |builder| builder);
     stage.post("t1", "go");
     stage.settle();
     stage.check();
-    let told: Vec<_> = models.requests()[1]
+    let denials: Vec<_> = models.requests()[1]
         .messages
         .iter()
         .flat_map(|m| m.parts.clone())
@@ -193,17 +193,17 @@ fn unknown_tools_and_bad_arguments_are_told_to_the_model() {
             _ => None,
         })
         .collect();
-    assert_eq!(told, [DenyReason::UnknownTool, DenyReason::Validation]);
+    assert_eq!(denials, [DenyReason::UnknownTool, DenyReason::Validation]);
 }
 
-/// Makes the session's list entry out of date.
+/// Makes the session's directory entry outdated.
 fn relist(stage: &Stage) {
     stage.session().commit(stage.clock.now(), |draft| draft.state.listed_at = Timestamp(0)).unwrap();
     stage.run();
 }
 
 #[test]
-fn a_listing_that_failed_is_made_up_for() {
+fn a_failed_directory_update_is_retried() {
     let stage = Stage::demo();
     stage.post("t1", "hello");
     stage.settle();
@@ -223,7 +223,7 @@ fn a_listing_that_failed_is_made_up_for() {
 }
 
 #[test]
-fn a_wake_up_comes_again_until_all_is_done_and_is_never_put_off() {
+fn a_wake_up_is_repeated_until_nothing_is_pending() {
     let stage = Stage::demo();
     stage.post("t1", "hello");
     stage.settle();
@@ -241,11 +241,11 @@ fn a_wake_up_comes_again_until_all_is_done_and_is_never_put_off() {
     let watchdog = stage.take_wake_up().expect("the watchdog of the job");
     stage.clock.advance(watchdog);
     stage.wake();
-    assert_eq!(stage.take_wake_up(), None, "nothing is owed");
+    assert_eq!(stage.take_wake_up(), None, "nothing is pending");
 }
 
 #[test]
-fn kept_answers_are_removed_in_time_also_while_turns_run() {
+fn expired_responses_are_deleted_even_while_turns_run() {
     let stage = Stage::demo();
     let keep = |key: &str| {
         let answer = Answer::Json(200, "{}".into());
@@ -274,11 +274,11 @@ fn kept_answers_are_removed_in_time_also_while_turns_run() {
 }
 
 #[test]
-fn nobody_waits_for_a_copy_of_the_session_that_was_given_up() {
+fn retiring_a_copy_ends_all_waits() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 2");
     stage.post("t2", "hello");
-    // As a caller who waits for the queued turn's answer: it holds the session until then.
+    // Like a caller that waits for the queued turn's response and holds the session.
     let session = stage.session();
     let mut ended = session.hub().pause_of("t2");
     stage.run();
@@ -290,17 +290,17 @@ fn nobody_waits_for_a_copy_of_the_session_that_was_given_up() {
     stage.wake();
     stage.settle();
     assert_eq!(stage.end("t2").status, TurnStatus::Completed);
-    assert!(ended.try_recv().is_err(), "told that this wait is over");
+    assert!(ended.try_recv().is_err(), "the wait ended");
     stage.check();
 }
 
 #[test]
-fn a_late_listing_does_not_undo_what_happened_meanwhile() {
+fn a_late_directory_update_does_not_undo_later_ones() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 2");
     let old = stage.session();
     stage.run();
-    // The store fails at the end of the turn, so the host gives up its copy of the session.
+    // The store fails at the end of the turn, so the host retires its copy of the session.
     stage.store.die_after(Some(0));
     for _ in 0..10 {
         stage.tick(10);

@@ -1,4 +1,5 @@
-//! Who reads the view and follows the stream from its cursor sees what those see who followed from the start.
+//! A client that reads the view and follows the stream from its cursor sees the same as one that followed
+//! from the start.
 
 use crate::http::{ask, call, handler, read, stream, whole};
 use crate::stage::Stage;
@@ -10,7 +11,7 @@ use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
-/// What a user interface shows.
+/// The state of a user interface.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Picture {
     message: Option<(String, String)>,
@@ -60,7 +61,11 @@ impl Picture {
                 if let Some((id, said)) = self.message.take() {
                     let parts = event["message"]["parts"].as_array().unwrap();
                     let whole: String = parts.iter().map(|part| text(&part["text"])).collect();
-                    assert_eq!((text(&event["message"]["id"]), whole), (id, said), "each byte came once");
+                    assert_eq!(
+                        (text(&event["message"]["id"]), whole),
+                        (id, said),
+                        "each byte was received once"
+                    );
                 }
             }
             "turn.resumed" => self.message = None,
@@ -80,7 +85,7 @@ impl Picture {
     }
 }
 
-/// Somebody who looks.
+/// A client with a user interface.
 struct Reader {
     picture: Picture,
     stream: ByteReceiver,
@@ -119,7 +124,7 @@ const WORK: &str = "/slow 10 5\n/tool task_write {\"tasks\": [{\"content\": \"A\
     /tool task_complete {\"id\": \"task_a\"}\n/then\n/slow 10 9";
 
 #[test]
-fn a_view_and_what_follows_are_the_same_as_all_of_it() {
+fn a_view_plus_the_stream_equals_the_whole_stream() {
     let stage = Stage::demo();
     ask(&stage, SessionRoute::Create, "", &json!({})).unwrap();
     let (mut first, mut others) = (Reader::from_start(&stage), Vec::new());
@@ -167,7 +172,7 @@ fn a_view_and_what_follows_are_the_same_as_all_of_it() {
 }
 
 #[test]
-fn a_view_says_what_a_turn_does() {
+fn a_view_shows_the_running_turn() {
     let stage = Stage::demo();
     stage.post("t1", "/tool read_it {\"key\": \"a\"}\n/tool write_it {\"key\": \"b\"}");
     stage.run();

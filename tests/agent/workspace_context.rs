@@ -1,4 +1,4 @@
-//! What of the workspace stands in the prompt of each step.
+//! Workspace files in the prompt.
 
 use crate::stage::{Stage, step_of};
 use edge_harness::platform::in_memory::{
@@ -16,7 +16,7 @@ use std::{
     rc::Rc,
 };
 
-/// A stage whose model overwrites AGENTS.md as the user says, in its first step, and then reads.
+/// A stage whose model overwrites AGENTS.md with the user's text in its first step, and then reads.
 fn stage() -> (Stage, Rc<ScriptedModels>) {
     let script = |request: &ModelRequest| {
         let said = request.messages.last().map(|message| message.text()).unwrap_or_default();
@@ -39,7 +39,7 @@ fn put(stage: &Stage, user: &str, layer: Layer, at: &str, text: &str) {
     block_on(workspace.layer(layer).write(&path, bytes, &Precondition::Any)).unwrap();
 }
 
-/// What the model was asked in turns; it is also asked for facts behind them.
+/// The requests of turns, without those that extract facts.
 fn requests(models: &ScriptedModels) -> Vec<ModelRequest> {
     models.requests().into_iter().filter(|request| !request.tools.is_empty()).collect()
 }
@@ -51,7 +51,7 @@ fn run(stage: &Stage, turn: &str, said: &str) {
 }
 
 #[test]
-fn what_was_learned_is_shown_as_data() {
+fn memory_is_marked_as_untrusted() {
     let (stage, models) = stage();
     run(&stage, "t1", "hi");
     put(&stage, "u", Layer::User, "MEMORY.md", "- likes tea\n");
@@ -67,7 +67,7 @@ fn what_was_learned_is_shown_as_data() {
 }
 
 #[test]
-fn an_edit_counts_from_the_next_step_on() {
+fn an_edit_applies_from_the_next_step() {
     let (stage, models) = stage();
     put(&stage, "u", Layer::Shared, "AGENTS.md", "Be kind.");
     put(&stage, "u", Layer::Shared, "knowledge/KNOWLEDGE.md", "Prices are in euros.");
@@ -100,10 +100,10 @@ fn an_edit_counts_from_the_next_step_on() {
 fn a_step_costs_one_round_trip() {
     let files: Rc<OnceCell<Rc<MemoryFiles>>> = Rc::default();
     let seen: Rc<RefCell<Vec<usize>>> = Rc::default();
-    let (at, told) = (Rc::clone(&files), Rc::clone(&seen));
+    let (at, calls) = (Rc::clone(&files), Rc::clone(&seen));
     let script = move |request: &ModelRequest| {
         if !request.tools.is_empty() {
-            told.borrow_mut().push(at.get().unwrap().calls.get());
+            calls.borrow_mut().push(at.get().unwrap().calls.get());
         }
         answer(vec![match step_of(request) {
             0 => call("c1", "current_time", json!({})),
@@ -115,12 +115,12 @@ fn a_step_costs_one_round_trip() {
     put(&stage, "u", Layer::User, "AGENTS.md", "Be kind.");
     let before = stage.files.calls.get();
     run(&stage, "t1", "hi");
-    assert_eq!(*seen.borrow(), [before + 1, before + 2], "until the model was asked");
+    assert_eq!(*seen.borrow(), [before + 1, before + 2], "before the model call");
     assert_eq!(stage.files.glanced.get(), 8, "once");
 }
 
 #[test]
-fn a_store_that_fails_or_hangs_costs_no_turn() {
+fn a_failing_or_hanging_store_does_not_fail_the_turn() {
     let (stage, models) = stage();
     put(&stage, "u", Layer::User, "AGENTS.md", "Be kind.");
     run(&stage, "t1", "hi");
@@ -133,7 +133,7 @@ fn a_store_that_fails_or_hangs_costs_no_turn() {
     stage.tick(1_900);
     assert_eq!(requests(&models).len(), 2);
     stage.tick(200);
-    assert_eq!(requests(&models).len(), 3, "it does not wait for longer");
+    assert_eq!(requests(&models).len(), 3, "the timeout is bounded");
     stage.files.release();
     stage.settle();
     for (turn, failed) in [("t1", &[][..]), ("t2", &["workspace_context"]), ("t3", &["workspace_context"])] {
@@ -141,8 +141,8 @@ fn a_store_that_fails_or_hangs_costs_no_turn() {
     }
     let systems: Vec<String> = requests(&models).into_iter().map(|request| request.system).collect();
     assert!(systems[0].contains("Be kind."));
-    assert_eq!([&systems[1], &systems[2]], [&systems[0]; 2], "as it was seen last");
-    // A machine that has seen nothing goes on without.
+    assert_eq!([&systems[1], &systems[2]], [&systems[0]; 2], "the last known version");
+    // An instance without a cached version continues without the files.
     stage.crash();
     stage.files.down.set(true);
     run(&stage, "t4", "hi");

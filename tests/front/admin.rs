@@ -10,7 +10,7 @@ fn secret_set() -> Value {
 }
 
 #[test]
-fn tenants_are_made_listed_changed_and_shown_without_secrets() {
+fn tenants_are_created_listed_updated_and_shown_without_secrets() {
     let stage = Stage::new();
     let jwt = json!({ "issuer": "https://id.example", "audience": "app", "jwks": secret_set() });
     let made = stage.answer(
@@ -29,7 +29,7 @@ fn tenants_are_made_listed_changed_and_shown_without_secrets() {
     assert_eq!(again.code(), (409, "already_exists"));
 
     let stored = block_on(stage.front.directory.tenant(&"acme".into())).unwrap().unwrap();
-    assert!(!serde_json::to_string(&stored).unwrap().contains("c2VjcmV0"), "sealed at rest");
+    assert!(!serde_json::to_string(&stored).unwrap().contains("c2VjcmV0"), "encrypted at rest");
 
     let path = "/v1/admin/tenants/acme";
     let named = stage.answer(request("PATCH", path).bearer(ADMIN).json(&json!({ "name": "New" })));
@@ -53,7 +53,7 @@ fn tenants_are_made_listed_changed_and_shown_without_secrets() {
 }
 
 #[test]
-fn what_cannot_work_is_refused_with_a_pointer() {
+fn invalid_tenants_are_refused_with_a_pointer() {
     let stage = Stage::new();
     let rejects = [
         (json!({ "id": "a b" }), "/id"),
@@ -91,13 +91,13 @@ fn what_cannot_work_is_refused_with_a_pointer() {
 }
 
 #[test]
-fn a_tenant_is_on_the_shard_that_was_chosen_or_that_its_name_gives_and_stays_there() {
+fn a_tenant_stays_on_its_chosen_or_derived_shard() {
     let stage = Stage::new();
     let make = |body: Value| {
         let made = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&body));
         assert_eq!(made.status, 201, "{made:?}");
         let stored = block_on(stage.front.directory.tenant(&made.text("id").into())).unwrap().unwrap();
-        assert_eq!(stored.shard, Some(made.text("shard")), "written down");
+        assert_eq!(stored.shard, Some(made.text("shard")), "stored");
         made.text("shard")
     };
     let by_name: Vec<String> = ["a", "b", "c", "d", "e", "dev"].map(|id| make(json!({ "id": id }))).into();
@@ -154,14 +154,14 @@ fn a_deleted_tenant_is_gone_at_once_and_erased_in_steps() {
     assert_eq!(stage.status_of(&key), 401);
     assert_eq!(stage.answer(get("/v1/admin/tenants/acme").bearer(ADMIN)).status, 404);
     assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 404);
-    assert_eq!(stage.objects.erased.borrow().len(), 39, "bounded; one is stuck");
+    assert_eq!(stage.objects.erased.borrow().len(), 39, "bounded; one fails");
 
     assert_eq!(block_on(stage.front.sweep()).unwrap(), false);
     assert_eq!(stage.objects.erased.borrow().len(), 59);
     stage.clock.advance(20 * 60_000);
     let reuse = || stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme" })));
     block_on(stage.front.sweep()).unwrap();
-    assert_eq!(reuse().status, 409, "not while anything of it is left");
+    assert_eq!(reuse().status, 409, "refused until everything is erased");
 
     *stage.objects.stuck.borrow_mut() = None;
     block_on(stage.front.sweep()).unwrap();
@@ -171,7 +171,7 @@ fn a_deleted_tenant_is_gone_at_once_and_erased_in_steps() {
 }
 
 #[test]
-fn a_tenant_that_cannot_be_erased_stops_nobody_elses_erasure() {
+fn a_tenant_that_cannot_be_erased_does_not_block_others() {
     let stage = Stage::new();
     *stage.objects.stuck.borrow_mut() = Some("s".into());
     for id in ["acme", "other"] {
@@ -181,13 +181,13 @@ fn a_tenant_that_cannot_be_erased_stops_nobody_elses_erasure() {
     }
     *stage.objects.stuck.borrow_mut() = None;
     stage.files.down.set(true);
-    assert!(block_on(stage.front.sweep()).is_err(), "the objects that are free are still there");
+    assert!(block_on(stage.front.sweep()).is_err(), "one tenant's objects still fail");
     assert_eq!(*stage.objects.erased.borrow(), ["acme/s", "other/s"]);
     assert_eq!(stage.log.borrow().iter().filter(|line| line.contains("erasing tenant")).count(), 2);
 }
 
 #[test]
-fn an_id_stays_taken_while_another_isolate_may_remember_its_keys() {
+fn an_id_is_not_reused_while_isolates_may_cache_its_keys() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 204);

@@ -1,4 +1,4 @@
-//! Getting in: routes, keys, tickets, pages of other origins.
+//! Access: routes, keys, tickets and cross-origin requests.
 
 use crate::stage::{ADMIN, DEV, NOW, Stage, config, delete, get, ids, post, request};
 use edge_harness::http::FrontConfig;
@@ -8,7 +8,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 #[test]
-fn health_needs_no_key_and_every_answer_has_a_request_id() {
+fn health_needs_no_key_and_every_response_has_a_request_id() {
     let stage = Stage::new();
     let answer = stage.answer(get("/healthz"));
     assert_eq!((answer.status, &answer.body["status"]), (200, &json!("ok")));
@@ -21,7 +21,7 @@ fn health_needs_no_key_and_every_answer_has_a_request_id() {
 }
 
 #[test]
-fn unknown_routes_and_methods_are_told_apart() {
+fn unknown_routes_and_methods_are_distinguished() {
     let stage = Stage::new();
     assert_eq!(stage.answer(get("/v1/nothing").bearer(DEV)).code(), (404, "not_found"));
     let answer = stage.answer(request("PUT", "/v1/sessions").bearer(DEV));
@@ -45,11 +45,11 @@ fn without_a_valid_key_there_is_401() {
         stage.answer(get("/v1/sessions").header("authorization", &format!("bearer {DEV}"))).status,
         200
     );
-    assert_eq!(stage.directory.key_reads.get(), 1, "only what looks like a key is looked up");
+    assert_eq!(stage.directory.key_reads.get(), 1, "only well-formed keys are looked up");
 }
 
 #[test]
-fn only_the_operator_administers() {
+fn administration_requires_the_operators_key() {
     let stage = Stage::new();
     assert_eq!(stage.answer(get("/v1/admin/tenants").bearer(ADMIN)).status, 200);
     assert_eq!(stage.answer(get("/v1/admin/tenants")).status, 401);
@@ -62,7 +62,7 @@ fn only_the_operator_administers() {
 }
 
 #[test]
-fn scopes_open_what_they_name() {
+fn scopes_allow_their_routes_only() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     let (_, reader) = stage.key("acme", json!({ "scopes": ["read"] }));
@@ -75,7 +75,7 @@ fn scopes_open_what_they_name() {
     assert_eq!((forward.tenant.as_str(), forward.session.as_str()), ("acme", "s1"));
     assert_eq!((forward.route, forward.body_read), (SessionRoute::PostMessage, false));
     assert_eq!(forward.principal.scopes.0, [Scope::Chat]);
-    assert_eq!(forward.request.header("authorization"), None, "credentials end at the front");
+    assert_eq!(forward.request.header("authorization"), None, "credentials are not forwarded");
     assert!(forward.answer_headers.contains(&("x-request-id".into(), "r1".into())));
 }
 
@@ -86,7 +86,7 @@ fn a_revoked_or_expired_key_stops_working() {
     let (old_id, old) = stage.key("acme", json!({}));
     assert_eq!(stage.status_of(&old), 200);
     assert_eq!(stage.status_of(&old), 200);
-    assert_eq!(stage.directory.key_reads.get(), 1, "the second call finds it remembered");
+    assert_eq!(stage.directory.key_reads.get(), 1, "the second call is served from the cache");
 
     let (_, new) = stage.key("acme", json!({}));
     let path = format!("/v1/admin/tenants/acme/keys/{old_id}");
@@ -102,7 +102,7 @@ fn a_revoked_or_expired_key_stops_working() {
 }
 
 #[test]
-fn a_key_revoked_in_another_isolate_works_for_a_minute_at_most() {
+fn a_key_revoked_in_another_isolate_works_for_at_most_a_minute() {
     use edge_harness::ports::Directory;
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
@@ -125,7 +125,7 @@ fn a_directory_that_is_down_is_503_and_remembered_keys_still_open_sessions() {
     let answer = stage.answer(get("/v1/sessions/s1").bearer(&cold));
     assert_eq!(answer.code(), (503, "unavailable"));
     assert!(answer.header("retry-after").is_some());
-    assert!(!answer.body.to_string().contains("switched off"), "the cause is for the log");
+    assert!(!answer.body.to_string().contains("switched off"), "the cause is only logged");
     assert!(stage.log.borrow().iter().any(|line| line.contains("switched off")));
     assert_eq!(stage.forward(get("/v1/sessions/s1").bearer(&warm)).session, "s1");
     stage.directory.down.set(false);
@@ -133,7 +133,7 @@ fn a_directory_that_is_down_is_503_and_remembered_keys_still_open_sessions() {
 }
 
 #[test]
-fn a_new_session_gets_its_id_in_front() {
+fn the_gateway_assigns_a_new_sessions_id() {
     let stage = Stage::new();
     let chosen = stage.forward(post("/v1/sessions").bearer(DEV).json(&json!({ "id": "mine", "user": "u" })));
     assert_eq!((chosen.session.as_str(), chosen.body_read), ("mine", true));
@@ -153,7 +153,7 @@ fn a_new_session_gets_its_id_in_front() {
 }
 
 #[test]
-fn a_ticket_opens_its_own_session_for_five_minutes() {
+fn a_ticket_grants_access_to_its_session_for_five_minutes() {
     let stage = Stage::new();
     let ask = post("/v1/tickets").bearer(DEV).json(&json!({ "session": "s1", "user": "ada" }));
     let answer = stage.answer(ask);
@@ -163,7 +163,7 @@ fn a_ticket_opens_its_own_session_for_five_minutes() {
     let forward = stage.forward(get(&format!("/v1/sessions/s1/events?after=3&ticket={ticket}&until=idle")));
     assert_eq!(forward.principal.user.as_deref(), Some("ada"));
     assert_eq!(forward.principal.scopes.0, [Scope::Chat, Scope::Read], "never admin");
-    assert_eq!(forward.request.query, "after=3&until=idle", "the ticket ends at the front");
+    assert_eq!(forward.request.query, "after=3&until=idle", "the ticket is not forwarded");
     let spelled = stage.forward(get(&format!("/v1/sessions/s1/ws?%74icket={ticket}")));
     assert_eq!((spelled.tenant.as_str(), spelled.request.query.as_str()), ("dev", ""));
 
@@ -171,13 +171,13 @@ fn a_ticket_opens_its_own_session_for_five_minutes() {
         assert_eq!(stage.answer(get(&format!("{target}?ticket={ticket}"))).status, 401, "{target}");
     }
     assert_eq!(stage.answer(get(&format!("/v1/sessions/s1/events?ticket=x{ticket}"))).status, 401);
-    assert_eq!(stage.status_of(&ticket), 401, "a ticket is no key");
+    assert_eq!(stage.status_of(&ticket), 401, "a ticket is not a key");
     stage.clock.advance(5 * 60_000);
     assert_eq!(stage.answer(get(&format!("/v1/sessions/s1/events?ticket={ticket}"))).status, 401);
 }
 
 #[test]
-fn tickets_need_a_key_to_sign_with() {
+fn tickets_require_a_signing_key() {
     let stage = Stage::with(FrontConfig { admin_key: None, ..config() });
     let answer = stage.answer(post("/v1/tickets").bearer(DEV).json(&json!({ "session": "s1" })));
     assert_eq!(answer.code(), (501, "not_configured"));
@@ -185,7 +185,7 @@ fn tickets_need_a_key_to_sign_with() {
 }
 
 #[test]
-fn lists_are_the_tenants_own_newest_first_and_paged() {
+fn lists_contain_the_tenants_own_sessions_newest_first() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     stage.tenant("other", Value::Null);
@@ -203,7 +203,7 @@ fn lists_are_the_tenants_own_newest_first_and_paged() {
 
     let first = list("/v1/sessions?limit=2");
     assert_eq!(ids(&first), ["d", "c"]);
-    // What is made meanwhile does not shift the pages.
+    // Sessions created in between do not shift the pages.
     stage.session("acme", "f", "ada", 0);
     let second = list(&format!("/v1/sessions?limit=2&cursor={}", first.text("next_cursor")));
     assert_eq!(ids(&second), ["b", "a"]);
@@ -220,7 +220,7 @@ fn lists_are_the_tenants_own_newest_first_and_paged() {
 }
 
 #[test]
-fn pages_of_configured_origins_may_call() {
+fn configured_origins_are_allowed() {
     let stage = Stage::new();
     let ask = |origin| {
         stage.answer(
@@ -235,7 +235,7 @@ fn pages_of_configured_origins_may_call() {
     let no = ask("https://evil.example");
     assert_eq!((no.code(), no.header("access-control-allow-origin")), ((403, "forbidden_origin"), None));
 
-    // Problems carry the headers too, or the page could not read them.
+    // Problems need the headers too, or the page could not read them.
     let own = stage.answer(get("/v1/sessions").header("origin", "https://app.example"));
     assert_eq!((own.status, own.header("access-control-allow-origin")), (401, Some("https://app.example")));
     assert_eq!(own.header("vary"), Some("origin"));

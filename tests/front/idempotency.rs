@@ -1,4 +1,4 @@
-//! The same request again.
+//! Repeated requests with an idempotency key.
 
 use crate::stage::{ADMIN, DEV, Request, Stage, get, ids, post};
 use edge_harness::ports::Directory;
@@ -11,7 +11,7 @@ fn tenant(key: &str, body: &Value) -> Request {
 }
 
 #[test]
-fn the_first_answer_comes_again_secret_included() {
+fn the_first_response_is_repeated_including_its_secret() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     let ask = || post("/v1/admin/tenants/acme/keys").bearer(ADMIN).header("idempotency-key", "k");
@@ -22,7 +22,7 @@ fn the_first_answer_comes_again_secret_included() {
     assert_eq!(ids(&stage.answer(get("/v1/admin/tenants/acme/keys").bearer(ADMIN))).len(), 1);
     let scope = "POST /v1/admin/tenants/acme/keys operator";
     let kept = block_on(stage.directory.claim(scope, "k", &hash(""), crate::stage::NOW)).unwrap();
-    assert!(!format!("{kept:?}").contains(&first.text("key")), "the kept answer is sealed");
+    assert!(!format!("{kept:?}").contains(&first.text("key")), "the stored response is encrypted");
 }
 
 fn hash(body: &str) -> String {
@@ -36,11 +36,11 @@ fn another_body_under_the_same_key_is_refused() {
     let other = stage.answer(tenant("k", &json!({ "id": "b" })));
     assert_eq!(other.code(), (422, "idempotency_key_reused"));
     stage.clock.advance(24 * 60 * 60_000);
-    assert_eq!(stage.answer(tenant("k", &json!({ "id": "b" }))).status, 201, "a day later it is free");
+    assert_eq!(stage.answer(tenant("k", &json!({ "id": "b" }))).status, 201, "a day later the key is free");
 }
 
 #[test]
-fn while_the_first_runs_the_second_waits() {
+fn a_repeated_request_is_refused_while_the_first_runs() {
     let stage = Stage::new();
     let body = json!({ "id": "a" });
     let scope = "POST /v1/admin/tenants operator";
@@ -49,7 +49,7 @@ fn while_the_first_runs_the_second_waits() {
     assert_eq!(answer.code(), (409, "idempotency_in_progress"));
     assert!(answer.header("retry-after").is_some());
     stage.clock.advance(60_000);
-    assert_eq!(stage.answer(tenant("k", &body)).status, 201, "whoever held the key has died");
+    assert_eq!(stage.answer(tenant("k", &body)).status, 201, "the first request has crashed");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_refusal_frees_the_key() {
 }
 
 #[test]
-fn nobody_replays_anothers_ticket() {
+fn a_users_stored_ticket_is_not_returned_to_others() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     let (_, reader) = stage.key("acme", json!({ "scopes": ["read"] }));

@@ -1,4 +1,4 @@
-//! What clients of the front see: who gets in, what they get, and what they are told otherwise.
+//! The gateway as its clients see it: access, responses and errors.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod admin;

@@ -1,4 +1,4 @@
-//! The rules of tenants: set by the operator, and told to sessions with each request.
+//! Tenants' rules: set by the operator, and sent to sessions with each request.
 
 use crate::signer::Signer;
 use crate::stage::{ADMIN, DEV, NOW, Stage, get, post, request};
@@ -24,7 +24,7 @@ fn denies(tool: &str) -> Rules {
     Rules { tools: [(tool.to_owned(), Policy::Deny)].into(), ..Rules::default() }
 }
 
-/// What reaches the session when this credential posts a message.
+/// The rules that reach the session when this credential posts a message.
 fn posted(stage: &Stage, credential: &str) -> Box<Forward> {
     stage.forward(post("/v1/sessions/s1/messages").bearer(credential).json(&json!({"content": "hi"})))
 }
@@ -36,7 +36,7 @@ fn the_operator_sets_shows_and_removes_them() {
     let made = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&made));
     assert_eq!((made.status, &made.body["permissions"]), (201, &rules()));
     assert_eq!(stage.answer(get(PATH).bearer(ADMIN)).body["permissions"], rules());
-    assert_eq!(patch(&stage, json!({"name": "new"}))["permissions"], rules(), "what is not named stays");
+    assert_eq!(patch(&stage, json!({"name": "new"}))["permissions"], rules(), "absent members are kept");
     let other = json!({"tools": {"echo": "deny"}});
     assert_eq!(patch(&stage, json!({"permissions": other}))["permissions"], other, "replaced as a whole");
     assert_eq!(patch(&stage, json!({"permissions": null})).get("permissions"), None);
@@ -56,7 +56,7 @@ fn the_operator_sets_shows_and_removes_them() {
 }
 
 #[test]
-fn they_come_with_each_key_and_so_does_its_id() {
+fn rules_and_the_key_id_are_sent_with_each_key() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     let (id, key) = stage.key("acme", json!({}));
@@ -66,14 +66,14 @@ fn they_come_with_each_key_and_so_does_its_id() {
     assert_eq!((principal.rules, principal.key), (denies("echo"), Some(id)));
     let reads = stage.directory.key_reads.get();
     stage.directory.down.set(true);
-    assert_eq!(posted(&stage, &key).principal.rules, denies("echo"), "remembered with the key");
+    assert_eq!(posted(&stage, &key).principal.rules, denies("echo"), "cached with the key");
     assert_eq!(stage.directory.key_reads.get(), reads);
     let dev = posted(&stage, DEV).principal;
     assert_eq!((dev.rules, dev.key), (Rules::default(), None));
 }
 
 #[test]
-fn they_come_with_tokens() {
+fn rules_are_sent_with_tokens() {
     let stage = Stage::new();
     let jwk = Signer::Secret.jwk("k");
     stage.tenant("acme", json!({"issuer": "https://id.example", "jwks": {"keys": [jwk]}}));
@@ -84,7 +84,7 @@ fn they_come_with_tokens() {
 }
 
 #[test]
-fn they_come_with_tickets_as_they_are_now_and_not_in_the_url() {
+fn a_tickets_rules_are_current_and_not_in_the_url() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     patch(&stage, json!({"permissions": rules()}));
@@ -96,7 +96,7 @@ fn they_come_with_tickets_as_they_are_now_and_not_in_the_url() {
     let opened = || stage.forward(get(&format!("/v1/sessions/s1/ws?ticket={ticket}"))).principal;
     assert_eq!((opened().rules, opened().key), (denies("echo"), Some(id)));
     patch(&stage, json!({"permissions": {"tools": {"echo": "deny", "save": "deny"}}}));
-    assert_eq!(opened().rules.tools.len(), 2, "what was remembered is forgotten with the change");
+    assert_eq!(opened().rules.tools.len(), 2, "the change invalidates the cache");
     stage.directory.down.set(true);
     assert_eq!(opened().rules.tools.len(), 2, "remembered");
 }

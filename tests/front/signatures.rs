@@ -1,4 +1,4 @@
-//! The twin of the platform's signatures.
+//! The native implementation of signature verification.
 
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};

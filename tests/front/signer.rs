@@ -1,4 +1,4 @@
-//! An identity provider's keys. The tests against the real Worker sign with them too.
+//! An identity provider's keys. The integration tests sign with them as well.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
 use edge_harness::http::seal::hmac;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
 
-// Made for these tests; it opens nothing.
+// A key for these tests only.
 pub const RSA_N: &str = "lVcj1tAv9kIgudeIEeNpUFbMBFI60ovrVkJi2ZxOpukQdxDwlnkWaZNKP3m8qdd-Z80HUqFgiGJwwyV0TVJHk_Rm7fBzR_9KHHMfTEexdZQXcO_WLKJRBLqyUIW4pkKDCf_DDHgW_QaShjs9DG8v9BvCSm9SAGCqB7a4SsHVeV62j8bxKj-oZpOUMjK6qmoYi7fqvoP4Dj_hEYsnLSO66pog_urKMVGS_V41iwpPKJaDr9O4N4Ou_V9bcvVx69G1lLH921ixudwVsg1aprr65sF4p1Zmv9cCKq_M0aRj2Fl-jMHJxQm0iVWaIcCwsMVZ5wWEmyGsk9p0TOqpgtezGQ";
 const RSA_D: &str = "HViy378odaV4Bd0PTaiZJOLxk3XPPlmlhN1lzGp1YEJTbHplNMSVvWhmwkN7agrBOcemBTxWGmbxzr9Y8-rTywTPhzllhgPqPd33jAdYnYjc9GIE_d9luV6wtLcaWn2ef4QFgblFlzJH793LONrOmxMrYnIutIlKUFq9K1-cwg0oTS9oSgW_qbbSW5QcfkL-w9ojBuyzZoyqnoAMpMSQOz92udXpAsTM6QXQwsuiWr1nDw7fZF2tRjpNrrgAHOfDrr0TxD4qfwknhsC71s993wgzKNWy4eEPGDB32eB6T2ORPTCPRwaUuy2qQmKAc6bhneyN3OlnJW0goCfFBI5hyQ";
 const RSA_P: &str = "w9CO7Xh_3Agd7eBBLRR7i43yQdfX3eIJXTqv9KF_3OL5OnSwEIvDV4nsAPbxKkahenaHT2q6TCF_GZceRblJI0SL-t0-g4FVpeUfW9iXfSvf5-S-SgqASKisJFyYtecdff6JQOvC2Jpo4XjWJqCe478C-jvyqRt-H1YNVONa0a0";
@@ -19,7 +19,7 @@ const RSA_Q: &str = "wz3O62KDruuasOrG4iE1Og2RNDIQuoY4OJ4FfDehlNKR7ETShHB-qgQ0Lhs
 pub enum Signer {
     Secret,
     Rsa,
-    /// One of many, by its scalar.
+    /// Creates one of many keys from its scalar.
     Curve(u8),
 }
 

@@ -1,4 +1,4 @@
-//! A front with everything around it in memory, and a client.
+//! A gateway with an in-memory environment, and a client.
 
 use crate::signatures::RustCrypto;
 use async_trait::async_trait;
@@ -35,7 +35,7 @@ pub struct Stage {
     pub log: Rc<RefCell<Vec<String>>>,
 }
 
-/// The outside: documents by URL, and how often each was asked for.
+/// External documents by URL, and the number of requests for each.
 #[derive(Default)]
 pub struct Web {
     pub documents: RefCell<BTreeMap<String, Value>>,
@@ -53,7 +53,7 @@ impl Http for Web {
     }
 }
 
-/// The session objects: which were erased, and which refuse.
+/// The session objects: which were erased, and which fail.
 #[derive(Default)]
 pub struct Objects {
     pub erased: RefCell<Vec<String>>,
@@ -182,7 +182,7 @@ impl Stage {
         }
     }
 
-    /// Whether the credential opens `GET /v1/sessions`, and what the answer's status is.
+    /// The status of `GET /v1/sessions` with this credential.
     pub fn status_of(&self, credential: &str) -> u16 {
         self.answer(get("/v1/sessions").bearer(credential)).status
     }
@@ -194,7 +194,7 @@ impl Stage {
         assert_eq!(answer.status, 201, "{answer:?}");
     }
 
-    /// A new key of a tenant: its id and its secret.
+    /// Creates a key of a tenant; returns its id and its secret.
     pub fn key(&self, tenant: &str, body: Value) -> (String, String) {
         let path = format!("/v1/admin/tenants/{tenant}/keys");
         let answer = self.answer(post(&path).bearer(ADMIN).json(&body));

@@ -1,4 +1,4 @@
-//! Tokens that a tenant's identity provider signs.
+//! Tokens signed by a tenant's identity provider.
 
 use crate::signer::{RSA_N, Signer};
 use crate::stage::{ADMIN, NOW, Stage, get, ids, post, request};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const ISSUER: &str = "https://id.example";
 const KEYS_URL: &str = "https://id.example/keys";
 
-/// Claims that are good for an hour, with `changes`; `null` takes a claim out.
+/// Claims valid for an hour, merged with `changes`; `null` removes a claim.
 fn claims(changes: Value) -> Value {
     let mut claims = json!({ "iss": ISSUER, "sub": "auth0|ada", "aud": "app", "exp": NOW.0 / 1_000 + 3_600 });
     for (name, value) in changes.as_object().unwrap() {
@@ -30,7 +30,7 @@ fn trusting(keys: &[Value]) -> Stage {
 }
 
 #[test]
-fn each_algorithm_opens_the_door_for_the_sub() {
+fn each_algorithm_authenticates_the_subject() {
     let signers = [Signer::Secret, Signer::Rsa, Signer::Curve(7)];
     let stage = trusting(&signers.map(|signer| signer.jwk(signer.alg())));
     for signer in signers {
@@ -49,11 +49,11 @@ fn each_algorithm_opens_the_door_for_the_sub() {
         assert_eq!(stage.status_of(&format!("{header}.{forged}.{signature}")), 401);
     }
     let shown = stage.answer(get("/v1/admin/tenants/acme").bearer(ADMIN)).body.to_string();
-    assert!(!shown.contains("private"), "a private half is not even kept");
+    assert!(!shown.contains("private"), "private members are not stored");
 }
 
 #[test]
-fn claims_decide_once_the_signature_is_good() {
+fn claims_are_checked_after_the_signature() {
     let stage = trusting(&[Signer::Curve(7).jwk("k")]);
     let now = NOW.0 / 1_000;
     let cases = [
@@ -81,7 +81,7 @@ fn claims_decide_once_the_signature_is_good() {
 }
 
 #[test]
-fn a_remembered_token_still_ends_when_it_ends() {
+fn a_cached_token_still_expires() {
     let stage = trusting(&[Signer::Curve(7).jwk("k")]);
     let token = Signer::Curve(7).token("k", &claims(json!({ "exp": NOW.0 / 1_000 + 20 })));
     assert_eq!(stage.status_of(&token), 200);
@@ -93,7 +93,7 @@ fn a_remembered_token_still_ends_when_it_ends() {
 }
 
 #[test]
-fn the_key_decides_the_algorithm() {
+fn the_key_determines_the_algorithm() {
     let stage = trusting(&[Signer::Rsa.jwk("r"), Signer::Curve(7).jwk("e")]);
     let good = claims(json!({}));
     let part = |value: &Value| B64.encode(value.to_string());
@@ -102,14 +102,13 @@ fn the_key_decides_the_algorithm() {
         let header = json!({ "alg": alg });
         assert_eq!(stage.status_of(&format!("{}.{}.", part(&header), part(&good))), 401, "{alg}");
     }
-    // The public key as if it were a shared secret.
+    // The public key used as a shared secret.
     let text = format!("{}.{}", part(&json!({ "alg": "HS256", "kid": "r" })), part(&good));
     for secret in [RSA_N.as_bytes().to_vec(), B64.decode(RSA_N).unwrap(), Vec::new()] {
         let tag = B64.encode(hmac(&secret, text.as_bytes()));
         assert_eq!(stage.status_of(&format!("{text}.{tag}")), 401);
     }
-    // A good signature under another algorithm's name, another key's name, or a demand that we do
-    // not understand.
+    // A valid signature with another algorithm, another key id, or an unsupported critical header.
     for header in [
         json!({ "alg": "RS256", "kid": "e" }),
         json!({ "alg": "ES384", "kid": "e" }),
@@ -122,7 +121,7 @@ fn the_key_decides_the_algorithm() {
     assert_eq!(stage.status_of(&Signer::Curve(7).sign(&json!({ "alg": "ES256" }), &good)), 200);
 }
 
-/// `key` with `changes`; `null` takes a member out.
+/// `key` merged with `changes`; `null` removes a member.
 fn changed(mut key: Value, changes: Value) -> Value {
     for (name, value) in changes.as_object().unwrap() {
         key[name] = value.clone();
@@ -132,7 +131,7 @@ fn changed(mut key: Value, changes: Value) -> Value {
 }
 
 #[test]
-fn keys_that_cannot_verify_are_refused_and_passed_over() {
+fn unusable_keys_are_refused_or_skipped() {
     let stage = Stage::new();
     let (rsa, curve) = (Signer::Rsa.jwk("k"), Signer::Curve(7).jwk("k"));
     let number = |bytes: &[u8]| B64.encode(bytes);
@@ -171,7 +170,7 @@ fn keys_that_cannot_verify_are_refused_and_passed_over() {
         let answer = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&body));
         assert_eq!(answer.code(), (422, "validation_failed"), "{key}");
         assert!(answer.body.to_string().contains("/jwt/jwks/keys/1"), "{answer:?}");
-        // Published beside a good one, it neither verifies nor stands in that one's way.
+        // Published beside a valid key, it is ignored.
         let stage = publishing(&[key.clone(), Signer::Curve(9).jwk("k")]);
         assert_eq!(
             [&by_rsa, &by_curve, &by_other].map(|token| stage.status_of(token)),
@@ -179,7 +178,7 @@ fn keys_that_cannot_verify_are_refused_and_passed_over() {
             "{key}"
         );
     }
-    // Other spellings of good keys.
+    // Alternative encodings of valid keys.
     let e = number(&[0, 0, 1, 0, 1]);
     let padded = changed(rsa, json!({ "e": e, "n": format!("{RSA_N}=="), "use": "sig", "alg": "RS256" }));
     let stage = trusting(&[padded, changed(curve, json!({ "alg": "ES256" }))]);
@@ -216,13 +215,13 @@ fn user(name: &str, kid: &str, scalar: u8) -> String {
 }
 
 #[test]
-fn published_keys_are_fetched_remembered_and_fetched_again_for_an_unknown_name() {
+fn published_keys_are_fetched_cached_and_fetched_again_for_an_unknown_id() {
     let stage = publishing(&[Signer::Curve(7).jwk("old")]);
     assert_eq!((stage.status_of(&user("a", "old", 7)), stage.web.asked.get()), (200, 1));
     assert_eq!((stage.status_of(&user("b", "old", 7)), stage.web.asked.get()), (200, 1));
     publish(&stage, &[Signer::Curve(9).jwk("new")]);
     assert_eq!((stage.status_of(&user("c", "new", 9)), stage.web.asked.get()), (200, 2));
-    // Unknown names fetch no more than once a minute.
+    // Unknown ids cause at most one fetch per minute.
     for n in 0..5 {
         assert_eq!(stage.status_of(&user("d", &format!("made-up-{n}"), 9)), 401);
     }
@@ -240,7 +239,11 @@ fn a_silent_provider_is_503_but_what_is_known_still_opens() {
     stage.web.documents.borrow_mut().clear();
     let answer = stage.answer(get("/v1/sessions").bearer(&user("a", "k", 7)));
     assert_eq!(answer.code(), (503, "unavailable"));
-    assert_eq!((stage.status_of(&user("b", "k", 7)), stage.web.asked.get()), (503, 1), "not asked in a row");
+    assert_eq!(
+        (stage.status_of(&user("b", "k", 7)), stage.web.asked.get()),
+        (503, 1),
+        "not fetched again at once"
+    );
     publish(&stage, &[Signer::Curve(7).jwk("k")]);
     stage.clock.advance(5_000);
     assert_eq!(stage.status_of(&user("a", "k", 7)), 200);
@@ -250,14 +253,14 @@ fn a_silent_provider_is_503_but_what_is_known_still_opens() {
 }
 
 #[test]
-fn a_published_secret_signs_nothing() {
+fn a_published_symmetric_key_verifies_nothing() {
     let stage = publishing(&[Signer::Secret.jwk("k"), Signer::Curve(7).jwk("e")]);
     assert_eq!(stage.status_of(&Signer::Secret.token("k", &claims(json!({})))), 401);
     assert_eq!(stage.status_of(&user("a", "e", 7)), 200);
 }
 
 #[test]
-fn an_issuer_of_several_tenants_needs_audiences_to_tell_them_apart() {
+fn an_issuer_of_several_tenants_needs_distinct_audiences() {
     let stage = trusting(&[Signer::Curve(7).jwk("k")]);
     let keys = json!({ "keys": [Signer::Curve(7).jwk("k")] });
     stage.tenant("other", json!({ "issuer": ISSUER, "audience": "elsewhere", "jwks": keys }));

@@ -1,4 +1,4 @@
-//! The files of a user with an agent.
+//! The workspace of a user with an agent.
 
 use crate::signer::Signer;
 use crate::stage::{ADMIN, Answer, DEV, NOW, Request, Stage, delete, get, request};
@@ -17,7 +17,7 @@ fn put(path: &str, body: impl Into<bytes::Bytes>) -> Request {
     request("PUT", &file(path)).body(body)
 }
 
-/// With the development key.
+/// A request with the development key.
 fn ask(stage: &Stage, request: Request) -> Answer {
     stage.answer(request.bearer(DEV))
 }
@@ -32,7 +32,7 @@ fn etag(answer: &Answer) -> String {
 }
 
 #[test]
-fn a_file_is_written_read_replaced_listed_and_removed() {
+fn a_file_is_written_read_replaced_listed_and_deleted() {
     let stage = Stage::new();
     let made = ask(&stage, put("notes/a.md", "# Grüße"));
     assert_eq!(made.status, 201);
@@ -64,7 +64,7 @@ fn a_file_is_written_read_replaced_listed_and_removed() {
 }
 
 #[test]
-fn preconditions_guard_what_others_wrote() {
+fn preconditions_protect_others_changes() {
     let stage = Stage::new();
     let create = || put("a", "one").header("if-none-match", "*");
     let made = ask(&stage, create());
@@ -82,13 +82,13 @@ fn preconditions_guard_what_others_wrote() {
     assert_eq!(late(put("a", "four").header("if-none-match", "*"), "*"), 412);
     assert_eq!(late(put("a", "four"), "*"), 200);
     assert_eq!(read(&stage, "a"), (200, json!("four")));
-    // What a list says works too.
+    // Etags from a list are valid, too.
     let list = ask(&stage, get(FILES));
     assert_eq!(late(delete(&file("a")), list.body["data"][0]["etag"].as_str().unwrap()), 204);
 }
 
 #[test]
-fn the_shared_layer_is_the_administrators_and_shows_through() {
+fn the_shared_layer_is_writable_by_administrators_and_visible_to_users() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     let (_, chat) = stage.key("acme", json!({ "scopes": ["chat", "read"] }));
@@ -102,7 +102,7 @@ fn the_shared_layer_is_the_administrators_and_shows_through() {
 
     let text = |target: &str| stage.answer(get(&file(target)).bearer(&chat)).body;
     assert_eq!(text("AGENTS.md?user=ann"), json!("be kind"));
-    // Whoever read it may copy it up; whoever did not sees that there is one.
+    // Creating a file under a visible shared path is refused; with the shared file's etag the user gets a copy.
     let write = |name: &str, value: &str| {
         stage.answer(put("AGENTS.md?user=ann", "be short").bearer(&chat).header(name, value)).status
     };
@@ -125,7 +125,7 @@ fn the_shared_layer_is_the_administrators_and_shows_through() {
 }
 
 #[test]
-fn nobody_reads_what_is_anothers() {
+fn users_cannot_read_each_others_files() {
     let stage = Stage::new();
     let (issuer, signer) = ("https://id.example", Signer::Secret);
     stage.tenant("acme", json!({ "issuer": issuer, "jwks": { "keys": [signer.jwk("k")] } }));
@@ -146,7 +146,7 @@ fn nobody_reads_what_is_anothers() {
 }
 
 #[test]
-fn what_cannot_be_a_file_is_refused() {
+fn invalid_files_are_refused() {
     let stage = Stage::new();
     for path in ["a%2F..%2Fb", "..%2Fx", "a%5Cb", "a//b", "a/", "a%00", "a%0Ab", &"x".repeat(513)] {
         assert_eq!(ask(&stage, put(path, "x")).code(), (422, "validation_failed"), "{path}");
@@ -164,7 +164,7 @@ fn what_cannot_be_a_file_is_refused() {
 }
 
 #[test]
-fn lists_have_pages() {
+fn lists_are_paged() {
     let stage = Stage::new();
     for n in 0..5 {
         let layer = if n % 2 == 0 { "?layer=shared" } else { "" };
