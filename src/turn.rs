@@ -1,4 +1,4 @@
-//! Decides what a turn does next. Pure: no await, no clock, no store.
+//! Decides what a turn does next. Pure: no I/O, no await, no clock.
 
 pub mod citations;
 pub mod machine;
@@ -9,5 +9,5 @@ pub mod schema;
 pub mod selector;
 pub mod structured;
 
-pub use machine::{Spent, Step, TurnMachine};
+pub use machine::{PricedUsage, Step, TurnMachine};
 pub use selector::ToolSelection;

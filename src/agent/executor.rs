@@ -13,7 +13,7 @@ use crate::session::{
 use crate::turn::{
     machine::MIN_REMAINING_MS,
     policy::{self, Verdict},
-    replay::{ReplayKey, Replayed},
+    replay::{ReplayCall, ReplayKey},
     scheduler::Claim,
     schema,
 };
@@ -121,8 +121,8 @@ impl PreparedCall {
             Admission::Settled(_) | Admission::Wait(_) => return,
         };
         let (key, call_id, name) = (self.claim.replay, &self.call.call_id, &self.call.name);
-        let replayed = Replayed { key, call_id, name, idempotent, reads };
-        let refusal = cx.state.replay().refusal(&replayed).or_else(|| {
+        let replayed = ReplayCall { key, call_id, name, idempotent, reads };
+        let refusal = cx.state.replay().deny_reason(&replayed).or_else(|| {
             let left = turn_deadline(cx).since(cx.clock.now());
             let late = left < MIN_REMAINING_MS;
             late.then(|| (DenyReason::Deadline, "the turn is about to reach its deadline".to_owned()))

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::fault::{self, Fault};
 use crate::session::{Draft, WriteError, view};
-use crate::turn::{Spent, TurnMachine, citations};
+use crate::turn::{PricedUsage, TurnMachine, citations};
 use crate::types::{
     CallStatus, ChildStatus, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason,
     ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, id,
@@ -34,7 +34,7 @@ pub(super) struct Ending {
     /// The final message, not stored yet.
     pub message: Option<Rc<Message>>,
     /// The usage of the final model call.
-    pub spent: Spent,
+    pub spent: PricedUsage,
     /// The message parsed as JSON, where a schema was requested.
     pub output: Option<Value>,
     /// The bound that was hit before the turn failed.
@@ -57,7 +57,7 @@ impl Ending {
             reason,
             error: None,
             message: None,
-            spent: Spent::default(),
+            spent: PricedUsage::default(),
             output: None,
             bound: None,
             finish: FinishReason::Stop,
@@ -101,7 +101,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         // Usage of subagents whose calls are resolved was charged when they were resolved.
         let waiting = session.waiting_calls();
         for status in ending.statuses.iter().filter(|status| waiting.contains(&status.call_id)) {
-            let charged = TurnMachine(&mut turn).charge(status.usage, status.cost_usd);
+            let charged = TurnMachine(&mut turn).add_subagent_usage(status.usage, status.cost_usd);
             draft.record(Some(&turn.id), charged);
         }
         if let TurnPhase::Tools { calls } = &turn.phase {
@@ -132,10 +132,10 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         if let Some(message) = last {
             draft.record(Some(&turn.id), EventKind::MessageCompleted { message });
         }
-        if let Some(counted) = TurnMachine::counted(&turn, &ending.spent) {
+        if let Some(counted) = TurnMachine::usage_event(&turn, &ending.spent) {
             draft.record(Some(&turn.id), counted);
         }
-        TurnMachine(&mut turn).spend(ending.spent);
+        TurnMachine(&mut turn).add_usage(ending.spent);
         turn.steps += u32::from(ending.counts_step);
         let bound = Some(ending.reason).filter(|reason| is_bound(*reason)).or(ending.bound);
         if let Some(limit) = bound {
@@ -234,7 +234,7 @@ fn last_message(
     let session = &cx.session;
     match (&ending.message, session.hub().streamed()) {
         (Some(message), _) if !message.text().is_empty() || !is_bound(ending.reason) => {
-            let citations = citations::used(&cx.state.sources());
+            let citations = citations::select(&cx.state.sources());
             let wanted = session
                 .state()
                 .turn

@@ -136,7 +136,7 @@ impl ReactAgent<'_> {
         let id = |call: &PreparedCall| call.call.call_id.clone();
         let journaled: Vec<String> = wave.iter().filter(|call| call.needs_journal()).map(id).collect();
         if !journaled.is_empty() {
-            self.journal(Vec::new(), |_, state| TurnMachine(state).calls_begun(&journaled))?;
+            self.journal(Vec::new(), |_, state| TurnMachine(state).calls_started(&journaled))?;
         }
         let completed = join_all(wave.iter().map(|call| executor::execute(self.agent, self.cx, call))).await;
         let done: Vec<String> = wave.iter().map(id).collect();
@@ -198,7 +198,7 @@ impl ReactAgent<'_> {
         let Reflection { should_continue, note, stub, spent } = reflection;
         let thought = [EventKind::TurnReflected { should_continue, note, stub }].into_iter();
         self.journal(thought.chain(self.usage_record(&spent)).collect(), |_, state| {
-            TurnMachine(state).spend(spent);
+            TurnMachine(state).add_usage(spent);
             TurnMachine(state).reflected(should_continue);
         })
     }

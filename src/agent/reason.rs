@@ -11,7 +11,7 @@ use super::{
 use crate::context::strategy;
 use crate::model::retry::RetryPolicy;
 use crate::session::WriteError;
-use crate::turn::{Spent, TurnMachine, structured};
+use crate::turn::{PricedUsage, TurnMachine, structured};
 use crate::types::{
     CompactReason, Effect, EventKind, FinishReason, Message, ModelErrorKind, ModelResponse, Part, Role,
     StopReason, ToolCall, TurnError, Usage, WindowUse, id, message::text_of,
@@ -170,7 +170,7 @@ impl ReactAgent<'_> {
         purpose: Purpose,
     ) -> Result<Option<Ending>, WriteError> {
         let ModelResponse { mut parts, usage, finish } = response;
-        let spent = Spent { usage, price };
+        let spent = PricedUsage { usage, price };
         if purpose != Purpose::Step {
             // Calls made although tools are off are dropped.
             parts.retain(|part| !matches!(part, Part::ToolCall(_)));
@@ -211,7 +211,7 @@ impl ReactAgent<'_> {
             if calls.is_empty() {
                 TurnMachine(state).model_paused(spent);
             } else {
-                TurnMachine(state).model_answered(spent, &calls);
+                TurnMachine(state).model_responded(spent, &calls);
             }
         })?;
         Ok(None)
@@ -221,7 +221,7 @@ impl ReactAgent<'_> {
     fn final_response(
         &self,
         message: Rc<Message>,
-        spent: Spent,
+        spent: PricedUsage,
         finish: FinishReason,
         purpose: Purpose,
     ) -> Result<Option<Ending>, WriteError> {
@@ -257,14 +257,14 @@ impl ReactAgent<'_> {
         let completed = [EventKind::MessageCompleted { message }].into_iter();
         self.journal(completed.chain(self.usage_record(&spent)).collect(), |draft, state| {
             draft.close_message();
-            TurnMachine(state).answer_unfit(spent);
+            TurnMachine(state).schema_violated(spent);
         })?;
         Ok(None)
     }
 
     /// The record of a model call's usage.
-    pub(super) fn usage_record(&self, spent: &Spent) -> Option<EventKind> {
-        self.cx.session.state().turn.as_ref().and_then(|turn| TurnMachine::counted(turn, spent))
+    pub(super) fn usage_record(&self, spent: &PricedUsage) -> Option<EventKind> {
+        self.cx.session.state().turn.as_ref().and_then(|turn| TurnMachine::usage_event(turn, spent))
     }
 
     /// Replaces call ids that are missing, invalid in a path or already used: providers require ids to be

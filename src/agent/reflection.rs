@@ -3,7 +3,7 @@
 use super::{RuntimeContext, preparer::PreparedRequest};
 use crate::model::one_shot::response_text;
 use crate::ports::within;
-use crate::turn::{Spent, machine::MIN_REMAINING_MS};
+use crate::turn::{PricedUsage, machine::MIN_REMAINING_MS};
 
 /// Timeout of a self-critique, in milliseconds.
 const MAX_MS: u64 = 30_000;
@@ -24,13 +24,13 @@ pub(super) struct Reflection {
     /// Whether no critique was made; `note` is then the reason.
     pub stub: bool,
     /// The usage of the model call.
-    pub spent: Spent,
+    pub spent: PricedUsage,
 }
 
 impl Reflection {
     /// The result when no critique can be made. The turn continues.
     pub fn stub(why: &str) -> Self {
-        Self { should_continue: true, note: why.into(), stub: true, spent: Spent::default() }
+        Self { should_continue: true, note: why.into(), stub: true, spent: PricedUsage::default() }
     }
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn reflect(cx: &RuntimeContext, prepared: PreparedRequest) -> R
         Ok(Ok((text, usage))) => {
             let should_continue = !text.trim_start().to_ascii_uppercase().starts_with("STOP");
             let note = text.chars().take(MAX_NOTE).collect();
-            Reflection { should_continue, note, stub: false, spent: Spent { usage, price } }
+            Reflection { should_continue, note, stub: false, spent: PricedUsage { usage, price } }
         }
         Ok(Err(_)) => Reflection::stub("the model failed"),
         Err(unfinished) => Reflection::stub(&unfinished.to_string()),

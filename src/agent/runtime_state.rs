@@ -4,7 +4,7 @@
 //! `TurnState`.
 
 use super::{Toolkit, preparer};
-use crate::turn::replay::{ReplayControl, ReplayKey, Replayed};
+use crate::turn::replay::{ReplayCall, ReplayControl, ReplayKey};
 use crate::types::{EventKind, Gauge, Message, ModelRequest, Source, ToolOutcome, ToolSpec};
 use std::{
     cell::{Ref, RefCell},
@@ -63,14 +63,14 @@ impl RuntimeState {
                 inner.begun.retain(|begun| *begun != call_id);
                 let key = ran_with.as_ref().map_or(key, |args| ReplayKey::of(&name, args));
                 let spec = toolkit.get(&name).map(|(spec, _)| spec);
-                let call = Replayed {
+                let call = ReplayCall {
                     key,
                     call_id: &call_id,
                     name: &name,
                     idempotent: spec.is_some_and(ToolSpec::skips_repeats),
                     reads: spec.is_some_and(|spec| spec.effect.is_read()),
                 };
-                inner.replay.completed(&call, outcome);
+                inner.replay.record(&call, outcome);
                 *inner.outcomes.entry(outcome.name().to_owned()).or_default() += 1;
                 if matches!(outcome, ToolOutcome::Result { .. } | ToolOutcome::Artifact { .. }) {
                     for source in sources {

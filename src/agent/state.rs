@@ -92,8 +92,8 @@ impl StateRules {
         if state.to_string().len() > MAX_STATE {
             return whole(format!("the whole state would be larger than {MAX_STATE} bytes of JSON"));
         }
-        let misfits = self.schema.iter().flat_map(|schema| schema::misfits(schema, &state));
-        let field = |misfit: schema::Misfit| FieldError {
+        let misfits = self.schema.iter().flat_map(|schema| schema::violations(schema, &state));
+        let field = |misfit: schema::SchemaViolation| FieldError {
             pointer: format!("/state{}", misfit.pointer),
             detail: misfit.detail,
         };

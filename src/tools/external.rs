@@ -74,7 +74,7 @@ impl DynTool for ExternalTool {
     }
 
     fn check(&self, args: &Value) -> Result<Vec<String>, String> {
-        let misfits = schema::misfits(&self.0.parameters, args);
+        let misfits = schema::violations(&self.0.parameters, args);
         if misfits.is_empty() {
             return Ok(vec![self.0.name.clone()]);
         }

@@ -1,8 +1,9 @@
-//! Whether a call may run: rules of all layers, what people have granted, and what the call is about.
+//! Decides whether a call may run, from the permission rules of all layers, the session's grants and the
+//! subjects of the call.
 //!
-//! What decides, first to last: any denial, whoever wrote it; the tool's own policy; what was granted in the
-//! session, to the tool and to its category; patterns that fit; the category's policy; the default. Where none
-//! says anything, a person is asked. Of several policies of one kind the strictest counts.
+//! The order of precedence is: any denial, of any layer; the policy of the tool; the session's grants for the
+//! tool and for its category; matching patterns; the policy of the category; the default. If none of them
+//! applies, a person is asked. Of several policies at the same level the strictest applies.
 
 mod subject;
 #[cfg(test)]
@@ -15,33 +16,34 @@ use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use subject::Subject;
 
-/// Whose rules [`Permissions::layers`] are, in that order.
+/// Names of the layers in [`Permissions::layers`], in that order. The fourth holds the tenant's rules as the
+/// parent session had them.
 const LAYERS: [&str; 4] = ["tenant", "agent", "mode", "tenant"];
 
-/// All that decides on calls.
+/// Everything that decides on a call.
 #[derive(Clone, Debug)]
 pub struct Permissions<'a> {
-    /// The rules of the tenant, the agent and the mode; in a subagent's session then the tenant's as the session that
-    /// sent it out knows them.
+    /// Rules of the tenant, the agent and the mode. In a subagent's session, followed by the tenant's rules
+    /// as the parent session had them.
     pub layers: Vec<&'a Rules>,
-    /// Those of the session, and what was granted in it.
+    /// The rules and grants of the session.
     pub session: &'a SessionPermissions,
-    /// Whether only what reads may run, and what steers the session.
+    /// Whether only read-only and control tools may run.
     pub read_only: bool,
 }
 
-/// What is to become of a call.
+/// The decision on a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It runs.
+    /// The call runs.
     Allow,
     /// A person decides.
     Ask,
-    /// It does not run; this is why, for the model.
+    /// The call does not run, for this reason, which the model receives.
     Deny(String),
 }
 
-/// One layer's rules, wherever they stand.
+/// The rules of one layer.
 struct Layer<'a> {
     name: &'static str,
     default: Option<Policy>,
@@ -51,7 +53,7 @@ struct Layer<'a> {
 }
 
 impl Layer<'_> {
-    /// The patterns that are about the tool, those out that are none.
+    /// Returns the patterns that apply to the tool, without malformed ones.
     fn patterns_of(&self, tool: &ToolSpec) -> impl Iterator<Item = &PatternRule> {
         let is_about = |rule: &&PatternRule| rule.tool.as_ref().is_none_or(|name| *name == tool.name);
         self.patterns.iter().filter(is_about).filter(|rule| rule.fault().is_none())
@@ -59,29 +61,29 @@ impl Layer<'_> {
 }
 
 impl Permissions<'_> {
-    /// Decides on a call of a tool with these arguments.
+    /// Decides on a call of `tool` with these arguments.
     pub fn decide(&self, tool: &ToolSpec, args: &Value) -> Verdict {
         let subjects = Subject::all(args);
-        if let Some(reason) = self.forbidden(tool).or_else(|| self.forbidden_here(tool, &subjects)) {
+        if let Some(reason) = self.deny_tool(tool).or_else(|| self.deny_subjects(tool, &subjects)) {
             return Verdict::Deny(reason);
         }
         match self.policy(tool, &subjects) {
             Some((Policy::Allow, _)) => Verdict::Allow,
             Some((Policy::Deny, name)) => {
-                Verdict::Deny(format!("{} is not among what the rules of the {name} allow", tool.name))
+                Verdict::Deny(format!("the rules of the {name} do not allow {}", tool.name))
             }
             Some((Policy::Ask, _)) | None if self.session.yolo => Verdict::Allow,
             Some((Policy::Ask, _)) | None => Verdict::Ask,
         }
     }
 
-    /// Whether no call of the tool could ever run, so that it need not be offered.
+    /// Returns whether every call of the tool would be denied, so that the tool is not offered.
     pub fn hides(&self, tool: &ToolSpec) -> bool {
-        // A pattern says nothing of calls that it does not fit.
-        let may_fit =
+        // A default denial does not apply to calls that an allow or ask pattern matches.
+        let may_match =
             || self.layers().any(|layer| layer.patterns_of(tool).any(|rule| rule.policy != Policy::Deny));
-        self.forbidden(tool).is_some()
-            || matches!(self.policy(tool, &[]), Some((Policy::Deny, _))) && !may_fit()
+        self.deny_tool(tool).is_some()
+            || matches!(self.policy(tool, &[]), Some((Policy::Deny, _))) && !may_match()
     }
 
     fn layers(&self) -> impl Iterator<Item = Layer<'_>> {
@@ -103,11 +105,11 @@ impl Permissions<'_> {
         }])
     }
 
-    /// Why no call of the tool runs, whatever it is about.
-    fn forbidden(&self, tool: &ToolSpec) -> Option<String> {
+    /// Returns the reason why every call of the tool is denied, if it is.
+    fn deny_tool(&self, tool: &ToolSpec) -> Option<String> {
         let ToolSpec { name, category, .. } = tool;
         if self.read_only && !tool.control && !tool.effect.is_read() {
-            return Some(format!("only what reads may run now, and {name} changes something"));
+            return Some(format!("only read-only tools may run now, and {name} is not read-only"));
         }
         self.layers().find_map(|layer| {
             if layer.tools.get(name) == Some(&Policy::Deny) {
@@ -118,37 +120,36 @@ impl Permissions<'_> {
         })
     }
 
-    /// Why a call of the tool that is about this does not run.
-    fn forbidden_here(&self, tool: &ToolSpec, subjects: &[Subject]) -> Option<String> {
+    /// Returns the reason why a call with these subjects is denied by a pattern, if it is.
+    fn deny_subjects(&self, tool: &ToolSpec, subjects: &[Subject]) -> Option<String> {
         self.layers().find_map(|layer| {
             let mut denials = layer.patterns_of(tool).filter(|rule| rule.policy == Policy::Deny);
-            let denied = denials.any(|rule| subjects.iter().any(|subject| subject.is_met_by(rule)));
-            denied.then(|| {
-                format!("a rule of the {} forbids what this call of {} is about", layer.name, tool.name)
-            })
+            let denied = denials.any(|rule| subjects.iter().any(|subject| subject.is_restricted_by(rule)));
+            denied.then(|| format!("a rule of the {} forbids this call of {}", layer.name, tool.name))
         })
     }
 
-    /// What holds for a call that nothing forbids, and the layer that says so where that is a layer's default.
+    /// Returns the policy of a call that no rule denies, with the name of the layer if the policy is a
+    /// layer's default.
     fn policy(&self, tool: &ToolSpec, subjects: &[Subject]) -> Option<(Policy, &'static str)> {
-        let said = |policy| Some((policy, ""));
+        let explicit = |policy| Some((policy, ""));
         if let Some(policy) = self.layers().filter_map(|layer| layer.tools.get(&tool.name).copied()).max() {
-            return said(policy);
+            return explicit(policy);
         }
         let grants = &self.session.grants;
         if grants.tools.contains(&tool.name) || grants.categories.contains(&tool.category) {
-            return said(Policy::Allow);
+            return explicit(Policy::Allow);
         }
         if let Some(policy) = self.pattern_policy(tool, subjects) {
-            return said(policy);
+            return explicit(policy);
         }
         if tool.control {
-            return said(Policy::Allow);
+            return explicit(Policy::Allow);
         }
         if let Some(policy) =
             self.layers().filter_map(|layer| layer.categories.get(&tool.category).copied()).max()
         {
-            return said(policy);
+            return explicit(policy);
         }
         self.layers().filter_map(|layer| layer.default.map(|policy| (policy, layer.name))).max()
     }
@@ -156,18 +157,18 @@ impl Permissions<'_> {
     fn pattern_policy(&self, tool: &ToolSpec, subjects: &[Subject]) -> Option<Policy> {
         let layers: Vec<_> = self.layers().collect();
         let rules = || layers.iter().flat_map(|layer| layer.patterns_of(tool));
-        // What steers the session is asked about only where a rule names it.
+        // Control tools need an approval only if a rule names them.
         let asks = |rule: &&PatternRule| rule.policy == Policy::Ask && (!tool.control || rule.tool.is_some());
-        if rules().filter(asks).any(|rule| subjects.iter().any(|subject| subject.is_met_by(rule))) {
+        if rules().filter(asks).any(|rule| subjects.iter().any(|subject| subject.is_restricted_by(rule))) {
             return Some(Policy::Ask);
         }
         let allowing: Vec<_> = rules().filter(|rule| rule.policy == Policy::Allow).collect();
-        let all = !subjects.is_empty() && subjects.iter().all(|subject| subject.is_covered_by(&allowing));
+        let all = !subjects.is_empty() && subjects.iter().all(|subject| subject.is_allowed_by(&allowing));
         all.then_some(Policy::Allow)
     }
 }
 
-/// What names the exact arguments of a call: SHA-256 of their canonical JSON, in hex.
+/// Returns the hash that identifies the arguments of a call: SHA-256 of their canonical JSON, in hexadecimal.
 pub fn args_hash(args: &Value) -> String {
     Sha256::digest(schema::canonical(args)).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,25 +1,25 @@
-//! Which calls of one response may run beside each other.
+//! Decides which calls of one response may run concurrently.
 
 use super::replay::ReplayKey;
 use crate::fault::{self, Fault};
 use crate::types::Effect;
 
-/// Most calls in flight at once: the platform opens no more connections per request.
+/// Maximum number of concurrent calls, which is the platform's limit of open connections per request.
 pub const MAX_IN_FLIGHT: usize = 6;
 
-/// A call as the scheduler sees it.
+/// What the scheduler needs to know about a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// What the tool may do; the strictest for an unknown one.
+    /// Effect of the tool; the strictest one for an unknown tool.
     pub effect: Effect,
-    /// What the call touches.
+    /// Resources that the call uses.
     pub keys: Vec<String>,
-    /// What it is: equal calls wait for each other, so that the second is spared if the first succeeds.
+    /// Identity of the call. Equal calls do not overlap, so that the second is skipped if the first succeeds.
     pub replay: ReplayKey,
 }
 
 impl Claim {
-    /// Whether two calls must not overlap.
+    /// Returns whether two calls must not overlap.
     fn conflicts(&self, other: &Self) -> bool {
         if fault::active(Fault::ShareWaves) {
             return false;
@@ -31,8 +31,8 @@ impl Claim {
     }
 }
 
-/// Splits calls into waves that keep their order. A wave holds reads that touch nothing in common;
-/// everything else runs alone. Returns indices into `calls`.
+/// Splits calls into waves that keep their order. A wave contains reads that share no resource; any other
+/// call runs alone. Returns indices into `calls`.
 pub fn waves(calls: &[Claim]) -> Vec<Vec<usize>> {
     let mut waves: Vec<Vec<usize>> = Vec::new();
     for (index, call) in calls.iter().enumerate() {

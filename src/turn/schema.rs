@@ -1,10 +1,10 @@
-//! The part of JSON Schema (2020-12) that tools and callers use: checking a value, and bringing one
-//! into the schema's types where nothing is lost by it.
+//! The part of JSON Schema (2020-12) that tools and callers use: checks values, and converts values to the
+//! schema's types when the conversion is lossless.
 //!
-//! Checked are `type`, `enum`, `const`, the bounds of numbers, strings, arrays and objects,
-//! `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, `anyOf`, `oneOf`,
-//! `allOf`, `not`, and `$ref` within the schema. Annotations, `format` among them, are ignored, and
-//! so is every other keyword: [`check`] says beforehand whether a schema needs one, such as `pattern`.
+//! Checks `type`, `enum`, `const`, the bounds of numbers, strings, arrays and objects, `properties`,
+//! `required`, `additionalProperties`, `items`, `prefixItems`, `anyOf`, `oneOf`, `allOf`, `not`, and `$ref`
+//! within the schema. Ignores annotations (including `format`) and every other keyword; [`check`] reports
+//! beforehand whether a schema depends on an unsupported keyword such as `pattern`.
 
 mod coerce;
 mod supported;
@@ -22,58 +22,59 @@ use std::{
     mem, slice,
 };
 use values::{compare, count, integer, is_multiple, is_whole, same};
-use work::{READ, WRITE, spend};
+use work::{READ_BYTES, WRITE_BYTES, spend};
 
-/// JSON that is the same for equal values, however their members stand and their numbers are written.
+/// Returns JSON that is identical for equal values, regardless of member order and number format.
 pub fn canonical(value: &Value) -> String {
-    // With work without end it always comes to an end.
+    // Cannot fail: the work is not limited here.
     values::canonical(value, &mut usize::MAX.clone()).unwrap_or_default()
 }
 
-/// Deepest nesting, of value and schema together, that is followed.
+/// Maximum combined nesting of value and schema.
 const MAX_DEPTH: u32 = 64;
-/// Most misfits that are told.
-const MAX_MISFITS: usize = 32;
-/// Most work, in the units of [`work`]: alternatives in a circle would double it at each level, and a large
-/// value can be asked much in few words.
+/// Maximum number of violations that are reported.
+const MAX_VIOLATIONS: usize = 32;
+/// Maximum work, in the units of [`work`]. Recursive alternatives would double the work at each level, and a
+/// short schema can require much work on a large value.
 const MAX_WORK: usize = 500_000;
-/// What looking at one place costs beside what is asked there.
-const VISIT: usize = 4;
-/// Longest list of allowed values that is told, in characters.
+/// Work of visiting one value, not counting its keywords.
+const VISIT_WORK: usize = 4;
+/// Maximum length of a list of allowed values in a message, in characters.
 const MAX_LIST: usize = 300;
 
-/// Where a value does not fit its schema.
+/// A place where a value violates its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Misfit {
+pub struct SchemaViolation {
     /// JSON Pointer into the value.
     pub pointer: String,
-    /// What was expected there.
+    /// What the schema expects there.
     pub detail: String,
 }
 
-/// Checks `value` against `schema`; empty when it fits. Tells at most the first 32 misfits. What is
-/// nested deeper than 64 levels, or takes too much work to check, does not fit.
-pub fn misfits(schema: &Value, value: &Value) -> Vec<Misfit> {
+/// Checks `value` against `schema` and returns at most the first 32 violations; empty when the value
+/// conforms. A value that is nested deeper than 64 levels, or that takes too much work to check, does not
+/// conform.
+pub fn violations(schema: &Value, value: &Value) -> Vec<SchemaViolation> {
     let mut work = MAX_WORK;
     Checker::run(schema, schema, value, &mut work)
 }
 
-/// Checks one value.
+/// Checks one value against a schema.
 struct Checker<'a> {
-    /// What `$ref` points into.
+    /// The document that `$ref` points into.
     root: &'a Value,
-    /// Where we are in the value.
+    /// JSON Pointer to the current value.
     path: String,
     depth: u32,
-    /// Work that is left.
+    /// Remaining work.
     left: usize,
-    /// Set when a bound was hit: the result is not known then, whatever `not` makes of it.
+    /// Set when a limit was exceeded. The result is unknown then, even inside `not`.
     gave_up: bool,
-    found: Vec<Misfit>,
+    found: Vec<SchemaViolation>,
 }
 
 impl<'a> Checker<'a> {
-    fn run(root: &'a Value, schema: &'a Value, value: &Value, work: &mut usize) -> Vec<Misfit> {
+    fn run(root: &'a Value, schema: &'a Value, value: &Value, work: &mut usize) -> Vec<SchemaViolation> {
         let (path, found) = (String::new(), Vec::new());
         let mut checker = Self { root, path, depth: 0, left: *work, gave_up: false, found };
         checker.visit(schema, value);
@@ -81,26 +82,26 @@ impl<'a> Checker<'a> {
         if checker.gave_up {
             checker.path.clear();
             checker.found.clear();
-            checker.misfit("too large or too deeply nested to be checked");
+            checker.report("too large or too deeply nested to check");
         }
         checker.found
     }
 
-    fn misfit(&mut self, detail: impl Into<String>) {
+    fn report(&mut self, detail: impl Into<String>) {
         let detail = detail.into();
-        self.pay(2 + (self.path.len() + detail.len()) / WRITE);
-        if self.found.len() < MAX_MISFITS {
-            self.found.push(Misfit { pointer: self.path.clone(), detail });
+        self.pay(2 + (self.path.len() + detail.len()) / WRITE_BYTES);
+        if self.found.len() < MAX_VIOLATIONS {
+            self.found.push(SchemaViolation { pointer: self.path.clone(), detail });
         }
     }
 
-    /// Pays for work; false when none is left.
+    /// Subtracts work. Returns false when none is left.
     fn pay(&mut self, work: usize) -> bool {
         self.gave_up |= spend(&mut self.left, work).is_none();
         !self.gave_up
     }
 
-    /// What metered work comes to; nothing when it was too much.
+    /// Runs work that draws on the remaining budget. Returns `None` when the budget was exceeded.
     fn metered<T>(&mut self, work: impl FnOnce(&mut usize) -> Option<T>) -> Option<T> {
         let done = work(&mut self.left);
         self.gave_up |= done.is_none();
@@ -113,17 +114,17 @@ impl<'a> Checker<'a> {
         }
         let keywords = match schema {
             Value::Bool(true) => return,
-            Value::Bool(false) => return self.misfit("nothing is allowed here"),
+            Value::Bool(false) => return self.report("no value is allowed here"),
             Value::Object(keywords) => keywords,
-            // Not a schema: `check` says so, and here it cannot fit anything.
-            _ => return self.misfit("its schema is no schema"),
+            // Not a schema: `check` reports it, and no value can conform to it.
+            _ => return self.report("the schema of this value is invalid"),
         };
-        if self.depth == MAX_DEPTH || !self.pay(VISIT) {
+        if self.depth == MAX_DEPTH || !self.pay(VISIT_WORK) {
             self.gave_up = true;
             return;
         }
         self.depth += 1;
-        self.whole(keywords, value);
+        self.check_common(keywords, value);
         match value {
             Value::Number(number) => self.number(keywords, number),
             Value::String(text) => self.text(keywords, text),
@@ -135,9 +136,9 @@ impl<'a> Checker<'a> {
         self.depth -= 1;
     }
 
-    /// Goes down into a member or an item.
+    /// Descends into a member or an item.
     fn enter(&mut self, segment: &str, schema: &'a Value, value: &Value) {
-        if !self.pay(1 + segment.len() / WRITE) {
+        if !self.pay(1 + segment.len() / WRITE_BYTES) {
             return;
         }
         let length = self.path.len();
@@ -147,37 +148,37 @@ impl<'a> Checker<'a> {
         self.path.truncate(length);
     }
 
-    /// The misfits of another schema for the same value, kept apart.
-    fn aside(&mut self, schema: &'a Value, value: &Value) -> Vec<Misfit> {
+    /// Returns the violations of another schema for the same value, without adding them to `found`.
+    fn violations_of(&mut self, schema: &'a Value, value: &Value) -> Vec<SchemaViolation> {
         let outer = mem::take(&mut self.found);
         self.visit(schema, value);
         mem::replace(&mut self.found, outer)
     }
 
-    /// What a value of any type may be asked: its type, and the values allowed.
-    fn whole(&mut self, keywords: &'a Map<String, Value>, value: &Value) {
+    /// Checks the keywords that apply to values of every type.
+    fn check_common(&mut self, keywords: &'a Map<String, Value>, value: &Value) {
         if let Some(kind) = keywords.get("type")
             && self.pay(kind.as_array().map_or(0, Vec::len))
         {
             let wanted = types(kind);
             if !wanted.iter().any(|kind| is_a(value, kind)) {
-                self.misfit(format!("expected {}, found {}", cut(&wanted.join(" or ")), type_of(value)));
+                self.report(format!("expected {}, found {}", truncate(&wanted.join(" or ")), type_of(value)));
             }
         }
         if let Some(Value::Array(allowed)) = keywords.get("enum")
-            && !allowed.iter().any(|allowed| self.may_be(allowed, value))
+            && !allowed.iter().any(|allowed| self.may_equal(allowed, value))
         {
-            self.misfit(format!("expected one of {}", shown(allowed)));
+            self.report(format!("expected one of {}", list_of_values(allowed)));
         }
         if let Some(only) = keywords.get("const")
-            && !self.may_be(only, value)
+            && !self.may_equal(only, value)
         {
-            self.misfit(format!("expected {}", shown(slice::from_ref(only))));
+            self.report(format!("expected {}", list_of_values(slice::from_ref(only))));
         }
     }
 
-    /// Whether two values are the same, or nobody knows.
-    fn may_be(&mut self, a: &Value, b: &Value) -> bool {
+    /// Returns whether two values are equal. Returns true when the comparison exceeds the work limit.
+    fn may_equal(&mut self, a: &Value, b: &Value) -> bool {
         self.metered(|left| same(a, b, left)).unwrap_or(true)
     }
 
@@ -193,29 +194,29 @@ impl<'a> Checker<'a> {
             if let Some(Value::Number(bound)) = keywords.get(keyword)
                 && !compare(number, bound).is_some_and(fits)
             {
-                self.misfit(format!("expected {word} {bound}"));
+                self.report(format!("expected {word} {bound}"));
             }
         }
         if let Some(Value::Number(step)) = keywords.get("multipleOf")
             && !is_multiple(number, step)
         {
-            self.misfit(format!("expected a multiple of {step}"));
+            self.report(format!("expected a multiple of {step}"));
         }
     }
 
     fn length(&mut self, keywords: &Map<String, Value>, length: usize, bounds: Bounds) {
         let bound = |keyword: &str| keywords.get(keyword).and_then(count);
         if let Some(min) = bound(bounds.min).filter(|min| (length as u64) < *min) {
-            self.misfit(format!("expected at least {min} {}, found {length}", bounds.unit));
+            self.report(format!("expected at least {min} {}, found {length}", bounds.unit));
         }
         if let Some(max) = bound(bounds.max).filter(|max| length as u64 > *max) {
-            self.misfit(format!("expected at most {max} {}, found {length}", bounds.unit));
+            self.report(format!("expected at most {max} {}, found {length}", bounds.unit));
         }
     }
 
     fn text(&mut self, keywords: &Map<String, Value>, text: &str) {
         let is_bounded = keywords.contains_key(STRING.min) || keywords.contains_key(STRING.max);
-        if is_bounded && self.pay(text.len() / READ) {
+        if is_bounded && self.pay(text.len() / READ_BYTES) {
             self.length(keywords, text.chars().count(), STRING);
         }
     }
@@ -228,7 +229,7 @@ impl<'a> Checker<'a> {
                 self.metered(|left| values::canonical(item, left)).is_none_or(|text| seen.insert(text))
             };
             if !items.iter().all(&mut is_new) {
-                self.misfit("expected no item twice");
+                self.report("expected unique items");
             }
         }
         if !["items", "prefixItems"].iter().any(|keyword| keywords.contains_key(*keyword)) {
@@ -245,11 +246,11 @@ impl<'a> Checker<'a> {
         self.length(keywords, members.len(), OBJECT);
         if let Some(Value::Array(required)) = keywords.get("required") {
             for name in required.iter().filter_map(Value::as_str) {
-                if !self.pay(1 + name.len() / WRITE) {
+                if !self.pay(1 + name.len() / WRITE_BYTES) {
                     return;
                 }
                 if !members.contains_key(name) {
-                    self.misfit(format!("expected a member {name:?}"));
+                    self.report(format!("expected a member named {name:?}"));
                 }
             }
         }
@@ -257,7 +258,7 @@ impl<'a> Checker<'a> {
             return;
         }
         for (name, member) in members {
-            if !self.pay(1 + name.len() / WRITE) {
+            if !self.pay(1 + name.len() / WRITE_BYTES) {
                 return;
             }
             if let Some(schema) = member_schema(keywords, name) {
@@ -266,7 +267,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What other schemas say of the same value.
+    /// Checks the keywords that apply other schemas to the same value.
     fn combined(&mut self, keywords: &'a Map<String, Value>, value: &Value) {
         if let Some(Value::String(reference)) = keywords.get("$ref") {
             if !self.pay(1 + reference.len() / 2) {
@@ -274,36 +275,36 @@ impl<'a> Checker<'a> {
             }
             match resolve(self.root, reference) {
                 Some(target) => self.visit(target, value),
-                None => self.misfit(format!("its schema refers to {reference:?}, which is not there")),
+                None => self.report(format!("the schema reference {reference:?} does not resolve")),
             }
         }
         list(keywords, "allOf").iter().for_each(|schema| self.visit(schema, value));
         if let Some(schema) = keywords.get("not")
-            && self.aside(schema, value).is_empty()
+            && self.violations_of(schema, value).is_empty()
         {
-            self.misfit("expected something else: the schema under `not` fits");
+            self.report("expected a value that does not match the schema under `not`");
         }
         for keyword in ["anyOf", "oneOf"] {
             let alternatives = list(keywords, keyword);
             if alternatives.is_empty() {
                 continue;
             }
-            let tried: Vec<_> = alternatives.iter().map(|schema| self.aside(schema, value)).collect();
-            let fits = tried.iter().filter(|misfits| misfits.is_empty()).count();
+            let tried: Vec<_> = alternatives.iter().map(|schema| self.violations_of(schema, value)).collect();
+            let fits = tried.iter().filter(|violations| violations.is_empty()).count();
             if keyword == "oneOf" && fits > 1 {
-                self.misfit(format!("expected to fit exactly one of the alternatives, fits {fits}"));
+                self.report(format!("expected to match exactly one alternative, matches {fits}"));
             }
             if fits == 0 {
-                self.misfit(format!("fits none of {} alternatives", tried.len()));
-                // What is wrong with the nearest one helps most.
+                self.report(format!("matches none of {} alternatives", tried.len()));
+                // The violations of the closest alternative are the most useful.
                 self.found.extend(tried.into_iter().min_by_key(Vec::len).unwrap_or_default());
-                self.found.truncate(MAX_MISFITS);
+                self.found.truncate(MAX_VIOLATIONS);
             }
         }
     }
 }
 
-/// The keywords that bound a length, and what they count.
+/// The keywords that limit a length, and the unit they count.
 #[derive(Clone, Copy)]
 struct Bounds {
     min: &'static str,
@@ -315,7 +316,7 @@ const STRING: Bounds = Bounds { min: "minLength", max: "maxLength", unit: "chara
 const ARRAY: Bounds = Bounds { min: "minItems", max: "maxItems", unit: "items" };
 const OBJECT: Bounds = Bounds { min: "minProperties", max: "maxProperties", unit: "members" };
 
-/// The names in a `type`, which is one or a list.
+/// Returns the names in `type`, which holds one name or a list.
 fn types(kind: &Value) -> Vec<&str> {
     match kind {
         Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
@@ -336,48 +337,48 @@ fn type_of(value: &Value) -> &'static str {
 
 fn is_a(value: &Value, kind: &str) -> bool {
     match (kind, value) {
-        // 1.0 is an integer too.
+        // 1.0 counts as an integer.
         ("integer", Value::Number(number)) => integer(number).is_some() || is_whole(number),
         (kind, value) => kind == type_of(value),
     }
 }
 
-/// The schema of an item, if anything is said of it.
+/// Returns the schema of an item, if there is one.
 fn item_schema(keywords: &Map<String, Value>, index: usize) -> Option<&Value> {
     list(keywords, "prefixItems").get(index).or_else(|| keywords.get("items"))
 }
 
-/// The schema of a member, if anything is said of it.
+/// Returns the schema of a member, if there is one.
 fn member_schema<'a>(keywords: &'a Map<String, Value>, name: &str) -> Option<&'a Value> {
     let named = keywords.get("properties").and_then(|properties| properties.get(name));
     named.or_else(|| keywords.get("additionalProperties"))
 }
 
-/// A keyword that is a list of schemas; empty when it is not there.
+/// Returns the schemas of a keyword that holds a list; empty when the keyword is absent.
 fn list<'a>(keywords: &'a Map<String, Value>, keyword: &str) -> &'a [Value] {
     keywords.get(keyword).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// What a reference within the schema points to.
+/// Resolves a reference within the schema.
 fn resolve<'a>(root: &'a Value, reference: &str) -> Option<&'a Value> {
     let pointer = percent_encoding::percent_decode_str(reference.strip_prefix('#')?).decode_utf8().ok()?;
     root.pointer(&pointer)
 }
 
-/// A segment of a JSON Pointer.
+/// Escapes a segment of a JSON Pointer.
 fn escaped(segment: &str) -> String {
     segment.replace('~', "~0").replace('/', "~1")
 }
 
-fn cut(text: &str) -> String {
-    let mut list = List::default();
+fn truncate(text: &str) -> String {
+    let mut list = TruncatedText::default();
     let _ = list.write_str(text);
     list.text
 }
 
-/// Values as JSON, one behind the other. What would be cut off is not written in the first place.
-fn shown(values: &[Value]) -> String {
-    let mut list = List::default();
+/// Formats values as a list of JSON texts. Stops writing at the length limit.
+fn list_of_values(values: &[Value]) -> String {
+    let mut list = TruncatedText::default();
     for (index, value) in values.iter().enumerate() {
         let comma = if index == 0 { "" } else { ", " };
         if write!(list, "{comma}{value}").is_err() {
@@ -387,14 +388,14 @@ fn shown(values: &[Value]) -> String {
     list.text
 }
 
-/// Text that takes no more than [`MAX_LIST`] characters.
+/// Text of at most [`MAX_LIST`] characters.
 #[derive(Default)]
-struct List {
+struct TruncatedText {
     text: String,
     length: usize,
 }
 
-impl fmt::Write for List {
+impl fmt::Write for TruncatedText {
     fn write_str(&mut self, more: &str) -> fmt::Result {
         match more.char_indices().nth(MAX_LIST - self.length) {
             Some((end, _)) => {

@@ -1,20 +1,20 @@
-//! Which tools a turn is offered when there are more than a model chooses from well: those whose
-//! words fit what the user said best. Plain counting of words, the same on any machine.
+//! Selects the tools that a turn offers when there are too many: those whose words best match the user's
+//! message. Counts words, so that the result is the same on every machine.
 
 use crate::types::ToolSpec;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Most words of the user that count.
+/// Maximum number of words of the user's message that count.
 const MAX_WORDS: usize = 2_000;
-/// What a word in a tool's name counts; in its description or its arguments' names it counts 1.
-const NAME: f64 = 3.0;
+/// Weight of a word in a tool's name. Words in descriptions and argument names have weight 1.
+const NAME_WEIGHT: f64 = 3.0;
 
-/// How tools are chosen.
+/// How tools are selected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolSelection {
-    /// Most tools that are offered, those that steer the session not counted: they always are.
+    /// Maximum number of offered tools. Control tools are always offered and do not count.
     pub cap: usize,
-    /// Tools that are always offered, whatever the cap.
+    /// Tools that are offered regardless of the cap.
     pub always: Vec<String>,
 }
 
@@ -24,60 +24,62 @@ impl Default for ToolSelection {
     }
 }
 
-/// The names of the tools to offer, sorted: those that are always offered, and as many as the cap
-/// allows of those that fit `query` best, equals by name. All when they are within the cap.
+/// Returns the names of the tools to offer, sorted: all of them if they are within the cap; otherwise those
+/// that are always offered and, up to the cap, those that best match `query`. Ties are broken by name.
 pub fn select(query: &str, tools: &[ToolSpec], selection: &ToolSelection) -> Vec<String> {
     let is_always = |tool: &&ToolSpec| tool.control || selection.always.contains(&tool.name);
-    let (mut kept, mut others): (Vec<_>, Vec<_>) = tools.iter().partition(is_always);
+    let (mut selected, mut others): (Vec<_>, Vec<_>) = tools.iter().partition(is_always);
     if tools.len() > selection.cap {
         let scores = scores(query, tools);
         let score = |tool: &&ToolSpec| scores.get(tool.name.as_str()).copied().unwrap_or_default();
         others.sort_by(|a, b| score(b).total_cmp(&score(a)).then_with(|| a.name.cmp(&b.name)));
-        let counted = kept.iter().filter(|tool| !tool.control).count();
+        let counted = selected.iter().filter(|tool| !tool.control).count();
         others.truncate(selection.cap.saturating_sub(counted));
     }
-    kept.append(&mut others);
-    let mut names: Vec<String> = kept.into_iter().map(|tool| tool.name.clone()).collect();
+    selected.append(&mut others);
+    let mut names: Vec<String> = selected.into_iter().map(|tool| tool.name.clone()).collect();
     names.sort();
     names
 }
 
-/// How well each tool fits: each word of the query that it knows counts the more the fewer tools
-/// know it.
+/// Scores each tool. A word of the query that occurs in a tool counts more the fewer tools contain it.
 fn scores<'a>(query: &str, tools: &'a [ToolSpec]) -> BTreeMap<&'a str, f64> {
-    let asked: BTreeSet<String> = words(query).take(MAX_WORDS).collect();
-    let known: Vec<_> = tools.iter().map(|tool| (tool.name.as_str(), weights(tool))).collect();
+    let query_words: BTreeSet<String> = words(query).take(MAX_WORDS).collect();
+    let weighted: Vec<_> = tools.iter().map(|tool| (tool.name.as_str(), weights(tool))).collect();
     let rarity = |word: &str| {
-        let tools_with_it = known.iter().filter(|(_, weights)| weights.contains_key(word)).count();
+        let tools_with_it = weighted.iter().filter(|(_, weights)| weights.contains_key(word)).count();
         #[allow(clippy::cast_precision_loss, reason = "there are few tools")]
-        let share = known.len() as f64 / tools_with_it.max(1) as f64;
+        let share = weighted.len() as f64 / tools_with_it.max(1) as f64;
         share.ln_1p()
     };
-    let asked: Vec<(&String, f64)> = asked.iter().map(|word| (word, rarity(word))).collect();
+    let query_words: Vec<(&String, f64)> = query_words.iter().map(|word| (word, rarity(word))).collect();
     let score = |weights: &BTreeMap<String, f64>| {
-        asked.iter().map(|(word, rarity)| weights.get(*word).map_or(0.0, |weight| weight * rarity)).sum()
+        query_words
+            .iter()
+            .map(|(word, rarity)| weights.get(*word).map_or(0.0, |weight| weight * rarity))
+            .sum()
     };
-    known.iter().map(|(name, weights)| (*name, score(weights))).collect()
+    weighted.iter().map(|(name, weights)| (*name, score(weights))).collect()
 }
 
-/// The words of a tool, and what each counts.
+/// Returns the words of a tool with their weights.
 fn weights(tool: &ToolSpec) -> BTreeMap<String, f64> {
     let arguments = tool.parameters.get("properties").and_then(|properties| properties.as_object());
     let arguments = arguments.into_iter().flat_map(|properties| properties.keys());
     let others = words(&tool.description).chain(arguments.flat_map(|name| words(name)));
     let mut weights: BTreeMap<String, f64> = others.map(|word| (word, 1.0)).collect();
-    weights.extend(words(&tool.name).map(|word| (word, NAME)));
+    weights.extend(words(&tool.name).map(|word| (word, NAME_WEIGHT)));
     weights
 }
 
-/// The words of a text, each brought to its stem.
+/// Splits a text into words and reduces each to its stem.
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(|word| stem(word.to_lowercase()))
 }
 
-/// A rough stem: `files` and `filing` are as `file`, `queries` as `query`. What it makes need not be
-/// a word, as long as it makes the same of what means the same.
+/// Returns a rough stem: `files` and `filing` become the same as `file`, `queries` the same as `query`. The
+/// result need not be a word.
 fn stem(mut word: String) -> String {
     let ends = |word: &str, end: &str, least: usize| word.len() >= least && word.ends_with(end);
     if ends(&word, "ies", 5) {
@@ -131,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_the_user_choose() {
+    fn tools_that_match_the_query_are_selected() {
         let tools = [
             tool("calendar_list", "Lists events of a calendar.", &["from", "to"]),
             tool("file_read", "Reads a file.", &["path"]),
@@ -139,17 +141,17 @@ mod tests {
             tool("mail_send", "Sends a message.", &["recipient", "subject"]),
             tool("web_search", "Searches the web.", &["query"]),
         ];
-        let kept = |query: &str, cap: usize, always: &[&str]| {
+        let selected = |query: &str, cap: usize, always: &[&str]| {
             let always = always.iter().map(|name| (*name).to_owned()).collect();
             select(query, &tools, &ToolSelection { cap, always })
         };
-        assert_eq!(kept("Which events are in my calendars?", 1, &[]), ["calendar_list"]);
-        assert_eq!(kept("please keep reading the files", 2, &[]), ["file_read", "file_write"]);
-        assert_eq!(kept("who is the recipient", 1, &[]), ["mail_send"]);
-        assert_eq!(kept("SEARCHING", 2, &["mail_send"]), ["mail_send", "web_search"]);
-        assert_eq!(kept("nothing fits", 2, &[]), ["calendar_list", "file_read"]);
-        assert_eq!(kept("search", 1, &["file_read", "mail_send", "unknown"]), ["file_read", "mail_send"]);
-        assert_eq!(kept("search", 5, &[]).len(), 5);
+        assert_eq!(selected("Which events are in my calendars?", 1, &[]), ["calendar_list"]);
+        assert_eq!(selected("please keep reading the files", 2, &[]), ["file_read", "file_write"]);
+        assert_eq!(selected("who is the recipient", 1, &[]), ["mail_send"]);
+        assert_eq!(selected("SEARCHING", 2, &["mail_send"]), ["mail_send", "web_search"]);
+        assert_eq!(selected("nothing fits", 2, &[]), ["calendar_list", "file_read"]);
+        assert_eq!(selected("search", 1, &["file_read", "mail_send", "unknown"]), ["file_read", "mail_send"]);
+        assert_eq!(selected("search", 5, &[]).len(), 5);
         assert_eq!(ToolSelection::default().cap, 25);
     }
 
@@ -173,7 +175,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn order_does_not_matter_and_bounds_hold(
+        fn selection_is_independent_of_order_and_within_the_cap(
             names in prop::collection::btree_map("[a-c]_[a-d]{1,2}", "[a-d]( [a-d]){0,3}", 0..12),
             query in "[a-d ]{0,8}",
             cap in 0..8usize,
@@ -182,15 +184,15 @@ mod tests {
         ) {
             let mut tools: Vec<_> = names.iter().map(|(name, text)| tool(name, text, &[])).collect();
             let selection = ToolSelection { cap, always };
-            let kept = select(&query, &tools, &selection);
+            let selected = select(&query, &tools, &selection);
             let by = turn % tools.len().max(1);
             tools.rotate_left(by);
             tools.sort_by_key(|tool| Reverse(tool.description.clone()));
-            prop_assert_eq!(&kept, &select(&query, &tools, &selection));
+            prop_assert_eq!(&selected, &select(&query, &tools, &selection));
             let forced = selection.always.iter().filter(|name| names.contains_key(*name)).collect::<BTreeSet<_>>();
-            prop_assert!(forced.iter().all(|name| kept.contains(name)));
-            prop_assert_eq!(kept.len(), names.len().min(cap.max(forced.len())));
-            prop_assert!(kept.is_sorted());
+            prop_assert!(forced.iter().all(|name| selected.contains(name)));
+            prop_assert_eq!(selected.len(), names.len().min(cap.max(forced.len())));
+            prop_assert!(selected.is_sorted());
         }
     }
 }

@@ -170,7 +170,7 @@ fn invalid_turn_options_are_refused() {
     };
     let (pointer, detail) = refused(json!({"output_schema": {"properties": {"a": {"pattern": "^x"}}}}));
     assert_eq!(pointer, "/output_schema/properties/a/pattern");
-    assert!(detail.starts_with("`pattern` is not checked here"), "{detail}");
+    assert!(detail.starts_with("`pattern` is not supported"), "{detail}");
     let large = json!({"output_schema": {"description": "x".repeat(64 << 10)}});
     assert_eq!(refused(large), ("/output_schema".into(), "larger than 65536 bytes".into()));
     let cost = |max: f64| refused(json!({"budget": {"max_cost_usd": max}}));

@@ -294,7 +294,7 @@ impl SessionHost {
                 let turn = draft.state.turn.as_mut().filter(|turn| turn.id == suspension.turn);
                 let Some(turn) = turn else { continue };
                 turn.delegated = delegated;
-                let charged = charge.map(|(usage, cost)| TurnMachine(turn).charge(usage, cost));
+                let charged = charge.map(|(usage, cost)| TurnMachine(turn).add_subagent_usage(usage, cost));
                 continues |= TurnMachine(turn).call_resolved(&suspension.call_id, now);
                 charged.into_iter().for_each(|record| draft.record(Some(&suspension.turn), record));
             }

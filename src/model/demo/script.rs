@@ -41,7 +41,7 @@ const ONE_SHOT_RESPONSES: &[(&str, &str, &str)] = &[
 
 /// Phrase in the prompt of a turn that requires structured output. A step without calls ends such a turn, so
 /// the text after `/then` is for the attempt after a schema violation.
-const SCHEMA_PHRASE: &str = "must fit this JSON Schema";
+const SCHEMA_PHRASE: &str = "must conform to this JSON Schema";
 
 /// Returns the step to run: the number of assistant messages after the last user message is the number of
 /// completed steps.

@@ -129,7 +129,7 @@ fn self_critique_and_grading_requests_get_scripted_responses() {
 fn the_next_step_repairs_a_schema_violation() {
     let script = user("/say {}\n/then /say {\"a\":1}");
     let run = |messages: Vec<Rc<Message>>| {
-        let tail = "It must fit this JSON Schema: {}".into();
+        let tail = "It must conform to this JSON Schema: {}".into();
         let request = ModelRequest { messages, tail, ..ModelRequest::default() };
         let outcome = testkit::call(&Demo::new(Rc::new(FakeClock::default())), request);
         (outcome.text, outcome.end.unwrap().finish)

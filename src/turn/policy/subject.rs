@@ -1,16 +1,16 @@
-//! What a call is about, and whether a rule's pattern fits it.
+//! Extracts the subjects of a call and matches them against the patterns of rules.
 //!
-//! Whoever is refused tries other spellings. So a rule that denies or asks is held against every form that a
-//! subject may be meant in, and one that allows only against the one form that is sure. For commands this
-//! keeps honest mistakes out, and not more: a shell knows endless ways to say a thing. What must never run
-//! needs a rule for the tool or its category.
+//! A caller whose request was denied may try another spelling. Rules that deny or ask are therefore matched
+//! against every possible reading of a subject, and rules that allow only against an unambiguous one. For
+//! commands this prevents honest mistakes only, because a shell offers endless ways to express the same
+//! command. To block a command reliably, deny its tool or category.
 
 use crate::types::{FilePath, PatternRule};
 use serde_json::{Map, Value};
 use url::{Host, Url};
 
-/// Arguments that hold paths, in small letters and without what joins words.
-const PATHS: &[&str] = &[
+/// Names of arguments that hold paths, in lower case and without separators.
+const PATH_ARGS: &[&str] = &[
     "path",
     "paths",
     "file",
@@ -31,24 +31,25 @@ const PATHS: &[&str] = &[
     "directory",
     "folder",
 ];
-const COMMANDS: &[&str] = &["command", "cmd"];
-const URLS: &[&str] = &["url", "urls", "uri"];
-const HOSTS: &[&str] = &["host", "hosts", "hostname", "domain"];
+const COMMAND_ARGS: &[&str] = &["command", "cmd"];
+const URL_ARGS: &[&str] = &["url", "urls", "uri"];
+const HOST_ARGS: &[&str] = &["host", "hosts", "hostname", "domain"];
 
-/// Words in front of a command that leave it the same command.
-const LEADS: &[&str] = &[
+/// Words that may precede a command without changing it.
+const PREFIX_WORDS: &[&str] = &[
     "sudo", "env", "command", "exec", "eval", "nohup", "time", "sh", "bash", "-c", "{", "!", "if", "then",
     "else", "while", "do",
 ];
 
-/// Something that a call is about.
+/// One subject of a call.
 #[derive(Debug)]
 pub(super) struct Subject {
     kind: Kind,
-    /// What it may be: a rule that denies or asks fits if it fits one of these. `None` for what may be
-    /// anything, which all of them fit.
+    /// Every possible reading. A rule that denies or asks applies if it matches one of them. `None` if the
+    /// subject may be anything; every such rule applies then.
     forms: Option<Vec<String>>,
-    /// What it is for sure, in its parts: rules that allow must fit each. None do where it is empty.
+    /// The parts of the only possible reading. A rule that allows must match each part. Empty if the reading
+    /// is ambiguous.
     parts: Vec<String>,
 }
 
@@ -60,69 +61,71 @@ enum Kind {
 }
 
 impl Subject {
-    /// All that a call with these arguments is about.
+    /// Returns all subjects of a call with these arguments.
     pub(super) fn all(args: &Value) -> Vec<Self> {
         let mut found = Vec::new();
         let Some(args) = args.as_object() else { return found };
         for (name, value) in args.iter().filter(|(_, value)| !value.is_null()) {
-            let name = plain(name);
+            let name = normalize_name(name);
             let is = |names: &[&str]| names.contains(&name.as_str());
-            if is(COMMANDS) {
+            if is(COMMAND_ARGS) {
                 found.push(command(value, args));
                 continue;
             }
             let (kind, read): (Kind, fn(&str) -> Self) = match () {
-                () if is(PATHS) => (Kind::Path, path),
-                () if is(URLS) => (Kind::Host, url),
-                () if is(HOSTS) => (Kind::Host, host),
+                () if is(PATH_ARGS) => (Kind::Path, path),
+                () if is(URL_ARGS) => (Kind::Host, url),
+                () if is(HOST_ARGS) => (Kind::Host, host),
                 () => continue,
             };
             let items = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
             found.extend(items.iter().map(|item| match item.as_str() {
                 Some(text) => read(text),
-                // There is more to the call than can be told.
+                // Not text: its subject cannot be determined.
                 None => Self { kind, forms: Some(Vec::new()), parts: Vec::new() },
             }));
         }
         found
     }
 
-    /// Whether a rule that denies or asks is about it.
-    pub(super) fn is_met_by(&self, rule: &PatternRule) -> bool {
-        self.forms.as_ref().is_none_or(|forms| forms.iter().any(|form| self.kind.fits(&rule.pattern, form)))
+    /// Returns whether a rule that denies or asks applies to the subject.
+    pub(super) fn is_restricted_by(&self, rule: &PatternRule) -> bool {
+        self.forms
+            .as_ref()
+            .is_none_or(|forms| forms.iter().any(|form| self.kind.matches(&rule.pattern, form)))
     }
 
-    /// Whether these rules allow all of it.
-    pub(super) fn is_covered_by(&self, rules: &[&PatternRule]) -> bool {
-        let covers = |part: &String| rules.iter().any(|rule| self.kind.fits(&rule.pattern, part));
+    /// Returns whether these rules allow the entire subject.
+    pub(super) fn is_allowed_by(&self, rules: &[&PatternRule]) -> bool {
+        let covers = |part: &String| rules.iter().any(|rule| self.kind.matches(&rule.pattern, part));
         !self.parts.is_empty() && self.parts.iter().all(covers)
     }
 }
 
 impl Kind {
-    fn fits(self, pattern: &str, text: &str) -> bool {
+    fn matches(self, pattern: &str, text: &str) -> bool {
         match self {
             Self::Path => {
                 let pattern = pattern.trim_start_matches("./").trim_start_matches('/');
                 fast_glob::glob_match(pattern, text)
             }
-            Self::Command => is_like(&words(pattern), text),
-            // With a slash it is about URLs, and without about hosts.
+            Self::Command => matches_glob(&words(pattern), text),
+            // A pattern with a slash matches URLs, one without matches hosts.
             Self::Host if pattern.contains('/') != text.contains('/') => false,
-            Self::Host if pattern.contains('/') => is_like(&pattern.to_lowercase(), text),
-            Self::Host => is_like(&host_name(pattern).unwrap_or_else(|| pattern.to_lowercase()), text),
+            Self::Host if pattern.contains('/') => matches_glob(&pattern.to_lowercase(), text),
+            Self::Host => matches_glob(&host_name(pattern).unwrap_or_else(|| pattern.to_lowercase()), text),
         }
     }
 }
 
-/// Whether a text is like a pattern in which `*` stands for anything.
-fn is_like(pattern: &str, text: &str) -> bool {
+/// Matches a text against a pattern in which `*` matches any text.
+fn matches_glob(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
     let Some(mut left) = text.strip_prefix(start).and_then(|text| text.strip_suffix(end)) else {
         return false;
     };
-    // What comes first is best taken where it first stands: that leaves most for the others.
+    // The leftmost match leaves the most text for the remaining parts.
     for part in middle.split('*') {
         match left.find(part) {
             Some(at) => left = left.get(at + part.len()..).unwrap_or_default(),
@@ -132,8 +135,8 @@ fn is_like(pattern: &str, text: &str) -> bool {
     true
 }
 
-/// The name of an argument, however its words are joined.
-fn plain(name: &str) -> String {
+/// Normalizes the name of an argument: lower case, without separators.
+fn normalize_name(name: &str) -> String {
     name.chars().filter(|c| !"_-".contains(*c)).map(|c| c.to_ascii_lowercase()).collect()
 }
 
@@ -149,13 +152,13 @@ fn path(text: &str) -> Subject {
         }
     }
     let path = names.join("/");
-    // Others may take it for something else.
+    // Another program might read the path differently.
     is_sure &= is_inside && visible == text && !text.contains('\\');
     is_sure &= path.is_empty() || FilePath::parse(&path).is_ok();
     Subject {
         kind: Kind::Path,
         parts: Vec::from_iter(is_sure.then(|| path.clone())),
-        // What is inside of a folder is also what is done to the folder.
+        // A pattern for the contents of a folder also applies to the folder itself.
         forms: is_inside.then(|| vec![format!("{path}/"), path]),
     }
 }
@@ -163,7 +166,9 @@ fn path(text: &str) -> Subject {
 fn command(value: &Value, args: &Map<String, Value>) -> Subject {
     let mut text = String::new();
     let mut is_sure = add_words(&mut text, value);
-    for (_, more) in args.iter().filter(|(name, _)| ["args", "arguments", "argv"].contains(&&*plain(name))) {
+    for (_, more) in
+        args.iter().filter(|(name, _)| ["args", "arguments", "argv"].contains(&&*normalize_name(name)))
+    {
         is_sure &= add_words(&mut text, more);
     }
     let pieces = |text: &str| -> Vec<String> {
@@ -175,7 +180,7 @@ fn command(value: &Value, args: &Map<String, Value>) -> Subject {
         true => pieces(&text),
         false => Vec::new(),
     };
-    // A line that ends in a backslash goes on in the next one.
+    // A backslash at the end of a line continues the command on the next line.
     let joined = text.replace("\\\r\n", "").replace("\\\n", "");
     let mut forms = vec![words(&text), words(&joined)];
     forms.extend(pieces(&text));
@@ -190,7 +195,7 @@ fn command(value: &Value, args: &Map<String, Value>) -> Subject {
     Subject { kind: Kind::Command, forms: Some(forms), parts }
 }
 
-/// Adds the words of a command to those before. Whether all of it was words.
+/// Appends the words of a command. Returns whether every item was text.
 fn add_words(text: &mut String, value: &Value) -> bool {
     let items = value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice);
     for item in items.iter().filter_map(Value::as_str) {
@@ -202,20 +207,20 @@ fn add_words(text: &mut String, value: &Value) -> bool {
     items.iter().all(Value::is_string)
 }
 
-/// Words with one space in between.
+/// Joins the words of a text with single spaces.
 fn words(text: &str) -> String {
     text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A command without what stands before it, its program without its folder.
+/// Strips the prefixes of a command and the folder of its program.
 fn program(command: &str) -> std::borrow::Cow<'_, str> {
     let mut rest = command;
     while let Some((word, behind)) = rest.split_once(' ') {
         let is_variable = word.split_once('=').is_some_and(|(name, _)| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         });
-        let lead = word.rsplit('/').next().unwrap_or(word);
-        if !is_variable && !LEADS.contains(&lead) {
+        let base = word.rsplit('/').next().unwrap_or(word);
+        if !is_variable && !PREFIX_WORDS.contains(&base) {
             break;
         }
         rest = behind;
@@ -247,7 +252,7 @@ fn host_of(url: &Url) -> Option<String> {
     url.host_str().and_then(host_name)
 }
 
-/// The one way to write a host; `None` when it is none.
+/// Returns the normal form of a host, or `None` when the text is not a host.
 fn host_name(text: &str) -> Option<String> {
     let name = Host::parse(text).ok()?.to_string();
     Some(name.trim_end_matches('.').to_lowercase())

@@ -1,5 +1,5 @@
-//! The whole table of decisions against what the chain says, what people try to get around it, and that no
-//! way leads around a denial.
+//! Tests the decision table exhaustively, and checks that no spelling and no sequence of changes evades a
+//! denial.
 
 use super::*;
 use crate::types::{Effect, Grants};
@@ -29,7 +29,7 @@ fn pattern(pattern: &str, policy: Policy) -> PatternRule {
     PatternRule { tool: None, pattern: pattern.into(), policy }
 }
 
-/// Rules with one of each kind.
+/// Returns rules with one rule of each kind.
 fn rules(
     per_tool: Option<Policy>,
     patterns: Option<Policy>,
@@ -44,7 +44,7 @@ fn rules(
     }
 }
 
-/// The session's permissions with these rules.
+/// Returns session permissions with these rules.
 fn session(rules: Rules) -> SessionPermissions {
     let Rules { default, categories, tools, patterns } = rules;
     SessionPermissions { default, categories, tools, patterns, yolo: false, grants: Grants::default() }
@@ -61,7 +61,7 @@ fn kind(verdict: &Verdict) -> Policy {
     }
 }
 
-/// A decision for a call that patterns fit, over one set of rules.
+/// One row of the decision table: a call that the pattern matches, and one set of rules.
 struct Row {
     per_tool: Option<Policy>,
     tool_grant: bool,
@@ -76,11 +76,11 @@ struct Row {
 }
 
 impl Row {
-    /// The sentence of the specification: the first line that applies.
+    /// Returns the specified decision: the first line that applies.
     fn expected(&self) -> Policy {
         use Policy::{Allow, Ask, Deny};
         let ask = if self.yolo { Allow } else { Ask };
-        let is = |said: Option<Policy>, policy| said == Some(policy);
+        let is = |given: Option<Policy>, policy| given == Some(policy);
         let table = [
             (is(self.per_tool, Deny), Deny),
             (is(self.category, Deny), Deny),
@@ -103,7 +103,7 @@ impl Row {
         table.into_iter().find(|(applies, _)| *applies).unwrap().1
     }
 
-    /// Whether no call at all could run.
+    /// Returns whether every call would be denied.
     fn hidden(&self) -> bool {
         let deny = Some(Policy::Deny);
         let may = self.per_tool.is_some()
@@ -120,12 +120,12 @@ impl Row {
 }
 
 #[test]
-fn every_decision_is_the_one_of_the_table() {
+fn every_decision_matches_the_table() {
     let args = json!({"path": "src/main.rs"});
     let mut rows = 0;
     for (per_tool, pattern) in POLICIES.into_iter().flat_map(|a| POLICIES.map(|b| (a, b))) {
         for (category, default) in POLICIES.into_iter().flat_map(|a| POLICIES.map(|b| (a, b))) {
-            let said = rules(per_tool, pattern, category, default);
+            let given = rules(per_tool, pattern, category, default);
             let none = Rules::default();
             for bits in 0..32_u8 {
                 let flag = |bit: u8| bits & (1 << bit) != 0;
@@ -153,22 +153,23 @@ fn every_decision_is_the_one_of_the_table() {
                         reads,
                         control,
                     };
-                    // Whichever layer says it: the tenant, the agent, the mode, the session.
+                    // In each layer: the tenant, the agent, the mode, the session.
                     for layer in 0..4 {
                         let mut layers = vec![&none; 3];
                         let own = match layers.get_mut(layer) {
                             Some(place) => {
-                                *place = &said;
+                                *place = &given;
                                 Rules::default()
                             }
-                            None => said.clone(),
+                            None => given.clone(),
                         };
                         let session = SessionPermissions { yolo, grants: grants.clone(), ..session(own) };
                         let permissions = Permissions { layers, session: &session, read_only };
                         let verdict = permissions.decide(&spec, &args);
-                        let told = || format!("layer {layer}, {said:?}, {session:?}, {read_only}, {spec:?}");
-                        assert_eq!(kind(&verdict), row.expected(), "{}", told());
-                        assert_eq!(permissions.hides(&spec), row.hidden(), "{}", told());
+                        let context =
+                            || format!("layer {layer}, {given:?}, {session:?}, {read_only}, {spec:?}");
+                        assert_eq!(kind(&verdict), row.expected(), "{}", context());
+                        assert_eq!(permissions.hides(&spec), row.hidden(), "{}", context());
                         rows += 1;
                     }
                 }
@@ -179,23 +180,23 @@ fn every_decision_is_the_one_of_the_table() {
 }
 
 #[test]
-fn of_two_layers_the_stricter_counts() {
+fn the_stricter_of_two_layers_applies() {
     let spec = tool("write", Category::Edit);
     let args = json!({"path": "src/main.rs"});
-    // One kind of rule at a time; a layer that says nothing does not count.
+    // One kind of rule at a time; a layer without rules does not count.
     let kinds: [fn(Option<Policy>) -> Rules; 4] = [
-        |said| rules(said, None, None, None),
-        |said| rules(None, said, None, None),
-        |said| rules(None, None, said, None),
-        |said| rules(None, None, None, said),
+        |given| rules(given, None, None, None),
+        |given| rules(None, given, None, None),
+        |given| rules(None, None, given, None),
+        |given| rules(None, None, None, given),
     ];
     for make in kinds {
         for (first, second) in POLICIES.into_iter().flat_map(|a| POLICIES.map(|b| (a, b))) {
             let (one, other, none) = (make(first), make(second), Rules::default());
             let expected = first.max(second).unwrap_or(Policy::Ask);
-            let plain = SessionPermissions::default();
+            let defaults = SessionPermissions::default();
             for layers in [vec![&one, &other, &none], vec![&none, &one, &other], vec![&other, &none, &one]] {
-                let permissions = Permissions { layers, session: &plain, read_only: false };
+                let permissions = Permissions { layers, session: &defaults, read_only: false };
                 assert_eq!(kind(&permissions.decide(&spec, &args)), expected, "{one:?} {other:?}");
             }
             let own = session(one.clone());
@@ -205,33 +206,33 @@ fn of_two_layers_the_stricter_counts() {
     }
 }
 
-/// What a session with these permissions decides.
+/// Returns the decision of a session with these permissions.
 fn decide(session: &SessionPermissions, tool: &ToolSpec, args: Value) -> Policy {
     kind(&Permissions { layers: Vec::new(), session, read_only: false }.decide(tool, &args))
 }
 
 #[test]
-fn what_a_person_has_granted_holds_where_it_was_granted() {
+fn grants_apply_within_their_session() {
     use Policy::{Allow, Ask, Deny};
     let (write, shell) = (tool("write", Category::Edit), tool("shell", Category::Execute));
     let other = tool("edit", Category::Edit);
-    let plain = SessionPermissions::default();
-    // Nothing said: a person is asked, or nobody under yolo; a denial stays one, and the tool is not offered.
-    let yolo = SessionPermissions { yolo: true, ..plain.clone() };
-    assert_eq!(decide(&plain, &write, json!({})), Ask);
+    let defaults = SessionPermissions::default();
+    // Without rules a person is asked, or the call runs in yolo mode; a denied tool is never offered.
+    let yolo = SessionPermissions { yolo: true, ..defaults.clone() };
+    assert_eq!(decide(&defaults, &write, json!({})), Ask);
     assert_eq!(decide(&yolo, &write, json!({})), Allow);
     let denied = SessionPermissions { tools: [("write".into(), Deny)].into(), ..yolo };
     assert_eq!(decide(&denied, &write, json!({})), Deny);
     let offered = Permissions { layers: Vec::new(), session: &denied, read_only: false };
     assert!(offered.hides(&write) && !offered.hides(&shell));
-    // A tool that is to be asked about is asked about, whatever its category was granted.
-    let mut granted = plain;
+    // An `ask` rule for a tool outranks a grant for its category.
+    let mut granted = defaults;
     granted.grants.categories.insert(Category::Edit);
     assert_eq!(decide(&granted, &other, json!({})), Allow);
     assert_eq!(decide(&granted, &shell, json!({})), Ask);
     granted.tools.insert("write".into(), Ask);
     assert_eq!(decide(&granted, &write, json!({})), Ask);
-    // What is forbidden for some is forbidden though more is allowed.
+    // A narrow denial outranks a broader allowance.
     let git = SessionPermissions {
         patterns: vec![pattern("git*", Allow), pattern("git push --force*", Deny)],
         ..SessionPermissions::default()
@@ -240,18 +241,18 @@ fn what_a_person_has_granted_holds_where_it_was_granted() {
     assert_eq!(decide(&git, &shell, json!({"command": "git push --force origin"})), Deny);
     assert_eq!(decide(&git, &shell, json!({"command": "ls"})), Ask);
     let offered = Permissions { layers: Vec::new(), session: &git, read_only: false };
-    assert!(!offered.hides(&shell), "other calls of it may run");
+    assert!(!offered.hides(&shell), "other calls of the tool may run");
 }
 
 #[test]
-fn a_denial_says_which_layer_denies_and_by_what() {
+fn a_denial_names_its_layer_and_rule() {
     let (denies, none) = (rules(Some(Policy::Deny), None, None, None), Rules::default());
-    let plain = SessionPermissions::default();
+    let defaults = SessionPermissions::default();
     let write = tool("write", Category::Edit);
     for (place, name) in ["tenant", "agent", "mode"].into_iter().enumerate() {
         let mut layers = vec![&none; 3];
         *layers.get_mut(place).unwrap() = &denies;
-        let permissions = Permissions { layers, session: &plain, read_only: false };
+        let permissions = Permissions { layers, session: &defaults, read_only: false };
         let Verdict::Deny(reason) = permissions.decide(&write, &json!({})) else { panic!("denied") };
         assert_eq!(reason, format!("a rule of the {name} forbids write"));
     }
@@ -261,7 +262,7 @@ fn a_denial_says_which_layer_denies_and_by_what() {
     assert_eq!(permissions.decide(&write, &json!({})), denied);
 }
 
-/// What becomes of a call where one pattern denies, and where one pattern allows.
+/// Returns the decisions of one pattern that denies and of the same pattern that allows.
 fn under(glob: &str, args: &Value) -> [Policy; 2] {
     [Policy::Deny, Policy::Allow].map(|policy| {
         let session =
@@ -270,15 +271,15 @@ fn under(glob: &str, args: &Value) -> [Policy; 2] {
     })
 }
 
-/// A pattern that denies fits, and so does the same one that allows.
+/// The pattern applies, whether it denies or allows.
 const BOTH: [Policy; 2] = [Policy::Deny, Policy::Allow];
-/// Denies for safety's sake, and allows nothing for the same reason.
+/// The pattern denies, to be safe, but does not allow.
 const UNSURE: [Policy; 2] = [Policy::Deny, Policy::Ask];
-/// Does not fit.
+/// The pattern does not apply.
 const NEITHER: [Policy; 2] = [Policy::Ask, Policy::Ask];
 
 #[test]
-fn a_path_is_the_same_however_it_is_spelled() {
+fn spellings_of_a_path_are_equivalent() {
     for (glob, path, expected) in [
         ("secrets/**", "secrets/key", BOTH),
         ("secrets/**", "/secrets/a/b", BOTH),
@@ -296,14 +297,14 @@ fn a_path_is_the_same_however_it_is_spelled() {
         ("*.md", "a/b.md", NEITHER),
         ("*.{md,txt}", "b.txt", BOTH),
         ("**", "a/b", BOTH),
-        // A folder is denied with what is inside of it, and not allowed with it.
+        // A pattern that denies the contents of a folder also denies the folder, but does not allow it.
         ("secrets/**", "secrets", UNSURE),
-        // Others may read them so.
+        // Another program might read these paths differently.
         ("secrets/**", "secrets\\key", UNSURE),
         ("secrets/**", " secrets/key ", UNSURE),
         ("secrets/**", "secr\u{0}ets/key", UNSURE),
         ("secrets/**", "x\\..\\secrets/key", UNSURE),
-        // Nobody knows where that is.
+        // These locations cannot be determined.
         ("secrets/**", "../w/secrets/key", UNSURE),
         ("secrets/**", "a/../../x", UNSURE),
         ("**", "../x", UNSURE),
@@ -318,7 +319,7 @@ fn a_path_is_the_same_however_it_is_spelled() {
 }
 
 #[test]
-fn a_command_is_taken_apart() {
+fn commands_are_split_into_parts() {
     for (glob, command, expected) in [
         ("git *", "git push", BOTH),
         ("git *", "  git \t push  ", BOTH),
@@ -354,7 +355,7 @@ fn a_command_is_taken_apart() {
         ("rm *", "ls; if true; then rm x; fi", UNSURE),
         ("rm *", "{ rm x; }", UNSURE),
         ("rm *", "npm rm x", NEITHER),
-        // The line does end here: the backslash is the first one's.
+        // The command ends here: the first backslash escapes the second.
         ("git *", "git status \\\\\nrm x", UNSURE),
         ("git *", "git status ';' rm", UNSURE),
         ("git *", "git\u{a0}push", NEITHER),
@@ -365,7 +366,7 @@ fn a_command_is_taken_apart() {
     assert_eq!(under("git push*", &json!({"cmd": ["git", "push", "--force"]})), BOTH);
     assert_eq!(under("git push*", &json!({"command": "git", "args": ["push", "--force"]})), BOTH);
     assert_eq!(under("git push*", &json!({"command": ["git", "push", 5]})), UNSURE);
-    // Each piece may be allowed by a rule of its own.
+    // Different rules may allow different parts of the command.
     let session = SessionPermissions {
         patterns: vec![pattern("git *", Policy::Allow), pattern("ls*", Policy::Allow)],
         ..SessionPermissions::default()
@@ -376,7 +377,7 @@ fn a_command_is_taken_apart() {
 }
 
 #[test]
-fn a_host_is_the_same_however_it_is_spelled() {
+fn spellings_of_a_host_are_equivalent() {
     for (glob, url, expected) in [
         ("example.com", "https://example.com/a", BOTH),
         ("example.com", "https://EXAMPLE.com./a", BOTH),
@@ -401,7 +402,7 @@ fn a_host_is_the_same_however_it_is_spelled() {
         ("evil.org", "evil.org/x", UNSURE),
         ("evil.org", "//evil.org/x", UNSURE),
         ("evil.org", "evil.org:8080/x", UNSURE),
-        // A whole URL can be denied; what allows is about hosts.
+        // URL patterns can deny, but only host patterns can allow.
         ("https://evil.org/*", "https://EVIL.org/x", UNSURE),
         ("https://*.evil.org/*", "https://good.org/", NEITHER),
     ] {
@@ -416,7 +417,7 @@ fn a_host_is_the_same_however_it_is_spelled() {
 }
 
 #[test]
-fn of_several_subjects_all_must_be_allowed_and_none_denied() {
+fn every_subject_must_be_allowed_and_none_denied() {
     for (args, expected) in [
         (json!({"from": "src/a", "to": "src/b"}), BOTH),
         (json!({"from": "src/a", "to": "b"}), UNSURE),
@@ -447,39 +448,39 @@ fn of_several_subjects_all_must_be_allowed_and_none_denied() {
 }
 
 #[test]
-fn what_steers_the_session_runs_unless_a_rule_names_it() {
+fn control_tools_run_unless_a_rule_names_them() {
     let control = ToolSpec { control: true, ..tool("submit_plan", Category::Other) };
     let args = json!({"path": "plan.md"});
     for default in POLICIES {
-        let said = Rules {
+        let given = Rules {
             default,
             categories: [(Category::Other, Policy::Ask)].into(),
             patterns: vec![pattern("**", Policy::Ask)],
             ..Rules::default()
         };
-        let plain = SessionPermissions::default();
-        let permissions = Permissions { layers: vec![&said], session: &plain, read_only: true };
+        let defaults = SessionPermissions::default();
+        let permissions = Permissions { layers: vec![&given], session: &defaults, read_only: true };
         assert_eq!(permissions.decide(&control, &args), Verdict::Allow);
         assert!(!permissions.hides(&control));
     }
     let named = PatternRule { tool: Some("submit_plan".into()), ..pattern("**", Policy::Ask) };
-    for said in [
+    for given in [
         SessionPermissions { patterns: vec![named], ..SessionPermissions::default() },
         SessionPermissions { tools: [("submit_plan".into(), Policy::Ask)].into(), ..Default::default() },
     ] {
-        assert_eq!(decide(&said, &control, args.clone()), Policy::Ask);
+        assert_eq!(decide(&given, &control, args.clone()), Policy::Ask);
     }
 }
 
 #[test]
-fn rules_are_checked_and_a_bad_pattern_does_nothing() {
+fn malformed_patterns_are_reported_and_ignored() {
     let long = "x".repeat(501);
     for bad in ["", "[a", "{a", "a\\", "!src/**", &long, &"{a,b}".repeat(10)] {
-        let said = Rules {
+        let given = Rules {
             patterns: vec![pattern("ok", Policy::Deny), pattern(bad, Policy::Allow)],
             ..Rules::default()
         };
-        assert_eq!(said.check().unwrap_err().0, "/patterns/1/pattern", "{bad}");
+        assert_eq!(given.check().unwrap_err().0, "/patterns/1/pattern", "{bad}");
         for text in ["a", bad, "b/c", "!src/a"] {
             assert_eq!(under(bad, &json!({"path": text})), NEITHER, "{bad} {text}");
             assert_eq!(under(bad, &json!({"command": text})), NEITHER, "{bad} {text}");
@@ -527,9 +528,9 @@ fn any_rules() -> impl Strategy<Value = Rules> {
         })
 }
 
-/// What happens in a session: somebody grants, or writes rules, or turns yolo on or off.
+/// A change in a session: a grant, new rules, or yolo mode.
 #[derive(Clone, Debug)]
-enum Act {
+enum Change {
     Grant(String),
     GrantAll(Category),
     Yolo(bool),
@@ -537,37 +538,37 @@ enum Act {
     ReadOnly(bool),
 }
 
-fn any_act() -> impl Strategy<Value = Act> {
+fn any_change() -> impl Strategy<Value = Change> {
     prop_oneof![
-        "(write|shell)".prop_map(Act::Grant),
-        prop_oneof![Just(Category::Edit), Just(Category::Execute)].prop_map(Act::GrantAll),
-        any::<bool>().prop_map(Act::Yolo),
-        (0..4_usize, any_rules()).prop_map(|(layer, rules)| Act::Rules(layer, rules)),
-        any::<bool>().prop_map(Act::ReadOnly),
+        "(write|shell)".prop_map(Change::Grant),
+        prop_oneof![Just(Category::Edit), Just(Category::Execute)].prop_map(Change::GrantAll),
+        any::<bool>().prop_map(Change::Yolo),
+        (0..4_usize, any_rules()).prop_map(|(layer, rules)| Change::Rules(layer, rules)),
+        any::<bool>().prop_map(Change::ReadOnly),
     ]
 }
 
 proptest! {
     #[test]
-    fn nothing_lifts_a_denial(acts in prop::collection::vec(any_act(), 0..12), edits in any::<bool>(),
+    fn no_change_lifts_a_denial(changes in prop::collection::vec(any_change(), 0..12), edits in any::<bool>(),
                               path in "(\\./|/|b/\\.\\./)?(src/|a)x", command in "(git|rm|ls) x( ?[;|] ?(rm|git) y)?") {
         let (mut layers, mut grants) = (vec![Rules::default(); 4], Grants::default());
         let (mut yolo, mut read_only) = (false, false);
         let spec = if edits { tool("write", Category::Edit) } else { tool("shell", Category::Execute) };
         let args = if edits { json!({"path": path}) } else { json!({"command": command}) };
-        for act in acts {
-            match act {
-                Act::Grant(tool) => drop(grants.tools.insert(tool)),
-                Act::GrantAll(category) => drop(grants.categories.insert(category)),
-                Act::Yolo(on) => yolo = on,
-                Act::Rules(layer, rules) => *layers.get_mut(layer).unwrap() = rules,
-                Act::ReadOnly(on) => read_only = on,
+        for change in changes {
+            match change {
+                Change::Grant(tool) => drop(grants.tools.insert(tool)),
+                Change::GrantAll(category) => drop(grants.categories.insert(category)),
+                Change::Yolo(on) => yolo = on,
+                Change::Rules(layer, rules) => *layers.get_mut(layer).unwrap() = rules,
+                Change::ReadOnly(on) => read_only = on,
             }
             let own = SessionPermissions { yolo, grants: grants.clone(), ..session(layers[3].clone()) };
             let permissions = Permissions { layers: layers[..3].iter().collect(), session: &own, read_only };
             let verdict = permissions.decide(&spec, &args);
             let deny = Some(&Policy::Deny);
-            // By the tool and the category; patterns each on its own, with nothing else said.
+            // Denied by the tool, the category, or any single pattern on its own.
             let denied = read_only || layers.iter().any(|rules| {
                 let alone = |rule: &PatternRule| {
                     let only = SessionPermissions { patterns: vec![rule.clone()], ..SessionPermissions::default() };
@@ -587,7 +588,7 @@ proptest! {
     }
 
     #[test]
-    fn a_denied_folder_is_left_by_no_detour(detour in "((\\.|[ab]/\\.\\.|[ab]/b/\\.\\./\\.\\.)?/){0,4}", name in "[a-z]{1,4}") {
+    fn detours_in_a_path_do_not_evade_a_denial(detour in "((\\.|[ab]/\\.\\.|[ab]/b/\\.\\./\\.\\.)?/){0,4}", name in "[a-z]{1,4}") {
         let path = format!("{detour}secrets/{name}");
         prop_assert_eq!(under("secrets/**", &json!({"path": path})), BOTH);
         let escaped = format!("../{path}");
@@ -595,7 +596,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_behind_an_allowed_command_is_allowed_with_it(
+    fn commands_chained_to_an_allowed_command_are_not_allowed(
         sign in "(;|&&|\\|\\||\\||&|\n|\r\n)", space in "[ \t]{0,2}", quote in "['\"]?",
     ) {
         let command = format!("git status{space}{sign}{space}{quote}rm x{quote}");

@@ -1,43 +1,44 @@
-//! Bringing a value into its schema's types, where nothing is lost by it.
+//! Converts values to the types of their schema when the conversion is lossless.
 
 use super::{
     Checker, MAX_DEPTH, MAX_WORK, integer, is_a, item_schema, list, member_schema, resolve, types,
-    work::{WRITE, spend, weight},
+    work::{WRITE_BYTES, spend, weight},
 };
 use crate::types::json;
 use serde_json::{Map, Number, Value};
 
-/// What trying an alternative costs beside the check itself.
-const TRY: usize = 100;
+/// Work of trying an alternative, not counting the check itself.
+const TRY_WORK: usize = 100;
 
-/// Brings `value` into the types of `schema`: all of it, or nothing when it would not fit even then.
-/// Says whether it changed.
+/// Converts `value` to the types of `schema`. Changes nothing unless the converted value conforms to the
+/// schema. Returns whether the value changed.
 ///
-/// `"5"` becomes 5 and `"true"` true, where the text is exactly how JSON writes them; 5.0 becomes 5;
-/// a whole number or a boolean becomes text (not 1.10: as a number it has lost how it was written); text that holds an object or an array becomes that; a single
-/// value becomes a list of one; a member that is null and need not be there goes. What fits already
-/// stays as it is, but for 5.0 as an integer, which is the same number written in another way.
+/// Converts `"5"` to 5 and `"true"` to true if the text is exactly how JSON writes them; 5.0 to 5; an integer
+/// or a boolean to text (but not 1.10, whose notation is lost once parsed); text that contains an object or
+/// an array to that value; and a single value to a list of one. Removes a member that is null and not
+/// required. Leaves conforming values as they are, except for 5.0 as an integer, which is the same number in
+/// another notation.
 pub fn coerce(schema: &Value, value: &mut Value) -> bool {
-    let mut mender = Mender { root: schema, left: MAX_WORK, depth: 0 };
-    let mut mended = value.clone();
+    let mut coercer = Coercer { root: schema, left: MAX_WORK, depth: 0 };
+    let mut coerced = value.clone();
     let changed =
-        mender.mend(schema, &mut mended) && mender.fits(schema, &mended) && !json::too_deep(&mended);
+        coercer.coerce(schema, &mut coerced) && coercer.fits(schema, &coerced) && !json::too_deep(&coerced);
     if changed {
-        *value = mended;
+        *value = coerced;
     }
     changed
 }
 
-/// Changes a copy; whether the result is any good is seen in the end.
-struct Mender<'a> {
-    /// What `$ref` points into.
+/// Converts a copy of the value; the caller checks the result.
+struct Coercer<'a> {
+    /// The document that `$ref` points into.
     root: &'a Value,
-    /// Work that is left.
+    /// Remaining work.
     left: usize,
     depth: u32,
 }
 
-impl<'a> Mender<'a> {
+impl<'a> Coercer<'a> {
     fn pay(&mut self, work: usize) -> bool {
         spend(&mut self.left, work).is_some()
     }
@@ -46,7 +47,7 @@ impl<'a> Mender<'a> {
         Checker::run(self.root, schema, value, &mut self.left).is_empty()
     }
 
-    fn mend(&mut self, schema: &'a Value, value: &mut Value) -> bool {
+    fn coerce(&mut self, schema: &'a Value, value: &mut Value) -> bool {
         if self.depth == MAX_DEPTH || !self.pay(2) {
             return false;
         }
@@ -57,7 +58,7 @@ impl<'a> Mender<'a> {
             Value::Array(items) if self.pay(items.len()) => {
                 let mut changed = false;
                 for (index, item) in items.iter_mut().enumerate() {
-                    changed |= item_schema(keywords, index).is_some_and(|schema| self.mend(schema, item));
+                    changed |= item_schema(keywords, index).is_some_and(|schema| self.coerce(schema, item));
                 }
                 changed
             }
@@ -68,10 +69,10 @@ impl<'a> Mender<'a> {
             && self.pay(1 + reference.len() / 2)
             && let Some(target) = resolve(self.root, reference)
         {
-            changed |= self.mend(target, value);
+            changed |= self.coerce(target, value);
         }
         for schema in list(keywords, "allOf") {
-            changed |= self.mend(schema, value);
+            changed |= self.coerce(schema, value);
         }
         changed |= self.alternatives(list(keywords, "anyOf"), false, value);
         changed |= self.alternatives(list(keywords, "oneOf"), true, value);
@@ -81,62 +82,62 @@ impl<'a> Mender<'a> {
 
     fn members(&mut self, keywords: &'a Map<String, Value>, members: &mut Map<String, Value>) -> bool {
         let before = members.len();
-        if !self.pay(members.keys().map(|name| 1 + name.len() / WRITE).sum()) {
+        if !self.pay(members.keys().map(|name| 1 + name.len() / WRITE_BYTES).sum()) {
             return false;
         }
         let required = list(keywords, "required");
         members.retain(|name, member| {
-            let unfit = |schema: &'a Value, mender: &mut Self| {
-                !mender.fits(schema, &Value::Null)
-                    && mender.pay(required.len())
+            let unfit = |schema: &'a Value, coercer: &mut Self| {
+                !coercer.fits(schema, &Value::Null)
+                    && coercer.pay(required.len())
                     && !required.iter().any(|required| required == name)
             };
             !(member.is_null() && member_schema(keywords, name).is_some_and(|schema| unfit(schema, self)))
         });
         let mut changed = members.len() < before;
         for (name, member) in members.iter_mut() {
-            changed |= member_schema(keywords, name).is_some_and(|schema| self.mend(schema, member));
+            changed |= member_schema(keywords, name).is_some_and(|schema| self.coerce(schema, member));
         }
         changed
     }
 
-    /// Takes the first alternative that the value fits, or that it can be made to fit.
+    /// Applies the first alternative that the value matches or can be converted to.
     fn alternatives(&mut self, alternatives: &'a [Value], only_one: bool, value: &mut Value) -> bool {
         if let Some(fitting) = alternatives.iter().find(|schema| self.fits(schema, value)) {
-            return self.mend(fitting, value);
+            return self.coerce(fitting, value);
         }
         for schema in alternatives {
-            if !self.pay(TRY + weight(value)) {
+            if !self.pay(TRY_WORK + weight(value)) {
                 return false;
             }
-            let mut mended = value.clone();
-            if self.mend(schema, &mut mended)
-                && self.fits(schema, &mended)
-                && (!only_one || alternatives.iter().filter(|other| self.fits(other, &mended)).count() == 1)
+            let mut coerced = value.clone();
+            if self.coerce(schema, &mut coerced)
+                && self.fits(schema, &coerced)
+                && (!only_one || alternatives.iter().filter(|other| self.fits(other, &coerced)).count() == 1)
             {
-                *value = mended;
+                *value = coerced;
                 return true;
             }
         }
         false
     }
 
-    /// Converts a value that is of none of the wanted types into the first that it can be.
+    /// Converts a value that has none of the wanted types to the first type it can be converted to.
     fn convert(&mut self, kind: &Value, value: &mut Value) -> bool {
         if !self.pay(kind.as_array().map_or(1, Vec::len)) {
             return false;
         }
         let wanted = types(kind);
-        // Each type that is wanted reads a text anew, and compares it character by character.
+        // Each wanted type parses the text again and compares it character by character.
         let text = value.as_str().map_or(0, |text| text.len() / 4);
-        let is_fine = wanted.iter().any(|kind| is_a(value, kind));
-        (is_fine || self.pay(text.saturating_mul(wanted.len()))) && convert(&wanted, value)
+        let conforms = wanted.iter().any(|kind| is_a(value, kind));
+        (conforms || self.pay(text.saturating_mul(wanted.len()))) && convert(&wanted, value)
     }
 }
 
 fn convert(wanted: &[&str], value: &mut Value) -> bool {
     if wanted.iter().any(|kind| is_a(value, kind)) {
-        // 5.0 as an integer: those who read integers do not read it.
+        // 5.0 as an integer: deserializers of integer types reject the notation.
         let whole = match value {
             Value::Number(number) if number.is_f64() && !wanted.contains(&"number") => written_out(number),
             _ => None,
@@ -145,8 +146,8 @@ fn convert(wanted: &[&str], value: &mut Value) -> bool {
     }
     let other = wanted.iter().find_map(|kind| converted(kind, value));
     let is_single = matches!(value, Value::Bool(_) | Value::Number(_) | Value::String(_));
-    let one = || (is_single && wanted.contains(&"array")).then(|| Value::Array(vec![value.clone()]));
-    match other.or_else(one) {
+    let single = || (is_single && wanted.contains(&"array")).then(|| Value::Array(vec![value.clone()]));
+    match other.or_else(single) {
         Some(other) => {
             *value = other;
             true
@@ -159,7 +160,7 @@ fn converted(kind: &str, value: &Value) -> Option<Value> {
     let text = match value {
         Value::String(text) => text,
         Value::Bool(_) if kind == "string" => return Some(Value::String(value.to_string())),
-        // A fraction, an exponent and the digits of a long number are not what they were.
+        // Fractions, exponents and long numbers may have lost their original notation.
         Value::Number(number) if kind == "string" && !number.is_f64() => {
             return Some(Value::String(number.to_string()));
         }
@@ -178,8 +179,8 @@ fn converted(kind: &str, value: &Value) -> Option<Value> {
     (is_lossless && is_a(&value, kind)).then_some(value)
 }
 
-/// Whether two JSON texts consist of the same characters, but for blanks and order. If not, reading
-/// one has lost something, such as a name that stood there twice or the end of a long number.
+/// Returns whether two JSON texts consist of the same characters, ignoring whitespace and order. If they do
+/// not, parsing one of them lost something, such as a duplicate name or digits of a long number.
 fn is_same_text(a: &str, b: &str) -> bool {
     let characters = |text: &str| {
         let mut characters: Vec<char> = text.chars().filter(|c| !c.is_ascii_whitespace()).collect();
@@ -189,9 +190,9 @@ fn is_same_text(a: &str, b: &str) -> bool {
     characters(a) == characters(b)
 }
 
-/// A whole number without its fraction.
+/// Returns a number with an integral value as an integer.
 fn written_out(number: &Number) -> Option<Number> {
-    // Beyond 2^53 a float stands for more than one integer.
+    // Above 2^53 a float represents several integers.
     let integer = i64::try_from(integer(number)?).ok().filter(|integer| integer.abs() < 1 << 53)?;
     Some(Number::from(integer))
 }

@@ -1,18 +1,18 @@
-//! Whether a schema is one that answers can be held to.
+//! Checks whether values can be validated against a schema.
 
-use super::{MAX_DEPTH, MAX_WORK, Misfit, WRITE, count, escaped, resolve, spend};
+use super::{MAX_DEPTH, MAX_WORK, SchemaViolation, WRITE_BYTES, count, escaped, resolve, spend};
 use serde_json::Value;
 use std::{
     collections::{HashMap, HashSet},
     ptr,
 };
 
-/// What is checked of a value.
+/// Supported keywords.
 const SUPPORTED: &str = "type, enum, const, properties, required, additionalProperties, items, prefixItems, \
 minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength, minItems, maxItems, \
 uniqueItems, minProperties, maxProperties, anyOf, oneOf, allOf, not, $ref to #/…, $defs";
 
-/// What JSON Schema, of any draft, would have checked and we do not.
+/// Validating keywords of any JSON Schema draft that are not supported.
 const UNSUPPORTED: &[&str] = &[
     "pattern",
     "patternProperties",
@@ -38,13 +38,12 @@ const UNSUPPORTED: &[&str] = &[
 
 const TYPES: &[&str] = &["null", "boolean", "integer", "number", "string", "array", "object"];
 
-/// Whether answers can be held to `schema`: what it asks for is written as it should be, and nothing
-/// in it asks for a check that is not made. Annotations and keywords that JSON Schema does not know
-/// are let pass, as it says. Tells the first trouble; its pointer leads into the schema.
+/// Checks that `schema` is well-formed and uses no unsupported validating keyword. Annotations and unknown
+/// keywords are accepted, as JSON Schema requires.
 ///
 /// # Errors
-/// What the schema asks that we cannot do.
-pub fn check(schema: &Value) -> Result<(), Misfit> {
+/// Returns the first problem; its pointer leads into the schema.
+pub fn check(schema: &Value) -> Result<(), SchemaViolation> {
     let mut checker = Checker {
         root: schema,
         path: String::new(),
@@ -58,26 +57,25 @@ pub fn check(schema: &Value) -> Result<(), Misfit> {
         checker.path = reference.trim_start_matches('#').to_owned();
         checker.depth = 0;
         if let Err(detail) = checker.schema(target) {
-            return Err(Misfit { pointer: checker.path, detail });
+            return Err(SchemaViolation { pointer: checker.path, detail });
         }
     }
     Ok(())
 }
 
-/// Walks a schema. Where it stops, `path` stays at the trouble.
+/// Walks a schema. After an error, `path` points to the problem.
 struct Checker<'a> {
     root: &'a Value,
     path: String,
     depth: u32,
-    /// Work that is left.
+    /// Remaining work.
     left: usize,
-    /// Schemas that were looked at. However many references lead to one, and however they are spelled,
-    /// it is looked at once.
+    /// Schemas already checked. Each is checked once, however many references lead to it.
     seen: HashSet<*const Value>,
-    /// How many references follow upon each other from a schema on.
+    /// Length of the chain of references that starts at a schema.
     hops: HashMap<*const Value, u32>,
-    /// References that are still to be followed, and what they lead to, which may stand where no
-    /// keyword leads. One inside the other would have no bound.
+    /// References that are still to be followed, and their targets, which may be in places that no keyword
+    /// leads to. A list instead of recursion, so that the stack stays bounded.
     due: Vec<(&'a str, &'a Value)>,
 }
 
@@ -89,7 +87,7 @@ impl<'a> Checker<'a> {
             _ => return Err("expected a schema: an object, true or false".into()),
         };
         if self.depth == MAX_DEPTH {
-            return Err(format!("nested more than {MAX_DEPTH} deep"));
+            return Err(format!("nested more than {MAX_DEPTH} levels deep"));
         }
         if !self.seen.insert(ptr::from_ref(schema)) {
             return Ok(());
@@ -102,13 +100,13 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Goes down; comes back up if all is well there.
+    /// Descends into a segment. Restores the path unless an error occurred there.
     fn at(
         &mut self,
         segment: &str,
         inside: impl FnOnce(&mut Self) -> Result<(), String>,
     ) -> Result<(), String> {
-        self.pay(2 + segment.len() / WRITE)?;
+        self.pay(2 + segment.len() / WRITE_BYTES)?;
         let length = self.path.len();
         self.path.push('/');
         self.path.push_str(&escaped(segment));
@@ -127,7 +125,7 @@ impl<'a> Checker<'a> {
             "additionalProperties" | "items" | "not" => self.schema(value),
             "prefixItems" | "anyOf" | "oneOf" | "allOf" => {
                 let Some(schemas) = value.as_array().filter(|schemas| !schemas.is_empty()) else {
-                    return Err("expected a list of schemas".into());
+                    return Err("expected a non-empty list of schemas".into());
                 };
                 let mut schemas = schemas.iter().enumerate();
                 schemas
@@ -139,24 +137,24 @@ impl<'a> Checker<'a> {
             }
             "enum" => match value.as_array() {
                 Some(values) if !values.is_empty() => Ok(()),
-                _ => Err("expected a list of values".into()),
+                _ => Err("expected a non-empty list of values".into()),
             },
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
                 value.is_number().then_some(()).ok_or_else(|| "expected a number".into())
             }
             "multipleOf" => match value.as_f64() {
                 Some(step) if step > 0.0 => Ok(()),
-                _ => Err("expected a number above 0".into()),
+                _ => Err("expected a number greater than 0".into()),
             },
             "minLength" | "maxLength" | "minItems" | "maxItems" | "minProperties" | "maxProperties" => {
-                count(value).map(drop).ok_or_else(|| "expected a whole number, not negative".into())
+                count(value).map(drop).ok_or_else(|| "expected a non-negative integer".into())
             }
             "uniqueItems" => value.is_boolean().then_some(()).ok_or_else(|| "expected true or false".into()),
             "$ref" => self.reference(value),
-            // What is below it would be another document, with pointers of its own.
-            "$id" if self.path != "/$id" => Err("schemas inside a schema cannot have an $id here".into()),
+            // An inner `$id` would start another document, with its own pointers.
+            "$id" if self.path != "/$id" => Err("`$id` is supported only at the top of the schema".into()),
             unsupported if UNSUPPORTED.contains(&unsupported) => {
-                Err(format!("`{unsupported}` is not checked here; what is: {SUPPORTED}"))
+                Err(format!("`{unsupported}` is not supported; supported keywords: {SUPPORTED}"))
             }
             _ => Ok(()),
         }
@@ -165,14 +163,14 @@ impl<'a> Checker<'a> {
     fn reference(&mut self, value: &'a Value) -> Result<(), String> {
         let Value::String(reference) = value else { return Err("expected a string".into()) };
         if !(reference == "#" || reference.starts_with("#/")) {
-            return Err(format!("a $ref may only point into this schema, as #/…; supported: {SUPPORTED}"));
+            return Err(format!("a $ref must point into this schema (#/…); supported keywords: {SUPPORTED}"));
         }
         self.pay(1 + reference.len() / 2)?;
         let Some(target) = resolve(self.root, reference) else {
-            return Err("it points to nothing".into());
+            return Err("the reference does not resolve".into());
         };
         if self.hops(target, 0).is_none() {
-            return Err("it leads back to itself".into());
+            return Err("the reference is circular".into());
         }
         if !self.seen.contains(&ptr::from_ref(target)) {
             self.due.push((reference, target));
@@ -180,7 +178,8 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// How many references lead on from `schema`; `None` when they never come to a member or an item.
+    /// Returns the length of the chain of references that starts at `schema`, or `None` when the chain is
+    /// circular.
     fn hops(&mut self, schema: &'a Value, before: u32) -> Option<u32> {
         if before == MAX_DEPTH {
             return None;
@@ -198,7 +197,7 @@ impl<'a> Checker<'a> {
     }
 
     fn pay(&mut self, work: usize) -> Result<(), String> {
-        spend(&mut self.left, work).ok_or_else(|| "the schema is too large to be checked".to_owned())
+        spend(&mut self.left, work).ok_or_else(|| "the schema is too large to check".to_owned())
     }
 }
 
@@ -208,5 +207,5 @@ fn is_type(value: &Value) -> Result<(), String> {
         Value::Array(kinds) => !kinds.is_empty() && kinds.iter().all(known),
         kind => known(kind),
     };
-    fits.then_some(()).ok_or_else(|| format!("expected one or a list of {}", TYPES.join(", ")))
+    fits.then_some(()).ok_or_else(|| format!("expected one of, or a list of: {}", TYPES.join(", ")))
 }

@@ -5,15 +5,15 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use serde_json::json;
 
-fn told(schema: Value, value: Value) -> Vec<String> {
-    misfits(&schema, &value)
+fn details(schema: Value, value: Value) -> Vec<String> {
+    violations(&schema, &value)
         .into_iter()
-        .map(|misfit| format!("{}: {}", misfit.pointer, misfit.detail))
+        .map(|violation| format!("{}: {}", violation.pointer, violation.detail))
         .collect()
 }
 
 #[test]
-fn each_misfit_is_told_with_its_place() {
+fn violations_have_pointers() {
     let schema = json!({
         "type": "object",
         "required": ["name", "tags"],
@@ -26,49 +26,55 @@ fn each_misfit_is_told_with_its_place() {
         "additionalProperties": false,
         "$defs": {"step": {"multipleOf": 0.1}}
     });
-    assert_eq!(told(schema.clone(), json!({"name": "Zoë", "age": 3.0, "tags": ["a"], "a/b": 0.3})), [""; 0]);
     assert_eq!(
-        told(schema.clone(), json!({"name": "Z", "age": -1, "tags": ["a", "c", "a"], "a/b": 0.25, "x": 1})),
+        details(schema.clone(), json!({"name": "Zoë", "age": 3.0, "tags": ["a"], "a/b": 0.3})),
+        [""; 0]
+    );
+    assert_eq!(
+        details(
+            schema.clone(),
+            json!({"name": "Z", "age": -1, "tags": ["a", "c", "a"], "a/b": 0.25, "x": 1})
+        ),
         [
             "/a~1b: expected a multiple of 0.1",
             "/age: expected at least 0",
             "/name: expected at least 2 characters, found 1",
             "/tags: expected at most 2 items, found 3",
-            "/tags: expected no item twice",
+            "/tags: expected unique items",
             "/tags/1: expected one of \"a\", \"b\"",
-            "/x: nothing is allowed here",
+            "/x: no value is allowed here",
         ]
     );
-    assert_eq!(told(schema, json!([])), [": expected object, found array"]);
+    assert_eq!(details(schema, json!([])), [": expected object, found array"]);
 }
 
 #[test]
-fn alternatives_tell_what_is_wrong_with_the_nearest() {
+fn the_violations_of_the_closest_alternative_are_reported() {
     let schema = json!({"anyOf": [{"type": "string"}, {"type": "object", "required": ["a"], "properties": {"b": {"const": 1}}}]});
     assert_eq!(
-        told(schema, json!({"b": 2})),
-        [": fits none of 2 alternatives", ": expected string, found object"]
+        details(schema, json!({"b": 2})),
+        [": matches none of 2 alternatives", ": expected string, found object"]
     );
     let schema = json!({"oneOf": [{"type": "number"}, {"type": "integer"}]});
-    assert_eq!(told(schema.clone(), json!(1)), [": expected to fit exactly one of the alternatives, fits 2"]);
-    assert_eq!(told(schema, json!(1.5)), [""; 0]);
+    assert_eq!(details(schema.clone(), json!(1)), [": expected to match exactly one alternative, matches 2"]);
+    assert_eq!(details(schema, json!(1.5)), [""; 0]);
 }
 
 #[test]
-fn everything_is_bounded() {
+fn depth_work_and_violations_are_bounded() {
     let list = json!({"type": "object", "properties": {"next": {"$ref": "#"}}});
     let nested = |depth: usize| (0..depth).fold(json!({}), |inner, _| json!({"next": inner}));
-    assert_eq!(told(list.clone(), nested(20)), [""; 0]);
-    let too_much = [": too large or too deeply nested to be checked"];
-    assert_eq!(told(list, nested(100)), too_much);
-    // At each level twice the work, and `not` must not make a fit of what was not looked at.
+    assert_eq!(details(list.clone(), nested(20)), [""; 0]);
+    let too_much = [": too large or too deeply nested to check"];
+    assert_eq!(details(list, nested(100)), too_much);
+    // The work doubles at each level, and `not` must not turn an unchecked value into a match.
     let circle = json!({"not": {"$ref": "#/$defs/a"}, "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}]}}});
-    assert_eq!(told(circle, json!(1)), too_much);
-    assert_eq!(misfits(&json!({"items": false}), &json!(vec![0; 100])).len(), 32);
+    assert_eq!(details(circle, json!(1)), too_much);
+    assert_eq!(violations(&json!({"items": false}), &json!(vec![0; 100])).len(), 32);
 }
 
 #[test]
-fn work_is_paid_for_by_size() {
+fn work_grows_with_the_size_of_the_input() {
     let all_of = |schema: Value, times: usize| json!({ "allOf": vec![schema; times] });
     let numbers: Vec<u32> = (0..5_000).collect();
     let nodes = json!(vec![json!({"a": [1, 2, 3]}); 5_000]);
@@ -84,9 +90,9 @@ fn work_is_paid_for_by_size() {
         (all_of(json!({"additionalProperties": {}}), 2_000), json!({ long(0): 1 })),
         (json!({"items": all_of(json!(true), 9_000)}), json!(vec![1; 100])),
     ] {
-        assert_eq!(told(schema, value), [": too large or too deeply nested to be checked"]);
+        assert_eq!(details(schema, value), [": too large or too deeply nested to check"]);
     }
-    // Each alternative that is tried changes a copy.
+    // Each tried alternative copies the value.
     let alternatives = |times: usize| {
         let mut schemas = vec![json!({"properties": {"n": {"type": "null"}}}); times];
         schemas.push(json!({"properties": {"n": {"type": "integer"}}}));
@@ -98,8 +104,8 @@ fn work_is_paid_for_by_size() {
 }
 
 #[test]
-fn schemas_that_ask_for_more_are_refused() {
-    let refused = |schema: Value| check(&schema).map_err(|misfit| (misfit.pointer, misfit.detail));
+fn unsupported_schemas_are_rejected() {
+    let refused = |schema: Value| check(&schema).map_err(|violation| (violation.pointer, violation.detail));
     for good in [
         json!(true),
         json!({"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "T", "format": "email", "x-y": {"if": 1}}),
@@ -130,7 +136,7 @@ fn schemas_that_ask_for_more_are_refused() {
         assert_eq!(refused(bad).unwrap_err().0, pointer);
     }
     let detail = refused(json!({"pattern": "x"})).unwrap_err().1;
-    assert!(detail.starts_with("`pattern` is not checked here; what is: type, enum"), "{detail}");
+    assert!(detail.starts_with("`pattern` is not supported; supported keywords: type, enum"), "{detail}");
 }
 
 #[track_caller]
@@ -139,7 +145,7 @@ fn coerced(schema: Value, mut value: Value) -> Option<Value> {
 }
 
 #[test]
-fn types_are_mended_where_nothing_is_lost() {
+fn lossless_conversions_are_applied() {
     let of = |kind: &str| json!({ "type": kind });
     for (kind, from, to) in [
         ("integer", json!("5"), json!(5)),
@@ -184,7 +190,7 @@ fn types_are_mended_where_nothing_is_lost() {
 }
 
 #[test]
-fn mending_goes_down_and_is_all_or_nothing() {
+fn coercion_is_recursive_and_all_or_nothing() {
     let schema = json!({
         "type": "object",
         "required": ["must"],
@@ -209,8 +215,8 @@ fn mending_goes_down_and_is_all_or_nothing() {
         json!(null)
     );
     assert_eq!(coerced(schema, json!({"n": "7"})), None);
-    let one = json!({"oneOf": [{"type": "integer"}, {"type": "boolean"}]});
-    assert_eq!(coerced(one, json!("true")), Some(json!(true)));
+    let single = json!({"oneOf": [{"type": "integer"}, {"type": "boolean"}]});
+    assert_eq!(coerced(single, json!("true")), Some(json!(true)));
 }
 
 fn values() -> impl Strategy<Value = Value> {
@@ -270,7 +276,7 @@ fn schemas() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A schema that others in it may refer to.
+/// A schema with definitions that it may refer to.
 fn documents() -> impl Strategy<Value = Value> {
     let others = kinds().prop_filter("named twice", |kind| *kind != "array");
     (schemas(), others).prop_map(|(schema, kind)| {
@@ -284,37 +290,37 @@ proptest! {
     #[test]
     fn as_others_judge(schema in documents(), value in values()) {
         let oracle = jsonschema::draft202012::new(&schema).unwrap();
-        prop_assert_eq!(misfits(&schema, &value).is_empty(), oracle.is_valid(&value));
+        prop_assert_eq!(violations(&schema, &value).is_empty(), oracle.is_valid(&value));
         prop_assert_eq!(check(&schema), Ok(()));
     }
 
     #[test]
     fn what_was_mended_fits_and_stays(schema in documents(), value in values()) {
-        let mut mended = value.clone();
-        if coerce(&schema, &mut mended) {
-            prop_assert_eq!(misfits(&schema, &mended), Vec::new());
-            prop_assert!(mended != value);
+        let mut coerced = value.clone();
+        if coerce(&schema, &mut coerced) {
+            prop_assert_eq!(violations(&schema, &coerced), Vec::new());
+            prop_assert!(coerced != value);
         } else {
-            prop_assert_eq!(&mended, &value);
+            prop_assert_eq!(&coerced, &value);
         }
-        // What fits stays the same value.
-        if misfits(&schema, &value).is_empty() {
-            prop_assert_eq!(same(&mended, &value, &mut MAX_WORK.clone()), Some(true));
+        // A conforming value stays equal.
+        if violations(&schema, &value).is_empty() {
+            prop_assert_eq!(same(&coerced, &value, &mut MAX_WORK.clone()), Some(true));
         }
-        prop_assert!(!coerce(&schema, &mut mended), "mended twice: {}", mended);
+        prop_assert!(!coerce(&schema, &mut coerced), "coerced twice: {}", coerced);
     }
 
     #[test]
     fn nothing_breaks_on_schemas_that_are_none(schema in values(), value in values()) {
-        let mut mended = value.clone();
-        let _ = (misfits(&schema, &value), check(&schema), coerce(&schema, &mut mended));
+        let mut coerced = value.clone();
+        let _ = (violations(&schema, &value), check(&schema), coerce(&schema, &mut coerced));
     }
 }
 
 #[test]
-fn a_schema_is_checked_in_time_however_its_references_are_spelled() {
-    // Each of many references spells the way to the same large schema in another way: what is looked
-    // at again for each of them is looked at 60 million times.
+fn work_is_bounded_for_any_spelling_of_references() {
+    // Many references point to the same large schema, each spelled differently. A checker that visits it once
+    // per spelling would visit 60 million schemas.
     let targets: Vec<Value> = (0..15_000).map(|_| json!({"type": "null"})).collect();
     let spelled = |n: usize| {
         let letters = (0..12).map(|bit| if n >> bit & 1 == 1 { "%61" } else { "a" });
@@ -323,16 +329,16 @@ fn a_schema_is_checked_in_time_however_its_references_are_spelled() {
     let references: Vec<Value> = (0..4_096).map(spelled).collect();
     let schema = json!({"allOf": references, "aaaaaaaaaaaa": {"anyOf": targets}});
     assert_eq!(check(&schema), Ok(()));
-    // Each target leads through a chain of others.
+    // Each target starts a chain of references.
     let chain: serde_json::Map<String, Value> =
         (0..1_000).map(|n| (n.to_string(), json!({"$ref": format!("#/$defs/{}", n + 10)}))).collect();
     let schema = json!({"$defs": chain});
-    assert_eq!(check(&schema).map_err(|misfit| misfit.detail), Err("it leads back to itself".into()));
+    assert_eq!(check(&schema).map_err(|violation| violation.detail), Err("the reference is circular".into()));
     let short = (0..1_000).map(|n| (n.to_string(), json!({"$ref": format!("#/$defs/{}", n + 20 - n % 20)})));
     let mut schema = json!({"$defs": short.take(40).collect::<serde_json::Map<_, _>>()});
     schema["$defs"]["40"] = json!(true);
     assert_eq!(check(&schema), Ok(()));
     let huge: Vec<Value> = vec![json!({}); 600_000];
-    let misfit = check(&json!({"anyOf": huge})).unwrap_err();
-    assert_eq!(misfit.detail, "the schema is too large to be checked");
+    let violation = check(&json!({"anyOf": huge})).unwrap_err();
+    assert_eq!(violation.detail, "the schema is too large to check");
 }
