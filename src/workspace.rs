@@ -1,12 +1,13 @@
-//! The files of agents: who works in which tree, and what shows through from below.
+//! The workspace: the files of one user with one agent, over the agent's shared files.
 //!
-//! | tree | whose | who writes |
+//! | tree | owner | written by |
 //! |---|---|---|
-//! | the user's | one user's with one agent | the user and the agent |
-//! | the shared one | the agent's: what all its users start from | the tenant's administrators |
-//! | the template | compiled in | nobody |
+//! | user | one user with one agent | the user and the agent |
+//! | shared | one agent, for all its users | the tenant's administrators |
+//! | template | compiled in | never |
 //!
-//! A reader sees the first of these that has the file and something in it. Writes go to the first.
+//! A reader sees the first of these trees that has a non-empty file at the path. Writes go to the user's
+//! tree.
 
 pub mod bundle;
 pub mod composite;
@@ -36,29 +37,29 @@ use overlay::Side;
 use serde::Serialize;
 use std::rc::Rc;
 
-/// Rows of a tenant that one call erases at most.
-const ERASED_AT_ONCE: usize = 1_000;
-/// Trees that one call erases at most.
-const TREES_AT_ONCE: usize = 100;
-/// Objects that one call collects at most.
-const COLLECTED_AT_ONCE: usize = 500;
-/// How long an object that no file has is left alone, in milliseconds: its file may be about to
-/// be written.
-pub const COLLECTED_AFTER_MS: u64 = 10 * 60 * 1_000;
+/// Maximum number of rows that one call of [`Workspaces::erase`] removes.
+const MAX_ERASED_ROWS: usize = 1_000;
+/// Maximum number of trees that one call of [`Workspaces::erase_user`] clears.
+const MAX_ERASED_TREES: usize = 100;
+/// Maximum number of objects that one call of [`Workspaces::collect`] removes.
+const MAX_COLLECTED: usize = 500;
+/// Minimum age in milliseconds of an unreferenced object before it is collected. The row of a younger object
+/// may be about to be written.
+pub const COLLECT_AFTER_MS: u64 = 10 * 60 * 1_000;
 
-/// Says whether somebody may still write.
+/// Returns whether the holder may still write.
 pub type Guard = Rc<dyn Fn() -> bool>;
 
-/// Puts something in front of a user's own tree: files that are not kept as files, or an eye on writes.
+/// Wraps a user's own tree, for example to add generated files or to observe writes.
 pub type WrapTree = Rc<dyn Fn(&Owner, Rc<dyn Filesystem>) -> Rc<dyn Filesystem>>;
 
-/// Whose a file is.
+/// The layer that a file comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// The user's own.
+    /// The user's own file.
     User,
-    /// The agent's, for all its users.
+    /// A shared file of the agent, or one of the template.
     Shared,
 }
 
@@ -75,28 +76,28 @@ impl From<Side> for Layer {
 pub struct Workspaces {
     stores: Rc<Stores>,
     template: Rc<dyn Filesystem>,
-    /// Innermost first.
+    /// In the order of application: the first wrap is innermost.
     wraps: Vec<WrapTree>,
 }
 
 impl Workspaces {
-    /// Workspaces kept in `stores`, above a template that is compiled in.
+    /// Creates workspaces over `stores` and a template that is compiled in.
     pub fn new(stores: Stores, template: Bundle) -> Self {
         Self { stores: Rc::new(stores), template: Rc::new(template), wraps: Vec::new() }
     }
 
-    /// The same workspaces, with one more layer in front of each user's own tree.
+    /// Wraps each user's own tree in one more layer.
     pub fn with_layer(mut self, wrap: WrapTree) -> Self {
         self.wraps.push(wrap);
         self
     }
 
-    /// The tree of a scope.
+    /// Returns the tree of a scope.
     pub fn tree(&self, tenant: &TenantId, scope: &FileScope) -> StoredFiles {
         StoredFiles::new(Rc::clone(&self.stores), scope.of(tenant))
     }
 
-    /// What a user shares with an agent. `guard`, where there is one, is asked before each write.
+    /// Opens the workspace of a user with an agent. If given, `guard` is called before each write.
     pub fn open(&self, tenant: &TenantId, agent: &str, user: &str, guard: Option<Guard>) -> Workspace {
         let owner = Owner { tenant: tenant.to_owned(), agent: agent.to_owned(), user: user.to_owned() };
         let scope = |scope: FileScope| -> Rc<dyn Filesystem> {
@@ -110,46 +111,47 @@ impl Workspaces {
         Workspace { layers: Overlay { upper: own, lower: shared } }
     }
 
-    /// Removes files of a tenant; returns whether none is left. Bounded in rows: call it again.
+    /// Removes files of a tenant and returns whether none are left. Removes a limited number of rows per
+    /// call.
     ///
     /// # Errors
-    /// When a store does not answer.
+    /// Returns an error when a store is unavailable.
     pub async fn erase(&self, tenant: &TenantId) -> FileResult<bool> {
-        let prefix = stored::blobs_of(tenant);
+        let prefix = stored::blob_prefix(tenant);
         self.stores.blobs.delete_prefix(&prefix).await.map_err(FileError::Unavailable)?;
-        self.stores.table.erase(tenant, ERASED_AT_ONCE).await.map(|left| !left)
+        self.stores.table.erase(tenant, MAX_ERASED_ROWS).await.map(|left| !left)
     }
 
-    /// Removes the files of a user, with one agent or with all; returns whether none is left. Bounded in
-    /// rows: call it again. Large contents go with the next collections.
+    /// Removes the files of a user, with one agent or with all, and returns whether none are left. Removes a
+    /// limited number of rows per call; a later [`collect`](Self::collect) removes large contents.
     ///
     /// # Errors
-    /// When the table does not answer.
+    /// Returns an error when the table is unavailable.
     pub async fn erase_user(&self, tenant: &TenantId, agent: Option<&str>, user: &str) -> FileResult<bool> {
         let scope = |agent: String| FileScope::User { agent, user: user.to_owned() };
         let table = &self.stores.table;
         let scopes = match agent {
             Some(agent) => vec![scope(agent.to_owned()).of(tenant).scope],
-            None => table.scopes(tenant, &scope(String::new()).owner(), TREES_AT_ONCE).await?,
+            None => table.scopes(tenant, &scope(String::new()).owner(), MAX_ERASED_TREES).await?,
         };
-        let (mut room, trees) = (ERASED_AT_ONCE, scopes.len());
+        let (mut room, trees) = (MAX_ERASED_ROWS, scopes.len());
         for scope in scopes {
             room -= table.clear(&Tree { tenant: tenant.to_owned(), scope }, room).await?.min(room);
             if room == 0 {
                 return Ok(false);
             }
         }
-        Ok(trees < TREES_AT_ONCE)
+        Ok(trees < MAX_ERASED_TREES)
     }
 
-    /// Removes objects that no file has any more; returns whether more are left. Bounded.
+    /// Removes a limited number of unreferenced objects and returns whether there may be more.
     ///
     /// # Errors
-    /// When a store does not answer.
+    /// Returns an error when a store is unavailable.
     pub async fn collect(&self, now: Timestamp) -> FileResult<bool> {
-        let before = Timestamp(now.0.saturating_sub(COLLECTED_AFTER_MS));
-        let mut free = self.stores.table.free_keys(before, COLLECTED_AT_ONCE).await?;
-        let more = free.len() == COLLECTED_AT_ONCE;
+        let before = Timestamp(now.0.saturating_sub(COLLECT_AFTER_MS));
+        let mut free = self.stores.table.free_keys(before, MAX_COLLECTED).await?;
+        let more = free.len() == MAX_COLLECTED;
         free.sort();
         for of_tenant in free.chunk_by(|(one, _), (other, _)| one == other) {
             let keys: Vec<String> = of_tenant.iter().map(|(_, key)| key.clone()).collect();
@@ -162,14 +164,14 @@ impl Workspaces {
     }
 }
 
-/// What one user shares with one agent.
+/// The workspace of one user with one agent.
 #[derive(Clone)]
 pub struct Workspace {
     layers: Overlay,
 }
 
 impl Workspace {
-    /// One layer alone.
+    /// Returns a single layer.
     pub fn layer(&self, layer: Layer) -> &Rc<dyn Filesystem> {
         match layer {
             Layer::User => &self.layers.upper,
@@ -180,47 +182,48 @@ impl Workspace {
     /// Reads a file: the user's, or else the shared one.
     ///
     /// # Errors
-    /// When there is none, or a store does not answer.
+    /// Returns an error when there is no such file or a store is unavailable.
     pub async fn read(&self, path: &FilePath) -> FileResult<(File, Layer)> {
         self.layers.find(path).await.map(|(file, side)| (file, side.into()))
     }
 
-    /// Reads those of these files that are there, sorted by path.
+    /// Reads the files that exist at these paths, sorted by path.
     ///
     /// # Errors
-    /// When a store does not answer.
+    /// Returns an error when a store is unavailable.
     pub async fn read_many(&self, paths: &[FilePath]) -> FileResult<Vec<File>> {
         self.layers.read_many(paths).await
     }
 
-    /// Writes the user's file. The precondition is about the file that [`Workspace::read`] gives.
+    /// Writes the user's file. The precondition applies to the file that [`Workspace::read`] returns.
     ///
     /// # Errors
-    /// When the precondition does not hold, the file is too large, or a store does not answer.
+    /// Returns an error when the precondition fails, the file is too large, or a store is unavailable.
     pub async fn write(&self, path: &FilePath, bytes: Bytes, condition: &Precondition) -> FileResult<Entry> {
         self.layers.write(path, bytes, condition).await
     }
 
-    /// Removes the user's file. A shared one of the same path shows again.
+    /// Removes the user's file. A shared file at the same path becomes visible again.
     ///
     /// # Errors
-    /// When the precondition does not hold, or a store does not answer.
+    /// Returns an error when the precondition fails or a store is unavailable.
     pub async fn delete(&self, path: &FilePath, condition: &Precondition) -> FileResult<()> {
         self.layers.delete(path, condition).await
     }
 
-    /// Moves the user's file to where none is.
+    /// Moves the user's file to a free path.
     ///
     /// # Errors
-    /// When there is none, it is a shared one, or its new place is taken; when a store does not answer.
+    /// Returns an error when there is no such file, it is a shared one, the new path is taken, or a store is
+    /// unavailable.
     pub async fn rename(&self, from: &FilePath, to: &FilePath) -> FileResult<Entry> {
         self.layers.rename(from, to).await
     }
 
-    /// Up to `limit` files of both layers behind the path `after`, sorted by path.
+    /// Lists up to `limit` files of both layers after the path `after`, sorted by path.
     ///
     /// # Errors
-    /// When a store does not answer.
+    /// Returns an error when a store is unavailable.
     pub async fn list(
         &self,
         prefix: &PathPrefix,
@@ -231,19 +234,19 @@ impl Workspace {
         Ok(entries.into_iter().map(|(entry, side)| (entry, side.into())).collect())
     }
 
-    /// What lists show of a file.
+    /// Returns the list entry of a file.
     ///
     /// # Errors
-    /// When a store does not answer.
+    /// Returns an error when a store is unavailable.
     pub async fn find(&self, path: &FilePath) -> FileResult<Option<(Entry, Layer)>> {
         let first = self.list(&PathPrefix::from(path), None, 1).await?.into_iter().next();
         Ok(first.filter(|(entry, _)| entry.path == *path))
     }
 }
 
-/// What lists show of a file, without reading it.
+/// Returns the list entry of a file without reading the file.
 async fn find(tree: &dyn Filesystem, path: &FilePath) -> FileResult<Option<Entry>> {
-    // Of all that start with a path, it is the first.
+    // In a sorted list, a path precedes every other path that starts with it.
     let first = tree.list(&PathPrefix::from(path), None, 1).await?.into_iter().next();
     Ok(first.filter(|entry| entry.path == *path))
 }

@@ -15,7 +15,7 @@ use crate::ports::within;
 use crate::types::{FilePath, PathPrefix, TurnError};
 use crate::workspace::{
     Workspaces,
-    glance::{Glances, Look},
+    glance::{GlanceOptions, WorkspaceGlance},
     layout,
 };
 use async_trait::async_trait;
@@ -28,7 +28,7 @@ const MAX_LISTED: usize = 50;
 
 /// Priority 900, after other changes to the prompt.
 pub struct WorkspaceContext {
-    glances: Glances,
+    glance: WorkspaceGlance,
     prompt: Prompt,
 }
 
@@ -41,13 +41,13 @@ impl WorkspaceContext {
         let mut wanted: Vec<FilePath> =
             always.into_iter().filter_map(|path| FilePath::parse(path).ok()).collect();
         wanted.extend(prompt.files().cloned());
-        let look = Look {
+        let options = GlanceOptions {
             wanted,
             max_chars: prompt.max_file_chars(),
             folder: PathPrefix::parse(layout::KNOWLEDGE).unwrap_or_default(),
             limit: MAX_LISTED,
         };
-        Self { glances: workspaces.glances(look), prompt }
+        Self { glance: workspaces.glance(options), prompt }
     }
 }
 
@@ -67,13 +67,13 @@ impl Hook for WorkspaceContext {
 
     async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
         let (tenant, agent, user) = (&cx.tenant, &cx.agent, &cx.user);
-        let look = async { self.glances.look(tenant, agent, user).await.map_err(|error| error.to_string()) };
-        let looked = within(cx.clock.as_ref(), LOOK_MS, look).await;
-        let view = match looked.unwrap_or_else(|unfinished| Err(unfinished.to_string())) {
+        let read = async { self.glance.read(tenant, agent, user).await.map_err(|error| error.to_string()) };
+        let view = within(cx.clock.as_ref(), LOOK_MS, read).await;
+        let view = match view.unwrap_or_else(|unfinished| Err(unfinished.to_string())) {
             Ok(view) => view,
             Err(reason) => {
                 cx.state.sub_step_failed(self.name(), &reason);
-                self.glances.last(tenant, agent, user).await.unwrap_or_default()
+                self.glance.last(tenant, agent, user).await.unwrap_or_default()
             }
         };
         if let Some(context) = self.prompt.render(&view) {

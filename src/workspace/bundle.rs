@@ -1,4 +1,4 @@
-//! Files that are compiled in.
+//! Files that are compiled into the Worker.
 
 use super::stored::etag;
 use crate::ports::{
@@ -10,15 +10,15 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// A tree that is compiled in and never changes.
+/// A read-only tree that is compiled into the Worker.
 #[derive(Default)]
 pub struct Bundle(BTreeMap<FilePath, File>);
 
 impl Bundle {
-    /// A tree of these files.
+    /// Creates a tree of these files.
     ///
     /// # Errors
-    /// When a path is not allowed.
+    /// Returns an error when a path is invalid.
     pub fn new(files: &[(&str, &'static [u8])]) -> Result<Self, PathError> {
         let file = |(path, bytes): &(&str, &'static [u8])| {
             let path = FilePath::parse(path)?;

@@ -1,4 +1,4 @@
-//! Several trees that look like one.
+//! Mounts several trees under one.
 
 use crate::ports::{
     Filesystem,
@@ -9,22 +9,23 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::rc::Rc;
 
-/// Entries that are asked for at once while a list is put together, at least.
+/// Minimum number of entries per request while a list is assembled.
 const PAGE: usize = 50;
 
-/// Trees by prefix: the longest one that a path starts with has it. Paths are the same inside and out.
+/// Trees by path prefix. A path belongs to the tree with the longest matching prefix. Paths are not
+/// rewritten.
 pub struct Composite {
-    /// Longest prefix first; the last one fits all.
+    /// Longest prefix first. The last prefix is empty and matches every path.
     routes: Vec<(PathPrefix, Rc<dyn Filesystem>)>,
 }
 
 impl Composite {
-    /// `rest` has what no route has.
+    /// Creates a composite in which `rest` holds every path that has no route.
     pub fn new(rest: Rc<dyn Filesystem>) -> Self {
         Self { routes: vec![(PathPrefix::default(), rest)] }
     }
 
-    /// Gives what starts with `prefix` to `tree`.
+    /// Routes paths that start with `prefix` to `tree`.
     pub fn route(mut self, prefix: PathPrefix, tree: Rc<dyn Filesystem>) -> Self {
         let longer = |(other, _): &(PathPrefix, _)| other.as_str().len() > prefix.as_str().len();
         let at = self.routes.partition_point(longer);
@@ -33,7 +34,7 @@ impl Composite {
     }
 
     fn index(&self, path: &FilePath) -> usize {
-        // The last one fits all.
+        // The last prefix matches every path.
         self.routes.iter().position(|(prefix, _)| prefix.fits(path.as_str())).unwrap_or(self.routes.len() - 1)
     }
 
@@ -42,7 +43,7 @@ impl Composite {
         found.map(|(_, tree)| &**tree).ok_or(crate::ports::FileError::NotFound)
     }
 
-    /// What one of the trees adds to a list.
+    /// Returns the part of a list that comes from one tree.
     async fn part(
         &self,
         index: usize,
@@ -57,7 +58,7 @@ impl Composite {
             let more = tree.list(prefix, after.as_deref(), page).await?;
             let is_last = more.len() < page;
             after = more.last().map(|entry| entry.path.to_string()).or(after);
-            // What is here but belongs to a longer route cannot be reached.
+            // Files at paths that belong to a longer route are unreachable.
             entries.extend(more.into_iter().filter(|entry| self.index(&entry.path) == index));
             if is_last {
                 break;
@@ -103,7 +104,7 @@ impl Filesystem for Composite {
         match source.delete(from, &Precondition::IfMatch(file.entry.etag)).await {
             Ok(()) => Ok(entry),
             Err(error) => {
-                // Where it was it has changed, or cannot be removed: it has not been moved.
+                // The source changed or cannot be removed, so the move is undone.
                 target.delete(to, &Precondition::IfMatch(entry.etag)).await?;
                 Err(error)
             }

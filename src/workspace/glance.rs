@@ -1,9 +1,9 @@
-//! What a model is shown of a workspace before each of its steps: the start of a few files, and the
-//! paths below a folder, of the user's tree above the shared one above the template.
+//! Reads what a prompt shows of a workspace before each step: the starts of a few files and the paths below a
+//! folder, merged from the user's tree, the shared tree and the template.
 //!
-//! Both trees are asked at once, and what has not changed since this isolate saw it is not sent again. So
-//! a glance costs one round trip to the table, and few bytes. It looks at what is kept: layers that
-//! [`Workspaces::with_layer`] adds do not show in it.
+//! Both stored trees are queried at once, and the contents that this isolate has cached are not sent again. A
+//! glance therefore costs one round trip to the table and few bytes. It reads the stored trees only, without
+//! the layers added by [`Workspaces::with_layer`].
 
 use super::{FileScope, Layer, Stores, Workspaces};
 use crate::ports::{
@@ -19,123 +19,123 @@ use std::{
     rc::Rc,
 };
 
-/// Trees that an isolate remembers.
-const MAX_TREES: usize = 128;
-/// Bytes of files that it remembers.
-const MAX_REMEMBERED: usize = 4 << 20;
-/// Most bytes of a character.
+/// Maximum number of trees that an isolate caches.
+const MAX_CACHED_TREES: usize = 128;
+/// Maximum number of bytes that an isolate caches.
+const MAX_CACHED_BYTES: usize = 4 << 20;
+/// Maximum length of a character in UTF-8, in bytes.
 const CHAR_BYTES: u64 = 4;
 
-/// What to look at.
-pub struct Look {
-    /// Files whose start is wanted.
+/// What a glance reads.
+pub struct GlanceOptions {
+    /// Files whose start is read.
     pub wanted: Vec<FilePath>,
-    /// How much of each, in characters.
+    /// Maximum length of each start, in characters.
     pub max_chars: usize,
-    /// The folder below which files are listed.
+    /// Folder below which paths are listed.
     pub folder: PathPrefix,
-    /// How many of them, at most.
+    /// Maximum number of listed paths.
     pub limit: usize,
 }
 
 /// The start of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Start {
-    /// What lists show of it.
+pub struct FileStart {
+    /// List entry of the file.
     pub entry: Entry,
-    /// Its first bytes: what was asked for, or a little more.
+    /// First bytes of the file, at least the requested number of characters.
     pub bytes: Bytes,
-    /// Whose it is.
+    /// Layer of the file.
     pub layer: Layer,
 }
 
-/// What there is to see.
+/// The result of a glance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Those of the wanted files that are there.
-    pub files: BTreeMap<FilePath, Start>,
-    /// The paths below the folder, the first of them.
+    /// The requested files that exist.
+    pub files: BTreeMap<FilePath, FileStart>,
+    /// The first paths below the folder.
     pub listed: Vec<FilePath>,
-    /// Whether there are more.
+    /// Whether there are more paths than `listed` contains.
     pub is_cut: bool,
 }
 
-/// One tree, as it was seen last.
+/// The last known state of one tree.
 #[derive(Default)]
-struct Sight {
+struct TreeState {
     files: BTreeMap<FilePath, (Entry, Bytes)>,
     listed: Vec<FilePath>,
 }
 
-/// Looks at workspaces, always at the same files, and remembers a little.
-pub struct Glances {
+/// Glances at the same files of any workspace, with a small cache.
+pub struct WorkspaceGlance {
     stores: Rc<Stores>,
     template: Rc<dyn Filesystem>,
-    look: Look,
-    /// What was seen last comes first.
-    remembered: RefCell<VecDeque<(Tree, Rc<Sight>)>>,
+    options: GlanceOptions,
+    /// Most recently used first.
+    cache: RefCell<VecDeque<(Tree, Rc<TreeState>)>>,
 }
 
 impl Workspaces {
-    /// Looks at these files of whatever workspace is asked for.
-    pub fn glances(&self, look: Look) -> Glances {
+    /// Creates a reader of these files in any workspace.
+    pub fn glance(&self, options: GlanceOptions) -> WorkspaceGlance {
         let (stores, template) = (Rc::clone(&self.stores), Rc::clone(&self.template));
-        Glances { stores, template, look, remembered: RefCell::default() }
+        WorkspaceGlance { stores, template, options, cache: RefCell::default() }
     }
 }
 
-impl Glances {
-    /// What there is to see now.
+impl WorkspaceGlance {
+    /// Reads the current state.
     ///
     /// # Errors
-    /// When a store does not answer.
-    pub async fn look(&self, tenant: &TenantId, agent: &str, user: &str) -> FileResult<View> {
+    /// Returns an error when a store is unavailable.
+    pub async fn read(&self, tenant: &TenantId, agent: &str, user: &str) -> FileResult<View> {
         let trees = trees(tenant, agent, user);
-        // Held on to: while the answer is on its way others may push them out.
-        let known: Vec<Rc<Sight>> = trees.iter().map(|tree| self.remembered(tree)).collect();
+        // Held in local variables, because concurrent glances may evict them from the cache.
+        let known: Vec<Rc<TreeState>> = trees.iter().map(|tree| self.cached(tree)).collect();
         let etags: Vec<String> = known
             .iter()
-            .flat_map(|sight| sight.files.values())
+            .flat_map(|state| state.files.values())
             .map(|(entry, _)| entry.etag.clone())
             .collect();
-        let Look { wanted, max_chars, folder, limit } = &self.look;
+        let GlanceOptions { wanted, max_chars, folder, limit } = &self.options;
         let glance = Glance { wanted, known: &etags, max_chars: *max_chars, folder, limit: limit + 1 };
         let scopes: Vec<&str> = trees.iter().map(|tree| tree.scope.as_str()).collect();
         let seen = self.stores.table.glance(tenant, &scopes, &glance).await?;
-        let mut sights = Vec::with_capacity(trees.len());
+        let mut states = Vec::with_capacity(trees.len());
         for (tree, glimpse) in trees.into_iter().zip(seen) {
             let files = glimpse.files.into_iter().map(|(entry, content)| self.start(&known, entry, content));
             let files = try_join_all(files).await?.into_iter().map(|file| (file.0.path.clone(), file));
-            let sight = Rc::new(Sight { files: files.collect(), listed: glimpse.listed });
-            self.remember(tree, &sight);
-            sights.push(sight);
+            let state = Rc::new(TreeState { files: files.collect(), listed: glimpse.listed });
+            self.update_cache(tree, &state);
+            states.push(state);
         }
-        self.view(&sights).await
+        self.view(&states).await
     }
 
-    /// What was there to see last, if this isolate has looked before.
+    /// Returns the last known state; without a cached state, only the template.
     ///
     /// # Errors
-    /// When the template cannot be read.
+    /// Returns an error when the template cannot be read.
     pub async fn last(&self, tenant: &TenantId, agent: &str, user: &str) -> FileResult<View> {
-        self.view(&trees(tenant, agent, user).map(|tree| self.remembered(&tree))).await
+        self.view(&trees(tenant, agent, user).map(|tree| self.cached(&tree))).await
     }
 
-    /// A file's start: as it came, from the object store, or as it is remembered.
+    /// Returns a file's start: from the query result, from the object store, or from the cache.
     async fn start(
         &self,
-        known: &[Rc<Sight>],
+        known: &[Rc<TreeState>],
         entry: Entry,
         content: Option<Content>,
     ) -> FileResult<(Entry, Bytes)> {
         let bytes = match content {
             Some(Content::Inline(bytes)) => Some(bytes),
             Some(Content::Blob(key)) => {
-                let end = entry.bytes.min(self.look.max_chars as u64 * CHAR_BYTES);
+                let end = entry.bytes.min(self.options.max_chars as u64 * CHAR_BYTES);
                 self.stores.blobs.get(&key, Some(0..end)).await.map_err(FileError::Unavailable)?
             }
             None => {
-                let files = known.iter().flat_map(|sight| sight.files.values());
+                let files = known.iter().flat_map(|state| state.files.values());
                 files.into_iter().find(|(known, _)| known.etag == entry.etag).map(|(_, bytes)| bytes.clone())
             }
         };
@@ -143,45 +143,44 @@ impl Glances {
         Ok((entry, bytes.ok_or_else(missing)?))
     }
 
-    /// A tree as it was seen last; as an empty one if it was not.
-    fn remembered(&self, tree: &Tree) -> Rc<Sight> {
-        let remembered = self.remembered.borrow();
-        remembered
-            .iter()
-            .find(|(known, _)| known == tree)
-            .map(|(_, sight)| Rc::clone(sight))
-            .unwrap_or_default()
+    /// Returns the cached state of a tree, or an empty one.
+    fn cached(&self, tree: &Tree) -> Rc<TreeState> {
+        let cache = self.cache.borrow();
+        cache.iter().find(|(known, _)| known == tree).map(|(_, state)| Rc::clone(state)).unwrap_or_default()
     }
 
-    fn remember(&self, tree: Tree, sight: &Rc<Sight>) {
-        let mut remembered = self.remembered.borrow_mut();
-        remembered.retain(|(known, _)| *known != tree);
-        remembered.push_front((tree, Rc::clone(sight)));
+    fn update_cache(&self, tree: Tree, state: &Rc<TreeState>) {
+        let mut cache = self.cache.borrow_mut();
+        cache.retain(|(known, _)| *known != tree);
+        cache.push_front((tree, Rc::clone(state)));
         let mut bytes = 0;
-        let fits = |(_, sight): &&(Tree, Rc<Sight>)| {
-            bytes += sight.files.values().map(|(_, bytes)| bytes.len()).sum::<usize>();
-            bytes <= MAX_REMEMBERED
+        let fits = |(_, state): &&(Tree, Rc<TreeState>)| {
+            bytes += state.files.values().map(|(_, bytes)| bytes.len()).sum::<usize>();
+            bytes <= MAX_CACHED_BYTES
         };
-        let fit = remembered.iter().take(MAX_TREES).take_while(fits).count();
-        remembered.truncate(fit);
+        let fit = cache.iter().take(MAX_CACHED_TREES).take_while(fits).count();
+        cache.truncate(fit);
     }
 
-    /// The trees, the user's first, one above the other and both above the template.
-    async fn view(&self, sights: &[Rc<Sight>]) -> FileResult<View> {
+    /// Merges the trees over the template; the user's tree comes first.
+    async fn view(&self, states: &[Rc<TreeState>]) -> FileResult<View> {
         let mut files = BTreeMap::new();
         let mut listed = BTreeSet::new();
-        for file in self.template.read_many(&self.look.wanted).await? {
+        for file in self.template.read_many(&self.options.wanted).await? {
             let path = file.entry.path.clone();
-            files.insert(path, Start { entry: file.entry, bytes: file.bytes, layer: Layer::Shared });
+            files.insert(path, FileStart { entry: file.entry, bytes: file.bytes, layer: Layer::Shared });
         }
-        let Look { folder, limit, .. } = &self.look;
+        let GlanceOptions { folder, limit, .. } = &self.options;
         listed.extend(self.template.list(folder, None, limit + 1).await?.into_iter().map(|entry| entry.path));
-        // The user's hides what is below, unless it is empty.
-        for (sight, layer) in sights.iter().zip([Layer::User, Layer::Shared]).rev() {
-            listed.extend(sight.listed.iter().cloned());
-            for (path, (entry, bytes)) in &sight.files {
+        // A file of an upper tree hides the one below, unless it is empty.
+        for (state, layer) in states.iter().zip([Layer::User, Layer::Shared]).rev() {
+            listed.extend(state.listed.iter().cloned());
+            for (path, (entry, bytes)) in &state.files {
                 if !bytes.is_empty() || !files.contains_key(path) {
-                    files.insert(path.clone(), Start { entry: entry.clone(), bytes: bytes.clone(), layer });
+                    files.insert(
+                        path.clone(),
+                        FileStart { entry: entry.clone(), bytes: bytes.clone(), layer },
+                    );
                 }
             }
         }
@@ -190,7 +189,7 @@ impl Glances {
     }
 }
 
-/// The user's tree, and the one below it.
+/// Returns the user's tree and the shared tree.
 fn trees(tenant: &TenantId, agent: &str, user: &str) -> [Tree; 2] {
     let (agent, user) = (agent.to_owned(), user.to_owned());
     [FileScope::User { agent: agent.clone(), user }, FileScope::Agent { agent }].map(|scope| scope.of(tenant))

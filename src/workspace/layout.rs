@@ -1,20 +1,20 @@
-//! What the files of a workspace are called. None of them has to be there.
+//! Paths with a meaning in a workspace. All of them are optional.
 
-/// How the agent is to behave here.
+/// Instructions for the agent.
 pub const AGENTS: &str = "AGENTS.md";
 /// What the agent has learned about its user.
 pub const MEMORY: &str = "MEMORY.md";
-/// Which tools there are.
+/// Tool definitions.
 pub const TOOLS: &str = "tools.json";
-/// What the agent should know, in files.
+/// Folder of reference files for the agent.
 pub const KNOWLEDGE: &str = "knowledge/";
-/// Where an agent starts to read what it should know.
+/// Index of the reference files.
 pub const KNOWLEDGE_INDEX: &str = "knowledge/KNOWLEDGE.md";
-/// Skills, `<name>/SKILL.md`.
+/// Folder of skills, `<name>/SKILL.md`.
 pub const SKILLS: &str = "skills/";
-/// Other agents that this one may ask, `<id>.md`.
+/// Folder of subagents, `<id>.md`.
 pub const SUBAGENTS: &str = "subagents/";
-/// What was learned, by day.
+/// Folder of daily logs.
 pub const DAILY: &str = "memory/";
-/// Plans.
+/// Folder of plans.
 pub const PLANS: &str = "plans/";

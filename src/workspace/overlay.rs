@@ -1,4 +1,4 @@
-//! Two trees, one above the other.
+//! A writable tree over a read-only one.
 
 use crate::ports::{
     FileError, Filesystem,
@@ -9,31 +9,30 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use std::{collections::BTreeMap, rc::Rc};
 
-/// Which of the two a file is in.
+/// The tree that a file comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one above.
+    /// The writable tree.
     Upper,
-    /// The one below.
+    /// The read-only tree.
     Lower,
 }
 
-/// A tree that takes writes above one that takes none. A file of the upper hides one of the lower,
-/// unless it is empty. Preconditions are about what a reader sees, so the first write to a file of the
-/// lower copies it up.
+/// A writable tree over a read-only one. A non-empty file of the upper tree hides the one of the lower tree.
+/// Preconditions apply to what a reader sees, so the first write to a file of the lower tree copies it up.
 #[derive(Clone)]
 pub struct Overlay {
-    /// Takes all writes.
+    /// The writable tree.
     pub upper: Rc<dyn Filesystem>,
-    /// Is only read.
+    /// The read-only tree.
     pub lower: Rc<dyn Filesystem>,
 }
 
 impl Overlay {
-    /// Reads a file and says where it is.
+    /// Reads a file and returns which tree it comes from.
     ///
     /// # Errors
-    /// When there is none, or a tree cannot be read.
+    /// Returns an error when there is no such file or a tree cannot be read.
     pub async fn find(&self, path: &FilePath) -> FileResult<(File, Side)> {
         let upper = optional(self.upper.read(path).await)?;
         match upper {
@@ -46,10 +45,10 @@ impl Overlay {
         }
     }
 
-    /// Lists what a reader sees, and where it is.
+    /// Lists what a reader sees, with the tree of each entry.
     ///
     /// # Errors
-    /// When a tree cannot be read.
+    /// Returns an error when a tree cannot be read.
     pub async fn entries(
         &self,
         prefix: &PathPrefix,
@@ -65,7 +64,7 @@ impl Overlay {
                 seen.insert(entry.path.clone(), (entry, Side::Upper));
             }
         }
-        // Each gave its first ones, so the first of both are among them.
+        // Each tree returned its first `limit` entries, so the first `limit` of the merged list are complete.
         Ok(seen.into_values().take(limit).collect())
     }
 }
@@ -111,15 +110,15 @@ impl Filesystem for Overlay {
                     Err(FileError::Conflict) => {}
                     done => return done,
                 }
-                // The caller may have read what lies below.
+                // The caller may have read the file of the lower tree.
                 let below = super::find(&*self.lower, path).await?.filter(|entry| entry.etag == *etag);
                 below.ok_or(FileError::Conflict)?;
-                let as_it_was = match super::find(&*self.upper, path).await? {
+                let unchanged = match super::find(&*self.upper, path).await? {
                     None => Precondition::CreateOnly,
                     Some(entry) if entry.bytes == 0 => Precondition::IfMatch(entry.etag),
                     Some(_) => return Err(FileError::Conflict),
                 };
-                self.upper.write(path, bytes, &as_it_was).await
+                self.upper.write(path, bytes, &unchanged).await
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Regular expressions for lines, in time linear in the text whatever the expression is.
+//! Regular expressions for lines, matched in time linear in the text.
 //!
-//! Linear still means each character times each part of the expression, so searches are also bounded in that.
-//! The engine is a small one: `\w`, `\d`, `\s` and `\b` are about ASCII, and there is no `\p{…}`.
+//! The time is still proportional to the product of text and expression size, so searches also have a work
+//! budget. The engine is small: `\w`, `\d`, `\s` and `\b` cover ASCII only, and `\p{…}` is not supported.
 
 #[cfg(test)]
 mod tests;
@@ -9,36 +9,35 @@ mod tests;
 use regex_lite::{Regex, RegexBuilder};
 use std::borrow::Cow;
 
-/// Smallest size that is told from smaller ones, in bytes, and the most that an expression may take:
-/// counted repetitions take much.
+/// Smallest and largest size limit of a compiled expression, in bytes. Counted repetitions need much space.
 const SIZES: (usize, usize) = (256, 64 << 10);
-/// How deep groups may stand in each other.
+/// Maximum nesting of groups.
 const MAX_DEPTH: u32 = 32;
 
-/// An expression, ready to look for.
+/// A compiled expression.
 #[derive(Debug)]
 pub struct Pattern {
     regex: Regex,
-    /// Up to twice the bytes that the expression takes.
+    /// Size of the compiled expression in bytes, rounded up by less than a factor of two.
     size: u64,
     ignore_case: bool,
 }
 
-/// How much searches may do together: bytes of text times bytes of the expression.
-pub struct Work {
-    /// How much is left.
+/// Work budget of a search: bytes of text times bytes of the compiled expression.
+pub struct WorkBudget {
+    /// Remaining work.
     pub left: u64,
 }
 
-/// A search would do more than it may.
+/// The work budget of a search is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMuch;
+pub struct WorkExceeded;
 
 impl Pattern {
-    /// Reads an expression.
+    /// Compiles an expression.
     ///
     /// # Errors
-    /// What is wrong with it, for whoever wrote it.
+    /// Returns what is wrong with the expression.
     pub fn parse(text: &str, ignore_case: bool) -> Result<Self, String> {
         let text = if ignore_case { lower(text) } else { text.into() };
         let mut size = SIZES.0;
@@ -48,26 +47,26 @@ impl Pattern {
             match builder.build() {
                 Ok(regex) => return Ok(Self { regex, size: size as u64, ignore_case }),
                 Err(error) if !error.to_string().contains("size limit") => return Err(error.to_string()),
-                Err(_) if size >= SIZES.1 => return Err("it repeats too much".into()),
+                Err(_) if size >= SIZES.1 => return Err("its repetitions are too large".into()),
                 Err(_) => size *= 2,
             }
         }
     }
 
-    /// Where it stands first in a line.
+    /// Returns the byte offset of the first match in a line.
     ///
     /// # Errors
-    /// When there is not enough work left for the line.
-    pub fn find(&self, line: &str, work: &mut Work) -> Result<Option<usize>, TooMuch> {
+    /// Returns an error when the remaining work does not suffice for the line.
+    pub fn find(&self, line: &str, work: &mut WorkBudget) -> Result<Option<usize>, WorkExceeded> {
         let needed = (line.len() as u64 + 1).saturating_mul(self.size);
-        work.left = work.left.checked_sub(needed).ok_or(TooMuch)?;
+        work.left = work.left.checked_sub(needed).ok_or(WorkExceeded)?;
         let line = if self.ignore_case { lower(line) } else { line.into() };
         Ok(self.regex.find(&line).map(|found| found.start()))
     }
 }
 
-/// The text with its letters beyond ASCII in lower case, which the engine knows nothing about; each stays
-/// as long as it is, so that places stay where they are.
+/// Lowercases non-ASCII letters, whose case the engine cannot ignore. Keeps letters whose lower-case form has
+/// another length, so that byte offsets stay valid.
 fn lower(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return text.into();

@@ -1,36 +1,36 @@
-//! Whose a tree of files is.
+//! Owners of file trees.
 
 use crate::ports::filesystem::Tree;
 use crate::types::TenantId;
 
-/// Whose a tree is, below the tenant. Ids hold no slash, so no scope lies in another.
+/// The owner of a tree within a tenant. Ids contain no slash, so no scope is nested in another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileScope {
-    /// One session's.
+    /// One session.
     Session {
         /// The agent.
         agent: String,
-        /// The session; `default` when empty.
+        /// The session id; `default` when empty.
         session: String,
     },
-    /// One user's with one agent: what an agent works in.
+    /// One user with one agent: the agent's working tree.
     User {
         /// The agent.
         agent: String,
-        /// The user; `_default` when empty.
+        /// The user id; `_default` when empty.
         user: String,
     },
-    /// One agent's, shared by its users: the template that they start from.
+    /// One agent: files shared by all its users.
     Agent {
         /// The agent.
         agent: String,
     },
-    /// The whole tenant's.
+    /// The entire tenant.
     Global,
 }
 
 impl FileScope {
-    /// The tree of this scope.
+    /// Returns the tree of this scope.
     pub fn of(&self, tenant: &TenantId) -> Tree {
         let scope = match self {
             Self::Session { agent, .. } | Self::User { agent, .. } | Self::Agent { agent } => {
@@ -41,7 +41,8 @@ impl FileScope {
         Tree { tenant: tenant.to_owned(), scope }
     }
 
-    /// What follows the agent: the same with all agents. Empty where there is no agent.
+    /// Returns the part of the scope after the agent, which is the same for all agents. Empty for
+    /// [`FileScope::Global`].
     pub fn owner(&self) -> String {
         let or = |id: &str, missing: &str| if id.is_empty() { missing.to_owned() } else { id.to_owned() };
         match self {

@@ -1,100 +1,99 @@
-//! Finding files and lines, in what is there now. Every search is bounded, and says so when it
-//! ends at a bound.
+//! Searches for files and lines. Every search is bounded; a result notes which bounds were reached.
 
 use super::{
     Layer, Workspace,
-    pattern::{Pattern, TooMuch, Work},
+    pattern::{Pattern, WorkBudget, WorkExceeded},
 };
 use crate::ports::filesystem::{Entry, FileResult};
 pub use crate::types::glob::check as check_glob;
 use crate::types::{FilePath, PathPrefix};
 
-/// Files whose paths one search looks at.
+/// Maximum number of paths that one search examines.
 pub const MAX_LISTED: usize = 5_000;
-/// Files that one search finds, and lines.
+/// Maximum number of files, or of lines, in a result.
 pub const MAX_HITS: usize = 200;
-/// Files that one search reads.
+/// Maximum number of files that one search reads.
 pub const MAX_READ: usize = 500;
-/// Bytes that one search reads.
+/// Maximum number of bytes that one search reads.
 pub const MAX_BYTES: u64 = 8 << 20;
-/// Bytes of text times bytes of the expression that one search goes through: an expression of a kilobyte
-/// sees all that is read, and the worst take a few seconds.
+/// Maximum work of one search, in bytes of text times bytes of the compiled expression. It suffices to match
+/// a 1 kB expression against [`MAX_BYTES`]; the slowest searches take a few seconds.
 pub const MAX_WORK: u64 = MAX_BYTES << 10;
-/// Longest pattern, in bytes.
+/// Maximum length of a pattern, in bytes.
 pub const MAX_PATTERN: usize = 200;
-/// Bytes of a line that are shown.
+/// Maximum length of a line in a result, in bytes.
 const MAX_LINE: usize = 300;
-/// Entries that are asked for at once.
+/// Number of entries per list request.
 const PAGE: usize = 500;
-/// Files that are read at once.
-const READ_AT_ONCE: usize = 16;
+/// Number of files per read request.
+const READ_BATCH: usize = 16;
 
-/// What a search has found, and at which bounds it ended.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found<T> {
-    /// What was found, by path.
+pub struct SearchResult<T> {
+    /// Matches, sorted by path.
     pub hits: Vec<T>,
-    /// What was left out, in words; nothing when that is all there is.
+    /// What the result leaves out, in words; empty when it is complete.
     pub notes: Vec<String>,
 }
 
-/// A line that fits.
+/// A matching line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct LineMatch {
     /// The file.
     pub path: FilePath,
-    /// The number of the line, from 1.
+    /// Line number, starting at 1.
     pub number: usize,
-    /// The line, or what of it stands around the first place that fits.
+    /// The line, or the part of it around the first match.
     pub text: String,
 }
 
-/// What lines to look for, and where.
+/// A search for lines.
 #[derive(Debug)]
 pub struct Grep {
-    /// What stands in them.
-    pub needle: Needle,
-    /// Where to look.
+    /// What the lines must contain.
+    pub pattern: LinePattern,
+    /// Files to search.
     pub prefix: PathPrefix,
-    /// Which files, as in [`fits`]; all when absent.
+    /// Pattern for paths, as in [`matches_glob`]; all files when absent.
     pub glob: Option<String>,
-    /// How much work it may take: see [`Work`].
+    /// Work budget, in the unit of [`WorkBudget`].
     pub max_work: u64,
 }
 
 impl Grep {
-    fn wants(&self, path: &FilePath) -> bool {
-        self.glob.as_deref().is_none_or(|glob| fits(glob, &self.prefix, path))
+    fn includes(&self, path: &FilePath) -> bool {
+        self.glob.as_deref().is_none_or(|glob| matches_glob(glob, &self.prefix, path))
     }
 }
 
-/// What stands in a line.
+/// What a line must contain.
 #[derive(Debug)]
-pub enum Needle {
-    /// This text.
+pub enum LinePattern {
+    /// A literal text.
     Text(String),
-    /// What fits this expression.
+    /// A match of a regular expression.
     Pattern(Pattern),
 }
 
-impl Needle {
-    /// Reads a regular expression.
+impl LinePattern {
+    /// Parses a regular expression.
     ///
     /// # Errors
-    /// What is wrong with it.
-    pub fn pattern(pattern: &str, ignore_case: bool) -> Result<Self, String> {
+    /// Returns what is wrong with the expression.
+    pub fn regex(pattern: &str, ignore_case: bool) -> Result<Self, String> {
         let is_plain = !pattern.contains(|c| r"\.[](){}|*+?^$".contains(c));
         match is_plain && !ignore_case {
-            // The same, and many times as fast.
+            // Equivalent, and many times faster.
             true => Ok(Self::Text(pattern.to_owned())),
             false => Pattern::parse(pattern, ignore_case).map(Self::Pattern),
         }
     }
 
-    /// Takes a text as it stands.
+    /// Searches for a literal text.
     ///
     /// # Errors
-    /// When it is too long to ignore case in.
+    /// Returns an error when the text is too long for a case-insensitive search.
     pub fn text(text: &str, ignore_case: bool) -> Result<Self, String> {
         if !ignore_case {
             return Ok(Self::Text(text.to_owned()));
@@ -104,8 +103,8 @@ impl Needle {
         Pattern::parse(&escaped.collect::<String>(), true).map(Self::Pattern)
     }
 
-    /// Where it stands in a line.
-    fn find(&self, line: &str, work: &mut Work) -> Result<Option<usize>, TooMuch> {
+    /// Returns the byte offset of the first match in a line.
+    fn find(&self, line: &str, work: &mut WorkBudget) -> Result<Option<usize>, WorkExceeded> {
         match self {
             Self::Text(text) => Ok(line.find(text)),
             Self::Pattern(pattern) => pattern.find(line, work),
@@ -113,9 +112,9 @@ impl Needle {
     }
 }
 
-/// Whether a path, seen from the folder in which the search began, fits a pattern with `*`, `**`, `?`,
-/// `[a-z]` and `{a,b}`. A pattern without a slash is about names in any folder.
-pub fn fits(pattern: &str, folder: &PathPrefix, path: &FilePath) -> bool {
+/// Returns whether a path, relative to `folder`, matches a glob pattern with `*`, `**`, `?`, `[a-z]` and
+/// `{a,b}`. A pattern without a slash is matched against file names in any folder.
+pub fn matches_glob(pattern: &str, folder: &PathPrefix, path: &FilePath) -> bool {
     let inside = path.as_str().strip_prefix(folder.as_str()).unwrap_or(path.as_str());
     let pattern = pattern.strip_prefix('/').unwrap_or(pattern);
     let subject = if pattern.contains('/') { inside } else { path.name() };
@@ -123,44 +122,44 @@ pub fn fits(pattern: &str, folder: &PathPrefix, path: &FilePath) -> bool {
 }
 
 impl Workspace {
-    /// Finds files by their paths.
+    /// Finds files by path.
     ///
     /// # Errors
-    /// When a store does not answer.
-    pub async fn glob(&self, folder: &PathPrefix, pattern: &str) -> FileResult<Found<(Entry, Layer)>> {
-        let mut found = self.select(folder, |path| fits(pattern, folder, path)).await?;
+    /// Returns an error when a store is unavailable.
+    pub async fn glob(&self, folder: &PathPrefix, pattern: &str) -> FileResult<SearchResult<(Entry, Layer)>> {
+        let mut found = self.select(folder, |path| matches_glob(pattern, folder, path)).await?;
         if found.hits.len() > MAX_HITS {
             found.hits.truncate(MAX_HITS);
-            found.notes.push(format!("more than {MAX_HITS} files fit: the rest is left out"));
+            found.notes.push(format!("more than {MAX_HITS} files match; the rest are left out"));
         }
         Ok(found)
     }
 
-    /// Finds lines by what stands in them.
+    /// Finds lines by content.
     ///
     /// # Errors
-    /// When a store does not answer.
-    pub async fn grep(&self, grep: &Grep) -> FileResult<Found<Line>> {
-        let Found { hits, notes } = self.select(&grep.prefix, |path| grep.wants(path)).await?;
+    /// Returns an error when a store is unavailable.
+    pub async fn grep(&self, grep: &Grep) -> FileResult<SearchResult<LineMatch>> {
+        let SearchResult { hits, notes } = self.select(&grep.prefix, |path| grep.includes(path)).await?;
         self.lines(grep, hits.into_iter().map(|(entry, _)| entry).collect(), notes).await
     }
 
-    /// Finds lines of one file, wherever it is.
+    /// Finds lines of a single file.
     ///
     /// # Errors
-    /// When a store does not answer.
-    pub async fn grep_file(&self, grep: &Grep, file: Entry) -> FileResult<Found<Line>> {
-        let entries = if grep.wants(&file.path) { vec![file] } else { Vec::new() };
+    /// Returns an error when a store is unavailable.
+    pub async fn grep_file(&self, grep: &Grep, file: Entry) -> FileResult<SearchResult<LineMatch>> {
+        let entries = if grep.includes(&file.path) { vec![file] } else { Vec::new() };
         self.lines(grep, entries, Vec::new()).await
     }
 
-    /// The lines that fit in these files.
+    /// Searches these files for matching lines.
     async fn lines(
         &self,
         grep: &Grep,
         entries: Vec<Entry>,
         mut notes: Vec<String>,
-    ) -> FileResult<Found<Line>> {
+    ) -> FileResult<SearchResult<LineMatch>> {
         let mut bytes = 0;
         let within = |entry: &&Entry| {
             bytes += entry.bytes;
@@ -170,45 +169,47 @@ impl Workspace {
             entries.iter().take(MAX_READ).take_while(within).map(|entry| entry.path.clone()).collect();
         if read.len() < entries.len() {
             let (read, all) = (read.len(), entries.len());
-            notes.push(format!("only the first {read} of {all} files were read: name a folder or a glob"));
+            notes.push(format!(
+                "only the first {read} of {all} files were searched; narrow the folder or the glob"
+            ));
         }
-        let (mut hits, mut not_text, mut work) = (Vec::new(), 0, Work { left: grep.max_work });
-        'files: for paths in read.chunks(READ_AT_ONCE) {
+        let (mut hits, mut not_text, mut work) = (Vec::new(), 0, WorkBudget { left: grep.max_work });
+        'files: for paths in read.chunks(READ_BATCH) {
             for file in self.read_many(paths).await? {
                 let Ok(text) = std::str::from_utf8(&file.bytes) else {
                     not_text += 1;
                     continue;
                 };
                 for (index, line) in text.lines().enumerate() {
-                    let Ok(found) = grep.needle.find(line, &mut work) else {
+                    let Ok(found) = grep.pattern.find(line, &mut work) else {
                         let path = &file.entry.path;
                         notes.push(format!(
-                            "too much work: given up in {path}; ask for less, or with a simpler pattern"
+                            "the search stopped in {path} at its work limit; narrow it or use a simpler pattern"
                         ));
                         break 'files;
                     };
                     let Some(at) = found else { continue };
                     if hits.len() == MAX_HITS {
-                        notes.push(format!("more than {MAX_HITS} lines fit: the rest is left out"));
+                        notes.push(format!("more than {MAX_HITS} lines match; the rest are left out"));
                         break 'files;
                     }
                     let path = file.entry.path.clone();
-                    hits.push(Line { path, number: index + 1, text: around(line, at) });
+                    hits.push(LineMatch { path, number: index + 1, text: excerpt(line, at) });
                 }
             }
         }
         if not_text > 0 {
-            notes.push(format!("{not_text} files that are not text were left out"));
+            notes.push(format!("{not_text} binary files were skipped"));
         }
-        Ok(Found { hits, notes })
+        Ok(SearchResult { hits, notes })
     }
 
-    /// All files below a prefix that are wanted, as far as the list goes.
+    /// Lists the files below a prefix that `wanted` accepts, within the limit of examined paths.
     async fn select(
         &self,
         prefix: &PathPrefix,
         wanted: impl Fn(&FilePath) -> bool,
-    ) -> FileResult<Found<(Entry, Layer)>> {
+    ) -> FileResult<SearchResult<(Entry, Layer)>> {
         let (mut hits, mut notes, mut listed) = (Vec::new(), Vec::new(), 0);
         let mut after: Option<FilePath> = None;
         loop {
@@ -221,16 +222,16 @@ impl Workspace {
                 break;
             }
             if listed >= MAX_LISTED {
-                notes.push(format!("only the first {listed} files were looked at: name a folder"));
+                notes.push(format!("only the first {listed} files were examined; name a folder"));
                 break;
             }
         }
-        Ok(Found { hits, notes })
+        Ok(SearchResult { hits, notes })
     }
 }
 
-/// A line that is short enough, or the part of it around this place.
-fn around(line: &str, at: usize) -> String {
+/// Returns a line, or the part of it around a match if it is too long.
+fn excerpt(line: &str, at: usize) -> String {
     if line.len() <= MAX_LINE {
         return line.to_owned();
     }

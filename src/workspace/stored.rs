@@ -1,8 +1,8 @@
-//! A tree of files that is kept: rows in a table, large content in the object store.
+//! A stored tree of files: rows in a table, large content in the object store.
 //!
-//! The key of a large content is reserved first, then its bytes are written, then its row; the row
-//! takes the key over. So whatever breaks in between leaves a key that nobody has, and those are
-//! collected. A row's key is never written again: who has read the row finds the bytes, or a newer row.
+//! Large content is written in three steps: its key is reserved, then the bytes are stored, then the row,
+//! which takes over the key. A failure in between leaves an unreferenced key for the collection. The bytes
+//! under a key never change, so a reader that has a row finds its bytes, or a newer row.
 
 use super::Guard;
 use crate::ports::{
@@ -15,26 +15,26 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use std::rc::Rc;
 
-/// Most bytes of a content that stands in its row (256 kB).
+/// Maximum size of content that is stored in its row, in bytes (256 kB).
 pub const MAX_INLINE: usize = 256 << 10;
-/// Files that one query reads at most: together a few megabytes.
-const AT_ONCE: usize = 16;
-/// How often a file is read again whose bytes have just gone.
-const TRIES: usize = 3;
+/// Maximum number of files per query, which keeps a result at a few megabytes.
+const READ_BATCH: usize = 16;
+/// How often a read is repeated when the bytes of its row were just removed.
+const MAX_ATTEMPTS: usize = 3;
 
-/// Where files are kept.
+/// The stores of files.
 pub struct Stores {
-    /// The rows.
+    /// Rows.
     pub table: Rc<dyn FileTable>,
     /// Large content.
     pub blobs: Rc<dyn BlobStore>,
-    /// The time.
+    /// Clock for timestamps.
     pub clock: Rc<dyn Clock>,
-    /// For keys.
+    /// Source of random keys.
     pub entropy: Rc<dyn Entropy>,
 }
 
-/// One tree of files.
+/// One stored tree of files.
 #[derive(Clone)]
 pub struct StoredFiles {
     stores: Rc<Stores>,
@@ -43,18 +43,18 @@ pub struct StoredFiles {
 }
 
 impl StoredFiles {
-    /// The tree, whoever writes.
+    /// Opens the tree without a guard.
     pub fn new(stores: Rc<Stores>, tree: Tree) -> Self {
         Self { stores, tree, guard: None }
     }
 
-    /// The same tree for somebody whose right to write may end: `guard` is asked right before each
-    /// step that changes anything.
+    /// Adds a guard, which is called right before each change. Without its permission the change fails with
+    /// [`FileError::Closed`].
     pub fn guarded(self, guard: Guard) -> Self {
         Self { guard: Some(guard), ..self }
     }
 
-    /// Asks the guard, when nothing else has to be waited for before the statement.
+    /// Checks the guard. Locates the table first, so that no await separates the check from the write.
     async fn check(&self) -> FileResult<()> {
         self.stores.table.locate(&self.tree.tenant).await?;
         match &self.guard {
@@ -63,7 +63,7 @@ impl StoredFiles {
         }
     }
 
-    /// A row's content; `None` when its bytes are gone, because the row is.
+    /// Loads a row's content. Returns `None` when the bytes were removed because the row was replaced.
     async fn content(&self, row: Row) -> FileResult<Option<File>> {
         let bytes = match row.content {
             Content::Inline(bytes) => Some(bytes),
@@ -72,7 +72,7 @@ impl StoredFiles {
         Ok(bytes.map(|bytes| File { entry: row.entry, bytes }))
     }
 
-    /// Brings large content into the object store; what is small stays as it is.
+    /// Writes large content to the object store; keeps small content inline.
     async fn keep(&self, bytes: Bytes) -> FileResult<Content> {
         if bytes.len() <= MAX_INLINE {
             return Ok(Content::Inline(bytes));
@@ -81,7 +81,7 @@ impl StoredFiles {
         let (tenant, now) = (&self.tree.tenant, clock.now());
         let mut random = [0; 10];
         entropy.fill(&mut random);
-        let key = format!("{}{}", blobs_of(tenant), id::make(id::FILE, now, &random));
+        let key = format!("{}{}", blob_prefix(tenant), id::make(id::FILE, now, &random));
         self.check().await?;
         table.reserve(tenant, &key, now).await?;
         blobs.put(&key, bytes, "application/octet-stream").await.map_err(FileError::Unavailable)?;
@@ -89,12 +89,12 @@ impl StoredFiles {
     }
 }
 
-/// What the keys of a tenant's large files start with.
-pub(super) fn blobs_of(tenant: &TenantId) -> String {
+/// Key prefix of a tenant's large contents.
+pub(super) fn blob_prefix(tenant: &TenantId) -> String {
     format!("{tenant}/files/")
 }
 
-/// What changes with a content: half of its SHA-256, in hex.
+/// Returns the version tag of a content: half of its SHA-256, in hexadecimal.
 pub fn etag(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -102,19 +102,19 @@ pub fn etag(bytes: &[u8]) -> String {
 #[async_trait(?Send)]
 impl Filesystem for StoredFiles {
     async fn read(&self, path: &FilePath) -> FileResult<File> {
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let rows = self.stores.table.rows(&self.tree, std::slice::from_ref(path)).await?;
             let row = rows.into_iter().next().ok_or(FileError::NotFound)?;
             if let Some(file) = self.content(row).await? {
                 return Ok(file);
             }
         }
-        Err(FileError::Unavailable("the bytes of a file are missing".into()))
+        Err(FileError::Unavailable("the content of a file is missing from the object store".into()))
     }
 
     async fn read_many(&self, paths: &[FilePath]) -> FileResult<Vec<File>> {
         let mut files = Vec::new();
-        for paths in paths.chunks(AT_ONCE) {
+        for paths in paths.chunks(READ_BATCH) {
             for row in self.stores.table.rows(&self.tree, paths).await? {
                 let path = row.entry.path.clone();
                 let file = match self.content(row).await? {
@@ -143,7 +143,7 @@ impl Filesystem for StoredFiles {
         if self.stores.table.put(&self.tree, &row, condition).await? {
             return Ok(row.entry);
         }
-        // A write that meets a file of its path was not refused for want of room.
+        // If a file exists at the path, the write failed because of it, not because the tree is full.
         let is_new = *condition != Precondition::CreateOnly || super::find(self, path).await?.is_none();
         let is_full = !matches!(condition, Precondition::IfMatch(_)) && is_new;
         Err(if is_full { FileError::Full } else { FileError::Conflict })
@@ -166,7 +166,7 @@ impl Filesystem for StoredFiles {
         match (moved, super::find(self, at).await?) {
             (true, Some(entry)) => Ok(entry),
             (false, Some(_)) => Err(FileError::Conflict),
-            // Where it is not any more: somebody else was faster.
+            // The file was moved or removed concurrently.
             (_, None) => Err(FileError::NotFound),
         }
     }

@@ -3,7 +3,7 @@ mod limits;
 mod searches;
 
 use super::{
-    search::{Grep, Needle},
+    search::{Grep, LinePattern},
     *,
 };
 use crate::platform::in_memory::{ManualClock, MemoryBlobs, MemoryFiles, SeededEntropy};
@@ -47,7 +47,7 @@ impl Stage {
     }
 
     fn share(&self, at: &str, text: &str) {
-        let workspace = self.of("nobody");
+        let workspace = self.of("anyone");
         put(&**workspace.layer(Layer::Shared), at, text);
     }
 }
@@ -87,8 +87,8 @@ fn paths(tree: &dyn Filesystem, start: &str) -> Vec<String> {
 }
 
 fn grep(pattern: &str, ignore_case: bool, start: &str, glob: Option<&str>) -> Grep {
-    let needle = Needle::pattern(pattern, ignore_case).expect("a pattern");
-    Grep { needle, prefix: prefix(start), glob: glob.map(str::to_owned), max_work: 1 << 30 }
+    let pattern = LinePattern::regex(pattern, ignore_case).expect("a pattern");
+    Grep { pattern, prefix: prefix(start), glob: glob.map(str::to_owned), max_work: 1 << 30 }
 }
 
 fn if_match(etag: &str) -> Precondition {
@@ -135,7 +135,7 @@ fn a_file_is_written_read_listed_moved_and_removed() {
 }
 
 #[test]
-fn of_32_that_create_at_once_one_wins() {
+fn one_of_32_concurrent_creations_wins() {
     let stage = Stage::new();
     stage.table.yields.set(true);
     for size in [10, stored::MAX_INLINE + 1] {
@@ -149,11 +149,11 @@ fn of_32_that_create_at_once_one_wins() {
         let file = block_on(tree.read(&at)).expect("a file");
         assert_eq!(file.bytes, content(winners[0]));
     }
-    assert_eq!(stage.table.free().len(), 31, "what the others wrote is to be collected");
+    assert_eq!(stage.table.free().len(), 31, "the contents of the others are collected later");
 }
 
 #[test]
-fn eight_that_edit_lose_no_line() {
+fn eight_concurrent_editors_lose_no_line() {
     let stage = Stage::new();
     stage.table.yields.set(true);
     let (tree, at) = (stage.tree(), path("log"));
@@ -183,7 +183,7 @@ fn eight_that_edit_lose_no_line() {
 }
 
 #[test]
-fn large_content_goes_below_the_tenant_and_comes_back() {
+fn large_content_is_stored_under_the_tenant() {
     let stage = Stage::new();
     let tree = stage.tree();
     let large = |c: &str| c.repeat(stored::MAX_INLINE + 1);
@@ -198,23 +198,23 @@ fn large_content_goes_below_the_tenant_and_comes_back() {
     let many = block_on(tree.read_many(&[path("small"), path("large"), path("none")])).expect("files");
     assert_eq!(many.len(), 2);
 
-    // What was replaced goes once nobody can be at it any more.
+    // Replaced content is removed once no reader can need it.
     assert_eq!((stage.table.free().len(), keys().len()), (1, 2));
     block_on(stage.all.collect(stage.clock.now())).expect("collected");
     assert_eq!(keys().len(), 2);
-    stage.clock.advance(COLLECTED_AFTER_MS);
+    stage.clock.advance(COLLECT_AFTER_MS);
     block_on(stage.all.collect(stage.clock.now())).expect("collected");
     assert_eq!((stage.table.free().len(), keys().len()), (0, 1));
     assert_eq!(text(&*tree, "large"), Some(large("b")));
     block_on(tree.rename(&path("large"), &path("moved"))).expect("moved");
     block_on(tree.delete(&path("moved"), &Precondition::Any)).expect("removed");
-    stage.clock.advance(COLLECTED_AFTER_MS);
+    stage.clock.advance(COLLECT_AFTER_MS);
     block_on(stage.all.collect(stage.clock.now())).expect("collected");
     assert_eq!(keys(), Vec::<String>::new());
 }
 
 #[test]
-fn a_store_that_is_down_is_told_from_a_file_that_is_not_there() {
+fn an_unavailable_store_is_not_a_missing_file() {
     let stage = Stage::new();
     let tree = stage.tree();
     put(&*tree, "large", &"x".repeat(stored::MAX_INLINE + 1));
@@ -230,7 +230,7 @@ fn a_store_that_is_down_is_told_from_a_file_that_is_not_there() {
 }
 
 #[test]
-fn whoever_has_lost_the_right_to_write_changes_nothing() {
+fn a_closed_guard_prevents_every_change() {
     let stage = Stage::new();
     put(&*stage.tree(), "kept", "as it was");
     let open = Rc::new(std::cell::Cell::new(true));
@@ -252,7 +252,7 @@ fn whoever_has_lost_the_right_to_write_changes_nothing() {
     assert_eq!(large.map(drop), closed);
     assert_eq!(paths(&*stage.tree(), ""), ["first", "kept"]);
     assert!(stage.blobs.objects.borrow().is_empty());
-    assert_eq!(seen(&workspace, "kept").0, "as it was", "reading goes on");
+    assert_eq!(seen(&workspace, "kept").0, "as it was", "reads still work");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn the_users_file_hides_the_shared_one_and_the_template() {
     stage.share("AGENTS.md", "shared");
     assert_eq!(seen(&ann, "AGENTS.md"), ("shared".into(), Layer::Shared));
 
-    // What a reader sees is what a precondition is about.
+    // Preconditions apply to what a reader sees.
     let create = block_on(ann.write(&path("AGENTS.md"), bytes("x"), &Precondition::CreateOnly));
     assert_eq!(create, Err(FileError::Conflict));
     let (file, _) = block_on(ann.read(&path("AGENTS.md"))).expect("a file");
@@ -275,7 +275,7 @@ fn the_users_file_hides_the_shared_one_and_the_template() {
     assert_eq!(seen(&ann, "AGENTS.md"), ("ann's".into(), Layer::User));
     assert_eq!(seen(&bob, "AGENTS.md"), ("shared".into(), Layer::Shared));
 
-    // Empty is as good as absent.
+    // An empty file counts as absent.
     put(&**ann.layer(Layer::User), "AGENTS.md", "");
     put(&**ann.layer(Layer::User), "own.md", "");
     assert_eq!(seen(&ann, "AGENTS.md"), ("shared".into(), Layer::Shared));
@@ -303,7 +303,7 @@ fn the_users_file_hides_the_shared_one_and_the_template() {
 }
 
 #[test]
-fn nobody_sees_what_is_anothers() {
+fn workspaces_are_isolated() {
     let stage = Stage::new();
     let whose = [("t", "a", "ann"), ("t", "a", "bob"), ("t", "b", "ann"), ("t2", "a", "ann")];
     for (index, (tenant, agent, user)) in whose.into_iter().enumerate() {
@@ -316,7 +316,7 @@ fn nobody_sees_what_is_anothers() {
         let grep = grep("secret", false, "", None);
         let lines = block_on(workspace.grep(&grep)).expect("lines").hits;
         let globbed = block_on(workspace.glob(&prefix(""), "**/*.md")).expect("files").hits;
-        // What they find feeds straight back into read.
+        // Paths in results can be read.
         for found in lines.iter().map(|line| &line.path).chain(globbed.iter().map(|(entry, _)| &entry.path)) {
             assert!(block_on(workspace.read(&path(found.as_str()))).is_ok());
         }
@@ -340,7 +340,7 @@ fn nobody_sees_what_is_anothers() {
 }
 
 #[test]
-fn erasing_a_tenant_takes_its_objects_along() {
+fn erasing_a_tenant_removes_its_objects() {
     let stage = Stage::new();
     put(&*stage.tree(), "large", &"x".repeat(stored::MAX_INLINE + 1));
     put(&*stage.tree(), "large", &"y".repeat(stored::MAX_INLINE + 1));
@@ -353,7 +353,7 @@ fn erasing_a_tenant_takes_its_objects_along() {
 }
 
 #[test]
-fn the_longest_prefix_has_a_path() {
+fn a_path_belongs_to_the_longest_prefix() {
     let stage = Stage::new();
     let tree = |scope: &str| {
         let scope = FileScope::Session { agent: "a".into(), session: scope.into() };
@@ -369,7 +369,7 @@ fn the_longest_prefix_has_a_path() {
         put(&all, at, at);
         assert_eq!(text(&**owner, at).as_deref(), Some(at));
     }
-    // What a route hides cannot be reached.
+    // Files hidden by a route are unreachable.
     put(&*rest, "skills/hidden", "x");
     put(&*skills, "skills/inner/hidden", "x");
     assert_eq!(paths(&all, ""), ["s", "skills/inner/z", "skills/x", "skills/y"]);
@@ -383,7 +383,7 @@ fn the_longest_prefix_has_a_path() {
     let fixed = Rc::new(Bundle::new(&[("fixed/a", b"a")]).expect("paths"));
     let with_fixed = Composite::new(Rc::clone(&rest)).route(prefix("fixed/"), fixed);
     let stays = block_on(with_fixed.rename(&path("fixed/a"), &path("b"))).map(drop);
-    assert_eq!((stays, text(&*rest, "b")), (Err(FileError::ReadOnly), None), "no copy is left behind");
+    assert_eq!((stays, text(&*rest, "b")), (Err(FileError::ReadOnly), None), "the copy was removed");
     let taken = block_on(all.rename(&path("skills/y"), &path("x"))).map(drop);
     assert_eq!(taken, Err(FileError::Conflict));
     stage.table.down.set(true);
@@ -391,8 +391,8 @@ fn the_longest_prefix_has_a_path() {
 }
 
 #[test]
-fn a_layer_stands_in_front_of_each_users_own_tree() {
-    /// Files of which nobody has to be told whose they are.
+fn a_layer_wraps_each_users_own_tree() {
+    /// Files that exist for one user only.
     fn diary(owner: &Owner, tree: Rc<dyn Filesystem>) -> Rc<dyn Filesystem> {
         let file = ("memory/today.md", &b"what was learned"[..]);
         assert_eq!((owner.tenant.as_str(), owner.agent.as_str()), ("t", "a"));
@@ -412,10 +412,10 @@ fn a_layer_stands_in_front_of_each_users_own_tree() {
 }
 
 proptest! {
-    /// Whatever is in the layers, lists of any page size show each path once, in order, and read
-    /// gives what they promise.
+    /// For any files in the layers and any page size, lists contain each path once and in order, and reads
+    /// return what lists announce.
     #[test]
-    fn lists_promise_what_read_gives(
+    fn lists_and_reads_agree(
         files in prop::collection::vec(("[ab]{1,2}(/[ab])?", any::<bool>(), "[xy]{0,2}"), 0..12),
         page in 1..5_usize,
     ) {

@@ -4,7 +4,7 @@ use super::cut::{Piece, Rest, level, without_tags};
 use crate::agent::settings::ContextSettings;
 use crate::types::{FilePath, call::untrusted};
 use crate::workspace::{
-    glance::{Start, View},
+    glance::{FileStart, View},
     layout,
 };
 
@@ -139,7 +139,7 @@ impl Prompt {
 }
 
 /// Returns the text of a file, as far as it was read; `None` if it is empty.
-fn piece(start: &Start, rest: Rest) -> Option<Piece> {
+fn piece(start: &FileStart, rest: Rest) -> Option<Piece> {
     let is_whole = start.bytes.len() as u64 == start.entry.bytes;
     let text = match std::str::from_utf8(&start.bytes) {
         Ok(text) => text,

@@ -4,7 +4,7 @@ use crate::ports::filesystem::Entry;
 use crate::types::{FilePath, Timestamp};
 use crate::workspace::{
     Layer,
-    glance::{Start, View},
+    glance::{FileStart, View},
     layout,
 };
 use bytes::Bytes;
@@ -21,7 +21,7 @@ fn view(files: &[(&str, &str)], listed: &[&str]) -> View {
         let (path, bytes) = (path(at), text.len() as u64);
         let text: String = text.chars().take(16_000).collect();
         let entry = Entry { path: path.clone(), bytes, etag: "e".into(), updated_at: Timestamp(0) };
-        (path, Start { entry, bytes: Bytes::from(text), layer: Layer::User })
+        (path, FileStart { entry, bytes: Bytes::from(text), layer: Layer::User })
     };
     View {
         files: files.iter().map(start).collect(),

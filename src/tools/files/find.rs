@@ -6,7 +6,7 @@ use crate::ports::filesystem::Entry;
 use crate::types::{Category, Effect, FilePath};
 use crate::workspace::{
     Layer,
-    search::{self, Grep, MAX_PATTERN, MAX_WORK, Needle},
+    search::{self, Grep, LinePattern, MAX_PATTERN, MAX_WORK},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -136,11 +136,11 @@ impl Tool for GrepFiles {
                 "the pattern must not contain a line break; lines are searched one by one",
             ));
         }
-        let needle = match args.literal {
-            true => Needle::text(&args.pattern, args.ignore_case),
-            false => Needle::pattern(&args.pattern, args.ignore_case),
+        let pattern = match args.literal {
+            true => LinePattern::text(&args.pattern, args.ignore_case),
+            false => LinePattern::regex(&args.pattern, args.ignore_case),
         };
-        let needle = needle.map_err(|fault| {
+        let pattern = pattern.map_err(|fault| {
             let pattern = args.pattern.escape_debug();
             ToolError::new(format!(
                 "`{pattern}` is not a regular expression: {fault}; set literal to search for it as plain text"
@@ -148,7 +148,7 @@ impl Tool for GrepFiles {
         })?;
         let files = self.0.open(&cx);
         let prefix = folder(args.path.as_deref())?;
-        let grep = Grep { needle, prefix, glob: args.glob, max_work: MAX_WORK };
+        let grep = Grep { pattern, prefix, glob: args.glob, max_work: MAX_WORK };
         let work = async {
             // A path may name a file or a folder.
             if let Some(file) = args.path.as_deref().and_then(|text| FilePath::parse(text).ok())

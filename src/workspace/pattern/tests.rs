@@ -3,15 +3,15 @@ use pretty_assertions::assert_eq;
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 
-const MUCH: u64 = 1 << 30;
+const LARGE_BUDGET: u64 = 1 << 30;
 
 fn find(pattern: &str, ignore_case: bool, line: &str) -> Option<usize> {
     let pattern = Pattern::parse(pattern, ignore_case).expect(pattern);
-    pattern.find(line, &mut Work { left: MUCH }).expect("little work")
+    pattern.find(line, &mut WorkBudget { left: LARGE_BUDGET }).expect("little work")
 }
 
 #[test]
-fn expressions_find_what_they_say() {
+fn expressions_find_their_matches() {
     for (pattern, line, at) in [
         ("needle", "hay needle hay", Some(4)),
         ("", "", Some(0)),
@@ -43,7 +43,7 @@ fn expressions_find_what_they_say() {
 }
 
 #[test]
-fn faults_are_told() {
+fn errors_are_explained() {
     for (pattern, word) in [
         ("(", "closing"),
         (")", "without matching"),
@@ -54,7 +54,7 @@ fn faults_are_told() {
         ("*a", "repetition"),
         ("\\p{L}", "not supported"),
         ("(?=a)", "not supported"),
-        ("(a{100}){100}", "repeats too much"),
+        ("(a{100}){100}", "repetitions are too large"),
         (&"(".repeat(100), "nesting"),
     ] {
         let fault = Pattern::parse(pattern, false).expect_err(pattern);
@@ -63,7 +63,7 @@ fn faults_are_told() {
 }
 
 #[test]
-fn nothing_takes_long_to_read() {
+fn no_expression_takes_long_to_compile() {
     let begun = Instant::now();
     for pattern in [
         "(){1000}{1000}{1000}{1000}",
@@ -72,7 +72,7 @@ fn nothing_takes_long_to_read() {
         "(a{0}){1000}{1000}{1000}",
         "(?:(?:)*){4000000000}",
     ] {
-        assert!(Pattern::parse(pattern, false).expect_err(pattern).contains("repeats too much"));
+        assert!(Pattern::parse(pattern, false).expect_err(pattern).contains("repetitions are too large"));
     }
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }
@@ -81,29 +81,29 @@ fn nothing_takes_long_to_read() {
 fn work_is_bounded() {
     let slow = Pattern::parse("(x+x+)+y", false).expect("a pattern");
     let line = "x".repeat(10_000);
-    assert_eq!(slow.find(&line, &mut Work { left: MUCH }), Ok(None), "linear");
-    // What one character costs is counted too: parts, and ranges in sets.
+    assert_eq!(slow.find(&line, &mut WorkBudget { left: LARGE_BUDGET }), Ok(None), "linear");
+    // The cost of a character counts the parts of the expression, and the ranges of its sets.
     let cost = |pattern: &str| {
-        let mut work = Work { left: MUCH };
+        let mut work = WorkBudget { left: LARGE_BUDGET };
         Pattern::parse(pattern, false).expect(pattern).find(&line, &mut work).expect("little work");
-        MUCH - work.left
+        LARGE_BUDGET - work.left
     };
     assert!(cost("(x*x*){40}y") > 10 * cost("x*y"));
     assert!(cost("[acegikmoqsuwyACEGIKMOQSUWY]{20}y") >= 2 * cost("[ac]{20}y"));
-    let left = &mut Work { left: cost("x*y") };
+    let left = &mut WorkBudget { left: cost("x*y") };
     let plain = Pattern::parse("x*y", false).expect("a pattern");
-    assert_eq!((plain.find(&line, left), plain.find("", left)), (Ok(None), Err(TooMuch)));
+    assert_eq!((plain.find(&line, left), plain.find("", left)), (Ok(None), Err(WorkExceeded)));
 }
 
 proptest! {
     #[test]
-    fn nothing_breaks_it(
+    fn arbitrary_input_never_panics(
         pattern in "\\PC{0,30}|[\\\\(){}\\[\\]|*+?^$.a0-9,-]{0,30}",
         line in "\\PC{0,30}",
         ignore_case in any::<bool>(),
     ) {
         if let Ok(pattern) = Pattern::parse(&pattern, ignore_case) {
-            let found = pattern.find(&line, &mut Work { left: MUCH });
+            let found = pattern.find(&line, &mut WorkBudget { left: LARGE_BUDGET });
             prop_assert!(found.is_ok_and(|at| at.is_none_or(|at| line.is_char_boundary(at))));
         }
     }

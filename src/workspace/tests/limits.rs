@@ -1,4 +1,4 @@
-//! How many files there may be, and how they go when their owner does.
+//! The maximum number of files, and the removal of files with their owner.
 
 use super::{Stage, bytes, path, put};
 use crate::ports::{
@@ -10,7 +10,7 @@ use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 
 #[test]
-fn a_tree_has_so_many_files_and_no_more() {
+fn the_number_of_files_in_a_tree_is_limited() {
     let stage = Stage::new();
     let tree = stage.tree();
     stage.table.fill(&"t".into(), "agents/a/users/u", MAX_FILES - 1);
@@ -26,14 +26,14 @@ fn a_tree_has_so_many_files_and_no_more() {
     let if_match = Precondition::IfMatch(entry.etag);
     assert!(block_on(tree.write(&path("last"), bytes("zz"), &if_match)).is_ok());
     assert!(block_on(tree.rename(&path("last"), &path("moved"))).is_ok());
-    // Others have room of their own.
+    // Other trees have their own limit.
     put(&**stage.of("other").layer(Layer::User), "a", "x");
     block_on(tree.delete(&path("moved"), &Precondition::Any)).expect("removed");
     assert_eq!(any("more"), Ok(()));
 }
 
 #[test]
-fn a_users_files_go_with_all_agents_and_nobody_elses() {
+fn erasing_a_user_removes_only_that_users_files() {
     let stage = Stage::new();
     for (tenant, agent, user) in
         [("t", "a", "ann"), ("t", "b", "ann"), ("t", "a", "ann2"), ("t", "a", "bob"), ("t2", "a", "ann")]
@@ -58,12 +58,12 @@ fn a_users_files_go_with_all_agents_and_nobody_elses() {
     assert_eq!(left(), [rest[0], "t:agents/a/users/ann", rest[1], rest[2], "t2:agents/a/users/ann"]);
     assert!(block_on(stage.all.erase_user(&"t".into(), None, "ann")).expect("erased"));
     assert_eq!(left(), [rest[0], rest[1], rest[2], "t2:agents/a/users/ann"]);
-    assert_eq!(stage.table.free().len(), 2, "large contents are to be collected");
-    assert!(block_on(stage.all.erase_user(&"t".into(), None, "nobody")).expect("nothing"));
+    assert_eq!(stage.table.free().len(), 2, "large contents are collected later");
+    assert!(block_on(stage.all.erase_user(&"t".into(), None, "stranger")).expect("nothing to erase"));
 }
 
 #[test]
-fn what_is_much_goes_in_steps() {
+fn many_files_are_erased_in_steps() {
     let stage = Stage::new();
     stage.table.fill(&"t".into(), "agents/a/users/ann", 1_500);
     stage.table.fill(&"t".into(), "agents/b/users/ann", 600);

@@ -1,15 +1,15 @@
-//! What searches find, and where they end.
+//! The results and bounds of searches.
 
 use super::{Stage, grep, path, prefix, put};
 use crate::ports::filesystem::Precondition;
 use crate::types::PathPrefix;
-use crate::workspace::search::{Found, Grep, MAX_HITS, Needle, check_glob, fits};
+use crate::workspace::search::{Grep, LinePattern, MAX_HITS, SearchResult, check_glob, matches_glob};
 use bytes::Bytes;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 
 #[test]
-fn searches_are_bounded_and_say_so() {
+fn searches_are_bounded_and_note_their_bounds() {
     let stage = Stage::new();
     let (tree, workspace) = (stage.tree(), stage.of("u"));
     put(&*tree, "a.txt", &"needle\n".repeat(MAX_HITS + 1));
@@ -24,18 +24,22 @@ fn searches_are_bounded_and_say_so() {
     assert_eq!((found.hits.len(), found.hits[0].number, found.notes.len()), (1, 1, 1));
     assert!(found.hits[0].text.contains("Needle") && found.hits[0].text.len() < 400);
     let none = lines(grep("needle", false, "b/", Some("*.md")));
-    assert_eq!(none, Found { hits: vec![], notes: vec![] });
+    assert_eq!(none, SearchResult { hits: vec![], notes: vec![] });
 
     put(&*tree, "c/many.txt", &"x".repeat(2_000_000));
     put(&*tree, "c/one.md", "fn one(x)\nfn two(y)\n3.5 ÄÖ\n");
     let found = lines(grep(r"(x+){90}y", false, "c/", None));
-    assert!(found.notes[0].starts_with("too much work: given up in c/many.txt"), "{:?}", found.notes);
+    assert!(
+        found.notes[0].starts_with("the search stopped in c/many.txt at its work limit"),
+        "{:?}",
+        found.notes
+    );
     let numbers = |grep: Grep| lines(grep).hits.iter().map(|line| line.number).collect::<Vec<_>>();
     assert_eq!(numbers(grep(r"^fn \w+\((x|z)\)", false, "c/one", None)), [1]);
     assert_eq!(numbers(grep("äö$", true, "c/one", None)), [3]);
     let literal = |text: &str, ignore_case: bool| {
-        let needle = Needle::text(text, ignore_case).expect("a text");
-        numbers(Grep { needle, prefix: prefix("c/one"), glob: None, max_work: 1_000_000 })
+        let pattern = LinePattern::text(text, ignore_case).expect("a text");
+        numbers(Grep { pattern, prefix: prefix("c/one"), glob: None, max_work: 1_000_000 })
     };
     assert_eq!(
         (literal("(y)", false), literal("FN TWO(", true), literal("3,5", true)),
@@ -44,7 +48,7 @@ fn searches_are_bounded_and_say_so() {
 }
 
 #[test]
-fn globs_are_about_names_or_about_paths() {
+fn globs_match_names_or_paths() {
     let folder = |text| PathPrefix::folder(text).expect("a folder");
     for (pattern, start, at, expected) in [
         ("*.md", "", "a.md", true),
@@ -63,12 +67,12 @@ fn globs_are_about_names_or_about_paths() {
         (&"*a".repeat(99), "", &"a".repeat(500), true),
         (&"*a".repeat(99), "", &"b".repeat(500), false),
     ] {
-        assert_eq!(fits(pattern, &folder(start), &path(at)), expected, "{pattern} {start} {at}");
+        assert_eq!(matches_glob(pattern, &folder(start), &path(at)), expected, "{pattern} {start} {at}");
     }
 }
 
 #[test]
-fn globs_that_cannot_work_are_refused() {
+fn invalid_globs_are_rejected() {
     let ten = "{,,,,,,,,,}";
     for (pattern, word) in [
         ("*.{md,txt", "missing '}'"),
