@@ -184,7 +184,7 @@ fn a_call_that_succeeded_is_not_run_again() {
         ["a result", "b denied duplicate", "c denied duplicate", "d denied duplicate", "e result"]
     );
     assert_eq!(of_type(&chat.log(), "state.changed").len(), 2, "one run per value");
-    assert!(result_text(&last_asked("duplicate"), "b").contains("succeeded before (a)"));
+    assert!(result_text(&last_asked("duplicate"), "b").contains("already succeeded (a)"));
     // A write invalidates earlier reads, so the same read runs again.
     let read = |id| vec![(id, "read", json!({"key": "v"}))];
     let write = vec![("w", "write", json!({"key": "v", "value": 3}))];

@@ -239,11 +239,11 @@ fn an_answer_that_is_not_json_is_repeated_once() {
     };
     let (end, requests) = run(["no", "```json\n{\"a\": 1}\n```"]);
     assert_eq!((end.status, end.reply.unwrap().output), (TurnStatus::Completed, Some(json!({"a": 1}))));
-    assert!(requests[0].tail.contains("must fit this JSON Schema"));
+    assert!(requests[0].tail.contains("must conform to this JSON Schema"));
     assert!(
         requests[1]
             .tail
-            .contains("Your last answer did not fit the schema:\n<untrusted_output>\nit is not JSON")
+            .contains("Your last answer did not fit the schema:\n<untrusted_output>\nnot valid JSON")
     );
 
     let (end, requests) = run(["no", "still no"]);

@@ -150,7 +150,11 @@ fn a_denied_tool_is_neither_offered_nor_run() {
     for (rules, is_offered, outcome) in [
         (Rules::default(), true, "a person"),
         (denies("write_it"), false, "a rule of the agent forbids write_it"),
-        (Rules { default: Some(Policy::Deny), ..Rules::default() }, false, "write_it is not among"),
+        (
+            Rules { default: Some(Policy::Deny), ..Rules::default() },
+            false,
+            "the rules of the agent do not allow write_it",
+        ),
         (
             Rules { categories: [(Category::Other, Policy::Deny)].into(), ..Rules::default() },
             false,
