@@ -13,12 +13,12 @@ use edge_harness::types::{FinishReason, ModelError, ModelErrorKind, ModelRequest
 use futures::FutureExt;
 
 /// How the prompts start.
-const SUM_UP: &str = "You sum up the earlier part of a conversation";
+const SUM_UP: &str = "You summarize the earlier part of a conversation";
 /// What a summary says about messages that were never summarized.
 const LOST: &str = "left out here";
-const OBSERVE: &str = "You take the notes by which an assistant remembers";
-const REFLECT: &str = "You keep the notes by which an assistant remembers";
-const EXTRACT: &str = "You keep the long-term memory of an assistant.";
+const OBSERVE: &str = "You take notes so that an assistant can remember";
+const REFLECT: &str = "You maintain the notes that an assistant uses";
+const EXTRACT: &str = "You maintain the long-term memory of an assistant.";
 
 /// The response, if this is a one-shot call.
 pub fn answer(ledger: &Ledger, request: &ModelRequest) -> Option<Vec<Piece>> {

@@ -1,7 +1,7 @@
-//! Keeping what the model is shown of a conversation within the model's window.
+//! Keeps the part of a conversation that the model is shown within the model's context window.
 //!
-//! [`ContextStrategy`] is what an agent needs for that; [`compaction`] and [`observation`] are the two built-in
-//! strategies. The window itself is a projection of the log: `session::window`.
+//! [`ContextStrategy`] is the interface between an agent and its strategy; [`compaction`] and [`observation`]
+//! are the built-in strategies. The window itself is a projection of the log: `session::window`.
 
 pub mod compaction;
 pub mod observation;

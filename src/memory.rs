@@ -1,13 +1,13 @@
-//! What agents remember of their users, across sessions.
+//! What agents remember about their users across sessions.
 //!
 //! ```text
 //! turn ─▶ turns of the session ─▶ index (turns)
 //!      └▶ flush: facts ─▶ the day's log = index (facts) ─▶ consolidation ─▶ MEMORY.md ─▶ prompt, index
 //! ```
 //!
-//! A day's log is rows of the index, shown as a file; `MEMORY.md` is a file whose lines are in the index.
-//! Each user's memory with each agent is a collection of its own: nothing that others hold can change what
-//! is found in it, or in which order.
+//! A daily log consists of rows of the index, shown as a file. `MEMORY.md` is a file whose lines are indexed.
+//! The memory of each user with each agent is a separate collection, so the contents of one never affect the
+//! results or the ranking in another.
 
 pub mod chunks;
 pub mod consolidation;
@@ -15,7 +15,7 @@ pub mod daily;
 pub mod entries;
 pub mod facts;
 pub mod flush;
-pub mod fold;
+pub mod normalize;
 pub mod ranking;
 pub mod search;
 pub mod stem;
@@ -38,30 +38,30 @@ pub use search::{Hit, search};
 use serde_json::json;
 use std::rc::Rc;
 
-/// Longest that a model may take to extract facts, in milliseconds.
+/// Timeout of the model call that extracts facts, in milliseconds.
 const EXTRACT_MS: u64 = 90_000;
 
-/// How often a fact is added to a file that keeps changing.
-const SAVES: usize = 5;
-/// Steps of an erasure that one call makes at most.
-const ERASURES: usize = 50;
+/// How often a save is attempted while other writers change the file.
+const MAX_SAVE_ATTEMPTS: usize = 5;
+/// Maximum number of erasure steps per call.
+const MAX_ERASE_STEPS: usize = 50;
 
-/// How memory is set.
+/// Settings of the memory.
 #[derive(Clone, Debug, Default)]
 pub struct MemorySettings {
-    /// The model that extracts facts and consolidates; that of the session, or the default, when absent.
+    /// Model that extracts and consolidates facts; the session's model, or the default, when absent.
     pub model: Option<String>,
-    /// How facts are extracted from what was said.
+    /// When facts are extracted from messages.
     pub flush: Flush,
 }
 
-/// How often facts are extracted from what was said.
+/// When facts are extracted from messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flush {
-    /// Not at all.
+    /// Never.
     Never,
-    /// Once in so many milliseconds for each user; 0 for behind every turn. Nothing is passed over: what waited
-    /// is extracted together.
+    /// At most once per interval for each user, in milliseconds; 0 for after every turn. Messages that arrive
+    /// in between are processed together at the next opportunity.
     Every(u64),
 }
 
@@ -71,20 +71,20 @@ impl Default for Flush {
     }
 }
 
-/// Something that was said.
+/// A message to index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTurn {
-    /// Its id, one of its kind in its session: it is stored once.
+    /// Id, unique within the session. An id is stored once.
     pub id: String,
-    /// Who said it.
+    /// Name of the speaker.
     pub speaker: String,
-    /// When.
+    /// Time of the message.
     pub at: Timestamp,
-    /// What.
+    /// Text of the message.
     pub text: String,
 }
 
-/// Between session and id in the key of a turn. Neither can hold it.
+/// Separates session and id in the key of a turn. Neither can contain it.
 const SEPARATOR: char = '\u{1f}';
 
 impl NewTurn {
@@ -112,7 +112,7 @@ pub struct Memories {
 }
 
 impl Memories {
-    /// Memories kept in these. `files` must have [`Memories::layer`].
+    /// Creates memories over these stores. `files` must include [`Memories::layer`].
     pub fn new(
         index: Rc<dyn MemoryIndex>,
         spaces: Rc<dyn MemorySpaces>,
@@ -124,12 +124,12 @@ impl Memories {
         Self { index, spaces, files, one_shot, settings, log }
     }
 
-    /// Whether facts are extracted from what is said.
+    /// Returns whether facts are extracted from messages.
     pub fn is_learning(&self) -> bool {
         self.settings.flush != Flush::Never
     }
 
-    /// The layer by which users' files show their memory, and keep it found.
+    /// Returns the workspace layer that shows daily logs as files and keeps `MEMORY.md` indexed.
     pub fn layer(
         index: Rc<dyn MemoryIndex>,
         clock: Rc<dyn crate::ports::Clock>,
@@ -152,25 +152,25 @@ impl Memories {
         Collection { tenant, agent, user, kind }
     }
 
-    /// How facts are extracted.
+    /// Returns when facts are extracted.
     pub fn flush_setting(&self) -> Flush {
         self.settings.flush
     }
 
-    /// Stores facts; those that are there already stay as they are. Returns how many are new.
+    /// Stores facts and returns how many are new. Facts that exist already stay unchanged.
     ///
     /// # Errors
-    /// When the index does not answer.
+    /// Returns an error when the index is unavailable.
     pub async fn learn(&self, owner: &Owner, facts: Vec<NewFact>) -> MemoryResult<usize> {
         let entries: Vec<_> = facts.into_iter().map(NewFact::entry).collect();
         self.index.add(&Self::collection(owner, CollectionKind::Facts), &entries).await
     }
 
-    /// Stores a fact at the user's own wish: in the log, and at once in `MEMORY.md` where there is room. `guard` is
-    /// asked before each write.
+    /// Stores a fact that the user asked to remember: in the log, and immediately in `MEMORY.md` if it has
+    /// room. `guard` is called before each write.
     ///
     /// # Errors
-    /// When a store does not answer, or whoever writes has lost the right to.
+    /// Returns an error when a store is unavailable, or [`FileError::Closed`] when `guard` refuses.
     pub async fn save(&self, owner: &Owner, fact: NewFact, guard: Guard) -> FileResult<()> {
         let located = self.index.locate(&owner.tenant).await;
         located.map_err(|error| FileError::Unavailable(error.to_string()))?;
@@ -182,7 +182,7 @@ impl Memories {
         learned.map_err(|error| FileError::Unavailable(error.to_string()))?;
         let files = self.files.open(&owner.tenant, &owner.agent, &owner.user, Some(guard));
         let path = memory_path()?;
-        for _ in 0..SAVES {
+        for _ in 0..MAX_SAVE_ATTEMPTS {
             let (old, condition) = match files.read(&path).await {
                 Ok((file, _)) => (file.bytes, Precondition::IfMatch(file.entry.etag)),
                 Err(FileError::NotFound) => ("# Memory\n\n".into(), Precondition::CreateOnly),
@@ -199,24 +199,24 @@ impl Memories {
                 Err(error) => return Err(error),
             }
         }
-        // It is in the log: consolidation works it in.
+        // The fact is in the log, so the next consolidation adds it.
         Ok(())
     }
 
-    /// Reads a file of the memory: `MEMORY.md`, or the log of a day.
+    /// Reads `MEMORY.md` or a daily log.
     ///
     /// # Errors
-    /// When there is none, or a store does not answer.
+    /// Returns an error when there is no such file or a store is unavailable.
     pub async fn read(&self, owner: &Owner, path: &FilePath) -> FileResult<String> {
         let files = self.files.open(&owner.tenant, &owner.agent, &owner.user, None);
         let (file, _) = files.read(path).await?;
         Ok(String::from_utf8_lossy(&file.bytes).into_owned())
     }
 
-    /// What was last said in a session, oldest first; of what is long, the first part.
+    /// Returns the last messages of a session, oldest first. A long message is represented by its first part.
     ///
     /// # Errors
-    /// When the index does not answer.
+    /// Returns an error when the index is unavailable.
     pub async fn history(&self, owner: &Owner, session: &str, last: usize) -> MemoryResult<Vec<Entry>> {
         let group = Some(session.to_owned());
         let listing = Listing { group, first_parts: true, limit: last, ..Listing::default() };
@@ -225,11 +225,16 @@ impl Memories {
         Ok(said)
     }
 
-    /// Keeps what was said in a session where words find it. Said again, nothing changes.
+    /// Indexes the messages of a session. Indexing them again changes nothing.
     ///
     /// # Errors
-    /// When the index does not answer.
-    pub async fn hear(&self, owner: &Owner, session: &str, records: &[Record]) -> MemoryResult<usize> {
+    /// Returns an error when the index is unavailable.
+    pub async fn index_messages(
+        &self,
+        owner: &Owner,
+        session: &str,
+        records: &[Record],
+    ) -> MemoryResult<usize> {
         let turns = flush::transcript(records).into_iter().map(|message| NewTurn {
             id: message.id.clone(),
             speaker: if message.role == Role::User { "user" } else { "assistant" }.to_owned(),
@@ -239,11 +244,11 @@ impl Memories {
         self.import(owner, session, turns.collect()).await
     }
 
-    /// Keeps turns of a conversation where words find them, in this order; those that are there already stay
-    /// as they are. Returns how many are new.
+    /// Indexes the turns of a conversation in this order and returns how many are new. Turns that exist
+    /// already stay unchanged.
     ///
     /// # Errors
-    /// When the index does not answer.
+    /// Returns an error when the index is unavailable.
     pub async fn import(&self, owner: &Owner, session: &str, turns: Vec<NewTurn>) -> MemoryResult<usize> {
         let entries: Vec<_> = turns.into_iter().map(|turn| turn.entry(session)).collect();
         if entries.is_empty() {
@@ -252,11 +257,12 @@ impl Memories {
         self.index.add(&Self::collection(owner, CollectionKind::Turns), &entries).await
     }
 
-    /// Forgets what was said in a session, and the facts that were drawn from it. What consolidation has
-    /// made of them stays in `MEMORY.md`, which is the user's. Returns whether there was anything.
+    /// Removes the indexed messages of a session and the facts extracted from them. What consolidation has
+    /// written to `MEMORY.md` stays, because that file belongs to the user. Returns whether there was
+    /// anything to remove.
     ///
     /// # Errors
-    /// When the index does not answer.
+    /// Returns an error when the index is unavailable.
     pub async fn forget_session(&self, owner: &Owner, session: &str) -> MemoryResult<bool> {
         let mut any = false;
         for kind in [CollectionKind::Turns, CollectionKind::Facts] {
@@ -268,10 +274,10 @@ impl Memories {
         Ok(any)
     }
 
-    /// Finds what words are about, best first.
+    /// Searches a collection; the best hits come first.
     ///
     /// # Errors
-    /// When the index does not answer.
+    /// Returns an error when the index is unavailable.
     pub async fn search(
         &self,
         owner: &Owner,
@@ -281,7 +287,7 @@ impl Memories {
     ) -> MemoryResult<Vec<Hit>> {
         let mut hits = search(self.index.as_ref(), &Self::collection(owner, kind), query, limit).await?;
         for hit in &mut hits {
-            // As the caller knows it.
+            // Returns the id without the session, as the caller stored it.
             if let Some((_, id)) = hit.entry.key.split_once(SEPARATOR) {
                 hit.entry.key = id.to_owned();
             }
@@ -289,13 +295,13 @@ impl Memories {
         Ok(hits)
     }
 
-    /// Removes all that is remembered of a user, or of a whole tenant; returns whether nothing is left. Bounded:
-    /// call it again.
+    /// Removes the memory of a user, or of an entire tenant, and returns whether nothing is left. Removes a
+    /// limited amount per call.
     ///
     /// # Errors
-    /// When the index does not answer.
+    /// Returns an error when the index is unavailable.
     pub async fn erase(&self, tenant: &TenantId, user: Option<&str>) -> MemoryResult<bool> {
-        for _ in 0..ERASURES {
+        for _ in 0..MAX_ERASE_STEPS {
             if !self.index.erase(tenant, user).await? {
                 return Ok(true);
             }
@@ -303,39 +309,39 @@ impl Memories {
         Ok(false)
     }
 
-    /// Takes the right to extract facts, given once in `gap_ms` for each user. `None` when it is taken; else
-    /// when it will be free.
+    /// Claims the extraction of facts, which is granted once per `gap_ms` for each user. Returns `None` when
+    /// granted, otherwise the time at which it can be claimed again.
     ///
     /// # Errors
-    /// When the index does not answer.
+    /// Returns an error when the index is unavailable.
     pub async fn claim_flush(&self, owner: &Owner, gap_ms: u64) -> Result<Option<Timestamp>, String> {
         if gap_ms == 0 {
             return Ok(None);
         }
         let claimed = self.spaces.claim_flush(owner, self.one_shot.clock.now(), gap_ms).await;
-        claimed.map_err(|error| self.put_off("memory.not_flushed", owner, &error))
+        claimed.map_err(|error| self.log_failure("memory.not_flushed", owner, &error))
     }
 
-    /// Asks for consolidation before those for whom nobody asks. Returns when it was done last.
+    /// Requests consolidation, which gives the space priority. Returns the time of the last consolidation.
     ///
     /// # Errors
-    /// When the index does not answer.
-    pub async fn request(&self, owner: &Owner) -> MemoryResult<Option<Timestamp>> {
+    /// Returns an error when the index is unavailable.
+    pub async fn request_consolidation(&self, owner: &Owner) -> MemoryResult<Option<Timestamp>> {
         self.spaces.request(owner, self.one_shot.clock.now()).await
     }
 
-    /// The log of a day, as Markdown; none when nothing was learned.
+    /// Returns the log of a day as Markdown, or `None` when it has no facts.
     ///
     /// # Errors
-    /// When the index does not answer.
+    /// Returns an error when the index is unavailable.
     pub async fn day(&self, owner: &Owner, day: &str) -> MemoryResult<Option<String>> {
         daily::day(self.index.as_ref(), &Self::collection(owner, CollectionKind::Facts), day).await
     }
 
-    /// Extracts what a stretch of a session's log tells about its user. The facts are not stored yet.
+    /// Extracts facts about the user from part of a session's log. Does not store them.
     ///
     /// # Errors
-    /// When the model or a store does not answer.
+    /// Returns an error when the model or a store is unavailable.
     pub async fn extract(
         &self,
         owner: &Owner,
@@ -345,19 +351,19 @@ impl Memories {
     ) -> Result<Vec<NewFact>, String> {
         let said = flush::transcript(records);
         let now = self.one_shot.clock.now();
-        let failed = |why: &dyn ToString| self.put_off("memory.not_flushed", owner, why);
+        let failed = |why: &dyn ToString| self.log_failure("memory.not_flushed", owner, why);
         let today = self.day(owner, &day_of(now)).await.map_err(|error| failed(&error))?;
         let memory = match self.read(owner, &memory_path().map_err(|error| failed(&error))?).await {
             Err(FileError::NotFound) => String::new(),
             read => read.map_err(|error| failed(&error))?,
         };
-        let Some(question) = flush::question(&said, &memory, &today.unwrap_or_default(), now) else {
+        let Some(request) = flush::extraction_request(&said, &memory, &today.unwrap_or_default(), now) else {
             return Ok(Vec::new());
         };
         let default = || self.one_shot.models.default_model();
         let model = self.settings.model.as_deref().or(model).map_or_else(default, str::to_owned);
-        let answer =
-            self.one_shot.complete(&model, question, EXTRACT_MS).await.map_err(|error| failed(&error))?;
+        let response =
+            self.one_shot.complete(&model, request, EXTRACT_MS).await.map_err(|error| failed(&error))?;
         let from = records.first().map_or(0, |record| record.seq).to_string();
         let fact = |text: String| NewFact {
             id: facts::id_of(&[session, &from], &text),
@@ -366,16 +372,16 @@ impl Memories {
             session: Some(session.to_owned()),
             speaker: None,
         };
-        Ok(flush::facts_in(&answer).into_iter().map(fact).collect())
+        Ok(flush::parse_facts(&response).into_iter().map(fact).collect())
     }
 
-    /// Writes down why something is put off, and gives the words that a session may read.
-    pub fn put_off(&self, event: &str, owner: &Owner, why: &dyn ToString) -> String {
-        self.trouble(event, owner, &why.to_string());
-        "it could not be done now, and is tried again".to_owned()
+    /// Logs the cause of a failure and returns a message without details, for the session.
+    pub fn log_failure(&self, event: &str, owner: &Owner, why: &dyn ToString) -> String {
+        self.log_error(event, owner, &why.to_string());
+        "temporarily not possible; it will be retried".to_owned()
     }
 
-    fn trouble(&self, event: &str, owner: &Owner, why: &str) {
+    fn log_error(&self, event: &str, owner: &Owner, why: &str) {
         let Owner { tenant, agent, user } = owner;
         self.log
             .line(&json!({ "event": event, "tenant": tenant, "agent": agent, "user": user, "cause": why }));

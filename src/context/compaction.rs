@@ -1,10 +1,10 @@
-//! Compaction: what of a long conversation is still shown, and what stands for the rest.
+//! Compaction: replaces older messages of a long conversation by a summary.
 //!
-//! [`plan`] says what to leave out, purely; [`question`] what a model is asked for in its place.
-//! [`strategy`] carries it out.
+//! [`reduce`] decides what to leave out and is pure; [`prompt`] builds the request for the summary;
+//! [`strategy`] executes both.
 
-pub mod plan;
-pub mod question;
+pub mod prompt;
+pub mod reduce;
 pub mod strategy;
 
 use crate::model::one_shot::OneShotModel;
@@ -12,30 +12,32 @@ use crate::ports::{Clock, Entropy, Models};
 use crate::types::{CompactReason, Message};
 use std::rc::Rc;
 
-/// Longest that one question may take, in milliseconds.
-const ASK_MS: u64 = 40_000;
+/// Timeout of one model call, in milliseconds.
+const MODEL_TIMEOUT_MS: u64 = 40_000;
 
-/// The least and the most that the end of a conversation that stays as it is has by default, in tokens.
+/// Default range of the tokens that stay at the end of a conversation.
 const KEEP_TOKENS: std::ops::RangeInclusive<u64> = 2_000..=8_000;
-/// Fewest tokens that a conversation may have before it is made shorter; less where the window is small.
-const CONVERSATION: u64 = 5_000;
-/// The least and the most that a summary may have, in tokens; a quarter of what is left for the conversation.
+/// Minimum number of tokens of a conversation before it is compacted; less if the window is small.
+const MIN_CONVERSATION: u64 = 5_000;
+/// Range of the tokens of a summary: a quarter of what is available for the conversation.
 const SUMMARY_TOKENS: std::ops::RangeInclusive<u64> = 200..=4_000;
 
-/// When a conversation is made shorter, and what of it stays as it is.
+/// When a conversation is compacted, and what stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactionSettings {
-    /// From so many messages on it is made shorter; 0 for however many.
+    /// Compacts at this many messages; 0 disables the limit.
     pub at_messages: usize,
-    /// From so many tokens of the whole request on; 0 for what the model's window and `reserve` say.
+    /// Compacts when a request reaches this many tokens; 0 derives the limit from the model's window and
+    /// `reserve`.
     pub at_tokens: u64,
-    /// Most messages at its end that stay as they are.
+    /// Maximum number of messages that stay at the end.
     pub keep_messages: usize,
-    /// Most tokens of these; 0 for a quarter of what a request may have, 2,000 to 8,000.
+    /// Maximum number of tokens of these messages; 0 for a quarter of the request limit, within 2,000 to
+    /// 8,000.
     pub keep_tokens: u64,
-    /// Tokens of the window that are kept free. Half of the window is used in any case.
+    /// Tokens of the window that stay free. At least half of the window is always used.
     pub reserve: u64,
-    /// The model that sums up; the session's own when absent.
+    /// Model that summarizes; the session's model when absent.
     pub model: Option<String>,
 }
 
@@ -52,29 +54,29 @@ impl Default for CompactionSettings {
     }
 }
 
-/// The bounds of one request, all in tokens by our estimate.
+/// The limits of one request, in estimated tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From so many messages on the conversation is made shorter; 0 for however many.
+    /// Compacts at this many messages; 0 disables the limit.
     pub at_messages: usize,
-    /// From so many tokens of the whole request on.
+    /// Compacts when the request reaches this many tokens.
     pub at_tokens: u64,
-    /// Most messages at the end that stay.
+    /// Maximum number of messages that stay at the end.
     pub keep_messages: usize,
-    /// Most tokens of these.
+    /// Maximum number of tokens of these messages.
     pub keep_tokens: u64,
-    /// Longest summary.
+    /// Maximum number of tokens of the summary.
     pub summary: u64,
 }
 
 impl CompactionSettings {
-    /// The bounds of requests to a model with this window, of which it takes `most`, and that have `fixed`
-    /// tokens beside the conversation.
+    /// Computes the limits for a model with a context window of `window` tokens that accepts requests of at
+    /// most `most` tokens, of which `fixed` tokens are not part of the conversation.
     pub fn limits(&self, window: u64, most: u64, fixed: u64) -> Limits {
         let by_window = if self.reserve >= window / 2 { window / 2 } else { window - self.reserve };
         let at_tokens = if self.at_tokens > 0 { self.at_tokens } else { by_window };
-        // However much stands beside the conversation: a bound that leaves it nothing would always be passed.
-        let least = fixed + CONVERSATION.min(most.saturating_sub(fixed) / 2);
+        // A limit that left no room for the conversation would always be exceeded.
+        let least = fixed + MIN_CONVERSATION.min(most.saturating_sub(fixed) / 2);
         let at_tokens = at_tokens.max(least).min(most).max(1);
         let quarter = (at_tokens / 4).clamp(*KEEP_TOKENS.start(), *KEEP_TOKENS.end());
         let left = at_tokens.saturating_sub(fixed);
@@ -83,7 +85,7 @@ impl CompactionSettings {
             at_messages: self.at_messages,
             at_tokens,
             keep_messages: self.keep_messages.max(1),
-            // What is kept must leave room for a summary, and for more of the conversation.
+            // The kept messages must leave room for a summary and for new messages.
             keep_tokens: keep.min(left / 2),
             summary: (left / 4).clamp(*SUMMARY_TOKENS.start(), *SUMMARY_TOKENS.end()),
         }
@@ -91,8 +93,8 @@ impl CompactionSettings {
 }
 
 impl Limits {
-    /// Why a conversation of so many messages, in a request of so many tokens, is to be made shorter: it has
-    /// `percent` of what is a reason to. None when it may stay.
+    /// Returns why a conversation must be compacted: it has reached `percent` of one of its limits. Returns
+    /// `None` if it has not.
     pub fn reason(&self, messages: usize, tokens: u64, percent: u64) -> Option<CompactReason> {
         if self.at_messages > 0 && messages as u64 * 100 >= self.at_messages as u64 * percent {
             Some(CompactReason::Messages)
@@ -102,21 +104,21 @@ impl Limits {
     }
 }
 
-/// Sums up what leaves the context.
+/// Summarizes messages that leave the window.
 pub struct Summarizer(OneShotModel);
 
 impl Summarizer {
-    /// Asks these models.
+    /// Creates a summarizer that uses these models.
     pub fn new(models: Rc<dyn Models>, clock: Rc<dyn Clock>, entropy: Rc<dyn Entropy>) -> Self {
         Self(OneShotModel { models, clock, entropy })
     }
 
-    /// The summary of messages that leave the context, and of what was left out before, in at most so many
-    /// tokens: one question to `model`, or up to four when one does not hold all.
+    /// Summarizes the earlier summary and the messages that leave the window in at most `most` tokens. Calls
+    /// `model` once, or up to four times if the messages do not fit into one request.
     ///
     /// # Errors
-    /// Why there is none.
-    pub async fn sum_up<'a>(
+    /// Returns why there is no summary.
+    pub async fn summarize<'a>(
         &self,
         model: &str,
         earlier: Option<&str>,
@@ -124,14 +126,14 @@ impl Summarizer {
         most: u64,
     ) -> Result<String, String> {
         let Self(one_shot) = self;
-        let room = question::room(one_shot.models.limits(model).estimated_window(), most);
+        let room = prompt::room(one_shot.models.limits(model).estimated_window(), most);
         let mut summary = earlier.map(str::to_owned);
-        for portion in question::portions(leaving, room) {
-            let asked = question::question(summary.as_deref(), &portion, most, one_shot.clock.now());
-            let answer = one_shot.complete(model, asked, ASK_MS).await?;
-            summary = Some(question::summary_in(&answer, most).ok_or("the summary is empty")?);
+        for portion in prompt::portions(leaving, room) {
+            let request = prompt::summary_request(summary.as_deref(), &portion, most, one_shot.clock.now());
+            let response = one_shot.complete(model, request, MODEL_TIMEOUT_MS).await?;
+            summary = Some(prompt::parse_summary(&response, most).ok_or("the summary is empty")?);
         }
-        summary.ok_or_else(|| "there is nothing to sum up".into())
+        summary.ok_or_else(|| "there is nothing to summarize".into())
     }
 }
 

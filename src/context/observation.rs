@@ -1,18 +1,18 @@
-//! Notes that take the place of messages: taken piece by piece while the conversation goes on, rewritten
-//! when they have grown long.
+//! Observation: replaces older messages by notes, which are taken piece by piece during the conversation and
+//! rewritten when they have become long.
 //!
 //! ```text
-//! messages ─▶ observer ─▶ notes wait ─▶ notes are shown, messages are not ─▶ reflector ─▶ fewer notes
+//! messages ─▶ observer ─▶ buffered notes ─▶ active notes, which hide their messages ─▶ reflector ─▶ fewer notes
 //! ```
 //!
-//! What is asked and understood is here; `types::Observed` says what follows from what, and [`strategy`]
-//! when it is done.
+//! This module makes the model calls; `types::Observed` holds the state and its transitions, and [`strategy`]
+//! decides when to call.
 
 pub mod guards;
-pub mod less;
 pub mod observer;
-pub mod plan;
 pub mod reflector;
+pub mod selection;
+pub mod shrink;
 pub mod strategy;
 
 use crate::model::one_shot::OneShotModel;
@@ -22,25 +22,25 @@ use crate::types::{Chunk, Message};
 use observer::Notes;
 use std::rc::Rc;
 
-/// Most tokens of messages in one question.
-const MAX_QUESTION: u64 = 60_000;
-/// Notes of fewer percent of what they would replace have lost too much of it.
+/// Maximum number of tokens of messages in one request.
+const MAX_INPUT: u64 = 60_000;
+/// Rewritten notes below this percentage of the originals are rejected, because they have lost too much.
 const MIN_SHARE: u64 = 5;
-/// How often a question is asked whose answer is of no use.
-const TRIES: usize = 2;
+/// Maximum number of attempts when a response is unusable.
+const MAX_ATTEMPTS: usize = 2;
 
-/// When notes take the place of messages, and who takes them.
+/// When notes replace messages, and which models take them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservationSettings {
-    /// Messages of so many tokens are observed; fewer where the model's window is small.
+    /// Takes notes when the messages reach this many tokens; earlier if the model's window is small.
     pub observe_at: u64,
-    /// Notes of so many tokens are rewritten.
+    /// Rewrites the notes when they reach this many tokens.
     pub reflect_at: u64,
-    /// The model that takes notes, as `provider/model`; the session's when absent.
+    /// Model that takes notes, as `provider/model`; the session's model when absent.
     pub observer: Option<String>,
-    /// The model that rewrites them; the session's when absent.
+    /// Model that rewrites notes; the session's model when absent.
     pub reflector: Option<String>,
-    /// When nothing was said for so many milliseconds, notes that wait take the place of their messages.
+    /// Activates buffered notes after this many milliseconds without a message.
     pub idle_ms: Option<u64>,
 }
 
@@ -50,14 +50,14 @@ impl Default for ObservationSettings {
     }
 }
 
-/// Takes notes, by asking models.
+/// Takes and rewrites notes by model calls.
 pub struct NoteTaker {
     one_shot: OneShotModel,
     settings: ObservationSettings,
 }
 
 impl NoteTaker {
-    /// By these settings.
+    /// Creates a note taker with these settings.
     pub fn new(
         models: Rc<dyn Models>,
         clock: Rc<dyn Clock>,
@@ -67,26 +67,27 @@ impl NoteTaker {
         Self { one_shot: OneShotModel { models, clock, entropy }, settings }
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn settings(&self) -> &ObservationSettings {
         &self.settings
     }
 
-    /// The time.
+    /// Returns the clock.
     pub fn clock(&self) -> &dyn Clock {
         self.one_shot.clock.as_ref()
     }
 
-    /// Most tokens of messages that are asked about at once, in a session of this model.
-    pub fn most(&self, model: &str) -> u64 {
+    /// Returns the maximum number of tokens of messages per request, in a session of this model.
+    pub fn max_input(&self, model: &str) -> u64 {
         let limits = self.one_shot.models.limits(self.settings.observer.as_deref().unwrap_or(model));
-        (limits.estimated_window() / 2).min(MAX_QUESTION)
+        (limits.estimated_window() / 2).min(MAX_INPUT)
     }
 
-    /// Takes notes on messages that follow `earlier` notes, within `ms` milliseconds: a chunk without place.
+    /// Takes notes on messages that follow `earlier` notes, within `ms` milliseconds. The chunk has no range
+    /// yet.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Returns why no notes could be taken.
     pub async fn observe(
         &self,
         model: &str,
@@ -97,15 +98,15 @@ impl NoteTaker {
         let model = self.settings.observer.as_deref().unwrap_or(model);
         let now = self.one_shot.clock.now();
         let of: u64 = messages.iter().map(|message| tokens::of_message(message)).sum();
-        let mut left = TRIES;
+        let mut left = MAX_ATTEMPTS;
         loop {
-            let question = observer::question(earlier, messages, self.most(model), now);
+            let request = observer::notes_request(earlier, messages, self.max_input(model), now);
             let spent = self.one_shot.clock.now().since(now);
-            let answer = self.one_shot.complete(model, question, ms.saturating_sub(spent)).await?;
-            let chunk = observer::parse(&answer).map(|notes| self.chunk(notes, of)).and_then(|chunk| {
-                // Notes on a few words may be longer than these.
+            let response = self.one_shot.complete(model, request, ms.saturating_sub(spent)).await?;
+            let chunk = observer::parse(&response).map(|notes| self.chunk(notes, of)).and_then(|chunk| {
+                // Notes on a few words may be longer than the words.
                 if chunk.tokens > of.max(1_000) {
-                    return Err("the notes are longer than what they are about".to_owned());
+                    return Err("the notes are longer than the messages".to_owned());
                 }
                 Ok(chunk)
             });
@@ -116,11 +117,11 @@ impl NoteTaker {
         }
     }
 
-    /// Rewrites notes into fewer, if can be into less than `target` tokens: the shortest of what a few
-    /// tries gave. They have `ms` milliseconds in all.
+    /// Rewrites notes into fewer, if possible below `target` tokens. Returns the shortest result of a few
+    /// attempts, which together take at most `ms` milliseconds.
     ///
     /// # Errors
-    /// Why they cannot be rewritten, or that they do not become fewer.
+    /// Returns why no shorter notes were produced.
     pub async fn reflect(
         &self,
         model: &str,
@@ -135,16 +136,17 @@ impl NoteTaker {
         let before: u64 = chunks.iter().map(|chunk| chunk.tokens).sum();
         let of = chunks.iter().map(|chunk| chunk.of).sum();
         let began = self.one_shot.clock.now();
-        let (mut best, mut failed): (Option<Chunk>, String) = (None, "the notes do not become fewer".into());
+        let (mut best, mut failed): (Option<Chunk>, String) =
+            (None, "the rewritten notes are not shorter".into());
         for level in reflector::LEVELS {
             let left = ms.saturating_sub(self.one_shot.clock.now().since(began));
-            let question = reflector::question(chunks, level, began);
-            let answer = self.one_shot.complete(model, question, left).await;
-            match answer.and_then(|answer| reflector::parse(&answer)) {
+            let request = reflector::rewrite_request(chunks, level, began);
+            let response = self.one_shot.complete(model, request, left).await;
+            match response.and_then(|response| reflector::parse(&response)) {
                 Ok(notes) => {
                     let chunk = self.chunk(notes, of);
                     if chunk.tokens * 100 < before * MIN_SHARE {
-                        failed = "the new notes leave nearly everything out".into();
+                        failed = "the rewritten notes leave out nearly everything".into();
                     } else if chunk.tokens < best.as_ref().map_or(before, |best| best.tokens) {
                         best = Some(chunk);
                     }

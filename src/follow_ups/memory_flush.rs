@@ -6,7 +6,7 @@ use crate::agent::{
 };
 use crate::memory::{
     Flush, Memories,
-    flush::{SAID, portion},
+    flush::{TRANSCRIPT_KINDS, portion},
 };
 use crate::types::EventKind;
 use std::rc::Rc;
@@ -38,7 +38,8 @@ impl FollowUp for MemoryFlush {
 
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
         let Flush::Every(gap_ms) = self.0.flush_setting() else { return Ok(Progress::Done(Vec::new())) };
-        let (records, newest) = (cx.oldest(cx.seen, SAID, MAX_RECORDS)?, cx.newest(SAID, 1)?);
+        let (records, newest) =
+            (cx.oldest(cx.seen, TRANSCRIPT_KINDS, MAX_RECORDS)?, cx.newest(TRANSCRIPT_KINDS, 1)?);
         let (Some(first), Some(newest)) = (records.first(), newest.last()) else {
             return Ok(Progress::Done(Vec::new()));
         };
@@ -58,7 +59,8 @@ impl FollowUp for MemoryFlush {
         if !facts.is_empty() {
             cx.ensure_active()?;
             let stored = self.0.learn(&cx.owner, facts).await;
-            let stored = stored.map_err(|error| self.0.put_off("memory.not_flushed", &cx.owner, &error))?;
+            let stored =
+                stored.map_err(|error| self.0.log_failure("memory.not_flushed", &cx.owner, &error))?;
             flushed.extend((stored > 0).then_some(EventKind::MemoryFlushed { facts: stored }));
         }
         match portion.last().filter(|last| last.seq < newest.seq) {

@@ -32,8 +32,8 @@ impl FollowUp for MemoryMaintenance {
         if !cx.uncommitted.iter().any(flushed) && cx.newest(&["memory.flushed"], 1)?.is_empty() {
             return Ok(Progress::Done(Vec::new()));
         }
-        let last = self.0.request(&cx.owner).await;
-        let last = last.map_err(|error| self.0.put_off("memory.not_requested", &cx.owner, &error))?;
+        let last = self.0.request_consolidation(&cx.owner).await;
+        let last = last.map_err(|error| self.0.log_failure("memory.not_requested", &cx.owner, &error))?;
         let announced = cx.last_of("memory.consolidated")?.unwrap_or(cx.created_at);
         let news = last.filter(|last| *last > announced);
         let news = news.map(|consolidated_at| EventKind::MemoryConsolidated { consolidated_at });

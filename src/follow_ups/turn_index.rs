@@ -4,7 +4,7 @@ use crate::agent::{
     FollowUp,
     follow_up::{FollowUpContext, Progress},
 };
-use crate::memory::{Memories, flush::SAID};
+use crate::memory::{Memories, flush::TRANSCRIPT_KINDS};
 use crate::types::Owner;
 use std::rc::Rc;
 
@@ -31,12 +31,12 @@ impl FollowUp for TurnIndex {
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
         let mut seen = cx.seen;
         loop {
-            let records = cx.oldest(seen, SAID, MAX_RECORDS)?;
+            let records = cx.oldest(seen, TRANSCRIPT_KINDS, MAX_RECORDS)?;
             let Some(last) = records.last() else { return Ok(Progress::Done(Vec::new())) };
             seen = last.seq;
             cx.ensure_active()?;
-            let heard = self.0.hear(&cx.owner, &cx.session_id, &records).await;
-            heard.map_err(|error| self.0.put_off("memory.not_indexed", &cx.owner, &error))?;
+            let indexed = self.0.index_messages(&cx.owner, &cx.session_id, &records).await;
+            indexed.map_err(|error| self.0.log_failure("memory.not_indexed", &cx.owner, &error))?;
         }
     }
 

@@ -1,16 +1,16 @@
-//! Long texts are cut into parts, each of which is found by itself: one line of a long reply would
-//! otherwise drown in the rest.
+//! Splits long texts into parts that are indexed separately, so that a single relevant line of a long reply
+//! is not outweighed by the rest.
 
-/// Longest part, in words. Measured: with rows of at most a hundred words long replies are found as
-/// well as short turns are.
+/// Maximum length of a part, in words. Measured: with parts of up to 100 words, long replies are found as
+/// well as short turns.
 pub const MAX_WORDS: usize = 100;
-/// Longest part in bytes, for scripts that have no spaces and for what is no prose.
+/// Maximum length of a part in bytes, for scripts without spaces and for text that is not prose.
 pub const MAX_BYTES: usize = 1_000;
-/// Most parts of a text; what stands behind them is not found.
+/// Maximum number of parts of a text. The rest is not indexed.
 pub const MAX_PARTS: usize = 64;
 
-/// Cuts `text` at spaces into parts of at most [`MAX_WORDS`] and about the same length. A text that is
-/// short enough stays as it is, and so does white space inside a part. Never empty.
+/// Splits `text` at spaces into parts of at most [`MAX_WORDS`] words and about equal length. A short text is
+/// returned unchanged, and whitespace inside a part is kept. The result is never empty.
 pub fn chunks(text: &str) -> Vec<&str> {
     let words = pieces(text);
     let count = words.len().div_ceil(MAX_WORDS).max(text.len().div_ceil(MAX_BYTES)).max(1);
@@ -37,7 +37,7 @@ pub fn chunks(text: &str) -> Vec<&str> {
     parts
 }
 
-/// Where each word begins and ends. What is longer than a fifth of a part is cut, between characters.
+/// Returns the start and end of each word. Words longer than a fifth of a part are split between characters.
 fn pieces(text: &str) -> Vec<(usize, usize)> {
     let mut pieces = Vec::new();
     let mut start = None;
@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_spaces_is_cut_between_characters() {
+    fn a_text_without_spaces_is_split_between_characters() {
         let parts = chunks(&"日本語".repeat(400)).iter().map(|part| part.len()).collect::<Vec<_>>();
         assert!(parts.len() > 3 && parts.iter().all(|bytes| *bytes <= MAX_BYTES), "{parts:?}");
     }
 
     proptest! {
         #[test]
-        fn nothing_is_lost_and_all_is_bounded(text in "(\\PC{0,400}|[a-z \n]{0,3000}|[日本 é]{0,1500})") {
+        fn no_text_is_lost_and_parts_are_bounded(text in "(\\PC{0,400}|[a-z \n]{0,3000}|[日本 é]{0,1500})") {
             let parts = chunks(&text);
             prop_assert!(!parts.is_empty());
             let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();

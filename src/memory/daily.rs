@@ -1,5 +1,5 @@
-//! A user's own tree with its memory in it: the days of the log stand in it as files, and what is written
-//! to `MEMORY.md` is found by words from then on.
+//! Adds the memory to a user's file tree: daily logs appear as files, and the lines of `MEMORY.md` are
+//! indexed whenever it changes.
 
 use super::facts;
 use crate::ports::{
@@ -15,34 +15,34 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::rc::Rc;
 
-/// Days after which a log goes to the archive.
-pub const ARCHIVED_AFTER_DAYS: u64 = 90;
-/// Where logs are that few will read any more.
+/// Age in days at which a log moves to the archive folder.
+pub const ARCHIVE_AFTER_DAYS: u64 = 90;
+/// Folder of archived logs.
 const ARCHIVE: &str = "memory/archive/";
-/// Most facts of one day that are shown, the newest.
+/// Maximum number of facts shown per day: the newest.
 const MAX_FACTS: usize = 2_000;
-/// How often the lines of a file that keeps changing are indexed in a row.
-const TRIES: usize = 4;
+/// How often indexing is repeated while the file keeps changing.
+const MAX_ATTEMPTS: usize = 4;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// See the module.
+/// A user's file tree with daily logs and an indexed `MEMORY.md`.
 pub struct MemoryFiles {
     /// The user's own files.
     pub own: Rc<dyn Filesystem>,
-    /// The user's memory.
+    /// Index of the user's memory.
     pub index: Rc<dyn MemoryIndex>,
-    /// Where in it the user's facts are.
+    /// Collection of the user's facts.
     pub facts: Collection,
-    /// Decides what is archived.
+    /// Clock that decides which logs are archived.
     pub clock: Rc<dyn Clock>,
-    /// Takes what could not be indexed.
+    /// Log for indexing errors.
     pub log: Rc<dyn Log>,
 }
 
-/// The log of a day as Markdown; none when nothing was learned.
+/// Returns the log of a day as Markdown, or `None` when it has no facts.
 ///
 /// # Errors
-/// When the index does not answer.
+/// Returns an error when the index is unavailable.
 pub async fn day(
     index: &dyn MemoryIndex,
     facts: &Collection,
@@ -52,7 +52,7 @@ pub async fn day(
     Ok((!found.is_empty()).then(|| render(day, &found)))
 }
 
-/// The facts of a day, oldest first.
+/// Returns the facts of a day, oldest first.
 async fn day_facts(index: &dyn MemoryIndex, facts: &Collection, day: &str) -> Result<Vec<Fact>, MemoryError> {
     let group = Some(day.to_owned());
     let listing = Listing { group, source: Some(Source::Log), limit: MAX_FACTS, ..Listing::default() };
@@ -61,12 +61,12 @@ async fn day_facts(index: &dyn MemoryIndex, facts: &Collection, day: &str) -> Re
     Ok(found)
 }
 
-/// The day that a time lies in, as `YYYY-MM-DD` in UTC.
+/// Returns the UTC day of a time, as `YYYY-MM-DD`.
 pub fn day_of(at: Timestamp) -> String {
     at.to_rfc3339().get(..10).unwrap_or_default().to_owned()
 }
 
-/// Whether this names a day.
+/// Returns whether the text is a valid day.
 pub fn is_day(text: &str) -> bool {
     text.len() == 10 && Timestamp::parse(&format!("{text}T00:00:00Z")).is_some()
 }
@@ -80,8 +80,8 @@ fn render(day: &str, facts: &[Fact]) -> String {
     text
 }
 
-/// What changes with a log: it only grows, unless what a session taught is taken out. Hashed with whose it is:
-/// the number of its last fact would tell how much others write.
+/// Returns the version tag of a log, from its last fact and its number of facts. The owner is part of the
+/// hash, because the serial number of the last fact alone would reveal how much other users write.
 fn etag(facts: &Collection, last: u64, entries: u64) -> String {
     let Collection { tenant, agent, user, .. } = facts;
     let mut hash = Sha256::new();
@@ -94,37 +94,37 @@ fn etag(facts: &Collection, last: u64, entries: u64) -> String {
     hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// How many bytes [`render`] makes of a day.
-fn rendered(group: &Group) -> u64 {
+/// Returns the length of what [`render`] produces for a day, in bytes.
+fn rendered_len(group: &Group) -> u64 {
     "# YYYY-MM-DD\n\n".len() as u64 + group.bytes + group.entries * "- HH:MM \n".len() as u64
 }
 
 impl MemoryFiles {
-    /// The day whose log a path is.
+    /// Returns the day whose log is at `path`.
     fn day_at<'a>(&self, path: &'a FilePath) -> Option<&'a str> {
         let path = path.as_str();
         let name = path.strip_prefix(ARCHIVE).or(path.strip_prefix(DAILY))?;
         name.strip_suffix(".md").filter(|day| is_day(day))
     }
 
-    /// Where the log of a day stands.
-    fn place(&self, day: &str) -> Option<FilePath> {
+    /// Returns the path of the log of a day.
+    fn path_of(&self, day: &str) -> Option<FilePath> {
         let start = Timestamp::parse(&format!("{day}T00:00:00Z"))?;
-        let old = self.clock.now().since(start) > ARCHIVED_AFTER_DAYS * DAY_MS;
+        let old = self.clock.now().since(start) > ARCHIVE_AFTER_DAYS * DAY_MS;
         let folder = if old { ARCHIVE } else { DAILY };
         FilePath::parse(&format!("{folder}{day}.md")).ok()
     }
 
     fn entry(&self, group: &Group) -> Option<Entry> {
         Some(Entry {
-            path: self.place(&group.name)?,
-            bytes: rendered(group),
+            path: self.path_of(&group.name)?,
+            bytes: rendered_len(group),
             etag: etag(&self.facts, group.last, group.entries),
             updated_at: group.updated_at,
         })
     }
 
-    /// The days as files, as far as they fit `prefix`.
+    /// Lists the logs whose paths start with `prefix`.
     async fn days(&self, prefix: &PathPrefix) -> FileResult<Vec<Entry>> {
         let fits = |folder: &str| folder.starts_with(prefix.as_str()) || prefix.as_str().starts_with(folder);
         if !fits(DAILY) && !fits(ARCHIVE) {
@@ -143,8 +143,8 @@ impl MemoryFiles {
         }
     }
 
-    /// Brings the index up to what the file holds now. What fails is written down: the file stands, and the next
-    /// consolidation indexes it again.
+    /// Indexes the current content of the file. Only logs errors, because the file is already written and the
+    /// next consolidation indexes it again.
     async fn index_memory(&self, path: &FilePath) {
         if path.as_str() == MEMORY
             && let Err(error) = index_file(self.own.as_ref(), self.index.as_ref(), &self.facts, path).await
@@ -157,14 +157,14 @@ impl MemoryFiles {
     }
 }
 
-/// Brings the index up to what a user's `MEMORY.md` holds now.
+/// Makes the index match the current content of a user's `MEMORY.md`.
 async fn index_file(
     own: &dyn Filesystem,
     index: &dyn MemoryIndex,
     facts: &Collection,
     path: &FilePath,
 ) -> FileResult<()> {
-    for _ in 0..TRIES {
+    for _ in 0..MAX_ATTEMPTS {
         let file = match own.read(path).await {
             Ok(file) => Some(file),
             Err(FileError::NotFound) => None,
@@ -173,7 +173,8 @@ async fn index_file(
         let text = file.as_ref().map(|file| String::from_utf8_lossy(&file.bytes)).unwrap_or_default();
         let at = file.as_ref().map_or(Timestamp(0), |file| file.entry.updated_at);
         facts::replace_lines(index, facts, &text, at).await.map_err(unavailable)?;
-        // Whoever wrote meanwhile has mixed its lines with ours, and sees to it too.
+        // A concurrent writer may have mixed its lines with these, so the index is only right if the file did
+        // not change.
         let now = match own.read(path).await {
             Ok(file) => Some(file.entry.etag),
             Err(FileError::NotFound) => None,
@@ -246,7 +247,7 @@ mod tests {
     use crate::ports::memory::CollectionKind;
 
     #[test]
-    fn an_etag_changes_with_the_log_and_is_its_owners() {
+    fn an_etag_depends_on_the_log_and_its_owner() {
         let of = |tenant: &str, agent: &str| {
             let (tenant, agent, user) = (tenant.into(), agent.into(), "u".into());
             Collection { tenant, agent, user, kind: CollectionKind::Facts }

@@ -1,32 +1,32 @@
-//! Turns and facts become entries of the index.
+//! Converts turns and facts to index entries.
 
 use super::{chunks::chunks, terms};
 use crate::ports::memory::{NewEntry, NewPart, Source};
 use crate::types::Timestamp;
 
-/// What is known of a turn or a fact beside its text.
+/// Metadata of a turn or a fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The caller's id.
+    /// Id chosen by the caller.
     pub key: String,
-    /// Where it comes from.
+    /// Kind of source.
     pub source: Source,
-    /// What it stands together with.
+    /// Group of entries that belong together, such as a session or a day.
     pub group: String,
-    /// Its session.
+    /// Session that the entry comes from.
     pub session: Option<String>,
     /// When it was said or learned.
     pub at: Timestamp,
-    /// Who said it.
+    /// Name of the speaker.
     pub speaker: Option<String>,
 }
 
-/// Analyses `text` and makes an entry of it.
+/// Analyzes `text` and creates an entry.
 pub fn entry(origin: Origin, text: &str) -> NewEntry {
     let Origin { key, source, group, session, at, speaker } = origin;
     let part = |text: &str| NewPart {
         text: text.to_owned(),
-        terms: terms::index(text, at, speaker.as_deref()),
+        terms: terms::index_terms(text, at, speaker.as_deref()),
         length: terms::length(text),
     };
     let parts = chunks(text).into_iter().map(part).collect();

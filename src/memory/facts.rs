@@ -1,4 +1,4 @@
-//! Facts: lines of a day's log, and lines of `MEMORY.md`.
+//! Facts: lines of daily logs and lines of `MEMORY.md`.
 
 use super::{
     daily::day_of,
@@ -14,33 +14,33 @@ use crate::workspace::layout::MEMORY;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longest fact, in characters.
+/// Maximum length of a fact, in characters.
 pub const MAX_FACT: usize = 2_000;
-/// Most lines of `MEMORY.md` that are indexed.
+/// Maximum number of indexed lines of `MEMORY.md`.
 const MAX_LINES: usize = 2_000;
-/// Entries that one step removes.
-const KEYS_AT_ONCE: usize = 200;
+/// Maximum number of entries removed per request.
+const REMOVE_BATCH: usize = 200;
 
-/// Something learned about a user.
+/// A fact to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewFact {
-    /// Its id: a fact is stored once.
+    /// Id; a fact is stored once per id.
     pub id: String,
-    /// What was learned, in one line.
+    /// The statement, in one line.
     pub text: String,
-    /// When.
+    /// When it was learned.
     pub at: Timestamp,
-    /// The session it was drawn from.
+    /// Session that the fact was extracted from.
     pub session: Option<String>,
-    /// Whom it is about or from.
+    /// Person whom the fact is about or who stated it.
     pub speaker: Option<String>,
 }
 
 impl NewFact {
-    /// As the index takes it.
+    /// Converts the fact to an index entry.
     pub(super) fn entry(self) -> NewEntry {
-        // One part, however long: a fact is a line of its log.
-        let terms = terms::index(&self.text, self.at, self.speaker.as_deref());
+        // A single part regardless of length, because a fact is one line of its log.
+        let terms = terms::index_terms(&self.text, self.at, self.speaker.as_deref());
         let parts = vec![NewPart { length: terms::length(&self.text), text: self.text, terms }];
         NewEntry {
             key: self.id,
@@ -54,15 +54,15 @@ impl NewFact {
     }
 }
 
-/// What was said, in one line that a log can hold.
+/// Reduces a text to a single line of at most [`MAX_FACT`] characters.
 pub fn line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().filter(|c| is_inline(*c)).take(MAX_FACT).collect()
 }
 
-/// The id of a fact that follows from where it was learned, so that learning it again there changes
-/// nothing. Learned elsewhere, it is a fact of its own: what was true, false, and is true again was said
-/// three times.
+/// Computes the id of a fact from the place where it was learned and its text, so that processing the same
+/// place again changes nothing. The same statement from another place is a separate fact: a statement may
+/// become false and later true again.
 pub fn id_of(place: &[&str], text: &str) -> String {
     let mut hash = Sha256::new();
     for part in place.iter().chain(&[text]) {
@@ -73,10 +73,10 @@ pub fn id_of(place: &[&str], text: &str) -> String {
     format!("{}{hex}", id::MEMORY)
 }
 
-/// What the ids of lines of `MEMORY.md` begin with; no fact of a caller's has such an id.
+/// Prefix of the ids of lines of `MEMORY.md`. Callers cannot use such ids for facts.
 pub const LINE: &str = "MEMORY.md#";
 
-/// Makes the index hold these lines of `MEMORY.md` and no others. Writes only what differs.
+/// Makes the index contain exactly these lines of `MEMORY.md`. Writes only the differences.
 pub(super) async fn replace_lines(
     index: &dyn MemoryIndex,
     facts: &Collection,
@@ -87,21 +87,21 @@ pub(super) async fn replace_lines(
     let lines = text.lines().map(str::trim);
     for line in lines.filter(|line| line.chars().any(char::is_alphanumeric) && !line.starts_with('#')) {
         let hash = id_of(&[], line).replacen(id::MEMORY, LINE, 1);
-        // The same words twice are found once.
+        // Duplicate lines are indexed once.
         if wanted.len() < MAX_LINES {
             wanted.insert(hash, line);
         }
     }
     let group = Some(MEMORY.to_owned());
     let listing = Listing { group, limit: usize::from(u16::MAX), ..Listing::default() };
-    let (mut gone, mut known) = (BTreeSet::new(), BTreeSet::new());
+    let (mut removed, mut known) = (BTreeSet::new(), BTreeSet::new());
     for entry in index.list(facts, &listing).await? {
         match wanted.contains_key(&entry.key) {
             true => known.insert(entry.key),
-            false => gone.insert(entry.key),
+            false => removed.insert(entry.key),
         };
     }
-    let gone: Vec<String> = gone.into_iter().collect();
+    let removed: Vec<String> = removed.into_iter().collect();
     let new: Vec<NewEntry> = wanted
         .into_iter()
         .filter(|(key, _)| !known.contains(key))
@@ -110,11 +110,11 @@ pub(super) async fn replace_lines(
             entry(Origin { key, source: Source::Memory, group, session: None, at, speaker: None }, line)
         })
         .collect();
-    // New lines first: what stays known is found all the time.
+    // Adds before it removes, so that unchanged statements can be found at any time.
     if !new.is_empty() {
         index.add(facts, &new).await?;
     }
-    for keys in gone.chunks(KEYS_AT_ONCE) {
+    for keys in removed.chunks(REMOVE_BATCH) {
         while index.remove(facts, &Removal::Keys(keys.to_vec())).await? {}
     }
     Ok(())
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_names_the_place_and_the_words() {
+    fn an_id_depends_on_the_place_and_the_text() {
         let id = id_of(&["s", "1"], "x");
         assert_eq!(id, id_of(&["s", "1"], "x"));
         assert!(id != id_of(&["s1", ""], "x") && id != id_of(&["s", "1"], "y") && id.len() == 36);

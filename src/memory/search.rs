@@ -1,42 +1,42 @@
-//! A search: three round trips to the index at most.
+//! Searches a collection with at most three round trips to the index.
 
-use super::ranking::{MAX_HITS, Question, Ranking, plan};
+use super::ranking::{MAX_HITS, ParsedQuery, Ranking, build_queries};
 use crate::ports::memory::{Collection, Entry, MemoryIndex, MemoryResult};
 
-/// An entry that answers.
+/// A search result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
-    /// The part of it that answers best.
+    /// The best part of the entry.
     pub entry: Entry,
-    /// How well it answers. Scores of one search compare with each other, and with no others.
+    /// Relevance. Comparable only within one search.
     pub score: f64,
 }
 
-/// Finds what of a collection answers `query`, best first, at most `limit` (and [`MAX_HITS`]) entries.
-/// Any text is a query; one that says nothing finds nothing. Reads at most
+/// Searches `collection` for `query` and returns at most `limit` (and at most [`MAX_HITS`]) entries, best
+/// first. Any text is a valid query; one without meaningful words finds nothing. Reads at most
 /// [`super::ranking::MAX_ROWS`] rows.
 ///
 /// # Errors
 ///
-/// The index does not answer.
+/// Returns an error when the index is unavailable.
 pub async fn search(
     index: &dyn MemoryIndex,
     collection: &Collection,
     query: &str,
     limit: usize,
 ) -> MemoryResult<Vec<Hit>> {
-    let question = Question::read(query);
-    let asked = question.asked();
-    if asked.is_empty() {
+    let parsed = ParsedQuery::parse(query);
+    let terms_needed = parsed.terms_needed();
+    if terms_needed.is_empty() {
         return Ok(Vec::new());
     }
-    let weighed = question.weigh(&index.statistics(collection, &asked).await?);
-    let queries = plan(&weighed);
+    let weighted = parsed.weighted_by(&index.statistics(collection, &terms_needed).await?);
+    let queries = build_queries(&weighted);
     if queries.is_empty() {
         return Ok(Vec::new());
     }
-    let mut ranking = Ranking::new(&weighed, index.find(collection, &queries).await?);
-    let places = ranking.neighbours();
+    let mut ranking = Ranking::new(&weighted, index.find(collection, &queries).await?);
+    let places = ranking.neighbors();
     if !places.is_empty() {
         ranking.add(index.around(collection, &places).await?);
     }

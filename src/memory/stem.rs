@@ -1,10 +1,10 @@
 //! The Porter stemmer (M. F. Porter, "An algorithm for suffix stripping", 1980), with the two
 //! departures of its author's own program: `bli` for `abli`, and `logi`.
 //!
-//! Written out here because the crates that offer it bring tables of other languages or of all of
-//! Unicode. It knows English; words with anything but the letters a–z stay as they are.
+//! Implemented here because existing crates include tables for other languages or all of Unicode. Stems
+//! English only; words with characters other than a–z stay unchanged.
 
-/// Reduces an English word in lower case to its stem: `memories` and `memory` to `memori`.
+/// Reduces a lower-case English word to its stem: both `memories` and `memory` become `memori`.
 pub fn stem(word: &str) -> String {
     if word.len() <= 2 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
         return word.to_owned();
@@ -20,7 +20,7 @@ pub fn stem(word: &str) -> String {
     word.0
 }
 
-/// Step 2, of each last letter the longest first.
+/// Suffixes of step 2. Longer suffixes precede shorter ones with the same ending.
 const DOUBLE_SUFFIXES: [(&str, &str); 21] = [
     ("ational", "ate"),
     ("tional", "tion"),
@@ -44,7 +44,7 @@ const DOUBLE_SUFFIXES: [(&str, &str); 21] = [
     ("biliti", "ble"),
     ("logi", "log"),
 ];
-/// Step 3.
+/// Suffixes of step 3.
 const SUFFIXES: [(&str, &str); 7] = [
     ("icate", "ic"),
     ("ative", ""),
@@ -54,7 +54,7 @@ const SUFFIXES: [(&str, &str); 7] = [
     ("ful", ""),
     ("ness", ""),
 ];
-/// Step 4, of each last letter the longest first.
+/// Suffixes of step 4. Longer suffixes precede shorter ones with the same ending.
 const LAST_SUFFIXES: [&str; 19] = [
     "al", "ance", "ence", "er", "ic", "able", "ible", "ement", "ment", "ant", "ent", "ion", "ou", "ism",
     "ate", "iti", "ous", "ive", "ize",
@@ -71,13 +71,13 @@ impl Word {
         }
     }
 
-    /// How often a vowel is followed by a consonant in the first `end` letters.
+    /// Counts the places in the first `end` letters where a consonant follows a vowel.
     fn measure(&self, end: usize) -> usize {
         let kinds = self.kinds(end);
         kinds.windows(2).filter(|pair| !pair[0] && pair[1]).count()
     }
 
-    /// Of each of the first `end` letters, whether it is a consonant.
+    /// Returns for each of the first `end` letters whether it is a consonant.
     fn kinds(&self, end: usize) -> Vec<bool> {
         let mut kinds: Vec<bool> = Vec::with_capacity(end);
         for (at, letter) in self.0.bytes().take(end).enumerate() {
@@ -99,7 +99,8 @@ impl Word {
         bytes.len() > 1 && bytes[bytes.len() - 1] == bytes[bytes.len() - 2] && self.consonant(bytes.len() - 1)
     }
 
-    /// Whether the first `end` letters end in consonant, vowel, consonant, and not in w, x or y.
+    /// Returns whether the first `end` letters end in consonant, vowel, consonant, and the last is not w, x
+    /// or y.
     fn ends_short(&self, end: usize) -> bool {
         let kinds = self.kinds(end);
         end > 2
@@ -111,7 +112,7 @@ impl Word {
         self.0.truncate(self.0.len() - letters);
     }
 
-    /// Where the stem ends if the word ends in `suffix`.
+    /// Returns the length of the stem before `suffix`, if the word ends in it.
     fn before(&self, suffix: &str) -> Option<usize> {
         self.0.strip_suffix(suffix).map(str::len)
     }
@@ -156,7 +157,8 @@ impl Word {
         }
     }
 
-    /// Replaces the first suffix of `table` that is there, if enough stands before it.
+    /// Replaces the first suffix of `table` that the word ends in, if the measure of its stem is large
+    /// enough.
     fn first_of(&mut self, table: &[(&str, &str)], more_than: usize) {
         let found = table.iter().find_map(|(suffix, with)| Some((self.before(suffix)?, *with)));
         if let Some((end, with)) = found
@@ -221,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_english_stays() {
+    fn other_words_stay_unchanged() {
         for word in ["", "a", "is", "größe", "2023", "c3po", "日本", "naïve"] {
             assert_eq!(stem(word), word);
         }
     }
 
     proptest! {
-        /// `Terms` compares first letters before it stems.
+        /// `terms::count` compares first letters before it stems.
         #[test]
         fn a_stem_is_never_longer_and_keeps_its_first_letter(word in "[a-z]{1,20}") {
             let stem = stem(&word);

@@ -1,7 +1,7 @@
-//! Words that a question is made of and an answer is not found by.
+//! Words that occur in most queries but do not help to find anything.
 
-/// English function words, as [`super::terms`] writes words: in lower case, without apostrophes. They
-/// are in the index like all others, and left out of questions that have anything else.
+/// English function words as [`super::terms`] writes them: in lower case, without apostrophes. They are
+/// indexed like all other words, but left out of queries that contain other words.
 const STOP_WORDS: &str = "a about above after again against all also am an and any anybody anyone anything are aren arent as \
      at be because been before being below between both but by can cannot cant could couldn couldnt did \
      didn didnt do does doesn doesnt doing dont down during each either else ever every everyone \
@@ -16,12 +16,12 @@ const STOP_WORDS: &str = "a about above after again against all also am an and a
      whos whose why whys will with within without won wont would wouldn wouldnt yes yet you youd youll \
      your youre yours yourself yourselves youve";
 
-/// Whether `word` says nothing of what is asked for.
+/// Returns whether `word` is a stop word.
 pub fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.split(' ').any(|stop| stop == word)
 }
 
-/// Whether `word` stands for the one who asks.
+/// Returns whether `word` refers to the speaker of the query.
 pub fn is_first_person(word: &str) -> bool {
     matches!(word, "i" | "im" | "ive" | "me" | "mine" | "my" | "myself")
 }
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_sorted_and_written_as_words_are() {
+    fn stop_words_are_sorted_and_normalized() {
         let words: Vec<&str> = STOP_WORDS.split(' ').collect();
         assert!(words.is_sorted());
         assert!(words.iter().all(|word| word.bytes().all(|b| b.is_ascii_lowercase())));

@@ -1,82 +1,81 @@
-//! Texts become terms: lower-cased words without marks, reduced to their stems; pairs of signs where a
-//! script has no spaces; and, for each entry, its day and its speaker.
+//! Converts texts to terms: words in lower case without diacritics, reduced to their stems; pairs of
+//! characters for scripts without spaces; and the date and the speaker of each entry.
 //!
-//! The index and its questions are analysed here and nowhere else, so a database's tokenizer has
-//! nothing to decide. A term holds letters, digits and `_`, so none can be taken for an operator of a
-//! query language.
+//! Index and queries are both analyzed here, so that results do not depend on a database's tokenizer. Terms
+//! consist of letters, digits and `_`, so none of them can be an operator of a query language.
 
 use super::{
-    fold::{Folded, fold},
+    normalize::{CharKind, normalize},
     stem::stem,
 };
 use crate::types::Timestamp;
 use chrono::{DateTime, Datelike, Utc};
 use std::collections::BTreeSet;
 
-/// Longest term, in characters; what is longer is cut.
+/// Maximum length of a term, in characters. Longer terms are truncated.
 pub const MAX_TERM: usize = 32;
-/// Words of a speaker's name that are terms.
+/// Maximum number of words of a speaker's name that become terms.
 const MAX_NAME_WORDS: usize = 4;
 
-/// What stands behind an apostrophe and is a word of its own that says nothing.
+/// Suffixes after an apostrophe that are dropped, because they are function words.
 const ENDINGS: [&str; 6] = ["d", "ll", "m", "re", "s", "ve"];
 
-/// What a piece of a text is.
+/// The kind of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A word between spaces, not stemmed.
     Word,
-    /// A sign that stands alone.
-    Lone,
-    /// A sign next to others.
-    Sign,
-    /// Two signs next to each other.
-    Pair,
+    /// A single character of an unspaced script, without neighbors.
+    SingleChar,
+    /// A character of an unspaced script next to others.
+    Char,
+    /// Two adjacent characters of an unspaced script.
+    Bigram,
 }
 
-/// Calls `each` with every piece of `text`, in order.
-pub fn pieces(text: &str, mut each: impl FnMut(&str, Kind)) {
+/// Calls `emit` with every piece of `text`, in order.
+pub fn pieces(text: &str, mut emit: impl FnMut(&str, Kind)) {
     let mut run = Run::default();
     for c in text.chars() {
-        let held = run.term.len();
-        match (fold(c, &mut run.term), run.of_signs) {
-            (Folded::Nothing, _) => {}
-            (Folded::Gap, _) if is_apostrophe(c) && !run.of_signs && !run.term.is_empty() => {
+        let length = run.term.len();
+        match (normalize(c, &mut run.term), run.unspaced) {
+            (CharKind::Ignored, _) => {}
+            (CharKind::Separator, _) if is_apostrophe(c) && !run.unspaced && !run.term.is_empty() => {
                 run.apostrophe = Some(run.term.len());
             }
-            (Folded::Gap, _) => run.end(&mut each),
-            (Folded::Letter, false) | (Folded::Sign, true) => {}
-            // The script changes in mid-run.
+            (CharKind::Separator, _) => run.end(&mut emit),
+            (CharKind::Letter, false) | (CharKind::Unspaced, true) => {}
+            // The script changes within a run.
             (kind, _) => {
-                let new = run.term.split_off(held);
-                run.end(&mut each);
+                let new = run.term.split_off(length);
+                run.end(&mut emit);
                 run.term = new;
-                run.of_signs = kind == Folded::Sign;
+                run.unspaced = kind == CharKind::Unspaced;
             }
         }
     }
-    run.end(&mut each);
+    run.end(&mut emit);
 }
 
-/// Letters or signs that follow each other.
+/// A run of adjacent characters of the same kind.
 #[derive(Default)]
 struct Run {
     term: String,
-    of_signs: bool,
-    /// Where in the term the last apostrophe stood.
+    unspaced: bool,
+    /// Position of the last apostrophe in the term.
     apostrophe: Option<usize>,
 }
 
 impl Run {
-    fn end(&mut self, each: &mut impl FnMut(&str, Kind)) {
-        if self.of_signs {
-            signs(&self.term, each);
+    fn end(&mut self, emit: &mut impl FnMut(&str, Kind)) {
+        if self.unspaced {
+            bigrams(&self.term, emit);
         } else {
             let ending = self.apostrophe.filter(|at| ENDINGS.contains(&&self.term[*at..]));
             let word = &self.term[..ending.unwrap_or(self.term.len())];
             let end = word.char_indices().nth(MAX_TERM).map_or(word.len(), |(at, _)| at);
             if end > 0 {
-                each(&word[..end], Kind::Word);
+                emit(&word[..end], Kind::Word);
             }
         }
         *self = Self { term: std::mem::take(&mut self.term), ..Self::default() };
@@ -84,13 +83,13 @@ impl Run {
     }
 }
 
-fn signs(run: &str, each: &mut impl FnMut(&str, Kind)) {
+fn bigrams(run: &str, emit: &mut impl FnMut(&str, Kind)) {
     let starts: Vec<usize> = run.char_indices().map(|(at, _)| at).chain([run.len()]).collect();
-    let kind = if starts.len() == 2 { Kind::Lone } else { Kind::Sign };
+    let kind = if starts.len() == 2 { Kind::SingleChar } else { Kind::Char };
     for (at, bounds) in starts.windows(2).enumerate() {
-        each(&run[bounds[0]..bounds[1]], kind);
+        emit(&run[bounds[0]..bounds[1]], kind);
         if let Some(end) = starts.get(at + 2) {
-            each(&run[bounds[0]..*end], Kind::Pair);
+            emit(&run[bounds[0]..*end], Kind::Bigram);
         }
     }
 }
@@ -99,40 +98,40 @@ fn is_apostrophe(c: char) -> bool {
     matches!(c, '\'' | '’' | 'ʼ')
 }
 
-/// The words of `text` as they are written, in order; pairs of signs count as words.
+/// Returns the words of `text` in order, not stemmed. Pairs of unspaced characters count as words.
 pub fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
     pieces(text, |piece, kind| {
-        if kind != Kind::Sign {
+        if kind != Kind::Char {
             words.push(piece.to_owned());
         }
     });
     words
 }
 
-/// The length of `text` in words; a sign counts as one.
+/// Returns the length of `text` in words. Each unspaced character counts as one.
 pub fn length(text: &str) -> u32 {
     let mut length = 0;
-    pieces(text, |_, kind| length += u32::from(kind != Kind::Pair));
+    pieces(text, |_, kind| length += u32::from(kind != Kind::Bigram));
     length
 }
 
-/// The terms under which a part of an entry is found, as the index takes them.
-pub fn index(text: &str, at: Timestamp, speaker: Option<&str>) -> String {
+/// Returns the index terms of a part of an entry, separated by spaces.
+pub fn index_terms(text: &str, at: Timestamp, speaker: Option<&str>) -> String {
     let mut terms = BTreeSet::new();
     pieces(text, |piece, kind| {
         terms.insert(if kind == Kind::Word { stem(piece) } else { piece.to_owned() });
     });
-    terms.extend(dates(at));
-    terms.extend(speaker.iter().flat_map(|name| by(name)));
+    terms.extend(date_terms(at));
+    terms.extend(speaker.iter().flat_map(|name| speaker_terms(name)));
     Vec::from_iter(terms).join(" ")
 }
 
-/// How often each of `terms` stands in `text`.
+/// Counts the occurrences of each of `terms` in `text`.
 pub fn count(text: &str, terms: &[String]) -> Vec<u32> {
     let mut counts = vec![0; terms.len()];
     pieces(text, |piece, kind| {
-        // Stems keep the first letter, so most words need not be stemmed.
+        // Stems keep the first letter, so most words need no stemming.
         let first = piece.chars().next();
         if !terms.iter().any(|term| term.chars().next() == first) {
             return;
@@ -145,30 +144,35 @@ pub fn count(text: &str, terms: &[String]) -> Vec<u32> {
     counts
 }
 
-/// The terms of a day: its year, month, weekday and number.
-pub fn dates(at: Timestamp) -> [String; 4] {
+/// Returns the terms of a date: its year, month, weekday and day of the month.
+pub fn date_terms(at: Timestamp) -> [String; 4] {
     let day = i64::try_from(at.0).ok().and_then(DateTime::<Utc>::from_timestamp_millis).unwrap_or_default();
     let month = MONTHS[day.month0() as usize % MONTHS.len()];
     let weekday = DAYS[day.weekday().num_days_from_monday() as usize % DAYS.len()];
-    [on(&day.year().to_string()), on(month), on(weekday), on(&day.day().to_string())]
+    [
+        date_term(&day.year().to_string()),
+        date_term(month),
+        date_term(weekday),
+        date_term(&day.day().to_string()),
+    ]
 }
 
-/// The terms of a speaker: one for each word of the name.
-pub fn by(name: &str) -> Vec<String> {
-    words(name).iter().take(MAX_NAME_WORDS).map(|word| by_word(word)).collect()
+/// Returns the terms of a speaker: one per word of the name.
+pub fn speaker_terms(name: &str) -> Vec<String> {
+    words(name).iter().take(MAX_NAME_WORDS).map(|word| speaker_term(word)).collect()
 }
 
-/// The term of a speaker whose name has this word.
-pub fn by_word(word: &str) -> String {
+/// Returns the term of speakers whose name contains this word.
+pub fn speaker_term(word: &str) -> String {
     format!("by_{word}")
 }
 
-/// The term of a year, month, weekday or day.
-pub fn on(word: &str) -> String {
+/// Returns the term of a year, month, weekday or day of the month.
+pub fn date_term(word: &str) -> String {
     format!("on_{word}")
 }
 
-/// The months, as texts name them.
+/// Names of the months.
 pub const MONTHS: [&str; 12] = [
     "january",
     "february",
@@ -183,7 +187,7 @@ pub const MONTHS: [&str; 12] = [
     "november",
     "december",
 ];
-/// The days of the week, as texts name them.
+/// Names of the days of the week.
 pub const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
 
 #[cfg(test)]
@@ -192,7 +196,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn words_are_folded() {
+    fn words_are_normalized() {
         assert_eq!(
             words("Caroline's  CAFÉ, don’t: 8th_of 'May'!"),
             ["caroline", "cafe", "dont", "8th", "of", "may"]
@@ -201,17 +205,20 @@ mod tests {
     }
 
     #[test]
-    fn signs_make_pairs() {
+    fn unspaced_characters_form_pairs() {
         assert_eq!(words("東京都 is 大 in日本"), ["東京", "京都", "is", "大", "in", "日本"]);
-        assert_eq!(index("東京a", Timestamp(0), None), "a on_1 on_1970 on_january on_thursday 京 東 東京");
+        assert_eq!(
+            index_terms("東京a", Timestamp(0), None),
+            "a on_1 on_1970 on_january on_thursday 京 東 東京"
+        );
         assert_eq!(length("東京都 is"), 4);
     }
 
     #[test]
-    fn a_row_is_found_by_stem_day_and_speaker() {
+    fn terms_contain_stems_date_and_speaker() {
         let at = Timestamp::parse("2023-05-08T13:56:00Z").unwrap();
         assert_eq!(
-            index("She painted, he paints", at, Some("Ana Luz")),
+            index_terms("She painted, he paints", at, Some("Ana Luz")),
             "by_ana by_luz he on_2023 on_8 on_may on_monday paint she"
         );
     }
@@ -224,8 +231,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_gives_terms_that_a_query_language_cannot_misread(text in "\\PC{0,200}") {
-            for term in index(&text, Timestamp(0), Some(&text)).split(' ') {
+        fn terms_never_contain_operators(text in "\\PC{0,200}") {
+            for term in index_terms(&text, Timestamp(0), Some(&text)).split(' ') {
                 prop_assert!(!term.is_empty() && term.chars().count() <= 2 * MAX_TERM + 3, "{term:?}");
                 let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || !c.is_ascii();
                 prop_assert!(term.chars().all(plain), "{term:?}");
@@ -234,8 +241,8 @@ mod tests {
         }
 
         #[test]
-        fn what_is_asked_is_what_was_stored(text in "(\\PC{0,100}|[a-zé' 日本語한국]{0,100})") {
-            let stored = index(&text, Timestamp(0), None);
+        fn queries_and_index_use_the_same_terms(text in "(\\PC{0,100}|[a-zé' 日本語한국]{0,100})") {
+            let stored = index_terms(&text, Timestamp(0), None);
             let stored: Vec<&str> = stored.split(' ').collect();
             for word in words(&text) {
                 let term = stem(&word);

@@ -84,7 +84,7 @@ struct Set {
 }
 
 fn is_summary(request: &ModelRequest) -> bool {
-    request.system.starts_with("You sum up")
+    request.system.starts_with("You summarize")
 }
 
 fn text(request: &ModelRequest) -> String {

@@ -3,7 +3,7 @@
 use crate::stage::{NOW, meta};
 use edge_harness::context::compaction::{
     CompactionSettings, Limits,
-    plan::{Plan, View, plan},
+    reduce::{Reduction, View, reduce},
 };
 use edge_harness::platform::in_memory::MemorySessionStore;
 use edge_harness::session::{
@@ -23,7 +23,7 @@ use std::{
 
 const CASES: u64 = 10_000;
 /// Tokens of the text that introduces a summary.
-const HEAD: u64 = 64;
+const SUMMARY_OVERHEAD: u64 = 64;
 
 /// A seeded random number generator.
 struct Dice(u64);
@@ -133,28 +133,28 @@ impl Play {
         (context.state().cut.clone(), head, messages)
     }
 
-    fn plan(&self, limits: &Limits, reason: CompactReason, most: Option<u64>) -> Option<Plan> {
+    fn reduce(&self, limits: &Limits, reason: CompactReason, most: Option<u64>) -> Option<Reduction> {
         let (cut, head, messages) = self.measured();
         let open_from = usize::MAX;
         let view = View { cut: &cut, messages: &messages, fixed: self.fixed, head, open_from };
-        plan(&view, limits, reason, most)
+        reduce(&view, limits, reason, most)
     }
 
     fn total(&self) -> u64 {
         self.fixed + self.session.context().tokens()
     }
 
-    fn compact(&mut self, plan: Plan, limits: &Limits) {
-        let mut cut = plan.cut;
-        if plan.dropped > 0 {
+    fn compact(&mut self, reduction: Reduction, limits: &Limits) {
+        let mut cut = reduction.cut;
+        if reduction.dropped > 0 {
             cut.summary = Some("sum ".repeat(limits.summary as usize));
         }
         let completed = EventKind::CompactionCompleted {
             reason: CompactReason::Tokens,
-            dropped: plan.dropped,
+            dropped: reduction.dropped,
             summary_tokens: 0,
             tokens_before: 0,
-            tokens_after: plan.after,
+            tokens_after: reduction.after,
             cut,
         };
         self.session.commit(NOW, |draft| draft.record(None, completed)).expect("a store that works");
@@ -191,7 +191,7 @@ fn least(play: &Play, limits: &Limits, before: &[(Rc<Message>, u64)]) -> u64 {
     };
     // The last turn and everything that a late result binds to it: a superset of the last step.
     let shown = before.iter().skip(last.unwrap_or(0).saturating_sub(40));
-    play.fixed + limits.summary + HEAD + shown.map(|(message, _)| part(message)).sum::<u64>()
+    play.fixed + limits.summary + SUMMARY_OVERHEAD + shown.map(|(message, _)| part(message)).sum::<u64>()
 }
 
 #[test]
@@ -220,19 +220,20 @@ fn ten_thousand_compacted_conversations_are_valid_requests() {
                 2 => (CompactReason::Tokens, Some(window - window / 8)),
                 _ => (CompactReason::Overflow, Some(play.total() / 2)),
             };
-            let asked = before.iter().rfind(|(message, _)| message.role == Role::User).map(|(m, _)| m.seq);
+            let last_user =
+                before.iter().rfind(|(message, _)| message.role == Role::User).map(|(m, _)| m.seq);
             let possible = most.map_or(0, |_| least(&play, &limits, &before));
             if reason == CompactReason::Tokens && most.is_some_and(|most| play.total() <= most) {
                 continue;
             }
-            let planned = play.plan(&limits, reason, most);
-            if let Some(plan) = planned {
-                cuts += usize::from(plan.dropped > 0);
-                parted += usize::from(!plan.cut.parted.is_empty());
-                brief += usize::from(plan.before == 0 && plan.cut.brief_before > 0);
-                let (dropped, after) = (plan.dropped, plan.after);
-                let kept_from = plan.cut.kept_from;
-                play.compact(plan, &limits);
+            let planned = play.reduce(&limits, reason, most);
+            if let Some(reduction) = planned {
+                cuts += usize::from(reduction.dropped > 0);
+                parted += usize::from(!reduction.cut.parted.is_empty());
+                brief += usize::from(reduction.before == 0 && reduction.cut.brief_before > 0);
+                let (dropped, after) = (reduction.dropped, reduction.after);
+                let kept_from = reduction.cut.kept_from;
+                play.compact(reduction, &limits);
                 let (_, _, shown) = play.measured();
                 let gone = before.iter().filter(|(m, _)| !shown.iter().any(|(s, _)| s.seq == m.seq));
                 let gone: Vec<u64> = gone.map(|(message, _)| message.seq).collect();
@@ -245,8 +246,8 @@ fn ten_thousand_compacted_conversations_are_valid_requests() {
             let whole: Vec<_> = before.iter().map(|(message, _)| Rc::clone(message)).collect();
             let seen: Vec<_> = shown.iter().map(|(message, _)| Rc::clone(message)).collect();
             assert_eq!(split_pairs(&seen, &whole), split_pairs(&whole, &whole), "seed {seed}");
-            let still = shown.iter().any(|(message, _)| Some(message.seq) == asked);
-            assert!(still || asked.is_none(), "seed {seed}: the user's last message");
+            let still = shown.iter().any(|(message, _)| Some(message.seq) == last_user);
+            assert!(still || last_user.is_none(), "seed {seed}: the user's last message");
             if let Some(most) = most.filter(|most| possible <= *most) {
                 tight += 1;
                 assert!(play.total() <= most, "seed {seed}: {} of {most}, {possible} possible", play.total());
@@ -254,7 +255,7 @@ fn ten_thousand_compacted_conversations_are_valid_requests() {
             // Compacting again without a new reason changes nothing.
             let over = most.is_none_or(|most| play.total() > most);
             let due = reason == CompactReason::Request || play.total() >= limits.at_tokens;
-            let again = (over && due).then(|| play.plan(&limits, reason, most)).flatten();
+            let again = (over && due).then(|| play.reduce(&limits, reason, most)).flatten();
             assert_eq!(again, None, "seed {seed}: {reason:?} {most:?}");
             let numbers: BTreeSet<u64> = shown.iter().map(|(message, _)| message.seq).collect();
             assert_eq!(numbers.len(), shown.len(), "seed {seed}: no message is repeated");

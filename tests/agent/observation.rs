@@ -77,11 +77,11 @@ struct Talk {
 }
 
 fn is_observer(request: &ModelRequest) -> bool {
-    request.system.starts_with("You take the notes")
+    request.system.starts_with("You take notes")
 }
 
 fn is_reflector(request: &ModelRequest) -> bool {
-    request.system.starts_with("You keep the notes")
+    request.system.starts_with("You maintain the notes")
 }
 
 fn say(text: &str) -> Answer {

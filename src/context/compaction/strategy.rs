@@ -1,9 +1,8 @@
 //! The compaction strategy, which replaces older messages by a summary.
 
 use super::{
-    CompactionSettings, Limits, Summarizer,
-    plan::{Plan, View, plan},
-    question,
+    CompactionSettings, Limits, Summarizer, prompt,
+    reduce::{Reduction, View, reduce},
 };
 use crate::context::{ContextHandle, ContextStrategy};
 use crate::fault::{self, Fault};
@@ -78,32 +77,32 @@ impl Compaction {
         let open_from = beside.as_ref().and_then(own).unwrap_or(usize::MAX);
         let view = View { cut: &cut, messages: &messages, fixed: fill.fixed, head, open_from };
         let limits = self.limits(cx);
-        let Some(mut plan) = plan(&view, &limits, reason, most) else { return Ok(false) };
+        let Some(mut reduction) = reduce(&view, &limits, reason, most) else { return Ok(false) };
         cx.record(vec![EventKind::CompactionStarted { reason }])?;
-        if plan.dropped == 0 {
-            return completed(cx, reason, fill.messages, plan);
+        if reduction.dropped == 0 {
+            return completed(cx, reason, fill.messages, reduction);
         }
         // The follow-ups read the log and run later in any case, so a compaction that must make room does not
         // wait long.
         let patience = patience(cx, most.is_some());
-        let seen = cx.before_drop(plan.cut.kept_from.saturating_sub(1));
+        let seen = cx.before_drop(reduction.cut.kept_from.saturating_sub(1));
         let seen = within(cx.clock.as_ref(), patience / 2, seen).await;
         let seen = seen.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
         if let (Err(why), None) = (seen, most) {
             return failed(cx, why);
         }
-        let leaving = messages.iter().take(plan.before).map(|(message, _)| message);
+        let leaving = messages.iter().take(reduction.before).map(|(message, _)| message);
         let model = self.settings.model.as_ref().unwrap_or(&cx.model);
         let earlier = cut.summary.as_deref();
-        let summary = self.summarizer.sum_up(model, earlier, leaving, limits.summary);
+        let summary = self.summarizer.summarize(model, earlier, leaving, limits.summary);
         let summary = within(cx.clock.as_ref(), patience, summary).await;
         let summary = match summary.unwrap_or_else(|unfinished| Err(unfinished.to_string())) {
             Ok(summary) => summary,
             Err(why) if most.is_none() => return failed(cx, why),
-            Err(_) => question::without(earlier, plan.dropped),
+            Err(_) => prompt::note_left_out(earlier, reduction.dropped),
         };
-        plan.cut.summary = Some(summary).filter(|_| !fault::active(Fault::ForgetSummary));
-        completed(cx, reason, fill.messages, plan)
+        reduction.cut.summary = Some(summary).filter(|_| !fault::active(Fault::ForgetSummary));
+        completed(cx, reason, fill.messages, reduction)
     }
 }
 
@@ -117,17 +116,22 @@ fn patience(cx: &ContextHandle, must: bool) -> u64 {
 }
 
 /// Records the result, unless another compaction completed first.
-fn completed(cx: &ContextHandle, reason: CompactReason, before: u64, plan: Plan) -> Result<bool, String> {
-    let summary = plan.cut.summary.as_deref();
-    let shown = ContextState { cut: plan.cut.clone(), ..cx.state().clone() };
+fn completed(
+    cx: &ContextHandle,
+    reason: CompactReason,
+    before: u64,
+    reduction: Reduction,
+) -> Result<bool, String> {
+    let summary = reduction.cut.summary.as_deref();
+    let shown = ContextState { cut: reduction.cut.clone(), ..cx.state().clone() };
     let head = head(&shown).map_or(0, |head| tokens::of_message(&head));
     let written = cx.cut(EventKind::CompactionCompleted {
         reason,
-        dropped: plan.dropped,
+        dropped: reduction.dropped,
         summary_tokens: summary.map_or(0, tokens::of_text),
         tokens_before: before,
-        tokens_after: plan.after + head,
-        cut: plan.cut,
+        tokens_after: reduction.after + head,
+        cut: reduction.cut,
     })?;
     if !written {
         // Another compaction completed first, so the context is smaller already.

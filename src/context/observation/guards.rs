@@ -1,27 +1,27 @@
-//! Answers of a model that has lost its way: they are thrown away.
+//! Detects degenerate responses of a model, such as endless repetition.
 
 use std::collections::BTreeMap;
 
-/// Windows that are compared, in bytes.
+/// Length of the windows that are compared, in bytes.
 const WINDOW: usize = 200;
-/// Percentage of equal windows that is too much.
+/// Maximum percentage of repeated windows.
 const MAX_EQUAL: usize = 40;
-/// Longest line, in bytes.
+/// Maximum length of a line, in bytes.
 const MAX_LINE: usize = 50_000;
-/// Lines of so many bytes are compared; shorter ones may well be equal.
+/// Minimum length of lines that are compared, in bytes. Shorter lines may legitimately repeat.
 const LONG_LINE: usize = 40;
-/// Shorter texts, in bytes, cannot have lost their way far.
+/// Minimum length of a text that is checked, in bytes.
 const LEAST: usize = 1_000;
-/// Base of the hash of a window: any odd number.
+/// Base of the rolling hash: any odd number.
 const BASE: u64 = 0x0100_0000_01b3;
 
-/// Whether a text repeats itself as no notes do.
+/// Returns whether a text repeats itself more than notes do.
 pub fn is_degenerate(text: &str) -> bool {
     text.len() >= LEAST
         && (text.lines().any(|line| line.len() > MAX_LINE) || repeats_windows(text) || repeats_lines(text))
 }
 
-/// Whether too many windows of the text, one from each byte on, stand in it earlier too.
+/// Returns whether too many windows, one starting at each byte, occur earlier in the text.
 fn repeats_windows(text: &str) -> bool {
     let bytes = text.as_bytes();
     let (mut hash, mut first) = (0_u64, 1_u64);
@@ -42,7 +42,7 @@ fn repeats_windows(text: &str) -> bool {
     (all - hashes.len()) * 100 > all * MAX_EQUAL
 }
 
-/// Whether one long line is more than half of all long lines.
+/// Returns whether a single line makes up more than half of all long lines.
 fn repeats_lines(text: &str) -> bool {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut all = 0;
@@ -59,19 +59,19 @@ mod tests {
 
     fn notes(count: usize) -> String {
         (0..count)
-            .map(|n| format!("* 🔴 (14:{:02}) User told of trip number {n} to Oslo\n", n % 60))
+            .map(|n| format!("* 🔴 (14:{:02}) User described trip number {n} to Oslo\n", n % 60))
             .collect()
     }
 
     #[test]
-    fn notes_may_be_long_and_alike() {
+    fn long_and_similar_notes_are_accepted() {
         for text in [String::new(), "* same\n".repeat(30), notes(10), notes(2_000)] {
             assert!(!is_degenerate(&text), "{}", text.len());
         }
     }
 
     #[test]
-    fn a_loop_is_found_whatever_its_length() {
+    fn loops_of_any_length_are_detected() {
         for period in [1, 7, 37, 199, 200, 333, 1_000] {
             let unit: String = notes(40).chars().filter(char::is_ascii).take(period).collect();
             let text = notes(20) + &unit.repeat(20_000 / period);

@@ -3,8 +3,8 @@
 
 use super::{
     NoteTaker,
-    less::less,
-    plan::{self, Thresholds},
+    selection::{self, Thresholds},
+    shrink::shrink,
 };
 use crate::context::{ContextHandle, ContextStrategy};
 use crate::ports::{session_store::Select, within};
@@ -186,16 +186,16 @@ impl Observation {
             (message, tokens)
         };
         let messages: Vec<_> = messages.into_iter().map(measure).collect();
-        let mut most = plan::completed(&messages, cx.running_turn().is_some());
+        let mut most = selection::completed(&messages, cx.running_turn().is_some());
         if records.len() == RECORDS {
             // The last message may continue in later records.
-            most = plan::aligned(&messages, most.min(messages.len().saturating_sub(1)));
+            most = selection::align(&messages, most.min(messages.len().saturating_sub(1)));
         }
         let count = match choice {
-            Choice::Step(step) => plan::portion(&messages, most, step).unwrap_or(0),
-            Choice::But(tail) => plan::but_tail(&messages, most, tail),
+            Choice::Step(step) => selection::portion(&messages, most, step).unwrap_or(0),
+            Choice::But(tail) => selection::all_but_tail(&messages, most, tail),
         };
-        let count = plan::capped(&messages, count, self.0.most(&cx.model));
+        let count = selection::limit_to_request(&messages, count, self.0.max_input(&cx.model));
         if count == 0 {
             return Ok(None);
         }
@@ -233,7 +233,7 @@ impl Observation {
         deadline: Timestamp,
     ) -> Result<(), String> {
         for _ in 0..ROUNDS {
-            if pending(cx) < at.observe || !is_worth_a_try(cx, at) {
+            if pending(cx) < at.observe || !should_try(cx, at) {
                 break;
             }
             self.activate(cx, trigger, usize::MAX, deadline).await?;
@@ -249,7 +249,7 @@ impl Observation {
     /// Returns the tokens of visible messages without notes that can be observed now.
     fn pending_to_observe(&self, cx: &ContextHandle) -> u64 {
         let (messages, next) = (cx.messages(), cx.state().observed.next);
-        let most = plan::completed(&messages, cx.running_turn().is_some());
+        let most = selection::completed(&messages, cx.running_turn().is_some());
         messages.iter().take(most).filter(|(message, _)| message.seq >= next).map(|(_, tokens)| tokens).sum()
     }
 
@@ -267,7 +267,7 @@ impl Observation {
         self.activate(cx, Trigger::Overflow, hidden, deadline).await?;
         let Some(trigger) = self.trigger(cx, pending(cx) >= at.observe) else { return Ok(()) };
         let of: Vec<u64> = cx.state().observed.buffered.iter().map(|chunk| chunk.of).collect();
-        self.activate(cx, trigger, plan::activate(&of, pending(cx), at.tail()), deadline).await?;
+        self.activate(cx, trigger, selection::activate(&of, pending(cx), at.tail()), deadline).await?;
         self.observe_now(cx, at, trigger, deadline).await
     }
 
@@ -284,7 +284,7 @@ impl Observation {
         self.activate(cx, trigger, usize::MAX, deadline).await?;
         if !fits() || reason == CompactReason::Request {
             self.show_reflection(cx)?;
-            let tried = match reason == CompactReason::Request || is_worth_a_try(cx, at) {
+            let tried = match reason == CompactReason::Request || should_try(cx, at) {
                 true => self.observe(cx, Choice::But(at.tail()), deadline).await,
                 false => Ok(false),
             };
@@ -310,8 +310,8 @@ impl Observation {
         let (messages, fill) = (cx.messages(), cx.fill());
         let shown: u64 = messages.iter().map(|(_, tokens)| tokens).sum();
         let room = most.saturating_sub(fill.fixed + fill.messages.saturating_sub(shown));
-        let whole = plan::completed(&messages, cx.running_turn().is_some());
-        let Some(cut) = less(&cx.state().cut, &messages, whole, room) else { return Ok(false) };
+        let whole = selection::completed(&messages, cx.running_turn().is_some());
+        let Some(cut) = shrink(&cx.state().cut, &messages, whole, room) else { return Ok(false) };
         let dropped = messages.iter().filter(|(message, _)| message.seq < cut.kept_from).count();
         let left = messages.iter().filter(|(message, _)| message.seq >= cut.kept_from);
         let tokens_after = left.map(|(_, tokens)| tokens).sum();
@@ -336,8 +336,8 @@ struct Chosen {
 }
 
 /// Returns whether to observe now. A failed observation is not retried until the context has grown.
-fn is_worth_a_try(cx: &ContextHandle, at: Thresholds) -> bool {
-    at.is_worth_a_try(pending(cx), cx.state().observed.failed_at)
+fn should_try(cx: &ContextHandle, at: Thresholds) -> bool {
+    at.should_try(pending(cx), cx.state().observed.failed_at)
 }
 
 /// Returns the tokens of visible messages without active notes.

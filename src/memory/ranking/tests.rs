@@ -48,15 +48,15 @@ fn texts(hits: &[Hit]) -> Vec<&str> {
     hits.iter().map(|hit| hit.entry.text.as_str()).collect()
 }
 
-fn counted(frequencies: &[u64]) -> Weighed {
+fn counted(frequencies: &[u64]) -> WeightedQuery {
     let terms = frequencies.iter().enumerate();
     let terms =
         terms.map(|(at, frequency)| Term { text: format!("t{at:02}"), frequency: *frequency }).collect();
-    Weighed { terms, speakers: Vec::new(), documents: 100_000, length: 2_000_000, groups: 5_000 }
+    WeightedQuery { terms, speakers: Vec::new(), documents: 100_000, length: 2_000_000, groups: 5_000 }
 }
 
 #[test]
-fn an_answer_without_a_word_of_the_question_is_found_beside_it() {
+fn an_answer_without_words_of_the_query_is_found_next_to_its_question() {
     let index = index(&[
         ("s1", "assistant", "Good morning."),
         ("s1", "assistant", "Which pottery class did you pick?"),
@@ -70,7 +70,7 @@ fn an_answer_without_a_word_of_the_question_is_found_beside_it() {
 }
 
 #[test]
-fn a_named_speaker_goes_first() {
+fn entries_of_a_named_speaker_come_first() {
     let index = index(&[
         ("s1", "Ana Luz", "I went sailing."),
         ("s2", "Ben", "I went sailing."),
@@ -84,7 +84,7 @@ fn a_named_speaker_goes_first() {
 }
 
 #[test]
-fn a_day_is_found() {
+fn entries_are_found_by_date() {
     let index = InMemoryIndex::default();
     let mut entries = Vec::new();
     for (key, day) in
@@ -92,7 +92,7 @@ fn a_day_is_found() {
     {
         let mut new = turn(key, &format!("s{key}"), "user", "We met for lunch.");
         new.at = Timestamp::parse(day).unwrap();
-        new.parts[0].terms = crate::memory::terms::index(&new.parts[0].text, new.at, Some("user"));
+        new.parts[0].terms = crate::memory::terms::index_terms(&new.parts[0].text, new.at, Some("user"));
         entries.push(new);
     }
     block_on(index.add(&collection("u"), &entries)).unwrap();
@@ -101,7 +101,7 @@ fn a_day_is_found() {
 }
 
 #[test]
-fn equal_ones_come_newest_first() {
+fn ties_are_ordered_newest_first() {
     let index = index(&[("s1", "a", "blue kite"), ("s2", "a", "blue kite"), ("s3", "a", "blue kite")]);
     let keys: Vec<String> = ask(&index, "kite").into_iter().map(|hit| hit.entry.key).collect();
     assert_eq!(keys, ["k0002", "k0001", "k0000"]);
@@ -117,7 +117,7 @@ fn a_long_turn_is_found_by_its_part() {
 }
 
 #[test]
-fn what_says_nothing_finds_nothing() {
+fn a_query_without_meaningful_words_finds_nothing() {
     let index = index(&[("s1", "a", "blue kite")]);
     for query in ["", "   ", "?!\"'()*:^", "the of and", "unknown"] {
         assert_eq!(ask(&index, query), [], "{query:?}");
@@ -127,7 +127,7 @@ fn what_says_nothing_finds_nothing() {
 }
 
 #[test]
-fn a_word_that_stands_everywhere_stays_within_the_bound() {
+fn a_frequent_word_stays_within_the_row_limit() {
     let index = InMemoryIndex::default();
     let entries: Vec<NewEntry> = (0..1_200)
         .map(|key| {
@@ -143,17 +143,18 @@ fn a_word_that_stands_everywhere_stays_within_the_bound() {
 }
 
 #[test]
-fn rare_terms_are_read_whole_and_common_ones_where_they_meet() {
-    let queries = plan(&counted(&[3, 20, 900, 1_000, 50_000]));
+fn rare_terms_are_selected_entirely_and_common_ones_in_combination() {
+    let queries = build_queries(&counted(&[3, 20, 900, 1_000, 50_000]));
     let [rare, meeting, alone] = &queries[..] else { panic!("{queries:?}") };
     assert_eq!((&rare.any_of, rare.limit), (&vec![vec!["t00".into()], vec!["t01".into()]], 23));
-    // 900 and 1,000 of 100,000 meet in nine parts, if by chance; with the fifth there are 450 more.
+    // By chance, terms of frequency 900 and 1,000 in 100,000 parts meet in nine; with the fifth term it would
+    // be 450 more.
     assert_eq!(meeting.any_of, [["t02", "t03"]]);
     assert_eq!((&meeting.none_of, meeting.limit), (&vec!["t00".to_owned(), "t01".into()], 74));
     assert_eq!(alone.any_of, [["t02"]]);
     assert_eq!((alone.none_of.len(), alone.limit), (4, 33));
-    assert_eq!(plan(&counted(&[50_000]))[0].limit, MAX_CANDIDATES);
-    assert_eq!(plan(&counted(&[])), []);
+    assert_eq!(build_queries(&counted(&[50_000]))[0].limit, MAX_CANDIDATES);
+    assert_eq!(build_queries(&counted(&[])), []);
 }
 
 fn conversation() -> impl Strategy<Value = Vec<(u8, u8, String)>> {
@@ -173,14 +174,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn a_plan_is_bounded_and_sound(
+    fn queries_are_bounded_and_valid(
         mut frequencies in proptest::collection::vec(1..100_000_u64, 0..40),
         speakers in proptest::collection::vec(1..100_000_u64, 0..17),
     ) {
         frequencies.sort_unstable();
-        let mut weighed = counted(&frequencies);
-        weighed.speakers = speakers.iter().enumerate().map(|(at, n)| Term { text: format!("by_{at}"), frequency: *n }).collect();
-        let queries = plan(&weighed);
+        let mut weighted = counted(&frequencies);
+        weighted.speakers = speakers.iter().enumerate().map(|(at, n)| Term { text: format!("by_{at}"), frequency: *n }).collect();
+        let queries = build_queries(&weighted);
         prop_assert!(queries.len() <= MAX_QUERIES);
         prop_assert!(queries.iter().map(|query| query.limit).sum::<usize>() <= MAX_CANDIDATES);
         prop_assert_eq!(queries.is_empty(), frequencies.is_empty());
@@ -191,13 +192,13 @@ proptest! {
     }
 
     #[test]
-    fn any_question_is_safe_bounded_and_answered_the_same_again(
+    fn any_query_is_safe_bounded_and_deterministic(
         turns in conversation(),
         query in "(\\PC{0,120}|((blue|kite|Ana|I|may|2023|東京|\"|OR|NOT|\\*)[ ]){0,300})",
     ) {
         let index = InMemoryIndex::default();
         block_on(index.add(&collection("u"), &entries(&turns))).unwrap();
-        prop_assert!(Question::read(&query).asked().len() <= MAX_ASKED);
+        prop_assert!(ParsedQuery::parse(&query).terms_needed().len() <= MAX_TERMS);
         let hits = ask(&index, &query);
         prop_assert!(index.rows_read.get() <= MAX_ROWS as u64);
         prop_assert!(hits.len() <= MAX_HITS);
@@ -205,12 +206,12 @@ proptest! {
         let mut keys: Vec<&str> = hits.iter().map(|hit| hit.entry.key.as_str()).collect();
         keys.sort_unstable();
         keys.dedup();
-        prop_assert_eq!(keys.len(), hits.len(), "an entry came twice");
+        prop_assert_eq!(keys.len(), hits.len(), "an entry appears twice");
         prop_assert_eq!(&ask(&index, &query), &hits);
     }
 
     #[test]
-    fn neighbours_stay_within_their_rows(
+    fn neighbors_stay_within_their_rows(
         positions in proptest::collection::btree_set((0..3_u8, 0..400_u32), 0..MAX_CANDIDATES),
     ) {
         let text = "blue kite";
@@ -229,20 +230,20 @@ proptest! {
                 length: 2,
             })
             .collect();
-        let mut weighed = counted(&[1_000]);
-        weighed.terms[0].text = "blue".into();
-        let places = Ranking::new(&weighed, candidates).neighbours();
-        let read = places.iter().map(|place| place.positions.len() + ROWS_A_RUN).sum::<usize>();
-        prop_assert!(read <= NEIGHBOUR_ROWS, "{read}");
+        let mut weighted = counted(&[1_000]);
+        weighted.terms[0].text = "blue".into();
+        let places = Ranking::new(&weighted, candidates).neighbors();
+        let parse = places.iter().map(|place| place.positions.len() + ROWS_PER_RUN).sum::<usize>();
+        prop_assert!(parse <= NEIGHBOR_ROWS, "{parse}");
         prop_assert_eq!(places.is_empty(), positions.is_empty());
-        // Runs that one place would join are one.
+        // Ranges that a single position would join are one range.
         let apart = |pair: &[Place]| pair[0].group != pair[1].group || pair[0].positions.end + 1 < pair[1].positions.start;
         prop_assert!(places.windows(2).all(apart), "{places:?}");
     }
 
-    /// What others hold changes neither an order nor a score.
+    /// Other collections change neither order nor scores.
     #[test]
-    fn a_ranking_depends_on_its_own_collection_alone(mine in conversation(), theirs in conversation()) {
+    fn a_ranking_depends_only_on_its_own_collection(mine in conversation(), theirs in conversation()) {
         let (alone, shared) = (InMemoryIndex::default(), InMemoryIndex::default());
         block_on(alone.add(&collection("u"), &entries(&mine))).unwrap();
         block_on(shared.add(&collection("v"), &entries(&theirs))).unwrap();

@@ -3,8 +3,8 @@
 use crate::types::ModelRequest;
 
 /// How the system prompts of the two requests begin; see `memory::flush` and `memory::consolidation`.
-const EXTRACT: &str = "You keep the long-term memory of an assistant.";
-const CONSOLIDATE: &str = "You keep MEMORY.md,";
+const EXTRACT: &str = "You maintain the long-term memory of an assistant.";
+const CONSOLIDATE: &str = "You maintain MEMORY.md,";
 /// Maximum length of the consolidated file, in characters.
 const MAX_FILE: usize = 14_000;
 

@@ -4,8 +4,8 @@ use super::memory::section;
 use crate::types::ModelRequest;
 
 /// How the system prompts of the two requests begin; see `context::observation`.
-const OBSERVE: &str = "You take the notes by which an assistant remembers";
-const REFLECT: &str = "You keep the notes by which an assistant remembers";
+const OBSERVE: &str = "You take notes so that an assistant can remember";
+const REFLECT: &str = "You maintain the notes that an assistant uses";
 /// Maximum length of a note, in characters.
 const MAX_NOTE: usize = 200;
 

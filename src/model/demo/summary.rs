@@ -4,7 +4,7 @@ use super::memory::section;
 use crate::types::ModelRequest;
 
 /// How the system prompt of the request begins; see `context::compaction`.
-const SUM_UP: &str = "You sum up the earlier part of a conversation";
+const SUM_UP: &str = "You summarize the earlier part of a conversation";
 /// Sections of a summary, and how many lines each keeps: the newest ones.
 const SECTIONS: [(&str, usize); 4] =
     [("## Intent", 24), ("## Decisions", 12), ("## Artifacts", 12), ("## Next steps", 1)];

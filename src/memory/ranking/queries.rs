@@ -1,35 +1,36 @@
-//! Which boolean queries bring the parts that matter within the bound.
+//! Builds boolean queries that select the relevant parts within the row limit.
 
-use super::{MAX_CANDIDATES, Term, Weighed};
+use super::{MAX_CANDIDATES, Term, WeightedQuery};
 use crate::ports::memory::TermQuery;
 use std::collections::BTreeSet;
 
-/// Common terms that are combined.
+/// Maximum number of common terms that are combined.
 const COMBINED: usize = 8;
-/// Combinations in a query: the expected number of parts is reached earlier, unless none has any.
+/// Maximum number of combinations in a query. Usually the expected number of parts is reached with fewer.
 const MAX_COMBINATIONS: usize = 32;
-/// Of what rare terms leave, the tenths that combinations may have; the commoner terms alone get the rest.
+/// Share of the candidates left by rare terms that combinations may use, in tenths. Common terms alone use
+/// the rest.
 const TENTHS: usize = 7;
 
-/// The queries of a search, which pick at most [`MAX_CANDIDATES`] parts together:
+/// Builds the queries of a search, which together select at most [`MAX_CANDIDATES`] parts:
 ///
-/// 1. all parts that hold one of the rarest terms, as many terms as fit whole;
-/// 2. parts that hold two or three of the others, or one and a named speaker, those combinations
-///    first that are expected to be rarest;
-/// 3. parts that hold the rarest of the others and no further one.
+/// 1. all parts that contain one of the rarest terms, for as many terms as fit completely;
+/// 2. parts that contain two or three of the other terms, or one of them and a named speaker; combinations
+///    that are expected to be rare come first;
+/// 3. parts that contain the rarest of the other terms and no further one.
 ///
-/// Where a query is cut, what was added last comes first.
-pub fn plan(weighed: &Weighed) -> Vec<TermQuery> {
+/// When a query is truncated, its newest parts are returned.
+pub fn build_queries(weighted: &WeightedQuery) -> Vec<TermQuery> {
     let mut left = MAX_CANDIDATES;
     let mut rare = 0;
-    for term in &weighed.terms {
+    for term in &weighted.terms {
         match usize::try_from(term.frequency).ok().and_then(|count| left.checked_sub(count)) {
             Some(rest) => left = rest,
             None => break,
         }
         rare += 1;
     }
-    let (rare, common) = weighed.terms.split_at(rare);
+    let (rare, common) = weighted.terms.split_at(rare);
     let names = |terms: &[Term]| terms.iter().map(|term| term.text.clone()).collect::<Vec<_>>();
     let mut queries = Vec::new();
     if !rare.is_empty() {
@@ -37,7 +38,7 @@ pub fn plan(weighed: &Weighed) -> Vec<TermQuery> {
         queries.push(TermQuery { any_of, none_of: Vec::new(), limit: MAX_CANDIDATES - left });
     }
     let Some(first) = common.first().filter(|_| left > 0) else { return queries };
-    let any_of = combinations(common, weighed, left as f64);
+    let any_of = combinations(common, weighted, left as f64);
     let share = if any_of.is_empty() { 0 } else { (left * TENTHS / 10).max(1) };
     if share > 0 {
         queries.push(TermQuery { any_of, none_of: names(rare), limit: share });
@@ -49,11 +50,11 @@ pub fn plan(weighed: &Weighed) -> Vec<TermQuery> {
     queries
 }
 
-/// Pairs and triples of common terms that are expected in `wanted` parts together, if each term stood
-/// anywhere with the same chance; at least one, if there are two terms.
-fn combinations(common: &[Term], weighed: &Weighed, wanted: f64) -> Vec<Vec<String>> {
-    let terms: Vec<&Term> = common.iter().take(COMBINED).chain(&weighed.speakers).collect();
-    let all = (weighed.documents as f64).max(1.0);
+/// Returns pairs and triples of common terms that are together expected in `wanted` parts, assuming that
+/// terms are independent. Returns at least one combination if there are two terms.
+fn combinations(common: &[Term], weighted: &WeightedQuery, wanted: f64) -> Vec<Vec<String>> {
+    let terms: Vec<&Term> = common.iter().take(COMBINED).chain(&weighted.speakers).collect();
+    let all = (weighted.documents as f64).max(1.0);
     let share: Vec<f64> = terms.iter().map(|term| term.frequency as f64 / all).collect();
     let mut pool: Vec<(f64, Vec<usize>)> = Vec::new();
     for a in 0..terms.len() {
@@ -64,7 +65,7 @@ fn combinations(common: &[Term], weighed: &Weighed, wanted: f64) -> Vec<Vec<Stri
             }
         }
     }
-    // Speakers by themselves say nothing of the matter.
+    // Combinations of speakers alone do not narrow the topic.
     let spoken = common.len().min(COMBINED);
     pool.retain(|(_, members)| members.iter().any(|at| *at < spoken));
     pool.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));

@@ -1,20 +1,21 @@
-//! How characters are written in terms: what reads alike is alike.
+//! Normalizes the characters of terms, so that spellings that read alike compare equal.
 
-/// What becomes of a character of a text.
+/// The kind of a character.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Folded {
-    /// A letter or digit of a script that puts spaces between words.
+pub enum CharKind {
+    /// A letter or digit of a script that separates words by spaces.
     Letter,
-    /// A sign of a script that does not, or in which words grow by endings (Korean).
-    Sign,
-    /// Something that neither stands in a term nor ends one, such as an accent.
-    Nothing,
-    /// Whatever stands between words.
-    Gap,
+    /// A character of a script that does not separate words by spaces, or whose words grow by suffixes
+    /// (Korean).
+    Unspaced,
+    /// A character that neither belongs to a term nor ends one, such as a combining accent.
+    Ignored,
+    /// Any character between words.
+    Separator,
 }
 
-/// Latin letters with marks, and what they are without.
-const PLAIN: [(&str, &str); 30] = [
+/// Letters with diacritics, and their plain forms.
+const PLAIN_LETTERS: [(&str, &str); 30] = [
     ("a", "àáâãäåāăąǎạảấầẩẫậắằẳẵặ"),
     ("ae", "æ"),
     ("b", "ḅḃ"),
@@ -47,41 +48,41 @@ const PLAIN: [(&str, &str); 30] = [
     ("σ", "ς"),
 ];
 
-/// Says what `c` is, and appends to `term` what is left of it in lower case and without marks.
-pub fn fold(c: char, term: &mut String) -> Folded {
+/// Classifies `c` and appends its normal form (lower case, without diacritics) to `term`.
+pub fn normalize(c: char, term: &mut String) -> CharKind {
     if c.is_ascii() {
         if c.is_ascii_alphanumeric() {
             term.push(c.to_ascii_lowercase());
-            return Folded::Letter;
+            return CharKind::Letter;
         }
-        return Folded::Gap;
+        return CharKind::Separator;
     }
     if is_mark(c) {
-        return Folded::Nothing;
+        return CharKind::Ignored;
     }
-    // Letters and digits as wide as a Chinese character.
+    // Full-width letters and digits.
     if let '\u{ff10}'..='\u{ff19}' | '\u{ff21}'..='\u{ff3a}' | '\u{ff41}'..='\u{ff5a}' = c {
-        return char::from_u32(c as u32 - 0xfee0).map_or(Folded::Gap, |c| fold(c, term));
+        return char::from_u32(c as u32 - 0xfee0).map_or(CharKind::Separator, |c| normalize(c, term));
     }
-    if is_sign(c) {
+    if is_unspaced(c) {
         term.push(c);
-        return Folded::Sign;
+        return CharKind::Unspaced;
     }
-    // Vowel signs of the scripts of India are no letters of their own, but stand in words.
+    // Vowel signs of Indic scripts are not letters, but belong to words.
     let indic = matches!(c, '\u{900}'..='\u{dff}') && !matches!(c, '\u{964}' | '\u{965}');
     if !c.is_alphanumeric() && !indic {
-        return Folded::Gap;
+        return CharKind::Separator;
     }
     for lower in c.to_lowercase().filter(|c| !is_mark(*c)) {
-        match PLAIN.iter().find(|(_, marked)| marked.contains(lower)) {
+        match PLAIN_LETTERS.iter().find(|(_, marked)| marked.contains(lower)) {
             Some((plain, _)) => term.push_str(plain),
             None => term.push(lower),
         }
     }
-    Folded::Letter
+    CharKind::Letter
 }
 
-/// Accents and points that stand on other characters, joiners, and soft hyphens.
+/// Returns whether `c` is a combining mark, a joiner or a soft hyphen.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{300}'..='\u{36f}' | '\u{483}'..='\u{487}' | '\u{591}'..='\u{5bd}' | '\u{5bf}'
         | '\u{5c1}' | '\u{5c2}' | '\u{5c4}' | '\u{5c5}' | '\u{5c7}' | '\u{610}'..='\u{61a}' | '\u{640}'
@@ -89,8 +90,8 @@ fn is_mark(c: char) -> bool {
         | '\u{fe00}'..='\u{fe0f}')
 }
 
-/// Chinese, Japanese, Korean, Thai, Lao, Burmese, Khmer.
-fn is_sign(c: char) -> bool {
+/// Returns whether `c` is Chinese, Japanese, Korean, Thai, Lao, Burmese or Khmer.
+fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{e01}'..='\u{e3a}' | '\u{e40}'..='\u{e4e}' | '\u{e81}'..='\u{ece}' | '\u{edc}'..='\u{edf}'
         | '\u{1000}'..='\u{103f}' | '\u{1050}'..='\u{109d}' | '\u{1100}'..='\u{11ff}' | '\u{1780}'..='\u{17d3}'
         | '\u{3005}'..='\u{3007}' | '\u{3041}'..='\u{3096}' | '\u{30a1}'..='\u{30fa}' | '\u{30fc}'..='\u{30ff}'
@@ -102,14 +103,14 @@ fn is_sign(c: char) -> bool {
 mod tests {
     use super::*;
 
-    fn folded(text: &str) -> (String, Vec<Folded>) {
+    fn normalized(text: &str) -> (String, Vec<CharKind>) {
         let mut term = String::new();
-        let kinds = text.chars().map(|c| fold(c, &mut term)).collect();
+        let kinds = text.chars().map(|c| normalize(c, &mut term)).collect();
         (term, kinds)
     }
 
     #[test]
-    fn what_reads_alike_is_alike() {
+    fn similar_spellings_have_the_same_form() {
         for (text, plain) in [
             ("Crème", "creme"),
             ("Cre\u{300}me", "creme"),
@@ -123,14 +124,17 @@ mod tests {
             ("Ёлка", "елка"),
             ("Việt", "viet"),
         ] {
-            assert_eq!(folded(text).0, plain);
+            assert_eq!(normalized(text).0, plain);
         }
     }
 
     #[test]
-    fn kinds_are_told_apart() {
-        use Folded::{Gap, Letter, Nothing, Sign};
-        assert_eq!(folded("a_1 語。한\u{300}").1, [Letter, Gap, Letter, Gap, Sign, Gap, Sign, Nothing]);
-        assert!(folded("हिन्दी").1.iter().all(|kind| *kind == Letter));
+    fn characters_are_classified() {
+        use CharKind::{Ignored, Letter, Separator, Unspaced};
+        assert_eq!(
+            normalized("a_1 語。한\u{300}").1,
+            [Letter, Separator, Letter, Separator, Unspaced, Separator, Unspaced, Ignored]
+        );
+        assert!(normalized("हिन्दी").1.iter().all(|kind| *kind == Letter));
     }
 }

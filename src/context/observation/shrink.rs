@@ -1,16 +1,17 @@
-//! Showing less when nothing else helps: without a model, and without a note.
+//! Reduces a conversation as a last resort, without model calls and without notes.
 
-use super::plan::{Measured, aligned, but_tail};
+use super::selection::{Measured, align, all_but_tail};
 use crate::types::{Cut, Part, observed::NO_SUMMARY};
 
-/// Shortest that pieces of messages are shown, in characters.
+/// Minimum length of pieces of messages, in characters.
 const LEAST: u64 = 400;
 
-/// The next cut of messages that are to take `room` tokens in all: first without what tools got and gave at
-/// length, then without the older ones, at last with all pieces shortened. None behind the last.
+/// Returns the next stronger reduction of messages that must fit into `room` tokens: first shortened tool
+/// calls and results, then without the older messages, finally with all pieces shortened. Returns `None`
+/// after the last stage.
 ///
-/// `most` messages may leave; those behind belong to the step at hand.
-pub fn less(cut: &Cut, messages: &Measured, most: usize, room: u64) -> Option<Cut> {
+/// At most the first `most` messages may be dropped; the ones after them belong to the current step.
+pub fn shrink(cut: &Cut, messages: &Measured, most: usize, room: u64) -> Option<Cut> {
     let seq = |at: usize| messages.get(at).map(|(message, _)| message.seq);
     let next = Cut { number: cut.number + 1, ..cut.clone() };
     let open = seq(most).or_else(|| Some(messages.last()?.0.seq + 1))?;
@@ -19,12 +20,12 @@ pub fn less(cut: &Cut, messages: &Measured, most: usize, room: u64) -> Option<Cu
     if used && cut.brief_before < open {
         return Some(Cut { brief_before: open, ..next });
     }
-    let kept = seq(but_tail(messages, aligned(messages, most), room / 2)).unwrap_or(open);
+    let kept = seq(all_but_tail(messages, align(messages, most), room / 2)).unwrap_or(open);
     if cut.kept_from < kept && seq(0).is_some_and(|first| first < kept) {
         let summary = cut.summary.clone().or_else(|| Some(NO_SUMMARY.to_owned()));
         return Some(Cut { kept_from: kept, summary, ..next });
     }
-    // A token has three characters or more, but for few texts; half of the room is left for these.
+    // A token usually has at least three characters; half of the room is reserved for exceptions.
     let chars = usize::try_from((room / messages.len().max(1) as u64).max(LEAST)).unwrap_or(usize::MAX);
     let parted = messages.iter().map(|(message, _)| (message.seq, chars)).collect();
     let is_less = messages.iter().any(|(message, _)| cut.chars(message.seq).is_none_or(|old| old > chars));
@@ -43,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn less_is_shown_step_by_step_and_not_for_ever() {
+    fn reductions_become_stronger_and_end() {
         let outcome = ToolOutcome::Result { result: "x".into() };
         let result = Part::ToolResult { call_id: "c".into(), name: "echo".into(), outcome };
         let talk = [
@@ -52,13 +53,13 @@ mod tests {
             message(6, Role::Assistant, Part::text("b")),
             message(8, Role::User, Part::text("c")),
         ];
-        let first = less(&Cut::default(), &talk, 3, 250).expect("a cut");
+        let first = shrink(&Cut::default(), &talk, 3, 250).expect("a cut");
         assert_eq!((first.number, first.brief_before, first.kept_from), (1, 8, 0));
-        let second = less(&first, &talk, 3, 250).expect("a cut");
+        let second = shrink(&first, &talk, 3, 250).expect("a cut");
         assert_eq!((second.number, second.kept_from, second.summary.as_deref()), (2, 8, Some(NO_SUMMARY)));
-        let third = less(&second, &talk[3..], 1, 250).expect("a cut");
+        let third = shrink(&second, &talk[3..], 1, 250).expect("a cut");
         assert_eq!((third.number, third.chars(8)), (3, Some(400)));
-        assert_eq!(less(&third, &talk[3..], 1, 250), None);
-        assert_eq!(less(&Cut::default(), &[], 0, 250), None);
+        assert_eq!(shrink(&third, &talk[3..], 1, 250), None);
+        assert_eq!(shrink(&Cut::default(), &[], 0, 250), None);
     }
 }
