@@ -1,4 +1,4 @@
-//! Turns under load, and what they cost.
+//! Runs turns under load and measures their cost.
 
 use crate::target::{Target, Timing};
 use std::{
@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// No sample starts turns for longer than this.
+/// Maximum time during which a sample starts turns.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// The turns of one target at one concurrency, of all rounds together.
+/// The turns of one target at one concurrency, over all rounds.
 #[derive(Default)]
 pub struct Sample {
     pub timings: Vec<Timing>,
@@ -19,7 +19,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Not a number when no turn succeeded.
+    /// Returns NaN when no turn succeeded.
     pub fn turns_per_second(&self) -> f64 {
         if self.timings.is_empty() {
             return f64::NAN;
@@ -27,7 +27,7 @@ impl Sample {
         self.timings.len() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// In milliseconds; not a number when no turn succeeded.
+    /// Returns milliseconds; NaN when no turn succeeded.
     pub fn cpu_per_turn(&self) -> f64 {
         if self.timings.is_empty() {
             return f64::NAN;
@@ -43,7 +43,7 @@ impl Sample {
         percentile(self.timings.iter().map(|timing| timing.total), quantile)
     }
 
-    /// Adds `turns` turns by each of `clients` clients, each in a session of its own.
+    /// Adds `turns` turns by each of `clients` clients, each in its own session.
     pub fn add(&mut self, target: &Target, name: &str, clients: usize, turns: usize, text: &str) {
         let cpu_before = cpu(target);
         let start = Instant::now();
@@ -69,7 +69,7 @@ impl Sample {
             }
         });
         self.elapsed += start.elapsed();
-        // What a turn leaves to be done after its answer is part of its cost.
+        // Work after the reply is part of a turn's cost.
         thread::sleep(Duration::from_millis(300));
         self.cpu += cpu(target) - cpu_before;
     }
@@ -79,7 +79,7 @@ fn cpu(target: &Target) -> Duration {
     target.server().map(|server| server.cpu()).unwrap_or_default()
 }
 
-/// In milliseconds; not a number when there are none.
+/// Returns milliseconds; NaN when there are no durations.
 pub fn percentile(durations: impl Iterator<Item = Duration>, quantile: f64) -> f64 {
     let mut sorted: Vec<Duration> = durations.collect();
     sorted.sort_unstable();

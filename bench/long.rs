@@ -1,4 +1,4 @@
-//! A session that goes on for ever: 2,000 messages in a window of 16,000 tokens.
+//! A very long session: 2,000 messages with a context window of 16,000 tokens.
 
 use crate::load::percentile;
 use crate::report::Report;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const TURNS: usize = 1_000;
 const WINDOW: usize = 16_000;
-/// Words of what the user says, and of each answer; a tool is called in every tenth turn.
+/// Number of words of each user message and each response. A tool is called in every tenth turn.
 const WORDS: usize = 60;
 
 pub fn session(report: &mut Report) {
@@ -36,18 +36,18 @@ pub fn session(report: &mut Report) {
     report.value("long session: requests", asked.len() as f64, "");
     let compactions = log.iter().filter(|record| record["type"] == "compaction.completed");
     let (in_turns, ahead): (Vec<_>, Vec<_>) = compactions.partition(|record| record.get("turn").is_some());
-    report.value("long session: compactions behind a reply", ahead.len() as f64, "");
-    report.value("long session: compactions that a reply waited for", in_turns.len() as f64, "");
+    report.value("long session: compactions after a reply", ahead.len() as f64, "");
+    report.value("long session: compactions during a turn", in_turns.len() as f64, "");
     report.value(
-        "long session: requests with a stable prefix, but for those behind a compaction",
+        "long session: requests with a stable prefix, except after a compaction",
         stable(&asked, ahead.len() + in_turns.len()),
         "%",
     );
-    // What housekeeping adds is what these turns take beyond the others, which had none beside them.
+    // The cost of compaction is the difference between turns right after or during one and all other turns.
     let (beside, without) = split(&log, &first);
     let p95 = |times: &[Duration]| percentile(times.iter().copied(), 0.95);
-    report.value("long session: first token, p95, no housekeeping", p95(&without), "ms");
-    report.value("long session: first token, p95, housekeeping since the last", p95(&beside), "ms");
+    report.value("long session: first token, p95, without compaction", p95(&without), "ms");
+    report.value("long session: first token, p95, with compaction", p95(&beside), "ms");
 }
 
 fn model_server() -> ModelServer {
@@ -71,12 +71,12 @@ fn model_server() -> ModelServer {
     model
 }
 
-/// Words that differ from turn to turn.
+/// Returns words that differ from turn to turn.
 fn words(seed: usize, count: usize) -> String {
     (0..count).map(|n| format!("w{:03} ", (seed * 31 + n * 7) % 1_000)).collect()
 }
 
-/// Four bytes of what is sent are a token.
+/// Estimates the tokens of a request at four bytes each.
 fn tokens(request: &Value) -> usize {
     let text = |value: &Value| value.to_string().len();
     (text(&request["messages"]) + text(&request["tools"])) / 4
@@ -95,8 +95,8 @@ fn log(client: &Client) -> Vec<Value> {
     }
 }
 
-/// The share of requests that begin as the one before them did, up to the date that stands before its last
-/// message; each compaction may change one.
+/// Returns the share of requests that start with the whole previous conversation, up to the date before its
+/// last message. Each compaction may change one request.
 fn stable(asked: &[Received], compactions: usize) -> f64 {
     let conversation = |request: &Received| -> Vec<Value> {
         let messages = request.body["messages"].as_array().cloned().unwrap_or_default();
@@ -113,7 +113,7 @@ fn stable(asked: &[Received], compactions: usize) -> f64 {
     (100.0 * same as f64 / pairs.saturating_sub(compactions).max(1) as f64).min(100.0)
 }
 
-/// The times of turns behind or in which the context was made smaller, and of the others.
+/// Splits the durations into turns during or right after a compaction, and all others.
 fn split(log: &[Value], first: &[Duration]) -> (Vec<Duration>, Vec<Duration>) {
     let (mut beside, mut without) = (Vec::new(), Vec::new());
     let (mut turn, mut kept) = (0, false);

@@ -1,5 +1,5 @@
-//! What memory costs: searches of growing memories, the workspace in the prompt, a turn that is remembered,
-//! and a year of consolidation.
+//! Costs of memory: searches in memories of growing size, the workspace in the prompt, indexing a turn, and a
+//! year of consolidation.
 
 use crate::load::{Sample, percentile};
 use crate::report::Report;
@@ -18,12 +18,12 @@ use futures::executor::block_on;
 use serde_json::json;
 use std::{cell::RefCell, rc::Rc, time::Instant};
 
-/// Turns in a memory that is searched.
+/// Numbers of turns in the searched memories.
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
-/// Turns of one import.
+/// Number of turns per import.
 const BATCH: usize = 500;
 const SEARCHES: usize = 60;
-/// What a day teaches, as in long conversations between friends (LoCoMo): 318 tokens in 12 facts.
+/// Facts per day as in long conversations between friends (LoCoMo): 318 tokens in 12 facts.
 const FACTS_A_DAY: usize = 12;
 const FACT_CHARS: usize = 318 * 4 / FACTS_A_DAY;
 const DAYS: usize = 365;
@@ -36,7 +36,7 @@ pub fn all(model: &ModelServer, report: &mut Report) {
     year(report);
 }
 
-/// A word of a vocabulary in which few words are common and many are rare.
+/// Returns a word of a vocabulary with few common and many rare words.
 fn word(random: &mut u64) -> String {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let place = (*random >> 40) as f64 / (1u64 << 24) as f64;
@@ -56,7 +56,7 @@ fn sentence(random: &mut u64, words: usize) -> String {
     (0..words).map(|_| word(random)).collect::<Vec<_>>().join(" ")
 }
 
-/// Rows that D1 counts as written for facts: one alone, and twelve that are learned at once.
+/// Measures the rows that D1 counts as written per fact: for a single fact, and for twelve at once.
 fn rows(report: &mut Report) {
     let server = Server::start(json!({}));
     let written = |from: u64, to: u64| {
@@ -69,7 +69,7 @@ fn rows(report: &mut Report) {
     report.value("rows written per fact, twelve at once", written(2, 14), "");
 }
 
-/// Searches beside the size of the user's memory.
+/// Measures searches by the size of the user's memory.
 fn searches(model: &ModelServer, report: &mut Report) {
     let ours = Target::ours(model);
     let Some(server) = ours.server() else { return };
@@ -83,7 +83,7 @@ fn searches(model: &ModelServer, report: &mut Report) {
             fill(&client, &user, batch, &mut random);
         }
         let seconds = start.elapsed().as_secs_f64();
-        report.value(&format!("turns imported a second, up to {size}"), size as f64 / seconds, "");
+        report.value(&format!("turns imported per second, up to {size}"), size as f64 / seconds, "");
         let times = (0..SEARCHES).map(|_| {
             let q = sentence(&mut random, 6);
             let start = Instant::now();
@@ -111,7 +111,7 @@ fn fill(client: &Client, user: &str, batch: usize, random: &mut u64) {
     client.post("/v1/memory/turns", body).expect(201);
 }
 
-/// The first token with and without files in the prompt, and what a turn costs that is remembered.
+/// Measures the first token with and without files in the prompt, and the cost of remembering a turn.
 fn prompt(model: &ModelServer, report: &mut Report) {
     eprintln!("turns with a workspace, and turns that are remembered");
     let (plain, remembered) = (Target::ours(model), Target::remembering(model));
@@ -132,20 +132,20 @@ fn prompt(model: &ModelServer, report: &mut Report) {
     }
     let [plain, full, remembered] = samples;
     report.value(
-        "first token, 8,000 tokens of workspace beside none",
+        "first token, 8,000 tokens of workspace, added time",
         full.first(0.5) - plain.first(0.5),
         "ms",
     );
     report.value("CPU of remembering a turn", remembered.cpu_per_turn() - plain.cpu_per_turn(), "ms");
 }
 
-/// Tokens that a year of consolidation asks models with, when `MEMORY.md` is always full.
+/// Measures the prompt tokens of a year of consolidation when `MEMORY.md` is always full.
 fn year(report: &mut Report) {
     eprintln!("a year of consolidation");
     let clock = ManualClock::at(Timestamp(1_767_225_600_000));
     let asked = Rc::new(RefCell::new(Vec::new()));
     let own = Rc::clone(&asked);
-    // Keeps all that fits: the worst case.
+    // Keeps every fact that fits, which is the worst case.
     let models = ScriptedModels::new(move |request| {
         let text: String = request.messages.iter().map(|message| message.text()).collect();
         own.borrow_mut().push((request.system.chars().count() + text.chars().count()) / 4);
@@ -181,5 +181,5 @@ fn year(report: &mut Report) {
         clock.advance(DAY_MS);
     }
     report.value("consolidation of 365 days, prompt tokens", days.iter().sum::<usize>() as f64, "");
-    report.value("the same, day 365 to day 60", days[364] as f64 / days[59] as f64, "");
+    report.value("consolidation, ratio of day 365 to day 60", days[364] as f64 / days[59] as f64, "");
 }

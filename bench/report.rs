@@ -1,10 +1,10 @@
-//! The table for people, and the same figures as JSON for the next run to compare with.
+//! Prints the results as a table and writes them as JSON, for comparison with the next run.
 
 use crate::load::Sample;
 use serde_json::{Map, Value, json};
 use std::{cmp::Ordering, fs, path::Path};
 
-/// Collects what was measured, in the order of measuring.
+/// The results, in the order of measurement.
 #[derive(Default)]
 pub struct Report {
     loads: Vec<Load>,
@@ -19,7 +19,7 @@ struct Load {
     figures: Figures,
 }
 
-/// Milliseconds, but for turns per second.
+/// Figures of one load, in milliseconds except for `turns_per_second` and `errors`.
 struct Figures {
     first: [f64; 2],
     total: [f64; 2],
@@ -89,7 +89,7 @@ impl Report {
         self.write(&ratios);
     }
 
-    /// Ours against the floor: above 1 is slower or dearer.
+    /// Returns the ratios of the Worker to the floor. Above 1 the Worker is slower or more expensive.
     fn ratios(&self) -> Vec<(String, f64, f64)> {
         let of = |target: &str, clients: usize| {
             self.loads.iter().find(|l| l.target == target && l.clients == clients).map(|l| &l.figures)

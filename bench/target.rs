@@ -1,4 +1,4 @@
-//! What is measured: the model server itself, the floor, and the Worker, each asked for one turn.
+//! The measured targets: the model server itself, the floor, and the Worker.
 
 use crate::support::{DEV_API_KEY, Launch, ModelServer, Script, Server, http};
 use serde_json::{Value, json};
@@ -8,18 +8,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Tokens of an answer, one server-sent event each.
+/// Number of tokens of a response, one server-sent event each.
 const TOKENS: usize = 50;
-/// Makes the model call a tool first.
+/// User message that makes the model call a tool first.
 pub const USE_A_TOOL: &str = "use a tool";
-/// Makes the model call [`MANY`] tools in one step.
+/// User message that makes the model call [`MANY`] tools in one step.
 pub const USE_MANY_TOOLS: &str = "use many tools";
-/// See [`USE_MANY_TOOLS`].
+/// Number of tool calls for [`USE_MANY_TOOLS`].
 pub const MANY: usize = 24;
-/// Makes the model answer in one token, to fill sessions.
+/// User message that makes the model respond with one token, to fill sessions quickly.
 pub const BRIEFLY: &str = "briefly";
 
-/// A model server without any delay.
+/// Starts a model server without delays.
 pub fn model_server() -> ModelServer {
     let model = ModelServer::start();
     model.choose(|request| {
@@ -44,7 +44,7 @@ pub fn model_server() -> ModelServer {
     model
 }
 
-/// A tool that needs no arguments, else the first.
+/// Returns a tool without required arguments, or else the first tool.
 fn easiest_tool(tools: &Value) -> Option<&str> {
     let tools = tools.as_array()?;
     let free =
@@ -52,24 +52,24 @@ fn easiest_tool(tools: &Value) -> Option<&str> {
     tools.iter().find(free).or(tools.first())?["function"]["name"].as_str()
 }
 
-/// One of the three.
+/// A measured target.
 pub enum Target {
     Direct(SocketAddr),
     Floor(Server),
     Ours(Server),
 }
 
-/// How long a turn took.
+/// The duration of a turn.
 #[derive(Clone, Copy)]
 pub struct Timing {
-    /// Until the first token.
+    /// Time until the first token.
     pub first: Duration,
-    /// Until the stream ended.
+    /// Time until the end of the stream.
     pub total: Duration,
 }
 
 impl Target {
-    /// The floor, in processes of its own.
+    /// Starts the floor in its own processes.
     pub fn floor(model: &ModelServer) -> Self {
         let bindings = json!({ "OPENAI_BASE_URL": model.base_url() });
         Self::Floor(Server::launch(Launch {
@@ -80,18 +80,17 @@ impl Target {
         }))
     }
 
-    /// The release Worker, in processes of its own. Nothing is asked of the model but the turn, as of the
-    /// floor.
+    /// Starts the release Worker in its own processes. Like the floor, it calls the model only for the turn itself.
     pub fn ours(model: &ModelServer) -> Self {
         Self::with(model, &json!({}))
     }
 
-    /// The same, which also draws facts from each turn.
+    /// Starts the Worker with fact extraction after each turn.
     pub fn remembering(model: &ModelServer) -> Self {
         Self::with(model, &json!({ "MEMORY_FLUSH": "always" }))
     }
 
-    /// The same, with these variables over those that it has.
+    /// Starts the Worker with additional settings.
     pub fn with(model: &ModelServer, more: &Value) -> Self {
         let mut bindings = json!({
             "MEMORY_FLUSH": "never",
@@ -119,7 +118,7 @@ impl Target {
         }
     }
 
-    /// The Worker's process; the model server has none of its own.
+    /// Returns the Worker's process; `None` for the model server, which runs in this process.
     pub fn server(&self) -> Option<&Server> {
         match self {
             Self::Direct(_) => None,
@@ -127,7 +126,7 @@ impl Target {
         }
     }
 
-    /// One turn, read to its end.
+    /// Runs one turn and reads its stream to the end.
     pub fn turn(&self, session: &str, text: &str) -> io::Result<Timing> {
         let address = match self {
             Self::Direct(address) => *address,
@@ -164,7 +163,7 @@ impl Target {
             if count == 0 {
                 break;
             }
-            // A marker may be torn between two reads.
+            // A marker may be split between two reads.
             let from = stream.len().saturating_sub(first.len());
             stream.extend_from_slice(&piece[..count]);
             if first_at.is_none() && contains(&stream[from..], first) {

@@ -1,7 +1,7 @@
-//! What a turn costs beside the smallest possible Worker: `make bench`.
+//! Compares the cost of a turn with the smallest possible Worker: `make bench`.
 //!
-//! Everything runs on this machine and shares its cores, so the ratios say more than the times;
-//! the targets take turns within each round, so that a slow minute hits all of them.
+//! Everything runs on one machine and shares its cores, so the ratios are more meaningful than the times. The
+//! targets alternate within each round, so that a slow period affects all of them.
 
 mod load;
 mod long;
@@ -22,9 +22,9 @@ use support::ModelServer;
 use target::{BRIEFLY, MANY, Target, USE_A_TOOL, USE_MANY_TOOLS, model_server};
 
 const ROUNDS: usize = 5;
-/// Clients at once, and turns of each in a round.
+/// Numbers of concurrent clients, and of turns per client and round.
 const LOADS: [(usize, usize); 3] = [(1, 40), (8, 12), (32, 5)];
-/// Stored messages of a session when its next turn is measured.
+/// Numbers of stored messages at which a session's next turn is measured.
 const HISTORIES: [usize; 4] = [10, 100, 1_000, 5_000];
 const SESSIONS_FOR_RSS: usize = 200;
 
@@ -36,7 +36,7 @@ fn main() {
     loads(&targets, &mut report);
     let ours = &targets[2];
     if let Err(e) = ours.turn("probe", "hello") {
-        report.note("ours", format!("does not answer turns: {e}"));
+        report.note("ours", format!("the first turn failed: {e}"));
     } else {
         histories(ours, &mut report);
         log_rows(ours, &mut report);
@@ -57,7 +57,7 @@ fn loads(targets: &[Target], report: &mut Report) {
         let mut samples: Vec<Sample> = targets.iter().map(|_| Sample::default()).collect();
         for round in 0..=ROUNDS {
             for (target, sample) in targets.iter().zip(&mut samples) {
-                // Round 0 warms up: sessions exist, code is compiled.
+                // Round 0 is a warm-up: it creates the sessions and compiles the code.
                 let mut warm_up = Sample::default();
                 let sample = if round == 0 { &mut warm_up } else { sample };
                 sample.add(target, &format!("load{clients}"), clients, turns, "hello");
@@ -69,7 +69,7 @@ fn loads(targets: &[Target], report: &mut Report) {
     }
 }
 
-/// First token of the next turn in sessions of growing age.
+/// Measures the first token of the next turn in sessions with growing history.
 fn histories(ours: &Target, report: &mut Report) {
     eprintln!("filling sessions of {HISTORIES:?} messages");
     thread::scope(|scope| {
@@ -77,7 +77,7 @@ fn histories(ours: &Target, report: &mut Report) {
             scope.spawn(move || {
                 for _ in 0..messages / 2 {
                     if let Err(e) = ours.turn(&format!("history-{messages}"), BRIEFLY) {
-                        eprintln!("could not fill: {e}");
+                        eprintln!("filling the session failed: {e}");
                         return;
                     }
                 }
@@ -89,7 +89,7 @@ fn histories(ours: &Target, report: &mut Report) {
         for (messages, sample) in HISTORIES.iter().zip(&mut samples) {
             let mut warm_up = Sample::default();
             let sample = if round == 0 { &mut warm_up } else { sample };
-            // Few turns: the youngest session must stay young.
+            // Only a few turns, so that the shortest session stays short.
             for _ in 0..2 {
                 match ours.turn(&format!("history-{messages}"), "hello") {
                     Ok(timing) => sample.timings.push(timing),
@@ -103,7 +103,7 @@ fn histories(ours: &Target, report: &mut Report) {
     }
 }
 
-/// Durable log rows of a plain turn and of one with a tool call.
+/// Counts the log records of a plain turn and of one with a tool call.
 fn log_rows(ours: &Target, report: &mut Report) {
     let Some(server) = ours.server() else { return };
     let rows = || {
@@ -113,7 +113,7 @@ fn log_rows(ours: &Target, report: &mut Report) {
     };
     let turn = |text: &str| {
         if let Err(e) = ours.turn("rows", text) {
-            eprintln!("no turn for {text:?}: {e}");
+            eprintln!("the turn {text:?} failed: {e}");
         }
     };
     turn("hello");
@@ -121,12 +121,12 @@ fn log_rows(ours: &Target, report: &mut Report) {
     turn("hello again");
     let second = rows();
     turn(USE_A_TOOL);
-    report.value("log rows of a plain turn", (second - first) as f64, "");
-    report.value("log rows of a turn with one tool call", (rows() - second) as f64, "");
+    report.value("log records of a plain turn", (second - first) as f64, "");
+    report.value("log records of a turn with one tool call", (rows() - second) as f64, "");
 }
 
-/// What a tool call costs beside the tool: scheduling, replay control, journal, records, events. The
-/// second model call of such a turn is taken off as a plain turn's.
+/// Measures the overhead of a tool call: scheduling, replay control, journal, records, events. Subtracts a
+/// plain turn, which stands for the second model call.
 fn tool_calls(ours: &Target, report: &mut Report) {
     eprintln!("turns with {MANY} tool calls");
     let texts = ["hello", USE_A_TOOL, USE_MANY_TOOLS];
@@ -149,13 +149,13 @@ fn tool_calls(ours: &Target, report: &mut Report) {
     report.value("CPU of a tool call", each(many.cpu_per_turn(), one.cpu_per_turn()), "ms");
     report.value("time of a tool call", each(many.total(0.5), one.total(0.5)), "ms");
     report.value(
-        "time of a step with one call, beside a plain turn",
+        "time of a step with one call, without a plain turn",
         one.total(0.5) - plain.total(0.5),
         "ms",
     );
 }
 
-/// From spawning the processes to the end of the first turn.
+/// Measures the time from starting the processes to the end of the first turn.
 fn starts(model: &ModelServer, report: &mut Report) {
     eprintln!("cold starts");
     let (mut floor, mut ours) = (Vec::new(), Vec::new());
@@ -169,15 +169,15 @@ fn starts(model: &ModelServer, report: &mut Report) {
             }
         }
     }
-    report.value("cold start to first answered turn, floor", median(floor), "ms");
-    report.value("cold start to first answered turn, ours", median(ours), "ms");
+    report.value("cold start to the end of the first turn, floor", median(floor), "ms");
+    report.value("cold start to the end of the first turn, ours", median(ours), "ms");
 }
 
 fn median(times: Vec<Duration>) -> f64 {
     percentile(times.into_iter(), 0.5)
 }
 
-/// Memory of the runtime after one turn in each of many sessions.
+/// Measures the memory of the runtime after one turn in each of many sessions.
 fn rss(model: &ModelServer, report: &mut Report) {
     eprintln!("memory after {SESSIONS_FOR_RSS} sessions");
     for target in [Target::floor(model), Target::ours(model)] {

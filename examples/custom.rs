@@ -1,10 +1,10 @@
-//! A tool and a hook of one's own in the standard agent, run for one turn on this machine:
+//! Adds a custom tool and a custom hook to the standard agent and runs one turn natively:
 //!
 //! ```sh
 //! cargo run --no-default-features --example custom
 //! ```
 //!
-//! In the Worker the same two calls go into `worker/src/lib.rs`.
+//! To use them in the Worker, make the same two calls in `worker/src/lib.rs`.
 
 #![allow(clippy::expect_used)]
 
@@ -30,9 +30,9 @@ struct Dice;
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Roll {
-    /// How many sides each die has.
+    /// Number of sides of each die.
     sides: u64,
-    /// How many dice to roll.
+    /// Number of dice to roll.
     count: u64,
 }
 
@@ -46,14 +46,14 @@ impl Tool for Dice {
 
     async fn run(&self, roll: Roll, cx: ToolContext) -> Result<Vec<u64>, ToolError> {
         if roll.sides == 0 || roll.count > 100 {
-            return Err(ToolError::new("a die has a side at least, and a hand holds 100 dice"));
+            return Err(ToolError::new("`sides` must be at least 1 and `count` at most 100"));
         }
         let seed = cx.clock.now().0;
         Ok((1..=roll.count).map(|die| seed.wrapping_mul(die * 2_654_435_761) % roll.sides + 1).collect())
     }
 }
 
-/// No games at night.
+/// Denies the dice at night.
 struct Curfew;
 
 #[async_trait::async_trait(?Send)]
@@ -81,7 +81,7 @@ fn main() {
     }
 }
 
-/// What the agent answers at that hour.
+/// Runs a turn at this hour and returns the reply.
 fn turn(hour: u64, said: &str) -> String {
     let clock = Rc::new(ManualClock::at(Timestamp(hour * 3_600_000)));
     let (entropy, http) = (Rc::new(SeededEntropy::default()), Rc::new(ScriptedHttp::default()));
@@ -120,7 +120,7 @@ fn turn(hour: u64, said: &str) -> String {
     .tool(Dice)
     .hook(Curfew)
     .build()
-    .expect("names that do not clash");
+    .expect("unique names");
 
     let tasks = Rc::new(TaskPool::default());
     let ports = HostPorts {
@@ -145,9 +145,9 @@ fn turn(hour: u64, said: &str) -> String {
         on_busy: OnBusy::Queue,
         document: None,
     };
-    host.post(&session, post).expect("an idle session takes a message");
+    host.post(&session, post).expect("an idle session accepts a message");
     tasks.run();
-    let end = session.turn_ended("trn_1").expect("a store that works").expect("a turn that ended");
+    let end = session.turn_ended("trn_1").expect("a working store").expect("a finished turn");
     end.reply.map(|reply| reply.text).unwrap_or_default()
 }
 

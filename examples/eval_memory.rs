@@ -1,12 +1,12 @@
-//! Measures the ranking of memories, by the real code on an index in plain memory:
+//! Measures the ranking of memory search with the real code on an in-memory index:
 //!
 //! `cargo run --release --no-default-features --example eval_memory -- DATA.jsonl [--facts] [--tenants A,B]
 //! [--dump FILE]`
 //!
-//! The data has one JSON object a line: `turn` (tenant, session, id, ts, speaker, text, image), `fact`
+//! The data has one JSON object per line: `turn` (tenant, session, id, ts, speaker, text, image), `fact`
 //! (tenant, session, date, speaker, text, source) and `question` (tenant, category, text, evidence).
-//! Each tenant's memory is searched alone. Recall at k is the share of a question's evidence among the
-//! first k hits.
+//! Each tenant's memory is searched separately. Recall at k is the share of a question's evidence among
+//! the first k hits.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -32,7 +32,7 @@ use std::{
 
 const KS: [usize; 4] = [1, 5, 10, 50];
 
-/// The sums of one category.
+/// Totals of one category.
 #[derive(Default)]
 struct Sums {
     questions: f64,
@@ -50,7 +50,7 @@ fn main() {
     };
     let tenants: Option<Vec<String>> =
         option("--tenants").map(|list| list.split(',').map(str::to_owned).collect());
-    let text = fs::read_to_string(&arguments[1]).expect("a file of data");
+    let text = fs::read_to_string(&arguments[1]).expect("a data file");
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |line: &Value, name: &str| line[name].as_str().unwrap_or_default().to_owned();
 
@@ -152,7 +152,7 @@ fn main() {
     took.sort();
     let total: Duration = took.iter().sum();
     println!(
-        "at most {most} rows a search; {:?} a search, {:?} at p95",
+        "at most {most} rows per search; {:?} per search, {:?} at p95",
         total / took.len() as u32,
         took[took.len() * 95 / 100]
     );

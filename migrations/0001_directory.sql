@@ -1,14 +1,14 @@
--- What is shared between sessions: tenants, their keys, the list of sessions, and idempotency of
--- what is not in a session. Times are milliseconds since 1970. Every key starts with the tenant,
--- but for the hash of a key's secret, which is what tells us the tenant.
+-- The directory: tenants, their API keys, the list of sessions, and idempotency keys of requests outside
+-- sessions. Times are milliseconds since 1970. Every primary key starts with the tenant. The hash of an API
+-- key's secret does not, because it determines the tenant.
 
 CREATE TABLE tenants (
   id         TEXT PRIMARY KEY,
   name       TEXT NOT NULL,
   created_at INTEGER NOT NULL,
-  issuer     TEXT,              -- of jwt, for finding it
-  jwt        TEXT,              -- JSON; the keys in it are sealed
-  deleted_at INTEGER            -- from then on nothing finds it; the sweep removes it
+  issuer     TEXT,              -- of jwt, for lookups
+  jwt        TEXT,              -- JSON; the keys in it are encrypted
+  deleted_at INTEGER            -- hidden from then on; maintenance removes the rows
 ) WITHOUT ROWID;
 CREATE INDEX tenants_by_issuer ON tenants (issuer) WHERE issuer IS NOT NULL;
 CREATE INDEX tenants_deleted ON tenants (deleted_at) WHERE deleted_at IS NOT NULL;
@@ -16,7 +16,7 @@ CREATE INDEX tenants_deleted ON tenants (deleted_at) WHERE deleted_at IS NOT NUL
 CREATE TABLE api_keys (
   tenant     TEXT NOT NULL,
   id         TEXT NOT NULL,
-  hash       TEXT NOT NULL UNIQUE, -- SHA-256 of the secret, in hex; the secret itself is nowhere
+  hash       TEXT NOT NULL UNIQUE, -- SHA-256 of the secret, in hexadecimal; the secret is not stored
   name       TEXT NOT NULL,
   scopes     TEXT NOT NULL,        -- JSON
   created_at INTEGER NOT NULL,
@@ -43,8 +43,8 @@ CREATE TABLE idempotency (
   key        TEXT NOT NULL,
   body_hash  TEXT NOT NULL,
   created_at INTEGER NOT NULL,
-  status     INTEGER,           -- of the first answer; NULL while the request runs
-  answer     TEXT,              -- its body, sealed
+  status     INTEGER,           -- of the first response; NULL while the request runs
+  answer     TEXT,              -- body of the response, encrypted
   PRIMARY KEY (scope, key)
 ) WITHOUT ROWID;
 CREATE INDEX idempotency_by_age ON idempotency (created_at);

@@ -1,20 +1,20 @@
--- The files of agents. Content up to 256 kB stands in its row; larger content in R2, and its key in
--- the row. Times are milliseconds since 1970.
+-- The files of agents. Content of up to 256 kB is stored in its row. Larger content is stored in R2, and its
+-- row holds the key. Times are milliseconds since 1970.
 
 CREATE TABLE files (
   tenant     TEXT NOT NULL,
-  scope      TEXT NOT NULL,     -- whose: agents/A/users/U, agents/A/shared, agents/A/sessions/S, global
+  scope      TEXT NOT NULL,     -- agents/A/users/U, agents/A/shared, agents/A/sessions/S, global
   path       TEXT NOT NULL,
   etag       TEXT NOT NULL,     -- of the content
   bytes      INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
-  kind       TEXT NOT NULL CHECK (kind IN ('text', 'base64', 'blob')), -- what `content` is
-  content    TEXT NOT NULL,     -- the content, or its key in R2; last, so that lists need not pass it
+  kind       TEXT NOT NULL CHECK (kind IN ('text', 'base64', 'blob')), -- format of `content`
+  content    TEXT NOT NULL,     -- the content, or its key in R2; last column, so that lists need not read it
   PRIMARY KEY (tenant, scope, path)
 ) WITHOUT ROWID;
 
--- Keys in R2 that no row has: reserved and not used yet, or of a row that was replaced or removed. The
--- triggers keep it so, whatever happens to the Worker; a cron run removes what has been free for a while.
+-- R2 keys without a row: keys that are reserved but not used yet, and keys of replaced or removed rows. Triggers
+-- maintain the table, so it is correct even if a Worker is evicted; a cron job removes old entries and objects.
 CREATE TABLE free_blobs (
   tenant     TEXT NOT NULL,
   blob       TEXT NOT NULL,

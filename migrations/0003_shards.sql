@@ -1,5 +1,5 @@
--- Which shard has a tenant's rows: the name of a D1 binding. NULL: the one that the tenant's name
--- gives. Tenants that are there already have been in the only database so far.
+-- The shard of a tenant's rows: the name of a D1 binding. NULL derives the shard from the tenant's name.
+-- Existing tenants stay in the first database.
 
 ALTER TABLE tenants ADD COLUMN shard TEXT;
 UPDATE tenants SET shard = 'DB';

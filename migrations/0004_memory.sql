@@ -1,11 +1,11 @@
--- What agents remember of users, on the shard of the tenant. Times are milliseconds since 1970. What is
--- written costs a thousand times what is read, so an entry has no more indexes than its search needs.
+-- The memory of agents about users, on the shard of the tenant. Times are milliseconds since 1970. A written
+-- row costs a thousand times as much as a read one, so entries have only the indexes that searches need.
 
--- One row: the number that was given out last. Numbers are never given out again, whatever is removed.
+-- A single row: the last assigned serial number. Serial numbers are never reused.
 CREATE TABLE memory_serial (last INTEGER NOT NULL);
 INSERT INTO memory_serial (last) VALUES (0);
 
--- Whose memory, and what the ranking needs to know of it.
+-- One row per collection, with the totals that ranking needs.
 CREATE TABLE memory_collections (
   id         INTEGER PRIMARY KEY,
   tenant     TEXT NOT NULL,
@@ -13,28 +13,28 @@ CREATE TABLE memory_collections (
   agent      TEXT NOT NULL,
   kind       TEXT NOT NULL CHECK (kind IN ('facts', 'turns')),
   documents  INTEGER NOT NULL DEFAULT 0, -- rows of memory_entries
-  length     INTEGER NOT NULL DEFAULT 0, -- the sum of theirs
+  length     INTEGER NOT NULL DEFAULT 0, -- sum of their lengths
   groups     INTEGER NOT NULL DEFAULT 0, -- rows of memory_groups
   UNIQUE (tenant, user, agent, kind)
 );
 
--- What stands together, in order. A group is there as long as it has entries.
+-- Ordered groups of entries, such as sessions and days. A group exists as long as it has entries.
 CREATE TABLE memory_groups (
   collection INTEGER NOT NULL,
   name       TEXT NOT NULL,
-  next       INTEGER NOT NULL,  -- the position of the next entry
+  next       INTEGER NOT NULL,  -- position of the next entry
   entries    INTEGER NOT NULL,
   bytes      INTEGER NOT NULL,
-  last       INTEGER NOT NULL,  -- the number of the last part of the last entry
-  updated_at INTEGER NOT NULL,  -- the time of that entry
+  last       INTEGER NOT NULL,  -- serial of the last part of the last entry
+  updated_at INTEGER NOT NULL,  -- time of that entry
   PRIMARY KEY (collection, name)
 ) WITHOUT ROWID;
 
--- The parts of entries. A collection's rows lie together in the order of adding, which is how they are
--- listed.
+-- The parts of entries. The rows of a collection are stored together in insertion order, which is the order of
+-- lists.
 CREATE TABLE memory_entries (
   collection INTEGER NOT NULL,
-  serial     INTEGER NOT NULL,  -- the rowid in memory_terms
+  serial     INTEGER NOT NULL,  -- rowid in memory_terms
   key        TEXT NOT NULL,
   part       INTEGER NOT NULL,
   source     TEXT NOT NULL CHECK (source IN ('log', 'memory', 'session')),
@@ -48,20 +48,20 @@ CREATE TABLE memory_entries (
   PRIMARY KEY (collection, serial)
 ) WITHOUT ROWID;
 CREATE UNIQUE INDEX memory_entries_by_key ON memory_entries (collection, key, part);
--- The part stands before the position: neighbours are looked for among first parts alone.
+-- `part` precedes `position`, because neighbors are searched among first parts only.
 CREATE UNIQUE INDEX memory_entries_by_place ON memory_entries (collection, grp, part, position);
--- Most entries of a session are a group of that name, and are found as such.
+-- Most entries of a session are in the group of the same name and need no index.
 CREATE INDEX memory_entries_by_session ON memory_entries (collection, session) WHERE session <> grp;
 
--- The terms of all tenants. Each term is stored behind the number of its collection (`c12_word`), so what
--- is looked up and counted is one collection's alone. The ranking of FTS5 would mix them: never use it.
+-- The terms of all tenants. Each term is prefixed by the id of its collection (`c12_word`), so that lookups and
+-- counts cover one collection only. Never use the ranking of FTS5, which would mix collections.
 CREATE VIRTUAL TABLE memory_terms USING fts5 (
   terms, content = '', contentless_delete = 1, detail = none, tokenize = "ascii tokenchars '_'"
 );
 CREATE VIRTUAL TABLE memory_frequencies USING fts5vocab (memory_terms, 'row');
 
--- Adding keeps the numbers right once for all entries that come together (one row written, not one for
--- each); removing is rare, and does so here.
+-- Insertions update the totals once per batch, which writes one row instead of one per entry. Removals are rare
+-- and update the totals in these triggers.
 CREATE TRIGGER memory_entries_removed AFTER DELETE ON memory_entries BEGIN
   DELETE FROM memory_terms WHERE rowid = OLD.serial;
   UPDATE memory_groups SET entries = entries - (OLD.part = 0), bytes = bytes - octet_length(OLD.text)
@@ -79,18 +79,18 @@ CREATE TRIGGER memory_groups_emptied AFTER UPDATE OF entries ON memory_groups WH
   UPDATE memory_collections SET groups = groups - 1 WHERE id = NEW.collection;
 END;
 
--- How far each user's memory is consolidated, and who is at it.
+-- The state of consolidation of each memory space, and its lease.
 CREATE TABLE memory_spaces (
   tenant           TEXT NOT NULL,
   user             TEXT NOT NULL,
   agent            TEXT NOT NULL,
-  watermark        INTEGER NOT NULL DEFAULT 0, -- facts up to this number are consolidated
-  dirty_since      INTEGER,     -- the time of the first fact of a log behind the watermark
+  watermark        INTEGER NOT NULL DEFAULT 0, -- facts up to this serial are consolidated
+  dirty_since      INTEGER,     -- time of the first log fact after the watermark
   requested_at     INTEGER,
   consolidated_at  INTEGER,
   flushed_at       INTEGER,
-  holder           TEXT,        -- who has the lease
-  leased_until     INTEGER NOT NULL DEFAULT 0, -- not given out before
+  holder           TEXT,        -- holder of the lease
+  leased_until     INTEGER NOT NULL DEFAULT 0, -- not leased again before
   intent_etag      TEXT,
   intent_watermark INTEGER,
   PRIMARY KEY (tenant, user, agent)

@@ -1,10 +1,10 @@
--- How many files each tree has, kept in step by triggers: a tree may have so many and no more, and a
--- user's or a session's trees are found under all agents without a look at any file.
+-- The number of files of each tree, maintained by triggers. It enforces the limit per tree, and finds the trees of
+-- a user or a session under all agents without reading files.
 
 CREATE TABLE file_trees (
   tenant     TEXT NOT NULL,
   scope      TEXT NOT NULL,
-  owner      TEXT NOT NULL,     -- what follows the agent in the scope: users/U, sessions/S, shared
+  owner      TEXT NOT NULL,     -- the scope after the agent: users/U, sessions/S, shared
   files      INTEGER NOT NULL,
   PRIMARY KEY (tenant, scope)
 ) WITHOUT ROWID;
@@ -14,7 +14,7 @@ INSERT INTO file_trees (tenant, scope, owner, files)
 SELECT tenant, scope, substr(scope, 8 + instr(substr(scope, 8), '/')), count(*)
 FROM files GROUP BY tenant, scope;
 
--- `agents/` has seven characters, and no id holds a slash.
+-- `agents/` has seven characters, and ids contain no slash.
 CREATE TRIGGER files_counted AFTER INSERT ON files BEGIN
   INSERT INTO file_trees (tenant, scope, owner, files)
   VALUES (NEW.tenant, NEW.scope, substr(NEW.scope, 8 + instr(substr(NEW.scope, 8), '/')), 1)

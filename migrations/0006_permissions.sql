@@ -1,3 +1,3 @@
--- What the agents of a tenant may do, in all of its sessions: rules in JSON. NULL: none.
+-- Permission rules for all sessions of a tenant, as JSON. NULL if there are none.
 
 ALTER TABLE tenants ADD COLUMN permissions TEXT;

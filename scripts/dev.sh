@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs everything on this machine, without an account: PORT (8787), STATE_DIR (.state).
+# Runs everything locally, without an account. Settings: PORT (8787), STATE_DIR (.state).
 source "$(dirname "$0")/env.sh"
 
 PORT="${PORT:-8787}"
@@ -26,11 +26,11 @@ say "applying migrations to $STATE_DIR"
 log="$(mktemp)"
 for db in $(databases); do
     wrangler d1 migrations apply "$db" --local --persist-to "$STATE_DIR" >"$log" 2>&1 ||
-        { cat "$log" >&2; rm -f "$log"; die "the migrations of $db failed"; }
+        { cat "$log" >&2; rm -f "$log"; die "applying the migrations to $db failed"; }
 done
 rm -f "$log"
 
-# A process group of its own, so that no workerd outlives this script.
+# Starts a separate process group, so that no workerd process outlives this script.
 set -m
 wrangler dev --ip 127.0.0.1 --port "$PORT" --inspector-port 0 --persist-to "$STATE_DIR" \
     --test-scheduled --show-interactive-dev-session=false </dev/null &
@@ -45,7 +45,7 @@ trap stop EXIT
 trap 'exit 0' INT TERM HUP
 
 until curl -fs -m 2 -o /dev/null "$url/healthz"; do
-    kill -0 "$server" 2>/dev/null || die "wrangler dev ended; see above"
+    kill -0 "$server" 2>/dev/null || die "wrangler dev exited; see its output above"
     sleep 0.2
 done
 
@@ -59,7 +59,7 @@ cat <<EOF
     -H 'Content-Type: application/json' -H 'Accept: text/event-stream' \\
     -d '{"content": "Hello!"}'
 
-  Ctrl-C stops it.
+  Press Ctrl-C to stop.
 
 EOF
 wait "$server"

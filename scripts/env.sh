@@ -1,27 +1,27 @@
-# Sourced by the other scripts: where things are, and the environment that every tool needs.
+# Sourced by the other scripts: paths and environment variables for all tools.
 # shellcheck shell=bash
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Outside the clone, so that a second clone builds no tools.
+# Outside the clone, so that all clones share the built tools.
 CACHE="${EDGE_HARNESS_CACHE:-$HOME/.cache/edge-harness}"
 BIN="$PWD/node_modules/.bin"
 SHIMS="$CACHE/nightly-shims"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 
-# worker-build downloads these three unless it is told where they are.
+# worker-build downloads these three tools unless their paths are set.
 export WASM_BINDGEN_BIN="$CACHE/cargo/bin/wasm-bindgen"
 export WASM_OPT_BIN="$BIN/wasm-opt"
 export ESBUILD_BIN="$BIN/esbuild"
 
-# Never ask, never report, never look for a network that may not be there.
+# Disables prompts, metrics and optional network requests.
 export CI=true WRANGLER_SEND_METRICS=false CLOUDFLARE_CF_FETCH_ENABLED=false
 
-# The project's Node first: wrangler refuses the older ones that distributions ship.
+# The project's own Node comes first, because wrangler rejects the older versions of distributions.
 export PATH="$BIN:$PATH"
 
 say() { printf '==> %s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
-# The bindings of D1: `DB` and its shards.
+# Lists the D1 bindings: `DB` and its shards.
 databases() { sed -n 's/^binding = "\(DB\(_[0-9]*\)\{0,1\}\)"$/\1/p' wrangler.toml; }
 locked() { awk -v name="\"$1\"" '$1=="name" && $3==name {getline; gsub(/"/,"",$3); print $3; exit}' Cargo.lock; }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Formatting and lints. Native: the core alone, with switchable defects, and with
-# the platform's adapters.
+# Checks formatting and runs the lints natively: for the core, with planted defects, and with the platform's
+# adapters.
 source "$(dirname "$0")/env.sh"
 cargo fmt --check
 cargo clippy --quiet --all-targets --no-default-features -- -D warnings

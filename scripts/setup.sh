@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Brings a bare machine to where every other command works: the wasm toolchain, the build tools,
-# the Node packages. Quiet and quick when everything is there.
+# Installs everything the other commands need: the wasm toolchain, the build tools, the Node packages. Does
+# nothing if everything is installed.
 source "$(dirname "$0")/env.sh"
 
 WORKER_BUILD=0.8.7
 WASM_BINDGEN="$(locked wasm-bindgen)"
 
-# Runs a command whose output matters only when it fails.
+# Runs a command and shows its output only if it fails.
 quietly() {
     local log; log="$(mktemp)"
     if ! "$@" >"$log" 2>&1; then cat "$log" >&2; rm -f "$log"; die "failed: $*"; fi
@@ -15,8 +15,8 @@ quietly() {
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
-# --- the machine's own Rust: native tests and lints ---
-command -v cargo >/dev/null || die "no cargo: install Rust from https://rustup.rs"
+# --- native Rust, for tests and lints ---
+command -v cargo >/dev/null || die "cargo not found: install Rust from https://rustup.rs"
 for tool in clippy rustfmt; do
     cargo "${tool/rustfmt/fmt}" --version >/dev/null 2>&1 ||
         { say "adding $tool"; quietly rustup component add "$tool"; }
@@ -26,11 +26,11 @@ done
 has_target() { [ -d "$(rustc "$@" --target wasm32-unknown-unknown --print target-libdir 2>/dev/null)" ]; }
 has_nightly() { rustup toolchain list 2>/dev/null | grep -q '^nightly'; }
 nightly_works() {
-    # worker-build wants the target in the default toolchain too.
+    # worker-build also requires the target in the default toolchain.
     has_nightly && has_target && has_target +nightly &&
         rustup component list --toolchain nightly 2>/dev/null | grep -q '^rust-src.*(installed)'
 }
-# A nightly that is there is added to, not replaced.
+# Extends an installed nightly instead of replacing it.
 install_nightly() {
     { has_nightly || timeout 300 rustup toolchain install nightly --profile minimal; } &&
         timeout 300 rustup component add rust-src --toolchain nightly &&
@@ -42,14 +42,14 @@ shims_work() {
     [ -x "$SHIMS/cargo" ] && [ -x /usr/bin/cargo ] && [ -d "$WASM_LIB" ] && command -v wasm-ld-22 >/dev/null
 }
 
-# Debian's compiler in place of nightly: it comes with the source of its std, and RUSTC_BOOTSTRAP
-# opens the unstable flags. worker-build calls `cargo +nightly` and asks rustup; the shims answer.
+# Uses Debian's compiler instead of nightly: its packages include the source of std, and RUSTC_BOOTSTRAP
+# enables unstable flags. The shims replace the `cargo +nightly` and `rustup` commands that worker-build runs.
 install_shims() {
-    say "rustup cannot download here: installing Debian's Rust for wasm"
-    command -v apt-get >/dev/null || die "neither rustup's downloads nor apt-get work here"
+    say "rustup cannot download nightly: installing Debian's Rust for wasm"
+    command -v apt-get >/dev/null || die "rustup cannot download nightly, and apt-get is not available"
     quietly as_root apt-get update
     quietly as_root apt-get install -y --no-install-recommends rustc-web cargo-web rust-web-src lld-22
-    # worker-build looks whether this folder exists, not what is in it.
+    # worker-build only checks that this folder exists.
     as_root mkdir -p "$WASM_LIB"
     mkdir -p "$SHIMS"
     for tool in cargo rustc; do
@@ -75,7 +75,7 @@ fi
 crate() { # crate version binary
     [ "$("$CACHE/cargo/bin/$3" --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+')" = "$2" ] && return
     say "building $1 $2 (a few minutes, once)"
-    # Its own target folder: the project's would be filled with foreign artifacts.
+    # Uses a separate target folder to keep foreign artifacts out of the project's.
     CARGO_TARGET_DIR="$CACHE/target" quietly cargo install --locked --root "$CACHE/cargo" "$1@$2"
     rm -rf "$CACHE/target"
 }
@@ -86,7 +86,7 @@ crate wasm-bindgen-cli "$WASM_BINDGEN" wasm-bindgen
 lock_hash="$(cat package.json package-lock.json | sha256sum)"
 if [ "$(cat node_modules/.setup-done 2>/dev/null)" != "$lock_hash" ]; then
     say "installing the Node packages"
-    command -v npm >/dev/null || die "no npm: install any Node.js; the project brings its own version"
+    command -v npm >/dev/null || die "npm not found: install any version of Node.js; the project then installs its own"
     quietly npm ci
     echo "$lock_hash" >node_modules/.setup-done
 fi

@@ -1,5 +1,5 @@
-// Adds the files of a folder to what all users of an agent share, and updates those that differ; what is there
-// and not in the folder stays. See workspace-push.sh.
+// Uploads the files of a folder to the shared files of an agent: creates missing files and replaces different
+// ones. Files that are not in the folder are not removed. See workspace-push.sh.
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
@@ -8,10 +8,10 @@ const { DIR, AGENT, URL: BASE, KEY } = process.env;
 const FILES = `${BASE}/v1/workspace/files`;
 const QUERY = `agent=${encodeURIComponent(AGENT)}&layer=shared`;
 const SKIPPED = new Set([".git", ".DS_Store"]);
-// What the server takes, in bytes.
+// Maximum size of a file that the server accepts, in bytes.
 const MAX_FILE = 4 << 20;
 
-// What went wrong, in the server's own words where it has any.
+// The server rejected a request. The message contains the server's explanation if there is one.
 class Refused extends Error {}
 
 async function ask(url, options = {}) {
@@ -19,18 +19,18 @@ async function ask(url, options = {}) {
   try {
     response = await fetch(url, { ...options, headers: { authorization: `Bearer ${KEY}` } });
   } catch (error) {
-    throw new Error(`${BASE} does not answer: ${error.cause?.message ?? error.message}`);
+    throw new Error(`cannot reach ${BASE}: ${error.cause?.message ?? error.message}`);
   }
   const body = await response.text();
   if (response.ok) return { status: response.status, body: JSON.parse(body) };
   let problem = {};
-  try { problem = JSON.parse(body); } catch { /* not the server's own answer */ }
+  try { problem = JSON.parse(body); } catch { /* not a response of the server itself */ }
   const fields = (problem.errors ?? []).map(({ pointer, detail }) => ` (${pointer}: ${detail})`).join("");
   throw new Refused(`${response.status} ${problem.code ?? ""} ${problem.detail ?? body.slice(0, 200)}${fields}`);
 }
 
-// The etags of the files that are there.
-async function there() {
+// Returns the etags of the existing shared files.
+async function existingEtags() {
   const etags = new Map();
   for (let cursor = ""; cursor !== null;) {
     const page = (await ask(`${FILES}?${QUERY}&limit=100${cursor && `&cursor=${encodeURIComponent(cursor)}`}`)).body;
@@ -46,31 +46,31 @@ function* walk(folder, prefix = "") {
     const [file, path] = [join(folder, entry.name), prefix + entry.name];
     if (entry.isDirectory()) yield* walk(file, `${path}/`);
     else if (entry.isFile()) yield [file, path];
-    else said("skipped", path, entry.isSymbolicLink() ? "a symbolic link" : "neither a file nor a folder");
+    else report("skipped", path, entry.isSymbolicLink() ? "a symbolic link" : "neither a file nor a folder");
   }
 }
 
 const counts = { created: 0, replaced: 0, unchanged: 0, refused: 0, skipped: 0 };
-function said(what, path, why = "") {
+function report(what, path, why = "") {
   counts[what] += 1;
   if (what !== "unchanged") console.log(`${what.padEnd(10)} ${path}${why && `: ${why}`}`);
 }
 
 try {
-  const etags = await there();
+  const etags = await existingEtags();
   for (const [file, path] of walk(DIR)) {
     const { size } = statSync(file);
-    if (size > MAX_FILE) { said("refused", path, `a file may have ${MAX_FILE} bytes, not ${size}`); continue; }
+    if (size > MAX_FILE) { report("refused", path, `the file has ${size} bytes; the maximum is ${MAX_FILE}`); continue; }
     const bytes = readFileSync(file);
     const etag = `"${createHash("sha256").update(bytes).digest("hex").slice(0, 32)}"`;
-    if (etags.get(path) === etag) { said("unchanged", path); continue; }
+    if (etags.get(path) === etag) { report("unchanged", path); continue; }
     try {
       const url = `${FILES}/${path.split("/").map(encodeURIComponent).join("/")}?${QUERY}`;
       const { status } = await ask(url, { method: "PUT", body: bytes });
-      said(status === 201 ? "created" : "replaced", path);
+      report(status === 201 ? "created" : "replaced", path);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      said("refused", path, error.message);
+      report("refused", path, error.message);
     }
   }
   console.log(`agent ${AGENT}: ${Object.entries(counts).map(([what, n]) => `${n} ${what}`).join(", ")}`);

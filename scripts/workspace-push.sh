@@ -6,7 +6,7 @@ HERE="$PWD"
 source "$(dirname "$0")/env.sh"
 [ -n "${DIR:-}" ] && [ -n "${AGENT:-}" ] || die "DIR and AGENT are missing: make workspace-push DIR=path AGENT=id"
 case "$DIR" in /*) ;; *) DIR="$HERE/$DIR" ;; esac
-[ -d "$DIR" ] || die "there is no folder $DIR"
+[ -d "$DIR" ] || die "folder not found: $DIR"
 URL="${URL:-http://localhost:8787}"
 if [ -z "${KEY:-}" ] && [ -f .dev.vars ]; then
     KEY="$(sed -n 's/^DEV_API_KEY="\{0,1\}\([^"]*\)"\{0,1\}$/\1/p' .dev.vars)"

@@ -1,5 +1,5 @@
-// The floor: the least that a session on Durable Objects can do for a turn. It stores the user's
-// message, passes the model's stream through, and stores what the assistant said.
+// The floor: the least work per turn of a session on Durable Objects. It stores the user's message, forwards
+// the model's stream, and stores the assistant's text.
 import { DurableObject } from "cloudflare:workers";
 
 export default {
@@ -25,7 +25,7 @@ export class FloorObject extends DurableObject {
     });
     const decoder = new TextDecoder();
     let events = "";
-    // Not `tee`: its branches hold the stream back until the model has ended.
+    // `tee` would delay the stream until the model has finished.
     const keep = new TransformStream({
       transform: (chunk, controller) => {
         events += decoder.decode(chunk, { stream: true });
