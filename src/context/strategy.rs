@@ -1,4 +1,4 @@
-//! Keeping what a model is shown of the conversation within its window.
+//! The interface between an agent and the strategy that keeps a conversation within the model's window.
 
 use crate::ports::{CancelToken, Clock, Models};
 use crate::session::{Draft, Permit, Session, tokens};
@@ -6,129 +6,129 @@ use crate::types::{CompactReason, ContextState, EventKind, Message, ModelRequest
 use async_trait::async_trait;
 use std::{cell::Ref, rc::Rc};
 
-/// How the context of a conversation is kept within bounds. An agent has one, or none.
+/// Keeps a conversation within the model's window. An agent has at most one strategy.
 #[async_trait(?Send)]
 pub trait ContextStrategy {
-    /// The name, for logs and toggles.
+    /// Returns the name, for logs and toggles.
     fn name(&self) -> &'static str;
 
-    /// Before a model call, and before hooks see it: makes the context smaller where the call would have to
-    /// do without, or costs too much. Nothing that fails here fails the turn.
+    /// Reduces the context before a model call, and before hooks receive it, if it is too large or too
+    /// expensive. A failure here does not fail the turn.
     async fn before_call(&self, cx: &ContextHandle);
 
-    /// Makes the context smaller, large or not. Returns whether it is smaller now.
+    /// Reduces the context regardless of its size. Returns whether it is smaller than before.
     ///
     /// # Errors
-    /// Why it could not.
+    /// Returns why the context could not be reduced.
     async fn make_room(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, String>;
 
-    /// Behind a reply: does what the next turn would have to wait for. What fails is tried again behind
-    /// the next one.
+    /// Does work after a reply that the next turn would otherwise wait for. Work that fails is retried after
+    /// the next reply.
     async fn after_turn(&self, cx: &ContextHandle);
 }
 
-/// What must process messages before they leave the window.
+/// Work that must process messages before they leave the window.
 #[async_trait(?Send)]
 pub trait BeforeDrop {
     /// Processes the log up to record `until`.
     ///
     /// # Errors
-    /// Which work failed, and why; the messages are not processed yet.
+    /// Returns which work failed, and why. The messages are not processed yet.
     async fn before_drop(&self, cx: &ContextHandle, until: u64) -> Result<(), String>;
 }
 
-/// How full a context is, all in tokens by our estimate.
+/// How full a context is, in estimated tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fill {
-    /// What a request may have, together with its answer.
+    /// Maximum of a request and its response together.
     pub window: u64,
-    /// What requests have beside the conversation.
+    /// Tokens of a request that are not part of the conversation.
     pub fixed: u64,
-    /// The conversation.
+    /// Tokens of the conversation.
     pub messages: u64,
 }
 
 impl Fill {
-    /// What the next request will have.
+    /// Returns the tokens of the next request.
     pub fn total(&self) -> u64 {
         self.fixed + self.messages
     }
 
-    /// The most that a request may have, so that an answer still fits.
+    /// Returns the maximum of a request that leaves room for a response.
     pub fn limit(&self) -> u64 {
         self.window - (self.window / 8).min(4_096)
     }
 }
 
-/// A session's context, to be looked at and made smaller.
+/// Access to a session's context, to inspect and reduce it.
 #[derive(Clone)]
 pub struct ContextHandle {
-    /// Whose session it is.
+    /// Owner of the session.
     pub owner: Owner,
-    /// The time.
+    /// Clock for deadlines and records.
     pub clock: Rc<dyn Clock>,
-    /// The session's model, as `provider/model`.
+    /// Model of the session, as `provider/model`.
     pub model: String,
     pub(crate) session: Rc<Session>,
-    /// The turn in which this happens; none behind turns.
+    /// Permit of the current turn; `None` after turns.
     pub(crate) permit: Option<Permit>,
     pub(crate) models: Rc<dyn Models>,
     pub(crate) before: Rc<dyn BeforeDrop>,
-    /// What is known to stand in the request beside the conversation, by our estimate.
+    /// Known part of the request that is not part of the conversation, in estimated tokens.
     pub(crate) fixed: u64,
     pub(crate) cancel: CancelToken,
 }
 
 impl ContextHandle {
-    /// How full the context is.
+    /// Returns how full the context is.
     pub fn fill(&self) -> Fill {
         let gauge = self.session.state().gauge.of(&self.model);
         let limits = self.models.limits(&self.model);
         let window =
             if gauge.permille == 0 { limits.estimated_window() } else { gauge.estimated(limits.window) };
-        // What overflowed once is beyond the window, whatever is said of it.
+        // A size that overflowed once exceeds the window, regardless of the configured size.
         let window = if gauge.too_much == 0 { window } else { window.min(gauge.too_much) };
         Fill { window, fixed: self.fixed.max(gauge.fixed), messages: self.session.context().tokens() }
     }
 
-    /// What decides on what is shown.
+    /// Returns the state that determines which messages are shown.
     pub fn state(&self) -> Ref<'_, ContextState> {
         Ref::map(self.session.context(), |window| window.state())
     }
 
-    /// The messages that are shown, oldest first, with their tokens by our estimate; what stands for those
-    /// before is not among them.
+    /// Returns the shown messages, oldest first, with their estimated tokens. The summary or notes that replace
+    /// earlier messages are not included.
     pub fn messages(&self) -> Vec<(Rc<Message>, u64)> {
         self.session.context().measured()
     }
 
-    /// The session's log and state.
+    /// Returns the session's log and state.
     pub fn session(&self) -> &Rc<Session> {
         &self.session
     }
 
-    /// The turn that runs, whether this happens in it or beside it.
+    /// Returns the id of the running turn, which may be another one than the turn of this handle.
     pub fn running_turn(&self) -> Option<String> {
         self.session.state().turn.as_ref().map(|turn| turn.id.clone())
     }
 
-    /// How long the turn in which this happens may still take, in milliseconds; none behind turns.
+    /// Returns the remaining time of the turn, in milliseconds; `None` after turns.
     pub fn left_ms(&self) -> Option<u64> {
         self.permit.as_ref()?;
         let deadline = self.session.state().turn.as_ref()?.deadline;
         Some(deadline.since(self.clock.now()))
     }
 
-    /// Writes records to the log. What they change of the context is seen at once.
+    /// Appends records to the log. Their effect on the context is visible immediately.
     ///
     /// # Errors
-    /// When the turn in which this happens is over, the session is gone, or the store breaks.
+    /// Returns an error when the turn has ended, the session was retired, or the store fails.
     pub fn record(&self, kinds: Vec<EventKind>) -> Result<(), String> {
         self.commit(|draft, turn| kinds.into_iter().for_each(|kind| draft.record(turn, kind)))
     }
 
-    /// Writes `cut` to the log, if it follows what is shown: one that was made for a context that is gone is
-    /// not written. Returns whether it was. Beside a message that is being streamed it holds from its end on.
+    /// Appends `cut` to the log if it still applies to the current context and no other cut is deferred. Returns
+    /// whether it was appended. While a message is streamed, the record takes effect at the end of the message.
     ///
     /// # Errors
     /// See [`ContextHandle::record`].
@@ -141,13 +141,13 @@ impl ContextHandle {
         Ok(!waits && follows)
     }
 
-    /// Changes the session: in the turn in which this happens, or beside turns.
+    /// Commits a change of the session: within the turn of this handle, or outside turns.
     ///
     /// # Errors
     /// See [`ContextHandle::record`].
     pub(crate) fn commit(&self, draft: impl FnOnce(&mut Draft, Option<&str>)) -> Result<(), String> {
         if self.cancel.is_canceled() {
-            return Err("the session is gone".into());
+            return Err("the session was retired".into());
         }
         let now = self.clock.now();
         match &self.permit {
@@ -160,16 +160,16 @@ impl ContextHandle {
         }
     }
 
-    /// Has all work that must process messages before they leave the window process the log up to record `until`.
+    /// Runs the work that must process messages before they leave the window, up to record `until`.
     ///
     /// # Errors
-    /// Which work failed, and why.
+    /// Returns which work failed, and why.
     pub async fn before_drop(&self, until: u64) -> Result<(), String> {
         self.before.before_drop(self, until).await
     }
 }
 
-/// The tokens of a request beside the conversation, by our estimate.
+/// Returns the estimated tokens of a request that are not part of the conversation.
 pub fn fixed_tokens(request: &ModelRequest) -> u64 {
     let texts = [&request.system, &request.volatile, &request.tail];
     texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>() + tokens::of_tools(&request.tools)

@@ -295,7 +295,7 @@ proptest! {
     }
 
     #[test]
-    fn what_was_mended_fits_and_stays(schema in documents(), value in values()) {
+    fn coerced_values_conform_and_stay_unchanged(schema in documents(), value in values()) {
         let mut coerced = value.clone();
         if coerce(&schema, &mut coerced) {
             prop_assert_eq!(violations(&schema, &coerced), Vec::new());
