@@ -9,9 +9,8 @@ BIN="$PWD/node_modules/.bin"
 SHIMS="$CACHE/nightly-shims"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
 
-# worker-build downloads these three tools unless their paths are set.
+# worker-build downloads these two tools unless their paths are set.
 export WASM_BINDGEN_BIN="$CACHE/cargo/bin/wasm-bindgen"
-export WASM_OPT_BIN="$BIN/wasm-opt"
 export ESBUILD_BIN="$BIN/esbuild"
 
 # Disables prompts, metrics and optional network requests.

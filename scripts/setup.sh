@@ -82,7 +82,7 @@ crate() { # crate version binary
 crate worker-build "$WORKER_BUILD" worker-build
 crate wasm-bindgen-cli "$WASM_BINDGEN" wasm-bindgen
 
-# --- Node, wrangler, workerd, esbuild, wasm-opt ---
+# --- Node, wrangler, workerd, esbuild ---
 lock_hash="$(cat package.json package-lock.json | sha256sum)"
 if [ "$(cat node_modules/.setup-done 2>/dev/null)" != "$lock_hash" ]; then
     say "installing the Node packages"

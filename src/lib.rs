@@ -18,6 +18,7 @@
 //! | [`standard`] | the only place that puts the built-ins into an agent |
 //! | [`http`] | routes, authentication, problems, one file per resource |
 //! | [`platform`] | the adapters: in memory, and Cloudflare |
+//! | [`testkit`] | a session in memory, for tests of your own tools and hooks |
 
 pub mod agent;
 pub mod context;
@@ -31,6 +32,7 @@ pub mod platform;
 pub mod ports;
 pub mod session;
 pub mod standard;
+pub mod testkit;
 pub mod tools;
 pub mod turn;
 pub mod types;

@@ -6,6 +6,7 @@
 mod anthropic;
 mod classify;
 mod client;
+mod custom;
 mod demo;
 pub mod one_shot;
 mod openai;
@@ -22,6 +23,7 @@ mod wire;
 mod workers_ai;
 
 pub use anthropic::Anthropic;
+pub use custom::{CustomProvider, CustomWire, InvalidProvider};
 pub use demo::Demo;
 pub use openai::OpenAi;
 pub use pricing::{NegativePrice, Prices};

@@ -64,6 +64,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("platform", &[]),
+    (
+        "testkit",
+        &[
+            "types",
+            "ports",
+            "model",
+            "session",
+            "workspace",
+            "memory",
+            "agent",
+            "standard",
+            "platform::in_memory",
+        ],
+    ),
     ("lib", &[]),
     ("fault", &[]),
 ];

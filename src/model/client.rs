@@ -81,7 +81,7 @@ impl Model for AiModel {
 /// Prepares a provider's errors for display.
 #[derive(Clone)]
 pub(super) struct ErrorFormatter {
-    pub(super) provider: &'static str,
+    pub(super) provider: Rc<str>,
     pub(super) key: Option<Rc<str>>,
 }
 

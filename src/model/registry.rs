@@ -1,7 +1,7 @@
 //! The models that this deployment can use.
 
 use super::{
-    Credentials, Endpoint, ModelSettings, Prices, Provider, TABLE, Transport, Windows,
+    Credentials, CustomProvider, Endpoint, ModelSettings, Prices, Provider, TABLE, Transport, Windows, Wire,
     client::{AiModel, ErrorFormatter, HttpModel},
     demo::{self, Demo},
 };
@@ -16,11 +16,18 @@ type ProviderModel = Result<Rc<dyn Model>, ModelError>;
 
 /// Resolves model ids (`provider/model`).
 pub struct ModelRegistry {
-    /// In the order of [`TABLE`].
-    providers: Vec<(&'static Provider, ProviderModel)>,
+    /// Those of [`TABLE`], then the custom ones.
+    providers: Vec<Entry>,
     default: String,
     prices: Prices,
     windows: Windows,
+}
+
+/// One provider.
+struct Entry {
+    name: String,
+    tokens_percent: u64,
+    model: ProviderModel,
 }
 
 /// What models are built from.
@@ -39,14 +46,12 @@ impl ModelRegistry {
         ai: Option<Rc<dyn Ai>>,
         clock: Rc<dyn Clock>,
     ) -> Self {
-        let has_key = |p: &&Provider| {
-            matches!(p.transport, Transport::Http { .. }) && settings.of(p.name).key.is_some()
-        };
-        let first =
-            TABLE.iter().filter(has_key).find_map(|p| Some(format!("{}/{}", p.name, p.default_model?)));
-        let default = settings.default.clone().or(first).unwrap_or_else(|| demo::ID.to_owned());
+        let default = settings.default.clone().or_else(|| first_default(&settings));
+        let default = default.unwrap_or_else(|| demo::ID.to_owned());
         let parts = Parts { settings, http, ai, clock };
-        let providers = TABLE.iter().map(|provider| (provider, parts.make(provider))).collect();
+        let built_in = TABLE.iter().map(|provider| parts.built_in(provider));
+        let custom = parts.settings.custom.iter().map(|provider| parts.custom(provider));
+        let providers = built_in.chain(custom).collect();
         let ModelSettings { prices, windows, .. } = parts.settings;
         Self { providers, default, prices, windows }
     }
@@ -68,17 +73,34 @@ impl ModelRegistry {
     /// Returns the provider's entry and the model's name: everything after the first slash.
     fn find<'a>(&self, id: &'a str) -> Option<(&ProviderModel, &'a str)> {
         let (name, model) = id.split_once('/')?;
-        let (provider, found) = self.providers.iter().find(|(p, _)| p.name == name)?;
+        let found = self.provider(name)?;
         let exists =
-            !model.trim().is_empty() && (!matches!(provider.transport, Transport::Demo) || id == demo::ID);
-        exists.then_some((found, model))
+            !model.trim().is_empty() && (!demo::ID.starts_with(&format!("{name}/")) || id == demo::ID);
+        exists.then_some((&found.model, model))
     }
+
+    fn provider(&self, name: &str) -> Option<&Entry> {
+        self.providers.iter().find(|entry| entry.name == name)
+    }
+}
+
+/// Returns the default model of the first provider that has a key, or needs none.
+fn first_default(settings: &ModelSettings) -> Option<String> {
+    let built_in = TABLE.iter().filter_map(|provider| Some((provider.name, provider.default_model?)));
+    let mut built_in = built_in.filter(|(name, _)| settings.of(name).key.is_some());
+    let mut custom = settings
+        .custom
+        .iter()
+        .filter(|provider| provider.key.is_none() || settings.of(&provider.name).key.is_some());
+    let custom =
+        || custom.find_map(|provider| Some((provider.name.as_str(), provider.default_model.as_deref()?)));
+    built_in.next().or_else(custom).map(|(name, model)| format!("{name}/{model}"))
 }
 
 impl Models for ModelRegistry {
     fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
         let Some((found, model)) = self.find(id) else {
-            let known: Vec<_> = TABLE.iter().map(|p| p.name).collect();
+            let known: Vec<_> = self.providers.iter().map(|entry| entry.name.as_str()).collect();
             let message = format!(
                 "unknown model {id:?}: a model id is provider/model, where the provider is one of {}; the only demo model is {}",
                 known.join(", "),
@@ -95,7 +117,7 @@ impl Models for ModelRegistry {
 
     fn limits(&self, id: &str) -> ModelLimits {
         let name = id.split('/').next().unwrap_or_default();
-        let percent = TABLE.iter().find(|provider| provider.name == name).map(|p| p.tokens_percent);
+        let percent = self.provider(name).map(|entry| entry.tokens_percent);
         let window = self.windows.of(id);
         let unknown = ModelLimits::default();
         ModelLimits { window: window.unwrap_or(unknown.window), percent: percent.unwrap_or(unknown.percent) }
@@ -107,33 +129,53 @@ impl Models for ModelRegistry {
 }
 
 impl Parts {
-    fn make(&self, provider: &'static Provider) -> ProviderModel {
+    fn built_in(&self, provider: &Provider) -> Entry {
         let name = provider.name;
-        let clock = self.clock.clone();
-        let missing = |what: String| Err(ModelError::new(ModelErrorKind::Auth, what));
-        match &provider.transport {
-            Transport::Http { wire, key: secret, default_base_url } => {
-                let Credentials { key, base_url: base } = self.settings.of(name);
-                // A self-hosted server may need no key; the public one always does.
-                if key.is_none() && base.is_none() {
-                    return missing(format!("the provider {name} has no API key: set the secret {secret}"));
-                }
-                let errors = ErrorFormatter { provider: name, key: key.as_deref().map(Rc::from) };
-                let base_url = base.unwrap_or_else(|| (*default_base_url).to_owned());
-                let endpoint = Endpoint { base_url, key };
-                Ok(Rc::new(HttpModel { wire: *wire, endpoint, http: self.http.clone(), clock, errors }))
+        let Credentials { key, base_url } = self.settings.of(name);
+        let model = match &provider.transport {
+            // A self-hosted server may need no key; the public one always does.
+            Transport::Http { key: secret, .. } if key.is_none() && base_url.is_none() => {
+                Err(no_key(name, secret))
             }
-            Transport::WorkersAi => match self.ai.clone() {
-                Some(ai) => {
-                    Ok(Rc::new(AiModel { ai, clock, errors: ErrorFormatter { provider: name, key: None } }))
-                }
-                None => {
-                    missing(format!("the provider {name} is not available: add an AI binding to the Worker"))
-                }
-            },
-            Transport::Demo => Ok(Rc::new(Demo::new(clock))),
-        }
+            Transport::Http { wire, default_base_url, .. } => {
+                let base_url = base_url.unwrap_or_else(|| (*default_base_url).to_owned());
+                Ok(self.http(name, *wire, Endpoint { base_url, key }))
+            }
+            Transport::WorkersAi => self.workers_ai(name),
+            Transport::Demo => Ok(Rc::new(Demo::new(self.clock.clone())) as Rc<dyn Model>),
+        };
+        Entry { name: name.to_owned(), tokens_percent: provider.tokens_percent, model }
     }
+
+    fn custom(&self, provider: &CustomProvider) -> Entry {
+        let name = &provider.name;
+        let endpoint = Endpoint { base_url: provider.base_url.clone(), key: self.settings.of(name).key };
+        let model = match &provider.key {
+            Some(secret) if endpoint.key.is_none() => Err(no_key(name, secret)),
+            _ => Ok(self.http(name, provider.wire.wire(), endpoint)),
+        };
+        Entry { name: name.clone(), tokens_percent: ModelLimits::default().percent, model }
+    }
+
+    fn http(&self, name: &str, wire: &'static (dyn Wire + Sync), endpoint: Endpoint) -> Rc<dyn Model> {
+        let errors = ErrorFormatter { provider: name.into(), key: endpoint.key.as_deref().map(Rc::from) };
+        let (http, clock) = (self.http.clone(), self.clock.clone());
+        Rc::new(HttpModel { wire, endpoint, http, clock, errors })
+    }
+
+    fn workers_ai(&self, name: &str) -> ProviderModel {
+        let ai = self.ai.clone().ok_or_else(|| {
+            let why = format!("the provider {name} is not available: add an AI binding to the Worker");
+            ModelError::new(ModelErrorKind::Auth, why)
+        })?;
+        let errors = ErrorFormatter { provider: name.into(), key: None };
+        Ok(Rc::new(AiModel { ai, clock: self.clock.clone(), errors }))
+    }
+}
+
+fn no_key(name: &str, secret: &str) -> ModelError {
+    let why = format!("the provider {name} has no API key: set the secret {secret}");
+    ModelError::new(ModelErrorKind::Auth, why)
 }
 
 #[cfg(test)]
@@ -172,7 +214,7 @@ mod tests {
         ModelRegistry::new(settings, Rc::new(Offline), None, Rc::new(Offline))
     }
 
-    fn key(settings: &mut ModelSettings, provider: &'static str) {
+    fn key(settings: &mut ModelSettings, provider: &str) {
         settings.credentials(provider).key = Some("k".into());
     }
 
@@ -196,6 +238,36 @@ mod tests {
         assert_eq!(default(&named), "workers-ai/@cf/x");
         assert_eq!(registry(|_| ()).list(), ["demo/echo"]);
         assert_eq!(registry(|s| key(s, "openai")).list(), ["openai/gpt-5-mini", "demo/echo"]);
+    }
+
+    #[test]
+    fn custom_providers_come_after_the_built_in_ones() {
+        let custom = |settings: &mut ModelSettings, secret: Option<&str>| {
+            settings.custom = vec![CustomProvider {
+                name: "mistral".into(),
+                base_url: "https://api.mistral.ai/v1".into(),
+                key: secret.map(str::to_owned),
+                default_model: Some("small".into()),
+                wire: Default::default(),
+            }];
+        };
+        let locked = registry(|s| custom(s, Some("MISTRAL_API_KEY")));
+        assert_eq!(locked.default_model(), "demo/echo");
+        let error = locked.resolve("mistral/small").map(drop).unwrap_err();
+        assert!(error.message.ends_with("set the secret MISTRAL_API_KEY"), "{}", error.message);
+        for set in [&(|s: &mut ModelSettings| custom(s, None)) as &dyn Fn(&mut ModelSettings), &|s| {
+            custom(s, Some("MISTRAL_API_KEY"));
+            key(s, "mistral");
+        }] {
+            let open = registry(set);
+            assert_eq!(open.default_model(), "mistral/small");
+            assert_eq!(open.resolve("mistral/a/b").map(|(_, model)| model), Ok("a/b".to_owned()));
+        }
+        let both = registry(|s| {
+            custom(s, None);
+            key(s, "anthropic");
+        });
+        assert_eq!(both.default_model(), "anthropic/claude-sonnet-4-5");
     }
 
     #[test]

@@ -1,18 +1,20 @@
 //! The settings of models.
 
-use super::{Prices, Windows};
+use super::{CustomProvider, Prices, TABLE, Windows};
 use std::collections::BTreeMap;
 
 /// Model settings of a deployment.
 #[derive(Clone, Default)]
 pub struct ModelSettings {
+    /// Providers beside those of the table.
+    pub custom: Vec<CustomProvider>,
     /// The model of sessions that name none, as `provider/model`.
     pub default: Option<String>,
     /// Prices that take precedence over the built-in ones.
     pub prices: Prices,
     /// Context windows that take precedence over the built-in ones.
     pub windows: Windows,
-    credentials: BTreeMap<&'static str, Credentials>,
+    credentials: BTreeMap<String, Credentials>,
 }
 
 /// Key and address of a provider that is reached over HTTP.
@@ -26,8 +28,14 @@ pub struct Credentials {
 
 impl ModelSettings {
     /// Returns the credentials of a provider, for changes.
-    pub fn credentials(&mut self, provider: &'static str) -> &mut Credentials {
-        self.credentials.entry(provider).or_default()
+    pub fn credentials(&mut self, provider: &str) -> &mut Credentials {
+        self.credentials.entry(provider.to_owned()).or_default()
+    }
+
+    /// Returns whether there is a provider of this name, configured or not.
+    pub fn has_provider(&self, name: &str) -> bool {
+        TABLE.iter().any(|provider| provider.name == name)
+            || self.custom.iter().any(|provider| provider.name == name)
     }
 
     /// Returns the credentials of a provider; empty when none are set.

@@ -110,7 +110,7 @@ pub(super) fn rig(wire: &'static (dyn Wire + Sync), status: u16, script: Option<
         endpoint: Endpoint { base_url: "https://host/v1/".into(), key: Some("sk-secret".into()) },
         http: http.clone(),
         clock: clock.clone(),
-        errors: ErrorFormatter { provider: "fake", key: Some("sk-secret".into()) },
+        errors: ErrorFormatter { provider: "fake".into(), key: Some("sk-secret".into()) },
     };
     Rig { model, http, clock }
 }

@@ -147,7 +147,17 @@ impl Config {
                 errors.push(SettingError { name: setting.name, why, expects: setting.expects });
             }
         }
+        config.read_custom_keys(find);
         (config, errors)
+    }
+
+    /// Reads the secrets that `PROVIDERS` names.
+    fn read_custom_keys(&mut self, find: &dyn Fn(&str) -> Option<String>) {
+        let secret =
+            |name: &String| find(name).map(|key| key.trim().to_owned()).filter(|key| !key.is_empty());
+        for provider in self.models.custom.clone() {
+            self.models.credentials(&provider.name).key = provider.key.as_ref().and_then(secret);
+        }
     }
 
     /// The settings of the context strategy that was chosen.

@@ -40,7 +40,7 @@ impl Ai for FakeAi {
 }
 
 fn ask(script: Result<Vec<Vec<u8>>, &'static str>) -> Outcome {
-    let errors = ErrorFormatter { provider: "workers-ai", key: None };
+    let errors = ErrorFormatter { provider: "workers-ai".into(), key: None };
     let model = AiModel { ai: Rc::new(FakeAi(script)), clock: Rc::new(FakeClock::default()), errors };
     call(&model, ModelRequest { model: "@cf/x".into(), ..ModelRequest::default() })
 }

@@ -110,7 +110,7 @@ pub const TOPIC: Topic = Topic {
         Setting {
             name: "COMPACTION_MODEL",
             kind: Kind::Variable(|config, text| {
-                config.compaction.model = Some(value::model(text)?);
+                config.compaction.model = Some(value::model(config, text)?);
                 Ok(())
             }),
             default: "",
@@ -145,7 +145,7 @@ pub const TOPIC: Topic = Topic {
         Setting {
             name: "OBSERVER_MODEL",
             kind: Kind::Variable(|config, text| {
-                config.observation.observer = Some(value::model(text)?);
+                config.observation.observer = Some(value::model(config, text)?);
                 Ok(())
             }),
             default: "",
@@ -156,7 +156,7 @@ pub const TOPIC: Topic = Topic {
         Setting {
             name: "REFLECTOR_MODEL",
             kind: Kind::Variable(|config, text| {
-                config.observation.reflector = Some(value::model(text)?);
+                config.observation.reflector = Some(value::model(config, text)?);
                 Ok(())
             }),
             default: "",

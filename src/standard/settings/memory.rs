@@ -26,7 +26,7 @@ pub const TOPIC: Topic = Topic {
         Setting {
             name: "MEMORY_MODEL",
             kind: Kind::Variable(|config, text| {
-                config.memory.model = Some(value::model(text)?);
+                config.memory.model = Some(value::model(config, text)?);
                 Ok(())
             }),
             default: "",

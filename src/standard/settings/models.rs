@@ -1,7 +1,10 @@
 //! Settings of models.
 
-use super::{Kind, Setting, Topic, value};
-use crate::model::{Prices, Windows};
+use super::{Config, Kind, Setting, Topic, ValueError, value};
+use crate::model::{CustomProvider, Prices, Windows};
+
+/// Most custom providers.
+const MAX_PROVIDERS: usize = 16;
 
 pub const TOPIC: Topic = Topic {
     title: "Models",
@@ -63,15 +66,27 @@ pub const TOPIC: Topic = Topic {
             example: "",
         },
         Setting {
+            name: "PROVIDERS",
+            kind: Kind::Variable(providers),
+            default: "",
+            expects: r#"a JSON list of at most 16 {"name", "base_url", "key"?, "default_model"?, "wire"?}"#,
+            doc: "Providers of your own, beside the built-in ones: servers that implement the chat completions of \
+                  OpenAI or, with `\"wire\": \"anthropic\"`, the messages of Anthropic. `name` is the first part of \
+                  their model ids. `key` names the secret with the API key; leave it out when the server needs none.",
+            example: r#"[{"name": "mistral", "base_url": "https://api.mistral.ai/v1", "key": "MISTRAL_API_KEY",
+  "default_model": "mistral-small-latest"}]"#,
+        },
+        Setting {
             name: "DEFAULT_MODEL",
             kind: Kind::Variable(|config, text| {
-                config.models.default = Some(value::model(text)?);
+                config.models.default = Some(value::model(config, text)?);
                 Ok(())
             }),
             default: "",
             expects: value::A_MODEL,
             doc: "The model of sessions that name none. Empty: `openai/gpt-5-mini` when there is a key for OpenAI, \
-                  otherwise `anthropic/claude-sonnet-4-5` when there is one for Anthropic, otherwise `demo/echo`.",
+                  otherwise `anthropic/claude-sonnet-4-5` when there is one for Anthropic, otherwise the first \
+                  `default_model` of `PROVIDERS`, otherwise `demo/echo`.",
             example: "",
         },
         Setting {
@@ -100,3 +115,13 @@ pub const TOPIC: Topic = Topic {
         },
     ],
 };
+
+fn providers(config: &mut Config, text: &str) -> Result<(), ValueError> {
+    let providers: Vec<CustomProvider> = value::list(text, MAX_PROVIDERS)?;
+    value::distinct(providers.iter().map(|provider| provider.name.as_str()))?;
+    for provider in &providers {
+        provider.check().map_err(|why| ValueError::entry(&provider.name, why))?;
+    }
+    config.models.custom = providers;
+    Ok(())
+}

@@ -37,7 +37,7 @@ fn shown(config: &Config) -> String {
     format!(
         "{:?}",
         (
-            (&models.default, &models.prices, &models.windows, instructions, agent, tools),
+            (&models.default, &models.prices, &models.windows, &models.custom, instructions, agent, tools),
             (web_fetch_allow, memory, config.context_messages, config.context()),
             (&config.compaction, &config.observation, &config.cors_origins)
         )
@@ -110,6 +110,17 @@ fn values_become_settings() {
 }
 
 #[test]
+fn a_custom_provider_has_a_secret_of_its_own() {
+    let list = r#"[{"name": "mine", "base_url": "http://localhost:1/v1", "key": "MINE_KEY"}]"#;
+    let set = [("PROVIDERS", list), ("MINE_KEY", "k\n"), ("COMPACTION_MODEL", "mine/x")];
+    let (mut config, errors) = read(&set);
+    assert_eq!(errors, Vec::<String>::new());
+    assert_eq!(config.models.credentials("mine").key.as_deref(), Some("k"));
+    let (mut config, errors) = read(&set[..1]);
+    assert_eq!((errors.len(), config.models.credentials("mine").key.take()), (0, None));
+}
+
+#[test]
 fn the_context_strategy_has_its_own_settings() {
     let (config, _) = read(&[("CONTEXT_STRATEGY", "none"), ("COMPACT_AT_MESSAGES", "10")]);
     assert_eq!(config.context(), ContextSettings::None);
@@ -162,6 +173,14 @@ fn errors_name_the_setting_what_is_wrong_and_what_fits() {
             "negative price for \"a/b\"; expected JSON",
         ),
         ("MODEL_PRICES", "{", "EOF"),
+        ("PROVIDERS", r#"[{"name": "a/b", "base_url": "http://x"}]"#, "\"a/b\": the name must be 1 to 64"),
+        (
+            "PROVIDERS",
+            r#"[{"name": "demo", "base_url": "http://x"}]"#,
+            "\"demo\": there is a built-in provider",
+        ),
+        ("PROVIDERS", r#"[{"name": "a", "base_url": "x"}]"#, "\"a\": `base_url` must start with"),
+        ("PROVIDERS", r#"[{"name": "a"}]"#, "missing field `base_url`"),
         ("MODEL_WINDOWS", r#"{"a/b": 1999}"#, "the window of \"a/b\" is below 2000 tokens; expected JSON"),
         ("PERMISSIONS", "ask", "expected value"),
         ("PERMISSIONS", r#"{"patterns": [{"pattern": "[a", "policy": "ask"}]}"#, "\"/patterns/0/pattern\": "),

@@ -1,6 +1,7 @@
 //! Parsers of values that several settings share.
 
-use crate::model::{NegativePrice, SmallWindow, TABLE};
+use super::Config;
+use crate::model::{NegativePrice, SmallWindow};
 use crate::types::json;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
@@ -90,9 +91,9 @@ pub fn names(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Parses the id of a model, `provider/model`, whose provider exists.
-pub fn model(text: &str) -> Result<String, ValueError> {
+pub fn model(config: &Config, text: &str) -> Result<String, ValueError> {
     match text.split_once('/') {
-        Some((provider, name)) if !name.is_empty() && TABLE.iter().any(|p| p.name == provider) => {
+        Some((provider, name)) if !name.is_empty() && config.models.has_provider(provider) => {
             Ok(text.to_owned())
         }
         _ => Err(ValueError::Unexpected(text.to_owned())),
@@ -101,4 +102,4 @@ pub fn model(text: &str) -> Result<String, ValueError> {
 
 /// The values that [`model`] accepts.
 pub const A_MODEL: &str =
-    "provider/model, where the provider is one of openai, anthropic, workers-ai and demo";
+    "provider/model, where the provider is one of openai, anthropic, workers-ai, demo and PROVIDERS";
