@@ -9,12 +9,11 @@ LIMIT_KB=3000 WARN_KB=2000
 
 crate=worker out=build features=() sources=(worker)
 case "${1:-}" in
-    --fixtures)
-        out=build-fixtures features=(--features fixtures)
-        # The file name of a cdylib has no hash, so two feature sets in one folder would overwrite each other.
-        export CARGO_TARGET_DIR="$CARGO_TARGET_DIR/fixtures" ;;
+    --fixtures) out=build-fixtures features=(--features fixtures) ;;
     ?*) crate="${1%/}" out="${1%/}/build" sources=("$crate/src" "$crate/Cargo.toml" "$crate/Cargo.lock") ;;
 esac
+# The file name of a cdylib has no hash, so two feature sets in one folder would overwrite each other.
+[ "$out" = build ] || export CARGO_TARGET_DIR="$CARGO_TARGET_DIR/fixtures"
 wasm="$out/index_bg.wasm"
 
 if ! [ -e "$wasm" ] || [ -n "$(find src "${sources[@]}" Cargo.toml Cargo.lock scripts/build.sh scripts/env.sh -newer "$wasm" -print -quit)" ]; then

@@ -1,13 +1,9 @@
 //! Tenants on several databases: each tenant stays on one shard for good.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Client, Server};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use support::{Client, Server};
 
 const TENANTS: &str = "/v1/admin/tenants";
 /// Size of a file that exceeds a row.

@@ -1,12 +1,8 @@
 //! The workspace part of the prompt, in the real Worker.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Chat, Client, Script, World, system_text};
 use pretty_assertions::assert_eq;
 use serde_json::json;
-use support::{Chat, Client, Script, World, system_text};
 
 #[track_caller]
 fn put(client: &Client, path: &str, text: &str) {

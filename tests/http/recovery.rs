@@ -1,15 +1,11 @@
 //! `kill -9` at any point: the turn continues, and nothing is lost, duplicated, or invented.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
-use serde_json::{Value, json};
-use std::{thread, time::Duration};
-use support::{
+use crate::support::{
     Client, Counting, DEV_API_KEY, Gate, ModelServer, Script, Server, http,
     log::{self, Random, check, check_messages, check_request, of_type, post_async, said_by_user, wait_idle},
 };
+use serde_json::{Value, json};
+use std::{thread, time::Duration};
 
 fn start(model: &ModelServer) -> Server {
     start_with(model, json!({}))
@@ -25,7 +21,7 @@ fn start_with(model: &ModelServer, more: Value) -> Server {
 }
 
 /// Reads up to the next ping.
-fn until_ping(stream: &mut support::Sse) {
+fn until_ping(stream: &mut crate::support::Sse) {
     let mut read = Vec::new();
     while !read.ends_with(b": ping\n\n") {
         read.extend(stream.read_bytes(1).unwrap());
@@ -34,7 +30,7 @@ fn until_ping(stream: &mut support::Sse) {
 
 const MESSAGES: &str = "/v1/sessions/s/messages";
 
-fn say(client: &Client, content: &str) -> support::Sse {
+fn say(client: &Client, content: &str) -> crate::support::Sse {
     client.post_stream(MESSAGES, json!({ "content": content }))
 }
 

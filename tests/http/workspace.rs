@@ -1,13 +1,9 @@
 //! Workspace files over HTTP, stored in D1 and R2.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Chat, Client, Response, Server, shared};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::thread;
-use support::{Chat, Client, Response, Server, shared};
 
 const FILES: &str = "/v1/workspace/files";
 /// Size of a file that exceeds a row.

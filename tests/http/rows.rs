@@ -1,13 +1,9 @@
 //! The cost of a search: rows that D1 reads, by its own count, in a database shared with another user.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Client, Server};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::env;
-use support::{Client, Server};
 
 /// Number of turns of each of two users. `ROWS=100000` runs the test at the size of the goal.
 fn turns() -> u64 {

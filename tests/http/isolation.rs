@@ -1,16 +1,12 @@
 //! Sessions, users, and tenants are isolated from each other's data and defects.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
-use serde_json::{Value, json};
-use std::thread;
-use support::{
+use crate::support::{
     Gate, ModelServer, Script, Server,
     log::{check, check_messages, messages, records, said_by_user, text, transcript, wait_idle},
     shared,
 };
+use serde_json::{Value, json};
+use std::thread;
 
 fn start(model: &ModelServer) -> Server {
     Server::start(

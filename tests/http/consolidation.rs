@@ -1,16 +1,12 @@
 //! Cron consolidates dirty spaces: each once among concurrent runs, and continuing after a kill.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Client, Received, Script, World};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{
     collections::{BTreeMap, BTreeSet},
     thread,
 };
-use support::{Client, Received, Script, World};
 
 const SPACES: usize = 200;
 /// Longer than a lease, in milliseconds.

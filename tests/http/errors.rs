@@ -1,9 +1,6 @@
 //! Errors and idempotency, common to all routes.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Chat, Client, Event, Gate, Response, Script, Server, World, http};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{
@@ -11,7 +8,6 @@ use std::{
     net::TcpStream,
     sync::OnceLock,
 };
-use support::{Chat, Client, Event, Gate, Response, Script, Server, World, http};
 
 fn world() -> &'static World {
     static WORLD: OnceLock<World> = OnceLock::new();
@@ -185,7 +181,7 @@ fn invalid_fields_are_reported_with_their_pointers() {
 /// Sends a POST over a raw socket, with the headers `framing` and the bytes `body`.
 fn post_raw(path: &str, key: &str, framing: &str, body: &[u8]) -> Response {
     let mut stream = TcpStream::connect(world().server.address()).unwrap();
-    stream.set_read_timeout(Some(support::PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(crate::support::PATIENCE)).unwrap();
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\
          content-type: application/json\r\n{framing}\r\n\r\n"
@@ -217,10 +213,10 @@ fn bodies_over_four_mebibytes_are_refused() {
     };
     let (limit, over) = (body(4 << 20), body((4 << 20) + 1));
     for (key, path) in [
-        (support::DEV_API_KEY, "/v1/sessions"),
-        (support::DEV_API_KEY, "/v1/sessions/large/messages"),
-        (support::DEV_API_KEY, "/v1/tickets"),
-        (support::ADMIN_KEY, "/v1/admin/tenants"),
+        (crate::support::DEV_API_KEY, "/v1/sessions"),
+        (crate::support::DEV_API_KEY, "/v1/sessions/large/messages"),
+        (crate::support::DEV_API_KEY, "/v1/tickets"),
+        (crate::support::ADMIN_KEY, "/v1/admin/tenants"),
     ] {
         // The announced length is sufficient: the body itself need not be sent.
         let length = format!("content-length: {}", over.len());
@@ -231,7 +227,7 @@ fn bodies_over_four_mebibytes_are_refused() {
     let fits =
         client.with_header("content-type", "application/json").send("POST", "/v1/sessions", limit.as_bytes());
     assert_eq!(fits.status, 201, "{}", fits.text());
-    let fits = chunked("/v1/sessions", support::DEV_API_KEY, limit.as_bytes());
+    let fits = chunked("/v1/sessions", crate::support::DEV_API_KEY, limit.as_bytes());
     assert_eq!(fits.status, 201, "{}", fits.text());
 }
 
@@ -614,12 +610,12 @@ fn random_requests_are_refused_and_never_break_anything() {
         };
         let path = format!("{path}{}", dice.one_of(&queries));
         let body = if method == "GET" || method == "HEAD" { "" } else { dice.one_of(&bodies) };
-        let mut sent = vec![("authorization".to_owned(), format!("Bearer {}", support::DEV_API_KEY))];
+        let mut sent = vec![("authorization".to_owned(), format!("Bearer {}", crate::support::DEV_API_KEY))];
         if dice.roll(4) > 0 {
             sent.push(("content-type".into(), "application/json".into()));
         }
         if path.contains("admin") {
-            sent[0].1 = format!("Bearer {}", support::ADMIN_KEY);
+            sent[0].1 = format!("Bearer {}", crate::support::ADMIN_KEY);
         }
         for _ in 0..dice.roll(3) {
             let (name, value) = headers[dice.roll(headers.len())];

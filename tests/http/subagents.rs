@@ -1,17 +1,13 @@
 //! Subagents: tasks in their own sessions, over HTTP, and across `kill -9`.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
-use pretty_assertions::assert_eq;
-use serde_json::{Value, json};
-use std::sync::OnceLock;
-use support::{
+use crate::support::{
     Chat, Client, Counting, Gate, Script, Server, World,
     log::{self, Random, of_type, wait_idle},
     outcomes,
 };
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::sync::OnceLock;
 
 fn kinds() -> Value {
     let slow = json!([{"id": "slow", "description": "takes its time", "model": "openai/slow"},

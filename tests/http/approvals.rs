@@ -1,17 +1,13 @@
 //! Calls that wait for approval: over HTTP, and across `kill -9`.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
-use pretty_assertions::assert_eq;
-use serde_json::{Value, json};
-use std::sync::OnceLock;
-use support::{
+use crate::support::{
     Chat, Client, Counting, Response, Server,
     log::{self, Random, of_type, wait_idle},
     outcomes, shared,
 };
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::sync::OnceLock;
 
 /// The counting server shared by tests.
 fn counting() -> &'static Counting {

@@ -1,12 +1,8 @@
 //! Configuration by variables, in the real Worker.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Chat, Server, log::of_type};
 use pretty_assertions::assert_eq;
 use serde_json::json;
-use support::{Chat, Server, log::of_type};
 
 fn chat(server: &Server) -> Chat {
     let client = server.client();

@@ -1,11 +1,7 @@
 //! Tests of the test support itself.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Client, Gate, Launch, ModelServer, Script, Server, Sse, shared};
 use serde_json::{Value, json};
-use support::{Client, Gate, Launch, ModelServer, Script, Server, Sse, shared};
 
 fn ask(model: &ModelServer, path: &str, stream: bool) -> Sse {
     let body = json!({"model": "m", "stream": stream, "stream_options": {"include_usage": true}});

@@ -1,15 +1,11 @@
 //! The WebSocket of a session: the same records as the event stream, and commands.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
-use serde_json::{Value, json};
-use support::{
+use crate::support::{
     Client, Event, Gate, ModelServer, Script, Server, WebSocket,
     log::{messages, post_async, records, said_by_user, transcript, wait_idle},
     shared,
 };
+use serde_json::{Value, json};
 use tungstenite::{
     Message,
     protocol::{CloseFrame, frame::coding::CloseCode},

@@ -1,13 +1,9 @@
 //! Limits, order, and outcomes of tool calls, as clients and models see them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Chat, Gate, Received, Script, World, log::of_type, millis, outcomes, result_text};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
-use support::{Chat, Gate, Received, Script, World, log::of_type, millis, outcomes, result_text};
 
 /// The shared server. Each test uses its own models.
 fn world() -> &'static World {
@@ -326,7 +322,7 @@ fn a_large_output_costs_the_model_only_a_preview() {
     world().model.script("large", Script::new().tool("b", "read_artifact", part));
     world().model.script("large", Script::text(["ok"]));
     chat.say("and in the middle?");
-    let shown = support::result_text(&last_asked("large"), "b");
+    let shown = crate::support::result_text(&last_asked("large"), "b");
     assert!(shown.contains("\n000050000\n000050010\n"), "{shown}");
 }
 

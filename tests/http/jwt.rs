@@ -1,16 +1,12 @@
 //! Signed tokens, verified by the real platform.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-#[path = "front/signer.rs"]
+#[path = "../front/signer.rs"]
 mod signer;
-mod support;
-
+use crate::support::shared;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
 use serde_json::{Value, json};
 use signer::{RSA_N, Signer};
 use std::time::{SystemTime, UNIX_EPOCH};
-use support::shared;
 
 const SIGNERS: [Signer; 3] = [Signer::Rsa, Signer::Curve(7), Signer::Secret];
 

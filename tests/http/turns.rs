@@ -1,13 +1,9 @@
 //! Turns, from the user's message to the stored session.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Chat, Event, Gate, Script, World, shared};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
-use support::{Chat, Event, Gate, Script, World, shared};
 
 /// A Worker for tests that do not restart it. Each test uses its own models.
 fn world() -> &'static World {

@@ -1,13 +1,9 @@
 //! Modes, permissions, tasks, usage, and state, over HTTP.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Chat, Script, Server, World, log, log::of_type};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{sync::OnceLock, thread};
-use support::{Chat, Script, Server, World, log, log::of_type};
 
 /// Modes, a tool with commands, and a schema of the state.
 fn bindings() -> Value {

@@ -1,13 +1,9 @@
 //! Memory across sessions: messages become facts in daily logs, the logs become `MEMORY.md`, and only their
 //! own user can search them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Chat, Client, Gate, Script, Server, World, shared, system_text};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use support::{Chat, Client, Gate, Script, Server, World, shared, system_text};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
@@ -44,7 +40,7 @@ fn memory_file(client: &Client, user: &str) -> String {
 /// Waits until a search of the user's turns finds a match.
 #[track_caller]
 fn until_found(client: &Client, user: &str, q: &str) -> Vec<String> {
-    let deadline = std::time::Instant::now() + support::PATIENCE;
+    let deadline = std::time::Instant::now() + crate::support::PATIENCE;
     loop {
         let hits = found(client, user, "sessions", q);
         if !hits.is_empty() {

@@ -1,13 +1,9 @@
 //! Failures of model providers, as the clients of a turn see them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Event, Gate, PROVIDER_KEY, Script, World};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
-use support::{Event, Gate, PROVIDER_KEY, Script, World};
 
 /// The shared server. Each test uses its own models.
 fn world() -> &'static World {

@@ -1,13 +1,9 @@
 //! Notes replace messages in the real Worker, even if it dies while they are taken.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Gate, Received, Script, World, log::of_type, result_text};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicU32, Ordering};
-use support::{Gate, Received, Script, World, log::of_type, result_text};
 
 /// Returns all words `fact…` of a text, each followed by a space.
 fn facts(text: &str) -> String {

@@ -1,15 +1,11 @@
 //! Isolation and access: tenants, keys, tokens, tickets, and users.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{ADMIN_KEY, Chat, Client, DEV_API_KEY, Server};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
 use edge_harness::http::seal::hmac;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
-use support::{ADMIN_KEY, Chat, Client, DEV_API_KEY, Server};
 
 fn server() -> &'static Server {
     static SERVER: OnceLock<Server> = OnceLock::new();
@@ -59,7 +55,7 @@ fn attempts(chat: &Chat, turn: &str) -> Vec<(&'static str, String, Value)> {
 }
 
 #[track_caller]
-fn send(client: &Client, method: &str, path: &str, body: &Value) -> support::Response {
+fn send(client: &Client, method: &str, path: &str, body: &Value) -> crate::support::Response {
     let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
     client.with_header("content-type", "application/json").send(method, path, &bytes)
 }
@@ -197,7 +193,7 @@ fn tickets_open_the_streams_of_their_own_session_only() {
     let events: Vec<_> =
         anonymous.stream(&chat.path(&format!("/events?until=idle&ticket={ticket}"))).collect();
     let stored: Vec<Value> =
-        events.iter().filter(|e| !e.event.ends_with(".delta")).map(support::Event::json).collect();
+        events.iter().filter(|e| !e.event.ends_with(".delta")).map(crate::support::Event::json).collect();
     assert_eq!(stored, chat.log());
     let mut socket = anonymous.websocket(&chat.path(&format!("/ws?after=0&ticket={ticket}")));
     let first: Value = serde_json::from_str(socket.read().unwrap().to_text().unwrap()).unwrap();

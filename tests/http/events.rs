@@ -1,9 +1,12 @@
 //! The event stream: every record and every byte of text exactly once, wherever a reader reconnects.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{
+    Client, Event, Gate, ModelServer, Script, Server, Sse,
+    log::{
+        Random, Transcript, check, lines, messages, of_type, post_async, records, text, transcript, wait_idle,
+    },
+    shared,
+};
 use serde_json::{Value, json};
 use std::{
     sync::{
@@ -12,13 +15,6 @@ use std::{
         mpsc,
     },
     thread,
-};
-use support::{
-    Client, Event, Gate, ModelServer, Script, Server, Sse,
-    log::{
-        Random, Transcript, check, lines, messages, of_type, post_async, records, text, transcript, wait_idle,
-    },
-    shared,
 };
 
 fn start(model: &ModelServer) -> Server {
@@ -126,7 +122,7 @@ fn readers_that_are_cut_off_anywhere_see_everything_once() {
         for (mark, gate) in gates.iter().enumerate() {
             // Every reader is within the streamed text when it continues.
             for _ in 0..CLIENTS {
-                assert_eq!(seen.recv_timeout(support::PATIENCE), Ok(mark));
+                assert_eq!(seen.recv_timeout(crate::support::PATIENCE), Ok(mark));
             }
             gate.open();
         }

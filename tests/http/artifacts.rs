@@ -1,16 +1,12 @@
 //! Large outputs and files, over HTTP and through R2.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Chat, Client, PATIENCE, Response, Server, shared};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{
     thread,
     time::{Duration, Instant},
 };
-use support::{Chat, Client, PATIENCE, Response, Server, shared};
 
 /// Returns the output of the fixture tool `big`.
 fn big(n: usize) -> String {

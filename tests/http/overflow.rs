@@ -1,14 +1,10 @@
 //! A provider rejects a request as too long: the context is compacted once and the step retried, for any
 //! wording of the rejection and at any step of the turn.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Chat, Received, Script, World};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{sync::OnceLock, thread};
-use support::{Chat, Received, Script, World};
 
 /// The shared server. Each test uses its own models, and one model writes the summaries.
 fn world() -> &'static World {

@@ -1,15 +1,11 @@
 //! Human control: questions, plans, modes, external tools, tasks, and the data for a user interface.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{
+    Chat, Gate, Response, Script, Server, World, log, log::of_type, outcomes, result_text, shared,
+};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::OnceLock;
-use support::{
-    Chat, Gate, Response, Script, Server, World, log, log::of_type, outcomes, result_text, shared,
-};
 
 /// The shared server. Each test uses its own models.
 fn world() -> &'static World {

@@ -1,13 +1,9 @@
 //! Compaction with the real Worker: on time, on request, and unchanged by a restart; in between, the prompt's
 //! start stays the same for the provider's cache.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{Chat, Gate, Received, Script, World};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use support::{Chat, Gate, Received, Script, World};
 
 /// Starts a world whose models have a window of 12,000 tokens, with a separate model for summaries.
 fn world() -> World {

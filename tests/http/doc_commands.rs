@@ -3,10 +3,7 @@
 //! Every block that is fenced as `sh` is run, unless the fence says `sh no-run`. The blocks of a page run in one
 //! shell, in order, with `URL`, `KEY` and `ADMIN_KEY` set; the first command that fails ends the page.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
+use crate::support::{ADMIN_KEY, DEV_API_KEY, Server};
 use serde_json::json;
 use std::{
     fmt::Write,
@@ -17,7 +14,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use support::{ADMIN_KEY, DEV_API_KEY, Server};
 
 /// Maximum time for all commands of a page.
 const PATIENCE: Duration = Duration::from_secs(180);

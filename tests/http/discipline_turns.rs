@@ -1,16 +1,12 @@
 //! Limits of a turn, its steps, and its end, as clients and models see them.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
-
-mod support;
-
-use pretty_assertions::assert_eq;
-use serde_json::{Value, json};
-use std::sync::OnceLock;
-use support::{
+use crate::support::{
     Chat, Event, Gate, Received, Script, World, log, log::of_type, millis, outcomes, result_text,
     system_text, tail_text,
 };
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::sync::OnceLock;
 
 /// The shared server. Each test uses its own models.
 fn world() -> &'static World {

@@ -1,0 +1,37 @@
+//! The real Worker in workerd, over HTTP. One binary: modules share what they are linked with, and
+//! their servers start when the first test asks for them.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod approvals;
+mod artifacts;
+mod compaction;
+mod consolidation;
+mod control;
+mod discipline_tools;
+mod discipline_turns;
+mod doc_commands;
+mod errors;
+mod events;
+mod isolation;
+mod jwt;
+mod kit;
+mod memory;
+mod my_agent;
+mod observation;
+mod overflow;
+mod people;
+mod providers;
+mod recovery;
+mod rows;
+mod shards;
+mod socket;
+mod subagents;
+mod tenants;
+mod turns;
+mod variables;
+mod workspace;
+mod workspace_context;
