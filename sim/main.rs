@@ -4,9 +4,6 @@
 //! `--seeds N` number of seeds · `--from S` first seed · `--jobs N` threads · `--seed S` one seed, with its
 //! trace
 
-#[path = "mod.rs"]
-mod sim;
-
 use edge_harness::fault::{Fault, activate};
 use std::{process::ExitCode, time::Instant};
 

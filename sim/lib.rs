@@ -16,8 +16,6 @@
 //!
 //! A run is single-threaded and uses nothing from outside: the same seed gives the same trace.
 
-#![allow(dead_code, clippy::expect_used, clippy::unwrap_used, reason = "a test, used by two targets")]
-
 pub mod client;
 pub mod dice;
 pub mod disk;

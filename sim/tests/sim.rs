@@ -1,8 +1,5 @@
 //! The simulator finds no defect in the core, and finds each planted one.
 
-#[path = "../sim/mod.rs"]
-mod sim;
-
 use edge_harness::fault::{Fault, activate};
 
 const JOBS: usize = 2;
