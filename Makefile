@@ -1,6 +1,6 @@
 # The index of commands: `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help setup build dev test bench sim fmt lint deploy workspace-push clean
+.PHONY: help setup build dev check test bench sim fmt lint deploy workspace-push clean
 
 help: ## prints this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -14,7 +14,10 @@ build: setup ## builds the release Worker into build/
 dev: ## runs everything on this machine, without an account: PORT=8787 STATE_DIR=.state
 	@scripts/dev.sh
 
-test: setup ## checks formatting and lints, runs unit tests, then integration tests against a real Worker
+check: ## checks formatting and lints, and runs the tests that need no Worker: the inner loop
+	@scripts/check.sh
+
+test: setup ## runs all tests: `make check`, the simulator, and the real Worker over HTTP
 	@scripts/test.sh
 
 bench: build ## measures turns, beside the smallest possible Worker
@@ -36,4 +39,4 @@ workspace-push: ## uploads a folder as files that all users of an agent share: D
 	@DIR="$(DIR)" AGENT="$(AGENT)" URL="$(URL)" KEY="$(KEY)" scripts/workspace-push.sh
 
 clean: ## removes build output; keeps the tool cache, keys and state
-	@rm -rf build build-fixtures target bench/results
+	@rm -rf build build-fixtures examples/my-agent/build examples/my-agent/target target bench/results

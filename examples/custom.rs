@@ -4,16 +4,17 @@
 //! cargo run --no-default-features --example custom
 //! ```
 
+#[path = "my-agent/src/curfew.rs"]
+mod curfew;
 #[path = "my-agent/src/dice.rs"]
 mod dice;
-#[path = "my-agent/src/table_limit.rs"]
-mod table_limit;
 
+use curfew::Curfew;
 use dice::Dice;
 use edge_harness::testkit::TestSession;
-use table_limit::TableLimit;
 
 fn main() {
-    let session = TestSession::new(|agent| agent.tool(Dice).hook(TableLimit));
+    let session = TestSession::new(|agent| agent.tool(Dice).hook(Curfew));
+    session.clock.advance(12 * 3_600_000);
     println!("{}", session.ask("/tool dice {\"sides\": 6, \"count\": 3}"));
 }

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Checks formatting and runs the lints natively: for the core, with planted defects, and with the platform's
-# adapters.
+# Checks formatting and runs the lints for all targets and features: the core, the adapters, the fixtures and the
+# planted defects.
 source "$(dirname "$0")/env.sh"
-cargo fmt --check
-cargo clippy --quiet --all-targets --no-default-features -- -D warnings
-cargo clippy --quiet --all-targets --no-default-features --features faults -- -D warnings
-cargo clippy --quiet --all-targets -- -D warnings
+cargo fmt --all --check
+cargo fmt --check --manifest-path examples/my-agent/Cargo.toml
+cargo clippy --quiet --workspace --all-targets --all-features -- -D warnings

@@ -5,4 +5,5 @@ source "$(dirname "$0")/env.sh"
 words=(--seeds "${SEEDS:-10000}" --from "${FROM:-0}")
 [ -z "${SEED:-}" ] || words=(--seed "$SEED")
 [ -z "${FAULTS:-}" ] || words=(--faults)
-cargo run --quiet --profile sim --no-default-features --features faults --example sim -- "${words[@]}"
+say "simulator: ${words[*]}"
+cargo run --quiet --profile sim -p edge-harness-sim -- "${words[@]}"

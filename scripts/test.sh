@@ -1,9 +1,18 @@
 #!/usr/bin/env bash
-# Runs all tests, the cheapest first.
+# Runs all tests. The Workers build in the background, on little more than one core.
 source "$(dirname "$0")/env.sh"
-scripts/lint.sh
-cargo test --no-default-features --lib --bins --examples
-cargo test --profile sim --no-default-features --features faults --test sim
-scripts/build.sh --fixtures
-# Not `--test '*'`: that would require the simulator, which needs its own feature.
-cargo test --no-default-features --tests
+
+# A process group of its own, so that nothing continues to build when a test fails.
+set -m
+{ scripts/build.sh --fixtures && scripts/build.sh examples/my-agent; } &
+workers=$!
+set +m
+trap 'kill -TERM -- "-$workers" 2>/dev/null || true' EXIT
+
+scripts/check.sh
+cargo test --quiet --doc
+cargo test --quiet --profile sim -p edge-harness-sim
+SEEDS=20000 FROM="$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')" scripts/sim.sh
+
+wait "$workers"
+cargo test --no-default-features --test http

@@ -228,7 +228,7 @@ impl Client {
             Act::Abort => drop(self.json(SessionRoute::Abort, "", &json!({})).await),
             Act::Dequeue => self.dequeue().await,
             Act::Rename => {
-                let title = format!("{} {}", mark(self.node.place), dice.next());
+                let title = format!("{} {}", mark(self.node.place), dice.roll());
                 let renamed = self.json(SessionRoute::Update, "", &json!({ "title": title })).await;
                 if let Some((200, _)) = renamed {
                     self.witness(|w| w.titles.push(title));

@@ -8,16 +8,16 @@ impl Dice {
     pub fn new(seed: u64) -> Self {
         // Adjacent seeds must not give similar scenarios.
         let mut dice = Self(seed ^ 0x5bd1_e995_7c6d_a2f1);
-        dice.next();
+        dice.roll();
         dice
     }
 
     /// Creates an independent source. Its numbers do not depend on later use of this one.
     pub fn fork(&mut self) -> Self {
-        Self::new(self.next())
+        Self::new(self.roll())
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,7 +27,7 @@ impl Dice {
 
     /// A number from 0 to `n - 1`.
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n.max(1)
+        self.roll() % n.max(1)
     }
 
     /// A number from `low` to `high`, inclusive.

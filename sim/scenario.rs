@@ -186,9 +186,9 @@ impl Scenario {
         let context = context(&mut dice.clone().fork(), quiet);
         let mut sessions: Vec<SessionScenario> = sessions;
         let mut other = dice.clone();
-        other.next();
+        other.roll();
         let mut people = people::add_people(&mut other.fork(), quiet, &mut sessions);
-        other.next();
+        other.roll();
         let subagents = subagents::add_subagents(&mut other.fork(), quiet, &mut sessions, &mut people);
         if context.settings != ContextSettings::None {
             // Call ids carry the step's number, which is needed once the turn's start has left the window.

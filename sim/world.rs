@@ -65,7 +65,7 @@ impl World {
             witnesses: RefCell::default(),
             busy: Cell::new(0),
             closing: Cell::new(false),
-            chance: RefCell::new(Dice::new(scenario.dice.clone().next() ^ 1)),
+            chance: RefCell::new(Dice::new(scenario.dice.clone().roll() ^ 1)),
             nodes: RefCell::default(),
             agent: RefCell::default(),
         });

@@ -45,7 +45,7 @@ pub const NEIGHBOR_ROWS: usize = 190;
 pub const ROWS_PER_RUN: usize = 2;
 /// Maximum number of hits of a search.
 pub const MAX_HITS: usize = 50;
-/// Maximum number of rows that a search reads, as D1 counts them (see `tests/rows.rs`): one for the
+/// Maximum number of rows that a search reads, as D1 counts them (see `tests/http/rows.rs`): one for the
 /// collection and one per term; two per candidate and two lookups of the collection per query; the neighbors,
 /// and one more lookup.
 pub const MAX_ROWS: usize = (1 + MAX_TERMS) + (2 * MAX_CANDIDATES + 2 * MAX_QUERIES) + (NEIGHBOR_ROWS + 1);

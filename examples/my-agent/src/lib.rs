@@ -1,9 +1,9 @@
 //! An agent of your own: the standard agent with one more tool and one more hook.
 
+mod curfew;
 mod dice;
-mod table_limit;
 
+use curfew::Curfew;
 use dice::Dice;
-use table_limit::TableLimit;
 
-edge_harness::worker!(|agent| agent.tool(Dice).hook(TableLimit));
+edge_harness::worker!(|agent| agent.tool(Dice).hook(Curfew));

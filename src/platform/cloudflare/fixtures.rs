@@ -49,8 +49,7 @@ pub async fn memory(mut request: Request, env: &Env) -> Result<Response> {
     let failed = |error: crate::ports::memory::MemoryError| Error::RustError(error.to_string());
     let (index, _) = setup::memory(env)?;
     let kind = if facts { CollectionKind::Facts } else { CollectionKind::Turns };
-    let (tenant, agent) = ("fixtures".into(), "default".to_owned());
-    let of = Collection { tenant, agent, user, kind };
+    let of = Collection { tenant: "fixtures".into(), agent: "default".into(), user, kind };
     billed::take();
     let returned = match call {
         Call::Add { from, to } => {

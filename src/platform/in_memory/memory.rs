@@ -23,7 +23,7 @@ pub struct InMemoryIndex {
     /// Fails all calls after this many more, even in the middle of an operation.
     pub dies_after: Cell<Option<u32>>,
     /// Number of rows that D1 would have counted for statistics, queries and neighbors so far
-    /// (`tests/rows.rs`).
+    /// (`tests/http/rows.rs`).
     pub rows_read: Cell<u64>,
     /// The state of [`super::InMemorySpaces`], which is erased together with the entries.
     pub(super) spaces: RefCell<BTreeMap<Owner, SpaceState>>,
