@@ -1,6 +1,6 @@
 # The index of commands: `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help setup build dev check test bench sim fmt lint deploy workspace-push clean
+.PHONY: help setup build dev check test audit bench sim fmt lint deploy workspace-push clean
 
 help: ## prints this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -19,6 +19,9 @@ check: ## checks formatting and lints, and runs the tests that need no Worker: t
 
 test: setup ## runs all tests: `make check`, the simulator, and the real Worker over HTTP
 	@scripts/test.sh
+
+audit: ## checks rustdoc, the licenses and sources of dependencies, and spelling
+	@scripts/audit.sh
 
 bench: build ## measures turns, beside the smallest possible Worker
 	@scripts/bench.sh

@@ -24,3 +24,19 @@ die() { printf 'error: %s\n' "$*" >&2; exit 1; }
 # Lists the D1 bindings: `DB` and its shards.
 databases() { sed -n 's/^binding = "\(DB\(_[0-9]*\)\{0,1\}\)"$/\1/p' wrangler.toml; }
 locked() { awk -v name="\"$1\"" '$1=="name" && $3==name {getline; gsub(/"/,"",$3); print $3; exit}' Cargo.lock; }
+
+# Runs a command and shows its output only if it fails.
+quietly() {
+    local log; log="$(mktemp)"
+    if ! "$@" >"$log" 2>&1; then cat "$log" >&2; rm -f "$log"; die "failed: $*"; fi
+    rm -f "$log"
+}
+
+# Builds a tool from crates.io into the cache, once: `tool CRATE VERSION BINARY`.
+tool() {
+    [ "$("$CACHE/cargo/bin/$3" --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+')" = "$2" ] && return
+    say "building $1 $2 (a few minutes, once)"
+    # Uses a separate target folder to keep foreign artifacts out of the project's.
+    CARGO_TARGET_DIR="$CACHE/target" quietly cargo install --locked --root "$CACHE/cargo" "$1@$2"
+    rm -rf "$CACHE/target"
+}

@@ -6,13 +6,6 @@ source "$(dirname "$0")/env.sh"
 WORKER_BUILD=0.8.7
 WASM_BINDGEN="$(locked wasm-bindgen)"
 
-# Runs a command and shows its output only if it fails.
-quietly() {
-    local log; log="$(mktemp)"
-    if ! "$@" >"$log" 2>&1; then cat "$log" >&2; rm -f "$log"; die "failed: $*"; fi
-    rm -f "$log"
-}
-
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
 # --- native Rust, for tests and lints ---
@@ -71,16 +64,9 @@ if ! shims_work && ! nightly_works; then
     fi
 fi
 
-# --- build tools from crates.io, built once into the cache ---
-crate() { # crate version binary
-    [ "$("$CACHE/cargo/bin/$3" --version 2>/dev/null | grep -oE '[0-9]+\.[0-9]+\.[0-9]+')" = "$2" ] && return
-    say "building $1 $2 (a few minutes, once)"
-    # Uses a separate target folder to keep foreign artifacts out of the project's.
-    CARGO_TARGET_DIR="$CACHE/target" quietly cargo install --locked --root "$CACHE/cargo" "$1@$2"
-    rm -rf "$CACHE/target"
-}
-crate worker-build "$WORKER_BUILD" worker-build
-crate wasm-bindgen-cli "$WASM_BINDGEN" wasm-bindgen
+# --- build tools from crates.io ---
+tool worker-build "$WORKER_BUILD" worker-build
+tool wasm-bindgen-cli "$WASM_BINDGEN" wasm-bindgen
 
 # --- Node, wrangler, workerd, esbuild ---
 lock_hash="$(cat package.json package-lock.json | sha256sum)"

@@ -225,6 +225,8 @@ impl Server {
         let mut child = Command::new(root().join("node_modules/.bin/node"))
             .arg(root().join("tests/support/mf.mjs"))
             .arg(options.to_string())
+            // Miniflare's own temporary files are removed with the rest, even after a kill.
+            .env("TMPDIR", &self.home)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
