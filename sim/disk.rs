@@ -126,18 +126,7 @@ impl SessionStore for DiskHandle {
     }
 
     fn read(&self, select: Select<'_>) -> Result<Vec<StoredRecord>, StoreError> {
-        let log = self.disk.log.borrow();
-        let wanted = log.iter().map(|written| &written.record).filter(|record| {
-            record.seq > select.after
-                && select.before.is_none_or(|before| record.seq < before)
-                && (select.kinds.is_empty() || select.kinds.contains(&record.kind.as_str()))
-                && select.turn.is_none_or(|turn| record.turn.as_deref() == Some(turn))
-        });
-        Ok(if select.newest_first {
-            wanted.rev().take(select.limit).cloned().collect()
-        } else {
-            wanted.take(select.limit).cloned().collect()
-        })
+        Ok(select.read(self.disk.log.borrow().iter().map(|written| &written.record)))
     }
 
     fn get(&self, key: &str) -> Result<Option<String>, StoreError> {

@@ -31,7 +31,7 @@ use crate::ports::{
 use crate::types::{FilePath, Owner, Record, Role, TenantId, Timestamp};
 use crate::workspace::{Guard, Workspaces, WrapTree, layout::MEMORY};
 use consolidation::MAX_MEMORY;
-use daily::{MemoryFiles, day_of};
+use daily::MemoryFiles;
 use entries::{Origin, entry};
 use facts::NewFact;
 pub use search::{Hit, search};
@@ -177,7 +177,7 @@ impl Memories {
         if !guard() {
             return Err(FileError::Closed);
         }
-        let line = format!("- {} ({})\n", fact.text, day_of(fact.at));
+        let line = format!("- {} ({})\n", fact.text, fact.at.date());
         let learned = self.learn(owner, vec![fact]).await;
         learned.map_err(|error| FileError::Unavailable(error.to_string()))?;
         let files = self.files.open(&owner.tenant, &owner.agent, &owner.user, Some(guard));
@@ -352,7 +352,7 @@ impl Memories {
         let said = flush::transcript(records);
         let now = self.one_shot.clock.now();
         let failed = |why: &dyn ToString| self.log_failure("memory.not_flushed", owner, why);
-        let today = self.day(owner, &day_of(now)).await.map_err(|error| failed(&error))?;
+        let today = self.day(owner, &now.date()).await.map_err(|error| failed(&error))?;
         let memory = match self.read(owner, &memory_path().map_err(|error| failed(&error))?).await {
             Err(FileError::NotFound) => String::new(),
             read => read.map_err(|error| failed(&error))?,

@@ -24,9 +24,7 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
 };
-use crate::types::{
-    ContextState, EventKind, Message, Owner, Record, SessionState, Timestamp, TurnState, json,
-};
+use crate::types::{EventKind, Message, Owner, Record, SessionState, Timestamp, TurnState, json};
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 pub use modes::{ModeError, Modes, SwitchError};
@@ -41,7 +39,7 @@ use std::{
     rc::Rc,
 };
 use thiserror::Error;
-use window::{Bounds, ContextWindow};
+use window::{Bounds, ContextState, ContextWindow};
 
 /// The key of the document that holds the state.
 const STATE: &str = "state";

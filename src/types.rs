@@ -28,7 +28,7 @@ pub mod turn_end;
 
 pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};
-pub use context::{CompactReason, ContextState, Cut, Gauge, WindowUse};
+pub use context::{CompactReason, Cut, Gauge, WindowUse};
 pub use delta::{Cursor, Delta};
 pub use error::{ErrorCode, FieldError, Problem};
 pub use event::{EventKind, Record};
@@ -39,7 +39,7 @@ pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse, Price,
     Thinking, Usage,
 };
-pub use observed::{Chunk, Observed, Trigger};
+pub use observed::{Chunk, Trigger};
 pub use path::{FilePath, PathError, PathPrefix};
 pub use permission::{Category, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
@@ -52,5 +52,5 @@ pub use suspension::{Approver, ChildWait, Decision, Pending, Resolution, Suspens
 pub use task::{Task, TaskStatus};
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
-pub use turn::{CallState, CallStatus, StopReason, TurnOptions, TurnPhase, TurnState, TurnStatus};
-pub use turn_end::{Reply, TurnEnd, TurnError};
+pub use turn::{CallState, CallStatus, StopReason, TurnError, TurnOptions, TurnPhase, TurnState, TurnStatus};
+pub use turn_end::{Reply, TurnEnd};

@@ -2,7 +2,8 @@
 
 use super::super::{ledger::Ledger, one_shot};
 use super::view::View;
-use edge_harness::types::{ContextState, Record, json};
+use edge_harness::session::window::ContextState;
+use edge_harness::types::{Record, json};
 
 /// Texts that say that messages are neither summarized nor noted.
 const NOTHING: [&str; 2] = ["left out here", "There is no summary of them"];

@@ -5,6 +5,7 @@ use super::{
     context_manager::{ContextManager, Precompact},
     follow_up::FollowUpHook,
     hook::HookEvent,
+    hook_chain::HookChain,
     interval,
 };
 use crate::context::ContextStrategy;
@@ -41,19 +42,6 @@ pub enum BuildError {
     },
 }
 
-/// The hooks of an agent, one list per event.
-#[derive(Default)]
-pub struct HookChain {
-    lists: [Vec<Rc<dyn Hook>>; 7],
-}
-
-impl HookChain {
-    /// The hooks of an event, in order.
-    pub fn at(&self, event: HookEvent) -> &[Rc<dyn Hook>] {
-        &self.lists[event as usize]
-    }
-}
-
 /// The origin of a hook. Variants are in the order in which their hooks run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Band {
@@ -78,6 +66,13 @@ pub struct HarnessBuilder {
     intervals: Vec<Rc<dyn Interval>>,
     /// The strategy, and its position among the follow-ups.
     strategy: Option<(Rc<dyn ContextStrategy>, usize)>,
+}
+
+impl HarnessAgent {
+    /// Starts building an agent.
+    pub fn builder() -> HarnessBuilder {
+        HarnessBuilder::default()
+    }
 }
 
 impl HarnessBuilder {

@@ -5,69 +5,22 @@
 //! the log gets one terminal record.
 
 use super::{
-    HarnessAgent, RuntimeContext, executor,
+    HarnessAgent, RuntimeContext,
+    ending::{Ending, INTERRUPTED, cut_off, is_bound},
+    executor,
     hook::{HookEvent, OnError, PostCall, SubStepError},
-    reason,
 };
 use crate::fault::{self, Fault};
 use crate::session::{Draft, WriteError, view};
-use crate::turn::{PricedUsage, TurnMachine, citations};
+use crate::turn::{TurnMachine, citations};
 use crate::types::{
-    CallStatus, ChildStatus, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason,
-    ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, id,
+    CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason, ToolOutcome,
+    TurnEnd, TurnPhase, TurnStatus, id,
 };
-use serde_json::Value;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
 };
-
-/// The reason given for suspended calls when a new message of the user ends their turn.
-pub(super) const INTERRUPTED: &str = "interrupted_by_user_message";
-
-/// How a turn ends.
-pub(super) struct Ending {
-    /// The reason.
-    pub reason: StopReason,
-    /// The error of a failed turn.
-    pub error: Option<TurnError>,
-    /// The final message, not stored yet.
-    pub message: Option<Rc<Message>>,
-    /// The usage of the final model call.
-    pub spent: PricedUsage,
-    /// The message parsed as JSON, where a schema was requested.
-    pub output: Option<Value>,
-    /// The bound that was hit before the turn failed.
-    pub bound: Option<StopReason>,
-    /// The finish reason of the final model call.
-    pub finish: FinishReason,
-    /// Whether the final model call counts as a step.
-    pub counts_step: bool,
-    /// Whether a new message of the user ended the turn while calls were suspended.
-    pub interrupted: bool,
-    /// Records of how suspended calls were resolved.
-    pub records: Vec<EventKind>,
-    /// Final statuses of children, including those that this end canceled.
-    pub statuses: Vec<ChildStatus>,
-}
-
-impl Ending {
-    pub(super) fn new(reason: StopReason) -> Self {
-        Self {
-            reason,
-            error: None,
-            message: None,
-            spent: PricedUsage::default(),
-            output: None,
-            bound: None,
-            finish: FinishReason::Stop,
-            counts_step: false,
-            interrupted: false,
-            records: Vec::new(),
-            statuses: Vec::new(),
-        }
-    }
-}
 
 /// Seals the turn and stores its end.
 pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) -> Result<(), WriteError> {
@@ -248,19 +201,13 @@ fn last_message(
             message.parts.push(Part::text(text));
             (Some(Rc::new(message)), citations)
         }
-        (None, Some((id, text))) => (Some(reason::interrupted(id, text, cx)), Vec::new()),
+        (None, Some((id, text))) => (Some(cut_off(id, text, cx)), Vec::new()),
         (_, None) if is_bound(ending.reason) && !fault::active(Fault::NoLimitReply) => {
             let id = agent.new_id(id::MESSAGE);
-            (Some(reason::interrupted(id, apology(ending.reason).into(), cx)), Vec::new())
+            (Some(cut_off(id, apology(ending.reason).into(), cx)), Vec::new())
         }
         _ => (None, Vec::new()),
     }
-}
-
-/// Whether this reason is one of the turn's bounds.
-pub(super) fn is_bound(reason: StopReason) -> bool {
-    use StopReason::{Cost, Deadline, MaxSteps, MaxToolCalls};
-    matches!(reason, MaxSteps | MaxToolCalls | Deadline | Cost)
 }
 
 /// The reply of a turn that ends at a bound without an answer.

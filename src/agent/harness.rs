@@ -1,25 +1,13 @@
 //! The agent: everything that all of its turns share.
 
 use super::{
-    ContextSource, FollowUp, HarnessBuilder, Interval, RuntimeContext, Settings, StateRules, Toolkit,
-    builder::HookChain,
-    context_manager::ContextManager,
-    finalizer::{self, Ending},
-    hook::{HookEvent, PreCall},
-    preparer,
-    react::ReactAgent,
+    ContextSource, FollowUp, Interval, Settings, StateRules, Toolkit, context_manager::ContextManager,
+    hook_chain::HookChain,
 };
-use crate::fault::{self, Fault};
-use crate::ports::session_store::Select;
-use crate::ports::{Clock, Entropy, Models, StoreError};
-use crate::session::{Modes, WriteError};
+use crate::ports::{Clock, Entropy, Models};
+use crate::session::Modes;
 use crate::turn::{policy::Permissions, selector};
-use crate::types::{Message, Mode, Role, Rules, SessionState, StopReason, ToolSpec, TurnError, WaitKind, id};
-use futures::{
-    FutureExt,
-    future::{Either, select},
-    pin_mut,
-};
+use crate::types::{Message, Mode, Role, Rules, SessionState, ToolSpec, WaitKind, id};
 use std::rc::Rc;
 
 /// The instructions added for a subagent.
@@ -46,11 +34,6 @@ pub struct HarnessAgent {
 }
 
 impl HarnessAgent {
-    /// Starts building an agent.
-    pub fn builder() -> HarnessBuilder {
-        HarnessBuilder::default()
-    }
-
     /// The agent's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -139,63 +122,6 @@ impl HarnessAgent {
         &self.models
     }
 
-    /// Runs a turn from the state in its journal until it ends or is suspended, and stores its end.
-    ///
-    /// The turn must have been started or resumed in the session under the context's permit.
-    ///
-    /// # Errors
-    /// If the turn was sealed or restarted in the meantime, or the store fails. The journal then holds what
-    /// is needed to continue.
-    pub async fn call(&self, message: Rc<Message>, cx: Rc<RuntimeContext>) -> Result<(), WriteError> {
-        self.restore_state(&cx)?;
-        let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
-        let never = fault::active(Fault::IgnoreDeadline);
-        let left = if never { u64::MAX } else { deadline.since(cx.clock.now()) };
-        let outcome = {
-            let run = self.run(message, &cx).fuse();
-            let timer = cx.clock.sleep(left).fuse();
-            pin_mut!(run, timer);
-            match select(run, timer).await {
-                Either::Left((result, _)) => result?,
-                Either::Right(((), _)) => Some(Ending::new(StopReason::Deadline)),
-            }
-        };
-        match outcome {
-            Some(ending) => finalizer::seal(self, &cx, ending),
-            // Suspended: a decision or an answer resumes the turn.
-            None => Ok(()),
-        }
-    }
-
-    /// Rebuilds the runtime state of a restarted turn from its records. A first start has none.
-    pub(super) fn restore_state(&self, cx: &RuntimeContext) -> Result<(), StoreError> {
-        if cx.permit.epoch > 1 && cx.state.take_needs_restore() {
-            // Logs stored before `turn.reflected` was named so have it as `reflection.completed`.
-            let kinds = &["tool.started", "tool.completed", "turn.reflected", "reflection.completed"];
-            let own = Select { turn: Some(cx.turn()), kinds, limit: usize::MAX, ..Select::default() };
-            for record in cx.session.records(own)? {
-                cx.state.observe(&self.toolkit, &record.kind);
-            }
-        }
-        Ok(())
-    }
-
-    async fn run(&self, message: Rc<Message>, cx: &Rc<RuntimeContext>) -> Result<Option<Ending>, WriteError> {
-        let mut event = PreCall { message: Message::clone(&message) };
-        for hook in self.hooks.at(HookEvent::PreCall) {
-            if let Err(error) = hook.pre_call(&mut event, cx).await {
-                return Ok(Some(Ending::failed(error)));
-            }
-        }
-        let message = if event.message == *message { message } else { Rc::new(event.message) };
-        cx.state.set_user_message(&message);
-        preparer::show_tasks(cx, &message)?;
-        if !self.context.is_empty() {
-            preparer::load_context(self, cx, &message).await;
-        }
-        ReactAgent { agent: self, cx }.run().await
-    }
-
     /// The tools offered to the model: those that the rules do not hide, preselected by the user's message.
     /// The selection changes within a turn only when the mode changes.
     pub(super) fn tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
@@ -230,12 +156,5 @@ impl HarnessAgent {
         let mut random = [0; 10];
         self.entropy.fill(&mut random);
         id::make(prefix, self.clock.now(), &random)
-    }
-}
-
-impl Ending {
-    /// The ending of a turn that failed.
-    pub(super) fn failed(error: TurnError) -> Self {
-        Self { error: Some(error), ..Self::new(StopReason::Error) }
     }
 }

@@ -9,31 +9,14 @@ use crate::ports::{Model, StoreError, session_store::Select, within};
 use crate::session::{TaskList, WriteError};
 use crate::turn::structured;
 use crate::types::{
-    EventKind, Message, ModelError, ModelRequest, Price, Role, StopReason, ToolSpec, TurnError, TurnState,
+    EventKind, Message, ModelError, ModelRequest, Price, Role, StopReason, TurnError, TurnState,
     call::untrusted,
 };
-use async_trait::async_trait;
 use futures::future::join_all;
-use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 use std::rc::Rc;
 
 /// Timeout for loading one context source, in milliseconds.
 const LOAD_MS: u64 = 2_000;
-
-/// A source of text that is added to a turn's prompt, such as relevant memories. All sources of an agent are
-/// loaded concurrently when a turn starts or restarts.
-#[async_trait(?Send)]
-pub trait ContextSource {
-    /// The name, for logs and for the list of failed sub-steps.
-    fn name(&self) -> &'static str;
-
-    /// Loads the text relevant to `message`. The model sees it as untrusted text.
-    ///
-    /// # Errors
-    /// The reason of the failure. The turn continues without the text.
-    async fn load(&self, message: &Message, cx: &RuntimeContext) -> Result<Option<String>, String>;
-}
 
 /// The purpose of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,15 +187,4 @@ fn summary_prompt(reason: StopReason) -> &'static str {
         }
         _ => "Answer now, with what you have. You can no longer call tools.",
     }
-}
-
-/// SHA-256 of the stable part of a prompt, in hex. It changes only with the instructions and the tools.
-pub(super) fn render_hash(system: &str, tools: &[ToolSpec]) -> String {
-    let tool = |spec: &ToolSpec| json!([spec.name, spec.description, spec.parameters]);
-    let tools: Value = tools.iter().map(tool).collect();
-    let mut hash = Sha256::new();
-    hash.update(system);
-    hash.update([0]);
-    hash.update(tools.to_string());
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

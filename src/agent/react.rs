@@ -2,9 +2,9 @@
 
 use super::{
     HarnessAgent, RuntimeContext,
+    ending::Ending,
     executor::{self, OpenCall, PreparedCall},
-    finalizer::Ending,
-    preparer::Purpose,
+    preparer::{PreparedRequest, Purpose},
     reflection::{self, Reflection},
 };
 use crate::fault::{self, Fault};
@@ -69,7 +69,7 @@ impl ReactAgent<'_> {
                 change.record(Some(self.cx.turn()), kind.clone());
             }
         })?;
-        kinds.iter().for_each(|kind| self.cx.state.observe(&self.agent.toolkit, kind));
+        kinds.iter().for_each(|kind| self.cx.state.observe(|name| self.agent.toolkit.spec(name), kind));
         Ok(())
     }
 
@@ -189,7 +189,9 @@ impl ReactAgent<'_> {
         })?;
         let reflection = if claimed {
             match self.prepare_request(Purpose::Reflection).await? {
-                Ok(prepared) => reflection::reflect(self.cx, prepared).await,
+                Ok(PreparedRequest { provider, price, request, .. }) => {
+                    reflection::reflect(self.cx, provider, price, request).await
+                }
                 Err(error) => Reflection::stub(&error.message),
             }
         } else {

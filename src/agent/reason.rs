@@ -1,8 +1,7 @@
 //! Calls the model, retries where that helps, and journals the response.
 
 use super::{
-    RuntimeContext,
-    finalizer::{Ending, is_bound},
+    ending::{Ending, is_bound},
     hook::{HookEvent, PostReasoning, PreReasoning},
     preparer::{self, PreparedRequest, Purpose, turn_error},
     react::ReactAgent,
@@ -14,7 +13,7 @@ use crate::session::WriteError;
 use crate::turn::{PricedUsage, TurnMachine, structured};
 use crate::types::{
     CompactReason, Effect, EventKind, FinishReason, Message, ModelErrorKind, ModelResponse, Part, Role,
-    StopReason, ToolCall, TurnError, Usage, WindowUse, id, message::text_of,
+    StopReason, ToolCall, TurnError, Usage, WindowUse, id,
 };
 use std::{collections::HashSet, rc::Rc};
 
@@ -287,19 +286,4 @@ impl ReactAgent<'_> {
         }
         response
     }
-}
-
-/// The message that holds the text of an interrupted response.
-pub(super) fn interrupted(id: String, text: String, cx: &RuntimeContext) -> Rc<Message> {
-    let parts = vec![Part::Text { text }];
-    debug_assert!(!text_of(&parts).is_empty());
-    Rc::new(Message {
-        id,
-        seq: 0,
-        role: Role::Assistant,
-        parts,
-        created_at: cx.clock.now(),
-        turn: cx.turn().to_owned(),
-        interrupted: true,
-    })
 }

@@ -1,9 +1,11 @@
 //! A model's critique of its own step, made before the next step. A failure never fails the turn.
 
-use super::{RuntimeContext, preparer::PreparedRequest};
+use super::RuntimeContext;
 use crate::model::one_shot::response_text;
-use crate::ports::within;
+use crate::ports::{Model, within};
 use crate::turn::{PricedUsage, machine::MIN_REMAINING_MS};
+use crate::types::{ModelRequest, Price};
+use std::rc::Rc;
 
 /// Timeout of a self-critique, in milliseconds.
 const MAX_MS: u64 = 30_000;
@@ -35,8 +37,12 @@ impl Reflection {
 }
 
 /// Asks the model to review its last step, within half of the turn's remaining time.
-pub(super) async fn reflect(cx: &RuntimeContext, prepared: PreparedRequest) -> Reflection {
-    let PreparedRequest { provider, price, request, .. } = prepared;
+pub(super) async fn reflect(
+    cx: &RuntimeContext,
+    provider: Rc<dyn Model>,
+    price: Option<Price>,
+    request: ModelRequest,
+) -> Reflection {
     let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
     let left = deadline.since(cx.clock.now()) / 2;
     if left < MIN_REMAINING_MS {

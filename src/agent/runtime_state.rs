@@ -3,9 +3,10 @@
 //! It is rebuilt by applying the turn's records. State that must survive an eviction is in the log and in
 //! `TurnState`.
 
-use super::{Toolkit, preparer};
 use crate::turn::replay::{ReplayCall, ReplayControl, ReplayKey};
 use crate::types::{EventKind, Gauge, Message, ModelRequest, Source, ToolOutcome, ToolSpec};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::{
     cell::{Ref, RefCell},
     collections::BTreeMap,
@@ -50,7 +51,8 @@ struct Inner {
 
 impl RuntimeState {
     /// Applies a record of this turn, whether it is new or read back from the log.
-    pub fn observe(&self, toolkit: &Toolkit, kind: &EventKind) {
+    /// `spec` finds a tool by name.
+    pub fn observe<'a>(&self, spec: impl FnOnce(&str) -> Option<&'a ToolSpec>, kind: &EventKind) {
         let inner = &mut *self.inner.borrow_mut();
         match kind {
             EventKind::ToolStarted { call_id, name, args, .. } => {
@@ -62,7 +64,7 @@ impl RuntimeState {
                 let (call_id, name, key) = inner.open.swap_remove(place);
                 inner.begun.retain(|begun| *begun != call_id);
                 let key = ran_with.as_ref().map_or(key, |args| ReplayKey::of(&name, args));
-                let spec = toolkit.get(&name).map(|(spec, _)| spec);
+                let spec = spec(&name);
                 let call = ReplayCall {
                     key,
                     call_id: &call_id,
@@ -195,7 +197,7 @@ impl RuntimeState {
     /// SHA-256 of the stable part of the last prompt, in hex.
     pub fn prompt_render_hash(&self) -> Option<String> {
         let inner = self.inner.borrow();
-        inner.rendered.as_ref().map(|(system, tools)| preparer::render_hash(system, tools))
+        inner.rendered.as_ref().map(|(system, tools)| render_hash(system, tools))
     }
 
     /// The non-fatal failures of the turn: the part and the reason.
@@ -207,4 +209,15 @@ impl RuntimeState {
     pub fn reflection(&self) -> Option<String> {
         self.inner.borrow().reflection.clone()
     }
+}
+
+/// SHA-256 of the stable part of a prompt, in hex. It changes only with the instructions and the tools.
+fn render_hash(system: &str, tools: &[ToolSpec]) -> String {
+    let tool = |spec: &ToolSpec| json!([spec.name, spec.description, spec.parameters]);
+    let tools: Value = tools.iter().map(tool).collect();
+    let mut hash = Sha256::new();
+    hash.update(system);
+    hash.update([0]);
+    hash.update(tools.to_string());
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

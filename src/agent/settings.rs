@@ -1,9 +1,10 @@
 //! The settings of an agent. A message may override some of them for its turn.
 
-use super::Judge;
 use crate::turn::ToolSelection;
 use crate::types::{FilePath, Mode, Policy, Rules, SubagentKind, Thinking};
+use serde::Deserialize;
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 /// The settings of an agent.
 #[derive(Clone, Debug)]
@@ -83,5 +84,55 @@ impl Default for Settings {
             judges: Vec::new(),
             context: ContextSettings::default(),
         }
+    }
+}
+
+/// Grades a share of the replies. Its usage is not added to the session's.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Judge {
+    /// The name, shown in the log and in turns.
+    pub name: String,
+    /// The criterion, such as "Does the reply answer the question?".
+    pub instructions: String,
+    /// The share of turns to grade, from 0 to 1.
+    pub sample: f64,
+    /// The model, or the deployment's default model if absent.
+    #[serde(default)]
+    pub model: Option<String>,
+}
+
+impl Judge {
+    /// Whether this judge grades `turn`. Depends only on the names of judge and turn.
+    pub fn is_for(&self, turn: &str) -> bool {
+        let mut hash = Sha256::new();
+        hash.update(&self.name);
+        hash.update([0]);
+        hash.update(turn);
+        let first =
+            hash.finalize().iter().take(8).fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+        // An `f64` holds 53 bits. Rounding up to 1 would exclude turns even from a share of 1.
+        #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
+        let place = (first >> 11) as f64 / (1u64 << 53) as f64;
+        place < self.sample
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_turns_is_chosen_for_ever() {
+        let chosen = |name: &str, sample: f64| {
+            let judge = Judge { name: name.into(), instructions: String::new(), sample, model: None };
+            (0..1_000).filter(|n| judge.is_for(&format!("trn_{n}"))).collect::<Vec<_>>()
+        };
+        assert_eq!((chosen("a", 0.0).len(), chosen("a", 1.0).len()), (0, 1_000));
+        let quarter = chosen("a", 0.25);
+        assert!((200..300).contains(&quarter.len()), "{}", quarter.len());
+        assert_eq!(quarter, chosen("a", 0.25));
+        // A larger share includes every turn of a smaller one; each judge samples independently.
+        assert!(quarter.iter().all(|turn| chosen("a", 0.5).contains(turn)));
+        assert!(quarter != chosen("b", 0.25));
     }
 }

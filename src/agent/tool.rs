@@ -1,6 +1,6 @@
 //! The traits that define a tool.
 
-use super::ToolContext;
+use super::{ToolContext, ToolError};
 use crate::types::{Category, DenyReason, Effect, ToolOutcome, ToolSpec, WaitKind, json};
 use futures::{
     FutureExt,
@@ -9,27 +9,6 @@ use futures::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
-use thiserror::Error;
-
-/// A failure that the model reads.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{message}")]
-pub struct ToolError {
-    message: String,
-    retryable: bool,
-}
-
-impl ToolError {
-    /// Creates a failure that the model may retry.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), retryable: true }
-    }
-
-    /// Creates a failure that no retry can fix: the tool is blocked for the rest of the turn.
-    pub fn permanent(message: impl Into<String>) -> Self {
-        Self { message: message.into(), retryable: false }
-    }
-}
 
 /// A capability that the model can call.
 ///

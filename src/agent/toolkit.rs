@@ -34,6 +34,11 @@ impl Toolkit {
         self.tools.get(place).map(|(spec, tool)| (spec, tool))
     }
 
+    /// Finds the spec of a tool by name.
+    pub fn spec(&self, name: &str) -> Option<&ToolSpec> {
+        self.get(name).map(|(spec, _)| spec)
+    }
+
     /// The specs of the tools that a turn may use, sorted by name. `None` allows all.
     pub fn specs(&self, allowed: Option<&[String]>) -> Rc<[ToolSpec]> {
         let specs = || self.tools.iter().map(|(spec, _)| spec);

@@ -5,8 +5,8 @@
 //! messages ─▶ observer ─▶ buffered notes ─▶ active notes, which hide their messages ─▶ reflector ─▶ fewer notes
 //! ```
 //!
-//! This module makes the model calls; `types::Observed` holds the state and its transitions, and [`strategy`]
-//! decides when to call.
+//! This module makes the model calls; `session::window::Observed` holds the state and its transitions, and
+//! [`strategy`] decides when to call.
 
 pub mod guards;
 pub mod observer;

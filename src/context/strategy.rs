@@ -1,8 +1,8 @@
 //! The interface between an agent and the strategy that keeps a conversation within the model's window.
 
 use crate::ports::{CancelToken, Clock, Models};
-use crate::session::{Draft, Permit, Session, tokens};
-use crate::types::{CompactReason, ContextState, EventKind, Message, ModelRequest, Owner};
+use crate::session::{Draft, Permit, Session, tokens, window::ContextState};
+use crate::types::{CompactReason, EventKind, Message, ModelRequest, Owner};
 use async_trait::async_trait;
 use std::{cell::Ref, rc::Rc};
 

@@ -277,7 +277,7 @@ fn view(hit: &Hit) -> Value {
         "id": entry.key, "source": entry.source, "ts": entry.at, "text": entry.text, "score": hit.score,
     });
     let path = match entry.source {
-        Source::Log => Some(format!("{DAILY}{}.md", daily::day_of(entry.at))),
+        Source::Log => Some(format!("{DAILY}{}.md", entry.at.date())),
         Source::Memory => Some(MEMORY.to_owned()),
         Source::Session => None,
     };

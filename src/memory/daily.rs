@@ -61,11 +61,6 @@ async fn day_facts(index: &dyn MemoryIndex, facts: &Collection, day: &str) -> Re
     Ok(found)
 }
 
-/// Returns the UTC day of a time, as `YYYY-MM-DD`.
-pub fn day_of(at: Timestamp) -> String {
-    at.to_rfc3339().get(..10).unwrap_or_default().to_owned()
-}
-
 /// Returns whether the text is a valid day.
 pub fn is_day(text: &str) -> bool {
     text.len() == 10 && Timestamp::parse(&format!("{text}T00:00:00Z")).is_some()

@@ -1,7 +1,6 @@
 //! Facts: lines of daily logs and lines of `MEMORY.md`.
 
 use super::{
-    daily::day_of,
     entries::{Origin, entry},
     terms,
 };
@@ -45,7 +44,7 @@ impl NewFact {
         NewEntry {
             key: self.id,
             source: Source::Log,
-            group: day_of(self.at),
+            group: self.at.date(),
             session: self.session,
             at: self.at,
             speaker: self.speaker,

@@ -56,6 +56,23 @@ pub struct Select<'a> {
     pub limit: usize,
 }
 
+impl Select<'_> {
+    /// Reads from a log that is held in memory, in order of sequence numbers.
+    pub fn read<'a>(&self, log: impl DoubleEndedIterator<Item = &'a StoredRecord>) -> Vec<StoredRecord> {
+        let selected = log.filter(|record| {
+            record.seq > self.after
+                && self.before.is_none_or(|before| record.seq < before)
+                && (self.kinds.is_empty() || self.kinds.contains(&record.kind.as_str()))
+                && self.turn.is_none_or(|turn| record.turn.as_deref() == Some(turn))
+        });
+        if self.newest_first {
+            selected.rev().take(self.limit).cloned().collect()
+        } else {
+            selected.take(self.limit).cloned().collect()
+        }
+    }
+}
+
 /// The storage of one session: an append-only log and a few small documents.
 pub trait SessionStore {
     /// Returns whether anything was ever stored.

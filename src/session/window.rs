@@ -1,14 +1,18 @@
 //! The context window: the part of the conversation that the model is shown. Kept in memory between turns.
 
 mod head;
+mod observed;
 pub mod shorten;
+mod state;
 
-pub use head::{SUMMARY_ID, head};
+pub use head::{NO_SUMMARY, SUMMARY_ID, head};
+pub use observed::Observed;
+pub use state::ContextState;
 
 use super::{decode, fold, tokens};
 use crate::fault::{self, Fault};
 use crate::ports::{SessionStore, StoreError, session_store::Select};
-use crate::types::{ContextState, EventKind, Message, Record, Role};
+use crate::types::{EventKind, Message, Record, Role};
 use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
 

@@ -27,6 +27,11 @@ impl Timestamp {
             .to_rfc3339_opts(SecondsFormat::Millis, true)
     }
 
+    /// Returns the UTC date, such as `2026-11-20`.
+    pub fn date(self) -> String {
+        self.to_rfc3339().get(..10).unwrap_or_default().to_owned()
+    }
+
     /// Parses RFC 3339 with any offset.
     pub fn parse(text: &str) -> Option<Self> {
         let time = DateTime::parse_from_rfc3339(text).ok()?;
@@ -55,6 +60,7 @@ mod tests {
     fn rfc3339_round_trips() {
         let time = Timestamp(1_795_176_000_123);
         assert_eq!(time.to_rfc3339(), "2026-11-20T12:00:00.123Z");
+        assert_eq!(time.date(), "2026-11-20");
         assert_eq!(Timestamp::parse(&time.to_rfc3339()), Some(time));
         assert_eq!(Timestamp::parse("2026-11-20T13:00:00.123+01:00"), Some(time));
         assert_eq!(Timestamp::parse("yesterday"), None);

@@ -1,6 +1,6 @@
 //! The journal of a turn, from which recovery continues it.
 
-use super::{Budget, Thinking, Timestamp, TurnError, Usage};
+use super::{Budget, Thinking, Timestamp, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -169,4 +169,15 @@ impl TurnState {
     pub fn waits_for_people(&self) -> bool {
         self.waiting_since.is_some() && !self.delegated
     }
+}
+
+/// Why a turn failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnError {
+    /// A stable code, such as `provider_billing`.
+    pub code: String,
+    /// An explanation for people.
+    pub message: String,
+    /// Whether sending the message again may succeed.
+    pub retryable: bool,
 }

@@ -1,6 +1,6 @@
 //! The end of a turn.
 
-use super::{Budget, FinishReason, Message, Part, Source, StopReason, TurnStatus, Usage};
+use super::{Budget, FinishReason, Message, Part, Source, StopReason, TurnError, TurnStatus, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, rc::Rc};
@@ -90,15 +90,4 @@ pub struct Reply {
     /// The reply parsed as JSON, if the caller gave a schema that it matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-}
-
-/// Why a turn failed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TurnError {
-    /// A stable code, such as `provider_billing`.
-    pub code: String,
-    /// An explanation for people.
-    pub message: String,
-    /// Whether sending the message again may succeed.
-    pub retryable: bool,
 }

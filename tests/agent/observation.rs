@@ -8,10 +8,11 @@ use edge_harness::platform::in_memory::{
     models::{Answer, answer, call},
 };
 use edge_harness::ports::{Clock, Model, Models};
+use edge_harness::session::window::ContextState;
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
-    BudgetPatch, Chunk, CompactReason, ContextState, Cut, EventKind, ModelError, ModelErrorKind, ModelEvent,
-    ModelLimits, ModelRequest, Part, TurnStatus,
+    BudgetPatch, Chunk, CompactReason, Cut, EventKind, ModelError, ModelErrorKind, ModelEvent, ModelLimits,
+    ModelRequest, Part, TurnStatus,
 };
 use futures::{
     FutureExt, StreamExt,

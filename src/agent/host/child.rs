@@ -2,7 +2,7 @@
 //! until the parent has acknowledged the final one.
 
 use super::{OnBusy, Post, SessionHost, children::MESSAGE_MS};
-use crate::agent::finalizer::Ending;
+use crate::agent::ending::Ending;
 use crate::fault::{self, Fault};
 use crate::ports::{Batch, PeerError, StoreError, within};
 use crate::session::{Session, kernel::Input};

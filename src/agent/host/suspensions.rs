@@ -4,8 +4,8 @@
 
 use super::{SessionHost, children::completed};
 use crate::agent::{
+    ending::{Ending, INTERRUPTED},
     executor::validate_args,
-    finalizer::{Ending, INTERRUPTED},
 };
 use crate::fault::{self, Fault};
 use crate::ports::StoreError;

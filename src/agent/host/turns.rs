@@ -1,11 +1,7 @@
 //! The life of a turn in this process: accepted, run, recovered, aborted.
 
 use super::{OnBusy, Post, SessionHost};
-use crate::agent::{
-    RuntimeContext,
-    finalizer::{self, Ending},
-    judge,
-};
+use crate::agent::{RuntimeContext, ending::Ending, finalizer, judge};
 use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::session::{Draft, Permit, Session, WriteError};
@@ -118,7 +114,7 @@ impl SessionHost {
                 if !session.hub().has_listeners() {
                     self.stop_pings();
                 }
-                judge::grade_reply(&self, &cx);
+                judge::grade_reply(&self.agent, &cx);
             }
             Err(WriteError::Store(_)) if is_own => self.drop_copy(session),
             Err(_) => {}

@@ -7,8 +7,11 @@ use super::{
 use crate::context::{ContextHandle, ContextStrategy};
 use crate::fault::{self, Fault};
 use crate::ports::{session_store::Select, within};
-use crate::session::{tokens, window::head};
-use crate::types::{CompactReason, ContextState, EventKind};
+use crate::session::{
+    tokens,
+    window::{ContextState, head},
+};
+use crate::types::{CompactReason, EventKind};
 use async_trait::async_trait;
 use std::{cell::RefCell, rc::Rc};
 

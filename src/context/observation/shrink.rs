@@ -1,7 +1,8 @@
 //! Reduces a conversation as a last resort, without model calls and without notes.
 
 use super::selection::{Measured, align, all_but_tail};
-use crate::types::{Cut, Part, observed::NO_SUMMARY};
+use crate::session::window::NO_SUMMARY;
+use crate::types::{Cut, Part};
 
 /// Minimum length of pieces of messages, in characters.
 const LEAST: u64 = 400;

@@ -8,10 +8,13 @@ use super::{
 };
 use crate::context::{ContextHandle, ContextStrategy};
 use crate::ports::{session_store::Select, within};
-use crate::session::{fold, tokens};
+use crate::session::{
+    fold, tokens,
+    window::{NO_SUMMARY, Observed},
+};
 use crate::types::{
-    Chunk, CompactReason, EventKind, Message, Observed, Role, Timestamp, Trigger,
-    observed::{NO_SUMMARY, NotesFailed, NotesStarted, NotesTaken},
+    Chunk, CompactReason, EventKind, Message, Role, Timestamp, Trigger,
+    observed::{NotesFailed, NotesStarted, NotesTaken},
 };
 use async_trait::async_trait;
 use std::rc::Rc;

@@ -1,12 +1,12 @@
 //! The memory index in memory. Counts the rows that a database would read.
 
-use super::memory_spaces::SpaceState;
 use crate::ports::{
     MemoryIndex,
     memory::{
         Collection, CollectionKind, Entry, Group, Listing, MemoryError, MemoryResult, NewEntry, Place,
         Removal, Source, Statistics, TermQuery,
     },
+    memory_spaces::Intent,
 };
 use crate::types::{Owner, TenantId, Timestamp};
 use async_trait::async_trait;
@@ -28,6 +28,18 @@ pub struct InMemoryIndex {
     /// The state of [`super::InMemorySpaces`], which is erased together with the entries.
     pub(super) spaces: RefCell<BTreeMap<Owner, SpaceState>>,
     state: RefCell<State>,
+}
+
+/// The state of a space.
+#[derive(Clone, Default)]
+pub(super) struct SpaceState {
+    pub(super) watermark: u64,
+    pub(super) requested_at: Option<Timestamp>,
+    pub(super) consolidated_at: Option<Timestamp>,
+    pub(super) flushed_at: Option<Timestamp>,
+    pub(super) holder: Option<String>,
+    pub(super) leased_until: Timestamp,
+    pub(super) intent: Option<Intent>,
 }
 
 #[derive(Default)]

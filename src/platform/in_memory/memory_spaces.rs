@@ -1,6 +1,6 @@
 //! The memory spaces in memory.
 
-use super::InMemoryIndex;
+use super::{InMemoryIndex, memory::SpaceState};
 use crate::ports::{
     MemorySpaces,
     memory::MemoryResult,
@@ -13,18 +13,6 @@ use std::rc::Rc;
 /// The spaces of an index.
 pub struct InMemorySpaces {
     index: Rc<InMemoryIndex>,
-}
-
-/// The state of a space.
-#[derive(Clone, Default)]
-pub(super) struct SpaceState {
-    watermark: u64,
-    requested_at: Option<Timestamp>,
-    consolidated_at: Option<Timestamp>,
-    flushed_at: Option<Timestamp>,
-    holder: Option<String>,
-    leased_until: Timestamp,
-    intent: Option<Intent>,
 }
 
 impl InMemorySpaces {

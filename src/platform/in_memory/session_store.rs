@@ -76,18 +76,7 @@ impl SessionStore for MemorySessionStore {
     }
 
     fn read(&self, select: Select<'_>) -> Result<Vec<StoredRecord>, StoreError> {
-        let log = self.log.borrow();
-        let wanted = log.iter().filter(|record| {
-            record.seq > select.after
-                && select.before.is_none_or(|before| record.seq < before)
-                && (select.kinds.is_empty() || select.kinds.contains(&record.kind.as_str()))
-                && select.turn.is_none_or(|turn| record.turn.as_deref() == Some(turn))
-        });
-        Ok(if select.newest_first {
-            wanted.rev().take(select.limit).cloned().collect()
-        } else {
-            wanted.take(select.limit).cloned().collect()
-        })
+        Ok(select.read(self.log.borrow().iter()))
     }
 
     fn get(&self, key: &str) -> Result<Option<String>, StoreError> {

@@ -1,10 +1,15 @@
 //! The message that replaces the earlier part of the conversation: a summary, notes, or both.
 
-use crate::types::{Chunk, ContextState, Message, Part, Role, Timestamp, observed::NO_SUMMARY};
+use super::ContextState;
+use crate::types::{Chunk, Message, Part, Role, Timestamp};
 use std::rc::Rc;
 
 /// The prefix of the id of this message.
 pub const SUMMARY_ID: &str = "summary";
+
+/// The summary of messages that were dropped without notes.
+pub const NO_SUMMARY: &str =
+    "Earlier messages are not shown, because the conversation was too long. There is no summary of them.";
 
 /// Introduces a summary.
 const SUMMARY: &str = "(The harness that runs you replaced the earlier part of this conversation with this summary of \
@@ -62,7 +67,8 @@ fn shown(chunk: &Chunk) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Cut, Observed};
+    use crate::session::window::Observed;
+    use crate::types::Cut;
 
     #[test]
     fn nothing_stands_for_messages_only_until_notes_do() {
