@@ -8,7 +8,7 @@ use super::{
     scenario::{Act, ResponseMode, SessionScenario, mark},
     world::World,
 };
-use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute, session::SessionRequest};
+use edge_harness::http::{Body, Request, Response, session, session::call::SessionRequest};
 use edge_harness::types::{ErrorCode, Principal, Problem, Scopes};
 use futures::{
     channel::oneshot,
@@ -67,7 +67,7 @@ pub struct Client {
 }
 
 pub enum Reply {
-    Answer(ApiResponse, u64),
+    Answer(Response, u64),
     Problem(Problem),
     /// The session was evicted.
     Lost,
@@ -172,22 +172,28 @@ impl Client {
         }
     }
 
-    pub fn request(&self, route: SessionRoute, item: &str, body: &Value) -> SessionRequest {
+    /// A request to the session. `route` is a method and a path, from the root or below the session.
+    pub fn request(&self, route: &str, body: &Value) -> SessionRequest {
+        let session = self.node.session.clone();
+        let (method, path) = route.split_once(' ').unwrap_or((route, ""));
+        let root = if path.starts_with("/v1/") { String::new() } else { format!("/v1/sessions/{session}") };
         let user = Some(self.scenario.user.clone());
         let principal = Principal { user, ..Principal::new(self.scenario.tenant.clone(), Scopes::all()) };
         let body = if body.is_null() { Default::default() } else { body.to_string().into() };
-        let request = ApiRequest { body, ..ApiRequest::default() };
-        SessionRequest { principal, session: self.node.session.clone(), route, item: item.into(), request }
+        let mut request = Request::new(body);
+        *request.method_mut() = method.parse().unwrap_or_default();
+        *request.uri_mut() = format!("{root}{path}").parse().unwrap_or_default();
+        SessionRequest { principal, session, id: "req_sim".into(), request }
     }
 
     pub async fn ask(&self, call: SessionRequest) -> Reply {
-        let (world, handler) = (&self.world, self.node.handler(&self.world));
-        let what = format!("{:?} {}", call.route, call.item);
+        let (world, host) = (&self.world, self.node.host(&self.world));
+        let what = format!("{} {}", call.request.method(), call.request.uri());
         world.ledger.say("client", || format!("{} {what}", self.node.disk.name));
         let generation = self.node.generation.get();
         let (sender, answer) = oneshot::channel();
         let work = async move {
-            let _ = sender.send(handler.handle(&call).await);
+            let _ = sender.send(session::respond(&host, &call).await);
         };
         world.sched.spawn(Some(self.node.place), Box::pin(work));
         let reply = match answer.await {
@@ -196,22 +202,22 @@ impl Client {
             Err(_) => Reply::Lost,
         };
         world.ledger.say("client", || match &reply {
-            Reply::Answer(response, _) => format!("{} {what}: {}", self.node.disk.name, response.status),
+            Reply::Answer(response, _) => format!("{} {what}: {}", self.node.disk.name, response.status()),
             Reply::Problem(problem) => format!("{} {what}: {problem}", self.node.disk.name),
             Reply::Lost => format!("{} {what}: connection lost", self.node.disk.name),
         });
         reply
     }
 
-    pub async fn json(&self, route: SessionRoute, item: &str, body: &Value) -> Option<(u16, Value)> {
-        match self.ask(self.request(route, item, body)).await {
-            Reply::Answer(response, _) => Some((response.status, self.read(&response))),
+    pub async fn json(&self, route: &str, body: &Value) -> Option<(u16, Value)> {
+        match self.ask(self.request(route, body)).await {
+            Reply::Answer(response, _) => Some((response.status().as_u16(), self.read(&response))),
             _ => None,
         }
     }
 
-    fn read(&self, response: &ApiResponse) -> Value {
-        let ApiBody::Bytes(bytes) = &response.body else { return Value::Null };
+    fn read(&self, response: &Response) -> Value {
+        let Body::Bytes(bytes) = response.body() else { return Value::Null };
         is_own(&self.world, self.node.origin, &String::from_utf8_lossy(bytes));
         serde_json::from_slice(bytes).unwrap_or_default()
     }
@@ -225,21 +231,21 @@ impl Client {
         self.world.sched.sleep(due).await;
         match act {
             Act::Post { turn, mode, on_busy, key } => self.post(*turn, *mode, on_busy, *key, &mut dice).await,
-            Act::Abort => drop(self.json(SessionRoute::Abort, "", &json!({})).await),
+            Act::Abort => drop(self.json("POST /abort", &json!({})).await),
             Act::Dequeue => self.dequeue().await,
             Act::Rename => {
                 let title = format!("{} {}", mark(self.node.place), dice.roll());
-                let renamed = self.json(SessionRoute::Update, "", &json!({ "title": title })).await;
+                let renamed = self.json("PATCH", &json!({ "title": title })).await;
                 if let Some((200, _)) = renamed {
                     self.witness(|w| w.titles.push(title));
                 }
             }
             Act::Trespass => self.trespass().await,
             Act::Look => {
-                self.json(SessionRoute::Show, "", &Value::Null).await;
-                self.json(SessionRoute::ListMessages, "", &Value::Null).await;
+                self.json("GET", &Value::Null).await;
+                self.json("GET /messages", &Value::Null).await;
             }
-            Act::Fork => drop(self.json(SessionRoute::Fork, "", &json!({})).await),
+            Act::Fork => drop(self.json("POST /fork", &json!({})).await),
             Act::Decide => self.decide(&mut dice).await,
         }
     }
@@ -275,10 +281,10 @@ impl Client {
         if script.schema {
             body["output_schema"] = json!({ "type": "object", "required": ["answer"] });
         }
-        let mut call = self.request(SessionRoute::PostMessage, "", &body);
-        let headers = &mut call.request.headers;
-        if key {
-            headers.push(("idempotency-key".into(), format!("turn-{turn}")));
+        let mut call = self.request("POST /messages", &body);
+        let headers = call.request.headers_mut();
+        if key && let Ok(key) = format!("turn-{turn}").parse() {
+            headers.insert("idempotency-key", key);
         }
         mode.add_header(headers);
         match self.ask(call).await {
@@ -293,18 +299,18 @@ impl Client {
         }
     }
 
-    pub async fn accepted(&self, response: ApiResponse, generation: u64, whole: bool) -> Fate {
-        if let ApiBody::Bytes(_) = &response.body {
+    pub async fn accepted(&self, response: Response, generation: u64, whole: bool) -> Fate {
+        if let Body::Bytes(_) = response.body() {
             let answer = self.read(&response);
             let turn = answer["turn_id"].as_str().map(str::to_owned);
-            if let (200, Some(turn)) = (response.status, turn.clone()) {
+            if let (200, Some(turn)) = (response.status().as_u16(), turn.clone()) {
                 self.witness(|w| w.answers.push((turn, answer)));
             }
             return Fate::Accepted(turn);
         }
-        let turn =
-            response.headers.iter().find(|(name, _)| name == "x-turn-id").map(|(_, turn)| turn.clone());
-        let ApiBody::Stream(stream) = response.body else { return Fate::Accepted(None) };
+        let turn = response.headers().get("x-turn-id");
+        let turn = turn.and_then(|turn| turn.to_str().ok()).map(str::to_owned);
+        let Body::Stream(stream) = response.into_body() else { return Fate::Accepted(None) };
         let mut line = Line { node: Rc::clone(&self.node), generation, stream };
         let (mut parser, mut events) = (Parser::default(), Vec::new());
         while let Some(bytes) = line.next().await {
@@ -318,9 +324,9 @@ impl Client {
     }
 
     async fn dequeue(&self) {
-        let Some((200, view)) = self.json(SessionRoute::Show, "", &Value::Null).await else { return };
+        let Some((200, view)) = self.json("GET", &Value::Null).await else { return };
         let Some(turn) = view["queue"][0]["id"].as_str() else { return };
-        if let Some((204, _)) = self.json(SessionRoute::Dequeue, turn, &Value::Null).await {
+        if let Some((204, _)) = self.json(&format!("DELETE /queue/{turn}"), &Value::Null).await {
             self.witness(|w| w.dequeued.push(turn.to_owned()));
         }
     }
@@ -329,24 +335,24 @@ impl Client {
     async fn trespass(&self) {
         let strangers = [("initech", None), (self.scenario.tenant.as_str(), Some("mallory"))];
         let routes = [
-            SessionRoute::Show,
-            SessionRoute::Events,
-            SessionRoute::ListMessages,
-            SessionRoute::Abort,
-            SessionRoute::Update,
-            SessionRoute::Delete,
-            SessionRoute::Fork,
-            SessionRoute::Approve,
-            SessionRoute::Answer,
+            "GET",
+            "GET /events",
+            "GET /messages",
+            "POST /abort",
+            "PATCH",
+            "DELETE",
+            "POST /fork",
+            "POST /approvals/u0.0.0",
+            "POST /answers/u0.0.0",
         ];
         for (tenant, user) in strangers {
             for route in routes {
                 let body = json!({ "decision": "approve", "answer": "theirs" });
-                let mut call = self.request(route, "u0.0.0", &body);
+                let mut call = self.request(route, &body);
                 call.principal.tenant = tenant.into();
                 call.principal.user = user.map(str::to_owned);
                 if let Reply::Answer(response, _) = self.ask(call).await {
-                    let what = format!("{tenant}/{user:?} may {route:?}: {}", response.status);
+                    let what = format!("{tenant}/{user:?} may {route}: {}", response.status());
                     self.world.ledger.find(7, what);
                 }
             }
@@ -355,9 +361,9 @@ impl Client {
 
     async fn erase(&self) {
         for _ in 0..20 {
-            let call = self.request(SessionRoute::Delete, "", &Value::Null);
+            let call = self.request("DELETE", &Value::Null);
             let gone = match self.ask(call).await {
-                Reply::Answer(response, _) => response.status == 204,
+                Reply::Answer(response, _) => response.status() == 204,
                 Reply::Problem(problem) => problem.code == ErrorCode::NotFound,
                 Reply::Lost => false,
             };
@@ -400,15 +406,15 @@ impl Client {
 
     /// Reconnects after the last received event.
     async fn reconnect(&self, seen: &[Event], query: &str) -> Option<Line> {
-        let mut call = self.request(SessionRoute::Events, "", &Value::Null);
-        call.request.query = query.into();
-        if let Some(id) = seen.iter().rev().find_map(|event| event.id) {
-            call.request.headers.push(("last-event-id".into(), id.to_string()));
+        let mut call = self.request(&format!("GET /events?{query}"), &Value::Null);
+        if let Some(id) = seen.iter().rev().find_map(|event| event.id)
+            && let Ok(id) = id.to_string().parse()
+        {
+            call.request.headers_mut().insert("last-event-id", id);
         }
-        match self.ask(call).await {
-            Reply::Answer(ApiResponse { body: ApiBody::Stream(stream), .. }, generation) => {
-                Some(Line { node: Rc::clone(&self.node), generation, stream })
-            }
+        let Reply::Answer(response, generation) = self.ask(call).await else { return None };
+        match response.into_body() {
+            Body::Stream(stream) => Some(Line { node: Rc::clone(&self.node), generation, stream }),
             _ => None,
         }
     }

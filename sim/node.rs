@@ -7,7 +7,6 @@ use super::{
 };
 use async_trait::async_trait;
 use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
-use edge_harness::http::session::Handler;
 use edge_harness::ports::{PeerError, Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{Acknowledgement, ChildStatus, Imported, Parent, Problem, Snapshot, TenantId};
@@ -43,7 +42,7 @@ pub struct Node {
     pub alarm: Cell<Option<u64>>,
     /// Whether an alarm is being handled.
     in_alarm: Cell<bool>,
-    machine: RefCell<Option<(Rc<Handler>, Rc<DiskHandle>)>>,
+    machine: RefCell<Option<(Rc<SessionHost>, Rc<DiskHandle>)>>,
     /// Clients connected to this instance.
     lines: RefCell<Vec<Waker>>,
 }
@@ -85,10 +84,10 @@ impl Node {
         documents.get("state").and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default()
     }
 
-    /// The handler of the instance; starts an instance if there is none.
-    pub fn handler(&self, world: &Rc<World>) -> Rc<Handler> {
-        if let Some((handler, _)) = &*self.machine.borrow() {
-            return Rc::clone(handler);
+    /// The host of the instance; starts an instance if there is none.
+    pub fn host(&self, world: &Rc<World>) -> Rc<SessionHost> {
+        if let Some((host, _)) = &*self.machine.borrow() {
+            return Rc::clone(host);
         }
         let plug = Rc::new(DiskHandle { disk: Rc::clone(&self.disk), alive: Cell::new(true) });
         let spawner =
@@ -106,21 +105,20 @@ impl Node {
         let kept = world.ledger.scenario.context.settings != ContextSettings::None;
         let bounds = if kept { Bounds::wide() } else { Bounds::messages(CONTEXT_MESSAGES) };
         let host = SessionHost::new(ports, world.agent(), HostConfig { context: bounds });
-        let handler = Rc::new(Handler { host });
-        *self.machine.borrow_mut() = Some((Rc::clone(&handler), plug));
-        handler
+        *self.machine.borrow_mut() = Some((Rc::clone(&host), plug));
+        host
     }
 
     /// Evicts the instance between two polls.
     pub fn crash(&self, world: &World) {
         world.ledger.say(&self.disk.name, || "evicted".into());
-        if let Some((handler, plug)) = self.machine.borrow_mut().take() {
+        if let Some((host, plug)) = self.machine.borrow_mut().take() {
             plug.alive.set(false);
             self.generation.set(self.generation.get() + 1);
             world.sched.kill(Some(self.place));
             let restarts = &world.ledger.restarts;
             restarts.set(restarts.get() + u64::from(self.disk.waits.get()));
-            drop(handler);
+            drop(host);
         }
         if !world.closing.get() {
             self.crashed_at.set(world.sched.now());
@@ -143,11 +141,11 @@ impl Node {
     pub fn ring(self: &Rc<Self>, world: &Rc<World>) {
         self.alarm.set(None);
         self.in_alarm.set(true);
-        let (node, world, handler) = (Rc::clone(self), Rc::clone(world), self.handler(world));
+        let (node, world, host) = (Rc::clone(self), Rc::clone(world), self.host(world));
         let sched = Rc::clone(&world.sched);
         let work = async move {
             world.ledger.say(&node.disk.name, || "alarm".into());
-            let done = handler.host.wake().await;
+            let done = host.wake().await;
             node.in_alarm.set(false);
             if done.is_err() && node.alarm.get().is_none() {
                 node.alarm.set(Some(world.sched.now() + ALARM_RETRY_MS));
@@ -206,7 +204,7 @@ impl NodePorts {
         let other = world.object(tenant, session, node.origin);
         let is_answered = world.transmit().await.map_err(PeerError)?;
         let (sender, answer) = oneshot::channel();
-        let host = Rc::clone(&other.handler(&world).host);
+        let host = other.host(&world);
         let work = async move {
             let _ = sender.send(work(host).await);
         };

@@ -6,7 +6,6 @@ use super::{
     scenario::{Act, CallScript, ResponseMode, SessionScenario},
     subagents::{self, SUBAGENT},
 };
-use edge_harness::http::routes::SessionRoute;
 use edge_harness::types::{Category, Grants, Policy, Rules, SessionPermissions};
 use futures::future::join;
 use serde_json::{Value, json};
@@ -170,20 +169,20 @@ impl Client {
     /// Creates the session and sets its rules, before the first message.
     pub async fn write_rules(&self, rules: &SessionPermissions) {
         let steps = [
-            (SessionRoute::Create, json!({ "user": self.scenario.user })),
-            (SessionRoute::Update, json!({ "permissions": rules })),
+            ("POST /v1/sessions", json!({ "user": self.scenario.user })),
+            ("PATCH", json!({ "permissions": rules })),
         ];
         for (route, body) in steps {
             let mut done = false;
             for _ in 0..TRIES {
-                done = self.json(route, "", &body).await.is_some();
+                done = self.json(route, &body).await.is_some();
                 if done {
                     break;
                 }
                 self.world.sched.sleep(200).await;
             }
             if !done {
-                self.world.ledger.find(11, format!("{route:?} was refused: {body}"));
+                self.world.ledger.find(11, format!("{route} was refused: {body}"));
             }
         }
     }
@@ -199,7 +198,7 @@ impl Client {
 
     /// The suspended calls, each with a client of its session, and whether the session is idle.
     async fn waiting(&self) -> (Vec<(Self, Value)>, bool) {
-        let Some((200, view)) = self.json(SessionRoute::Show, "", &Value::Null).await else {
+        let Some((200, view)) = self.json("GET", &Value::Null).await else {
             return (Vec::new(), false);
         };
         let pending = view["pending"].as_array().cloned().unwrap_or_default();
@@ -303,13 +302,13 @@ impl Client {
 
     /// Sends it, and reads the response as requested. Returns the status, unless the connection was lost.
     async fn submit(&self, mut submission: Submission, dice: &mut Dice) -> Option<u16> {
-        let route = if submission.answers { SessionRoute::Answer } else { SessionRoute::Approve };
+        let route = if submission.answers { "answers" } else { "approvals" };
         let mode = dice.pick(&[ResponseMode::Json, ResponseMode::Stream, ResponseMode::Receipt]);
-        let mut call = self.request(route, &submission.call_id, &submission.body);
-        mode.add_header(&mut call.request.headers);
+        let mut call = self.request(&format!("POST /{route}/{}", submission.call_id), &submission.body);
+        mode.add_header(call.request.headers_mut());
         let reply = self.ask(call).await;
         let status = match &reply {
-            Reply::Answer(response, _) => Some(response.status),
+            Reply::Answer(response, _) => Some(response.status().as_u16()),
             Reply::Problem(problem) => Some(problem.code.status()),
             Reply::Lost => None,
         };

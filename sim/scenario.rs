@@ -8,6 +8,7 @@ use super::{
 use edge_harness::context::{compaction::CompactionSettings, observation::ObservationSettings};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{BudgetPatch, ModelErrorKind, SessionPermissions, TenantId, Thinking};
+use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
 /// A simulated world.
@@ -109,12 +110,13 @@ pub enum ResponseMode {
 
 impl ResponseMode {
     /// Adds the header for this mode.
-    pub fn add_header(self, headers: &mut Vec<(String, String)>) {
-        match self {
-            Self::Json => {}
-            Self::Stream => headers.push(("accept".into(), "text/event-stream".into())),
-            Self::Receipt => headers.push(("prefer".into(), "respond-async".into())),
-        }
+    pub fn add_header(self, headers: &mut HeaderMap) {
+        let (name, value) = match self {
+            Self::Json => return,
+            Self::Stream => ("accept", "text/event-stream"),
+            Self::Receipt => ("prefer", "respond-async"),
+        };
+        headers.insert(name, HeaderValue::from_static(value));
     }
 }
 

@@ -1,36 +1,50 @@
-//! The HTTP contract, free of the platform: requests in, responses out.
+//! The HTTP API, independent of the platform.
 //!
-//! The Worker in front authenticates and answers what concerns the whole tenant ([`front`]); what
-//! concerns one session it passes on to that session's object, which answers with [`session`].
+//! The gateway authenticates a request and handles what concerns a whole tenant ([`dispatch`]). It forwards a
+//! request that concerns one session to the object of that session ([`session`]). Both find the handler in the
+//! same table ([`routes`]).
 
-mod admin;
-mod admin_keys;
+mod api_key;
 pub mod auth;
 pub mod auth_cache;
 pub mod body;
 pub mod cors;
+pub mod crypto;
+pub mod dispatch;
 pub mod disposition;
+pub mod erasure;
 pub mod etag;
 pub mod expiring;
-pub mod failure;
-pub mod front;
+mod failures;
+pub mod forward;
+pub mod gateway;
 pub mod idempotency;
+pub mod jwk;
 mod jwks;
 pub mod jwt;
+mod keys;
 mod lists;
-pub mod memory;
-mod message;
+mod memory;
 pub mod multipart;
 pub mod owner;
 mod page;
+mod patch;
+pub mod pattern;
 pub mod placement;
 pub mod range;
+pub mod request;
+pub mod response;
+pub mod route;
 pub mod routes;
-pub mod seal;
 pub mod session;
+mod tenants;
 mod tickets;
+pub mod upgrade;
 mod workspace;
 
 pub use auth_cache::AuthCache;
-pub use front::{Forward, Front, FrontConfig, Handled};
-pub use message::{ApiBody, ApiRequest, ApiResponse};
+pub use dispatch::{Handled, handle};
+pub use forward::Forward;
+pub use gateway::{Gateway, GatewayConfig};
+pub use request::{MAX_BODY, Request, RequestExt};
+pub use response::{Body, Response};

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use edge_harness::http::routes::{Access, ROUTES};
+use edge_harness::http::{route::Handler, routes::ROUTES};
 use edge_harness::standard::settings::{Kind, SETTINGS, Setting};
 use edge_harness::types::Scope;
 use pretty_assertions::assert_eq;
@@ -228,14 +228,19 @@ fn the_http_api_lists_every_route_and_what_it_needs() {
     let mut listed: Vec<_> = listed.collect();
     listed.sort();
     let known = ROUTES.iter().map(|route| {
-        let needs = match route.access {
-            Access::Public => "public",
-            Access::Operator => "operator",
-            Access::Scope(Scope::Chat) => "chat",
-            Access::Scope(Scope::Read) => "read",
-            Access::Scope(Scope::Admin) => "admin",
+        let needs = match route.handler {
+            Handler::Public(_) => "public",
+            Handler::Operator(_) => "operator",
+            Handler::Tenant(scope, _)
+            | Handler::NewSession(scope, _)
+            | Handler::Session(scope, _)
+            | Handler::Unread(scope, _) => match scope {
+                Scope::Chat => "chat",
+                Scope::Read => "read",
+                Scope::Admin => "admin",
+            },
         };
-        let ticket = if route.ticket { " or ticket" } else { "" };
+        let ticket = if route.accepts_ticket { " or ticket" } else { "" };
         format!("{} {}: {needs}{ticket}", route.method, route.path)
     });
     let mut known: Vec<_> = known.collect();

@@ -1,193 +1,164 @@
-//! Who is asking, and whether the route is open to them.
+//! Authenticates a request.
 //!
-//! | credential | who it is |
+//! | credential | caller |
 //! |---|---|
 //! | the operator's key (`ADMIN_KEY`) | the operator; opens `/v1/admin/*` and nothing else |
-//! | the development key (`DEV_API_KEY`) | tenant `dev`, everything allowed |
-//! | an API key, `eh_…` | its tenant; the caller names the user |
+//! | the development key (`DEV_API_KEY`) | tenant `dev` with every scope |
+//! | an API key, `eh_…` | the key's tenant; the request names the user |
 //! | a signed token | the tenant that trusts its issuer; the user is its `sub` |
-//! | `?ticket=` on streaming routes | whoever asked for the ticket, for one session |
+//! | `?ticket=` on streaming routes | the caller that created the ticket, for one session |
 
-use super::ApiRequest;
+use super::api_key::is_key;
 use super::auth_cache::{KEPT_MS, UNKNOWN_KEPT_MS};
-use super::failure::Failure;
-use super::front::Front;
+use super::crypto::sha256_hex;
+use super::gateway::Gateway;
+use super::jwks;
 use super::jwt::Token;
-use super::routes::{Access, Found};
-use super::seal::sha256_hex;
-use crate::ports::Entropy;
-use crate::types::{ErrorCode, Principal, Problem, Rules, Scopes};
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use super::request::{Request, RequestExt};
+use super::route::RouteMatch;
+use super::tickets::open_ticket;
+use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Scopes};
+use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// What an API key starts with, so that people and scanners recognise one.
-pub const KEY_PREFIX: &str = "eh_";
-const KEY_BYTES: usize = 32;
 /// The tenant of the development key.
 pub const DEV_TENANT: &str = "dev";
 
-/// Who is asking.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Caller {
-    /// Nobody in particular, on a public route.
-    Anyone,
-    /// The operator.
-    Operator,
-    /// Somebody of a tenant.
-    Member(Principal),
+/// Accepts the operator's key.
+///
+/// # Errors
+/// `unauthenticated` without a valid credential, `missing_scope` for a credential of a tenant, `unavailable`
+/// when the credential cannot be checked.
+pub async fn operator(gateway: &Gateway, request: &Request) -> Result<(), Problem> {
+    let credential = bearer(request).ok_or_else(missing)?;
+    if is_secret(credential, gateway.config.admin_key.as_deref()) {
+        return Ok(());
+    }
+    bearer_principal(gateway, credential).await?;
+    Err(Problem::new(ErrorCode::MissingScope, "only the operator's key opens this route"))
 }
 
-impl Front {
-    /// Finds out who is asking and whether the route is open to them.
-    ///
-    /// # Errors
-    /// 401 without a valid credential, 403 when it lacks the scope, 503 when nobody can tell.
-    pub(super) async fn authenticate(&self, request: &ApiRequest, found: &Found) -> Result<Caller, Failure> {
-        let bearer = bearer(request);
-        match found.route.access {
-            Access::Public => Ok(Caller::Anyone),
-            Access::Operator => {
-                let credential = bearer.ok_or_else(missing)?;
-                if is_secret(credential, self.config.admin_key.as_deref()) {
-                    return Ok(Caller::Operator);
-                }
-                self.member(credential).await?;
-                Err(Problem::new(ErrorCode::MissingScope, "only the operator's key opens this route").into())
-            }
-            Access::Scope(scope) => {
-                let principal = match (bearer, request.query("ticket")) {
-                    (Some(credential), _) => self.member(credential).await?,
-                    (None, Some(ticket)) if found.route.ticket => {
-                        let holder = self
-                            .open_ticket(&ticket)
-                            .filter(|holder| holder.session.as_deref() == Some(found.param("id")))
-                            .ok_or_else(|| refused("the ticket is not valid here; ask for a new one"))?;
-                        self.under_rules(holder).await?
-                    }
-                    _ => return Err(missing().into()),
-                };
-                if !principal.scopes.allow(scope) {
-                    let detail = format!("this route needs the scope {scope:?}").to_lowercase();
-                    return Err(Problem::new(ErrorCode::MissingScope, detail).into());
-                }
-                Ok(Caller::Member(principal))
-            }
+/// Authenticates a caller of a tenant and checks its scope.
+///
+/// # Errors
+/// `unauthenticated` without a valid credential, `missing_scope` without the scope, `unavailable` when the
+/// credential cannot be checked.
+pub async fn principal(
+    gateway: &Gateway,
+    request: &Request,
+    found: &RouteMatch,
+    scope: Scope,
+) -> Result<Principal, Problem> {
+    let principal = match (bearer(request), request.query("ticket")) {
+        (Some(credential), _) => bearer_principal(gateway, credential).await?,
+        (None, Some(ticket)) if found.route.accepts_ticket => {
+            let holder = open_ticket(gateway, &ticket)
+                .filter(|holder| holder.session.as_deref() == Some(found.params.get("id")))
+                .ok_or_else(|| refused("the ticket is not valid here; create a new one"))?;
+            with_rules(gateway, holder).await?
         }
+        _ => return Err(missing()),
+    };
+    if !principal.scopes.allow(scope) {
+        let detail = format!("this route needs the scope {scope:?}").to_lowercase();
+        return Err(Problem::new(ErrorCode::MissingScope, detail));
     }
+    Ok(principal)
+}
 
-    /// The holder of a ticket, under the rules of its tenant: a URL has no room for them.
-    async fn under_rules(&self, holder: Principal) -> Result<Principal, Failure> {
-        let now = self.clock.now();
-        // No hash of a credential looks like this.
-        let name = format!("tenant/{}", holder.tenant);
-        if let Some(known) = self.cache.callers.get(&name, now) {
-            return Ok(Principal { rules: known.rules, ..holder });
-        }
-        let tenant = self.directory.tenant(&holder.tenant).await?;
+/// Adds the rules of its tenant to the holder of a ticket: a URL is too short to carry them.
+async fn with_rules(gateway: &Gateway, holder: Principal) -> Result<Principal, Problem> {
+    let now = gateway.clock.now();
+    // Unlike the hash of a credential, so the two cannot collide.
+    let name = format!("tenant/{}", holder.tenant);
+    if let Some(known) = gateway.cache.callers.get(&name, now) {
+        return Ok(Principal { rules: known.rules, ..holder });
+    }
+    let rules = match gateway.directory.tenant(&holder.tenant).await? {
+        Some(tenant) => tenant.permissions,
         // The tenant of the development key has no row.
-        let rules = match tenant {
-            Some(tenant) => tenant.permissions,
-            None if holder.tenant == DEV_TENANT => Rules::default(),
-            None => return Err(refused("the ticket's tenant is gone").into()),
+        None if holder.tenant == DEV_TENANT => Rules::default(),
+        None => return Err(refused("the ticket's tenant was deleted")),
+    };
+    let known =
+        Principal { rules: rules.clone(), ..Principal::new(holder.tenant.clone(), Scopes::default()) };
+    gateway.cache.callers.put(name, known, now.plus(KEPT_MS), now);
+    Ok(Principal { rules, ..holder })
+}
+
+/// Finds the caller of a bearer credential of a tenant.
+async fn bearer_principal(gateway: &Gateway, credential: &str) -> Result<Principal, Problem> {
+    if is_secret(credential, gateway.config.dev_api_key.as_deref()) {
+        return Ok(Principal::new(DEV_TENANT, Scopes::all()));
+    }
+    let now = gateway.clock.now();
+    let hash = sha256_hex(credential.as_bytes());
+    if let Some(principal) = gateway.cache.callers.get(&hash, now) {
+        return Ok(principal);
+    }
+    let (principal, end) = if is_key(credential) {
+        if gateway.cache.unknown.get(&hash, now).is_some() {
+            return Err(unknown_key());
+        }
+        let Some((key, rules)) = gateway.directory.key_by_hash(&hash, now).await? else {
+            gateway.cache.unknown.put(hash, (), now.plus(UNKNOWN_KEPT_MS), now);
+            return Err(unknown_key());
         };
-        let known =
-            Principal { rules: rules.clone(), ..Principal::new(holder.tenant.clone(), Scopes::default()) };
-        self.cache.callers.put(name, known, now.plus(KEPT_MS), now);
-        Ok(Principal { rules, ..holder })
-    }
+        let holder = Principal::new(key.tenant, key.scopes);
+        (Principal { key: Some(key.id), rules, ..holder }, key.expires_at)
+    } else {
+        let token = Token::parse(credential).ok_or_else(unknown_key)?;
+        (token_principal(gateway, &token).await?, Some(token.claims.ends_at()))
+    };
+    let end = end.map_or(now.plus(KEPT_MS), |end| end.min(now.plus(KEPT_MS)));
+    gateway.cache.callers.put(hash, principal.clone(), end, now);
+    Ok(principal)
+}
 
-    /// The tenant's caller behind a bearer credential.
-    async fn member(&self, credential: &str) -> Result<Principal, Failure> {
-        if is_secret(credential, self.config.dev_api_key.as_deref()) {
-            return Ok(Principal::new(DEV_TENANT, Scopes::all()));
-        }
-        let now = self.clock.now();
-        let hash = sha256_hex(credential.as_bytes());
-        if let Some(principal) = self.cache.callers.get(&hash, now) {
-            return Ok(principal);
-        }
-        let (principal, end) = if is_key(credential) {
-            if self.cache.unknown.get(&hash, now).is_some() {
-                return Err(unknown_key().into());
+/// Finds the user of a token in the one tenant that trusts its signature.
+async fn token_principal(gateway: &Gateway, token: &Token<'_>) -> Result<Principal, Problem> {
+    let now = gateway.clock.now();
+    let (mut holders, mut failure) = (Vec::new(), refused("the token is not valid"));
+    for tenant in gateway.directory.tenants_by_issuer(&token.claims.iss).await? {
+        let Some(jwt) = &tenant.jwt else { continue };
+        let keys = match jwks::keys_of(gateway, &tenant, jwt, token.kid()).await {
+            Ok(keys) => keys,
+            Err(problem) => {
+                failure = problem;
+                continue;
             }
-            let Some((key, rules)) = self.directory.key_by_hash(&hash, now).await? else {
-                self.cache.unknown.put(hash, (), now.plus(UNKNOWN_KEPT_MS), now);
-                return Err(unknown_key().into());
-            };
-            let holder = Principal::new(key.tenant, key.scopes);
-            (Principal { key: Some(key.id), rules, ..holder }, key.expires_at)
-        } else {
-            let token = Token::parse(credential).ok_or_else(unknown_key)?;
-            (self.token_holder(&token).await?, Some(token.claims.ends_at()))
         };
-        let end = end.map_or(now.plus(KEPT_MS), |end| end.min(now.plus(KEPT_MS)));
-        self.cache.callers.put(hash, principal.clone(), end, now);
-        Ok(principal)
+        match token.is_signed_by(&keys, &*gateway.signatures).await {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(fault) => {
+                (gateway.log)(&format!("a key of tenant {} cannot be used: {fault}", tenant.id));
+                continue;
+            }
+        }
+        match token.claims.fault(jwt.audience.as_deref(), now) {
+            Some(fault) => failure = refused(fault),
+            None => holders.push((tenant.id, tenant.permissions)),
+        }
     }
-
-    /// The user that a token speaks for, in the one tenant that trusts its signature.
-    async fn token_holder(&self, token: &Token<'_>) -> Result<Principal, Failure> {
-        let now = self.clock.now();
-        let (mut holders, mut failure) = (Vec::new(), Failure::from(refused("the token is not valid")));
-        for tenant in self.directory.tenants_by_issuer(&token.claims.iss).await? {
-            let Some(jwt) = &tenant.jwt else { continue };
-            let keys = match self.keys_of(&tenant, jwt, token.kid()).await {
-                Ok(keys) => keys,
-                Err(silent) => {
-                    failure = silent;
-                    continue;
-                }
-            };
-            match token.is_signed_by(&keys, &*self.signatures).await {
-                Ok(true) => {}
-                Ok(false) => continue,
-                Err(fault) => {
-                    (self.log)(&format!("a key of tenant {} cannot be used: {fault}", tenant.id));
-                    continue;
-                }
-            }
-            match token.claims.fault(jwt.audience.as_deref(), now) {
-                Some(fault) => failure = refused(fault).into(),
-                None => holders.push((tenant.id, tenant.permissions)),
-            }
+    // Two tenants may share an issuer if their audiences differ. Choosing one of several would give one
+    // tenant's users access to the other.
+    match (holders.pop(), holders.pop()) {
+        (Some((tenant, rules)), None) => {
+            let user = Some(token.claims.sub.clone());
+            Ok(Principal { user, rules, ..Principal::new(tenant, token.claims.scopes()) })
         }
-        // Two tenants may share an issuer if audiences tell them apart; guessing would let one
-        // tenant's users into the other.
-        match (holders.pop(), holders.pop()) {
-            (Some((tenant, rules)), None) => {
-                let user = Some(token.claims.sub.clone());
-                Ok(Principal { user, rules, ..Principal::new(tenant, token.claims.scopes()) })
-            }
-            (Some(_), Some(_)) => Err(refused("several tenants trust this token; set an audience").into()),
-            (None, _) => Err(failure),
-        }
+        (Some(_), Some(_)) => Err(refused("several tenants trust this token; set an audience")),
+        (None, _) => Err(failure),
     }
 }
 
-/// A new API key: what its holder keeps, and the hash that we keep.
-pub(super) fn make_key(entropy: &dyn Entropy) -> (String, String) {
-    let mut bytes = [0; KEY_BYTES];
-    entropy.fill(&mut bytes);
-    let secret = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes));
-    let hash = sha256_hex(secret.as_bytes());
-    (secret, hash)
-}
-
-/// Whether it could be an API key at all: what cannot be is refused without asking anybody.
-fn is_key(credential: &str) -> bool {
-    credential
-        .strip_prefix(KEY_PREFIX)
-        .and_then(|text| URL_SAFE_NO_PAD.decode(text).ok())
-        .is_some_and(|bytes| bytes.len() == KEY_BYTES)
-}
-
-/// Compares hashes, so that neither the content nor the length of the secret shows in the time.
+/// Compares hashes, so that the time taken reveals neither the content nor the length of the secret.
 fn is_secret(credential: &str, secret: Option<&str>) -> bool {
-    use sha2::{Digest, Sha256};
     secret.is_some_and(|secret| Sha256::digest(credential).ct_eq(&Sha256::digest(secret)).into())
 }
 
-fn bearer(request: &ApiRequest) -> Option<&str> {
+fn bearer(request: &Request) -> Option<&str> {
     let (scheme, credential) = request.header("authorization")?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(credential.trim())
 }

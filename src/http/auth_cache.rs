@@ -1,27 +1,38 @@
-//! What an isolate remembers of credentials, so that a call does not pay a read of the directory
-//! each time. Plain data, bounded, and short-lived: a revoked key may work for another minute in
-//! other isolates, never longer.
+//! The isolate's cache of credentials, so that a request does not read the directory each time. It is bounded
+//! and short-lived: a revoked key may work for one more minute in other isolates, and no longer.
 
 use super::expiring::Expiring;
-use super::jwks::KeySet;
-use crate::types::{Principal, TenantId};
+use super::jwk::Jwk;
+use crate::types::{Principal, TenantId, Timestamp};
+use std::rc::Rc;
 
-/// The longest that anything learnt about a credential is believed.
+/// How long the caller of a credential is cached at most, in milliseconds.
 pub const KEPT_MS: u64 = 60_000;
-/// The longest that an unknown key counts as unknown.
+/// How long a key is cached as unknown at most, in milliseconds.
 pub const UNKNOWN_KEPT_MS: u64 = 5_000;
 
 const MAX_CREDENTIALS: usize = 1_000;
 const MAX_KEY_SETS: usize = 100;
 
-/// The memory of one isolate, shared by its requests.
+/// The cache of one isolate, shared by its requests.
 pub struct AuthCache {
-    /// Callers by the hash of the key or token that they showed.
+    /// Callers by the hash of their key or token.
     pub(super) callers: Expiring<Principal>,
-    /// Hashes that no key has. Apart from the callers, so that guessing cannot crowd them out.
+    /// Hashes of unknown keys. They are separate from the callers, so that guessed keys cannot evict those.
     pub(super) unknown: Expiring<()>,
     /// Key sets by the URL that publishes them.
     pub(super) key_sets: Expiring<KeySet>,
+}
+
+/// A published set of keys.
+#[derive(Clone)]
+pub(super) struct KeySet {
+    /// The keys; `None` when they could not be fetched.
+    pub keys: Option<Rc<[Jwk]>>,
+    /// When the cached set expires.
+    pub ends_at: Timestamp,
+    /// When the set was last fetched again for a key that it did not have.
+    pub refetched_at: Option<Timestamp>,
 }
 
 impl Default for AuthCache {
@@ -35,7 +46,7 @@ impl Default for AuthCache {
 }
 
 impl AuthCache {
-    /// Forgets everything learnt about a tenant's credentials: something about it changed.
+    /// Removes all callers of a tenant, because the tenant or one of its keys changed.
     pub fn forget_tenant(&self, tenant: &TenantId) {
         self.callers.retain(|caller| caller.tenant != *tenant);
     }

@@ -1,7 +1,7 @@
-//! Reading JSON bodies: malformed is 400, the wrong content type 415, a field of the wrong type
-//! 422 with a pointer to it. Unknown fields are ignored.
+//! Reads JSON bodies: malformed JSON is 400, another content type 415, a field of the wrong type 422 with a
+//! pointer to it. Unknown fields are ignored.
 
-use super::ApiRequest;
+use super::request::{Request, RequestExt};
 use crate::types::{
     ErrorCode, Problem,
     json::{MAX_DEPTH, from_value, too_deep},
@@ -12,8 +12,8 @@ use serde_json::Value;
 /// Reads the body as JSON.
 ///
 /// # Errors
-/// The problem to answer with.
-pub fn json<T: DeserializeOwned>(request: &ApiRequest) -> Result<T, Problem> {
+/// `malformed_json`, `unsupported_media_type` or `validation_failed`.
+pub fn json<T: DeserializeOwned>(request: &Request) -> Result<T, Problem> {
     let content_type = request.header("content-type").unwrap_or("application/json");
     let essence = content_type.split(';').next().unwrap_or_default().trim();
     let subtype = essence.split_once('/').map_or("", |(_, subtype)| subtype);
@@ -23,15 +23,15 @@ pub fn json<T: DeserializeOwned>(request: &ApiRequest) -> Result<T, Problem> {
             format!("content-type is {essence:?}; send application/json"),
         ));
     }
-    parse(&request.body)
+    parse(request.body())
 }
 
 /// Reads the body as JSON; an empty body counts as `{}`.
 ///
 /// # Errors
-/// The problem to answer with.
-pub fn json_or_empty<T: DeserializeOwned>(request: &ApiRequest) -> Result<T, Problem> {
-    if request.body.is_empty() { parse(b"{}") } else { json(request) }
+/// `malformed_json`, `unsupported_media_type` or `validation_failed`.
+pub fn json_or_empty<T: DeserializeOwned>(request: &Request) -> Result<T, Problem> {
+    if request.body().is_empty() { parse(b"{}") } else { json(request) }
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
@@ -40,7 +40,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if !value.is_object() {
         return Err(Problem::field("", "expected an object"));
     }
-    // Some of it is stored, and what is nested deeper could not be read again.
+    // Parts of it are stored, and a deeper value could not be read again.
     if too_deep(&value) {
         return Err(Problem::field("", format!("nested deeper than {} levels", MAX_DEPTH)));
     }
@@ -61,15 +61,12 @@ mod tests {
     }
 
     fn read(content_type: &str, body: &'static str) -> Result<Body, Problem> {
-        json(&ApiRequest {
-            headers: vec![("content-type".into(), content_type.into())],
-            body: body.into(),
-            ..ApiRequest::default()
-        })
+        let request = http::Request::builder().header("content-type", content_type).body(body.into());
+        json(&request.expect("a request"))
     }
 
     #[test]
-    fn what_is_nested_too_deep_is_refused() {
+    fn values_nested_too_deep_are_refused() {
         let body = |depth: usize| format!(r#"{{"more":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
         assert!(parse::<Value>(body(63).as_bytes()).is_ok());
         let problem = parse::<Value>(body(64).as_bytes()).expect_err("too deep");
@@ -78,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_and_where() {
+    fn problems_point_to_the_field() {
         let cases = [
             ("application/json", "{", 400, None),
             ("application/json", "{}", 422, Some("")),

@@ -1,7 +1,9 @@
-//! Pages of other origins: only those that the deployment names.
+//! Cross-origin requests: only pages of configured origins may call the API.
 
-use super::{ApiRequest, ApiResponse};
+use super::request::{Request, RequestExt};
+use super::response::{self, Response, ResponseExt};
 use crate::types::{ErrorCode, Problem};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
 const METHODS: &str = "GET, POST, PUT, PATCH, DELETE";
 const REQUEST_HEADERS: &str = "authorization, content-disposition, content-type, idempotency-key, if-match, \
@@ -9,39 +11,41 @@ const REQUEST_HEADERS: &str = "authorization, content-disposition, content-type,
 const EXPOSED: &str = "x-request-id, idempotent-replayed, x-turn-id, location, retry-after, accept-ranges, \
     content-disposition, content-range, etag";
 
-/// Whether this is a browser asking before it sends the request itself.
-pub fn is_preflight(request: &ApiRequest) -> bool {
-    request.method == "OPTIONS" && request.header("access-control-request-method").is_some()
+/// Returns whether a browser asks for permission before it sends the request itself.
+pub fn is_preflight(request: &Request) -> bool {
+    request.method() == Method::OPTIONS && request.header("access-control-request-method").is_some()
 }
 
-/// Answers a preflight.
+/// Responds to a preflight.
 ///
 /// # Errors
 /// `forbidden_origin` unless the origin is one of `origins`.
-pub fn preflight(origins: &[String], request: &ApiRequest) -> Result<ApiResponse, Problem> {
+pub fn preflight(origins: &[String], request: &Request) -> Result<Response, Problem> {
     match allowed(origins, request) {
-        Some(_) => Ok(ApiResponse::empty(204)
+        Some(_) => Ok(response::empty(StatusCode::NO_CONTENT)
             .with("access-control-allow-methods", METHODS)
             .with("access-control-allow-headers", REQUEST_HEADERS)
             .with("access-control-max-age", "7200")),
-        None => Err(Problem::new(ErrorCode::ForbiddenOrigin, "this origin is not configured")),
+        None => Err(Problem::new(ErrorCode::ForbiddenOrigin, "this origin is not in CORS_ORIGINS")),
     }
 }
 
-/// The headers that every answer to `request` carries.
-pub fn headers(origins: &[String], request: &ApiRequest) -> Vec<(String, String)> {
-    let mut headers = Vec::new();
+/// Returns the headers that every response to `request` carries.
+pub fn headers(origins: &[String], request: &Request) -> HeaderMap {
+    let mut headers = HeaderMap::new();
     if !origins.is_empty() {
-        headers.push(("vary".into(), "origin".into()));
+        headers.insert(header::VARY, HeaderValue::from_static("origin"));
     }
-    if let Some(origin) = allowed(origins, request) {
-        headers.push(("access-control-allow-origin".into(), origin.into()));
-        headers.push(("access-control-expose-headers".into(), EXPOSED.into()));
+    if let Some(origin) = allowed(origins, request)
+        && let Ok(origin) = HeaderValue::from_str(origin)
+    {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
     }
     headers
 }
 
-fn allowed<'a>(origins: &[String], request: &'a ApiRequest) -> Option<&'a str> {
+fn allowed<'a>(origins: &[String], request: &'a Request) -> Option<&'a str> {
     let origin = request.header("origin")?;
     origins.iter().any(|known| known == origin).then_some(origin)
 }

@@ -1,20 +1,20 @@
-//! Names of files in headers, read and written (RFC 6266, RFC 7578).
+//! File names in headers (RFC 6266, RFC 7578).
 
 use crate::types::text;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// Longest name that is kept, in bytes.
+/// Longest file name, in bytes.
 const MAX_NAME: usize = 255;
-/// What must be encoded in an extended parameter (RFC 8187).
+/// The characters that an extended parameter percent-encodes (RFC 8187).
 const EXTENDED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// A parameter of a header such as `form-data; name="a"; filename="b.txt"`.
+/// Returns a parameter of a header such as `form-data; name="a"; filename="b.txt"`.
 pub fn parameter(header: &str, wanted: &str) -> Option<String> {
     let mut rest = header.split_once(';')?.1;
     loop {
         let end = rest.find([';', '=']).unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
-        // One without a value is none, and neither is what stands behind a quoted value.
+        // Text without a value is not a parameter, and neither is text behind a quoted value.
         let after = match after.strip_prefix('=') {
             None => after,
             Some(given) => {
@@ -29,7 +29,7 @@ pub fn parameter(header: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// A token or a quoted string, and what stands behind it.
+/// Splits text into a token or quoted string, and the rest.
 fn value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let (value, rest) = text.split_at(text.find(';').unwrap_or(text.len()));
@@ -40,7 +40,7 @@ fn value(text: &str) -> (String, &str) {
     while let Some((at, c)) = chars.next() {
         match c {
             '"' => return (out, quoted.split_at(at + 1).1),
-            // Browsers escape nothing but the two: any other backslash is a part of the name.
+            // Browsers escape only `"` and `\`: any other backslash is part of the name.
             '\\' => {
                 let escaped = chars.next_if(|(_, next)| matches!(next, '"' | '\\'));
                 out.push(escaped.map_or('\\', |(_, c)| c));
@@ -51,7 +51,7 @@ fn value(text: &str) -> (String, &str) {
     (out, "")
 }
 
-/// The name of the file that a `content-disposition` gives; `filename*` stands above `filename`.
+/// Returns the file name in a `content-disposition`; `filename*` takes precedence over `filename`.
 pub fn filename(header: &str) -> Option<String> {
     let extended = parameter(header, "filename*").and_then(|value| {
         let (charset, rest) = value.split_once('\'')?;
@@ -62,7 +62,7 @@ pub fn filename(header: &str) -> Option<String> {
     extended.or_else(|| parameter(header, "filename"))
 }
 
-/// A name that is one line and no path; `None` when nothing is left of it.
+/// Reduces a file name to one line without folders; `None` when nothing is left.
 pub fn plain(name: &str) -> Option<String> {
     let last = name.rsplit(['/', '\\']).next().unwrap_or_default();
     let clean: String = last.chars().filter(|c| text::is_inline(*c)).collect();
@@ -71,7 +71,7 @@ pub fn plain(name: &str) -> Option<String> {
     (!matches!(name, "" | "." | "..")).then(|| name.to_owned())
 }
 
-/// The header that has a browser keep the file under `name`, and never show it as a page of ours.
+/// Returns the `content-disposition` that makes a browser save the file as `name` instead of showing it as a page.
 pub fn attachment(name: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || " ._-()+@,=~".contains(c);
     let fallback: String = name.chars().map(|c| if safe(c) { c } else { '_' }).collect();
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_however_they_are_written() {
+    fn all_spellings_of_names_are_read() {
         for (header, expected) in [
             ("attachment; filename=a.txt", Some("a.txt")),
             ("attachment; filename=\"a; b.txt\"; size=3", Some("a; b.txt")),
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_leaves_neither_its_place_nor_its_header() {
+    fn a_name_escapes_neither_its_folder_nor_its_header() {
         for (name, expected) in [
             ("../../etc/passwd", Some("passwd")),
             ("C:\\dir\\a.txt", Some("a.txt")),

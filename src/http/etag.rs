@@ -1,17 +1,17 @@
 //! Entity tags in the headers of conditional requests (RFC 9110).
 
-/// A tag as headers hold it.
+/// Returns a tag as headers quote it.
 pub fn quoted(etag: &str) -> String {
     format!("\"{etag}\"")
 }
 
-/// Whether a list of tags, or `*`, holds this one as a strong one (`if-match`).
+/// Returns whether a list of tags, or `*`, contains this tag as a strong tag (`if-match`).
 pub fn matches(tags: &str, etag: &str) -> bool {
     tags.trim() == "*" || tags.split(',').any(|tag| tag.trim().trim_matches('"') == etag)
 }
 
-/// Whether a list of tags, or `*`, holds this one, be it a weak one (`if-none-match`).
-pub fn names(tags: &str, etag: &str) -> bool {
+/// Returns whether a list of tags, or `*`, contains this tag, weak or strong (`if-none-match`).
+pub fn matches_weakly(tags: &str, etag: &str) -> bool {
     let strong: Vec<&str> = tags.split(',').map(|tag| tag.trim().trim_start_matches("W/")).collect();
     strong.iter().any(|tag| matches(tag, etag))
 }
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn weak_tags_are_good_enough_to_read_by() {
+    fn weak_tags_match_for_reading_only() {
         for (tags, strong, weak) in [
             ("\"a\"", true, true),
             ("\"b\", \"a\"", true, true),
@@ -30,7 +30,7 @@ mod tests {
             ("\"ab\"", false, false),
             ("", false, false),
         ] {
-            assert_eq!((matches(tags, "a"), names(tags, "a")), (strong, weak), "{tags}");
+            assert_eq!((matches(tags, "a"), matches_weakly(tags, "a")), (strong, weak), "{tags}");
         }
     }
 }

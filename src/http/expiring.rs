@@ -1,27 +1,28 @@
-//! What is remembered for a while.
+//! A cache whose entries expire.
 
 use crate::types::Timestamp;
 use std::cell::RefCell;
 use std::collections::HashMap;
 
-/// A bounded map whose entries end.
+/// A bounded map whose entries expire.
 pub struct Expiring<V> {
     max: usize,
     entries: RefCell<HashMap<String, (V, Timestamp)>>,
 }
 
 impl<V: Clone> Expiring<V> {
-    /// A map of `max` entries at most.
+    /// Creates a map of `max` entries at most.
     pub fn new(max: usize) -> Self {
         Self { max, entries: RefCell::default() }
     }
 
-    /// What stands there, unless its time is over.
+    /// Returns the value of a key, unless it has expired.
     pub fn get(&self, key: &str, now: Timestamp) -> Option<V> {
         self.entries.borrow().get(key).filter(|(_, end)| *end > now).map(|(value, _)| value.clone())
     }
 
-    /// Keeps `value` until `end`. When the map is full, what has ended goes, or else what ends next.
+    /// Stores `value` until `end`. A full map first drops its expired entries, or else the entry that expires
+    /// next.
     pub fn put(&self, key: String, value: V, end: Timestamp, now: Timestamp) {
         let mut entries = self.entries.borrow_mut();
         if entries.len() >= self.max && !entries.contains_key(&key) {
@@ -36,7 +37,7 @@ impl<V: Clone> Expiring<V> {
         entries.insert(key, (value, end));
     }
 
-    /// Drops what `keep` does not want.
+    /// Drops the entries that `keep` rejects.
     pub fn retain(&self, keep: impl Fn(&V) -> bool) {
         self.entries.borrow_mut().retain(|_, (value, _)| keep(value));
     }
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_end_and_the_map_stays_bounded() {
+    fn entries_expire_and_the_map_stays_bounded() {
         let map = Expiring::new(2);
         map.put("a".into(), 1, Timestamp(10), Timestamp(0));
         map.put("b".into(), 2, Timestamp(20), Timestamp(0));

@@ -1,44 +1,41 @@
-//! What the front lists for a tenant: its sessions, and the models.
+//! Lists of the gateway: a tenant's sessions, and the models. Also the health check.
 
-use super::failure::Failure;
-use super::front::Front;
-use super::{ApiRequest, ApiResponse, page};
+use super::gateway::{GatewayCall, TenantCall};
+use super::page;
+use super::request::RequestExt;
+use super::response::{self, Response};
 use crate::ports::directory::SessionEntry;
-use crate::types::{Principal, Timestamp};
+use crate::types::{Problem, Timestamp};
+use http::StatusCode;
 use serde_json::{Value, json};
 
-impl Front {
-    /// `GET /v1/sessions`: newest first. Whoever's credential names a user sees only that user's.
-    pub(super) async fn list_sessions(
-        &self,
-        request: &ApiRequest,
-        caller: &Principal,
-    ) -> Result<ApiResponse, Failure> {
-        let limit = page::limit(request)?;
-        let before: Option<(Timestamp, String)> = page::cursor(request)?;
-        let user = caller.user.clone().or_else(|| request.query("user"));
-        let agent = request.query("agent");
-        let before = before.as_ref().map(|(at, id)| (*at, id.as_str()));
-        let found = self
-            .directory
-            .sessions(&caller.tenant, user.as_deref(), agent.as_deref(), before, limit + 1, false)
-            .await?;
-        Ok(page::answer(found, limit, |entry| (entry.created_at, entry.id.clone()), view)?)
-    }
+/// `GET /healthz`.
+pub(super) async fn health(_call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    response::json(StatusCode::OK, &json!({ "status": "ok" }))
+}
 
-    /// `GET /v1/models`, in the shape that OpenAI's clients read.
-    pub(super) fn list_models(&self) -> Result<ApiResponse, Failure> {
-        let models: Vec<_> = self
-            .config
-            .models
-            .iter()
-            .map(|id| {
-                let owner = id.split('/').next().unwrap_or_default();
-                json!({ "id": id, "object": "model", "created": 0, "owned_by": owner })
-            })
-            .collect();
-        Ok(ApiResponse::json(200, &json!({ "object": "list", "data": models, "next_cursor": null }))?)
-    }
+/// `GET /v1/sessions`, newest first. A token or ticket lists the sessions of its own user only.
+pub(super) async fn sessions(call: &TenantCall<'_>) -> Result<Response, Problem> {
+    let limit = page::limit(call.request)?;
+    let before: Option<(Timestamp, String)> = page::cursor(call.request)?;
+    let user = call.caller.user.clone().or_else(|| call.request.query("user"));
+    let agent = call.request.query("agent");
+    let before = before.as_ref().map(|(at, id)| (*at, id.as_str()));
+    let directory = &call.gateway.directory;
+    let found = directory
+        .sessions(&call.caller.tenant, user.as_deref(), agent.as_deref(), before, limit + 1, false)
+        .await?;
+    page::respond(found, limit, |entry| (entry.created_at, entry.id.clone()), view)
+}
+
+/// `GET /v1/models`, in the format of OpenAI's API.
+pub(super) async fn models(call: &TenantCall<'_>) -> Result<Response, Problem> {
+    let models = call.gateway.config.models.iter().map(|id| {
+        let owner = id.split('/').next().unwrap_or_default();
+        json!({ "id": id, "object": "model", "created": 0, "owned_by": owner })
+    });
+    let models: Vec<_> = models.collect();
+    response::json(StatusCode::OK, &json!({ "object": "list", "data": models, "next_cursor": null }))
 }
 
 fn view(entry: &SessionEntry) -> Value {

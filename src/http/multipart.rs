@@ -1,34 +1,33 @@
-//! The first file of a `multipart/form-data` body (RFC 7578). Strict: a body that is cut off or not
-//! what it says is refused, never guessed at.
+//! Reads the first file of a `multipart/form-data` body (RFC 7578). A truncated or malformed body is refused.
 
 use super::disposition::{filename, parameter};
 use crate::types::{ErrorCode, Problem};
 use bytes::Bytes;
 
-/// Longest head of a part, in bytes.
+/// Longest header block of a part, in bytes.
 const MAX_HEAD: usize = 16 << 10;
 
 /// A file of a form.
 #[derive(Debug, PartialEq, Eq)]
 pub struct File {
-    /// Its name, as the form says it.
+    /// The name that the form gives it.
     pub name: String,
-    /// What it is, as the form says it.
+    /// The content type that the form gives it.
     pub content_type: Option<String>,
-    /// Its bytes.
+    /// The content.
     pub bytes: Bytes,
 }
 
-/// Finds the first file in a body of this content type; `None` when no part of it is a file. What a
-/// browser sends for an input in which nothing was chosen, no name and no bytes, is none.
+/// Finds the first file in a body of this content type; `None` when no part is a file. A part without name and
+/// content is not a file: browsers send it for an input in which no file was chosen.
 ///
 /// # Errors
-/// When the body is not what its content type says.
+/// `invalid_request` when the body does not have this content type.
 pub fn first_file(content_type: &str, body: &Bytes) -> Result<Option<File>, Problem> {
     let boundary = parameter(content_type, "boundary").filter(|boundary| is_boundary(boundary));
     let boundary = boundary.ok_or_else(|| malformed("it has no usable boundary"))?;
     let delimiter = format!("\r\n--{boundary}");
-    // The first line may be the body's first, or follow a preamble.
+    // The first delimiter starts the body, or follows a preamble.
     let opening = delimiter.trim_start().as_bytes();
     let mut at = match body.starts_with(opening) {
         true => opening.len(),
@@ -36,18 +35,18 @@ pub fn first_file(content_type: &str, body: &Bytes) -> Result<Option<File>, Prob
     };
     loop {
         let Some(start) = line_end(body, at)? else { return Ok(None) };
-        // A part without headers begins with the empty line; every file has some. A part that has but
-        // headers ends where it ends: what comes behind it is another's.
+        // A part without headers begins with the empty line. The search for the end of the headers stops at
+        // the next delimiter, because the text behind it belongs to another part.
         let (end, next) = find_delimiter(body, start.saturating_sub(2), delimiter.as_bytes())
-            .ok_or_else(|| malformed("it ends in mid-part"))?;
+            .ok_or_else(|| malformed("it ends in the middle of a part"))?;
         let part = body.get(..end.max(start)).unwrap_or_default();
         let head_end = find(part, start.saturating_sub(2), b"\r\n\r\n");
         let (head_end, content) = head_end.ok_or_else(|| malformed("a part has no content"))?;
         if head_end > start + MAX_HEAD {
-            return Err(malformed("a part's head is too long"));
+            return Err(malformed("a part's headers are too long"));
         }
         let head = body.get(start..head_end).unwrap_or_default();
-        let head = std::str::from_utf8(head).map_err(|_| malformed("a part's head is not UTF-8"))?;
+        let head = std::str::from_utf8(head).map_err(|_| malformed("a part's headers are not UTF-8"))?;
         let header = |name: &str| {
             let line = head.split("\r\n").filter_map(|line| line.split_once(':'));
             line.into_iter().find(|(key, _)| key.trim().eq_ignore_ascii_case(name)).map(|(_, v)| v.trim())
@@ -74,7 +73,7 @@ fn is_boundary(boundary: &str) -> bool {
         && boundary.bytes().all(|b| b.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&b))
 }
 
-/// What follows a delimiter at `at`: the start of the part behind it, or `None` behind the last one.
+/// Returns the start of the part behind a delimiter that ends at `at`; `None` behind the last delimiter.
 fn line_end(body: &[u8], at: usize) -> Result<Option<usize>, Problem> {
     let rest = body.get(at..).unwrap_or_default();
     if rest.starts_with(b"--") {
@@ -82,10 +81,10 @@ fn line_end(body: &[u8], at: usize) -> Result<Option<usize>, Problem> {
     }
     let padding = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     let ends = rest.get(padding..).is_some_and(|rest| rest.starts_with(b"\r\n"));
-    if ends { Ok(Some(at + padding + 2)) } else { Err(malformed("a delimiter does not end its line")) }
+    if ends { Ok(Some(at + padding + 2)) } else { Err(malformed("a delimiter is followed by text")) }
 }
 
-/// Finds the next delimiter, which is no mere start of a longer word.
+/// Finds the next delimiter that ends its line.
 fn find_delimiter(body: &[u8], mut from: usize, delimiter: &[u8]) -> Option<(usize, usize)> {
     loop {
         let (start, end) = find(body, from, delimiter)?;
@@ -96,8 +95,8 @@ fn find_delimiter(body: &[u8], mut from: usize, delimiter: &[u8]) -> Option<(usi
     }
 }
 
-/// Where `needle` first stands in `body` from `from` on, and where it ends. A needle starts with CR and
-/// has no other CR but before LF, so each byte is looked at a few times at most.
+/// Finds `needle` in `body` from `from` on; returns its start and end. A needle starts with CR and has other CRs
+/// only before LF, so each byte is compared a few times at most.
 fn find(body: &[u8], from: usize, needle: &[u8]) -> Option<(usize, usize)> {
     let at = from + body.get(from..)?.windows(needle.len()).position(|window| window == needle)?;
     Some((at, at + needle.len()))
@@ -129,7 +128,7 @@ mod tests {
             bytes: Bytes::from_static(content),
         };
         assert_eq!(file, expected);
-        // Whatever is missing at its end, a file is whole or refused.
+        // A truncated body gives the whole file or is refused.
         let whole = body.len() - b"second\r\n--x-1--\r\n".len();
         for end in 0..whole {
             let cut = read(FORM, &body[..end]);
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_and_no_file_are_told_apart() {
+    fn an_empty_file_differs_from_no_file() {
         let body = b"--x-1\r\nContent-Disposition: form-data; filename=\"\"\r\n\r\n\r\n--x-1--";
         assert_eq!(read(FORM, body).expect("a form"), None, "nothing was chosen");
         let body = b"--x-1\r\nContent-Disposition: form-data; filename=\"\"\r\n\r\n\r\n\
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_form_is_refused() {
+    fn a_body_that_is_no_form_is_refused() {
         let long = format!("multipart/form-data; boundary={}", "x".repeat(71));
         for (content_type, body) in [
             ("multipart/form-data", &b"--x-1--"[..]),
@@ -163,7 +162,7 @@ mod tests {
             (FORM, b"--x-1\r\nContent-Disposition: form-data; filename=a\r\n\r\ncut off"),
             (FORM, b"--x-1\r\nContent-Disposition: form-data; filename=a"),
             (FORM, b"--x-1"),
-            // Neither part of it may be taken for the other's.
+            // Headers and content must belong to the same part.
             (
                 FORM,
                 b"--x-1\r\nContent-Disposition: form-data; filename=a\r\n--x-1\r\nA: b\r\n\r\nc\r\n--x-1--",

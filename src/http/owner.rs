@@ -1,17 +1,18 @@
-//! Whose files and memory a request is about.
+//! The owner of the files and memory that a request is about.
 
-use super::ApiRequest;
+use super::gateway::TenantCall;
+use super::request::RequestExt;
 use crate::standard::DEFAULT_AGENT;
 use crate::types::{Owner, Principal, Problem, id};
 
-/// The user whom a key that names none speaks for.
-const DEFAULT_USER: &str = "default";
+/// The user of a request that names none.
+pub const DEFAULT_USER: &str = "default";
 
-/// The user and the agent that a caller names, in the query (`at` is `?`) or in the body (`/`). A token's own
-/// user stands above the one that is named.
+/// Returns the owner of the given user and agent, which were named in the query (`at` is `?`) or in the body
+/// (`at` is `/`). The user of a token or ticket takes precedence.
 ///
 /// # Errors
-/// When a name is none.
+/// `validation_failed` for an invalid name.
 pub fn owner(
     caller: &Principal,
     user: Option<String>,
@@ -20,34 +21,38 @@ pub fn owner(
 ) -> Result<Owner, Problem> {
     let user = caller.user.clone().or(user).unwrap_or_else(|| DEFAULT_USER.to_owned());
     let agent = agent.unwrap_or_else(|| DEFAULT_AGENT.to_owned());
-    if !id::is_user(&user) {
-        let detail = "expected 1 to 128 bytes without / \\ and control characters";
-        return Err(Problem::field(format!("{at}user"), detail));
-    }
+    check_user(&user, at)?;
     if !id::is_valid(&agent) {
         return Err(Problem::field(format!("{at}agent"), "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @"));
     }
     Ok(Owner { tenant: caller.tenant.clone(), agent, user })
 }
 
-/// The owner that the body names, or else the query.
+/// Checks the name of a user.
 ///
 /// # Errors
-/// When a name is none.
-pub fn of_body(
-    request: &ApiRequest,
-    caller: &Principal,
-    user: Option<String>,
-    agent: Option<String>,
-) -> Result<Owner, Problem> {
-    let (user, agent) = (user.or_else(|| request.query("user")), agent.or_else(|| request.query("agent")));
-    owner(caller, user, agent, "/")
+/// `validation_failed` at `{at}user`.
+pub fn check_user(user: &str, at: &str) -> Result<(), Problem> {
+    if id::is_user(user) {
+        return Ok(());
+    }
+    Err(Problem::field(format!("{at}user"), "expected 1 to 128 bytes without / \\ and control characters"))
 }
 
-/// The owner that the query names.
+/// Returns the owner that the body names, or else the query.
 ///
 /// # Errors
-/// When a name is none.
-pub fn of_query(request: &ApiRequest, caller: &Principal) -> Result<Owner, Problem> {
+/// `validation_failed` for an invalid name.
+pub fn of_body(call: &TenantCall<'_>, user: Option<String>, agent: Option<String>) -> Result<Owner, Problem> {
+    let (user, agent) =
+        (user.or_else(|| call.request.query("user")), agent.or_else(|| call.request.query("agent")));
+    owner(call.caller, user, agent, "/")
+}
+
+/// Returns the owner that the query names.
+///
+/// # Errors
+/// `validation_failed` for an invalid name.
+pub fn of_query(caller: &Principal, request: &impl RequestExt) -> Result<Owner, Problem> {
     owner(caller, request.query("user"), request.query("agent"), "?")
 }

@@ -1,18 +1,20 @@
 //! Pages of a list: `?limit=` and an opaque `?cursor=` in, `{data, next_cursor}` out.
 
-use super::{ApiRequest, ApiResponse};
+use super::request::{Request, RequestExt};
+use super::response::{self, Response};
 use crate::types::Problem;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::StatusCode;
 use serde::{Serialize, de::DeserializeOwned};
 
 const DEFAULT_LIMIT: usize = 50;
 const MAX_LIMIT: usize = 200;
 
-/// How many entries the caller wants.
+/// Returns the largest number of entries on the page.
 ///
 /// # Errors
-/// When `?limit=` is not a number from 1 to 200.
-pub fn limit(request: &ApiRequest) -> Result<usize, Problem> {
+/// `validation_failed` when `?limit=` is not a number from 1 to 200.
+pub fn limit(request: &Request) -> Result<usize, Problem> {
     let Some(text) = request.query("limit") else { return Ok(DEFAULT_LIMIT) };
     match text.parse() {
         Ok(limit) if (1..=MAX_LIMIT).contains(&limit) => Ok(limit),
@@ -20,11 +22,11 @@ pub fn limit(request: &ApiRequest) -> Result<usize, Problem> {
     }
 }
 
-/// Where the page before ended.
+/// Returns the key of the last entry of the page before.
 ///
 /// # Errors
-/// When `?cursor=` is not one that this list gave out.
-pub fn cursor<T: DeserializeOwned>(request: &ApiRequest) -> Result<Option<T>, Problem> {
+/// `validation_failed` when `?cursor=` is not a cursor of this list.
+pub fn cursor<T: DeserializeOwned>(request: &Request) -> Result<Option<T>, Problem> {
     let Some(text) = request.query("cursor") else { return Ok(None) };
     URL_SAFE_NO_PAD
         .decode(text)
@@ -34,34 +36,34 @@ pub fn cursor<T: DeserializeOwned>(request: &ApiRequest) -> Result<Option<T>, Pr
         .ok_or_else(|| Problem::field("?cursor", "not a cursor of this list; start without one"))
 }
 
-/// The opaque form of where a page ends.
+/// Encodes the key of the last entry of a page as a cursor.
 ///
 /// # Errors
-/// When the key cannot be written as JSON, which is our own fault.
+/// `internal` when the key cannot be serialized.
 pub fn encode(key: &impl Serialize) -> Result<String, Problem> {
-    let json = serde_json::to_vec(key).map_err(|e| Problem::internal(e.to_string()))?;
-    Ok(URL_SAFE_NO_PAD.encode(json))
+    Ok(URL_SAFE_NO_PAD.encode(response::to_json(key)?))
 }
 
-/// A page, as it is answered.
+/// A page as clients see it.
 #[derive(Serialize)]
 pub struct Page<E> {
-    /// What is on it.
+    /// The entries.
     pub data: Vec<E>,
-    /// Where the next one begins.
+    /// The cursor of the next page.
     pub next_cursor: Option<String>,
 }
 
-/// A page made of up to `limit + 1` entries: the one too many only tells that there is more.
+/// Builds the response with a page from up to `limit + 1` entries; the last of them only shows that there is
+/// another page.
 ///
 /// # Errors
-/// When an entry cannot be written as JSON, which is our own fault.
-pub fn answer<E, C: Serialize>(
+/// `internal` when an entry cannot be serialized.
+pub fn respond<E, C: Serialize>(
     mut entries: Vec<E>,
     limit: usize,
     key: impl Fn(&E) -> C,
     view: impl Fn(&E) -> serde_json::Value,
-) -> Result<ApiResponse, Problem> {
+) -> Result<Response, Problem> {
     let more = entries.len() > limit;
     entries.truncate(limit);
     let next = match entries.last() {
@@ -69,5 +71,5 @@ pub fn answer<E, C: Serialize>(
         _ => None,
     };
     let data: Vec<_> = entries.iter().map(view).collect();
-    ApiResponse::json(200, &Page { data, next_cursor: next })
+    response::json(StatusCode::OK, &Page { data, next_cursor: next })
 }

@@ -1,23 +1,23 @@
-//! On which shard a tenant's rows are, as long as it is not written down anywhere.
+//! Chooses the shard for the rows of a tenant that has no stored shard.
 //!
-//! Rendezvous hashing: each shard draws a number for the tenant, and the highest has it. A shard that
-//! is added takes a share from each of the others and moves nobody between those.
+//! Rendezvous hashing: the shard with the highest weight for the tenant gets it. A new shard takes a share of
+//! the tenants of every other shard, and no tenant moves between the others.
 
 use crate::types::TenantId;
 use sha2::{Digest, Sha256};
 
-/// How long an isolate remembers on which shard a tenant is, in milliseconds. That never changes; only an id
-/// that comes back may be elsewhere.
+/// How long an isolate caches the shard of a tenant, in milliseconds. The shard of a tenant never changes, but
+/// a later tenant of the same id may be on another one.
 pub const PLACED_MS: u64 = 10 * 60_000;
 
-/// The shard that has a tenant of this name; none if there are no shards.
-pub fn by_name<'a>(tenant: &TenantId, shards: &'a [String]) -> Option<&'a str> {
-    shards.iter().map(String::as_str).max_by_key(|shard| draw(tenant, shard))
+/// Returns the shard of a tenant; `None` if there are no shards.
+pub fn shard<'a>(tenant: &TenantId, shards: &'a [String]) -> Option<&'a str> {
+    shards.iter().map(String::as_str).max_by_key(|shard| weight(tenant, shard))
 }
 
-/// What a shard draws for a tenant: the same for ever, on every machine. No shard's name has a slash
-/// in it, so no two pairs are the same text.
-fn draw(tenant: &TenantId, shard: &str) -> [u8; 32] {
+/// Returns the weight of a shard for a tenant, which must never change. No shard's name contains a slash, so no
+/// two pairs have the same text.
+fn weight(tenant: &TenantId, shard: &str) -> [u8; 32] {
     Sha256::digest(format!("{shard}/{tenant}")).into()
 }
 
@@ -33,11 +33,11 @@ mod tests {
     }
 
     #[test]
-    fn a_name_gives_the_same_shard_for_ever() {
+    fn the_shard_of_an_id_never_changes() {
         let placed = ["dev", "acme", "globex", "ten_1", "ten_2"]
-            .map(|tenant| by_name(&tenant.into(), &shards(3)).map(str::to_owned));
+            .map(|tenant| shard(&tenant.into(), &shards(3)).map(str::to_owned));
         assert_eq!(placed.map(Option::unwrap), ["DB_1", "DB", "DB", "DB_2", "DB_2"]);
-        assert_eq!((by_name(&"acme".into(), &[]), by_name(&"acme".into(), &shards(1))), (None, Some("DB")));
+        assert_eq!((shard(&"acme".into(), &[]), shard(&"acme".into(), &shards(1))), (None, Some("DB")));
     }
 
     #[test]
@@ -46,7 +46,7 @@ mod tests {
             let names = shards(count);
             let mut sizes = BTreeMap::new();
             for n in 0..4_000 {
-                *sizes.entry(by_name(&format!("tenant-{n}").into(), &names)).or_insert(0) += 1;
+                *sizes.entry(shard(&format!("tenant-{n}").into(), &names)).or_insert(0) += 1;
             }
             let fair = 4_000 / count;
             assert!(
@@ -59,10 +59,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_shard_that_is_added_moves_nobody_between_the_others(tenant in "[A-Za-z0-9_.:@~-]{1,128}", count in 1..12_usize) {
+        fn a_new_shard_moves_no_tenant_between_the_others(tenant in "[A-Za-z0-9_.:@~-]{1,128}", count in 1..12_usize) {
             let tenant = TenantId::from(tenant);
             let (before, after) = (shards(count), shards(count + 1));
-            let (old, new) = (by_name(&tenant, &before), by_name(&tenant, &after));
+            let (old, new) = (shard(&tenant, &before), shard(&tenant, &after));
             prop_assert!(new == old || new == after.last().map(String::as_str));
         }
 
@@ -70,7 +70,7 @@ mod tests {
         fn the_order_of_shards_does_not_matter(tenant in "[A-Za-z0-9_.:@~-]{1,128}", count in 1..12_usize) {
             let tenant = TenantId::from(tenant);
             let (names, reversed) = (shards(count), shards(count).into_iter().rev().collect::<Vec<_>>());
-            prop_assert_eq!(by_name(&tenant, &names), by_name(&tenant, &reversed));
+            prop_assert_eq!(shard(&tenant, &names), shard(&tenant, &reversed));
         }
     }
 }

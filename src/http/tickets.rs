@@ -1,20 +1,22 @@
-//! Tickets: what a browser's `EventSource` or `WebSocket` puts into the URL, since it cannot send
-//! headers. Signed, short-lived, good for one session's streams.
+//! Tickets: credentials that browsers put into the URL, because `EventSource` and `WebSocket` cannot send
+//! headers. A ticket is signed, short-lived, and opens the streams of one session.
 
-use super::front::Front;
-use super::seal::{derive, hmac, hmac_is};
-use super::{ApiRequest, ApiResponse, body};
-use crate::http::failure::Failure;
+use super::body;
+use super::crypto::{derive, hmac, verify_hmac};
+use super::gateway::{Gateway, TenantCall};
+use super::request::RequestExt;
+use super::response::{self, Response};
 use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Timestamp, id};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// How long a ticket opens a stream; a stream that is open stays open.
+/// How long a ticket opens streams, in milliseconds. An open stream stays open.
 const KEPT_MS: u64 = 5 * 60_000;
 
 #[derive(Deserialize)]
-struct Ask {
+struct NewTicket {
     session: String,
     #[serde(default)]
     user: Option<String>,
@@ -26,46 +28,40 @@ struct Ticket {
     expires_at: Timestamp,
 }
 
-impl Front {
-    /// `POST /v1/tickets`. Whether the session is there and the caller's is for the session to say.
-    pub(super) fn create_ticket(
-        &self,
-        request: &ApiRequest,
-        caller: &Principal,
-    ) -> Result<ApiResponse, Failure> {
-        let ask: Ask = body::json(request)?;
-        if !id::is_valid(&ask.session) {
-            return Err(Problem::field("/session", "not a session id").into());
-        }
-        let user = caller.user.clone().or(ask.user).or_else(|| request.query("user"));
-        if user.as_deref().is_some_and(|user| !id::is_user(user)) {
-            return Err(Problem::field("/user", "cannot be a user's name").into());
-        }
-        let key = self.ticket_key().ok_or_else(|| {
-            Problem::new(ErrorCode::NotConfigured, "tickets need an ADMIN_KEY, which signs them")
-        })?;
-        let session = Some(ask.session);
-        let mut holder = Principal { user, session, rules: Rules::default(), ..caller.clone() };
-        holder.scopes.0.retain(|scope| *scope != Scope::Admin);
-        let expires_at = self.clock.now().plus(KEPT_MS);
-        let text = serde_json::to_vec(&Ticket { holder, expires_at })
-            .map_err(|error| Problem::internal(error.to_string()))?;
-        let [text, tag] = [text.as_slice(), &hmac(&key, &text)].map(|part| URL_SAFE_NO_PAD.encode(part));
-        Ok(ApiResponse::json(201, &json!({ "ticket": format!("{text}.{tag}"), "expires_at": expires_at }))?)
+/// `POST /v1/tickets`. The session itself checks on use whether it exists and belongs to the holder.
+pub(super) async fn create(call: &TenantCall<'_>) -> Result<Response, Problem> {
+    let new: NewTicket = body::json(call.request)?;
+    if !id::is_valid(&new.session) {
+        return Err(Problem::field("/session", "not a session id"));
     }
+    let user = call.caller.user.clone().or(new.user).or_else(|| call.request.query("user"));
+    if user.as_deref().is_some_and(|user| !id::is_user(user)) {
+        return Err(Problem::field("/user", "not a user name"));
+    }
+    let key = signing_key(call.gateway).ok_or_else(|| {
+        Problem::new(ErrorCode::NotConfigured, "tickets need an ADMIN_KEY, which signs them")
+    })?;
+    let session = Some(new.session);
+    let mut holder = Principal { user, session, rules: Rules::default(), ..call.caller.clone() };
+    holder.scopes.0.retain(|scope| *scope != Scope::Admin);
+    let expires_at = call.gateway.clock.now().plus(KEPT_MS);
+    let text = response::to_json(&Ticket { holder, expires_at })?;
+    let [text, tag] = [text.as_slice(), &hmac(&key, &text)].map(|part| URL_SAFE_NO_PAD.encode(part));
+    let ticket = json!({ "ticket": format!("{text}.{tag}"), "expires_at": expires_at });
+    response::json(StatusCode::CREATED, &ticket)
+}
 
-    /// The holder of a ticket; `None` when it is not ours or has expired.
-    pub(super) fn open_ticket(&self, ticket: &str) -> Option<Principal> {
-        let (text, tag) = ticket.split_once('.')?;
-        let text = URL_SAFE_NO_PAD.decode(text).ok()?;
-        if !hmac_is(&self.ticket_key()?, &text, &URL_SAFE_NO_PAD.decode(tag).ok()?) {
-            return None;
-        }
-        let ticket: Ticket = crate::types::json::read(&text).ok()?;
-        (ticket.expires_at > self.clock.now()).then_some(ticket.holder)
+/// Returns the holder of a ticket; `None` when the signature is wrong or the ticket has expired.
+pub(super) fn open_ticket(gateway: &Gateway, ticket: &str) -> Option<Principal> {
+    let (text, tag) = ticket.split_once('.')?;
+    let text = URL_SAFE_NO_PAD.decode(text).ok()?;
+    if !verify_hmac(&signing_key(gateway)?, &text, &URL_SAFE_NO_PAD.decode(tag).ok()?) {
+        return None;
     }
+    let ticket: Ticket = crate::types::json::read(&text).ok()?;
+    (ticket.expires_at > gateway.clock.now()).then_some(ticket.holder)
+}
 
-    fn ticket_key(&self) -> Option<[u8; 32]> {
-        Some(derive(self.config.admin_key.as_deref()?, "ticket"))
-    }
+fn signing_key(gateway: &Gateway) -> Option<[u8; 32]> {
+    Some(derive(gateway.config.admin_key.as_deref()?, "ticket"))
 }

@@ -1,51 +1,157 @@
-//! The files of a user with an agent, and those that the agent's users share.
+//! The files of a user with an agent, and the files that the users of an agent share.
 
-use super::etag::{matches, names, quoted};
-use super::failure::Failure;
-use super::front::Front;
-use super::routes::{Found, WorkspaceRoute};
-use super::{ApiRequest, ApiResponse, disposition, owner, page};
-use crate::ports::{
-    FileError,
-    filesystem::{Entry, File, Precondition},
-};
-use crate::types::{ErrorCode, FilePath, Owner, PathError, PathPrefix, Principal, Problem, Scope};
+use super::etag::{matches, matches_weakly, quoted};
+use super::gateway::TenantCall;
+use super::request::{Request, RequestExt};
+use super::response::{self, Response, ResponseExt};
+use super::{disposition, owner, page};
+use crate::ports::filesystem::{Entry, File, FileError, FileResult, Precondition};
+use crate::types::{ErrorCode, FilePath, Owner, PathError, PathPrefix, Problem, Scope};
 use crate::workspace::{Layer, Workspace};
+use bytes::Bytes;
+use http::StatusCode;
 use serde_json::{Value, json};
 
-impl Front {
-    /// `/v1/workspace/files` and everything below it.
-    pub(super) async fn workspace(
+/// The layers of a workspace that a request names.
+struct Tree {
+    workspace: Workspace,
+    /// One layer; without it, reads see all layers and writes go to the user's own.
+    layer: Option<Layer>,
+}
+
+/// `GET /v1/workspace/files`.
+pub(super) async fn list(call: &TenantCall<'_>) -> Result<Response, Problem> {
+    let tree = Tree::open(call)?;
+    let limit = page::limit(call.request)?;
+    let after: Option<String> = page::cursor(call.request)?;
+    let prefix = call.request.query("prefix").unwrap_or_default();
+    let prefix = PathPrefix::parse(&prefix).map_err(|error| bad_path("?prefix", error))?;
+    let entries = tree.list(&prefix, after.as_deref(), limit + 1).await?;
+    page::respond(entries, limit, |(entry, _)| entry.path.clone(), |(entry, layer)| view(entry, *layer))
+}
+
+/// `GET /v1/workspace/files/{path*}`.
+pub(super) async fn read(call: &TenantCall<'_>) -> Result<Response, Problem> {
+    let tree = Tree::open(call)?;
+    let path = path(call)?;
+    let file = tree.read(&path).await?;
+    let etag = quoted(&file.entry.etag);
+    if call.request.header("if-none-match").is_some_and(|tags| matches_weakly(tags, &file.entry.etag)) {
+        return Ok(with_cache_headers(response::empty(StatusCode::NOT_MODIFIED), &etag));
+    }
+    let response = response::bytes(StatusCode::OK, &content_type(&file), file.bytes)
+        // The content is untrusted: a browser must not run it as a page of this origin.
+        .with("content-disposition", &disposition::attachment(path.name()))
+        .with("content-security-policy", "sandbox; default-src 'none'")
+        .with("x-content-type-options", "nosniff");
+    Ok(with_cache_headers(response, &etag))
+}
+
+/// `PUT /v1/workspace/files/{path*}`.
+pub(super) async fn write(call: &TenantCall<'_>) -> Result<Response, Problem> {
+    let tree = Tree::open_to_write(call)?;
+    let path = path(call)?;
+    let condition = tree.condition(&path, call.request).await?;
+    let layer = tree.layer.unwrap_or(Layer::User);
+    // Only for the status: the write itself decides which of two writers creates the file.
+    let is_new = match condition {
+        Precondition::IfMatch(_) => false,
+        Precondition::CreateOnly => true,
+        Precondition::Any => tree.etag(Some(layer), &path).await?.is_none(),
+    };
+    let entry = tree.write(&path, call.request.body().clone(), &condition).await?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(response::json(status, &view(&entry, layer))?.with("etag", &quoted(&entry.etag)))
+}
+
+/// `DELETE /v1/workspace/files/{path*}`.
+pub(super) async fn delete(call: &TenantCall<'_>) -> Result<Response, Problem> {
+    let tree = Tree::open_to_write(call)?;
+    let path = path(call)?;
+    let condition = tree.condition(&path, call.request).await?;
+    tree.delete(&path, &condition).await?;
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}
+
+impl Tree {
+    fn open(call: &TenantCall<'_>) -> Result<Self, Problem> {
+        let layer = asked_layer(call.request)?;
+        let Owner { tenant, agent, user } = owner::of_query(call.caller, call.request)?;
+        Ok(Self { workspace: call.gateway.files.open(&tenant, &agent, &user, None), layer })
+    }
+
+    fn open_to_write(call: &TenantCall<'_>) -> Result<Self, Problem> {
+        if asked_layer(call.request)? == Some(Layer::Shared) && !call.caller.scopes.allow(Scope::Admin) {
+            let detail = "writing files that all users of an agent share needs the scope admin";
+            return Err(Problem::new(ErrorCode::MissingScope, detail));
+        }
+        Self::open(call)
+    }
+
+    async fn list(
         &self,
-        route: WorkspaceRoute,
-        found: &Found,
-        request: &ApiRequest,
-        caller: &Principal,
-    ) -> Result<ApiResponse, Failure> {
-        let layer = asked_layer(request)?;
-        if layer == Some(Layer::Shared)
-            && matches!(route, WorkspaceRoute::Write | WorkspaceRoute::Delete)
-            && !caller.scopes.allow(Scope::Admin)
-        {
-            let detail = "the files that all users of an agent share need the scope admin";
-            return Err(Problem::new(ErrorCode::MissingScope, detail).into());
+        prefix: &PathPrefix,
+        after: Option<&str>,
+        limit: usize,
+    ) -> FileResult<Vec<(Entry, Layer)>> {
+        let Some(layer) = self.layer else { return self.workspace.list(prefix, after, limit).await };
+        let entries = self.workspace.layer(layer).list(prefix, after, limit).await?;
+        Ok(entries.into_iter().map(|entry| (entry, layer)).collect())
+    }
+
+    async fn read(&self, path: &FilePath) -> FileResult<File> {
+        match self.layer {
+            None => Ok(self.workspace.read(path).await?.0),
+            Some(layer) => self.workspace.layer(layer).read(path).await,
         }
-        let Owner { tenant, agent, user } = owner::of_query(request, caller)?;
-        let workspace = self.files.open(&tenant, &agent, &user, None);
-        if route == WorkspaceRoute::List {
-            return list(&workspace, layer, request).await;
+    }
+
+    async fn write(&self, path: &FilePath, bytes: Bytes, condition: &Precondition) -> FileResult<Entry> {
+        match self.layer {
+            None => self.workspace.write(path, bytes, condition).await,
+            Some(layer) => self.workspace.layer(layer).write(path, bytes, condition).await,
         }
-        let path = FilePath::parse(found.param("path")).map_err(|error| bad_path("path", error))?;
-        match route {
-            WorkspaceRoute::Write => write(&workspace, layer, &path, request).await,
-            WorkspaceRoute::Delete => delete(&workspace, layer, &path, request).await,
-            _ => show(&workspace, layer, &path, request).await,
+    }
+
+    async fn delete(&self, path: &FilePath, condition: &Precondition) -> FileResult<()> {
+        match self.layer {
+            None => self.workspace.delete(path, condition).await,
+            Some(layer) => self.workspace.layer(layer).delete(path, condition).await,
+        }
+    }
+
+    /// Returns the etag of a file in one layer, or as reads see it.
+    async fn etag(&self, layer: Option<Layer>, path: &FilePath) -> FileResult<Option<String>> {
+        let entry = match layer {
+            None => self.workspace.find(path).await?.map(|(entry, _)| entry),
+            Some(layer) => {
+                let entries = self.workspace.layer(layer).list(&PathPrefix::from(path), None, 1).await?;
+                entries.into_iter().next().filter(|entry| entry.path == *path)
+            }
+        };
+        Ok(entry.map(|entry| entry.etag))
+    }
+
+    /// Reads the preconditions in the request's headers (RFC 9110, section 13.1).
+    async fn condition(&self, path: &FilePath, request: &Request) -> Result<Precondition, Problem> {
+        if let Some(tags) = request.header("if-match") {
+            // The write then requires the etag found here. Both headers together cannot be satisfied.
+            let fits = |etag: &String| matches(tags, etag) && request.header("if-none-match").is_none();
+            let etag = self.etag(self.layer, path).await?.filter(fits);
+            return etag.map(Precondition::IfMatch).ok_or_else(|| FileError::Conflict.into());
+        }
+        match request.header("if-none-match").map(str::trim) {
+            None => Ok(Precondition::Any),
+            Some("*") => Ok(Precondition::CreateOnly),
+            Some(_) => {
+                let detail = "only `if-none-match: *` works here; to replace a file use `if-match`";
+                Err(Problem::new(ErrorCode::InvalidRequest, detail))
+            }
         }
     }
 }
 
-/// The layer that is asked for; what a reader sees of both when there is none.
-fn asked_layer(request: &ApiRequest) -> Result<Option<Layer>, Problem> {
+fn asked_layer(request: &Request) -> Result<Option<Layer>, Problem> {
     match request.query("layer").as_deref() {
         None => Ok(None),
         Some("user") => Ok(Some(Layer::User)),
@@ -54,130 +160,16 @@ fn asked_layer(request: &ApiRequest) -> Result<Option<Layer>, Problem> {
     }
 }
 
+fn path(call: &TenantCall<'_>) -> Result<FilePath, Problem> {
+    FilePath::parse(call.params.get("path")).map_err(|error| bad_path("path", error))
+}
+
 fn bad_path(pointer: &str, error: PathError) -> Problem {
     Problem::field(pointer, error.to_string())
 }
 
-async fn list(
-    workspace: &Workspace,
-    layer: Option<Layer>,
-    request: &ApiRequest,
-) -> Result<ApiResponse, Failure> {
-    let limit = page::limit(request)?;
-    let after: Option<String> = page::cursor(request)?;
-    let prefix = request.query("prefix").unwrap_or_default();
-    let prefix = PathPrefix::parse(&prefix).map_err(|error| bad_path("?prefix", error))?;
-    let entries = match layer {
-        None => workspace.list(&prefix, after.as_deref(), limit + 1).await?,
-        Some(layer) => {
-            let entries = workspace.layer(layer).list(&prefix, after.as_deref(), limit + 1).await?;
-            entries.into_iter().map(|entry| (entry, layer)).collect()
-        }
-    };
-    Ok(page::answer(entries, limit, |(entry, _)| entry.path.clone(), |(entry, layer)| view(entry, *layer))?)
-}
-
-async fn show(
-    workspace: &Workspace,
-    layer: Option<Layer>,
-    path: &FilePath,
-    request: &ApiRequest,
-) -> Result<ApiResponse, Failure> {
-    let file = match layer {
-        None => workspace.read(path).await?.0,
-        Some(layer) => workspace.layer(layer).read(path).await?,
-    };
-    let etag = quoted(&file.entry.etag);
-    if request.header("if-none-match").is_some_and(|tags| names(tags, &file.entry.etag)) {
-        return Ok(with_head(ApiResponse::empty(304), &etag));
-    }
-    let response = ApiResponse::bytes(200, &content_type(&file), file.bytes)
-        // Somebody's bytes under our name: never to be run as a page of ours.
-        .with("content-disposition", &disposition::attachment(path.name()))
-        .with("content-security-policy", "sandbox; default-src 'none'")
-        .with("x-content-type-options", "nosniff");
-    Ok(with_head(response, &etag))
-}
-
-async fn write(
-    workspace: &Workspace,
-    layer: Option<Layer>,
-    path: &FilePath,
-    request: &ApiRequest,
-) -> Result<ApiResponse, Failure> {
-    let condition = condition(workspace, layer, path, request).await?;
-    let bytes = request.body.clone();
-    // Only for the status: who creates and who replaces is settled by the write itself.
-    let is_new = match condition {
-        Precondition::IfMatch(_) => false,
-        Precondition::CreateOnly => true,
-        Precondition::Any => etag_of(workspace, Some(layer.unwrap_or(Layer::User)), path).await?.is_none(),
-    };
-    let entry = match layer {
-        None => workspace.write(path, bytes, &condition).await?,
-        Some(layer) => workspace.layer(layer).write(path, bytes, &condition).await?,
-    };
-    let status = if is_new { 201 } else { 200 };
-    let response = ApiResponse::json(status, &view(&entry, layer.unwrap_or(Layer::User)))?;
-    Ok(response.with("etag", &quoted(&entry.etag)))
-}
-
-async fn delete(
-    workspace: &Workspace,
-    layer: Option<Layer>,
-    path: &FilePath,
-    request: &ApiRequest,
-) -> Result<ApiResponse, Failure> {
-    let condition = condition(workspace, layer, path, request).await?;
-    match layer {
-        None => workspace.delete(path, &condition).await?,
-        Some(layer) => workspace.layer(layer).delete(path, &condition).await?,
-    }
-    Ok(ApiResponse::empty(204))
-}
-
-/// What the request's headers demand of the file (RFC 9110, 13.1).
-async fn condition(
-    workspace: &Workspace,
-    layer: Option<Layer>,
-    path: &FilePath,
-    request: &ApiRequest,
-) -> Result<Precondition, Failure> {
-    if let Some(tags) = request.header("if-match") {
-        // Whatever else comes in between, this is the file that fits. Both headers at once cannot hold.
-        let fits = |etag: &String| matches(tags, etag) && request.header("if-none-match").is_none();
-        let etag = etag_of(workspace, layer, path).await?.filter(fits);
-        return etag.map(Precondition::IfMatch).ok_or_else(|| FileError::Conflict.into());
-    }
-    match request.header("if-none-match").map(str::trim) {
-        None => Ok(Precondition::Any),
-        Some("*") => Ok(Precondition::CreateOnly),
-        Some(_) => {
-            let detail = "only `if-none-match: *` works here; to replace a file use `if-match`";
-            Err(Problem::new(ErrorCode::InvalidRequest, detail).into())
-        }
-    }
-}
-
-/// The etag of the file that is there.
-async fn etag_of(
-    workspace: &Workspace,
-    layer: Option<Layer>,
-    path: &FilePath,
-) -> Result<Option<String>, FileError> {
-    let entry = match layer {
-        None => workspace.find(path).await?.map(|(entry, _)| entry),
-        Some(layer) => {
-            let first =
-                workspace.layer(layer).list(&PathPrefix::from(path), None, 1).await?.into_iter().next();
-            first.filter(|entry| entry.path == *path)
-        }
-    };
-    Ok(entry.map(|entry| entry.etag))
-}
-
-fn with_head(response: ApiResponse, etag: &str) -> ApiResponse {
-    // A proxy that compresses would weaken the tag, and then nobody could write with it.
+fn with_cache_headers(response: Response, etag: &str) -> Response {
+    // A proxy that compresses would weaken the tag, and a weak tag does not satisfy `if-match`.
     response.with("cache-control", "private, no-cache, no-transform").with("etag", etag)
 }
 
@@ -191,7 +183,7 @@ fn view(entry: &Entry, layer: Layer) -> Value {
     })
 }
 
-/// What a file is, by its name; text is only called so if it is.
+/// Returns the content type for a file's extension; a text type only if the content is UTF-8.
 fn content_type(file: &File) -> String {
     let extension = file.entry.path.extension().unwrap_or_default().to_ascii_lowercase();
     let binary = match extension.as_str() {

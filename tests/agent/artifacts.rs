@@ -1,13 +1,13 @@
 //! Large outputs and files, as the model, the log and HTTP clients see them.
 
-use crate::http::{handler, principal};
+use crate::http::{request, respond, status};
 use crate::stage::{NOW, Stage, meta, standard, step_of};
 use async_trait::async_trait;
 use bytes::Bytes;
 use edge_harness::agent::{
     Bounds, HostConfig, Post, SessionHost, Tool, ToolContext, ToolError, host::HostPorts,
 };
-use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute, session::SessionRequest};
+use edge_harness::http::{Body, Response};
 use edge_harness::platform::in_memory::{
     InMemoryDirectory, ManualClock, MemorySessionStore, NoPeers, ScriptedModels, SeededEntropy, TaskPool,
     models::{answer, call},
@@ -15,7 +15,6 @@ use edge_harness::platform::in_memory::{
 use edge_harness::ports::{BlobStore, Clock};
 use edge_harness::standard::builder;
 use edge_harness::types::{Effect, ModelRequest, Part, Problem, Role, ToolOutcome};
-use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{
@@ -88,48 +87,38 @@ fn store(stage: &Stage, turn: &str, n: usize) -> String {
     }
 }
 
-fn request(route: SessionRoute, item: &str, headers: &[(&str, &str)], body: &[u8]) -> SessionRequest {
-    let headers = headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-    let request = ApiRequest { headers, body: body.to_vec().into(), ..ApiRequest::default() };
-    SessionRequest { principal: principal(), session: "s".into(), route, item: item.into(), request }
+fn get(stage: &Stage, item: &str, headers: &[(&str, &str)]) -> Result<Response, Problem> {
+    respond(stage, &request(&format!("GET /artifacts/{item}"), "", headers, ""))
 }
 
-fn ask(stage: &Stage, request: &SessionRequest) -> Result<ApiResponse, Problem> {
-    block_on(handler(stage, None).handle(request))
+fn attach(stage: &Stage, headers: &[(&str, &str)], body: &[u8]) -> Result<Response, Problem> {
+    respond(stage, &request("POST /attachments", "", headers, body.to_vec()))
 }
 
-fn get(stage: &Stage, item: &str, headers: &[(&str, &str)]) -> Result<ApiResponse, Problem> {
-    ask(stage, &request(SessionRoute::Artifact, item, headers, b""))
-}
-
-fn attach(stage: &Stage, headers: &[(&str, &str)], body: &[u8]) -> Result<ApiResponse, Problem> {
-    ask(stage, &request(SessionRoute::Attach, "", headers, body))
-}
-
-fn post(stage: &Stage, parts: &Value) -> Result<ApiResponse, Problem> {
+fn post(stage: &Stage, parts: &Value) -> Result<Response, Problem> {
     let headers = [("prefer", "respond-async")];
     let body = json!({ "parts": parts }).to_string();
-    ask(stage, &request(SessionRoute::PostMessage, "", &headers, body.as_bytes()))
+    respond(stage, &request("POST /messages", "", &headers, body))
 }
 
-fn bytes(response: &ApiResponse) -> &[u8] {
-    match &response.body {
-        ApiBody::Bytes(bytes) => bytes,
-        ApiBody::Empty => b"",
-        ApiBody::Stream(_) => panic!("a stream"),
+fn bytes(response: &Response) -> &[u8] {
+    match response.body() {
+        Body::Bytes(bytes) => bytes,
+        Body::Empty => b"",
+        _ => panic!("a stream"),
     }
 }
 
-fn json_of(response: &ApiResponse) -> Value {
+fn json_of(response: &Response) -> Value {
     serde_json::from_slice(bytes(response)).unwrap()
 }
 
-fn header<'a>(response: &'a ApiResponse, name: &str) -> Option<&'a str> {
-    response.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+fn header<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
+    response.headers().get(name).map(|value| value.to_str().unwrap())
 }
 
-fn code(refused: Result<ApiResponse, Problem>) -> (u16, &'static str) {
-    let code = refused.map(|response| response.status).expect_err("refused").code;
+fn code(refused: Result<Response, Problem>) -> (u16, &'static str) {
+    let code = refused.map(drop).expect_err("refused").code;
     (code.status(), code.as_str())
 }
 
@@ -219,7 +208,7 @@ fn an_expired_artifact_cannot_be_read_and_its_bytes_are_deleted() {
     stage.wake();
     assert_eq!(stage.take_wake_up(), Some(HOUR), "the host wakes at the expiry");
     stage.tick(HOUR - 1);
-    assert_eq!(get(&stage, &id, &[]).unwrap().status, 200);
+    assert_eq!(status(&get(&stage, &id, &[]).unwrap()), 200);
     stage.blobs.down.set(true);
     stage.tick(1);
     assert_eq!(code(get(&stage, &id, &[])), (410, "gone"));
@@ -246,7 +235,7 @@ fn ranges_follow_the_standard() {
     let (stage, _) = stage();
     let (id, text) = (store(&stage, "t1", 20_000), big(20_000));
     let whole = get(&stage, &id, &[]).unwrap();
-    assert_eq!((whole.status, bytes(&whole)), (200, text.as_bytes()));
+    assert_eq!((status(&whole), bytes(&whole)), (200, text.as_bytes()));
     for (name, expected) in [
         ("content-type", "text/plain; charset=utf-8"),
         ("accept-ranges", "bytes"),
@@ -264,30 +253,30 @@ fn ranges_follow_the_standard() {
         ("bytes=19999-30000", 19_999..20_000),
     ] {
         let part = get(&stage, &id, &[("range", range)]).unwrap();
-        assert_eq!((part.status, bytes(&part)), (206, &text.as_bytes()[place.clone()]), "{range}");
+        assert_eq!((status(&part), bytes(&part)), (206, &text.as_bytes()[place.clone()]), "{range}");
         let stated = format!("bytes {}-{}/20000", place.start, place.end - 1);
         assert_eq!(header(&part, "content-range"), Some(&*stated));
     }
     for range in ["bytes=5-4", "bytes=0-1,5-6", "lines=1-2", "nonsense"] {
-        assert_eq!(get(&stage, &id, &[("range", range)]).unwrap().status, 200, "{range}");
+        assert_eq!(status(&get(&stage, &id, &[("range", range)]).unwrap()), 200, "{range}");
     }
     let missing = get(&stage, &id, &[("range", "bytes=20000-")]).unwrap();
-    assert_eq!((missing.status, header(&missing, "content-range")), (416, Some("bytes */20000")));
+    assert_eq!((status(&missing), header(&missing, "content-range")), (416, Some("bytes */20000")));
     assert_eq!(json_of(&missing)["code"], "range_not_satisfiable");
 
     let etag = header(&whole, "etag").unwrap();
     let same = get(&stage, &id, &[("if-none-match", etag)]).unwrap();
-    assert_eq!((same.status, bytes(&same)), (304, &b""[..]));
-    let conditional = |tag| get(&stage, &id, &[("range", "bytes=0-0"), ("if-range", tag)]).unwrap().status;
+    assert_eq!((status(&same), bytes(&same)), (304, &b""[..]));
+    let conditional = |tag| status(&get(&stage, &id, &[("range", "bytes=0-0"), ("if-range", tag)]).unwrap());
     assert_eq!((conditional(etag), conditional("\"other\"")), (206, 200));
 
     // Neither another user's request nor a failing store reveals that the artifact exists.
-    let mut foreign = request(SessionRoute::Artifact, &id, &[], b"");
-    foreign.request.query = "user=other".into();
-    assert_eq!(code(ask(&stage, &foreign)), (404, "not_found"));
-    foreign.request.query = String::new();
+    let route = format!("GET /artifacts/{id}");
+    let foreign = request(&route, "user=other", &[], "");
+    assert_eq!(code(respond(&stage, &foreign)), (404, "not_found"));
+    let mut foreign = request(&route, "", &[], "");
     foreign.principal.tenant = "other".into();
-    assert_eq!(code(ask(&stage, &foreign)), (404, "not_found"));
+    assert_eq!(code(respond(&stage, &foreign)), (404, "not_found"));
     stage.blobs.down.set(true);
     assert_eq!(code(get(&stage, &id, &[])), (503, "unavailable"));
 }
@@ -304,7 +293,7 @@ fn attachments_are_kept_unchanged_until_the_session_is_erased() {
     let body = json_of(&made);
     let id = body["ref"].as_str().unwrap().to_owned();
     assert_eq!(
-        (made.status, &body),
+        (status(&made), &body),
         (201, &json!({"ref": id, "mime_type": "text/html", "bytes": 8, "name": "Zo\u{eb}.html"}))
     );
     assert_eq!(header(&made, "location"), Some(&*format!("/v1/sessions/s/artifacts/{id}")));
@@ -326,9 +315,8 @@ fn attachments_are_kept_unchanged_until_the_session_is_erased() {
     assert_eq!(code(attach(&stage, &form, b"--x\r\n")), (400, "invalid_request"));
     assert_eq!(code(attach(&stage, &form, b"--x--\r\n")), (422, "validation_failed"));
     assert_eq!(code(attach(&stage, &[], b"")), (422, "validation_failed"));
-    let mut named = request(SessionRoute::Attach, "", &[], b"x");
-    named.request.query = "name=a%20b.txt".into();
-    assert_eq!(json_of(&ask(&stage, &named).unwrap())["name"], "a b.txt");
+    let named = request("POST /attachments", "name=a%20b.txt", &[], "x");
+    assert_eq!(json_of(&respond(&stage, &named).unwrap())["name"], "a b.txt");
 
     let again = [("idempotency-key", "k"), ("content-type", "text/plain")];
     let [first, second] = [(); 2].map(|()| attach(&stage, &again, b"once").unwrap());
@@ -357,7 +345,7 @@ fn the_model_reads_one_line_for_each_attached_file() {
     stage.settle();
     assert_eq!(models.requests().pop().unwrap().messages.pop().unwrap().prompt_text(), line);
     stage.check();
-    let listed = json_of(&ask(&stage, &request(SessionRoute::ListMessages, "", &[], b"")).unwrap());
+    let listed = json_of(&respond(&stage, &request("GET /messages", "", &[], "")).unwrap());
     let kept = json!({"type": "file", "ref": id, "mime_type": "image/png", "bytes": 4, "name": "file"});
     assert_eq!(listed["data"][2]["parts"][0], kept);
 
@@ -367,7 +355,7 @@ fn the_model_reads_one_line_for_each_attached_file() {
         (json!([{"type": "file", "ref": 7}]), "/parts/0/ref"),
         (json!([{"type": "image"}]), "/parts/0/type"),
     ] {
-        let problem = post(&stage, &parts).map(|response| response.status).unwrap_err();
+        let problem = post(&stage, &parts).map(drop).unwrap_err();
         let found: Vec<_> = problem.errors.iter().map(|error| error.pointer.as_str()).collect();
         assert_eq!((problem.code.status(), found), (422, vec![pointer]), "{parts}");
     }

@@ -1,36 +1,35 @@
 //! The limits on what callers can store in a session: parts, deferred records, queued messages, files and
 //! cost.
 
-use crate::http::{handler, principal};
+use crate::http::{request, respond};
 use crate::stage::{NOW, Stage};
-use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute, session::SessionRequest};
+use edge_harness::http::{Body, Response};
 use edge_harness::platform::in_memory::{ManualClock, ScriptedModels, models::answer};
 use edge_harness::ports::{Model, Models, SessionStore};
 use edge_harness::types::{ErrorCode, ModelError, Part, Price, Problem};
-use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-fn ask(stage: &Stage, route: SessionRoute, item: &str, body: &[u8]) -> Result<ApiResponse, Problem> {
-    let headers = vec![("prefer".to_owned(), "respond-async".to_owned())];
-    let request = ApiRequest { headers, body: body.to_vec().into(), ..ApiRequest::default() };
-    let call =
-        SessionRequest { principal: principal(), session: "s".into(), route, item: item.into(), request };
-    block_on(handler(stage, None).handle(&call))
+fn ask(stage: &Stage, route: &str, body: &[u8]) -> Result<Response, Problem> {
+    respond(stage, &request(route, "", &[("prefer", "respond-async")], body.to_vec()))
 }
 
 fn post(stage: &Stage, body: &Value) -> Result<Value, Problem> {
-    ask(stage, SessionRoute::PostMessage, "", body.to_string().as_bytes()).map(json_of)
+    ask(stage, "POST /messages", body.to_string().as_bytes()).map(json_of)
+}
+
+fn dequeue(stage: &Stage, turn: &str) -> Result<Response, Problem> {
+    ask(stage, &format!("DELETE /queue/{turn}"), b"")
 }
 
 fn patch(stage: &Stage, body: &Value) -> Result<Value, Problem> {
-    ask(stage, SessionRoute::Update, "", body.to_string().as_bytes()).map(json_of)
+    ask(stage, "PATCH /v1/sessions/s", body.to_string().as_bytes()).map(json_of)
 }
 
-fn json_of(response: ApiResponse) -> Value {
-    match response.body {
-        ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
+fn json_of(response: Response) -> Value {
+    match response.into_body() {
+        Body::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
         _ => Value::Null,
     }
 }
@@ -60,7 +59,7 @@ fn the_parts_of_a_message_are_bounded() {
     let (stage, models) = Stage::scripted(|_| answer(vec![Part::text("x")]), |builder| builder);
     post(&stage, &json!({"content": "hello"})).unwrap();
     stage.settle();
-    let file = json_of(ask(&stage, SessionRoute::Attach, "", b"x").unwrap());
+    let file = json_of(ask(&stage, "POST /attachments", b"x").unwrap());
     let part = json!({"type": "file", "ref": file["ref"]});
     let text = json!({"type": "text", "text": "x"});
     let parts = |files: usize, texts: usize| {
@@ -70,7 +69,7 @@ fn the_parts_of_a_message_are_bounded() {
     let refused = |detail: &str| ("/parts".to_owned(), detail.to_owned());
     assert_eq!(fault(post(&stage, &parts(0, 101))), refused("expected at most 100 parts"));
     assert_eq!(fault(post(&stage, &parts(21, 0))), refused("expected at most 20 files"));
-    assert_eq!(fault(post(&stage, &parts(0, 0))), refused("empty: say what the message says"));
+    assert_eq!(fault(post(&stage, &parts(0, 0))), refused("the message is empty"));
     post(&stage, &parts(20, 80)).unwrap();
     stage.settle();
     assert_eq!(models.requests().pop().unwrap().messages.pop().unwrap().parts.len(), 100);
@@ -79,7 +78,7 @@ fn the_parts_of_a_message_are_bounded() {
 #[test]
 fn the_number_of_deferred_records_is_bounded() {
     let stage = streaming();
-    let attach = |n: usize| ask(&stage, SessionRoute::Attach, "", n.to_string().as_bytes());
+    let attach = |n: usize| ask(&stage, "POST /attachments", n.to_string().as_bytes());
     for n in 0..1_000 {
         attach(n).unwrap();
     }
@@ -94,7 +93,7 @@ fn the_number_of_deferred_records_is_bounded() {
     }
     assert_eq!(stage.blobs.objects.borrow().len(), objects);
     // A commit of the turn is never refused and flushes the deferred records.
-    ask(&stage, SessionRoute::Abort, "", b"").unwrap();
+    ask(&stage, "POST /abort", b"").unwrap();
     assert_eq!(stage.session().state().deferred.len(), 0);
     patch(&stage, &json!({"title": "new"})).unwrap();
     stage.check();
@@ -109,12 +108,11 @@ fn the_size_of_deferred_records_is_bounded() {
         let receipt = post(&stage, &json!({"content": "x".repeat(3_000_000)}));
         let Ok(receipt) = receipt else { break };
         last = receipt["turn_id"].as_str().unwrap().to_owned();
-        responses
-            .push(ask(&stage, SessionRoute::Dequeue, &last, b"").map(|gone| gone.status).map_err(|p| p.code));
+        responses.push(dequeue(&stage, &last).map(drop).map_err(|p| p.code));
     }
     assert!(responses.contains(&Err(ErrorCode::RateLimited)), "{responses:?}");
     assert!(state_bytes(&stage) < 8_000_000, "{}", state_bytes(&stage));
-    ask(&stage, SessionRoute::Abort, "", b"").unwrap();
+    ask(&stage, "POST /abort", b"").unwrap();
     stage.settle();
     stage.check();
     assert!(stage.session().turn_ended(&last).unwrap().is_some());
@@ -130,9 +128,9 @@ fn the_queue_is_bounded_in_bytes() {
     let problem = post(&stage, &large).unwrap_err();
     assert_eq!((problem.code, problem.retry_after_s), (ErrorCode::QueueFull, Some(5)));
     assert_eq!(stage.session().state().queue.len(), 4);
-    ask(&stage, SessionRoute::Dequeue, first["turn_id"].as_str().unwrap(), b"").unwrap();
+    dequeue(&stage, first["turn_id"].as_str().unwrap()).unwrap();
     post(&stage, &large).unwrap();
-    ask(&stage, SessionRoute::Abort, "", b"").unwrap();
+    ask(&stage, "POST /abort", b"").unwrap();
     stage.settle();
     stage.check();
     assert_eq!(stage.session().state().reserved.queued, 0);
@@ -146,9 +144,9 @@ fn the_files_of_a_session_are_bounded_in_bytes() {
     let session = stage.session();
     let all = 256 << 20;
     session.commit(NOW, |draft| draft.state.reserved.attached = all - 3).unwrap();
-    ask(&stage, SessionRoute::Attach, "", b"abc").unwrap();
+    ask(&stage, "POST /attachments", b"abc").unwrap();
     assert_eq!(session.state().reserved.attached, all);
-    let problem = ask(&stage, SessionRoute::Attach, "", b"d").map(|made| made.status).unwrap_err();
+    let problem = ask(&stage, "POST /attachments", b"d").map(drop).unwrap_err();
     assert_eq!(problem.code, ErrorCode::QuotaExceeded);
     assert_eq!(stage.blobs.objects.borrow().len(), 1);
 }
@@ -178,7 +176,7 @@ fn a_cost_limit_requires_a_price() {
         Stage::with(ManualClock::at(NOW), Rc::new(models), |builder| builder)
     };
     let create = |stage: &Stage, body: Value| {
-        ask(stage, SessionRoute::Create, "", body.to_string().as_bytes()).map(json_of)
+        ask(stage, "POST /v1/sessions", body.to_string().as_bytes()).map(json_of)
     };
     let refused = |max: f64, model: &str| {
         fault(create(&stage(), json!({"model": model, "budget": {"max_cost_usd": max}})))

@@ -1,15 +1,17 @@
 //! The responses of the session object, with the object in memory.
 
 use crate::stage::{Stage, check};
+use bytes::Bytes;
 use edge_harness::http::{
-    ApiBody, ApiRequest, ApiResponse,
-    routes::SessionRoute,
-    session::{Handler, SessionRequest, socket::SocketState},
+    Body, MAX_BODY, Request, Response,
+    session::{self, call::SessionRequest, socket::command},
+    upgrade::SocketState,
 };
 use edge_harness::ports::{SessionStore, session_store::Batch};
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::{ErrorCode, Principal, Problem, Scopes};
 use futures::{FutureExt, StreamExt, executor::block_on};
+use http::{HeaderName, HeaderValue};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -18,31 +20,58 @@ pub fn principal() -> Principal {
     Principal::new("t", Scopes::all())
 }
 
-pub fn call(route: SessionRoute, query: &str, body: &Value) -> SessionRequest {
-    let request = ApiRequest { query: query.into(), body: body.to_string().into(), ..ApiRequest::default() };
-    SessionRequest { principal: principal(), session: "s".into(), route, item: String::new(), request }
+/// A request to session `s`. `route` is a method and a path, from the root or below the session.
+pub fn request(route: &str, query: &str, headers: &[(&str, &str)], body: impl Into<Bytes>) -> SessionRequest {
+    let (method, path) = route.split_once(' ').unwrap();
+    let below = if path.starts_with("/v1/") { "" } else { "/v1/sessions/s" };
+    let mut request = Request::new(body.into());
+    *request.method_mut() = method.parse().unwrap();
+    *request.uri_mut() = format!("{below}{path}?{query}").parse().unwrap();
+    let mut asked =
+        SessionRequest { principal: principal(), session: "s".into(), id: "req_1".into(), request };
+    headers.iter().for_each(|(name, value)| set_header(&mut asked, name, value));
+    asked
 }
 
-/// The response of the session's object; `other` stands in for all other sessions.
-pub fn handler(stage: &Stage, other: Option<Rc<Stage>>) -> Handler {
-    stage.others.stand_in.replace(other);
-    Handler { host: stage.host() }
+pub fn set_header(asked: &mut SessionRequest, name: &str, value: &str) {
+    let name: HeaderName = name.parse().unwrap();
+    asked.request.headers_mut().insert(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
 }
 
-pub fn ask(stage: &Stage, route: SessionRoute, query: &str, body: &Value) -> Result<ApiResponse, Problem> {
-    block_on(handler(stage, None).handle(&call(route, query, body)))
+pub fn call(route: &str, query: &str, body: &Value) -> SessionRequest {
+    request(route, query, &[], body.to_string())
 }
 
-pub fn whole(response: ApiResponse) -> Value {
-    match response.body {
-        ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
+/// The response of the session's object, without other sessions.
+pub fn respond(stage: &Stage, asked: &SessionRequest) -> Result<Response, Problem> {
+    stage.others.stand_in.replace(None);
+    block_on(session::respond(&stage.host(), asked))
+}
+
+/// The response of the session's object; `other` is every other session.
+pub fn respond_beside(stage: &Stage, other: &Rc<Stage>, asked: &SessionRequest) -> Result<Response, Problem> {
+    stage.others.stand_in.replace(Some(Rc::clone(other)));
+    block_on(session::respond(&stage.host(), asked))
+}
+
+pub fn ask(stage: &Stage, route: &str, query: &str, body: &Value) -> Result<Response, Problem> {
+    respond(stage, &call(route, query, body))
+}
+
+pub fn status(response: &Response) -> u16 {
+    response.status().as_u16()
+}
+
+pub fn whole(response: Response) -> Value {
+    match response.into_body() {
+        Body::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
         _ => panic!("no body"),
     }
 }
 
-pub fn stream(response: ApiResponse) -> ByteReceiver {
-    match response.body {
-        ApiBody::Stream(stream) => stream,
+pub fn stream(response: Response) -> ByteReceiver {
+    match response.into_body() {
+        Body::Stream(stream) => stream,
         _ => panic!("no stream"),
     }
 }
@@ -63,7 +92,7 @@ fn a_reader_is_pinged_after_a_long_replay() {
         stage.post(&format!("t{turn}"), &"long ".repeat(200_000));
         stage.settle();
     }
-    let mut slow = stream(ask(&stage, SessionRoute::Events, "", &json!({})).unwrap());
+    let mut slow = stream(ask(&stage, "GET /events", "", &json!({})).unwrap());
     // Longer than pings wait for the first listener.
     for _ in 0..4 {
         stage.tick(15_000);
@@ -82,7 +111,7 @@ fn a_reader_is_pinged_after_a_long_replay() {
 #[test]
 fn a_session_belongs_to_the_user_named_at_its_creation() {
     let named = |query: &str, body: Value| {
-        let answer = ask(&Stage::demo(), SessionRoute::Create, query, &body).unwrap();
+        let answer = ask(&Stage::demo(), "POST /v1/sessions", query, &body).unwrap();
         whole(answer)["user"].clone()
     };
     assert_eq!(named("", json!({})), "default");
@@ -90,10 +119,10 @@ fn a_session_belongs_to_the_user_named_at_its_creation() {
     assert_eq!(named("user=ada", json!({"user": "bob"})), "bob");
 
     let stage = Stage::demo();
-    ask(&stage, SessionRoute::Create, "user=ada", &json!({})).unwrap();
-    let again = |query: &str| ask(&stage, SessionRoute::Create, query, &json!({}));
-    assert_eq!(again("user=ada").map(|answer| answer.status).unwrap(), 200);
-    assert_eq!(again("user=bob").map(|answer| answer.status).unwrap_err().code, ErrorCode::NotFound);
+    ask(&stage, "POST /v1/sessions", "user=ada", &json!({})).unwrap();
+    let again = |query: &str| ask(&stage, "POST /v1/sessions", query, &json!({}));
+    assert_eq!(again("user=ada").map(|response| status(&response)).unwrap(), 200);
+    assert_eq!(again("user=bob").map(drop).unwrap_err().code, ErrorCode::NotFound);
 }
 
 #[test]
@@ -104,11 +133,11 @@ fn a_socket_neither_restores_an_erased_session_nor_accepts_oversized_commands() 
     let socket = SocketState { principal: principal(), session: "s".into() };
     let send = |content: &str| {
         let text = json!({"type": "message", "content": content}).to_string();
-        let answer = block_on(handler(&stage, None).command(&socket, &text, "req_1".into())).unwrap();
+        let answer = block_on(command(&stage.host(), &socket, &text, "req_1")).unwrap();
         let answer: Value = serde_json::from_str(&answer).unwrap();
         answer["problem"]["code"].clone()
     };
-    assert_eq!(send(&"x".repeat(ApiRequest::MAX_BODY)), "payload_too_large");
+    assert_eq!(send(&"x".repeat(MAX_BODY)), "payload_too_large");
     assert_eq!(send("again"), Value::Null);
     stage.settle();
     block_on(stage.host().erase(&"t".into(), "s")).unwrap();
@@ -119,25 +148,25 @@ fn a_socket_neither_restores_an_erased_session_nor_accepts_oversized_commands() 
 #[test]
 fn an_unreadable_session_can_be_erased_by_its_owner_only() {
     let stage = Stage::demo();
-    ask(&stage, SessionRoute::Create, "user=ada", &json!({})).unwrap();
+    ask(&stage, "POST /v1/sessions", "user=ada", &json!({})).unwrap();
     let state = stage.store.get("state").unwrap().unwrap();
     let deep = format!(r#""metadata":{{"a":{}{}}}"#, "[".repeat(500), "]".repeat(500));
     let state = state.replacen(r#""metadata":{}"#, &deep, 1);
     stage.store.commit(Batch { put: vec![("state".into(), state)], ..Batch::default() }).unwrap();
     stage.crash();
-    let code = |principal: Principal, route: SessionRoute, query: &str| {
+    let code = |principal: Principal, route: &str, query: &str| {
         let call = SessionRequest { principal, ..call(route, query, &json!({})) };
-        block_on(handler(&stage, None).handle(&call)).map(|answer| answer.status).map_err(|p| p.code)
+        respond(&stage, &call).map(|response| status(&response)).map_err(|p| p.code)
     };
-    assert_eq!(code(principal(), SessionRoute::Show, ""), Err(ErrorCode::Internal));
+    assert_eq!(code(principal(), "GET /v1/sessions/s", ""), Err(ErrorCode::Internal));
     let stranger = Principal { tenant: "other".into(), ..principal() };
     let bob = Principal { user: Some("bob".into()), ..principal() };
-    assert_eq!(code(stranger, SessionRoute::Delete, ""), Err(ErrorCode::NotFound));
-    assert_eq!(code(bob, SessionRoute::Delete, "user=ada"), Err(ErrorCode::NotFound));
-    assert_eq!(code(principal(), SessionRoute::Delete, "user=bob"), Err(ErrorCode::NotFound));
-    assert_eq!(code(principal(), SessionRoute::Delete, "user=ada"), Ok(204));
+    assert_eq!(code(stranger, "DELETE /v1/sessions/s", ""), Err(ErrorCode::NotFound));
+    assert_eq!(code(bob, "DELETE /v1/sessions/s", "user=ada"), Err(ErrorCode::NotFound));
+    assert_eq!(code(principal(), "DELETE /v1/sessions/s", "user=bob"), Err(ErrorCode::NotFound));
+    assert_eq!(code(principal(), "DELETE /v1/sessions/s", "user=ada"), Ok(204));
     assert!(!stage.store.exists().unwrap());
-    assert_eq!(code(principal(), SessionRoute::Delete, "user=ada"), Err(ErrorCode::NotFound));
+    assert_eq!(code(principal(), "DELETE /v1/sessions/s", "user=ada"), Err(ErrorCode::NotFound));
 }
 
 #[test]
@@ -149,9 +178,9 @@ fn a_fork_during_a_turn_has_no_turn_without_an_end() {
         stage.post("t3", "hello again");
         stage.run();
         let other = Rc::new(Stage::demo());
-        let call = call(SessionRoute::Fork, "", &json!({}));
-        let answer = block_on(handler(&stage, Some(Rc::clone(&other))).handle(&call)).unwrap();
-        assert_eq!((answer.status, &whole(answer)["status"]), (201, &json!("idle")));
+        let call = call("POST /fork", "", &json!({}));
+        let fork = respond_beside(&stage, &other, &call).unwrap();
+        assert_eq!((status(&fork), &whole(fork)["status"]), (201, &json!("idle")));
         check(&other.store.log());
         stage.settle();
         stage.check();
@@ -165,7 +194,7 @@ fn invalid_turn_options_are_refused() {
     let refused = |more: Value| {
         let mut body = json!({"content": "hello"});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let problem = ask(&stage, SessionRoute::PostMessage, "", &body).map(drop).unwrap_err();
+        let problem = ask(&stage, "POST /messages", "", &body).map(drop).unwrap_err();
         (problem.errors[0].pointer.clone(), problem.errors[0].detail.clone())
     };
     let (pointer, detail) = refused(json!({"output_schema": {"properties": {"a": {"pattern": "^x"}}}}));

@@ -6,7 +6,6 @@ use edge_harness::agent::{
     BuildError, Interval,
     interval::{Tick, TickContext},
 };
-use edge_harness::http::routes::SessionRoute;
 use edge_harness::platform::in_memory::models::answer;
 use edge_harness::ports::{Clock, SessionStore};
 use edge_harness::types::{ModelRequest, Part, Timestamp};
@@ -73,7 +72,7 @@ impl Life {
     }
 
     fn create(&self) {
-        ask(&self.stage, SessionRoute::Create, "user=u", &json!({})).unwrap();
+        ask(&self.stage, "POST /v1/sessions", "user=u", &json!({})).unwrap();
     }
 
     fn run(&self) {
@@ -132,7 +131,7 @@ fn ticks_run_beside_turns() {
 #[test]
 fn without_intervals_nothing_wakes_a_session() {
     let stage = Stage::demo();
-    ask(&stage, SessionRoute::Create, "", &json!({})).unwrap();
+    ask(&stage, "POST /v1/sessions", "", &json!({})).unwrap();
     stage.run();
     // The watchdog of the new session's directory entry. Nothing is pending when it fires.
     let watchdog = stage.take_wake_up().expect("a watchdog");

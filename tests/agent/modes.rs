@@ -1,32 +1,24 @@
 //! Modes and switching between them.
 
 use crate::{
-    http::{handler, principal},
+    http::{self, whole},
     stage::{Stage, step_of},
 };
-use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute, session::SessionRequest};
 use edge_harness::platform::in_memory::{
     ScriptedModels,
     models::{answer, call},
 };
 use edge_harness::types::{BudgetPatch, Mode, Part, Problem, TurnOptions};
-use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-fn ask(stage: &Stage, route: SessionRoute, body: Value) -> Result<Value, Problem> {
-    let request = ApiRequest { body: body.to_string().into(), ..ApiRequest::default() };
-    let call =
-        SessionRequest { principal: principal(), session: "s".into(), route, item: String::new(), request };
-    block_on(handler(stage, None).handle(&call)).map(|response: ApiResponse| match response.body {
-        ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
-        _ => panic!("no body"),
-    })
+fn ask(stage: &Stage, route: &str, body: Value) -> Result<Value, Problem> {
+    http::ask(stage, route, "", &body).map(whole)
 }
 
 fn patch(stage: &Stage, body: Value) -> Result<Value, Problem> {
-    ask(stage, SessionRoute::Update, body)
+    ask(stage, "PATCH /v1/sessions/s", body)
 }
 
 fn code(result: Result<Value, Problem>) -> (&'static str, Option<String>) {
@@ -55,7 +47,7 @@ fn stage(script: impl Fn(usize) -> Vec<Part> + 'static) -> (Stage, Rc<ScriptedMo
 
 fn made(script: impl Fn(usize) -> Vec<Part> + 'static) -> (Stage, Rc<ScriptedModels>) {
     let (stage, models) = stage(script);
-    ask(&stage, SessionRoute::Create, json!({})).unwrap();
+    ask(&stage, "POST /v1/sessions", json!({})).unwrap();
     (stage, models)
 }
 
@@ -79,26 +71,23 @@ fn change(kind: &str, new: Value, previous: Value) -> (String, Value, Value) {
 #[test]
 fn a_session_starts_in_the_default_or_the_requested_mode() {
     let (first, _) = stage(|_| vec![]);
-    let made = ask(&first, SessionRoute::Create, json!({})).unwrap();
+    let made = ask(&first, "POST /v1/sessions", json!({})).unwrap();
     assert_eq!((&made["mode"], &made["model"]), (&json!("build"), &Value::Null));
     let (first, _) = stage(|_| vec![]);
-    let made = ask(&first, SessionRoute::Create, json!({"mode": "look"})).unwrap();
+    let made = ask(&first, "POST /v1/sessions", json!({"mode": "look"})).unwrap();
     assert_eq!((&made["mode"], &made["model"]), (&json!("look"), &json!("scripted/small")));
     let (first, _) = stage(|_| vec![]);
-    let made = ask(&first, SessionRoute::Create, json!({"mode": "look", "model": "scripted/large"})).unwrap();
+    let made = ask(&first, "POST /v1/sessions", json!({"mode": "look", "model": "scripted/large"})).unwrap();
     assert_eq!(made["model"], "scripted/large");
     let (first, _) = stage(|_| vec![]);
-    let refused = ask(&first, SessionRoute::Create, json!({"mode": "nap"}));
+    let refused = ask(&first, "POST /v1/sessions", json!({"mode": "nap"}));
     assert_eq!(code(refused), ("validation_failed", Some("/mode".into())));
     assert!(first.kinds().is_empty());
     // Also with the first message.
     let (first, _) = stage(|_| vec![Part::text("hi")]);
-    let headers = vec![("prefer".into(), "respond-async".into())];
-    let request = ApiRequest { headers, body: r#"{"content": "hi"}"#.into(), ..ApiRequest::default() };
-    let route = SessionRoute::PostMessage;
-    let call =
-        SessionRequest { principal: principal(), session: "s".into(), route, item: String::new(), request };
-    block_on(handler(&first, None).handle(&call)).unwrap();
+    let headers = [("prefer", "respond-async")];
+    let call = http::request("POST /messages", "", &headers, r#"{"content": "hi"}"#);
+    http::respond(&first, &call).unwrap();
     assert_eq!(first.session().state().meta.mode.as_deref(), Some("build"));
 }
 
@@ -143,7 +132,7 @@ fn of_concurrent_switches_the_last_one_applies() {
         change("model", json!("scripted/large"), Value::Null),
     ];
     assert_eq!(changes(&stage), expected);
-    let shown = ask(&stage, SessionRoute::Show, json!({})).unwrap();
+    let shown = ask(&stage, "GET /v1/sessions/s", json!({})).unwrap();
     assert_eq!((&shown["mode"], &shown["model"]), (&json!("look"), &json!("scripted/large")));
 }
 
@@ -232,7 +221,7 @@ fn a_switch_within_a_turn_applies_from_the_next_model_call() {
 #[test]
 fn an_agent_without_modes_has_none() {
     let (stage, _) = Stage::scripted(|_| answer(vec![Part::text("hi")]), |builder| builder);
-    assert_eq!(ask(&stage, SessionRoute::Create, json!({})).unwrap()["mode"], Value::Null);
+    assert_eq!(ask(&stage, "POST /v1/sessions", json!({})).unwrap()["mode"], Value::Null);
     let refused = patch(&stage, json!({"mode": "build"})).unwrap_err();
     assert_eq!(refused.errors[0].detail, "unknown mode \"build\"; available: none");
     patch(&stage, json!({"mode": null})).unwrap();

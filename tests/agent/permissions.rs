@@ -1,12 +1,11 @@
 //! Permission rules of users and tenants.
 
-use crate::http::{handler, principal};
+use crate::http::{call as call_of, principal, respond, set_header, whole};
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::Settings;
 use edge_harness::http::{
-    ApiBody, ApiRequest, ApiResponse,
-    routes::SessionRoute,
-    session::{SessionRequest, socket::SocketState},
+    Body,
+    session::{call::SessionRequest, socket::command},
 };
 use edge_harness::platform::in_memory::{
     ScriptedModels,
@@ -21,39 +20,24 @@ use serde_json::{Value, json};
 use std::rc::Rc;
 
 /// A request of a caller whose tenant has these rules.
-fn under(rules: &Rules, route: SessionRoute, body: Value) -> SessionRequest {
-    let mut body = body;
-    let item = body.as_object_mut().and_then(|body| body.remove("item"));
-    let request = ApiRequest { body: body.to_string().into(), ..ApiRequest::default() };
-    SessionRequest {
-        principal: Principal { rules: rules.clone(), key: Some("key_1".into()), ..principal() },
-        session: "s".into(),
-        route,
-        item: item.as_ref().and_then(Value::as_str).unwrap_or_default().to_owned(),
-        request,
-    }
+fn under(rules: &Rules, route: &str, body: Value) -> SessionRequest {
+    let principal = Principal { rules: rules.clone(), key: Some("key_1".into()), ..principal() };
+    SessionRequest { principal, ..call_of(route, "", &body) }
 }
 
 fn ask(stage: &Stage, call: &SessionRequest) -> Result<Value, Problem> {
-    block_on(handler(stage, None).handle(call)).map(body)
-}
-
-fn body(response: ApiResponse) -> Value {
-    match response.body {
-        ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes).unwrap(),
-        _ => panic!("no body"),
-    }
+    respond(stage, call).map(whole)
 }
 
 fn set(stage: &Stage, permissions: Value) -> Result<Value, Problem> {
-    let patch = under(&Rules::default(), SessionRoute::Update, json!({"permissions": permissions}));
+    let patch = under(&Rules::default(), "PATCH /v1/sessions/s", json!({"permissions": permissions}));
     ask(stage, &patch).map(|session| session["permissions"].clone())
 }
 
 /// Posts a message of a caller whose tenant has these rules.
 fn say(stage: &Stage, rules: &Rules) {
-    let mut call = under(rules, SessionRoute::PostMessage, json!({"content": "go"}));
-    call.request.headers.push(("prefer".into(), "respond-async".into()));
+    let mut call = under(rules, "POST /messages", json!({"content": "go"}));
+    set_header(&mut call, "prefer", "respond-async");
     ask(stage, &call).unwrap();
     stage.run();
 }
@@ -91,7 +75,7 @@ fn permissions_are_patched_member_by_member() {
     let stage = Stage::demo();
     let made =
         json!({"permissions": {"tools": {"echo": "ask"}, "patterns": [{"pattern": "a", "policy": "deny"}]}});
-    let made = ask(&stage, &under(&Rules::default(), SessionRoute::Create, made)).unwrap();
+    let made = ask(&stage, &under(&Rules::default(), "POST /v1/sessions", made)).unwrap();
     assert_eq!(
         made["permissions"],
         json!({"categories": {}, "tools": {"echo": "ask"}, "patterns": [{"pattern": "a", "policy": "deny"}],
@@ -213,7 +197,7 @@ fn the_tenants_rules_apply_from_the_first_message_and_follow_the_latest_request(
 #[test]
 fn a_session_created_without_a_message_has_its_tenants_rules() {
     let (stage, _) = writing(Settings::default().permissions);
-    ask(&stage, &under(&denies("write_it"), SessionRoute::Create, json!({}))).unwrap();
+    ask(&stage, &under(&denies("write_it"), "POST /v1/sessions", json!({}))).unwrap();
     stage.post("t1", "go");
     stage.settle();
     assert_eq!(last_outcome(&stage), "a rule of the tenant forbids write_it");
@@ -222,13 +206,16 @@ fn a_session_created_without_a_message_has_its_tenants_rules() {
 #[test]
 fn a_socket_stores_no_rules_but_is_subject_to_them() {
     let (stage, _) = writing(Settings::default().permissions);
-    ask(&stage, &under(&Rules::default(), SessionRoute::Create, json!({}))).unwrap();
-    let opening = under(&denies("write_it"), SessionRoute::WebSocket, json!({}));
-    handler(&stage, None).catch_up(&opening).unwrap();
-    let socket = SocketState::new(&opening);
+    ask(&stage, &under(&Rules::default(), "POST /v1/sessions", json!({}))).unwrap();
+    let mut opening = under(&denies("write_it"), "GET /ws", json!({}));
+    set_header(&mut opening, "upgrade", "websocket");
+    let Body::WebSocket(upgrade) = respond(&stage, &opening).unwrap().into_body() else {
+        panic!("no socket")
+    };
+    let socket = upgrade.state;
     assert!(serde_json::to_string(&socket).unwrap().len() < 300, "a socket's state is bounded");
     let text = json!({"type": "message", "content": "go"}).to_string();
-    block_on(handler(&stage, None).command(&socket, &text, "req_1".into())).unwrap();
+    block_on(command(&stage.host(), &socket, &text, "req_1")).unwrap();
     stage.settle();
     assert_eq!(last_outcome(&stage), "a rule of the tenant forbids write_it");
 }
@@ -239,9 +226,8 @@ fn a_tenants_rule_added_during_an_approval_applies() {
     let (stage, _) = writing(asks);
     say(&stage, &Rules::default());
     assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
-    let mut approve =
-        under(&denies("write_it"), SessionRoute::Approve, json!({"item": "w", "decision": "approve"}));
-    approve.request.headers.push(("prefer".into(), "respond-async".into()));
+    let mut approve = under(&denies("write_it"), "POST /approvals/w", json!({"decision": "approve"}));
+    set_header(&mut approve, "prefer", "respond-async");
     let answered = ask(&stage, &approve);
     stage.settle();
     stage.check();
@@ -255,7 +241,7 @@ fn a_session_is_not_affected_by_other_tenants_rules() {
     let (stage, _) = writing(Settings::default().permissions);
     say(&stage, &denies("write_it"));
     stage.settle();
-    let mut stranger = under(&Rules::default(), SessionRoute::PostMessage, json!({"content": "go"}));
+    let mut stranger = under(&Rules::default(), "POST /messages", json!({"content": "go"}));
     stranger.principal.tenant = "other".into();
     assert_eq!(ask(&stage, &stranger).unwrap_err().code.status(), 404);
     assert_eq!(stage.session().state().tenant_rules, denies("write_it"));

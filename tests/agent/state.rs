@@ -3,7 +3,6 @@
 use crate::http::{ask, whole};
 use crate::stage::Stage;
 use edge_harness::agent::{BuildError, HarnessBuilder, Settings, Tool, ToolContext, ToolError};
-use edge_harness::http::routes::SessionRoute;
 use edge_harness::model::{ModelRegistry, ModelSettings};
 use edge_harness::platform::in_memory::{ManualClock, ScriptedHttp};
 use edge_harness::types::{Effect, ErrorCode};
@@ -44,7 +43,7 @@ fn stage(schema: Value, initial: Value) -> Stage {
     let models = ModelRegistry::new(ModelSettings::default(), http, None, Rc::new(clock.clone()));
     let extend = move |builder: HarnessBuilder| builder.settings(settings.clone()).tool(Note);
     let stage = Stage::with(clock, Rc::new(models), extend);
-    ask(&stage, SessionRoute::Create, "", &json!({})).unwrap();
+    ask(&stage, "POST /v1/sessions", "", &json!({})).unwrap();
     stage
 }
 
@@ -58,7 +57,7 @@ fn state(stage: &Stage) -> Value {
 
 /// The response to a change: the state, or the violations with their pointers.
 fn patch(stage: &Stage, body: Value) -> Result<Value, Vec<(String, String)>> {
-    match ask(stage, SessionRoute::Update, "", &body) {
+    match ask(stage, "PATCH /v1/sessions/s", "", &body) {
         Ok(answer) => Ok(whole(answer)["state"].clone()),
         Err(problem) => {
             assert_eq!(problem.code, ErrorCode::ValidationFailed);

@@ -1,13 +1,10 @@
 //! Subagents: spawned by a suspended call, running in their own session under the parent's rules, across
 //! evictions.
 
-use crate::http::{call as request, principal, whole};
+use crate::http::{call as request, principal, set_header, status, whole};
 use crate::stage::{Stage, check, step_of};
 use edge_harness::agent::{SessionHost, host::suspensions::ApprovalDecision};
-use edge_harness::http::{
-    routes::SessionRoute,
-    session::{Handler, SessionRequest},
-};
+use edge_harness::http::session::{self, call::SessionRequest};
 use edge_harness::platform::in_memory::{
     MemorySessionStore, ScriptedModels,
     models::{Answer, answer, call},
@@ -130,7 +127,7 @@ fn approve(stage: &Stage, id: &str, call: &str, decision: Decision) {
 
 fn ask(host: Rc<SessionHost>, mut call: SessionRequest, id: &str) -> Result<Value, Problem> {
     call.session = id.to_owned();
-    block_on(Handler { host }.handle(&call)).map(whole)
+    block_on(session::respond(&host, &call)).map(whole)
 }
 
 #[test]
@@ -146,7 +143,7 @@ fn a_task_is_done_in_a_session_of_its_own() {
     let disk = stage.others.disk(&id);
     check(&disk.log());
     let (host, child) = session(&stage, &id);
-    let seen = ask(host, request(SessionRoute::Show, "", &json!({})), &id).unwrap();
+    let seen = ask(host, request("GET /v1/sessions/s", "", &json!({})), &id).unwrap();
     assert_eq!(
         (&seen["parent"]["session"], &seen["parent"]["call_id"], &seen["parent"]["agent"]),
         (&json!("s"), &json!("d"), &json!("general-purpose"))
@@ -227,14 +224,14 @@ fn later_denials_of_a_parent_apply_to_its_children() {
     stage.settle_waiting();
     let id = child(&stage);
     let patch = json!({"permissions": {"tools": {"write_it": "deny"}}});
-    ask(stage.host(), request(SessionRoute::Update, "", &patch), "s").unwrap();
+    ask(stage.host(), request("PATCH /v1/sessions/s", "", &patch), "s").unwrap();
     stage.run();
     assert_eq!(session(&stage, &id).1.state().meta.permissions.tools["write_it"], Policy::Deny);
     approve(&stage, &id, "w", Decision::Approve);
     stage.settle();
     assert_eq!(stage.runs.borrow().len(), 0, "no approval lifts a denial");
     // The tenant's rules are updated by every request.
-    let mut call = request(SessionRoute::Show, "", &json!({}));
+    let mut call = request("GET /v1/sessions/s", "", &json!({}));
     let mut principal = principal();
     principal.rules.tools.insert("read_it".into(), Policy::Deny);
     call.principal = principal;
@@ -307,7 +304,7 @@ fn an_aborted_child_returns_its_partial_text() {
     stage.post("t1", "delegate:read:x");
     stage.tick(50);
     let id = child(&stage);
-    ask(stage.others.host(&id), request(SessionRoute::Abort, "", &json!({})), &id).unwrap();
+    ask(stage.others.host(&id), request("POST /abort", "", &json!({})), &id).unwrap();
     stage.settle();
     stage.check();
     assert_eq!(outcomes(&stage.store), [json!("[Aborted by user]\n\nhalf")]);
@@ -320,7 +317,7 @@ fn an_abort_cancels_children_and_keeps_their_partial_text() {
     let stage = stage();
     stage.post("t1", "both:read:x");
     stage.tick(50);
-    ask(stage.host(), request(SessionRoute::Abort, "", &json!({})), "s").unwrap();
+    ask(stage.host(), request("POST /abort", "", &json!({})), "s").unwrap();
     stage.settle();
     stage.check();
     assert_eq!(
@@ -343,7 +340,7 @@ fn a_child_canceled_before_its_task_arrives_does_not_start() {
     stage.others.way_ms.set(100);
     stage.post("t1", "delegate:write:a");
     stage.run();
-    ask(stage.host(), request(SessionRoute::Abort, "", &json!({})), "s").unwrap();
+    ask(stage.host(), request("POST /abort", "", &json!({})), "s").unwrap();
     stage.settle();
     stage.tick(1_000);
     stage.tick(1_000);
@@ -462,17 +459,16 @@ fn a_child_session_rejects_messages_of_others() {
     let refused =
         |route, body: Value| ask(stage.others.host(&id), request(route, "", &body), &id).unwrap_err();
     for (route, body) in [
-        (SessionRoute::PostMessage, json!({"content": "hi"})),
-        (SessionRoute::Steer, json!({"content": "hi"})),
-        (SessionRoute::Update, json!({"mode": null})),
-        (SessionRoute::Update, json!({"permissions": {"yolo": true}})),
-        (SessionRoute::Delete, json!({})),
+        ("POST /messages", json!({"content": "hi"})),
+        ("POST /steer", json!({"content": "hi"})),
+        ("PATCH /v1/sessions/s", json!({"mode": null})),
+        ("PATCH /v1/sessions/s", json!({"permissions": {"yolo": true}})),
+        ("DELETE /v1/sessions/s", json!({})),
     ] {
         assert_eq!(refused(route, body).code.as_str(), "subagent_session");
     }
     // The parent's suspended call cannot be answered by a client.
-    let mut answer = request(SessionRoute::Answer, "", &json!({"answer": "done"}));
-    answer.item = "d".into();
+    let answer = request("POST /answers/d", "", &json!({"answer": "done"}));
     assert_eq!(ask(stage.host(), answer, "s").unwrap_err().code.as_str(), "not_waiting");
     assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
 }
@@ -498,9 +494,8 @@ fn older_rules_do_not_lift_a_denial_in_a_child() {
     let id = child(&stage);
     stage.tick(1_000);
     // A decision in the child carries the tenant's new rules; the parent does not have them yet.
-    let mut approval = request(SessionRoute::Approve, "", &json!({"decision": "approve"}));
-    approval.item = "w".into();
-    approval.request.headers.push(("prefer".into(), "respond-async".into()));
+    let mut approval = request("POST /approvals/w", "", &json!({"decision": "approve"}));
+    set_header(&mut approval, "prefer", "respond-async");
     approval.principal.rules.tools.insert("write_it".into(), Policy::Deny);
     stage.crash();
     ask(stage.others.host(&id), approval, &id).unwrap();
@@ -517,7 +512,7 @@ fn a_childs_grants_stay_unless_the_parent_revokes_them() {
     let id = child(&stage);
     approve(&stage, &id, "w", Decision::AlwaysAllowTool);
     let patch = json!({"permissions": {"tools": {"echo": "deny"}}});
-    ask(stage.host(), request(SessionRoute::Update, "", &patch), "s").unwrap();
+    ask(stage.host(), request("PATCH /v1/sessions/s", "", &patch), "s").unwrap();
     stage.settle();
     let theirs = session(&stage, &id).1.state().meta.permissions.clone();
     assert_eq!((theirs.tools.get("write_it"), theirs.tools.get("echo")), (None, Some(&Policy::Deny)));
@@ -560,15 +555,15 @@ fn a_child_with_an_unsent_report_cannot_be_deleted_and_is_counted_once() {
     stage.tick(1_000);
     let id = child(&stage);
     let delete = |stage: &Stage| {
-        let mut call = request(SessionRoute::Delete, "", &json!({}));
+        let mut call = request("DELETE /v1/sessions/s", "", &json!({}));
         call.session = id.clone();
-        block_on(Handler { host: stage.others.host(&id) }.handle(&call)).map(|answer| answer.status)
+        block_on(session::respond(&stage.others.host(&id), &call)).map(|answer| status(&answer))
     };
     assert_eq!(delete(&stage).unwrap_err().code.as_str(), "subagent_session");
     stage.others.down.set(false);
     let used = session(&stage, &id).1.state().meta.usage.total_tokens;
     // The report and the response to a cancellation are the same.
-    let recall = ask(stage.host(), request(SessionRoute::Abort, "", &json!({})), "s");
+    let recall = ask(stage.host(), request("POST /abort", "", &json!({})), "s");
     recall.unwrap();
     stage.tick(10_000);
     block_on(stage.others.host(&id).wake()).unwrap();
@@ -670,7 +665,7 @@ fn the_stricter_of_two_versions_of_a_tenants_rules_applies_in_a_child() {
     stage.settle_waiting();
     let id = child(&stage);
     let show = |host, id: &str, deny: bool| {
-        let mut call = request(SessionRoute::Show, "", &json!({}));
+        let mut call = request("GET /v1/sessions/s", "", &json!({}));
         if deny {
             call.principal.rules.tools.insert("write_it".into(), Policy::Deny);
         }
@@ -740,7 +735,7 @@ fn reading_a_session_triggers_no_retries() {
     stage.post("t1", "delegate:read:x");
     stage.run();
     for _ in 0..100 {
-        ask(stage.host(), request(SessionRoute::Show, "", &json!({})), "s").unwrap();
+        ask(stage.host(), request("GET /v1/sessions/s", "", &json!({})), "s").unwrap();
         stage.tick(10);
     }
     stage.others.down.set(false);

@@ -1,9 +1,8 @@
 //! The title, the cost and the queue length of a session.
 
-use crate::http::{ask, call, handler, whole};
+use crate::http::{ask, call, respond_beside, whole};
 use crate::stage::{NOW, Stage};
 use edge_harness::agent::OnBusy;
-use edge_harness::http::routes::SessionRoute;
 use edge_harness::platform::in_memory::{ManualClock, ScriptedModels, models::answer};
 use edge_harness::ports::{Directory, Model, Models};
 use edge_harness::types::{
@@ -15,12 +14,12 @@ use serde_json::{Value, json};
 use std::rc::Rc;
 
 fn title(stage: &Stage) -> (Value, Value) {
-    let session = whole(ask(stage, SessionRoute::Show, "", &json!({})).unwrap());
+    let session = whole(ask(stage, "GET /v1/sessions/s", "", &json!({})).unwrap());
     (session["title"].clone(), session["title_pinned"].clone())
 }
 
 fn patch(stage: &Stage, body: Value) {
-    ask(stage, SessionRoute::Update, "", &body).unwrap();
+    ask(stage, "PATCH /v1/sessions/s", "", &body).unwrap();
 }
 
 #[test]
@@ -55,7 +54,7 @@ fn a_queued_message_sets_the_title_when_it_starts() {
     stage.settle();
     assert_eq!(title(&stage), (json!("second"), json!(false)));
     let named = Stage::demo();
-    ask(&named, SessionRoute::Create, "", &json!({"title": "Mine"})).unwrap();
+    ask(&named, "POST /v1/sessions", "", &json!({"title": "Mine"})).unwrap();
     named.post("t1", "hello");
     named.settle();
     assert_eq!(title(&named), (json!("Mine"), json!(true)));
@@ -103,11 +102,11 @@ fn a_session_sums_its_turns_cost_and_a_fork_starts_at_zero() {
             permissions.grants.tools.insert("echo".into());
         })
         .unwrap();
-    let shown = whole(ask(&stage, SessionRoute::Show, "", &json!({})).unwrap());
+    let shown = whole(ask(&stage, "GET /v1/sessions/s", "", &json!({})).unwrap());
     assert_eq!((&shown["usage"]["total_tokens"], &shown["cost_usd"]), (&json!(2_000), &json!(2.0)));
     let other = Rc::new(Stage::demo());
-    let fork = call(SessionRoute::Fork, "", &json!({}));
-    let copy = whole(block_on(handler(&stage, Some(other)).handle(&fork)).unwrap());
+    let fork = call("POST /fork", "", &json!({}));
+    let copy = whole(respond_beside(&stage, &other, &fork).unwrap());
     assert_eq!((&copy["usage"]["total_tokens"], copy.get("cost_usd")), (&json!(0), None));
     let permissions = &copy["permissions"];
     assert_eq!((&permissions["yolo"], &permissions["grants"]), (&json!(false), &json!({})));
@@ -124,9 +123,9 @@ fn changes_of_the_queue_length_are_recorded() {
         stage.post(turn, "hello");
     }
     assert!(stage.host().remove_queued(&stage.session(), "t3").unwrap());
-    let fork = call(SessionRoute::Fork, "", &json!({}));
+    let fork = call("POST /fork", "", &json!({}));
     let other = Rc::new(Stage::demo());
-    block_on(handler(&stage, Some(Rc::clone(&other))).handle(&fork)).unwrap();
+    respond_beside(&stage, &other, &fork).unwrap();
     stage.settle();
     stage.post("t5", "/tool read_it {\"key\": \"k\"}");
     stage.post("t6", "hello");

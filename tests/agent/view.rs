@@ -1,13 +1,11 @@
 //! A client that reads the view and follows the stream from its cursor sees the same as one that followed
 //! from the start.
 
-use crate::http::{ask, call, handler, read, stream, whole};
+use crate::http::{ask, call, read, respond, set_header, stream, whole};
 use crate::stage::Stage;
 use edge_harness::agent::OnBusy;
-use edge_harness::http::routes::SessionRoute;
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::BudgetPatch;
-use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -93,15 +91,15 @@ struct Reader {
 
 impl Reader {
     fn from_start(stage: &Stage) -> Self {
-        let stream = stream(ask(stage, SessionRoute::Events, "", &json!({})).unwrap());
+        let stream = stream(ask(stage, "GET /events", "", &json!({})).unwrap());
         Self { picture: Picture { tasks: json!([]), ..Picture::default() }, stream }
     }
 
     fn from_view(stage: &Stage) -> Self {
         let view = view(stage);
-        let mut call = call(SessionRoute::Events, "", &json!({}));
-        call.request.headers.push(("last-event-id".into(), text(&view["cursor"])));
-        let stream = stream(block_on(handler(stage, None).handle(&call)).unwrap());
+        let mut call = call("GET /events", "", &json!({}));
+        set_header(&mut call, "last-event-id", &text(&view["cursor"]));
+        let stream = stream(respond(stage, &call).unwrap());
         Self { picture: Picture::of_view(&view), stream }
     }
 
@@ -116,7 +114,7 @@ impl Reader {
 }
 
 fn view(stage: &Stage) -> Value {
-    whole(ask(stage, SessionRoute::View, "", &json!({})).unwrap())
+    whole(ask(stage, "GET /view", "", &json!({})).unwrap())
 }
 
 const WORK: &str = "/slow 10 5\n/tool task_write {\"tasks\": [{\"content\": \"A\"}, {\"content\": \"B\"}]}\n\
@@ -126,7 +124,7 @@ const WORK: &str = "/slow 10 5\n/tool task_write {\"tasks\": [{\"content\": \"A\
 #[test]
 fn a_view_plus_the_stream_equals_the_whole_stream() {
     let stage = Stage::demo();
-    ask(&stage, SessionRoute::Create, "", &json!({})).unwrap();
+    ask(&stage, "POST /v1/sessions", "", &json!({})).unwrap();
     let (mut first, mut others) = (Reader::from_start(&stage), Vec::new());
     let (mut apart, mut streamed, mut called) = (0, 0, 0);
     stage.post("t1", WORK);

@@ -1,6 +1,7 @@
 //! Tenants and keys.
 
 use crate::stage::{ADMIN, Stage, delete, get, ids, post, request};
+use edge_harness::http::erasure::sweep;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ fn tenants_are_created_listed_updated_and_shown_without_secrets() {
     let again = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme" })));
     assert_eq!(again.code(), (409, "already_exists"));
 
-    let stored = block_on(stage.front.directory.tenant(&"acme".into())).unwrap().unwrap();
+    let stored = block_on(stage.gateway.directory.tenant(&"acme".into())).unwrap().unwrap();
     assert!(!serde_json::to_string(&stored).unwrap().contains("c2VjcmV0"), "encrypted at rest");
 
     let path = "/v1/admin/tenants/acme";
@@ -96,7 +97,7 @@ fn a_tenant_stays_on_its_chosen_or_derived_shard() {
     let make = |body: Value| {
         let made = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&body));
         assert_eq!(made.status, 201, "{made:?}");
-        let stored = block_on(stage.front.directory.tenant(&made.text("id").into())).unwrap().unwrap();
+        let stored = block_on(stage.gateway.directory.tenant(&made.text("id").into())).unwrap().unwrap();
         assert_eq!(stored.shard, Some(made.text("shard")), "stored");
         made.text("shard")
     };
@@ -156,15 +157,15 @@ fn a_deleted_tenant_is_gone_at_once_and_erased_in_steps() {
     assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 404);
     assert_eq!(stage.objects.erased.borrow().len(), 39, "bounded; one fails");
 
-    assert_eq!(block_on(stage.front.sweep()).unwrap(), false);
+    assert_eq!(block_on(sweep(&stage.gateway)).unwrap(), false);
     assert_eq!(stage.objects.erased.borrow().len(), 59);
     stage.clock.advance(20 * 60_000);
     let reuse = || stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme" })));
-    block_on(stage.front.sweep()).unwrap();
+    block_on(sweep(&stage.gateway)).unwrap();
     assert_eq!(reuse().status, 409, "refused until everything is erased");
 
     *stage.objects.stuck.borrow_mut() = None;
-    block_on(stage.front.sweep()).unwrap();
+    block_on(sweep(&stage.gateway)).unwrap();
     assert_eq!(stage.objects.erased.borrow().len(), 60);
     assert!(!stage.objects.erased.borrow().contains(&"other/kept".into()));
     assert_eq!(reuse().status, 201);
@@ -181,7 +182,7 @@ fn a_tenant_that_cannot_be_erased_does_not_block_others() {
     }
     *stage.objects.stuck.borrow_mut() = None;
     stage.files.down.set(true);
-    assert!(block_on(stage.front.sweep()).is_err(), "one tenant's objects still fail");
+    assert!(block_on(sweep(&stage.gateway)).is_err(), "one tenant's objects still fail");
     assert_eq!(*stage.objects.erased.borrow(), ["acme/s", "other/s"]);
     assert_eq!(stage.log.borrow().iter().filter(|line| line.contains("erasing tenant")).count(), 2);
 }
@@ -192,9 +193,9 @@ fn an_id_is_not_reused_while_isolates_may_cache_its_keys() {
     stage.tenant("acme", Value::Null);
     assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 204);
     let reuse = || stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme" })));
-    block_on(stage.front.sweep()).unwrap();
+    block_on(sweep(&stage.gateway)).unwrap();
     assert_eq!(reuse().status, 409);
     stage.clock.advance(20 * 60_000);
-    block_on(stage.front.sweep()).unwrap();
+    block_on(sweep(&stage.gateway)).unwrap();
     assert_eq!(reuse().status, 201);
 }

@@ -20,7 +20,7 @@ fn the_first_response_is_repeated_including_its_secret() {
     assert_eq!((second.status, second.header("idempotent-replayed")), (201, Some("true")));
     assert_eq!(first.body, second.body);
     assert_eq!(ids(&stage.answer(get("/v1/admin/tenants/acme/keys").bearer(ADMIN))).len(), 1);
-    let scope = "POST /v1/admin/tenants/acme/keys operator";
+    let scope = r#"["POST","/v1/admin/tenants/{tenant}/keys",["acme"],"operator"]"#;
     let kept = block_on(stage.directory.claim(scope, "k", &hash(""), crate::stage::NOW)).unwrap();
     assert!(!format!("{kept:?}").contains(&first.text("key")), "the stored response is encrypted");
 }
@@ -43,7 +43,7 @@ fn another_body_under_the_same_key_is_refused() {
 fn a_repeated_request_is_refused_while_the_first_runs() {
     let stage = Stage::new();
     let body = json!({ "id": "a" });
-    let scope = "POST /v1/admin/tenants operator";
+    let scope = r#"["POST","/v1/admin/tenants",[],"operator"]"#;
     block_on(stage.directory.claim(scope, "k", &hash(&body.to_string()), crate::stage::NOW)).unwrap();
     let answer = stage.answer(tenant("k", &body));
     assert_eq!(answer.code(), (409, "idempotency_in_progress"));

@@ -1,7 +1,7 @@
 //! An identity provider's keys. The integration tests sign with them as well.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
-use edge_harness::http::seal::hmac;
+use edge_harness::http::crypto::hmac;
 use p256::ecdsa::signature::Signer as _;
 use rsa::signature::SignatureEncoding as _;
 use serde_json::{Value, json};

@@ -1,9 +1,9 @@
-//! A gateway with an in-memory environment, and a client.
+//! A gateway with in-memory ports, and a client.
 
 use crate::signatures::RustCrypto;
 use async_trait::async_trait;
 use bytes::Bytes;
-use edge_harness::http::{ApiBody, ApiRequest, ApiResponse, AuthCache, Forward, Front, FrontConfig, Handled};
+use edge_harness::http::{AuthCache, Body, Forward, Gateway, GatewayConfig, Handled, Response, handle};
 use edge_harness::memory::{Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
@@ -14,7 +14,8 @@ use edge_harness::ports::{Directory, Http, HttpError, HttpRequest, HttpResponse,
 use edge_harness::types::{TenantId, Timestamp};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
-use futures::{FutureExt, StreamExt, stream};
+use futures::{StreamExt, stream};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -25,7 +26,7 @@ pub const DEV: &str = "the-development-key";
 pub const NOW: Timestamp = Timestamp(1_795_176_000_000);
 
 pub struct Stage {
-    pub front: Front,
+    pub gateway: Gateway,
     pub directory: Rc<InMemoryDirectory>,
     pub clock: ManualClock,
     pub web: Rc<Web>,
@@ -74,13 +75,13 @@ impl SessionEraser for Objects {
 #[derive(Debug)]
 pub struct Answer {
     pub status: u16,
-    pub headers: Vec<(String, String)>,
+    pub headers: HeaderMap,
     pub body: Value,
 }
 
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+        self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
     pub fn code(&self) -> (u16, &str) {
@@ -92,20 +93,21 @@ impl Answer {
     }
 }
 
-impl From<ApiResponse> for Answer {
-    fn from(response: ApiResponse) -> Self {
-        let body = match response.body {
-            ApiBody::Bytes(bytes) => serde_json::from_slice(&bytes)
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        let (parts, body) = response.into_parts();
+        let body = match body {
+            Body::Bytes(bytes) => serde_json::from_slice(&bytes)
                 .unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into_owned().into()),
-            ApiBody::Empty => Value::Null,
-            ApiBody::Stream(_) => panic!("the front never streams"),
+            Body::Empty => Value::Null,
+            Body::Stream(_) | Body::WebSocket(_) => panic!("the gateway never streams"),
         };
-        Self { status: response.status, headers: response.headers, body }
+        Self { status: parts.status.as_u16(), headers: parts.headers, body }
     }
 }
 
-pub fn config() -> FrontConfig {
-    FrontConfig {
+pub fn config() -> GatewayConfig {
+    GatewayConfig {
         admin_key: Some(ADMIN.into()),
         dev_api_key: Some(DEV.into()),
         origins: vec!["https://app.example".into()],
@@ -119,7 +121,7 @@ impl Stage {
         Self::with(config())
     }
 
-    pub fn with(config: FrontConfig) -> Self {
+    pub fn with(config: GatewayConfig) -> Self {
         let directory = Rc::new(InMemoryDirectory::default());
         let clock = ManualClock::at(NOW);
         let (web, objects) = (Rc::new(Web::default()), Rc::new(Objects::default()));
@@ -147,7 +149,7 @@ impl Stage {
             MemorySettings::default(),
             Rc::new(MemoryLog::default()),
         );
-        let front = Front {
+        let gateway = Gateway {
             config,
             directory: directory.clone(),
             http: web.clone(),
@@ -160,17 +162,17 @@ impl Stage {
             cache: Rc::new(AuthCache::default()),
             log: Rc::new(move |line| lines.borrow_mut().push(line.to_owned())),
         };
-        Self { front, directory, clock, web, objects, files, blobs, log }
+        Self { gateway, directory, clock, web, objects, files, blobs, log }
     }
 
     pub fn send(&self, request: Request) -> Handled {
         let Request { head, body } = request;
-        block_on(self.front.handle(head, || async move { Ok(body) }.boxed_local()))
+        block_on(handle(&self.gateway, head, async move { Ok(body) }))
     }
 
     pub fn answer(&self, request: Request) -> Answer {
         match self.send(request) {
-            Handled::Answer(response) => response.into(),
+            Handled::Response(response) => response.into(),
             Handled::Forward(forward) => panic!("forwarded to {}", forward.session),
         }
     }
@@ -178,7 +180,7 @@ impl Stage {
     pub fn forward(&self, request: Request) -> Box<Forward> {
         match self.send(request) {
             Handled::Forward(forward) => forward,
-            Handled::Answer(response) => panic!("answered {:?}", Answer::from(response)),
+            Handled::Response(response) => panic!("answered {:?}", Answer::from(response)),
         }
     }
 
@@ -219,14 +221,14 @@ impl Stage {
 }
 
 pub struct Request {
-    head: ApiRequest,
+    head: edge_harness::http::Request,
     body: Bytes,
 }
 
 pub fn request(method: &str, target: &str) -> Request {
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    let head =
-        ApiRequest { method: method.into(), path: path.into(), query: query.into(), ..ApiRequest::default() };
+    let mut head = edge_harness::http::Request::default();
+    *head.method_mut() = method.parse().unwrap();
+    *head.uri_mut() = target.parse().unwrap();
     Request { head, body: Bytes::new() }
 }
 
@@ -249,7 +251,8 @@ impl Request {
     }
 
     pub fn header(mut self, name: &str, value: &str) -> Self {
-        self.head.headers.push((name.into(), value.into()));
+        let name: HeaderName = name.parse().unwrap();
+        self.head.headers_mut().insert(name, HeaderValue::from_bytes(value.as_bytes()).unwrap());
         self
     }
 

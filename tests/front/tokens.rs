@@ -3,7 +3,7 @@
 use crate::signer::{RSA_N, Signer};
 use crate::stage::{ADMIN, NOW, Stage, get, ids, post, request};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
-use edge_harness::http::seal::hmac;
+use edge_harness::http::crypto::hmac;
 use edge_harness::types::Scope;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};

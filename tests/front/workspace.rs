@@ -2,6 +2,7 @@
 
 use crate::signer::Signer;
 use crate::stage::{ADMIN, Answer, DEV, NOW, Request, Stage, delete, get, request};
+use edge_harness::http::erasure::sweep;
 use edge_harness::workspace::stored::MAX_INLINE;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -195,11 +196,11 @@ fn erasing_a_tenant_erases_its_files() {
     assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 204);
     assert_eq!(stage.files.all().len(), 3);
     stage.clock.advance(10 * 60_000);
-    assert_eq!(block_on(stage.front.sweep()).unwrap(), false);
+    assert_eq!(block_on(sweep(&stage.gateway)).unwrap(), false);
     assert!(stage.log.borrow().iter().any(|line| line.starts_with("erasing tenant acme")));
     assert_eq!(stage.files.all().len(), 3);
     stage.blobs.down.set(false);
-    assert_eq!(block_on(stage.front.sweep()).unwrap(), false);
+    assert_eq!(block_on(sweep(&stage.gateway)).unwrap(), false);
     let left: Vec<_> = stage.files.all().into_iter().map(|(tree, _)| tree.tenant).collect();
     assert_eq!(left, ["dev"]);
     let keys: Vec<_> = stage.blobs.objects.borrow().keys().cloned().collect();

@@ -2,7 +2,7 @@
 
 use crate::support::{ADMIN_KEY, Chat, Client, DEV_API_KEY, Server};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
-use edge_harness::http::seal::hmac;
+use edge_harness::http::crypto::hmac;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::sync::OnceLock;

@@ -1,19 +1,17 @@
-//! What people say about calls that wait for them.
+//! Approvals of, and answers to, suspended calls.
 
-use super::{
-    Handler, SessionRequest,
-    follow::{self, Follow, Wants},
-    resource::named_user,
-};
+use super::call::Call;
+use super::subscription::{ResponseMode, TurnSubscription, receipt, turn_response};
 use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, TurnEffect};
-use crate::http::{ApiResponse, body};
+use crate::http::body;
+use crate::http::response::Response;
 use crate::session::{Session, suspensions::Row};
 use crate::types::{Approver, Decision, Problem, TurnStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-/// The longest reason, in characters.
+/// Longest reason, in characters.
 const MAX_REASON: usize = 2_000;
 
 #[derive(Deserialize)]
@@ -33,83 +31,75 @@ struct AnswerBody {
     user: Option<String>,
 }
 
-impl Handler {
-    /// Decides on a call, and answers with what comes of its turn.
-    pub(super) async fn approve(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
-        let body: ApprovalBody = body::json(&call.request)?;
-        let decision =
-            body.decision.ok_or_else(|| Problem::field("/decision", "missing: say what is decided"))?;
-        bounded("/reason", body.reason.as_deref())?;
-        let by = approver(call, body.user.clone());
-        let session = self.session_of(call, body.user)?;
-        let ruling = ApprovalDecision {
-            decision,
-            reason: body.reason.filter(|reason| !reason.trim().is_empty()),
-            args: body.args,
-            args_hash: body.args_hash,
-        };
-        self.resolve(call, &session, Row::Approval, || self.host.decide(&session, &call.item, ruling, by))
-            .await
-    }
+/// `POST /v1/sessions/{id}/approvals/{call_id}`. Responds with the turn as it continues.
+pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
+    let body: ApprovalBody = body::json(call.request)?;
+    let decision = body.decision.ok_or_else(|| Problem::field("/decision", "missing"))?;
+    check_length("/reason", body.reason.as_deref())?;
+    let by = approver(call, body.user.clone());
+    let session = call.session_of(body.user)?;
+    let approval = ApprovalDecision {
+        decision,
+        reason: body.reason.filter(|reason| !reason.trim().is_empty()),
+        args: body.args,
+        args_hash: body.args_hash,
+    };
+    let decide = || call.host.decide(session, call.params.get("call_id"), approval, by);
+    resolve(call, session, Row::Approval, decide).await
+}
 
-    /// Answers a call, and answers with what comes of its turn.
-    pub(super) async fn answer(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
-        let body: AnswerBody = body::json(&call.request)?;
-        bounded("/error", body.error.as_deref())?;
-        let by = approver(call, body.user.clone());
-        let session = self.session_of(call, body.user)?;
-        let reply = match (body.error, body.answer) {
-            (Some(error), Value::Null) => CallAnswer::Failure(error),
-            (Some(_), _) => return Err(Problem::field("/error", "send either `answer` or `error`")),
-            (None, Value::Null) => return Err(Problem::field("/answer", "missing: say what the answer is")),
-            (None, answer) => CallAnswer::Answer(answer),
-        };
-        self.resolve(call, &session, Row::Answer, || self.host.answer(&session, &call.item, reply, by)).await
-    }
+/// `POST /v1/sessions/{id}/answers/{call_id}`. Responds with the turn as it continues.
+pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
+    let body: AnswerBody = body::json(call.request)?;
+    check_length("/error", body.error.as_deref())?;
+    let by = approver(call, body.user.clone());
+    let session = call.session_of(body.user)?;
+    let given = match (body.error, body.answer) {
+        (Some(error), Value::Null) => CallAnswer::Failure(error),
+        (Some(_), _) => return Err(Problem::field("/error", "send either `answer` or `error`")),
+        (None, Value::Null) => return Err(Problem::field("/answer", "missing")),
+        (None, answer) => CallAnswer::Answer(answer),
+    };
+    let answer = || call.host.answer(session, call.params.get("call_id"), given, by);
+    resolve(call, session, Row::Answer, answer).await
+}
 
-    fn session_of(&self, call: &SessionRequest, user: Option<String>) -> Result<Rc<Session>, Problem> {
-        let named = named_user(&call.request, user);
-        self.find(call, named.as_deref())?.ok_or_else(|| Problem::not_found("session"))
-    }
-
-    async fn resolve(
-        &self,
-        call: &SessionRequest,
-        session: &Rc<Session>,
-        row: Row,
-        change: impl FnOnce() -> Result<TurnEffect, Problem>,
-    ) -> Result<ApiResponse, Problem> {
-        let wants = Wants::of(&call.request);
-        let suspension = session.suspension(row, &call.item)?;
-        let Some(turn) = suspension.map(|suspension| suspension.turn) else {
-            // It says what is wrong.
-            change()?;
-            return Err(Problem::not_found("call"));
-        };
-        // No await between: whoever wants to hear the rest of the turn listens before it goes on.
-        let follow = Follow::new(&self.host, session, &turn, wants);
-        match change()? {
-            TurnEffect::Continues if wants == Wants::Receipt => {
-                let body = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
-                Ok(follow::receipt(&call.session, &turn, body))
-            }
-            TurnEffect::Continues => follow.answer(session).await,
-            // Also for whoever says it again: the line may have been cut.
-            TurnEffect::Waits | TurnEffect::None if wants == Wants::Stream && session.is_at_hand(&turn) => {
-                follow.answer(session).await
-            }
-            TurnEffect::Waits | TurnEffect::None => follow::stands(session, &turn),
+async fn resolve(
+    call: &Call<'_>,
+    session: &Rc<Session>,
+    row: Row,
+    change: impl FnOnce() -> Result<TurnEffect, Problem>,
+) -> Result<Response, Problem> {
+    let mode = ResponseMode::of(call.request);
+    let suspension = session.suspension(row, call.params.get("call_id"))?;
+    let Some(turn) = suspension.map(|suspension| suspension.turn) else {
+        // The change explains why it is impossible.
+        change()?;
+        return Err(Problem::not_found("call"));
+    };
+    // No await between the subscription and the change, so that the client misses no event.
+    let subscription = TurnSubscription::new(call.host, session, &turn, mode);
+    match change()? {
+        TurnEffect::Continues if mode == ResponseMode::Receipt => {
+            let body = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
+            Ok(receipt(call.session_id, &turn, body))
         }
+        TurnEffect::Continues => subscription.respond(session).await,
+        // A repeated request gets the stream, too: the connection of the first may have been lost.
+        TurnEffect::Waits | TurnEffect::None if mode == ResponseMode::Stream && session.is_at_hand(&turn) => {
+            subscription.respond(session).await
+        }
+        TurnEffect::Waits | TurnEffect::None => turn_response(session, &turn),
     }
 }
 
-/// Who decides: the user that the credential or the request names, and the key.
-fn approver(call: &SessionRequest, user: Option<String>) -> Approver {
-    let named = named_user(&call.request, user);
-    Approver { user: call.principal.user.clone().or(named), key: call.principal.key.clone() }
+/// Identifies who decides: the user that the credential or the request names, and the key.
+fn approver(call: &Call<'_>, user_in_body: Option<String>) -> Approver {
+    let user = call.principal.user.clone().or_else(|| call.named_user(user_in_body));
+    Approver { user, key: call.principal.key.clone() }
 }
 
-fn bounded(pointer: &str, text: Option<&str>) -> Result<(), Problem> {
+fn check_length(pointer: &str, text: Option<&str>) -> Result<(), Problem> {
     match text {
         Some(text) if text.chars().count() > MAX_REASON => {
             Err(Problem::field(pointer, format!("longer than {MAX_REASON} characters")))

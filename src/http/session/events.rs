@@ -1,31 +1,30 @@
-//! The session's event log over HTTP.
+//! The event log of a session.
 
-use super::{Handler, SessionRequest, feed};
-use crate::http::{ApiRequest, ApiResponse};
+use super::{call::Call, feed};
+use crate::http::request::{Request, RequestExt};
+use crate::http::response::Response;
 use crate::session::hub::Interest;
 use crate::types::{Cursor, Problem};
 
-impl Handler {
-    /// `GET …/events`: SSE by default, stored records as NDJSON on demand.
-    pub(super) fn events(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
-        let session = self.session(call)?;
-        let cursor = cursor(&call.request)?;
-        let accept = call.request.header("accept").unwrap_or_default();
-        if accept.contains("application/x-ndjson") {
-            return feed::ndjson(&self.host, &session, cursor, limit(&call.request)?);
-        }
-        let until_idle = match call.request.query("until").as_deref() {
-            None | Some("") => false,
-            Some("idle") => true,
-            Some(_) => return Err(Problem::field("?until", "expected `idle`")),
-        };
-        feed::sse(&self.host, &session, cursor, Interest { turn: None, until_idle })
+/// `GET /v1/sessions/{id}/events`: a stream of SSE, or the stored records as NDJSON if the client accepts it.
+pub async fn events(call: &Call<'_>) -> Result<Response, Problem> {
+    let session = call.session()?;
+    let cursor = cursor(call.request)?;
+    let accept = call.request.header("accept").unwrap_or_default();
+    if accept.contains("application/x-ndjson") {
+        return feed::ndjson(call.host, session, cursor, limit(call.request)?);
     }
+    let until_idle = match call.request.query("until").as_deref() {
+        None | Some("") => false,
+        Some("idle") => true,
+        Some(_) => return Err(Problem::field("?until", "expected `idle`")),
+    };
+    feed::sse(call.host, session, cursor, Interest { turn: None, until_idle })
 }
 
-/// Where the reader stands. The header is what a browser sends by itself when it comes back, so it
-/// wins over the query it was first given; an id that is not ours counts as the start.
-pub(super) fn cursor(request: &ApiRequest) -> Result<Cursor, Problem> {
+/// Returns the cursor of a reader. `last-event-id` takes precedence over `?after=`, because browsers send it
+/// when they reconnect with the URL of the first request. An invalid `last-event-id` counts as the start.
+pub(super) fn cursor(request: &Request) -> Result<Cursor, Problem> {
     if let Some(id) = request.header("last-event-id") {
         return Ok(Cursor::parse(id).unwrap_or_default());
     }
@@ -36,7 +35,7 @@ pub(super) fn cursor(request: &ApiRequest) -> Result<Cursor, Problem> {
     }
 }
 
-fn limit(request: &ApiRequest) -> Result<Option<usize>, Problem> {
+fn limit(request: &Request) -> Result<Option<usize>, Problem> {
     match request.query("limit").map(|text| text.parse()) {
         None => Ok(None),
         Some(Ok(limit)) if limit > 0 => Ok(Some(limit)),

@@ -1,7 +1,8 @@
-//! Streams of events: first what the reader missed, then what comes.
+//! Streams of events: first the events that the reader has missed, then new events.
 
 use crate::agent::SessionHost;
-use crate::http::{ApiBody, ApiResponse};
+use crate::http::response::{self, Body, Response, ResponseExt};
+use crate::ports::StoreError;
 use crate::session::{
     Session,
     frame::Frame,
@@ -10,32 +11,32 @@ use crate::session::{
 };
 use crate::types::{Cursor, Problem, SessionStatus};
 use bytes::Bytes;
+use http::StatusCode;
 use std::rc::Rc;
 
-/// The first bytes of every event stream: how long a client should wait before it comes back.
+/// The first bytes of every event stream: how long a client should wait before it reconnects.
 pub(super) const PREAMBLE: Bytes = Bytes::from_static(b"retry: 2000\n\n");
 
-/// Bytes that may wait for the reader before a long replay takes a rest.
+/// Unread bytes of a reader at which a long replay pauses.
 const HIGH_WATER: usize = 1 << 20;
-/// How long that rest is, in milliseconds.
-const REST_MS: u64 = 20;
+/// Length of that pause, in milliseconds.
+const PAUSE_MS: u64 = 20;
 
-/// A response that streams.
-pub(super) fn response(stream: ByteReceiver, content_type: &str) -> ApiResponse {
-    let response = ApiResponse { status: 200, headers: Vec::new(), body: ApiBody::Stream(stream) };
-    response
+/// Builds a response that streams.
+pub(super) fn response(stream: ByteReceiver, content_type: &str) -> Response {
+    response::new(StatusCode::OK, Body::Stream(stream))
         .with("content-type", content_type)
         .with("cache-control", "no-cache")
         .with("x-accel-buffering", "no")
 }
 
-/// An event stream from `cursor` on, for as long as `interest` says.
+/// Streams the events behind `cursor` as SSE, for as long as `interest` says.
 pub(super) fn sse(
     host: &Rc<SessionHost>,
     session: &Rc<Session>,
     cursor: Cursor,
     interest: Interest,
-) -> Result<ApiResponse, Problem> {
+) -> Result<Response, Problem> {
     let (listener, stream) = Listener::new(interest);
     listener.send(PREAMBLE);
     let cursor = session.resolve_cursor(cursor)?;
@@ -43,14 +44,14 @@ pub(super) fn sse(
     Ok(response(stream, "text/event-stream"))
 }
 
-/// The stored records behind `cursor` as lines of JSON, at most `limit`. Inside a message's text
-/// the record that holds it is still to come.
+/// Streams the stored records behind `cursor` as NDJSON, at most `limit`. A cursor within a message's text
+/// includes the record of that message.
 pub(super) fn ndjson(
     host: &Rc<SessionHost>,
     session: &Rc<Session>,
     cursor: Cursor,
     limit: Option<usize>,
-) -> Result<ApiResponse, Problem> {
+) -> Result<Response, Problem> {
     let (listener, stream) = Listener::new(Interest::default());
     let left = limit.unwrap_or(usize::MAX);
     start(host, session, Feed { listener, cursor, left, page: PAGE, live: false })?;
@@ -60,15 +61,15 @@ pub(super) fn ndjson(
 struct Feed {
     listener: Listener,
     cursor: Cursor,
-    /// Records still wanted.
+    /// Number of records that may still be sent.
     left: usize,
-    /// Records to read at once: fewer when they are heavy.
+    /// Records to read at once; fewer if they are large.
     page: usize,
-    /// Whether the reader stays for what comes, and reads SSE with deltas.
+    /// Whether the reader receives new events, and reads SSE with deltas.
     live: bool,
 }
 
-/// Sends at once what fits; a long rest is sent as the reader reads.
+/// Sends as many records as fit at once; the rest of a long log is sent as the reader reads.
 fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Feed) -> Result<(), Problem> {
     if feed.fill(session)? {
         host.ping(session);
@@ -77,11 +78,11 @@ fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Feed) -> Resul
     let (own, session) = (Rc::clone(host), Rc::clone(session));
     host.spawn(async move {
         loop {
-            own.clock().sleep(REST_MS).await;
-            // A store that breaks ends the stream; the reader comes back with its last id.
+            own.clock().sleep(PAUSE_MS).await;
+            // A failed store ends the stream; the reader reconnects with its last id.
             match feed.fill(&session) {
                 Ok(false) => {}
-                // The pings of those who listened before may have ended during a long replay.
+                // The pings of earlier listeners may have ended during a long replay.
                 Ok(true) => break own.ping(&session),
                 Err(_) => break,
             }
@@ -91,9 +92,9 @@ fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Feed) -> Resul
 }
 
 impl Feed {
-    /// Sends pages until the log ends or enough waits for the reader. Returns whether the feed is
-    /// done here: it is live now, or over.
-    fn fill(&mut self, session: &Session) -> Result<bool, crate::ports::StoreError> {
+    /// Sends pages until the log ends or the reader has too many unread bytes. Returns whether the replay is
+    /// complete: the reader is a listener now, or its stream has ended.
+    fn fill(&mut self, session: &Session) -> Result<bool, StoreError> {
         loop {
             if self.listener.is_closed() || self.left == 0 {
                 return Ok(true);
@@ -126,7 +127,8 @@ impl Feed {
         }
     }
 
-    /// Hands the reader over to the hub. No await since the last read: no gap, no overlap.
+    /// Makes the reader a listener of the hub. There is no await since the last read, so no event is missed or
+    /// sent twice.
     fn go_live(&self, session: &Session) -> bool {
         if let Some(frame) = session.hub().streamed_after(self.cursor) {
             let wanted = self
@@ -146,7 +148,7 @@ impl Feed {
         true
     }
 
-    /// Sends one frame; false when nothing should follow it.
+    /// Sends one frame. Returns whether another frame may follow.
     fn send(&self, frame: &Frame) -> bool {
         if !self.live {
             return self.listener.send(frame.ndjson());

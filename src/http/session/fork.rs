@@ -1,11 +1,13 @@
-//! Forking: a new session that starts as a copy of this one, up to a message.
+//! Forks a session: a new session starts as a copy of it, up to a message.
 
-use super::{Handler, SessionRequest};
-use crate::http::{ApiResponse, body, idempotency};
+use super::call::Call;
+use crate::http::body;
+use crate::http::response::{self, Response, ResponseExt};
 use crate::ports::session_store::Select;
 use crate::types::{
     EventKind, Grants, Imported, Problem, SessionMeta, SessionPermissions, Snapshot, Usage, id,
 };
+use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -14,60 +16,55 @@ struct ForkBody {
     at_message: Option<String>,
 }
 
-impl Handler {
-    pub(super) async fn fork(&self, call: &SessionRequest) -> Result<ApiResponse, Problem> {
-        let session = self.session(call)?;
-        let body: ForkBody = body::json_or_empty(&call.request)?;
-        let mut records = session.records(Select { limit: usize::MAX, ..Select::default() })?;
-        if let Some(at) = body.at_message {
-            let place = records.iter().rposition(|record| message_of(&record.kind) == Some(at.as_str()));
-            let place =
-                place.ok_or_else(|| Problem::field("/at_message", "no such message in this session"))?;
-            records.truncate(place + 1);
-        }
-        let id = self.fork_id(call)?;
-        let snapshot = {
-            let state = session.state();
-            let now = self.host.now();
-            let own = &state.meta.permissions;
-            // What somebody has allowed was allowed here.
-            let mut permissions =
-                SessionPermissions { yolo: false, grants: Grants::default(), ..own.clone() };
-            permissions.ask_again(own);
-            let meta = SessionMeta {
-                id: id.clone(),
-                usage: Usage::default(),
-                cost_usd: None,
-                permissions,
-                parent: None,
-                created_at: now,
-                updated_at: now,
-                ..state.meta.clone()
-            };
-            let tenant_rules = state.tenant_rules.clone();
-            let forked_from = Some(call.session.clone());
-            let records = Some(records);
-            Snapshot { meta, forked_from, tenant_rules, records, task: None }
-        };
-        let tenant = &call.principal.tenant;
-        let imported = self.host.peers().import(tenant, &id, snapshot).await;
-        let imported = imported.map_err(|error| Problem::internal(error.to_string()))?;
-        let Imported::Session(view) = imported else {
-            return Err(Problem::internal("the copy was not created"));
-        };
-        Ok(ApiResponse::bytes(201, "application/json", view).with("location", &format!("/v1/sessions/{id}")))
+/// `POST /v1/sessions/{id}/fork`.
+pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
+    let session = call.session()?;
+    let body: ForkBody = body::json_or_empty(call.request)?;
+    let mut records = session.records(Select { limit: usize::MAX, ..Select::default() })?;
+    if let Some(at) = body.at_message {
+        let last = records.iter().rposition(|record| message_of(&record.kind) == Some(at.as_str()));
+        let last = last.ok_or_else(|| Problem::field("/at_message", "no such message in this session"))?;
+        records.truncate(last + 1);
     }
-
-    /// The new session's id: under an Idempotency-Key it follows from the key, so that a repetition
-    /// after a crash does not make a second one.
-    fn fork_id(&self, call: &SessionRequest) -> Result<String, Problem> {
-        let Some(key) = idempotency::key(&call.request)? else { return Ok(self.host.new_id(id::SESSION)) };
-        let name = json!(["fork", call.principal.tenant, call.session, key]).to_string();
-        Ok(id::derive(id::SESSION, &name))
-    }
+    let id = fork_id(call);
+    let snapshot = {
+        let state = session.state();
+        let now = call.host.now();
+        let own = &state.meta.permissions;
+        // Grants are valid only in the session in which they were given.
+        let mut permissions = SessionPermissions { yolo: false, grants: Grants::default(), ..own.clone() };
+        permissions.ask_again(own);
+        let meta = SessionMeta {
+            id: id.clone(),
+            usage: Usage::default(),
+            cost_usd: None,
+            permissions,
+            parent: None,
+            created_at: now,
+            updated_at: now,
+            ..state.meta.clone()
+        };
+        let tenant_rules = state.tenant_rules.clone();
+        let forked_from = Some(call.session_id.to_owned());
+        Snapshot { meta, forked_from, tenant_rules, records: Some(records), task: None }
+    };
+    let tenant = &call.principal.tenant;
+    let Imported::Session(view) = call.host.peers().import(tenant, &id, snapshot).await? else {
+        return Err(Problem::internal("the fork was not created"));
+    };
+    let location = format!("/v1/sessions/{id}");
+    Ok(response::bytes(StatusCode::CREATED, "application/json", view).with("location", &location))
 }
 
-/// The message that a record holds or belongs to.
+/// Returns the id of the new session. With an Idempotency-Key it is derived from the key, so that a request
+/// that is repeated after a crash creates no second fork.
+fn fork_id(call: &Call<'_>) -> String {
+    let Some(key) = &call.key else { return call.host.new_id(id::SESSION) };
+    let name = json!(["fork", call.principal.tenant, call.session_id, key.key]);
+    id::derive(id::SESSION, &name.to_string())
+}
+
+/// Returns the message that a record contains or belongs to.
 fn message_of(kind: &EventKind) -> Option<&str> {
     match kind {
         EventKind::TurnStarted { message } | EventKind::MessageCompleted { message } => Some(&message.id),

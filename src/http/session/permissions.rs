@@ -1,19 +1,19 @@
-//! What may be done in a session, as its users set it.
+//! Patches the permissions of a session.
 
-use super::MAX_OBJECT_BYTES;
+use super::checks::MAX_OBJECT_BYTES;
 use crate::types::{Problem, SessionPermissions, json::from_value};
 use serde_json::{Value, json};
 
-/// Permissions with a merge patch (RFC 7396) applied to them.
+/// Applies a merge patch (RFC 7396) to permissions.
 ///
 /// # Errors
-/// What of the patch does not fit, and where.
+/// `validation_failed` with a pointer into the patch.
 pub(super) fn patched(now: &SessionPermissions, patch: Value) -> Result<SessionPermissions, Problem> {
     let fault = |pointer: String, fault: &str| Problem::field(format!("/permissions{pointer}"), fault);
     let mut merged = json!(now);
     merge(&mut merged, patch);
     let bytes = merged.to_string().len();
-    // All that there was is taken away.
+    // A patch of `null` removes everything.
     let merged = if merged.is_null() { json!({}) } else { merged };
     let mut new: SessionPermissions =
         from_value(merged).map_err(|misfit| fault(misfit.pointer(), misfit.detail()))?;
@@ -48,7 +48,7 @@ mod tests {
     use pretty_assertions::assert_eq;
 
     #[test]
-    fn a_patch_is_merged_as_rfc_7396_says() {
+    fn patches_merge_as_rfc_7396_says() {
         for (before, patch, after) in [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),

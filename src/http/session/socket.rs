@@ -1,124 +1,115 @@
-//! The WebSocket face of a session: the same records as text frames, and commands from the client.
-//!
-//! The platform keeps the socket; this decides what a frame from the client means.
+//! WebSockets of a session: its events as text frames, and commands from the client. The platform holds the
+//! sockets.
 
-use super::{Handler, SessionRequest, events};
-use crate::agent::OnBusy;
-use crate::http::{ApiBody, ApiRequest, ApiResponse, routes::SessionRoute};
-use crate::session::{frame::Frame, replay::PAGE};
-use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, json::parse};
-use serde::{Deserialize, Serialize};
-use serde_json::json;
+use super::{call::Call, call::SessionRequest, events, turns};
+use crate::agent::SessionHost;
+use crate::http::pattern::Params;
+use crate::http::request::{MAX_BODY, Request, RequestExt};
+use crate::http::response::{self, Body, Response};
+use crate::http::upgrade::{SocketState, Upgrade};
+use crate::session::{Session, frame::Frame, replay::PAGE};
+use crate::types::{Cursor, ErrorCode, Principal, Problem, Rules, Scope, json::parse};
+use http::{HeaderValue, Method, StatusCode};
+use serde_json::{Value, json};
+use std::rc::Rc;
 
-/// What a socket remembers while its object sleeps.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct SocketState {
-    /// Who opened it.
-    pub principal: Principal,
-    /// The session.
-    pub session: String,
+/// `GET /v1/sessions/{id}/ws`.
+pub async fn open(call: &Call<'_>) -> Result<Response, Problem> {
+    if !call.request.header("upgrade").is_some_and(|upgrade| upgrade.eq_ignore_ascii_case("websocket")) {
+        let detail = "this route opens a WebSocket: send the header `Upgrade: websocket`";
+        return Err(Problem::new(ErrorCode::InvalidRequest, detail));
+    }
+    let missed = missed(call, call.session()?)?;
+    // The rules stay out: the platform bounds the state of a socket, and the session has them.
+    let principal = Principal { rules: Rules::default(), ..call.principal.clone() };
+    let state = SocketState { principal, session: call.session_id.to_owned() };
+    let upgrade = Upgrade { missed, state };
+    Ok(response::new(StatusCode::SWITCHING_PROTOCOLS, Body::WebSocket(Box::new(upgrade))))
 }
 
-impl SocketState {
-    /// Whoever opens a socket by this request. The tenant's rules stay out, for which there is no room: the
-    /// session has learnt them.
-    pub fn new(call: &SessionRequest) -> Self {
-        let principal = Principal { rules: Rules::default(), ..call.principal.clone() };
-        Self { principal, session: call.session.clone() }
+/// Returns the frames that a new socket has missed, in order: stored records, and the text of the message that
+/// is being streamed. Later frames are broadcast to the socket.
+fn missed(call: &Call<'_>, session: &Session) -> Result<Vec<Frame>, Problem> {
+    let request = call.request;
+    // Without a cursor, a socket receives later events only.
+    let from_now = request.query("after").is_none() && request.header("last-event-id").is_none();
+    let mut cursor = match from_now {
+        true => Cursor::after(session.last_seq()),
+        false => session.resolve_cursor(events::cursor(request)?)?,
+    };
+    let mut missed = Vec::new();
+    loop {
+        let (frames, next) = session.replay(cursor, None, true, PAGE)?;
+        missed.extend(frames);
+        match next {
+            Some(next) => cursor = next,
+            None => break,
+        }
+    }
+    missed.extend(session.hub().streamed_after(cursor));
+    Ok(missed)
+}
+
+/// Executes the command in a frame. Returns the frame to send back, if any.
+pub async fn command(
+    host: &Rc<SessionHost>,
+    socket: &SocketState,
+    text: &str,
+    request_id: &str,
+) -> Option<String> {
+    let frame = match run(host, socket, text, request_id).await.map(Response::into_body) {
+        Ok(Body::Bytes(bytes)) => json!({"type": "accepted", "answer": parse(&bytes).unwrap_or_default()}),
+        Ok(_) => return None,
+        Err(problem) => {
+            let problem = parse(problem.to_json(request_id).as_bytes()).unwrap_or_default();
+            json!({"type": "error", "problem": problem})
+        }
+    };
+    Some(frame.to_string())
+}
+
+async fn run(
+    host: &Rc<SessionHost>,
+    socket: &SocketState,
+    text: &str,
+    request_id: &str,
+) -> Result<Response, Problem> {
+    if text.len() > MAX_BODY {
+        return Err(Problem::new(ErrorCode::PayloadTooLarge, "the frame is larger than 4 MiB"));
+    }
+    if !socket.principal.scopes.allow(Scope::Chat) {
+        return Err(Problem::new(ErrorCode::MissingScope, "this socket may only listen"));
+    }
+    // The command, with the fields of the body of the same request over HTTP.
+    let body: Value = parse(text.as_bytes()).unwrap_or_default();
+    let command = body["type"].as_str().unwrap_or_default();
+    if !["message", "steer", "abort"].contains(&command) {
+        let detail = "expected a JSON object with `type`: `message`, `steer` or `abort`";
+        return Err(Problem::field("/type", detail));
+    }
+    let asked = SessionRequest {
+        principal: socket.principal.clone(),
+        session: socket.session.clone(),
+        id: request_id.to_owned(),
+        request: post_request(&body),
+    };
+    let call = Call::enter(host, &asked, Params::default(), None)?;
+    // A late command must not create a deleted session again.
+    call.session()?;
+    match command {
+        "message" => turns::post(&call).await,
+        "steer" => turns::steer(&call).await,
+        _ => turns::abort(&call).await,
     }
 }
 
-impl Handler {
-    /// What a new socket missed, in order: stored records and the text being written. What comes
-    /// after is broadcast to it.
-    ///
-    /// # Errors
-    /// 404 for a session that is not the caller's.
-    pub fn catch_up(&self, call: &SessionRequest) -> Result<Vec<Frame>, Problem> {
-        self.host.recover()?;
-        self.govern(call)?;
-        let session = self.session(call)?;
-        // Without a place to start from, a socket hears what comes from now on.
-        let from_now =
-            call.request.query("after").is_none() && call.request.header("last-event-id").is_none();
-        let mut cursor = match from_now {
-            true => crate::types::Cursor::after(session.last_seq()),
-            false => session.resolve_cursor(events::cursor(&call.request)?)?,
-        };
-        let mut missed = Vec::new();
-        loop {
-            let (frames, next) = session.replay(cursor, None, true, PAGE)?;
-            missed.extend(frames);
-            match next {
-                Some(next) => cursor = next,
-                None => break,
-            }
-        }
-        missed.extend(session.hub().streamed_after(cursor));
-        Ok(missed)
-    }
-
-    /// Does what a frame asks for. The answer, where there is one, is a frame of its own.
-    pub async fn command(&self, socket: &SocketState, text: &str, request_id: String) -> Option<String> {
-        let answer = match self.run_command(socket, text, &request_id).await {
-            Ok(ApiResponse { body: ApiBody::Bytes(bytes), .. }) => {
-                let body = parse(&bytes).unwrap_or_default();
-                json!({"type": "accepted", "answer": body})
-            }
-            Ok(_) => return None,
-            Err(problem) => {
-                let problem = parse(problem.to_json(&request_id).as_bytes()).unwrap_or_default();
-                json!({"type": "error", "problem": problem})
-            }
-        };
-        Some(answer.to_string())
-    }
-
-    async fn run_command(
-        &self,
-        socket: &SocketState,
-        text: &str,
-        request_id: &str,
-    ) -> Result<ApiResponse, Problem> {
-        if text.len() > ApiRequest::MAX_BODY {
-            return Err(Problem::new(ErrorCode::PayloadTooLarge, "the frame is larger than 4 MiB"));
-        }
-        // A command, and beside it the fields of the HTTP body that does the same.
-        let command = parse(text.as_bytes()).unwrap_or_default();
-        if !socket.principal.scopes.allow(Scope::Chat) {
-            return Err(Problem::new(ErrorCode::MissingScope, "this socket may only listen"));
-        }
-        let (route, on_busy) = match command["type"].as_str().unwrap_or_default() {
-            "message" => (SessionRoute::PostMessage, None),
-            "steer" => (SessionRoute::Steer, Some(OnBusy::Steer)),
-            "abort" => (SessionRoute::Abort, None),
-            _ => {
-                let detail = "expected a JSON object with `type`: `message`, `steer` or `abort`";
-                return Err(Problem::field("/type", detail));
-            }
-        };
-        let call = SessionRequest {
-            principal: socket.principal.clone(),
-            session: socket.session.clone(),
-            route,
-            item: String::new(),
-            request: ApiRequest {
-                method: "POST".into(),
-                // The records of the turn come over this socket anyway.
-                headers: vec![
-                    ("content-type".into(), "application/json".into()),
-                    ("prefer".into(), "respond-async".into()),
-                ],
-                body: command.to_string().into(),
-                id: request_id.to_owned(),
-                ..ApiRequest::default()
-            },
-        };
-        // A socket belongs to a session that is there: what comes late must not make an erased one anew.
-        self.session(&call)?;
-        match route {
-            SessionRoute::Abort => self.abort(&call).await,
-            _ => self.post_message(&call, on_busy).await,
-        }
-    }
+/// Builds the POST request for a command.
+fn post_request(body: &Value) -> Request {
+    let mut request = Request::new(body.to_string().into());
+    *request.method_mut() = Method::POST;
+    let headers = request.headers_mut();
+    headers.insert("content-type", HeaderValue::from_static("application/json"));
+    // The socket receives the events of the turn as broadcasts.
+    headers.insert("prefer", HeaderValue::from_static("respond-async"));
+    request
 }

@@ -1,52 +1,68 @@
-//! Converts the platform's requests and responses to those of `http`, and back.
+//! Converts between the platform's requests and responses and those of the `http` crate.
 
-use crate::http::{ApiBody, ApiRequest, ApiResponse};
+use crate::http::{Body, MAX_BODY, Request as HttpRequest, RequestExt, Response as HttpResponse, request};
 use crate::types::{ErrorCode, Problem};
 use bytes::Bytes;
 use futures::StreamExt;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use wasm_bindgen::{JsCast, JsValue};
 use worker::{Headers, Request, Response, ResponseBody, Result};
 
-/// The request without its body.
-pub fn head(request: &Request) -> ApiRequest {
+/// Returns a request without its body.
+pub fn head(request: &Request) -> HttpRequest {
     let inner = request.inner();
     let url = inner.url();
-    // The URL without scheme and host.
+    // Path and query: the API does not depend on scheme and host.
     let target = url.split_once("://").map_or("", |(_, rest)| rest.find('/').map_or("", |at| &rest[at..]));
     let target = target.split('#').next().unwrap_or_default();
-    let (path, query) = target.split_once('?').unwrap_or((target, ""));
-    ApiRequest {
-        method: inner.method(),
-        path: path.to_owned(),
-        query: query.to_owned(),
-        headers: request.headers().entries().collect(),
-        body: Bytes::new(),
-        id: String::new(),
-    }
+    let mut head = HttpRequest::default();
+    *head.method_mut() = Method::from_bytes(inner.method().as_bytes()).unwrap_or_default();
+    // A target that `Uri` refuses has more than 64 KiB, which the platform never lets through: it becomes `/`,
+    // which is not a route.
+    *head.uri_mut() = target.parse().unwrap_or_default();
+    *head.headers_mut() = header_map(request.headers().entries());
+    head
 }
 
-/// The `Content-Length` of a request.
-pub fn length(head: &ApiRequest) -> Option<usize> {
+/// Collects headers. A name or value that HTTP does not allow is left out.
+pub fn header_map(headers: impl IntoIterator<Item = (String, String)>) -> HeaderMap {
+    let read = |(name, value): (String, String)| {
+        let name = HeaderName::from_bytes(name.as_bytes()).ok()?;
+        Some((name, HeaderValue::from_bytes(value.as_bytes()).ok()?))
+    };
+    headers.into_iter().filter_map(read).collect()
+}
+
+/// Lists headers as text.
+pub fn header_list(headers: &HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+}
+
+/// Returns the `content-length` of a request, in bytes.
+pub fn length(head: &HttpRequest) -> Option<usize> {
     head.header("content-length").and_then(|length| length.parse().ok())
 }
 
-/// Reads the body of a request up to the maximum size.
-pub async fn body(request: &mut Request, length: Option<usize>) -> std::result::Result<Bytes, Problem> {
-    let too_large = || Problem::new(ErrorCode::PayloadTooLarge, "the body is larger than 4 MiB");
+/// Reads the body of a request.
+///
+/// # Errors
+/// `payload_too_large` for a body of more than [`MAX_BODY`] bytes.
+pub async fn body(from: &mut Request, length: Option<usize>) -> std::result::Result<Bytes, Problem> {
     let unreadable = |error: worker::Error| {
         Problem::new(ErrorCode::InvalidRequest, format!("the body cannot be read: {error}"))
     };
     match length {
-        Some(length) if length > ApiRequest::MAX_BODY => Err(too_large()),
-        Some(_) => request.bytes().await.map(Bytes::from).map_err(unreadable),
-        None if request.inner().body().is_none() => Ok(Bytes::new()),
+        Some(length) if length > MAX_BODY => Err(request::too_large()),
+        Some(_) => from.bytes().await.map(Bytes::from).map_err(unreadable),
+        None if from.inner().body().is_none() => Ok(Bytes::new()),
         None => {
-            let mut stream = request.stream().map_err(unreadable)?;
+            let mut stream = from.stream().map_err(unreadable)?;
             let mut whole = Vec::new();
             while let Some(chunk) = stream.next().await {
                 whole.extend_from_slice(&chunk.map_err(unreadable)?);
-                if whole.len() > ApiRequest::MAX_BODY {
-                    return Err(too_large());
+                if whole.len() > MAX_BODY {
+                    return Err(request::too_large());
                 }
             }
             Ok(whole.into())
@@ -54,24 +70,27 @@ pub async fn body(request: &mut Request, length: Option<usize>) -> std::result::
     }
 }
 
-/// Converts a response, adding `extra` headers.
-pub fn response(response: ApiResponse, extra: &[(String, String)]) -> Result<Response> {
+/// Converts a response, with `extra` headers on top.
+pub fn response(response: HttpResponse, extra: &[(String, String)]) -> Result<Response> {
     let headers = Headers::new();
-    for (name, value) in response.headers.iter().chain(extra) {
+    let own = header_list(response.headers());
+    for (name, value) in own.iter().chain(extra) {
         headers.set(name, value)?;
     }
-    let out = match response.body {
-        ApiBody::Empty => Response::from_body(ResponseBody::Empty)?,
-        ApiBody::Bytes(bytes) => Response::from_bytes(bytes.into())?,
+    let status = response.status().as_u16();
+    let out = match response.into_body() {
+        Body::Empty => Response::from_body(ResponseBody::Empty)?,
+        Body::Bytes(bytes) => Response::from_bytes(bytes.into())?,
         // The stream owns only plain memory, because it may be freed at any time, even outside a request.
-        ApiBody::Stream(stream) => {
+        Body::Stream(stream) => {
             Response::from_stream(stream.map(|bytes| Ok::<Vec<u8>, worker::Error>(bytes.into())))?
         }
+        Body::WebSocket(_) => return Err("only the object of a session opens WebSockets".into()),
     };
-    Ok(out.with_status(response.status).with_headers(headers))
+    Ok(out.with_status(status).with_headers(headers))
 }
 
-/// The message of an exception.
+/// Returns the message of an exception.
 pub fn thrown(error: JsValue) -> String {
     let message = error.dyn_ref::<js_sys::Error>().map(|error| String::from(error.message()));
     message.or_else(|| error.as_string()).unwrap_or_else(|| "an exception without a message".into())

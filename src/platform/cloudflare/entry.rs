@@ -5,7 +5,9 @@ use super::{
     object::{FORWARD, ForwardHead, Objects},
     setup,
 };
-use crate::http::{ApiRequest, ApiResponse, Forward, Front, FrontConfig, Handled};
+use crate::http::{
+    Forward, Gateway, GatewayConfig, Handled, Request as HttpRequest, erasure, handle, idempotency, response,
+};
 use crate::types::{Problem, json};
 use futures::{FutureExt, future::join_all};
 use std::{cell::OnceCell, panic::AssertUnwindSafe, rc::Rc};
@@ -27,13 +29,13 @@ async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response
         Err(_) => "panic, logged above".to_owned(),
     };
     // A panic or a failed object: the caller gets the id of the log line that has the details.
-    let id = front(&env)?.request_id(&head);
+    let id = gateway(&env)?.request_id(&head);
     let problem = Problem::internal(why);
     worker::console_error!("request {id}: {problem}");
-    convert::response(ApiResponse::problem(&problem, &id), &[("x-request-id".to_owned(), id.clone())])
+    convert::response(response::problem(&problem, &id), &[("x-request-id".to_owned(), id.clone())])
 }
 
-async fn respond(mut request: Request, head: ApiRequest, env: &Env) -> Result<Response> {
+async fn respond(mut request: Request, head: HttpRequest, env: &Env) -> Result<Response> {
     #[cfg(feature = "fixtures")]
     if request.path() == "/fixtures/panic" {
         #[allow(clippy::panic)]
@@ -45,27 +47,25 @@ async fn respond(mut request: Request, head: ApiRequest, env: &Env) -> Result<Re
     if request.path() == "/fixtures/memory" {
         return super::fixtures::memory(request, env).await;
     }
-    let front = front(env)?;
+    let gateway = gateway(env)?;
     let length = convert::length(&head);
-    let handled =
-        front.handle(head, || async { convert::body(&mut request, length).await }.boxed_local()).await;
-    match handled {
-        Handled::Answer(answer) => convert::response(answer, &[]),
+    match handle(&gateway, head, convert::body(&mut request, length)).await {
+        Handled::Response(response) => convert::response(response, &[]),
         Handled::Forward(forward) => pass_on(env, request, *forward).await,
     }
 }
 
-/// Passes a request on to its session's object, and streams the object's response back.
+/// Forwards a request to the object of its session, and streams the object's response back.
 async fn pass_on(env: &Env, request: Request, forward: Forward) -> Result<Response> {
     let head = ForwardHead {
         principal: forward.principal,
         session: forward.session,
-        id: forward.request.id,
-        answer_headers: forward.answer_headers,
+        id: forward.request_id,
+        response_headers: convert::header_list(&forward.response_headers),
     };
     let onward = if forward.body_read {
         let mut init = RequestInit::new();
-        let body = js_sys::Uint8Array::from(forward.request.body.as_ref());
+        let body = js_sys::Uint8Array::from(forward.request.body().as_ref());
         init.with_method(request.method())
             .with_headers(request.headers().clone())
             .with_body(Some(body.into()));
@@ -78,36 +78,36 @@ async fn pass_on(env: &Env, request: Request, forward: Forward) -> Result<Respon
     onward.headers().delete("authorization")?;
     let objects = Objects(env.durable_object("SESSION")?);
     let response = objects.get(&forward.tenant, &head.session)?.fetch_with_request(onward).await?;
-    if let Some(knot) = forward.knot {
-        front(env)?.settle_key(&knot, response.status_code()).await;
+    if let Some(claim) = forward.claim {
+        idempotency::settle(&*gateway(env)?, &claim, response.status_code()).await;
     }
     Ok(response)
 }
 
 thread_local! {
     // Bindings belong to the isolate. The gateway keeps no other state beyond a request.
-    static FRONT: OnceCell<Rc<Front>> = const { OnceCell::new() };
+    static GATEWAY: OnceCell<Rc<Gateway>> = const { OnceCell::new() };
 }
 
-/// The gateway of this isolate, created once.
-fn front(env: &Env) -> Result<Rc<Front>> {
-    if let Some(front) = FRONT.with(|cell| cell.get().map(Rc::clone)) {
-        return Ok(front);
+/// Returns the gateway of this isolate, which is created once.
+fn gateway(env: &Env) -> Result<Rc<Gateway>> {
+    if let Some(gateway) = GATEWAY.with(|cell| cell.get().map(Rc::clone)) {
+        return Ok(gateway);
     }
-    let front = Rc::new(new_front(env)?);
-    Ok(FRONT.with(|cell| Rc::clone(cell.get_or_init(|| front))))
+    let gateway = Rc::new(new_gateway(env)?);
+    Ok(GATEWAY.with(|cell| Rc::clone(cell.get_or_init(|| gateway))))
 }
 
-fn new_front(env: &Env) -> Result<Front> {
+fn new_gateway(env: &Env) -> Result<Gateway> {
     let (models, shards) = (setup::models(env).list(), setup::shards(env)?.names().to_vec());
-    let config = setup::with_config(env, |config| FrontConfig {
+    let config = setup::with_config(env, |config| GatewayConfig {
         admin_key: config.admin_key.clone(),
         dev_api_key: config.dev_api_key.clone(),
         origins: config.cors_origins.clone(),
         models,
         shards,
     });
-    Ok(Front {
+    Ok(Gateway {
         config,
         directory: setup::directory(env)?,
         http: setup::http(),
@@ -125,8 +125,8 @@ fn new_front(env: &Env) -> Result<Front> {
 #[event(scheduled)]
 async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) {
     for _ in 0..SWEEPS {
-        let swept = match front(&env) {
-            Ok(front) => front.sweep().await.map_err(|failure| failure.to_string()),
+        let swept = match gateway(&env) {
+            Ok(gateway) => erasure::sweep(&gateway).await.map_err(|problem| problem.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match swept {

@@ -6,9 +6,9 @@
 use super::{convert, runtime::ObjectSpawner, setup, socket::Sockets, sql::SqlSessionStore};
 use crate::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
-    ApiResponse,
-    routes::{self, SessionRoute, Target},
-    session::{Handler, SessionRequest, socket::SocketState},
+    Body, Response as HttpResponse, request, response,
+    session::{self, call::SessionRequest, socket},
+    upgrade::{SocketState, Upgrade},
 };
 use crate::ports::{PeerError, Peers, SessionEraser};
 use crate::types::{
@@ -35,12 +35,12 @@ const UNCONFIGURED: Duration = Duration::from_secs(60);
 pub struct ForwardHead {
     /// The caller.
     pub principal: Principal,
-    /// The session's id.
+    /// The id of the session.
     pub session: String,
-    /// The request's id.
+    /// The id of the request.
     pub id: String,
     /// Headers to add to the response.
-    pub answer_headers: Vec<(String, String)>,
+    pub response_headers: Vec<(String, String)>,
 }
 
 /// The value of [`INTERNAL`].
@@ -65,15 +65,15 @@ struct Inner {
     env: Env,
     sockets: Rc<Sockets>,
     /// The configuration error is reported at each request.
-    handler: std::result::Result<Handler, String>,
+    host: std::result::Result<Rc<SessionHost>, String>,
 }
 
 impl DurableObject for SessionObject {
     fn new(state: State, env: Env) -> Self {
         let state = Rc::new(state);
         let sockets = Rc::new(Sockets::new(Rc::clone(&state)));
-        let handler = handler(&state, &env, &sockets).map_err(|error| error.to_string());
-        Self { inner: AssertUnwindSafe(Inner { state, env, sockets, handler }) }
+        let host = host(&state, &env, &sockets).map_err(|error| error.to_string());
+        Self { inner: AssertUnwindSafe(Inner { state, env, sockets, host }) }
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
@@ -87,9 +87,9 @@ impl DurableObject for SessionObject {
     }
 
     async fn alarm(&self) -> Result<Response> {
-        match &self.inner.handler {
-            Ok(handler) => {
-                let woken = handler.host.wake().await;
+        match &self.inner.host {
+            Ok(host) => {
+                let woken = host.wake().await;
                 woken.map_err(|problem| worker::Error::RustError(problem.to_string()))?;
             }
             // The platform drops an alarm after a few failures; reschedule it until the configuration is
@@ -103,7 +103,7 @@ impl DurableObject for SessionObject {
     }
 
     async fn websocket_message(&self, ws: WebSocket, message: WebSocketIncomingMessage) -> Result<()> {
-        let handler = self.inner.handler()?;
+        let host = self.inner.host()?;
         let text = match message {
             WebSocketIncomingMessage::String(text) => text,
             WebSocketIncomingMessage::Binary(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -116,9 +116,9 @@ impl DurableObject for SessionObject {
         let Some(state) = state else {
             return ws.close(Some(1011), Some("the state of this socket was lost"));
         };
-        let request_id = handler.host.new_id(id::REQUEST);
-        match handler.command(&state, &text, request_id).await {
-            Some(answer) => ws.send_with_str(&answer),
+        let request_id = host.new_id(id::REQUEST);
+        match socket::command(host, &state, &text, &request_id).await {
+            Some(frame) => ws.send_with_str(&frame),
             None => Ok(()),
         }
     }
@@ -137,7 +137,7 @@ impl DurableObject for SessionObject {
     }
 }
 
-fn handler(state: &Rc<State>, env: &Env, sockets: &Rc<Sockets>) -> Result<Handler> {
+fn host(state: &Rc<State>, env: &Env, sockets: &Rc<Sockets>) -> Result<Rc<SessionHost>> {
     let agent = setup::agent(env)?;
     let ports = HostPorts {
         store: Rc::new(SqlSessionStore::new(state.storage())),
@@ -151,106 +151,77 @@ fn handler(state: &Rc<State>, env: &Env, sockets: &Rc<Sockets>) -> Result<Handle
     };
     let context_messages = setup::with_config(env, |config| config.context_messages);
     let context = if agent.manages_context() { Bounds::wide() } else { Bounds::messages(context_messages) };
-    let host = SessionHost::new(ports, agent, HostConfig { context });
-    Ok(Handler { host })
+    Ok(SessionHost::new(ports, agent, HostConfig { context }))
 }
 
 impl Inner {
-    fn handler(&self) -> Result<&Handler> {
-        self.handler.as_ref().map_err(|error| worker::Error::RustError(error.clone()))
+    fn host(&self) -> Result<&Rc<SessionHost>> {
+        self.host.as_ref().map_err(|error| worker::Error::RustError(error.clone()))
     }
 
-    /// Handles a request that the gateway has authenticated.
+    /// Handles a request that the gateway has forwarded.
     async fn forwarded(&self, mut request: Request, forward: &str) -> Result<Response> {
         let forward: ForwardHead = json::read(forward.as_bytes())?;
-        let answered = match self.handler() {
-            Ok(handler) => self.answer(handler, &mut request, &forward).await,
-            Err(error) => {
-                let detail = "this deployment is not configured correctly; see its log";
-                let problem = Problem::new(ErrorCode::NotConfigured, detail);
-                Err(Problem { cause: Some(error.to_string()), ..problem })
-            }
-        };
-        match answered {
-            Ok(Answer::Response(answer)) => convert::response(answer, &forward.answer_headers),
-            Ok(Answer::Upgrade(response)) => Ok(response),
+        let response = match self.respond(&mut request, &forward).await {
+            Ok(response) => match response.into_parts() {
+                (_, Body::WebSocket(upgrade)) => return self.open_socket(&upgrade),
+                (parts, body) => http::Response::from_parts(parts, body),
+            },
             Err(problem) => {
                 if problem.code.status() >= 500 {
                     worker::console_error!("request {}: {problem}", forward.id);
                 }
-                convert::response(ApiResponse::problem(&problem, &forward.id), &forward.answer_headers)
+                response::problem(&problem, &forward.id)
             }
-        }
+        };
+        convert::response(response, &forward.response_headers)
     }
 
-    async fn answer(
+    async fn respond(
         &self,
-        handler: &Handler,
         request: &mut Request,
         forward: &ForwardHead,
-    ) -> std::result::Result<Answer, Problem> {
+    ) -> std::result::Result<HttpResponse, Problem> {
+        let host = self.host.as_ref().map_err(|error| {
+            let detail = "this deployment is not configured correctly; see its log";
+            Problem { cause: Some(error.clone()), ..Problem::new(ErrorCode::NotConfigured, detail) }
+        })?;
         let mut head = convert::head(request);
-        head.id.clone_from(&forward.id);
-        let found = routes::find(&head.method, &head.path)?;
-        let Target::Session(route) = found.route.target else {
-            return Err(Problem::internal("the gateway forwarded a request that is not for a session"));
-        };
-        if matches!(head.method.as_str(), "POST" | "PATCH") {
-            head.body = convert::body(request, convert::length(&head)).await?;
+        if request::has_body(head.method()) {
+            let length = convert::length(&head);
+            *head.body_mut() = convert::body(request, length).await?;
         }
-        let item = ["turn", "item", "call_id", "ref"]
-            .into_iter()
-            .map(|name| found.param(name))
-            .find(|item| !item.is_empty());
-        let upgrade = head.header("upgrade").is_some_and(|upgrade| upgrade.eq_ignore_ascii_case("websocket"));
-        let call = SessionRequest {
-            principal: forward.principal.clone(),
-            session: forward.session.clone(),
-            route,
-            item: item.unwrap_or_default().to_owned(),
-            request: head,
-        };
-        if route == SessionRoute::WebSocket && upgrade {
-            let missed = handler.catch_up(&call)?;
-            let opened = self.open_socket(&call, missed.iter().map(|frame| frame.data.as_str()));
-            return opened.map(Answer::Upgrade).map_err(|error| Problem::internal(error.to_string()));
-        }
-        handler.handle(&call).await.map(Answer::Response)
+        let ForwardHead { principal, session, id, .. } = forward;
+        let (principal, session, id) = (principal.clone(), session.clone(), id.clone());
+        session::respond(host, &SessionRequest { principal, session, id, request: head }).await
     }
 
-    /// Upgrades a connection. There is no await after the missed frames were read, so that no frame is lost
-    /// or sent twice.
-    fn open_socket<'a>(
-        &self,
-        call: &SessionRequest,
-        missed: impl Iterator<Item = &'a str>,
-    ) -> Result<Response> {
+    /// Opens a WebSocket. There is no await since the handler read the missed frames, so no frame is lost or
+    /// sent twice.
+    fn open_socket(&self, upgrade: &Upgrade) -> Result<Response> {
         let pair = WebSocketPair::new()?;
-        let state = SocketState::new(call);
         self.sockets.accept(&pair.server);
-        pair.server.serialize_attachment(serde_json::to_string(&state)?)?;
-        for frame in missed {
-            pair.server.send_with_str(frame)?;
+        pair.server.serialize_attachment(serde_json::to_string(&upgrade.state)?)?;
+        for frame in &upgrade.missed {
+            pair.server.send_with_str(&frame.data)?;
         }
         Response::from_websocket(pair.client)
     }
 
     /// Handles a request from another object, or from the gateway itself.
     async fn internal(&self, mut request: Request, internal: &str) -> Result<Response> {
-        let handler = self.handler()?;
+        let host = self.host()?;
         let done = match json::read(internal.as_bytes())? {
             Internal::Import => match read(&mut request).await {
-                Ok(snapshot) => handler.host.import(snapshot).await.map(json_of),
+                Ok(snapshot) => host.import(snapshot).await.map(json_of),
                 Err(problem) => Err(problem),
             },
-            Internal::Cancel { session, call_id } => {
-                handler.host.cancel_task(&session, &call_id).map(json_of)
-            }
+            Internal::Cancel { session, call_id } => host.cancel_task(&session, &call_id).map(json_of),
             Internal::Notify => {
-                read(&mut request).await.and_then(|status| handler.host.child_status(status)).map(json_of)
+                read(&mut request).await.and_then(|status| host.child_status(status)).map(json_of)
             }
             Internal::Erase { tenant, session } => {
-                handler.host.erase(&tenant, &session).await.map(|()| String::new())
+                host.erase(&tenant, &session).await.map(|()| String::new())
             }
             Internal::Consolidate { limit } => {
                 let done = setup::memories(&self.env)?.consolidate_due(limit).await;
@@ -262,11 +233,6 @@ impl Inner {
             Err(problem) => Response::error(problem.to_string(), 500),
         }
     }
-}
-
-enum Answer {
-    Response(ApiResponse),
-    Upgrade(Response),
 }
 
 /// The name of a session's object.

@@ -88,7 +88,7 @@ impl Shards {
         let sql = "SELECT shard, deleted_at FROM tenants WHERE id = ?1";
         let row = self.root.rows::<Placement>(sql, &[D1Type::Text(tenant)]).await?.into_iter().next();
         let written = row.as_ref().and_then(|row| row.shard.as_deref());
-        let name = written.or_else(|| placement::by_name(tenant, &self.names)).unwrap_or_default();
+        let name = written.or_else(|| placement::shard(tenant, &self.names)).unwrap_or_default();
         let number = self.names.iter().position(|known| known == name);
         let Some((number, database)) = number.and_then(|number| Some((number, self.all.get(number)?))) else {
             return Err(D1Error(format!("tenant {tenant} is on shard {name}, which is not bound")));

@@ -1,0 +1,141 @@
+//! Handles a request in the gateway, or forwards it to the object of a session.
+//!
+//! ```text
+//! match dispatch::handle(&gateway, head, body).await {
+//!     Handled::Response(response) => response,
+//!     Handled::Forward(forward) => the object of (forward.tenant, forward.session)
+//! }
+//! ```
+
+use super::forward::{self, Forward};
+use super::gateway::{Gateway, GatewayCall, TenantCall};
+use super::idempotency::{self, DirectoryStore, RequestKey};
+use super::request::{self, MAX_BODY, Request, RequestExt};
+use super::response::{self, Response};
+use super::route::{Handler, Responding, RouteMatch};
+use super::{auth, cors, routes};
+use crate::types::{Principal, Problem};
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+/// The outcome of a request in the gateway.
+pub enum Handled {
+    /// The response.
+    Response(Response),
+    /// The object of a session has to respond.
+    Forward(Box<Forward>),
+}
+
+/// Handles a request. The body of `request` is empty; `body` is polled only if the gateway needs it.
+pub async fn handle(
+    gateway: &Gateway,
+    request: Request,
+    body: impl Future<Output = Result<Bytes, Problem>>,
+) -> Handled {
+    let request_id = gateway.request_id(&request);
+    let mut headers = cors::headers(&gateway.config.origins, &request);
+    if let Ok(id) = HeaderValue::from_str(&request_id) {
+        headers.insert(HeaderName::from_static("x-request-id"), id);
+    }
+    let handled = match cors::is_preflight(&request) {
+        true => cors::preflight(&gateway.config.origins, &request).map(Handled::Response),
+        false => dispatch(gateway, &request_id, request, body).await,
+    };
+    let mut response = match handled {
+        Ok(Handled::Forward(mut forward)) => {
+            forward.response_headers = headers;
+            return Handled::Forward(forward);
+        }
+        Ok(Handled::Response(response)) => response,
+        Err(problem) => {
+            if problem.code.status() >= 500 {
+                (gateway.log)(&format!("request {request_id}: {problem}"));
+            }
+            response::problem(&problem, &request_id)
+        }
+    };
+    response.headers_mut().extend(headers);
+    Handled::Response(response)
+}
+
+async fn dispatch(
+    gateway: &Gateway,
+    request_id: &str,
+    mut request: Request,
+    body: impl Future<Output = Result<Bytes, Problem>>,
+) -> Result<Handled, Problem> {
+    let found = routes::find(request.method(), request.uri().path())?;
+    let params = &found.params;
+    match &found.route.handler {
+        Handler::Public(handler) => {
+            read(&mut request, body).await?;
+            let call = GatewayCall { gateway, request: &request, params };
+            Ok(Handled::Response(handler(&call).await?))
+        }
+        Handler::Operator(handler) => {
+            auth::operator(gateway, &request).await?;
+            read(&mut request, body).await?;
+            let call = GatewayCall { gateway, request: &request, params };
+            let work = handler(&call);
+            once(gateway, request_id, &found, &request, &json!("operator"), work).await
+        }
+        Handler::Tenant(scope, handler) => {
+            let caller = &auth::principal(gateway, &request, &found, *scope).await?;
+            read(&mut request, body).await?;
+            let call = TenantCall { gateway, request: &request, params, caller };
+            let work = handler(&call);
+            once(gateway, request_id, &found, &request, &owner(caller, &request), work).await
+        }
+        Handler::Session(scope, _) | Handler::Unread(scope, _) => {
+            let principal = auth::principal(gateway, &request, &found, *scope).await?;
+            let session = params.get("id").to_owned();
+            Ok(Handled::Forward(forward::to_session(principal, session, request_id, request)?))
+        }
+        Handler::NewSession(scope, _) => {
+            let principal = auth::principal(gateway, &request, &found, *scope).await?;
+            read(&mut request, body).await?;
+            Ok(Handled::Forward(
+                forward::to_new_session(gateway, params, principal, request_id, request).await?,
+            ))
+        }
+    }
+}
+
+/// Reads the body of a request whose method has one.
+async fn read(
+    request: &mut Request,
+    body: impl Future<Output = Result<Bytes, Problem>>,
+) -> Result<(), Problem> {
+    if request::has_body(request.method()) {
+        *request.body_mut() = body.await?;
+        if request.body().len() > MAX_BODY {
+            return Err(request::too_large());
+        }
+    }
+    Ok(())
+}
+
+/// Runs a handler, at most once for each Idempotency-Key if its route says so.
+async fn once(
+    gateway: &Gateway,
+    request_id: &str,
+    found: &RouteMatch,
+    request: &Request,
+    owner: &Value,
+    work: Responding<'_>,
+) -> Result<Handled, Problem> {
+    let key = if found.route.once { RequestKey::of(request, &found.params, owner)? } else { None };
+    let response = match (key, gateway.cipher()) {
+        (Some(key), Some(cipher)) => {
+            idempotency::once(&DirectoryStore { gateway, cipher, request_id }, &key, work).await?
+        }
+        _ => work.await?,
+    };
+    Ok(Handled::Response(response))
+}
+
+/// Who may see a stored response again: the same credentials, naming the same user and agent.
+fn owner(caller: &Principal, request: &Request) -> Value {
+    json!([caller.tenant, caller.user, request.query("user"), request.query("agent"), caller.scopes])
+}

@@ -1,0 +1,110 @@
+//! Requests that the gateway forwards to the object of a session.
+
+use super::body;
+use super::gateway::Gateway;
+use super::idempotency::{self, IdempotencyClaim};
+use super::pattern::Params;
+use super::request::Request;
+use crate::types::{Principal, Problem, TenantId, id};
+use http::{HeaderMap, Uri, header, uri::PathAndQuery};
+use serde::Deserialize;
+use serde_json::json;
+
+/// A request on its way to the object of a session.
+pub struct Forward {
+    /// The tenant: first part of the object's name.
+    pub tenant: TenantId,
+    /// The session: second part of the object's name.
+    pub session: String,
+    /// The authenticated caller.
+    pub principal: Principal,
+    /// The id of the request.
+    pub request_id: String,
+    /// The request without credentials. It includes the body if the gateway has read it.
+    pub request: Request,
+    /// Whether the gateway has read the body; otherwise the body has to be passed on as a stream.
+    pub body_read: bool,
+    /// To be settled with [`idempotency::settle`] after the object has responded.
+    pub claim: Option<IdempotencyClaim>,
+    /// Headers to set on the object's response.
+    pub response_headers: HeaderMap,
+}
+
+/// Forwards a request to the object of an existing session.
+///
+/// # Errors
+/// `not_found` when `session` is no valid id.
+pub fn to_session(
+    principal: Principal,
+    session: String,
+    request_id: &str,
+    mut request: Request,
+) -> Result<Box<Forward>, Problem> {
+    if !id::is_valid(&session) {
+        return Err(Problem::not_found("session"));
+    }
+    request.headers_mut().remove(header::AUTHORIZATION);
+    *request.uri_mut() = without_ticket(request.uri())?;
+    Ok(Box::new(Forward {
+        tenant: principal.tenant.clone(),
+        session,
+        principal,
+        request_id: request_id.to_owned(),
+        request,
+        body_read: false,
+        claim: None,
+        response_headers: HeaderMap::new(),
+    }))
+}
+
+/// Forwards a request that creates a session, with its body, to the object of the new session.
+///
+/// # Errors
+/// `validation_failed` for an invalid id, `idempotency_key_reused` for a key that was used with another body.
+pub async fn to_new_session(
+    gateway: &Gateway,
+    params: &Params,
+    principal: Principal,
+    request_id: &str,
+    request: Request,
+) -> Result<Box<Forward>, Problem> {
+    let owner = json!([principal.tenant, principal.user]);
+    let session = new_session_id(gateway, &request, &principal)?;
+    let claim = idempotency::claim(gateway, &request, params, &owner).await?;
+    let forward = to_session(principal, session, request_id, request)?;
+    Ok(Box::new(Forward { body_read: true, claim, ..*forward }))
+}
+
+/// Returns the id of a new session: the id in the body; or one derived from tenant, user and
+/// Idempotency-Key, so that a repeated request reaches the object that stored the first response; or a new
+/// id.
+fn new_session_id(gateway: &Gateway, request: &Request, principal: &Principal) -> Result<String, Problem> {
+    #[derive(Deserialize)]
+    struct Chosen {
+        #[serde(default)]
+        id: Option<String>,
+    }
+    let chosen: Chosen = body::json_or_empty(request)?;
+    match (chosen.id, idempotency::key(request)?) {
+        (Some(id), _) if id::is_valid(&id) => Ok(id),
+        (Some(_), _) => Err(Problem::field("/id", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @")),
+        (None, Some(key)) => {
+            let name = json!(["session", principal.tenant, principal.user, key]).to_string();
+            Ok(id::derive(id::SESSION, &name))
+        }
+        (None, None) => Ok(gateway.make_id(id::SESSION)),
+    }
+}
+
+/// Removes the ticket from a query, percent-encoded or not: credentials do not leave the gateway.
+fn without_ticket(uri: &Uri) -> Result<Uri, Problem> {
+    let Some(query) = uri.query() else { return Ok(uri.clone()) };
+    let is_ticket = |pair: &&str| form_urlencoded::parse(pair.as_bytes()).any(|(name, _)| name == "ticket");
+    let kept: Vec<_> = query.split('&').filter(|pair| !is_ticket(pair)).collect();
+    let target = match kept.as_slice() {
+        [] => uri.path().to_owned(),
+        kept => format!("{}?{}", uri.path(), kept.join("&")),
+    };
+    let target: PathAndQuery = target.try_into().map_err(|error| Problem::internal(format!("{error}")))?;
+    Ok(target.into())
+}

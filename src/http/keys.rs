@@ -1,0 +1,81 @@
+//! API keys, for the operator. The secret of a key is shown once and stored only as a hash.
+
+use super::api_key::make_secret;
+use super::gateway::GatewayCall;
+use super::response::{self, Response};
+use super::tenants::{check_name, existing_tenant};
+use super::{body, page};
+use crate::ports::directory::ApiKey;
+use crate::types::{Problem, Scope, Scopes, Timestamp, id};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+#[derive(Deserialize)]
+struct NewKey {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    scopes: Option<Vec<Scope>>,
+    #[serde(default)]
+    expires_at: Option<Timestamp>,
+}
+
+/// `POST /v1/admin/tenants/{tenant}/keys`. The default scopes are `chat` and `read`.
+pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    let gateway = call.gateway;
+    let new: NewKey = body::json_or_empty(call.request)?;
+    let now = gateway.clock.now();
+    let mut scopes = new.scopes.unwrap_or_else(|| vec![Scope::Chat, Scope::Read]);
+    scopes.sort_by_key(|scope| *scope as u8);
+    scopes.dedup();
+    if scopes.is_empty() {
+        return Err(Problem::field("/scopes", "expected some of chat, read, admin"));
+    }
+    if new.expires_at.is_some_and(|end| end <= now) {
+        return Err(Problem::field("/expires_at", "lies in the past"));
+    }
+    let id = gateway.make_id(id::KEY);
+    let name = new.name.unwrap_or_else(|| id.clone());
+    check_name(&name)?;
+    let (tenant, expires_at) = (call.tenant(), new.expires_at);
+    let key = ApiKey { id, tenant, name, scopes: Scopes(scopes), created_at: now, expires_at };
+    let (secret, hash) = make_secret(&*gateway.entropy);
+    if !gateway.directory.create_key(&key, &hash).await? {
+        return Err(Problem::not_found("tenant"));
+    }
+    let mut view = view(&key);
+    view["key"] = secret.into();
+    response::json(StatusCode::CREATED, &view)
+}
+
+/// `GET /v1/admin/tenants/{tenant}/keys`, by id.
+pub(super) async fn list(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    let (gateway, tenant) = (call.gateway, &call.tenant());
+    let limit = page::limit(call.request)?;
+    let after: Option<String> = page::cursor(call.request)?;
+    existing_tenant(gateway, tenant).await?;
+    let found = gateway.directory.keys(tenant, after.as_deref().unwrap_or_default(), limit + 1).await?;
+    page::respond(found, limit, |key| key.id.clone(), view)
+}
+
+/// `DELETE /v1/admin/tenants/{tenant}/keys/{key}`. Other isolates may accept the key for one more minute.
+pub(super) async fn delete(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    let (gateway, tenant) = (call.gateway, &call.tenant());
+    if !gateway.directory.delete_key(tenant, call.params.get("key")).await? {
+        return Err(Problem::not_found("key"));
+    }
+    gateway.cache.forget_tenant(tenant);
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}
+
+fn view(key: &ApiKey) -> Value {
+    json!({
+        "id": key.id,
+        "tenant": key.tenant,
+        "name": key.name,
+        "scopes": key.scopes,
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+    })
+}

@@ -1,0 +1,81 @@
+//! A row of the route table: method, path, required scope and handler.
+
+use super::gateway::{GatewayCall, TenantCall};
+use super::pattern::Params;
+use super::response::Response;
+use super::session::call::{Call, SessionRequest};
+use crate::agent::SessionHost;
+use crate::types::{Problem, Scope};
+use futures::future::LocalBoxFuture;
+use http::Method;
+use std::rc::Rc;
+
+/// The future response of a handler.
+pub type Responding<'a> = LocalBoxFuture<'a, Result<Response, Problem>>;
+
+/// Handles a request of the operator, or of any caller, in the gateway.
+pub type GatewayHandler = for<'a> fn(&'a GatewayCall<'a>) -> Responding<'a>;
+/// Handles a request of a tenant in the gateway.
+pub type TenantHandler = for<'a> fn(&'a TenantCall<'a>) -> Responding<'a>;
+/// Handles a request in the object of a session.
+pub type SessionHandler = for<'a> fn(&'a Call<'a>) -> Responding<'a>;
+/// Handles a request in the object of a session that has not been read.
+pub type UnreadHandler = for<'a> fn(&'a Rc<SessionHost>, &'a SessionRequest) -> Responding<'a>;
+
+/// The function that handles a route, where it runs, and the scope that a caller needs.
+pub enum Handler {
+    /// Runs in the gateway; needs no credential.
+    Public(GatewayHandler),
+    /// Runs in the gateway; needs the operator's key.
+    Operator(GatewayHandler),
+    /// Runs in the gateway for one tenant.
+    Tenant(Scope, TenantHandler),
+    /// Runs in the object of the session that `{id}` names.
+    Session(Scope, SessionHandler),
+    /// Runs in the object of a new session, whose id the gateway chooses.
+    NewSession(Scope, SessionHandler),
+    /// Like `Session`, but the session is not read first, so that an unreadable session can be deleted.
+    Unread(Scope, UnreadHandler),
+}
+
+/// One row of the route table.
+pub struct Route {
+    /// The method.
+    pub method: Method,
+    /// The path pattern; see [`super::pattern::matches`].
+    pub path: &'static str,
+    /// The handler.
+    pub handler: Handler,
+    /// Whether a `?ticket=` is accepted in place of a key.
+    pub accepts_ticket: bool,
+    /// Whether a request with an Idempotency-Key runs once and its response is stored. A route without this
+    /// is read-only, or its handler stores the response itself.
+    pub once: bool,
+}
+
+impl Route {
+    /// A row that neither accepts tickets nor stores responses.
+    pub const fn new(method: Method, path: &'static str, handler: Handler) -> Self {
+        Self { method, path, handler, accepts_ticket: false, once: false }
+    }
+
+    /// Accepts a `?ticket=` in place of a key.
+    pub const fn accepts_ticket(mut self) -> Self {
+        self.accepts_ticket = true;
+        self
+    }
+
+    /// Stores the response of a request with an Idempotency-Key.
+    pub const fn once(mut self) -> Self {
+        self.once = true;
+        self
+    }
+}
+
+/// The route of a request, and the parameters of its path.
+pub struct RouteMatch {
+    /// The row of the table.
+    pub route: &'static Route,
+    /// The parameters of the path.
+    pub params: Params,
+}

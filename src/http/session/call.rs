@@ -1,0 +1,136 @@
+//! The context of the handlers of a session.
+
+use crate::agent::SessionHost;
+use crate::fault::{self, Fault};
+use crate::http::idempotency::RequestKey;
+use crate::http::owner::{DEFAULT_USER, check_user};
+use crate::http::pattern::Params;
+use crate::http::request::{Request, RequestExt};
+use crate::session::Session;
+use crate::standard::DEFAULT_AGENT;
+use crate::types::{Owner, Principal, Problem, SessionMeta, TenantId};
+use std::rc::Rc;
+
+/// A request to the object of a session.
+#[derive(Clone)]
+pub struct SessionRequest {
+    /// The authenticated caller.
+    pub principal: Principal,
+    /// The id of the session.
+    pub session: String,
+    /// The id of the request.
+    pub id: String,
+    /// The request, with its body.
+    pub request: Request,
+}
+
+/// A request to a session that has been looked up.
+pub struct Call<'a> {
+    /// The session's host.
+    pub host: &'a Rc<SessionHost>,
+    /// The authenticated caller.
+    pub principal: &'a Principal,
+    /// The id of the session.
+    pub session_id: &'a str,
+    /// The id of the request.
+    pub request_id: &'a str,
+    /// The request, with its body.
+    pub request: &'a Request,
+    /// The parameters of the path.
+    pub params: Params,
+    /// The Idempotency-Key of a POST.
+    pub key: Option<RequestKey>,
+    /// The session of this object, whoever owns it.
+    session: Option<Rc<Session>>,
+}
+
+impl<'a> Call<'a> {
+    /// Looks up the session, and recovers a turn that was interrupted. This is the only place where a request of
+    /// a client enters a session.
+    ///
+    /// # Errors
+    /// A failed store.
+    pub fn enter(
+        host: &'a Rc<SessionHost>,
+        asked: &'a SessionRequest,
+        params: Params,
+        key: Option<RequestKey>,
+    ) -> Result<Self, Problem> {
+        let session = host.recover()?;
+        let SessionRequest { principal, session: session_id, id: request_id, request } = asked;
+        Ok(Self { host, principal, session_id, request_id, request, params, key, session })
+    }
+
+    /// Returns the caller's session.
+    ///
+    /// # Errors
+    /// `not_found` for a missing session and for a session of another user.
+    pub fn session(&self) -> Result<&Rc<Session>, Problem> {
+        self.session_of(None)
+    }
+
+    /// Returns the caller's session, for a request whose body may name the user.
+    ///
+    /// # Errors
+    /// `not_found` for a missing session and for a session of another user.
+    pub fn session_of(&self, user_in_body: Option<String>) -> Result<&Rc<Session>, Problem> {
+        let user = self.named_user(user_in_body);
+        self.find(user.as_deref())?.ok_or_else(|| Problem::not_found("session"))
+    }
+
+    /// Returns the caller's session, or `None` if there is none yet. `user` is the user that the request names.
+    ///
+    /// # Errors
+    /// `not_found` for a session of another user.
+    pub fn find(&self, user: Option<&str>) -> Result<Option<&Rc<Session>>, Problem> {
+        let Some(session) = &self.session else { return Ok(None) };
+        let state = session.state();
+        if may_see(self.principal, user, &state.meta.tenant, &state.meta.user) {
+            Ok(Some(session))
+        } else {
+            Err(Problem::not_found("session"))
+        }
+    }
+
+    /// Returns the user that the body names, or else the query.
+    pub fn named_user(&self, user_in_body: Option<String>) -> Option<String> {
+        user_in_body.or_else(|| self.request.query("user"))
+    }
+
+    /// Builds the metadata of a session that the caller creates.
+    ///
+    /// # Errors
+    /// `validation_failed` for an invalid user.
+    pub fn new_meta(&self, user: Option<String>) -> Result<SessionMeta, Problem> {
+        new_meta(self.host, self.principal, self.session_id, user)
+    }
+}
+
+/// Builds the metadata of a new session. The user of a token or ticket takes precedence over `user`.
+///
+/// # Errors
+/// `validation_failed` for an invalid user.
+pub fn new_meta(
+    host: &SessionHost,
+    principal: &Principal,
+    session_id: &str,
+    user: Option<String>,
+) -> Result<SessionMeta, Problem> {
+    let user = principal.user.clone().or(user).unwrap_or_else(|| DEFAULT_USER.into());
+    check_user(&user, "/")?;
+    let owner = Owner { tenant: principal.tenant.clone(), agent: DEFAULT_AGENT.to_owned(), user };
+    let mut meta = SessionMeta::new(session_id, owner, host.now());
+    if let Some(first) = host.agent().modes().first() {
+        meta.begin_in(first);
+    }
+    meta.state = host.agent().state().initial().clone();
+    Ok(meta)
+}
+
+/// Returns whether the caller may see a session of this tenant and user. `named` is the user that the request
+/// names.
+pub fn may_see(principal: &Principal, named: Option<&str>, tenant: &TenantId, user: &str) -> bool {
+    let asking = principal.user.as_deref().or(named);
+    let owned = *tenant == principal.tenant && asking.is_none_or(|asking| asking == user);
+    owned || fault::active(Fault::OpenToAll)
+}

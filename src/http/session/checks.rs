@@ -1,0 +1,75 @@
+//! Checks of values that several handlers of a session accept.
+
+use crate::agent::SessionHost;
+use crate::session::Session;
+use crate::types::{BudgetPatch, ErrorCode, Problem};
+use serde_json::{Map, Value};
+
+/// Largest object that a client may store, in bytes of JSON.
+pub const MAX_OBJECT_BYTES: usize = 64 << 10;
+/// Longest title, in characters.
+const MAX_TITLE: usize = 200;
+
+/// Checks the length of a title.
+pub fn title(title: Option<String>) -> Result<Option<String>, Problem> {
+    match title {
+        Some(title) if title.chars().count() > MAX_TITLE => {
+            Err(Problem::field("/title", format!("longer than {MAX_TITLE} characters")))
+        }
+        title => Ok(title),
+    }
+}
+
+/// Checks the size of an object.
+pub fn object(pointer: &str, object: Map<String, Value>) -> Result<Map<String, Value>, Problem> {
+    let bytes = serde_json::to_vec(&object).map_or(usize::MAX, |json| json.len());
+    if bytes > MAX_OBJECT_BYTES {
+        return Err(Problem::field(pointer, format!("larger than {MAX_OBJECT_BYTES} bytes of JSON")));
+    }
+    Ok(object)
+}
+
+/// Checks that a model exists.
+pub fn model(host: &SessionHost, model: Option<String>) -> Result<Option<String>, Problem> {
+    if let Some(id) = &model {
+        let resolved = host.agent().models().resolve(id);
+        resolved.map_err(|error| Problem::field("/model", error.message))?;
+    }
+    Ok(model)
+}
+
+/// Checks that a limit in money is not negative.
+pub fn not_negative(budget: &BudgetPatch) -> Result<(), Problem> {
+    if budget.max_cost_usd.is_some_and(|max| max < 0.0) {
+        return Err(Problem::field("/budget/max_cost_usd", "expected 0 or more"));
+    }
+    Ok(())
+}
+
+/// Checks that the model has a price if there is a limit in money: without a price the limit has no effect.
+pub fn priced(
+    host: &SessionHost,
+    limit: Option<f64>,
+    model: Option<&str>,
+    pointer: &str,
+) -> Result<(), Problem> {
+    let models = host.agent().models();
+    let model = model.map_or_else(|| models.default_model(), str::to_owned);
+    if limit.is_some() && models.price(&model).is_none() {
+        let detail = format!("there is no price for model {model:?}; set MODEL_PRICES");
+        return Err(Problem::field(pointer, detail));
+    }
+    Ok(())
+}
+
+/// Refuses what a client may not do in the session of a subagent: the subagent works on its task under the
+/// rules of its parent.
+pub fn not_a_subagent(session: &Session) -> Result<(), Problem> {
+    match &session.state().meta.parent {
+        Some(parent) => {
+            let detail = format!("this is possible only in the parent session: {}", parent.session);
+            Err(Problem::new(ErrorCode::SubagentSession, detail))
+        }
+        None => Ok(()),
+    }
+}

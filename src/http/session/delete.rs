@@ -1,0 +1,59 @@
+//! Deletes a session without reading it, so that an unreadable session can be deleted.
+
+use super::call::{SessionRequest, may_see, new_meta};
+use crate::agent::SessionHost;
+use crate::http::owner;
+use crate::http::request::RequestExt;
+use crate::http::response::{self, Response};
+use crate::ports::SessionStore;
+use crate::session::{self, owes_status};
+use crate::types::{ErrorCode, Problem};
+use http::StatusCode;
+use std::rc::Rc;
+
+/// `DELETE /v1/sessions/{id}`.
+pub async fn delete(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<Response, Problem> {
+    let store = match owned_store(host, asked) {
+        Ok(store) => store,
+        Err(problem) => return delete_imported(host, asked, problem).await,
+    };
+    if owes_status(store.as_ref()) {
+        let detail = "the parent session waits for this subagent: abort it first";
+        return Err(Problem::new(ErrorCode::SubagentSession, detail));
+    }
+    host.erase(&asked.principal.tenant, &asked.session).await?;
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}
+
+/// Returns the store of the caller's session.
+///
+/// # Errors
+/// `not_found` for a missing session and for a session of another user.
+fn owned_store(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<Rc<dyn SessionStore>, Problem> {
+    // A session that is not stored yet has the same store.
+    let blank = host.blank(new_meta(host, &asked.principal, &asked.session, None)?);
+    let store = Rc::clone(blank.store());
+    let user = asked.request.query("user");
+    match session::owner(store.as_ref())? {
+        Some(owner) if may_see(&asked.principal, user.as_deref(), &owner.tenant, &owner.user) => Ok(store),
+        _ => Err(Problem::not_found("session")),
+    }
+}
+
+/// Deletes the memory of a session that was never here: the caller imported its turns. Without such turns the
+/// response is `missing`.
+async fn delete_imported(
+    host: &Rc<SessionHost>,
+    asked: &SessionRequest,
+    missing: Problem,
+) -> Result<Response, Problem> {
+    let owner = owner::of_query(&asked.principal, &asked.request)?;
+    let mut any = false;
+    for follow_up in host.agent().follow_ups() {
+        let erased = follow_up.erase(&owner, &asked.session).await;
+        any |= erased.map_err(|cause| {
+            Problem::unavailable("the memory of the session could not be deleted; try again", cause)
+        })?;
+    }
+    if any { Ok(response::empty(StatusCode::NO_CONTENT)) } else { Err(missing) }
+}

@@ -1,0 +1,58 @@
+//! First responses of a session's routes, stored as documents of the session.
+
+use super::call::Call;
+use crate::http::idempotency::{RequestKey, ResponseStore};
+use crate::http::request::RequestExt;
+use crate::ports::directory::Claim;
+use crate::session::Session;
+use crate::session::idempotency::{self, Answer, FirstAnswer, KEEP_MS};
+use crate::types::Problem;
+use async_trait::async_trait;
+use http::StatusCode;
+
+/// Stores responses in the session of a call.
+pub struct DocumentStore<'a>(pub &'a Call<'a>);
+
+#[async_trait(?Send)]
+impl ResponseStore for DocumentStore<'_> {
+    async fn claim(&self, key: &RequestKey) -> Result<Claim, Problem> {
+        let Self(call) = self;
+        // Only in the caller's own session: the stored responses of another user's are as secret as it is.
+        let Some(session) = call.find(call.request.query("user").as_deref())? else {
+            return Ok(Claim::Fresh);
+        };
+        match find(call, session, key)? {
+            None => Ok(Claim::Fresh),
+            Some(first) if first.body_hash != key.body_hash => Ok(Claim::Reused),
+            Some(FirstAnswer { answer: Answer::Json(status, body), .. }) => Ok(Claim::Done(status, body)),
+            Some(FirstAnswer { answer: Answer::Turn(_), .. }) => {
+                Err(Problem::internal("the response of a turn is stored under another route"))
+            }
+        }
+    }
+
+    /// Looks the session up again: the work may have created or erased it.
+    async fn settle(&self, key: &RequestKey, response: Option<(StatusCode, &str)>) -> Result<(), Problem> {
+        let Self(call) = self;
+        let (Some((status, body)), Some(session)) = (response, call.host.open()?) else { return Ok(()) };
+        let (key, json) = document(call, key, Answer::Json(status.as_u16(), body.to_owned()))?;
+        let now = call.host.now();
+        session.commit(now, |draft| draft.put_until(key, json, now.plus(KEEP_MS)))?;
+        Ok(())
+    }
+}
+
+/// Finds the first response to a request with this key.
+pub fn find(call: &Call<'_>, session: &Session, key: &RequestKey) -> Result<Option<FirstAnswer>, Problem> {
+    Ok(idempotency::find(session, &document_key(key), call.host.now())?)
+}
+
+/// Builds the document, key and JSON, that stores the first response.
+pub fn document(call: &Call<'_>, key: &RequestKey, answer: Answer) -> Result<(String, String), Problem> {
+    let first = FirstAnswer { body_hash: key.body_hash.clone(), at: call.host.now(), answer };
+    Ok((document_key(key), idempotency::document(&first)?))
+}
+
+fn document_key(key: &RequestKey) -> String {
+    idempotency::document_key(&key.scope, &key.key)
+}

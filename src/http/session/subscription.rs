@@ -1,0 +1,113 @@
+//! How a caller receives the turn that its request starts or continues.
+
+use super::feed;
+use crate::agent::SessionHost;
+use crate::http::request::{Request, RequestExt};
+use crate::http::response::{self, Response, ResponseExt};
+use crate::session::{
+    Session,
+    hub::{ByteReceiver, Interest, Listener, TurnPause},
+    view::TurnAnswer,
+};
+use crate::types::{ErrorCode, Problem};
+use futures::channel::oneshot;
+use http::StatusCode;
+use std::rc::Rc;
+
+/// The form of the response that a caller prefers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum ResponseMode {
+    /// One JSON response, when the turn has ended or is suspended.
+    Json,
+    /// A stream of the turn's events until then.
+    Stream,
+    /// A receipt, at once.
+    Receipt,
+}
+
+impl ResponseMode {
+    /// Reads the mode from `prefer` and `accept`.
+    pub fn of(request: &Request) -> Self {
+        let has = |name: &str, word: &str| {
+            let is_word = |part: &str| part.trim().eq_ignore_ascii_case(word);
+            request.header(name).is_some_and(|value| value.split([',', ';']).any(is_word))
+        };
+        if has("prefer", "respond-async") {
+            Self::Receipt
+        } else if has("accept", "text/event-stream") {
+            Self::Stream
+        } else {
+            Self::Json
+        }
+    }
+}
+
+/// A request's view of the events of one turn. It is created before the turn starts or continues, so that no
+/// event has to be read back from the log.
+pub(super) struct TurnSubscription {
+    turn: String,
+    source: Source,
+}
+
+enum Source {
+    Stream(ByteReceiver),
+    Pause(oneshot::Receiver<TurnPause>),
+    None,
+}
+
+impl TurnSubscription {
+    /// Subscribes to a turn.
+    pub fn new(host: &Rc<SessionHost>, session: &Rc<Session>, turn: &str, mode: ResponseMode) -> Self {
+        let source = match mode {
+            ResponseMode::Stream => {
+                let interest = Interest { turn: Some(turn.to_owned()), until_idle: false };
+                let (listener, stream) = Listener::new(interest);
+                listener.send(feed::PREAMBLE);
+                session.hub().listen(listener);
+                host.ping(session);
+                Source::Stream(stream)
+            }
+            ResponseMode::Json => Source::Pause(session.hub().pause_of(turn)),
+            ResponseMode::Receipt => Source::None,
+        };
+        Self { turn: turn.to_owned(), source }
+    }
+
+    /// Returns the response: the stream, or the turn when it has ended or is suspended.
+    ///
+    /// # Errors
+    /// `unavailable` when the turn was interrupted and will be recovered.
+    pub async fn respond(self, session: &Rc<Session>) -> Result<Response, Problem> {
+        let Self { turn, source } = self;
+        match source {
+            Source::Stream(stream) => {
+                Ok(feed::response(stream, "text/event-stream").with("x-turn-id", &turn))
+            }
+            Source::Pause(pause) => match pause.await {
+                Ok(TurnPause::Ended(end)) => response::json(StatusCode::OK, &TurnAnswer::new(&turn, *end)),
+                Ok(TurnPause::Waiting) => turn_response(session, &turn),
+                Err(_) => {
+                    let id = session.state().meta.id.clone();
+                    let detail = format!(
+                        "turn {turn} was interrupted and will continue; read it at /v1/sessions/{id}/turns/{turn}"
+                    );
+                    Err(Problem::new(ErrorCode::Unavailable, detail))
+                }
+            },
+            Source::None => turn_response(session, &turn),
+        }
+    }
+}
+
+/// Builds the response with the current state of a turn.
+pub(super) fn turn_response(session: &Session, turn: &str) -> Result<Response, Problem> {
+    let view = session.turn(turn)?.ok_or_else(|| Problem::not_found("turn"))?;
+    response::json(StatusCode::OK, &TurnAnswer::from(view))
+}
+
+/// Builds the response for a caller that does not wait.
+pub(super) fn receipt(session: &str, turn: &str, body: String) -> Response {
+    response::bytes(StatusCode::ACCEPTED, "application/json", body)
+        .with("preference-applied", "respond-async")
+        .with("location", &format!("/v1/sessions/{session}/turns/{turn}"))
+}

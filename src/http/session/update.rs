@@ -1,0 +1,114 @@
+//! Changes a session.
+
+use super::call::Call;
+use super::checks;
+use super::permissions::patched;
+use super::resource::shown;
+use crate::http::response::Response;
+use crate::http::{body, patch::present};
+use crate::session::{Modes, Session};
+use crate::types::{EventKind, Mode, Problem, Timestamp};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// Absent fields stay as they are; `null` clears those that may be empty.
+#[derive(Deserialize)]
+struct SessionPatch {
+    #[serde(default, deserialize_with = "present")]
+    title: Option<Option<String>>,
+    #[serde(default, deserialize_with = "present")]
+    mode: Option<Option<String>>,
+    #[serde(default, deserialize_with = "present")]
+    model: Option<Option<String>>,
+    metadata: Option<Map<String, Value>>,
+    #[serde(default, deserialize_with = "present")]
+    permissions: Option<Option<Value>>,
+    state: Option<Map<String, Value>>,
+}
+
+/// `PATCH /v1/sessions/{id}`. All changes are checked first and committed together.
+pub async fn update(call: &Call<'_>) -> Result<Response, Problem> {
+    let (host, session) = (call.host, call.session()?);
+    let body: SessionPatch = body::json(call.request)?;
+    if body.mode.is_some() || body.permissions.is_some() {
+        checks::not_a_subagent(session)?;
+    }
+    let title = body.title.map(checks::title).transpose()?;
+    let modes = host.agent().modes();
+    let mode = body.mode.map(|mode| next_mode(modes, session, mode)).transpose()?.flatten();
+    let model = body.model.map(|model| checks::model(host, model)).transpose()?;
+    if let Some(model) = &model {
+        let limit = session.state().meta.budget.max_cost_usd;
+        checks::priced(host, limit, model.as_deref(), "/model")?;
+    }
+    let metadata = body.metadata.map(|object| checks::object("/metadata", object)).transpose()?;
+    let old = session.state().meta.state.clone();
+    let state = body.state.map(|change| host.agent().state().merge(&old, change)).transpose();
+    let state = state.map_err(Problem::fields)?;
+    let permissions = body.permissions.map(|patch| {
+        let now = &session.state().meta.permissions;
+        patched(now, patch.unwrap_or_default())
+    });
+    let permissions = permissions.transpose()?;
+    let relist = title.is_some();
+    session.commit_from_outside(host.now(), |draft| {
+        let mut changed = Map::new();
+        let meta = &mut draft.state.meta;
+        // A title that a client sets stays until a client clears it.
+        let pinned = title.as_ref().map(Option::is_some);
+        set(&mut meta.title_pinned, pinned, |new| drop(changed.insert("title_pinned".into(), json!(new))));
+        set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
+        set(&mut meta.metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
+        set(&mut meta.permissions, permissions, |new| drop(changed.insert("permissions".into(), json!(new))));
+        if !changed.is_empty() {
+            draft.record(None, EventKind::SessionUpdated { changed: Value::Object(changed) });
+        }
+        if let Some(mode) = mode {
+            if let Some(model) = &model {
+                // Stored as the mode's model first, so that the model changes once.
+                draft.state.mode_models.insert(mode.id.clone(), model.clone());
+            }
+            draft.switch_mode(modes, None, mode);
+        }
+        if relist {
+            draft.state.listed_at = Timestamp(0);
+        }
+        let meta = &mut draft.state.meta;
+        let (mut other_model, previous) = (None, meta.model.clone());
+        set(&mut meta.model, model, |model| {
+            other_model = Some(EventKind::ModelChanged { model: model.clone(), previous });
+        });
+        let changed_keys = state.map(|merged| {
+            meta.state = merged.state;
+            merged.changed_keys
+        });
+        other_model.into_iter().for_each(|event| draft.record(None, event));
+        if let Some(changed_keys) = changed_keys.filter(|keys| !keys.is_empty()) {
+            draft.record(None, EventKind::StateChanged { changed_keys });
+        }
+    })?;
+    if relist {
+        host.listed().await;
+    }
+    shown(StatusCode::OK, session)
+}
+
+/// Returns the mode to switch to: the given one, or the first one, in which sessions start.
+fn next_mode<'a>(
+    modes: &'a Modes,
+    session: &Session,
+    to: Option<String>,
+) -> Result<Option<&'a Mode>, Problem> {
+    let Some(to) = to.or_else(|| modes.first().map(|mode| mode.id.clone())) else { return Ok(None) };
+    let stored = session.state().meta.mode.clone();
+    Ok(Some(modes.transition(stored.as_deref(), &to)?))
+}
+
+/// Sets a field if the value is new, and reports the change.
+fn set<T: PartialEq>(field: &mut T, new: Option<T>, changed: impl FnOnce(&T)) {
+    if let Some(new) = new.filter(|new| new != field) {
+        changed(&new);
+        *field = new;
+    }
+}

@@ -1,0 +1,255 @@
+//! Tenants, for the operator.
+
+use super::auth::DEV_TENANT;
+use super::gateway::{Gateway, GatewayCall};
+use super::jwk::{Jwk, KeyError};
+use super::jwks::{encryption_context, stored_set};
+use super::response::{self, Response};
+use super::{body, erasure, page, patch::present, placement};
+use crate::ports::Signatures;
+use crate::ports::directory::{JwtConfig, Tenant};
+use crate::types::{ErrorCode, GeneratedId, Problem, Rules, TenantId};
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+/// Longest name, in characters.
+const MAX_NAME: usize = 200;
+/// Most keys of a tenant's stored set.
+const MAX_KEYS: usize = 20;
+/// Most bytes of a tenant's rules, as JSON: they travel with each request and are part of each session's state.
+const MAX_RULES_BYTES: usize = 16 << 10;
+
+#[derive(Deserialize)]
+struct NewTenant {
+    #[serde(default)]
+    id: Option<String>,
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    jwt: Option<JwtConfig>,
+    #[serde(default)]
+    shard: Option<String>,
+    #[serde(default)]
+    permissions: Option<Rules>,
+}
+
+/// Absent fields stay as they are; `null` removes.
+#[derive(Deserialize)]
+struct TenantPatch {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    jwt: Option<Option<JwtConfig>>,
+    #[serde(default, deserialize_with = "present")]
+    permissions: Option<Option<Rules>>,
+    /// Must be the tenant's shard: a tenant does not move.
+    #[serde(default)]
+    shard: Option<String>,
+}
+
+/// `POST /v1/admin/tenants`.
+pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    let gateway = call.gateway;
+    let new: NewTenant = body::json_or_empty(call.request)?;
+    let id = match new.id {
+        Some(id) => TenantId::parse(&id)
+            .ok_or_else(|| Problem::field("/id", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @"))?,
+        None => gateway.make_id(TenantId::PREFIX).into(),
+    };
+    let name = new.name.unwrap_or_else(|| id.to_string());
+    check_name(&name)?;
+    let jwt = checked_jwt(gateway, &id, new.jwt).await?;
+    let shard = shard_for(gateway, &id, new.shard)?;
+    let permissions = checked_rules(new.permissions)?;
+    let tenant = Tenant { id, name, created_at: gateway.clock.now(), jwt, shard, permissions };
+    if !gateway.directory.create_tenant(&tenant).await? {
+        let detail = "a tenant has this id, or had it until a few minutes ago";
+        return Err(Problem::new(ErrorCode::AlreadyExists, detail));
+    }
+    response::json(StatusCode::CREATED, &view(gateway, &tenant))
+}
+
+/// `GET /v1/admin/tenants`, by id.
+pub(super) async fn list(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    let limit = page::limit(call.request)?;
+    let after: Option<TenantId> = page::cursor(call.request)?;
+    let found = call.gateway.directory.tenants(after.as_ref(), limit + 1).await?;
+    page::respond(found, limit, |tenant| tenant.id.clone(), |tenant| view(call.gateway, tenant))
+}
+
+/// `GET /v1/admin/tenants/{tenant}`.
+pub(super) async fn show(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    let tenant = existing_tenant(call.gateway, &call.tenant()).await?;
+    response::json(StatusCode::OK, &view(call.gateway, &tenant))
+}
+
+/// `PATCH /v1/admin/tenants/{tenant}`.
+pub(super) async fn update(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    let (gateway, id) = (call.gateway, &call.tenant());
+    let patch: TenantPatch = body::json(call.request)?;
+    let mut tenant = existing_tenant(gateway, id).await?;
+    if patch.shard.is_some_and(|shard| shard_of(gateway, &tenant) != Some(&shard)) {
+        return Err(Problem::field("/shard", "cannot change: the tenant's rows would have to move"));
+    }
+    if let Some(name) = patch.name {
+        check_name(&name)?;
+        tenant.name = name;
+    }
+    if let Some(jwt) = patch.jwt {
+        tenant.jwt = checked_jwt(gateway, id, jwt).await?;
+    }
+    if let Some(rules) = patch.permissions {
+        tenant.permissions = checked_rules(rules)?;
+    }
+    if !gateway.directory.update_tenant(&tenant).await? {
+        return Err(Problem::not_found("tenant"));
+    }
+    gateway.cache.forget_tenant(id);
+    response::json(StatusCode::OK, &view(gateway, &tenant))
+}
+
+/// `DELETE /v1/admin/tenants/{tenant}`. The tenant's keys stop working at once. Its sessions and files are
+/// erased here as far as one request can, and the rest by [`erasure::sweep`].
+pub(super) async fn delete(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    let (gateway, id) = (call.gateway, &call.tenant());
+    if !gateway.directory.delete_tenant(id, gateway.clock.now()).await? {
+        return Err(Problem::not_found("tenant"));
+    }
+    gateway.cache.forget_tenant(id);
+    erasure::begin(gateway, id).await;
+    Ok(response::empty(StatusCode::NO_CONTENT))
+}
+
+/// Returns the tenant with this id.
+///
+/// # Errors
+/// `not_found`, or a failed directory.
+pub(super) async fn existing_tenant(gateway: &Gateway, id: &TenantId) -> Result<Tenant, Problem> {
+    gateway.directory.tenant(id).await?.ok_or_else(|| Problem::not_found("tenant"))
+}
+
+/// Returns the shard of a new tenant: the one that the operator chose, or the one that its id gives.
+fn shard_for(
+    gateway: &Gateway,
+    tenant: &TenantId,
+    chosen: Option<String>,
+) -> Result<Option<String>, Problem> {
+    let shards = &gateway.config.shards;
+    match chosen {
+        None => Ok(placement::shard(tenant, shards).map(Into::into)),
+        Some(_) if tenant.as_str() == DEV_TENANT => {
+            Err(Problem::field("/shard", "cannot be chosen for the development tenant"))
+        }
+        Some(shard) if shards.contains(&shard) => Ok(Some(shard)),
+        Some(_) => Err(Problem::field("/shard", format!("expected one of: {}", shards.join(", ")))),
+    }
+}
+
+/// Returns the shard that a tenant is on.
+fn shard_of<'a>(gateway: &'a Gateway, tenant: &'a Tenant) -> Option<&'a str> {
+    tenant.shard.as_deref().or_else(|| placement::shard(&tenant.id, &gateway.config.shards))
+}
+
+/// Checks the issuer of a tenant, and encrypts its keys.
+async fn checked_jwt(
+    gateway: &Gateway,
+    tenant: &TenantId,
+    jwt: Option<JwtConfig>,
+) -> Result<Option<JwtConfig>, Problem> {
+    let Some(mut jwt) = jwt else { return Ok(None) };
+    if jwt.issuer.is_empty() {
+        return Err(Problem::field("/jwt/issuer", "must not be empty"));
+    }
+    jwt.jwks = match (&jwt.jwks_url, jwt.jwks.take()) {
+        (Some(url), None) => {
+            check_url(url)?;
+            None
+        }
+        (None, Some(set)) => {
+            let text = checked_set(&set, &*gateway.signatures).await?.to_string();
+            let context = encryption_context(tenant);
+            let encrypted =
+                gateway.cipher().and_then(|cipher| cipher.encrypt(&*gateway.entropy, &context, &text));
+            let encrypted = encrypted.ok_or_else(|| Problem::internal("the keys could not be encrypted"))?;
+            Some(Value::String(encrypted))
+        }
+        _ => return Err(Problem::field("/jwt", "give either jwks_url or jwks")),
+    };
+    Ok(Some(jwt))
+}
+
+/// A tenant as the operator sees it: with public keys, without secrets.
+fn view(gateway: &Gateway, tenant: &Tenant) -> Value {
+    let mut view = json!({
+        "id": tenant.id, "name": tenant.name, "created_at": tenant.created_at,
+        "shard": shard_of(gateway, tenant),
+    });
+    if !tenant.permissions.is_empty() {
+        view["permissions"] = json!(tenant.permissions);
+    }
+    if let Some(jwt) = &tenant.jwt {
+        let mut set = stored_set(gateway, &tenant.id, jwt);
+        let keys = set.as_mut().and_then(|set| set.get_mut("keys")).and_then(Value::as_array_mut);
+        for key in keys.into_iter().flatten().filter_map(Value::as_object_mut) {
+            key.remove("k");
+        }
+        view["jwt"] =
+            json!({ "issuer": jwt.issuer, "audience": jwt.audience, "jwks_url": jwt.jwks_url, "jwks": set });
+    }
+    view
+}
+
+/// Checks the name of a tenant or a key.
+pub(super) fn check_name(name: &str) -> Result<(), Problem> {
+    if name.is_empty() || name.chars().count() > MAX_NAME {
+        return Err(Problem::field("/name", format!("expected 1 to {MAX_NAME} characters")));
+    }
+    Ok(())
+}
+
+/// Checks a tenant's rules.
+fn checked_rules(rules: Option<Rules>) -> Result<Rules, Problem> {
+    let rules = rules.unwrap_or_default();
+    rules.check().map_err(|(pointer, fault)| Problem::field(format!("/permissions{pointer}"), fault))?;
+    if json!(rules).to_string().len() > MAX_RULES_BYTES {
+        return Err(Problem::field("/permissions", format!("larger than {MAX_RULES_BYTES} bytes of JSON")));
+    }
+    Ok(rules)
+}
+
+/// Accepts https, and http for a provider on the same machine: http does not protect the keys on their way.
+fn check_url(url: &str) -> Result<(), Problem> {
+    let is_loopback = url.strip_prefix("http://").is_some_and(|rest| {
+        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let name = match host.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+            _ => host,
+        };
+        ["localhost", "127.0.0.1", "[::1]"].contains(&name)
+    });
+    if is_loopback || url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty()) {
+        return Ok(());
+    }
+    Err(Problem::field("/jwt/jwks_url", "expected an https URL (http only for this machine)"))
+}
+
+/// Returns the set with only the fields that verify tokens, and so without the private half of a key.
+///
+/// # Errors
+/// `validation_failed` for a key that cannot verify tokens here.
+async fn checked_set(set: &Value, signatures: &dyn Signatures) -> Result<Value, Problem> {
+    let keys = set.get("keys").and_then(Value::as_array).filter(|keys| (1..=MAX_KEYS).contains(&keys.len()));
+    let keys =
+        keys.ok_or_else(|| Problem::field("/jwt/jwks/keys", format!("expected 1 to {MAX_KEYS} keys")))?;
+    let mut kept = Vec::new();
+    for (index, key) in keys.iter().enumerate() {
+        let fault = |error: KeyError| Problem::field(format!("/jwt/jwks/keys/{index}"), error.to_string());
+        Jwk::read(key).map_err(fault)?.check(signatures).await.map_err(fault)?;
+        let fields = key.as_object().into_iter().flatten();
+        let known = ["kty", "kid", "alg", "use", "n", "e", "crv", "x", "y", "k"];
+        let fields = fields.filter(|(name, _)| known.contains(&name.as_str()));
+        kept.push(fields.map(|(name, value)| (name.clone(), value.clone())).collect::<Map<_, _>>());
+    }
+    Ok(json!({ "keys": kept }))
+}
