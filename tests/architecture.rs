@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -85,6 +85,47 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// The crates of the platform, allowed below `platform/cloudflare` only.
 const PLATFORM: &[&str] = &["worker", "wasm_bindgen", "wasm_bindgen_futures", "js_sys", "web_sys"];
 
+/// Circles of files that exist today. The list only shrinks: a new circle fails the test, and so does a line whose
+/// circle is gone.
+const KNOWN_CIRCLES: &[&[&str]] = &[
+    &[
+        "agent/builder",
+        "agent/context",
+        "agent/context_manager",
+        "agent/executor",
+        "agent/finalizer",
+        "agent/follow_up",
+        "agent/harness",
+        "agent/hook",
+        "agent/host",
+        "agent/judge",
+        "agent/preparer",
+        "agent/react",
+        "agent/reason",
+        "agent/reflection",
+        "agent/runtime_state",
+        "agent/settings",
+        "agent/stream",
+        "agent/tool",
+        "agent/toolkit",
+    ],
+    &["agent/host/children", "agent/host/suspensions"],
+    &["memory/daily", "memory/facts"],
+    &["platform/in_memory/memory", "platform/in_memory/memory_spaces"],
+    &[
+        "types/context",
+        "types/event",
+        "types/model",
+        "types/observed",
+        "types/session",
+        "types/subagent",
+        "types/suspension",
+        "types/tool",
+        "types/turn",
+        "types/turn_end",
+    ],
+];
+
 const MAX_LINES: usize = 500;
 
 struct Source {
@@ -155,6 +196,19 @@ fn the_platform_is_named_in_its_own_folder_only() {
 }
 
 #[test]
+fn there_are_no_circles_of_files() {
+    let sources = sources();
+    let circles = circles(&arrows(&sources));
+    let is_part = |circle: &[&str], of: &[&str]| circle.iter().all(|file| of.contains(file));
+    let new: Vec<_> =
+        circles.iter().filter(|c| !KNOWN_CIRCLES.iter().any(|known| is_part(c, known))).collect();
+    assert!(new.is_empty(), "circles of files: {new:#?}");
+    let gone: Vec<_> =
+        KNOWN_CIRCLES.iter().filter(|known| !circles.iter().any(|circle| is_part(circle, known))).collect();
+    assert!(gone.is_empty(), "these circles are gone, remove them from KNOWN_CIRCLES: {gone:#?}");
+}
+
+#[test]
 fn no_file_is_too_long() {
     let long: Vec<_> = sources()
         .into_iter()
@@ -180,6 +234,21 @@ fn this_test_parses_paths() {
             "types::id"
         ]
     );
+}
+
+#[test]
+fn arrows_follow_re_exports_and_ignore_the_files_of_a_folder() {
+    let source = |name: &str, code: &str| Source { name: name.into(), code: code.into() };
+    let sources = [
+        source("a", "pub use b::{self, Thing};\nuse self::c::Other;"),
+        source("a/b", "use super::c::Other;\npub struct Thing;"),
+        source("a/c", "use crate::a::Thing;\nlet x = super::super::d::run();"),
+        source("d", "use crate::a;"),
+    ];
+    let arrows = arrows(&sources);
+    let to = |name: &str| arrows[name].iter().copied().collect::<Vec<_>>();
+    assert_eq!([to("a"), to("a/b"), to("a/c"), to("d")], [vec![], vec!["a/c"], vec!["a/b", "d"], vec!["a"]]);
+    assert_eq!(circles(&arrows), [["a/b", "a/c"]]);
 }
 
 fn part_of(name: &str) -> (&'static str, &'static [&'static str]) {
@@ -226,13 +295,132 @@ fn without_tests(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// The files that each file names. Names are followed through `pub use` to the file that defines them. A file
+/// does not point to the files of its own folder: it is their table of contents.
+fn arrows(sources: &[Source]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut modules =
+        Modules { files: sources.iter().map(|source| source.name.as_str()).collect(), ..Modules::default() };
+    for source in sources {
+        for path in uses(&source.code).iter().filter(|(public, _)| *public).flat_map(|(_, paths)| paths) {
+            if let Some(path) = modules.absolute(&source.name, path)
+                && let Some(name) = path.last().cloned()
+            {
+                modules.re_exports.insert((source.name.clone(), name), path);
+            }
+        }
+    }
+    let named = |source: &Source| {
+        let used = uses(&source.code).into_iter().flat_map(|(_, paths)| paths);
+        let inline = ["crate::", "self::", "super::"].map(|start| paths_from(&source.code, start));
+        used.chain(inline.into_iter().flatten()).collect::<BTreeSet<_>>()
+    };
+    let targets = |source: &Source| {
+        let paths = named(source).into_iter().filter_map(|path| modules.absolute(&source.name, &path));
+        let files = paths.map(|path| modules.file_of(&path, 0));
+        let is_other = |file: &&str| *file != source.name && !file.starts_with(&format!("{}/", source.name));
+        files.filter(is_other).collect()
+    };
+    sources.iter().map(|source| (source.name.as_str(), targets(source))).collect()
+}
+
+#[derive(Default)]
+struct Modules<'a> {
+    files: BTreeSet<&'a str>,
+    /// By file and name: the path that a `pub use` gives that name.
+    re_exports: BTreeMap<(String, String), Vec<String>>,
+}
+
+impl<'a> Modules<'a> {
+    /// A path from the root of the crate; `None` for a path of another crate.
+    fn absolute(&self, file: &str, path: &str) -> Option<Vec<String>> {
+        let mut module: Vec<&str> = if file == "lib" { Vec::new() } else { file.split('/').collect() };
+        let mut rest: Vec<&str> = path.split("::").filter(|name| !name.is_empty()).collect();
+        match *rest.first()? {
+            "crate" => module.clear(),
+            "self" | "super" => {}
+            child if self.files.contains([file, child].join("/").as_str()) => {}
+            _ => return None,
+        }
+        while let Some(first @ ("crate" | "self" | "super")) = rest.first().copied() {
+            if first == "super" {
+                module.pop();
+            }
+            rest.remove(0);
+        }
+        rest.retain(|name| *name != "self");
+        Some(module.into_iter().chain(rest).map(str::to_owned).collect())
+    }
+
+    /// The file that defines what an absolute path names.
+    fn file_of(&self, path: &[String], depth: usize) -> &'a str {
+        for end in (1..=path.len()).rev() {
+            let Some(file) = self.files.get(path[..end].join("/").as_str()) else { continue };
+            let re_export =
+                path.get(end).and_then(|name| self.re_exports.get(&((*file).to_owned(), name.clone())));
+            return match re_export {
+                Some(target) if depth < 9 => self.file_of(&[target, &path[end + 1..]].concat(), depth + 1),
+                _ => file,
+            };
+        }
+        "lib"
+    }
+}
+
+/// The paths of each `use`, and whether it is public.
+fn uses(code: &str) -> Vec<(bool, BTreeSet<String>)> {
+    let statement = |line: &str| {
+        let (before, _) = line.split_once("use ")?;
+        let public = before.trim_start().starts_with("pub");
+        (before.trim().is_empty() || public && !before.contains("fn ")).then_some((public, before.len() + 4))
+    };
+    let mut found = Vec::new();
+    let mut at = 0;
+    for line in code.split_inclusive('\n') {
+        if let Some((public, start)) = statement(line) {
+            let mut paths = BTreeSet::new();
+            read("", &code[at + start..], &mut paths);
+            found.push((public, paths));
+        }
+        at += line.len();
+    }
+    found
+}
+
+/// Sets of files that all reach each other.
+fn circles<'a>(arrows: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Vec<Vec<&'a str>> {
+    let reach = |from: &'a str| {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
+        while let Some(file) = open.pop() {
+            open.extend(arrows.get(file).into_iter().flatten().filter(|next| seen.insert(**next)));
+        }
+        seen
+    };
+    let reached: BTreeMap<&str, BTreeSet<&str>> = arrows.keys().map(|file| (*file, reach(file))).collect();
+    let circle_of = |file: &&'a str| -> Vec<&'a str> {
+        reached[file]
+            .iter()
+            .filter(|other| reached.get(*other).is_some_and(|back| back.contains(file)))
+            .copied()
+            .collect()
+    };
+    let circles: BTreeSet<Vec<&str>> =
+        arrows.keys().map(circle_of).filter(|circle| circle.len() > 1).collect();
+    circles.into_iter().collect()
+}
+
 /// Returns every path after `crate::`, with groups expanded.
 fn paths(code: &str) -> BTreeSet<String> {
+    let found = paths_from(code, "crate::").into_iter();
+    found.filter_map(|path| path.strip_prefix("crate::").map(str::to_owned)).collect()
+}
+
+/// Returns every path that begins with `start`, with groups expanded.
+fn paths_from(code: &str, start: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for (at, _) in code.match_indices("crate::") {
+    for (at, _) in code.match_indices(start) {
         let before = code[..at].chars().next_back();
-        if before.is_none_or(|c| !c.is_alphanumeric() && c != '_') {
-            read("", &code[at + "crate::".len()..], &mut found);
+        if before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':') {
+            read("", &code[at..], &mut found);
         }
     }
     found
