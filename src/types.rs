@@ -14,6 +14,7 @@ pub mod mode;
 pub mod model;
 pub mod observed;
 pub mod path;
+pub mod peer;
 pub mod permission;
 pub mod principal;
 pub mod session;
@@ -41,13 +42,14 @@ pub use model::{
 };
 pub use observed::{Chunk, Trigger};
 pub use path::{FilePath, PathError, PathPrefix};
+pub use peer::{Acknowledgement, ChildStatus, Imported, Snapshot};
 pub use permission::{Category, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use session::{
     FollowUpProgress, IntervalState, PlanRef, QueuedTurn, ReservedBytes, SessionMeta, SessionState,
     SessionStatus,
 };
-pub use subagent::{Acknowledgement, ChildStatus, ChildTask, Imported, Parent, Snapshot, SubagentKind};
+pub use subagent::{ChildTask, Parent, SubagentKind};
 pub use suspension::{Approver, ChildWait, Decision, Pending, Resolution, Suspension, Wait, WaitKind};
 pub use task::{Task, TaskStatus};
 pub use time::Timestamp;

@@ -4,7 +4,10 @@
 use super::{Session, decode, encode};
 use crate::fault::{self, Fault};
 use crate::ports::StoreError;
-use crate::types::{CallStatus, Pending, Resolution, Suspension, TurnPhase, WaitKind};
+use crate::types::{
+    CallStatus, ChildStatus, ChildWait, EventKind, Pending, Resolution, Suspension, TurnPhase, TurnStatus,
+    WaitKind,
+};
 use serde_json::Value;
 
 /// The two rows that a call may have: first the approval, then the answer.
@@ -170,4 +173,18 @@ impl Session {
     pub fn is_at_hand(&self, turn: &str) -> bool {
         self.state().turn.as_ref().is_some_and(|own| own.id == turn)
     }
+}
+
+/// The record of the end of a child's task.
+pub fn child_completed(
+    call_id: &str,
+    child: &ChildWait,
+    status: TurnStatus,
+    reported: Option<&ChildStatus>,
+) -> EventKind {
+    let (usage, cost_usd) =
+        reported.map_or_else(Default::default, |reported| (reported.usage, reported.cost_usd));
+    let (call_id, session, agent) =
+        (call_id.to_owned(), child.task.session.clone(), child.task.agent.clone());
+    EventKind::SubagentCompleted { call_id, session, agent, status, usage, cost_usd }
 }

@@ -8,7 +8,7 @@ use crate::ports::{PeerError, StoreError, session_store::Select, within};
 use crate::session::{
     Session,
     kernel::{Input, SessionKernel},
-    suspensions::{Row, row},
+    suspensions::{Row, child_completed, row},
 };
 use crate::turn::policy;
 use crate::types::{
@@ -97,7 +97,7 @@ impl SessionHost {
     ) -> Result<(), Problem> {
         let failed = Resolution::Failed { reason: format!("the subagent failed: {why}") };
         let record = match suspension.child() {
-            Some(child) => completed(&suspension.call_id, child, TurnStatus::Failed, None),
+            Some(child) => child_completed(&suspension.call_id, child, TurnStatus::Failed, None),
             None => return Ok(()),
         };
         let settled = Settled { suspension: suspension.resolved(failed), record, charge: None };
@@ -112,7 +112,7 @@ impl SessionHost {
         status: ChildStatus,
     ) -> Result<(), Problem> {
         let Some(child) = suspension.child() else { return Ok(()) };
-        let record = completed(&suspension.call_id, child, status.status, Some(&status));
+        let record = child_completed(&suspension.call_id, child, status.status, Some(&status));
         let answered = Resolution::Answered { answer: json!(status) };
         let charge = Some((status.usage, status.cost_usd));
         let settled = Settled { suspension: suspension.resolved(answered), record, charge };
@@ -297,19 +297,6 @@ impl SessionHost {
 pub(super) fn rules_hash(session: &Session) -> String {
     let state = session.state();
     policy::args_hash(&json!([state.meta.permissions, state.meta.mode, state.tenant_rules]))
-}
-
-/// The record of the end of a child's task.
-pub(super) fn completed(
-    call_id: &str,
-    child: &ChildWait,
-    status: TurnStatus,
-    report: Option<&ChildStatus>,
-) -> EventKind {
-    let (usage, cost_usd) = report.map_or_else(Default::default, |report| (report.usage, report.cost_usd));
-    let (call_id, session, agent) =
-        (call_id.to_owned(), child.task.session.clone(), child.task.agent.clone());
-    EventKind::SubagentCompleted { call_id, session, agent, status, usage, cost_usd }
 }
 
 /// The open suspension that waits for the child in this session.

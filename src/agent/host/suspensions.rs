@@ -2,7 +2,7 @@
 //!
 //! A resolution, what it grants, and the turn's resumption are one commit.
 
-use super::{SessionHost, children::completed};
+use super::SessionHost;
 use crate::agent::{
     ending::{Ending, INTERRUPTED},
     executor::validate_args,
@@ -11,7 +11,7 @@ use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::session::{
     Session,
-    suspensions::{Row, row},
+    suspensions::{Row, child_completed, row},
 };
 use crate::turn::{
     TurnMachine,
@@ -340,7 +340,7 @@ fn expired(suspension: Suspension) -> Settled {
             let (call_id, name) = (suspension.call_id.clone(), suspension.name.clone());
             EventKind::AnswerGiven { call_id, name, answer: Value::Null, by: None }
         }
-        Wait::Child(child) => completed(&suspension.call_id, child, TurnStatus::Canceled, None),
+        Wait::Child(child) => child_completed(&suspension.call_id, child, TurnStatus::Canceled, None),
     };
     let resolution = Resolution::Declined { reason: EXPIRED.to_owned(), expired: true };
     Settled { suspension: suspension.resolved(resolution), record, charge: None }

@@ -4,7 +4,7 @@ use super::{OnBusy, Post, SessionHost};
 use crate::agent::{RuntimeContext, ending::Ending, finalizer, judge};
 use crate::fault::{self, Fault};
 use crate::ports::StoreError;
-use crate::session::{Draft, Permit, Session, WriteError};
+use crate::session::{Draft, Permit, Session, WriteError, suspensions::child_completed};
 use crate::turn::TurnMachine;
 use crate::types::{
     Budget, ChildStatus, ErrorCode, EventKind, Message, Problem, Role, SessionStatus, StopReason, Timestamp,
@@ -196,7 +196,7 @@ impl SessionHost {
             let status = ending.statuses.iter().find(|status| status.call_id == suspension.call_id);
             // A child that was done before it was canceled has completed.
             let end = status.map_or(TurnStatus::Canceled, |status| status.status);
-            ending.records.push(super::children::completed(&suspension.call_id, child, end, status));
+            ending.records.push(child_completed(&suspension.call_id, child, end, status));
         }
         finalizer::seal(&self.agent, &cx, ending).map_err(|error| Problem::internal(error.to_string()))?;
         self.cancel_later(&suspensions);

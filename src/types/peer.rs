@@ -1,0 +1,146 @@
+//! The messages between the objects of two sessions: a child's status, a snapshot of a session, and the responses.
+
+use super::{Pending, Record, Rules, SessionMeta, ToolOutcome, TurnOptions, TurnStatus, Usage};
+use serde::{Deserialize, Serialize};
+
+/// The status of a child's task, as the child notifies its parent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChildStatus {
+    /// The child's session.
+    pub session: String,
+    /// The parent's call.
+    pub call_id: String,
+    /// The status of the turn that works on the task.
+    pub status: TurnStatus,
+    /// The reply.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub text: String,
+    /// Why the task failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The child's calls that wait for a person.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<Pending>,
+    /// Tokens used.
+    #[serde(default)]
+    pub usage: Usage,
+    /// Their cost in US dollars, where the model has a price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+impl ChildStatus {
+    /// The status of a task that was canceled before it began.
+    pub fn never_begun(session: String, call_id: String) -> Self {
+        Self {
+            session,
+            call_id,
+            status: TurnStatus::Canceled,
+            text: String::new(),
+            error: None,
+            pending: Vec::new(),
+            usage: Usage::default(),
+            cost_usd: None,
+        }
+    }
+
+    /// The outcome of the parent's call. An aborted task is a result and no failure: its text may be enough.
+    pub fn outcome(&self) -> ToolOutcome {
+        let result = |text: String| ToolOutcome::Result { result: text.into() };
+        match (self.status, &self.error) {
+            (TurnStatus::Failed, why) => {
+                let why = why.as_deref().unwrap_or("no reason was given");
+                ToolOutcome::failure(format!("the subagent failed: {why}"))
+            }
+            (TurnStatus::Canceled, _) => {
+                result(format!("[Aborted by user]\n\n{}", self.text).trim_end().into())
+            }
+            _ => result(self.text.clone()),
+        }
+    }
+
+    /// Whether the task has ended, so that no other status follows.
+    pub fn is_final(&self) -> bool {
+        !matches!(self.status, TurnStatus::Running | TurnStatus::Waiting)
+    }
+}
+
+/// The parent's answer to a child's status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Acknowledgement {
+    /// The parent has stored the status.
+    Recorded,
+    /// No call waits for this child any more.
+    NotWanted,
+    /// The parent's session does not exist any more.
+    NoSession,
+}
+
+/// What one session's object sends to another to create a session there, or to update a child.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// The new session.
+    pub meta: SessionMeta,
+    /// The session of which it is a copy.
+    #[serde(default)]
+    pub forked_from: Option<String>,
+    /// The tenant's rules.
+    pub tenant_rules: Rules,
+    /// The copied log; `None` for a session that should exist already.
+    pub records: Option<Vec<Record>>,
+    /// The task to begin with, for a child.
+    #[serde(default)]
+    pub task: Option<(String, TurnOptions)>,
+}
+
+/// The answer to a [`Snapshot`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Imported {
+    /// The session exists; its view as clients see it, in JSON.
+    Session(String),
+    /// There is no session, and the snapshot holds no log to make one from.
+    Missing,
+    /// The task was canceled before it arrived; nothing was created.
+    Canceled,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{EventKind, Owner, Parent, Timestamp, subagent::GENERAL};
+
+    #[test]
+    fn messages_between_sessions_survive_the_way() {
+        let owner = Owner { tenant: "t".into(), user: "u".into(), agent: "a".into() };
+        let mut meta = SessionMeta::new("s", owner, Timestamp(5));
+        meta.parent = Some(Parent {
+            session: "p".into(),
+            turn: "t".into(),
+            call_id: "c".into(),
+            agent: GENERAL.into(),
+            forked: true,
+            task_turn: "t2".into(),
+        });
+        let kind = EventKind::SessionCreated {
+            session: "s".into(),
+            agent: "a".into(),
+            user: "u".into(),
+            forked_from: None,
+        };
+        let record = Record { seq: 1, at: Timestamp(5), turn: None, kind };
+        let snapshot = Snapshot {
+            meta,
+            forked_from: Some("p".into()),
+            tenant_rules: Rules::default(),
+            records: Some(vec![record]),
+            task: Some(("Look.".into(), TurnOptions::default())),
+        };
+        let json = serde_json::to_string(&snapshot).unwrap();
+        assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), snapshot);
+        let status = ChildStatus::never_begun("s".into(), "c".into());
+        let json = serde_json::to_string(&status).unwrap();
+        assert_eq!(serde_json::from_str::<ChildStatus>(&json).unwrap(), status);
+    }
+}
