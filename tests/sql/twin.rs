@@ -28,7 +28,7 @@ enum Step {
     Request,
     Due { since: u64, limit: usize, lasts: u64 },
     Claim { lasts: u64 },
-    Note { lease: usize },
+    Note { lease: usize, facts: usize },
     Finish { lease: usize, facts: usize },
     GiveBack { lease: usize, after: u64 },
 }
@@ -114,7 +114,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => Just(Step::Request),
         3 => (0_u64..8, 0_usize..4, 0_u64..9).prop_map(|(since, limit, lasts)| Step::Due { since, limit, lasts }),
         2 => (0_u64..9).prop_map(|lasts| Step::Claim { lasts }),
-        1 => lease.clone().prop_map(|lease| Step::Note { lease }),
+        1 => (lease.clone(), 0_usize..9).prop_map(|(lease, facts)| Step::Note { lease, facts }),
         2 => (lease.clone(), 0_usize..9).prop_map(|(lease, facts)| Step::Finish { lease, facts }),
         1 => (lease, 0_u64..9).prop_map(|(lease, after)| Step::GiveBack { lease, after }),
     ]
@@ -162,6 +162,16 @@ impl Side {
         self.leases.iter().rev().nth(number)
     }
 
+    /// The watermark after the next `facts` facts of the lease's space.
+    async fn watermark(&self, lease: &Lease, facts: usize) -> u64 {
+        let Space { tenant, agent, user } = lease.space.clone();
+        let of = Collection { tenant, agent, user, kind: CollectionKind::Facts };
+        let after = Some(lease.watermark);
+        let listing = Listing { after, limit: facts, oldest_first: true, ..Listing::default() };
+        let read = self.index.list(&of, &listing).await.unwrap();
+        read.last().map_or(lease.watermark, |fact| fact.serial)
+    }
+
     /// Runs step number `now` and describes the result.
     async fn step(&mut self, of: &Collection, step: &Step, now: u64) -> String {
         let Collection { tenant, agent, user, .. } = of.clone();
@@ -187,20 +197,16 @@ impl Side {
                 self.leases.extend(lease.iter().flatten().cloned());
                 format!("{lease:?}")
             }
-            Step::Note { lease } => {
+            Step::Note { lease, facts } => {
                 let Some(lease) = self.lease(*lease) else { return String::new() };
                 let intent = Intent { etag: format!("etag {}", now.0), watermark: now.0 };
                 let some = Some(&intent).filter(|_| !now.0.is_multiple_of(3));
-                format!("{:?}", self.spaces.note(lease, now.0 / 2, some).await)
+                let watermark = self.watermark(lease, *facts).await;
+                format!("{:?}", self.spaces.note(lease, watermark, some).await)
             }
             Step::Finish { lease, facts } => {
                 let Some(lease) = self.lease(*lease) else { return String::new() };
-                let Space { tenant, agent, user } = lease.space.clone();
-                let of = Collection { tenant, agent, user, kind: CollectionKind::Facts };
-                let after = Some(lease.watermark);
-                let listing = Listing { after, limit: *facts, oldest_first: true, ..Listing::default() };
-                let read = self.index.list(&of, &listing).await.unwrap();
-                let watermark = read.last().map_or(lease.watermark, |fact| fact.serial);
+                let watermark = self.watermark(lease, *facts).await;
                 format!("{:?}", self.spaces.finish(lease, watermark, now).await)
             }
             Step::GiveBack { lease, after } => {
