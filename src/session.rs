@@ -24,7 +24,7 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
 };
-use crate::types::{EventKind, Message, Owner, Record, SessionState, Timestamp, TurnState, json};
+use crate::types::{EventKind, Message, Owner, Record, SessionState, Timestamp, TurnState};
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 pub use modes::{ModeError, Modes, SwitchError};
@@ -466,5 +466,5 @@ pub fn encode(value: &impl serde::Serialize) -> Result<String, StoreError> {
 /// # Errors
 /// If it cannot be parsed.
 pub fn decode<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, StoreError> {
-    json::read(text.as_bytes()).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
+    serde_json::from_str(text).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
 }

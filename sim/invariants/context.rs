@@ -3,7 +3,7 @@
 use super::super::{ledger::Ledger, one_shot};
 use super::view::View;
 use edge_harness::session::window::ContextState;
-use edge_harness::types::{Record, json};
+use edge_harness::types::Record;
 
 /// Texts that say that messages are neither summarized nor noted.
 const NOTHING: [&str; 2] = ["left out here", "There is no summary of them"];
@@ -13,7 +13,7 @@ const NOTHING: [&str; 2] = ["left out here", "There is no summary of them"];
 pub fn cuts(ledger: &Ledger, view: &View) {
     let mut state = ContextState::default();
     for entry in &view.entries {
-        let Ok(Record { kind, .. }) = json::read(entry.json.as_bytes()) else {
+        let Ok(Record { kind, .. }) = serde_json::from_str(&entry.json) else {
             return ledger.find(10, format!("cannot parse: {}", entry.json));
         };
         if !ContextState::is_about(&kind) {

@@ -204,7 +204,7 @@ async fn outcome_of(
         }
         Err(error) => return failed(error),
     };
-    match json::parse(text.as_bytes()) {
+    match serde_json::from_str(&text) {
         Ok(result) if !json::too_deep(&result) => ToolOutcome::Result { result },
         // Deeper values could be stored but not parsed again.
         _ => ToolOutcome::Result { result: Value::String(text) },
@@ -235,7 +235,7 @@ fn parameters(args: fn(&mut SchemaGenerator) -> Schema) -> Value {
 }
 
 fn read<A: DeserializeOwned>(args: Value) -> Result<A, String> {
-    json::from_value(args).map_err(|misfit| {
-        format!("the arguments do not fit the schema at `{}`: {}", misfit.path(), misfit.detail())
+    json::from_value(args).map_err(|error| {
+        format!("the arguments do not fit the schema at `{}`: {}", error.path(), error.inner())
     })
 }

@@ -5,7 +5,7 @@ use super::gateway::Gateway;
 use super::jwk::{Jwk, read_set};
 use crate::ports::directory::{JwtConfig, Tenant};
 use crate::ports::{HttpError, HttpRequest, within};
-use crate::types::{Problem, TenantId, json};
+use crate::types::{Problem, TenantId};
 use futures::StreamExt;
 use serde_json::Value;
 use std::rc::Rc;
@@ -48,7 +48,7 @@ pub(super) fn stored_set(gateway: &Gateway, tenant: &TenantId, jwt: &JwtConfig) 
             "the keys of tenant {tenant} cannot be decrypted: was the operator's key changed?"
         ));
     }
-    json::read(set?.as_bytes()).ok()
+    serde_json::from_str(&set?).ok()
 }
 
 /// The context with which a tenant's set is encrypted.
@@ -111,7 +111,7 @@ async fn fetch_json(gateway: &Gateway, url: &str) -> Result<Value, HttpError> {
             return Err(HttpError("too large".into()));
         }
     }
-    json::read(&bytes).map_err(|error| HttpError(error.to_string()))
+    serde_json::from_slice(&bytes).map_err(|error| HttpError(error.to_string()))
 }
 
 fn unpublished() -> Problem {

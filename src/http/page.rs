@@ -31,7 +31,7 @@ pub fn cursor<T: DeserializeOwned>(request: &Request) -> Result<Option<T>, Probl
     URL_SAFE_NO_PAD
         .decode(text)
         .ok()
-        .and_then(|bytes| crate::types::json::read(&bytes).ok())
+        .and_then(|bytes| serde_json::from_slice(&bytes).ok())
         .map(Some)
         .ok_or_else(|| Problem::field("?cursor", "not a cursor of this list; start without one"))
 }

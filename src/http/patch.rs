@@ -1,6 +1,10 @@
-//! Reads the fields of a patch.
+//! Reads fields of request bodies.
 
-use serde::{Deserialize, Deserializer};
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use std::{fmt, marker::PhantomData};
 
 /// Distinguishes `null`, which reads as `Some(None)`, from an absent field, which reads as `None` by
 /// `#[serde(default)]`.
@@ -11,4 +15,42 @@ pub(super) fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
+}
+
+/// Deserializes an object or null; `None` for null. Without it, a struct may also be an array of its fields.
+///
+/// # Errors
+/// When the value is neither, or does not have the type of the field.
+pub(super) fn object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    deserializer.deserialize_any(Object(PhantomData))
+}
+
+/// Deserializes an object, null, or an absent field: see [`object`] and [`present`].
+///
+/// # Errors
+/// As for [`object`].
+pub(super) fn present_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Option<Option<T>>, D::Error> {
+    object(deserializer).map(Some)
+}
+
+struct Object<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<T>, E> {
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Option<T>, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map)).map(Some)
+    }
 }

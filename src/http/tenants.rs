@@ -5,7 +5,11 @@ use super::gateway::{Gateway, GatewayCall};
 use super::jwk::{Jwk, KeyError};
 use super::jwks::{encryption_context, stored_set};
 use super::response::{self, Response};
-use super::{body, erasure, page, patch::present, placement};
+use super::{
+    body, erasure, page,
+    patch::{object, present, present_object},
+    placement,
+};
 use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
 use crate::types::{ErrorCode, GeneratedId, Problem, Rules, TenantId};
@@ -30,7 +34,7 @@ struct NewTenant {
     jwt: Option<JwtConfig>,
     #[serde(default)]
     shard: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "object")]
     permissions: Option<Rules>,
 }
 
@@ -41,7 +45,7 @@ struct TenantPatch {
     name: Option<String>,
     #[serde(default, deserialize_with = "present")]
     jwt: Option<Option<JwtConfig>>,
-    #[serde(default, deserialize_with = "present")]
+    #[serde(default, deserialize_with = "present_object")]
     permissions: Option<Option<Rules>>,
     /// Must be the tenant's shard: a tenant does not move.
     #[serde(default)]

@@ -2,7 +2,7 @@
 
 use crate::types::{
     FinishReason, ModelEvent, ModelResponse, Part, ToolCall, Usage,
-    json::{MAX_DEPTH, parse, too_deep},
+    json::{MAX_DEPTH, too_deep},
 };
 use serde_json::{Value, json};
 
@@ -155,12 +155,12 @@ impl ResponseBuilder {
 /// Builds a tool call from its arguments as JSON text; empty text means no arguments. `call_id` is empty when
 /// the provider sent none: the caller assigns one.
 pub(super) fn tool_call(call_id: String, name: String, text: &str) -> ToolCall {
-    let parsed = if text.trim().is_empty() { Ok(Value::Null) } else { parse(text.as_bytes()) };
+    let parsed = if text.trim().is_empty() { Ok(Value::Null) } else { serde_json::from_str(text) };
     let (args, invalid) = match parsed {
         Ok(args @ Value::Object(_)) => (args, None),
         Ok(Value::Null) => (json!({}), None),
         // Some models send the object encoded as a JSON string.
-        Ok(Value::String(inner)) => match parse(inner.as_bytes()) {
+        Ok(Value::String(inner)) => match serde_json::from_str(&inner) {
             Ok(args @ Value::Object(_)) => (args, None),
             _ => raw(text, "the arguments are not a JSON object".to_owned()),
         },

@@ -7,7 +7,7 @@ use super::{
     response::ResponseBuilder,
     wire::{Decoder, cut, parse, write},
 };
-use crate::types::{FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse, json};
+use crate::types::{FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelResponse};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 /// # Errors
 /// Returns an error when the request cannot be serialized.
 pub(super) fn input(request: &ModelRequest) -> Result<Value, ModelError> {
-    json::parse(&write(&openai::body(request, Dialect::WorkersAi))?)
+    serde_json::from_slice(&write(&openai::body(request, Dialect::WorkersAi))?)
         .map_err(|e| ModelError::new(ModelErrorKind::Invalid, format!("the request is not JSON: {e}")))
 }
 

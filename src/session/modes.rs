@@ -197,12 +197,11 @@ impl Draft {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::types::json;
     use pretty_assertions::assert_eq;
     use serde_json::{Value, json};
 
     fn modes(list: Value) -> Result<Modes, String> {
-        Modes::new(json::from_value(list).unwrap()).map_err(|error| error.to_string())
+        Modes::new(serde_json::from_value(list).unwrap()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -116,14 +116,13 @@ fn answers(args: &Args, answer: &Value) -> Result<Vec<String>, String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::types::json;
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
     fn args(more: Value) -> Args {
         let mut args = json!({"question": "Which?"});
         args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        json::from_value(args).unwrap()
+        serde_json::from_value(args).unwrap()
     }
 
     #[test]

@@ -98,12 +98,11 @@ impl DynTool for ExternalTool {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use crate::types::json;
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
     fn tool(declared: Value) -> Result<ExternalTool, String> {
-        ExternalTool::new(json::from_value(declared).unwrap())
+        ExternalTool::new(serde_json::from_value(declared).unwrap())
     }
 
     #[test]

@@ -69,8 +69,8 @@ impl DynTool for Subagent {
     }
 
     fn check(&self, args: &Value) -> Result<Vec<String>, String> {
-        let task: ChildTask = from_value(args.clone()).map_err(|misfit| {
-            format!("the arguments do not match the schema at `{}`: {}", misfit.path(), misfit.detail())
+        let task: ChildTask = from_value(args.clone()).map_err(|error| {
+            format!("the arguments do not match the schema at `{}`: {}", error.path(), error.inner())
         })?;
         if !self.0.iter().any(|kind| kind.id == task.agent) {
             let ids: Vec<&str> = self.0.iter().map(|kind| kind.id.as_str()).collect();

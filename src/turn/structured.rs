@@ -19,7 +19,7 @@ pub fn parse(schema: &Value, answer: &str) -> Result<Value, String> {
     let text = answer.trim();
     let fenced = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     let text = fenced.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner));
-    let value = json::parse(text.as_bytes()).map_err(|error| format!("not valid JSON: {error}"))?;
+    let value: Value = serde_json::from_str(text).map_err(|error| format!("not valid JSON: {error}"))?;
     if json::too_deep(&value) {
         return Err(format!("nested deeper than {} levels", json::MAX_DEPTH));
     }

@@ -1,6 +1,6 @@
 //! Outcomes of tool calls.
 
-use super::{Timestamp, json};
+use super::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -59,7 +59,7 @@ impl ArtifactRef {
 
 /// A document that a tool returned.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(remote = "Self", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Source {
     /// An object of this deployment: a file, a fact, or a session.
     Local {
@@ -79,11 +79,9 @@ pub enum Source {
     },
 }
 
-json::tagged!(Source, "kind");
-
 /// How a tool call ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(remote = "Self", rename_all = "snake_case")]
+#[serde(tag = "outcome", rename_all = "snake_case")]
 pub enum ToolOutcome {
     /// The tool returned a result.
     Result {
@@ -125,8 +123,6 @@ pub enum ToolOutcome {
         reason: String,
     },
 }
-
-json::tagged!(ToolOutcome, "outcome");
 
 /// The default of `retryable` for outcomes stored without the field.
 fn yes() -> bool {

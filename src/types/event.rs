@@ -2,7 +2,7 @@
 
 use super::{
     Approver, Category, CompactReason, Cut, Decision, Effect, Message, Pending, Source, StopReason, Task,
-    Timestamp, ToolOutcome, Trigger, TurnEnd, TurnStatus, Usage, WaitKind, json,
+    Timestamp, ToolOutcome, Trigger, TurnEnd, TurnStatus, Usage, WaitKind,
     observed::{NotesFailed, NotesStarted, NotesTaken},
 };
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct Record {
 
 /// The durable events. On the wire, `type` names the event.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(remote = "Self")]
+#[serde(tag = "type")]
 pub enum EventKind {
     /// The session was created.
     #[serde(rename = "session.created")]
@@ -411,8 +411,6 @@ pub enum EventKind {
     TurnCanceled(TurnEnd),
 }
 
-json::tagged!(EventKind, "type");
-
 impl EventKind {
     /// Returns the `type` on the wire.
     pub fn name(&self) -> &'static str {
@@ -505,13 +503,13 @@ mod tests {
         };
         let record = Record { seq: 1, at: Timestamp(0), turn: None, kind };
         let json = serde_json::to_vec(&record).expect("JSON");
-        assert_eq!(crate::types::json::read::<Record>(&json).expect("a record"), record);
+        assert_eq!(serde_json::from_slice::<Record>(&json).expect("a record"), record);
     }
 
     #[test]
     fn a_self_critique_stored_under_its_old_name_is_readable() {
         let old = r#"{"seq":1,"at":"2026-11-20T12:00:00.000Z","type":"reflection.completed","should_continue":true,"note":"n"}"#;
-        let record: Record = crate::types::json::read(old.as_bytes()).expect("a record");
+        let record: Record = serde_json::from_str(old).expect("a record");
         let kind = EventKind::TurnReflected { should_continue: true, note: "n".into(), stub: false };
         assert_eq!(record.kind, kind);
         assert_eq!(serde_json::to_value(&record).expect("JSON")["type"], "turn.reflected");

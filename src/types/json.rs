@@ -1,40 +1,31 @@
-//! Parsing JSON, and writing it for HTTP headers.
+//! Reading JSON from outside, and writing it for HTTP headers.
 
-mod reader;
-pub mod tagged;
-
-pub use reader::Misfit;
-pub(crate) use tagged::tagged;
-
-use serde::{
-    Serialize,
-    de::{DeserializeOwned, Error as _},
-};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Error, Value};
-
-/// Parses `text` as a `T`, by way of a [`Value`]. The hot path (model streams) deserializes directly instead.
-///
-/// # Errors
-/// `text` is not JSON, or not a `T`.
-pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Error> {
-    from_value(parse(text)?).map_err(Error::custom)
-}
-
-/// Parses `text` as JSON. Always from bytes, because serde_json compiles separate parsers for bytes and
-/// `str`.
-///
-/// # Errors
-/// `text` is not JSON.
-pub fn parse(text: &[u8]) -> Result<Value, Error> {
-    serde_json::from_slice(text)
-}
+use serde_path_to_error::{Path, Segment};
 
 /// Deserializes `value` as a `T`.
 ///
 /// # Errors
 /// `value` is not a `T`. The error contains what is wrong and where.
-pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, Misfit> {
-    T::deserialize(reader::Reader(value))
+pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, serde_path_to_error::Error<Error>> {
+    serde_path_to_error::deserialize(value)
+}
+
+/// Returns `path` as a JSON pointer; empty for the whole value.
+pub fn pointer(path: &Path) -> String {
+    let mut out = String::new();
+    for segment in path {
+        out.push('/');
+        match segment {
+            Segment::Seq { index } => out.push_str(&index.to_string()),
+            Segment::Map { key: name } | Segment::Enum { variant: name } => {
+                out.push_str(&name.replace('~', "~0").replace('/', "~1"));
+            }
+            Segment::Unknown => out.push('?'),
+        }
+    }
+    out
 }
 
 /// Maximum nesting of arrays and objects in a request. Stored records add a few levels, and the parser
@@ -78,6 +69,7 @@ pub fn ascii(value: &impl Serialize) -> Result<String, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde::Deserialize;
     use serde_json::json;
 
     #[test]
@@ -93,6 +85,64 @@ mod tests {
         let name = "Zoë 世界 🌍 \"\\ é";
         let text = ascii(&name).expect("JSON");
         assert!(text.is_ascii());
-        assert_eq!(read::<String>(text.as_bytes()).expect("a string"), name);
+        assert_eq!(serde_json::from_str::<String>(&text).expect("a string"), name);
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code)]
+    struct Order {
+        items: Vec<Item>,
+        #[serde(default)]
+        way: Option<Way>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code)]
+    struct Item {
+        #[serde(rename = "a/b")]
+        name: String,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    #[allow(dead_code)]
+    enum Way {
+        Sea,
+        Land(String),
+    }
+
+    #[test]
+    fn errors_name_the_field_that_does_not_fit() {
+        for (body, place, path, detail) in [
+            (json!({}), "", ".", "missing field `items`"),
+            (
+                json!({"items": [{"a/b": null}]}),
+                "/items/0/a~1b",
+                "items[0].a/b",
+                "invalid type: null, expected a string",
+            ),
+            (
+                json!({"items": ["a"]}),
+                "/items/0",
+                "items[0]",
+                "invalid type: string \"a\", expected struct Item",
+            ),
+            (
+                json!({"items": [], "way": "moon"}),
+                "/way",
+                "way",
+                "unknown variant `moon`, expected `sea` or `land`",
+            ),
+            (
+                json!({"items": [], "way": {"land": 5}}),
+                "/way/land",
+                "way.land",
+                "invalid type: integer `5`, expected a string",
+            ),
+        ] {
+            let error = from_value::<Order>(body.clone()).expect_err("not an order");
+            let found = (pointer(error.path()), error.path().to_string(), error.inner().to_string());
+            assert_eq!(found, (place.to_owned(), path.to_owned(), detail.to_owned()), "{body}");
+        }
     }
 }

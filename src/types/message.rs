@@ -1,6 +1,6 @@
 //! Provider-neutral messages.
 
-use super::{Timestamp, ToolOutcome, json, text::is_inline};
+use super::{Timestamp, ToolOutcome, text::is_inline};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -68,7 +68,7 @@ impl FileRef {
 
 /// One piece of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(remote = "Self", rename_all = "snake_case")]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
     /// Text.
     Text {
@@ -98,8 +98,6 @@ pub enum Part {
         outcome: ToolOutcome,
     },
 }
-
-json::tagged!(Part, "type");
 
 /// One message of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

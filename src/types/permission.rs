@@ -3,6 +3,7 @@
 use super::glob;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use thiserror::Error;
 
 /// Maximum number of patterns in one layer.
 pub const MAX_PATTERNS: usize = 200;
@@ -27,7 +28,7 @@ pub enum Policy {
 
 /// The tool groups that rules can name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case", try_from = "String")]
 pub enum Category {
     /// Reads files, memory, and sessions.
     Read,
@@ -42,7 +43,24 @@ pub enum Category {
     Other,
 }
 
+/// The name of a category that does not exist.
+#[derive(Debug, Error)]
+#[error("unknown category `{0}`, expected one of `read`, `edit`, `execute`, `mcp`, `other`")]
+pub struct UnknownCategory(String);
+
+/// Categories are keys of maps. Errors name the place of a key only if it is deserialized as a string.
+impl TryFrom<String> for Category {
+    type Error = UnknownCategory;
+
+    fn try_from(name: String) -> Result<Self, UnknownCategory> {
+        Self::ALL.into_iter().find(|category| category.name() == name).ok_or(UnknownCategory(name))
+    }
+}
+
 impl Category {
+    /// All categories.
+    const ALL: [Self; 5] = [Self::Read, Self::Edit, Self::Execute, Self::Mcp, Self::Other];
+
     /// Returns the name in JSON.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! Suspended tool calls: what a call waits for, and how the waiting ended.
 
-use super::{Category, Timestamp, json, json::from_value, subagent::ChildTask};
+use super::{Category, Timestamp, subagent::ChildTask};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ impl Wait {
     ///
     /// # Errors
     /// When the payload of a subagent's call is not a task.
-    pub fn new(kind: WaitKind, payload: Value) -> Result<Self, json::Misfit> {
+    pub fn new(kind: WaitKind, payload: Value) -> serde_json::Result<Self> {
         Ok(match kind {
             WaitKind::Approval => Self::Approval,
             WaitKind::Question => Self::Question(payload),
@@ -61,8 +61,8 @@ impl Wait {
                 let mut payload = payload;
                 let theirs = payload.as_object_mut().and_then(|payload| payload.remove("pending"));
                 Self::Child(ChildWait {
-                    task: from_value(payload)?,
-                    pending: theirs.map_or(Ok(Vec::new()), from_value)?,
+                    task: serde_json::from_value(payload)?,
+                    pending: theirs.map_or(Ok(Vec::new()), serde_json::from_value)?,
                     notified: None,
                 })
             }
@@ -201,11 +201,11 @@ struct Stored {
 }
 
 impl TryFrom<Stored> for Suspension {
-    type Error = String;
+    type Error = serde_json::Error;
 
-    fn try_from(stored: Stored) -> Result<Self, String> {
+    fn try_from(stored: Stored) -> serde_json::Result<Self> {
         let Stored { pending, resolved, notified } = stored;
-        let mut wait = Wait::new(pending.kind, pending.payload).map_err(|misfit| misfit.to_string())?;
+        let mut wait = Wait::new(pending.kind, pending.payload)?;
         if let Wait::Child(child) = &mut wait {
             child.notified = notified;
         }
@@ -260,7 +260,7 @@ pub struct Approver {
 
 /// How a suspension ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(remote = "Self", rename_all = "snake_case")]
+#[serde(tag = "how", rename_all = "snake_case")]
 pub enum Resolution {
     /// The call may run.
     Approved {
@@ -289,5 +289,3 @@ pub enum Resolution {
         reason: String,
     },
 }
-
-json::tagged!(Resolution, "how");

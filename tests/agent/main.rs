@@ -31,6 +31,7 @@ mod replay;
 mod settings;
 mod stage;
 mod state;
+mod stored;
 mod subagents;
 mod tasks;
 mod totals;

@@ -108,7 +108,7 @@ fn permissions_are_patched_member_by_member() {
         (json!({"tools": ["echo"]}), "/permissions/tools"),
         (json!({"tools": {"": "ask"}}), "/permissions/tools"),
         (json!({"categories": {"edit": 1}}), "/permissions/categories/edit"),
-        (json!({"categories": {"web": "ask"}}), "/permissions/categories"),
+        (json!({"categories": {"web": "ask"}}), "/permissions/categories/web"),
         (json!({"yolo": "yes"}), "/permissions/yolo"),
         (json!({"patterns": [{"policy": "ask"}]}), "/permissions/patterns/0"),
         (json!({"patterns": [{"pattern": "[a", "policy": "ask"}]}), "/permissions/patterns/0/pattern"),

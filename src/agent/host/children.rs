@@ -14,7 +14,6 @@ use crate::turn::policy;
 use crate::types::{
     Acknowledgement, Budget, ChildStatus, ChildTask, ChildWait, EventKind, Grants, Imported, Parent, Problem,
     Record, Resolution, SessionMeta, Snapshot, Suspension, TurnOptions, TurnStatus, Usage, Wait, id,
-    json::from_value,
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -207,7 +206,7 @@ impl SessionHost {
             let suspension = session.suspension(Row::Answer, &call_id).ok()??;
             let is_own = suspension.child().is_some() && session.is_at_hand(&suspension.turn);
             match suspension.resolution {
-                Some(Resolution::Answered { answer }) if is_own => from_value(answer).ok(),
+                Some(Resolution::Answered { answer }) if is_own => serde_json::from_value(answer).ok(),
                 _ => None,
             }
         };

@@ -3,6 +3,7 @@
 use super::call::Call;
 use super::checks::{self, MAX_OBJECT_BYTES};
 use crate::agent::{OnBusy, Post};
+use crate::http::patch::object;
 use crate::session::{Session, artifacts::ArtifactError};
 use crate::turn::schema;
 use crate::types::{BudgetPatch, Part, Problem, Thinking, TurnOptions, message::text_of};
@@ -22,6 +23,7 @@ pub(super) struct MessageBody {
     role: Option<String>,
     pub user: Option<String>,
     on_busy: Option<OnBusy>,
+    #[serde(default, deserialize_with = "object")]
     budget: Option<BudgetPatch>,
     tools: Option<Vec<String>>,
     think: Option<Thinking>,

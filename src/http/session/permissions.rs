@@ -1,7 +1,10 @@
 //! Patches the permissions of a session.
 
 use super::checks::MAX_OBJECT_BYTES;
-use crate::types::{Problem, SessionPermissions, json::from_value};
+use crate::types::{
+    Problem, SessionPermissions,
+    json::{from_value, pointer},
+};
 use serde_json::{Value, json};
 
 /// Applies a merge patch (RFC 7396) to permissions.
@@ -13,10 +16,13 @@ pub(super) fn patched(now: &SessionPermissions, patch: Value) -> Result<SessionP
     let mut merged = json!(now);
     merge(&mut merged, patch);
     let bytes = merged.to_string().len();
-    // A patch of `null` removes everything.
+    // A patch of `null` removes everything. An array would be read as the fields in their order.
     let merged = if merged.is_null() { json!({}) } else { merged };
+    if !merged.is_object() {
+        return Err(fault(String::new(), "expected an object"));
+    }
     let mut new: SessionPermissions =
-        from_value(merged).map_err(|misfit| fault(misfit.pointer(), misfit.detail()))?;
+        from_value(merged).map_err(|error| fault(pointer(error.path()), &error.inner().to_string()))?;
     new.ask_again(now);
     new.check().map_err(|(pointer, detail)| fault(pointer, &detail))?;
     if bytes > MAX_OBJECT_BYTES {

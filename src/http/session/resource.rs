@@ -3,6 +3,7 @@
 use super::call::Call;
 use super::checks;
 use super::permissions::patched;
+use crate::http::patch::object;
 use crate::http::response::{self, Response, ResponseExt};
 use crate::http::{body, page};
 use crate::session::Session;
@@ -19,6 +20,7 @@ struct NewSession {
     mode: Option<String>,
     model: Option<String>,
     metadata: Option<Map<String, Value>>,
+    #[serde(default, deserialize_with = "object")]
     budget: Option<BudgetPatch>,
     permissions: Option<Value>,
 }

@@ -8,7 +8,7 @@ use crate::http::request::{MAX_BODY, Request, RequestExt};
 use crate::http::response::{self, Body, Response};
 use crate::http::upgrade::{SocketState, Upgrade};
 use crate::session::{Session, frame::Frame, replay::PAGE};
-use crate::types::{Cursor, ErrorCode, Principal, Problem, Rules, Scope, json::parse};
+use crate::types::{Cursor, ErrorCode, Principal, Problem, Rules, Scope};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -58,10 +58,13 @@ pub async fn command(
     request_id: &str,
 ) -> Option<String> {
     let frame = match run(host, socket, text, request_id).await.map(Response::into_body) {
-        Ok(Body::Bytes(bytes)) => json!({"type": "accepted", "answer": parse(&bytes).unwrap_or_default()}),
+        Ok(Body::Bytes(bytes)) => {
+            let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+            json!({"type": "accepted", "answer": answer})
+        }
         Ok(_) => return None,
         Err(problem) => {
-            let problem = parse(problem.to_json(request_id).as_bytes()).unwrap_or_default();
+            let problem: Value = serde_json::from_str(&problem.to_json(request_id)).unwrap_or_default();
             json!({"type": "error", "problem": problem})
         }
     };
@@ -81,7 +84,7 @@ async fn run(
         return Err(Problem::new(ErrorCode::MissingScope, "this socket may only listen"));
     }
     // The command, with the fields of the body of the same request over HTTP.
-    let body: Value = parse(text.as_bytes()).unwrap_or_default();
+    let body: Value = serde_json::from_str(text).unwrap_or_default();
     let command = body["type"].as_str().unwrap_or_default();
     if !["message", "steer", "abort"].contains(&command) {
         let detail = "expected a JSON object with `type`: `message`, `steer` or `abort`";

@@ -15,7 +15,7 @@ pub use files::D1Files;
 pub use shards::Shards;
 
 use super::timeout::{error_text, with_timeout};
-use crate::types::{Timestamp, json};
+use crate::types::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::rc::Rc;
@@ -89,7 +89,7 @@ impl Rows {
 
     /// Deserializes the rows.
     pub fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, D1Error> {
-        json::from_value(Value::Array(self.values()?)).map_err(|misfit| D1Error(misfit.to_string()))
+        serde_json::from_value(Value::Array(self.values()?)).map_err(|error| D1Error(error.to_string()))
     }
 
     /// Whether there are any rows.

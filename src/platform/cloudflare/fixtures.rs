@@ -3,7 +3,7 @@
 use super::{d1::billed, setup};
 use crate::memory::{ranking::MAX_HITS, search};
 use crate::ports::memory::{Collection, CollectionKind, NewEntry, NewPart, Place, Source, TermQuery};
-use crate::types::{Timestamp, json};
+use crate::types::Timestamp;
 use serde::Deserialize;
 use serde_json::json;
 use worker::{Env, Error, Request, Response, Result};
@@ -45,7 +45,7 @@ enum Call {
 
 /// Responds with the call's result and the number of rows read and written.
 pub async fn memory(mut request: Request, env: &Env) -> Result<Response> {
-    let Ask { user, facts, call } = json::read(&request.bytes().await?)?;
+    let Ask { user, facts, call } = serde_json::from_slice(&request.bytes().await?)?;
     let failed = |error: crate::ports::memory::MemoryError| Error::RustError(error.to_string());
     let (index, _) = setup::memory(env)?;
     let kind = if facts { CollectionKind::Facts } else { CollectionKind::Turns };

@@ -12,7 +12,7 @@ use crate::http::{
 };
 use crate::ports::{PeerError, Peers, SessionEraser};
 use crate::types::{
-    Acknowledgement, ChildStatus, ErrorCode, Imported, Principal, Problem, Snapshot, TenantId, id, json,
+    Acknowledgement, ChildStatus, ErrorCode, Imported, Principal, Problem, Snapshot, TenantId, id,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -112,7 +112,7 @@ impl DurableObject for SessionObject {
             return ws.send_with_str("pong");
         }
         let remembered: Option<String> = ws.deserialize_attachment()?;
-        let state: Option<SocketState> = remembered.and_then(|text| json::read(text.as_bytes()).ok());
+        let state: Option<SocketState> = remembered.and_then(|text| serde_json::from_str(&text).ok());
         let Some(state) = state else {
             return ws.close(Some(1011), Some("the state of this socket was lost"));
         };
@@ -161,7 +161,7 @@ impl Inner {
 
     /// Handles a request that the gateway has forwarded.
     async fn forwarded(&self, mut request: Request, forward: &str) -> Result<Response> {
-        let forward: ForwardHead = json::read(forward.as_bytes())?;
+        let forward: ForwardHead = serde_json::from_str(forward)?;
         let response = match self.respond(&mut request, &forward).await {
             Ok(response) => match response.into_parts() {
                 (_, Body::WebSocket(upgrade)) => return self.open_socket(&upgrade),
@@ -211,7 +211,7 @@ impl Inner {
     /// Handles a request from another object, or from the gateway itself.
     async fn internal(&self, mut request: Request, internal: &str) -> Result<Response> {
         let host = self.host()?;
-        let done = match json::read(internal.as_bytes())? {
+        let done = match serde_json::from_str(internal)? {
             Internal::Import => match read(&mut request).await {
                 Ok(snapshot) => host.import(snapshot).await.map(json_of),
                 Err(problem) => Err(problem),

@@ -4,7 +4,7 @@ use super::{Config, Kind, Setting, Topic, ValueError, value};
 use crate::agent::{Judge, Tool};
 use crate::session::Modes;
 use crate::tools::{ExternalTool, ReadArtifact, Recall};
-use crate::types::{FilePath, Mode, SubagentKind, id, json};
+use crate::types::{FilePath, Mode, SubagentKind, id};
 use serde_json::Value;
 
 /// Most judges.
@@ -61,7 +61,7 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(|config, text| {
                 let level = Value::String(text.to_lowercase());
                 config.agent.think =
-                    json::from_value(level).map_err(|_| ValueError::Unexpected(text.to_owned()))?;
+                    serde_json::from_value(level).map_err(|_| ValueError::Unexpected(text.to_owned()))?;
                 Ok(())
             }),
             default: "off",

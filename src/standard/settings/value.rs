@@ -2,7 +2,6 @@
 
 use super::Config;
 use crate::model::{NegativePrice, SmallWindow};
-use crate::types::json;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -59,7 +58,7 @@ pub fn number<T: FromStr + PartialOrd>(text: &str, least: T) -> Result<T, ValueE
 
 /// Parses JSON.
 pub fn json<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
-    Ok(json::read(text.as_bytes())?)
+    Ok(serde_json::from_str(text)?)
 }
 
 /// Parses a JSON list of at most `most` entries.

@@ -169,7 +169,7 @@ fn converted(kind: &str, value: &Value) -> Option<Value> {
     if !matches!(kind, "integer" | "number" | "boolean" | "object" | "array") {
         return None;
     }
-    let value = json::parse(text.as_bytes()).ok()?;
+    let value: Value = serde_json::from_str(text).ok()?;
     let written = value.to_string();
     let is_lossless = match &value {
         Value::Number(number) => written == *text && (kind == "number" || !number.is_f64()),

@@ -6,7 +6,7 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{Rules, TenantId, Timestamp, json};
+use crate::types::{Rules, TenantId, Timestamp};
 use async_trait::async_trait;
 use serde::{Deserialize, de::IgnoredAny};
 use std::rc::Rc;
@@ -60,7 +60,7 @@ struct TenantRow {
 
 impl TenantRow {
     fn read(self) -> DirectoryResult<Tenant> {
-        let jwt = self.jwt.map(|jwt| json::read(jwt.as_bytes())).transpose().map_err(invalid_row)?;
+        let jwt = self.jwt.map(|jwt| serde_json::from_str(&jwt)).transpose().map_err(invalid_row)?;
         Ok(Tenant {
             id: self.id,
             name: self.name,
@@ -73,7 +73,7 @@ impl TenantRow {
 }
 
 fn rules(stored: Option<String>) -> DirectoryResult<Rules> {
-    stored.map_or(Ok(Rules::default()), |text| json::read(text.as_bytes()).map_err(invalid_row))
+    stored.map_or(Ok(Rules::default()), |text| serde_json::from_str(&text).map_err(invalid_row))
 }
 
 #[derive(Deserialize)]
@@ -101,7 +101,7 @@ impl KeyRow {
             id: self.id,
             tenant: self.tenant,
             name: self.name,
-            scopes: json::read(self.scopes.as_bytes()).map_err(invalid_row)?,
+            scopes: serde_json::from_str(&self.scopes).map_err(invalid_row)?,
             created_at: timestamp(self.created_at),
             expires_at: self.expires_at.map(timestamp),
         })
