@@ -18,6 +18,7 @@ use super::request::{Request, RequestExt};
 use super::route::RouteMatch;
 use super::tickets::open_ticket;
 use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Scopes};
+use serde_json::json;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -132,7 +133,9 @@ async fn token_principal(gateway: &Gateway, token: &Token<'_>) -> Result<Princip
             Ok(true) => {}
             Ok(false) => continue,
             Err(fault) => {
-                (gateway.log)(&format!("a key of tenant {} cannot be used: {fault}", tenant.id));
+                gateway.log.error(
+                    &json!({ "event": "jwks.key_unusable", "tenant": tenant.id, "cause": fault.to_string() }),
+                );
                 continue;
             }
         }

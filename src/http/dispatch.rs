@@ -50,7 +50,9 @@ pub async fn handle(
         Ok(Handled::Response(response)) => response,
         Err(problem) => {
             if problem.code.status() >= 500 {
-                (gateway.log)(&format!("request {request_id}: {problem}"));
+                gateway.log.error(&json!({
+                    "event": "request.failed", "request_id": request_id, "cause": problem.to_string(),
+                }));
             }
             response::problem(&problem, &request_id)
         }

@@ -5,6 +5,7 @@ use super::auth_cache::KEPT_MS;
 use super::gateway::Gateway;
 use super::placement::PLACED_MS;
 use crate::types::{Problem, TenantId, Timestamp};
+use serde_json::json;
 
 /// Sessions that one request, or one sweep, erases at most.
 const ERASED_AT_ONCE: usize = 40;
@@ -21,7 +22,9 @@ pub(super) async fn begin(gateway: &Gateway, tenant: &TenantId) {
     let sessions = erase_sessions(gateway, tenant, &mut budget).await;
     for done in [sessions, erase_files(gateway, tenant).await] {
         if let Err(error) = done {
-            (gateway.log)(&format!("erasing tenant {tenant}: {error}"));
+            gateway
+                .log
+                .error(&json!({ "event": "erasure.failed", "tenant": tenant, "cause": error.to_string() }));
         }
     }
 }
@@ -39,7 +42,9 @@ pub async fn sweep(gateway: &Gateway) -> Result<bool, Problem> {
         match erase(gateway, &tenant, now.since(since) >= ID_HELD_MS, &mut budget).await {
             Ok(left) => more |= left,
             // One failed shard must not block the tenants of the others.
-            Err(error) => (gateway.log)(&format!("erasing tenant {tenant}: {error}")),
+            Err(error) => gateway
+                .log
+                .error(&json!({ "event": "erasure.failed", "tenant": tenant, "cause": error.to_string() })),
         }
     }
     let (collected, expired) = (gateway.files.collect(now).await, gateway.directory.expire(now).await);
@@ -78,7 +83,9 @@ async fn erase_sessions(gateway: &Gateway, tenant: &TenantId, budget: &mut usize
                 Ok(()) => gateway.directory.delete_session(tenant, &entry.id).await?,
                 Err(error) => {
                     is_empty = false;
-                    (gateway.log)(&format!("erasing session {} of tenant {tenant}: {error}", entry.id));
+                    gateway.log.error(&json!({
+                        "event": "erasure.session_failed", "tenant": tenant, "session": entry.id, "cause": error.to_string(),
+                    }));
                 }
             }
             before = Some((entry.created_at, entry.id));

@@ -5,7 +5,7 @@ use super::crypto::Cipher;
 use super::pattern::Params;
 use super::request::{Request, RequestExt};
 use crate::memory::Memories;
-use crate::ports::{Clock, Directory, Entropy, Http, SessionEraser, Signatures};
+use crate::ports::{Clock, Directory, Entropy, Http, Log, SessionEraser, Signatures};
 use crate::types::{Principal, TenantId, id};
 use crate::workspace::Workspaces;
 use std::rc::Rc;
@@ -48,7 +48,7 @@ pub struct Gateway {
     /// The isolate's cache of credentials.
     pub cache: Rc<AuthCache>,
     /// Writes a line to the log.
-    pub log: Rc<dyn Fn(&str)>,
+    pub log: Rc<dyn Log>,
 }
 
 impl Gateway {

@@ -7,7 +7,7 @@ use crate::ports::directory::{JwtConfig, Tenant};
 use crate::ports::{HttpError, HttpRequest, within};
 use crate::types::{Problem, TenantId};
 use futures::StreamExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::rc::Rc;
 
 /// How long a published set is used, in milliseconds.
@@ -44,9 +44,9 @@ pub(super) fn stored_set(gateway: &Gateway, tenant: &TenantId, jwt: &JwtConfig) 
     let encrypted = jwt.jwks.as_ref()?.as_str()?;
     let set = gateway.cipher()?.decrypt(&encryption_context(tenant), encrypted);
     if set.is_none() {
-        (gateway.log)(&format!(
-            "the keys of tenant {tenant} cannot be decrypted: was the operator's key changed?"
-        ));
+        gateway.log.error(&json!({
+            "event": "jwks.not_decrypted", "tenant": tenant, "cause": "was the operator's key changed?",
+        }));
     }
     serde_json::from_str(&set?).ok()
 }
@@ -78,7 +78,9 @@ async fn published_keys(gateway: &Gateway, url: &str, kid: Option<&str>) -> Resu
             Ok(keys)
         }
         Err(error) => {
-            (gateway.log)(&format!("cannot fetch the keys at {url}: {error}"));
+            gateway
+                .log
+                .error(&json!({ "event": "jwks.unavailable", "url": url, "cause": error.to_string() }));
             // The cached keys stay valid until they expire.
             if let Some(keys) = known.and_then(|set| set.keys) {
                 return Ok(keys);

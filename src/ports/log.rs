@@ -4,4 +4,9 @@
 pub trait Log {
     /// Writes one line of JSON.
     fn line(&self, json: &serde_json::Value);
+
+    /// Writes one line of JSON about a failure, which operators may want to be alerted about.
+    fn error(&self, json: &serde_json::Value) {
+        self.line(json);
+    }
 }

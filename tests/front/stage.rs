@@ -33,7 +33,7 @@ pub struct Stage {
     pub objects: Rc<Objects>,
     pub files: Rc<MemoryFiles>,
     pub blobs: Rc<MemoryBlobs>,
-    pub log: Rc<RefCell<Vec<String>>>,
+    pub log: Rc<MemoryLog>,
 }
 
 /// External documents by URL, and the number of requests for each.
@@ -117,6 +117,11 @@ pub fn config() -> GatewayConfig {
 }
 
 impl Stage {
+    /// Whether a line of the log contains the text.
+    pub fn logged(&self, text: &str) -> bool {
+        self.log.lines().iter().any(|line| line.to_string().contains(text))
+    }
+
     pub fn new() -> Self {
         Self::with(config())
     }
@@ -125,8 +130,7 @@ impl Stage {
         let directory = Rc::new(InMemoryDirectory::default());
         let clock = ManualClock::at(NOW);
         let (web, objects) = (Rc::new(Web::default()), Rc::new(Objects::default()));
-        let log = Rc::new(RefCell::new(Vec::new()));
-        let lines = log.clone();
+        let log = Rc::new(MemoryLog::default());
         let (files, blobs) = (Rc::new(MemoryFiles::default()), Rc::new(MemoryBlobs::default()));
         let stores = Stores {
             table: files.clone(),
@@ -160,7 +164,7 @@ impl Stage {
             memories: Rc::new(memories),
             eraser: objects.clone(),
             cache: Rc::new(AuthCache::default()),
-            log: Rc::new(move |line| lines.borrow_mut().push(line.to_owned())),
+            log: log.clone(),
         };
         Self { gateway, directory, clock, web, objects, files, blobs, log }
     }

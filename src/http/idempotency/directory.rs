@@ -10,7 +10,7 @@ use crate::ports::directory::Claim;
 use crate::types::Problem;
 use async_trait::async_trait;
 use http::StatusCode;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Stores responses in the directory.
 pub struct DirectoryStore<'a> {
@@ -44,7 +44,9 @@ impl ResponseStore for DirectoryStore<'_> {
         let response = encrypted.as_ref().map(|(status, body)| (*status, body.as_str()));
         if let Err(error) = self.gateway.directory.settle(&key.scope, &key.key, response).await {
             let id = self.request_id;
-            (self.gateway.log)(&format!("request {id}: the response could not be stored: {error}"));
+            self.gateway.log.error(&json!({
+                "event": "idempotency.response_not_stored", "request_id": id, "cause": error.to_string(),
+            }));
         }
         Ok(())
     }
@@ -90,6 +92,6 @@ pub async fn settle(gateway: &Gateway, claim: &IdempotencyClaim, status: u16) {
     let response = (status < 300).then_some((status, ""));
     let IdempotencyClaim(key) = claim;
     if let Err(error) = gateway.directory.settle(&key.scope, &key.key, response).await {
-        (gateway.log)(&format!("the claim of a new session could not be settled: {error}"));
+        gateway.log.error(&json!({ "event": "idempotency.claim_not_settled", "cause": error.to_string() }));
     }
 }

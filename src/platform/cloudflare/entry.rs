@@ -3,13 +3,16 @@
 use super::{
     convert,
     object::{FORWARD, ForwardHead, Objects},
+    runtime::ConsoleLog,
     setup,
 };
 use crate::http::{
     Forward, Gateway, GatewayConfig, Handled, Request as HttpRequest, erasure, handle, idempotency, response,
 };
+use crate::ports::Log;
 use crate::types::{Problem, json};
 use futures::{FutureExt, future::join_all};
+use serde_json::json;
 use std::{cell::OnceCell, panic::AssertUnwindSafe, rc::Rc};
 use worker::{Context, Env, Request, RequestInit, Response, Result, ScheduleContext, ScheduledEvent, event};
 
@@ -31,7 +34,7 @@ async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response
     // A panic or a failed object: the caller gets the id of the log line that has the details.
     let id = gateway(&env)?.request_id(&head);
     let problem = Problem::internal(why);
-    worker::console_error!("request {id}: {problem}");
+    ConsoleLog.error(&json!({ "event": "request.failed", "request_id": id, "cause": problem.to_string() }));
     convert::response(response::problem(&problem, &id), &[("x-request-id".to_owned(), id.clone())])
 }
 
@@ -118,7 +121,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         memories: setup::memories(env)?,
         eraser: Rc::new(Objects(env.durable_object("SESSION")?)),
         cache: Rc::default(),
-        log: Rc::new(|line| worker::console_error!("{line}")),
+        log: Rc::new(ConsoleLog),
     })
 }
 
@@ -133,7 +136,7 @@ async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) 
             Ok(true) => {}
             Ok(false) => break,
             Err(error) => {
-                worker::console_error!("the sweep failed: {error}");
+                ConsoleLog.error(&json!({ "event": "erasure.failed", "cause": error }));
                 break;
             }
         }
@@ -148,6 +151,6 @@ async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) 
         Err(error) => Some(error.to_string()),
     };
     if let Some(error) = consolidated {
-        worker::console_error!("consolidation failed: {error}");
+        ConsoleLog.error(&json!({ "event": "consolidation.failed", "cause": error }));
     }
 }

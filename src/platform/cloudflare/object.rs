@@ -3,19 +3,26 @@
 
 #![allow(missing_docs, reason = "the platform's macros generate undocumented items")]
 
-use super::{convert, runtime::ObjectSpawner, setup, socket::Sockets, sql::SqlSessionStore};
+use super::{
+    convert,
+    runtime::{ConsoleLog, ObjectSpawner},
+    setup,
+    socket::Sockets,
+    sql::SqlSessionStore,
+};
 use crate::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
     Body, Response as HttpResponse, request, response,
     session::{self, call::SessionRequest, socket},
     upgrade::{SocketState, Upgrade},
 };
-use crate::ports::{PeerError, Peers, SessionEraser};
+use crate::ports::{Log, PeerError, Peers, SessionEraser};
 use crate::types::{
     Acknowledgement, ChildStatus, ErrorCode, Imported, Principal, Problem, Snapshot, TenantId, id,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use std::{panic::AssertUnwindSafe, rc::Rc, time::Duration};
 use worker::{
     DurableObject, Env, Headers, Method, ObjectNamespace, Request, RequestInit, Response, Result, State,
@@ -95,7 +102,7 @@ impl DurableObject for SessionObject {
             // The platform drops an alarm after a few failures; reschedule it until the configuration is
             // fixed.
             Err(error) => {
-                worker::console_error!("not configured: {error}");
+                ConsoleLog.error(&json!({ "event": "not_configured", "cause": error }));
                 self.inner.state.storage().set_alarm(UNCONFIGURED).await?;
             }
         }
@@ -169,7 +176,9 @@ impl Inner {
             },
             Err(problem) => {
                 if problem.code.status() >= 500 {
-                    worker::console_error!("request {}: {problem}", forward.id);
+                    ConsoleLog.error(&json!({
+                        "event": "request.failed", "request_id": forward.id, "cause": problem.to_string(),
+                    }));
                 }
                 response::problem(&problem, &forward.id)
             }

@@ -3,7 +3,9 @@
 use crate::ports::{Clock, Entropy, Log, Spawner};
 use crate::types::Timestamp;
 use futures::{FutureExt, future::LocalBoxFuture};
-use std::{rc::Rc, time::Duration};
+use js_sys::Reflect;
+use serde_json::json;
+use std::{panic::PanicHookInfo, rc::Rc, time::Duration};
 use worker::{Delay, State};
 
 /// The platform's clock. It advances only with I/O, not while code runs.
@@ -52,6 +54,19 @@ impl Log for ConsoleLog {
     fn line(&self, json: &serde_json::Value) {
         worker::console_log!("{json}");
     }
+
+    fn error(&self, json: &serde_json::Value) {
+        worker::console_error!("{json}");
+    }
+}
+
+/// Logs a panic, with the JavaScript stack.
+pub fn log_panic(panic: &PanicHookInfo) {
+    let message = panic.payload_as_str().unwrap_or_default();
+    let location = panic.location().map(ToString::to_string);
+    let stack = Reflect::get(&js_sys::Error::new(message), &"stack".into()).ok();
+    let stack = stack.and_then(|stack| stack.as_string());
+    ConsoleLog.error(&json!({ "event": "panic", "cause": message, "location": location, "stack": stack }));
 }
 
 /// Background tasks and the alarm of one object.
@@ -66,7 +81,7 @@ impl Spawner for ObjectSpawner {
         let storage = self.0.storage();
         self.0.wait_until(async move {
             if let Err(error) = storage.set_alarm(Duration::from_millis(ms)).await {
-                worker::console_error!("cannot set the alarm: {error}");
+                ConsoleLog.error(&json!({ "event": "alarm.not_set", "cause": error.to_string() }));
             }
         });
     }
@@ -75,7 +90,7 @@ impl Spawner for ObjectSpawner {
         let storage = self.0.storage();
         self.0.wait_until(async move {
             if let Err(error) = storage.delete_alarm().await {
-                worker::console_error!("cannot delete the alarm: {error}");
+                ConsoleLog.error(&json!({ "event": "alarm.not_deleted", "cause": error.to_string() }));
             }
         });
     }

@@ -5,7 +5,7 @@ use super::{
     d1::{D1Directory, D1Files, Shards},
     fetch::{WorkerAi, WorkerHttp},
     r2::R2Blobs,
-    runtime::{ConsoleLog, WorkerClock, WorkerEntropy},
+    runtime::{ConsoleLog, WorkerClock, WorkerEntropy, log_panic},
 };
 use crate::agent::{HarnessAgent, HarnessBuilder};
 use crate::memory::Memories;
@@ -36,7 +36,7 @@ thread_local! {
 
 /// Prepares the isolate. [`worker!`](crate::worker) calls it before any handler runs.
 pub fn start(customize: Customize) {
-    console_error_panic_hook::set_once();
+    std::panic::set_hook(Box::new(log_panic));
     CUSTOMIZE.set(customize);
 }
 
