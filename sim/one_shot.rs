@@ -3,7 +3,7 @@
 use super::{
     ledger::Ledger,
     model::{Piece, pieces},
-    scenario::{OneShotFate, mark},
+    scenario::{OneShotFate, SessionScenario, mark},
 };
 use edge_harness::ports::{
     MemoryIndex,
@@ -92,17 +92,24 @@ fn leaving(ledger: &Ledger, asked: &str) {
             // An erasure that failed halfway has already removed the index entries.
             continue;
         }
-        // When the window must shrink, extraction may be postponed if the model fails or times out.
+        // When the window must shrink, extraction may be postponed if the model fails or times out, or the
+        // disk refuses a write. `context::owed` checks that it is not forgotten.
         let context = &ledger.scenario.context;
-        let drawn = context.flush && context.one_shots.iter().all(|fate| *fate == OneShotFate::Answered);
+        let answered = context.one_shots.iter().all(|fate| *fate == OneShotFate::Answered);
+        let drawn = context.flush && answered && scenario.refusals.is_empty();
         let kinds = [Some(CollectionKind::Turns), drawn.then_some(CollectionKind::Facts)];
         for kind in kinds.into_iter().flatten() {
-            let (tenant, user) = (scenario.tenant.clone(), scenario.user.clone());
-            let of = Collection { tenant, agent: "default".into(), user, kind };
-            let found = ledger.index.statistics(&of, &[turn.to_owned()]).now_or_never();
-            if !found.is_some_and(|found| found.is_ok_and(|found| found.frequency.first() > Some(&0))) {
+            if !is_indexed(ledger, scenario, turn, kind) {
                 ledger.find(10, format!("“{name}” leaves the window and is not in the index of {kind:?}"));
             }
         }
     }
+}
+
+/// Whether the index of the session's user mentions a turn, such as `u0`.
+pub fn is_indexed(ledger: &Ledger, session: &SessionScenario, turn: &str, kind: CollectionKind) -> bool {
+    let (tenant, user) = (session.tenant.clone(), session.user.clone());
+    let of = Collection { tenant, agent: "default".into(), user, kind };
+    let found = ledger.index.statistics(&of, &[turn.to_owned()]).now_or_never();
+    found.is_some_and(|found| found.is_ok_and(|found| found.frequency.first() > Some(&0)))
 }

@@ -1,9 +1,15 @@
 //! Messages that leave the context window: invariant 10.
 
-use super::super::{ledger::Ledger, one_shot};
+use super::super::{
+    ledger::Ledger,
+    node::Node,
+    one_shot,
+    scenario::{SessionScenario, mark},
+};
 use super::view::View;
+use edge_harness::ports::memory::CollectionKind;
 use edge_harness::session::window::ContextState;
-use edge_harness::types::Record;
+use edge_harness::types::{Record, SessionState};
 
 /// Texts that say that messages are neither summarized nor noted.
 const NOTHING: [&str; 2] = ["left out here", "There is no summary of them"];
@@ -46,6 +52,27 @@ fn left_out(ledger: &Ledger, view: &View, state: &ContextState) {
         let mentioned = || named.iter().any(|name| turn.said.starts_with(name.as_str()));
         if started.is_some_and(|seq| seq < state.kept_from()) && !mentioned() {
             ledger.find(10, format!("“{}” is neither in the window nor mentioned: {instead:?}", turn.said));
+        }
+    }
+}
+
+/// 10: at the end, each user's message is indexed and facts are extracted from it, or the follow-up that does it is
+/// due.
+pub fn owed(ledger: &Ledger, view: &View, node: &Node, session: &SessionScenario) {
+    let Ok(state) = serde_json::from_value::<SessionState>(node.state()) else { return };
+    let flush = Some(("memory_flush", CollectionKind::Facts)).filter(|_| ledger.scenario.context.flush);
+    for (follow_up, kind) in [Some(("turn_index", CollectionKind::Turns)), flush].into_iter().flatten() {
+        let progress = state.follow_ups.get(follow_up).copied().unwrap_or_default();
+        if progress.is_due() && node.alarm.get().is_some() {
+            continue;
+        }
+        for turn in view.turns.iter().filter(|turn| !turn.started.is_empty()) {
+            let said = turn.said.strip_prefix(&mark(node.place)).unwrap_or_default();
+            let name = said.split_whitespace().next().unwrap_or_default();
+            if !one_shot::is_indexed(ledger, session, name, kind) {
+                let left = format!("“{}” is not in the index of {kind:?}", turn.said);
+                ledger.find(10, format!("{left}, and {follow_up} is not due"));
+            }
         }
     }
 }

@@ -65,7 +65,8 @@ pub fn check(world: &World) {
         let witness = &witnesses[node.place];
         readers::streams(ledger, view, witness);
         people::submissions(ledger, view, witness, node);
-        if scenario.is_some() {
+        if let Some(scenario) = scenario {
+            context::owed(ledger, view, node, scenario);
             readers::posts(ledger, view, witness, node.place);
         }
     }

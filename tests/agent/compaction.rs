@@ -230,6 +230,26 @@ fn messages_stay_until_they_were_processed() {
 }
 
 #[test]
+fn messages_that_must_leave_unprocessed_are_processed_later() {
+    let set = chat(at(0, 1));
+    set.window.set(8_000);
+    set.say("t1", "one");
+    set.diary.takes_ms.set(50);
+    set.stage.post("t2", &"and ".repeat(4_000));
+    set.stage.run();
+    // The request does not fit, and the progress of the follow-up is not stored.
+    set.stage.store.fail_commits(1);
+    set.stage.tick(50);
+    assert_eq!(set.kinds()[..2], ["started", "completed"]);
+    let seen = || set.stage.session().state().follow_ups["diary"].seen;
+    assert_eq!((set.diary.said.borrow().join(" ").as_str(), seen()), ("2", 0));
+    set.say("t3", &"and ".repeat(4_000));
+    assert_eq!(set.diary.said.borrow()[..2], ["2", "2"]);
+    assert!(seen() > 2);
+    set.stage.check();
+}
+
+#[test]
 fn a_failed_summary_neither_loses_messages_nor_fails_the_turn() {
     let set = set(at(3, 2), |request| {
         let own = request.messages.iter().rev().take_while(|message| message.role != Role::User).count();

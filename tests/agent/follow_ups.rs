@@ -103,6 +103,39 @@ fn turns_that_end_during_a_run_are_followed_up_together() {
     assert_eq!(*diary.rounds.borrow(), [vec!["one"], vec!["two", "three"]]);
 }
 
+/// A follow-up that takes five seconds.
+struct Slow;
+
+#[async_trait::async_trait(?Send)]
+impl FollowUp for Slow {
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
+        cx.clock.sleep(5_000).await;
+        Ok(Progress::Done(Vec::new()))
+    }
+}
+
+#[test]
+fn a_turn_that_ends_during_an_earlier_follow_up_is_followed_up() {
+    let diary = Diary::default();
+    let own = diary.clone();
+    let (stage, _) = Stage::scripted(
+        |_| answer(vec![Part::text("Hm.")]),
+        move |builder| builder.follow_up(Slow).follow_up(own.clone()),
+    );
+    for turn in ["one", "two"] {
+        stage.post(turn, turn);
+        stage.settle();
+    }
+    for _ in 0..20 {
+        stage.tick(1_000);
+    }
+    assert_eq!(*diary.rounds.borrow(), [["one"], ["two"]]);
+}
+
 #[test]
 fn a_failure_is_recorded_once_and_retried_with_backoff() {
     let (stage, diary) = stage();

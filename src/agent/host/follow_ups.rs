@@ -30,16 +30,18 @@ impl SessionHost {
     /// any was due.
     async fn follow_round(&self, session: &Rc<Session>, cancel: &CancelToken) -> Result<bool, StoreError> {
         let mut cx = self.follow_context(session, cancel);
+        // A turn that ends during the round requests another one, because its records come after `cx.until`.
+        let requested = session.state().follow_ups.clone();
         let mut done = Vec::new();
         for follow_up in &self.agent.follow_ups {
-            let before = session.state().follow_ups.get(follow_up.name()).copied().unwrap_or_default();
-            if !before.is_due() {
+            let Some(before) = requested.get(follow_up.name()).filter(|before| before.is_due()) else {
                 continue;
-            }
+            };
             if before.not_before > self.now() {
                 break;
             }
-            cx.seen = before.seen;
+            // A compaction may have advanced it during the round.
+            cx.seen = session.state().follow_ups.get(follow_up.name()).map_or(0, |progress| progress.seen);
             let result = within(self.ports.clock.as_ref(), MAX_MS, follow_up.run(&cx)).await;
             let result = result.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
             if cancel.is_canceled() {
