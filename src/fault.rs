@@ -109,13 +109,13 @@ faults! {
     /// A child does not apply its parent's permission rules.
     FreeSubagents,
     /// A task that is spawned twice runs twice.
-    RepeatErrand,
+    RepeatTask,
     /// A subagent spawns subagents.
     NestSubagents,
     /// An unacknowledged status is not sent again.
-    LoseReport,
+    LoseStatus,
     /// A canceled child continues.
-    ForgetRecall,
+    KeepCanceledChild,
     /// Erasing the parent's session leaves the children's sessions.
     LeaveSubagents,
 }

@@ -63,8 +63,8 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
     state.map(|state| Some(state.meta)).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
 }
 
-/// Whether the stored session is a subagent that has not yet reported its result to its parent. `false` if
-/// the state cannot be parsed.
+/// Returns whether the stored session is a subagent whose final status its parent has not acknowledged.
+/// `false` if the state cannot be parsed.
 pub fn owes_status(store: &dyn SessionStore) -> bool {
     let state = store.get(STATE).ok().flatten().and_then(|json| decode::<Value>(&json).ok());
     state.is_some_and(|state| state["meta"]["parent"].is_object() && state["reported"] != true)
@@ -91,7 +91,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// The permit of the session's current turn.
+    /// Returns the permit of the session's current turn.
     pub fn of(session: &Session) -> Option<Self> {
         session.state().turn.as_ref().map(|turn| Self { turn: turn.id.clone(), epoch: turn.epoch })
     }
@@ -218,12 +218,12 @@ impl Session {
         self.retired.set(true);
     }
 
-    /// Whether this copy is retired.
+    /// Returns whether this copy is retired.
     pub fn is_retired(&self) -> bool {
         self.retired.get()
     }
 
-    /// The stored state.
+    /// Returns the stored state.
     pub fn state(&self) -> Ref<'_, SessionState> {
         self.state.borrow()
     }
@@ -233,27 +233,27 @@ impl Session {
         self.last_seq.get()
     }
 
-    /// The live listeners.
+    /// Returns the live listeners.
     pub fn hub(&self) -> &Hub {
         &self.hub
     }
 
-    /// The session's store.
+    /// Returns the session's store.
     pub fn store(&self) -> &Rc<dyn SessionStore> {
         &self.store
     }
 
-    /// The messages that the model is shown, oldest first.
+    /// Returns the messages that the model is shown, oldest first.
     pub fn messages(&self) -> Vec<Rc<Message>> {
         self.context.borrow().messages()
     }
 
-    /// The context window.
+    /// Returns the context window.
     pub fn context(&self) -> Ref<'_, ContextWindow> {
         self.context.borrow()
     }
 
-    /// The complete text of a message that the context window may show shortened.
+    /// Returns the complete text of a message that the context window may show shortened.
     ///
     /// # Errors
     /// If the store fails.
@@ -315,7 +315,7 @@ impl Session {
         Ok((out, change))
     }
 
-    /// A draft without changes. Outside the generic [`Session::draft`], so that it is compiled once.
+    /// Returns a draft without changes. Outside the generic [`Session::draft`], so that it is compiled once.
     fn empty_draft(&self) -> Result<Draft, StoreError> {
         if self.is_retired() {
             return Err(StoreError("this copy of the session is retired".into()));
@@ -390,7 +390,7 @@ impl Session {
         Ok(())
     }
 
-    /// The state of the context window after these records, if they change it.
+    /// Returns the state of the context window after these records, if they change it.
     fn context_after(&self, records: &[Record]) -> Option<ContextState> {
         let about = |record: &&Record| ContextState::is_about(&record.kind);
         let mut about = records.iter().filter(about).peekable();
@@ -425,7 +425,7 @@ impl Session {
         out.ok_or(WriteError::Stale)
     }
 
-    /// Whether the turn of `permit` still runs in the same epoch, in a copy that is not retired.
+    /// Returns whether the turn of `permit` still runs in the same epoch, in a copy that is not retired.
     pub fn holds(&self, permit: &Permit) -> bool {
         !self.retired.get()
             && self

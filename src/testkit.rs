@@ -15,7 +15,8 @@ use crate::memory::{Memories, MemorySettings};
 use crate::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use crate::platform::in_memory::{
     InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog,
-    MemorySessionStore, NoPeers, ScriptedHttp, ScriptedModels, SeededEntropy, TaskPool, models::Answer,
+    MemorySessionStore, NoPeers, ScriptedHttp, ScriptedModels, SeededEntropy, TaskPool,
+    models::ScriptedResponse,
 };
 use crate::ports::Models;
 use crate::session::{Session, window::Bounds};
@@ -52,7 +53,7 @@ impl TestSession {
 
     /// Creates a session whose model answers each request as `script` says.
     pub fn scripted(
-        script: impl Fn(&ModelRequest) -> Answer + 'static,
+        script: impl Fn(&ModelRequest) -> ScriptedResponse + 'static,
         customize: impl FnOnce(HarnessBuilder) -> HarnessBuilder,
     ) -> Self {
         let models = Rc::new(ScriptedModels::new(script));

@@ -102,7 +102,7 @@ impl HarnessBuilder {
         self
     }
 
-    /// Adds a source of context, loaded when a turn starts.
+    /// Adds a context source, which is loaded when a turn starts.
     pub fn context(mut self, source: impl ContextSource + 'static) -> Self {
         self.context.push(Rc::new(source));
         self

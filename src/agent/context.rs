@@ -45,18 +45,18 @@ pub struct RuntimeContext {
 }
 
 impl RuntimeContext {
-    /// The session's id.
+    /// Returns the session's id.
     pub fn session_id(&self) -> String {
         self.session.state().meta.id.clone()
     }
 
-    /// The turn's id.
+    /// Returns the turn's id.
     pub fn turn(&self) -> &str {
         &self.permit.turn
     }
 
-    /// The conversation as the model sees it: the context window, with the user's message as hooks changed
-    /// it.
+    /// Returns the conversation as the model sees it: the context window, with the user's message as hooks
+    /// changed it.
     pub fn messages(&self) -> Vec<Rc<Message>> {
         let mut messages = self.session.messages();
         let Some(changed) = self.state.user_message() else { return messages };
@@ -86,8 +86,8 @@ impl WriteGate {
         Self { session, permit, cancel, clock }
     }
 
-    /// Whether the call may still change anything. Check this right before each write to a store other than
-    /// the session's.
+    /// Returns whether the call may still change anything. Check this right before each write to a store
+    /// other than the session's.
     pub fn is_open(&self) -> bool {
         !self.cancel.is_canceled() && self.session.holds(&self.permit)
     }
@@ -214,17 +214,17 @@ impl ToolContext {
         Ok((messages, last.map(|last| last.seq + 1)))
     }
 
-    /// The session's state.
+    /// Returns the session's state.
     pub fn state(&self) -> Map<String, Value> {
         self.gate.session.state().meta.state.clone()
     }
 
-    /// The current mode of the session, if the agent has modes.
+    /// Returns the current mode of the session, if the agent has modes.
     pub fn mode(&self) -> Option<&Mode> {
         self.modes.current(self.gate.session.state().meta.mode.as_deref())
     }
 
-    /// The plan that was approved last.
+    /// Returns the plan that was approved last.
     pub fn plan(&self) -> Option<PlanRef> {
         self.gate.session.state().plan.clone()
     }
@@ -251,7 +251,7 @@ impl ToolContext {
         switched.map_err(|error| ToolError::new(error.to_string()))
     }
 
-    /// The task list.
+    /// Returns the task list.
     pub(crate) fn tasks(&self) -> TaskList {
         TaskList(self.gate.session.state().tasks.clone())
     }

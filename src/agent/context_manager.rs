@@ -1,4 +1,4 @@
-//! The context strategy of an agent, and what the agent gives it to work with.
+//! Connects an agent to its context strategy.
 
 use super::{
     FollowUp, RuntimeContext,
@@ -12,13 +12,13 @@ use crate::types::Owner;
 use async_trait::async_trait;
 use std::rc::Rc;
 
-/// Most rounds in which one follow-up may process what is about to leave the context.
+/// Maximum number of rounds in which one follow-up may process messages that are about to leave the context.
 const MAX_ROUNDS: usize = 100;
 
-/// A context strategy, and what an agent needs to carry it out.
+/// A context strategy, the follow-ups that run before it drops messages, and the models that it uses.
 pub(super) struct ContextManager {
     pub strategy: Rc<dyn ContextStrategy>,
-    /// What must have seen messages before they leave the context.
+    /// The follow-ups that must process messages before they leave the context.
     pub before: Rc<[Rc<dyn FollowUp>]>,
     pub models: Rc<dyn Models>,
 }
@@ -26,7 +26,7 @@ pub(super) struct ContextManager {
 #[async_trait(?Send)]
 impl BeforeDrop for ContextManager {
     async fn before_drop(&self, cx: &ContextHandle, until: u64) -> Result<(), String> {
-        // Nothing is learned from what a subagent was told.
+        // No follow-up processes a subagent's messages, because they come from its parent.
         let learns = cx.session.state().meta.parent.is_none() && !fault::active(Fault::DropUnseen);
         for follow_up in self.before.iter().filter(|_| learns) {
             let name = follow_up.name();
@@ -36,9 +36,9 @@ impl BeforeDrop for ContextManager {
                     break;
                 }
                 if round == MAX_ROUNDS {
-                    return Err(format!("{name} does not come to an end"));
+                    return Err(format!("{name} has not finished after {MAX_ROUNDS} rounds"));
                 }
-                let work = follow_context(cx, seen, until);
+                let work = follow_up_context(cx, seen, until);
                 let (seen, records) =
                     match follow_up.run(&work).await.map_err(|why| format!("{name}: {why}"))? {
                         Progress::Done(records) => (until, records),
@@ -58,7 +58,7 @@ impl BeforeDrop for ContextManager {
     }
 }
 
-fn follow_context(cx: &ContextHandle, seen: u64, until: u64) -> FollowUpContext {
+fn follow_up_context(cx: &ContextHandle, seen: u64, until: u64) -> FollowUpContext {
     let state = cx.session.state();
     FollowUpContext {
         owner: cx.owner.clone(),
@@ -76,7 +76,7 @@ fn follow_context(cx: &ContextHandle, seen: u64, until: u64) -> FollowUpContext 
 }
 
 impl ContextManager {
-    /// The context of a session, in a turn or behind turns.
+    /// Returns a handle to the context of a session, during or after a turn.
     pub fn handle(
         self: &Rc<Self>,
         session: &Rc<Session>,
@@ -99,13 +99,14 @@ impl ContextManager {
         }
     }
 
-    /// The context of the turn at hand, whose request has so many tokens beside the conversation.
+    /// Returns a handle to the context of the current turn. `fixed` is the number of tokens in its request
+    /// besides the conversation.
     pub fn in_turn(self: &Rc<Self>, cx: &RuntimeContext, fixed: u64) -> ContextHandle {
         self.handle(&cx.session, &cx.clock, Some(cx.permit.clone()), fixed)
     }
 }
 
-/// Lets the strategy look behind each turn.
+/// Runs the strategy's background work after each turn.
 pub(super) struct Precompact(pub Rc<ContextManager>);
 
 #[async_trait(?Send)]

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 /// loaded concurrently when a turn starts or restarts.
 #[async_trait(?Send)]
 pub trait ContextSource {
-    /// The name, for logs and for the list of failed sub-steps.
+    /// Returns the name, for logs and for the list of failed sub-steps.
     fn name(&self) -> &'static str;
 
     /// Loads the text relevant to `message`. The model sees it as untrusted text.

@@ -51,7 +51,7 @@ impl HarnessAgent {
     /// Rebuilds the runtime state of a restarted turn from its records. A first start has none.
     pub(super) fn restore_state(&self, cx: &RuntimeContext) -> Result<(), StoreError> {
         if cx.permit.epoch > 1 && cx.state.take_needs_restore() {
-            // Logs stored before `turn.reflected` was named so have it as `reflection.completed`.
+            // Older logs store `turn.reflected` as `reflection.completed`.
             let kinds = &["tool.started", "tool.completed", "turn.reflected", "reflection.completed"];
             let own = Select { turn: Some(cx.turn()), kinds, limit: usize::MAX, ..Select::default() };
             for record in cx.session.records(own)? {

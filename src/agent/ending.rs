@@ -54,19 +54,19 @@ impl Ending {
         }
     }
 
-    /// The ending of a turn that failed.
+    /// Creates the ending of a turn that failed.
     pub(super) fn failed(error: TurnError) -> Self {
         Self { error: Some(error), ..Self::new(StopReason::Error) }
     }
 }
 
-/// Whether this reason is one of the turn's bounds.
+/// Returns whether this reason is one of the turn's bounds.
 pub(super) fn is_bound(reason: StopReason) -> bool {
     use StopReason::{Cost, Deadline, MaxSteps, MaxToolCalls};
     matches!(reason, MaxSteps | MaxToolCalls | Deadline | Cost)
 }
 
-/// The message that holds the text of an interrupted response.
+/// Returns the message that holds the text of an interrupted response.
 pub(super) fn cut_off(id: String, text: String, cx: &RuntimeContext) -> Rc<Message> {
     let parts = vec![Part::Text { text }];
     debug_assert!(!text_of(&parts).is_empty());

@@ -92,7 +92,7 @@ impl PreparedCall {
         Self { call, claim, admission: Admission::Settled(outcome), was_coerced: false }
     }
 
-    /// The suspension, if the call waits for one.
+    /// Returns the suspension, if the call waits for one.
     pub fn suspension(&self) -> Option<&Suspension> {
         match &self.admission {
             Admission::Wait(suspension) => Some(suspension),
@@ -100,8 +100,8 @@ impl PreparedCall {
         }
     }
 
-    /// Whether the start must be journaled: a crash in a tool that is not idempotent leaves an unknown
-    /// outcome.
+    /// Returns whether the start must be journaled: a crash in a tool that is not idempotent leaves an
+    /// unknown outcome.
     pub fn needs_journal(&self) -> bool {
         matches!(&self.admission, Admission::Run { spec, .. } if !spec.idempotent)
     }
@@ -315,7 +315,7 @@ async fn suspend(
     })
 }
 
-/// The outcome of a call that was declined, or whose external tool failed.
+/// Returns the outcome of a call that was declined, or whose external tool failed.
 fn refusal_outcome(refusal: Resolution) -> ToolOutcome {
     match refusal {
         Resolution::Declined { reason, expired: false } => ToolOutcome::denied(DenyReason::Declined, reason),
@@ -458,7 +458,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// The outcome of a call that may or may not have taken effect.
+/// Returns the outcome of a call that may or may not have taken effect.
 pub(super) fn unknown(what: &str) -> ToolOutcome {
     if fault::active(Fault::DenyUnknown) {
         return ToolOutcome::denied(DenyReason::Canceled, what);

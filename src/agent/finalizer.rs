@@ -178,7 +178,7 @@ fn isolated(
     failed.push((name.to_owned(), reason));
 }
 
-/// The turn's final message, complete or interrupted, and the sources that it cites.
+/// Returns the turn's final message, complete or interrupted, and the sources that it cites.
 fn last_message(
     agent: &HarnessAgent,
     cx: &RuntimeContext,
@@ -210,7 +210,7 @@ fn last_message(
     }
 }
 
-/// The reply of a turn that ends at a bound without an answer.
+/// Returns the reply of a turn that ends at a bound without an answer.
 fn apology(reason: StopReason) -> &'static str {
     match reason {
         StopReason::Deadline => "I ran out of time before I could answer.",
@@ -226,7 +226,7 @@ fn call_names(cx: &RuntimeContext) -> Vec<(String, String)> {
     own.flat_map(|message| message.calls().map(|call| (call.call_id.clone(), call.name.clone()))).collect()
 }
 
-/// The outcome of a call that had none when its turn ended.
+/// Returns the outcome of a call that had none when its turn ended.
 fn cut_off_outcome(agent: &HarnessAgent, name: &str, begun: bool, reason: StopReason) -> ToolOutcome {
     if fault::active(Fault::DenyUnknown) {
         return ToolOutcome::denied(DenyReason::Canceled, "the turn ended");

@@ -32,21 +32,22 @@ pub enum Progress {
 /// eviction interrupted runs again, so it must be idempotent.
 #[async_trait(?Send)]
 pub trait FollowUp {
-    /// The name, for logs and for [`HarnessBuilder::without_hook`](super::HarnessBuilder::without_hook).
+    /// Returns the name, for logs and for
+    /// [`HarnessBuilder::without_hook`](super::HarnessBuilder::without_hook).
     fn name(&self) -> &'static str;
 
-    /// The priority of the hook that requests it.
+    /// Returns the priority of the hook that requests it.
     fn priority(&self) -> i32 {
         0
     }
 
-    /// Whether it also runs after failed turns.
+    /// Returns whether it also runs after failed turns.
     fn runs_after_failure(&self) -> bool {
         true
     }
 
-    /// Whether it must process messages before they leave the context window. It then also runs when messages
-    /// are about to leave, and must not postpone itself; see [`FollowUpContext::urgent`].
+    /// Returns whether it must process messages before they leave the context window. It then also runs when
+    /// messages are about to leave, and must not postpone itself; see [`FollowUpContext::urgent`].
     fn before_drop(&self) -> bool {
         false
     }
@@ -131,7 +132,7 @@ pub struct FollowUpContext {
 }
 
 impl FollowUpContext {
-    /// The newest `limit` unprocessed records of these kinds, oldest first.
+    /// Returns the newest `limit` unprocessed records of these kinds, oldest first.
     ///
     /// # Errors
     /// If the store fails.
@@ -141,7 +142,7 @@ impl FollowUpContext {
         Ok(records)
     }
 
-    /// The oldest `limit` unprocessed records of these kinds with a sequence number above `after`.
+    /// Returns the oldest `limit` unprocessed records of these kinds with a sequence number above `after`.
     ///
     /// # Errors
     /// If the store fails.
@@ -161,7 +162,7 @@ impl FollowUpContext {
         self.session.records(select).map_err(|error| error.to_string())
     }
 
-    /// The time of the last record of this kind.
+    /// Returns the time of the last record of this kind.
     ///
     /// # Errors
     /// If the store fails.

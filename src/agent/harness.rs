@@ -34,28 +34,28 @@ pub struct HarnessAgent {
 }
 
 impl HarnessAgent {
-    /// The agent's name.
+    /// Returns the agent's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The agent's tools.
+    /// Returns the agent's tools.
     pub fn toolkit(&self) -> &Toolkit {
         &self.toolkit
     }
 
-    /// The agent's modes.
+    /// Returns the agent's modes.
     pub fn modes(&self) -> &Rc<Modes> {
         &self.modes
     }
 
-    /// The current mode of a session, if the agent has modes.
+    /// Returns the current mode of a session, if the agent has modes.
     pub(super) fn mode(&self, state: &SessionState) -> Option<&Mode> {
         self.modes.current(state.meta.mode.as_deref())
     }
 
-    /// The names of the tools that the session's turn may currently use: those that both the caller and the
-    /// mode allow. `None` means all.
+    /// Returns the names of the tools that the session's turn may currently use: those that both the caller
+    /// and the mode allow. `None` means all.
     pub(super) fn allowed_tools(&self, state: &SessionState) -> Option<Vec<String>> {
         let asked = state.turn.as_ref().and_then(|turn| turn.options.tools.clone());
         let Some(mut has) = self.modes.tools(self.mode(state), self.toolkit.names()) else { return asked };
@@ -63,8 +63,8 @@ impl HarnessAgent {
         Some(has)
     }
 
-    /// The names of the tools for subagents of the session's turn: its own tools, restricted to `named` if
-    /// present.
+    /// Returns the names of the tools for subagents of the session's turn: its own tools, restricted to
+    /// `named` if present.
     pub(super) fn tools_of_subagents(&self, state: &SessionState, named: Option<&[String]>) -> Vec<String> {
         let allowed = self.allowed_tools(state);
         let has = |name: &&str| {
@@ -78,7 +78,7 @@ impl HarnessAgent {
         self.toolkit.names().filter(has).map(str::to_owned).collect()
     }
 
-    /// The stable start of the prompt: the agent's instructions, followed by those of the mode or the
+    /// Returns the stable start of the prompt: the agent's instructions, followed by those of the mode or the
     /// subagent.
     pub(super) fn system(&self, state: &SessionState) -> String {
         let mut system = self.instructions.clone();
@@ -97,33 +97,33 @@ impl HarnessAgent {
         system
     }
 
-    /// The rules for the state of a session.
+    /// Returns the rules for the state of a session.
     pub fn state(&self) -> &StateRules {
         &self.state
     }
 
-    /// The agent's hooks.
+    /// Returns the agent's hooks.
     pub fn hooks(&self) -> &HookChain {
         &self.hooks
     }
 
-    /// Whether the agent has a strategy that keeps conversations within the model's window.
+    /// Returns whether the agent has a strategy that keeps conversations within the model's window.
     pub fn manages_context(&self) -> bool {
         self.context_manager.is_some()
     }
 
-    /// The agent's follow-ups.
+    /// Returns the agent's follow-ups.
     pub fn follow_ups(&self) -> &[Rc<dyn FollowUp>] {
         &self.follow_ups
     }
 
-    /// The available models.
+    /// Returns the available models.
     pub fn models(&self) -> &Rc<dyn Models> {
         &self.models
     }
 
-    /// The tools offered to the model: those that the rules do not hide, preselected by the user's message.
-    /// The selection changes within a turn only when the mode changes.
+    /// Returns the tools offered to the model: those that the rules do not hide, preselected by the user's
+    /// message. The selection changes within a turn only when the mode changes.
     pub(super) fn tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
         let mut tools = self.toolkit.specs(self.allowed_tools(state).as_deref());
         let permissions = self.permissions(state);
@@ -138,7 +138,7 @@ impl HarnessAgent {
         self.toolkit.specs(Some(&selector::select(&query, &tools, selection)))
     }
 
-    /// The permission rules that apply in this session.
+    /// Returns the permission rules that apply in this session.
     pub fn permissions<'a>(&'a self, state: &'a SessionState) -> Permissions<'a> {
         let mode = self.mode(state);
         static NONE: Rules = Rules::new();

@@ -160,10 +160,11 @@ pub struct OnError<'a> {
 /// ```
 #[async_trait(?Send)]
 pub trait Hook {
-    /// The name, for logs and for [`HarnessBuilder::without_hook`](super::HarnessBuilder::without_hook).
+    /// Returns the name, for logs and for
+    /// [`HarnessBuilder::without_hook`](super::HarnessBuilder::without_hook).
     fn name(&self) -> &'static str;
 
-    /// The events at which the hook runs.
+    /// Returns the events at which the hook runs.
     fn events(&self) -> &'static [HookEvent];
 
     /// Hooks with a lower priority run earlier.

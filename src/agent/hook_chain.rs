@@ -10,7 +10,7 @@ pub struct HookChain {
 }
 
 impl HookChain {
-    /// The hooks of an event, in order.
+    /// Returns the hooks of an event, in order.
     pub fn at(&self, event: HookEvent) -> &[Rc<dyn Hook>] {
         &self.lists[event as usize]
     }

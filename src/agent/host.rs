@@ -1,8 +1,8 @@
-//! One session and the agent that answers in it.
+//! One session and its agent.
 //!
-//! The host is the shell around the [`SessionKernel`]: it accepts messages, decisions and answers as commits, asks the
-//! kernel after each commit what is due, performs that, and arms the alarm. It decides nothing about when background
-//! work runs.
+//! The host is the shell around the [`SessionKernel`]: it commits messages, decisions and answers, and after
+//! each commit performs the effects that the kernel returns, including the alarm. Only the kernel decides
+//! when background work runs.
 
 mod child;
 mod children;
@@ -48,7 +48,7 @@ const SETTLE_MS: u64 = 10_000;
 /// The configuration of a host.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// The most that a model is shown of the conversation where no context strategy bounds it.
+    /// Bounds of the context window when no context strategy bounds it.
     pub context: Bounds,
 }
 
@@ -62,9 +62,9 @@ pub struct HostPorts {
     pub blobs: Rc<dyn BlobStore>,
     /// The clock.
     pub clock: Rc<dyn Clock>,
-    /// Random numbers.
+    /// The source of random bytes.
     pub entropy: Rc<dyn Entropy>,
-    /// Work that outlives requests.
+    /// Runs work that outlives requests.
     pub spawner: Rc<dyn Spawner>,
     /// Other sessions.
     pub peers: Rc<dyn Peers>,
@@ -147,7 +147,7 @@ impl SessionHost {
         })
     }
 
-    /// The agent.
+    /// Returns the agent.
     pub fn agent(&self) -> &Rc<HarnessAgent> {
         &self.agent
     }
@@ -157,12 +157,12 @@ impl SessionHost {
         &self.ports.peers
     }
 
-    /// The clock.
+    /// Returns the clock.
     pub fn clock(&self) -> &Rc<dyn Clock> {
         &self.ports.clock
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         self.ports.clock.now()
     }
@@ -172,7 +172,7 @@ impl SessionHost {
         self.agent.new_id(prefix)
     }
 
-    /// Returns the session, or `None` when none is stored. Reads the store once, and changes nothing: see
+    /// Returns the session, or `None` when none is stored. Reads the store once. Starts no work, unlike
     /// [`SessionHost::recover`].
     ///
     /// # Errors
@@ -187,8 +187,8 @@ impl SessionHost {
         Ok(self.session.borrow().clone())
     }
 
-    /// Opens the session and starts what it owes: a turn whose process was evicted continues, due background jobs
-    /// run, the alarm is armed. To be called where a request, the alarm or a peer enters.
+    /// Opens the session, recovers an evicted turn, starts due background jobs, and arms the alarm. Every
+    /// request, alarm and message of another session enters here.
     ///
     /// # Errors
     /// When the store fails.
@@ -198,19 +198,19 @@ impl SessionHost {
             // A caller must not see a turn that nothing runs.
             self.recover_turn(session)?;
         }
-        self.enter(Input::Look);
+        self.enter(Input::Changed);
         Ok(session)
     }
 
     /// Creates and stores the session.
     ///
     /// # Errors
-    /// When the store fails; no session exists then.
+    /// When the store fails. No session was created then.
     pub fn create(self: &Rc<Self>, meta: SessionMeta) -> Result<Rc<Session>, StoreError> {
         let session = self.blank(meta);
         session.commit(self.now(), |draft| draft.created(None))?;
         self.adopt(&session);
-        self.look();
+        self.run_due();
         Ok(session)
     }
 
@@ -221,8 +221,8 @@ impl SessionHost {
     /// Applies the current rules of the session's tenant.
     ///
     /// # Errors
-    /// When the rules have changed and cannot be stored: nothing must run then.
-    pub fn govern(self: &Rc<Self>, tenant: &TenantId, rules: &Rules) -> Result<(), Problem> {
+    /// When changed rules cannot be stored. The caller must then start nothing.
+    pub fn apply_tenant_rules(self: &Rc<Self>, tenant: &TenantId, rules: &Rules) -> Result<(), Problem> {
         if let Some(session) = self.open()? {
             let changed = {
                 let state = session.state();
@@ -237,41 +237,41 @@ impl SessionHost {
         Ok(())
     }
 
-    /// Creates a session in memory. Its first message stores it.
+    /// Creates a session in memory. Its first commit stores it.
     pub fn blank(&self, meta: SessionMeta) -> Rc<Session> {
         let state = SessionState { tenant_rules: self.rules.borrow().clone(), ..SessionState::new(meta) };
         Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context, self.hub()))
     }
 
-    /// Makes a stored session the one that this host serves.
+    /// Makes this host serve a stored session.
     fn adopt(self: &Rc<Self>, session: &Rc<Session>) {
         let host = Rc::downgrade(self);
         session.on_commit(move || {
             if let Some(host) = host.upgrade() {
-                host.look();
+                host.run_due();
             }
         });
         self.kernel.borrow_mut().opened(session);
         *self.session.borrow_mut() = Some(Rc::clone(session));
     }
 
-    /// Whether this copy of the session is the one that the host serves.
+    /// Returns whether the host serves this copy of the session.
     fn serves(&self, session: &Session) -> bool {
         self.session.borrow().as_ref().is_some_and(|own| std::ptr::eq(own.as_ref(), session))
     }
 
-    /// The session's artifacts and attachments.
+    /// Returns the session's artifacts and attachments.
     pub fn artifacts(&self, session: &Rc<Session>) -> Rc<Artifacts> {
         let blobs = Rc::clone(&self.blobs);
         Rc::new(Artifacts::new(Rc::clone(session), blobs, Rc::clone(&self.ports.clock)))
     }
 
-    /// Runs `work` to its end, independently of any request.
+    /// Runs `work` to completion, independently of any request.
     pub fn spawn(&self, work: impl Future<Output = ()> + 'static) {
         self.ports.spawner.spawn(work.boxed_local());
     }
 }
 
 fn directory_down(error: DirectoryError) -> Problem {
-    Problem::unavailable("the directory does not answer; try again", error.to_string())
+    Problem::unavailable("the directory is unavailable; try again", error.to_string())
 }

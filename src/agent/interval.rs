@@ -27,10 +27,10 @@ pub enum Tick {
 /// evicted are skipped; a tick that an eviction interrupted runs again.
 #[async_trait(?Send)]
 pub trait Interval {
-    /// The name, unique within an agent.
+    /// Returns the name, unique within an agent.
     fn name(&self) -> &'static str;
 
-    /// The interval in milliseconds, at least [`MIN_MS`].
+    /// Returns the interval in milliseconds, at least [`MIN_MS`].
     fn every_ms(&self) -> u64;
 
     /// Runs one tick.
@@ -61,7 +61,7 @@ pub struct TickContext {
 }
 
 impl TickContext {
-    /// The session's state.
+    /// Returns the session's state.
     pub fn state(&self) -> Map<String, Value> {
         self.session.state().meta.state.clone()
     }

@@ -92,7 +92,7 @@ pub(super) fn grade_reply(agent: &Rc<HarnessAgent>, cx: &RuntimeContext) {
     }
 }
 
-/// The reply, if the turn completed with one.
+/// Returns the reply, if the turn completed with one.
 fn read(session: &Session, turn: &str) -> Result<Option<String>, StoreError> {
     let end = session.turn_ended(turn)?.filter(|end| end.status == TurnStatus::Completed);
     Ok(end.and_then(|end| end.reply).map(|reply| text_of(&reply.parts)))

@@ -129,7 +129,7 @@ pub(super) fn prepare(
     Ok(Ok(PreparedRequest { provider, model, price, step: turn.steps, request, fixed: 0, estimated: 0 }))
 }
 
-/// The text after the conversation. Text that the harness did not write is marked as untrusted.
+/// Returns the text after the conversation. Text that the harness did not write is marked as untrusted.
 fn tail(cx: &RuntimeContext, turn: &TurnState, messages: &[Rc<Message>], purpose: Purpose) -> String {
     let mut tail = Vec::new();
     let goes_on = messages.last().is_some_and(|message| message.role == Role::Assistant);
@@ -171,7 +171,7 @@ pub(super) fn turn_error(error: &ModelError) -> TurnError {
     }
 }
 
-/// The instruction of the final model call.
+/// Returns the instruction of the final model call.
 fn summary_prompt(reason: StopReason) -> &'static str {
     match reason {
         StopReason::MaxSteps => {

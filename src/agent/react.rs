@@ -159,7 +159,8 @@ impl ReactAgent<'_> {
         })
     }
 
-    /// Whether the model should review this step before the next one, provided that the step ends here.
+    /// Returns whether the model should review this step before the next one, provided that the step ends
+    /// here.
     fn should_reflect<'a>(&self, mut outcomes: impl Iterator<Item = &'a ToolOutcome>) -> bool {
         let (settings, state) = (&self.agent.settings, self.cx.session.state());
         let Some(turn) = &state.turn else { return false };
@@ -205,7 +206,7 @@ impl ReactAgent<'_> {
         })
     }
 
-    /// The calls of the current step, in the order of the model's response.
+    /// Returns the calls of the current step, in the order of the model's response.
     fn calls_of_step(&self) -> Vec<ToolCall> {
         let Some(TurnPhase::Tools { calls }) =
             self.cx.session.state().turn.as_ref().map(|turn| turn.phase.clone())
@@ -222,7 +223,7 @@ impl ReactAgent<'_> {
     }
 }
 
-/// The record that announces a suspension.
+/// Returns the record that announces a suspension.
 fn suspension_record(suspension: &Suspension) -> EventKind {
     let Suspension { call_id, name, wait, category, args, args_hash, expires_at, .. } = suspension.clone();
     match wait {

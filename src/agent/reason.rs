@@ -261,7 +261,7 @@ impl ReactAgent<'_> {
         Ok(None)
     }
 
-    /// The record of a model call's usage.
+    /// Returns the record of a model call's usage.
     pub(super) fn usage_record(&self, spent: &PricedUsage) -> Option<EventKind> {
         self.cx.session.state().turn.as_ref().and_then(|turn| TurnMachine::usage_event(turn, spent))
     }

@@ -30,7 +30,7 @@ pub(super) struct Reflection {
 }
 
 impl Reflection {
-    /// The result when no critique can be made. The turn continues.
+    /// Creates the result when no critique can be made. The turn continues.
     pub fn stub(why: &str) -> Self {
         Self { should_continue: true, note: why.into(), stub: true, spent: PricedUsage::default() }
     }

@@ -87,17 +87,17 @@ impl RuntimeState {
         }
     }
 
-    /// The outcomes so far, for deciding whether a call may run again.
+    /// Returns the outcomes so far, for deciding whether a call may run again.
     pub fn replay(&self) -> Ref<'_, ReplayControl> {
         Ref::map(self.inner.borrow(), |inner| &inner.replay)
     }
 
-    /// The sources of the results so far, without duplicates, in order of arrival.
+    /// Returns the sources of the results so far, without duplicates, in order of arrival.
     pub fn sources(&self) -> Vec<Source> {
         self.inner.borrow().sources.clone()
     }
 
-    /// The texts that context sources loaded for this turn.
+    /// Returns the texts that context sources loaded for this turn.
     pub fn context(&self) -> Ref<'_, Vec<String>> {
         Ref::map(self.inner.borrow(), |inner| &inner.context)
     }
@@ -106,7 +106,7 @@ impl RuntimeState {
         self.inner.borrow_mut().context.extend(text);
     }
 
-    /// The task list at the start of the turn, rendered for the prompt.
+    /// Returns the task list at the start of the turn, rendered for the prompt.
     pub(super) fn tasks(&self) -> Option<String> {
         self.inner.borrow().tasks.clone()
     }
@@ -149,7 +149,7 @@ impl RuntimeState {
         self.inner.borrow_mut().begun.push(call_id.to_owned());
     }
 
-    /// Whether a call was passed to its tool since this start of the turn.
+    /// Returns whether a call was passed to its tool since this start of the turn.
     pub(super) fn has_begun(&self, call_id: &str) -> bool {
         self.inner.borrow().begun.iter().any(|begun| begun == call_id)
     }
@@ -159,7 +159,7 @@ impl RuntimeState {
         self.inner.borrow_mut().user_message = Some(Rc::clone(message));
     }
 
-    /// The user's message, as changed by hooks.
+    /// Returns the user's message, as changed by hooks.
     pub(super) fn user_message(&self) -> Option<Rc<Message>> {
         self.inner.borrow().user_message.clone()
     }
@@ -169,7 +169,7 @@ impl RuntimeState {
         !std::mem::replace(&mut self.inner.borrow_mut().restored, true)
     }
 
-    /// Ids of all calls of the turn.
+    /// Returns the ids of all calls of the turn.
     pub(super) fn call_ids(&self) -> Vec<String> {
         self.inner.borrow().call_ids.clone()
     }
@@ -184,34 +184,35 @@ impl RuntimeState {
         self.inner.borrow_mut().gauge.take()
     }
 
-    /// The model of the last call, as `provider/model`.
+    /// Returns the model of the last call, as `provider/model`.
     pub fn model(&self) -> Option<String> {
         self.inner.borrow().model.clone()
     }
 
-    /// Number of calls per outcome.
+    /// Returns the number of calls per outcome.
     pub fn outcomes(&self) -> BTreeMap<String, u32> {
         self.inner.borrow().outcomes.clone()
     }
 
-    /// SHA-256 of the stable part of the last prompt, in hex.
+    /// Returns the SHA-256 of the stable part of the last prompt, in hex.
     pub fn prompt_render_hash(&self) -> Option<String> {
         let inner = self.inner.borrow();
         inner.rendered.as_ref().map(|(system, tools)| render_hash(system, tools))
     }
 
-    /// The non-fatal failures of the turn: the part and the reason.
+    /// Returns the non-fatal failures of the turn: the part and the reason.
     pub fn sub_steps_failed(&self) -> Vec<(String, String)> {
         self.inner.borrow().sub_steps_failed.clone()
     }
 
-    /// The note of the latest self-critique.
+    /// Returns the note of the latest self-critique.
     pub fn reflection(&self) -> Option<String> {
         self.inner.borrow().reflection.clone()
     }
 }
 
-/// SHA-256 of the stable part of a prompt, in hex. It changes only with the instructions and the tools.
+/// Returns the SHA-256 of the stable part of a prompt, in hex. It changes only with the instructions and the
+/// tools.
 fn render_hash(system: &str, tools: &[ToolSpec]) -> String {
     let tool = |spec: &ToolSpec| json!([spec.name, spec.description, spec.parameters]);
     let tools: Value = tools.iter().map(tool).collect();

@@ -102,7 +102,7 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// Whether this judge grades `turn`. Depends only on the names of judge and turn.
+    /// Returns whether this judge grades `turn`. Depends only on the names of judge and turn.
     pub fn is_for(&self, turn: &str) -> bool {
         let mut hash = Sha256::new();
         hash.update(&self.name);

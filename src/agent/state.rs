@@ -42,7 +42,7 @@ impl StateRules {
         }
     }
 
-    /// The state of a new session.
+    /// Returns the state of a new session.
     pub fn initial(&self) -> &Map<String, Value> {
         &self.initial
     }

@@ -69,7 +69,7 @@ pub trait Tool: 'static {
     /// ([`ToolContext::answer`]), possibly days later and after an eviction.
     const SUSPENDS: Option<WaitKind> = None;
 
-    /// The resources that a call uses, such as a file or a host. Reads that share a key never run
+    /// Returns the resources that a call uses, such as a file or a host. Reads that share a key never run
     /// concurrently. Defaults to the tool's name; an empty list conflicts with no read.
     fn resource_keys(&self, _args: &Self::Args) -> Vec<String> {
         vec![Self::NAME.to_owned()]
@@ -106,7 +106,7 @@ pub trait Tool: 'static {
 /// A type-erased [`Tool`]: JSON in, outcome out. Implemented for every [`Tool`]; implement it directly only
 /// for tools that are not known at compile time.
 pub trait DynTool {
-    /// The specification of the tool.
+    /// Returns the specification of the tool.
     fn spec(&self) -> ToolSpec;
 
     /// Validates `args` and returns the call's resource keys; see [`Tool::resource_keys`].
@@ -215,7 +215,7 @@ fn failed(error: ToolError) -> ToolOutcome {
     ToolOutcome::Failure { reason: error.message, retryable: error.retryable }
 }
 
-/// The JSON schema of a tool's arguments, for providers.
+/// Returns the JSON schema of a tool's arguments, for providers.
 fn parameters(args: fn(&mut SchemaGenerator) -> Schema) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|s| s.inline_subschemas = true);
     let mut generator = settings.into_generator();

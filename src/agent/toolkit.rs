@@ -39,7 +39,7 @@ impl Toolkit {
         self.get(name).map(|(spec, _)| spec)
     }
 
-    /// The specs of the tools that a turn may use, sorted by name. `None` allows all.
+    /// Returns the specs of the tools that a turn may use, sorted by name. `None` allows all.
     pub fn specs(&self, allowed: Option<&[String]>) -> Rc<[ToolSpec]> {
         let specs = || self.tools.iter().map(|(spec, _)| spec);
         match allowed {
@@ -48,7 +48,7 @@ impl Toolkit {
         }
     }
 
-    /// The names of all tools.
+    /// Returns the names of all tools.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().map(|(spec, _)| spec.name.as_str())
     }

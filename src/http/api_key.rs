@@ -18,7 +18,7 @@ pub(super) fn make_secret(entropy: &dyn Entropy) -> (String, String) {
     (secret, hash)
 }
 
-/// Returns whether a credential has the form of an API key. Any other one is refused without a lookup.
+/// Returns whether a credential has the form of an API key. Others are refused without a lookup.
 pub(super) fn is_key(credential: &str) -> bool {
     credential
         .strip_prefix(KEY_PREFIX)

@@ -7,9 +7,9 @@ use crate::types::{Principal, TenantId, Timestamp};
 use std::rc::Rc;
 
 /// How long the caller of a credential is cached at most, in milliseconds.
-pub const KEPT_MS: u64 = 60_000;
+pub const CREDENTIAL_TTL_MS: u64 = 60_000;
 /// How long a key is cached as unknown at most, in milliseconds.
-pub const UNKNOWN_KEPT_MS: u64 = 5_000;
+pub const UNKNOWN_KEY_TTL_MS: u64 = 5_000;
 
 const MAX_CREDENTIALS: usize = 1_000;
 const MAX_KEY_SETS: usize = 100;

@@ -1,5 +1,5 @@
-//! Hashes, signatures, and encryption of secrets at rest. The keys for encryption and signing are derived from
-//! the operator's key, one per purpose: changing the operator's key makes encrypted values unreadable.
+//! Hashes, signatures, and encryption of secrets at rest. The keys for encryption and signing are derived
+//! from the operator's key, one per purpose: changing the operator's key makes encrypted values unreadable.
 
 use crate::ports::Entropy;
 use aes_gcm::aead::{Aead, Payload};
@@ -53,12 +53,12 @@ pub struct Cipher(Aes256Gcm);
 impl Cipher {
     /// Derives the cipher of a deployment from the operator's key.
     pub fn new(admin_key: &str) -> Self {
-        // The purpose's name is part of every stored value.
+        // A different purpose would make every stored value unreadable.
         Self(Aes256Gcm::new(&derive(admin_key, "seal").into()))
     }
 
-    /// Encrypts `text`. It can be decrypted only with the same `context`, which says what the value is and
-    /// whose it is, so that a stored value cannot be moved to another place.
+    /// Encrypts `text`. It can be decrypted only with the same `context`, which names the value and its
+    /// owner, so that a stored value cannot be moved to another row.
     pub fn encrypt(&self, entropy: &dyn Entropy, context: &str, text: &str) -> Option<String> {
         let mut nonce = [0; NONCE];
         entropy.fill(&mut nonce);
@@ -68,8 +68,8 @@ impl Cipher {
         Some(URL_SAFE_NO_PAD.encode(encrypted))
     }
 
-    /// Decrypts a value of [`Cipher::encrypt`]; `None` when the key or the context is another one, or the
-    /// value was modified.
+    /// Decrypts a value of [`Cipher::encrypt`]; `None` when the key or the context differs, or the value
+    /// was modified.
     pub fn decrypt(&self, context: &str, encrypted: &str) -> Option<String> {
         let bytes = URL_SAFE_NO_PAD.decode(encrypted).ok()?;
         let (nonce, text) = bytes.split_first_chunk::<NONCE>()?;

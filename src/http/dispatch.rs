@@ -137,7 +137,8 @@ async fn once(
     Ok(Handled::Response(response))
 }
 
-/// Who may see a stored response again: the same credentials, naming the same user and agent.
+/// Returns the owner of a stored response: only the same credentials with the same user and agent receive it
+/// again.
 fn owner(caller: &Principal, request: &Request) -> Value {
     json!([caller.tenant, caller.user, request.query("user"), request.query("agent"), caller.scopes])
 }

@@ -14,7 +14,7 @@ pub fn parameter(header: &str, wanted: &str) -> Option<String> {
     loop {
         let end = rest.find([';', '=']).unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
-        // Text without a value is not a parameter, and neither is text behind a quoted value.
+        // Text without a value is not a parameter, and neither is text after a quoted value.
         let after = match after.strip_prefix('=') {
             None => after,
             Some(given) => {
@@ -71,7 +71,8 @@ pub fn plain(name: &str) -> Option<String> {
     (!matches!(name, "" | "." | "..")).then(|| name.to_owned())
 }
 
-/// Returns the `content-disposition` that makes a browser save the file as `name` instead of showing it as a page.
+/// Returns the `content-disposition` that makes a browser save the file as `name` instead of showing it as a
+/// page.
 pub fn attachment(name: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || " ._-()+@,=~".contains(c);
     let fallback: String = name.chars().map(|c| if safe(c) { c } else { '_' }).collect();

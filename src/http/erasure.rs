@@ -1,21 +1,21 @@
 //! Erases deleted tenants. Each request and each sweep erases a bounded number of sessions, because each
 //! erasure wakes an object.
 
-use super::auth_cache::KEPT_MS;
+use super::auth_cache::CREDENTIAL_TTL_MS;
 use super::gateway::Gateway;
-use super::placement::PLACED_MS;
+use super::placement::SHARD_TTL_MS;
 use crate::types::{Problem, TenantId, Timestamp};
 use serde_json::json;
 
-/// Sessions that one request, or one sweep, erases at most.
+/// Maximum number of sessions that one request or one sweep erases.
 const ERASED_AT_ONCE: usize = 40;
-/// Deleted tenants that one sweep looks at.
+/// Maximum number of deleted tenants that one sweep processes.
 const DELETED_AT_ONCE: usize = 10;
-/// How long the id of a deleted tenant stays taken at least, in milliseconds. By then no isolate has one of
-/// its keys, or its shard, in a cache: a cached key could open the next tenant of that id.
-const ID_HELD_MS: u64 = 2 * if KEPT_MS > PLACED_MS { KEPT_MS } else { PLACED_MS };
+/// Minimum time before the id of a deleted tenant can be used again, in milliseconds. By then every isolate's
+/// cache has dropped the tenant's keys and shard: a cached key could open the next tenant with that id.
+const ID_HELD_MS: u64 = 2 * if CREDENTIAL_TTL_MS > SHARD_TTL_MS { CREDENTIAL_TTL_MS } else { SHARD_TTL_MS };
 
-/// Erases as much of a tenant that has just been deleted as one request can.
+/// Erases as much of a newly deleted tenant as one request may.
 pub(super) async fn begin(gateway: &Gateway, tenant: &TenantId) {
     let mut budget = ERASED_AT_ONCE;
     // The tenant is marked as deleted, so the sweep does what fails here.
@@ -29,8 +29,8 @@ pub(super) async fn begin(gateway: &Gateway, tenant: &TenantId) {
     }
 }
 
-/// Runs from cron: continues the erasure of deleted tenants, and removes expired rows and objects that no file
-/// refers to. Bounded; returns whether another sweep should follow at once.
+/// Runs from cron: continues the erasure of deleted tenants, and removes expired rows and objects that no
+/// file refers to. Bounded; returns whether another sweep should follow at once.
 ///
 /// # Errors
 /// When the directory or the file store fails.

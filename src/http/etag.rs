@@ -1,6 +1,6 @@
 //! Entity tags in the headers of conditional requests (RFC 9110).
 
-/// Returns a tag as headers quote it.
+/// Quotes a tag for a header.
 pub fn quoted(etag: &str) -> String {
     format!("\"{etag}\"")
 }

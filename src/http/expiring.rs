@@ -11,7 +11,7 @@ pub struct Expiring<V> {
 }
 
 impl<V: Clone> Expiring<V> {
-    /// Creates a map of `max` entries at most.
+    /// Creates a map with at most `max` entries.
     pub fn new(max: usize) -> Self {
         Self { max, entries: RefCell::default() }
     }
@@ -21,8 +21,8 @@ impl<V: Clone> Expiring<V> {
         self.entries.borrow().get(key).filter(|(_, end)| *end > now).map(|(value, _)| value.clone())
     }
 
-    /// Stores `value` until `end`. A full map first drops its expired entries, or else the entry that expires
-    /// next.
+    /// Stores `value` until `end`. A full map first drops its expired entries, then, if still full, the entry
+    /// that expires next.
     pub fn put(&self, key: String, value: V, end: Timestamp, now: Timestamp) {
         let mut entries = self.entries.borrow_mut();
         if entries.len() >= self.max && !entries.contains_key(&key) {

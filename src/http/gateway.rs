@@ -59,7 +59,7 @@ impl Gateway {
         id::make(prefix, self.clock.now(), &random)
     }
 
-    /// The cipher for secrets at rest; `None` without an operator's key.
+    /// Returns the cipher for secrets at rest; `None` without an operator's key.
     pub fn cipher(&self) -> Option<Cipher> {
         self.config.admin_key.as_deref().map(Cipher::new)
     }

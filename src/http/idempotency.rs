@@ -104,13 +104,13 @@ pub fn body_hash(body: &[u8]) -> String {
     sha256_hex(body)
 }
 
-/// The problem of a request whose first attempt is still running.
+/// Returns the problem of a request whose first attempt is still running.
 pub fn in_progress() -> Problem {
     let problem = Problem::new(ErrorCode::IdempotencyInProgress, "the first request still runs; try again");
     Problem { retry_after_s: Some(1), ..problem }
 }
 
-/// The problem of a request with another body than the first request with the same key.
+/// Returns the problem of a request with another body than the first request with the same key.
 pub fn reused() -> Problem {
     Problem::new(ErrorCode::IdempotencyKeyReused, "this Idempotency-Key was used with another body")
 }

@@ -1,7 +1,7 @@
 //! JSON Web Keys (RFC 7517) that verify tokens. The platform verifies signatures of public keys.
 //!
-//! The key determines the algorithm, never the token alone: an RSA key verifies only RS256, a P-256 key ES256,
-//! a secret HS256. `none` is not supported.
+//! The key determines the algorithm, never the token alone: an RSA key verifies only RS256, a P-256 key
+//! ES256, a secret HS256. `none` is not supported.
 
 use super::crypto::verify_hmac;
 use crate::ports::{PublicKey, Signatures};
@@ -29,7 +29,7 @@ pub enum KeyError {
     /// A member is not base64url.
     #[error("{0} must be base64url")]
     Encoding(&'static str),
-    /// The key is for another use than signatures.
+    /// The key is not for signatures.
     #[error("use must be \"sig\"")]
     Use,
     /// The secret of an HS256 key is too short.
@@ -38,7 +38,7 @@ pub enum KeyError {
     /// The type of the key is not supported.
     #[error("kty must be oct, RSA, or EC with crv P-256")]
     Type,
-    /// The key is for another algorithm than its type has here.
+    /// The key names an algorithm that is not supported for its type.
     #[error("alg must be {0}")]
     Algorithm(&'static str),
     /// The modulus of an RSA key is not acceptable.

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use std::rc::Rc;
 
 /// How long a published set is used, in milliseconds.
-const KEPT_MS: u64 = 10 * 60_000;
+const KEY_SET_TTL_MS: u64 = 10 * 60_000;
 /// How long a failed fetch is cached, in milliseconds.
-const FAILURE_KEPT_MS: u64 = 5_000;
+const FAILURE_TTL_MS: u64 = 5_000;
 /// Minimum time between two fetches for keys that the set does not have, in milliseconds.
-const REFETCH_MS: u64 = 60_000;
+const MIN_REFETCH_INTERVAL_MS: u64 = 60_000;
 const FETCH_TIMEOUT_MS: u64 = 5_000;
 /// Largest set that is read, in bytes.
 const MAX_SET: usize = 256 << 10;
@@ -51,7 +51,7 @@ pub(super) fn stored_set(gateway: &Gateway, tenant: &TenantId, jwt: &JwtConfig) 
     serde_json::from_str(&set?).ok()
 }
 
-/// The context with which a tenant's set is encrypted.
+/// Returns the context with which a tenant's set is encrypted.
 pub(super) fn encryption_context(tenant: &TenantId) -> String {
     format!("jwks {tenant}")
 }
@@ -62,7 +62,7 @@ async fn published_keys(gateway: &Gateway, url: &str, kid: Option<&str>) -> Resu
     if let Some(set) = &known {
         let Some(keys) = &set.keys else { return Err(unpublished()) };
         let has_it = kid.is_none_or(|kid| keys.iter().any(|key| key.kid.as_deref() == Some(kid)));
-        if has_it || set.refetched_at.is_some_and(|at| now.since(at) < REFETCH_MS) {
+        if has_it || set.refetched_at.is_some_and(|at| now.since(at) < MIN_REFETCH_INTERVAL_MS) {
             return Ok(keys.clone());
         }
         // Before the fetch, so that a burst of tokens with unknown keys causes one fetch.
@@ -72,7 +72,7 @@ async fn published_keys(gateway: &Gateway, url: &str, kid: Option<&str>) -> Resu
     match fetch_keys(gateway, url).await {
         Ok(keys) => {
             let keys: Rc<[Jwk]> = keys.into();
-            let ends_at = now.plus(KEPT_MS);
+            let ends_at = now.plus(KEY_SET_TTL_MS);
             let set = KeySet { keys: Some(keys.clone()), ends_at, refetched_at: known.map(|_| now) };
             key_sets.put(url.into(), set, ends_at, now);
             Ok(keys)
@@ -85,7 +85,7 @@ async fn published_keys(gateway: &Gateway, url: &str, kid: Option<&str>) -> Resu
             if let Some(keys) = known.and_then(|set| set.keys) {
                 return Ok(keys);
             }
-            let ends_at = now.plus(FAILURE_KEPT_MS);
+            let ends_at = now.plus(FAILURE_TTL_MS);
             key_sets.put(url.into(), KeySet { keys: None, ends_at, refetched_at: None }, ends_at, now);
             Err(unpublished())
         }

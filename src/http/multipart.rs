@@ -18,8 +18,8 @@ pub struct File {
     pub bytes: Bytes,
 }
 
-/// Finds the first file in a body of this content type; `None` when no part is a file. A part without name and
-/// content is not a file: browsers send it for an input in which no file was chosen.
+/// Finds the first file in a body of this content type; `None` when no part is a file. A part without name
+/// and content is not a file: browsers send it for an input in which no file was chosen.
 ///
 /// # Errors
 /// `invalid_request` when the body does not have this content type.
@@ -36,7 +36,7 @@ pub fn first_file(content_type: &str, body: &Bytes) -> Result<Option<File>, Prob
     loop {
         let Some(start) = line_end(body, at)? else { return Ok(None) };
         // A part without headers begins with the empty line. The search for the end of the headers stops at
-        // the next delimiter, because the text behind it belongs to another part.
+        // the next delimiter, because the text after it belongs to another part.
         let (end, next) = find_delimiter(body, start.saturating_sub(2), delimiter.as_bytes())
             .ok_or_else(|| malformed("it ends in the middle of a part"))?;
         let part = body.get(..end.max(start)).unwrap_or_default();
@@ -73,7 +73,7 @@ fn is_boundary(boundary: &str) -> bool {
         && boundary.bytes().all(|b| b.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&b))
 }
 
-/// Returns the start of the part behind a delimiter that ends at `at`; `None` behind the last delimiter.
+/// Returns the start of the part behind a delimiter that ends at `at`; `None` after the last delimiter.
 fn line_end(body: &[u8], at: usize) -> Result<Option<usize>, Problem> {
     let rest = body.get(at..).unwrap_or_default();
     if rest.starts_with(b"--") {
@@ -95,8 +95,8 @@ fn find_delimiter(body: &[u8], mut from: usize, delimiter: &[u8]) -> Option<(usi
     }
 }
 
-/// Finds `needle` in `body` from `from` on; returns its start and end. A needle starts with CR and has other CRs
-/// only before LF, so each byte is compared a few times at most.
+/// Finds `needle` in `body` from `from` on; returns its start and end. A needle starts with CR and has other
+/// CRs only before LF, so each byte is compared a few times at most.
 fn find(body: &[u8], from: usize, needle: &[u8]) -> Option<(usize, usize)> {
     let at = from + body.get(from..)?.windows(needle.len()).position(|window| window == needle)?;
     Some((at, at + needle.len()))

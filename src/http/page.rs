@@ -22,7 +22,7 @@ pub fn limit(request: &Request) -> Result<usize, Problem> {
     }
 }
 
-/// Returns the key of the last entry of the page before.
+/// Returns the key of the last entry of the previous page.
 ///
 /// # Errors
 /// `validation_failed` when `?cursor=` is not a cursor of this list.

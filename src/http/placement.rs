@@ -6,17 +6,17 @@
 use crate::types::TenantId;
 use sha2::{Digest, Sha256};
 
-/// How long an isolate caches the shard of a tenant, in milliseconds. The shard of a tenant never changes, but
-/// a later tenant of the same id may be on another one.
-pub const PLACED_MS: u64 = 10 * 60_000;
+/// How long an isolate caches the shard of a tenant, in milliseconds. The shard of a tenant never changes,
+/// but a later tenant with the same id may be on another shard.
+pub const SHARD_TTL_MS: u64 = 10 * 60_000;
 
 /// Returns the shard of a tenant; `None` if there are no shards.
 pub fn shard<'a>(tenant: &TenantId, shards: &'a [String]) -> Option<&'a str> {
     shards.iter().map(String::as_str).max_by_key(|shard| weight(tenant, shard))
 }
 
-/// Returns the weight of a shard for a tenant, which must never change. No shard's name contains a slash, so no
-/// two pairs have the same text.
+/// Returns the weight of a shard for a tenant, which must never change. No shard's name contains a slash, so
+/// no two pairs have the same text.
 fn weight(tenant: &TenantId, shard: &str) -> [u8; 32] {
     Sha256::digest(format!("{shard}/{tenant}")).into()
 }

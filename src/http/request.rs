@@ -36,7 +36,7 @@ pub fn has_body(method: &Method) -> bool {
     matches!(*method, Method::POST | Method::PUT | Method::PATCH)
 }
 
-/// The problem of a body that is larger than [`MAX_BODY`].
+/// Returns the problem of a body that is larger than [`MAX_BODY`].
 pub fn too_large() -> Problem {
     Problem::new(ErrorCode::PayloadTooLarge, "the body is larger than 4 MiB")
 }

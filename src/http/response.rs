@@ -25,7 +25,7 @@ pub enum Body {
 
 /// Adds headers to a response.
 pub trait ResponseExt {
-    /// Sets a header. A value that no header can hold is left out.
+    /// Sets a header. A value that is not valid in a header is skipped.
     #[must_use]
     fn with(self, name: &'static str, value: &str) -> Self;
 }
@@ -64,7 +64,7 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Result<Response, Prob
     Ok(bytes(status, "application/json", to_json(value)?))
 }
 
-/// Serializes a value of ours.
+/// Serializes a value to JSON.
 ///
 /// # Errors
 /// `internal` when it cannot be serialized.

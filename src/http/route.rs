@@ -19,7 +19,7 @@ pub type GatewayHandler = for<'a> fn(&'a GatewayCall<'a>) -> Responding<'a>;
 pub type TenantHandler = for<'a> fn(&'a TenantCall<'a>) -> Responding<'a>;
 /// Handles a request in the object of a session.
 pub type SessionHandler = for<'a> fn(&'a Call<'a>) -> Responding<'a>;
-/// Handles a request in the object of a session that has not been read.
+/// Handles a request in the object of a session, without reading the session first.
 pub type UnreadHandler = for<'a> fn(&'a Rc<SessionHost>, &'a SessionRequest) -> Responding<'a>;
 
 /// The function that handles a route, where it runs, and the scope that a caller needs.
@@ -54,7 +54,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// A row that neither accepts tickets nor stores responses.
+    /// Creates a row that neither accepts tickets nor stores responses.
     pub const fn new(method: Method, path: &'static str, handler: Handler) -> Self {
         Self { method, path, handler, accepts_ticket: false, once: false }
     }

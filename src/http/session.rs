@@ -39,7 +39,7 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
         Handler::Session(_, handler) | Handler::NewSession(_, handler) => handler,
         Handler::Unread(_, handler) => return handler(host, asked).await,
         Handler::Public(_) | Handler::Operator(_) | Handler::Tenant(..) => {
-            return Err(Problem::internal("the gateway forwarded a route that it has to handle itself"));
+            return Err(Problem::internal("the session's object received a route of the gateway"));
         }
     };
     let key = match *asked.request.method() {
@@ -47,8 +47,8 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
         _ => None,
     };
     let call = Call::enter(host, asked, found.params, key)?;
-    // The rules of the tenant travel with each request.
-    host.govern(&asked.principal.tenant, &asked.principal.rules)?;
+    // Each request carries the tenant's current rules.
+    host.apply_tenant_rules(&asked.principal.tenant, &asked.principal.rules)?;
     match &call.key {
         Some(key) if found.route.once => idempotency::once(&DocumentStore(&call), key, handler(&call)).await,
         _ => handler(&call).await,

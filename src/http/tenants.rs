@@ -21,7 +21,8 @@ use serde_json::{Map, Value, json};
 const MAX_NAME: usize = 200;
 /// Most keys of a tenant's stored set.
 const MAX_KEYS: usize = 20;
-/// Most bytes of a tenant's rules, as JSON: they travel with each request and are part of each session's state.
+/// Most bytes of a tenant's rules, as JSON: they travel with each request and are part of each session's
+/// state.
 const MAX_RULES_BYTES: usize = 16 << 10;
 
 #[derive(Deserialize)]
@@ -183,7 +184,7 @@ async fn checked_jwt(
     Ok(Some(jwt))
 }
 
-/// A tenant as the operator sees it: with public keys, without secrets.
+/// Returns a tenant as the operator sees it: with public keys, without secrets.
 fn view(gateway: &Gateway, tenant: &Tenant) -> Value {
     let mut view = json!({
         "id": tenant.id, "name": tenant.name, "created_at": tenant.created_at,

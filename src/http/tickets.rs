@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// How long a ticket opens streams, in milliseconds. An open stream stays open.
-const KEPT_MS: u64 = 5 * 60_000;
+const TTL_MS: u64 = 5 * 60_000;
 
 #[derive(Deserialize)]
 struct NewTicket {
@@ -44,7 +44,7 @@ pub(super) async fn create(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let session = Some(new.session);
     let mut holder = Principal { user, session, rules: Rules::default(), ..call.caller.clone() };
     holder.scopes.0.retain(|scope| *scope != Scope::Admin);
-    let expires_at = call.gateway.clock.now().plus(KEPT_MS);
+    let expires_at = call.gateway.clock.now().plus(TTL_MS);
     let text = response::to_json(&Ticket { holder, expires_at })?;
     let [text, tag] = [text.as_slice(), &hmac(&key, &text)].map(|part| URL_SAFE_NO_PAD.encode(part));
     let ticket = json!({ "ticket": format!("{text}.{tag}"), "expires_at": expires_at });

@@ -53,7 +53,7 @@ pub(super) async fn write(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let path = path(call)?;
     let condition = tree.condition(&path, call.request).await?;
     let layer = tree.layer.unwrap_or(Layer::User);
-    // Only for the status: the write itself decides which of two writers creates the file.
+    // Only for the status: of two concurrent writers, the write itself decides which one creates the file.
     let is_new = match condition {
         Precondition::IfMatch(_) => false,
         Precondition::CreateOnly => true,
@@ -120,7 +120,7 @@ impl Tree {
         }
     }
 
-    /// Returns the etag of a file in one layer, or as reads see it.
+    /// Returns the etag of a file in one layer, or of the topmost layer that has the file.
     async fn etag(&self, layer: Option<Layer>, path: &FilePath) -> FileResult<Option<String>> {
         let entry = match layer {
             None => self.workspace.find(path).await?.map(|(entry, _)| entry),

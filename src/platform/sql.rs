@@ -89,14 +89,14 @@ pub trait Databases {
     /// Looks up the tenant's database, so that the next [`Databases::of`] returns without waiting.
     async fn locate(&self, tenant: &TenantId) -> Result<(), String>;
 
-    /// The database that holds a tenant's rows.
+    /// Returns the database that holds a tenant's rows.
     async fn of(&self, tenant: &TenantId) -> Result<Self::Database, String>;
 
-    /// All databases.
+    /// Returns all databases.
     fn all(&self) -> Vec<Self::Database>;
 }
 
-/// The rows of the statement at index `number` of its batch.
+/// Returns the rows of the statement at index `number` of its batch.
 fn read<T: DeserializeOwned>(results: &[impl Rows], number: usize) -> Result<Vec<T>, String> {
     results.get(number).ok_or("the database returned fewer results than statements")?.read()
 }

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 use std::{future::Future, ops::Range, rc::Rc};
 use thiserror::Error;
 
-pub use large::{LIMIT, store_if_large};
+pub use large::{MAX_CHARS, store_if_large};
 
 /// Maximum size of an artifact in bytes (16 MiB).
 pub const MAX_BYTES: usize = 16 << 20;
@@ -34,7 +34,7 @@ pub const MAX_ATTACHED: u64 = 256 << 20;
 const STORE_TIMEOUT_MS: u64 = 10_000;
 /// Maximum lifetime of an expiring artifact, in milliseconds (ten years), so that its expiry is a valid
 /// timestamp.
-const LONGEST_MS: u64 = 3_653 * 24 * 3_600_000;
+const MAX_TTL_MS: u64 = 3_653 * 24 * 3_600_000;
 
 /// Why an artifact is not available.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -105,7 +105,7 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// The artifact as a part of a message.
+    /// Returns the artifact as a part of a message.
     pub fn as_file(&self) -> FileRef {
         FileRef {
             r#ref: self.r#ref.clone(),
@@ -143,7 +143,7 @@ pub struct Artifacts {
 }
 
 impl Artifacts {
-    /// The artifacts of `session`, in `blobs`.
+    /// Creates the artifacts of `session`, in `blobs`.
     pub fn new(session: Rc<Session>, blobs: Rc<dyn BlobStore>, clock: Rc<dyn Clock>) -> Self {
         Self { session, blobs, clock }
     }
@@ -220,7 +220,7 @@ impl Artifacts {
             mime_type,
             name,
             created_at: now,
-            expires_at: ttl_ms.map(|ttl| now.plus(ttl.min(LONGEST_MS))),
+            expires_at: ttl_ms.map(|ttl| now.plus(ttl.min(MAX_TTL_MS))),
         };
         let json = encode(&pointer)?;
         if self.session.is_retired() {
@@ -239,7 +239,7 @@ impl Artifacts {
         stored.as_deref().map(decode).transpose()
     }
 
-    /// The key of the bytes, under the prefix that is deleted with the session.
+    /// Returns the key of the bytes, under the prefix that is deleted with the session.
     fn blob_key(&self, id: &str) -> String {
         let state = self.session.state();
         format!("{}/sessions/{}/artifacts/{id}", state.meta.tenant, state.meta.id)

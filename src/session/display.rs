@@ -1,5 +1,4 @@
-//! Everything that a user interface shows of a session, with the position in the event stream for which it is
-//! valid.
+//! The session as a user interface shows it, with the position in the event stream for which it is valid.
 //!
 //! A client that reads the view and then follows the stream from its `cursor` ends up with the same state as
 //! one that followed the stream from the start. While a message is streamed, other records are deferred. The
@@ -67,7 +66,7 @@ impl Session {
         Ok(view)
     }
 
-    /// The open calls of the running turn, in order.
+    /// Returns the open calls of the running turn, in order.
     fn active_tools(&self, has_begun: impl Fn(&str) -> bool) -> Result<Vec<Value>, StoreError> {
         let state = self.state();
         let Some(turn) = &state.turn else { return Ok(Vec::new()) };
@@ -99,7 +98,7 @@ impl Session {
         Ok(active)
     }
 
-    /// The error of the last turn, if it failed and no turn has started since.
+    /// Returns the error of the last turn, if it failed and no turn has started since.
     fn last_error(&self) -> Result<Option<Value>, StoreError> {
         let kinds = &["turn.started", "turn.failed"];
         let last = self.records(Select { kinds, newest_first: true, limit: 1, ..Select::default() })?.pop();

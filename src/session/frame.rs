@@ -1,4 +1,4 @@
-//! An event encoded for listeners, once for all of them.
+//! An event encoded once for all listeners.
 
 use crate::ports::session_store::StoredRecord;
 use crate::types::{Cursor, Delta};
@@ -29,7 +29,7 @@ struct DeltaData<'a> {
 }
 
 impl Frame {
-    /// A stored record.
+    /// Encodes a stored record.
     pub fn record(stored: &StoredRecord) -> Self {
         Self {
             cursor: Some(Cursor::after(stored.seq)),
@@ -40,7 +40,7 @@ impl Frame {
         }
     }
 
-    /// A delta. Text has a `cursor`: the position after it.
+    /// Encodes a delta. Text has a `cursor`: the position after it.
     pub fn delta(delta: &Delta, turn: &str, cursor: Option<Cursor>) -> Self {
         let data = DeltaData { delta, turn, cursor: cursor.map(|c| c.to_string()) };
         Self {
@@ -53,7 +53,7 @@ impl Frame {
         }
     }
 
-    /// The event in `text/event-stream` format, with LF line ends.
+    /// Returns the event in `text/event-stream` format, with LF line ends.
     pub fn sse(&self) -> Bytes {
         self.sse
             .get_or_init(|| {
@@ -73,12 +73,12 @@ impl Frame {
             .clone()
     }
 
-    /// The event as a line of NDJSON.
+    /// Returns the event as a line of NDJSON.
     pub fn ndjson(&self) -> Bytes {
         Bytes::from(format!("{}\n", self.data))
     }
 
-    /// Whether this event ends or suspends its turn.
+    /// Returns whether this event ends or suspends its turn.
     pub fn ends_turn(&self) -> bool {
         matches!(self.event.as_str(), "turn.completed" | "turn.failed" | "turn.canceled" | "turn.waiting")
     }

@@ -64,17 +64,17 @@ impl Listener {
         backlog <= MAX_BACKLOG && self.sender.unbounded_send(bytes).is_ok()
     }
 
-    /// Number of bytes that were sent and not yet read.
+    /// Returns the number of bytes that were sent and not yet read.
     pub fn backlog(&self) -> usize {
         self.backlog.get()
     }
 
-    /// Whether the reader left.
+    /// Returns whether the reader left.
     pub fn is_closed(&self) -> bool {
         self.sender.is_closed()
     }
 
-    /// Which events it receives.
+    /// Returns the events that the listener receives.
     pub fn interest(&self) -> &Interest {
         &self.interest
     }
@@ -93,7 +93,7 @@ impl Listener {
 
 /// Listeners held by the platform, such as hibernating WebSockets.
 pub trait Broadcast {
-    /// Whether there are none.
+    /// Returns whether there are none.
     fn is_empty(&self) -> bool;
 
     /// Sends a frame to all of them.
@@ -116,7 +116,7 @@ pub struct Streaming {
 }
 
 impl Streaming {
-    /// The position after its text so far.
+    /// Returns the position after its text so far.
     pub fn cursor(&self) -> Cursor {
         Cursor { seq: self.seq, offset: Some(self.text.len() as u64) }
     }
@@ -171,7 +171,7 @@ impl Hub {
         receiver
     }
 
-    /// Whether any stream has a reader. Removes the streams whose readers left.
+    /// Returns whether any stream has a reader. Removes the streams whose readers left.
     pub fn has_listeners(&self) -> bool {
         let mut listeners = self.listeners.borrow_mut();
         listeners.retain(|listener| !listener.is_closed());
@@ -246,22 +246,23 @@ impl Hub {
         self.send(&Frame::delta(delta, turn, cursor));
     }
 
-    /// Whether a message is being streamed.
+    /// Returns whether a message is being streamed.
     pub fn is_streaming(&self) -> bool {
         self.streaming.borrow().is_some()
     }
 
-    /// The message being streamed.
+    /// Returns the message being streamed.
     pub fn streaming(&self) -> Option<Streaming> {
         self.streaming.borrow().clone()
     }
 
-    /// The id and the text so far of the message being streamed.
+    /// Returns the id and the text so far of the message being streamed.
     pub fn streamed(&self) -> Option<(String, String)> {
         self.streaming.borrow().as_ref().map(|s| (s.message.clone(), s.text.clone()))
     }
 
-    /// Whether byte `offset` is a character boundary in the text of the message being streamed as `seq`;
+    /// Returns whether byte `offset` is a character boundary in the text of the message being streamed as
+    /// `seq`;
     /// `None` if no such message is being streamed.
     pub fn streamed_fits(&self, seq: u64, offset: usize) -> Option<bool> {
         let streaming = self.streaming.borrow();
@@ -269,7 +270,7 @@ impl Hub {
         Some(message.text.is_char_boundary(offset))
     }
 
-    /// The text of the message being streamed that a reader at `cursor` has not received.
+    /// Returns the text of the message being streamed that a reader at `cursor` has not received.
     pub fn streamed_after(&self, cursor: Cursor) -> Option<Frame> {
         let streaming = self.streaming.borrow();
         let message = streaming.as_ref()?;
@@ -291,7 +292,7 @@ impl Hub {
     }
 }
 
-/// The delta from byte `seen` to the end of a message's text, or `None` if it is empty.
+/// Returns the delta from byte `seen` to the end of a message's text, or `None` if it is empty.
 pub(super) fn text_after(seq: u64, id: &str, turn: &str, text: &str, seen: u64) -> Option<Frame> {
     let seen = usize::try_from(seen).unwrap_or(usize::MAX);
     let rest = text.get(seen..).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Stored responses of requests with an Idempotency-Key, kept in the session that they concern.
+//! Stored responses of requests with an Idempotency-Key, kept in the session that handled them.
 
 use super::{Session, decode, encode};
 use crate::ports::StoreError;
@@ -10,49 +10,50 @@ pub const KEEP_MS: u64 = 24 * 3_600_000;
 
 /// The stored response of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct FirstAnswer {
+pub struct FirstResponse {
     /// Hash of the request's body.
     pub body_hash: String,
     /// When the request arrived.
     pub at: Timestamp,
     /// The response.
-    pub answer: Answer,
+    #[serde(rename = "answer")]
+    pub response: StoredResponse,
 }
 
-/// The response of a request; see [`FirstAnswer`].
+/// The response of a request; see [`FirstResponse`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum StoredResponse {
     /// The request started this turn; the response is the turn's.
     Turn(String),
     /// Status and JSON body.
     Json(u16, String),
 }
 
-/// The key of the document for a request to `route` with an Idempotency-Key.
+/// Returns the key of the document for a request to `route` with an Idempotency-Key.
 pub fn document_key(route: &str, key: &str) -> String {
     format!("idem/{route}/{key}")
 }
 
-/// The value of the document.
+/// Returns the value of the document.
 ///
 /// # Errors
-/// If it cannot be written as JSON.
-pub fn document(answer: &FirstAnswer) -> Result<String, StoreError> {
-    encode(answer)
+/// When it cannot be serialized.
+pub fn document(response: &FirstResponse) -> Result<String, StoreError> {
+    encode(response)
 }
 
 /// Finds a stored response that has not expired.
 ///
 /// # Errors
 /// If the store fails.
-pub fn find(session: &Session, key: &str, now: Timestamp) -> Result<Option<FirstAnswer>, StoreError> {
+pub fn find(session: &Session, key: &str, now: Timestamp) -> Result<Option<FirstResponse>, StoreError> {
     let stored = session.store().get(key)?;
-    let found: Option<FirstAnswer> = stored.as_deref().map(decode).transpose()?;
+    let found: Option<FirstResponse> = stored.as_deref().map(decode).transpose()?;
     Ok(found.filter(|first| now.since(first.at) < KEEP_MS))
 }
 
-/// Deletes expired responses. Returns when the next one expires.
+/// Deletes expired responses.
 ///
 /// # Errors
 /// If the store fails.
@@ -69,7 +70,7 @@ pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Returns when the next answer expires; `None` when none is kept.
+/// Returns when the next response expires; `None` when none is stored.
 ///
 /// # Errors
 /// When the store fails.
@@ -79,5 +80,5 @@ pub fn next_expiry(session: &Session) -> Result<Option<Timestamp>, StoreError> {
 }
 
 fn expiry(json: &str) -> Result<Timestamp, StoreError> {
-    decode::<FirstAnswer>(json).map(|first| first.at.plus(KEEP_MS))
+    decode::<FirstResponse>(json).map(|first| first.at.plus(KEEP_MS))
 }

@@ -1,14 +1,14 @@
 //! The session kernel: what a session has to do, and when, as a state machine without I/O.
 //!
-//! Everything a session owes follows from its stored state: a turn to run, a queued message to start, calls to
-//! expire, a child to notify, an index to update. The kernel computes these *obligations* anew from the state after
-//! each commit ([`SessionKernel::handle`]) and returns the effects that are due. Nothing has to be remembered or
-//! scheduled by hand, so no obligation can be lost: neither by a crash, because it follows from what is stored, nor
-//! by a missing call, because every commit leads here.
+//! Pending work follows from the stored state: a turn to run, a queued message to start, calls to expire, a
+//! child to notify, an index to update. After each commit the kernel recomputes these *obligations* from the
+//! state ([`SessionKernel::handle`]) and returns the effects that are due. No obligation can be lost: a crash
+//! cannot lose it, because it is derived from stored state, and no caller can forget to schedule it, because
+//! every commit is handled.
 //!
-//! What the kernel holds itself is volatile: what this process is doing at the moment, and how long to back off after
-//! a failure. [`SessionKernel::next_wake`] is the earliest moment at which anything must be looked at again; the
-//! host arms the alarm with it in the same commit that made the obligation.
+//! The kernel's own state is volatile: the work that this process is running, and the backoff after failures.
+//! [`SessionKernel::next_wake`] is the time of the earliest obligation; the host arms the alarm for it right
+//! after the commit that created the obligation.
 
 mod obligations;
 #[cfg(test)]
@@ -20,13 +20,13 @@ use crate::ports::StoreError;
 use crate::types::{ChildStatus, SessionState, Timestamp, TurnState};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How long work in memory may go on without the alarm looking after it, in milliseconds.
+/// Delay of the alarm that checks work in memory, in milliseconds.
 pub const WATCHDOG_MS: u64 = 20_000;
 /// The first delay after a failure, in milliseconds.
 pub const RETRY_MS: u64 = 1_000;
 /// The longest delay after failures, in milliseconds.
 pub const MAX_RETRY_MS: u64 = 600_000;
-/// How out of date the list of sessions may be, in milliseconds.
+/// Maximum age of a session's list entry, in milliseconds.
 const LISTING_MS: u64 = 300_000;
 
 /// A background job of a session. Each runs at most once at a time.
@@ -36,11 +36,11 @@ pub enum Job {
     StartQueued,
     /// Continues a turn whose process was evicted.
     RecoverTurn,
-    /// Declines the suspended calls whose time is over.
+    /// Declines expired suspensions.
     ExpireCalls,
     /// Sends the child in this session its task and the rules.
     NotifyChild(String),
-    /// Cancels the child in this session, for which no call waits any more.
+    /// Cancels the child in this session, which no call waits for.
     CancelChild(String),
     /// Sends the parent the status of this child's task.
     NotifyParent,
@@ -54,11 +54,11 @@ pub enum Job {
     Purge,
 }
 
-/// What happened.
+/// An event that the kernel reacts to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// The stored state was changed, or a request, an alarm or a peer has entered.
-    Look,
+    /// The stored state changed, or a request or a message of another session arrived.
+    Changed,
     /// The alarm has fired.
     Alarm,
     /// A job has ended, successfully or not.
@@ -67,18 +67,18 @@ pub enum Input {
     Acknowledged(ChildStatus),
     /// The child in this session has acknowledged the rules with this hash.
     ChildNotified(String),
-    /// A child that may be at work must be canceled: the call that waited for it does not wait any more.
+    /// These children must be canceled: no call waits for them.
     Cancel(Vec<String>),
 }
 
-/// What the host has to do.
+/// An action for the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Run the turn at hand, in this process.
+    /// Run the current turn in this process.
     RunTurn(Permit),
     /// Start a background job.
     Start(Job),
-    /// Arm the alarm, in place of any earlier one.
+    /// Arm the alarm, replacing an earlier one.
     WakeAt(Timestamp),
 }
 
@@ -91,28 +91,28 @@ pub struct Schedule {
     pub intervals: Vec<&'static str>,
 }
 
-/// What is stored of a session, as far as obligations follow from it.
+/// The stored facts of a session from which obligations are computed.
 pub struct Durable<'a> {
     /// The session's state.
     pub state: &'a SessionState,
     /// When the first suspended call expires.
     pub expires_at: Option<Timestamp>,
-    /// The children for which calls wait.
+    /// The children that calls wait for.
     pub children: Vec<Child>,
-    /// The status that the parent has to know; none for a session that is no child, and once the parent has
-    /// acknowledged the last one.
+    /// The status to send to the parent; `None` if the session is not a child or the parent has acknowledged
+    /// the final status.
     pub status: Option<ChildStatus>,
 }
 
-/// A child for which a call waits.
+/// A child that a call waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
     /// Its session.
     pub session: String,
-    /// The hash of the rules that it has to know.
+    /// The hash of the current rules.
     pub rules: String,
     /// Whether it has acknowledged these rules.
-    pub knows: bool,
+    pub acknowledged: bool,
 }
 
 /// The volatile state of one session in one process. See the module's documentation.
@@ -121,7 +121,7 @@ pub struct SessionKernel {
     schedule: Schedule,
     /// The turn that runs in this process.
     running: Option<Permit>,
-    /// The turn that was running when this process read the session: it has to be recovered before it runs.
+    /// The turn that was running when this process read the session. It must be recovered before it runs.
     orphan: Option<Permit>,
     jobs: BTreeMap<Job, Attempts>,
     /// The children that this process has notified, with the hash of the rules.
@@ -130,25 +130,25 @@ pub struct SessionKernel {
     to_cancel: BTreeSet<String>,
     /// The status that the parent has acknowledged to this process, and when.
     acknowledged: Option<(ChildStatus, Timestamp)>,
-    /// Set while the children of the turn at hand are being canceled by an abort: they get no new task.
+    /// Set while an abort cancels the children of the current turn. No task is sent to children then.
     pub canceling: bool,
-    /// Set while the session is being erased: nothing is done for it.
+    /// Set while the session is being erased. No effect is returned then.
     pub erasing: bool,
-    /// When the store, which has failed, is read again.
+    /// When to read the store again after it failed.
     reopen_at: Option<Timestamp>,
-    /// The alarm that is armed, as far as this process knows.
+    /// The alarm that this process last armed.
     alarm: Option<Timestamp>,
 }
 
-/// How a job is getting on.
+/// The attempts to run a job.
 #[derive(Clone, Debug, Default)]
 struct Attempts {
     running: bool,
     failures: u32,
     not_before: Timestamp,
-    /// The version of the obligation that the attempts are about. A new version starts without delay.
+    /// The version of the obligation that was attempted. A new version starts without delay.
     version: u64,
-    /// Set when the last attempt has succeeded. If the obligation is still the same, the attempt was in vain.
+    /// Set when the last attempt succeeded. If the obligation is unchanged, the attempt had no effect.
     succeeded: bool,
 }
 
@@ -160,12 +160,12 @@ impl Attempts {
 }
 
 impl SessionKernel {
-    /// The kernel of a session that this process has not read.
+    /// Creates the kernel of a session that this process has not read.
     pub fn new(schedule: Schedule) -> Self {
         Self { schedule, ..Self::default() }
     }
 
-    /// Takes over a session as it was read from its store. Its turn, if one runs, belongs to no process.
+    /// Adopts a session that was read from its store. A running turn of it is an orphan: no process runs it.
     pub fn opened(&mut self, session: &Session) {
         self.opened_with(session.state().turn.as_ref());
     }
@@ -176,17 +176,17 @@ impl SessionKernel {
         self.reopen_at = None;
     }
 
-    /// Notes that the turn at hand was started by this process: there is nothing to recover.
+    /// Marks the current turn as started by this process, so that it is not recovered.
     pub fn started_here(&mut self) {
         self.orphan = None;
     }
 
-    /// Whether the turn at hand belongs to no process.
+    /// Returns whether no process runs the current turn.
     pub fn is_orphan(&self, session: &Session) -> bool {
         !self.erasing && self.orphan.is_some() && self.orphan == Permit::of(session)
     }
 
-    /// Forgets the session after its store has failed; it is read again soon.
+    /// Forgets the session after its store failed, and schedules reading it again.
     pub fn store_failed(&mut self, now: Timestamp) {
         self.forget();
         self.reopen_at = Some(now.plus(RETRY_MS));
@@ -208,25 +208,22 @@ impl SessionKernel {
         self.alarm = None;
     }
 
-    /// Takes in what happened and returns what is due. `durable` is what is stored; `None` while there is no session
-    /// in memory.
-    ///
-    /// # Errors
-    /// Passes on the error of a `durable` that could not be read, after arming the alarm for another attempt.
+    /// Applies an input and returns the effects that are due. `durable` is the stored state; `None` while no
+    /// session is in memory. If the stored state could not be read, the alarm is armed for another attempt.
     pub fn handle(
         &mut self,
         input: Input,
         durable: Result<Option<Durable<'_>>, StoreError>,
         now: Timestamp,
     ) -> Vec<Effect> {
-        self.take_in(input, now);
+        self.apply(input, now);
         if self.erasing {
             return Vec::new();
         }
         let mut effects = Vec::new();
         match durable {
             Ok(Some(durable)) => {
-                self.look_at(&durable, now, &mut effects);
+                self.run_due(&durable, now, &mut effects);
                 let wake = self.next_wake(Some(&durable), now);
                 self.arm(wake, now, &mut effects);
             }
@@ -239,10 +236,10 @@ impl SessionKernel {
         effects
     }
 
-    /// When anything must be looked at again at the latest; `None` when nothing is owed.
+    /// Returns when the alarm must fire at the latest; `None` when there is nothing to do.
     ///
-    /// What runs in this process is looked after by the watchdog: if the process is evicted, the alarm finds the
-    /// obligation, which still follows from what is stored.
+    /// The watchdog covers work that runs in this process: after an eviction, the alarm finds the obligation,
+    /// which still follows from the stored state.
     pub fn next_wake(&self, durable: Option<&Durable<'_>>, now: Timestamp) -> Option<Timestamp> {
         let in_memory = self.jobs.values().any(|attempts| attempts.running) || self.running.is_some();
         let watchdog = in_memory.then(|| now.plus(WATCHDOG_MS));
@@ -258,9 +255,9 @@ impl SessionKernel {
         waiting.chain(watchdog).min()
     }
 
-    fn take_in(&mut self, input: Input, now: Timestamp) {
+    fn apply(&mut self, input: Input, now: Timestamp) {
         match input {
-            Input::Look => {}
+            Input::Changed => {}
             Input::Alarm => self.alarm = None,
             Input::Acknowledged(status) => self.acknowledged = Some((status, now)),
             Input::ChildNotified(child) => {
@@ -282,9 +279,9 @@ impl SessionKernel {
         }
     }
 
-    fn look_at(&mut self, durable: &Durable<'_>, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn run_due(&mut self, durable: &Durable<'_>, now: Timestamp, effects: &mut Vec<Effect>) {
         let permit = permit_to_run(durable.state.turn.as_ref());
-        // A turn that was sealed, or that waits, does not run, whatever its task in memory still does.
+        // A sealed or waiting turn does not run, even if its task is still in memory.
         self.running = self.running.take().filter(|running| permit.as_ref() == Some(running));
         self.orphan = self.orphan.take().filter(|orphan| permit.as_ref() == Some(orphan));
         if let Some(permit) = permit
@@ -305,7 +302,7 @@ impl SessionKernel {
                 *attempts = Attempts { version, ..Attempts::default() };
             }
             if std::mem::take(&mut attempts.succeeded) && due <= now {
-                // Without a delay, a job that changes nothing would run without end.
+                // Without a delay, a job without effect would run in an endless loop.
                 attempts.failed(now);
             }
             if !attempts.running && due.max(attempts.not_before) <= now {
@@ -315,7 +312,7 @@ impl SessionKernel {
         }
     }
 
-    /// Arms the alarm unless one is armed that comes soon enough: arming it is a billed write.
+    /// Arms the alarm unless the armed one fires early enough, because arming is a billed write.
     fn arm(&mut self, wake: Option<Timestamp>, now: Timestamp, effects: &mut Vec<Effect>) {
         let Some(wake) = wake.map(|wake| wake.max(now.plus(1))) else { return };
         let armed = self.alarm.filter(|armed| *armed > now);
@@ -326,13 +323,13 @@ impl SessionKernel {
     }
 }
 
-/// The permit of a turn that has to run: one that waits does not.
+/// Returns the permit of a turn that must run; `None` for a waiting turn.
 fn permit_to_run(turn: Option<&TurnState>) -> Option<Permit> {
     let runs = |turn: &&TurnState| turn.waiting_since.is_none() || fault::active(Fault::RestartWaiting);
     turn.filter(runs).map(|turn| Permit { turn: turn.id.clone(), epoch: turn.epoch })
 }
 
-/// How long to wait after so many failures in a row: twice as long each time.
+/// Returns the delay after `failures` consecutive failures, in milliseconds; it doubles each time.
 pub fn backoff(failures: u32) -> u64 {
     (RETRY_MS << failures.saturating_sub(1).min(20)).min(MAX_RETRY_MS)
 }

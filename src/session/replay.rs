@@ -37,8 +37,8 @@ impl Session {
         }))
     }
 
-    /// The next page of frames after `cursor`, and the cursor after the page; the latter is `None` at the end
-    /// of the log. With `deltas`, text is also sent as deltas.
+    /// Returns the next page of frames after `cursor`, and the cursor after the page; the latter is `None` at
+    /// the end of the log. With `deltas`, text is also sent as deltas.
     ///
     /// # Errors
     /// If the store fails.

@@ -1,5 +1,5 @@
-//! Suspended calls of a session. Each has a row of its own, which outlives the call: a second or late decision is
-//! answered with how the first one ended.
+//! Suspended calls of a session. Each has its own row, which outlives the call, so that a repeated or late
+//! decision gets the result of the first one.
 
 use super::{Session, decode, encode};
 use crate::fault::{self, Fault};
@@ -22,7 +22,7 @@ pub enum Row {
 impl Row {
     const ALL: [Row; 2] = [Row::Approval, Row::Answer];
 
-    /// The row of suspensions of this kind.
+    /// Returns the row for suspensions of this kind.
     pub fn of(kind: WaitKind) -> Self {
         match kind {
             WaitKind::Approval => Self::Approval,
@@ -38,22 +38,22 @@ impl Row {
     }
 }
 
-/// What the suspensions of one call have come to.
+/// The combined result of a call's suspensions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Resolved {
     /// Whether the call was approved.
     pub approved: bool,
     /// The answer.
     pub answer: Option<Value>,
-    /// What was shown to the person or client that answered.
+    /// The payload that was shown to the person or client that answered.
     pub shown: Value,
     /// Why the call must not run.
     pub refusal: Option<Resolution>,
-    /// The arguments that were approved, or to which the answer belongs. The call runs with exactly these.
+    /// The arguments that were approved or answered. The call runs with exactly these.
     pub args: Option<Value>,
 }
 
-/// The row of a suspension: its key and its JSON.
+/// Returns the row of a suspension: its key and its JSON.
 ///
 /// # Errors
 /// When it cannot be written as JSON.
@@ -62,7 +62,7 @@ pub fn row(suspension: &Suspension) -> Result<(String, String), StoreError> {
 }
 
 impl Session {
-    /// A suspension of a call, whether it still waits or not.
+    /// Returns a suspension of a call, open or resolved.
     ///
     /// # Errors
     /// When the store fails or holds an unreadable row.
@@ -70,7 +70,7 @@ impl Session {
         self.store.get(&row.key(call_id))?.as_deref().map(decode).transpose()
     }
 
-    /// What the suspensions of a call of the turn at hand have come to.
+    /// Returns the combined result of the suspensions of a call of the current turn.
     ///
     /// # Errors
     /// When the store fails.
@@ -78,7 +78,7 @@ impl Session {
         let mut resolved = Resolved::default();
         for row in Row::ALL {
             let Some(suspension) = self.suspension(row, call_id)? else { continue };
-            if !self.is_at_hand(&suspension.turn) {
+            if !self.is_current_turn(&suspension.turn) {
                 continue;
             }
             match suspension.resolution {
@@ -102,7 +102,7 @@ impl Session {
         Ok(resolved)
     }
 
-    /// The calls that wait now, in the order in which the model made them.
+    /// Returns the open suspensions, in the order in which the model made the calls.
     ///
     /// # Errors
     /// When the store fails.
@@ -117,7 +117,7 @@ impl Session {
         Ok(open)
     }
 
-    /// The calls that wait for a person, as clients see them.
+    /// Returns the suspensions that wait for a person, as clients see them.
     ///
     /// # Errors
     /// When the store fails.
@@ -126,12 +126,12 @@ impl Session {
         Ok(suspensions.iter().filter(|own| !own.is_delegated()).map(Suspension::pending).collect())
     }
 
-    /// Whether a suspension belongs to the turn at hand and is not resolved.
+    /// Returns whether a suspension belongs to the current turn and is not resolved.
     pub fn is_open(&self, suspension: &Suspension) -> bool {
-        suspension.resolution.is_none() && self.is_at_hand(&suspension.turn)
+        suspension.resolution.is_none() && self.is_current_turn(&suspension.turn)
     }
 
-    /// The open suspension of a call that waits for the child in `session`.
+    /// Returns the open suspension of a call that waits for the child in `session`.
     ///
     /// # Errors
     /// When the store fails.
@@ -140,7 +140,7 @@ impl Session {
         Ok(found.filter(|found| found.child().is_some_and(|child| child.task.session == session)))
     }
 
-    /// The ids of the calls that wait now.
+    /// Returns the ids of the suspended calls.
     pub fn waiting_calls(&self) -> Vec<String> {
         match self.state().turn.as_ref().map(|turn| &turn.phase) {
             Some(TurnPhase::Tools { calls }) => {
@@ -151,12 +151,12 @@ impl Session {
         }
     }
 
-    /// Whether the turn at hand waits, for a person or for children.
+    /// Returns whether the current turn waits for a person or for children.
     pub fn is_waiting(&self) -> bool {
         self.state().turn.as_ref().is_some_and(|turn| turn.waiting_since.is_some())
     }
 
-    /// Whether a call of this id was ever suspended, in any turn.
+    /// Returns whether a call with this id was ever suspended, in any turn.
     ///
     /// # Errors
     /// When the store fails.
@@ -169,13 +169,13 @@ impl Session {
         Ok(false)
     }
 
-    /// Whether this turn is the one that runs or waits now.
-    pub fn is_at_hand(&self, turn: &str) -> bool {
+    /// Returns whether this is the current turn, running or waiting.
+    pub fn is_current_turn(&self, turn: &str) -> bool {
         self.state().turn.as_ref().is_some_and(|own| own.id == turn)
     }
 }
 
-/// The record of the end of a child's task.
+/// Returns the record of the end of a child's task.
 pub fn child_completed(
     call_id: &str,
     child: &ChildWait,

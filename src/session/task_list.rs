@@ -137,7 +137,7 @@ impl TaskList {
             task.id = kept.filter(|kept| taken.insert(kept.clone())).unwrap_or_default();
         }
         for task in tasks.iter_mut().filter(|task| task.id.is_empty()) {
-            task.id = made(&task.content, &taken);
+            task.id = unused_id(&task.content, &taken);
             taken.insert(task.id.clone());
         }
         self.0 = tasks;
@@ -234,7 +234,7 @@ impl TaskList {
     }
 }
 
-/// Trims and checks a text.
+/// Trims a text and checks its length.
 fn fit(text: String) -> Result<String, TaskError> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > MAX_CONTENT {
@@ -244,7 +244,7 @@ fn fit(text: String) -> Result<String, TaskError> {
 }
 
 /// Derives an unused id from a content: `task_write_tests`, or `task_write_tests_2` if that is taken.
-fn made(content: &str, taken: &BTreeSet<String>) -> String {
+fn unused_id(content: &str, taken: &BTreeSet<String>) -> String {
     let mut made = "task".to_owned();
     let words = content.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     for word in words {

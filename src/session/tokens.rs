@@ -123,7 +123,7 @@ pub fn of_tools(tools: &[ToolSpec]) -> u64 {
     tools.iter().map(tool).sum()
 }
 
-/// Shortens a text to at most `most` estimated tokens. Returns it with its number of tokens.
+/// Shortens a text to at most `most` estimated tokens. Returns the text and its number of tokens.
 pub fn within(text: String, most: u64) -> (String, u64) {
     let (mut text, mut found) = (text, 0);
     // Each round removes at least a tenth; one round may not suffice, since token density varies.

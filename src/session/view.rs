@@ -54,7 +54,7 @@ pub struct CallView {
     elapsed_ms: Option<u64>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     was_coerced: bool,
-    /// Whether the tool finished after its call already had this outcome.
+    /// Whether the tool finished only after its call had this outcome.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     late: bool,
 }
@@ -114,7 +114,7 @@ pub struct TurnAnswer {
 }
 
 impl TurnAnswer {
-    /// The response for a turn that has ended.
+    /// Creates the response for a turn that has ended.
     pub fn new(turn: &str, end: TurnEnd) -> Self {
         Self {
             turn_id: turn.to_owned(),
@@ -143,7 +143,7 @@ impl From<TurnView> for TurnAnswer {
 }
 
 impl Session {
-    /// The session as clients see it.
+    /// Returns the session as clients see it.
     ///
     /// # Errors
     /// If the store fails.
@@ -179,7 +179,7 @@ impl Session {
         })
     }
 
-    /// A page of the conversation after record `after`, and the position of the next page.
+    /// Returns a page of the conversation after record `after`, and the position of the next page.
     ///
     /// # Errors
     /// If the store fails.
@@ -211,7 +211,7 @@ impl Session {
         }
     }
 
-    /// How a turn ended; `None` while it runs or if there is no such turn.
+    /// Returns how a turn ended; `None` while it runs or if there is no such turn.
     ///
     /// # Errors
     /// If the store fails.
@@ -221,7 +221,7 @@ impl Session {
         Ok(self.records(select)?.first().and_then(|record| record.kind.turn_end().cloned()))
     }
 
-    /// A turn as clients see it; `None` if there is no such turn.
+    /// Returns a turn as clients see it; `None` if there is no such turn.
     ///
     /// # Errors
     /// If the store fails.
@@ -278,7 +278,7 @@ impl Session {
         Ok(Some(view))
     }
 
-    /// The calls of the current step without an outcome, with their status.
+    /// Returns the calls of the current step without an outcome, with their status.
     pub fn open_calls(&self) -> Vec<(String, CallStatus)> {
         match self.state().turn.as_ref().map(|turn| &turn.phase) {
             Some(TurnPhase::Tools { calls }) => calls
@@ -344,7 +344,7 @@ impl TurnView {
     }
 }
 
-/// The message as the reply of its turn.
+/// Returns the message as the reply of its turn.
 pub fn reply(message: &Message, output: Option<Value>) -> Reply {
     Reply { id: message.id.clone(), text: text_of(&message.parts), parts: message.parts.clone(), output }
 }

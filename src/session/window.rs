@@ -19,7 +19,7 @@ use std::{cell::RefCell, rc::Rc};
 /// The key of the document that holds the window's state.
 pub(super) const STATE: &str = "context";
 
-/// The size at which the older part of a window is dropped, whatever else limits it.
+/// The size above which the older part of a window is always dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Maximum number of messages.
@@ -40,7 +40,7 @@ impl Bounds {
     }
 }
 
-/// The newest messages, and what replaces the earlier ones.
+/// The newest messages, and the summary or notes that replace the earlier ones.
 ///
 /// When the window exceeds its bounds it shrinks to three quarters at once, so that the start of the prompt
 /// stays the same for many turns and providers' caches hit. Dropped messages stay in the log.
@@ -55,7 +55,7 @@ pub struct ContextWindow {
 }
 
 impl ContextWindow {
-    /// An empty window.
+    /// Creates an empty window.
     pub fn new(bounds: Bounds) -> Self {
         let bounds = Bounds { messages: bounds.messages.max(4), ..bounds };
         Self {
@@ -108,7 +108,7 @@ impl ContextWindow {
         }
     }
 
-    /// Shortens a message as the window requires at sequence number `seq`.
+    /// Returns the message as the window shows it at sequence number `seq`, shortened if necessary.
     pub fn shortened(&self, seq: u64, mut message: Rc<Message>) -> Rc<Message> {
         let cut = &self.state.cut;
         if seq < cut.brief_before {
@@ -120,7 +120,7 @@ impl ContextWindow {
         message
     }
 
-    /// Replaces the state if it shows the same messages, summary and notes. Returns whether it does.
+    /// Replaces the state if the new one shows the same messages, summary and notes. Returns whether it did.
     pub fn replace_state(&mut self, state: &ContextState) -> bool {
         let is_same = self.state.cut == state.cut && self.state.observed.active == state.observed.active;
         if is_same {
@@ -129,17 +129,17 @@ impl ContextWindow {
         is_same
     }
 
-    /// The state that determines the window.
+    /// Returns the state that determines the window.
     pub fn state(&self) -> &ContextState {
         &self.state
     }
 
-    /// The messages, oldest first, starting with the one that replaces the earlier messages.
+    /// Returns the messages, oldest first, starting with the one that replaces the earlier messages.
     pub fn messages(&self) -> Vec<Rc<Message>> {
         self.head.iter().chain(&self.messages).cloned().collect()
     }
 
-    /// The messages with their estimated tokens, without the one that replaces the earlier messages.
+    /// Returns the messages with their estimated tokens, without the one that replaces the earlier messages.
     pub fn measured(&self) -> Vec<(Rc<Message>, u64)> {
         self.measure();
         let known = self.measured.borrow();
@@ -160,24 +160,24 @@ impl ContextWindow {
         }
     }
 
-    /// Estimated tokens of the whole window.
+    /// Returns the estimated tokens of the whole window.
     pub fn tokens(&self) -> u64 {
         self.measure();
         let head = self.head.as_ref().map_or(0, |head| tokens::of_message(head));
         head + self.measured.borrow().iter().map(|(_, tokens)| tokens).sum::<u64>()
     }
 
-    /// Number of messages, without the one that replaces the earlier messages.
+    /// Returns the number of messages, without the one that replaces the earlier messages.
     pub fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// Whether there are no messages.
+    /// Returns whether there are no messages.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
     }
 
-    /// The progress of observation in estimated tokens, or `None` before it has started.
+    /// Returns the progress of observation in estimated tokens, or `None` before it has started.
     pub fn progress(&self) -> Option<Value> {
         let observed = &self.state.observed;
         if observed.next == 0 {
@@ -220,8 +220,8 @@ fn starts(record: &Record) -> bool {
     matches!(record.kind, EventKind::TurnStarted { .. })
 }
 
-/// The newest message records from sequence number `from` on, oldest first: about `limit` of them, starting
-/// at the start of a turn and including the whole last turn.
+/// Returns the newest message records from sequence number `from` on, oldest first: about `limit` of them,
+/// starting at the start of a turn and including the whole last turn.
 fn newest(store: &dyn SessionStore, from: u64, limit: usize) -> Result<Vec<Record>, StoreError> {
     let after = from.saturating_sub(1);
     let mut select =

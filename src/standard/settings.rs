@@ -26,7 +26,8 @@ pub struct Setting {
     pub name: &'static str,
     /// Where the value comes from and how it is parsed.
     pub kind: Kind,
-    /// The value that an absent or blank setting has; empty when it follows from something else, as `doc` says.
+    /// The value that an absent or blank setting has; empty when it follows from something else, as `doc`
+    /// says.
     pub default: &'static str,
     /// The values that fit. Completes the sentence "expected …".
     pub expects: &'static str,
@@ -160,7 +161,7 @@ impl Config {
         }
     }
 
-    /// The settings of the context strategy that was chosen.
+    /// Returns the settings of the context strategy that was chosen.
     pub fn context(&self) -> ContextSettings {
         match self.strategy {
             Strategy::Compaction => ContextSettings::Compaction(self.compaction.clone()),

@@ -76,7 +76,7 @@ impl Tool for WebFetch {
     const EFFECT: Effect = Effect::NetworkRead;
     const CATEGORY: Category = Category::Other;
 
-    /// The host, so that calls to one site do not run concurrently.
+    /// Returns the host, so that calls to one site do not run concurrently.
     fn resource_keys(&self, args: &Args) -> Vec<String> {
         vec![PublicUrl::parse(&args.url).map_or_else(|_| Self::NAME.to_owned(), |url| url.host().to_owned())]
     }

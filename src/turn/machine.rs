@@ -242,7 +242,7 @@ impl TurnMachine<'_> {
         }
     }
 
-    /// Uses up one self-critique of the budget. Returns false when none is left.
+    /// Takes one self-critique from the budget. Returns `false` when none is left.
     pub fn claim_reflection(&mut self) -> bool {
         let left = self.0.reflections < self.0.budget.max_reflections;
         self.0.reflections += u32::from(left);

@@ -38,7 +38,7 @@ impl Default for Budget {
     }
 }
 
-/// The default for sessions stored before self-critiques existed.
+/// Returns the default for sessions stored before self-critiques existed.
 fn max_reflections() -> u32 {
     4
 }

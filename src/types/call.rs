@@ -48,7 +48,7 @@ pub struct ArtifactRef {
 }
 
 impl ArtifactRef {
-    /// The sentence that introduces the preview to the model.
+    /// Returns the sentence that introduces the preview to the model.
     fn notice(&self) -> String {
         let Self { r#ref, bytes, .. } = self;
         format!(
@@ -124,7 +124,7 @@ pub enum ToolOutcome {
     },
 }
 
-/// The default of `retryable` for outcomes stored without the field.
+/// Returns the default of `retryable` for outcomes stored without the field.
 fn yes() -> bool {
     true
 }

@@ -56,7 +56,7 @@ impl Delta {
         }
     }
 
-    /// The `type` on the wire.
+    /// Returns the `type` on the wire.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Text { .. } => "message.delta",

@@ -90,7 +90,7 @@ impl ModelLimits {
 }
 
 impl Default for ModelLimits {
-    /// The limits assumed for an unknown model.
+    /// Creates the limits assumed for an unknown model.
     fn default() -> Self {
         Self { window: 128_000, percent: 100 }
     }

@@ -1,4 +1,5 @@
-//! The messages between the objects of two sessions: a child's status, a snapshot of a session, and the responses.
+//! The messages between the objects of two sessions: a child's status, a snapshot of a session, and the
+//! responses.
 
 use super::{Pending, Record, Rules, SessionMeta, ToolOutcome, TurnOptions, TurnStatus, Usage};
 use serde::{Deserialize, Serialize};
@@ -30,8 +31,8 @@ pub struct ChildStatus {
 }
 
 impl ChildStatus {
-    /// The status of a task that was canceled before it began.
-    pub fn never_begun(session: String, call_id: String) -> Self {
+    /// Creates the status of a task that was canceled before it began.
+    pub fn not_started(session: String, call_id: String) -> Self {
         Self {
             session,
             call_id,
@@ -44,7 +45,8 @@ impl ChildStatus {
         }
     }
 
-    /// The outcome of the parent's call. An aborted task is a result and no failure: its text may be enough.
+    /// Returns the outcome of the parent's call. An aborted task is a result and no failure: its text may be
+    /// enough.
     pub fn outcome(&self) -> ToolOutcome {
         let result = |text: String| ToolOutcome::Result { result: text.into() };
         match (self.status, &self.error) {
@@ -59,7 +61,7 @@ impl ChildStatus {
         }
     }
 
-    /// Whether the task has ended, so that no other status follows.
+    /// Returns whether the task has ended, so that no other status follows.
     pub fn is_final(&self) -> bool {
         !matches!(self.status, TurnStatus::Running | TurnStatus::Waiting)
     }
@@ -139,7 +141,7 @@ mod tests {
         };
         let json = serde_json::to_string(&snapshot).unwrap();
         assert_eq!(serde_json::from_str::<Snapshot>(&json).unwrap(), snapshot);
-        let status = ChildStatus::never_begun("s".into(), "c".into());
+        let status = ChildStatus::not_started("s".into(), "c".into());
         let json = serde_json::to_string(&status).unwrap();
         assert_eq!(serde_json::from_str::<ChildStatus>(&json).unwrap(), status);
     }

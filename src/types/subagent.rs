@@ -41,8 +41,8 @@ pub struct ChildTask {
 }
 
 impl ChildTask {
-    /// The id of the session that works on the task of a call. Derived from the call, so that spawning twice
-    /// reaches the same session.
+    /// Returns the id of the session that works on the task of a call. Derived from the call, so that
+    /// spawning twice reaches the same session.
     pub fn session_of(session: &str, turn: &str, call_id: &str) -> String {
         id::derive(id::SESSION, &json!([session, turn, call_id]).to_string())
     }

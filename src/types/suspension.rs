@@ -69,7 +69,7 @@ impl Wait {
         })
     }
 
-    /// The kind that clients see.
+    /// Returns the kind that clients see.
     pub fn kind(&self) -> WaitKind {
         match self {
             Self::Approval => WaitKind::Approval,
@@ -80,7 +80,7 @@ impl Wait {
         }
     }
 
-    /// What is shown to the person or client that answers.
+    /// Returns what is shown to the person or client that answers.
     pub fn payload(&self) -> Value {
         match self {
             Self::Approval => Value::Null,
@@ -96,8 +96,8 @@ impl Wait {
     }
 }
 
-/// A tool call that waits or waited. Bound to the call, its turn, the turn's epoch when it was suspended, and the
-/// exact arguments.
+/// A tool call that waits or waited. Bound to the call, its turn, the turn's epoch when it was suspended, and
+/// the exact arguments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Suspension {

@@ -5,7 +5,7 @@ use edge_harness::agent::{
     OnBusy,
     host::suspensions::{ApprovalDecision, TurnEffect},
 };
-use edge_harness::platform::in_memory::models::{Answer, answer, call};
+use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::ports::SessionStore;
 use edge_harness::types::{
     Approver, BudgetPatch, Category, Decision, ModelRequest, Part, Pending, Policy, Problem, SessionStatus,
@@ -15,7 +15,7 @@ use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
 /// Calls `read_it` and twice `write_it` in its first step; then repeats the result of `w1`.
-fn two_writes(request: &ModelRequest) -> Answer {
+fn two_writes(request: &ModelRequest) -> ScriptedResponse {
     let results = request.messages.iter().flat_map(|message| &message.parts);
     let mut result = results.filter_map(|part| match part {
         Part::ToolResult { call_id, outcome, .. } if call_id == "w1" => {

@@ -10,7 +10,7 @@ use edge_harness::context::compaction::CompactionSettings;
 use edge_harness::memory::MemorySettings;
 use edge_harness::platform::in_memory::{
     ManualClock, ScriptedModels,
-    models::{Answer, answer, call},
+    models::{ScriptedResponse, answer, call},
 };
 use edge_harness::ports::{Model, Models, memory::CollectionKind};
 use edge_harness::session::tokens;
@@ -92,7 +92,7 @@ fn text(request: &ModelRequest) -> String {
 }
 
 /// A response without token counts.
-fn uncounted(parts: Vec<Part>) -> Answer {
+fn uncounted(parts: Vec<Part>) -> ScriptedResponse {
     let mut events = answer(parts);
     if let Some(Ok(ModelEvent::Done(response))) = events.last_mut() {
         response.usage = Usage::default();
@@ -100,11 +100,11 @@ fn uncounted(parts: Vec<Part>) -> Answer {
     events
 }
 
-fn failure(kind: ModelErrorKind) -> Answer {
+fn failure(kind: ModelErrorKind) -> ScriptedResponse {
     vec![Err(ModelError::new(kind, "as the test wants"))]
 }
 
-fn set(settings: CompactionSettings, script: impl Fn(&ModelRequest) -> Answer + 'static) -> Set {
+fn set(settings: CompactionSettings, script: impl Fn(&ModelRequest) -> ScriptedResponse + 'static) -> Set {
     let (diary, window, mute) = (Diary::default(), Rc::new(Cell::new(128_000)), Rc::new(Cell::new(false)));
     let silent = Rc::clone(&mute);
     let count = Cell::new(0);
@@ -307,7 +307,7 @@ fn a_failure_of_the_model_is_not_a_failure_of_compaction() {
 }
 
 /// Rejects requests over this many tokens as too long.
-fn narrow(most: u64) -> impl Fn(&ModelRequest) -> Answer {
+fn narrow(most: u64) -> impl Fn(&ModelRequest) -> ScriptedResponse {
     move |request| match request.messages.iter().map(|message| tokens::of_message(message)).sum::<u64>() {
         found if found > most => failure(ModelErrorKind::Overflow),
         _ => uncounted(vec![Part::text("word ".repeat(300))]),

@@ -3,7 +3,7 @@
 
 use crate::stage::{Stage, check, step_of};
 use edge_harness::agent::OnBusy;
-use edge_harness::platform::in_memory::models::{Answer, answer, call};
+use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::types::{BudgetPatch, ModelRequest, Part, StopReason, TurnStatus};
 use proptest::prelude::*;
 use serde_json::json;
@@ -25,7 +25,7 @@ fn step() -> impl Strategy<Value = Step> {
     (any::<bool>(), prop::collection::vec(tool, 1..4)).prop_map(|(text, calls)| Step { text, calls })
 }
 
-fn play(steps: &[Step], request: &ModelRequest) -> Answer {
+fn play(steps: &[Step], request: &ModelRequest) -> ScriptedResponse {
     let done = step_of(request);
     let Some(step) = steps.get(done) else { return answer(vec![Part::text("the end")]) };
     let mut parts = Vec::new();

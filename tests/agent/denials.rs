@@ -2,7 +2,7 @@
 
 use crate::stage::{Stage, meta, step_of};
 use edge_harness::agent::host::suspensions::ApprovalDecision;
-use edge_harness::platform::in_memory::models::{Answer, answer, call};
+use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::types::{
     Approver, Category, Decision, Mode, ModelRequest, Part, Policy, Role, SessionStatus,
 };
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 /// Writes by itself, or spawns a subagent that does. The subagent may be a fork, or spawn another.
-fn script(request: &ModelRequest) -> Answer {
+fn script(request: &ModelRequest) -> ScriptedResponse {
     let said = request.messages.iter().rfind(|message| message.role == Role::User).unwrap().text();
     let (verb, rest) = said.split_once(':').unwrap_or((&said, ""));
     let send = |forked: bool| {
@@ -69,7 +69,7 @@ fn act(stage: &Stage, act: &Act) {
             }
         })
         .unwrap();
-    host.govern(&"t".into(), &tenant).unwrap();
+    host.apply_tenant_rules(&"t".into(), &tenant).unwrap();
     stage.run();
 }
 

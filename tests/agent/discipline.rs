@@ -25,7 +25,7 @@ const NONE: BudgetPatch = BudgetPatch {
     max_reflections: None,
 };
 
-fn text(text: &str) -> edge_harness::platform::in_memory::models::Answer {
+fn text(text: &str) -> edge_harness::platform::in_memory::models::ScriptedResponse {
     answer(vec![Part::text(text)])
 }
 

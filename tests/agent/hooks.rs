@@ -6,7 +6,7 @@ use edge_harness::agent::{
     ActDecision, Hook, RuntimeContext,
     hook::{HookEvent, OnError, PostActing, PreActing, PreCall, PreReasoning, SubStepError},
 };
-use edge_harness::platform::in_memory::models::{Answer, answer, call};
+use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::types::{
     ModelRequest, Part, StopReason, ToolOutcome, TurnError, TurnStatus, message::text_of,
 };
@@ -14,7 +14,7 @@ use serde_json::json;
 use std::{cell::RefCell, rc::Rc};
 
 /// Calls `read_it` once, then repeats the tool's result.
-fn one_call(request: &ModelRequest) -> Answer {
+fn one_call(request: &ModelRequest) -> ScriptedResponse {
     let result = request.messages.iter().flat_map(|m| &m.parts).find_map(|part| match part {
         Part::ToolResult { outcome, .. } => Some(outcome.model_text().into_owned()),
         _ => None,

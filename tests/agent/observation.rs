@@ -5,7 +5,7 @@ use edge_harness::agent::OnBusy;
 use edge_harness::context::observation::{NoteTaker, ObservationSettings};
 use edge_harness::platform::in_memory::{
     ManualClock, ScriptedModels, SeededEntropy,
-    models::{Answer, answer, call},
+    models::{ScriptedResponse, answer, call},
 };
 use edge_harness::ports::{Clock, Model, Models};
 use edge_harness::session::window::ContextState;
@@ -67,7 +67,7 @@ impl Models for Slow {
 }
 
 /// One-shot calls are answered from the queue first.
-type Queue = Rc<RefCell<VecDeque<Answer>>>;
+type Queue = Rc<RefCell<VecDeque<ScriptedResponse>>>;
 
 struct Talk {
     stage: Stage,
@@ -85,11 +85,11 @@ fn is_reflector(request: &ModelRequest) -> bool {
     request.system.starts_with("You maintain the notes")
 }
 
-fn say(text: &str) -> Answer {
+fn say(text: &str) -> ScriptedResponse {
     answer(vec![Part::text(text)])
 }
 
-fn noted(notes: &str) -> Answer {
+fn noted(notes: &str) -> ScriptedResponse {
     say(&format!(
         "<observations>\nDate: 2026-11-20\n{notes}\n</observations>\n<current-task>talking</current-task>"
     ))
@@ -107,7 +107,10 @@ fn below<'a>(text: &'a str, title: &str) -> &'a str {
 
 impl Talk {
     /// A model that notes the facts of messages, and responds to others as `script` says.
-    fn new(settings: ObservationSettings, script: impl Fn(&ModelRequest) -> Answer + 'static) -> Self {
+    fn new(
+        settings: ObservationSettings,
+        script: impl Fn(&ModelRequest) -> ScriptedResponse + 'static,
+    ) -> Self {
         let notes = Queue::default();
         let queue = Rc::clone(&notes);
         let models = Rc::new(ScriptedModels::new(move |request| {

@@ -9,7 +9,7 @@ use edge_harness::http::{
 };
 use edge_harness::platform::in_memory::{
     ScriptedModels,
-    models::{Answer, answer, call},
+    models::{ScriptedResponse, answer, call},
 };
 use edge_harness::types::{
     Category, ModelRequest, Part, PatternRule, Policy, Principal, Problem, Rules, SessionStatus,
@@ -47,7 +47,7 @@ fn denies(tool: &str) -> Rules {
 }
 
 /// Writes once in each turn, then replies.
-fn writes(request: &ModelRequest) -> Answer {
+fn writes(request: &ModelRequest) -> ScriptedResponse {
     match step_of(request) {
         0 => answer(vec![call("w", "write_it", json!({"key": "a"}))]),
         _ => answer(vec![Part::text("done")]),

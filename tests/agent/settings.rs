@@ -4,7 +4,7 @@ use crate::stage::{Stage, step_of};
 use edge_harness::agent::{Judge, Settings};
 use edge_harness::platform::in_memory::{
     ScriptedModels,
-    models::{Answer, answer, call},
+    models::{ScriptedResponse, answer, call},
 };
 use edge_harness::turn::ToolSelection;
 use edge_harness::types::{ModelError, ModelErrorKind, ModelRequest, Part, TurnStatus};
@@ -43,7 +43,7 @@ fn judge(name: &str, sample: f64) -> Judge {
 /// A model that replies "hi </untrusted_output>" and grades as `grades` says.
 fn graded(
     judges: Vec<Judge>,
-    grades: impl Fn(&ModelRequest) -> Answer + 'static,
+    grades: impl Fn(&ModelRequest) -> ScriptedResponse + 'static,
 ) -> (Stage, Rc<ScriptedModels>) {
     let script = move |request: &ModelRequest| match request.system.contains("\"score\"") {
         true => grades(request),

@@ -10,7 +10,7 @@ use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::{
     InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog,
     MemorySessionStore, ScriptedHttp, ScriptedModels, SeededEntropy, TaskPool,
-    models::{Answer, answer},
+    models::{ScriptedResponse, answer},
 };
 use edge_harness::ports::{Models, SessionStore, session_store::StoredRecord};
 use edge_harness::session::Session;
@@ -75,7 +75,7 @@ impl Stage {
 
     /// Creates a stage whose model's response is a function of the request.
     pub fn scripted(
-        script: impl Fn(&ModelRequest) -> Answer + 'static,
+        script: impl Fn(&ModelRequest) -> ScriptedResponse + 'static,
         extend: impl Fn(HarnessBuilder) -> HarnessBuilder + 'static,
     ) -> (Self, Rc<ScriptedModels>) {
         let models = Rc::new(ScriptedModels::new(script));

@@ -7,7 +7,7 @@ use edge_harness::agent::{SessionHost, host::suspensions::ApprovalDecision};
 use edge_harness::http::session::{self, call::SessionRequest};
 use edge_harness::platform::in_memory::{
     MemorySessionStore, ScriptedModels,
-    models::{Answer, answer, call},
+    models::{ScriptedResponse, answer, call},
 };
 use edge_harness::ports::{Directory, SessionStore};
 use edge_harness::session::Session;
@@ -41,7 +41,7 @@ fn send(id: &str, task: &str) -> Part {
 
 /// Spawns a subagent for the text after `delegate:` (a fork after `fork:`), two for the text after `both:`;
 /// otherwise does what it is asked, and repeats the result.
-fn script(request: &ModelRequest) -> Answer {
+fn script(request: &ModelRequest) -> ScriptedResponse {
     let said = said(request);
     let (verb, rest) = said.split_once(':').unwrap_or((&said, ""));
     match (step_of(request), verb) {
@@ -655,7 +655,7 @@ fn a_task_fails_if_its_session_is_gone() {
     stage.wake();
     stage.settle();
     stage.check();
-    assert!(reply(&stage, "t1").contains("its session is gone"));
+    assert!(reply(&stage, "t1").contains("its session was deleted"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::{Clock, Directory, SessionStore, session_store::Batch};
 use edge_harness::session::Permit;
-use edge_harness::session::idempotency::{Answer, FirstAnswer, KEEP_MS, document, document_key};
+use edge_harness::session::idempotency::{FirstResponse, KEEP_MS, StoredResponse, document, document_key};
 use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, Timestamp, ToolOutcome, TurnStatus};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -248,8 +248,8 @@ fn a_wake_up_is_repeated_until_nothing_is_pending() {
 fn expired_responses_are_deleted_even_while_turns_run() {
     let stage = Stage::demo();
     let keep = |key: &str| {
-        let answer = Answer::Json(200, "{}".into());
-        let first = FirstAnswer { body_hash: String::new(), at: stage.clock.now(), answer };
+        let response = StoredResponse::Json(200, "{}".into());
+        let first = FirstResponse { body_hash: String::new(), at: stage.clock.now(), response };
         let json = document(&first).unwrap();
         stage
             .session()

@@ -1,5 +1,5 @@
-//! The child's side of subagents: takes up its task under the parent's rules, and notifies the parent of its status
-//! until the parent has acknowledged the final one.
+//! The child's side of subagents: starts its task under the parent's rules, and notifies the parent of its
+//! status until the parent has acknowledged the final one.
 
 use super::{OnBusy, Post, SessionHost, children::MESSAGE_MS};
 use crate::agent::ending::Ending;
@@ -12,18 +12,21 @@ use crate::types::{
 };
 use std::rc::Rc;
 
-/// The document that marks an object whose task was canceled before it arrived. The task is refused then.
+/// The document that records that the task was canceled before it arrived. The task is then refused.
 const CANCELED: &str = "canceled";
 
 impl SessionHost {
-    /// Applies the parent's current rules to a child's session. Grants that were made here stay.
+    /// Applies the parent's current rules to a child's session. Grants of the child's own approvals stay.
     pub(super) fn follow_rules(&self, session: &Session, snapshot: &Snapshot) -> Result<(), Problem> {
         let Snapshot { meta, tenant_rules, .. } = snapshot;
         let mut state = session.state().clone();
         if state.meta.parent != meta.parent {
-            return Err(Problem::new(ErrorCode::AlreadyExists, "another session has the subagent's place"));
+            return Err(Problem::new(
+                ErrorCode::AlreadyExists,
+                "another session has the id of this subagent",
+            ));
         }
-        // A message that was long on its way may be older than the rules that are stored.
+        // A delayed message may carry older rules than the stored ones.
         if meta.updated_at >= state.ruled_at {
             state.meta.permissions = meta.permissions.clone();
             state.meta.permissions.grant(&state.granted);
@@ -39,7 +42,7 @@ impl SessionHost {
     }
 
     /// Starts the turn that works on the task, unless it was started before.
-    pub(super) fn take_up(
+    pub(super) fn start_task(
         self: &Rc<Self>,
         session: &Rc<Session>,
         task: String,
@@ -47,8 +50,8 @@ impl SessionHost {
     ) -> Result<(), Problem> {
         let Some(parent) = session.state().meta.parent.clone() else { return Ok(()) };
         let started =
-            session.is_at_hand(&parent.task_turn) || session.turn_ended(&parent.task_turn)?.is_some();
-        if started && !fault::active(Fault::RepeatErrand) {
+            session.is_current_turn(&parent.task_turn) || session.turn_ended(&parent.task_turn)?.is_some();
+        if started && !fault::active(Fault::RepeatTask) {
             return Ok(());
         }
         let post = Post {
@@ -62,8 +65,8 @@ impl SessionHost {
         self.post(session, post).map(drop)
     }
 
-    /// Cancels the task of this child, for call `call_id` of its parent, and returns its final status. Without a
-    /// session here, the task is refused when it arrives.
+    /// Cancels the task of this child, for call `call_id` of its parent, and returns its final status. If the
+    /// task has not arrived yet, it is refused on arrival.
     ///
     /// # Errors
     /// When the store fails.
@@ -71,32 +74,32 @@ impl SessionHost {
         let Some(session) = self.recover()? else {
             let put = vec![(CANCELED.to_owned(), "null".to_owned())];
             self.ports.store.commit(Batch { put, ..Batch::default() })?;
-            return Ok(ChildStatus::never_begun(id.to_owned(), call_id.to_owned()));
+            return Ok(ChildStatus::not_started(id.to_owned(), call_id.to_owned()));
         };
         if session.state().meta.parent.is_none() {
             return Err(Problem::not_found("subagent"));
         }
         self.end_task(&session)?;
         let status = self.status(&session)?;
-        Ok(status.unwrap_or_else(|| ChildStatus::never_begun(id.to_owned(), call_id.to_owned())))
+        Ok(status.unwrap_or_else(|| ChildStatus::not_started(id.to_owned(), call_id.to_owned())))
     }
 
-    /// Whether this object's task was canceled before it arrived.
+    /// Returns whether the task was canceled before it arrived.
     pub(super) fn is_canceled(&self) -> Result<bool, StoreError> {
-        // A store in which nothing was ever stored has no documents to read.
+        // An empty store has no tables to read from.
         Ok(self.ports.store.exists()? && self.ports.store.get(CANCELED)?.is_some())
     }
 
-    /// Ends the task. The parent is still notified of the final status, until it acknowledges that.
+    /// Ends the task. The parent is still notified until it acknowledges the final status.
     fn end_task(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
-        if !fault::active(Fault::ForgetRecall) {
+        if !fault::active(Fault::KeepCanceledChild) {
             self.end_with(session, Ending::new(StopReason::Canceled))?;
         }
         Ok(())
     }
 
-    /// The status of which the parent has to be notified; none once it has acknowledged the final one.
-    pub(super) fn owed_status(&self, session: &Session) -> Result<Option<ChildStatus>, StoreError> {
+    /// Returns the status to send to the parent; `None` once the parent has acknowledged the final one.
+    pub(super) fn unacknowledged_status(&self, session: &Session) -> Result<Option<ChildStatus>, StoreError> {
         if session.state().reported || session.state().meta.parent.is_none() {
             return Ok(None);
         }
@@ -105,7 +108,7 @@ impl SessionHost {
 
     /// Notifies the parent of the current status.
     pub(super) async fn notify_parent(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
-        let Some(status) = self.owed_status(session)? else { return Ok(()) };
+        let Some(status) = self.unacknowledged_status(session)? else { return Ok(()) };
         let (tenant, parent) = {
             let meta = &session.state().meta;
             let parent = meta.parent.as_ref().map(|parent| parent.session.clone()).unwrap_or_default();
@@ -114,7 +117,7 @@ impl SessionHost {
         let notified = self.ports.peers.notify(&tenant, &parent, status.clone());
         let notified = within(self.ports.clock.as_ref(), MESSAGE_MS, notified).await;
         let notified = notified.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
-        let notified = match fault::active(Fault::LoseReport) {
+        let notified = match fault::active(Fault::LoseStatus) {
             true => notified.or(Ok(Acknowledgement::Recorded)),
             false => notified,
         };
@@ -128,7 +131,7 @@ impl SessionHost {
                 self.end_task(session)?;
                 self.store_reported(session)
             }
-            // The parent was erased, and this session was created too late to be erased with it.
+            // The parent was erased before this session was created, so the erasure missed it.
             Acknowledgement::NoSession => {
                 let id = session.state().meta.id.clone();
                 self.erase(&tenant, &id).await
@@ -141,7 +144,7 @@ impl SessionHost {
         Ok(())
     }
 
-    /// The status of the task; `None` before it has begun.
+    /// Returns the status of the task; `None` before it has started.
     fn status(&self, session: &Session) -> Result<Option<ChildStatus>, StoreError> {
         let state = session.state();
         let Some(parent) = state.meta.parent.clone() else { return Ok(None) };

@@ -1,6 +1,6 @@
-//! The parent's side of subagents. A child runs in its own session while the parent's tool call is suspended. All
-//! state is durable, and both messages, the task with its rules and the child's status, are at-least-once and
-//! idempotent.
+//! The parent's side of subagents. A child runs in its own session while the parent's tool call is suspended.
+//! All state is durable, and both messages, the task with its rules and the child's status, are at-least-once
+//! and idempotent.
 
 use super::{SessionHost, suspensions::Settled};
 use crate::fault::{self, Fault};
@@ -19,9 +19,9 @@ use futures::future::join_all;
 use serde_json::json;
 use std::{cell::RefCell, rc::Rc};
 
-/// For how long the task is sent to a child that never acknowledged it, in milliseconds.
+/// How long to retry sending a task that the child never acknowledged, in milliseconds.
 const GIVE_UP_MS: u64 = 300_000;
-/// The longest that a message to another session may take, in milliseconds.
+/// Timeout of a message to another session, in milliseconds.
 pub(super) const MESSAGE_MS: u64 = 60_000;
 /// How long an abort waits for the statuses of the children that it cancels, in milliseconds.
 const CANCEL_MS: u64 = 700;
@@ -41,7 +41,7 @@ impl SessionHost {
         let imported = self.ports.peers.import(&tenant, child, snapshot);
         let imported = within(self.ports.clock.as_ref(), MESSAGE_MS, imported).await;
         let imported = imported.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
-        // The call may have been resolved, and its turn ended, during the message.
+        // While the message was in flight, the call may have been resolved and its turn may have ended.
         let Some(suspension) = child_of(session, child)? else {
             self.handle(Input::Cancel(vec![child.to_owned()]));
             return Ok(());
@@ -53,11 +53,11 @@ impl SessionHost {
                 self.store_notified(session, suspension, rules)
             }
             Ok(Imported::Canceled) => {
-                let status = ChildStatus::never_begun(task.session, suspension.call_id.clone());
-                self.settle_child(session, suspension, status).map(drop)
+                let status = ChildStatus::not_started(task.session, suspension.call_id.clone());
+                self.resolve_child(session, suspension, status).map(drop)
             }
-            Ok(Imported::Missing) => self.fail_child(session, suspension, "its session is gone"),
-            // A child that has its task keeps it, however long it is out of reach.
+            Ok(Imported::Missing) => self.fail_child(session, suspension, "its session was deleted"),
+            // A child that has acknowledged its task keeps it, however long it is unreachable.
             Err(error) => {
                 let late = self.now().since(suspension.asked_at) > GIVE_UP_MS;
                 let never_reached = suspension.child().is_some_and(|child| child.notified.is_none());
@@ -70,7 +70,7 @@ impl SessionHost {
         }
     }
 
-    /// Stores that a child has its task and knows these rules.
+    /// Stores that a child has acknowledged its task and these rules.
     fn store_notified(
         &self,
         session: &Session,
@@ -104,7 +104,7 @@ impl SessionHost {
     }
 
     /// Resolves the call that waits for a child with the child's final status.
-    fn settle_child(
+    fn resolve_child(
         self: &Rc<Self>,
         session: &Rc<Session>,
         suspension: Suspension,
@@ -118,36 +118,37 @@ impl SessionHost {
         self.settle(session, vec![settled], Grants::default(), "subagent").map(drop)
     }
 
-    /// Takes in the status that a child has sent.
+    /// Handles a status sent by a child.
     ///
     /// # Errors
-    /// When the store fails; the child sends the status again then.
+    /// When the store fails. The child then sends the status again.
     pub fn child_status(self: &Rc<Self>, status: ChildStatus) -> Result<Acknowledgement, Problem> {
         let Some(session) = self.recover()? else { return Ok(Acknowledgement::NoSession) };
         let Some(suspension) = session.child_suspension(&status.call_id, &status.session)? else {
             return Ok(Acknowledgement::NotWanted);
         };
         if status.is_final() {
-            self.settle_child(&session, suspension, status)?;
+            self.resolve_child(&session, suspension, status)?;
         } else {
             self.store_pending(&session, suspension, status.pending)?;
         }
         Ok(Acknowledgement::Recorded)
     }
 
-    /// Stores which calls of a child wait for a person. While there are any, the turn waits for that person, too.
+    /// Stores the child's calls that wait for a person. While there are any, the parent's turn waits for a
+    /// person too.
     fn store_pending(
         &self,
         session: &Session,
         suspension: Suspension,
-        theirs: Vec<crate::types::Pending>,
+        pending: Vec<crate::types::Pending>,
     ) -> Result<(), Problem> {
         let mut suspension = suspension;
         let Wait::Child(child) = &mut suspension.wait else { return Ok(()) };
-        if child.pending == theirs {
+        if child.pending == pending {
             return Ok(());
         }
-        child.pending = theirs;
+        child.pending = pending;
         let mut all = session.suspensions()?;
         for own in all.iter_mut().filter(|own| own.call_id == suspension.call_id && own.child().is_some()) {
             *own = suspension.clone();
@@ -166,8 +167,8 @@ impl SessionHost {
         Ok(())
     }
 
-    /// Cancels the children of the turn at hand for an abort, and returns the statuses that arrive in time. If the
-    /// turn continues after all, its calls end with these statuses when the children send them again.
+    /// Cancels the children of the current turn before an abort, and returns the statuses that arrive in
+    /// time. If the abort fails, the children send their statuses again.
     pub async fn cancel_children(self: &Rc<Self>, session: &Session) -> Vec<ChildStatus> {
         let suspensions = session.suspensions().unwrap_or_default();
         let calls: Vec<(String, String)> = suspensions
@@ -183,7 +184,7 @@ impl SessionHost {
         join_all(canceled).await.into_iter().flatten().collect()
     }
 
-    /// Cancels in the background the children for which these suspensions waited.
+    /// Cancels the children of these suspensions in the background.
     pub(super) fn cancel_later(self: &Rc<Self>, suspensions: &[Suspension]) {
         let children = suspensions.iter().filter_map(Suspension::child);
         let children: Vec<String> = children.map(|child| child.task.session.clone()).collect();
@@ -192,7 +193,7 @@ impl SessionHost {
         }
     }
 
-    /// Cancels a child for which no call waits any more.
+    /// Cancels a child that no call waits for.
     pub(super) async fn cancel_child(&self, session: &Session, child: &str) -> Result<(), PeerError> {
         let tenant = session.state().meta.tenant.clone();
         let canceled = self.ports.peers.cancel(&tenant, child, "");
@@ -200,11 +201,11 @@ impl SessionHost {
         canceled.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string()))).map(drop)
     }
 
-    /// The final statuses that have arrived for calls of the step at hand that wait for others still.
+    /// Returns the final statuses already received for the current step, which still waits for other calls.
     pub(super) fn known_statuses(&self, session: &Session) -> Vec<ChildStatus> {
         let status = |call_id: String| {
             let suspension = session.suspension(Row::Answer, &call_id).ok()??;
-            let is_own = suspension.child().is_some() && session.is_at_hand(&suspension.turn);
+            let is_own = suspension.child().is_some() && session.is_current_turn(&suspension.turn);
             match suspension.resolution {
                 Some(Resolution::Answered { answer }) if is_own => serde_json::from_value(answer).ok(),
                 _ => None,
@@ -213,8 +214,8 @@ impl SessionHost {
         session.open_calls().into_iter().filter_map(|(call_id, _)| status(call_id)).collect()
     }
 
-    /// What a child is made from: the rules and mode of this session, its task, and its share of what the turn may
-    /// still use. The log goes along only until the child has acknowledged its task.
+    /// Builds the snapshot from which a child is created: rules, mode, task, and its share of the turn's
+    /// remaining budget. It includes the log only until the child has acknowledged its task.
     fn snapshot(
         &self,
         session: &Session,
@@ -234,8 +235,8 @@ impl SessionHost {
         let Some(turn) = own else { return Err(StoreError("the turn is over".into())) };
         let mut kinds = self.agent.settings.subagents.iter().flatten();
         let kind = kinds.find(|kind| !forked && kind.id == *agent).cloned().unwrap_or_default();
-        // A copy has the tools of the original, so that the prompt starts with the same bytes. Its calls of tools
-        // that are not for subagents are denied.
+        // A fork keeps the tools of the original, so that both prompts share a cached prefix. Its calls of
+        // tools that subagents may not use are denied.
         let tools = match forked {
             true => turn.options.tools.clone(),
             false => Some(self.agent.tools_of_subagents(&state, kind.tools.as_deref())),
@@ -250,7 +251,7 @@ impl SessionHost {
             max_cost_usd: turn.budget.max_cost_usd.map(left),
             ..turn.budget
         };
-        // A bound in money cannot be held with a model that has no price.
+        // A cost limit has no effect with a model that has no price.
         let is_bounded =
             |model: &String| budget.max_cost_usd.is_none() || self.agent.models.price(model).is_some();
         let now = self.now();
@@ -292,19 +293,19 @@ impl SessionHost {
     }
 }
 
-/// The hash of the rules that children of this session have to know.
+/// Returns the hash of the rules that children of this session must acknowledge.
 pub(super) fn rules_hash(session: &Session) -> String {
     let state = session.state();
     policy::args_hash(&json!([state.meta.permissions, state.meta.mode, state.tenant_rules]))
 }
 
-/// The open suspension that waits for the child in this session.
+/// Returns the open suspension that waits for the child in session `child`.
 fn child_of(session: &Session, child: &str) -> Result<Option<Suspension>, StoreError> {
     let is_its = |own: &Suspension| own.child().is_some_and(|wait| wait.task.session == child);
     Ok(session.suspensions()?.into_iter().find(is_its))
 }
 
-/// Keeps the kernel from sending children their tasks for as long as it lives.
+/// Prevents the kernel from sending tasks to children until it is dropped.
 struct Canceling<'a>(&'a RefCell<SessionKernel>);
 
 impl<'a> Canceling<'a> {

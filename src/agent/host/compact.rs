@@ -1,4 +1,4 @@
-//! Makes the context smaller at somebody's wish.
+//! Compacts the context at a caller's request.
 
 use super::SessionHost;
 use crate::session::{Session, tokens};
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use std::rc::Rc;
 
 impl SessionHost {
-    /// Makes the session's context smaller, large or not, and says what came of it.
+    /// Compacts the session's context regardless of its size, and returns the token counts before and after.
     ///
     /// # Errors
-    /// `session_busy` while a turn runs, `not_configured` when nothing keeps the context, `unavailable` when it
-    /// could not be done; the context is as it was then.
+    /// `session_busy` while a turn runs, `not_configured` without a context strategy, `unavailable` when the strategy
+    /// fails. The context is then unchanged.
     pub async fn compact(&self, session: &Rc<Session>) -> Result<Value, Problem> {
         let Some(context_manager) = &self.agent.context_manager else {
-            let detail = "the agent has no way to make a context smaller; set CONTEXT_STRATEGY";
+            let detail = "the agent has no context strategy; set CONTEXT_STRATEGY";
             return Err(Problem::new(ErrorCode::NotConfigured, detail));
         };
         if session.state().turn.is_some() {
-            let detail = "a turn is running, and sees to its context itself; wait for its end";
+            let detail = "a turn is running; wait for it to end, then compact";
             return Err(Problem::new(ErrorCode::SessionBusy, detail));
         }
         let handle = context_manager.handle(session, &self.ports.clock, None, 0);
@@ -26,10 +26,10 @@ impl SessionHost {
         let (before, tokens_before) = (handle.messages(), session.context().tokens());
         let made = context_manager.strategy.make_room(&handle, CompactReason::Request).await;
         let after = handle.messages();
-        // Whoever made it smaller meanwhile.
+        // Background work may have compacted the context during the await.
         let compacted = handle.state().kept_from() > kept_from || made == Ok(true);
         if let (Err(why), false) = (made, compacted) {
-            return Err(Problem::unavailable("the context could not be made smaller; it is as it was", why));
+            return Err(Problem::unavailable("the context could not be compacted and is unchanged", why));
         }
         let is_in = |seq: u64| after.iter().any(|(message, _)| message.seq == seq);
         let summary = handle.state().cut.summary.as_deref().map_or(0, tokens::of_text);

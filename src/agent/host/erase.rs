@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::{panic::AssertUnwindSafe, rc::Rc};
 
 impl SessionHost {
-    /// Erases the session: log, state, large objects, children, and its line in the list.
+    /// Erases the session: log, state, artifacts, children, and its entry in the list.
     ///
     /// # Errors
     /// When a store fails. Repeating the call erases the rest.
@@ -24,42 +24,43 @@ impl SessionHost {
         let erased = self.erase_all(tenant, id).await;
         self.kernel.borrow_mut().erasing = false;
         if erased.is_err() {
-            // The rest of the session is still there and owes what it owed.
+            // The rest of the session still exists, so its background jobs continue.
             self.kernel.borrow_mut().store_failed(self.now());
-            self.handle(Input::Look);
+            self.handle(Input::Changed);
         }
         erased
     }
 
     async fn erase_all(self: &Rc<Self>, tenant: &TenantId, id: &str) -> Result<(), Problem> {
         let session = self.session.borrow().clone();
-        self.let_go();
+        self.unload();
         self.end_jobs().await.map_err(memory_down)?;
         self.shut_intervals_down(session, tenant, id).await;
         self.erase_follow_ups(tenant, id).await.map_err(memory_down)?;
         let mut children = self.ports.directory.subagents(tenant, id).await.map_err(directory_down)?;
-        // Also those that are not in the directory yet.
-        children.extend(self.spawned_by(id)?);
+        // The log includes children that are not in the directory yet.
+        children.extend(self.children_in_log(id)?);
         children.sort();
         children.dedup();
         for child in children.into_iter().filter(|_| !fault::active(Fault::LeaveSubagents)) {
             self.ports.peers.erase(tenant, &child).await.map_err(child_left)?;
         }
-        // Bytes that are written after the removal would stay for ever.
+        // Nothing would ever delete bytes written after `delete_prefix`, so running writes must end first.
         let _closed = self.blobs.close();
         self.blobs.settle(SETTLE_MS).await.map_err(store_down)?;
         self.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(store_down)?;
         self.ports.directory.delete_session(tenant, id).await.map_err(directory_down)?;
-        // A request may have opened the session again. Nothing is awaited from here to the end.
-        self.let_go();
+        // A request may have opened the session again during an await. No await follows.
+        self.unload();
         self.ports.store.erase()?;
         self.kernel.borrow_mut().disarmed();
         self.ports.spawner.let_sleep();
         Ok(())
     }
 
-    /// The children of this session according to its log. The log of a copy also holds those of the original.
-    fn spawned_by(&self, id: &str) -> Result<Vec<String>, StoreError> {
+    /// Returns the children spawned by this session, from its log. A fork's log also names children of the
+    /// original.
+    fn children_in_log(&self, id: &str) -> Result<Vec<String>, StoreError> {
         let select = Select { kinds: &["subagent.started"], limit: usize::MAX, ..Select::default() };
         let spawned = self.ports.store.read(select)?.into_iter().filter_map(|stored| {
             let record: Value = decode(&stored.json).ok()?;
@@ -70,8 +71,8 @@ impl SessionHost {
         Ok(spawned.collect())
     }
 
-    /// Cancels the jobs that write outside this object and waits until they have ended, so that none writes after the
-    /// erasure. The others write through the session, which is retired.
+    /// Cancels the jobs that write outside this object and waits for them, so that none writes after the
+    /// erasure. Other jobs write through the session, which is retired.
     async fn end_jobs(&self) -> Result<(), String> {
         let jobs: Vec<_> = {
             let jobs = self.jobs.borrow();
@@ -86,7 +87,7 @@ impl SessionHost {
         Ok(())
     }
 
-    /// Gives each interval the chance to clean up. A failure does not keep the session from being erased.
+    /// Calls each interval's `shutdown`. Failures do not stop the erasure.
     async fn shut_intervals_down(&self, session: Option<Rc<Session>>, tenant: &TenantId, id: &str) {
         let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
         let Some(owner) = owner else { return };
@@ -101,9 +102,9 @@ impl SessionHost {
         }
     }
 
-    /// Removes what the follow-ups have stored of the session elsewhere.
+    /// Deletes the data that follow-ups stored for this session in other stores.
     async fn erase_follow_ups(&self, tenant: &TenantId, id: &str) -> Result<(), String> {
-        // An owner that cannot be read was never followed up; a session that is gone was erased before.
+        // Without a readable owner, no follow-up has run, or the session was erased before.
         let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
         let Some(owner) = owner else { return Ok(()) };
         for follow_up in &self.agent.follow_ups {
@@ -113,7 +114,7 @@ impl SessionHost {
     }
 
     /// Drops the session from memory: its turn, its listeners, its volatile state.
-    fn let_go(&self) {
+    fn unload(&self) {
         if let Some((_, handle)) = self.turn.borrow_mut().take() {
             handle.abort();
         }
@@ -132,7 +133,7 @@ impl SessionHost {
 }
 
 fn store_down(cause: String) -> Problem {
-    Problem::unavailable("the object store does not answer; try again", cause)
+    Problem::unavailable("the object store is unavailable; try again", cause)
 }
 
 fn child_left(cause: String) -> Problem {

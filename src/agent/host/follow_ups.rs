@@ -10,26 +10,30 @@ use crate::session::{Draft, Session, kernel::RETRY_MS};
 use crate::types::{EventKind, FollowUpProgress, Owner, Timestamp};
 use std::rc::Rc;
 
-/// The longest that one follow-up may take, in milliseconds.
+/// Timeout of one follow-up, in milliseconds.
 const MAX_MS: u64 = 180_000;
-/// The longest delay after failures, in milliseconds.
+/// Maximum delay between retries, in milliseconds.
 const MAX_WAIT_MS: u64 = 24 * 60 * 60 * 1_000;
 
 impl SessionHost {
-    /// Runs all follow-ups that are due, round after round.
-    pub(super) async fn follow_all(
+    /// Runs follow-ups until none is due.
+    pub(super) async fn run_follow_ups(
         &self,
         session: &Rc<Session>,
         cancel: &CancelToken,
     ) -> Result<(), StoreError> {
-        while self.follow_round(session, cancel).await? {}
+        while self.run_follow_up_round(session, cancel).await? {}
         Ok(())
     }
 
-    /// Runs each follow-up that is due, in the agent's order, and stores their progress in one commit. Returns whether
-    /// any was due.
-    async fn follow_round(&self, session: &Rc<Session>, cancel: &CancelToken) -> Result<bool, StoreError> {
-        let mut cx = self.follow_context(session, cancel);
+    /// Runs each follow-up that is due, in the agent's order, and stores their progress in one commit.
+    /// Returns whether any was due.
+    async fn run_follow_up_round(
+        &self,
+        session: &Rc<Session>,
+        cancel: &CancelToken,
+    ) -> Result<bool, StoreError> {
+        let mut cx = self.follow_up_context(session, cancel);
         // A turn that ends during the round requests another one, because its records come after `cx.until`.
         let requested = session.state().follow_ups.clone();
         let mut done = Vec::new();
@@ -50,10 +54,10 @@ impl SessionHost {
             if let Ok(Progress::Done(records) | Progress::UpTo(_, records)) = &result {
                 cx.uncommitted.extend_from_slice(records);
             }
-            // Those behind it in the order rely on its result.
-            let goes_on = matches!(result, Ok(Progress::Done(_)));
+            // Later follow-ups rely on its result.
+            let is_done = matches!(result, Ok(Progress::Done(_)));
             done.push((follow_up.name(), before.asked, result));
-            if !goes_on {
+            if !is_done {
                 break;
             }
         }
@@ -67,7 +71,7 @@ impl SessionHost {
         Ok(any)
     }
 
-    fn follow_context(&self, session: &Rc<Session>, cancel: &CancelToken) -> FollowUpContext {
+    fn follow_up_context(&self, session: &Rc<Session>, cancel: &CancelToken) -> FollowUpContext {
         let meta = session.state().meta.clone();
         FollowUpContext {
             owner: Owner { tenant: meta.tenant, user: meta.user, agent: meta.agent },
@@ -126,7 +130,7 @@ fn progress(
     }
 }
 
-/// The delay after so many failures in a row: twice as long each time.
+/// Returns the delay after `failures` consecutive failures; it doubles each time.
 fn wait_after(failures: u32) -> u64 {
     (RETRY_MS << failures.min(20)).min(MAX_WAIT_MS)
 }

@@ -1,5 +1,5 @@
-//! Creating a session from a snapshot of another one: a fork, or a child. Artifacts stay with the original; the
-//! copy's messages refer to them, but they can only be read there.
+//! Creates a session from a snapshot of another session: a fork or a child. Artifacts remain in the original;
+//! the copy's messages refer to them, but only the original can read them.
 
 use super::SessionHost;
 use crate::session::Session;
@@ -9,11 +9,11 @@ use crate::types::{
 use std::rc::Rc;
 
 impl SessionHost {
-    /// Creates this object's session from a snapshot. An existing session stays as it is, except that a child applies
-    /// the rules of the snapshot.
+    /// Creates this object's session from a snapshot. An existing session is not replaced; an existing child
+    /// applies the rules of the snapshot.
     ///
     /// # Errors
-    /// When another session has the place, or a store fails.
+    /// When another session has this id, or a store fails.
     pub async fn import(self: &Rc<Self>, snapshot: Snapshot) -> Result<Imported, Problem> {
         let mut snapshot = snapshot;
         let task = snapshot.task.take();
@@ -29,10 +29,10 @@ impl SessionHost {
             None => (self.make(snapshot)?, true),
         };
         if let Some((task, options)) = task {
-            self.take_up(&session, task, options)?;
+            self.start_task(&session, task, options)?;
         }
         if is_new {
-            self.listed().await;
+            self.await_list_update().await;
         }
         let view = session.view().and_then(|view| crate::session::encode(&view))?;
         Ok(Imported::Session(view))
@@ -51,7 +51,7 @@ impl SessionHost {
                 draft.state.sent_rules = draft.state.tenant_rules.clone();
                 draft.state.ruled_at = ruled_at;
             }
-            // The copied turns were followed up in the original session.
+            // Follow-ups for the copied turns run in the original session.
             for follow_up in self.agent.follow_ups() {
                 draft.state.follow_ups.entry(follow_up.name().to_owned()).or_default().seen = copied;
             }
@@ -73,13 +73,13 @@ impl SessionHost {
             }
         })?;
         self.adopt(&session);
-        self.look();
+        self.run_due();
         Ok(session)
     }
 }
 
-/// The records that end the turns that were running, waiting or queued in the copied log: an outcome for each open
-/// call, an end for each turn. In the original session these turns continue.
+/// Returns the records that end the copied turns that were running, waiting or queued: an outcome for each
+/// open call and an end for each turn. These turns continue in the original session.
 fn closing(records: &[Record]) -> Vec<(String, EventKind)> {
     let mut open: Option<&str> = None;
     let mut queued: Vec<&str> = Vec::new();

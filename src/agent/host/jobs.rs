@@ -1,4 +1,4 @@
-//! Performs what the kernel asks for: runs turns, starts background jobs, arms the alarm.
+//! Performs the kernel's effects: runs turns, starts background jobs, arms the alarm.
 
 use super::{Running, SessionHost, children::rules_hash};
 use crate::agent::CancelToken;
@@ -12,18 +12,18 @@ use futures::FutureExt;
 use std::rc::Rc;
 
 impl SessionHost {
-    /// The platform's alarm.
+    /// Handles the platform's alarm.
     ///
     /// # Errors
-    /// When the store fails; the platform repeats the alarm then.
+    /// When the store fails. The platform then repeats the alarm.
     pub async fn wake(self: &Rc<Self>) -> Result<(), Problem> {
         let recovered = self.open().and_then(|session| session.map_or(Ok(()), |own| self.recover_turn(&own)));
         self.enter(Input::Alarm);
         Ok(recovered?)
     }
 
-    /// Performs what is due at an entry. What concerns the turn is done before the caller goes on: it must not see a
-    /// turn that nothing runs, or a call whose time is over.
+    /// Handles the arrival of a request, an alarm or a message. Jobs that change the turn run before this
+    /// returns, so that the caller sees neither an evicted turn nor an expired call.
     pub(super) fn enter(self: &Rc<Self>, input: Input) {
         let mut effects = self.due(input);
         while let Some(effect) = effects.pop() {
@@ -41,12 +41,12 @@ impl SessionHost {
         }
     }
 
-    /// Performs what is due.
-    pub(super) fn look(self: &Rc<Self>) {
-        self.handle(Input::Look);
+    /// Performs the effects that are due.
+    pub(super) fn run_due(self: &Rc<Self>) {
+        self.handle(Input::Changed);
     }
 
-    /// Takes in what happened, performs what is due, and arms the alarm.
+    /// Passes an input to the kernel and performs the effects that are then due.
     pub(super) fn handle(self: &Rc<Self>, input: Input) {
         for effect in self.due(input) {
             let session = self.session.borrow().clone();
@@ -54,7 +54,7 @@ impl SessionHost {
         }
     }
 
-    /// The effects of what happened.
+    /// Passes an input to the kernel and returns the effects.
     fn due(&self, input: Input) -> Vec<Effect> {
         let session = self.session.borrow().clone();
         let now = self.now();
@@ -88,21 +88,21 @@ impl SessionHost {
         self.ports.spawner.spawn(work.boxed_local());
     }
 
-    /// Runs a job; false when it has to be tried again.
+    /// Runs a job. Returns `false` if it must be retried.
     async fn perform(self: &Rc<Self>, session: &Rc<Session>, job: &Job, cancel: &CancelToken) -> bool {
         match job {
             Job::StartQueued | Job::RecoverTurn | Job::ExpireCalls => self.perform_turn_job(session, job),
             Job::NotifyChild(child) => self.notify_child(session, child).await.is_ok(),
             Job::CancelChild(child) => self.cancel_child(session, child).await.is_ok(),
             Job::NotifyParent => self.notify_parent(session).await.is_ok(),
-            Job::FollowUps => self.follow_all(session, cancel).await.is_ok(),
+            Job::FollowUps => self.run_follow_ups(session, cancel).await.is_ok(),
             Job::Tick(name) => self.tick(session, name, cancel).await.is_ok(),
-            Job::List => self.list(session).await.is_ok(),
+            Job::List => self.update_list_entry(session).await.is_ok(),
             Job::Purge => self.purge(session).await.is_ok(),
         }
     }
 
-    /// Runs a job that awaits nothing.
+    /// Runs a job that does not await.
     fn perform_turn_job(self: &Rc<Self>, session: &Rc<Session>, job: &Job) -> bool {
         match job {
             Job::StartQueued => self.start_queued(session).is_ok(),
@@ -112,8 +112,8 @@ impl SessionHost {
         }
     }
 
-    /// Waits until a job that is running now has ended.
-    pub(super) async fn finished(&self, job: &Job) {
+    /// Waits until the job has ended, if it is running.
+    pub(super) async fn await_job(&self, job: &Job) {
         let work = self.jobs.borrow().get(job).map(|running| running.work.clone());
         if let Some(work) = work {
             work.await;
@@ -127,18 +127,18 @@ impl SessionHost {
         let children = suspensions.iter().filter_map(|suspension| suspension.child());
         let children = children.map(|child| Child {
             session: child.task.session.clone(),
-            knows: child.notified.as_ref() == Some(&hash),
+            acknowledged: child.notified.as_ref() == Some(&hash),
             rules: hash.clone(),
         });
         Ok(Facts {
             expires_at: suspensions.iter().map(|suspension| suspension.expires_at).min(),
             children: children.collect(),
-            status: self.owed_status(session)?,
+            status: self.unacknowledged_status(session)?,
         })
     }
 }
 
-/// What [`Durable`] needs beside the state.
+/// The parts of [`Durable`] that are not in the state.
 struct Facts {
     expires_at: Option<Timestamp>,
     children: Vec<Child>,

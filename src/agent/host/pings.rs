@@ -8,11 +8,11 @@ use futures::{
 };
 use std::rc::{Rc, Weak};
 
-/// How often streams get a comment, in milliseconds.
+/// Interval of the comments, in milliseconds.
 const PING_MS: u64 = 15_000;
 
 impl SessionHost {
-    /// Sends comments to the session's streams for as long as there are listeners. Call it after adding one.
+    /// Sends comments to the session's streams while it has listeners. Call this after adding a listener.
     pub fn ping(self: &Rc<Self>, session: &Rc<Session>) {
         let pinged = |(of, _): &(Weak<Session>, AbortHandle)| std::ptr::eq(of.as_ptr(), Rc::as_ptr(session));
         if !session.hub().has_listeners() || self.pings.borrow().as_ref().is_some_and(pinged) {
@@ -34,7 +34,7 @@ impl SessionHost {
         let (work, handle) = abortable(pings);
         *self.pings.borrow_mut() = Some((own, handle));
         let work = work.map(move |ended| {
-            // An aborted loop was replaced by another one, whose handle stays.
+            // An aborted loop was replaced; the stored handle belongs to its successor.
             if let (Ok(()), Some(host)) = (ended, host.upgrade()) {
                 host.pings.borrow_mut().take();
             }

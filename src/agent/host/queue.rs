@@ -7,9 +7,9 @@ use crate::session::{Draft, Session, decode, encode};
 use crate::types::{ErrorCode, EventKind, Problem, QueuedTurn, StopReason, TurnEnd, TurnError, TurnStatus};
 use std::rc::Rc;
 
-/// The most messages in a queue.
+/// Maximum number of messages in a queue.
 const MAX_QUEUE: usize = 100;
-/// The most bytes of a queue (16 MiB).
+/// Maximum size of a queue, in bytes (16 MiB).
 const MAX_QUEUE_BYTES: u64 = 16 << 20;
 
 /// A message for the queue, ready to be stored.
@@ -23,7 +23,7 @@ impl SessionHost {
     /// Prepares a message for the queue, if there is room for it.
     pub(super) fn queued(&self, session: &Rc<Session>, post: Post) -> Result<QueuedMessage, Problem> {
         if session.state().queue.len() >= MAX_QUEUE {
-            return Err(full(format!("the queue holds {MAX_QUEUE} messages already")));
+            return Err(full(format!("the queue already holds {MAX_QUEUE} messages")));
         }
         let message = self.user_message(&post.turn, post.parts);
         let budget = session.state().meta.budget.patched(&post.budget);
@@ -63,7 +63,7 @@ impl SessionHost {
         let Some(turn) = next.filter(|_| session.state().turn.is_none()) else { return Ok(()) };
         let key = queue_key(&turn);
         let stored = self.ports.store.get(&key)?;
-        // A row that cannot be read now will not be readable later: it must not block those behind it.
+        // An unreadable row stays unreadable, so it must not block later messages.
         let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
         let queued = queued.filter(|_| !fault::active(Fault::LoseQueued));
         session.commit(self.now(), |draft| {
@@ -75,7 +75,7 @@ impl SessionHost {
                     draft_start(draft, self.now(), turn, budget, options, message);
                 }
                 None => {
-                    let message = "the queued message cannot be read any more".to_owned();
+                    let message = "the queued message cannot be read".to_owned();
                     let error = Some(TurnError { code: "internal".into(), message, retryable: true });
                     let failed = TurnEnd::ended(TurnStatus::Failed, StopReason::Error);
                     draft.record(Some(&turn), EventKind::TurnFailed(TurnEnd { error, ..failed }));
@@ -85,7 +85,7 @@ impl SessionHost {
         })
     }
 
-    /// Removes a message from the queue; false if it is not queued. Its content stays in the log.
+    /// Removes a message from the queue. Returns `false` if it is not queued. Its content stays in the log.
     ///
     /// # Errors
     /// When too many records wait for the end of the streamed message, or the store fails.
@@ -105,16 +105,17 @@ impl SessionHost {
             return Ok(());
         }
         let dropped = self.dropped(all)?;
-        // Not bounded like other changes from outside: the streamed message ends right after it.
+        // Without the bound of `commit_from_outside`, because the streamed message ends right after this
+        // commit.
         session.commit(self.now(), dropped).map_err(Problem::from)
     }
 
-    /// The change that removes these from the queue.
+    /// Returns the change that removes these turns from the queue.
     fn dropped(&self, turns: Vec<String>) -> Result<impl FnOnce(&mut Draft) + use<>, StoreError> {
         let mut dropped = Vec::new();
         for turn in turns {
             let stored = self.ports.store.get(&queue_key(&turn))?;
-            // As above: a row that cannot be read must not stay for ever.
+            // An unreadable row is removed too.
             let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
             dropped.push((turn, stored.map_or(0, |json| json.len()), queued.map(|queued| queued.message)));
         }
@@ -131,7 +132,7 @@ impl SessionHost {
     }
 }
 
-/// Records how many messages are queued now.
+/// Records the number of queued messages.
 fn record_count(draft: &mut Draft) {
     let count = draft.state.queue.len();
     draft.record(None, EventKind::FollowupQueued { count });

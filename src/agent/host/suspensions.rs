@@ -24,7 +24,7 @@ use crate::types::{
 use serde_json::Value;
 use std::rc::Rc;
 
-/// The reason of a call whose time ran out.
+/// The reason given for an expired call.
 const EXPIRED: &str = "expired: no decision was made on this call in time";
 
 /// A decision on a call that waits for approval.
@@ -36,11 +36,12 @@ pub struct ApprovalDecision {
     pub reason: Option<String>,
     /// Arguments that replace those of the model.
     pub args: Option<Value>,
-    /// The hash that the call's arguments must have, for a caller that wants to be sure what it decides on.
+    /// The hash that the call's arguments must have, so that a caller decides on the arguments that it has
+    /// seen.
     pub args_hash: Option<String>,
 }
 
-/// The answer to a call that waits for one.
+/// The answer to a suspended call.
 #[derive(Clone, Debug)]
 pub enum CallAnswer {
     /// The answer.
@@ -56,15 +57,15 @@ pub enum TurnEffect {
     Continues,
     /// The turn still waits for other calls.
     Waits,
-    /// None: it repeats an earlier decision or answer.
+    /// No effect: it repeats an earlier decision or answer.
     None,
 }
 
-/// A suspension that was resolved, and what is recorded of it.
+/// A resolved suspension and its record.
 pub(super) struct Settled {
     pub suspension: Suspension,
     pub record: EventKind,
-    /// What a child has used.
+    /// The usage and cost of a child.
     pub charge: Option<(Usage, Option<f64>)>,
 }
 
@@ -72,65 +73,66 @@ impl SessionHost {
     /// Decides on a call that waits for approval. Repeating a decision changes nothing.
     ///
     /// # Errors
-    /// 404 when no call of this id waits for approval; 409 when its arguments have another hash, when it was decided
-    /// otherwise, and when it does not wait any more; 422 for arguments that do not fit.
+    /// `not_found` for an unknown call, `stale_args_hash` when its arguments have another hash, `already_decided` after a
+    /// different decision, `not_waiting` after it expired or its turn ended, `validation_failed` for invalid
+    /// arguments.
     pub fn decide(
         self: &Rc<Self>,
         session: &Rc<Session>,
         call_id: &str,
-        ruling: ApprovalDecision,
+        approval: ApprovalDecision,
         by: Approver,
     ) -> Result<TurnEffect, Problem> {
         let suspension = self.suspension(session, Row::Approval, call_id)?;
-        let stale = ruling.args_hash.as_ref().is_some_and(|hash| *hash != suspension.args_hash);
+        let stale = approval.args_hash.as_ref().is_some_and(|hash| *hash != suspension.args_hash);
         if stale && !fault::active(Fault::ApproveStale) {
             let detail = format!("the call's arguments have the hash {}", suspension.args_hash);
             return Err(Problem::new(ErrorCode::StaleArgsHash, detail));
         }
-        let declines = ruling.decision == Decision::Decline;
-        let args = match ruling.args {
-            Some(args) if !declines => Some(self.fitting(&suspension, args)?),
+        let declines = approval.decision == Decision::Decline;
+        let args = match approval.args {
+            Some(args) if !declines => Some(self.coerce_args(&suspension, args)?),
             _ => None,
         };
         if let Some(before) = suspension.resolution.as_ref().filter(|_| !fault::active(Fault::DecideTwice)) {
             let same = match before {
                 Resolution::Declined { expired: true, .. } => return Err(over()),
                 Resolution::Declined { .. } => declines,
-                // An approval repeats a wider one. A wider one after an approval would be lost.
+                // A plain approval repeats any approval. A wider one adds a grant, so it repeats only itself.
                 Resolution::Approved { decision, args: own } => {
-                    (ruling.decision == *decision || ruling.decision == Decision::Approve)
+                    (approval.decision == *decision || approval.decision == Decision::Approve)
                         && (args.is_none() || args == *own)
                 }
                 Resolution::Answered { .. } | Resolution::Failed { .. } => false,
             };
             return if same { Ok(TurnEffect::None) } else { Err(decided()) };
         }
-        self.must_wait(session, &suspension)?;
+        self.ensure_waiting(session, &suspension)?;
         let record = EventKind::ApprovalDecided {
             call_id: suspension.call_id.clone(),
             name: suspension.name.clone(),
-            decision: ruling.decision,
-            reason: ruling.reason.clone(),
+            decision: approval.decision,
+            reason: approval.reason.clone(),
             args_hash: args.as_ref().map_or_else(|| suspension.args_hash.clone(), policy::args_hash),
             args: args.clone(),
             by: Some(by.clone()),
         };
         let resolution = if declines {
-            let reason = ruling.reason.unwrap_or_else(|| "the user declined this call".to_owned());
+            let reason = approval.reason.unwrap_or_else(|| "the user declined this call".to_owned());
             Resolution::Declined { reason, expired: false }
         } else {
-            Resolution::Approved { decision: ruling.decision, args }
+            Resolution::Approved { decision: approval.decision, args }
         };
-        let granted = granted(ruling.decision, &suspension);
+        let granted = granted(approval.decision, &suspension);
         let mut settled =
             vec![Settled { suspension: suspension.clone().resolved(resolution), record, charge: None }];
-        if matches!(ruling.decision, Decision::AlwaysAllowTool | Decision::AlwaysAllowCategory) {
-            settled.extend(self.released(session, &suspension, &granted, &by)?);
+        if matches!(approval.decision, Decision::AlwaysAllowTool | Decision::AlwaysAllowCategory) {
+            settled.extend(self.approvals_covered_by(session, &suspension, &granted, &by)?);
         }
         self.settle(session, settled, granted, "decided")
     }
 
-    /// Answers a call that waits for an answer. Repeating an answer changes nothing.
+    /// Answers a suspended call. Repeating an answer changes nothing.
     ///
     /// # Errors
     /// As for [`SessionHost::decide`].
@@ -151,7 +153,7 @@ impl SessionHost {
                 (Resolution::Failed { reason: reason.clone() }, Value::String(reason))
             }
             CallAnswer::Failure(_) => {
-                return Err(Problem::field("/error", "only a tool of the client's own can fail"));
+                return Err(Problem::field("/error", "only the call of an external tool accepts an error"));
             }
         };
         if let Some(before) = &suspension.resolution {
@@ -161,7 +163,7 @@ impl SessionHost {
                 _ => Err(decided()),
             };
         }
-        self.must_wait(session, &suspension)?;
+        self.ensure_waiting(session, &suspension)?;
         if let (Resolution::Answered { answer }, Some((_, tool))) =
             (&resolution, self.agent.toolkit.get(&suspension.name))
         {
@@ -174,7 +176,7 @@ impl SessionHost {
         self.settle(session, vec![settled], Grants::default(), "answered")
     }
 
-    /// Declines the calls whose time is over.
+    /// Declines expired calls.
     pub(super) fn expire(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
         let now = self.now();
         let is_late = |own: &Suspension| own.expires_at <= now && !fault::active(Fault::ForgetExpiry);
@@ -187,7 +189,7 @@ impl SessionHost {
         Ok(())
     }
 
-    /// Ends the turn at hand in favor of a new message.
+    /// Ends the current turn because a new message arrived.
     pub(super) fn interrupt(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
         let open = session.suspensions()?.into_iter();
         let approvals = open.filter(|own| own.wait == Wait::Approval);
@@ -196,7 +198,7 @@ impl SessionHost {
         Ok(())
     }
 
-    /// The suspension of a call.
+    /// Returns the suspension of a call.
     fn suspension(&self, session: &Session, row: Row, call_id: &str) -> Result<Suspension, Problem> {
         if let Some(suspension) = session.suspension(row, call_id)? {
             return Ok(suspension);
@@ -206,14 +208,18 @@ impl SessionHost {
             Row::Answer => ("an answer", Row::Approval, "approvals"),
         };
         if session.suspension(other, call_id)?.is_some() {
-            let detail = format!("this call does not wait for {what}: see …/{route}/{call_id}");
+            let detail = format!("this call does not wait for {what}: use …/{route}/{call_id}");
             return Err(Problem::new(ErrorCode::NotWaiting, detail));
         }
         Err(Problem::not_found(&format!("call that waits for {what}")))
     }
 
-    /// Refuses a decision or answer that comes too late.
-    fn must_wait(self: &Rc<Self>, session: &Rc<Session>, suspension: &Suspension) -> Result<(), Problem> {
+    /// Returns an error if the call is no longer suspended.
+    fn ensure_waiting(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        suspension: &Suspension,
+    ) -> Result<(), Problem> {
         if suspension.expires_at <= self.now() {
             self.expire(session)?;
         }
@@ -225,7 +231,7 @@ impl SessionHost {
     }
 
     /// Coerces the arguments of a decision into the types of the tool's schema.
-    fn fitting(&self, suspension: &Suspension, args: Value) -> Result<Value, Problem> {
+    fn coerce_args(&self, suspension: &Suspension, args: Value) -> Result<Value, Problem> {
         let Some((spec, tool)) = self.agent.toolkit.get(&suspension.name) else { return Ok(args) };
         let (call_id, name) = (suspension.call_id.clone(), suspension.name.clone());
         let mut call = ToolCall { call_id, name, args, invalid: None };
@@ -233,8 +239,8 @@ impl SessionHost {
         Ok(call.args)
     }
 
-    /// The other open approvals that a grant allows, too.
-    fn released(
+    /// Approves the other open approvals that the new grant covers.
+    fn approvals_covered_by(
         &self,
         session: &Session,
         decided: &Suspension,
@@ -268,7 +274,7 @@ impl SessionHost {
         Ok(others.map(release).collect())
     }
 
-    /// Stores how suspensions ended. When no call waits any more the turn continues.
+    /// Stores resolved suspensions. The turn continues when none is left open.
     pub(super) fn settle(
         self: &Rc<Self>,
         session: &Rc<Session>,
@@ -304,12 +310,12 @@ impl SessionHost {
             }
             continues
         })?;
-        // A turn that waits for children only is at work.
+        // A turn that waits only for children counts as running.
         Ok(if continues || delegated { TurnEffect::Continues } else { TurnEffect::Waits })
     }
 }
 
-/// What a decision allows from now on.
+/// Returns the grants that a decision adds.
 fn granted(decision: Decision, suspension: &Suspension) -> Grants {
     let mut grants = Grants::default();
     match decision {
@@ -320,7 +326,7 @@ fn granted(decision: Decision, suspension: &Suspension) -> Grants {
     grants
 }
 
-/// The record of a refusal without a person's decision.
+/// Returns the record of a refusal that no person decided.
 fn declined(suspension: &Suspension, reason: &str) -> EventKind {
     EventKind::ApprovalDecided {
         call_id: suspension.call_id.clone(),
@@ -347,9 +353,9 @@ fn expired(suspension: Suspension) -> Settled {
 }
 
 fn over() -> Problem {
-    Problem::new(ErrorCode::NotWaiting, "the call does not wait any more: its turn or its time is over")
+    Problem::new(ErrorCode::NotWaiting, "the call no longer waits: its turn ended or it expired")
 }
 
 fn decided() -> Problem {
-    Problem::new(ErrorCode::AlreadyDecided, "the call was decided otherwise")
+    Problem::new(ErrorCode::AlreadyDecided, "the call already has a different decision or answer")
 }

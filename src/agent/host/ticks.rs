@@ -15,7 +15,7 @@ use futures::{
 };
 use std::{panic::AssertUnwindSafe, rc::Rc};
 
-/// The longest that a tick may take, in milliseconds.
+/// Timeout of a tick, in milliseconds.
 const TICK_MS: u64 = 60_000;
 
 impl SessionHost {
@@ -40,7 +40,7 @@ impl SessionHost {
                 Either::Right(_) => return Ok(()),
             }
         };
-        // At a fixed rate as long as ticks are on time; those that were missed are skipped.
+        // Ticks run at a fixed rate; missed ticks are skipped.
         let (now, due) = (self.now(), if before.next_at.0 > 0 { before.next_at } else { began });
         let next = due.plus(interval.every_ms());
         let next_at = if next > now { next } else { now.plus(interval.every_ms()) };
@@ -51,7 +51,7 @@ impl SessionHost {
             }
             Err(reason) => (IntervalState { next_at, failed: before.failed + 1, ..before }, Some(reason)),
         };
-        // The copy that is served now: the one at the start may have been replaced.
+        // The host may have replaced its copy of the session during the tick.
         let current = self.session.borrow().clone();
         current.as_ref().unwrap_or(session).commit(now, |draft| {
             draft.state.intervals.insert(interval.name().to_owned(), state);
@@ -88,7 +88,7 @@ fn interval_state(session: &Session, interval: &dyn Interval) -> IntervalState {
     session.state().intervals.get(interval.name()).copied().unwrap_or_default()
 }
 
-/// Turns a panic of a handler into a failure of its tick.
+/// Converts a panic of an interval into a failure of its tick.
 async fn isolated(tick: impl Future<Output = Result<Tick, String>>) -> Result<Tick, String> {
     let ended = AssertUnwindSafe(tick).catch_unwind().await;
     ended.unwrap_or_else(|_panic| Err("internal error: the interval panicked".into()))

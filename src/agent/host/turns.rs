@@ -1,4 +1,4 @@
-//! The life of a turn in this process: accepted, run, recovered, aborted.
+//! Accepts, runs, recovers and aborts turns.
 
 use super::{OnBusy, Post, SessionHost};
 use crate::agent::{RuntimeContext, ending::Ending, finalizer, judge};
@@ -13,14 +13,14 @@ use crate::types::{
 use futures::{FutureExt, future::abortable};
 use std::{panic::AssertUnwindSafe, rc::Rc};
 
-/// The longest title made from a message, in characters.
+/// Maximum length of a title made from a message, in characters.
 const TITLE_CHARS: usize = 80;
 
 impl SessionHost {
     /// Accepts a message: its turn starts at once, or the message is queued.
     ///
     /// # Errors
-    /// `session_busy`, `queue_full`, or a failed store; nothing is stored then.
+    /// `session_busy`, `queue_full`, or a failed store. Nothing is stored then.
     pub fn post(self: &Rc<Self>, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
         let busy = session.state().turn.is_some() || !session.state().queue.is_empty();
         if !busy {
@@ -31,10 +31,10 @@ impl SessionHost {
                 ErrorCode::SessionBusy,
                 "a turn is running; wait for it, or use on_busy `queue` or `steer`",
             )),
-            // A new message replaces the wait for a person.
+            // A new message ends a turn that waits for a person.
             OnBusy::Queue if session.state().status() == SessionStatus::Waiting => {
                 let message = self.queued(session, post)?;
-                // In this order: if the store refuses the message, the turn must not have been ended for it.
+                // Prepared first: an unqueueable message must not end the turn.
                 self.interrupt(session)?;
                 self.enqueue(session, message)
             }
@@ -64,12 +64,12 @@ impl SessionHost {
         Ok(TurnStatus::Running)
     }
 
-    /// Makes a session that was just stored the one that this host serves, and starts its turn.
+    /// Makes this host serve a newly stored session, and starts its turn.
     fn adopt_new(self: &Rc<Self>, session: &Rc<Session>) {
         self.adopt(session);
-        // The turn was started by this process: there is nothing to recover.
+        // This process started the turn, so there is nothing to recover.
         self.kernel.borrow_mut().started_here();
-        self.look();
+        self.run_due();
     }
 
     pub(super) fn user_message(&self, turn: &str, parts: Vec<crate::types::Part>) -> Rc<Message> {
@@ -84,7 +84,7 @@ impl SessionHost {
         })
     }
 
-    /// Runs the turn at hand in this process, from its journal.
+    /// Runs the current turn in this process, from its journal.
     pub(super) fn run(self: &Rc<Self>, session: &Rc<Session>, permit: Permit) {
         let cx = self.context(session, permit);
         let (host, own) = (Rc::clone(self), Rc::clone(&cx));
@@ -98,10 +98,10 @@ impl SessionHost {
         let result = match self.own_message(&cx) {
             Ok(Some(message)) => {
                 let call = AssertUnwindSafe(self.agent.call(message, Rc::clone(&cx))).catch_unwind().await;
-                // A panic ends this turn and nothing else.
+                // A panic ends only this turn.
                 call.unwrap_or_else(|_| self.fail(&cx, "internal error: the turn panicked"))
             }
-            // A turn that cannot continue must not block those behind it.
+            // A turn that cannot continue must not block queued turns.
             Ok(None) => self.fail(&cx, "the log lacks the message of this turn"),
             Err(error) => Err(WriteError::Store(error)),
         };
@@ -121,18 +121,18 @@ impl SessionHost {
         }
     }
 
-    /// Drops a copy of the session whose store has failed; it is read again soon and continues from the journal.
-    /// Requests that wait for a turn of this copy are answered.
+    /// Drops a copy of the session whose store has failed. The session is soon read again and continues from
+    /// its journal. Requests that wait for a turn of this copy get an error.
     fn drop_copy(self: &Rc<Self>, session: &Rc<Session>) {
         session.hub().detach();
         session.retire();
         self.stop_pings();
         self.session.borrow_mut().take();
         self.kernel.borrow_mut().store_failed(self.now());
-        self.look();
+        self.run_due();
     }
 
-    /// The message that the turn answers.
+    /// Returns the user's message of the turn.
     fn own_message(&self, cx: &RuntimeContext) -> Result<Option<Rc<Message>>, StoreError> {
         let session = &cx.session;
         let is_own = |message: &Rc<Message>| message.role == Role::User && message.turn == cx.permit.turn;
@@ -149,7 +149,7 @@ impl SessionHost {
         finalizer::seal(&self.agent, cx, Ending::failed(error))
     }
 
-    /// Gives a turn that no process runs a new epoch. The kernel runs it then.
+    /// Gives a turn that no process runs a new epoch, so that the kernel runs it.
     pub(super) fn recover_turn(&self, session: &Rc<Session>) -> Result<(), StoreError> {
         let Some(permit) = Permit::of(session).filter(|_| self.kernel.borrow().is_orphan(session)) else {
             return Ok(());
@@ -167,11 +167,11 @@ impl SessionHost {
         })
     }
 
-    /// Aborts the turn at hand at the caller's request; false if there is none. `statuses` are those of its children,
-    /// which were canceled for that.
+    /// Aborts the current turn; returns `false` if there is none. `statuses` are the statuses of its
+    /// children, which the caller has canceled.
     ///
     /// # Errors
-    /// When the store fails; the turn continues then.
+    /// When the store fails. The turn then continues.
     pub fn abort(
         self: &Rc<Self>,
         session: &Rc<Session>,
@@ -180,13 +180,13 @@ impl SessionHost {
         self.end_with(session, Ending { statuses, ..Ending::new(StopReason::Canceled) })
     }
 
-    /// Ends the turn at hand, whether it runs or waits; false if there is none.
+    /// Ends the current turn, running or waiting; returns `false` if there is none.
     pub(super) fn end_with(self: &Rc<Self>, session: &Rc<Session>, ending: Ending) -> Result<bool, Problem> {
         let Some(permit) = Permit::of(session) else { return Ok(false) };
         let own = self.turn.borrow().as_ref().map(|(cx, handle)| (Rc::clone(cx), handle.clone()));
         let own = own.filter(|(cx, _)| cx.permit == permit);
         let cx = own.as_ref().map_or_else(|| self.context(session, permit), |(cx, _)| Rc::clone(cx));
-        // If the outcomes so far cannot be read, the end does not count them.
+        // Best effort: unreadable records only leave the terminal record's counts incomplete.
         let _ = self.agent.restore_state(&cx);
         let suspensions = session.suspensions()?;
         let mut ending = ending;
@@ -194,13 +194,13 @@ impl SessionHost {
         for suspension in &suspensions {
             let Some(child) = suspension.child() else { continue };
             let status = ending.statuses.iter().find(|status| status.call_id == suspension.call_id);
-            // A child that was done before it was canceled has completed.
+            // A child may have completed before its cancellation arrived.
             let end = status.map_or(TurnStatus::Canceled, |status| status.status);
             ending.records.push(child_completed(&suspension.call_id, child, end, status));
         }
         finalizer::seal(&self.agent, &cx, ending).map_err(|error| Problem::internal(error.to_string()))?;
         self.cancel_later(&suspensions);
-        // Dropping the work closes its connections; the seal refuses whatever else it does.
+        // Aborting the task closes its connections. The seal already refuses its writes.
         if let Some((_, handle)) = own
             && !fault::active(Fault::AbortKeepsRunning)
         {
@@ -229,7 +229,7 @@ impl SessionHost {
         })
     }
 
-    /// Whether this process has started the tool of a call of the running turn.
+    /// Returns whether this process has started the tool of this call.
     pub fn has_begun(&self, call_id: &str) -> bool {
         self.turn.borrow().as_ref().is_some_and(|(cx, _)| cx.state.has_begun(call_id))
     }
@@ -242,7 +242,7 @@ impl SessionHost {
     }
 }
 
-/// Drafts the start of a turn. The first message gives a session its title, which is listed then.
+/// Drafts the start of a turn. The first message sets the session's title, so the list entry is updated.
 pub(super) fn draft_start(
     draft: &mut Draft,
     now: Timestamp,
@@ -261,7 +261,7 @@ pub(super) fn draft_start(
     draft.state.turn = Some(TurnMachine::start(turn, now, budget, options));
 }
 
-/// The first line of a message, cut to a title.
+/// Returns the first line of a message, shortened to a title.
 fn title_from(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("New session");
     let mut title: String = line.chars().take(TITLE_CHARS).collect();

@@ -6,15 +6,16 @@ use crate::types::{Message, ModelRequest, Part, Role, Timestamp, call::untrusted
 use std::rc::Rc;
 
 /// Share of the model's window that the messages in one request may use, in percent.
-const SHARE: u64 = 60;
+const WINDOW_PERCENT: u64 = 60;
 /// Minimum number of tokens of messages per request.
 const MIN_TOKENS: u64 = 300;
 /// Maximum number of consecutive requests.
 const MAX_PORTIONS: u64 = 4;
-/// Maximum length of a message's text in a request, and of the arguments or result of a call, in characters.
+/// Maximum length of a message's text in a request, in characters.
 const MAX_TEXT: usize = 8_000;
+/// Maximum length of the arguments or result of a call in a request, in characters.
 const MAX_CALL: usize = 1_000;
-/// Both are halved until everything fits, down to this length.
+/// Texts and calls are halved until everything fits, down to this length in characters.
 const MIN_CHARS: usize = 125;
 
 const PROMPT: &str = "You summarize the earlier part of a conversation between a user and an assistant with tools. \
@@ -37,7 +38,7 @@ const LEFT_OUT_NOTE: (&str, &str) = (
 /// tokens and a summary of at most `summary` tokens.
 pub fn room(window: u64, summary: u64) -> u64 {
     let beside = tokens::of_text(PROMPT) + summary + 100;
-    (window * SHARE / 100).saturating_sub(beside).max(MIN_TOKENS)
+    (window * WINDOW_PERCENT / 100).saturating_sub(beside).max(MIN_TOKENS)
 }
 
 /// Renders the messages as text in at most four portions of at most `room` tokens each. Shortens long
@@ -108,8 +109,8 @@ fn render_message(message: &Message, text: usize, call: usize) -> String {
     lines.join("\n")
 }
 
-/// Builds the request to summarize one portion; `earlier` is the summary of everything before it. The new
-/// summary may have `summary` tokens.
+/// Builds the request to summarize one portion in at most `summary` tokens; `earlier` is the summary of
+/// everything before it.
 pub fn summary_request(earlier: Option<&str>, portion: &str, summary: u64, now: Timestamp) -> ModelRequest {
     let words = summary / 2;
     let text = format!(

@@ -15,17 +15,17 @@ use crate::types::{CompactReason, EventKind};
 use async_trait::async_trait;
 use std::{cell::RefCell, rc::Rc};
 
-/// Share of a limit at which the context is compacted after a turn, ahead of the next one, in percent.
-const AHEAD: u64 = 80;
-/// Maximum time a turn waits for a summary that it needs, and for one that it can do without, in
-/// milliseconds.
-const MUST_MS: u64 = 60_000;
-const MAY_MS: u64 = 20_000;
+/// Share of a limit at which the context is compacted in the background after a turn, in percent.
+const AFTER_TURN_PERCENT: u64 = 80;
+/// Maximum time a turn waits for a summary that it needs to continue, in milliseconds.
+const REQUIRED_SUMMARY_MS: u64 = 60_000;
+/// Maximum time a turn waits for a summary that it can do without, in milliseconds.
+const OPTIONAL_SUMMARY_MS: u64 = 20_000;
 /// Maximum time of a summary after a turn, in milliseconds. Leaves time for the follow-ups that run before
 /// it.
-const BEHIND_MS: u64 = 100_000;
+const BACKGROUND_SUMMARY_MS: u64 = 100_000;
 /// Number of records after a failure during which compaction is not retried, unless a request would not fit.
-const REST: u64 = 20;
+const RETRY_AFTER_RECORDS: u64 = 20;
 
 /// Replaces older messages of a long conversation by a summary, after extracting facts from them. The
 /// messages stay in the log.
@@ -53,13 +53,13 @@ impl Compaction {
     }
 
     /// Returns whether the last compaction failed or was interrupted recently.
-    fn rests(&self, cx: &ContextHandle) -> bool {
+    fn failed_recently(&self, cx: &ContextHandle) -> bool {
         let kinds = &["compaction.started", "compaction.failed", "compaction.completed"];
         let last = Select { kinds, newest_first: true, limit: 1, ..Select::default() };
         let last = cx.session().records(last).unwrap_or_default().pop();
         last.is_some_and(|last| {
             let done = matches!(last.kind, EventKind::CompactionCompleted { .. });
-            !done && cx.session().last_seq() < last.seq + REST
+            !done && cx.session().last_seq() < last.seq + RETRY_AFTER_RECORDS
         })
     }
 
@@ -85,9 +85,8 @@ impl Compaction {
         if reduction.dropped == 0 {
             return completed(cx, reason, fill.messages, reduction);
         }
-        // The follow-ups read the log and run later in any case, so a compaction that must make room does not
-        // wait long.
-        let patience = patience(cx, most.is_some());
+        // Follow-ups read the log and run later in any case, so a required compaction does not wait long.
+        let patience = summary_timeout_ms(cx, most.is_some());
         let seen = cx.before_drop(reduction.cut.kept_from.saturating_sub(1));
         let seen = within(cx.clock.as_ref(), patience / 2, seen).await;
         let seen = seen.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
@@ -110,11 +109,11 @@ impl Compaction {
 }
 
 /// Returns how long a summary may take, in milliseconds: a share of the time left to the waiting turn.
-fn patience(cx: &ContextHandle, must: bool) -> u64 {
+fn summary_timeout_ms(cx: &ContextHandle, must: bool) -> u64 {
     match cx.left_ms() {
-        None => BEHIND_MS,
-        Some(left) if must => (left / 3).min(MUST_MS),
-        Some(left) => (left / 4).min(MAY_MS),
+        None => BACKGROUND_SUMMARY_MS,
+        Some(left) if must => (left / 3).min(REQUIRED_SUMMARY_MS),
+        Some(left) => (left / 4).min(OPTIONAL_SUMMARY_MS),
     }
 }
 
@@ -158,9 +157,9 @@ impl ContextStrategy for Compaction {
         let Some(reason) = self.reason(cx, 100) else { return };
         let fill = cx.fill();
         let most = (fill.total() > fill.limit()).then_some(fill.limit());
-        // While the request fits, it does not wait for a compaction in progress, nor retry one that just
-        // failed.
-        let waits = most.is_none() && (self.busy.borrow().contains(&key(cx)) || self.rests(cx));
+        // While the request fits, the turn neither waits for a running compaction nor retries a recent
+        // failure.
+        let waits = most.is_none() && (self.busy.borrow().contains(&key(cx)) || self.failed_recently(cx));
         if !waits {
             // A failure is recorded in the log; the turn continues.
             let _ = self.compact(cx, reason, most).await;
@@ -179,7 +178,9 @@ impl ContextStrategy for Compaction {
     }
 
     async fn after_turn(&self, cx: &ContextHandle) {
-        let Some(reason) = self.reason(cx, AHEAD).filter(|_| !self.rests(cx)) else { return };
+        let Some(reason) = self.reason(cx, AFTER_TURN_PERCENT).filter(|_| !self.failed_recently(cx)) else {
+            return;
+        };
         let Some(_busy) = Busy::with(&self.busy, key(cx)) else { return };
         // A failure is recorded in the log; the next turn tries again.
         let _ = self.compact(cx, reason, None).await;

@@ -9,15 +9,15 @@ const MAX_EQUAL: usize = 40;
 /// Maximum length of a line, in bytes.
 const MAX_LINE: usize = 50_000;
 /// Minimum length of lines that are compared, in bytes. Shorter lines may legitimately repeat.
-const LONG_LINE: usize = 40;
+const MIN_LINE: usize = 40;
 /// Minimum length of a text that is checked, in bytes.
-const LEAST: usize = 1_000;
+const MIN_TEXT: usize = 1_000;
 /// Base of the rolling hash: any odd number.
 const BASE: u64 = 0x0100_0000_01b3;
 
 /// Returns whether a text repeats itself more than notes do.
 pub fn is_degenerate(text: &str) -> bool {
-    text.len() >= LEAST
+    text.len() >= MIN_TEXT
         && (text.lines().any(|line| line.len() > MAX_LINE) || repeats_windows(text) || repeats_lines(text))
 }
 
@@ -46,7 +46,7 @@ fn repeats_windows(text: &str) -> bool {
 fn repeats_lines(text: &str) -> bool {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut all = 0;
-    for line in text.lines().map(str::trim).filter(|line| line.len() >= LONG_LINE) {
+    for line in text.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE) {
         all += 1;
         *counts.entry(line).or_default() += 1;
     }

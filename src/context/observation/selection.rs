@@ -6,8 +6,8 @@ use std::rc::Rc;
 /// Messages with their tokens, oldest first.
 pub type Measured = [(Rc<Message>, u64)];
 
-/// Minimum number of tokens worth a note, for any window size.
-const LEAST: u64 = 500;
+/// Minimum number of tokens of messages for an observation, for any window size.
+const MIN_TOKENS: u64 = 500;
 
 /// The thresholds of observation, in tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl Thresholds {
     /// Returns these thresholds, limited to half (messages) and a third (notes) of the `room` for the
     /// conversation.
     pub fn scaled(observe: u64, reflect: u64, room: u64) -> Self {
-        let fits = |share: u64| share.max(LEAST);
+        let fits = |share: u64| share.max(MIN_TOKENS);
         Self { observe: observe.min(fits(room / 2)), reflect: reflect.min(fits(room / 3)) }
     }
 

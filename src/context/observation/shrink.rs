@@ -5,7 +5,7 @@ use crate::session::window::NO_SUMMARY;
 use crate::types::{Cut, Part};
 
 /// Minimum length of pieces of messages, in characters.
-const LEAST: u64 = 400;
+const MIN_PIECE_CHARS: u64 = 400;
 
 /// Returns the next stronger reduction of messages that must fit into `room` tokens: first shortened tool
 /// calls and results, then without the older messages, finally with all pieces shortened. Returns `None`
@@ -27,7 +27,8 @@ pub fn shrink(cut: &Cut, messages: &Measured, most: usize, room: u64) -> Option<
         return Some(Cut { kept_from: kept, summary, ..next });
     }
     // A token usually has at least three characters; half of the room is reserved for exceptions.
-    let chars = usize::try_from((room / messages.len().max(1) as u64).max(LEAST)).unwrap_or(usize::MAX);
+    let chars =
+        usize::try_from((room / messages.len().max(1) as u64).max(MIN_PIECE_CHARS)).unwrap_or(usize::MAX);
     let parted = messages.iter().map(|(message, _)| (message.seq, chars)).collect();
     let is_less = messages.iter().any(|(message, _)| cut.chars(message.seq).is_none_or(|old| old > chars));
     is_less.then_some(Cut { parted, ..next })

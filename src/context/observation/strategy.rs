@@ -21,21 +21,23 @@ use std::rc::Rc;
 
 /// Maximum time a turn waits for observation, in milliseconds; also at most half of its remaining time.
 const WAIT_MS: u64 = 60_000;
-/// Maximum time of all notes after a reply, of one model call, and the remaining time needed to start another
-/// call, in milliseconds. The first is below the time limit of follow-ups.
-const AHEAD_MS: u64 = 150_000;
-const QUESTION_MS: u64 = 120_000;
+/// Maximum time of all notes after a reply, in milliseconds; below the timeout of follow-ups.
+const AFTER_TURN_MS: u64 = 150_000;
+/// Timeout of one model call, in milliseconds.
+const MODEL_CALL_MS: u64 = 120_000;
+/// Remaining time needed to start another model call, in milliseconds.
 const MIN_REMAINING_MS: u64 = 60_000;
 /// Maximum time a turn waits for follow-ups that must process messages before they are hidden, in
 /// milliseconds. After that they run after the turn, from the log.
 const DROP_MS: u64 = 30_000;
-/// Maximum number of observations per model call of a turn, and after one reply.
-const ROUNDS: usize = 3;
-const ROUNDS_AHEAD: usize = 8;
+/// Maximum number of observations before one model call of a turn.
+const MAX_ROUNDS: usize = 3;
+/// Maximum number of observations after one reply.
+const MAX_ROUNDS_AFTER_TURN: usize = 8;
 /// Maximum number of records per observation.
-const RECORDS: usize = 2_000;
+const MAX_RECORDS: usize = 2_000;
 /// Maximum number of cuts if notes do not make enough room.
-const CUTS: usize = 4;
+const MAX_CUTS: usize = 4;
 
 /// The observation strategy.
 pub struct Observation(pub NoteTaker);
@@ -124,7 +126,7 @@ impl Observation {
     /// Takes notes on messages without notes. Returns whether there are more notes now. Records a failure in
     /// the log.
     async fn observe(&self, cx: &ContextHandle, choice: Choice, deadline: Timestamp) -> Result<bool, String> {
-        let ms = deadline.since(cx.clock.now()).min(QUESTION_MS);
+        let ms = deadline.since(cx.clock.now()).min(MODEL_CALL_MS);
         if ms == 0 {
             return Ok(false);
         }
@@ -148,8 +150,8 @@ impl Observation {
         if !is_wait {
             self.before_drop(cx, to, deadline).await;
         }
-        // If another observation was faster, these notes are discarded. `next` is 0 while the start of the
-        // first observation is deferred until a streamed message ends.
+        // If another observation finished first, these notes are discarded. `next` is 0 while the start of
+        // the first observation is deferred until a streamed message ends.
         if [0, from].contains(&cx.state().observed.next) {
             cx.record(vec![match is_wait {
                 true => EventKind::ObservationBuffered(NotesTaken::new(chunk)),
@@ -175,7 +177,7 @@ impl Observation {
         let select = Select {
             after: from.saturating_sub(1),
             kinds: fold::MESSAGE_KINDS,
-            limit: RECORDS,
+            limit: MAX_RECORDS,
             ..Select::default()
         };
         let (last, session) = (cx.session().last_seq(), cx.session());
@@ -190,7 +192,7 @@ impl Observation {
         };
         let messages: Vec<_> = messages.into_iter().map(measure).collect();
         let mut most = selection::completed(&messages, cx.running_turn().is_some());
-        if records.len() == RECORDS {
+        if records.len() == MAX_RECORDS {
             // The last message may continue in later records.
             most = selection::align(&messages, most.min(messages.len().saturating_sub(1)));
         }
@@ -209,7 +211,7 @@ impl Observation {
 
     /// Rewrites the active notes and buffers the result. Records a failure in the log.
     async fn reflect(&self, cx: &ContextHandle, target: u64, deadline: Timestamp) -> Result<(), String> {
-        let ms = deadline.since(cx.clock.now()).min(QUESTION_MS);
+        let ms = deadline.since(cx.clock.now()).min(MODEL_CALL_MS);
         if ms == 0 {
             return Ok(());
         }
@@ -235,7 +237,7 @@ impl Observation {
         trigger: Trigger,
         deadline: Timestamp,
     ) -> Result<(), String> {
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             if pending(cx) < at.observe || !should_try(cx, at) {
                 break;
             }
@@ -300,7 +302,7 @@ impl Observation {
                 tried?;
             }
         }
-        for _ in 0..CUTS {
+        for _ in 0..MAX_CUTS {
             if fits() || !self.cut(cx, reason, most)? {
                 break;
             }
@@ -372,9 +374,9 @@ impl ContextStrategy for Observation {
     }
 
     async fn after_turn(&self, cx: &ContextHandle) {
-        let (at, deadline) = (self.thresholds(cx), cx.clock.now().plus(AHEAD_MS));
+        let (at, deadline) = (self.thresholds(cx), cx.clock.now().plus(AFTER_TURN_MS));
         let has_time = || deadline.since(cx.clock.now()) >= MIN_REMAINING_MS;
-        for _ in 0..ROUNDS_AHEAD {
+        for _ in 0..MAX_ROUNDS_AFTER_TURN {
             let step = at.step(pending(cx));
             let unseen = unseen(cx, &cx.state().observed);
             // A failure is recorded in the log, and retried after the next reply.

@@ -15,7 +15,7 @@ fn path(text: &str) -> FilePath {
     FilePath::parse(text).expect("a path")
 }
 
-/// A view as a glance returns it, with the first 16,000 characters of each file.
+/// Returns a view as a glance returns it, with the first 16,000 characters of each file.
 fn view(files: &[(&str, &str)], listed: &[&str]) -> View {
     let start = |(at, text): &(&str, &str)| {
         let (path, bytes) = (path(at), text.len() as u64);

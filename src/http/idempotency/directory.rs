@@ -52,7 +52,7 @@ impl ResponseStore for DirectoryStore<'_> {
     }
 }
 
-/// What a stored response is encrypted for; see [`Cipher::encrypt`].
+/// Returns the context for encrypting a stored response; see [`Cipher::encrypt`].
 fn context(key: &RequestKey) -> String {
     format!("answer {} {}", key.scope, key.key)
 }
@@ -86,8 +86,8 @@ pub async fn claim(
     }
 }
 
-/// Stores the claim if the session was created, and releases its key otherwise, so that the client can correct
-/// the request.
+/// Stores the claim if the session was created, and releases its key otherwise, so that the client can
+/// correct the request.
 pub async fn settle(gateway: &Gateway, claim: &IdempotencyClaim, status: u16) {
     let response = (status < 300).then_some((status, ""));
     let IdempotencyClaim(key) = claim;

@@ -40,13 +40,13 @@ pub struct Call<'a> {
     pub params: Params,
     /// The Idempotency-Key of a POST.
     pub key: Option<RequestKey>,
-    /// The session of this object, whoever owns it.
+    /// The session of this object. It may belong to another user.
     session: Option<Rc<Session>>,
 }
 
 impl<'a> Call<'a> {
-    /// Looks up the session, and recovers a turn that was interrupted. This is the only place where a request of
-    /// a client enters a session.
+    /// Looks up the session, and recovers a turn that was interrupted. This is the only place where a request
+    /// of a client enters a session.
     ///
     /// # Errors
     /// A failed store.
@@ -78,7 +78,8 @@ impl<'a> Call<'a> {
         self.find(user.as_deref())?.ok_or_else(|| Problem::not_found("session"))
     }
 
-    /// Returns the caller's session, or `None` if there is none yet. `user` is the user that the request names.
+    /// Returns the caller's session, or `None` if there is none yet. `user` is the user that the request
+    /// names.
     ///
     /// # Errors
     /// `not_found` for a session of another user.

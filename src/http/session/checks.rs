@@ -62,8 +62,7 @@ pub fn priced(
     Ok(())
 }
 
-/// Refuses what a client may not do in the session of a subagent: the subagent works on its task under the
-/// rules of its parent.
+/// Refuses an operation in the session of a subagent, which works on its task under the rules of its parent.
 pub fn not_a_subagent(session: &Session) -> Result<(), Problem> {
     match &session.state().meta.parent {
         Some(parent) => {

@@ -73,7 +73,7 @@ async fn resolve(
     let mode = ResponseMode::of(call.request);
     let suspension = session.suspension(row, call.params.get("call_id"))?;
     let Some(turn) = suspension.map(|suspension| suspension.turn) else {
-        // The change explains why it is impossible.
+        // The decision itself returns the precise error.
         change()?;
         return Err(Problem::not_found("call"));
     };
@@ -86,7 +86,9 @@ async fn resolve(
         }
         TurnEffect::Continues => subscription.respond(session).await,
         // A repeated request gets the stream, too: the connection of the first may have been lost.
-        TurnEffect::Waits | TurnEffect::None if mode == ResponseMode::Stream && session.is_at_hand(&turn) => {
+        TurnEffect::Waits | TurnEffect::None
+            if mode == ResponseMode::Stream && session.is_current_turn(&turn) =>
+        {
             subscription.respond(session).await
         }
         TurnEffect::Waits | TurnEffect::None => turn_response(session, &turn),

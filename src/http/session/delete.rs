@@ -40,8 +40,7 @@ fn owned_store(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<Rc<dyn 
     }
 }
 
-/// Deletes the memory of a session that was never here: the caller imported its turns. Without such turns the
-/// response is `missing`.
+/// Deletes imported turns of a session that never ran on this server. Returns `missing` if there are none.
 async fn delete_imported(
     host: &Rc<SessionHost>,
     asked: &SessionRequest,

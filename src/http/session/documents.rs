@@ -5,7 +5,7 @@ use crate::http::idempotency::{RequestKey, ResponseStore};
 use crate::http::request::RequestExt;
 use crate::ports::directory::Claim;
 use crate::session::Session;
-use crate::session::idempotency::{self, Answer, FirstAnswer, KEEP_MS};
+use crate::session::idempotency::{self, FirstResponse, KEEP_MS, StoredResponse};
 use crate::types::Problem;
 use async_trait::async_trait;
 use http::StatusCode;
@@ -17,15 +17,18 @@ pub struct DocumentStore<'a>(pub &'a Call<'a>);
 impl ResponseStore for DocumentStore<'_> {
     async fn claim(&self, key: &RequestKey) -> Result<Claim, Problem> {
         let Self(call) = self;
-        // Only in the caller's own session: the stored responses of another user's are as secret as it is.
+        // Only in the caller's own session: responses stored in another user's session are as private as that
+        // session.
         let Some(session) = call.find(call.request.query("user").as_deref())? else {
             return Ok(Claim::Fresh);
         };
         match find(call, session, key)? {
             None => Ok(Claim::Fresh),
             Some(first) if first.body_hash != key.body_hash => Ok(Claim::Reused),
-            Some(FirstAnswer { answer: Answer::Json(status, body), .. }) => Ok(Claim::Done(status, body)),
-            Some(FirstAnswer { answer: Answer::Turn(_), .. }) => {
+            Some(FirstResponse { response: StoredResponse::Json(status, body), .. }) => {
+                Ok(Claim::Done(status, body))
+            }
+            Some(FirstResponse { response: StoredResponse::Turn(_), .. }) => {
                 Err(Problem::internal("the response of a turn is stored under another route"))
             }
         }
@@ -35,7 +38,7 @@ impl ResponseStore for DocumentStore<'_> {
     async fn settle(&self, key: &RequestKey, response: Option<(StatusCode, &str)>) -> Result<(), Problem> {
         let Self(call) = self;
         let (Some((status, body)), Some(session)) = (response, call.host.open()?) else { return Ok(()) };
-        let (key, json) = document(call, key, Answer::Json(status.as_u16(), body.to_owned()))?;
+        let (key, json) = document(call, key, StoredResponse::Json(status.as_u16(), body.to_owned()))?;
         let now = call.host.now();
         session.commit(now, |draft| draft.put_until(key, json, now.plus(KEEP_MS)))?;
         Ok(())
@@ -43,13 +46,17 @@ impl ResponseStore for DocumentStore<'_> {
 }
 
 /// Finds the first response to a request with this key.
-pub fn find(call: &Call<'_>, session: &Session, key: &RequestKey) -> Result<Option<FirstAnswer>, Problem> {
+pub fn find(call: &Call<'_>, session: &Session, key: &RequestKey) -> Result<Option<FirstResponse>, Problem> {
     Ok(idempotency::find(session, &document_key(key), call.host.now())?)
 }
 
 /// Builds the document, key and JSON, that stores the first response.
-pub fn document(call: &Call<'_>, key: &RequestKey, answer: Answer) -> Result<(String, String), Problem> {
-    let first = FirstAnswer { body_hash: key.body_hash.clone(), at: call.host.now(), answer };
+pub fn document(
+    call: &Call<'_>,
+    key: &RequestKey,
+    response: StoredResponse,
+) -> Result<(String, String), Problem> {
+    let first = FirstResponse { body_hash: key.body_hash.clone(), at: call.host.now(), response };
     Ok((document_key(key), idempotency::document(&first)?))
 }
 

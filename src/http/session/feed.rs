@@ -30,7 +30,7 @@ pub(super) fn response(stream: ByteReceiver, content_type: &str) -> Response {
         .with("x-accel-buffering", "no")
 }
 
-/// Streams the events behind `cursor` as SSE, for as long as `interest` says.
+/// Streams the events after `cursor` as SSE, until `interest` ends.
 pub(super) fn sse(
     host: &Rc<SessionHost>,
     session: &Rc<Session>,
@@ -44,7 +44,7 @@ pub(super) fn sse(
     Ok(response(stream, "text/event-stream"))
 }
 
-/// Streams the stored records behind `cursor` as NDJSON, at most `limit`. A cursor within a message's text
+/// Streams the stored records after `cursor` as NDJSON, at most `limit`. A cursor within a message's text
 /// includes the record of that message.
 pub(super) fn ndjson(
     host: &Rc<SessionHost>,
@@ -127,8 +127,8 @@ impl Feed {
         }
     }
 
-    /// Makes the reader a listener of the hub. There is no await since the last read, so no event is missed or
-    /// sent twice.
+    /// Makes the reader a listener of the hub. There is no await since the last read, so no event is missed
+    /// or sent twice.
     fn go_live(&self, session: &Session) -> bool {
         if let Some(frame) = session.hub().streamed_after(self.cursor) {
             let wanted = self

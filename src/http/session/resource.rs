@@ -53,7 +53,7 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     meta.permissions = patched(&meta.permissions, new.permissions.unwrap_or_default())?;
     let session = host.create(meta)?;
     // A new session is in the list when the client gets the response, unless the list cannot be reached.
-    host.listed().await;
+    host.await_list_update().await;
     let location = format!("/v1/sessions/{}", call.session_id);
     Ok(shown(StatusCode::CREATED, &session)?.with("location", &location))
 }

@@ -20,15 +20,15 @@ pub async fn open(call: &Call<'_>) -> Result<Response, Problem> {
         return Err(Problem::new(ErrorCode::InvalidRequest, detail));
     }
     let missed = missed(call, call.session()?)?;
-    // The rules stay out: the platform bounds the state of a socket, and the session has them.
+    // Without the rules: the platform limits the size of a socket's state, and the session stores the rules.
     let principal = Principal { rules: Rules::default(), ..call.principal.clone() };
     let state = SocketState { principal, session: call.session_id.to_owned() };
     let upgrade = Upgrade { missed, state };
     Ok(response::new(StatusCode::SWITCHING_PROTOCOLS, Body::WebSocket(Box::new(upgrade))))
 }
 
-/// Returns the frames that a new socket has missed, in order: stored records, and the text of the message that
-/// is being streamed. Later frames are broadcast to the socket.
+/// Returns the frames that a new socket has missed, in order: stored records, and the text of the message
+/// that is being streamed. Later frames are broadcast to the socket.
 fn missed(call: &Call<'_>, session: &Session) -> Result<Vec<Frame>, Problem> {
     let request = call.request;
     // Without a cursor, a socket receives later events only.

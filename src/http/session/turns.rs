@@ -10,7 +10,7 @@ use crate::http::{body, idempotency};
 use crate::session::{
     Session,
     hub::Interest,
-    idempotency::{Answer, FirstAnswer},
+    idempotency::{FirstResponse, StoredResponse},
     view::TurnAnswer,
 };
 use crate::types::{Cursor, Problem, TurnStatus, id};
@@ -49,15 +49,17 @@ async fn post_message(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Respon
     let body_of_receipt = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
     let mut post = checked_post(call, body, session, &turn, on_busy)?;
     if let Some(key) = &call.key {
-        let answer = match mode {
-            ResponseMode::Receipt => Answer::Json(StatusCode::ACCEPTED.as_u16(), body_of_receipt.clone()),
-            _ => Answer::Turn(turn.clone()),
+        let response = match mode {
+            ResponseMode::Receipt => {
+                StoredResponse::Json(StatusCode::ACCEPTED.as_u16(), body_of_receipt.clone())
+            }
+            _ => StoredResponse::Turn(turn.clone()),
         };
         // Stored in the same commit as the turn's start.
-        post.document = Some(documents::document(call, key, answer)?);
+        post.document = Some(documents::document(call, key, response)?);
     }
-    // No await between the lookups and the post, so that they stay valid. The subscription comes first, so that
-    // no event has to be read back.
+    // No await between the lookups and the post, so that they stay valid. The subscription comes first, so
+    // that no event has to be read back.
     let session = match session {
         Some(session) => Rc::clone(session),
         None => host.blank(call.new_meta(user)?),
@@ -75,11 +77,11 @@ fn replay(
     call: &Call<'_>,
     session: &Rc<Session>,
     mode: ResponseMode,
-    first: FirstAnswer,
+    first: FirstResponse,
 ) -> Result<Response, Problem> {
-    let turn = match first.answer {
-        Answer::Json(status, body) => return Ok(idempotency::replayed(status, body)),
-        Answer::Turn(turn) => turn,
+    let turn = match first.response {
+        StoredResponse::Json(status, body) => return Ok(idempotency::replayed(status, body)),
+        StoredResponse::Turn(turn) => turn,
     };
     let view = session.turn(&turn)?.filter(|turn| turn.status != TurnStatus::Running);
     let Some(view) = view else { return Err(idempotency::in_progress()) };
@@ -99,7 +101,7 @@ pub async fn abort(call: &Call<'_>) -> Result<Response, Problem> {
     let turn = session.state().turn.as_ref().map(|turn| turn.id.clone());
     let statuses = call.host.cancel_children(session).await;
     // Do not abort a turn that started while the children were being canceled.
-    let is_same = turn.as_ref().is_none_or(|turn| session.is_at_hand(turn));
+    let is_same = turn.as_ref().is_none_or(|turn| session.is_current_turn(turn));
     let aborted = is_same && call.host.abort(session, statuses)?;
     let status = session.state().status();
     response::json(StatusCode::OK, &json!({"aborted": aborted, "turn_id": turn, "status": status}))

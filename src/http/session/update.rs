@@ -55,7 +55,7 @@ pub async fn update(call: &Call<'_>) -> Result<Response, Problem> {
     session.commit_from_outside(host.now(), |draft| {
         let mut changed = Map::new();
         let meta = &mut draft.state.meta;
-        // A title that a client sets stays until a client clears it.
+        // A title set by a client is replaced only by a client.
         let pinned = title.as_ref().map(Option::is_some);
         set(&mut meta.title_pinned, pinned, |new| drop(changed.insert("title_pinned".into(), json!(new))));
         set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
@@ -89,7 +89,7 @@ pub async fn update(call: &Call<'_>) -> Result<Response, Problem> {
         }
     })?;
     if relist {
-        host.listed().await;
+        host.await_list_update().await;
     }
     shown(StatusCode::OK, session)
 }

@@ -88,7 +88,7 @@ fn redacted() -> Value {
     json!({"type":"redacted_thinking","data":"Emwk"})
 }
 
-/// A stream with the text "Hm" that stops for `reason`.
+/// Returns a stream with the text "Hm" that stops for `reason`.
 fn ending(reason: &str) -> String {
     format!(
         "data: {{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{{\"type\":\"text\",\"text\":\"Hm\"}}}}\n\ndata: {{\"type\":\"message_delta\",\"delta\":{{\"stop_reason\":\"{reason}\"}},\"usage\":{{\"input_tokens\":5,\"output_tokens\":2}}}}\n\ndata: {{\"type\":\"message_stop\"}}\n\n"

@@ -37,7 +37,7 @@ pub type Statement<'a> = (&'a str, &'a [D1Type<'a>]);
 pub struct Database(Rc<D1Database>);
 
 impl Database {
-    /// The database of a binding.
+    /// Creates the database of a binding.
     pub fn new(binding: D1Database) -> Self {
         Self(Rc::new(binding))
     }
@@ -92,7 +92,7 @@ impl Rows {
         serde_json::from_value(Value::Array(self.values()?)).map_err(|error| D1Error(error.to_string()))
     }
 
-    /// Whether there are any rows.
+    /// Returns whether there are any rows.
     pub fn any(&self) -> Result<bool, D1Error> {
         Ok(!self.values()?.is_empty())
     }
@@ -102,22 +102,22 @@ impl Rows {
     }
 }
 
-/// A parameter with an integer below 2^53.
+/// Returns a parameter with an integer below 2^53.
 pub fn number(value: u64) -> D1Type<'static> {
     D1Type::Real(value as f64)
 }
 
-/// A parameter with a time.
+/// Returns a parameter with a time.
 pub fn time(at: Timestamp) -> D1Type<'static> {
     number(at.0)
 }
 
-/// A parameter with an optional text.
+/// Returns a parameter with an optional text.
 pub fn optional(text: Option<&str>) -> D1Type<'_> {
     text.map_or(D1Type::Null, D1Type::Text)
 }
 
-/// A parameter with a list as JSON, for `json_each`.
+/// Returns a parameter with a list as JSON, for `json_each`.
 pub fn list(items: impl Iterator<Item = impl AsRef<str>>) -> String {
     Value::from_iter(items.map(|item| item.as_ref().to_owned())).to_string()
 }

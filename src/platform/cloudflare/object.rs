@@ -244,7 +244,7 @@ impl Inner {
     }
 }
 
-/// The name of a session's object.
+/// Returns the name of a session's object.
 fn name(tenant: &TenantId, session: &str) -> String {
     format!("{tenant}/{session}")
 }
@@ -253,7 +253,7 @@ fn name(tenant: &TenantId, session: &str) -> String {
 pub struct Objects(pub ObjectNamespace);
 
 impl Objects {
-    /// The object of a session.
+    /// Returns the object of a session.
     pub fn get(&self, tenant: &TenantId, session: &str) -> Result<worker::Stub> {
         self.0.get_by_name(&name(tenant, session))
     }
@@ -265,7 +265,7 @@ impl Objects {
         self.ask(&name, &Internal::Consolidate { limit }, None).await.map(drop)
     }
 
-    /// Asks the object of a session, and reads its answer.
+    /// Sends a request to a session's object and reads its response.
     async fn exchange<T: serde::de::DeserializeOwned>(
         &self,
         tenant: &TenantId,
@@ -345,7 +345,7 @@ async fn read<T: serde::de::DeserializeOwned>(request: &mut Request) -> std::res
     serde_json::from_str(&body).map_err(|error| Problem::internal(error.to_string()))
 }
 
-/// The JSON of a message between objects: plain data, which can always be written.
+/// Returns the JSON of a message between objects: plain data, which can always be written.
 fn json_of(message: impl Serialize) -> String {
     serde_json::to_string(&message).unwrap_or_default()
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use worker::{Bucket, HttpMetadata, Range as Part};
 
 /// Maximum number of keys deleted by one call to R2.
-const AT_ONCE: usize = 1_000;
+const MAX_KEYS_PER_DELETE: usize = 1_000;
 /// Timeout of one call to R2 including its body, in milliseconds.
 const TIMEOUT_MS: u64 = 30_000;
 
@@ -44,7 +44,7 @@ impl BlobStore for R2Blobs {
     }
 
     async fn delete(&self, keys: &[String]) -> Result<(), String> {
-        for keys in keys.chunks(AT_ONCE) {
+        for keys in keys.chunks(MAX_KEYS_PER_DELETE) {
             with_timeout(TIMEOUT_MS, self.0.delete_multiple(keys.to_vec())).await?;
         }
         Ok(())
@@ -52,7 +52,7 @@ impl BlobStore for R2Blobs {
 
     async fn delete_prefix(&self, prefix: &str) -> Result<(), String> {
         loop {
-            let list = self.0.list().prefix(prefix).limit(AT_ONCE as u32);
+            let list = self.0.list().prefix(prefix).limit(MAX_KEYS_PER_DELETE as u32);
             let page = with_timeout(TIMEOUT_MS, list.execute()).await?;
             let keys: Vec<String> = page.objects().iter().map(worker::Object::key).collect();
             if keys.is_empty() {

@@ -40,7 +40,7 @@ pub fn start(customize: Customize) {
     CUSTOMIZE.set(customize);
 }
 
-/// A variable or secret; `None` if it is absent or empty.
+/// Returns a variable or secret; `None` if it is absent or empty.
 fn var(env: &Env, name: &str) -> Option<String> {
     env.var(name).ok().map(|value| value.to_string()).filter(|value| !value.is_empty())
 }
@@ -51,7 +51,7 @@ struct Loaded {
     errors: Vec<SettingError>,
 }
 
-/// The settings of this isolate.
+/// Returns the settings of this isolate.
 fn loaded(env: &Env) -> Rc<Loaded> {
     CONFIG.with(|cell| {
         let load = || {
@@ -67,14 +67,14 @@ pub fn with_config<T>(env: &Env, read: impl FnOnce(&Config) -> T) -> T {
     read(&loaded(env).config)
 }
 
-/// The models that this deployment offers.
+/// Returns the models that this deployment offers.
 pub fn models(env: &Env) -> ModelRegistry {
     let binding = js_sys::Reflect::get(env.as_ref(), &"AI".into()).ok().filter(|ai| ai.is_object());
     let ai = binding.map(|ai| Rc::new(WorkerAi(ai)) as Rc<dyn Ai>);
     ModelRegistry::new(loaded(env).config.models.clone(), http(), ai, clock())
 }
 
-/// The agent of this isolate, built once.
+/// Returns the agent of this isolate, built once.
 ///
 /// # Errors
 /// All malformed settings, or why the agent does not build.
@@ -110,7 +110,7 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
     })
 }
 
-/// The databases of this isolate, looked up once.
+/// Returns the databases of this isolate, looked up once.
 pub fn shards(env: &Env) -> Result<Rc<Shards>> {
     SHARDS.with(|cell| match cell.get() {
         Some(shards) => Ok(Rc::clone(shards)),
@@ -123,17 +123,17 @@ pub fn shards(env: &Env) -> Result<Rc<Shards>> {
     })
 }
 
-/// The directory of tenants, keys and sessions.
+/// Returns the directory of tenants, keys and sessions.
 pub fn directory(env: &Env) -> Result<Rc<dyn Directory>> {
     Ok(Rc::new(D1Directory::new(shards(env)?)))
 }
 
-/// The blob store.
+/// Returns the blob store.
 pub fn blobs(env: &Env) -> Result<Rc<dyn BlobStore>> {
     Ok(Rc::new(R2Blobs(env.bucket("BLOBS")?)))
 }
 
-/// The workspaces of all agents.
+/// Returns the workspaces of all agents.
 pub fn workspaces(env: &Env) -> Result<Rc<Workspaces>> {
     let table = Rc::new(D1Files::new(shards(env)?));
     let stores = Stores { table, blobs: blobs(env)?, clock: clock(), entropy: entropy() };
@@ -142,7 +142,7 @@ pub fn workspaces(env: &Env) -> Result<Rc<Workspaces>> {
     Ok(Rc::new(Workspaces::new(stores, Bundle::default()).with_layer(layer)))
 }
 
-/// The memories of all agents.
+/// Returns the memories of all agents.
 pub fn memories(env: &Env) -> Result<Rc<Memories>> {
     let (index, spaces) = memory(env)?;
     let model = OneShotModel { models: Rc::new(models(env)), clock: clock(), entropy: entropy() };
@@ -151,18 +151,18 @@ pub fn memories(env: &Env) -> Result<Rc<Memories>> {
     Ok(Rc::new(Memories::new(index, spaces, workspaces(env)?, model, settings, log)))
 }
 
-/// The memory index and the memory spaces.
+/// Returns the memory index and the memory spaces.
 pub fn memory(env: &Env) -> Result<(Rc<dyn MemoryIndex>, Rc<dyn MemorySpaces>)> {
     let shards = shards(env)?;
     Ok((Rc::new(SqlMemory::new(Rc::clone(&shards))), Rc::new(SqlSpaces::new(shards))))
 }
 
-/// The clock.
+/// Returns the clock.
 pub fn clock() -> Rc<dyn Clock> {
     Rc::new(WorkerClock)
 }
 
-/// The source of randomness.
+/// Returns the source of randomness.
 pub fn entropy() -> Rc<dyn Entropy> {
     Rc::new(WorkerEntropy)
 }
@@ -172,7 +172,7 @@ pub fn http() -> Rc<dyn Http> {
     Rc::new(WorkerHttp)
 }
 
-/// The verifier of signatures.
+/// Returns the verifier of signatures.
 pub fn signatures() -> Rc<dyn Signatures> {
     Rc::new(WebCrypto)
 }

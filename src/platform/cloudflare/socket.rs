@@ -11,7 +11,7 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// The sockets that already exist.
+    /// Wraps the sockets that already exist.
     pub fn new(state: Rc<State>) -> Self {
         let any = Cell::new(!state.get_websockets().is_empty());
         Self { state, any }

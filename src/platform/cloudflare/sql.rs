@@ -236,7 +236,7 @@ fn pieces(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The numbers of a log are far below 2^53, so that floating point is exact.
+/// Numbers of a log are far below 2^53, so floating point is exact.
 #[allow(clippy::cast_precision_loss)]
 fn number(value: u64) -> JsValue {
     JsValue::from_f64(value as f64)

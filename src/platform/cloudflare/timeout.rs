@@ -15,7 +15,7 @@ pub async fn with_timeout<T>(
     }
 }
 
-/// The text of an error.
+/// Returns the text of an error.
 pub fn error_text(error: Error) -> String {
     match error {
         // `Display` of a D1 error panics, because it expects its cause to be a string.

@@ -41,12 +41,12 @@ struct State {
 }
 
 impl MemoryFiles {
-    /// All rows and their trees.
+    /// Returns all rows and their trees.
     pub fn all(&self) -> Vec<(Tree, Row)> {
         self.state.borrow().rows.iter().map(|((tree, _), row)| (tree.clone(), row.clone())).collect()
     }
 
-    /// The blob keys that no row references.
+    /// Returns the blob keys that no row references.
     pub fn free(&self) -> Vec<String> {
         self.state.borrow().free.keys().map(|(_, key)| key.clone()).collect()
     }
@@ -123,7 +123,7 @@ impl State {
     }
 }
 
-/// The first characters of a text; all of any other content.
+/// Returns the first characters of a text; binary content completely.
 fn start(bytes: &Bytes, max_chars: usize) -> Bytes {
     let text = std::str::from_utf8(bytes).ok();
     let end = text.and_then(|text| text.char_indices().nth(max_chars)).map_or(bytes.len(), |(end, _)| end);

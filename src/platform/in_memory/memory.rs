@@ -20,7 +20,7 @@ use std::{
 pub struct InMemoryIndex {
     /// While set, every call fails.
     pub down: Cell<bool>,
-    /// Fails all calls after this many more, even in the middle of an operation.
+    /// Number of calls that still succeed; all later ones fail, even in the middle of an operation.
     pub dies_after: Cell<Option<u32>>,
     /// Number of rows that D1 would have counted for statistics, queries and neighbors so far
     /// (`tests/http/rows.rs`).
@@ -78,7 +78,7 @@ impl InMemoryIndex {
         if self.down.get() { Err(MemoryError("switched off".into())) } else { Ok(()) }
     }
 
-    /// All owners with stored state.
+    /// Returns all owners with stored state.
     pub(super) fn owners(&self) -> BTreeSet<Owner> {
         let state = self.state.borrow();
         let owner = |of: &Collection| Owner {
@@ -89,7 +89,7 @@ impl InMemoryIndex {
         state.collections.keys().map(owner).collect()
     }
 
-    /// The time of the first logged fact after a watermark.
+    /// Returns the time of the first logged fact after a watermark.
     pub(super) fn dirty_since(&self, owner: &Owner, watermark: u64) -> Option<Timestamp> {
         let Owner { tenant, agent, user } = owner.clone();
         self.with(&Collection { tenant, agent, user, kind: CollectionKind::Facts }, |kept| {

@@ -12,8 +12,8 @@ use futures::{
 use std::{cell::RefCell, rc::Rc};
 
 /// The events of one model call.
-pub type Answer = Vec<Result<ModelEvent, ModelError>>;
-type Script = Rc<dyn Fn(&ModelRequest) -> Answer>;
+pub type ScriptedResponse = Vec<Result<ModelEvent, ModelError>>;
+type Script = Rc<dyn Fn(&ModelRequest) -> ScriptedResponse>;
 
 /// A single model, `scripted/model`, whose response is a function of the request.
 pub struct ScriptedModels {
@@ -28,18 +28,18 @@ struct Scripted {
 
 impl ScriptedModels {
     /// Creates a model with this script.
-    pub fn new(script: impl Fn(&ModelRequest) -> Answer + 'static) -> Self {
+    pub fn new(script: impl Fn(&ModelRequest) -> ScriptedResponse + 'static) -> Self {
         Self { script: Rc::new(script), requests: Rc::default() }
     }
 
-    /// All requests so far, oldest first.
+    /// Returns all requests so far, oldest first.
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.requests.borrow().clone()
     }
 }
 
-/// A complete response. The text of each part is streamed as one event.
-pub fn answer(parts: Vec<Part>) -> Answer {
+/// Returns a complete response. The text of each part is streamed as one event.
+pub fn answer(parts: Vec<Part>) -> ScriptedResponse {
     let mut events = Vec::new();
     for part in &parts {
         if let Part::Text { text } = part {
@@ -54,7 +54,7 @@ pub fn answer(parts: Vec<Part>) -> Answer {
     events
 }
 
-/// A tool call, as a part of a response.
+/// Returns a tool call, as a part of a response.
 pub fn call(id: &str, name: &str, args: serde_json::Value) -> Part {
     Part::ToolCall(ToolCall { call_id: id.into(), name: name.into(), args, invalid: None })
 }

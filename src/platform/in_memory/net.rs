@@ -20,7 +20,7 @@ impl ScriptedHttp {
         self.answers.borrow_mut().push_back((status, body.into()));
     }
 
-    /// All requests so far, oldest first.
+    /// Returns all requests so far, oldest first.
     pub fn requests(&self) -> Vec<HttpRequest> {
         self.requests.borrow().clone()
     }

@@ -31,12 +31,12 @@ impl MemorySessionStore {
         self.dies_at.set(n.map(|n| self.commits.get() + n));
     }
 
-    /// Number of successful commits.
+    /// Returns the number of successful commits.
     pub fn commits(&self) -> u32 {
         self.commits.get()
     }
 
-    /// All records.
+    /// Returns all records.
     pub fn log(&self) -> Vec<StoredRecord> {
         self.log.borrow().clone()
     }

@@ -15,7 +15,7 @@ use std::{
 pub struct MemoryLog(RefCell<Vec<Value>>);
 
 impl MemoryLog {
-    /// All lines, oldest first.
+    /// Returns all lines, oldest first.
     pub fn lines(&self) -> Vec<Value> {
         self.0.borrow().clone()
     }

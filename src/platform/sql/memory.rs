@@ -53,7 +53,7 @@ impl From<String> for MemoryError {
     }
 }
 
-/// The parameters of [`COLLECTION`].
+/// Returns the parameters of [`COLLECTION`].
 fn named(collection: &Collection) -> Vec<Value<'_>> {
     let Collection { tenant, agent, user, kind } = collection;
     let kind = match kind {
@@ -63,7 +63,7 @@ fn named(collection: &Collection) -> Vec<Value<'_>> {
     [tenant.as_str(), user, agent, kind].map(Value::from).into()
 }
 
-/// The name of a source in a row.
+/// Returns the name of a source in a row.
 fn source_name(source: Source) -> &'static str {
     match source {
         Source::Log => "log",
@@ -72,7 +72,7 @@ fn source_name(source: Source) -> &'static str {
     }
 }
 
-/// A term as stored in the index. The characters are restricted so that a term cannot be parsed as an
+/// Returns a term as stored in the index. The characters are restricted so that a term cannot be parsed as an
 /// operator or belong to another collection.
 fn token(term: &str) -> MemoryResult<String> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || !c.is_ascii();
@@ -122,7 +122,7 @@ struct More {
     more: f64,
 }
 
-/// The result of a statement that selects `AS more`.
+/// Returns the result of a statement that selects `AS more`.
 fn more(results: &[impl super::Rows]) -> MemoryResult<bool> {
     let rows: Vec<More> = read(results, results.len().saturating_sub(1))?;
     Ok(rows.first().is_some_and(|row| row.more > 0.0))

@@ -49,12 +49,12 @@ impl<D: Databases> SqlSpaces<D> {
     }
 }
 
-/// The parameters of [`SPACE`].
+/// Returns the parameters of [`SPACE`].
 fn named(space: &Space) -> Vec<Value<'_>> {
     [space.tenant.as_str(), &space.user, &space.agent].map(Value::from).into()
 }
 
-/// The holder of a lease: the claim's name, followed by the space.
+/// Returns the holder of a lease: the claim's name, followed by the space.
 fn holder(claim: &Claim, space: &Space) -> String {
     format!("{}/{}/{}/{}", claim.holder, space.tenant, space.agent, space.user)
 }
@@ -106,8 +106,8 @@ impl LeaseRow {
     }
 }
 
-/// The value of `dirty_since` for the space of the first three parameters after this watermark: the time of
-/// the first added fact. Finding the earliest time would read all facts.
+/// Returns the value of `dirty_since` for the space of the first three parameters after this watermark: the
+/// time of the first added fact. Finding the earliest time would read all facts.
 pub(super) fn dirty_since(watermark: &str) -> String {
     format!(
         "(SELECT at FROM memory_entries WHERE collection = (SELECT id FROM memory_collections \
@@ -151,10 +151,10 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
         let take = "INSERT INTO memory_spaces (tenant, user, agent, flushed_at) VALUES (?1, ?2, ?3, ?4) \
                     ON CONFLICT (tenant, user, agent) DO UPDATE SET flushed_at = excluded.flushed_at \
                     WHERE flushed_at IS NULL OR flushed_at + ?5 <= excluded.flushed_at RETURNING flushed_at";
-        let look = format!("SELECT flushed_at FROM memory_spaces WHERE {SPACE}");
+        let flushed_at = format!("SELECT flushed_at FROM memory_spaces WHERE {SPACE}");
         let mut args = named(space);
         args.extend([now.into(), gap_ms.into()]);
-        let batch = [Statement::new(take, args), Statement::new(look, named(space))];
+        let batch = [Statement::new(take, args), Statement::new(flushed_at, named(space))];
         let results = self.batch(space, &batch).await?;
         if !read::<IgnoredAny>(&results, 0)?.is_empty() {
             return Ok(None);

@@ -7,9 +7,9 @@ use crate::types::Timestamp;
 /// due.
 const INDEX: &str = "artifact-expiry/";
 /// Maximum number of artifacts that one purge deletes.
-const AT_ONCE: usize = 100;
+const MAX_PER_PURGE: usize = 100;
 
-/// The key of the document that indexes an artifact's expiry. Its value is empty.
+/// Returns the key of the document that indexes an artifact's expiry. Its value is empty.
 pub(super) fn document_key(at: Timestamp, id: &str) -> String {
     format!("{INDEX}{:020}/{id}", at.0)
 }
@@ -20,7 +20,7 @@ fn read_key(key: &str) -> Option<(Timestamp, &str)> {
 }
 
 impl Artifacts {
-    /// Deletes the bytes of expired artifacts, a bounded number at once. Returns when to run again.
+    /// Deletes the bytes of expired artifacts, a bounded number at once.
     ///
     /// # Errors
     /// If a store fails or times out; run again then.
@@ -29,7 +29,7 @@ impl Artifacts {
         let (mut documents, mut blobs) = (Vec::new(), Vec::new());
         for (key, _) in self.session.store().list(INDEX)? {
             let Some((at, id)) = read_key(&key) else { continue };
-            if at > now || documents.len() == AT_ONCE {
+            if at > now || documents.len() == MAX_PER_PURGE {
                 break;
             }
             blobs.push(self.blob_key(id));

@@ -7,9 +7,9 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 /// Maximum number of characters of an output that the model is shown.
-pub const LIMIT: usize = 12_000;
+pub const MAX_CHARS: usize = 12_000;
 /// Maximum number of characters of a preview.
-const PREVIEW: usize = 200;
+const PREVIEW_CHARS: usize = 200;
 
 /// Moves an output that is too large for the model to an artifact. If the store fails, the output is
 /// truncated with a note. Never fails.
@@ -23,7 +23,7 @@ pub async fn store_if_large(
         ToolOutcome::Artifact { .. } => return (outcome, None),
         outcome => outcome.model_text(),
     };
-    if text.char_indices().nth(LIMIT).is_none() {
+    if text.char_indices().nth(MAX_CHARS).is_none() {
         return (outcome, None);
     }
     let ToolOutcome::Result { result } = &outcome else {
@@ -63,7 +63,7 @@ impl Artifacts {
 }
 
 impl Stored {
-    /// The output as the model is shown it: a reference and a preview.
+    /// Returns the output as the model is shown it: a reference and a preview.
     pub fn as_output(&self, preview: String) -> ArtifactRef {
         let pointer = &self.pointer;
         ArtifactRef {
@@ -76,13 +76,13 @@ impl Stored {
     }
 }
 
-/// The bytes to store: the whole output, truncated to the maximum size.
+/// Returns the bytes to store: the whole output, truncated to the maximum size.
 fn content(result: &Value, text: &str) -> Content {
     let is_text = result.is_string() || text.len() > MAX_BYTES;
     let mime_type = if is_text { "text/plain; charset=utf-8" } else { "application/json" };
     let bytes = if text.len() > MAX_BYTES {
         // Leave room for the note at the end.
-        let head = text.split_at(text.floor_char_boundary(MAX_BYTES - PREVIEW)).0;
+        let head = text.split_at(text.floor_char_boundary(MAX_BYTES - PREVIEW_CHARS)).0;
         let dropped = text.len() - head.len();
         format!("{head}\n[{dropped} of {} bytes are left out: too large to be kept]", text.len()).into()
     } else {
@@ -91,18 +91,18 @@ fn content(result: &Value, text: &str) -> Content {
     Content { bytes, mime_type: mime_type.into(), name: None }
 }
 
-/// The first characters, on one line.
+/// Returns the first characters, on one line.
 fn preview(text: &str) -> String {
     let breaks = |c: char| c.is_control() || c == '\u{2028}' || c == '\u{2029}';
-    text.chars().take(PREVIEW).map(|c| if breaks(c) { ' ' } else { c }).collect()
+    text.chars().take(PREVIEW_CHARS).map(|c| if breaks(c) { ' ' } else { c }).collect()
 }
 
-/// The start of a text, with a note on how much is missing and why.
+/// Returns the start of a text, with a note on how much is missing and why.
 fn cut(text: &str, why: &str) -> String {
-    let Some((end, _)) = text.char_indices().nth(LIMIT) else { return text.to_owned() };
+    let Some((end, _)) = text.char_indices().nth(MAX_CHARS) else { return text.to_owned() };
     let (head, rest) = text.split_at(end);
     let dropped = rest.chars().count();
-    format!("{head}\n[{dropped} of {} characters are left out: {why}]", LIMIT + dropped)
+    format!("{head}\n[{dropped} of {} characters are left out: {why}]", MAX_CHARS + dropped)
 }
 
 /// Truncates the reason of a failed call.

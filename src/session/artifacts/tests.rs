@@ -60,14 +60,14 @@ fn file(bytes: &'static [u8]) -> Content {
 }
 
 #[test]
-fn what_fits_stays_and_what_does_not_is_kept_apart() {
+fn only_large_outputs_become_artifacts() {
     let stage = Stage::new();
     // The limit counts characters, not bytes.
-    let fits = "é".repeat(LIMIT);
+    let fits = "é".repeat(MAX_CHARS);
     assert_eq!(stage.keep("art_0", json!(fits)), ToolOutcome::Result { result: json!(fits) });
     assert_eq!(stage.objects(), Vec::<String>::new());
 
-    let large = format!("{}\r\né", "é\n".repeat(LIMIT / 2));
+    let large = format!("{}\r\né", "é\n".repeat(MAX_CHARS / 2));
     let ToolOutcome::Artifact { result } = stage.keep("art_1", json!(large)) else { panic!("kept apart") };
     assert_eq!(
         (result.r#ref.as_str(), result.bytes, result.mime_type.as_str(), result.expires_at),
@@ -93,7 +93,7 @@ fn what_fits_stays_and_what_does_not_is_kept_apart() {
 }
 
 #[test]
-fn what_is_no_text_is_kept_as_json() {
+fn structured_outputs_are_stored_as_json() {
     let stage = Stage::new();
     let list: Value = (0..5_000).collect();
     let ToolOutcome::Artifact { result } = stage.keep("art_1", list.clone()) else { panic!("kept apart") };
@@ -104,13 +104,13 @@ fn what_is_no_text_is_kept_as_json() {
 }
 
 #[test]
-fn a_store_that_fails_or_hangs_leaves_a_marked_beginning() {
+fn if_the_store_fails_or_hangs_the_output_is_truncated_with_a_note() {
     let stage = Stage::new();
     stage.blobs.down.set(true);
-    let large = format!("{}éé", "a".repeat(LIMIT));
+    let large = format!("{}éé", "a".repeat(MAX_CHARS));
     let cut = format!(
         "{}\n[2 of 12002 characters are left out: the output could not be stored]",
-        "a".repeat(LIMIT)
+        "a".repeat(MAX_CHARS)
     );
     let expected = ToolOutcome::Result { result: json!(cut) };
     assert_eq!(stage.keep("art_1", json!(large)), expected);
@@ -126,16 +126,16 @@ fn a_store_that_fails_or_hangs_leaves_a_marked_beginning() {
 }
 
 #[test]
-fn too_many_words_about_a_failure_are_cut_and_stay_a_failure() {
+fn a_long_failure_reason_is_truncated_and_stays_a_failure() {
     let stage = Stage::new();
-    let outcome = ToolOutcome::failure("x".repeat(LIMIT + 5));
+    let outcome = ToolOutcome::failure("x".repeat(MAX_CHARS + 5));
     let (outcome, stored) = block_on(store_if_large(&stage.artifacts, "art_1".into(), outcome, HOUR));
-    let reason = format!("{}\n[5 of 12005 characters are left out: too long]", "x".repeat(LIMIT));
+    let reason = format!("{}\n[5 of 12005 characters are left out: too long]", "x".repeat(MAX_CHARS));
     assert_eq!((outcome, stored.is_none()), (ToolOutcome::failure(reason), true));
 }
 
 #[test]
-fn what_is_beyond_all_bounds_is_kept_in_part() {
+fn an_output_above_the_maximum_size_is_stored_truncated() {
     let stage = Stage::new();
     let huge: Value = (0..MAX_BYTES / 1_000).map(|_| "é".repeat(600)).collect();
     let ToolOutcome::Artifact { result } = stage.keep("art_1", huge) else { panic!("kept apart") };
@@ -153,9 +153,9 @@ fn what_is_beyond_all_bounds_is_kept_in_part() {
 }
 
 #[test]
-fn what_expires_says_so_for_ever_and_its_bytes_go() {
+fn an_expired_artifact_reports_its_expiry_and_loses_its_bytes() {
     let stage = Stage::new();
-    let large = json!("x".repeat(LIMIT + 1));
+    let large = json!("x".repeat(MAX_CHARS + 1));
     stage.keep("art_1", large.clone());
     stage.clock.advance(1_000);
     // The same content again: the expiry of one artifact does not affect the other.
@@ -180,9 +180,9 @@ fn what_expires_says_so_for_ever_and_its_bytes_go() {
 }
 
 #[test]
-fn a_purge_is_bounded_and_goes_on() {
+fn a_purge_is_bounded_and_the_next_one_continues() {
     let stage = Stage::new();
-    let large = json!("x".repeat(LIMIT + 1));
+    let large = json!("x".repeat(MAX_CHARS + 1));
     (0..150).for_each(|n| drop(stage.keep(&format!("art_{n:03}"), large.clone())));
     stage.clock.advance(HOUR);
     assert_eq!((stage.purge(), stage.objects().len()), (Some(NOW.plus(HOUR)), 50));
@@ -190,7 +190,7 @@ fn a_purge_is_bounded_and_goes_on() {
 }
 
 #[test]
-fn a_file_stays_and_the_same_id_gives_the_first() {
+fn attaching_again_under_the_same_id_returns_the_first_file() {
     let stage = Stage::new();
     let attach = |bytes| block_on(stage.artifacts.attach("art_1".into(), file(bytes)));
     let first = attach(b"\x89PNG").expect("stored");
@@ -210,7 +210,7 @@ fn a_file_whose_pointer_cannot_be_stored_leaves_no_bytes() {
     assert_eq!(stage.objects(), Vec::<String>::new());
 }
 
-/// A store that never answers.
+/// A store that never responds.
 struct Hanging;
 
 #[async_trait(?Send)]

@@ -1,4 +1,5 @@
-//! The kernel driven by random inputs, with crashes at any point, against an oracle that knows what is owed.
+//! Drives the kernel with random inputs and crashes at any point, against an independent computation of
+//! obligations.
 
 use super::*;
 use crate::types::{Budget, IntervalState, Owner, SessionMeta, TurnOptions, TurnPhase, TurnStatus};
@@ -17,7 +18,7 @@ struct World {
     now: Timestamp,
     kernel: SessionKernel,
     running: BTreeSet<Job>,
-    /// The jobs that have failed in this process: they may be delayed.
+    /// The jobs that failed in this process and may be delayed.
     failed: BTreeSet<Job>,
     ran: Vec<Permit>,
     turns: u32,
@@ -28,11 +29,11 @@ struct World {
 enum Act {
     Post,
     EndTurn,
-    /// The turn waits for a person, or for a child.
+    /// The turn starts to wait for a person or a child.
     Wait(bool),
     /// The rules change.
     Govern,
-    /// The parent has to know something new.
+    /// The child has a new status for its parent.
     Status(bool),
     PutUntil(u64),
     Retitle,
@@ -81,7 +82,7 @@ impl World {
             turns: 0,
             started: Vec::new(),
         };
-        world.handle(Input::Look);
+        world.handle(Input::Changed);
         world
     }
 
@@ -107,7 +108,7 @@ impl World {
         self.check();
     }
 
-    /// What is owed and when, by the test's own reckoning.
+    /// Computes the obligations and when they are due, independently of the kernel.
     fn owed(&self) -> Vec<(Job, Timestamp)> {
         let mut owed = Vec::new();
         if self.state.turn.is_none() && !self.state.queue.is_empty() {
@@ -115,7 +116,7 @@ impl World {
         }
         owed.extend(self.expires_at.map(|at| (Job::ExpireCalls, at)));
         owed.extend(self.state.purge_at.map(|at| (Job::Purge, at)));
-        let unknowing = self.children.iter().filter(|child| !child.knows);
+        let unknowing = self.children.iter().filter(|child| !child.acknowledged);
         owed.extend(unknowing.map(|child| (Job::NotifyChild(child.session.clone()), START)));
         if self.state.listed_at == Timestamp(0) {
             owed.push((Job::List, START));
@@ -131,7 +132,7 @@ impl World {
         owed
     }
 
-    /// Nothing is owed that neither runs nor has an alarm that comes in time.
+    /// Checks that each obligation is running or has an alarm that fires in time.
     fn check(&self) {
         for (job, due) in self.owed() {
             if self.running.contains(&job) {
@@ -187,7 +188,7 @@ impl World {
                     true => self.state.queue.push(id),
                     false => self.turn(id),
                 }
-                self.handle(Input::Look);
+                self.handle(Input::Changed);
             }
             Act::EndTurn => {
                 let Some(turn) = self.state.turn.take() else { return };
@@ -207,34 +208,34 @@ impl World {
                 self.expires_at = Some(self.now.plus(600_000));
                 if for_child {
                     let session = format!("child of {}", turn.id);
-                    self.children = vec![Child { session, rules: "r0".into(), knows: false }];
+                    self.children = vec![Child { session, rules: "r0".into(), acknowledged: false }];
                 }
-                self.handle(Input::Look);
+                self.handle(Input::Changed);
             }
             Act::Govern => {
                 for child in &mut self.children {
                     child.rules.push('+');
-                    child.knows = false;
+                    child.acknowledged = false;
                     self.failed.remove(&Job::NotifyChild(child.session.clone()));
                 }
-                self.handle(Input::Look);
+                self.handle(Input::Changed);
             }
             Act::Status(is_final) => {
-                let mut status = ChildStatus::never_begun("s".into(), "c".into());
+                let mut status = ChildStatus::not_started("s".into(), "c".into());
                 if !is_final {
                     status.status = TurnStatus::Waiting;
                 }
                 self.status = Some(status);
-                self.handle(Input::Look);
+                self.handle(Input::Changed);
             }
             Act::PutUntil(ms) => {
                 let at = self.now.plus(ms);
                 self.state.purge_at = Some(self.state.purge_at.map_or(at, |earlier| earlier.min(at)));
-                self.handle(Input::Look);
+                self.handle(Input::Changed);
             }
             Act::Retitle => {
                 self.state.listed_at = Timestamp(0);
-                self.handle(Input::Look);
+                self.handle(Input::Changed);
             }
             Act::JobEnds(n, succeeded) => {
                 let Some(job) = self.running.iter().nth(n).cloned() else { return };
@@ -248,19 +249,19 @@ impl World {
                     self.handle(Input::Alarm);
                 }
                 self.now = end;
-                self.handle(Input::Look);
+                self.handle(Input::Changed);
             }
             Act::Crash => {
                 self.kernel = kernel();
                 self.running.clear();
                 self.failed.clear();
-                // An alarm was armed for everything that is owed; that is all that a crash leaves.
+                // Only the alarm survives a crash, so it must cover every obligation.
                 let owes = self.owed().iter().any(|(_, due)| *due <= self.now) || self.state.turn.is_some();
-                assert!(!owes || self.alarm.is_some(), "nothing would look at the session again");
+                assert!(!owes || self.alarm.is_some(), "no alarm covers an obligation");
                 self.kernel.opened_with(self.state.turn.as_ref());
-                self.handle(Input::Look);
+                self.handle(Input::Changed);
             }
-            Act::Enter => self.handle(Input::Look),
+            Act::Enter => self.handle(Input::Changed),
         }
     }
 
@@ -293,14 +294,14 @@ impl World {
             }
             Job::NotifyChild(session) => {
                 for child in self.children.iter_mut().filter(|child| child.session == *session) {
-                    child.knows = true;
+                    child.acknowledged = true;
                 }
-                self.kernel.take_in(Input::ChildNotified(session.clone()), self.now);
+                self.kernel.apply(Input::ChildNotified(session.clone()), self.now);
             }
             Job::NotifyParent => match self.status.take() {
                 Some(status) if !status.is_final() => {
                     self.status = Some(status.clone());
-                    self.kernel.take_in(Input::Acknowledged(status), self.now);
+                    self.kernel.apply(Input::Acknowledged(status), self.now);
                 }
                 _ => {}
             },
@@ -326,12 +327,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_owed_is_lost_late_or_done_twice(acts in acts()) {
+    fn no_obligation_is_lost_late_or_performed_twice(acts in acts()) {
         let mut world = World::new();
         for act in acts {
             world.act(act);
         }
-        // From here on all succeeds: what is owed gets done, by alarms alone.
+        // From here on every job succeeds, so alarms alone must fulfill every obligation.
         for _ in 0..2_000 {
             while let Some(job) = world.running.first().cloned() {
                 world.job_ends(job, true);
@@ -352,7 +353,7 @@ proptest! {
 }
 
 #[test]
-fn failures_delay_a_job_more_and_more() {
+fn each_failure_increases_the_delay_of_a_job() {
     let mut world = World::new();
     world.job_ends(Job::Tick("pulse"), true);
     let mut delays = Vec::new();

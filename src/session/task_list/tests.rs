@@ -6,7 +6,7 @@ fn new(id: &str, content: &str) -> NewTask {
     NewTask { id, content: content.into(), ..NewTask::default() }
 }
 
-fn at_hand(content: &str) -> NewTask {
+fn in_progress(content: &str) -> NewTask {
     NewTask { status: TaskStatus::InProgress, ..new("", content) }
 }
 
@@ -66,7 +66,7 @@ fn an_invalid_list_leaves_the_old_one() {
     let long = "x".repeat(MAX_CONTENT + 1);
     let form = NewTask { active_form: Some(long.clone()), ..new("", "x") };
     for (tasks, why) in [
-        (vec![at_hand("a"), new("", "b"), at_hand("c")], TaskError::InProgress(2)),
+        (vec![in_progress("a"), new("", "b"), in_progress("c")], TaskError::InProgress(2)),
         (vec![new("", "a"); MAX_TASKS + 1], TaskError::TooMany(MAX_TASKS + 1)),
         (vec![new("", " ")], TaskError::Text),
         (vec![new("", &long)], TaskError::Text),
@@ -81,7 +81,7 @@ fn an_invalid_list_leaves_the_old_one() {
 
 #[test]
 fn at_most_one_task_is_in_progress() {
-    let mut list = written(vec![at_hand("One"), new("", "Two"), new("", "Three")]);
+    let mut list = written(vec![in_progress("One"), new("", "Two"), new("", "Three")]);
     list.complete("task_three".into()).unwrap();
     let status = Some(TaskStatus::InProgress);
     list.update(TaskPatch { id: "task_two".into(), status, ..TaskPatch::default() }).unwrap();
@@ -107,7 +107,7 @@ fn unknown_tasks_and_empty_patches_change_nothing() {
 fn an_empty_list_is_not_a_completed_one() {
     let check = TaskList(Vec::new()).check();
     assert_eq!((check.has_tasks, check.all_completed), (false, false));
-    let mut list = written(vec![at_hand("One"), new("", "Two")]);
+    let mut list = written(vec![in_progress("One"), new("", "Two")]);
     let check = list.check();
     assert_eq!((check.total, check.completed, check.in_progress, check.pending), (2, 0, 1, 1));
     assert_eq!((check.incomplete, check.incomplete_tasks), (2, list.0.clone()));

@@ -57,7 +57,7 @@ pub fn head(state: &ContextState) -> Option<Rc<Message>> {
     }))
 }
 
-/// The notes as the model reads them, without the marks that only the note-taking model needs.
+/// Returns the notes as the model reads them, without the marks that only the note-taking model needs.
 fn shown(chunk: &Chunk) -> String {
     let Chunk { from, to, text, .. } = chunk;
     let text = text.replace("🟡 ", "").replace("🟢 ", "").replace("-> ", "");
@@ -71,7 +71,7 @@ mod tests {
     use crate::types::Cut;
 
     #[test]
-    fn nothing_stands_for_messages_only_until_notes_do() {
+    fn notes_replace_the_placeholder_for_a_missing_summary() {
         let shown = |summary: &str, to: u64| {
             let cut = Cut { kept_from: 10, summary: Some(summary.to_owned()), ..Cut::default() };
             let chunk = Rc::new(Chunk { from: 1, to, text: "* noted".into(), ..Chunk::default() });

@@ -1,4 +1,4 @@
-//! The notes of a session, as a fold of its log.
+//! The notes of a session, folded from its log.
 
 use crate::types::{Chunk, EventKind, observed::NotesTaken};
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ impl Observed {
             }
             EventKind::ReflectionActivated { generation, .. } if *generation == self.generation + 1 => {
                 let Some(chunk) = self.reflection.take() else { return false };
-                // Notes that were added after the reflection started stay behind it.
+                // Notes that were added after the reflection started follow it.
                 let Some(last) = self.replaced_by(&chunk) else { return true };
                 self.reflected_at = chunk.tokens;
                 self.generation = *generation;
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_added_during_a_reflection_stays_behind_it() {
+    fn a_chunk_added_during_a_reflection_follows_it() {
         let mut observed = Observed { next: 1, ..Observed::default() };
         for (from, to) in [(1, 5), (6, 9)] {
             observed.fold(&EventKind::ObservationCompleted(NotesTaken::new(chunk(from, to))));

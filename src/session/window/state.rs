@@ -1,10 +1,10 @@
-//! What decides which part of the log the model is shown.
+//! The state that determines which part of the log the model is shown.
 
 use super::observed::Observed;
 use crate::types::{Cut, EventKind};
 use serde::{Deserialize, Serialize};
 
-/// What decides which part of the log the model is shown. Built by folding the log's records.
+/// The state that determines which part of the log the model is shown. Built by folding the log's records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ContextState {

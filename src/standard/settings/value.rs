@@ -44,7 +44,7 @@ pub enum ValueError {
 }
 
 impl ValueError {
-    /// An error about one entry of a value.
+    /// Creates an error about one entry of a value.
     pub fn entry(entry: impl Into<String>, why: impl ToString) -> Self {
         Self::Entry { entry: entry.into(), why: why.to_string() }
     }

@@ -152,7 +152,7 @@ fn path(text: &str) -> Subject {
         }
     }
     let path = names.join("/");
-    // Another program might read the path differently.
+    // Another program might interpret the path differently.
     is_sure &= is_inside && visible == text && !text.contains('\\');
     is_sure &= path.is_empty() || FilePath::parse(&path).is_ok();
     Subject {

@@ -276,7 +276,7 @@ fn schemas() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A schema with definitions that it may refer to.
+/// Returns a schema with definitions that it may refer to.
 fn documents() -> impl Strategy<Value = Value> {
     let others = kinds().prop_filter("named twice", |kind| *kind != "array");
     (schemas(), others).prop_map(|(schema, kind)| {
@@ -288,7 +288,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 512, ..ProptestConfig::default() })]
 
     #[test]
-    fn as_others_judge(schema in documents(), value in values()) {
+    fn agrees_with_the_reference_validator(schema in documents(), value in values()) {
         let oracle = jsonschema::draft202012::new(&schema).unwrap();
         prop_assert_eq!(violations(&schema, &value).is_empty(), oracle.is_valid(&value));
         prop_assert_eq!(check(&schema), Ok(()));
@@ -311,7 +311,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_breaks_on_schemas_that_are_none(schema in values(), value in values()) {
+    fn invalid_schemas_do_not_panic(schema in values(), value in values()) {
         let mut coerced = value.clone();
         let _ = (violations(&schema, &value), check(&schema), coerce(&schema, &mut coerced));
     }

@@ -18,7 +18,7 @@ pub fn count(result: &D1Result) {
     }
 }
 
-/// The number of rows read and written since the last call.
+/// Returns the number of rows read and written since the last call.
 pub fn take() -> (usize, usize) {
     ROWS.take()
 }

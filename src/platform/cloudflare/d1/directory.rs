@@ -142,7 +142,8 @@ struct ClaimRow {
     answer: Option<String>,
 }
 
-/// The columns of a tenant that hold its issuer's name, its issuer and its rules, the last two as JSON.
+/// Returns the columns of a tenant that hold its issuer's name, its issuer and its rules, the last two as
+/// JSON.
 fn json_columns(tenant: &Tenant) -> DirectoryResult<(Option<&str>, Option<String>, Option<String>)> {
     let jwt = tenant.jwt.as_ref();
     let text = jwt.map(serde_json::to_string).transpose().map_err(invalid_row)?;
@@ -349,7 +350,7 @@ impl Directory for D1Directory {
             return Ok(Claim::Fresh);
         }
         let row = found.read::<ClaimRow>()?.into_iter().next();
-        Ok(match row.ok_or_else(|| DirectoryError("the claim is missing".into()))? {
+        Ok(match row.ok_or_else(|| DirectoryError("the row of the claim is missing".into()))? {
             row if row.body_hash != body_hash => Claim::Reused,
             ClaimRow { status: Some(status), answer: Some(answer), .. } => Claim::Done(status as u16, answer),
             _ => Claim::Running,

@@ -113,7 +113,7 @@ fn decoded(content: &str) -> FileResult<Bytes> {
     Ok(bytes.into())
 }
 
-/// The values of the columns `kind` and `content`.
+/// Returns the values of the columns `kind` and `content`.
 fn columns(content: &Content) -> (&'static str, Cow<'_, str>) {
     match content {
         Content::Blob(key) => ("blob", Cow::Borrowed(key)),

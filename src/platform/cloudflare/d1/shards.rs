@@ -4,7 +4,7 @@
 //! idempotency keys. All data that grows with a tenant's use is on the tenant's shard.
 
 use super::{D1Error, Database};
-use crate::http::{expiring::Expiring, placement, placement::PLACED_MS};
+use crate::http::{expiring::Expiring, placement, placement::SHARD_TTL_MS};
 use crate::platform::cloudflare::runtime::WorkerClock;
 use crate::ports::Clock;
 use crate::types::TenantId;
@@ -14,7 +14,7 @@ use worker::{D1Type, Env, Result};
 /// Maximum number of tenants whose placement is cached.
 const MAX_PLACED: usize = 1_000;
 /// Minimum validity of a placement after [`Shards::locate`], in milliseconds.
-const GOOD_FOR_MS: u64 = 1_000;
+const MIN_VALIDITY_MS: u64 = 1_000;
 
 /// The databases.
 pub struct Shards {
@@ -48,22 +48,22 @@ impl Shards {
         Ok(Self { names, root, all, placed: Expiring::new(MAX_PLACED) })
     }
 
-    /// The names of all shards.
+    /// Returns the names of all shards.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The database of tenants and their keys.
+    /// Returns the database of tenants and their keys.
     pub fn root(&self) -> &Database {
         &self.root
     }
 
-    /// All shards, for sweeps.
+    /// Returns all shards, for sweeps.
     pub fn all(&self) -> &[Database] {
         &self.all
     }
 
-    /// The shard that holds a tenant's rows. Asks the root if the placement is not cached.
+    /// Returns the shard that holds a tenant's rows. Asks the root if the placement is not cached.
     ///
     /// # Errors
     /// If the root fails, or the tenant's shard is no longer bound.
@@ -77,11 +77,11 @@ impl Shards {
     /// # Errors
     /// See [`Shards::of`].
     pub async fn locate(&self, tenant: &TenantId) -> std::result::Result<(), D1Error> {
-        self.find(tenant, GOOD_FOR_MS).await.map(drop)
+        self.find(tenant, MIN_VALIDITY_MS).await.map(drop)
     }
 
-    async fn find(&self, tenant: &TenantId, good_for_ms: u64) -> std::result::Result<Database, D1Error> {
-        let remembered = self.placed.get(tenant, WorkerClock.now().plus(good_for_ms));
+    async fn find(&self, tenant: &TenantId, min_validity_ms: u64) -> std::result::Result<Database, D1Error> {
+        let remembered = self.placed.get(tenant, WorkerClock.now().plus(min_validity_ms));
         if let Some(database) = remembered.and_then(|number| self.all.get(number)) {
             return Ok(database.clone());
         }
@@ -96,7 +96,7 @@ impl Shards {
         // The id of a purged tenant may be reused on another shard.
         if row.is_none_or(|row| row.deleted_at.is_none()) {
             let now = WorkerClock.now();
-            self.placed.put(tenant.to_string(), number, now.plus(PLACED_MS), now);
+            self.placed.put(tenant.to_string(), number, now.plus(SHARD_TTL_MS), now);
         }
         Ok(database.clone())
     }

@@ -63,7 +63,7 @@ impl Load {
         self.logs |= other.logs;
     }
 
-    /// The statements of the transaction.
+    /// Returns the statements of the transaction.
     pub(super) fn statements<'a>(&self, collection: &'a Collection) -> Vec<Statement<'a>> {
         let list = |items: &[String]| format!("[{}]", items.join(",")).into();
         let with = |argument| named(collection).into_iter().chain([argument]).collect::<Vec<_>>();
@@ -87,13 +87,13 @@ struct Added {
     part: f64,
 }
 
-/// Number of entries that the transaction added.
+/// Returns the number of entries that the transaction added.
 pub(super) fn count(results: &[impl Rows]) -> MemoryResult<usize> {
     let added: Vec<Added> = read(results, 1)?;
     Ok(added.iter().filter(|row| row.part == 0.0).count())
 }
 
-/// The rows that this transaction has added.
+/// Returns the rows that this transaction has added.
 fn added() -> String {
     format!("memory_entries WHERE collection = {COLLECTION} AND serial > (SELECT last FROM memory_serial)")
 }

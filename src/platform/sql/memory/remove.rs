@@ -10,7 +10,7 @@ use crate::types::TenantId;
 /// Without the hint, SQLite would scan the whole collection for the keys.
 const DELETE: &str = "DELETE FROM memory_entries INDEXED BY memory_entries_by_key";
 /// Number of entries, and of rows of other tables, removed at once.
-const AT_ONCE: usize = 500;
+const BATCH_SIZE: usize = 500;
 
 /// Removes a batch of the matching entries. The last statement returns whether there are more.
 pub(super) fn some<'a>(collection: &'a Collection, what: &'a Removal) -> MemoryResult<Vec<Statement<'a>>> {
@@ -25,7 +25,7 @@ pub(super) fn some<'a>(collection: &'a Collection, what: &'a Removal) -> MemoryR
     let Filter { condition, args } = filter;
     let delete = format!(
         "{DELETE} WHERE collection = {COLLECTION} AND key IN \
-         (SELECT key FROM memory_entries WHERE {condition} LIMIT {AT_ONCE})"
+         (SELECT key FROM memory_entries WHERE {condition} LIMIT {BATCH_SIZE})"
     );
     let mut statements = vec![Statement::new(delete, args.clone())];
     if collection.kind == CollectionKind::Facts && may_be_logs(what) {
@@ -43,8 +43,8 @@ pub(super) fn some<'a>(collection: &'a Collection, what: &'a Removal) -> MemoryR
     Ok(statements)
 }
 
-/// Whether facts of a daily log may be removed. Lines of the long-term memory change with every turn and need
-/// no update of the space.
+/// Returns whether facts of a daily log may be removed. Lines of the long-term memory change with every turn
+/// and need no update of the space.
 fn may_be_logs(what: &Removal) -> bool {
     let is_line = |key: &String| key.strip_prefix(LONG_TERM).is_some_and(|rest| rest.starts_with('#'));
     match what {
@@ -58,15 +58,15 @@ fn may_be_logs(what: &Removal) -> bool {
 pub(super) fn all<'a>(tenant: &'a TenantId, user: Option<&'a str>) -> Vec<Statement<'a>> {
     let condition = if user.is_some() { "tenant = ?1 AND user = ?2" } else { "tenant = ?1" };
     let args: Vec<Value<'a>> = std::iter::once(tenant.as_str()).chain(user).map(Value::from).collect();
-    let collections = format!("SELECT id FROM memory_collections WHERE {condition} LIMIT {AT_ONCE}");
+    let collections = format!("SELECT id FROM memory_collections WHERE {condition} LIMIT {BATCH_SIZE}");
     let statements = [
         format!(
             "DELETE FROM memory_spaces WHERE (tenant, user, agent) IN \
-             (SELECT tenant, user, agent FROM memory_spaces WHERE {condition} LIMIT {AT_ONCE})"
+             (SELECT tenant, user, agent FROM memory_spaces WHERE {condition} LIMIT {BATCH_SIZE})"
         ),
         format!(
             "{DELETE} WHERE (collection, key) IN (SELECT collection, key FROM memory_entries \
-             WHERE collection IN ({collections}) AND part = 0 LIMIT {AT_ONCE})"
+             WHERE collection IN ({collections}) AND part = 0 LIMIT {BATCH_SIZE})"
         ),
         format!(
             "DELETE FROM memory_collections WHERE id IN ({collections}) \
