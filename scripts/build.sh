@@ -27,6 +27,9 @@ if ! [ -e "$wasm" ] || [ -n "$(find src "${sources[@]}" Cargo.toml Cargo.lock sc
     for cost in instr-cost=500 call-penalty=2500 threshold=500; do
         RUSTFLAGS="${RUSTFLAGS:-} -Cllvm-args=-inline-$cost"
     done
+    # Function names would double the size of the Worker; a panic is logged with its place in the source.
+    # wasm-bindgen reads the target's features.
+    RUSTFLAGS="$RUSTFLAGS -Clink-arg=--strip-all -Clink-arg=--keep-section=target_features"
     export RUSTFLAGS
     # The shims replace nightly where rustup cannot download it. worker-build resolves
     # --out-dir relative to the crate's folder. wasm-opt is skipped: it takes minutes, saves a

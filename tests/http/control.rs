@@ -60,7 +60,7 @@ fn invalid_modes_are_logged_and_nothing_runs() {
         let answer = server.client().post("/v1/sessions/x/messages", json!({"content": "hi"})).expect(501);
         assert_eq!(answer["code"], "not_configured");
         assert!(!answer.to_string().contains(expected), "the response does not say why");
-        assert!(server.log().contains(expected), "{}", server.log());
+        server.expect_log(expected);
     };
     refused(&server, "another mode has the same id");
     server.restart_with(bad(json!([{"id": "a", "tools": [], "additional_tools": []}])));

@@ -18,9 +18,11 @@ use std::{
 };
 
 fn start(model: &ModelServer) -> Server {
-    Server::start(
-        json!({"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": model.base_url(), "DEFAULT_MODEL": "openai/m"}),
-    )
+    // Without work after the turns, whose records would follow the end of a turn.
+    Server::start(json!({
+        "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": model.base_url(), "DEFAULT_MODEL": "openai/m",
+        "MEMORY_FLUSH": "never",
+    }))
 }
 
 /// Creates a session on the shared server, with the model demo/echo.

@@ -376,7 +376,7 @@ fn secrets_are_stored_hashed_or_encrypted_and_never_logged() {
 
     // The search itself works.
     assert!(server.state_holds(b"a-name-to-be-found"));
-    assert!(server.log().contains("as asked"), "{}", server.log());
+    server.expect_log("as asked");
     for secret in [
         &*key,
         &key[3..],

@@ -109,6 +109,16 @@ impl Server {
         fs::read_to_string(self.home.join("log")).unwrap_or_default()
     }
 
+    /// Waits until the Worker has logged this text: a response may arrive before the lines of its request.
+    #[track_caller]
+    pub fn expect_log(&self, text: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.log().contains(text) {
+            assert!(Instant::now() < deadline, "`{text}` is not in the log: {}", self.log());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Returns whether the stored state, in databases and objects, contains these bytes.
     pub fn state_holds(&self, bytes: &[u8]) -> bool {
         let mut folders = vec![self.home.join("state")];
