@@ -13,6 +13,7 @@ pub mod idempotency;
 pub mod kernel;
 pub mod modes;
 pub mod replay;
+pub mod schema;
 pub mod suspensions;
 pub mod task_list;
 pub mod tokens;
@@ -24,10 +25,11 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
 };
-use crate::types::{EventKind, Message, Owner, Record, SessionState, Timestamp, TurnState};
+use crate::types::{EventKind, Message, Owner, Record, SessionState, Timestamp, TurnState, session::SCHEMA};
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 pub use modes::{ModeError, Modes, SwitchError};
+pub use schema::OpenError;
 pub use task_list::{TaskError, TaskList};
 
 use frame::Frame;
@@ -61,6 +63,15 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
     // Without the depth limit of `decode`, because the ignored fields may be nested to any depth.
     let state: Result<State, _> = serde_json::from_slice(json.as_bytes());
     state.map(|state| Some(state.meta)).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
+}
+
+/// Checks that this version can read the stored session, if there is one.
+///
+/// # Errors
+/// If a newer version has written it, or the store fails.
+pub fn check_schema(store: &dyn SessionStore) -> Result<(), OpenError> {
+    let state = if store.exists()? { store.get(STATE)? } else { None };
+    state.map_or(Ok(()), |json| schema::check(&json))
 }
 
 /// Returns whether the stored session is a subagent whose final status its parent has not acknowledged.
@@ -171,12 +182,13 @@ impl Session {
     /// Opens the stored session, or returns `None` if there is none.
     ///
     /// # Errors
-    /// If the store fails, or its contents cannot be parsed.
-    pub fn open(store: Rc<dyn SessionStore>, bounds: Bounds, hub: Hub) -> Result<Option<Self>, StoreError> {
+    /// If a newer version has written the session, the store fails, or its contents cannot be parsed.
+    pub fn open(store: Rc<dyn SessionStore>, bounds: Bounds, hub: Hub) -> Result<Option<Self>, OpenError> {
         if !store.exists()? {
             return Ok(None);
         }
         let Some(json) = store.get(STATE)? else { return Ok(None) };
+        schema::check(&json)?;
         let state: SessionState = decode(&json)?;
         let last_seq = store.last_seq()?;
         let context = ContextWindow::load(store.as_ref(), bounds)?;
@@ -360,6 +372,7 @@ impl Session {
         if !records.is_empty() {
             change.state.meta.updated_at = now;
         }
+        change.state.schema = SCHEMA;
         if change.state != *self.state.borrow() || self.last_seq.get() == 0 {
             batch.put.push((STATE.to_owned(), encode(&change.state)?));
         }

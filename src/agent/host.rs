@@ -23,7 +23,7 @@ use crate::ports::{
     BlobStore, Clock, Directory, Entropy, Peers, SessionStore, Spawner, StoreError, directory::DirectoryError,
 };
 use crate::session::{
-    Artifacts, Draft, Session,
+    Artifacts, Draft, OpenError, Session,
     artifacts::puts::Puts,
     hub::{Broadcast, Hub},
     kernel::{Input, Job, Schedule, SessionKernel},
@@ -176,8 +176,8 @@ impl SessionHost {
     /// [`SessionHost::recover`].
     ///
     /// # Errors
-    /// When the store fails.
-    pub fn open(self: &Rc<Self>) -> Result<Option<Rc<Session>>, StoreError> {
+    /// When a newer version has written the session, or the store fails.
+    pub fn open(self: &Rc<Self>) -> Result<Option<Rc<Session>>, OpenError> {
         if self.session.borrow().is_none() {
             let opened = Session::open(Rc::clone(&self.ports.store), self.config.context, self.hub())?;
             if let Some(session) = opened.map(Rc::new) {
@@ -191,8 +191,8 @@ impl SessionHost {
     /// request, alarm and message of another session enters here.
     ///
     /// # Errors
-    /// When the store fails.
-    pub fn recover(self: &Rc<Self>) -> Result<Option<Rc<Session>>, StoreError> {
+    /// When a newer version has written the session, or the store fails.
+    pub fn recover(self: &Rc<Self>) -> Result<Option<Rc<Session>>, OpenError> {
         let session = self.open()?;
         if let Some(session) = &session {
             // A caller must not see a turn that nothing runs.

@@ -56,6 +56,7 @@ error_codes! {
     QuotaExceeded, "quota_exceeded", 429, "The quota is used up";
     NotConfigured, "not_configured", 501, "This deployment is not configured for the request";
     Internal, "internal", 500, "An internal error occurred";
+    NewerSession, "newer_session", 503, "A newer version of the server has written the session";
     Unavailable, "unavailable", 503, "A required service is not available";
 }
 

@@ -1,12 +1,14 @@
 //! Records and events of the session's log.
 
+mod json;
+
 use super::{
     Approver, Category, CompactReason, Cut, Decision, Effect, Message, Pending, Source, StopReason, Task,
     Timestamp, ToolOutcome, Trigger, TurnEnd, TurnStatus, Usage, WaitKind,
     observed::{NotesFailed, NotesStarted, NotesTaken},
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::rc::Rc;
 
 /// One stored entry of the log.
@@ -25,8 +27,9 @@ pub struct Record {
 }
 
 /// The durable events. On the wire, `type` names the event.
+// `remote` makes the derived functions inherent, so that the trait's can handle `Other`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type")]
+#[serde(tag = "type", remote = "Self")]
 pub enum EventKind {
     /// The session was created.
     #[serde(rename = "session.created")]
@@ -409,59 +412,17 @@ pub enum EventKind {
     /// The turn was aborted, or removed from the queue before it started.
     #[serde(rename = "turn.canceled")]
     TurnCanceled(TurnEnd),
+    /// An event of a version with more event types. It is kept unchanged.
+    #[serde(skip)]
+    Other {
+        /// The `type`.
+        kind: String,
+        /// All other fields.
+        fields: Map<String, Value>,
+    },
 }
 
 impl EventKind {
-    /// Returns the `type` on the wire.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::SessionCreated { .. } => "session.created",
-            Self::SessionUpdated { .. } => "session.updated",
-            Self::ModeChanged { .. } => "mode.changed",
-            Self::ModelChanged { .. } => "model.changed",
-            Self::StateChanged { .. } => "state.changed",
-            Self::TurnQueued { .. } => "turn.queued",
-            Self::TurnStarted { .. } => "turn.started",
-            Self::TurnResumed { .. } => "turn.resumed",
-            Self::MessageCompleted { .. } => "message.completed",
-            Self::ToolStarted { .. } => "tool.started",
-            Self::ToolApprovalRequired { .. } => "tool.approval_required",
-            Self::ToolSuspended { .. } => "tool.suspended",
-            Self::ApprovalDecided { .. } => "approval.decided",
-            Self::AnswerGiven { .. } => "answer.given",
-            Self::SubagentStarted { .. } => "subagent.started",
-            Self::SubagentCompleted { .. } => "subagent.completed",
-            Self::TurnWaiting { .. } => "turn.waiting",
-            Self::TaskListUpdated { .. } => "task.list_updated",
-            Self::FollowupQueued { .. } => "followup.queued",
-            Self::UsageUpdated { .. } => "usage.updated",
-            Self::ToolLateResult { .. } => "tool.late_result",
-            Self::ArtifactStored { .. } => "artifact.stored",
-            Self::TurnReflected { .. } => "turn.reflected",
-            Self::BudgetExceeded { .. } => "budget.exceeded",
-            Self::JudgeCompleted { .. } => "judge.completed",
-            Self::SubStepFailed { .. } => "turn.sub_step_failed",
-            Self::MemoryFlushed { .. } => "memory.flushed",
-            Self::MemoryConsolidated { .. } => "memory.consolidated",
-            Self::CompactionStarted { .. } => "compaction.started",
-            Self::CompactionCompleted { .. } => "compaction.completed",
-            Self::CompactionFailed { .. } => "compaction.failed",
-            Self::ObservationStarted(_) => "observation.started",
-            Self::ObservationBuffered(_) => "observation.buffered",
-            Self::ObservationActivated { .. } => "observation.activated",
-            Self::ObservationCompleted(_) => "observation.completed",
-            Self::ObservationFailed(_) => "observation.failed",
-            Self::ReflectionStarted(_) => "reflection.started",
-            Self::ReflectionBuffered(_) => "reflection.buffered",
-            Self::ReflectionActivated { .. } => "reflection.activated",
-            Self::ReflectionFailed(_) => "reflection.failed",
-            Self::ToolCompleted { .. } => "tool.completed",
-            Self::TurnCompleted(_) => "turn.completed",
-            Self::TurnFailed(_) => "turn.failed",
-            Self::TurnCanceled(_) => "turn.canceled",
-        }
-    }
-
     /// Creates the outcome of a call that did not run.
     pub fn completed(call_id: String, name: String, outcome: ToolOutcome) -> Self {
         Self::ToolCompleted {
@@ -481,37 +442,5 @@ impl EventKind {
             Self::TurnCompleted(end) | Self::TurnFailed(end) | Self::TurnCanceled(end) => Some(end),
             _ => None,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_compaction_with_a_cut_round_trips() {
-        let cut = Cut { parted: [(7, 400)].into(), ..Cut::default() };
-        let (reason, dropped, summary_tokens, tokens_before, tokens_after) =
-            (CompactReason::Tokens, 1, 2, 3, 4);
-        let kind = EventKind::CompactionCompleted {
-            reason,
-            dropped,
-            summary_tokens,
-            tokens_before,
-            tokens_after,
-            cut,
-        };
-        let record = Record { seq: 1, at: Timestamp(0), turn: None, kind };
-        let json = serde_json::to_vec(&record).expect("JSON");
-        assert_eq!(serde_json::from_slice::<Record>(&json).expect("a record"), record);
-    }
-
-    #[test]
-    fn a_self_critique_stored_under_its_old_name_is_readable() {
-        let old = r#"{"seq":1,"at":"2026-11-20T12:00:00.000Z","type":"reflection.completed","should_continue":true,"note":"n"}"#;
-        let record: Record = serde_json::from_str(old).expect("a record");
-        let kind = EventKind::TurnReflected { should_continue: true, note: "n".into(), stub: false };
-        assert_eq!(record.kind, kind);
-        assert_eq!(serde_json::to_value(&record).expect("JSON")["type"], "turn.reflected");
     }
 }

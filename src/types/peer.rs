@@ -82,6 +82,9 @@ pub enum Acknowledgement {
 /// What one session's object sends to another to create a session there, or to update a child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
+    /// The version of the stored shapes in it; 0 from a version that sent none.
+    #[serde(default)]
+    pub schema: u32,
     /// The new session.
     pub meta: SessionMeta,
     /// The session of which it is a copy.
@@ -111,7 +114,7 @@ pub enum Imported {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{EventKind, Owner, Parent, Timestamp, subagent::GENERAL};
+    use crate::types::{EventKind, Owner, Parent, Timestamp, session::SCHEMA, subagent::GENERAL};
 
     #[test]
     fn messages_between_sessions_survive_the_way() {
@@ -133,6 +136,7 @@ mod tests {
         };
         let record = Record { seq: 1, at: Timestamp(5), turn: None, kind };
         let snapshot = Snapshot {
+            schema: SCHEMA,
             meta,
             forked_from: Some("p".into()),
             tenant_rules: Rules::default(),

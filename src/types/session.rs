@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::{collections::BTreeMap, rc::Rc};
 
+/// The version of the stored shapes that this program writes, and the newest that it reads. See CONTRIBUTING.md for
+/// changes that need a new one.
+pub const SCHEMA: u32 = 1;
+
 /// A session as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionMeta {
@@ -104,6 +108,9 @@ pub enum SessionStatus {
 /// The state document of a session. Rewritten at each commit, so it must stay small.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionState {
+    /// The version of the stored shapes, [`SCHEMA`] when the state was last written. The first version wrote none.
+    #[serde(default = "first_schema", skip_serializing_if = "is_first_schema")]
+    pub schema: u32,
     /// The session's metadata.
     pub meta: SessionMeta,
     /// The current turn, running or waiting.
@@ -158,6 +165,14 @@ pub struct SessionState {
     /// no such time: the purge looks at once.
     #[serde(default = "at_once")]
     pub purge_at: Option<Timestamp>,
+}
+
+fn first_schema() -> u32 {
+    1
+}
+
+fn is_first_schema(schema: &u32) -> bool {
+    *schema == first_schema()
 }
 
 fn at_once() -> Option<Timestamp> {
@@ -224,6 +239,7 @@ impl SessionState {
     /// Creates the state of a new session.
     pub fn new(meta: SessionMeta) -> Self {
         Self {
+            schema: SCHEMA,
             meta,
             turn: None,
             queue: Vec::new(),

@@ -1,9 +1,26 @@
-//! Stored JSON keeps its form: `stored.txt` holds records and documents that earlier versions wrote, one on each
-//! line. They are read, and written again byte for byte.
+//! Sessions that other versions have stored.
+//!
+//! `stored.txt` holds records and documents that earlier versions wrote, one on each line. `stored/*.txt` hold whole
+//! sessions in the middle of a turn: their log, and their documents with their keys.
 
-use edge_harness::session::{decode, encode, window::ContextState};
-use edge_harness::types::{QueuedTurn, Record, SessionState, suspension::Suspension};
+use crate::stage::{Stage, step_of};
+use edge_harness::agent::host::suspensions::{ApprovalDecision, CallAnswer};
+use edge_harness::platform::in_memory::{
+    MemorySessionStore,
+    models::{ScriptedResponse, answer, call},
+};
+use edge_harness::ports::{
+    SessionStore,
+    session_store::{Batch, StoredRecord},
+};
+use edge_harness::session::{OpenError, decode, encode, window::ContextState};
+use edge_harness::types::{
+    Approver, Decision, ModelRequest, Part, Policy, QueuedTurn, Record, SessionState, TurnStatus,
+    session::SCHEMA, suspension::Suspension,
+};
+use futures::executor::block_on;
 use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
 
 fn rewritten<T: serde::Serialize + serde::de::DeserializeOwned>(json: &str) -> String {
     decode::<T>(json).and_then(|value| encode(&value)).unwrap_or_else(|error| panic!("{error}: {json}"))
@@ -24,5 +41,145 @@ fn stored_json_is_read_and_written_as_it_was() {
             }
         };
         assert_eq!(again, json, "{name}");
+    }
+}
+
+/// Reads a file, approves a write, and asks a question; then responds.
+fn script(request: &ModelRequest) -> ScriptedResponse {
+    match step_of(request) {
+        0 => answer(vec![
+            Part::text("First I read."),
+            call("r", "read_it", json!({"key": "r"})),
+            call("w", "write_it", json!({"key": "a"})),
+            call("q", "ask_user", json!({"question": "Which colour?"})),
+        ]),
+        _ => answer(vec![Part::text("all done")]),
+    }
+}
+
+fn stage() -> Stage {
+    Stage::scripted(script, |builder| builder).0
+}
+
+/// A stage whose session was stored by another version.
+fn restored(dump: &str) -> Stage {
+    let stage = stage();
+    let mut batch = Batch::default();
+    for line in dump.lines() {
+        let (name, json) = line.split_once('\t').unwrap();
+        match name.strip_prefix("document ") {
+            Some(key) => batch.put.push((key.to_owned(), json.to_owned())),
+            None => {
+                let record: Value = serde_json::from_str(json).unwrap();
+                let turn = record["turn"].as_str().map(str::to_owned);
+                let seq = record["seq"].as_u64().unwrap();
+                batch.append.push(StoredRecord { seq, kind: name.to_owned(), turn, json: json.to_owned() });
+            }
+        }
+    }
+    stage.store.commit(batch).unwrap();
+    stage
+}
+
+fn dump(store: &MemorySessionStore) -> String {
+    let log = store.log().into_iter().map(|record| format!("{}\t{}\n", record.kind, record.json));
+    let documents = store.list("").unwrap();
+    let documents = documents.into_iter().map(|(key, json)| format!("document {key}\t{json}\n"));
+    log.chain(documents).collect()
+}
+
+const WAITING: &str = include_str!("stored/waiting_1.txt");
+const RUNNING: &str = include_str!("stored/running_1.txt");
+
+/// Writes the dumps of this version. Run it before a stored shape changes, under names with the version's number.
+#[test]
+#[ignore = "writes files"]
+fn write_the_dumps() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/stored");
+    let stage = stage();
+    let session = stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    let ask = [("write_it".to_owned(), Policy::Ask)];
+    session.commit(stage.host().now(), |draft| draft.state.meta.permissions.tools.extend(ask)).unwrap();
+    stage.post("t1", "go");
+    stage.post("t2", "and again");
+    stage.settle_waiting();
+    std::fs::write(format!("{folder}/waiting_{SCHEMA}.txt"), dump(&stage.store)).unwrap();
+
+    let begun = |commits| {
+        let stage = self::stage();
+        stage.post("t1", "go");
+        stage.post("t2", "and again");
+        stage.settle_waiting();
+        stage.store.die_after(Some(commits));
+        say(&stage);
+        (0..10).for_each(|_| stage.tick(100));
+        stage.store.die_after(None);
+        stage.store.get("state").unwrap().unwrap().contains("\"begun\"").then_some(stage)
+    };
+    let stage = (1..10).find_map(begun).expect("a commit after which a call has started");
+    std::fs::write(format!("{folder}/running_{SCHEMA}.txt"), dump(&stage.store)).unwrap();
+}
+
+fn approve(stage: &Stage) {
+    let decision =
+        ApprovalDecision { decision: Decision::Approve, reason: None, args: None, args_hash: None };
+    stage.host().decide(&stage.session(), "w", decision, Approver::default()).unwrap();
+    stage.run();
+}
+
+fn say(stage: &Stage) {
+    let said = CallAnswer::Answer(json!("red"));
+    stage.host().answer(&stage.session(), "q", said, Approver::default()).unwrap();
+    stage.run();
+}
+
+fn reply(stage: &Stage, turn: &str) -> (TurnStatus, String) {
+    let end = stage.end(turn);
+    (end.status, end.reply.unwrap().text)
+}
+
+#[test]
+fn a_waiting_turn_of_an_earlier_version_continues() {
+    let stage = restored(WAITING);
+    stage.wake();
+    approve(&stage);
+    say(&stage);
+    stage.settle_waiting();
+    assert_eq!(reply(&stage, "t1"), (TurnStatus::Completed, "all done".to_owned()));
+    // The queued turn waits for the same, with calls of its own.
+    assert!(stage.host().abort(&stage.session(), Vec::new()).unwrap());
+    stage.settle();
+    stage.check();
+    assert_eq!(stage.outcomes("t1"), ["result", "result", "result"]);
+}
+
+#[test]
+fn a_running_turn_of_an_earlier_version_continues() {
+    let stage = restored(RUNNING);
+    stage.wake();
+    stage.settle_waiting();
+    assert_eq!(reply(&stage, "t1"), (TurnStatus::Completed, "all done".to_owned()));
+}
+
+#[test]
+fn a_session_of_a_newer_version_is_refused_and_left_alone() {
+    for stored in [WAITING, RUNNING] {
+        let newer = format!("\ndocument state\t{{\"schema\":{},\"shape\":\"unknown\",", SCHEMA + 1);
+        let stage = restored(&stored.replacen("\ndocument state\t{", &newer, 1));
+        let before = dump(&stage.store);
+        assert_eq!(stage.host().open().err(), Some(OpenError::Newer(SCHEMA + 1)));
+        let host = stage.host();
+        let refused = [
+            host.apply_tenant_rules(&"t".into(), &Default::default()).unwrap_err(),
+            block_on(host.erase(&"t".into(), "s")).unwrap_err(),
+            host.cancel_task("s", "c").unwrap_err(),
+        ];
+        for problem in refused {
+            assert_eq!((problem.code.status(), problem.code.as_str()), (503, "newer_session"));
+        }
+        block_on(host.wake()).expect("the alarm is kept");
+        assert_eq!(stage.take_wake_up(), Some(600_000));
+        stage.run();
+        assert_eq!(dump(&stage.store), before);
     }
 }

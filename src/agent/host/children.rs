@@ -14,6 +14,7 @@ use crate::turn::policy;
 use crate::types::{
     Acknowledgement, Budget, ChildStatus, ChildTask, ChildWait, EventKind, Grants, Imported, Parent, Problem,
     Record, Resolution, SessionMeta, Snapshot, Suspension, TurnOptions, TurnStatus, Usage, Wait, id,
+    session::SCHEMA,
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -284,6 +285,7 @@ impl SessionHost {
         let options =
             TurnOptions { tools, think: turn.options.think, show_citations: false, output_schema: None };
         Ok(Snapshot {
+            schema: SCHEMA,
             meta,
             forked_from: forked.then(|| state.meta.id.clone()),
             tenant_rules: state.tenant_rules.clone(),

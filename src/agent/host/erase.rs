@@ -5,7 +5,7 @@ use crate::agent::CancelToken;
 use crate::fault::{self, Fault};
 use crate::ports::{BlobStore, StoreError, session_store::Select, within};
 use crate::session::{
-    Session, decode,
+    Session, check_schema, decode,
     kernel::{Input, Job},
     owner,
 };
@@ -18,8 +18,10 @@ impl SessionHost {
     /// Erases the session: log, state, artifacts, children, and its entry in the list.
     ///
     /// # Errors
-    /// When a store fails. Repeating the call erases the rest.
+    /// When a newer version has written the session, or a store fails. Repeating the call erases the rest.
     pub async fn erase(self: &Rc<Self>, tenant: &TenantId, id: &str) -> Result<(), Problem> {
+        // It may have stored things that this version would leave behind.
+        check_schema(self.ports.store.as_ref())?;
         self.kernel.borrow_mut().erasing = true;
         let erased = self.erase_all(tenant, id).await;
         self.kernel.borrow_mut().erasing = false;

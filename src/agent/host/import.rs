@@ -2,9 +2,10 @@
 //! the copy's messages refer to them, but only the original can read them.
 
 use super::SessionHost;
-use crate::session::Session;
+use crate::session::{OpenError, Session};
 use crate::types::{
     DenyReason, EventKind, Imported, Problem, Record, Snapshot, StopReason, ToolOutcome, TurnEnd, TurnStatus,
+    session::SCHEMA,
 };
 use std::rc::Rc;
 
@@ -13,8 +14,11 @@ impl SessionHost {
     /// applies the rules of the snapshot.
     ///
     /// # Errors
-    /// When another session has this id, or a store fails.
+    /// When the snapshot or the session has a newer version, another session has this id, or a store fails.
     pub async fn import(self: &Rc<Self>, snapshot: Snapshot) -> Result<Imported, Problem> {
+        if snapshot.schema > SCHEMA {
+            return Err(OpenError::Newer(snapshot.schema).into());
+        }
         let mut snapshot = snapshot;
         let task = snapshot.task.take();
         let (session, is_new) = match self.recover()? {

@@ -4,12 +4,15 @@ use super::{Running, SessionHost, children::rules_hash};
 use crate::agent::CancelToken;
 use crate::ports::StoreError;
 use crate::session::{
-    Session,
+    OpenError, Session,
     kernel::{Child, Durable, Effect, Input, Job},
 };
 use crate::types::{ChildStatus, Problem, SessionState, Timestamp};
 use futures::FutureExt;
 use std::rc::Rc;
+
+/// When a session that a newer version has written is looked at again, in milliseconds.
+const NEWER_MS: u64 = 600_000;
 
 impl SessionHost {
     /// Handles the platform's alarm.
@@ -17,7 +20,13 @@ impl SessionHost {
     /// # Errors
     /// When the store fails. The platform then repeats the alarm.
     pub async fn wake(self: &Rc<Self>) -> Result<(), Problem> {
-        let recovered = self.open().and_then(|session| session.map_or(Ok(()), |own| self.recover_turn(&own)));
+        let opened = self.open();
+        if let Err(OpenError::Newer(_)) = opened {
+            // The platform drops an alarm that keeps failing, but the newer version needs it.
+            self.ports.spawner.wake_after(NEWER_MS);
+            return Ok(());
+        }
+        let recovered = opened.and_then(|session| Ok(session.map_or(Ok(()), |own| self.recover_turn(&own))?));
         self.enter(Input::Alarm);
         Ok(recovered?)
     }

@@ -13,10 +13,12 @@ use std::rc::Rc;
 
 /// `DELETE /v1/sessions/{id}`.
 pub async fn delete(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<Response, Problem> {
-    let store = match owned_store(host, asked) {
-        Ok(store) => store,
-        Err(problem) => return delete_imported(host, asked, problem).await,
-    };
+    // A session that is not stored yet has the same store.
+    let store = Rc::clone(host.blank(new_meta(host, &asked.principal, &asked.session, None)?).store());
+    session::check_schema(store.as_ref())?;
+    if let Err(problem) = check_owner(store.as_ref(), asked) {
+        return delete_imported(host, asked, problem).await;
+    }
     if owes_status(store.as_ref()) {
         let detail = "the parent session waits for this subagent: abort it first";
         return Err(Problem::new(ErrorCode::SubagentSession, detail));
@@ -25,17 +27,14 @@ pub async fn delete(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<Re
     Ok(response::empty(StatusCode::NO_CONTENT))
 }
 
-/// Returns the store of the caller's session.
+/// Checks that the stored session is the caller's.
 ///
 /// # Errors
 /// `not_found` for a missing session and for a session of another user.
-fn owned_store(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<Rc<dyn SessionStore>, Problem> {
-    // A session that is not stored yet has the same store.
-    let blank = host.blank(new_meta(host, &asked.principal, &asked.session, None)?);
-    let store = Rc::clone(blank.store());
+fn check_owner(store: &dyn SessionStore, asked: &SessionRequest) -> Result<(), Problem> {
     let user = asked.request.query("user");
-    match session::owner(store.as_ref())? {
-        Some(owner) if may_see(&asked.principal, user.as_deref(), &owner.tenant, &owner.user) => Ok(store),
+    match session::owner(store)? {
+        Some(owner) if may_see(&asked.principal, user.as_deref(), &owner.tenant, &owner.user) => Ok(()),
         _ => Err(Problem::not_found("session")),
     }
 }

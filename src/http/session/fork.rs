@@ -6,6 +6,7 @@ use crate::http::response::{self, Response, ResponseExt};
 use crate::ports::session_store::Select;
 use crate::types::{
     EventKind, Grants, Imported, Problem, SessionMeta, SessionPermissions, Snapshot, Usage, id,
+    session::SCHEMA,
 };
 use http::StatusCode;
 use serde::Deserialize;
@@ -46,7 +47,7 @@ pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
         };
         let tenant_rules = state.tenant_rules.clone();
         let forked_from = Some(call.session_id.to_owned());
-        Snapshot { meta, forked_from, tenant_rules, records: Some(records), task: None }
+        Snapshot { schema: SCHEMA, meta, forked_from, tenant_rules, records: Some(records), task: None }
     };
     let tenant = &call.principal.tenant;
     let Imported::Session(view) = call.host.peers().import(tenant, &id, snapshot).await? else {
