@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Builds the Worker into build/. `wrangler dev` and `wrangler deploy` run this.
+set -euo pipefail
+cd "$(dirname "$0")"
+cargo install -q worker-build@0.8.7
+
+# LLVM 22 writes invalid wasm for some very large functions. These costs limit how much it inlines.
+for cost in instr-cost=500 call-penalty=2500 threshold=500; do
+    RUSTFLAGS="${RUSTFLAGS:-} -Cllvm-args=-inline-$cost"
+done
+# Leaves out the names of functions, which are half of the file.
+export RUSTFLAGS="$RUSTFLAGS -Clink-arg=--strip-all -Clink-arg=--keep-section=target_features"
+
+# Without wasm-opt, which takes minutes and saves little.
+worker-build --release --panic-unwind --no-opt "$@"
