@@ -85,7 +85,7 @@ fn main() {
             key,
             source: if facts { Source::Log } else { Source::Session },
             group: session.clone(),
-            session: Some(session),
+            session: Some(session.into()),
             at: Timestamp::parse(&at).unwrap(),
             speaker: Some(of(line, "speaker")),
         };

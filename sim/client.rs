@@ -9,7 +9,7 @@ use super::{
     world::World,
 };
 use edge_harness::http::{Body, Request, Response, session, session::call::SessionRequest};
-use edge_harness::types::{ErrorCode, Principal, Problem, Scopes};
+use edge_harness::types::{ErrorCode, Principal, Problem, Scopes, UserId};
 use futures::{
     channel::oneshot,
     future::{Either, LocalBoxFuture, join, join_all, select},
@@ -350,7 +350,7 @@ impl Client {
                 let body = json!({ "decision": "approve", "answer": "theirs" });
                 let mut call = self.request(route, &body);
                 call.principal.tenant = tenant.into();
-                call.principal.user = user.map(str::to_owned);
+                call.principal.user = user.map(UserId::from);
                 if let Reply::Answer(response, _) = self.ask(call).await {
                     let what = format!("{tenant}/{user:?} may {route}: {}", response.status());
                     self.world.ledger.find(7, what);

@@ -9,7 +9,9 @@ use async_trait::async_trait;
 use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use edge_harness::ports::{PeerError, Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
-use edge_harness::types::{Acknowledgement, ChildStatus, Imported, Parent, Problem, Snapshot, TenantId};
+use edge_harness::types::{
+    Acknowledgement, CallId, ChildStatus, Imported, Parent, Problem, SessionId, Snapshot, TenantId,
+};
 use futures::{channel::oneshot, future::LocalBoxFuture};
 use serde_json::Value;
 use std::{
@@ -28,7 +30,7 @@ pub struct Node {
     /// Its index in the world, which is also the index of its session in the scenario, if there is one.
     pub place: usize,
     pub tenant: TenantId,
-    pub session: String,
+    pub session: SessionId,
     /// The index of the session whose texts it contains: a fork contains those of its origin.
     pub origin: usize,
     pub disk: Rc<Disk>,
@@ -51,7 +53,7 @@ impl Node {
     pub fn new(
         place: usize,
         tenant: &TenantId,
-        session: &str,
+        session: &SessionId,
         origin: usize,
         disk: Rc<Disk>,
         crashes: Vec<u64>,
@@ -59,7 +61,7 @@ impl Node {
         Rc::new(Self {
             place,
             tenant: tenant.clone(),
-            session: session.into(),
+            session: session.clone(),
             origin,
             disk,
             generation: Cell::new(0),
@@ -197,7 +199,7 @@ impl NodePorts {
     async fn ask<T: 'static>(
         &self,
         tenant: &TenantId,
-        session: &str,
+        session: &SessionId,
         work: impl AsyncFnOnce(Rc<SessionHost>) -> Result<T, Problem> + 'static,
     ) -> Result<T, PeerError> {
         let (world, node) = self.node().ok_or(PeerError("the machine is gone".into()))?;
@@ -223,7 +225,7 @@ impl Peers for NodePorts {
     async fn import(
         &self,
         tenant: &TenantId,
-        session: &str,
+        session: &SessionId,
         snapshot: Snapshot,
     ) -> Result<Imported, PeerError> {
         self.ask(tenant, session, async move |host: Rc<SessionHost>| host.import(snapshot).await).await
@@ -232,17 +234,17 @@ impl Peers for NodePorts {
     async fn cancel(
         &self,
         tenant: &TenantId,
-        session: &str,
-        call_id: &str,
+        session: &SessionId,
+        call_id: &CallId,
     ) -> Result<ChildStatus, PeerError> {
-        let (id, call_id) = (session.to_owned(), call_id.to_owned());
+        let (id, call_id) = (session.clone(), call_id.clone());
         self.ask(tenant, session, async move |host: Rc<SessionHost>| host.cancel_task(&id, &call_id)).await
     }
 
     async fn notify(
         &self,
         tenant: &TenantId,
-        session: &str,
+        session: &SessionId,
         status: ChildStatus,
     ) -> Result<Acknowledgement, PeerError> {
         self.ask(tenant, session, async move |host: Rc<SessionHost>| host.child_status(status)).await
@@ -251,8 +253,8 @@ impl Peers for NodePorts {
 
 #[async_trait(?Send)]
 impl SessionEraser for NodePorts {
-    async fn erase(&self, tenant: &TenantId, session: &str) -> Result<(), String> {
-        let (of, id) = (tenant.to_owned(), session.to_owned());
+    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), String> {
+        let (of, id) = (tenant.clone(), session.clone());
         let erased = self.ask(tenant, session, async move |host: Rc<SessionHost>| host.erase(&of, &id).await);
         erased.await.map_err(|error| error.to_string())
     }

@@ -6,7 +6,7 @@ use super::{
     scenario::{Act, CallScript, ResponseMode, SessionScenario},
     subagents::{self, SUBAGENT},
 };
-use edge_harness::types::{Category, Grants, Policy, Rules, SessionPermissions};
+use edge_harness::types::{Category, Grants, Policy, Rules, SessionId, SessionPermissions};
 use futures::future::join;
 use serde_json::{Value, json};
 use std::{cell::Cell, rc::Rc};
@@ -188,7 +188,7 @@ impl Client {
     }
 
     /// A client of a subagent's session.
-    fn of(&self, subagent: Option<&str>) -> Self {
+    fn of(&self, subagent: Option<&SessionId>) -> Self {
         let node = match subagent {
             Some(session) => self.world.object(&self.node.tenant, session, self.node.origin),
             None => Rc::clone(&self.node),
@@ -203,7 +203,8 @@ impl Client {
         };
         let pending = view["pending"].as_array().cloned().unwrap_or_default();
         let pending = subagents::spread(&pending).into_iter();
-        let pending = pending.map(|(session, call)| (self.of(session.as_deref()), call)).collect();
+        let pending =
+            pending.map(|(session, call)| (self.of(session.map(SessionId::from).as_ref()), call)).collect();
         (pending, view["status"] == "idle" && view["queue"].as_array().is_none_or(Vec::is_empty))
     }
 

@@ -7,7 +7,9 @@ use super::{
 };
 use edge_harness::context::{compaction::CompactionSettings, observation::ObservationSettings};
 use edge_harness::standard::ContextSettings;
-use edge_harness::types::{BudgetPatch, ModelErrorKind, SessionPermissions, TenantId, Thinking};
+use edge_harness::types::{
+    BudgetPatch, ModelErrorKind, SessionId, SessionPermissions, TenantId, Thinking, UserId,
+};
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
@@ -59,8 +61,8 @@ pub enum OneShotFate {
 #[derive(Clone)]
 pub struct SessionScenario {
     pub tenant: TenantId,
-    pub id: String,
-    pub user: String,
+    pub id: SessionId,
+    pub user: UserId,
     pub turns: Vec<TurnScript>,
     /// What the subagents of these turns do, one script per task.
     pub tasks: Vec<TurnScript>,

@@ -161,8 +161,8 @@ impl SimTool {
         let ledger = &self.ledger;
         let run = Run {
             session: format!("{}/{}", cx.tenant, cx.session),
-            turn: cx.turn.clone(),
-            call_id: cx.call_id.clone(),
+            turn: cx.turn.to_string(),
+            call_id: cx.call_id.to_string(),
             tool: self.name,
             key: format!("{} {args}", self.name),
             touches: args["key"].to_string(),
@@ -223,7 +223,7 @@ impl Finisher {
     ) -> Result<(), SubStepError> {
         let messages = cx.session.messages();
         let own =
-            messages.iter().rev().find(|message| message.role == Role::User && message.turn == cx.turn());
+            messages.iter().rev().find(|message| message.role == Role::User && message.turn == *cx.turn());
         let said = own.map(|message| message.text()).unwrap_or_default();
         draft.put(format!("finished/{}", cx.turn()), "true".into());
         let scenario = self.ledger.scenario.turn(&said);

@@ -18,7 +18,7 @@ use edge_harness::platform::in_memory::{
     InMemoryDirectory, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp, SeededEntropy,
 };
 use edge_harness::standard::{Standard, builder};
-use edge_harness::types::TenantId;
+use edge_harness::types::{SessionId, TenantId};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use std::{
     cell::{Cell, RefCell},
@@ -133,9 +133,9 @@ impl World {
     }
 
     /// The object of a session, created on first use. It contains texts of session `origin`.
-    pub fn object(&self, tenant: &TenantId, session: &str, origin: usize) -> Rc<Node> {
+    pub fn object(&self, tenant: &TenantId, session: &SessionId, origin: usize) -> Rc<Node> {
         let mut nodes = self.nodes.borrow_mut();
-        if let Some(node) = nodes.iter().find(|node| node.tenant == *tenant && node.session == session) {
+        if let Some(node) = nodes.iter().find(|node| node.tenant == *tenant && node.session == *session) {
             return Rc::clone(node);
         }
         let place = nodes.len();

@@ -28,7 +28,7 @@ use crate::ports::{
     filesystem::{FileResult, Precondition},
     memory::{Collection, CollectionKind, Entry, Listing, MemoryResult, NewEntry, Removal, Source},
 };
-use crate::types::{FilePath, Owner, Record, Role, TenantId, Timestamp};
+use crate::types::{FilePath, Owner, Record, Role, SessionId, TenantId, Timestamp, UserId};
 use crate::workspace::{Guard, Workspaces, WrapTree, layout::MEMORY};
 use consolidation::MAX_MEMORY;
 use daily::MemoryFiles;
@@ -88,12 +88,12 @@ pub struct NewTurn {
 const SEPARATOR: char = '\u{1f}';
 
 impl NewTurn {
-    fn entry(self, session: &str) -> NewEntry {
+    fn entry(self, session: &SessionId) -> NewEntry {
         let origin = Origin {
             key: format!("{session}{SEPARATOR}{}", self.id),
             source: Source::Session,
-            group: session.to_owned(),
-            session: Some(session.to_owned()),
+            group: session.to_string(),
+            session: Some(session.clone()),
             at: self.at,
             speaker: Some(self.speaker),
         };
@@ -217,8 +217,8 @@ impl Memories {
     ///
     /// # Errors
     /// Returns an error when the index is unavailable.
-    pub async fn history(&self, owner: &Owner, session: &str, last: usize) -> MemoryResult<Vec<Entry>> {
-        let group = Some(session.to_owned());
+    pub async fn history(&self, owner: &Owner, session: &SessionId, last: usize) -> MemoryResult<Vec<Entry>> {
+        let group = Some(session.to_string());
         let listing = Listing { group, first_parts: true, limit: last, ..Listing::default() };
         let mut said = self.index.list(&Self::collection(owner, CollectionKind::Turns), &listing).await?;
         said.reverse();
@@ -232,11 +232,11 @@ impl Memories {
     pub async fn index_messages(
         &self,
         owner: &Owner,
-        session: &str,
+        session: &SessionId,
         records: &[Record],
     ) -> MemoryResult<usize> {
         let turns = flush::transcript(records).into_iter().map(|message| NewTurn {
-            id: message.id.clone(),
+            id: message.id.to_string(),
             speaker: if message.role == Role::User { "user" } else { "assistant" }.to_owned(),
             at: message.created_at,
             text: message.text(),
@@ -249,7 +249,12 @@ impl Memories {
     ///
     /// # Errors
     /// Returns an error when the index is unavailable.
-    pub async fn import(&self, owner: &Owner, session: &str, turns: Vec<NewTurn>) -> MemoryResult<usize> {
+    pub async fn import(
+        &self,
+        owner: &Owner,
+        session: &SessionId,
+        turns: Vec<NewTurn>,
+    ) -> MemoryResult<usize> {
         let entries: Vec<_> = turns.into_iter().map(|turn| turn.entry(session)).collect();
         if entries.is_empty() {
             return Ok(0);
@@ -263,11 +268,11 @@ impl Memories {
     ///
     /// # Errors
     /// Returns an error when the index is unavailable.
-    pub async fn forget_session(&self, owner: &Owner, session: &str) -> MemoryResult<bool> {
+    pub async fn forget_session(&self, owner: &Owner, session: &SessionId) -> MemoryResult<bool> {
         let mut any = false;
         for kind in [CollectionKind::Turns, CollectionKind::Facts] {
-            let (collection, what) = (Self::collection(owner, kind), Removal::Session(session.to_owned()));
-            let listing = Listing { session: Some(session.to_owned()), limit: 1, ..Listing::default() };
+            let (collection, what) = (Self::collection(owner, kind), Removal::Session(session.clone()));
+            let listing = Listing { session: Some(session.clone()), limit: 1, ..Listing::default() };
             any |= !self.index.list(&collection, &listing).await?.is_empty();
             while self.index.remove(&collection, &what).await? {}
         }
@@ -300,7 +305,7 @@ impl Memories {
     ///
     /// # Errors
     /// Returns an error when the index is unavailable.
-    pub async fn erase(&self, tenant: &TenantId, user: Option<&str>) -> MemoryResult<bool> {
+    pub async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> MemoryResult<bool> {
         for _ in 0..MAX_ERASE_STEPS {
             if !self.index.erase(tenant, user).await? {
                 return Ok(true);
@@ -345,7 +350,7 @@ impl Memories {
     pub async fn extract(
         &self,
         owner: &Owner,
-        session: &str,
+        session: &SessionId,
         model: Option<&str>,
         records: &[Record],
     ) -> Result<Vec<NewFact>, String> {
@@ -369,7 +374,7 @@ impl Memories {
             id: facts::id_of(&[session, &from], &text),
             text,
             at: now,
-            session: Some(session.to_owned()),
+            session: Some(session.clone()),
             speaker: None,
         };
         Ok(flush::parse_facts(&response).into_iter().map(fact).collect())

@@ -25,7 +25,9 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
 };
-use crate::types::{EventKind, Message, Owner, Record, SessionState, Timestamp, TurnState, session::SCHEMA};
+use crate::types::{
+    EventKind, Message, Owner, Record, SessionId, SessionState, Timestamp, TurnId, TurnState, session::SCHEMA,
+};
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 pub use modes::{ModeError, Modes, SwitchError};
@@ -96,7 +98,7 @@ pub enum WriteError {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permit {
     /// The turn.
-    pub turn: String,
+    pub turn: TurnId,
     /// Its epoch.
     pub epoch: u32,
 }
@@ -114,7 +116,7 @@ pub struct Draft {
     /// The new state.
     pub state: SessionState,
     /// The records to append, with their time if it is not the commit's.
-    records: Vec<(Option<Timestamp>, Option<String>, EventKind)>,
+    records: Vec<(Option<Timestamp>, Option<TurnId>, EventKind)>,
     put: Vec<(String, String)>,
     delete: Vec<String>,
     closes_message: bool,
@@ -122,8 +124,8 @@ pub struct Draft {
 
 impl Draft {
     /// Appends a record to the log.
-    pub fn record(&mut self, turn: Option<&str>, kind: EventKind) {
-        self.records.push((None, turn.map(str::to_owned), kind));
+    pub fn record(&mut self, turn: Option<&TurnId>, kind: EventKind) {
+        self.records.push((None, turn.cloned(), kind));
     }
 
     /// Appends a record of another log. It keeps its time, but gets a new sequence number.
@@ -132,7 +134,7 @@ impl Draft {
     }
 
     /// Appends the first record of a log.
-    pub fn created(&mut self, forked_from: Option<String>) {
+    pub fn created(&mut self, forked_from: Option<SessionId>) {
         let meta = &self.state.meta;
         let (session, agent, user) = (meta.id.clone(), meta.agent.clone(), meta.user.clone());
         self.record(None, EventKind::SessionCreated { session, agent, user, forked_from });

@@ -21,7 +21,7 @@ use crate::platform::in_memory::{
 use crate::ports::Models;
 use crate::session::{Session, window::Bounds};
 use crate::standard::{Config, Standard, builder};
-use crate::types::{ModelRequest, Owner, Part, SessionMeta, TurnEnd, id};
+use crate::types::{ModelRequest, Owner, Part, SessionMeta, TurnEnd, TurnId};
 use crate::workspace::{Bundle, Stores, Workspaces};
 use std::rc::Rc;
 
@@ -122,7 +122,7 @@ impl TestSession {
     #[track_caller]
     pub fn turn(&self, message: &str) -> TurnEnd {
         let session = self.session();
-        let turn = self.host.new_id(id::TURN);
+        let turn = self.host.new_id::<TurnId>();
         let post = Post {
             turn: turn.clone(),
             parts: vec![Part::text(message)],
@@ -147,7 +147,7 @@ impl TestSession {
         let open = self.host.open().expect("a store that works");
         open.unwrap_or_else(|| {
             let owner = Owner { tenant: "test".into(), agent: "default".into(), user: "test".into() };
-            self.host.blank(SessionMeta::new("test", owner, self.host.now()))
+            self.host.blank(SessionMeta::new("test".into(), owner, self.host.now()))
         })
     }
 }

@@ -33,7 +33,10 @@ pub use context::{CompactReason, Cut, Gauge, WindowUse};
 pub use delta::{Cursor, Delta};
 pub use error::{ErrorCode, FieldError, Problem};
 pub use event::{EventKind, Record};
-pub use id::{GeneratedId, TenantId};
+pub use id::{
+    AgentId, ArtifactId, BlobId, CallId, FactId, GeneratedId, KeyId, LeaseId, MessageId, RequestId,
+    SessionId, TenantId, TurnId, UserId,
+};
 pub use message::{FileRef, Message, Part, Role, ToolCall};
 pub use mode::Mode;
 pub use model::{

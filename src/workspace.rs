@@ -31,7 +31,7 @@ use crate::ports::{
     FileError, Filesystem,
     filesystem::{Entry, File, FileResult, Precondition, Tree},
 };
-use crate::types::{FilePath, Owner, PathPrefix, TenantId, Timestamp};
+use crate::types::{AgentId, FilePath, Owner, PathPrefix, TenantId, Timestamp, UserId};
 use bytes::Bytes;
 use overlay::Side;
 use serde::Serialize;
@@ -98,15 +98,15 @@ impl Workspaces {
     }
 
     /// Opens the workspace of a user with an agent. If given, `guard` is called before each write.
-    pub fn open(&self, tenant: &TenantId, agent: &str, user: &str, guard: Option<Guard>) -> Workspace {
-        let owner = Owner { tenant: tenant.to_owned(), agent: agent.to_owned(), user: user.to_owned() };
+    pub fn open(&self, tenant: &TenantId, agent: &AgentId, user: &UserId, guard: Option<Guard>) -> Workspace {
+        let owner = Owner { tenant: tenant.clone(), agent: agent.clone(), user: user.clone() };
         let scope = |scope: FileScope| -> Rc<dyn Filesystem> {
             let tree = self.tree(tenant, &scope);
             Rc::new(guard.iter().cloned().fold(tree, StoredFiles::guarded))
         };
-        let own = scope(FileScope::User { agent: agent.to_owned(), user: user.to_owned() });
+        let own = scope(FileScope::User { agent: agent.clone(), user: user.clone() });
         let own = self.wraps.iter().fold(own, |tree, wrap| wrap(&owner, tree));
-        let shared = scope(FileScope::Agent { agent: agent.to_owned() });
+        let shared = scope(FileScope::Agent { agent: agent.clone() });
         let shared = Rc::new(Overlay { upper: shared, lower: Rc::clone(&self.template) });
         Workspace { layers: Overlay { upper: own, lower: shared } }
     }
@@ -127,12 +127,18 @@ impl Workspaces {
     ///
     /// # Errors
     /// Returns an error when the table is unavailable.
-    pub async fn erase_user(&self, tenant: &TenantId, agent: Option<&str>, user: &str) -> FileResult<bool> {
-        let scope = |agent: String| FileScope::User { agent, user: user.to_owned() };
+    pub async fn erase_user(
+        &self,
+        tenant: &TenantId,
+        agent: Option<&AgentId>,
+        user: &UserId,
+    ) -> FileResult<bool> {
         let table = &self.stores.table;
         let scopes = match agent {
-            Some(agent) => vec![scope(agent.to_owned()).of(tenant).scope],
-            None => table.scopes(tenant, &scope(String::new()).owner(), MAX_ERASED_TREES).await?,
+            Some(agent) => {
+                vec![FileScope::User { agent: agent.clone(), user: user.clone() }.of(tenant).scope]
+            }
+            None => table.scopes(tenant, &FileScope::owner_of(user), MAX_ERASED_TREES).await?,
         };
         let (mut room, trees) = (MAX_ERASED_ROWS, scopes.len());
         for scope in scopes {

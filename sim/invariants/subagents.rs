@@ -84,7 +84,7 @@ fn came_to(ledger: &Ledger, view: &View, turn: &Turn, over: &Entry, theirs: Opti
     };
     let end = theirs.and_then(|(node, view)| {
         let task = node.parent()?.task_turn;
-        let turn = view.turns.iter().find(|turn| turn.id == task)?;
+        let turn = view.turns.iter().find(|turn| task == *turn.id)?;
         Some(&view.entries[*turn.ends.first()?].value)
     });
     let outcome = view.outcome(call).map(|entry| &entry.value);
@@ -175,7 +175,7 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
         ledger.find(12, format!("{} was spawned by a subagent", view.name));
     }
     let started: Vec<&Entry> = view.entries.iter().filter(|entry| entry.kind == "turn.started").collect();
-    let is_task = |entry: &&&Entry| entry.turn.as_ref() == Some(&parent.task_turn);
+    let is_task = |entry: &&&Entry| entry.turn.as_deref() == Some(parent.task_turn.as_str());
     let times = started.iter().filter(is_task).count();
     if times > 1 || (!parent.forked && started.len() > times) {
         let began: Vec<&str> = started.iter().map(|entry| entry.json.as_str()).collect();
@@ -185,13 +185,13 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
         entry.kind == "subagent.started"
             && entry.value["session"] == *node.session
             && entry.value["call_id"] == *parent.call_id
-            && entry.turn.as_ref() == Some(&parent.turn)
+            && entry.turn.as_deref() == Some(parent.turn.as_str())
     });
     let is_erased = ledger.scenario.sessions.get(sender.place).is_some_and(|scenario| scenario.erased);
     if !sent && !is_erased {
         ledger.find(12, format!("{} is not recorded in its parent", view.name));
     }
-    let nested = view.turns.iter().filter(|turn| turn.id == parent.task_turn).flat_map(|turn| &turn.calls);
+    let nested = view.turns.iter().filter(|turn| parent.task_turn == *turn.id).flat_map(|turn| &turn.calls);
     for call in nested.filter(|call| call.name == SUBAGENT) {
         let outcome = view.outcome(call).map(|entry| &entry.value["outcome"]);
         if outcome.is_some_and(|outcome| outcome != "denied") {

@@ -1,6 +1,7 @@
 //! A log, grouped by turns and calls.
 
 use super::super::{node::Node, tools};
+use edge_harness::types::TurnId;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -66,7 +67,7 @@ impl View {
             .map(|written| Entry {
                 seq: written.record.seq,
                 kind: written.record.kind.clone(),
-                turn: written.record.turn.clone(),
+                turn: written.record.turn.as_ref().map(TurnId::to_string),
                 moment: written.moment,
                 at: written.at,
                 value: serde_json::from_str(&written.record.json).expect("a record is JSON"),

@@ -6,7 +6,10 @@ use crate::ports::{CancelToken, Clock, Spawner, session_store::Select};
 use crate::session::{
     ArtifactReader, Artifacts, Draft, Modes, Permit, Session, TaskError, TaskList, WriteError, fold,
 };
-use crate::types::{EventKind, Message, Mode, PlanRef, Source, TenantId, Timestamp};
+use crate::types::{
+    AgentId, CallId, EventKind, Message, Mode, PlanRef, SessionId, Source, TenantId, Timestamp, TurnId,
+    UserId,
+};
 use futures::{
     future::{Either, select},
     pin_mut,
@@ -23,9 +26,9 @@ pub struct RuntimeContext {
     /// The tenant.
     pub tenant: TenantId,
     /// The user.
-    pub user: String,
+    pub user: UserId,
     /// The agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// The session.
     pub session: Rc<Session>,
     /// The permit of this start of the turn.
@@ -46,12 +49,12 @@ pub struct RuntimeContext {
 
 impl RuntimeContext {
     /// Returns the session's id.
-    pub fn session_id(&self) -> String {
+    pub fn session_id(&self) -> SessionId {
         self.session.state().meta.id.clone()
     }
 
     /// Returns the turn's id.
-    pub fn turn(&self) -> &str {
+    pub fn turn(&self) -> &TurnId {
         &self.permit.turn
     }
 
@@ -110,15 +113,15 @@ pub struct ToolContext {
     /// The tenant.
     pub tenant: TenantId,
     /// The user.
-    pub user: String,
+    pub user: UserId,
     /// The agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// The session's id.
-    pub session: String,
+    pub session: SessionId,
     /// The turn's id.
-    pub turn: String,
+    pub turn: TurnId,
     /// The call's id.
-    pub call_id: String,
+    pub call_id: CallId,
     /// The clock.
     pub clock: Rc<dyn Clock>,
     /// The deadline of the call.
@@ -142,7 +145,12 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    pub(super) fn new(cx: &RuntimeContext, call_id: &str, deadline: Timestamp, cancel: CancelToken) -> Self {
+    pub(super) fn new(
+        cx: &RuntimeContext,
+        call_id: &CallId,
+        deadline: Timestamp,
+        cancel: CancelToken,
+    ) -> Self {
         Self {
             tenant: cx.tenant.clone(),
             user: cx.user.clone(),

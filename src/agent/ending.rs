@@ -3,7 +3,8 @@
 use super::RuntimeContext;
 use crate::turn::PricedUsage;
 use crate::types::{
-    ChildStatus, EventKind, FinishReason, Message, Part, Role, StopReason, TurnError, message::text_of,
+    ChildStatus, EventKind, FinishReason, Message, MessageId, Part, Role, StopReason, TurnError,
+    message::text_of,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -67,7 +68,7 @@ pub(super) fn is_bound(reason: StopReason) -> bool {
 }
 
 /// Returns the message that holds the text of an interrupted response.
-pub(super) fn cut_off(id: String, text: String, cx: &RuntimeContext) -> Rc<Message> {
+pub(super) fn cut_off(id: MessageId, text: String, cx: &RuntimeContext) -> Rc<Message> {
     let parts = vec![Part::Text { text }];
     debug_assert!(!text_of(&parts).is_empty());
     Rc::new(Message {
@@ -76,7 +77,7 @@ pub(super) fn cut_off(id: String, text: String, cx: &RuntimeContext) -> Rc<Messa
         role: Role::Assistant,
         parts,
         created_at: cx.clock.now(),
-        turn: cx.turn().to_owned(),
+        turn: cx.turn().clone(),
         interrupted: true,
     })
 }

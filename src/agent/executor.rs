@@ -120,7 +120,7 @@ impl PreparedCall {
             Admission::Settled(ToolOutcome::Denied { denied: DenyReason::Validation, .. }) => (false, true),
             Admission::Settled(_) | Admission::Wait(_) => return,
         };
-        let (key, call_id, name) = (self.claim.replay, &self.call.call_id, &self.call.name);
+        let (key, call_id, name) = (self.claim.replay, self.call.call_id.clone(), &self.call.name);
         let replayed = ReplayCall { key, call_id, name, idempotent, reads };
         let refusal = cx.state.replay().deny_reason(&replayed).or_else(|| {
             let left = turn_deadline(cx).since(cx.clock.now());
@@ -372,7 +372,7 @@ pub(super) async fn execute(
     }
     let ttl_ms = agent.settings.artifact_ttl_s.saturating_mul(1_000);
     let (outcome, stored) =
-        artifacts::store_if_large(&cx.artifacts, agent.new_artifact_id(), event.outcome, ttl_ms).await;
+        artifacts::store_if_large(&cx.artifacts, agent.new_id(), event.outcome, ttl_ms).await;
     Completed { outcome, elapsed_ms, sources, stored: event.stored.or(stored) }
 }
 

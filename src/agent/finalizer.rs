@@ -14,8 +14,8 @@ use crate::fault::{self, Fault};
 use crate::session::{Draft, WriteError, view};
 use crate::turn::{TurnMachine, citations};
 use crate::types::{
-    CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason, ToolOutcome,
-    TurnEnd, TurnPhase, TurnStatus, id,
+    CallId, CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason,
+    ToolOutcome, TurnEnd, TurnPhase, TurnStatus,
 };
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -32,7 +32,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
     let (last, citations) = last_message(agent, cx, &ending);
     let earlier = || {
         let messages = session.messages();
-        let own = messages.into_iter().rev().take_while(|message| message.turn == cx.turn());
+        let own = messages.into_iter().rev().take_while(|message| message.turn == *cx.turn());
         let spoke = |message: &Rc<Message>| message.role == Role::Assistant && !message.text().is_empty();
         let last = own.into_iter().find(spoke)?;
         // Messages of the window may be shortened; the reply is the complete message.
@@ -203,7 +203,7 @@ fn last_message(
         }
         (None, Some((id, text))) => (Some(cut_off(id, text, cx)), Vec::new()),
         (_, None) if is_bound(ending.reason) && !fault::active(Fault::NoLimitReply) => {
-            let id = agent.new_id(id::MESSAGE);
+            let id = agent.new_id();
             (Some(cut_off(id, apology(ending.reason).into(), cx)), Vec::new())
         }
         _ => (None, Vec::new()),
@@ -220,9 +220,9 @@ fn apology(reason: StopReason) -> &'static str {
     }
 }
 
-fn call_names(cx: &RuntimeContext) -> Vec<(String, String)> {
+fn call_names(cx: &RuntimeContext) -> Vec<(CallId, String)> {
     let messages = cx.session.messages();
-    let own = messages.iter().rev().take_while(|message| message.turn == cx.turn());
+    let own = messages.iter().rev().take_while(|message| message.turn == *cx.turn());
     own.flat_map(|message| message.calls().map(|call| (call.call_id.clone(), call.name.clone()))).collect()
 }
 

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::ports::{Clock, session_store::Select};
 use crate::session::{Draft, Session};
-use crate::types::{EventKind, Owner, Record, Timestamp};
+use crate::types::{EventKind, Owner, Record, SessionId, Timestamp};
 use async_trait::async_trait;
 use futures::{
     future::{Either, select},
@@ -62,7 +62,7 @@ pub trait FollowUp {
     ///
     /// # Errors
     /// The reason of the failure; the erasure is then retried.
-    async fn erase(&self, _owner: &Owner, _session: &str) -> Result<bool, String> {
+    async fn erase(&self, _owner: &Owner, _session: &SessionId) -> Result<bool, String> {
         Ok(false)
     }
 }
@@ -112,7 +112,7 @@ pub struct FollowUpContext {
     /// The tenant, user and agent of the session.
     pub owner: Owner,
     /// The session's id.
-    pub session_id: String,
+    pub session_id: SessionId,
     /// When the session was created.
     pub created_at: Timestamp,
     /// The session's model, if it overrides the default.

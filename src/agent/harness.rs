@@ -7,7 +7,7 @@ use super::{
 use crate::ports::{Clock, Entropy, Models};
 use crate::session::Modes;
 use crate::turn::{policy::Permissions, selector};
-use crate::types::{Message, Mode, Role, Rules, SessionState, ToolSpec, WaitKind, id};
+use crate::types::{GeneratedId, Message, Mode, Role, Rules, SessionState, ToolSpec, WaitKind};
 use std::rc::Rc;
 
 /// The instructions added for a subagent.
@@ -148,13 +148,9 @@ impl HarnessAgent {
         Permissions { layers, session: &state.meta.permissions, read_only }
     }
 
-    pub(super) fn new_artifact_id(&self) -> String {
-        self.new_id(id::ARTIFACT)
-    }
-
-    pub(super) fn new_id(&self, prefix: &str) -> String {
+    pub(super) fn new_id<I: GeneratedId>(&self) -> I {
         let mut random = [0; 10];
         self.entropy.fill(&mut random);
-        id::make(prefix, self.clock.now(), &random)
+        I::generate(self.clock.now(), &random)
     }
 }

@@ -30,7 +30,8 @@ use crate::session::{
     window::Bounds,
 };
 use crate::types::{
-    BudgetPatch, Part, Problem, Rules, SessionMeta, SessionState, TenantId, Timestamp, TurnOptions,
+    BudgetPatch, GeneratedId, Part, Problem, Rules, SessionMeta, SessionState, TenantId, Timestamp, TurnId,
+    TurnOptions,
 };
 use futures::{
     FutureExt,
@@ -89,7 +90,7 @@ pub enum OnBusy {
 #[derive(Clone, Debug)]
 pub struct Post {
     /// The turn's id, chosen by the caller so that it can subscribe before the turn starts.
-    pub turn: String,
+    pub turn: TurnId,
     /// The content.
     pub parts: Vec<Part>,
     /// Changes to the budget of this turn.
@@ -168,8 +169,8 @@ impl SessionHost {
     }
 
     /// Creates an id.
-    pub fn new_id(&self, prefix: &str) -> String {
-        self.agent.new_id(prefix)
+    pub fn new_id<I: GeneratedId>(&self) -> I {
+        self.agent.new_id()
     }
 
     /// Returns the session, or `None` when none is stored. Reads the store once. Starts no work, unlike

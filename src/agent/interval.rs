@@ -3,7 +3,7 @@
 use super::{CancelToken, StateRules, state::Merged};
 use crate::ports::Clock;
 use crate::session::{Draft, Session};
-use crate::types::{EventKind, Owner};
+use crate::types::{EventKind, Owner, SessionId};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::rc::Rc;
@@ -48,7 +48,7 @@ pub struct TickContext {
     /// The tenant, user and agent of the session.
     pub owner: Owner,
     /// The session's id.
-    pub session_id: String,
+    pub session_id: SessionId,
     /// Whether no earlier tick of this session succeeded.
     pub first_run: bool,
     /// Number of earlier ticks that succeeded.

@@ -6,7 +6,7 @@ use crate::ports::{StoreError, within};
 use crate::session::Session;
 use crate::turn::structured;
 use crate::types::{
-    EventKind, Message, ModelRequest, Part, Role, TurnStatus, call::untrusted, id, message::text_of,
+    EventKind, Message, ModelRequest, Part, Role, TurnId, TurnStatus, call::untrusted, message::text_of,
 };
 use futures::FutureExt;
 use serde_json::{Value, json};
@@ -44,12 +44,12 @@ fn request(judge: &Judge, agent: &HarnessAgent, model: String, message: &str, re
     let part = |text: &str| untrusted(&cut(text, MAX_TEXT));
     let text = format!("The user's message:\n{}\n\nThe reply:\n{}", part(message), part(reply));
     let message = Message {
-        id: agent.new_id(id::MESSAGE),
+        id: agent.new_id(),
         seq: 0,
         role: Role::User,
         parts: vec![Part::text(text)],
         created_at: agent.clock.now(),
-        turn: String::new(),
+        turn: TurnId::none(),
         interrupted: false,
     };
     ModelRequest {
@@ -93,7 +93,7 @@ pub(super) fn grade_reply(agent: &Rc<HarnessAgent>, cx: &RuntimeContext) {
 }
 
 /// Returns the reply, if the turn completed with one.
-fn read(session: &Session, turn: &str) -> Result<Option<String>, StoreError> {
+fn read(session: &Session, turn: &TurnId) -> Result<Option<String>, StoreError> {
     let end = session.turn_ended(turn)?.filter(|end| end.status == TurnStatus::Completed);
     Ok(end.and_then(|end| end.reply).map(|reply| text_of(&reply.parts)))
 }

@@ -134,12 +134,12 @@ impl ReactAgent<'_> {
     async fn run_wave(&self, mut wave: Vec<PreparedCall>) -> Result<(), WriteError> {
         wave.iter_mut().for_each(|call| call.admit(self.agent, self.cx));
         let id = |call: &PreparedCall| call.call.call_id.clone();
-        let journaled: Vec<String> = wave.iter().filter(|call| call.needs_journal()).map(id).collect();
+        let journaled: Vec<_> = wave.iter().filter(|call| call.needs_journal()).map(id).collect();
         if !journaled.is_empty() {
             self.journal(Vec::new(), |_, state| TurnMachine(state).calls_started(&journaled))?;
         }
         let completed = join_all(wave.iter().map(|call| executor::execute(self.agent, self.cx, call))).await;
-        let done: Vec<String> = wave.iter().map(id).collect();
+        let done: Vec<_> = wave.iter().map(id).collect();
         let reflect = self.should_reflect(completed.iter().map(|completed| &completed.outcome));
         let mut stored = Vec::new();
         let mut kinds = Vec::with_capacity(wave.len());
@@ -214,7 +214,7 @@ impl ReactAgent<'_> {
             return Vec::new();
         };
         let messages = self.cx.session.messages();
-        let own = messages.iter().rev().take_while(|message| message.turn == self.cx.turn());
+        let own = messages.iter().rev().take_while(|message| message.turn == *self.cx.turn());
         let made: Vec<&ToolCall> = own.flat_map(|message| message.calls()).collect();
         let find = |state: &CallState| {
             made.iter().find(|call| call.call_id == state.call_id).map(|call| (*call).clone())

@@ -12,8 +12,8 @@ use crate::model::retry::RetryPolicy;
 use crate::session::WriteError;
 use crate::turn::{PricedUsage, TurnMachine, structured};
 use crate::types::{
-    CompactReason, Effect, EventKind, FinishReason, Message, ModelErrorKind, ModelResponse, Part, Role,
-    StopReason, ToolCall, TurnError, Usage, WindowUse, id,
+    CompactReason, Effect, EventKind, FinishReason, Message, MessageId, ModelErrorKind, ModelResponse, Part,
+    Role, StopReason, ToolCall, TurnError, Usage, WindowUse, id,
 };
 use std::{collections::HashSet, rc::Rc};
 
@@ -27,7 +27,7 @@ impl ReactAgent<'_> {
         let started = self.cx.clock.now();
         let (mut tries, mut shrunk) = (1, false);
         let (message, response) = loop {
-            let message = self.agent.new_id(id::MESSAGE);
+            let message = self.agent.new_id();
             let events = prepared.provider.stream(prepared.request.clone());
             let FailedAttempt { error, mut shown } = match stream::forward(self.cx, &message, events).await {
                 Ok(response) => break (message, response),
@@ -163,7 +163,7 @@ impl ReactAgent<'_> {
     /// to the finalizer, which stores it with the end of the turn.
     fn journal_response(
         &self,
-        message_id: String,
+        message_id: MessageId,
         response: ModelResponse,
         price: Option<crate::types::Price>,
         purpose: Purpose,
@@ -272,7 +272,7 @@ impl ReactAgent<'_> {
         let messages = self.cx.session.messages();
         let shown = messages.iter().flat_map(|message| message.calls().map(|call| call.call_id.clone()));
         // Earlier calls of this turn may have left the window.
-        let mut taken: HashSet<String> = shown.chain(self.cx.state.call_ids()).collect();
+        let mut taken: HashSet<_> = shown.chain(self.cx.state.call_ids()).collect();
         for part in &mut response.parts {
             if let Part::ToolCall(call) = part
                 && (!id::is_valid(&call.call_id)
@@ -280,7 +280,7 @@ impl ReactAgent<'_> {
                     // A late decision on an earlier suspension must not apply to this call.
                     || self.cx.session.was_suspended(&call.call_id).unwrap_or(true))
             {
-                call.call_id = self.agent.new_id(id::CALL);
+                call.call_id = self.agent.new_id();
                 taken.insert(call.call_id.clone());
             }
         }

@@ -4,7 +4,7 @@
 //! `TurnState`.
 
 use crate::turn::replay::{ReplayCall, ReplayControl, ReplayKey};
-use crate::types::{EventKind, Gauge, Message, ModelRequest, Source, ToolOutcome, ToolSpec};
+use crate::types::{CallId, EventKind, Gauge, Message, ModelRequest, Source, ToolOutcome, ToolSpec};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{
@@ -26,7 +26,7 @@ pub struct RuntimeState {
 struct Inner {
     replay: ReplayControl,
     /// Calls without an outcome: call id, tool name and replay key.
-    open: Vec<(String, String, ReplayKey)>,
+    open: Vec<(CallId, String, ReplayKey)>,
     sources: Vec<Source>,
     reflection: Option<String>,
     context: Vec<String>,
@@ -37,14 +37,14 @@ struct Inner {
     rendered: Option<(String, Rc<[ToolSpec]>)>,
     sub_steps_failed: Vec<(String, String)>,
     /// Ids of calls that were passed to their tool.
-    begun: Vec<String>,
+    begun: Vec<CallId>,
     /// The user's message, as changed by hooks.
     user_message: Option<Rc<Message>>,
     restored: bool,
     outcomes: BTreeMap<String, u32>,
     model: Option<String>,
     /// Ids of all calls of the turn.
-    call_ids: Vec<String>,
+    call_ids: Vec<CallId>,
     /// Calibration of the token estimate that is not stored yet.
     gauge: Option<Gauge>,
 }
@@ -67,7 +67,7 @@ impl RuntimeState {
                 let spec = spec(&name);
                 let call = ReplayCall {
                     key,
-                    call_id: &call_id,
+                    call_id,
                     name: &name,
                     idempotent: spec.is_some_and(ToolSpec::skips_repeats),
                     reads: spec.is_some_and(|spec| spec.effect.is_read()),
@@ -145,12 +145,12 @@ impl RuntimeState {
     }
 
     /// Marks a call as passed to its tool: from here on it may have had an effect.
-    pub(super) fn begin(&self, call_id: &str) {
+    pub(super) fn begin(&self, call_id: &CallId) {
         self.inner.borrow_mut().begun.push(call_id.to_owned());
     }
 
     /// Returns whether a call was passed to its tool since this start of the turn.
-    pub(super) fn has_begun(&self, call_id: &str) -> bool {
+    pub(super) fn has_begun(&self, call_id: &CallId) -> bool {
         self.inner.borrow().begun.iter().any(|begun| begun == call_id)
     }
 
@@ -170,7 +170,7 @@ impl RuntimeState {
     }
 
     /// Returns the ids of all calls of the turn.
-    pub(super) fn call_ids(&self) -> Vec<String> {
+    pub(super) fn call_ids(&self) -> Vec<CallId> {
         self.inner.borrow().call_ids.clone()
     }
 

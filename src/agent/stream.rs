@@ -1,7 +1,7 @@
 //! Forwards a model's stream to the session's listeners.
 
 use super::RuntimeContext;
-use crate::types::{Delta, ModelError, ModelErrorKind, ModelEvent, ModelResponse};
+use crate::types::{Delta, MessageId, ModelError, ModelErrorKind, ModelEvent, ModelResponse};
 use futures::{
     StreamExt,
     future::{Either, LocalBoxFuture, select},
@@ -26,7 +26,7 @@ pub(super) struct FailedAttempt {
 /// Streams message `message` to the listeners until the response is complete.
 pub(super) async fn forward(
     cx: &RuntimeContext,
-    message: &str,
+    message: &MessageId,
     events: LocalBoxStream<'static, Result<ModelEvent, ModelError>>,
 ) -> Result<ModelResponse, FailedAttempt> {
     let mut outbox = Outbox { cx, message, waiting: Vec::new(), shown: false };
@@ -71,7 +71,7 @@ pub(super) async fn forward(
 /// Deltas that are not sent yet.
 struct Outbox<'a> {
     cx: &'a RuntimeContext,
-    message: &'a str,
+    message: &'a MessageId,
     waiting: Vec<Delta>,
     shown: bool,
 }

@@ -2,7 +2,7 @@
 
 use crate::ports::{CancelToken, Clock, Models};
 use crate::session::{Draft, Permit, Session, tokens, window::ContextState};
-use crate::types::{CompactReason, EventKind, Message, ModelRequest, Owner};
+use crate::types::{CompactReason, EventKind, Message, ModelRequest, Owner, TurnId};
 use async_trait::async_trait;
 use std::{cell::Ref, rc::Rc};
 
@@ -108,7 +108,7 @@ impl ContextHandle {
     }
 
     /// Returns the id of the running turn, which may be another one than the turn of this handle.
-    pub fn running_turn(&self) -> Option<String> {
+    pub fn running_turn(&self) -> Option<TurnId> {
         self.session.state().turn.as_ref().map(|turn| turn.id.clone())
     }
 
@@ -145,7 +145,7 @@ impl ContextHandle {
     ///
     /// # Errors
     /// See [`ContextHandle::record`].
-    pub(crate) fn commit(&self, draft: impl FnOnce(&mut Draft, Option<&str>)) -> Result<(), String> {
+    pub(crate) fn commit(&self, draft: impl FnOnce(&mut Draft, Option<&TurnId>)) -> Result<(), String> {
         if self.cancel.is_canceled() {
             return Err("the session was retired".into());
         }

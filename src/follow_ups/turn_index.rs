@@ -5,7 +5,7 @@ use crate::agent::{
     follow_up::{FollowUpContext, Progress},
 };
 use crate::memory::{Memories, flush::TRANSCRIPT_KINDS};
-use crate::types::Owner;
+use crate::types::{Owner, SessionId};
 use std::rc::Rc;
 
 /// Maximum number of records per round.
@@ -40,7 +40,7 @@ impl FollowUp for TurnIndex {
         }
     }
 
-    async fn erase(&self, owner: &Owner, session: &str) -> Result<bool, String> {
+    async fn erase(&self, owner: &Owner, session: &SessionId) -> Result<bool, String> {
         self.0.forget_session(owner, session).await.map_err(|error| error.to_string())
     }
 }

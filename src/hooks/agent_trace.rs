@@ -25,8 +25,8 @@ impl AgentTrace {
     fn line(&self, cx: &RuntimeContext, event: &str, mut fields: Value) {
         fields["event"] = event.into();
         fields["tenant"] = cx.tenant.as_str().into();
-        fields["session"] = cx.session_id().into();
-        fields["turn"] = cx.turn().into();
+        fields["session"] = cx.session_id().as_str().into();
+        fields["turn"] = cx.turn().as_str().into();
         self.log.line(&fields);
     }
 

@@ -148,7 +148,7 @@ async fn token_principal(gateway: &Gateway, token: &Token<'_>) -> Result<Princip
     // tenant's users access to the other.
     match (holders.pop(), holders.pop()) {
         (Some((tenant, rules)), None) => {
-            let user = Some(token.claims.sub.clone());
+            let user = Some(token.claims.sub.as_str().into());
             Ok(Principal { user, rules, ..Principal::new(tenant, token.claims.scopes()) })
         }
         (Some(_), Some(_)) => Err(refused("several tenants trust this token; set an audience")),

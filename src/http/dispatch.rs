@@ -14,7 +14,7 @@ use super::request::{self, MAX_BODY, Request, RequestExt};
 use super::response::{self, Response};
 use super::route::{Handler, Responding, RouteMatch};
 use super::{auth, cors, routes};
-use crate::types::{Principal, Problem};
+use crate::types::{Principal, Problem, RequestId, SessionId};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -63,7 +63,7 @@ pub async fn handle(
 
 async fn dispatch(
     gateway: &Gateway,
-    request_id: &str,
+    request_id: &RequestId,
     mut request: Request,
     body: impl Future<Output = Result<Bytes, Problem>>,
 ) -> Result<Handled, Problem> {
@@ -91,7 +91,7 @@ async fn dispatch(
         }
         Handler::Session(scope, _) | Handler::Unread(scope, _) => {
             let principal = auth::principal(gateway, &request, &found, *scope).await?;
-            let session = params.get("id").to_owned();
+            let session = SessionId::parse(params.get("id")).ok_or_else(|| Problem::not_found("session"))?;
             Ok(Handled::Forward(forward::to_session(principal, session, request_id, request)?))
         }
         Handler::NewSession(scope, _) => {
@@ -121,7 +121,7 @@ async fn read(
 /// Runs a handler, at most once for each Idempotency-Key if its route says so.
 async fn once(
     gateway: &Gateway,
-    request_id: &str,
+    request_id: &RequestId,
     found: &RouteMatch,
     request: &Request,
     owner: &Value,

@@ -4,7 +4,7 @@
 use super::auth_cache::CREDENTIAL_TTL_MS;
 use super::gateway::Gateway;
 use super::placement::SHARD_TTL_MS;
-use crate::types::{Problem, TenantId, Timestamp};
+use crate::types::{Problem, SessionId, TenantId, Timestamp};
 use serde_json::json;
 
 /// Maximum number of sessions that one request or one sweep erases.
@@ -71,9 +71,9 @@ async fn erase(
 /// is left for the next sweep.
 async fn erase_sessions(gateway: &Gateway, tenant: &TenantId, budget: &mut usize) -> Result<bool, Problem> {
     let mut is_empty = true;
-    let mut before: Option<(Timestamp, String)> = None;
+    let mut before: Option<(Timestamp, SessionId)> = None;
     loop {
-        let behind = before.as_ref().map(|(at, id)| (*at, id.as_str()));
+        let behind = before.as_ref().map(|(at, id)| (*at, id));
         // One more than may be erased: if it is found, some are left.
         let page = gateway.directory.sessions(tenant, None, None, behind, *budget + 1, true).await?;
         let is_last = page.len() <= *budget;

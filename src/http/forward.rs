@@ -5,7 +5,7 @@ use super::gateway::Gateway;
 use super::idempotency::{self, IdempotencyClaim};
 use super::pattern::Params;
 use super::request::Request;
-use crate::types::{Principal, Problem, TenantId, id};
+use crate::types::{GeneratedId, Principal, Problem, RequestId, SessionId, TenantId};
 use http::{HeaderMap, Uri, header, uri::PathAndQuery};
 use serde::Deserialize;
 use serde_json::json;
@@ -15,11 +15,11 @@ pub struct Forward {
     /// The tenant: first part of the object's name.
     pub tenant: TenantId,
     /// The session: second part of the object's name.
-    pub session: String,
+    pub session: SessionId,
     /// The authenticated caller.
     pub principal: Principal,
     /// The id of the request.
-    pub request_id: String,
+    pub request_id: RequestId,
     /// The request without credentials. It includes the body if the gateway has read it.
     pub request: Request,
     /// Whether the gateway has read the body; otherwise the body has to be passed on as a stream.
@@ -33,23 +33,20 @@ pub struct Forward {
 /// Forwards a request to the object of an existing session.
 ///
 /// # Errors
-/// `not_found` when `session` is no valid id.
+/// An internal error when the target of the request is not valid without its ticket.
 pub fn to_session(
     principal: Principal,
-    session: String,
-    request_id: &str,
+    session: SessionId,
+    request_id: &RequestId,
     mut request: Request,
 ) -> Result<Box<Forward>, Problem> {
-    if !id::is_valid(&session) {
-        return Err(Problem::not_found("session"));
-    }
     request.headers_mut().remove(header::AUTHORIZATION);
     *request.uri_mut() = without_ticket(request.uri())?;
     Ok(Box::new(Forward {
         tenant: principal.tenant.clone(),
         session,
         principal,
-        request_id: request_id.to_owned(),
+        request_id: request_id.clone(),
         request,
         body_read: false,
         claim: None,
@@ -65,7 +62,7 @@ pub async fn to_new_session(
     gateway: &Gateway,
     params: &Params,
     principal: Principal,
-    request_id: &str,
+    request_id: &RequestId,
     request: Request,
 ) -> Result<Box<Forward>, Problem> {
     let owner = json!([principal.tenant, principal.user]);
@@ -78,7 +75,7 @@ pub async fn to_new_session(
 /// Returns the id of a new session: the id in the body; or one derived from tenant, user and
 /// Idempotency-Key, so that a repeated request reaches the object that stored the first response; or a new
 /// id.
-fn new_session_id(gateway: &Gateway, request: &Request, principal: &Principal) -> Result<String, Problem> {
+fn new_session_id(gateway: &Gateway, request: &Request, principal: &Principal) -> Result<SessionId, Problem> {
     #[derive(Deserialize)]
     struct Chosen {
         #[serde(default)]
@@ -86,13 +83,13 @@ fn new_session_id(gateway: &Gateway, request: &Request, principal: &Principal) -
     }
     let chosen: Chosen = body::json_or_empty(request)?;
     match (chosen.id, idempotency::key(request)?) {
-        (Some(id), _) if id::is_valid(&id) => Ok(id),
-        (Some(_), _) => Err(Problem::field("/id", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @")),
+        (Some(id), _) => SessionId::parse(&id)
+            .ok_or_else(|| Problem::field("/id", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @")),
         (None, Some(key)) => {
             let name = json!(["session", principal.tenant, principal.user, key]).to_string();
-            Ok(id::derive(id::SESSION, &name))
+            Ok(SessionId::derive(&name))
         }
-        (None, None) => Ok(gateway.make_id(id::SESSION)),
+        (None, None) => Ok(gateway.make_id()),
     }
 }
 

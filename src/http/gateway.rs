@@ -6,7 +6,7 @@ use super::pattern::Params;
 use super::request::{Request, RequestExt};
 use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, Log, SessionEraser, Signatures};
-use crate::types::{Principal, TenantId, id};
+use crate::types::{GeneratedId, Principal, RequestId, TenantId};
 use crate::workspace::Workspaces;
 use std::rc::Rc;
 
@@ -53,10 +53,10 @@ pub struct Gateway {
 
 impl Gateway {
     /// Makes a new id.
-    pub fn make_id(&self, prefix: &str) -> String {
+    pub fn make_id<I: GeneratedId>(&self) -> I {
         let mut random = [0; 10];
         self.entropy.fill(&mut random);
-        id::make(prefix, self.clock.now(), &random)
+        I::generate(self.clock.now(), &random)
     }
 
     /// Returns the cipher for secrets at rest; `None` without an operator's key.
@@ -66,13 +66,13 @@ impl Gateway {
 
     /// Returns the `x-request-id` of the request if it is 1 to 64 letters, digits, `_` and `-`; otherwise a
     /// new id.
-    pub fn request_id(&self, request: &Request) -> String {
+    pub fn request_id(&self, request: &Request) -> RequestId {
         let is_plain = |id: &&str| {
             (1..=64).contains(&id.len())
                 && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
         };
         let given = request.header("x-request-id").filter(is_plain);
-        given.map_or_else(|| self.make_id(id::REQUEST), Into::into)
+        given.map_or_else(|| self.make_id(), Into::into)
     }
 }
 

@@ -6,7 +6,7 @@ use super::response::{self, Response};
 use super::tenants::{check_name, existing_tenant};
 use super::{body, page};
 use crate::ports::directory::ApiKey;
-use crate::types::{Problem, Scope, Scopes, Timestamp, id};
+use crate::types::{KeyId, Problem, Scope, Scopes, Timestamp};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -35,8 +35,8 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     if new.expires_at.is_some_and(|end| end <= now) {
         return Err(Problem::field("/expires_at", "lies in the past"));
     }
-    let id = gateway.make_id(id::KEY);
-    let name = new.name.unwrap_or_else(|| id.clone());
+    let id = gateway.make_id::<KeyId>();
+    let name = new.name.unwrap_or_else(|| id.to_string());
     check_name(&name)?;
     let (tenant, expires_at) = (call.tenant(), new.expires_at);
     let key = ApiKey { id, tenant, name, scopes: Scopes(scopes), created_at: now, expires_at };
@@ -53,16 +53,16 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
 pub(super) async fn list(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let (gateway, tenant) = (call.gateway, &call.tenant());
     let limit = page::limit(call.request)?;
-    let after: Option<String> = page::cursor(call.request)?;
+    let after: Option<KeyId> = page::cursor(call.request)?;
     existing_tenant(gateway, tenant).await?;
-    let found = gateway.directory.keys(tenant, after.as_deref().unwrap_or_default(), limit + 1).await?;
+    let found = gateway.directory.keys(tenant, after.as_ref(), limit + 1).await?;
     page::respond(found, limit, |key| key.id.clone(), view)
 }
 
 /// `DELETE /v1/admin/tenants/{tenant}/keys/{key}`. Other isolates may accept the key for one more minute.
 pub(super) async fn delete(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let (gateway, tenant) = (call.gateway, &call.tenant());
-    if !gateway.directory.delete_key(tenant, call.params.get("key")).await? {
+    if !gateway.directory.delete_key(tenant, &call.params.id("key")).await? {
         return Err(Problem::not_found("key"));
     }
     gateway.cache.forget_tenant(tenant);

@@ -5,7 +5,7 @@ use super::page;
 use super::request::RequestExt;
 use super::response::{self, Response};
 use crate::ports::directory::SessionEntry;
-use crate::types::{Problem, Timestamp};
+use crate::types::{AgentId, Problem, SessionId, Timestamp, UserId};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -17,13 +17,13 @@ pub(super) async fn health(_call: &GatewayCall<'_>) -> Result<Response, Problem>
 /// `GET /v1/sessions`, newest first. A token or ticket lists the sessions of its own user only.
 pub(super) async fn sessions(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let limit = page::limit(call.request)?;
-    let before: Option<(Timestamp, String)> = page::cursor(call.request)?;
-    let user = call.caller.user.clone().or_else(|| call.request.query("user"));
-    let agent = call.request.query("agent");
-    let before = before.as_ref().map(|(at, id)| (*at, id.as_str()));
+    let before: Option<(Timestamp, SessionId)> = page::cursor(call.request)?;
+    let user = call.caller.user.clone().or_else(|| call.request.query("user").map(UserId::from));
+    let agent = call.request.query("agent").map(AgentId::from);
+    let before = before.as_ref().map(|(at, id)| (*at, id));
     let directory = &call.gateway.directory;
     let found = directory
-        .sessions(&call.caller.tenant, user.as_deref(), agent.as_deref(), before, limit + 1, false)
+        .sessions(&call.caller.tenant, user.as_ref(), agent.as_ref(), before, limit + 1, false)
         .await?;
     page::respond(found, limit, |entry| (entry.created_at, entry.id.clone()), view)
 }

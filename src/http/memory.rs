@@ -9,7 +9,7 @@ use super::request::RequestExt;
 use super::response::{self, Response, ResponseExt};
 use crate::memory::{consolidation::Consolidated, daily, search::Hit};
 use crate::ports::memory::{CollectionKind, Source};
-use crate::types::{ErrorCode, Owner, Problem};
+use crate::types::{ErrorCode, Owner, Problem, SessionId};
 use crate::workspace::layout::{DAILY, MEMORY};
 use http::{Method, StatusCode};
 use serde::Deserialize;
@@ -81,9 +81,11 @@ fn view(hit: &Hit) -> Value {
         Source::Memory => Some(MEMORY.to_owned()),
         Source::Session => None,
     };
-    for (name, value) in
-        [("path", path), ("session", entry.session.clone()), ("speaker", entry.speaker.clone())]
-    {
+    for (name, value) in [
+        ("path", path),
+        ("session", entry.session.as_ref().map(SessionId::to_string)),
+        ("speaker", entry.speaker.clone()),
+    ] {
         if let Some(value) = value {
             view[name] = value.into();
         }
@@ -124,10 +126,11 @@ pub(super) async fn consolidate(call: &TenantCall<'_>) -> Result<Response, Probl
 /// to files or memory afterwards.
 pub(super) async fn erase_user(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let gateway = call.gateway;
-    let Some(user) = call.caller.user.clone().or_else(|| call.request.query("user")) else {
+    let named = call.request.query("user");
+    if call.caller.user.is_none() && named.is_none() {
         return Err(Problem::field("?user", "missing: the user to erase"));
-    };
-    let Owner { tenant, user, .. } = owner(call.caller, Some(user), None, "?")?;
+    }
+    let Owner { tenant, user, .. } = owner(call.caller, named, None, "?")?;
     let sessions = gateway.directory.sessions(&tenant, Some(&user), None, None, ERASED_AT_ONCE, true).await?;
     let more = sessions.len() == ERASED_AT_ONCE;
     for entry in sessions {

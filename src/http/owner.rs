@@ -3,7 +3,7 @@
 use super::gateway::TenantCall;
 use super::request::RequestExt;
 use crate::standard::DEFAULT_AGENT;
-use crate::types::{Owner, Principal, Problem, id};
+use crate::types::{AgentId, Owner, Principal, Problem, UserId};
 
 /// The user of a request that names none.
 pub const DEFAULT_USER: &str = "default";
@@ -19,24 +19,23 @@ pub fn owner(
     agent: Option<String>,
     at: &str,
 ) -> Result<Owner, Problem> {
-    let user = caller.user.clone().or(user).unwrap_or_else(|| DEFAULT_USER.to_owned());
-    let agent = agent.unwrap_or_else(|| DEFAULT_AGENT.to_owned());
-    check_user(&user, at)?;
-    if !id::is_valid(&agent) {
-        return Err(Problem::field(format!("{at}agent"), "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @"));
-    }
+    let user = user_of(caller, user.as_deref(), at)?;
+    let agent = AgentId::parse(agent.as_deref().unwrap_or(DEFAULT_AGENT)).ok_or_else(|| {
+        Problem::field(format!("{at}agent"), "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @")
+    })?;
     Ok(Owner { tenant: caller.tenant.clone(), agent, user })
 }
 
-/// Checks the name of a user.
+/// Returns the user of the caller's token or ticket, or else the user that the request names, or else
+/// [`DEFAULT_USER`].
 ///
 /// # Errors
-/// `validation_failed` at `{at}user`.
-pub fn check_user(user: &str, at: &str) -> Result<(), Problem> {
-    if id::is_user(user) {
-        return Ok(());
-    }
-    Err(Problem::field(format!("{at}user"), "expected 1 to 128 bytes without / \\ and control characters"))
+/// `validation_failed` at `{at}user` for an invalid name.
+pub fn user_of(caller: &Principal, named: Option<&str>, at: &str) -> Result<UserId, Problem> {
+    let user = caller.user.as_deref().or(named).unwrap_or(DEFAULT_USER);
+    UserId::parse(user).ok_or_else(|| {
+        Problem::field(format!("{at}user"), "expected 1 to 128 bytes without / \\ and control characters")
+    })
 }
 
 /// Returns the owner that the body names, or else the query.

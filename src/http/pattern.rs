@@ -15,6 +15,12 @@ impl Params {
         self.values.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
+    /// Returns the value of a parameter as an id. The text is not checked, because the id is only
+    /// used to look up stored items.
+    pub fn id<'a, I: From<&'a str>>(&'a self, name: &str) -> I {
+        self.get(name).into()
+    }
+
     /// Returns the pattern.
     pub fn pattern(&self) -> &'static str {
         self.pattern

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
-use crate::types::{ErrorCode, GeneratedId, Problem, Rules, TenantId};
+use crate::types::{ErrorCode, Problem, Rules, TenantId};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -60,7 +60,7 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     let id = match new.id {
         Some(id) => TenantId::parse(&id)
             .ok_or_else(|| Problem::field("/id", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @"))?,
-        None => gateway.make_id(TenantId::PREFIX).into(),
+        None => gateway.make_id(),
     };
     let name = new.name.unwrap_or_else(|| id.to_string());
     check_name(&name)?;

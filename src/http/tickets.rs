@@ -6,7 +6,7 @@ use super::crypto::{derive, hmac, verify_hmac};
 use super::gateway::{Gateway, TenantCall};
 use super::request::RequestExt;
 use super::response::{self, Response};
-use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Timestamp, id};
+use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, SessionId, Timestamp, UserId};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -31,18 +31,17 @@ struct Ticket {
 /// `POST /v1/tickets`. The session itself checks on use whether it exists and belongs to the holder.
 pub(super) async fn create(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let new: NewTicket = body::json(call.request)?;
-    if !id::is_valid(&new.session) {
-        return Err(Problem::field("/session", "not a session id"));
-    }
-    let user = call.caller.user.clone().or(new.user).or_else(|| call.request.query("user"));
-    if user.as_deref().is_some_and(|user| !id::is_user(user)) {
-        return Err(Problem::field("/user", "not a user name"));
-    }
+    let session =
+        SessionId::parse(&new.session).ok_or_else(|| Problem::field("/session", "not a session id"))?;
+    let named = new.user.or_else(|| call.request.query("user"));
+    let user = call.caller.user.as_deref().or(named.as_deref());
+    let user = user.map(|user| UserId::parse(user).ok_or_else(|| Problem::field("/user", "not a user name")));
+    let user = user.transpose()?;
     let key = signing_key(call.gateway).ok_or_else(|| {
         Problem::new(ErrorCode::NotConfigured, "tickets need an ADMIN_KEY, which signs them")
     })?;
-    let session = Some(new.session);
-    let mut holder = Principal { user, session, rules: Rules::default(), ..call.caller.clone() };
+    let mut holder =
+        Principal { user, session: Some(session), rules: Rules::default(), ..call.caller.clone() };
     holder.scopes.0.retain(|scope| *scope != Scope::Admin);
     let expires_at = call.gateway.clock.now().plus(TTL_MS);
     let text = response::to_json(&Ticket { holder, expires_at })?;

@@ -1,7 +1,7 @@
 //! The outcome of a request that opens a WebSocket.
 
 use crate::session::frame::Frame;
-use crate::types::Principal;
+use crate::types::{Principal, SessionId};
 use serde::{Deserialize, Serialize};
 
 /// A WebSocket that the platform has to open.
@@ -18,5 +18,5 @@ pub struct SocketState {
     /// The caller who opened the socket.
     pub principal: Principal,
     /// The session.
-    pub session: String,
+    pub session: SessionId,
 }

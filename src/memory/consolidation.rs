@@ -17,7 +17,7 @@ use crate::ports::{
     memory::{CollectionKind, Entry as Fact, Listing, Source},
     memory_spaces::{Claim, Intent, Lease},
 };
-use crate::types::{FilePath, Owner, PathPrefix, Timestamp, call::untrusted, id};
+use crate::types::{FilePath, GeneratedId, LeaseId, Owner, PathPrefix, Timestamp, call::untrusted};
 use crate::workspace::{Layer, Workspace, layout::MEMORY, stored};
 use futures::{StreamExt, stream};
 
@@ -111,7 +111,7 @@ impl Memories {
         let now = self.one_shot.clock.now();
         let mut random = [0; 10];
         self.one_shot.entropy.fill(&mut random);
-        Claim { holder: id::make(id::LEASE, now, &random), now, until: now.plus(LEASE_MS) }
+        Claim { holder: LeaseId::generate(now, &random), now, until: now.plus(LEASE_MS) }
     }
 
     /// Merges all new facts of a space and returns their number.

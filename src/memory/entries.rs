@@ -2,7 +2,7 @@
 
 use super::{chunks::chunks, terms};
 use crate::ports::memory::{NewEntry, NewPart, Source};
-use crate::types::Timestamp;
+use crate::types::{SessionId, Timestamp};
 
 /// Metadata of a turn or a fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Origin {
     /// Group of entries that belong together, such as a session or a day.
     pub group: String,
     /// Session that the entry comes from.
-    pub session: Option<String>,
+    pub session: Option<SessionId>,
     /// When it was said or learned.
     pub at: Timestamp,
     /// Name of the speaker.

@@ -8,7 +8,7 @@ use crate::ports::{
     MemoryIndex,
     memory::{Collection, Listing, MemoryResult, NewEntry, NewPart, Removal, Source},
 };
-use crate::types::{Timestamp, id, text::is_inline};
+use crate::types::{FactId, GeneratedId, SessionId, Timestamp, text::is_inline};
 use crate::workspace::layout::MEMORY;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub struct NewFact {
     /// When it was learned.
     pub at: Timestamp,
     /// Session that the fact was extracted from.
-    pub session: Option<String>,
+    pub session: Option<SessionId>,
     /// Person whom the fact is about or who stated it.
     pub speaker: Option<String>,
 }
@@ -69,7 +69,7 @@ pub fn id_of(place: &[&str], text: &str) -> String {
         hash.update(part);
     }
     let hex: String = hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-    format!("{}{hex}", id::MEMORY)
+    format!("{}{hex}", FactId::PREFIX)
 }
 
 /// Prefix of the ids of lines of `MEMORY.md`. Callers cannot use such ids for facts.
@@ -85,7 +85,7 @@ pub(super) async fn replace_lines(
     let mut wanted: BTreeMap<String, &str> = BTreeMap::new();
     let lines = text.lines().map(str::trim);
     for line in lines.filter(|line| line.chars().any(char::is_alphanumeric) && !line.starts_with('#')) {
-        let hash = id_of(&[], line).replacen(id::MEMORY, LINE, 1);
+        let hash = id_of(&[], line).replacen(FactId::PREFIX, LINE, 1);
         // Duplicate lines are indexed once.
         if wanted.len() < MAX_LINES {
             wanted.insert(hash, line);

@@ -136,7 +136,7 @@ fn timed_events(step: Step, request: &ModelRequest) -> Vec<TimedEvent> {
         events.push(now(Ok(ModelEvent::ToolInput { index, name: name_too, delta })));
         // Ids depend only on the length of the conversation, so a repeated run produces the same ids.
         let id = format!("call_{}_{index}", request.messages.len());
-        parts.push(Part::ToolCall(tool_call(id, name, &args)));
+        parts.push(Part::ToolCall(tool_call(id.into(), name, &args)));
     }
     let usage = usage(request, &parts);
     events.push(now(Ok(ModelEvent::Done(ModelResponse { parts, usage, finish }))));

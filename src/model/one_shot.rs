@@ -4,7 +4,7 @@ use super::RetryPolicy;
 use crate::ports::{Clock, Entropy, Models, within};
 use crate::types::{
     FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Role, Timestamp,
-    Usage, message::text_of,
+    TurnId, Usage, message::text_of,
 };
 use futures::{StreamExt, stream::LocalBoxStream};
 use std::rc::Rc;
@@ -17,7 +17,7 @@ pub fn request(system: &str, text: String, now: Timestamp) -> ModelRequest {
         role: Role::User,
         parts: vec![Part::text(text)],
         created_at: now,
-        turn: String::new(),
+        turn: TurnId::none(),
         interrupted: false,
     };
     ModelRequest {

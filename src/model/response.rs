@@ -1,7 +1,7 @@
 //! Builds a response from streamed pieces, and the events that announce the pieces.
 
 use crate::types::{
-    FinishReason, ModelEvent, ModelResponse, Part, ToolCall, Usage,
+    CallId, FinishReason, ModelEvent, ModelResponse, Part, ToolCall, Usage,
     json::{MAX_DEPTH, too_deep},
 };
 use serde_json::{Value, json};
@@ -146,7 +146,7 @@ impl ResponseBuilder {
             PartialPart::Reasoning(text, provider) => {
                 Part::Reasoning { text, provider: provider.filter(|block| !too_deep(block)) }
             }
-            PartialPart::Call(call) => Part::ToolCall(tool_call(call.id, call.name, &call.args)),
+            PartialPart::Call(call) => Part::ToolCall(tool_call(call.id.into(), call.name, &call.args)),
         });
         ModelResponse { parts: parts.collect(), usage, finish }
     }
@@ -154,7 +154,7 @@ impl ResponseBuilder {
 
 /// Builds a tool call from its arguments as JSON text; empty text means no arguments. `call_id` is empty when
 /// the provider sent none: the caller assigns one.
-pub(super) fn tool_call(call_id: String, name: String, text: &str) -> ToolCall {
+pub(super) fn tool_call(call_id: CallId, name: String, text: &str) -> ToolCall {
     let parsed = if text.trim().is_empty() { Ok(Value::Null) } else { serde_json::from_str(text) };
     let (args, invalid) = match parsed {
         Ok(args @ Value::Object(_)) => (args, None),

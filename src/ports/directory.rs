@@ -1,7 +1,7 @@
 //! Data shared between sessions: tenants, keys, and the list of sessions. Rows of a tenant are accessible
 //! only through that tenant's id.
 
-use crate::types::{Rules, Scopes, TenantId, Timestamp};
+use crate::types::{AgentId, KeyId, Rules, Scopes, SessionId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -54,7 +54,7 @@ pub struct Tenant {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApiKey {
     /// The key's public id.
-    pub id: String,
+    pub id: KeyId,
     /// The key's tenant.
     pub tenant: TenantId,
     /// The name, for people.
@@ -74,11 +74,11 @@ pub struct SessionEntry {
     /// The session's tenant.
     pub tenant: TenantId,
     /// The session's id.
-    pub id: String,
+    pub id: SessionId,
     /// The session's user.
-    pub user: String,
+    pub user: UserId,
     /// The session's agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// The session's title.
     pub title: Option<String>,
     /// When the session was created.
@@ -87,7 +87,7 @@ pub struct SessionEntry {
     pub updated_at: Timestamp,
     /// The parent session of a subagent's session, which lists omit by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<String>,
+    pub parent: Option<SessionId>,
 }
 
 /// The result of claiming an Idempotency-Key.
@@ -134,24 +134,29 @@ pub trait Directory {
     /// Returns the key with this hash, unless it is revoked or expired, and its tenant's rules.
     async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>>;
     /// Lists a tenant's keys in the order of their ids, starting after `after`.
-    async fn keys(&self, tenant: &TenantId, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>>;
+    async fn keys(
+        &self,
+        tenant: &TenantId,
+        after: Option<&KeyId>,
+        limit: usize,
+    ) -> DirectoryResult<Vec<ApiKey>>;
     /// Revokes a key. Returns `false` if it does not exist.
-    async fn delete_key(&self, tenant: &TenantId, id: &str) -> DirectoryResult<bool>;
+    async fn delete_key(&self, tenant: &TenantId, id: &KeyId) -> DirectoryResult<bool>;
 
     /// Adds or replaces an entry of the list of sessions. A newer existing entry is kept.
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()>;
     /// Removes an entry of the list of sessions.
-    async fn delete_session(&self, tenant: &TenantId, id: &str) -> DirectoryResult<()>;
+    async fn delete_session(&self, tenant: &TenantId, id: &SessionId) -> DirectoryResult<()>;
     /// Lists the ids of the sessions of a session's subagents.
-    async fn subagents(&self, tenant: &TenantId, session: &str) -> DirectoryResult<Vec<String>>;
+    async fn subagents(&self, tenant: &TenantId, session: &SessionId) -> DirectoryResult<Vec<SessionId>>;
     /// Lists a tenant's sessions before the pair `(created_at, id)`, newest first. Sessions of subagents are
     /// included only if `subagents` is set.
     async fn sessions(
         &self,
         tenant: &TenantId,
-        user: Option<&str>,
-        agent: Option<&str>,
-        before: Option<(Timestamp, &str)>,
+        user: Option<&UserId>,
+        agent: Option<&AgentId>,
+        before: Option<(Timestamp, &SessionId)>,
         limit: usize,
         subagents: bool,
     ) -> DirectoryResult<Vec<SessionEntry>>;

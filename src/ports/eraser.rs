@@ -1,6 +1,6 @@
 //! Erasing a session from outside its Durable Object.
 
-use crate::types::TenantId;
+use crate::types::{SessionId, TenantId};
 use async_trait::async_trait;
 
 /// Asks a session's Durable Object to erase all of its data.
@@ -10,5 +10,5 @@ pub trait SessionEraser {
     ///
     /// # Errors
     /// The platform's message. The call may be repeated.
-    async fn erase(&self, tenant: &TenantId, session: &str) -> Result<(), String>;
+    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), String>;
 }

@@ -4,7 +4,7 @@
 //! selects rows by them. All results of a call come from one collection, independent of the content of
 //! others.
 
-use crate::types::{TenantId, Timestamp};
+use crate::types::{AgentId, SessionId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -34,9 +34,9 @@ pub struct Collection {
     /// The tenant.
     pub tenant: TenantId,
     /// The agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// The user.
-    pub user: String,
+    pub user: UserId,
     /// The kind of entries.
     pub kind: CollectionKind,
 }
@@ -68,7 +68,7 @@ pub struct NewEntry {
     /// are each other's neighbors.
     pub group: String,
     /// The session the entry comes from, if any.
-    pub session: Option<String>,
+    pub session: Option<SessionId>,
     /// When the entry was said or learned.
     pub at: Timestamp,
     /// The author: a name, `user`, or `assistant`.
@@ -135,7 +135,7 @@ pub struct Entry {
     /// The group.
     pub group: String,
     /// The session the entry comes from, if any.
-    pub session: Option<String>,
+    pub session: Option<SessionId>,
     /// Position of the entry in its group, starting at 0, in the order of addition; common to all parts.
     pub position: u32,
     /// Index of the part within the entry, starting at 0.
@@ -156,7 +156,7 @@ pub struct Listing {
     /// Restricts to this group.
     pub group: Option<String>,
     /// Restricts to this session.
-    pub session: Option<String>,
+    pub session: Option<SessionId>,
     /// Restricts to this time and later.
     pub from: Option<Timestamp>,
     /// Restricts to earlier times.
@@ -199,7 +199,7 @@ pub enum Removal {
     /// The entries of a group.
     Group(String),
     /// The entries of a session.
-    Session(String),
+    Session(SessionId),
     /// All entries.
     All,
 }
@@ -249,5 +249,5 @@ pub trait MemoryIndex {
     /// Erases a bounded amount of the memory of a user, or of the whole tenant, including spaces. Returns
     /// whether more is
     /// left.
-    async fn erase(&self, tenant: &TenantId, user: Option<&str>) -> MemoryResult<bool>;
+    async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> MemoryResult<bool>;
 }

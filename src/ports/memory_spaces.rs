@@ -4,7 +4,7 @@
 //! [`super::MemoryIndex::add`] marks it in the same commit that adds the facts.
 
 use super::memory::MemoryResult;
-use crate::types::Timestamp;
+use crate::types::{LeaseId, Timestamp};
 use async_trait::async_trait;
 
 /// A memory space: the memory of one user with one agent.
@@ -36,7 +36,7 @@ pub struct Intent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The claimant's id, unique for each claim. The holder id of each lease is derived from it.
-    pub holder: String,
+    pub holder: LeaseId,
     /// The current time. Leases that expired before it are free.
     pub now: Timestamp,
     /// When the new leases expire.

@@ -3,7 +3,7 @@
 //! All messages are at-least-once and idempotent: after an error the sender repeats them.
 
 use super::SessionEraser;
-use crate::types::{Acknowledgement, ChildStatus, Imported, Snapshot, TenantId};
+use crate::types::{Acknowledgement, CallId, ChildStatus, Imported, SessionId, Snapshot, TenantId};
 use async_trait::async_trait;
 use thiserror::Error;
 
@@ -22,7 +22,7 @@ pub trait Peers: SessionEraser {
     async fn import(
         &self,
         tenant: &TenantId,
-        session: &str,
+        session: &SessionId,
         snapshot: Snapshot,
     ) -> Result<Imported, PeerError>;
 
@@ -31,8 +31,12 @@ pub trait Peers: SessionEraser {
     ///
     /// # Errors
     /// When the session cannot be reached or its store fails.
-    async fn cancel(&self, tenant: &TenantId, session: &str, call_id: &str)
-    -> Result<ChildStatus, PeerError>;
+    async fn cancel(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        call_id: &CallId,
+    ) -> Result<ChildStatus, PeerError>;
 
     /// Notifies the parent in `session` of a child's status.
     ///
@@ -41,7 +45,7 @@ pub trait Peers: SessionEraser {
     async fn notify(
         &self,
         tenant: &TenantId,
-        session: &str,
+        session: &SessionId,
         status: ChildStatus,
     ) -> Result<Acknowledgement, PeerError>;
 }

@@ -1,6 +1,6 @@
 //! The storage of one session. Calls are synchronous, so that a check and the following write are atomic.
 
-use crate::types::Problem;
+use crate::types::{Problem, TurnId};
 use thiserror::Error;
 
 /// A failed storage operation, with the store's message.
@@ -23,7 +23,7 @@ pub struct StoredRecord {
     /// The event's `type`.
     pub kind: String,
     /// The turn that the record belongs to.
-    pub turn: Option<String>,
+    pub turn: Option<TurnId>,
     /// The complete record as JSON.
     pub json: String,
 }
@@ -49,7 +49,7 @@ pub struct Select<'a> {
     /// Restricts to these event types; all if empty.
     pub kinds: &'a [&'a str],
     /// Restricts to this turn.
-    pub turn: Option<&'a str>,
+    pub turn: Option<&'a TurnId>,
     /// Sorts by sequence number, descending.
     pub newest_first: bool,
     /// Maximum number of records.

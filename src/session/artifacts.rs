@@ -14,7 +14,7 @@ mod tests;
 use super::{Draft, Refused, Session, decode, encode};
 use crate::fault::{self, Fault};
 use crate::ports::{BlobStore, Clock, StoreError};
-use crate::types::{EventKind, FileRef, Timestamp};
+use crate::types::{ArtifactId, EventKind, FileRef, Timestamp, TurnId};
 use bytes::Bytes;
 use futures::{
     future::{Either, select},
@@ -89,7 +89,7 @@ pub struct Content {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pointer {
     /// Its id, `art_…`.
-    pub r#ref: String,
+    pub r#ref: ArtifactId,
     /// Its size in bytes.
     pub bytes: u64,
     /// Its media type.
@@ -124,7 +124,7 @@ pub struct Stored {
 
 impl Stored {
     /// Adds the pointer to the commit that references the artifact.
-    pub fn draft(self, turn: Option<&str>, draft: &mut Draft) {
+    pub fn draft(self, turn: Option<&TurnId>, draft: &mut Draft) {
         let Self { pointer, json } = self;
         draft.put(document_key(&pointer.r#ref), json);
         if let Some(at) = pointer.expires_at {
@@ -153,7 +153,7 @@ impl Artifacts {
     ///
     /// # Errors
     /// If the session has reached its limits, or a store fails or times out. Nothing is stored then.
-    pub async fn attach(&self, id: String, content: Content) -> Result<Pointer, ArtifactError> {
+    pub async fn attach(&self, id: ArtifactId, content: Content) -> Result<Pointer, ArtifactError> {
         if let Some(first) = self.pointer(&id)? {
             return Ok(first);
         }
@@ -190,7 +190,7 @@ impl Artifacts {
     ///
     /// # Errors
     /// If there is none, or the session's store fails.
-    pub fn find(&self, id: &str) -> Result<Pointer, ArtifactError> {
+    pub fn find(&self, id: &ArtifactId) -> Result<Pointer, ArtifactError> {
         let pointer = self.pointer(id)?.ok_or(ArtifactError::NotFound)?;
         match pointer.expires_at {
             Some(at) if at <= self.clock.now() => Err(ArtifactError::Expired(at)),
@@ -211,7 +211,12 @@ impl Artifacts {
     }
 
     /// Writes the bytes. The pointer must still be committed.
-    async fn put(&self, id: String, content: Content, ttl_ms: Option<u64>) -> Result<Stored, ArtifactError> {
+    async fn put(
+        &self,
+        id: ArtifactId,
+        content: Content,
+        ttl_ms: Option<u64>,
+    ) -> Result<Stored, ArtifactError> {
         let Content { bytes, mime_type, name } = content;
         let now = self.clock.now();
         let pointer = Pointer {
@@ -234,13 +239,13 @@ impl Artifacts {
         Ok(Stored { pointer, json })
     }
 
-    fn pointer(&self, id: &str) -> Result<Option<Pointer>, StoreError> {
+    fn pointer(&self, id: &ArtifactId) -> Result<Option<Pointer>, StoreError> {
         let stored = self.session.store().get(&document_key(id))?;
         stored.as_deref().map(decode).transpose()
     }
 
     /// Returns the key of the bytes, under the prefix that is deleted with the session.
-    fn blob_key(&self, id: &str) -> String {
+    fn blob_key(&self, id: &ArtifactId) -> String {
         let state = self.session.state();
         format!("{}/sessions/{}/artifacts/{id}", state.meta.tenant, state.meta.id)
     }
@@ -270,7 +275,7 @@ impl ArtifactReader {
     ///
     /// # Errors
     /// See [`Artifacts::find`].
-    pub fn find(&self, id: &str) -> Result<Pointer, ArtifactError> {
+    pub fn find(&self, id: &ArtifactId) -> Result<Pointer, ArtifactError> {
         self.0.find(id)
     }
 
@@ -283,6 +288,6 @@ impl ArtifactReader {
     }
 }
 
-fn document_key(id: &str) -> String {
+fn document_key(id: &ArtifactId) -> String {
     format!("artifact/{id}")
 }

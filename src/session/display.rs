@@ -7,7 +7,7 @@
 
 use super::Session;
 use crate::ports::{StoreError, session_store::Select};
-use crate::types::{CallStatus, Cursor, EventKind, SessionStatus, TurnPhase, TurnStatus};
+use crate::types::{CallId, CallStatus, Cursor, EventKind, SessionStatus, TurnPhase, TurnStatus};
 use serde_json::{Value, json};
 
 impl Session {
@@ -16,7 +16,7 @@ impl Session {
     ///
     /// # Errors
     /// If the store fails.
-    pub fn display(&self, has_begun: impl Fn(&str) -> bool) -> Result<Value, StoreError> {
+    pub fn display(&self, has_begun: impl Fn(&CallId) -> bool) -> Result<Value, StoreError> {
         let session = json!(self.view()?);
         let streaming = self.hub().streaming();
         let cursor = streaming.as_ref().map_or(Cursor::after(self.last_seq()), |message| message.cursor());
@@ -67,7 +67,7 @@ impl Session {
     }
 
     /// Returns the open calls of the running turn, in order.
-    fn active_tools(&self, has_begun: impl Fn(&str) -> bool) -> Result<Vec<Value>, StoreError> {
+    fn active_tools(&self, has_begun: impl Fn(&CallId) -> bool) -> Result<Vec<Value>, StoreError> {
         let state = self.state();
         let Some(turn) = &state.turn else { return Ok(Vec::new()) };
         let TurnPhase::Tools { calls } = &turn.phase else { return Ok(Vec::new()) };

@@ -1,6 +1,6 @@
 //! Builds messages from records: the conversation as a projection of the log.
 
-use crate::types::{EventKind, Message, Part, Record, Role, ToolCall};
+use crate::types::{EventKind, Message, MessageId, Part, Record, Role, ToolCall, TurnId};
 use std::rc::Rc;
 
 /// The types of the records that make up messages.
@@ -8,8 +8,8 @@ pub const MESSAGE_KINDS: &[&str] = &["turn.started", "message.completed", "tool.
 
 /// Applies `record` to `messages`. Returns whether it was part of the conversation.
 pub fn fold(messages: &mut Vec<Rc<Message>>, record: &Record) -> bool {
-    let turn = record.turn.clone().unwrap_or_default();
-    let message = |id: String, role: Role, part: Part| {
+    let turn = record.turn.clone().unwrap_or_else(TurnId::none);
+    let message = |id: MessageId, role: Role, part: Part| {
         let (seq, created_at) = (record.seq, record.at);
         Rc::new(Message { id, seq, role, parts: vec![part], created_at, turn, interrupted: false })
     };
@@ -36,7 +36,7 @@ pub fn fold(messages: &mut Vec<Rc<Message>>, record: &Record) -> bool {
         EventKind::ToolCompleted { call_id, name, outcome, .. } => {
             let part =
                 Part::ToolResult { call_id: call_id.clone(), name: name.clone(), outcome: outcome.clone() };
-            messages.push(message(format!("msg_{}", record.seq), Role::Tool, part));
+            messages.push(message(format!("msg_{}", record.seq).into(), Role::Tool, part));
         }
         _ => return false,
     }

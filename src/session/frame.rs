@@ -1,7 +1,7 @@
 //! An event encoded once for all listeners.
 
 use crate::ports::session_store::StoredRecord;
-use crate::types::{Cursor, Delta};
+use crate::types::{Cursor, Delta, TurnId};
 use bytes::Bytes;
 use serde::Serialize;
 use std::cell::OnceCell;
@@ -13,7 +13,7 @@ pub struct Frame {
     /// The event's `type`.
     pub event: String,
     /// The turn of the event.
-    pub turn: Option<String>,
+    pub turn: Option<TurnId>,
     /// The event as JSON.
     pub data: String,
     sse: OnceCell<Bytes>,
@@ -23,7 +23,7 @@ pub struct Frame {
 struct DeltaData<'a> {
     #[serde(flatten)]
     delta: &'a Delta,
-    turn: &'a str,
+    turn: &'a TurnId,
     #[serde(skip_serializing_if = "Option::is_none")]
     cursor: Option<String>,
 }
@@ -41,7 +41,7 @@ impl Frame {
     }
 
     /// Encodes a delta. Text has a `cursor`: the position after it.
-    pub fn delta(delta: &Delta, turn: &str, cursor: Option<Cursor>) -> Self {
+    pub fn delta(delta: &Delta, turn: &TurnId, cursor: Option<Cursor>) -> Self {
         let data = DeltaData { delta, turn, cursor: cursor.map(|c| c.to_string()) };
         Self {
             cursor,

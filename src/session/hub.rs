@@ -2,7 +2,7 @@
 
 use super::frame::Frame;
 use crate::fault::{self, Fault};
-use crate::types::{Cursor, Delta, EventKind, Record, TurnEnd};
+use crate::types::{Cursor, Delta, EventKind, MessageId, Record, TurnEnd, TurnId};
 use bytes::Bytes;
 use futures::channel::{mpsc, oneshot};
 use std::{
@@ -21,7 +21,7 @@ const MAX_BATCH: usize = 256;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interest {
     /// Only events of this turn, until it ends.
-    pub turn: Option<String>,
+    pub turn: Option<TurnId>,
     /// Whether the stream ends when the session becomes idle.
     pub until_idle: bool,
 }
@@ -108,9 +108,9 @@ pub trait Broadcast {
 pub struct Streaming {
     seq: u64,
     /// Its id.
-    pub message: String,
+    pub message: MessageId,
     /// Its turn.
-    pub turn: String,
+    pub turn: TurnId,
     /// Its text so far.
     pub text: String,
 }
@@ -144,7 +144,7 @@ impl TurnPause {
 #[derive(Default)]
 pub struct Hub {
     listeners: RefCell<Vec<Listener>>,
-    waiters: RefCell<Vec<(String, oneshot::Sender<TurnPause>)>>,
+    waiters: RefCell<Vec<(TurnId, oneshot::Sender<TurnPause>)>>,
     broadcast: Option<Rc<dyn Broadcast>>,
     streaming: RefCell<Option<Streaming>>,
 }
@@ -162,7 +162,7 @@ impl Hub {
 
     /// Completes when the turn ends or waits for a person; fails if this copy of the session is retired
     /// first.
-    pub fn pause_of(&self, turn: &str) -> oneshot::Receiver<TurnPause> {
+    pub fn pause_of(&self, turn: &TurnId) -> oneshot::Receiver<TurnPause> {
         let (sender, receiver) = oneshot::channel();
         let mut waiters = self.waiters.borrow_mut();
         // Remove the waiters of refused requests, which are no longer polled.
@@ -189,9 +189,9 @@ impl Hub {
         if let EventKind::MessageCompleted { message } = &record.kind {
             let streamed =
                 self.streaming.borrow().as_ref().filter(|s| s.seq == record.seq).map(|s| s.text.len());
-            let turn = record.turn.as_deref().unwrap_or_default();
+            let turn = record.turn.clone().unwrap_or_else(TurnId::none);
             let rest =
-                text_after(record.seq, &message.id, turn, &message.text(), streamed.unwrap_or(0) as u64);
+                text_after(record.seq, &message.id, &turn, &message.text(), streamed.unwrap_or(0) as u64);
             rest.iter().for_each(|rest| self.send(rest));
         }
         self.send(frame);
@@ -225,7 +225,7 @@ impl Hub {
     }
 
     /// Streams a delta. The first text delta of a message assigns it the sequence number `seq`.
-    pub fn delta(&self, turn: &str, seq: u64, delta: &Delta) {
+    pub fn delta(&self, turn: &TurnId, seq: u64, delta: &Delta) {
         let cursor = match delta {
             Delta::Text { id, delta } => {
                 let mut streaming = self.streaming.borrow_mut();
@@ -257,7 +257,7 @@ impl Hub {
     }
 
     /// Returns the id and the text so far of the message being streamed.
-    pub fn streamed(&self) -> Option<(String, String)> {
+    pub fn streamed(&self) -> Option<(MessageId, String)> {
         self.streaming.borrow().as_ref().map(|s| (s.message.clone(), s.text.clone()))
     }
 
@@ -293,7 +293,7 @@ impl Hub {
 }
 
 /// Returns the delta from byte `seen` to the end of a message's text, or `None` if it is empty.
-pub(super) fn text_after(seq: u64, id: &str, turn: &str, text: &str, seen: u64) -> Option<Frame> {
+pub(super) fn text_after(seq: u64, id: &MessageId, turn: &TurnId, text: &str, seen: u64) -> Option<Frame> {
     let seen = usize::try_from(seen).unwrap_or(usize::MAX);
     let rest = text.get(seen..).unwrap_or_default();
     if rest.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::{Session, decode, encode};
 use crate::ports::StoreError;
-use crate::types::Timestamp;
+use crate::types::{Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 
 /// How long a response is kept, in milliseconds (24 h).
@@ -25,7 +25,7 @@ pub struct FirstResponse {
 #[serde(rename_all = "snake_case")]
 pub enum StoredResponse {
     /// The request started this turn; the response is the turn's.
-    Turn(String),
+    Turn(TurnId),
     /// Status and JSON body.
     Json(u16, String),
 }

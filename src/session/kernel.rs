@@ -17,7 +17,7 @@ mod tests;
 use super::{Permit, Session};
 use crate::fault::{self, Fault};
 use crate::ports::StoreError;
-use crate::types::{ChildStatus, SessionState, Timestamp, TurnState};
+use crate::types::{ChildStatus, SessionId, SessionState, Timestamp, TurnState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Delay of the alarm that checks work in memory, in milliseconds.
@@ -39,9 +39,9 @@ pub enum Job {
     /// Declines expired suspensions.
     ExpireCalls,
     /// Sends the child in this session its task and the rules.
-    NotifyChild(String),
+    NotifyChild(SessionId),
     /// Cancels the child in this session, which no call waits for.
-    CancelChild(String),
+    CancelChild(SessionId),
     /// Sends the parent the status of this child's task.
     NotifyParent,
     /// Runs the follow-ups that turns have requested.
@@ -66,9 +66,9 @@ pub enum Input {
     /// The parent has acknowledged this status.
     Acknowledged(ChildStatus),
     /// The child in this session has acknowledged the rules with this hash.
-    ChildNotified(String),
+    ChildNotified(SessionId),
     /// These children must be canceled: no call waits for them.
-    Cancel(Vec<String>),
+    Cancel(Vec<SessionId>),
 }
 
 /// An action for the host.
@@ -108,7 +108,7 @@ pub struct Durable<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Child {
     /// Its session.
-    pub session: String,
+    pub session: SessionId,
     /// The hash of the current rules.
     pub rules: String,
     /// Whether it has acknowledged these rules.
@@ -125,9 +125,9 @@ pub struct SessionKernel {
     orphan: Option<Permit>,
     jobs: BTreeMap<Job, Attempts>,
     /// The children that this process has notified, with the hash of the rules.
-    notified: BTreeMap<String, u64>,
+    notified: BTreeMap<SessionId, u64>,
     /// Children to cancel.
-    to_cancel: BTreeSet<String>,
+    to_cancel: BTreeSet<SessionId>,
     /// The status that the parent has acknowledged to this process, and when.
     acknowledged: Option<(ChildStatus, Timestamp)>,
     /// Set while an abort cancels the children of the current turn. No task is sent to children then.

@@ -1,7 +1,7 @@
 //! The modes of an agent, and the rules for switching between them.
 
 use super::Draft;
-use crate::types::{EventKind, Mode, id};
+use crate::types::{EventKind, Mode, TurnId, id};
 use thiserror::Error;
 
 /// Why a list of modes is invalid.
@@ -168,7 +168,7 @@ impl Draft {
     /// Switches the session to the mode `to`, within a turn or from outside. The previous mode remembers the
     /// session's model. The new model is the one that `to` remembers, else the mode's default, else the
     /// current one.
-    pub fn switch_mode(&mut self, modes: &Modes, turn: Option<&str>, to: &Mode) {
+    pub fn switch_mode(&mut self, modes: &Modes, turn: Option<&TurnId>, to: &Mode) {
         let state = &mut self.state;
         let previous = modes.current(state.meta.mode.as_deref()).map(|mode| mode.id.clone());
         state.meta.mode = Some(to.id.clone());

@@ -5,7 +5,7 @@
 
 use super::{Session, decode, frame::Frame, hub::text_after};
 use crate::ports::{StoreError, session_store::Select};
-use crate::types::{Cursor, EventKind, Record};
+use crate::types::{Cursor, EventKind, Record, TurnId};
 
 /// Number of records read from the store at once.
 pub const PAGE: usize = 256;
@@ -45,7 +45,7 @@ impl Session {
     pub fn replay(
         &self,
         cursor: Cursor,
-        turn: Option<&str>,
+        turn: Option<&TurnId>,
         deltas: bool,
         limit: usize,
     ) -> Result<(Vec<Frame>, Option<Cursor>), StoreError> {
@@ -60,8 +60,8 @@ impl Session {
                 let seen = if record.seq == cursor.seq { cursor.offset.unwrap_or(0) } else { 0 };
                 let parsed: Record = decode(&record.json)?;
                 if let EventKind::MessageCompleted { message } = &parsed.kind {
-                    let turn = record.turn.as_deref().unwrap_or_default();
-                    frames.extend(text_after(record.seq, &message.id, turn, &message.text(), seen));
+                    let turn = record.turn.clone().unwrap_or_else(TurnId::none);
+                    frames.extend(text_after(record.seq, &message.id, &turn, &message.text(), seen));
                 }
             }
             frames.push(Frame::record(record));

@@ -5,8 +5,8 @@ use super::{Session, decode, encode};
 use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::types::{
-    CallStatus, ChildStatus, ChildWait, EventKind, Pending, Resolution, Suspension, TurnPhase, TurnStatus,
-    WaitKind,
+    CallId, CallStatus, ChildStatus, ChildWait, EventKind, Pending, Resolution, SessionId, Suspension,
+    TurnId, TurnPhase, TurnStatus, WaitKind,
 };
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ impl Row {
         }
     }
 
-    fn key(self, call_id: &str) -> String {
+    fn key(self, call_id: &CallId) -> String {
         match self {
             Self::Approval => format!("approval/{call_id}"),
             Self::Answer => format!("answer/{call_id}"),
@@ -66,7 +66,7 @@ impl Session {
     ///
     /// # Errors
     /// When the store fails or holds an unreadable row.
-    pub fn suspension(&self, row: Row, call_id: &str) -> Result<Option<Suspension>, StoreError> {
+    pub fn suspension(&self, row: Row, call_id: &CallId) -> Result<Option<Suspension>, StoreError> {
         self.store.get(&row.key(call_id))?.as_deref().map(decode).transpose()
     }
 
@@ -74,7 +74,7 @@ impl Session {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn resolved(&self, call_id: &str) -> Result<Resolved, StoreError> {
+    pub fn resolved(&self, call_id: &CallId) -> Result<Resolved, StoreError> {
         let mut resolved = Resolved::default();
         for row in Row::ALL {
             let Some(suspension) = self.suspension(row, call_id)? else { continue };
@@ -135,13 +135,17 @@ impl Session {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn child_suspension(&self, call_id: &str, session: &str) -> Result<Option<Suspension>, StoreError> {
+    pub fn child_suspension(
+        &self,
+        call_id: &CallId,
+        session: &SessionId,
+    ) -> Result<Option<Suspension>, StoreError> {
         let found = self.suspension(Row::Answer, call_id)?.filter(|suspension| self.is_open(suspension));
-        Ok(found.filter(|found| found.child().is_some_and(|child| child.task.session == session)))
+        Ok(found.filter(|found| found.child().is_some_and(|child| child.task.session == *session)))
     }
 
     /// Returns the ids of the suspended calls.
-    pub fn waiting_calls(&self) -> Vec<String> {
+    pub fn waiting_calls(&self) -> Vec<CallId> {
         match self.state().turn.as_ref().map(|turn| &turn.phase) {
             Some(TurnPhase::Tools { calls }) => {
                 let waiting = calls.iter().filter(|call| call.status == CallStatus::Waiting);
@@ -160,7 +164,7 @@ impl Session {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn was_suspended(&self, call_id: &str) -> Result<bool, StoreError> {
+    pub fn was_suspended(&self, call_id: &CallId) -> Result<bool, StoreError> {
         for row in Row::ALL {
             if self.store.get(&row.key(call_id))?.is_some() {
                 return Ok(true);
@@ -170,21 +174,20 @@ impl Session {
     }
 
     /// Returns whether this is the current turn, running or waiting.
-    pub fn is_current_turn(&self, turn: &str) -> bool {
-        self.state().turn.as_ref().is_some_and(|own| own.id == turn)
+    pub fn is_current_turn(&self, turn: &TurnId) -> bool {
+        self.state().turn.as_ref().is_some_and(|own| own.id == *turn)
     }
 }
 
 /// Returns the record of the end of a child's task.
 pub fn child_completed(
-    call_id: &str,
+    call_id: &CallId,
     child: &ChildWait,
     status: TurnStatus,
     reported: Option<&ChildStatus>,
 ) -> EventKind {
     let (usage, cost_usd) =
         reported.map_or_else(Default::default, |reported| (reported.usage, reported.cost_usd));
-    let (call_id, session, agent) =
-        (call_id.to_owned(), child.task.session.clone(), child.task.agent.clone());
+    let (call_id, session, agent) = (call_id.clone(), child.task.session.clone(), child.task.agent.clone());
     EventKind::SubagentCompleted { call_id, session, agent, status, usage, cost_usd }
 }

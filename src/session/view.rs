@@ -3,9 +3,9 @@
 use super::{Session, fold};
 use crate::ports::{StoreError, session_store::Select};
 use crate::types::{
-    Budget, CallStatus, EventKind, Message, Parent, Pending, Reply, SessionPermissions, SessionStatus,
-    Source, StopReason, Timestamp, ToolOutcome, TurnEnd, TurnError, TurnPhase, TurnStatus, Usage,
-    message::text_of,
+    AgentId, Budget, CallId, CallStatus, EventKind, Message, Parent, Pending, Reply, SessionId,
+    SessionPermissions, SessionStatus, Source, StopReason, Timestamp, ToolOutcome, TurnEnd, TurnError,
+    TurnId, TurnPhase, TurnStatus, Usage, UserId, message::text_of,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -14,9 +14,9 @@ use std::{collections::BTreeMap, rc::Rc};
 /// `GET /v1/sessions/{id}`.
 #[derive(Serialize)]
 pub struct SessionView {
-    id: String,
-    agent: String,
-    user: String,
+    id: SessionId,
+    agent: AgentId,
+    user: UserId,
     title: Option<String>,
     title_pinned: bool,
     status: SessionStatus,
@@ -28,7 +28,7 @@ pub struct SessionView {
     created_at: Timestamp,
     updated_at: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
-    current_turn: Option<String>,
+    current_turn: Option<TurnId>,
     pending: Vec<Pending>,
     queue: Vec<Value>,
     metadata: Map<String, Value>,
@@ -45,7 +45,7 @@ pub struct SessionView {
 /// A tool call in `GET …/turns/{turn}`.
 #[derive(Serialize)]
 pub struct CallView {
-    call_id: String,
+    call_id: CallId,
     name: String,
     args: Value,
     #[serde(flatten)]
@@ -63,7 +63,7 @@ pub struct CallView {
 #[derive(Serialize)]
 pub struct TurnView {
     /// The turn.
-    pub id: String,
+    pub id: TurnId,
     /// The status.
     pub status: TurnStatus,
     stop_reason: Option<StopReason>,
@@ -103,7 +103,7 @@ pub struct Judgement {
 /// The response to a message, once its turn has ended or waits.
 #[derive(Serialize)]
 pub struct TurnAnswer {
-    turn_id: String,
+    turn_id: TurnId,
     status: TurnStatus,
     stop_reason: Option<StopReason>,
     reply: Option<Reply>,
@@ -115,7 +115,7 @@ pub struct TurnAnswer {
 
 impl TurnAnswer {
     /// Creates the response for a turn that has ended.
-    pub fn new(turn: &str, end: TurnEnd) -> Self {
+    pub fn new(turn: &TurnId, end: TurnEnd) -> Self {
         Self {
             turn_id: turn.to_owned(),
             status: end.status,
@@ -152,7 +152,7 @@ impl Session {
         let state = self.state();
         let meta = &state.meta;
         let queued =
-            |(index, turn): (usize, &String)| json!({"id": turn, "turn": turn, "position": index + 1});
+            |(index, turn): (usize, &TurnId)| json!({"id": turn, "turn": turn, "position": index + 1});
         Ok(SessionView {
             id: meta.id.clone(),
             agent: meta.agent.clone(),
@@ -215,7 +215,7 @@ impl Session {
     ///
     /// # Errors
     /// If the store fails.
-    pub fn turn_ended(&self, turn: &str) -> Result<Option<TurnEnd>, StoreError> {
+    pub fn turn_ended(&self, turn: &TurnId) -> Result<Option<TurnEnd>, StoreError> {
         let kinds = &["turn.completed", "turn.failed", "turn.canceled"];
         let select = Select { turn: Some(turn), kinds, limit: 1, ..Select::default() };
         Ok(self.records(select)?.first().and_then(|record| record.kind.turn_end().cloned()))
@@ -225,7 +225,7 @@ impl Session {
     ///
     /// # Errors
     /// If the store fails.
-    pub fn turn(&self, turn: &str) -> Result<Option<TurnView>, StoreError> {
+    pub fn turn(&self, turn: &TurnId) -> Result<Option<TurnView>, StoreError> {
         let records = self.records(Select { turn: Some(turn), limit: usize::MAX, ..Select::default() })?;
         let queue_position = self.state().queue.iter().position(|queued| queued == turn).map(|i| i + 1);
         // Deferred records already count.
@@ -262,7 +262,7 @@ impl Session {
         for (at, kind) in records.iter().map(|record| (record.at, &record.kind)).chain(deferred) {
             view.fold(at, kind);
         }
-        if let Some(running) = state.turn.as_ref().filter(|running| running.id == turn) {
+        if let Some(running) = state.turn.as_ref().filter(|running| running.id == *turn) {
             view.usage = running.usage;
             view.cost_usd = running.cost_usd;
             view.budget = Some(running.budget);
@@ -279,7 +279,7 @@ impl Session {
     }
 
     /// Returns the calls of the current step without an outcome, with their status.
-    pub fn open_calls(&self) -> Vec<(String, CallStatus)> {
+    pub fn open_calls(&self) -> Vec<(CallId, CallStatus)> {
         match self.state().turn.as_ref().map(|turn| &turn.phase) {
             Some(TurnPhase::Tools { calls }) => calls
                 .iter()

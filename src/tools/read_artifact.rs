@@ -43,7 +43,7 @@ impl Tool for ReadArtifact {
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<String, ToolError> {
         let failed = |error: &dyn ToString| ToolError::new(error.to_string());
-        let pointer = cx.artifacts.find(&args.r#ref).map_err(|error| failed(&error))?;
+        let pointer = cx.artifacts.find(&args.r#ref.as_str().into()).map_err(|error| failed(&error))?;
         let total = pointer.bytes;
         if args.offset >= total {
             return Err(ToolError::new(format!(

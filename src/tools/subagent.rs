@@ -11,6 +11,7 @@ use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
 };
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 /// Maximum length of a task, in characters.
@@ -18,6 +19,18 @@ const MAX_TASK: usize = 50_000;
 
 /// The tool's name.
 const NAME: &str = "subagent";
+
+/// The arguments of a call.
+#[derive(Deserialize)]
+struct Args {
+    /// The kind of subagent.
+    agent: String,
+    /// What the child is asked to do.
+    task: String,
+    /// Whether the child's session starts as a copy of the parent's.
+    #[serde(default)]
+    forked: bool,
+}
 
 /// The `subagent` tool.
 pub struct Subagent(Vec<SubagentKind>);
@@ -69,7 +82,7 @@ impl DynTool for Subagent {
     }
 
     fn check(&self, args: &Value) -> Result<Vec<String>, String> {
-        let task: ChildTask = from_value(args.clone()).map_err(|error| {
+        let task: Args = from_value(args.clone()).map_err(|error| {
             format!("the arguments do not match the schema at `{}`: {}", error.path(), error.inner())
         })?;
         if !self.0.iter().any(|kind| kind.id == task.agent) {
@@ -90,7 +103,8 @@ impl DynTool for Subagent {
     ) -> LocalBoxFuture<'a, Result<Value, ToolOutcome>> {
         // The same id each time, so that spawning twice creates one child.
         let session = ChildTask::session_of(&cx.session, &cx.turn, &cx.call_id);
-        let task = from_value::<ChildTask>(args).map(|task| json!(ChildTask { session, ..task }));
+        let task = from_value::<Args>(args)
+            .map(|Args { agent, task, forked }| json!(ChildTask { agent, task, forked, session }));
         ready(task.map_err(|misfit| ToolOutcome::failure(misfit.to_string()))).boxed_local()
     }
 

@@ -5,8 +5,8 @@
 
 use crate::fault::{self, Fault};
 use crate::types::{
-    Budget, CallState, CallStatus, EventKind, Price, StopReason, Timestamp, ToolCall, TurnError, TurnOptions,
-    TurnPhase, TurnState, Usage,
+    Budget, CallId, CallState, CallStatus, EventKind, Price, StopReason, Timestamp, ToolCall, TurnError,
+    TurnId, TurnOptions, TurnPhase, TurnState, Usage,
 };
 
 /// Maximum number of restarts within one step before the turn fails.
@@ -58,7 +58,7 @@ pub struct TurnMachine<'a>(pub &'a mut TurnState);
 
 impl TurnMachine<'_> {
     /// Creates the state of a turn that starts at `now`.
-    pub fn start(id: String, now: Timestamp, budget: Budget, options: TurnOptions) -> TurnState {
+    pub fn start(id: TurnId, now: Timestamp, budget: Budget, options: TurnOptions) -> TurnState {
         TurnState {
             id,
             epoch: 1,
@@ -194,13 +194,13 @@ impl TurnMachine<'_> {
     }
 
     /// Marks calls as started. If the isolate is evicted from here on, their outcome is unknown.
-    pub fn calls_started(&mut self, started: &[impl AsRef<str>]) {
+    pub fn calls_started(&mut self, started: &[CallId]) {
         self.set(started, CallStatus::Started);
     }
 
     /// Suspends these calls, for people (or for subagents, if `delegated`). The turn waits from here on and
     /// its deadline is paused.
-    pub fn wait_for(&mut self, suspended: &[impl AsRef<str>], delegated: bool, now: Timestamp) {
+    pub fn wait_for(&mut self, suspended: &[CallId], delegated: bool, now: Timestamp) {
         self.set(suspended, CallStatus::Waiting);
         self.0.waiting_since = Some(now);
         self.0.delegated = delegated;
@@ -208,8 +208,8 @@ impl TurnMachine<'_> {
 
     /// Marks a suspended call as resolved. When it was the last one, the turn continues in a new epoch with
     /// the time that was left when it began to wait. Returns whether the turn continues.
-    pub fn call_resolved(&mut self, call_id: &str, now: Timestamp) -> bool {
-        self.set(&[call_id], CallStatus::NotStarted);
+    pub fn call_resolved(&mut self, call_id: &CallId, now: Timestamp) -> bool {
+        self.set(std::slice::from_ref(call_id), CallStatus::NotStarted);
         let TurnPhase::Tools { calls } = &self.0.phase else { return false };
         let waits = calls.iter().any(|call| call.status == CallStatus::Waiting);
         if waits && !fault::active(Fault::ResumeEarly) {
@@ -227,7 +227,7 @@ impl TurnMachine<'_> {
     /// Marks calls as done. When all calls of the step are done, the next phase is the model, or a
     /// self-critique if requested. When even the first call of the step was over the budget, the model gets a
     /// closing call without tools: the previous step already reported the exhausted budget.
-    pub fn calls_done(&mut self, done: &[impl AsRef<str>], reflect: bool) {
+    pub fn calls_done(&mut self, done: &[CallId], reflect: bool) {
         self.set(done, CallStatus::Done);
         let TurnPhase::Tools { calls } = &self.0.phase else { return };
         if calls.iter().all(|call| call.status == CallStatus::Done) {
@@ -263,9 +263,9 @@ impl TurnMachine<'_> {
         self.0.attempts += 1;
     }
 
-    fn set(&mut self, ids: &[impl AsRef<str>], status: CallStatus) {
+    fn set(&mut self, ids: &[CallId], status: CallStatus) {
         if let TurnPhase::Tools { calls } = &mut self.0.phase {
-            for call in calls.iter_mut().filter(|call| ids.iter().any(|id| id.as_ref() == call.call_id)) {
+            for call in calls.iter_mut().filter(|call| ids.contains(&call.call_id)) {
                 call.status = status;
                 call.asked |= status == CallStatus::Waiting;
             }
@@ -286,12 +286,8 @@ mod tests {
     }
 
     fn calls(ids: &[&str]) -> Vec<ToolCall> {
-        let call = |id: &&str| ToolCall {
-            call_id: (*id).to_owned(),
-            name: "x".into(),
-            args: json!({}),
-            invalid: None,
-        };
+        let call =
+            |id: &&str| ToolCall { call_id: (*id).into(), name: "x".into(), args: json!({}), invalid: None };
         ids.iter().map(call).collect()
     }
 
@@ -312,12 +308,12 @@ mod tests {
             Step::CallTools(open) => open.into_iter().map(|call| (call.call_id, call.status)).collect(),
             _ => Vec::new(),
         };
-        let (a, b) = ("a".to_owned(), "b".to_owned());
+        let (a, b) = (CallId::from("a"), CallId::from("b"));
         assert_eq!(open(&turn), [(a, CallStatus::NotStarted), (b.clone(), CallStatus::NotStarted)]);
-        TurnMachine(&mut turn).calls_started(&["b"]);
-        TurnMachine(&mut turn).calls_done(&["a"], false);
+        TurnMachine(&mut turn).calls_started(&["b".into()]);
+        TurnMachine(&mut turn).calls_done(&["a".into()], false);
         assert_eq!(open(&turn), [(b, CallStatus::Started)]);
-        TurnMachine(&mut turn).calls_done(&["b"], false);
+        TurnMachine(&mut turn).calls_done(&["b".into()], false);
         assert_eq!(TurnMachine::next(&turn, NOW), Step::CallModel);
         TurnMachine(&mut turn).model_responded(used(1), &[]);
         assert_eq!(TurnMachine::next(&turn, NOW), done(StopReason::End));
@@ -328,7 +324,7 @@ mod tests {
     fn every_exhausted_budget_ends_the_turn_with_its_reason() {
         let mut steps = turn(Budget { max_steps: 1, ..Budget::default() });
         TurnMachine(&mut steps).model_responded(used(1), &calls(&["a"]));
-        TurnMachine(&mut steps).calls_done(&["a"], false);
+        TurnMachine(&mut steps).calls_done(&["a".into()], false);
         assert_eq!(TurnMachine::next(&steps, NOW), Step::Summarize { reason: StopReason::MaxSteps });
 
         let mut tokens = turn(Budget { max_tokens: Some(10), ..Budget::default() });
@@ -347,14 +343,14 @@ mod tests {
         let mut turn = turn(Budget { max_tool_calls: 3, ..Budget::default() });
         TurnMachine(&mut turn).model_responded(used(1), &calls(&["a", "b"]));
         assert_eq!([0, 1].map(|n| TurnMachine::within_budget(&turn, n)), [true, true]);
-        TurnMachine(&mut turn).calls_done(&["a", "b"], false);
+        TurnMachine(&mut turn).calls_done(&["a", "b"].map(CallId::from), false);
         TurnMachine(&mut turn).model_responded(used(1), &calls(&["c", "d"]));
         assert_eq!([0, 1].map(|n| TurnMachine::within_budget(&turn, n)), [true, false]);
-        TurnMachine(&mut turn).calls_done(&["c", "d"], false);
+        TurnMachine(&mut turn).calls_done(&["c", "d"].map(CallId::from), false);
         assert_eq!(TurnMachine::next(&turn, NOW), Step::CallModel, "the denial informs the model");
         TurnMachine(&mut turn).model_responded(used(1), &calls(&["e"]));
         assert!(!TurnMachine::within_budget(&turn, 0));
-        TurnMachine(&mut turn).calls_done(&["e"], false);
+        TurnMachine(&mut turn).calls_done(&["e"].map(CallId::from).map(CallId::from), false);
         assert_eq!(TurnMachine::next(&turn, NOW), Step::Summarize { reason: StopReason::MaxToolCalls });
     }
 
@@ -375,13 +371,13 @@ mod tests {
     fn the_deadline_is_paused_while_a_turn_waits() {
         let mut turn = turn(Budget { timeout_s: 10, ..Budget::default() });
         TurnMachine(&mut turn).model_responded(used(1), &calls(&["a", "b", "c"]));
-        TurnMachine(&mut turn).wait_for(&["a", "c"], false, NOW.plus(4_000));
+        TurnMachine(&mut turn).wait_for(&["a", "c"].map(CallId::from), false, NOW.plus(4_000));
         let later = NOW.plus(1_000_000_000);
         assert_eq!(TurnMachine::next(&turn, later), Step::Wait);
-        assert!(!TurnMachine(&mut turn).call_resolved("b", later), "the call is not suspended");
-        assert!(!TurnMachine(&mut turn).call_resolved("a", later));
-        assert!(TurnMachine(&mut turn).call_resolved("c", later));
-        assert!(!TurnMachine(&mut turn).call_resolved("c", later), "only once");
+        assert!(!TurnMachine(&mut turn).call_resolved(&"b".into(), later), "the call is not suspended");
+        assert!(!TurnMachine(&mut turn).call_resolved(&"a".into(), later));
+        assert!(TurnMachine(&mut turn).call_resolved(&"c".into(), later));
+        assert!(!TurnMachine(&mut turn).call_resolved(&"c".into(), later), "only once");
         assert_eq!((turn.epoch, turn.deadline), (2, later.plus(6_000)));
         assert!(matches!(TurnMachine::next(&turn, later), Step::CallTools(open) if open.len() == 3));
     }
@@ -400,7 +396,7 @@ mod tests {
     fn self_critiques_are_limited_and_may_end_the_turn() {
         let mut turn = turn(Budget { max_reflections: 1, ..Budget::default() });
         TurnMachine(&mut turn).model_responded(used(1), &calls(&["a"]));
-        TurnMachine(&mut turn).calls_done(&["a"], true);
+        TurnMachine(&mut turn).calls_done(&["a"].map(CallId::from), true);
         assert_eq!(TurnMachine::next(&turn, NOW), Step::Reflect);
         assert!(TurnMachine(&mut turn).claim_reflection());
         assert!(!TurnMachine(&mut turn).claim_reflection());
@@ -447,7 +443,7 @@ mod tests {
     fn the_state_round_trips_through_json() {
         let mut turn = turn(Budget::default());
         TurnMachine(&mut turn).model_responded(used(1), &calls(&["a"]));
-        TurnMachine(&mut turn).calls_started(&["a"]);
+        TurnMachine(&mut turn).calls_started(&["a"].map(CallId::from));
         let stored = serde_json::to_string(&turn).expect("JSON");
         assert_eq!(serde_json::from_str::<TurnState>(&stored).expect("a turn"), turn);
     }

@@ -2,7 +2,7 @@
 
 use super::schema;
 use crate::fault::{self, Fault};
-use crate::types::{DenyReason, ToolOutcome};
+use crate::types::{CallId, DenyReason, ToolOutcome};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ impl ReplayKey {
 /// History of the calls of a turn.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayControl {
-    succeeded: BTreeMap<ReplayKey, String>,
+    succeeded: BTreeMap<ReplayKey, CallId>,
     blocked: BTreeMap<String, String>,
     invalid: BTreeMap<String, u32>,
 }
@@ -39,7 +39,7 @@ pub struct ReplayCall<'a> {
     /// Identity of the call.
     pub key: ReplayKey,
     /// Id of the call.
-    pub call_id: &'a str,
+    pub call_id: CallId,
     /// Name of the tool.
     pub name: &'a str,
     /// Whether running the call twice has the same effect as running it once.
@@ -77,7 +77,7 @@ impl ReplayControl {
             ToolOutcome::Result { .. } | ToolOutcome::Artifact { .. } => {
                 self.invalid.remove(call.name);
                 if call.idempotent {
-                    self.succeeded.insert(call.key, call.call_id.to_owned());
+                    self.succeeded.insert(call.key, call.call_id.clone());
                 }
                 None
             }
@@ -104,7 +104,7 @@ mod tests {
     use serde_json::json;
 
     fn call<'a>(args: &Value, idempotent: bool, reads: bool) -> ReplayCall<'a> {
-        ReplayCall { key: ReplayKey::of("t", args), call_id: "c", name: "t", idempotent, reads }
+        ReplayCall { key: ReplayKey::of("t", args), call_id: "c".into(), name: "t", idempotent, reads }
     }
 
     fn denied(control: &ReplayControl, call: &ReplayCall<'_>) -> Option<DenyReason> {

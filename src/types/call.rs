@@ -1,6 +1,6 @@
 //! Outcomes of tool calls.
 
-use super::Timestamp;
+use super::{ArtifactId, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
@@ -35,7 +35,7 @@ pub enum DenyReason {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArtifactRef {
     /// The artifact's id, `art_…`.
-    pub r#ref: String,
+    pub r#ref: ArtifactId,
     /// Size in bytes.
     pub bytes: u64,
     /// The media type.

@@ -1,5 +1,6 @@
 //! Transient pieces of a streamed message, and positions in the event stream.
 
+use super::MessageId;
 use serde::Serialize;
 use std::fmt;
 
@@ -11,7 +12,7 @@ pub enum Delta {
     #[serde(rename = "message.delta")]
     Text {
         /// The message's id.
-        id: String,
+        id: MessageId,
         /// The piece of text.
         delta: String,
     },
@@ -19,7 +20,7 @@ pub enum Delta {
     #[serde(rename = "reasoning.delta")]
     Reasoning {
         /// The message's id.
-        id: String,
+        id: MessageId,
         /// The piece of text.
         delta: String,
     },
@@ -27,7 +28,7 @@ pub enum Delta {
     #[serde(rename = "tool.input_delta")]
     ToolInput {
         /// The message's id.
-        id: String,
+        id: MessageId,
         /// Index of the call within the message, starting at 0.
         index: usize,
         /// The tool's name.

@@ -3,8 +3,9 @@
 mod json;
 
 use super::{
-    Approver, Category, CompactReason, Cut, Decision, Effect, Message, Pending, Source, StopReason, Task,
-    Timestamp, ToolOutcome, Trigger, TurnEnd, TurnStatus, Usage, WaitKind,
+    AgentId, Approver, ArtifactId, CallId, Category, CompactReason, Cut, Decision, Effect, Message,
+    MessageId, Pending, SessionId, Source, StopReason, Task, Timestamp, ToolOutcome, Trigger, TurnEnd,
+    TurnId, TurnStatus, Usage, UserId, WaitKind,
     observed::{NotesFailed, NotesStarted, NotesTaken},
 };
 use serde::{Deserialize, Serialize};
@@ -20,7 +21,7 @@ pub struct Record {
     pub at: Timestamp,
     /// The turn that the record belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turn: Option<String>,
+    pub turn: Option<TurnId>,
     /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
@@ -35,14 +36,14 @@ pub enum EventKind {
     #[serde(rename = "session.created")]
     SessionCreated {
         /// The session's id.
-        session: String,
+        session: SessionId,
         /// The session's agent.
-        agent: String,
+        agent: AgentId,
         /// The session's user.
-        user: String,
+        user: UserId,
         /// The session that it was forked from.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        forked_from: Option<String>,
+        forked_from: Option<SessionId>,
     },
     /// Fields of the session's metadata changed.
     #[serde(rename = "session.updated")]
@@ -104,9 +105,9 @@ pub enum EventKind {
     #[serde(rename = "tool.started")]
     ToolStarted {
         /// The assistant message that the call belongs to.
-        message: String,
+        message: MessageId,
         /// The call's id.
-        call_id: String,
+        call_id: CallId,
         /// The tool's name.
         name: String,
         /// The arguments as the model gave them.
@@ -121,7 +122,7 @@ pub enum EventKind {
     #[serde(rename = "tool.approval_required")]
     ToolApprovalRequired {
         /// The call's id.
-        call_id: String,
+        call_id: CallId,
         /// The tool's name.
         name: String,
         /// The arguments the call would run with.
@@ -137,7 +138,7 @@ pub enum EventKind {
     #[serde(rename = "tool.suspended")]
     ToolSuspended {
         /// The call's id.
-        call_id: String,
+        call_id: CallId,
         /// The tool's name.
         name: String,
         /// What the call waits for.
@@ -151,7 +152,7 @@ pub enum EventKind {
     #[serde(rename = "approval.decided")]
     ApprovalDecided {
         /// The call's id.
-        call_id: String,
+        call_id: CallId,
         /// The tool's name.
         name: String,
         /// The decision.
@@ -172,7 +173,7 @@ pub enum EventKind {
     #[serde(rename = "answer.given")]
     AnswerGiven {
         /// The call's id.
-        call_id: String,
+        call_id: CallId,
         /// The tool's name.
         name: String,
         /// The answer.
@@ -185,9 +186,9 @@ pub enum EventKind {
     #[serde(rename = "subagent.started")]
     SubagentStarted {
         /// The call's id.
-        call_id: String,
+        call_id: CallId,
         /// The child's session.
-        session: String,
+        session: SessionId,
         /// The kind of subagent.
         agent: String,
         /// The child's task.
@@ -199,9 +200,9 @@ pub enum EventKind {
     #[serde(rename = "subagent.completed")]
     SubagentCompleted {
         /// The call's id.
-        call_id: String,
+        call_id: CallId,
         /// The child's session.
-        session: String,
+        session: SessionId,
         /// The kind of subagent.
         agent: String,
         /// How the child's turn ended; also `canceled` if the parent stopped waiting.
@@ -243,7 +244,7 @@ pub enum EventKind {
     #[serde(rename = "tool.late_result")]
     ToolLateResult {
         /// The call's id.
-        call_id: String,
+        call_id: CallId,
         /// The tool's name.
         name: String,
         /// How long the tool ran, in milliseconds.
@@ -253,7 +254,7 @@ pub enum EventKind {
     #[serde(rename = "artifact.stored")]
     ArtifactStored {
         /// The artifact's id.
-        r#ref: String,
+        r#ref: ArtifactId,
         /// Size in bytes.
         bytes: u64,
         /// The media type.
@@ -385,7 +386,7 @@ pub enum EventKind {
     #[serde(rename = "tool.completed")]
     ToolCompleted {
         /// The call's id.
-        call_id: String,
+        call_id: CallId,
         /// The tool's name.
         name: String,
         /// The outcome.
@@ -424,7 +425,7 @@ pub enum EventKind {
 
 impl EventKind {
     /// Creates the outcome of a call that did not run.
-    pub fn completed(call_id: String, name: String, outcome: ToolOutcome) -> Self {
+    pub fn completed(call_id: CallId, name: String, outcome: ToolOutcome) -> Self {
         Self::ToolCompleted {
             call_id,
             name,

@@ -93,6 +93,13 @@ macro_rules! id_type {
     )+};
 }
 
+impl TurnId {
+    /// The turn of a message outside of any turn, such as a question to a one-shot model.
+    pub fn none() -> Self {
+        "".into()
+    }
+}
+
 /// An id type that the service can generate.
 pub trait GeneratedId: From<String> {
     /// The prefix of generated ids.
@@ -112,40 +119,55 @@ pub trait GeneratedId: From<String> {
 id_type! {
     /// The unit of isolation: the first part of every key.
     TenantId(is_valid, "ten_");
-}
 
-/// The prefix of a session id.
-pub const SESSION: &str = "ses_";
-/// The prefix of a turn id.
-pub const TURN: &str = "trn_";
-/// The prefix of a message id.
-pub const MESSAGE: &str = "msg_";
-/// The prefix of a tool call id that the provider did not supply.
-pub const CALL: &str = "call_";
-/// The prefix of an API key's public id.
-pub const KEY: &str = "key_";
-/// The prefix of an artifact's id.
-pub const ARTIFACT: &str = "art_";
-/// The prefix of a large file's bytes in the object store.
-pub const FILE: &str = "fil_";
-/// The prefix of a fact's id.
-pub const MEMORY: &str = "mem_";
-/// The prefix of a lease holder's id.
-pub const LEASE: &str = "lea_";
-/// The prefix of a request id.
-pub const REQUEST: &str = "req_";
+    /// A user of a tenant, as the caller or its identity provider names the person.
+    UserId(is_user);
+
+    /// An agent of a tenant.
+    AgentId(is_valid);
+
+    /// A session of a tenant.
+    SessionId(is_valid, "ses_");
+
+    /// A turn of a session.
+    TurnId(is_valid, "trn_");
+
+    /// A message of a session.
+    MessageId(is_valid, "msg_");
+
+    /// A tool call. The id is the provider's, unless that is invalid or used already.
+    CallId(is_valid, "call_");
+
+    /// An artifact of a session.
+    ArtifactId(is_valid, "art_");
+
+    /// The public part of an API key.
+    KeyId(is_valid, "key_");
+
+    /// A fact about a user.
+    FactId(is_valid, "mem_");
+
+    /// The claim of a lease on a memory space.
+    LeaseId(is_valid, "lea_");
+
+    /// The content of a large file, as an object in the blob store.
+    BlobId(is_valid, "fil_");
+
+    /// A request over HTTP.
+    RequestId(is_valid, "req_");
+}
 
 /// Maximum length of an id that a caller chooses, in bytes.
 pub const MAX_CHOSEN: usize = 128;
 
 /// Creates an id from a prefix, the time, and ten random bytes.
-pub fn make(prefix: &str, now: Timestamp, random: &[u8; 10]) -> String {
+fn make(prefix: &str, now: Timestamp, random: &[u8; 10]) -> String {
     let uuid = Builder::from_unix_timestamp_millis(now.0, random).into_uuid();
     format!("{prefix}{}", uuid.simple())
 }
 
 /// Derives an id from a name: the first half of the name's SHA-256.
-pub fn derive(prefix: &str, name: &str) -> String {
+fn derive(prefix: &str, name: &str) -> String {
     let digest = Sha256::digest(name.as_bytes());
     let half = digest.first_chunk().copied().unwrap_or_default();
     format!("{prefix}{}", Uuid::from_bytes(half).simple())
@@ -177,11 +199,11 @@ mod tests {
 
     #[test]
     fn ids_sort_by_time_and_are_valid() {
-        let a = make(TURN, Timestamp(1_000), &[255; 10]);
-        let b = make(TURN, Timestamp(1_001), &[0; 10]);
+        let a = TurnId::generate(Timestamp(1_000), &[255; 10]);
+        let b = TurnId::generate(Timestamp(1_001), &[0; 10]);
         assert!(a < b);
         assert!(is_valid(&a));
-        assert_eq!(a.len(), TURN.len() + 32);
+        assert_eq!(a.len(), TurnId::PREFIX.len() + 32);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Provider-neutral messages.
 
-use super::{Timestamp, ToolOutcome, text::is_inline};
+use super::{ArtifactId, CallId, MessageId, Timestamp, ToolOutcome, TurnId, text::is_inline};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ impl Role {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// Unique within its turn: the provider's id if it is usable.
-    pub call_id: String,
+    pub call_id: CallId,
     /// The tool's name, which may be unknown.
     pub name: String,
     /// The arguments: an object if the model followed the protocol.
@@ -45,7 +45,7 @@ pub struct ToolCall {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRef {
     /// The artifact's id, `art_…`.
-    pub r#ref: String,
+    pub r#ref: ArtifactId,
     /// The media type.
     pub mime_type: String,
     /// Size in bytes.
@@ -90,7 +90,7 @@ pub enum Part {
     /// The outcome of a tool call.
     ToolResult {
         /// The call's id.
-        call_id: String,
+        call_id: CallId,
         /// The tool's name.
         name: String,
         /// The outcome.
@@ -103,7 +103,7 @@ pub enum Part {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// The message's id, `msg_…`.
-    pub id: String,
+    pub id: MessageId,
     /// Sequence number of the message's record; 0 while the message is being streamed.
     #[serde(default)]
     pub seq: u64,
@@ -114,7 +114,7 @@ pub struct Message {
     /// When the message was completed.
     pub created_at: Timestamp,
     /// The turn that the message belongs to.
-    pub turn: String,
+    pub turn: TurnId,
     /// Set if an abort cut the message off; its text is incomplete.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,

@@ -1,16 +1,18 @@
 //! The messages between the objects of two sessions: a child's status, a snapshot of a session, and the
 //! responses.
 
-use super::{Pending, Record, Rules, SessionMeta, ToolOutcome, TurnOptions, TurnStatus, Usage};
+use super::{
+    CallId, Pending, Record, Rules, SessionId, SessionMeta, ToolOutcome, TurnOptions, TurnStatus, Usage,
+};
 use serde::{Deserialize, Serialize};
 
 /// The status of a child's task, as the child notifies its parent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChildStatus {
     /// The child's session.
-    pub session: String,
+    pub session: SessionId,
     /// The parent's call.
-    pub call_id: String,
+    pub call_id: CallId,
     /// The status of the turn that works on the task.
     pub status: TurnStatus,
     /// The reply.
@@ -32,7 +34,7 @@ pub struct ChildStatus {
 
 impl ChildStatus {
     /// Creates the status of a task that was canceled before it began.
-    pub fn not_started(session: String, call_id: String) -> Self {
+    pub fn not_started(session: SessionId, call_id: CallId) -> Self {
         Self {
             session,
             call_id,
@@ -89,7 +91,7 @@ pub struct Snapshot {
     pub meta: SessionMeta,
     /// The session of which it is a copy.
     #[serde(default)]
-    pub forked_from: Option<String>,
+    pub forked_from: Option<SessionId>,
     /// The tenant's rules.
     pub tenant_rules: Rules,
     /// The copied log; `None` for a session that should exist already.
@@ -119,7 +121,7 @@ mod tests {
     #[test]
     fn messages_between_sessions_survive_the_way() {
         let owner = Owner { tenant: "t".into(), user: "u".into(), agent: "a".into() };
-        let mut meta = SessionMeta::new("s", owner, Timestamp(5));
+        let mut meta = SessionMeta::new("s".into(), owner, Timestamp(5));
         meta.parent = Some(Parent {
             session: "p".into(),
             turn: "t".into(),

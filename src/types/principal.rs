@@ -1,6 +1,6 @@
 //! The authenticated caller of a request.
 
-use super::{Rules, TenantId};
+use super::{AgentId, KeyId, Rules, SessionId, TenantId, UserId};
 use serde::{Deserialize, Serialize};
 
 /// A permission of a key.
@@ -40,15 +40,15 @@ pub struct Principal {
     /// The user, if the credential names one (a token or a ticket); a request cannot override it. With an API
     /// key, the request names the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<String>,
+    pub user: Option<UserId>,
     /// The scopes of the credential.
     pub scopes: Scopes,
     /// The only session that a ticket gives access to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub session: Option<String>,
+    pub session: Option<SessionId>,
     /// The public id of the API key, if the credential is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
+    pub key: Option<KeyId>,
     /// The tenant's current permission rules. Empty in a principal stored for later use.
     #[serde(default, skip_serializing_if = "Rules::is_empty")]
     pub rules: Rules,
@@ -67,7 +67,7 @@ pub struct Owner {
     /// The tenant.
     pub tenant: TenantId,
     /// The agent.
-    pub agent: String,
+    pub agent: AgentId,
     /// The user.
-    pub user: String,
+    pub user: UserId,
 }

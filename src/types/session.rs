@@ -1,8 +1,8 @@
 //! A session's metadata and state: everything stored beside the log.
 
 use super::{
-    Budget, EventKind, Gauge, Grants, Message, Mode, Owner, Parent, Rules, SessionPermissions, Task,
-    TenantId, Timestamp, TurnOptions, TurnState, Usage,
+    AgentId, Budget, CallId, EventKind, Gauge, Grants, Message, Mode, Owner, Parent, Rules, SessionId,
+    SessionPermissions, Task, TenantId, Timestamp, TurnId, TurnOptions, TurnState, Usage, UserId,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -16,13 +16,13 @@ pub const SCHEMA: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionMeta {
     /// The session's id, unique within its tenant.
-    pub id: String,
+    pub id: SessionId,
     /// The tenant. Not part of responses, since a caller knows its own tenant.
     pub tenant: TenantId,
     /// The user that the session belongs to.
-    pub user: String,
+    pub user: UserId,
     /// The agent of the session.
-    pub agent: String,
+    pub agent: AgentId,
     /// The title; derived from the first message unless a caller set one.
     pub title: Option<String>,
     /// Whether a caller set the title, which then is never derived again.
@@ -63,7 +63,7 @@ pub struct SessionMeta {
 
 impl SessionMeta {
     /// Creates a session of `owner` with default settings.
-    pub fn new(id: &str, owner: Owner, now: Timestamp) -> Self {
+    pub fn new(id: SessionId, owner: Owner, now: Timestamp) -> Self {
         Self {
             id: id.to_owned(),
             tenant: owner.tenant,
@@ -118,13 +118,13 @@ pub struct SessionState {
     pub turn: Option<TurnState>,
     /// Ids of the queued turns, oldest first. Each turn has a row of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub queue: Vec<String>,
+    pub queue: Vec<TurnId>,
     /// Bytes reserved outside this document.
     #[serde(rename = "held", default)]
     pub reserved: ReservedBytes,
     /// Records held back until the message being streamed is complete, so that they follow it in the log.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub deferred: Vec<(Option<String>, EventKind)>,
+    pub deferred: Vec<(Option<TurnId>, EventKind)>,
     /// When the session was last listed in the directory.
     #[serde(default)]
     pub listed_at: Timestamp,
@@ -185,7 +185,7 @@ pub struct PlanRef {
     /// Path of the plan file in the workspace.
     pub path: String,
     /// The call that requested the approval.
-    pub call_id: String,
+    pub call_id: CallId,
 }
 
 /// Progress of one follow-up, which works through the records of the log after turns.
@@ -262,7 +262,7 @@ impl SessionState {
     }
 
     /// Removes a turn, whose row has `bytes` bytes, from the queue.
-    pub fn unqueue(&mut self, turn: &str, bytes: usize) {
+    pub fn unqueue(&mut self, turn: &TurnId, bytes: usize) {
         self.queue.retain(|waiting| waiting != turn);
         let left = if self.queue.is_empty() { 0 } else { self.reserved.queued };
         self.reserved.queued = left.saturating_sub(bytes as u64);
@@ -283,7 +283,7 @@ impl SessionState {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QueuedTurn {
     /// The id of the turn.
-    pub turn: String,
+    pub turn: TurnId,
     /// The user message.
     pub message: Rc<Message>,
     /// The limits of the turn.

@@ -1,6 +1,6 @@
 //! Subagents: the kinds that an agent may spawn, and the tasks of child sessions.
 
-use super::id;
+use super::{CallId, GeneratedId, SessionId, TurnId};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -25,8 +25,8 @@ pub struct SubagentKind {
     pub max_steps: Option<u32>,
 }
 
-/// The task of a child, as the model gives it and as the parent's call shows it while it waits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// The task of a child, as the parent's call shows it while it waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildTask {
     /// The kind of subagent.
     pub agent: String,
@@ -35,16 +35,15 @@ pub struct ChildTask {
     /// Whether the child's session starts as a copy of the parent's.
     #[serde(default)]
     pub forked: bool,
-    /// The child's session; empty before it is spawned.
-    #[serde(default)]
-    pub session: String,
+    /// The child's session.
+    pub session: SessionId,
 }
 
 impl ChildTask {
     /// Returns the id of the session that works on the task of a call. Derived from the call, so that
     /// spawning twice reaches the same session.
-    pub fn session_of(session: &str, turn: &str, call_id: &str) -> String {
-        id::derive(id::SESSION, &json!([session, turn, call_id]).to_string())
+    pub fn session_of(session: &SessionId, turn: &TurnId, call_id: &CallId) -> SessionId {
+        SessionId::derive(&json!([session, turn, call_id]).to_string())
     }
 }
 
@@ -52,11 +51,11 @@ impl ChildTask {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
     /// The parent's session.
-    pub session: String,
+    pub session: SessionId,
     /// The turn there.
-    pub turn: String,
+    pub turn: TurnId,
     /// The call there, which waits for the result.
-    pub call_id: String,
+    pub call_id: CallId,
     /// The kind of subagent.
     pub agent: String,
     /// Whether this session started as a copy of the parent's.
@@ -64,5 +63,5 @@ pub struct Parent {
     pub forked: bool,
     /// The turn of this session that works on the task.
     #[serde(rename = "errand")]
-    pub task_turn: String,
+    pub task_turn: TurnId,
 }

@@ -1,6 +1,6 @@
 //! Suspended tool calls: what a call waits for, and how the waiting ended.
 
-use super::{Category, Timestamp, subagent::ChildTask};
+use super::{CallId, Category, KeyId, Timestamp, TurnId, UserId, subagent::ChildTask};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ pub enum Wait {
 }
 
 /// A call that waits for a child.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ChildWait {
     /// The child's task and session.
     pub task: ChildTask,
@@ -102,9 +102,9 @@ impl Wait {
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Suspension {
     /// The call.
-    pub call_id: String,
+    pub call_id: CallId,
     /// Its turn.
-    pub turn: String,
+    pub turn: TurnId,
     /// The turn's epoch when the call was suspended.
     pub epoch: u32,
     /// The tool.
@@ -166,9 +166,9 @@ impl Suspension {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pending {
     /// The call.
-    pub call_id: String,
+    pub call_id: CallId,
     /// Its turn.
-    pub turn: String,
+    pub turn: TurnId,
     /// The turn's epoch when the call was suspended.
     pub epoch: u32,
     /// What it waits for.
@@ -252,10 +252,10 @@ pub enum Decision {
 pub struct Approver {
     /// The user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub user: Option<String>,
+    pub user: Option<UserId>,
     /// The public id of the key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub key: Option<String>,
+    pub key: Option<KeyId>,
 }
 
 /// How a suspension ended.

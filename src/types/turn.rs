@@ -1,6 +1,6 @@
 //! The journal of a turn, from which recovery continues it.
 
-use super::{Budget, Thinking, Timestamp, Usage};
+use super::{Budget, CallId, Thinking, Timestamp, TurnId, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -62,7 +62,7 @@ pub enum CallStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallState {
     /// The call's id.
-    pub call_id: String,
+    pub call_id: CallId,
     /// The progress of the call.
     pub status: CallStatus,
     /// Whether the call was suspended; its suspension is a row of its own.
@@ -125,7 +125,7 @@ pub enum TurnPhase {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TurnState {
     /// The turn's id.
-    pub id: String,
+    pub id: TurnId,
     /// Counts the starts of the turn. A write with an older epoch is refused.
     pub epoch: u32,
     /// Number of restarts since the last completed step.

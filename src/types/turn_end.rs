@@ -1,6 +1,8 @@
 //! The end of a turn.
 
-use super::{Budget, FinishReason, Message, Part, Source, StopReason, TurnError, TurnStatus, Usage};
+use super::{
+    Budget, FinishReason, Message, MessageId, Part, Source, StopReason, TurnError, TurnStatus, Usage,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, rc::Rc};
@@ -82,7 +84,7 @@ impl TurnEnd {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
     /// The message's id.
-    pub id: String,
+    pub id: MessageId,
     /// The text of all text parts.
     pub text: String,
     /// The parts of the message.

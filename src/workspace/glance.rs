@@ -10,7 +10,7 @@ use crate::ports::{
     FileError, Filesystem,
     filesystem::{Content, Entry, FileResult, Glance, Tree},
 };
-use crate::types::{FilePath, PathPrefix, TenantId};
+use crate::types::{AgentId, FilePath, PathPrefix, TenantId, UserId};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use std::{
@@ -89,7 +89,7 @@ impl WorkspaceGlance {
     ///
     /// # Errors
     /// Returns an error when a store is unavailable.
-    pub async fn read(&self, tenant: &TenantId, agent: &str, user: &str) -> FileResult<View> {
+    pub async fn read(&self, tenant: &TenantId, agent: &AgentId, user: &UserId) -> FileResult<View> {
         let trees = trees(tenant, agent, user);
         // Held in local variables, because concurrent glances may evict them from the cache.
         let known: Vec<Rc<TreeState>> = trees.iter().map(|tree| self.cached(tree)).collect();
@@ -117,7 +117,7 @@ impl WorkspaceGlance {
     ///
     /// # Errors
     /// Returns an error when the template cannot be read.
-    pub async fn last(&self, tenant: &TenantId, agent: &str, user: &str) -> FileResult<View> {
+    pub async fn last(&self, tenant: &TenantId, agent: &AgentId, user: &UserId) -> FileResult<View> {
         self.view(&trees(tenant, agent, user).map(|tree| self.cached(&tree))).await
     }
 
@@ -190,7 +190,7 @@ impl WorkspaceGlance {
 }
 
 /// Returns the user's tree and the shared tree.
-fn trees(tenant: &TenantId, agent: &str, user: &str) -> [Tree; 2] {
+fn trees(tenant: &TenantId, agent: &AgentId, user: &UserId) -> [Tree; 2] {
     let (agent, user) = (agent.to_owned(), user.to_owned());
     [FileScope::User { agent: agent.clone(), user }, FileScope::Agent { agent }].map(|scope| scope.of(tenant))
 }

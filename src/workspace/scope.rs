@@ -1,7 +1,7 @@
 //! Owners of file trees.
 
 use crate::ports::filesystem::Tree;
-use crate::types::TenantId;
+use crate::types::{AgentId, SessionId, TenantId, UserId};
 
 /// The owner of a tree within a tenant. Ids contain no slash, so no scope is nested in another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,21 +9,21 @@ pub enum FileScope {
     /// One session.
     Session {
         /// The agent.
-        agent: String,
+        agent: AgentId,
         /// The session id; `default` when empty.
-        session: String,
+        session: SessionId,
     },
     /// One user with one agent: the agent's working tree.
     User {
         /// The agent.
-        agent: String,
+        agent: AgentId,
         /// The user id; `_default` when empty.
-        user: String,
+        user: UserId,
     },
     /// One agent: files shared by all its users.
     Agent {
         /// The agent.
-        agent: String,
+        agent: AgentId,
     },
     /// The entire tenant.
     Global,
@@ -44,13 +44,18 @@ impl FileScope {
     /// Returns the part of the scope after the agent, which is the same for all agents. Empty for
     /// [`FileScope::Global`].
     pub fn owner(&self) -> String {
-        let or = |id: &str, missing: &str| if id.is_empty() { missing.to_owned() } else { id.to_owned() };
         match self {
-            Self::Session { session, .. } => format!("sessions/{}", or(session, "default")),
-            Self::User { user, .. } => format!("users/{}", or(user, "_default")),
+            Self::Session { session, .. } if session.is_empty() => "sessions/default".to_owned(),
+            Self::Session { session, .. } => format!("sessions/{session}"),
+            Self::User { user, .. } => Self::owner_of(user),
             Self::Agent { .. } => "shared".to_owned(),
             Self::Global => String::new(),
         }
+    }
+
+    /// Returns [`FileScope::owner`] of a user's working tree.
+    pub fn owner_of(user: &UserId) -> String {
+        format!("users/{}", if user.is_empty() { "_default" } else { user })
     }
 }
 
@@ -60,14 +65,13 @@ mod tests {
 
     #[test]
     fn no_two_scopes_are_the_same_tree() {
-        let id = |text: &str| text.to_owned();
         let trees: Vec<String> = [
-            FileScope::Session { agent: id("a"), session: id("x") },
-            FileScope::Session { agent: id("a"), session: id("") },
-            FileScope::User { agent: id("a"), user: id("x") },
-            FileScope::User { agent: id("a"), user: id("shared") },
-            FileScope::User { agent: id("a"), user: id("") },
-            FileScope::Agent { agent: id("a") },
+            FileScope::Session { agent: "a".into(), session: "x".into() },
+            FileScope::Session { agent: "a".into(), session: "".into() },
+            FileScope::User { agent: "a".into(), user: "x".into() },
+            FileScope::User { agent: "a".into(), user: "shared".into() },
+            FileScope::User { agent: "a".into(), user: "".into() },
+            FileScope::Agent { agent: "a".into() },
             FileScope::Global,
         ]
         .iter()

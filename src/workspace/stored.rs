@@ -9,7 +9,7 @@ use crate::ports::{
     BlobStore, Clock, Entropy, FileError, FileTable, Filesystem,
     filesystem::{Content, Entry, File, FileResult, MAX_FILE, Precondition, Row, Tree},
 };
-use crate::types::{FilePath, PathPrefix, TenantId, id};
+use crate::types::{BlobId, FilePath, GeneratedId, PathPrefix, TenantId};
 use async_trait::async_trait;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -81,7 +81,7 @@ impl StoredFiles {
         let (tenant, now) = (&self.tree.tenant, clock.now());
         let mut random = [0; 10];
         entropy.fill(&mut random);
-        let key = format!("{}{}", blob_prefix(tenant), id::make(id::FILE, now, &random));
+        let key = format!("{}{}", blob_prefix(tenant), BlobId::generate(now, &random));
         self.check().await?;
         table.reserve(tenant, &key, now).await?;
         blobs.put(&key, bytes, "application/octet-stream").await.map_err(FileError::Unavailable)?;

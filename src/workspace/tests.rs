@@ -39,7 +39,7 @@ impl Stage {
     }
 
     fn of(&self, user: &str) -> Workspace {
-        self.all.open(&"t".into(), "a", user, None)
+        self.all.open(&"t".into(), &"a".into(), &user.into(), None)
     }
 
     fn tree(&self) -> Rc<dyn Filesystem> {
@@ -238,7 +238,7 @@ fn a_closed_guard_prevents_every_change() {
         let open = Rc::clone(&open);
         move || open.get()
     });
-    let workspace = stage.all.open(&"t".into(), "a", "u", Some(guard));
+    let workspace = stage.all.open(&"t".into(), &"a".into(), &"u".into(), Some(guard));
     block_on(workspace.write(&path("first"), bytes("x"), &Precondition::Any)).expect("written");
     open.set(false);
     let closed = Err(FileError::Closed);
@@ -307,12 +307,12 @@ fn workspaces_are_isolated() {
     let stage = Stage::new();
     let whose = [("t", "a", "ann"), ("t", "a", "bob"), ("t", "b", "ann"), ("t2", "a", "ann")];
     for (index, (tenant, agent, user)) in whose.into_iter().enumerate() {
-        let workspace = stage.all.open(&tenant.into(), agent, user, None);
+        let workspace = stage.all.open(&tenant.into(), &agent.into(), &user.into(), None);
         put(&**workspace.layer(Layer::User), "same.md", &format!("secret {index}"));
         put(&**workspace.layer(Layer::User), &format!("only-{index}.md"), "secret");
     }
     for (index, (tenant, agent, user)) in whose.into_iter().enumerate() {
-        let workspace = stage.all.open(&tenant.into(), agent, user, None);
+        let workspace = stage.all.open(&tenant.into(), &agent.into(), &user.into(), None);
         let grep = grep("secret", false, "", None);
         let lines = block_on(workspace.grep(&grep)).expect("lines").hits;
         let globbed = block_on(workspace.glob(&prefix(""), "**/*.md")).expect("files").hits;
@@ -344,7 +344,7 @@ fn erasing_a_tenant_removes_its_objects() {
     let stage = Stage::new();
     put(&*stage.tree(), "large", &"x".repeat(stored::MAX_INLINE + 1));
     put(&*stage.tree(), "large", &"y".repeat(stored::MAX_INLINE + 1));
-    let other = stage.all.open(&"t2".into(), "a", "u", None);
+    let other = stage.all.open(&"t2".into(), &"a".into(), &"u".into(), None);
     put(&**other.layer(Layer::User), "large", &"z".repeat(stored::MAX_INLINE + 1));
     assert!(block_on(stage.all.erase(&"t".into())).expect("erased"));
     let keys: Vec<String> = stage.blobs.objects.borrow().keys().cloned().collect();

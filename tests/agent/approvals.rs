@@ -8,8 +8,8 @@ use edge_harness::agent::{
 use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::ports::SessionStore;
 use edge_harness::types::{
-    Approver, BudgetPatch, Category, Decision, ModelRequest, Part, Pending, Policy, Problem, SessionStatus,
-    TurnStatus,
+    Approver, BudgetPatch, CallId, Category, Decision, ModelRequest, Part, Pending, Policy, Problem,
+    SessionStatus, TurnId, TurnStatus,
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ fn ruling(decision: Decision) -> ApprovalDecision {
 
 fn decide(stage: &Stage, call: &str, ruling: ApprovalDecision) -> Result<TurnEffect, Problem> {
     let by = Approver { user: Some("ann".into()), key: None };
-    stage.host().decide(&stage.session(), call, ruling, by)
+    stage.host().decide(&stage.session(), &call.into(), ruling, by)
 }
 
 fn approve(stage: &Stage, call: &str) -> Result<TurnEffect, Problem> {
@@ -73,7 +73,7 @@ fn code(result: Result<TurnEffect, Problem>) -> &'static str {
     result.expect_err("refused").code.as_str()
 }
 
-fn waiting(stage: &Stage) -> Vec<String> {
+fn waiting(stage: &Stage) -> Vec<CallId> {
     stage.session().pending().unwrap().into_iter().map(|pending: Pending| pending.call_id).collect()
 }
 
@@ -101,7 +101,7 @@ fn no_call_of_a_step_runs_before_all_its_approvals() {
     assert_eq!((&last["type"], last["pending"].as_array().map(Vec::len)), (&json!("turn.waiting"), Some(2)));
     assert_eq!(approve(&stage, "w2").unwrap(), TurnEffect::Waits);
     stage.run();
-    assert_eq!((waiting(&stage), runs(&stage)), (vec!["w1".to_owned()], vec![]));
+    assert_eq!((waiting(&stage), runs(&stage)), (vec![CallId::from("w1")], vec![]));
     assert_eq!(approve(&stage, "w1").unwrap(), TurnEffect::Continues);
     stage.settle();
     stage.check();
@@ -189,7 +189,7 @@ fn always_allow_applies_to_waiting_and_later_calls() {
         assert_eq!(all, ["r1", "w1", "w2"]);
         let change = decide(&stage, &last, ruling(decision)).unwrap();
         if decision == Decision::AlwaysAllowTool {
-            assert_eq!((change, waiting(&stage)), (TurnEffect::Waits, vec!["r1".to_owned()]));
+            assert_eq!((change, waiting(&stage)), (TurnEffect::Waits, vec![CallId::from("r1")]));
             approve(&stage, "r1").unwrap();
         } else {
             assert_eq!(change, TurnEffect::Continues);
@@ -305,7 +305,7 @@ fn a_message_that_cannot_be_stored_is_not_accepted() {
         assert_eq!(post().unwrap_err().code.as_str(), "internal");
         stage.store.die_after(None);
         assert_eq!(stage.records().iter().filter(|record| record["turn"] == "t2").count(), 0);
-        assert_eq!(stage.session().state().queue, [] as [String; 0]);
+        assert_eq!(stage.session().state().queue, [] as [TurnId; 0]);
         post().unwrap();
         stage.settle();
         stage.check();

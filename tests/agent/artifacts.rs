@@ -82,7 +82,7 @@ fn run(stage: &Stage, turn: &str, said: &str) -> Vec<ToolOutcome> {
 #[track_caller]
 fn store(stage: &Stage, turn: &str, n: usize) -> String {
     match run(stage, turn, &format!("big {{\"n\": {n}}}")).pop() {
-        Some(ToolOutcome::Artifact { result }) => result.r#ref,
+        Some(ToolOutcome::Artifact { result }) => result.r#ref.to_string(),
         other => panic!("no artifact: {other:?}"),
     }
 }
@@ -426,7 +426,7 @@ fn an_erasure_waits_for_writes_in_progress() {
     let host = SessionHost::new(ports, Rc::new(agent), HostConfig { context: Bounds::messages(10) });
     let post = |turn: &str| {
         let session = host.open().unwrap().unwrap_or_else(|| host.blank(meta(host.now())));
-        let (turn, parts) = (turn.to_owned(), vec![Part::text("go")]);
+        let (turn, parts) = (turn.into(), vec![Part::text("go")]);
         let (budget, options, on_busy) = Default::default();
         host.post(&session, Post { turn, parts, budget, options, on_busy, document: None }).unwrap();
         tasks.run();
@@ -435,7 +435,7 @@ fn an_erasure_waits_for_writes_in_progress() {
     assert_eq!(blobs.under_way.borrow().len(), 1, "the write is in progress");
     let (erasing, erased) = (Rc::clone(&host), Rc::new(Cell::new(None)));
     let done = Rc::clone(&erased);
-    host.spawn(async move { done.set(Some(erasing.erase(&"t".into(), "s").await)) });
+    host.spawn(async move { done.set(Some(erasing.erase(&"t".into(), &"s".into()).await)) });
     tasks.run();
     assert_eq!(erased.take(), None);
     // New writes are refused during the erasure.

@@ -115,7 +115,7 @@ fn the_size_of_deferred_records_is_bounded() {
     ask(&stage, "POST /abort", b"").unwrap();
     stage.settle();
     stage.check();
-    assert!(stage.session().turn_ended(&last).unwrap().is_some());
+    assert!(stage.session().turn_ended(&last.into()).unwrap().is_some());
     assert_eq!(stage.session().state().reserved.queued, 0);
 }
 

@@ -533,7 +533,7 @@ fn an_erased_session_is_not_compacted() {
     }
     assert_eq!(set.kinds(), ["started"]);
     let host = set.stage.host();
-    block_on(host.erase(&"t".into(), "s")).expect("erased");
+    block_on(host.erase(&"t".into(), &"s".into())).expect("erased");
     set.stage.tick(10_000);
     assert_eq!(set.stage.store.log().len(), 0);
 }

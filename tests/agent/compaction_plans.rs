@@ -13,7 +13,7 @@ use edge_harness::session::{
     window::{Bounds, shorten},
 };
 use edge_harness::types::{
-    CompactReason, Cut, Effect, EventKind, Message, Part, Role, SessionState, ToolOutcome,
+    CallId, CompactReason, Cut, Effect, EventKind, Message, Part, Role, SessionState, ToolOutcome,
 };
 use serde_json::json;
 use std::{
@@ -68,13 +68,13 @@ impl Play {
     }
 
     fn message(&mut self, role: Role) -> Rc<Message> {
-        let id = format!("m{}", self.dice.roll(u64::MAX >> 1));
+        let id = format!("m{}", self.dice.roll(u64::MAX >> 1)).into();
         let parts = vec![Part::text(self.dice.words())];
-        let (turn, created_at) = (format!("t{}", self.turns), NOW);
+        let (turn, created_at) = (format!("t{}", self.turns).into(), NOW);
         Rc::new(Message { id, seq: 0, role, parts, created_at, turn, interrupted: false })
     }
 
-    fn result(&mut self, call_id: String) -> EventKind {
+    fn result(&mut self, call_id: CallId) -> EventKind {
         let result = self.dice.words().into();
         EventKind::completed(call_id, "look".into(), ToolOutcome::Result { result })
     }
@@ -94,7 +94,8 @@ impl Play {
             let mut results = Vec::new();
             for _ in 0..calls {
                 self.calls += 1;
-                let (call_id, args) = (format!("c{}", self.calls), json!({ "text": self.dice.words() }));
+                let call_id = CallId::from(format!("c{}", self.calls));
+                let args = json!({ "text": self.dice.words() });
                 records.push(EventKind::ToolStarted {
                     message: id.clone(),
                     call_id: call_id.clone(),
@@ -118,7 +119,7 @@ impl Play {
             records.push(EventKind::MessageCompleted { message: self.message(Role::Assistant) });
         }
         records.append(&mut late);
-        let turn = format!("t{}", self.turns);
+        let turn = format!("t{}", self.turns).into();
         let commit = self.session.commit(NOW, |draft| {
             records.into_iter().for_each(|kind| draft.record(Some(&turn), kind));
         });

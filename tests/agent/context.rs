@@ -10,7 +10,8 @@ use edge_harness::session::{
     window::{Bounds, ContextWindow},
 };
 use edge_harness::types::{
-    Effect, EventKind, Message, Part, Record, Role, Timestamp, ToolOutcome, TurnEnd, TurnStatus,
+    CallId, Effect, EventKind, Message, MessageId, Part, Record, Role, Timestamp, ToolOutcome, TurnEnd,
+    TurnStatus,
 };
 use proptest::prelude::*;
 use serde_json::json;
@@ -36,7 +37,7 @@ impl Talk {
 
     fn record(&mut self, turn: usize, kind: EventKind) {
         let seq = self.store.last_seq().unwrap() + 1;
-        let record = Record { seq, at: Timestamp(seq), turn: Some(format!("t{turn}")), kind };
+        let record = Record { seq, at: Timestamp(seq), turn: Some(format!("t{turn}").into()), kind };
         let json = serde_json::to_string(&record).unwrap();
         let stored = StoredRecord { seq, kind: record.kind.name().into(), turn: record.turn.clone(), json };
         self.store.commit(Batch { append: vec![stored], ..Batch::default() }).unwrap();
@@ -47,7 +48,7 @@ impl Talk {
 
     fn message(&self, turn: usize, role: Role, text: String) -> Rc<Message> {
         let seq = self.store.last_seq().unwrap() + 1;
-        let (id, turn) = (format!("m{seq}"), format!("t{turn}"));
+        let (id, turn) = (format!("m{seq}").into(), format!("t{turn}").into());
         let created_at = Timestamp(seq);
         Rc::new(Message {
             id,
@@ -69,7 +70,7 @@ impl Talk {
             if *text {
                 self.record(turn, EventKind::MessageCompleted { message });
             }
-            let calls: Vec<String> = (0..*calls).map(|call| format!("{turn}.{step}.{call}")).collect();
+            let calls: Vec<CallId> = (0..*calls).map(|call| format!("{turn}.{step}.{call}").into()).collect();
             for call_id in calls.clone() {
                 let (message, name, args) = (id.clone(), "echo".into(), json!({}));
                 let effect = Effect::ReadOnly;
@@ -94,7 +95,7 @@ impl Talk {
         for seen in [&self.window.messages(), &loaded] {
             assert_eq!(seen.first().map(|m| m.role), Some(Role::User), "starts at the start of a turn");
             assert!(self.whole.ends_with(seen), "is the newest part of the conversation, unchanged");
-            let own = self.whole.iter().filter(|m| m.turn == format!("t{turn}")).count();
+            let own = self.whole.iter().filter(|m| *m.turn == format!("t{turn}")).count();
             assert!(seen.len() >= own, "contains the whole current turn");
             assert!(seen.len() <= self.max.max(4) + own, "{} messages", seen.len());
         }
@@ -123,7 +124,7 @@ proptest! {
 #[test]
 fn the_start_of_the_prompt_is_stable_for_many_turns() {
     let mut talk = Talk::new(40);
-    let mut starts: Vec<String> = Vec::new();
+    let mut starts: Vec<MessageId> = Vec::new();
     for turn in 0..100 {
         talk.turn(turn, &[]);
         starts.push(talk.window.messages()[0].id.clone());

@@ -96,7 +96,7 @@ fn consent(stage: &Stage) {
                 for call in theirs {
                     let session = host.open().unwrap().unwrap();
                     let call = call["call_id"].as_str().unwrap();
-                    host.decide(&session, call, always.clone(), by.clone()).unwrap();
+                    host.decide(&session, &call.into(), always.clone(), by.clone()).unwrap();
                 }
             }
             None => drop(stage.host().decide(&stage.session(), &pending.call_id, always.clone(), by.clone())),

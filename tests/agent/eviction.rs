@@ -50,7 +50,7 @@ fn evicted(outcome: ToolOutcome) -> ArtifactRef {
 
 fn stored(stage: &Stage, kept: &ArtifactRef) -> String {
     let blobs = stage.blobs.objects.borrow();
-    let (_, bytes) = blobs.iter().find(|(key, _)| key.ends_with(&kept.r#ref)).unwrap();
+    let (_, bytes) = blobs.iter().find(|(key, _)| key.ends_with(kept.r#ref.as_str())).unwrap();
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 

@@ -53,13 +53,13 @@ fn path(text: &str) -> FilePath {
 }
 
 fn put(stage: &Stage, user: &str, layer: Layer, at: &str, text: &str) {
-    let workspace = stage.workspaces().open(&"t".into(), "default", user, None);
+    let workspace = stage.workspaces().open(&"t".into(), &"default".into(), &user.into(), None);
     let bytes = text.as_bytes().to_vec().into();
     block_on(workspace.layer(layer).write(&path(at), bytes, &Precondition::Any)).unwrap();
 }
 
 fn text(stage: &Stage, at: &str) -> Option<String> {
-    let workspace = stage.workspaces().open(&"t".into(), "default", "u", None);
+    let workspace = stage.workspaces().open(&"t".into(), &"default".into(), &"u".into(), None);
     let file = block_on(workspace.read(&path(at))).ok()?.0;
     Some(String::from_utf8(file.bytes.to_vec()).unwrap())
 }
@@ -224,7 +224,7 @@ fn each_user_has_their_own_files() {
     );
     assert_eq!((said[0].as_str(), said[1].as_str()), ("nothing found", "nothing found"));
     assert!(said[2].starts_with('!') && said[3].starts_with("wrote"), "{said:?}");
-    let other = stage.workspaces().open(&"t".into(), "default", "other", None);
+    let other = stage.workspaces().open(&"t".into(), &"default".into(), &"other".into(), None);
     let file = block_on(other.layer(Layer::User).read(&path("secret"))).unwrap();
     assert_eq!(&file.bytes[..], b"of another user");
 }

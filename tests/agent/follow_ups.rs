@@ -6,7 +6,7 @@ use edge_harness::agent::{
     follow_up::{FollowUpContext, Progress},
 };
 use edge_harness::platform::in_memory::models::answer;
-use edge_harness::types::{EventKind, Owner, Part, Timestamp};
+use edge_harness::types::{EventKind, Owner, Part, SessionId, Timestamp};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use std::{
@@ -53,7 +53,7 @@ impl FollowUp for Diary {
         Ok(Progress::Done(vec![EventKind::MemoryFlushed { facts: said.len() }]))
     }
 
-    async fn erase(&self, owner: &Owner, session: &str) -> Result<bool, String> {
+    async fn erase(&self, owner: &Owner, session: &SessionId) -> Result<bool, String> {
         let Owner { tenant, agent, user } = owner;
         self.erased.borrow_mut().push(format!("{tenant}/{agent}/{user}/{session}"));
         Ok(true)
@@ -186,7 +186,7 @@ fn erasing_a_session_stops_its_follow_ups_and_erases_their_data() {
     stage.post("t1", "one");
     stage.settle();
     let host = stage.host();
-    block_on(host.erase(&"t".into(), "s")).expect("erased");
+    block_on(host.erase(&"t".into(), &"s".into())).expect("erased");
     stage.tick(60_000);
     assert_eq!(*diary.erased.borrow(), ["t/default/u/s"]);
     assert_eq!((diary.rounds.borrow().len(), stage.store.log().len()), (1, 0));

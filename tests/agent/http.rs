@@ -133,14 +133,14 @@ fn a_socket_neither_restores_an_erased_session_nor_accepts_oversized_commands() 
     let socket = SocketState { principal: principal(), session: "s".into() };
     let send = |content: &str| {
         let text = json!({"type": "message", "content": content}).to_string();
-        let answer = block_on(command(&stage.host(), &socket, &text, "req_1")).unwrap();
+        let answer = block_on(command(&stage.host(), &socket, &text, &"req_1".into())).unwrap();
         let answer: Value = serde_json::from_str(&answer).unwrap();
         answer["problem"]["code"].clone()
     };
     assert_eq!(send(&"x".repeat(MAX_BODY)), "payload_too_large");
     assert_eq!(send("again"), Value::Null);
     stage.settle();
-    block_on(stage.host().erase(&"t".into(), "s")).unwrap();
+    block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
     assert_eq!(send("and again"), "not_found");
     assert!(!stage.store.exists().unwrap());
 }

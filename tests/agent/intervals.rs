@@ -218,7 +218,7 @@ fn erasing_a_session_ends_its_intervals() {
     let erased = Rc::new(Cell::new(false));
     let (own, work) = (Rc::clone(&erased), host.clone());
     // As in a request: tasks that the erasure waits for run concurrently.
-    host.spawn(async move { own.set(work.erase(&"t".into(), "s").await.is_ok()) });
+    host.spawn(async move { own.set(work.erase(&"t".into(), &"s".into()).await.is_ok()) });
     life.run();
     assert!(erased.get());
     life.until(120);

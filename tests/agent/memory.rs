@@ -55,7 +55,7 @@ fn memory_file(stage: &Stage, user: &str) -> String {
 }
 
 fn backups(stage: &Stage, user: &str) -> Vec<String> {
-    let files = stage.workspaces().open(&"t".into(), "default", user, None);
+    let files = stage.workspaces().open(&"t".into(), &"default".into(), &user.into(), None);
     let prefix = PathPrefix::parse("memory/backups/").expect("a prefix");
     let all = block_on(files.list(&prefix, None, 100)).expect("a list");
     all.into_iter().map(|(entry, _)| entry.path.to_string()).collect()
@@ -126,7 +126,7 @@ fn a_concurrent_edit_is_kept() {
     block_on(own.learn(&owner("u"), vec![fact(1)])).expect("learned");
     let files = stage.workspaces();
     *edit.borrow_mut() = Some(Box::new(move || {
-        let files = files.open(&"t".into(), "default", "u", None);
+        let files = files.open(&"t".into(), &"default".into(), &"u".into(), None);
         let (path, any) = (path("MEMORY.md"), Precondition::Any);
         let written = files.write(&path, "- My own line.\n".into(), &any).now_or_never();
         written.expect("nothing to wait for").expect("written");

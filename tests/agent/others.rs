@@ -5,7 +5,9 @@ use async_trait::async_trait;
 use edge_harness::agent::SessionHost;
 use edge_harness::platform::in_memory::{ManualClock, MemorySessionStore};
 use edge_harness::ports::{Clock, PeerError, Peers, SessionEraser};
-use edge_harness::types::{Acknowledgement, ChildStatus, Imported, Problem, Snapshot, TenantId};
+use edge_harness::types::{
+    Acknowledgement, CallId, ChildStatus, Imported, Problem, SessionId, Snapshot, TenantId,
+};
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -26,8 +28,8 @@ pub struct Others {
     /// While set, every id leads to the session of this stage.
     pub stand_in: RefCell<Option<Rc<Stage>>>,
     make: RefCell<Option<Make>>,
-    disks: RefCell<BTreeMap<String, Rc<MemorySessionStore>>>,
-    machines: RefCell<BTreeMap<String, Rc<SessionHost>>>,
+    disks: RefCell<BTreeMap<SessionId, Rc<MemorySessionStore>>>,
+    machines: RefCell<BTreeMap<SessionId, Rc<SessionHost>>>,
 }
 
 impl Others {
@@ -38,7 +40,7 @@ impl Others {
     }
 
     pub fn disk(&self, session: &str) -> Rc<MemorySessionStore> {
-        Rc::clone(self.disks.borrow_mut().entry(session.to_owned()).or_default())
+        Rc::clone(self.disks.borrow_mut().entry(session.into()).or_default())
     }
 
     pub fn host(&self, session: &str) -> Rc<SessionHost> {
@@ -46,7 +48,7 @@ impl Others {
             return Rc::clone(host);
         }
         let host = self.make.borrow().as_ref().expect("a world")(session, self.disk(session));
-        self.machines.borrow_mut().insert(session.to_owned(), Rc::clone(&host));
+        self.machines.borrow_mut().insert(session.into(), Rc::clone(&host));
         host
     }
 
@@ -64,7 +66,7 @@ impl Peers for Others {
     async fn import(
         &self,
         _tenant: &TenantId,
-        session: &str,
+        session: &SessionId,
         snapshot: Snapshot,
     ) -> Result<Imported, PeerError> {
         let clock = self.clock.borrow().clone().filter(|_| self.way_ms.get() > 0);
@@ -78,8 +80,8 @@ impl Peers for Others {
     async fn cancel(
         &self,
         _tenant: &TenantId,
-        session: &str,
-        call_id: &str,
+        session: &SessionId,
+        call_id: &CallId,
     ) -> Result<ChildStatus, PeerError> {
         self.reach(session).map_err(PeerError)?.cancel_task(session, call_id).map_err(peer_error)
     }
@@ -87,7 +89,7 @@ impl Peers for Others {
     async fn notify(
         &self,
         _tenant: &TenantId,
-        session: &str,
+        session: &SessionId,
         status: ChildStatus,
     ) -> Result<Acknowledgement, PeerError> {
         self.reach(session).map_err(PeerError)?.child_status(status).map_err(peer_error)
@@ -100,7 +102,7 @@ fn peer_error(problem: Problem) -> PeerError {
 
 #[async_trait(?Send)]
 impl SessionEraser for Others {
-    async fn erase(&self, tenant: &TenantId, session: &str) -> Result<(), String> {
+    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), String> {
         let host = self.reach(session)?;
         host.erase(tenant, session).await.map_err(|problem| problem.to_string())
     }

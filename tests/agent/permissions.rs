@@ -215,7 +215,7 @@ fn a_socket_stores_no_rules_but_is_subject_to_them() {
     let socket = upgrade.state;
     assert!(serde_json::to_string(&socket).unwrap().len() < 300, "a socket's state is bounded");
     let text = json!({"type": "message", "content": "go"}).to_string();
-    block_on(command(&stage.host(), &socket, &text, "req_1")).unwrap();
+    block_on(command(&stage.host(), &socket, &text, &"req_1".into())).unwrap();
     stage.settle();
     assert_eq!(last_outcome(&stage), "a rule of the tenant forbids write_it");
 }

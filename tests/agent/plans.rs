@@ -71,9 +71,12 @@ fn an_approved_plan_is_carried_out_and_mentioned_in_later_turns() {
     assert_eq!((results.len(), mode(&stage)), (9, Some("build".into())), "the turn continues for many steps");
     assert_eq!(stage.end("t1").reply.unwrap().text, "done");
     let files = stage.workspaces();
-    let (file, _) =
-        block_on(files.open(&"t".into(), "default", "u", None).read(&FilePath::parse("plans/s.md").unwrap()))
-            .unwrap();
+    let (file, _) = block_on(
+        files
+            .open(&"t".into(), &"default".into(), &"u".into(), None)
+            .read(&FilePath::parse("plans/s.md").unwrap()),
+    )
+    .unwrap();
     assert_eq!(file.bytes, "# Plan\n1. Paint it.");
 
     stage.post("t2", "how far are you?");
@@ -241,7 +244,7 @@ fn an_approval_is_for_the_plan_that_was_shown() {
     stage.settle();
     let session = stage.session();
     let plan = FilePath::parse("plans/s.md").unwrap();
-    let files = stage.workspaces().open(&"t".into(), "default", "u", None);
+    let files = stage.workspaces().open(&"t".into(), &"default".into(), &"u".into(), None);
     block_on(files.write(&plan, "the first one".into(), &Precondition::Any)).unwrap();
     let modes = std::rc::Rc::clone(stage.host().agent().modes());
     let planning = modes.get("plan").unwrap();

@@ -4,7 +4,7 @@ use crate::stage::{Stage, step_of};
 use edge_harness::agent::host::suspensions::{CallAnswer, TurnEffect};
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::tools::{ExternalTool, external::Declared};
-use edge_harness::types::{Approver, Part, Problem, SessionStatus, WaitKind};
+use edge_harness::types::{Approver, CallId, Part, Problem, SessionStatus, WaitKind};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -32,7 +32,7 @@ fn lookup() -> Rc<ExternalTool> {
 }
 
 pub fn reply(stage: &Stage, call: &str, reply: CallAnswer) -> Result<TurnEffect, Problem> {
-    let changed = stage.host().answer(&stage.session(), call, reply, Approver::default());
+    let changed = stage.host().answer(&stage.session(), &call.into(), reply, Approver::default());
     stage.run();
     changed
 }
@@ -41,7 +41,7 @@ pub fn say(stage: &Stage, call: &str, said: Value) -> Result<TurnEffect, Problem
     reply(stage, call, CallAnswer::Answer(said))
 }
 
-pub fn waiting(stage: &Stage) -> Vec<String> {
+pub fn waiting(stage: &Stage) -> Vec<CallId> {
     stage.session().pending().unwrap().into_iter().map(|pending| pending.call_id).collect()
 }
 

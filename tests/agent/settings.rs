@@ -55,7 +55,7 @@ fn graded(
 }
 
 fn shown(stage: &Stage) -> (Value, Value) {
-    let view = stage.session().turn("t1").unwrap().unwrap();
+    let view = stage.session().turn(&"t1".into()).unwrap().unwrap();
     let view = serde_json::to_value(view).unwrap();
     (view["judgements"].clone(), view["sub_steps_failed"].clone())
 }

@@ -17,7 +17,7 @@ use edge_harness::session::Session;
 use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
     BudgetPatch, Effect, Mode, ModelRequest, Owner, Part, Problem, Role, SessionMeta, SessionStatus,
-    SubagentKind, Timestamp, TurnEnd, TurnOptions, TurnStatus,
+    SubagentKind, Timestamp, TurnEnd, TurnId, TurnOptions, TurnStatus,
 };
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
@@ -213,13 +213,13 @@ impl Stage {
         on_busy: OnBusy,
         budget: BudgetPatch,
     ) -> Result<TurnStatus, Problem> {
-        let (turn, parts) = (turn.to_owned(), vec![Part::text(said)]);
+        let (turn, parts) = (turn.into(), vec![Part::text(said)]);
         let post = Post { turn, parts, budget, options: Default::default(), on_busy, document: None };
         self.host().post(&self.session(), post)
     }
 
     pub fn post_with(&self, turn: &str, said: &str, budget: BudgetPatch, options: TurnOptions) {
-        let (turn, parts) = (turn.to_owned(), vec![Part::text(said)]);
+        let (turn, parts) = (turn.into(), vec![Part::text(said)]);
         let post = Post { turn, parts, budget, options, on_busy: OnBusy::Queue, document: None };
         self.host().post(&self.session(), post).expect("accepted");
     }
@@ -294,7 +294,7 @@ impl Stage {
     }
 
     pub fn end(&self, turn: &str) -> TurnEnd {
-        let end = self.session().turn_ended(turn).unwrap();
+        let end = self.session().turn_ended(&turn.into()).unwrap();
         end.unwrap_or_else(|| panic!("{turn} has no end: {:#?}", self.kinds()))
     }
 
@@ -316,7 +316,7 @@ pub fn check(log: &[StoredRecord]) {
     let numbers: Vec<u64> = log.iter().map(|record| record.seq).collect();
     assert_eq!(numbers, (1..=log.len() as u64).collect::<Vec<_>>());
     let mut ended = BTreeSet::new();
-    let mut started: BTreeMap<String, (usize, Vec<String>, Vec<String>)> = BTreeMap::new();
+    let mut started: BTreeMap<TurnId, (usize, Vec<String>, Vec<String>)> = BTreeMap::new();
     for stored in log {
         let record = parse(stored);
         assert_eq!(
@@ -406,7 +406,7 @@ fn placeholder() -> Rc<SessionHost> {
 
 pub fn meta(now: Timestamp) -> SessionMeta {
     let owner = Owner { tenant: "t".into(), agent: "default".into(), user: "u".into() };
-    SessionMeta::new("s", owner, now)
+    SessionMeta::new("s".into(), owner, now)
 }
 
 /// Number of responses since the user's last message.

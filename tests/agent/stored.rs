@@ -71,7 +71,7 @@ fn restored(dump: &str) -> Stage {
             Some(key) => batch.put.push((key.to_owned(), json.to_owned())),
             None => {
                 let record: Value = serde_json::from_str(json).unwrap();
-                let turn = record["turn"].as_str().map(str::to_owned);
+                let turn = record["turn"].as_str().map(Into::into);
                 let seq = record["seq"].as_u64().unwrap();
                 batch.append.push(StoredRecord { seq, kind: name.to_owned(), turn, json: json.to_owned() });
             }
@@ -123,13 +123,13 @@ fn write_the_dumps() {
 fn approve(stage: &Stage) {
     let decision =
         ApprovalDecision { decision: Decision::Approve, reason: None, args: None, args_hash: None };
-    stage.host().decide(&stage.session(), "w", decision, Approver::default()).unwrap();
+    stage.host().decide(&stage.session(), &"w".into(), decision, Approver::default()).unwrap();
     stage.run();
 }
 
 fn say(stage: &Stage) {
     let said = CallAnswer::Answer(json!("red"));
-    stage.host().answer(&stage.session(), "q", said, Approver::default()).unwrap();
+    stage.host().answer(&stage.session(), &"q".into(), said, Approver::default()).unwrap();
     stage.run();
 }
 
@@ -171,8 +171,8 @@ fn a_session_of_a_newer_version_is_refused_and_left_alone() {
         let host = stage.host();
         let refused = [
             host.apply_tenant_rules(&"t".into(), &Default::default()).unwrap_err(),
-            block_on(host.erase(&"t".into(), "s")).unwrap_err(),
-            host.cancel_task("s", "c").unwrap_err(),
+            block_on(host.erase(&"t".into(), &"s".into())).unwrap_err(),
+            host.cancel_task(&"s".into(), &"c".into()).unwrap_err(),
         ];
         for problem in refused {
             assert_eq!((problem.code.status(), problem.code.as_str()), (503, "newer_session"));

@@ -122,11 +122,11 @@ fn reply(stage: &Stage, turn: &str) -> String {
 fn approve(stage: &Stage, id: &str, call: &str, decision: Decision) {
     let (host, session) = session(stage, id);
     let ruling = ApprovalDecision { decision, reason: None, args: None, args_hash: None };
-    host.decide(&session, call, ruling, Approver::default()).unwrap();
+    host.decide(&session, &call.into(), ruling, Approver::default()).unwrap();
 }
 
 fn ask(host: Rc<SessionHost>, mut call: SessionRequest, id: &str) -> Result<Value, Problem> {
-    call.session = id.to_owned();
+    call.session = id.into();
     block_on(session::respond(&host, &call)).map(whole)
 }
 
@@ -479,7 +479,7 @@ fn erasing_a_parent_erases_its_children() {
     stage.post("t1", "both:read:x");
     stage.settle();
     let ids = children(&stage);
-    block_on(stage.host().erase(&"t".into(), "s")).unwrap();
+    block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
     for id in ids {
         assert!(!stage.others.disk(&id).exists().unwrap());
     }
@@ -556,7 +556,7 @@ fn a_child_with_an_unsent_report_cannot_be_deleted_and_is_counted_once() {
     let id = child(&stage);
     let delete = |stage: &Stage| {
         let mut call = request("DELETE /v1/sessions/s", "", &json!({}));
-        call.session = id.clone();
+        call.session = id.as_str().into();
         block_on(session::respond(&stage.others.host(&id), &call)).map(|answer| status(&answer))
     };
     assert_eq!(delete(&stage).unwrap_err().code.as_str(), "subagent_session");
@@ -582,7 +582,7 @@ fn children_missing_from_the_directory_are_erased_too() {
     stage.settle();
     let id = child(&stage);
     stage.directory.down.set(false);
-    block_on(stage.host().erase(&"t".into(), "s")).unwrap();
+    block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
     assert!(!stage.others.disk(&id).exists().unwrap());
     // Also one that is created during the erasure.
     let stage = self::stage();
@@ -590,7 +590,7 @@ fn children_missing_from_the_directory_are_erased_too() {
     stage.post("t1", "delegate:read:x");
     stage.run();
     let id = child(&stage);
-    block_on(stage.host().erase(&"t".into(), "s")).unwrap();
+    block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
     stage.tick(1_000);
     stage.tick(1_000);
     assert!(!stage.others.disk(&id).exists().unwrap());
@@ -751,7 +751,7 @@ fn children_not_yet_listed_or_created_late_are_erased() {
     stage.tick(50);
     let id = child(&stage);
     stage.directory.down.set(false);
-    block_on(stage.host().erase(&"t".into(), "s")).unwrap();
+    block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
     assert!(!stage.others.disk(&id).exists().unwrap());
     // As if the spawn message had been delayed for long.
     stage.post("t2", "delegate:read:x");

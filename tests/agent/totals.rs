@@ -122,7 +122,7 @@ fn changes_of_the_queue_length_are_recorded() {
     for turn in ["t2", "t3", "t4"] {
         stage.post(turn, "hello");
     }
-    assert!(stage.host().remove_queued(&stage.session(), "t3").unwrap());
+    assert!(stage.host().remove_queued(&stage.session(), &"t3".into()).unwrap());
     let fork = call("POST /fork", "", &json!({}));
     let other = Rc::new(Stage::demo());
     respond_beside(&stage, &other, &fork).unwrap();

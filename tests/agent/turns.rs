@@ -102,7 +102,7 @@ fn an_unreadable_queued_message_can_be_removed_or_steered_past() {
         let put = vec![(format!("queue/{turn}"), "{".to_owned())];
         stage.store.commit(Batch { put, ..Batch::default() }).unwrap();
     }
-    assert!(stage.host().remove_queued(&stage.session(), "t2").unwrap());
+    assert!(stage.host().remove_queued(&stage.session(), &"t2".into()).unwrap());
     stage.try_post("t4", "/say now", OnBusy::Steer, BudgetPatch::default()).unwrap();
     stage.settle();
     stage.check();
@@ -280,7 +280,7 @@ fn retiring_a_copy_ends_all_waits() {
     stage.post("t2", "hello");
     // Like a caller that waits for the queued turn's response and holds the session.
     let session = stage.session();
-    let mut ended = session.hub().pause_of("t2");
+    let mut ended = session.hub().pause_of(&"t2".into());
     stage.run();
     stage.store.die_after(Some(0));
     for _ in 0..10 {

@@ -133,7 +133,7 @@ fn a_view_plus_the_stream_equals_the_whole_stream() {
             5 => drop(stage.post("t2", "/fail cut")),
             7 => drop(stage.post("t3", WORK)),
             9 => drop(stage.post("t4", "hello")),
-            11 => assert!(stage.host().remove_queued(&stage.session(), "t4").unwrap()),
+            11 => assert!(stage.host().remove_queued(&stage.session(), &"t4".into()).unwrap()),
             90 => {
                 let steer = stage.try_post("t5", WORK, OnBusy::Steer, BudgetPatch::default());
                 steer.expect("accepted");

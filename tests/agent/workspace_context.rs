@@ -34,7 +34,7 @@ fn stage() -> (Stage, Rc<ScriptedModels>) {
 }
 
 fn put(stage: &Stage, user: &str, layer: Layer, at: &str, text: &str) {
-    let workspace = stage.workspaces().open(&"t".into(), "default", user, None);
+    let workspace = stage.workspaces().open(&"t".into(), &"default".into(), &user.into(), None);
     let (path, bytes) = (FilePath::parse(at).unwrap(), text.as_bytes().to_vec().into());
     block_on(workspace.layer(layer).write(&path, bytes, &Precondition::Any)).unwrap();
 }

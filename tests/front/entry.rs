@@ -107,7 +107,9 @@ fn a_key_revoked_in_another_isolate_works_for_at_most_a_minute() {
     stage.tenant("acme", Value::Null);
     let (id, key) = stage.key("acme", json!({}));
     assert_eq!(stage.status_of(&key), 200);
-    assert!(futures::executor::block_on(stage.directory.delete_key(&"acme".into(), &id)).unwrap());
+    assert!(
+        futures::executor::block_on(stage.directory.delete_key(&"acme".into(), &id.as_str().into())).unwrap()
+    );
     assert_eq!(stage.status_of(&key), 200);
     stage.clock.advance(60_000);
     assert_eq!(stage.status_of(&key), 401);

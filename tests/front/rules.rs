@@ -63,7 +63,7 @@ fn rules_and_the_key_id_are_sent_with_each_key() {
     assert_eq!(posted(&stage, &key).principal.rules, Rules::default());
     patch(&stage, json!({"permissions": {"tools": {"echo": "deny"}}}));
     let principal = posted(&stage, &key).principal;
-    assert_eq!((principal.rules, principal.key), (denies("echo"), Some(id)));
+    assert_eq!((principal.rules, principal.key), (denies("echo"), Some(id.into())));
     let reads = stage.directory.key_reads.get();
     stage.directory.down.set(true);
     assert_eq!(posted(&stage, &key).principal.rules, denies("echo"), "cached with the key");
@@ -94,7 +94,7 @@ fn a_tickets_rules_are_current_and_not_in_the_url() {
     assert!(ticket.len() < 400, "a URL has no room for rules: {}", ticket.len());
     patch(&stage, json!({"permissions": {"tools": {"echo": "deny"}}}));
     let opened = || stage.forward(get(&format!("/v1/sessions/s1/ws?ticket={ticket}"))).principal;
-    assert_eq!((opened().rules, opened().key), (denies("echo"), Some(id)));
+    assert_eq!((opened().rules, opened().key), (denies("echo"), Some(id.into())));
     patch(&stage, json!({"permissions": {"tools": {"echo": "deny", "save": "deny"}}}));
     assert_eq!(opened().rules.tools.len(), 2, "the change invalidates the cache");
     stage.directory.down.set(true);

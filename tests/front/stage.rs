@@ -11,7 +11,7 @@ use edge_harness::platform::in_memory::directory::InMemoryDirectory;
 use edge_harness::platform::in_memory::{InMemoryIndex, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog};
 use edge_harness::ports::directory::SessionEntry;
 use edge_harness::ports::{Directory, Http, HttpError, HttpRequest, HttpResponse, SessionEraser};
-use edge_harness::types::{TenantId, Timestamp};
+use edge_harness::types::{SessionId, TenantId, Timestamp};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
@@ -63,7 +63,7 @@ pub struct Objects {
 
 #[async_trait(?Send)]
 impl SessionEraser for Objects {
-    async fn erase(&self, tenant: &TenantId, session: &str) -> Result<(), String> {
+    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), String> {
         if self.stuck.borrow().as_deref() == Some(session) {
             return Err("overloaded".into());
         }

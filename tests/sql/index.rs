@@ -126,7 +126,7 @@ fn serial_numbers_and_positions_are_never_reused() {
     assert_eq!(numbers, [(1, 0), (3, 2)]);
     let collection = || database.dump("SELECT id FROM memory_collections");
     assert_eq!(collection(), ["1"]);
-    block_on(index.erase(&"t".into(), Some("ann"))).unwrap();
+    block_on(index.erase(&"t".into(), Some(&"ann".into()))).unwrap();
     block_on(index.add(&bob, &[turn(1, "s", "a")])).unwrap();
     assert_eq!(collection(), ["4"]);
 }

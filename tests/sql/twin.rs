@@ -11,7 +11,7 @@ use edge_harness::ports::{
     memory::*,
     memory_spaces::{Claim, Intent, Lease, Space},
 };
-use edge_harness::types::Timestamp;
+use edge_harness::types::{SessionId, Timestamp};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use proptest::{collection::vec, option, prelude::*, sample::select};
@@ -77,7 +77,7 @@ fn line() -> impl Strategy<Value = String> {
 fn entry() -> impl Strategy<Value = NewEntry> {
     let speaker = option::of(Just("Ann \"x\"".to_owned()));
     let place = prop_oneof![
-        4 => (key(), select(&[Source::Log, Source::Session][..]), group(), option::of(group())),
+        4 => (key(), select(&[Source::Log, Source::Session][..]), group(), option::of(group().prop_map(SessionId::from))),
         1 => (line(), Just(Source::Memory), Just(LONG_TERM.to_owned()), Just(None)),
     ];
     (place, time(), speaker, vec(part(), 1..4)).prop_map(
@@ -99,7 +99,7 @@ fn removal() -> impl Strategy<Value = Removal> {
         vec(line(), 0..4).prop_map(Removal::Keys),
         Just(Removal::Group(LONG_TERM.to_owned())),
         group().prop_map(Removal::Group),
-        group().prop_map(Removal::Session),
+        group().prop_map(|session| Removal::Session(session.into())),
         Just(Removal::All),
     ]
 }
@@ -128,7 +128,12 @@ fn look() -> impl Strategy<Value = Look> {
     let place = place.prop_map(|(group, from, to)| Place { group, positions: from..to });
     let serial = || option::of(0_u64..40);
     let listing = (
-        (option::of(group()), option::of(group()), option::of(time()), option::of(time())),
+        (
+            option::of(group()),
+            option::of(group().prop_map(SessionId::from)),
+            option::of(time()),
+            option::of(time()),
+        ),
         (option::of(source()), serial(), serial(), any::<(bool, bool)>(), 0_usize..9),
     );
     let listing =
@@ -177,12 +182,12 @@ impl Side {
         let Collection { tenant, agent, user, .. } = of.clone();
         let space = Space { tenant, agent, user };
         let now = Timestamp(now);
-        let claim = |lasts| Claim { holder: format!("claim {}", now.0), now, until: now.plus(lasts) };
+        let claim = |lasts| Claim { holder: format!("claim {}", now.0).into(), now, until: now.plus(lasts) };
         match step {
             Step::Add(entries) => format!("{:?}", self.index.add(of, entries).await),
             Step::Remove(what) => format!("{:?}", self.index.remove(of, what).await),
             Step::Erase { all } => {
-                format!("{:?}", self.index.erase(&of.tenant, (!all).then_some(of.user.as_str())).await)
+                format!("{:?}", self.index.erase(&of.tenant, (!all).then_some(&of.user)).await)
             }
             Step::Flush { gap } => format!("{:?}", self.spaces.claim_flush(&space, now, *gap).await),
             Step::Request => format!("{:?}", self.spaces.request(&space, now).await),

@@ -7,8 +7,8 @@ use crate::fault::{self, Fault};
 use crate::ports::{Batch, PeerError, StoreError, within};
 use crate::session::{Session, kernel::Input};
 use crate::types::{
-    Acknowledgement, BudgetPatch, ChildStatus, ErrorCode, Part, Problem, Snapshot, StopReason, TurnOptions,
-    TurnStatus, Usage,
+    Acknowledgement, BudgetPatch, CallId, ChildStatus, ErrorCode, Part, Problem, SessionId, Snapshot,
+    StopReason, TurnOptions, TurnStatus, Usage,
 };
 use std::rc::Rc;
 
@@ -70,7 +70,7 @@ impl SessionHost {
     ///
     /// # Errors
     /// When the store fails.
-    pub fn cancel_task(self: &Rc<Self>, id: &str, call_id: &str) -> Result<ChildStatus, Problem> {
+    pub fn cancel_task(self: &Rc<Self>, id: &SessionId, call_id: &CallId) -> Result<ChildStatus, Problem> {
         let Some(session) = self.recover()? else {
             let put = vec![(CANCELED.to_owned(), "null".to_owned())];
             self.ports.store.commit(Batch { put, ..Batch::default() })?;
@@ -111,8 +111,8 @@ impl SessionHost {
         let Some(status) = self.unacknowledged_status(session)? else { return Ok(()) };
         let (tenant, parent) = {
             let meta = &session.state().meta;
-            let parent = meta.parent.as_ref().map(|parent| parent.session.clone()).unwrap_or_default();
-            (meta.tenant.clone(), parent)
+            let Some(parent) = &meta.parent else { return Ok(()) };
+            (meta.tenant.clone(), parent.session.clone())
         };
         let notified = self.ports.peers.notify(&tenant, &parent, status.clone());
         let notified = within(self.ports.clock.as_ref(), MESSAGE_MS, notified).await;

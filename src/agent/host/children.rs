@@ -12,9 +12,9 @@ use crate::session::{
 };
 use crate::turn::policy;
 use crate::types::{
-    Acknowledgement, Budget, ChildStatus, ChildTask, ChildWait, EventKind, Grants, Imported, Parent, Problem,
-    Record, Resolution, SessionMeta, Snapshot, Suspension, TurnOptions, TurnStatus, Usage, Wait, id,
-    session::SCHEMA,
+    Acknowledgement, Budget, CallId, ChildStatus, ChildTask, ChildWait, EventKind, GeneratedId, Grants,
+    Imported, Parent, Problem, Record, Resolution, SessionId, SessionMeta, Snapshot, Suspension, TurnId,
+    TurnOptions, TurnStatus, Usage, Wait, session::SCHEMA,
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -32,7 +32,7 @@ impl SessionHost {
     pub(super) async fn notify_child(
         self: &Rc<Self>,
         session: &Rc<Session>,
-        child: &str,
+        child: &SessionId,
     ) -> Result<(), Problem> {
         let Some(suspension) = child_of(session, child)? else { return Ok(()) };
         let Some(wait) = suspension.child() else { return Ok(()) };
@@ -172,7 +172,7 @@ impl SessionHost {
     /// time. If the abort fails, the children send their statuses again.
     pub async fn cancel_children(self: &Rc<Self>, session: &Session) -> Vec<ChildStatus> {
         let suspensions = session.suspensions().unwrap_or_default();
-        let calls: Vec<(String, String)> = suspensions
+        let calls: Vec<(CallId, SessionId)> = suspensions
             .iter()
             .filter_map(|own| Some((own.call_id.clone(), own.child()?.task.session.clone())))
             .collect();
@@ -188,23 +188,24 @@ impl SessionHost {
     /// Cancels the children of these suspensions in the background.
     pub(super) fn cancel_later(self: &Rc<Self>, suspensions: &[Suspension]) {
         let children = suspensions.iter().filter_map(Suspension::child);
-        let children: Vec<String> = children.map(|child| child.task.session.clone()).collect();
+        let children: Vec<_> = children.map(|child| child.task.session.clone()).collect();
         if !children.is_empty() {
             self.handle(Input::Cancel(children));
         }
     }
 
     /// Cancels a child that no call waits for.
-    pub(super) async fn cancel_child(&self, session: &Session, child: &str) -> Result<(), PeerError> {
+    pub(super) async fn cancel_child(&self, session: &Session, child: &SessionId) -> Result<(), PeerError> {
         let tenant = session.state().meta.tenant.clone();
-        let canceled = self.ports.peers.cancel(&tenant, child, "");
+        let no_call = CallId::from("");
+        let canceled = self.ports.peers.cancel(&tenant, child, &no_call);
         let canceled = within(self.ports.clock.as_ref(), MESSAGE_MS, canceled).await;
         canceled.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string()))).map(drop)
     }
 
     /// Returns the final statuses already received for the current step, which still waits for other calls.
     pub(super) fn known_statuses(&self, session: &Session) -> Vec<ChildStatus> {
-        let status = |call_id: String| {
+        let status = |call_id: CallId| {
             let suspension = session.suspension(Row::Answer, &call_id).ok()??;
             let is_own = suspension.child().is_some() && session.is_current_turn(&suspension.turn);
             match suspension.resolution {
@@ -272,7 +273,7 @@ impl SessionHost {
                 call_id: suspension.call_id.clone(),
                 agent: agent.clone(),
                 forked: *forked,
-                task_turn: child.replacen(id::SESSION, id::TURN, 1),
+                task_turn: child.replacen(SessionId::PREFIX, TurnId::PREFIX, 1).into(),
             }),
             created_at: now,
             updated_at: now,
@@ -302,8 +303,8 @@ pub(super) fn rules_hash(session: &Session) -> String {
 }
 
 /// Returns the open suspension that waits for the child in session `child`.
-fn child_of(session: &Session, child: &str) -> Result<Option<Suspension>, StoreError> {
-    let is_its = |own: &Suspension| own.child().is_some_and(|wait| wait.task.session == child);
+fn child_of(session: &Session, child: &SessionId) -> Result<Option<Suspension>, StoreError> {
+    let is_its = |own: &Suspension| own.child().is_some_and(|wait| wait.task.session == *child);
     Ok(session.suspensions()?.into_iter().find(is_its))
 }
 

@@ -9,7 +9,7 @@ use crate::session::{
     kernel::{Input, Job},
     owner,
 };
-use crate::types::{ChildTask, Problem, SessionMeta, TenantId, Timestamp};
+use crate::types::{CallId, ChildTask, Problem, SessionId, SessionMeta, TenantId, Timestamp};
 use futures::FutureExt;
 use serde_json::Value;
 use std::{panic::AssertUnwindSafe, rc::Rc};
@@ -19,7 +19,7 @@ impl SessionHost {
     ///
     /// # Errors
     /// When a newer version has written the session, or a store fails. Repeating the call erases the rest.
-    pub async fn erase(self: &Rc<Self>, tenant: &TenantId, id: &str) -> Result<(), Problem> {
+    pub async fn erase(self: &Rc<Self>, tenant: &TenantId, id: &SessionId) -> Result<(), Problem> {
         // It may have stored things that this version would leave behind.
         check_schema(self.ports.store.as_ref())?;
         self.kernel.borrow_mut().erasing = true;
@@ -33,7 +33,7 @@ impl SessionHost {
         erased
     }
 
-    async fn erase_all(self: &Rc<Self>, tenant: &TenantId, id: &str) -> Result<(), Problem> {
+    async fn erase_all(self: &Rc<Self>, tenant: &TenantId, id: &SessionId) -> Result<(), Problem> {
         let session = self.session.borrow().clone();
         self.unload();
         self.end_jobs().await.map_err(memory_down)?;
@@ -62,13 +62,13 @@ impl SessionHost {
 
     /// Returns the children spawned by this session, from its log. A fork's log also names children of the
     /// original.
-    fn children_in_log(&self, id: &str) -> Result<Vec<String>, StoreError> {
+    fn children_in_log(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         let select = Select { kinds: &["subagent.started"], limit: usize::MAX, ..Select::default() };
         let spawned = self.ports.store.read(select)?.into_iter().filter_map(|stored| {
             let record: Value = decode(&stored.json).ok()?;
-            let (turn, call_id) = (stored.turn?, record["call_id"].as_str()?);
-            let session = record["session"].as_str()?.to_owned();
-            (ChildTask::session_of(id, &turn, call_id) == session).then_some(session)
+            let (turn, call_id) = (stored.turn?, CallId::from(record["call_id"].as_str()?));
+            let session = SessionId::from(record["session"].as_str()?);
+            (ChildTask::session_of(id, &turn, &call_id) == session).then_some(session)
         });
         Ok(spawned.collect())
     }
@@ -90,10 +90,11 @@ impl SessionHost {
     }
 
     /// Calls each interval's `shutdown`. Failures do not stop the erasure.
-    async fn shut_intervals_down(&self, session: Option<Rc<Session>>, tenant: &TenantId, id: &str) {
+    async fn shut_intervals_down(&self, session: Option<Rc<Session>>, tenant: &TenantId, id: &SessionId) {
         let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
         let Some(owner) = owner else { return };
-        let session = session.unwrap_or_else(|| self.blank(SessionMeta::new(id, owner, Timestamp(0))));
+        let session =
+            session.unwrap_or_else(|| self.blank(SessionMeta::new(id.clone(), owner, Timestamp(0))));
         session.retire();
         let over = CancelToken::default();
         over.cancel();
@@ -105,7 +106,7 @@ impl SessionHost {
     }
 
     /// Deletes the data that follow-ups stored for this session in other stores.
-    async fn erase_follow_ups(&self, tenant: &TenantId, id: &str) -> Result<(), String> {
+    async fn erase_follow_ups(&self, tenant: &TenantId, id: &SessionId) -> Result<(), String> {
         // Without a readable owner, no follow-up has run, or the session was erased before.
         let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
         let Some(owner) = owner else { return Ok(()) };

@@ -4,8 +4,8 @@
 use super::SessionHost;
 use crate::session::{OpenError, Session};
 use crate::types::{
-    DenyReason, EventKind, Imported, Problem, Record, Snapshot, StopReason, ToolOutcome, TurnEnd, TurnStatus,
-    session::SCHEMA,
+    CallId, DenyReason, EventKind, Imported, Problem, Record, Snapshot, StopReason, ToolOutcome, TurnEnd,
+    TurnId, TurnStatus, session::SCHEMA,
 };
 use std::rc::Rc;
 
@@ -84,12 +84,12 @@ impl SessionHost {
 
 /// Returns the records that end the copied turns that were running, waiting or queued: an outcome for each
 /// open call and an end for each turn. These turns continue in the original session.
-fn closing(records: &[Record]) -> Vec<(String, EventKind)> {
-    let mut open: Option<&str> = None;
-    let mut queued: Vec<&str> = Vec::new();
-    let mut calls: Vec<(&str, &str)> = Vec::new();
+fn closing(records: &[Record]) -> Vec<(TurnId, EventKind)> {
+    let mut open: Option<&TurnId> = None;
+    let mut queued: Vec<&TurnId> = Vec::new();
+    let mut calls: Vec<(&CallId, &str)> = Vec::new();
     for record in records {
-        let turn = record.turn.as_deref();
+        let turn = record.turn.as_ref();
         match &record.kind {
             EventKind::TurnQueued { .. } => queued.extend(turn),
             EventKind::TurnStarted { .. } => {
@@ -97,7 +97,7 @@ fn closing(records: &[Record]) -> Vec<(String, EventKind)> {
                 open = turn;
             }
             EventKind::ToolStarted { call_id, name, .. } => calls.push((call_id, name)),
-            EventKind::ToolCompleted { call_id, .. } => calls.retain(|(open, _)| open != call_id),
+            EventKind::ToolCompleted { call_id, .. } => calls.retain(|(open, _)| *open != call_id),
             kind if kind.turn_end().is_some() => {
                 queued.retain(|queued| Some(*queued) != turn);
                 open = open.filter(|open| Some(*open) != turn);
@@ -105,7 +105,7 @@ fn closing(records: &[Record]) -> Vec<(String, EventKind)> {
             _ => {}
         }
     }
-    let mut closing: Vec<(String, EventKind)> = Vec::new();
+    let mut closing: Vec<(TurnId, EventKind)> = Vec::new();
     for turn in open.into_iter().chain(queued) {
         for (call_id, name) in calls.drain(..) {
             let outcome =

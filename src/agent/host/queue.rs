@@ -4,7 +4,9 @@ use super::{Post, SessionHost, turns::draft_start};
 use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::session::{Draft, Session, decode, encode};
-use crate::types::{ErrorCode, EventKind, Problem, QueuedTurn, StopReason, TurnEnd, TurnError, TurnStatus};
+use crate::types::{
+    ErrorCode, EventKind, Problem, QueuedTurn, StopReason, TurnEnd, TurnError, TurnId, TurnStatus,
+};
 use std::rc::Rc;
 
 /// Maximum number of messages in a queue.
@@ -14,7 +16,7 @@ const MAX_QUEUE_BYTES: u64 = 16 << 20;
 
 /// A message for the queue, ready to be stored.
 pub(super) struct QueuedMessage {
-    turn: String,
+    turn: TurnId,
     json: String,
     document: Option<(String, String)>,
 }
@@ -89,7 +91,7 @@ impl SessionHost {
     ///
     /// # Errors
     /// When too many records wait for the end of the streamed message, or the store fails.
-    pub fn remove_queued(&self, session: &Rc<Session>, turn: &str) -> Result<bool, Problem> {
+    pub fn remove_queued(&self, session: &Rc<Session>, turn: &TurnId) -> Result<bool, Problem> {
         if !session.state().queue.iter().any(|queued| queued == turn) {
             return Ok(false);
         }
@@ -111,7 +113,7 @@ impl SessionHost {
     }
 
     /// Returns the change that removes these turns from the queue.
-    fn dropped(&self, turns: Vec<String>) -> Result<impl FnOnce(&mut Draft) + use<>, StoreError> {
+    fn dropped(&self, turns: Vec<TurnId>) -> Result<impl FnOnce(&mut Draft) + use<>, StoreError> {
         let mut dropped = Vec::new();
         for turn in turns {
             let stored = self.ports.store.get(&queue_key(&turn))?;
@@ -143,6 +145,6 @@ fn full(detail: String) -> Problem {
     Problem { retry_after_s: Some(5), ..problem }
 }
 
-fn queue_key(turn: &str) -> String {
+fn queue_key(turn: &TurnId) -> String {
     format!("queue/{turn}")
 }

@@ -18,8 +18,8 @@ use crate::turn::{
     policy::{self, Verdict},
 };
 use crate::types::{
-    Approver, Decision, ErrorCode, EventKind, Grants, Problem, Resolution, StopReason, Suspension, ToolCall,
-    TurnStatus, Usage, Wait,
+    Approver, CallId, Decision, ErrorCode, EventKind, Grants, Problem, Resolution, StopReason, Suspension,
+    ToolCall, TurnStatus, Usage, Wait,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -79,7 +79,7 @@ impl SessionHost {
     pub fn decide(
         self: &Rc<Self>,
         session: &Rc<Session>,
-        call_id: &str,
+        call_id: &CallId,
         approval: ApprovalDecision,
         by: Approver,
     ) -> Result<TurnEffect, Problem> {
@@ -139,7 +139,7 @@ impl SessionHost {
     pub fn answer(
         self: &Rc<Self>,
         session: &Rc<Session>,
-        call_id: &str,
+        call_id: &CallId,
         answer: CallAnswer,
         by: Approver,
     ) -> Result<TurnEffect, Problem> {
@@ -199,7 +199,7 @@ impl SessionHost {
     }
 
     /// Returns the suspension of a call.
-    fn suspension(&self, session: &Session, row: Row, call_id: &str) -> Result<Suspension, Problem> {
+    fn suspension(&self, session: &Session, row: Row, call_id: &CallId) -> Result<Suspension, Problem> {
         if let Some(suspension) = session.suspension(row, call_id)? {
             return Ok(suspension);
         }

@@ -7,8 +7,8 @@ use crate::ports::StoreError;
 use crate::session::{Draft, Permit, Session, WriteError, suspensions::child_completed};
 use crate::turn::TurnMachine;
 use crate::types::{
-    Budget, ChildStatus, ErrorCode, EventKind, Message, Problem, Role, SessionStatus, StopReason, Timestamp,
-    TurnError, TurnOptions, TurnStatus, id,
+    Budget, CallId, ChildStatus, ErrorCode, EventKind, Message, Problem, Role, SessionStatus, StopReason,
+    Timestamp, TurnError, TurnId, TurnOptions, TurnStatus,
 };
 use futures::{FutureExt, future::abortable};
 use std::{panic::AssertUnwindSafe, rc::Rc};
@@ -72,9 +72,9 @@ impl SessionHost {
         self.run_due();
     }
 
-    pub(super) fn user_message(&self, turn: &str, parts: Vec<crate::types::Part>) -> Rc<Message> {
+    pub(super) fn user_message(&self, turn: &TurnId, parts: Vec<crate::types::Part>) -> Rc<Message> {
         Rc::new(Message {
-            id: self.new_id(id::MESSAGE),
+            id: self.new_id(),
             seq: 0,
             role: Role::User,
             parts,
@@ -230,7 +230,7 @@ impl SessionHost {
     }
 
     /// Returns whether this process has started the tool of this call.
-    pub fn has_begun(&self, call_id: &str) -> bool {
+    pub fn has_begun(&self, call_id: &CallId) -> bool {
         self.turn.borrow().as_ref().is_some_and(|(cx, _)| cx.state.has_begun(call_id))
     }
 
@@ -246,7 +246,7 @@ impl SessionHost {
 pub(super) fn draft_start(
     draft: &mut Draft,
     now: Timestamp,
-    turn: String,
+    turn: TurnId,
     budget: Budget,
     options: TurnOptions,
     message: Rc<Message>,

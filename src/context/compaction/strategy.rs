@@ -11,7 +11,7 @@ use crate::session::{
     tokens,
     window::{ContextState, head},
 };
-use crate::types::{CompactReason, EventKind};
+use crate::types::{CompactReason, EventKind, TurnId};
 use async_trait::async_trait;
 use std::{cell::RefCell, rc::Rc};
 
@@ -76,7 +76,7 @@ impl Compaction {
         let head = fill.messages.saturating_sub(shown);
         // A turn started since then must keep its own messages, because it does not wait for this compaction.
         let beside = cx.running_turn().filter(|_| cx.left_ms().is_none());
-        let own = |turn: &String| messages.iter().position(|(message, _)| message.turn == *turn);
+        let own = |turn: &TurnId| messages.iter().position(|(message, _)| message.turn == *turn);
         let open_from = beside.as_ref().and_then(own).unwrap_or(usize::MAX);
         let view = View { cut: &cut, messages: &messages, fixed: fill.fixed, head, open_from };
         let limits = self.limits(cx);

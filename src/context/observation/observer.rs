@@ -204,13 +204,13 @@ fn between<'a>(text: &'a str, tag: &str) -> Option<&'a str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::Role;
+    use crate::types::{Role, TurnId};
     use crate::types::{ToolCall, ToolOutcome};
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
     fn message(role: Role, parts: Vec<Part>) -> Rc<Message> {
-        let (id, created_at, turn) = (String::new(), Timestamp(1_795_176_000_000), String::new());
+        let (id, created_at, turn) = ("".into(), Timestamp(1_795_176_000_000), TurnId::none());
         Rc::new(Message { id, seq: 0, role, parts, created_at, turn, interrupted: false })
     }
 
@@ -253,7 +253,7 @@ mod tests {
         let part = |n: usize| {
             let outcome =
                 ToolOutcome::Result { result: json!(format!("start{n} {}", "word ".repeat(6_000))) };
-            Part::ToolResult { call_id: n.to_string(), name: "read".into(), outcome }
+            Part::ToolResult { call_id: n.to_string().into(), name: "read".into(), outcome }
         };
         let text = asked(&[], &[message(Role::Tool, (0..40).map(part).collect())]);
         assert!((0..40).all(|n| text.contains(&format!("start{n} "))));

@@ -146,7 +146,7 @@ pub fn activate(chunks: &[u64], pending: u64, tail: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Timestamp, ToolCall, ToolOutcome};
+    use crate::types::{Timestamp, ToolCall, ToolOutcome, TurnId};
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
@@ -177,13 +177,13 @@ mod tests {
     }
 
     fn message(role: Role, parts: Vec<Part>, tokens: u64) -> (Rc<Message>, u64) {
-        let (id, created_at, turn) = (String::new(), Timestamp(0), String::new());
+        let (id, created_at, turn) = ("".into(), Timestamp(0), TurnId::none());
         (Rc::new(Message { id, seq: 0, role, parts, created_at, turn, interrupted: false }), tokens)
     }
 
     fn talk() -> Vec<(Rc<Message>, u64)> {
         let call = |id: &str| {
-            let (call_id, name) = (id.to_owned(), "echo".to_owned());
+            let (call_id, name) = (id.into(), "echo".to_owned());
             Part::ToolCall(ToolCall { call_id, name, args: json!({}), invalid: None })
         };
         let result = |id: &str| {

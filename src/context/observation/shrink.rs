@@ -37,11 +37,11 @@ pub fn shrink(cut: &Cut, messages: &Measured, most: usize, room: u64) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{Message, Role, Timestamp, ToolOutcome};
+    use crate::types::{Message, Role, Timestamp, ToolOutcome, TurnId};
     use std::rc::Rc;
 
     fn message(seq: u64, role: Role, part: Part) -> (Rc<Message>, u64) {
-        let (id, created_at, turn) = (String::new(), Timestamp(0), String::new());
+        let (id, created_at, turn) = ("".into(), Timestamp(0), TurnId::none());
         (Rc::new(Message { id, seq, role, parts: vec![part], created_at, turn, interrupted: false }), 100)
     }
 

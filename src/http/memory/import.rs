@@ -7,7 +7,7 @@ use crate::memory::{
     NewTurn,
     facts::{self, MAX_FACT, NewFact},
 };
-use crate::types::{FieldError, Problem, Timestamp, id};
+use crate::types::{FactId, FieldError, Problem, SessionId, Timestamp};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::json;
@@ -75,11 +75,11 @@ pub(in crate::http) async fn facts(call: &TenantCall<'_>) -> Result<Response, Pr
             id: fact.id.unwrap_or_else(|| match key {
                 // A repeated request gives the same ids, even if its first response was not stored.
                 Some(key) => facts::id_of(&[key, &index.to_string()], &text),
-                None => call.gateway.make_id(id::MEMORY),
+                None => call.gateway.make_id::<FactId>().to_string(),
             }),
             text,
             at,
-            session: fact.session,
+            session: fact.session.map(SessionId::from),
             speaker: fact.speaker,
         });
     }
@@ -107,7 +107,7 @@ pub(in crate::http) async fn turns(call: &TenantCall<'_>) -> Result<Response, Pr
     }
     refuse(faults)?;
     let ids: Vec<String> = turns.iter().map(|turn| turn.id.clone()).collect();
-    let added = call.gateway.memories.import(&owner, &body.session, turns).await?;
+    let added = call.gateway.memories.import(&owner, &body.session.into(), turns).await?;
     response::json(StatusCode::CREATED, &json!({ "ids": ids, "added": added }))
 }
 

@@ -8,7 +8,7 @@ use crate::http::{
     range::{self, Selection},
 };
 use crate::session::artifacts::{Content, Pointer};
-use crate::types::{ErrorCode, Problem, id};
+use crate::types::{ArtifactId, ErrorCode, GeneratedId, Problem};
 use http::StatusCode;
 use serde_json::json;
 
@@ -22,7 +22,7 @@ const MAX_TYPE: usize = 255;
 /// `GET /v1/sessions/{id}/artifacts/{ref}`.
 pub async fn download(call: &Call<'_>) -> Result<Response, Problem> {
     let artifacts = call.host.artifacts(call.session()?);
-    let pointer = artifacts.find(call.params.get("ref"))?;
+    let pointer = artifacts.find(&call.params.id("ref"))?;
     // The content of an artifact never changes, so its reference serves as the etag.
     let etag = etag::quoted(&pointer.r#ref);
     let header = |name| call.request.header(name);
@@ -60,10 +60,10 @@ pub async fn attach(call: &Call<'_>) -> Result<Response, Problem> {
 
 /// Returns the reference of a new attachment. With an Idempotency-Key it is derived from the key and the bytes,
 /// so that a repeated request finds the first attachment, even while the first request still runs.
-fn attachment_id(call: &Call<'_>) -> String {
-    let Some(key) = &call.key else { return call.host.new_id(id::ARTIFACT) };
+fn attachment_id(call: &Call<'_>) -> ArtifactId {
+    let Some(key) = &call.key else { return call.host.new_id() };
     let name = json!(["attachment", call.principal.tenant, call.session_id, key.key, key.body_hash]);
-    id::derive(id::ARTIFACT, &name.to_string())
+    ArtifactId::derive(&name.to_string())
 }
 
 /// Reads the content of a new attachment: the body, or the first file of a form.

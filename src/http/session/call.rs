@@ -3,12 +3,12 @@
 use crate::agent::SessionHost;
 use crate::fault::{self, Fault};
 use crate::http::idempotency::RequestKey;
-use crate::http::owner::{DEFAULT_USER, check_user};
+use crate::http::owner::user_of;
 use crate::http::pattern::Params;
 use crate::http::request::{Request, RequestExt};
 use crate::session::Session;
 use crate::standard::DEFAULT_AGENT;
-use crate::types::{Owner, Principal, Problem, SessionMeta, TenantId};
+use crate::types::{Owner, Principal, Problem, RequestId, SessionId, SessionMeta, TenantId, UserId};
 use std::rc::Rc;
 
 /// A request to the object of a session.
@@ -17,9 +17,9 @@ pub struct SessionRequest {
     /// The authenticated caller.
     pub principal: Principal,
     /// The id of the session.
-    pub session: String,
+    pub session: SessionId,
     /// The id of the request.
-    pub id: String,
+    pub id: RequestId,
     /// The request, with its body.
     pub request: Request,
 }
@@ -31,9 +31,9 @@ pub struct Call<'a> {
     /// The authenticated caller.
     pub principal: &'a Principal,
     /// The id of the session.
-    pub session_id: &'a str,
+    pub session_id: &'a SessionId,
     /// The id of the request.
-    pub request_id: &'a str,
+    pub request_id: &'a RequestId,
     /// The request, with its body.
     pub request: &'a Request,
     /// The parameters of the path.
@@ -114,13 +114,12 @@ impl<'a> Call<'a> {
 pub fn new_meta(
     host: &SessionHost,
     principal: &Principal,
-    session_id: &str,
+    session_id: &SessionId,
     user: Option<String>,
 ) -> Result<SessionMeta, Problem> {
-    let user = principal.user.clone().or(user).unwrap_or_else(|| DEFAULT_USER.into());
-    check_user(&user, "/")?;
-    let owner = Owner { tenant: principal.tenant.clone(), agent: DEFAULT_AGENT.to_owned(), user };
-    let mut meta = SessionMeta::new(session_id, owner, host.now());
+    let user = user_of(principal, user.as_deref(), "/")?;
+    let owner = Owner { tenant: principal.tenant.clone(), agent: DEFAULT_AGENT.into(), user };
+    let mut meta = SessionMeta::new(session_id.clone(), owner, host.now());
     if let Some(first) = host.agent().modes().first() {
         meta.begin_in(first);
     }
@@ -130,8 +129,8 @@ pub fn new_meta(
 
 /// Returns whether the caller may see a session of this tenant and user. `named` is the user that the request
 /// names.
-pub fn may_see(principal: &Principal, named: Option<&str>, tenant: &TenantId, user: &str) -> bool {
+pub fn may_see(principal: &Principal, named: Option<&str>, tenant: &TenantId, user: &UserId) -> bool {
     let asking = principal.user.as_deref().or(named);
-    let owned = *tenant == principal.tenant && asking.is_none_or(|asking| asking == user);
+    let owned = *tenant == principal.tenant && asking.is_none_or(|asking| user == asking);
     owned || fault::active(Fault::OpenToAll)
 }

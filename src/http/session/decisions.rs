@@ -6,7 +6,7 @@ use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, TurnEffect};
 use crate::http::body;
 use crate::http::response::Response;
 use crate::session::{Session, suspensions::Row};
-use crate::types::{Approver, Decision, Problem, TurnStatus};
+use crate::types::{Approver, Decision, Problem, TurnStatus, UserId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -44,7 +44,7 @@ pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
         args: body.args,
         args_hash: body.args_hash,
     };
-    let decide = || call.host.decide(session, call.params.get("call_id"), approval, by);
+    let decide = || call.host.decide(session, &call.params.id("call_id"), approval, by);
     resolve(call, session, Row::Approval, decide).await
 }
 
@@ -60,7 +60,7 @@ pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
         (None, Value::Null) => return Err(Problem::field("/answer", "missing")),
         (None, answer) => CallAnswer::Answer(answer),
     };
-    let answer = || call.host.answer(session, call.params.get("call_id"), given, by);
+    let answer = || call.host.answer(session, &call.params.id("call_id"), given, by);
     resolve(call, session, Row::Answer, answer).await
 }
 
@@ -71,7 +71,7 @@ async fn resolve(
     change: impl FnOnce() -> Result<TurnEffect, Problem>,
 ) -> Result<Response, Problem> {
     let mode = ResponseMode::of(call.request);
-    let suspension = session.suspension(row, call.params.get("call_id"))?;
+    let suspension = session.suspension(row, &call.params.id("call_id"))?;
     let Some(turn) = suspension.map(|suspension| suspension.turn) else {
         // The decision itself returns the precise error.
         change()?;
@@ -97,7 +97,7 @@ async fn resolve(
 
 /// Identifies who decides: the user that the credential or the request names, and the key.
 fn approver(call: &Call<'_>, user_in_body: Option<String>) -> Approver {
-    let user = call.principal.user.clone().or_else(|| call.named_user(user_in_body));
+    let user = call.principal.user.clone().or_else(|| call.named_user(user_in_body).map(UserId::from));
     Approver { user, key: call.principal.key.clone() }
 }
 

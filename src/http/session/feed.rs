@@ -104,7 +104,7 @@ impl Feed {
             }
             let turn = self.listener.interest().turn.clone();
             let limit = self.page.min(self.left);
-            let (frames, next) = session.replay(self.cursor, turn.as_deref(), self.live, limit)?;
+            let (frames, next) = session.replay(self.cursor, turn.as_ref(), self.live, limit)?;
             for (sent, frame) in frames.iter().enumerate() {
                 if !self.send(frame) {
                     return Ok(true);

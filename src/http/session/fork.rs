@@ -5,8 +5,8 @@ use crate::http::body;
 use crate::http::response::{self, Response, ResponseExt};
 use crate::ports::session_store::Select;
 use crate::types::{
-    EventKind, Grants, Imported, Problem, SessionMeta, SessionPermissions, Snapshot, Usage, id,
-    session::SCHEMA,
+    EventKind, GeneratedId, Grants, Imported, Problem, SessionId, SessionMeta, SessionPermissions, Snapshot,
+    Usage, session::SCHEMA,
 };
 use http::StatusCode;
 use serde::Deserialize;
@@ -46,7 +46,7 @@ pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
             ..state.meta.clone()
         };
         let tenant_rules = state.tenant_rules.clone();
-        let forked_from = Some(call.session_id.to_owned());
+        let forked_from = Some(call.session_id.clone());
         Snapshot { schema: SCHEMA, meta, forked_from, tenant_rules, records: Some(records), task: None }
     };
     let tenant = &call.principal.tenant;
@@ -59,10 +59,10 @@ pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
 
 /// Returns the id of the new session. With an Idempotency-Key it is derived from the key, so that a request
 /// that is repeated after a crash creates no second fork.
-fn fork_id(call: &Call<'_>) -> String {
-    let Some(key) = &call.key else { return call.host.new_id(id::SESSION) };
+fn fork_id(call: &Call<'_>) -> SessionId {
+    let Some(key) = &call.key else { return call.host.new_id() };
     let name = json!(["fork", call.principal.tenant, call.session_id, key.key]);
-    id::derive(id::SESSION, &name.to_string())
+    SessionId::derive(&name.to_string())
 }
 
 /// Returns the message that a record contains or belongs to.

@@ -6,7 +6,7 @@ use crate::agent::{OnBusy, Post};
 use crate::http::patch::object;
 use crate::session::{Session, artifacts::ArtifactError};
 use crate::turn::schema;
-use crate::types::{BudgetPatch, Part, Problem, Thinking, TurnOptions, message::text_of};
+use crate::types::{ArtifactId, BudgetPatch, Part, Problem, Thinking, TurnId, TurnOptions, message::text_of};
 use serde::Deserialize;
 use serde_json::Value;
 use std::{collections::BTreeMap, rc::Rc};
@@ -39,7 +39,7 @@ pub(super) fn checked_post(
     call: &Call<'_>,
     body: MessageBody,
     session: Option<&Rc<Session>>,
-    turn: &str,
+    turn: &TurnId,
     on_busy: Option<OnBusy>,
 ) -> Result<Post, Problem> {
     if body.role.is_some_and(|role| role != "user") {
@@ -66,7 +66,7 @@ pub(super) fn checked_post(
     let budget = body.budget.unwrap_or_default();
     check_budget(call, session.map(Rc::as_ref), &budget)?;
     Ok(Post {
-        turn: turn.to_owned(),
+        turn: turn.clone(),
         parts,
         budget,
         options: TurnOptions {
@@ -100,7 +100,7 @@ fn read_parts(call: &Call<'_>, session: Option<&Rc<Session>>, parts: &[Value]) -
             (Some("file"), _, Some(id)) => match files.get(id) {
                 Some(known) => known.clone(),
                 None => {
-                    let file = file_part(call, session, index, id)?;
+                    let file = file_part(call, session, index, &id.into())?;
                     files.entry(id).or_insert(file).clone()
                 }
             },
@@ -116,7 +116,7 @@ fn file_part(
     call: &Call<'_>,
     session: Option<&Rc<Session>>,
     index: usize,
-    id: &str,
+    id: &ArtifactId,
 ) -> Result<Part, Problem> {
     // A session that does not exist yet has no files.
     let found = session.map_or(Err(ArtifactError::NotFound), |own| call.host.artifacts(own).find(id));

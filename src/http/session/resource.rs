@@ -81,7 +81,7 @@ pub async fn messages(call: &Call<'_>) -> Result<Response, Problem> {
 
 /// `GET /v1/sessions/{id}/turns/{turn}`.
 pub async fn turn(call: &Call<'_>) -> Result<Response, Problem> {
-    match call.session()?.turn(call.params.get("turn"))? {
+    match call.session()?.turn(&call.params.id("turn"))? {
         Some(turn) => response::json(StatusCode::OK, &turn),
         None => Err(Problem::not_found("turn")),
     }

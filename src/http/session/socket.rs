@@ -8,7 +8,7 @@ use crate::http::request::{MAX_BODY, Request, RequestExt};
 use crate::http::response::{self, Body, Response};
 use crate::http::upgrade::{SocketState, Upgrade};
 use crate::session::{Session, frame::Frame, replay::PAGE};
-use crate::types::{Cursor, ErrorCode, Principal, Problem, Rules, Scope};
+use crate::types::{Cursor, ErrorCode, Principal, Problem, RequestId, Rules, Scope};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub async fn open(call: &Call<'_>) -> Result<Response, Problem> {
     let missed = missed(call, call.session()?)?;
     // Without the rules: the platform limits the size of a socket's state, and the session stores the rules.
     let principal = Principal { rules: Rules::default(), ..call.principal.clone() };
-    let state = SocketState { principal, session: call.session_id.to_owned() };
+    let state = SocketState { principal, session: call.session_id.clone() };
     let upgrade = Upgrade { missed, state };
     Ok(response::new(StatusCode::SWITCHING_PROTOCOLS, Body::WebSocket(Box::new(upgrade))))
 }
@@ -55,7 +55,7 @@ pub async fn command(
     host: &Rc<SessionHost>,
     socket: &SocketState,
     text: &str,
-    request_id: &str,
+    request_id: &RequestId,
 ) -> Option<String> {
     let frame = match run(host, socket, text, request_id).await.map(Response::into_body) {
         Ok(Body::Bytes(bytes)) => {
@@ -75,7 +75,7 @@ async fn run(
     host: &Rc<SessionHost>,
     socket: &SocketState,
     text: &str,
-    request_id: &str,
+    request_id: &RequestId,
 ) -> Result<Response, Problem> {
     if text.len() > MAX_BODY {
         return Err(Problem::new(ErrorCode::PayloadTooLarge, "the frame is larger than 4 MiB"));
@@ -93,7 +93,7 @@ async fn run(
     let asked = SessionRequest {
         principal: socket.principal.clone(),
         session: socket.session.clone(),
-        id: request_id.to_owned(),
+        id: request_id.clone(),
         request: post_request(&body),
     };
     let call = Call::enter(host, &asked, Params::default(), None)?;

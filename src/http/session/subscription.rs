@@ -9,7 +9,7 @@ use crate::session::{
     hub::{ByteReceiver, Interest, Listener, TurnPause},
     view::TurnAnswer,
 };
-use crate::types::{ErrorCode, Problem};
+use crate::types::{ErrorCode, Problem, SessionId, TurnId};
 use futures::channel::oneshot;
 use http::StatusCode;
 use std::rc::Rc;
@@ -45,7 +45,7 @@ impl ResponseMode {
 /// A request's view of the events of one turn. It is created before the turn starts or continues, so that no
 /// event has to be read back from the log.
 pub(super) struct TurnSubscription {
-    turn: String,
+    turn: TurnId,
     source: Source,
 }
 
@@ -57,10 +57,10 @@ enum Source {
 
 impl TurnSubscription {
     /// Subscribes to a turn.
-    pub fn new(host: &Rc<SessionHost>, session: &Rc<Session>, turn: &str, mode: ResponseMode) -> Self {
+    pub fn new(host: &Rc<SessionHost>, session: &Rc<Session>, turn: &TurnId, mode: ResponseMode) -> Self {
         let source = match mode {
             ResponseMode::Stream => {
-                let interest = Interest { turn: Some(turn.to_owned()), until_idle: false };
+                let interest = Interest { turn: Some(turn.clone()), until_idle: false };
                 let (listener, stream) = Listener::new(interest);
                 listener.send(feed::PREAMBLE);
                 session.hub().listen(listener);
@@ -70,7 +70,7 @@ impl TurnSubscription {
             ResponseMode::Json => Source::Pause(session.hub().pause_of(turn)),
             ResponseMode::Receipt => Source::None,
         };
-        Self { turn: turn.to_owned(), source }
+        Self { turn: turn.clone(), source }
     }
 
     /// Returns the response: the stream, or the turn when it has ended or is suspended.
@@ -100,13 +100,13 @@ impl TurnSubscription {
 }
 
 /// Builds the response with the current state of a turn.
-pub(super) fn turn_response(session: &Session, turn: &str) -> Result<Response, Problem> {
+pub(super) fn turn_response(session: &Session, turn: &TurnId) -> Result<Response, Problem> {
     let view = session.turn(turn)?.ok_or_else(|| Problem::not_found("turn"))?;
     response::json(StatusCode::OK, &TurnAnswer::from(view))
 }
 
 /// Builds the response for a caller that does not wait.
-pub(super) fn receipt(session: &str, turn: &str, body: String) -> Response {
+pub(super) fn receipt(session: &SessionId, turn: &TurnId, body: String) -> Response {
     response::bytes(StatusCode::ACCEPTED, "application/json", body)
         .with("preference-applied", "respond-async")
         .with("location", &format!("/v1/sessions/{session}/turns/{turn}"))

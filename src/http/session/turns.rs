@@ -13,7 +13,7 @@ use crate::session::{
     idempotency::{FirstResponse, StoredResponse},
     view::TurnAnswer,
 };
-use crate::types::{Cursor, Problem, TurnStatus, id};
+use crate::types::{Cursor, Problem, TurnId, TurnStatus};
 use http::StatusCode;
 use serde_json::json;
 use std::rc::Rc;
@@ -45,7 +45,7 @@ async fn post_message(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Respon
     if let Some(session) = session {
         checks::not_a_subagent(session)?;
     }
-    let turn = host.new_id(id::TURN);
+    let turn = host.new_id::<TurnId>();
     let body_of_receipt = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
     let mut post = checked_post(call, body, session, &turn, on_busy)?;
     if let Some(key) = &call.key {
@@ -114,7 +114,7 @@ pub async fn compact(call: &Call<'_>) -> Result<Response, Problem> {
 
 /// `DELETE /v1/sessions/{id}/queue/{item}`.
 pub async fn dequeue(call: &Call<'_>) -> Result<Response, Problem> {
-    if call.host.remove_queued(call.session()?, call.params.get("item"))? {
+    if call.host.remove_queued(call.session()?, &call.params.id("item"))? {
         Ok(response::empty(StatusCode::NO_CONTENT))
     } else {
         Err(Problem::not_found("queued message"))

@@ -35,7 +35,7 @@ async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response
     let id = gateway(&env)?.request_id(&head);
     let problem = Problem::internal(why);
     ConsoleLog.error(&json!({ "event": "request.failed", "request_id": id, "cause": problem.to_string() }));
-    convert::response(response::problem(&problem, &id), &[("x-request-id".to_owned(), id.clone())])
+    convert::response(response::problem(&problem, &id), &[("x-request-id".to_owned(), id.to_string())])
 }
 
 async fn respond(mut request: Request, head: HttpRequest, env: &Env) -> Result<Response> {

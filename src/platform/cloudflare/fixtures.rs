@@ -3,14 +3,14 @@
 use super::{d1::billed, setup};
 use crate::memory::{ranking::MAX_HITS, search};
 use crate::ports::memory::{Collection, CollectionKind, NewEntry, NewPart, Place, Source, TermQuery};
-use crate::types::Timestamp;
+use crate::types::{Timestamp, UserId};
 use serde::Deserialize;
 use serde_json::json;
 use worker::{Env, Error, Request, Response, Result};
 
 #[derive(Deserialize)]
 struct Ask {
-    user: String,
+    user: UserId,
     /// Whether the call is about facts instead of turns.
     #[serde(default)]
     facts: bool,
@@ -92,7 +92,7 @@ fn entry(number: u64, source: Source) -> NewEntry {
         key: number.to_string(),
         source,
         group: format!("s{}", number / 100),
-        session: Some(format!("s{}", number / 100)),
+        session: Some(format!("s{}", number / 100).into()),
         at: Timestamp(number),
         speaker: Some("user".to_owned()),
         parts: vec![NewPart { text, terms, length: 7 }],

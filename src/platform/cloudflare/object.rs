@@ -18,7 +18,8 @@ use crate::http::{
 };
 use crate::ports::{Log, PeerError, Peers, SessionEraser};
 use crate::types::{
-    Acknowledgement, ChildStatus, ErrorCode, Imported, Principal, Problem, Snapshot, TenantId, id,
+    Acknowledgement, CallId, ChildStatus, ErrorCode, Imported, Principal, Problem, RequestId, SessionId,
+    Snapshot, TenantId,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -43,9 +44,9 @@ pub struct ForwardHead {
     /// The caller.
     pub principal: Principal,
     /// The id of the session.
-    pub session: String,
+    pub session: SessionId,
     /// The id of the request.
-    pub id: String,
+    pub id: RequestId,
     /// Headers to add to the response.
     pub response_headers: Vec<(String, String)>,
 }
@@ -55,9 +56,9 @@ pub struct ForwardHead {
 #[serde(rename_all = "snake_case")]
 enum Internal {
     Import,
-    Cancel { session: String, call_id: String },
+    Cancel { session: SessionId, call_id: CallId },
     Notify,
-    Erase { tenant: TenantId, session: String },
+    Erase { tenant: TenantId, session: SessionId },
     Consolidate { limit: usize },
 }
 
@@ -123,7 +124,7 @@ impl DurableObject for SessionObject {
         let Some(state) = state else {
             return ws.close(Some(1011), Some("the state of this socket was lost"));
         };
-        let request_id = host.new_id(id::REQUEST);
+        let request_id = host.new_id::<RequestId>();
         match socket::command(host, &state, &text, &request_id).await {
             Some(frame) => ws.send_with_str(&frame),
             None => Ok(()),
@@ -245,7 +246,7 @@ impl Inner {
 }
 
 /// Returns the name of a session's object.
-fn name(tenant: &TenantId, session: &str) -> String {
+fn name(tenant: &TenantId, session: &SessionId) -> String {
     format!("{tenant}/{session}")
 }
 
@@ -254,7 +255,7 @@ pub struct Objects(pub ObjectNamespace);
 
 impl Objects {
     /// Returns the object of a session.
-    pub fn get(&self, tenant: &TenantId, session: &str) -> Result<worker::Stub> {
+    pub fn get(&self, tenant: &TenantId, session: &SessionId) -> Result<worker::Stub> {
         self.0.get_by_name(&name(tenant, session))
     }
 
@@ -269,7 +270,7 @@ impl Objects {
     async fn exchange<T: serde::de::DeserializeOwned>(
         &self,
         tenant: &TenantId,
-        session: &str,
+        session: &SessionId,
         what: &Internal,
         body: Option<String>,
     ) -> std::result::Result<T, PeerError> {
@@ -305,7 +306,7 @@ impl Peers for Objects {
     async fn import(
         &self,
         tenant: &TenantId,
-        session: &str,
+        session: &SessionId,
         snapshot: Snapshot,
     ) -> std::result::Result<Imported, PeerError> {
         self.exchange(tenant, session, &Internal::Import, Some(json_of(snapshot))).await
@@ -314,8 +315,8 @@ impl Peers for Objects {
     async fn cancel(
         &self,
         tenant: &TenantId,
-        session: &str,
-        call_id: &str,
+        session: &SessionId,
+        call_id: &CallId,
     ) -> std::result::Result<ChildStatus, PeerError> {
         let what = Internal::Cancel { session: session.to_owned(), call_id: call_id.to_owned() };
         self.exchange(tenant, session, &what, None).await
@@ -324,7 +325,7 @@ impl Peers for Objects {
     async fn notify(
         &self,
         tenant: &TenantId,
-        session: &str,
+        session: &SessionId,
         status: ChildStatus,
     ) -> std::result::Result<Acknowledgement, PeerError> {
         self.exchange(tenant, session, &Internal::Notify, Some(json_of(status))).await
@@ -333,7 +334,7 @@ impl Peers for Objects {
 
 #[async_trait(?Send)]
 impl SessionEraser for Objects {
-    async fn erase(&self, tenant: &TenantId, session: &str) -> std::result::Result<(), String> {
+    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> std::result::Result<(), String> {
         let what = Internal::Erase { tenant: tenant.clone(), session: session.to_owned() };
         self.ask(&name(tenant, session), &what, None).await.map(drop)
     }

@@ -8,6 +8,7 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
 };
+use crate::types::TurnId;
 use js_sys::{Array, JsString};
 use std::{cell::Cell, panic::AssertUnwindSafe};
 use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
@@ -163,7 +164,7 @@ impl SessionStore for SqlSessionStore {
         }
         if let Some(turn) = select.turn {
             query.push_str(" AND turn = ?");
-            bindings.push(turn.into());
+            bindings.push(turn.as_str().into());
         }
         if !select.kinds.is_empty() {
             let marks = vec!["?"; select.kinds.len()].join(", ");
@@ -184,7 +185,8 @@ impl SessionStore for SqlSessionStore {
                     json.push_str(&text(&row.get(0)));
                 }
             }
-            records.push(StoredRecord { seq, kind: text(&row.get(1)), turn: row.get(2).as_string(), json });
+            let turn = row.get(2).as_string().map(TurnId::from);
+            records.push(StoredRecord { seq, kind: text(&row.get(1)), turn, json });
         }
         Ok(records)
     }

@@ -4,7 +4,7 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{Rules, TenantId, Timestamp};
+use crate::types::{AgentId, KeyId, Rules, SessionId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -24,8 +24,8 @@ pub struct InMemoryDirectory {
 struct Tables {
     tenants: BTreeMap<TenantId, Tenant>,
     deleted: BTreeMap<TenantId, Timestamp>,
-    keys: BTreeMap<(TenantId, String), (ApiKey, String)>,
-    sessions: BTreeMap<(TenantId, String), SessionEntry>,
+    keys: BTreeMap<(TenantId, KeyId), (ApiKey, String)>,
+    sessions: BTreeMap<(TenantId, SessionId), SessionEntry>,
     claims: BTreeMap<(String, String), ClaimRow>,
 }
 
@@ -126,14 +126,19 @@ impl Directory for InMemoryDirectory {
         Ok(found.map(|(key, _)| (key.clone(), rules(key).unwrap_or_default())))
     }
 
-    async fn keys(&self, tenant: &TenantId, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>> {
+    async fn keys(
+        &self,
+        tenant: &TenantId,
+        after: Option<&KeyId>,
+        limit: usize,
+    ) -> DirectoryResult<Vec<ApiKey>> {
         let tables = self.tables()?;
-        let behind = |key: &&ApiKey| key.tenant == *tenant && key.id.as_str() > after;
+        let behind = |key: &&ApiKey| key.tenant == *tenant && after.is_none_or(|after| key.id > *after);
         Ok(tables.keys.values().map(|(key, _)| key).filter(behind).take(limit).cloned().collect())
     }
 
-    async fn delete_key(&self, tenant: &TenantId, id: &str) -> DirectoryResult<bool> {
-        Ok(self.tables()?.keys.remove(&(tenant.clone(), id.into())).is_some())
+    async fn delete_key(&self, tenant: &TenantId, id: &KeyId) -> DirectoryResult<bool> {
+        Ok(self.tables()?.keys.remove(&(tenant.clone(), id.clone())).is_some())
     }
 
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()> {
@@ -145,12 +150,12 @@ impl Directory for InMemoryDirectory {
         Ok(())
     }
 
-    async fn delete_session(&self, tenant: &TenantId, id: &str) -> DirectoryResult<()> {
-        self.tables()?.sessions.remove(&(tenant.clone(), id.into()));
+    async fn delete_session(&self, tenant: &TenantId, id: &SessionId) -> DirectoryResult<()> {
+        self.tables()?.sessions.remove(&(tenant.clone(), id.clone()));
         Ok(())
     }
 
-    async fn subagents(&self, tenant: &TenantId, session: &str) -> DirectoryResult<Vec<String>> {
+    async fn subagents(&self, tenant: &TenantId, session: &SessionId) -> DirectoryResult<Vec<SessionId>> {
         let tables = self.tables()?;
         let own = |s: &&SessionEntry| s.tenant == *tenant && s.parent.as_deref() == Some(session);
         Ok(tables.sessions.values().filter(own).map(|s| s.id.clone()).collect())
@@ -159,9 +164,9 @@ impl Directory for InMemoryDirectory {
     async fn sessions(
         &self,
         tenant: &TenantId,
-        user: Option<&str>,
-        agent: Option<&str>,
-        before: Option<(Timestamp, &str)>,
+        user: Option<&UserId>,
+        agent: Option<&AgentId>,
+        before: Option<(Timestamp, &SessionId)>,
         limit: usize,
         subagents: bool,
     ) -> DirectoryResult<Vec<SessionEntry>> {
@@ -170,8 +175,10 @@ impl Directory for InMemoryDirectory {
             .sessions
             .values()
             .filter(|s| s.tenant == *tenant && (subagents || s.parent.is_none()))
-            .filter(|s| user.is_none_or(|user| s.user == user) && agent.is_none_or(|agent| s.agent == agent))
-            .filter(|s| before.is_none_or(|before| (s.created_at, s.id.as_str()) < before))
+            .filter(|s| {
+                user.is_none_or(|user| s.user == *user) && agent.is_none_or(|agent| s.agent == *agent)
+            })
+            .filter(|s| before.is_none_or(|before| (s.created_at, &s.id) < before))
             .cloned()
             .collect();
         found.sort_by_key(|s| Reverse((s.created_at, s.id.clone())));

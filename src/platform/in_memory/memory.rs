@@ -8,7 +8,7 @@ use crate::ports::{
     },
     memory_spaces::Intent,
 };
-use crate::types::{Owner, TenantId, Timestamp};
+use crate::types::{Owner, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use std::{
     cell::{Cell, RefCell},
@@ -263,11 +263,11 @@ impl MemoryIndex for InMemoryIndex {
         Ok(false)
     }
 
-    async fn erase(&self, tenant: &TenantId, user: Option<&str>) -> MemoryResult<bool> {
+    async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> MemoryResult<bool> {
         self.up()?;
-        let goes = |of: &Collection| of.tenant == *tenant && user.is_none_or(|user| of.user == user);
+        let goes = |of: &Collection| of.tenant == *tenant && user.is_none_or(|user| of.user == *user);
         self.state.borrow_mut().collections.retain(|collection, _| !goes(collection));
-        let goes = |of: &Owner| of.tenant == *tenant && user.is_none_or(|user| of.user == user);
+        let goes = |of: &Owner| of.tenant == *tenant && user.is_none_or(|user| of.user == *user);
         self.spaces.borrow_mut().retain(|space, _| !goes(space));
         Ok(false)
     }

@@ -1,7 +1,7 @@
 //! The network as scripted by a test.
 
 use crate::ports::{Http, HttpError, HttpRequest, HttpResponse, PeerError, Peers, SessionEraser};
-use crate::types::{Acknowledgement, ChildStatus, Imported, Snapshot, TenantId};
+use crate::types::{Acknowledgement, CallId, ChildStatus, Imported, SessionId, Snapshot, TenantId};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
@@ -41,22 +41,27 @@ pub struct NoPeers;
 
 #[async_trait(?Send)]
 impl Peers for NoPeers {
-    async fn import(&self, _: &TenantId, _: &str, _: Snapshot) -> Result<Imported, PeerError> {
+    async fn import(&self, _: &TenantId, _: &SessionId, _: Snapshot) -> Result<Imported, PeerError> {
         Err(PeerError("there are no other sessions here".into()))
     }
 
-    async fn cancel(&self, _: &TenantId, _: &str, _: &str) -> Result<ChildStatus, PeerError> {
+    async fn cancel(&self, _: &TenantId, _: &SessionId, _: &CallId) -> Result<ChildStatus, PeerError> {
         Err(PeerError("there are no other sessions here".into()))
     }
 
-    async fn notify(&self, _: &TenantId, _: &str, _: ChildStatus) -> Result<Acknowledgement, PeerError> {
+    async fn notify(
+        &self,
+        _: &TenantId,
+        _: &SessionId,
+        _: ChildStatus,
+    ) -> Result<Acknowledgement, PeerError> {
         Ok(Acknowledgement::NotWanted)
     }
 }
 
 #[async_trait(?Send)]
 impl SessionEraser for NoPeers {
-    async fn erase(&self, _tenant: &TenantId, _session: &str) -> Result<(), String> {
+    async fn erase(&self, _tenant: &TenantId, _session: &SessionId) -> Result<(), String> {
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::ports::memory::{
     Collection, CollectionKind, Entry, Group, Listing, MemoryError, MemoryResult, NewEntry, Place, Removal,
     Source, Statistics, TermQuery,
 };
-use crate::types::{TenantId, Timestamp};
+use crate::types::{SessionId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -91,7 +91,7 @@ struct EntryRow {
     source: Source,
     grp: String,
     position: f64,
-    session: Option<String>,
+    session: Option<SessionId>,
     at: f64,
     speaker: Option<String>,
     length: f64,
@@ -192,7 +192,7 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
         more(&self.batch(&collection.tenant, &remove::some(collection, what)?).await?)
     }
 
-    async fn erase(&self, tenant: &TenantId, user: Option<&str>) -> MemoryResult<bool> {
+    async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> MemoryResult<bool> {
         more(&self.batch(tenant, &remove::all(tenant, user)).await?)
     }
 }

@@ -5,7 +5,7 @@
 use super::{Databases, Sql, Statement, Value, read};
 use crate::ports::memory::MemoryResult;
 use crate::ports::memory_spaces::{Claim, Intent, Lease, MemorySpaces, Space};
-use crate::types::{TenantId, Timestamp};
+use crate::types::{AgentId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -75,8 +75,8 @@ type Urgency = (bool, Timestamp);
 #[derive(Deserialize)]
 struct LeaseRow {
     tenant: TenantId,
-    user: String,
-    agent: String,
+    user: UserId,
+    agent: AgentId,
     holder: String,
     watermark: f64,
     intent_etag: Option<String>,

@@ -1,7 +1,7 @@
 //! Deletes the bytes of expired artifacts. Their pointers are kept, to report the expiry.
 
 use super::{ArtifactError, Artifacts};
-use crate::types::Timestamp;
+use crate::types::{ArtifactId, Timestamp};
 
 /// Prefix of the documents that index artifacts by expiry time, so that a purge reads only those that are
 /// due.
@@ -10,13 +10,13 @@ const INDEX: &str = "artifact-expiry/";
 const MAX_PER_PURGE: usize = 100;
 
 /// Returns the key of the document that indexes an artifact's expiry. Its value is empty.
-pub(super) fn document_key(at: Timestamp, id: &str) -> String {
+pub(super) fn document_key(at: Timestamp, id: &ArtifactId) -> String {
     format!("{INDEX}{:020}/{id}", at.0)
 }
 
-fn read_key(key: &str) -> Option<(Timestamp, &str)> {
+fn read_key(key: &str) -> Option<(Timestamp, ArtifactId)> {
     let (at, id) = key.strip_prefix(INDEX)?.split_once('/')?;
-    Some((Timestamp(at.parse().ok()?), id))
+    Some((Timestamp(at.parse().ok()?), id.into()))
 }
 
 impl Artifacts {
@@ -32,7 +32,7 @@ impl Artifacts {
             if at > now || documents.len() == MAX_PER_PURGE {
                 break;
             }
-            blobs.push(self.blob_key(id));
+            blobs.push(self.blob_key(&id));
             documents.push(key);
         }
         if !documents.is_empty() {

@@ -1,7 +1,7 @@
 //! Tool outputs that are too large for the model.
 
 use super::{ArtifactError, Artifacts, Content, MAX_BYTES, Stored};
-use crate::types::{ArtifactRef, ToolOutcome, id};
+use crate::types::{ArtifactId, ArtifactRef, CallId, GeneratedId, ToolOutcome, TurnId};
 use bytes::Bytes;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -15,7 +15,7 @@ const PREVIEW_CHARS: usize = 200;
 /// truncated with a note. Never fails.
 pub async fn store_if_large(
     artifacts: &Artifacts,
-    id: String,
+    id: ArtifactId,
     outcome: ToolOutcome,
     ttl_ms: u64,
 ) -> (ToolOutcome, Option<Stored>) {
@@ -47,18 +47,18 @@ impl Artifacts {
     /// If a store fails or times out.
     pub async fn store_output(
         &self,
-        turn: &str,
-        call_id: &str,
+        turn: &TurnId,
+        call_id: &CallId,
         answer: &Value,
         text: &str,
     ) -> Result<Stored, ArtifactError> {
         let mut hash = Sha256::new();
-        for part in [turn, call_id, text] {
+        for part in [turn.as_str(), call_id, text] {
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
         let name: String = hash.finalize().iter().take(10).map(|byte| format!("{byte:02x}")).collect();
-        self.put(format!("{}{name}", id::ARTIFACT), content(answer, text), None).await
+        self.put(format!("{}{name}", ArtifactId::PREFIX).into(), content(answer, text), None).await
     }
 }
 

@@ -34,7 +34,7 @@ impl Stage {
     fn keep(&self, id: &str, result: Value) -> ToolOutcome {
         let outcome = ToolOutcome::Result { result };
         let (outcome, stored) = block_on(store_if_large(&self.artifacts, id.into(), outcome, HOUR));
-        let drafted = |draft: &mut Draft| stored.into_iter().for_each(|s| s.draft(Some("t"), draft));
+        let drafted = |draft: &mut Draft| stored.into_iter().for_each(|s| s.draft(Some(&"t".into()), draft));
         self.session.commit(self.clock.now(), drafted).expect("a store that works");
         outcome
     }
@@ -51,7 +51,7 @@ impl Stage {
 
 fn state() -> SessionState {
     let owner = Owner { tenant: "t".into(), agent: "default".into(), user: "u".into() };
-    let meta = SessionMeta::new("s", owner, NOW);
+    let meta = SessionMeta::new("s".into(), owner, NOW);
     SessionState { listed_at: NOW, ..SessionState::new(meta) }
 }
 
@@ -82,7 +82,7 @@ fn only_large_outputs_become_artifacts() {
         json!({"seq": 2, "at": NOW, "turn": "t", "type": "artifact.stored", "ref": "art_1",
             "bytes": large.len(), "mime_type": "text/plain; charset=utf-8", "expires_at": NOW.plus(HOUR)})
     );
-    let pointer = stage.artifacts.find("art_1").expect("it is there");
+    let pointer = stage.artifacts.find(&"art_1".into()).expect("it is there");
     let read = |range| block_on(stage.artifacts.read(&pointer, range));
     assert_eq!(read(None).expect("bytes"), large.as_bytes());
     assert_eq!(read(Some(1..7)).expect("bytes"), large.as_bytes()[1..7]);
@@ -98,7 +98,7 @@ fn structured_outputs_are_stored_as_json() {
     let list: Value = (0..5_000).collect();
     let ToolOutcome::Artifact { result } = stage.keep("art_1", list.clone()) else { panic!("kept apart") };
     assert_eq!(result.mime_type, "application/json");
-    let pointer = stage.artifacts.find("art_1").expect("it is there");
+    let pointer = stage.artifacts.find(&"art_1".into()).expect("it is there");
     let bytes = block_on(stage.artifacts.read(&pointer, None)).expect("bytes");
     assert_eq!(serde_json::from_slice::<Value>(&bytes).expect("JSON"), list);
 }
@@ -114,7 +114,7 @@ fn if_the_store_fails_or_hangs_the_output_is_truncated_with_a_note() {
     );
     let expected = ToolOutcome::Result { result: json!(cut) };
     assert_eq!(stage.keep("art_1", json!(large)), expected);
-    assert_eq!(stage.artifacts.find("art_1"), Err(ArtifactError::NotFound));
+    assert_eq!(stage.artifacts.find(&"art_1".into()), Err(ArtifactError::NotFound));
 
     let artifacts = Artifacts::new(stage.session.clone(), Rc::new(Hanging), Rc::new(stage.clock.clone()));
     let outcome = ToolOutcome::Result { result: json!(large) };
@@ -145,7 +145,7 @@ fn an_output_above_the_maximum_size_is_stored_truncated() {
         result.bytes
     );
     assert_eq!(result.mime_type, "text/plain; charset=utf-8");
-    let pointer = stage.artifacts.find("art_1").expect("it is there");
+    let pointer = stage.artifacts.find(&"art_1".into()).expect("it is there");
     let bytes = block_on(stage.artifacts.read(&pointer, None)).expect("bytes");
     assert!(
         std::str::from_utf8(&bytes).expect("text").ends_with("bytes are left out: too large to be kept]")
@@ -162,17 +162,17 @@ fn an_expired_artifact_reports_its_expiry_and_loses_its_bytes() {
     stage.keep("art_2", large);
     assert_eq!(stage.purge(), Some(NOW.plus(HOUR)));
     stage.clock.advance(HOUR - 1_001);
-    stage.artifacts.find("art_1").expect("a millisecond is left");
+    stage.artifacts.find(&"art_1".into()).expect("a millisecond is left");
     stage.clock.advance(1);
     let expired = Err(ArtifactError::Expired(NOW.plus(HOUR)));
-    assert_eq!(stage.artifacts.find("art_1"), expired);
+    assert_eq!(stage.artifacts.find(&"art_1".into()), expired);
     stage.blobs.down.set(true);
     assert!(block_on(stage.artifacts.purge()).is_err());
     stage.blobs.down.set(false);
     assert_eq!(stage.purge(), Some(NOW.plus(HOUR + 1_000)));
     assert_eq!(stage.objects(), ["t/sessions/s/artifacts/art_2"]);
-    assert_eq!(stage.artifacts.find("art_1"), expired);
-    stage.artifacts.find("art_2").expect("it is there");
+    assert_eq!(stage.artifacts.find(&"art_1".into()), expired);
+    stage.artifacts.find(&"art_2".into()).expect("it is there");
     stage.clock.advance(1_000);
     assert_eq!((stage.purge(), stage.objects()), (None, Vec::new()));
     assert_eq!(stage.store.list("artifact-expiry/").expect("a list"), Vec::new());
@@ -198,7 +198,7 @@ fn attaching_again_under_the_same_id_returns_the_first_file() {
     assert_eq!(attach(b"\x89PNG").expect("the first"), first);
     assert_eq!(stage.store.log().iter().filter(|record| record.kind == "artifact.stored").count(), 1);
     stage.clock.advance(1_000 * HOUR);
-    assert_eq!((stage.purge(), stage.artifacts.find("art_1")), (None, Ok(first)));
+    assert_eq!((stage.purge(), stage.artifacts.find(&"art_1".into())), (None, Ok(first)));
 }
 
 #[test]

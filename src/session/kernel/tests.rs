@@ -2,7 +2,7 @@
 //! obligations.
 
 use super::*;
-use crate::types::{Budget, IntervalState, Owner, SessionMeta, TurnOptions, TurnPhase, TurnStatus};
+use crate::types::{Budget, IntervalState, Owner, SessionMeta, TurnId, TurnOptions, TurnPhase, TurnStatus};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ struct World {
     failed: BTreeSet<Job>,
     ran: Vec<Permit>,
     turns: u32,
-    started: Vec<String>,
+    started: Vec<TurnId>,
 }
 
 #[derive(Clone, Debug)]
@@ -67,7 +67,7 @@ fn kernel() -> SessionKernel {
 impl World {
     fn new() -> Self {
         let owner = Owner { tenant: "t".into(), user: "u".into(), agent: "a".into() };
-        let state = SessionState::new(SessionMeta::new("s", owner, START));
+        let state = SessionState::new(SessionMeta::new("s".into(), owner, START));
         let mut world = Self {
             state,
             expires_at: None,
@@ -157,7 +157,7 @@ impl World {
         }
     }
 
-    fn turn(&mut self, id: String) {
+    fn turn(&mut self, id: TurnId) {
         self.started.push(id.clone());
         self.state.turn = Some(TurnState {
             id,
@@ -183,7 +183,7 @@ impl World {
         match act {
             Act::Post => {
                 self.turns += 1;
-                let id = format!("t{}", self.turns);
+                let id = TurnId::from(format!("t{}", self.turns));
                 match self.state.turn.is_some() || !self.state.queue.is_empty() {
                     true => self.state.queue.push(id),
                     false => self.turn(id),
@@ -193,7 +193,7 @@ impl World {
             Act::EndTurn => {
                 let Some(turn) = self.state.turn.take() else { return };
                 self.expires_at = None;
-                let children: Vec<String> = self.children.drain(..).map(|child| child.session).collect();
+                let children: Vec<_> = self.children.drain(..).map(|child| child.session).collect();
                 for name in ["index", "flush"] {
                     self.state.follow_ups.entry(name.into()).or_default().asked += 1;
                 }
@@ -207,7 +207,7 @@ impl World {
                 turn.waiting_since = Some(self.now);
                 self.expires_at = Some(self.now.plus(600_000));
                 if for_child {
-                    let session = format!("child of {}", turn.id);
+                    let session = format!("child of {}", turn.id).into();
                     self.children = vec![Child { session, rules: "r0".into(), acknowledged: false }];
                 }
                 self.handle(Input::Changed);
@@ -347,7 +347,7 @@ proptest! {
         }
         prop_assert!(world.state.queue.is_empty() && world.state.turn.is_none());
         // Each message started one turn, in order.
-        let expected: Vec<String> = (1..=world.turns).map(|n| format!("t{n}")).collect();
+        let expected: Vec<TurnId> = (1..=world.turns).map(|n| format!("t{n}").into()).collect();
         prop_assert_eq!(world.started, expected);
     }
 }

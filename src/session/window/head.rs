@@ -1,7 +1,7 @@
 //! The message that replaces the earlier part of the conversation: a summary, notes, or both.
 
 use super::ContextState;
-use crate::types::{Chunk, Message, Part, Role, Timestamp};
+use crate::types::{Chunk, Message, Part, Role, Timestamp, TurnId};
 use std::rc::Rc;
 
 /// The prefix of the id of this message.
@@ -47,12 +47,12 @@ pub fn head(state: &ContextState) -> Option<Rc<Message>> {
     parts.iter_mut().skip(1).for_each(|part| part.insert_str(0, "\n\n"));
     let number = state.cut.number;
     Some(Rc::new(Message {
-        id: format!("{SUMMARY_ID}_{number}"),
+        id: format!("{SUMMARY_ID}_{number}").into(),
         seq: 0,
         role: Role::User,
         parts: parts.into_iter().map(Part::text).collect(),
         created_at: Timestamp(0),
-        turn: String::new(),
+        turn: TurnId::none(),
         interrupted: false,
     }))
 }

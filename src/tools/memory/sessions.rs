@@ -4,7 +4,7 @@ use super::{SearchArgs, Shared, answer, limit, line, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::memory::search::Hit;
 use crate::ports::memory::CollectionKind;
-use crate::types::{Category, Effect};
+use crate::types::{Category, Effect, SessionId};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -51,7 +51,7 @@ impl Tool for SessionList {
     }
 
     async fn run(&self, args: ListArgs, cx: ToolContext) -> Result<String, ToolError> {
-        let (user, agent, limit) = (Some(cx.user.as_str()), Some(cx.agent.as_str()), limit(args.limit));
+        let (user, agent, limit) = (Some(&cx.user), Some(&cx.agent), limit(args.limit));
         let sessions = self.0.directory.sessions(&cx.tenant, user, agent, None, limit, false);
         let sessions = cx.unless_canceled(sessions).await?.map_err(|error| self.0.down(&cx, &error))?;
         let lines = sessions.iter().map(|entry| {
@@ -89,8 +89,8 @@ impl Tool for SessionHistory {
 
     async fn run(&self, args: HistoryArgs, cx: ToolContext) -> Result<String, ToolError> {
         let last = args.last.unwrap_or(20).clamp(1, super::MAX_HITS);
-        let owner = owner(&cx);
-        let said = self.0.memories.history(&owner, &args.session, last);
+        let (owner, session) = (owner(&cx), SessionId::from(args.session));
+        let said = self.0.memories.history(&owner, &session, last);
         let said = cx.unless_canceled(said).await?.map_err(|error| self.0.down(&cx, &error))?;
         let lines = said.into_iter().map(|entry| line(&Hit { entry, score: 0.0 }));
         Ok(answer(lines, "no turns of this session are known; use session_list to see the sessions"))

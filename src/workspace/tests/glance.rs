@@ -22,7 +22,7 @@ fn own(stage: &Stage, user: &str) -> Rc<dyn Filesystem> {
 }
 
 fn read(glance: &WorkspaceGlance, user: &str) -> View {
-    block_on(glance.read(&"t".into(), "a", user)).expect("a view")
+    block_on(glance.read(&"t".into(), &"a".into(), &user.into())).expect("a view")
 }
 
 /// Returns the path, text and layer of each file.
@@ -116,10 +116,10 @@ fn the_last_state_is_available_while_the_store_is_down() {
     put(&*own(&stage, "ann"), "AGENTS.md", "ann's");
     let seen = read(&glance, "ann");
     stage.table.down.set(true);
-    let failed = block_on(glance.read(&"t".into(), "a", "ann"));
+    let failed = block_on(glance.read(&"t".into(), &"a".into(), &"ann".into()));
     assert!(matches!(failed, Err(FileError::Unavailable(_))), "{failed:?}");
     let last = |tenant: &TenantId, agent: &str, user: &str| {
-        block_on(glance.last(tenant, agent, user)).expect("a view")
+        block_on(glance.last(tenant, &agent.into(), &user.into())).expect("a view")
     };
     assert_eq!(last(&"t".into(), "a", "ann"), seen);
     for (tenant, agent, user) in [("t2", "a", "ann"), ("t", "b", "ann"), ("t", "a", "bob")] {
@@ -132,10 +132,10 @@ fn the_cache_is_separate_per_tenant() {
     let stage = Stage::new();
     let glance = open(&stage.all);
     for tenant in ["t", "t2"] {
-        let workspace = stage.all.open(&tenant.into(), "a", "ann", None);
+        let workspace = stage.all.open(&tenant.into(), &"a".into(), &"ann".into(), None);
         put(&**workspace.layer(Layer::User), "AGENTS.md", "the same");
         let sent = stage.table.glanced.get();
-        block_on(glance.read(&tenant.into(), "a", "ann")).expect("a view");
+        block_on(glance.read(&tenant.into(), &"a".into(), &"ann".into())).expect("a view");
         assert_eq!(stage.table.glanced.get() - sent, 8, "{tenant}");
     }
 }

@@ -38,7 +38,7 @@ fn erasing_a_user_removes_only_that_users_files() {
     for (tenant, agent, user) in
         [("t", "a", "ann"), ("t", "b", "ann"), ("t", "a", "ann2"), ("t", "a", "bob"), ("t2", "a", "ann")]
     {
-        let workspace = stage.all.open(&tenant.into(), agent, user, None);
+        let workspace = stage.all.open(&tenant.into(), &agent.into(), &user.into(), None);
         put(&**workspace.layer(Layer::User), "small", "x");
         put(&**workspace.layer(Layer::User), "large", &"x".repeat(MAX_INLINE + 1));
     }
@@ -54,12 +54,12 @@ fn erasing_a_user_removes_only_that_users_files() {
         scopes
     };
     let rest = ["t:agents/a/shared", "t:agents/a/users/ann2", "t:agents/a/users/bob"];
-    assert!(block_on(stage.all.erase_user(&"t".into(), Some("b"), "ann")).expect("erased"));
+    assert!(block_on(stage.all.erase_user(&"t".into(), Some(&"b".into()), &"ann".into())).expect("erased"));
     assert_eq!(left(), [rest[0], "t:agents/a/users/ann", rest[1], rest[2], "t2:agents/a/users/ann"]);
-    assert!(block_on(stage.all.erase_user(&"t".into(), None, "ann")).expect("erased"));
+    assert!(block_on(stage.all.erase_user(&"t".into(), None, &"ann".into())).expect("erased"));
     assert_eq!(left(), [rest[0], rest[1], rest[2], "t2:agents/a/users/ann"]);
     assert_eq!(stage.table.free().len(), 2, "large contents are collected later");
-    assert!(block_on(stage.all.erase_user(&"t".into(), None, "stranger")).expect("nothing to erase"));
+    assert!(block_on(stage.all.erase_user(&"t".into(), None, &"stranger".into())).expect("nothing to erase"));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn many_files_are_erased_in_steps() {
     let stage = Stage::new();
     stage.table.fill(&"t".into(), "agents/a/users/ann", 1_500);
     stage.table.fill(&"t".into(), "agents/b/users/ann", 600);
-    let erase = || block_on(stage.all.erase_user(&"t".into(), None, "ann")).expect("erased");
+    let erase = || block_on(stage.all.erase_user(&"t".into(), None, &"ann".into())).expect("erased");
     assert_eq!([erase(), erase(), erase()], [false, false, true]);
     assert_eq!(stage.table.all().len(), 0);
 }

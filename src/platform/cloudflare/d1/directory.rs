@@ -6,7 +6,7 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_KEPT_MS, CLAIM_RUNNING_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{Rules, TenantId, Timestamp};
+use crate::types::{AgentId, KeyId, Rules, SessionId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::{Deserialize, de::IgnoredAny};
 use std::rc::Rc;
@@ -84,7 +84,7 @@ struct DeletedRow {
 
 #[derive(Deserialize)]
 struct KeyRow {
-    id: String,
+    id: KeyId,
     tenant: TenantId,
     name: String,
     scopes: String,
@@ -111,13 +111,13 @@ impl KeyRow {
 #[derive(Deserialize)]
 struct SessionRow {
     tenant: TenantId,
-    id: String,
-    user: String,
-    agent: String,
+    id: SessionId,
+    user: UserId,
+    agent: AgentId,
     title: Option<String>,
     created_at: f64,
     updated_at: f64,
-    parent: Option<String>,
+    parent: Option<SessionId>,
 }
 
 impl SessionRow {
@@ -251,13 +251,21 @@ impl Directory for D1Directory {
         Ok(Some((row.read()?, rules)))
     }
 
-    async fn keys(&self, tenant: &TenantId, after: &str, limit: usize) -> DirectoryResult<Vec<ApiKey>> {
+    async fn keys(
+        &self,
+        tenant: &TenantId,
+        after: Option<&KeyId>,
+        limit: usize,
+    ) -> DirectoryResult<Vec<ApiKey>> {
         let sql = format!("{KEY} WHERE tenant = ?1 AND id > ?2 ORDER BY id LIMIT {limit}");
-        let found: Vec<KeyRow> = self.root().rows(&sql, &[D1Type::Text(tenant), D1Type::Text(after)]).await?;
+        let found: Vec<KeyRow> = self
+            .root()
+            .rows(&sql, &[D1Type::Text(tenant), D1Type::Text(after.map_or("", KeyId::as_str))])
+            .await?;
         found.into_iter().map(KeyRow::read).collect()
     }
 
-    async fn delete_key(&self, tenant: &TenantId, id: &str) -> DirectoryResult<bool> {
+    async fn delete_key(&self, tenant: &TenantId, id: &KeyId) -> DirectoryResult<bool> {
         let sql = "DELETE FROM api_keys WHERE tenant = ?1 AND id = ?2 RETURNING 1 AS done";
         Ok(self.root().did(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?)
     }
@@ -281,12 +289,12 @@ impl Directory for D1Directory {
         Ok(self.shards.of(&entry.tenant).await?.run(sql, &args).await?)
     }
 
-    async fn delete_session(&self, tenant: &TenantId, id: &str) -> DirectoryResult<()> {
+    async fn delete_session(&self, tenant: &TenantId, id: &SessionId) -> DirectoryResult<()> {
         let sql = "DELETE FROM sessions WHERE tenant = ?1 AND id = ?2";
         Ok(self.shards.of(tenant).await?.run(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?)
     }
 
-    async fn subagents(&self, tenant: &TenantId, session: &str) -> DirectoryResult<Vec<String>> {
+    async fn subagents(&self, tenant: &TenantId, session: &SessionId) -> DirectoryResult<Vec<SessionId>> {
         let sql = format!("{SESSION} WHERE tenant = ?1 AND parent = ?2");
         let args = [D1Type::Text(tenant), D1Type::Text(session)];
         let found: Vec<SessionRow> = self.shards.of(tenant).await?.rows(&sql, &args).await?;
@@ -296,9 +304,9 @@ impl Directory for D1Directory {
     async fn sessions(
         &self,
         tenant: &TenantId,
-        user: Option<&str>,
-        agent: Option<&str>,
-        before: Option<(Timestamp, &str)>,
+        user: Option<&UserId>,
+        agent: Option<&AgentId>,
+        before: Option<(Timestamp, &SessionId)>,
         limit: usize,
         subagents: bool,
     ) -> DirectoryResult<Vec<SessionEntry>> {

@@ -5,7 +5,7 @@ use super::{COLLECTION, list::Filter};
 use crate::platform::sql::memory_spaces::dirty_since;
 use crate::platform::sql::{Statement, Value, json};
 use crate::ports::memory::{Collection, CollectionKind, LONG_TERM, MemoryResult, Removal};
-use crate::types::TenantId;
+use crate::types::{TenantId, UserId};
 
 /// Without the hint, SQLite would scan the whole collection for the keys.
 const DELETE: &str = "DELETE FROM memory_entries INDEXED BY memory_entries_by_key";
@@ -55,9 +55,10 @@ fn may_be_logs(what: &Removal) -> bool {
 }
 
 /// Removes a batch of the rows of a tenant or of one user. The last statement returns whether there are more.
-pub(super) fn all<'a>(tenant: &'a TenantId, user: Option<&'a str>) -> Vec<Statement<'a>> {
+pub(super) fn all<'a>(tenant: &'a TenantId, user: Option<&'a UserId>) -> Vec<Statement<'a>> {
     let condition = if user.is_some() { "tenant = ?1 AND user = ?2" } else { "tenant = ?1" };
-    let args: Vec<Value<'a>> = std::iter::once(tenant.as_str()).chain(user).map(Value::from).collect();
+    let args: Vec<Value<'a>> =
+        std::iter::once(tenant.as_str()).chain(user.map(UserId::as_str)).map(Value::from).collect();
     let collections = format!("SELECT id FROM memory_collections WHERE {condition} LIMIT {BATCH_SIZE}");
     let statements = [
         format!(
