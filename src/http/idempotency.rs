@@ -1,7 +1,7 @@
 //! Idempotency-Key: a repeated POST gets the first response again.
 //!
 //! One engine, [`once`], runs over two stores: [`DirectoryStore`] for routes of the gateway, and
-//! [`super::session::documents::DocumentStore`] for routes of a session. Only responses with a 2xx status are
+//! `session::documents::DocumentStore` for routes of a session. Only responses with a 2xx status are
 //! stored, so a client may correct a refused request under the same key.
 
 mod directory;

@@ -28,7 +28,7 @@ const TABLE: &[(&str, [f64; 4])] = &[
     ("anthropic/claude-3-5-haiku", [0.8, 4.0, 0.08, 1.0]),
 ];
 
-/// Prices of models: the overrides of this deployment, then [`TABLE`].
+/// Prices of models: the overrides of this deployment, then `TABLE`.
 #[derive(Clone, Debug, Default)]
 pub struct Prices {
     overrides: BTreeMap<String, Price>,

@@ -29,13 +29,13 @@ const TABLE: &[(&str, u64)] = &[
 /// Smallest window that a deployment may set: a smaller one holds no conversation.
 const MIN_WINDOW: u64 = 2_000;
 
-/// Context windows of models: the overrides of this deployment, then [`TABLE`].
+/// Context windows of models: the overrides of this deployment, then `TABLE`.
 #[derive(Clone, Debug, Default)]
 pub struct Windows {
     overrides: BTreeMap<String, u64>,
 }
 
-/// A context window below [`MIN_WINDOW`], with the id of its model.
+/// A context window below `MIN_WINDOW`, with the id of its model.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("the window of {0:?} is below {MIN_WINDOW} tokens")]
 pub struct SmallWindow(pub String);
@@ -44,7 +44,7 @@ impl Windows {
     /// Creates windows that override the built-in ones, in tokens by model id.
     ///
     /// # Errors
-    /// Returns an error when a window is below [`MIN_WINDOW`].
+    /// Returns an error when a window is below `MIN_WINDOW`.
     pub fn new(overrides: BTreeMap<String, u64>) -> Result<Self, SmallWindow> {
         match overrides.iter().find(|(_, window)| **window < MIN_WINDOW) {
             Some((id, _)) => Err(SmallWindow(id.clone())),

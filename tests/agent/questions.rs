@@ -54,7 +54,7 @@ pub fn tool_results(stage: &Stage, turn: &str) -> Vec<Value> {
 }
 
 fn question(more: Value) -> (&'static str, Value) {
-    let mut args = json!({"question": "Which colour?"});
+    let mut args = json!({"question": "Which color?"});
     args.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     ("ask_user", args)
 }
@@ -65,7 +65,7 @@ fn a_turn_waits_until_all_questions_are_answered() {
     assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
     let pending = stage.session().pending().unwrap();
     assert_eq!(pending[1].kind, WaitKind::Question);
-    assert_eq!(pending[1].payload, json!({"question": "Which colour?", "options": [{"label": "red"}]}));
+    assert_eq!(pending[1].payload, json!({"question": "Which color?", "options": [{"label": "red"}]}));
     assert_eq!(say(&stage, "c1", json!("red")), Ok(TurnEffect::Waits));
     assert_eq!(waiting(&stage), ["c0"]);
     // In any instance.

@@ -505,7 +505,7 @@ fn older_rules_do_not_lift_a_denial_in_a_child() {
 }
 
 #[test]
-fn a_childs_grants_stay_unless_the_parent_revokes_them() {
+fn grants_in_a_child_stay_unless_the_parent_revokes_them() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
@@ -704,7 +704,7 @@ fn an_interrupted_abort_is_completed_after_the_eviction() {
 }
 
 #[test]
-fn a_finished_childs_usage_and_result_count_once() {
+fn usage_and_result_of_a_finished_child_count_once() {
     for is_heard in [true, false] {
         let stage = stage();
         stage.post("t1", "both:read:x");

@@ -1,4 +1,4 @@
-//! Concurrent messages: queueing, rejecting, and records deferred during streaming.
+//! Concurrent messages: queuing, rejecting, and records deferred during streaming.
 
 use crate::stage::{Stage, step_of};
 use edge_harness::agent::OnBusy;

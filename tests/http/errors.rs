@@ -175,7 +175,7 @@ fn invalid_fields_are_reported_with_their_pointers() {
     problem(&client.get("/v1/sessions/new"), 404, "not_found");
     // Unknown fields are ignored.
     world().model.script("m", Script::text(["ok"]));
-    chat.ask(json!({"content": "a", "role": "user", "colour": "green", "budget": {"sweets": 7}}));
+    chat.ask(json!({"content": "a", "role": "user", "color": "green", "budget": {"sweets": 7}}));
 }
 
 /// Sends a POST over a raw socket, with the headers `framing` and the bytes `body`.

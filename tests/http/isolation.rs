@@ -76,12 +76,12 @@ fn a_panic_affects_only_its_own_request() {
     let server = start(&model);
     let client = server.client();
     model.script("m", Script::text(["Grüße "]).hold(&gate).say("🌍"));
-    let path = "/v1/sessions/neighbour/messages";
+    let path = "/v1/sessions/neighbor/messages";
     let mut posted = client.post_stream(path, json!({"content": "hallo"}));
     let mut own = posted.until_type("message.delta");
-    let mut watcher = client.stream("/v1/sessions/neighbour/events");
+    let mut watcher = client.stream("/v1/sessions/neighbor/events");
     let mut seen = watcher.until_type("message.delta");
-    let mut socket = client.websocket("/v1/sessions/neighbour/ws?after=0");
+    let mut socket = client.websocket("/v1/sessions/neighbor/ws?after=0");
     let mut hear = |kind: &str| loop {
         let frame: Value = serde_json::from_str(socket.read().unwrap().to_text().unwrap()).unwrap();
         if frame["type"] == kind {
@@ -118,7 +118,7 @@ fn a_panic_affects_only_its_own_request() {
     seen.extend(watcher.until_type("turn.completed"));
     assert_eq!(seen[1..], own);
     assert_eq!(hear("turn.completed")["reply"]["text"], "Grüße 🌍");
-    let stored = records(&client, "neighbour");
+    let stored = records(&client, "neighbor");
     assert!(
         stored.iter().all(|record| record["type"] != "turn.resumed"),
         "the other session was restarted: {stored:#?}"

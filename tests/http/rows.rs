@@ -69,7 +69,7 @@ fn a_search_reads_few_rows_beyond_its_results() {
     let keys: Vec<String> = (310..317).chain(400..403).chain(998..1_000).map(|n| n.to_string()).collect();
     assert_eq!(found, json!(keys));
     // One per neighbor, and the end of each run.
-    assert!(read <= count(&found) + 2 * 4 + 1, "{read} rows read for {} neighbours", count(&found));
+    assert!(read <= count(&found) + 2 * 4 + 1, "{read} rows read for {} neighbors", count(&found));
 
     // A complete search, for words that are frequent, rare, unique, and absent.
     let nowhere: String = (0..20).map(|number| format!(" nowhere{number}")).collect();

@@ -77,7 +77,7 @@ pub fn level(demands: &[usize], total: usize) -> usize {
     total
 }
 
-/// Replaces the opening bracket of each of these tags, and of look-alikes, by a harmless character. The
+/// Replaces the opening bracket of each of these tags, and of lookalikes, by a harmless character. The
 /// number of characters does not change.
 pub fn without_tags(text: &str, tags: &[String]) -> String {
     let mut harmless = String::with_capacity(text.len());

@@ -126,8 +126,8 @@ impl World {
         }
         let interval = self.state.intervals.get("pulse").copied().unwrap_or_default();
         owed.push((Job::Tick("pulse"), interval.next_at));
-        let progresss = ["index", "flush"].iter().filter_map(|name| self.state.follow_ups.get(*name));
-        let due = progresss.filter(|progress| progress.is_due()).map(|progress| progress.not_before).next();
+        let follow_ups = ["index", "flush"].iter().filter_map(|name| self.state.follow_ups.get(*name));
+        let due = follow_ups.filter(|progress| progress.is_due()).map(|progress| progress.not_before).next();
         owed.extend(due.map(|at| (Job::FollowUps, at)));
         owed
     }
