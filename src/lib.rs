@@ -1,21 +1,21 @@
 //! An agent server that remembers, streams and survives: Rust on Cloudflare Workers.
 //!
-//! One HTTP request is one `call()` of a `HarnessAgent`. The parts, each of which may use what
-//! stands above it (`tests/architecture.rs` enforces it):
+//! One HTTP request is one `call()` of a `HarnessAgent`. Each of these parts may use the parts above it
+//! (`tests/architecture.rs` enforces this):
 //!
 //! | part | what it is |
 //! |---|---|
 //! | [`types`] | plain data: ids, messages, events, outcomes, errors |
 //! | [`ports`] | the traits through which the core reaches the world |
 //! | [`model`] | provider wires, the table of providers, retry |
-//! | [`workspace`] | the files of agents, and what shows through from below |
-//! | [`memory`] | what was said and learned, found again by words |
+//! | [`workspace`] | the files of agents: user, shared and template layers |
+//! | [`memory`] | messages and facts, searched by words |
 //! | [`session`] | one session: log, state, context window, live listeners |
 //! | [`turn`] | decides, purely: the loop as a state machine, waves, recovery |
-//! | [`context`] | keeps what the model is shown within its window: compaction, observation |
+//! | [`context`] | keeps the conversation within the model's window: compaction, observation |
 //! | [`agent`] | acts: the agent, its hooks and tools, the loop's driver |
 //! | [`hooks`], [`follow_ups`], [`tools`] | the built-in capabilities, one file each |
-//! | [`standard`] | the only place that puts the built-ins into an agent |
+//! | [`standard`] | the only place that adds the built-ins to an agent |
 //! | [`http`] | routes, authentication, problems, one file per resource |
 //! | [`platform`] | the adapters: in memory, and Cloudflare |
 //! | [`testkit`] | a session in memory, for tests of your own tools and hooks |

@@ -383,7 +383,7 @@ impl Memories {
     /// Logs the cause of a failure and returns a message without details, for the session.
     pub fn log_failure(&self, event: &str, owner: &Owner, why: &dyn ToString) -> String {
         self.log_error(event, owner, &why.to_string());
-        "temporarily not possible; it will be retried".to_owned()
+        "temporarily unavailable; it will be retried".to_owned()
     }
 
     fn log_error(&self, event: &str, owner: &Owner, why: &str) {

@@ -122,7 +122,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let (index, flush) = (TurnIndex(Rc::clone(&parts.memories)), MemoryFlush(Rc::clone(&parts.memories)));
     let maintenance = MemoryMaintenance(parts.memories);
     builder = builder.built_in_follow_up(index);
-    // Compacts before facts are extracted, which may wait for hours; the next turn does not.
+    // Compaction comes before the extraction of facts, which may be postponed for hours.
     builder = match parts.context {
         ContextSettings::Compaction(settings) => {
             builder.context_strategy(Compaction::new(settings, Summarizer::new(models, clock, entropy)))

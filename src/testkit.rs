@@ -25,16 +25,16 @@ use crate::types::{ModelRequest, Owner, Part, SessionMeta, TurnEnd, TurnId};
 use crate::workspace::{Bundle, Stores, Workspaces};
 use std::rc::Rc;
 
-/// How far the clock moves at once while a turn waits, in milliseconds.
+/// Step by which the clock advances while a turn waits, in milliseconds.
 const STEP_MS: u64 = 100;
-/// How long a turn may take by that clock, in milliseconds.
-const PATIENCE_MS: u64 = 3_600_000;
+/// Maximum duration of a turn on that clock, in milliseconds.
+const MAX_TURN_MS: u64 = 3_600_000;
 
 /// One session of the standard agent, with every port in memory.
 pub struct TestSession {
     /// The time. It starts at midnight UTC, and moves only while a turn waits or when you move it.
     pub clock: ManualClock,
-    /// The network of the built-in tools and providers. It is offline until you queue answers.
+    /// The network of the built-in tools and providers. It is offline until you queue responses.
     pub http: Rc<ScriptedHttp>,
     /// What the agent logged.
     pub log: Rc<MemoryLog>,
@@ -51,7 +51,7 @@ impl TestSession {
         Self::with(clock, http, Rc::new(models), customize)
     }
 
-    /// Creates a session whose model answers each request as `script` says.
+    /// Creates a session whose model responds to each request with `script`.
     pub fn scripted(
         script: impl Fn(&ModelRequest) -> ScriptedResponse + 'static,
         customize: impl FnOnce(HarnessBuilder) -> HarnessBuilder,
@@ -117,7 +117,7 @@ impl TestSession {
         self.turn(message).reply.map(|reply| reply.text).unwrap_or_default()
     }
 
-    /// Sends a message and returns how its turn ended. Panics when the turn does not end within an hour of
+    /// Sends a message and returns the end of its turn. Panics when the turn does not end within an hour of
     /// [`TestSession::clock`], for example because it waits for an approval.
     #[track_caller]
     pub fn turn(&self, message: &str) -> TurnEnd {
@@ -132,7 +132,7 @@ impl TestSession {
             document: None,
         };
         self.host.post(&session, post).expect("a session that takes messages");
-        for _ in 0..PATIENCE_MS / STEP_MS {
+        for _ in 0..MAX_TURN_MS / STEP_MS {
             self.tasks.run();
             if let Some(end) = session.turn_ended(&turn).expect("a store that works") {
                 return end;

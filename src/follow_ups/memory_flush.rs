@@ -17,7 +17,7 @@ const MAX_RECORDS: usize = 100;
 /// one.
 const QUIET_MS: u64 = 2_000;
 /// Maximum delay of a flush by such pauses, in milliseconds.
-const PUT_OFF_MS: u64 = 60_000;
+const MAX_POSTPONE_MS: u64 = 60_000;
 
 /// Priority 5. Also runs after a failed turn, because the user's message still counts.
 pub struct MemoryFlush(pub Rc<Memories>);
@@ -43,7 +43,7 @@ impl FollowUp for MemoryFlush {
         let (Some(first), Some(newest)) = (records.first(), newest.last()) else {
             return Ok(Progress::Done(Vec::new()));
         };
-        let quiet_at = newest.at.plus(QUIET_MS).min(first.at.plus(PUT_OFF_MS));
+        let quiet_at = newest.at.plus(QUIET_MS).min(first.at.plus(MAX_POSTPONE_MS));
         if !cx.urgent {
             if cx.clock.now() < quiet_at {
                 return Ok(Progress::NotBefore(quiet_at));

@@ -7,7 +7,7 @@ use crate::agent::{
 };
 use serde_json::Value;
 
-/// `memory_handover`: a hook that fails after each turn if the session's state says so.
+/// `memory_handover`: a hook that fails after each turn if the session's state requests it.
 pub struct MemoryHandover;
 
 #[async_trait::async_trait(?Send)]
@@ -31,7 +31,7 @@ impl Hook for MemoryHandover {
 }
 
 /// `pulse`: an interval that counts its ticks, one a second, in the session's state as `beats`, while `beat`
-/// is `true` there. It fails if `beat` is `"fail"`, and stops for good if it is `"stop"`. Enabled only in
+/// is `true` there. It fails if `beat` is `"fail"`, and stops permanently if it is `"stop"`. Enabled only in
 /// deployments whose INITIAL_STATE has a `beat`.
 pub struct Pulse;
 

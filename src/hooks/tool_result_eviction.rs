@@ -1,8 +1,7 @@
 //! The `tool_result_eviction` hook: moves very large tool outputs to artifacts that live as long as the
 //! session.
 //!
-//! Other large outputs are kept apart too, for a while (`session::artifacts::store_if_large`): what is this large
-//! is worth keeping, and its end is shown beside its start.
+//! Smaller large outputs expire (`session::artifacts::store_if_large`), and only their start is shown.
 
 use crate::agent::{
     Hook, RuntimeContext,
@@ -12,7 +11,7 @@ use crate::types::{ToolOutcome, text::ends_around};
 use async_trait::async_trait;
 
 /// Number of characters shown from the start and from the end of an output, together at most half of it.
-const PREVIEW: usize = 2_000;
+const PREVIEW_CHARS: usize = 2_000;
 
 /// Tools that read artifacts or limit their own output. If their results were evicted, the model could never
 /// read them.
@@ -54,7 +53,7 @@ impl Hook for ToolResultEviction {
         if chars <= self.0 {
             return;
         }
-        let shown = 2 * PREVIEW.min(chars / 4);
+        let shown = 2 * PREVIEW_CHARS.min(chars / 4);
         let note = |left_out, total| format!("{left_out} of {total} characters left out");
         let preview = ends_around(&text, shown, note).unwrap_or_default();
         let kept = cx.artifacts.store_output(cx.turn(), &event.call.call_id, result, &text).await;

@@ -1,5 +1,5 @@
-//! The `workspace_context` hook: appends files of the workspace to the instructions, read anew before each
-//! model call, so that an edit takes effect in the next step.
+//! The `workspace_context` hook: reads files of the workspace before each model call and appends them to the
+//! instructions, so that an edit takes effect in the next step.
 
 mod cut;
 mod prompt;
@@ -22,7 +22,7 @@ use async_trait::async_trait;
 use prompt::Prompt;
 
 /// Maximum time to read the files, in milliseconds. After that, the last known versions are used.
-const LOOK_MS: u64 = 2_000;
+const READ_TIMEOUT_MS: u64 = 2_000;
 /// Maximum number of paths to list below `knowledge/`, which are read from both trees at each step.
 const MAX_LISTED: usize = 50;
 
@@ -68,7 +68,7 @@ impl Hook for WorkspaceContext {
     async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
         let (tenant, agent, user) = (&cx.tenant, &cx.agent, &cx.user);
         let read = async { self.glance.read(tenant, agent, user).await.map_err(|error| error.to_string()) };
-        let view = within(cx.clock.as_ref(), LOOK_MS, read).await;
+        let view = within(cx.clock.as_ref(), READ_TIMEOUT_MS, read).await;
         let view = match view.unwrap_or_else(|unfinished| Err(unfinished.to_string())) {
             Ok(view) => view,
             Err(reason) => {

@@ -1,7 +1,7 @@
 //! Consolidation: merges new facts into `MEMORY.md`.
 //!
 //! ```text
-//! lease ─▶ facts behind the watermark + the file ─▶ model ─▶ guards ─▶ backup
+//! lease ─▶ facts after the watermark + the file ─▶ model ─▶ guards ─▶ backup
 //!      ─▶ intent ─▶ file, if it is still the one that was read ─▶ watermark, lease back
 //! ```
 //!
@@ -27,26 +27,26 @@ pub const MAX_MEMORY: usize = 14_400;
 const MAX_READ: usize = 40_000;
 const LEASE_LOST: &str = "the lease was lost";
 /// Minimum time between two consolidations of a space, in milliseconds.
-pub const REST_MS: u64 = 30 * 60 * 1_000;
+pub const MIN_GAP_MS: u64 = 30 * 60 * 1_000;
 /// Duration of a lease, in milliseconds.
 pub const LEASE_MS: u64 = 10 * 60 * 1_000;
 /// Delay after a failed consolidation, in milliseconds.
-const RETRY_DELAY_MS: u64 = REST_MS;
+const RETRY_DELAY_MS: u64 = MIN_GAP_MS;
 /// Timeout of the model call, in milliseconds.
 const MODEL_TIMEOUT_MS: u64 = 120_000;
 /// Number of spaces that are consolidated concurrently.
 const CONCURRENCY: usize = 4;
-/// Maximum number of facts per model call, and of their characters.
+/// Maximum number of facts per model call.
 const MAX_FACTS: usize = 200;
+/// Maximum length of the facts of one model call, in characters.
 const MAX_FACT_CHARS: usize = 16_000;
 /// How often a merge is attempted when the file changes concurrently.
 const MAX_ATTEMPTS: usize = 3;
 /// Files shorter than this, in bytes, may shrink by any amount.
 const SMALL_FILE: usize = 400;
-/// Folder of backups of replaced files: the newest [`MAX_BACKUPS`], and in a subfolder every file that lost
-/// more than half of its length.
+/// Folder with the newest [`MAX_BACKUPS`] backups of replaced files.
 const BACKUPS: &str = "memory/backups/";
-const KEPT_BACKUPS: &str = "memory/backups/kept/";
+const PERMANENT_BACKUPS: &str = "memory/backups/kept/";
 const MAX_BACKUPS: usize = 20;
 
 const PROMPT: &str = "You maintain MEMORY.md, the long-term memory of an assistant about its user. Merge the new \
@@ -73,7 +73,7 @@ impl Memories {
         let mut done = 0;
         while done < limit {
             let claim = self.claim();
-            let since = Timestamp(claim.now.0.saturating_sub(REST_MS));
+            let since = Timestamp(claim.now.0.saturating_sub(MIN_GAP_MS));
             let leases = self.spaces.claim_due(&claim, since, CONCURRENCY.min(limit - done)).await;
             let leases = leases.map_err(|error| error.to_string())?;
             if leases.is_empty() {
@@ -218,15 +218,15 @@ impl Memories {
             }
             let last = facts.last().map_or(watermark, |fact| fact.serial);
             let intent = Intent { etag: stored::etag(new.as_bytes()), watermark: last };
-            // Comes before every write to the file, so that nothing is written after the lease was lost or
-            // the space erased.
+            // Precedes every write to the file, so that nothing is written after the lease was lost or the
+            // space erased.
             self.save_progress(lease, watermark, Some(&intent)).await?;
             let now = self.one_shot.clock.now();
             let is_shorter =
                 text.len() > SMALL_FILE && new.len() * 2 < text.len() || text.chars().count() > MAX_READ;
-            back_up(files, &text, if is_shorter { KEPT_BACKUPS } else { BACKUPS }, now).await?;
+            back_up(files, &text, if is_shorter { PERMANENT_BACKUPS } else { BACKUPS }, now).await?;
             if !is_complete {
-                back_up(files, &response, KEPT_BACKUPS, now.plus(1)).await?;
+                back_up(files, &response, PERMANENT_BACKUPS, now.plus(1)).await?;
             }
             let condition = match old {
                 Some(file) => Precondition::IfMatch(file.entry.etag),
@@ -254,7 +254,8 @@ async fn back_up(files: &Workspace, text: &str, folder: &str, now: Timestamp) ->
     files.write(&place, text.to_owned().into(), &Precondition::Any).await.map_err(words)?;
     let prefix = PathPrefix::folder(BACKUPS.trim_end_matches('/')).map_err(|error| error.to_string())?;
     let all = files.layer(Layer::User).list(&prefix, None, 10 * MAX_BACKUPS).await.map_err(words)?;
-    let old: Vec<_> = all.iter().filter(|entry| !entry.path.as_str().starts_with(KEPT_BACKUPS)).collect();
+    let old: Vec<_> =
+        all.iter().filter(|entry| !entry.path.as_str().starts_with(PERMANENT_BACKUPS)).collect();
     for entry in old.iter().take(old.len().saturating_sub(MAX_BACKUPS)) {
         files.delete(&entry.path, &Precondition::Any).await.map_err(words)?;
     }

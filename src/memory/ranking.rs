@@ -12,7 +12,7 @@
 //!
 //! The constants below were chosen on the development splits of LoCoMo (turns and facts) and BEAM, with one
 //! setting for all; `examples/eval_memory.rs` measures them. The optimum is flat: changing a constant by a
-//! fifth changes recall at 10 by little more than a point.
+//! fifth changes recall@10 by little more than a point.
 //!
 //! A search reads at most [`MAX_ROWS`] rows, regardless of the size of the collection.
 
@@ -38,8 +38,8 @@ pub const MAX_TERMS: usize = 2 * MAX_WORDS + MAX_DATES + 1;
 pub const MAX_CANDIDATES: usize = 130;
 /// Maximum number of queries of a search.
 pub const MAX_QUERIES: usize = 3;
-/// Maximum number of rows for the neighbors of a search: one per neighbor and [`ROWS_PER_RUN`] per run of them.
-/// Without neighbors, a tenth of the evidence is not found.
+/// Maximum number of rows for the neighbors of a search: one per neighbor and [`ROWS_PER_RUN`] per run of
+/// them. Without neighbors, a tenth of the evidence is not found.
 pub const NEIGHBOR_ROWS: usize = 190;
 /// Additional rows per run of neighbors: the row that names it, and the row at which it ends.
 pub const ROWS_PER_RUN: usize = 2;

@@ -1,5 +1,5 @@
 //! The Porter stemmer (M. F. Porter, "An algorithm for suffix stripping", 1980), with the two
-//! departures of its author's own program: `bli` for `abli`, and `logi`.
+//! departures of its author's program: `bli` for `abli`, and `logi`.
 //!
 //! Implemented here because existing crates include tables for other languages or all of Unicode. Stems
 //! English only; words with characters other than a–z stay unchanged.

@@ -4,7 +4,7 @@ use super::{Anthropic, OpenAi, TABLE, Wire};
 use serde::Deserialize;
 use thiserror::Error;
 
-/// A provider of the deployment's own: any server that implements the wire of a built-in provider.
+/// A provider that a deployment adds: any server that implements the wire of a built-in provider.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CustomProvider {
@@ -12,7 +12,7 @@ pub struct CustomProvider {
     pub name: String,
     /// Its base URL.
     pub base_url: String,
-    /// The secret that holds its API key; none when the server needs no key.
+    /// The secret that holds its API key; `None` when the server needs no key.
     #[serde(default)]
     pub key: Option<String>,
     /// The model that sessions use when no other provider has a key.
@@ -40,8 +40,8 @@ pub enum InvalidProvider {
     /// Its name cannot be part of a model id.
     #[error("the name must be 1 to 64 of a–z 0–9 -")]
     Name,
-    /// The table has the name already.
-    #[error("there is a built-in provider of this name")]
+    /// The name is that of a built-in provider.
+    #[error("a built-in provider has this name")]
     BuiltIn,
     /// Its base URL is not absolute.
     #[error("`base_url` must start with http:// or https://")]
@@ -52,7 +52,7 @@ impl CustomProvider {
     /// Returns whether the entry is usable.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns what is wrong with the entry.
     pub fn check(&self) -> Result<(), InvalidProvider> {
         let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if !(1..=64).contains(&self.name.len()) || !self.name.bytes().all(fits) {

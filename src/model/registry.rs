@@ -16,7 +16,7 @@ type ProviderModel = Result<Rc<dyn Model>, ModelError>;
 
 /// Resolves model ids (`provider/model`).
 pub struct ModelRegistry {
-    /// Those of [`TABLE`], then the custom ones.
+    /// The providers of [`TABLE`], then the custom ones.
     providers: Vec<Entry>,
     default: String,
     prices: Prices,
@@ -30,7 +30,7 @@ struct Entry {
     model: ProviderModel,
 }
 
-/// What models are built from.
+/// The ports and settings that models share.
 struct Parts {
     settings: ModelSettings,
     http: Rc<dyn Http>,

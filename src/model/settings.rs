@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 /// Model settings of a deployment.
 #[derive(Clone, Default)]
 pub struct ModelSettings {
-    /// Providers beside those of the table.
+    /// Providers in addition to those of the table.
     pub custom: Vec<CustomProvider>,
-    /// The model of sessions that name none, as `provider/model`.
+    /// The default model of sessions, as `provider/model`.
     pub default: Option<String>,
     /// Prices that take precedence over the built-in ones.
     pub prices: Prices,

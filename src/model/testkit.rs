@@ -54,7 +54,7 @@ impl Clock for FakeClock {
     }
 }
 
-/// Answers every request with the same script.
+/// Responds to every request with the same script.
 pub(super) struct FakeHttp {
     status: u16,
     headers: Vec<(String, String)>,

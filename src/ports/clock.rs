@@ -28,10 +28,10 @@ pub trait Entropy {
 pub enum Unfinished {
     /// The work exceeded its time limit and was dropped.
     #[error("timed out")]
-    Late,
+    TimedOut,
     /// The work panicked.
     #[error("internal error: the task panicked")]
-    Broke,
+    Panicked,
 }
 
 /// Runs `work` for at most `ms` milliseconds and catches its panics.
@@ -43,7 +43,7 @@ pub async fn within<T>(clock: &dyn Clock, ms: u64, work: impl Future<Output = T>
     let timer = clock.sleep(ms);
     pin_mut!(work);
     match select(work, timer).await {
-        Either::Left((done, _)) => done.map_err(|_panic| Unfinished::Broke),
-        Either::Right(_) => Err(Unfinished::Late),
+        Either::Left((done, _)) => done.map_err(|_panic| Unfinished::Panicked),
+        Either::Right(_) => Err(Unfinished::TimedOut),
     }
 }

@@ -32,10 +32,10 @@ pub enum FileError {
     #[error("the file is read-only")]
     ReadOnly,
     /// The call that writes has ended or lost its permit.
-    #[error("the call has ended, so it may not write any more")]
+    #[error("the call has ended and can no longer write")]
     Closed,
     /// The store failed. The message is for the operator's log.
-    #[error("the file store is not available: {0}")]
+    #[error("the file store is unavailable: {0}")]
     Unavailable(String),
 }
 

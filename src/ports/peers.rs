@@ -7,7 +7,7 @@ use crate::types::{Acknowledgement, CallId, ChildStatus, Imported, SessionId, Sn
 use async_trait::async_trait;
 use thiserror::Error;
 
-/// Another session could not be reached, or could not do what was asked.
+/// Another session could not be reached, or failed to handle the message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct PeerError(pub String);
@@ -26,8 +26,8 @@ pub trait Peers: SessionEraser {
         snapshot: Snapshot,
     ) -> Result<Imported, PeerError>;
 
-    /// Cancels the task of the child in `session`, for call `call_id` of its parent, and returns its final status.
-    /// A child that does not exist yet will refuse its task when it arrives.
+    /// Cancels the task of the child in `session`, for call `call_id` of its parent, and returns its final
+    /// status. A child that does not exist yet will refuse its task when it arrives.
     ///
     /// # Errors
     /// When the session cannot be reached or its store fails.

@@ -26,14 +26,13 @@ pub struct Setting {
     pub name: &'static str,
     /// Where the value comes from and how it is parsed.
     pub kind: Kind,
-    /// The value that an absent or blank setting has; empty when it follows from something else, as `doc`
-    /// says.
+    /// The value of an absent or blank setting; empty when `doc` describes how it is derived.
     pub default: &'static str,
-    /// The values that fit. Completes the sentence "expected …".
+    /// The valid values. Completes the sentence "expected …".
     pub expects: &'static str,
     /// What the setting does, in Markdown.
     pub doc: &'static str,
-    /// A value that fits, for settings whose values are JSON; empty for the others.
+    /// A valid value, for settings whose values are JSON; otherwise empty.
     pub example: &'static str,
 }
 
@@ -55,7 +54,7 @@ type Parse = fn(&mut Config, &str) -> Result<(), ValueError>;
 pub struct Topic {
     /// Its heading.
     pub title: &'static str,
-    /// What its settings are about, in Markdown.
+    /// An introduction to its settings, in Markdown.
     pub about: &'static str,
     /// Its settings, in the order in which they are parsed: a row may use the values of those before it.
     pub settings: &'static [Setting],
@@ -72,7 +71,7 @@ pub const SETTINGS: &[Topic] = &[
     platform::TOPIC,
 ];
 
-/// A setting whose value does not fit.
+/// A setting whose value is invalid.
 #[derive(Debug, Error)]
 #[error("the setting {name} is malformed: {why}; expected {expects}")]
 pub struct SettingError {
@@ -81,11 +80,11 @@ pub struct SettingError {
     /// What is wrong with its value.
     #[source]
     pub why: ValueError,
-    /// What fits.
+    /// The valid values.
     pub expects: &'static str,
 }
 
-/// What a deployment sets.
+/// The configuration of a deployment.
 pub struct Config {
     /// The models.
     pub models: ModelSettings,
@@ -99,7 +98,7 @@ pub struct Config {
     pub web_fetch_allow: String,
     /// Memory across sessions.
     pub memory: MemorySettings,
-    /// With the strategy `none`: most messages that the model is shown.
+    /// With the strategy `none`: maximum number of messages that the model is shown.
     pub context_messages: usize,
     strategy: Strategy,
     compaction: CompactionSettings,

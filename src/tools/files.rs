@@ -19,8 +19,8 @@ pub use find::{GlobFiles, GrepFiles, ListFiles};
 pub use read::ReadFile;
 pub use write::WriteFile;
 
-/// Maximum number of characters in an answer, small enough that it never becomes an artifact.
-const MAX_ANSWER: usize = 10_000;
+/// Maximum number of characters in a result, small enough that it never becomes an artifact.
+const MAX_OUTPUT: usize = 10_000;
 
 /// What the file tools share: the workspaces, and the log for failures.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ impl Files {
         ToolError::new(match error {
             FileError::NotFound => format!("no such file: `{path}`; use list_files to see the files"),
             FileError::Conflict => {
-                format!("`{path}` was changed by someone else in the meantime; read it again")
+                format!("`{path}` was changed concurrently; read it again")
             }
             FileError::TooLarge(bytes) => {
                 format!("`{path}` would have {bytes} bytes; a file may have at most {MAX_FILE}; split it")
@@ -68,13 +68,13 @@ impl Files {
             FileError::ReadOnly => {
                 format!("`{path}` is shared by all users and read-only; write a copy instead")
             }
-            FileError::Closed => "the call has ended, so it may not write any more".to_owned(),
+            FileError::Closed => "the call has ended and can no longer write".to_owned(),
             FileError::Unavailable(cause) => {
                 let (tenant, session) = (&cx.tenant, &cx.session);
                 self.log.line(&json!({
                     "event": "files.unavailable", "tenant": tenant, "session": session, "cause": cause,
                 }));
-                "the file store is not available; try again".to_owned()
+                "the file store is unavailable; try again".to_owned()
             }
         })
     }
@@ -100,10 +100,10 @@ fn key(text: &str) -> String {
     FilePath::parse(text).map_or_else(|_| text.to_owned(), |path| format!("file:{path}"))
 }
 
-/// Joins as many lines as fit into an answer, followed by the notes.
-fn answer(lines: impl IntoIterator<Item = String>, mut notes: Vec<String>) -> String {
+/// Joins as many lines as fit into a result, followed by the notes.
+fn joined(lines: impl IntoIterator<Item = String>, mut notes: Vec<String>) -> String {
     // Reserved for the notes.
-    let room = MAX_ANSWER - 1_000;
+    let room = MAX_OUTPUT - 1_000;
     let (mut text, mut chars, mut left_out) = (String::new(), 0, 0);
     for line in lines {
         chars += line.chars().count() + 1;

@@ -20,10 +20,10 @@ pub use sessions::{SessionHistory, SessionList, SessionSearch};
 /// Default number of hits.
 const HITS: usize = 10;
 const MAX_HITS: usize = 50;
-/// Maximum number of characters in an answer, small enough that it never becomes an artifact.
-const MAX_ANSWER: usize = 9_000;
+/// Maximum number of characters in a result, small enough that it never becomes an artifact.
+const MAX_OUTPUT: usize = 9_000;
 
-/// What the memory tools share.
+/// The stores that the memory tools share.
 #[derive(Clone)]
 pub struct Shared {
     memories: Rc<Memories>,
@@ -69,7 +69,7 @@ impl Shared {
         let owner = owner(&cx);
         let found = self.memories.search(&owner, kind, &args.query, limit(args.limit));
         let hits = cx.unless_canceled(found).await?.map_err(|error| self.down(&cx, &error))?;
-        Ok(answer(hits.iter().map(line), nothing))
+        Ok(joined(hits.iter().map(line), nothing))
     }
 
     /// Creates the error for a failed store, and logs its cause.
@@ -77,7 +77,7 @@ impl Shared {
         self.log.line(&json!({
             "event": "memory.unavailable", "tenant": cx.tenant, "session": cx.session, "cause": cause.to_string(),
         }));
-        ToolError::new("the memory is not available; try again")
+        ToolError::new("the memory is unavailable; try again")
     }
 }
 
@@ -89,12 +89,12 @@ fn limit(asked: Option<usize>) -> usize {
     asked.unwrap_or(HITS).clamp(1, MAX_HITS)
 }
 
-/// Joins as many lines as fit into an answer, and marks them as untrusted.
-fn answer(lines: impl IntoIterator<Item = String>, nothing: &str) -> String {
+/// Joins as many lines as fit into a result, and marks them as untrusted.
+fn joined(lines: impl IntoIterator<Item = String>, nothing: &str) -> String {
     let (mut text, mut chars) = (String::new(), 0);
     for line in lines {
         chars += line.chars().count() + 1;
-        if chars > MAX_ANSWER {
+        if chars > MAX_OUTPUT {
             text.push_str("[more hits left out; narrow the request]\n");
             break;
         }

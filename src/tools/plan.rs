@@ -69,7 +69,7 @@ impl Plans {
             self.log.line(&json!({
                 "event": "files.unavailable", "tenant": tenant, "session": session, "cause": cause,
             }));
-            return ToolError::new("the file store is not available; try again");
+            return ToolError::new("the file store is unavailable; try again");
         }
         ToolError::new(format!("`{path}`: {error}"))
     }

@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Default number of bytes to read.
-const LENGTH: u64 = 8_000;
+const DEFAULT_LENGTH: u64 = 8_000;
 /// Maximum number of bytes to read, small enough that the result never becomes an artifact.
 const MAX_LENGTH: u64 = 10_000;
 /// Maximum length of a character in bytes. A range of this length contains the start of at least one
 /// character.
-const CHAR: u64 = 4;
+const MAX_CHAR_BYTES: u64 = 4;
 
 /// The `read_artifact` tool.
 pub struct ReadArtifact;
@@ -51,9 +51,9 @@ impl Tool for ReadArtifact {
                 args.offset
             )));
         }
-        let length = args.length.unwrap_or(LENGTH).clamp(CHAR, MAX_LENGTH);
+        let length = args.length.unwrap_or(DEFAULT_LENGTH).clamp(MAX_CHAR_BYTES, MAX_LENGTH);
         // The last character may need a few more bytes.
-        let end = args.offset.saturating_add(length + CHAR - 1).min(total);
+        let end = args.offset.saturating_add(length + MAX_CHAR_BYTES - 1).min(total);
         let read = cx.artifacts.read(&pointer, Some(args.offset..end)).await;
         let bytes = read.map_err(|error| failed(&error))?;
         let (start, text) = whole_characters(&bytes, args.offset > 0, length).ok_or_else(|| {
@@ -67,10 +67,10 @@ impl Tool for ReadArtifact {
 
 /// Returns the characters that start within the first `length` bytes, and the offset of the first one, so
 /// that adjacent ranges add up to the whole text. Returns `None` if the bytes are not UTF-8.
-fn whole_characters(bytes: &[u8], goes_on: bool, length: u64) -> Option<(usize, &str)> {
+fn whole_characters(bytes: &[u8], is_truncated: bool, length: u64) -> Option<(usize, &str)> {
     let continues = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
     let until_next = |from: &[u8]| from.iter().take_while(|byte| continues(byte)).take(3).count();
-    let start = if goes_on { until_next(bytes) } else { 0 };
+    let start = if is_truncated { until_next(bytes) } else { 0 };
     let length = usize::try_from(length).ok()?.min(bytes.len());
     let end = length + until_next(bytes.get(length..)?);
     Some((start, std::str::from_utf8(bytes.get(start..end)?).ok()?))
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn adjacent_parts_add_up_to_the_whole() {
         let text = "aé山😀\u{301}z".repeat(40);
-        for length in CHAR..40 {
+        for length in MAX_CHAR_BYTES..40 {
             let (mut read, mut offset) = (String::new(), 0);
             while offset < text.len() {
                 let end = (offset + length as usize + 3).min(text.len());

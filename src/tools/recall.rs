@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Maximum number of characters of messages, small enough that the result never becomes an artifact.
-const LENGTH: usize = 9_000;
+const MAX_CHARS: usize = 9_000;
 /// Maximum number of records to read.
-const RECORDS: usize = 200;
+const MAX_RECORDS: usize = 200;
 
 /// The `recall` tool.
 pub struct Recall;
@@ -45,7 +45,7 @@ impl Tool for Recall {
             return Err(ToolError::new("set `message`, or `from` and `to`"));
         };
         let to = args.message.or(args.to).unwrap_or(u64::MAX);
-        let (messages, next) = cx.messages(from, to, RECORDS)?;
+        let (messages, next) = cx.messages(from, to, MAX_RECORDS)?;
         let Some(last) = messages.last() else {
             return Err(ToolError::new(format!("no message from {from} up to the requested number")));
         };
@@ -57,7 +57,7 @@ impl Tool for Recall {
                 args.offset
             )));
         }
-        let shown: String = text.chars().skip(args.offset).take(LENGTH).collect();
+        let shown: String = text.chars().skip(args.offset).take(MAX_CHARS).collect();
         let end = args.offset + shown.chars().count();
         let on = match next {
             _ if end < total => format!("; continue with offset {end}"),

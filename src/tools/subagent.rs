@@ -1,6 +1,6 @@
 //! The `subagent` tool, which spawns a subagent and waits for its result.
 //!
-//! The call is suspended while the child works in its own session. See `agent::host::subagents`.
+//! The call is suspended while the child works in its own session. See `agent::host::children`.
 
 use crate::agent::{DynTool, ToolContext};
 use crate::types::{

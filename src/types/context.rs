@@ -1,4 +1,4 @@
-//! Which part of a session's log the model is shown, and how much of its context window that takes.
+//! The part of a session's log that the model is shown, and its share of the context window.
 
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +53,7 @@ pub struct WindowUse {
     pub limit: u64,
 }
 
-/// The correction of our token estimates for one model, learned from the provider's counts.
+/// The correction of token estimates for one model, learned from the provider's counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Gauge {
@@ -61,7 +61,7 @@ pub struct Gauge {
     pub model: String,
     /// Tokens that the provider counts per 1,000 estimated tokens; 0 while unknown.
     pub permille: u64,
-    /// Estimated tokens of a request beside the conversation: instructions, tools, and so on.
+    /// Estimated tokens of a request in addition to the conversation: instructions, tools, and so on.
     pub fixed: u64,
     /// The smallest estimate that the provider rejected as too long; 0 if there is none.
     pub too_much: u64,
@@ -79,7 +79,7 @@ impl Gauge {
         if self.model == model { self.clone() } else { Self { model: model.to_owned(), ..Self::default() } }
     }
 
-    /// Learns the ratio of the provider's count to our estimate.
+    /// Learns the ratio of the provider's count to the estimate.
     pub fn learn(&mut self, estimated: u64, counted: u64) {
         if estimated > 0 && counted > 0 {
             self.permille = (counted * 1_000 / estimated).clamp(*PERMILLE.start(), *PERMILLE.end());
@@ -108,7 +108,7 @@ impl Gauge {
         if self.permille == 0 { estimated } else { estimated.saturating_mul(self.permille) / 1_000 }
     }
 
-    /// Converts a provider's count to our estimate.
+    /// Converts a provider's count to an estimate.
     pub fn estimated(&self, counted: u64) -> u64 {
         counted.saturating_mul(1_000).checked_div(self.permille).unwrap_or(counted)
     }

@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use std::{borrow::Borrow, fmt, ops::Deref, rc::Rc};
 use uuid::{Builder, Uuid};
 
-/// Defines id types: a string in JSON, cheap to clone, comparable with text but with no other id.
+/// Defines id types: a string in JSON, cheap to clone, comparable with text but not with other ids.
 ///
 /// `From` trusts the text, as storage is trusted; `parse` checks text from a caller with the named
 /// function. With a prefix, the service generates ids of this type.

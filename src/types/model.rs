@@ -73,7 +73,7 @@ impl Price {
     }
 }
 
-/// The size of a model's context window, and how its tokenizer relates to our estimate.
+/// The size of a model's context window, and how its tokenizer relates to the token estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelLimits {
     /// The context window, in tokens: request and response together.

@@ -75,7 +75,7 @@ pub enum Trigger {
     Threshold,
     /// The session was idle for so long that the provider's prompt cache has expired.
     Idle,
-    /// The model changed, so that the prompt is in no cache anyway.
+    /// The model changed, so the prompt is not cached.
     ProviderChange,
     /// The request exceeded the model's context window.
     Overflow,

@@ -24,10 +24,10 @@ pub struct ChildStatus {
     /// The child's calls that wait for a person.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Pending>,
-    /// Tokens used.
+    /// Tokens consumed.
     #[serde(default)]
     pub usage: Usage,
-    /// Their cost in US dollars, where the model has a price.
+    /// Cost in US dollars, if the model has a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
@@ -47,8 +47,8 @@ impl ChildStatus {
         }
     }
 
-    /// Returns the outcome of the parent's call. An aborted task is a result and no failure: its text may be
-    /// enough.
+    /// Returns the outcome of the parent's call. An aborted task is a result, not a failure: its text may
+    /// suffice.
     pub fn outcome(&self) -> ToolOutcome {
         let result = |text: String| ToolOutcome::Result { result: text.into() };
         match (self.status, &self.error) {
@@ -69,19 +69,19 @@ impl ChildStatus {
     }
 }
 
-/// The parent's answer to a child's status.
+/// The parent's response to a child's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Acknowledgement {
     /// The parent has stored the status.
     Recorded,
-    /// No call waits for this child any more.
+    /// No call waits for this child.
     NotWanted,
-    /// The parent's session does not exist any more.
+    /// The parent's session was deleted.
     NoSession,
 }
 
-/// What one session's object sends to another to create a session there, or to update a child.
+/// A message that creates a session in another object, or updates a child.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The version of the stored shapes in it; 0 from a version that sent none.
@@ -89,25 +89,25 @@ pub struct Snapshot {
     pub schema: u32,
     /// The new session.
     pub meta: SessionMeta,
-    /// The session of which it is a copy.
+    /// The session that it was forked from.
     #[serde(default)]
     pub forked_from: Option<SessionId>,
     /// The tenant's rules.
     pub tenant_rules: Rules,
-    /// The copied log; `None` for a session that should exist already.
+    /// The copied log; `None` if the session should already exist.
     pub records: Option<Vec<Record>>,
-    /// The task to begin with, for a child.
+    /// The first task, for a child.
     #[serde(default)]
     pub task: Option<(String, TurnOptions)>,
 }
 
-/// The answer to a [`Snapshot`].
+/// The response to a [`Snapshot`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Imported {
     /// The session exists; its view as clients see it, in JSON.
     Session(String),
-    /// There is no session, and the snapshot holds no log to make one from.
+    /// The session does not exist, and the snapshot has no log to create it from.
     Missing,
     /// The task was canceled before it arrived; nothing was created.
     Canceled,
@@ -119,7 +119,7 @@ mod tests {
     use crate::types::{EventKind, Owner, Parent, Timestamp, session::SCHEMA, subagent::GENERAL};
 
     #[test]
-    fn messages_between_sessions_survive_the_way() {
+    fn messages_between_sessions_round_trip_through_json() {
         let owner = Owner { tenant: "t".into(), user: "u".into(), agent: "a".into() };
         let mut meta = SessionMeta::new("s".into(), owner, Timestamp(5));
         meta.parent = Some(Parent {

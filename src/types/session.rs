@@ -1,4 +1,4 @@
-//! A session's metadata and state: everything stored beside the log.
+//! A session's metadata and state, which are stored separately from the log.
 
 use super::{
     AgentId, Budget, CallId, EventKind, Gauge, Grants, Message, Mode, Owner, Parent, Rules, SessionId,
@@ -17,7 +17,7 @@ pub const SCHEMA: u32 = 1;
 pub struct SessionMeta {
     /// The session's id, unique within its tenant.
     pub id: SessionId,
-    /// The tenant. Not part of responses, since a caller knows its own tenant.
+    /// The tenant. Not part of responses, because every response concerns the caller's own tenant.
     pub tenant: TenantId,
     /// The user that the session belongs to.
     pub user: UserId,
@@ -93,7 +93,7 @@ impl SessionMeta {
     }
 }
 
-/// What a session is doing.
+/// The activity of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionStatus {
@@ -158,11 +158,11 @@ pub struct SessionState {
     /// When the parent last sent its rules.
     #[serde(default)]
     pub ruled_at: Timestamp,
-    /// Whether the parent has acknowledged the final status of this child's task. Only the parent's answer sets it.
+    /// Whether the parent has acknowledged the final status of this child's task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reported: bool,
-    /// When the first document or artifact expires; `None` when none does. A state that an older version wrote has
-    /// no such time: the purge looks at once.
+    /// When the first document or artifact expires; `None` when none does. The default for
+    /// states of older versions runs the purge at once.
     #[serde(default = "at_once")]
     pub purge_at: Option<Timestamp>,
 }
@@ -219,7 +219,7 @@ pub struct IntervalState {
     pub next_at: Timestamp,
     /// Number of successful ticks.
     pub runs: u64,
-    /// Whether the interval has stopped for good.
+    /// Whether the interval has stopped permanently.
     pub stopped: bool,
     /// Number of failures since the last success.
     pub failed: u32,
@@ -268,7 +268,7 @@ impl SessionState {
         self.reserved.queued = left.saturating_sub(bytes as u64);
     }
 
-    /// Returns what the session is doing.
+    /// Returns the session's activity.
     pub fn status(&self) -> SessionStatus {
         match &self.turn {
             Some(turn) if turn.waits_for_people() => SessionStatus::Waiting,

@@ -13,19 +13,19 @@ pub const GENERAL: &str = "general-purpose";
 pub struct SubagentKind {
     /// The name by which the model selects it.
     pub id: String,
-    /// What it is good for, for the model that spawns it.
+    /// Its purpose, for the model that spawns it.
     pub description: String,
     /// Instructions that follow the agent's own in its prompt.
     pub instructions: String,
     /// Its model, as `provider/model`; the parent session's when absent.
     pub model: Option<String>,
-    /// The tools that it has, of those of the parent's turn; all when absent.
+    /// Its tools, a subset of the tools of the parent's turn; all of them when absent.
     pub tools: Option<Vec<String>>,
-    /// The model calls that it may make; as many as the parent's turn when absent.
+    /// Maximum number of model calls; that of the parent's turn when absent.
     pub max_steps: Option<u32>,
 }
 
-/// The task of a child, as the parent's call shows it while it waits.
+/// The task of a child: the arguments of the parent's call, and the payload of its suspension.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildTask {
     /// The kind of subagent.
@@ -47,14 +47,14 @@ impl ChildTask {
     }
 }
 
-/// What ties a child's session to its parent.
+/// The link from a child's session to its parent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parent {
     /// The parent's session.
     pub session: SessionId,
-    /// The turn there.
+    /// The parent's turn.
     pub turn: TurnId,
-    /// The call there, which waits for the result.
+    /// The parent's call, which waits for the result.
     pub call_id: CallId,
     /// The kind of subagent.
     pub agent: String,

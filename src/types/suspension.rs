@@ -1,4 +1,4 @@
-//! Suspended tool calls: what a call waits for, and how the waiting ended.
+//! Suspended tool calls: what a call waits for, and its resolution.
 
 use super::{CallId, Category, KeyId, Timestamp, TurnId, UserId, subagent::ChildTask};
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ pub struct ChildWait {
 }
 
 impl Wait {
-    /// Creates a wait of this kind from what is shown to the person or client that answers.
+    /// Creates a wait of this kind from the payload that is shown to the person or client that answers.
     ///
     /// # Errors
     /// When the payload of a subagent's call is not a task.
@@ -80,7 +80,7 @@ impl Wait {
         }
     }
 
-    /// Returns what is shown to the person or client that answers.
+    /// Returns the payload that is shown to the person or client that answers.
     pub fn payload(&self) -> Value {
         match self {
             Self::Approval => Value::Null,
@@ -96,8 +96,8 @@ impl Wait {
     }
 }
 
-/// A tool call that waits or waited. Bound to the call, its turn, the turn's epoch when it was suspended, and
-/// the exact arguments.
+/// A suspended tool call, open or resolved. It is bound to the call, its turn, the turn's epoch when it was
+/// suspended, and the exact arguments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Stored", into = "Stored")]
 pub struct Suspension {
@@ -111,7 +111,7 @@ pub struct Suspension {
     pub name: String,
     /// The tool's category.
     pub category: Category,
-    /// The arguments that it would run with.
+    /// The arguments that the call would run with.
     pub args: Value,
     /// SHA-256 of their canonical JSON, in hex.
     pub args_hash: String,
@@ -119,9 +119,9 @@ pub struct Suspension {
     pub wait: Wait,
     /// When it was suspended.
     pub asked_at: Timestamp,
-    /// When it counts as declined.
+    /// When the call counts as declined.
     pub expires_at: Timestamp,
-    /// How the waiting ended; `None` while the call waits.
+    /// The resolution; `None` while the call waits.
     pub resolution: Option<Resolution>,
 }
 
@@ -131,7 +131,7 @@ impl Suspension {
         matches!(&self.wait, Wait::Child(child) if child.pending.is_empty())
     }
 
-    /// Returns the child for which the call waits.
+    /// Returns the child that the call waits for.
     pub fn child(&self) -> Option<&ChildWait> {
         match &self.wait {
             Wait::Child(child) => Some(child),
@@ -177,20 +177,20 @@ pub struct Pending {
     pub name: String,
     /// The tool's category.
     pub category: Category,
-    /// The arguments that it would run with.
+    /// The arguments that the call would run with.
     pub args: Value,
     /// SHA-256 of their canonical JSON, in hex.
     pub args_hash: String,
-    /// What is shown to the person or client that answers: the question, the plan, the arguments.
+    /// The payload for the person or client that answers: the question, the plan, or the arguments.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub payload: Value,
     /// When it was suspended.
     pub asked_at: Timestamp,
-    /// When it counts as declined.
+    /// When the call counts as declined.
     pub expires_at: Timestamp,
 }
 
-/// The stored form of a suspension: the part that clients see, and the rest.
+/// The stored form of a suspension: the part that clients see, and internal fields.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     pending: Pending,
@@ -247,7 +247,7 @@ pub enum Decision {
     AlwaysAllowCategory,
 }
 
-/// Who decided, as far as the credential and the request name them.
+/// The person or key that decided, as named by the credential and the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approver {
     /// The user.
@@ -274,7 +274,7 @@ pub enum Resolution {
     Declined {
         /// The reason, for the model.
         reason: String,
-        /// Whether the time ran out without a decision.
+        /// Whether the suspension expired without a decision.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         expired: bool,
     },
@@ -283,7 +283,7 @@ pub enum Resolution {
         /// The answer.
         answer: Value,
     },
-    /// The client or child could not do it.
+    /// The client or child failed.
     Failed {
         /// The reason, for the model.
         reason: String,

@@ -70,7 +70,7 @@ pub struct CallState {
     pub asked: bool,
 }
 
-/// Options of one turn, beside its budget.
+/// Options of one turn, in addition to its budget.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TurnOptions {
@@ -93,7 +93,7 @@ impl Default for TurnOptions {
     }
 }
 
-/// What a turn does next.
+/// The next phase of a turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnPhase {
@@ -160,7 +160,7 @@ pub struct TurnState {
     /// Whether the turn waits only for subagents that do not themselves wait for a person.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub delegated: bool,
-    /// What the turn does next.
+    /// The next phase.
     pub phase: TurnPhase,
 }
 

@@ -5,7 +5,7 @@ use edge_harness::agent::FollowUp;
 use edge_harness::follow_ups::MemoryFlush;
 use edge_harness::memory::{
     Flush, Memories, MemorySettings,
-    consolidation::{Consolidated, LEASE_MS, MAX_MEMORY, REST_MS},
+    consolidation::{Consolidated, LEASE_MS, MAX_MEMORY, MIN_GAP_MS},
     facts::NewFact,
 };
 use edge_harness::platform::in_memory::models::answer;
@@ -76,12 +76,12 @@ fn each_fact_is_added_once_despite_crashes() {
         stage.index.dies_after.set(None);
         stage.index.down.set(false);
         // The next consolidation, after the lease and the pause after a failure have expired.
-        stage.clock.advance(LEASE_MS + REST_MS);
+        stage.clock.advance(LEASE_MS + MIN_GAP_MS);
         block_on(memories(&stage).consolidate_due(10)).expect("what is due");
         assert_eq!(memory_file(&stage, "u"), expected, "crashed after {calls} calls");
         assert!(asked.borrow().len() <= 3, "at most one request is repeated");
         twice += usize::from(asked.borrow().len() == 3);
-        stage.clock.advance(REST_MS + 1);
+        stage.clock.advance(MIN_GAP_MS + 1);
         assert_eq!(block_on(memories(&stage).consolidate_due(10)), Ok(0), "nothing is due");
         survived += usize::from(!died);
         if survived == 3 {
@@ -101,7 +101,7 @@ fn late_and_concurrent_facts_are_consolidated() {
     let old = NewFact { at: Timestamp(1_000), ..fact(2) };
     block_on(own.learn(&owner("u"), vec![old])).expect("learned");
     assert_eq!(block_on(own.consolidate_due(10)), Ok(0), "too soon after the last one");
-    stage.clock.advance(REST_MS + 1);
+    stage.clock.advance(MIN_GAP_MS + 1);
     assert_eq!(block_on(own.consolidate_due(10)), Ok(1));
     assert!(memory_file(&stage, "u").contains("Fact 2."));
 }

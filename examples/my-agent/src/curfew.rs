@@ -34,7 +34,7 @@ mod tests {
     use edge_harness::testkit::TestSession;
 
     #[test]
-    fn games_are_for_the_day() {
+    fn denies_dice_at_night() {
         let session = TestSession::new(|agent| agent.tool(Dice).hook(Curfew));
         let roll = "/tool dice {\"sides\": 6, \"count\": 3}";
         assert!(session.ask(roll).contains("no games before 06:00 UTC"));

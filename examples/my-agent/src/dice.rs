@@ -6,7 +6,7 @@ use edge_harness::types::{Category, Effect};
 /// Rolls dice.
 pub struct Dice;
 
-/// What the model may ask for.
+/// The arguments.
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 pub struct Roll {
     /// Sides of each die.
@@ -38,7 +38,7 @@ mod tests {
     use edge_harness::testkit::TestSession;
 
     #[test]
-    fn rolls_as_many_dice_as_asked() {
+    fn rolls_the_requested_number_of_dice() {
         let session = TestSession::new(|agent| agent.tool(Dice));
         assert_eq!(session.ask("/tool dice {\"sides\": 1, \"count\": 3}"), "dice → [1,1,1]");
         assert!(session.ask("/tool dice {\"sides\": 0, \"count\": 1}").contains("at least one side"));

@@ -1,14 +1,14 @@
 //! Fits texts into a limited number of characters, with a note on how to read the rest.
 
 /// Maximum length of a note in characters, not counting the path in it.
-const NOTE: usize = 120;
+const MAX_NOTE: usize = 120;
 
 /// A text, or the start of one.
 pub struct Piece {
     /// The available part of the text.
     pub text: String,
     /// Whether the text continues after that part.
-    pub goes_on: bool,
+    pub is_truncated: bool,
     /// How the model can read the rest.
     pub rest: Rest,
 }
@@ -26,20 +26,20 @@ pub enum Rest {
 impl Piece {
     /// Returns the number of characters the piece would take, at most `max`.
     pub fn demand(&self, max: usize) -> usize {
-        let note = if self.goes_on { self.note() } else { 0 };
+        let note = if self.is_truncated { self.note() } else { 0 };
         (self.text.chars().count() + note).min(max)
     }
 
     /// Returns the number of characters to reserve for the note.
     fn note(&self) -> usize {
         // The path is quoted and escaped.
-        NOTE + if let Rest::Read(path) = &self.rest { path.escape_debug().count() } else { 0 }
+        MAX_NOTE + if let Rest::Read(path) = &self.rest { path.escape_debug().count() } else { 0 }
     }
 
     /// Returns as much of the text as fits into `room` characters together with a note on the rest, in whole
     /// lines unless they are too long. Exceeds `room` only if the note alone does.
     pub fn fit(&self, room: usize) -> String {
-        if !self.goes_on && self.text.chars().count() <= room {
+        if !self.is_truncated && self.text.chars().count() <= room {
             return self.text.clone();
         }
         let room = room.saturating_sub(self.note());

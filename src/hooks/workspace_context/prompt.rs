@@ -8,8 +8,8 @@ use crate::workspace::{
     layout,
 };
 
-/// Characters per token, as an estimate.
-const CHARS: usize = 4;
+/// Estimated characters per token.
+const CHARS_PER_TOKEN: usize = 4;
 const LOADED: &str = "loaded_context";
 const AGENTS: &str = "agents_context";
 const MEMORY: &str = "memory_context";
@@ -74,18 +74,18 @@ impl Prompt {
 
     /// Returns the maximum number of characters of a file.
     pub fn max_file_chars(&self) -> usize {
-        self.settings.max_file_tokens.saturating_mul(CHARS)
+        self.settings.max_file_tokens.saturating_mul(CHARS_PER_TOKEN)
     }
 
     /// Renders the context; `None` if there is nothing to show.
     pub fn render(&self, view: &View) -> Option<String> {
         let has =
             |path: &str| view.files.iter().any(|(at, start)| at.as_str() == path && start.entry.bytes > 0);
-        let knows = !view.listed.is_empty() || has(layout::KNOWLEDGE_INDEX);
-        if !self.shows_memory() && !knows && view.files.values().all(|start| start.entry.bytes == 0) {
+        let has_knowledge = !view.listed.is_empty() || has(layout::KNOWLEDGE_INDEX);
+        if !self.shows_memory() && !has_knowledge && view.files.values().all(|start| start.entry.bytes == 0) {
             return None;
         }
-        let (guidance, elements) = (self.guidance(knows), self.elements(view));
+        let (guidance, elements) = (self.guidance(has_knowledge), self.elements(view));
         let write = |text: &dyn Fn(&Piece) -> String| assemble(&guidance, &elements, text);
         let fixed = write(&|_| String::new()).chars().count();
         let demands: Vec<usize> = elements
@@ -93,18 +93,18 @@ impl Prompt {
             .flat_map(|element| &element.pieces)
             .map(|piece| piece.demand(self.max_file_chars()))
             .collect();
-        let total = self.settings.max_tokens.saturating_mul(CHARS);
+        let total = self.settings.max_tokens.saturating_mul(CHARS_PER_TOKEN);
         let room = level(&demands, total.saturating_sub(fixed)).min(self.max_file_chars());
         Some(write(&|piece| without_tags(&piece.fit(room), &self.all_tags)))
     }
 
     /// Returns the guidance that applies to the available files and tools.
-    fn guidance(&self, knows: bool) -> String {
+    fn guidance(&self, has_knowledge: bool) -> String {
         let (tools, hooks) = (self.settings.memory_tools, self.settings.memory_hooks);
         let mut words = vec![WORKSPACE.to_owned()];
         let mut say = |on: bool, text: &str| words.extend(on.then(|| text.to_owned()));
         say(tools || hooks, DATA);
-        say(knows, KNOW);
+        say(has_knowledge, KNOW);
         say(tools, RECALL);
         match (tools, hooks) {
             (true, true) => say(true, &format!("{PERSISTENCE}\n{SAVE}\n{LEARN}")),
@@ -150,7 +150,7 @@ fn piece(start: &FileStart, rest: Rest) -> Option<Piece> {
         Err(_) => "(not text)",
     };
     let text = if is_whole { text.trim_end() } else { text };
-    (!text.is_empty()).then(|| Piece { text: text.to_owned(), goes_on: !is_whole, rest })
+    (!text.is_empty()).then(|| Piece { text: text.to_owned(), is_truncated: !is_whole, rest })
 }
 
 /// Returns the list of paths to read on demand.
@@ -160,7 +160,7 @@ fn list(view: &View) -> Option<Piece> {
     let lines = if view.is_cut { &lines } else { lines.trim_end() };
     let text = format!("Files:\n{lines}");
     let rest = Rest::List(layout::KNOWLEDGE);
-    (!lines.is_empty()).then_some(Piece { text, goes_on: view.is_cut, rest })
+    (!lines.is_empty()).then_some(Piece { text, is_truncated: view.is_cut, rest })
 }
 
 fn assemble(guidance: &str, elements: &[Element<'_>], text: &dyn Fn(&Piece) -> String) -> String {

@@ -140,7 +140,7 @@ fn no_file_can_close_its_element_or_open_another() {
 }
 
 #[test]
-fn truncated_text_says_how_to_read_the_rest() {
+fn truncated_text_explains_how_to_read_the_rest() {
     let lines: String = (1..=3_000).map(|n| format!("line {n}\n")).collect();
     let giant = "é".repeat(20_000);
     let all = view(&[("AGENTS.md", &lines), ("MEMORY.md", &lines), ("knowledge/KNOWLEDGE.md", &giant)], &[]);
@@ -218,7 +218,7 @@ proptest! {
             prop_assert!(text.chars().count() <= tokens * 4, "{} of {}", text.chars().count(), tokens * 4);
             // The part before the note is a prefix of the file.
             for (name, whole) in files {
-                let piece = Piece { text: whole.to_owned(), goes_on: false, rest: Rest::Read(name.to_owned()) };
+                let piece = Piece { text: whole.to_owned(), is_truncated: false, rest: Rest::Read(name.to_owned()) };
                 let fit = piece.fit(file_tokens * 4);
                 let shown = fit.split("[truncated").next().unwrap_or_default();
                 prop_assert!(whole.starts_with(shown.trim_end_matches('\n')));

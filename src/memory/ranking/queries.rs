@@ -10,7 +10,7 @@ const COMBINED: usize = 8;
 const MAX_COMBINATIONS: usize = 32;
 /// Share of the candidates left by rare terms that combinations may use, in tenths. Common terms alone use
 /// the rest.
-const TENTHS: usize = 7;
+const COMBINED_TENTHS: usize = 7;
 
 /// Builds the queries of a search, which together select at most [`MAX_CANDIDATES`] parts:
 ///
@@ -39,7 +39,7 @@ pub fn build_queries(weighted: &WeightedQuery) -> Vec<TermQuery> {
     }
     let Some(first) = common.first().filter(|_| left > 0) else { return queries };
     let any_of = combinations(common, weighted, left as f64);
-    let share = if any_of.is_empty() { 0 } else { (left * TENTHS / 10).max(1) };
+    let share = if any_of.is_empty() { 0 } else { (left * COMBINED_TENTHS / 10).max(1) };
     if share > 0 {
         queries.push(TermQuery { any_of, none_of: names(rare), limit: share });
     }

@@ -156,11 +156,11 @@ fn dates(words: &[String]) -> Vec<String> {
 }
 
 /// Returns whether `may` is a month here. More often it is a verb.
-fn is_month(before: Option<&String>, behind: Option<&String>) -> bool {
+fn is_month(before: Option<&String>, after: Option<&String>) -> bool {
     const LEADS: [&str; 11] =
         ["by", "during", "early", "in", "last", "late", "next", "of", "since", "this", "until"];
     before.is_some_and(|word| LEADS.contains(&word.as_str()) || day(word).is_some())
-        || behind.is_some_and(|word| day(word).is_some() || word.len() == 4 && digits(word))
+        || after.is_some_and(|word| day(word).is_some() || word.len() == 4 && digits(word))
 }
 
 fn digits(word: &str) -> bool {

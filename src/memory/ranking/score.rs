@@ -69,10 +69,10 @@ impl Ranking {
     /// Counts the occurrences of each term in a part, including the terms of its date and speaker.
     fn count_terms(&self, entry: &Entry) -> Vec<u32> {
         let mut counts = terms::count(&entry.text, &self.terms);
-        let beside = terms::date_terms(entry.at)
+        let joined_by = terms::date_terms(entry.at)
             .into_iter()
             .chain(entry.speaker.iter().flat_map(|name| terms::speaker_terms(name)));
-        for term in beside {
+        for term in joined_by {
             if let Some(at) = self.terms.iter().position(|known| *known == term) {
                 counts[at] = 1;
             }
@@ -175,7 +175,7 @@ impl Ranking {
             if slots.contains(&slot) {
                 continue;
             }
-            let (between, joined) = beside(&slots, &slot);
+            let (between, joined) = joined_by(&slots, &slot);
             // Joining two ranges may save more rows than it costs.
             let Some(rest) = (left + ROWS_PER_RUN * joined).checked_sub(1 + between.len() + ROWS_PER_RUN)
             else {
@@ -201,8 +201,8 @@ impl Ranking {
     fn is_speaker_likely(&self, (group, position): &Slot) -> bool {
         let named = |position: u32| self.entries.get(&(group.clone(), position)).map(|scored| scored.named);
         let at = |distance: u32| {
-            let beside = [position.checked_sub(distance), position.checked_add(distance)];
-            let known: Vec<bool> = beside.into_iter().flatten().filter_map(named).collect();
+            let joined_by = [position.checked_sub(distance), position.checked_add(distance)];
+            let known: Vec<bool> = joined_by.into_iter().flatten().filter_map(named).collect();
             (!known.is_empty()).then(|| known.contains(&true) == distance.is_multiple_of(2))
         };
         !self.speakers.is_empty() && (1..=3).find_map(at).unwrap_or_default()
@@ -239,11 +239,11 @@ impl Ranking {
 }
 
 /// Returns the positions between a new one and the ranges that it joins, and the number of these ranges.
-fn beside(slots: &BTreeSet<Slot>, (group, position): &Slot) -> (Vec<Slot>, usize) {
+fn joined_by(slots: &BTreeSet<Slot>, (group, position): &Slot) -> (Vec<Slot>, usize) {
     let (mut between, mut joined) = (Vec::new(), 0);
     let steps: [fn(u32, u32) -> Option<u32>; 2] = [u32::checked_sub, u32::checked_add];
     for step in steps {
-        let at = |distance| step(*position, distance).map(|beside| (group.clone(), beside));
+        let at = |distance| step(*position, distance).map(|joined_by| (group.clone(), joined_by));
         let taken = |slot: &Option<Slot>| slot.as_ref().is_some_and(|slot| slots.contains(slot));
         let (next, second) = (at(1), at(2));
         if taken(&next) {

@@ -64,7 +64,8 @@ pub(super) fn step(request: &ModelRequest) -> Step {
             actions.push(Action::Say(summary(now).unwrap_or_else(|| "Done.".to_owned())));
         }
     } else if actions.is_empty() {
-        // In the first step, lines beside directives are ignored; in later steps they are spoken.
+        // In the first step, lines that are not directives are ignored; in later steps they are part of the
+        // reply.
         let plain = lines.join("\n");
         actions.push(Action::Say(match summary(now) {
             _ if done > 0 && !plain.trim().is_empty() => plain,

@@ -4,7 +4,7 @@ use super::memory::section;
 use crate::types::ModelRequest;
 
 /// How the system prompt of the request begins; see `context::compaction`.
-const SUM_UP: &str = "You summarize the earlier part of a conversation";
+const SUMMARIZE: &str = "You summarize the earlier part of a conversation";
 /// Sections of a summary, and how many lines each keeps: the newest ones.
 const SECTIONS: [(&str, usize); 4] =
     [("## Intent", 24), ("## Decisions", 12), ("## Artifacts", 12), ("## Next steps", 1)];
@@ -14,7 +14,7 @@ const MAX_LINE: usize = 160;
 /// Returns the response if the request asks for a summary.
 pub(super) fn respond(request: &ModelRequest) -> Option<String> {
     let text = || request.messages.first().map(|message| message.text()).unwrap_or_default();
-    request.system.starts_with(SUM_UP).then(|| summarize(&text()))
+    request.system.starts_with(SUMMARIZE).then(|| summarize(&text()))
 }
 
 /// Extends the earlier summary with the first sentence of each user and assistant message and with the tool

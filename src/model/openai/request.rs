@@ -10,8 +10,8 @@ use std::borrow::Cow;
 pub(in crate::model) enum Dialect {
     /// OpenAI and compatible servers.
     OpenAi,
-    /// Workers AI's binding: the model is passed beside the body, `content` is never null, and the output
-    /// limit has its older name. Tool calls cannot be forbidden, so the tools are left out instead.
+    /// Workers AI's binding: the model is passed separately from the body, `content` is never null, and the
+    /// output limit has its older name. Tool calls cannot be forbidden, so the tools are left out instead.
     WorkersAi,
 }
 

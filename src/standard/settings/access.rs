@@ -4,7 +4,7 @@ use super::{Kind, Setting, Topic, value};
 
 pub const TOPIC: Topic = Topic {
     title: "Access",
-    about: "Keys of tenants are made over HTTP, see [operations.md](operations.md#tenants-and-keys).",
+    about: "The operator creates the tenants' keys over HTTP, see [operations.md](operations.md#tenants-and-keys).",
     settings: &[
         Setting {
             name: "ADMIN_KEY",

@@ -7,22 +7,22 @@ use crate::tools::{ExternalTool, ReadArtifact, Recall};
 use crate::types::{FilePath, Mode, SubagentKind, id};
 use serde_json::Value;
 
-/// Most judges.
+/// Maximum number of judges.
 const MAX_JUDGES: usize = 8;
-/// Most modes.
+/// Maximum number of modes.
 const MAX_MODES: usize = 16;
-/// Most kinds of subagents.
+/// Maximum number of kinds of subagents.
 const MAX_SUBAGENTS: usize = 16;
-/// Most external tools.
+/// Maximum number of external tools.
 const MAX_EXTERNAL: usize = 32;
-/// Most context files that a deployment names.
+/// Maximum number of context files that a deployment can add.
 const MAX_CONTEXT_FILES: usize = 8;
-/// Fewest tokens for context files: with fewer, hardly anything of them is left.
+/// Minimum number of tokens for context files. With fewer, almost no content would fit.
 const MIN_CONTEXT_TOKENS: usize = 2_000;
 
 pub const TOPIC: Topic = Topic {
     title: "Agent",
-    about: "What the agent `default` is and does.",
+    about: "The agent `default`.",
     settings: &[
         Setting {
             name: "INSTRUCTIONS",
@@ -41,7 +41,7 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(context_files),
             default: "",
             expects: "at most 8 workspace paths separated by commas",
-            doc: "Workspace files whose content is part of the prompt, beside `AGENTS.md`, `MEMORY.md` and \
+            doc: "Workspace files whose content is part of the prompt, in addition to `AGENTS.md`, `MEMORY.md` and \
                   `knowledge/KNOWLEDGE.md`. For example `SOUL.md, docs/style.md`.",
             example: "",
         },
@@ -53,7 +53,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "8000",
             expects: "a whole number from 2000",
-            doc: "Most tokens, at four characters each, that all context files may take in the prompt.",
+            doc: "Maximum number of tokens, at four characters each, of all context files in the prompt.",
             example: "",
         },
         Setting {
@@ -66,7 +66,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "off",
             expects: "off, low, medium or high",
-            doc: "How much the model thinks when the message does not say. Each provider has its own scale.",
+            doc: "How much the model thinks, unless the message sets it. Each provider has its own scale.",
             example: "",
         },
         Setting {
@@ -77,8 +77,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "0",
             expects: "a whole number from 0",
-            doc: "Lets the model review each step in every n-th turn of a session, when the model thinks. 0: only \
-                  after a tool failed.",
+            doc: "The model critiques each step in every n-th turn of a session in which it thinks. 0: only after a \
+            failed tool call.",
             example: "",
         },
         Setting {
@@ -86,9 +86,9 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(select_tools),
             default: "",
             expects: "a whole number from 1",
-            doc: "Most tools that a turn offers to the model. When the agent has more, those that match the user's \
-                  words best are offered, and always `read_artifact`, `recall`, and the tools that ask questions, \
-                  submit plans or keep the task list. Empty: all tools.",
+            doc: "Maximum number of tools that a turn offers to the model. If the agent has more, those that best match \
+            the user's words are offered. `read_artifact`, `recall`, and the tools that ask questions, submit \
+            plans or keep the task list are always offered. Empty: all tools.",
             example: "",
         },
         Setting {
@@ -112,7 +112,7 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: r#"a JSON list of at most 16 {"id", "description", "instructions"?, "model"?, "tools"?, "max_steps"?}"#,
             doc: "The kinds of subagents that the agent may spawn, see [extending.md](extending.md#subagents). `[]`: \
-                  only `general-purpose`, which is always there when this is set. Empty: the agent has no subagents.",
+            only `general-purpose`, which is always included when this is set. Empty: the agent has no subagents.",
             example: r#"[{"id": "reviewer", "description": "Finds faults in a text.", "instructions": "Be strict.",
   "model": "openai/gpt-5-mini", "tools": ["read_file", "grep_files"], "max_steps": 20}]"#,
         },
@@ -126,7 +126,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: r#"a JSON list of at most 32 {"name", "description", "parameters"?, "category"?, "effect"?}"#,
-            doc: "Tools that clients run, see [permissions.md](permissions.md#external-tools). `parameters` is a JSON \
+            doc: "Tools that the client runs, see [permissions.md](permissions.md#external-tools). `parameters` is a JSON \
                   Schema of the arguments.",
             example: r#"[{"name": "take_photo", "description": "Takes a photo with the user's camera.",
   "parameters": {"properties": {"zoom": {"type": "integer"}}}, "category": "read", "effect": "read_only"}]"#,
@@ -139,7 +139,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a JSON Schema",
-            doc: "The schema that a session's `state` must match. Empty: any object does.",
+            doc: "The schema that a session's `state` must match. Empty: any object is valid.",
             example: r#"{"properties": {"step": {"type": "integer", "minimum": 0}}}"#,
         },
         Setting {
@@ -177,7 +177,7 @@ fn select_tools(config: &mut Config, text: &str) -> Result<(), ValueError> {
     let cap = value::number(text, 1)?;
     let selection = config.agent.select_tools.get_or_insert_default();
     selection.cap = cap;
-    // Nothing else reads what was moved to an artifact or has left the context window.
+    // No other tools read artifacts or messages that left the context window.
     selection.always.extend([ReadArtifact::NAME.to_owned(), Recall::NAME.to_owned()]);
     Ok(())
 }

@@ -2,9 +2,10 @@
 
 use super::{Config, Kind, Setting, Topic, ValueError, value};
 
-/// Fewest tokens at which messages are observed or notes rewritten: with fewer, it happens every few words.
+/// Minimum number of tokens at which messages are observed or notes rewritten. With fewer, it would happen
+/// every few words.
 const MIN_OBSERVED: u64 = 500;
-/// Most messages that compaction keeps unless a setting says otherwise.
+/// Default maximum number of messages that compaction keeps.
 const KEEP_MESSAGES: usize = 20;
 
 /// How the context window is kept within its bounds.
@@ -19,7 +20,7 @@ pub enum Strategy {
 pub const TOPIC: Topic = Topic {
     title: "Long conversations",
     about: "How a long conversation is kept within the model's context window, see [memory.md](memory.md#long-conversations), \
-            and where large outputs of tools go.",
+            and how large outputs of tools are stored.",
     settings: &[
         Setting {
             name: "CONTEXT_STRATEGY",
@@ -46,7 +47,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "100",
             expects: "a whole number from 1",
-            doc: "With the strategy `none`: most messages that the model is shown.",
+            doc: "With the strategy `none`: maximum number of messages that the model is shown.",
             example: "",
         },
         Setting {
@@ -83,7 +84,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "0",
             expects: "a whole number of tokens",
-            doc: "Compacts when the whole request has this many tokens. 0: the model's window without `CONTEXT_RESERVE`.",
+            doc: "Compacts when the whole request has this many tokens. 0: the model's window minus `CONTEXT_RESERVE`.",
             example: "",
         },
         Setting {
@@ -91,7 +92,7 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(keep_messages),
             default: "",
             expects: "a whole number of messages, less than COMPACT_AT_MESSAGES",
-            doc: "Most messages at the end of the conversation that compaction keeps as they are. The last step and \
+            doc: "Maximum number of messages that compaction keeps unchanged at the end of the conversation. The last step and \
                   the user's last message always stay. Empty: 20, or half of `COMPACT_AT_MESSAGES` when that is less.",
             example: "",
         },
@@ -103,8 +104,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "0",
             expects: "a whole number of tokens",
-            doc: "Most tokens of the messages that compaction keeps. 0: a quarter of what a request may have, 2,000 to \
-                  8,000.",
+            doc: "Maximum number of tokens of the messages that compaction keeps. 0: a quarter of the request limit, \
+            between 2,000 and 8,000.",
             example: "",
         },
         Setting {
@@ -173,8 +174,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a whole number of minutes from 1",
-            doc: "After a pause of this length, buffered notes replace their messages at once: providers no longer \
-                  have the prompt in their cache. Empty: only when `OBSERVE_AT` is reached.",
+            doc: "After a pause of this length, buffered notes replace their messages at once, because providers no \
+            longer cache the prompt. Empty: only when `OBSERVE_AT` is reached.",
             example: "",
         },
         Setting {

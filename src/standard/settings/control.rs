@@ -1,4 +1,4 @@
-//! Settings of what the agent may do.
+//! Settings of permissions.
 
 use super::{Kind, Setting, Topic, ValueError, value};
 use crate::types::Rules;

@@ -20,7 +20,7 @@ pub const TOPIC: Topic = Topic {
             default: "always",
             expects: "always, never or a whole number of seconds",
             doc: "When facts are extracted from new messages: after every turn, never, or at most once in this many \
-                  seconds for each user. Messages that wait are extracted together.",
+                  seconds for each user. Facts of messages in between are extracted together.",
             example: "",
         },
         Setting {

@@ -3,7 +3,7 @@
 use super::{Config, Kind, Setting, Topic, ValueError, value};
 use crate::model::{CustomProvider, Prices, Windows};
 
-/// Most custom providers.
+/// Maximum number of custom providers.
 const MAX_PROVIDERS: usize = 16;
 
 pub const TOPIC: Topic = Topic {
@@ -30,8 +30,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a URL",
-            doc: "The base URL of `openai/…` models, `https://api.openai.com/v1` unless you set it. A server of your \
-                  own may need no key.",
+            doc: "The base URL of `openai/…` models, `https://api.openai.com/v1` unless you set it. Your own server \
+            may need no key.",
             example: "",
         },
         Setting {
@@ -70,7 +70,7 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(providers),
             default: "",
             expects: r#"a JSON list of at most 16 {"name", "base_url", "key"?, "default_model"?, "wire"?}"#,
-            doc: "Providers of your own, beside the built-in ones: servers that implement the chat completions of \
+            doc: "Your own providers, in addition to the built-in ones: servers that implement the chat completions of \
                   OpenAI or, with `\"wire\": \"anthropic\"`, the messages of Anthropic. `name` is the first part of \
                   their model ids. `key` names the secret with the API key; leave it out when the server needs none.",
             example: r#"[{"name": "mistral", "base_url": "https://api.mistral.ai/v1", "key": "MISTRAL_API_KEY",
@@ -84,7 +84,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: value::A_MODEL,
-            doc: "The model of sessions that name none. Empty: `openai/gpt-5-mini` when there is a key for OpenAI, \
+            doc: "The default model of sessions. Empty: `openai/gpt-5-mini` when there is a key for OpenAI, \
                   otherwise `anthropic/claude-sonnet-4-5` when there is one for Anthropic, otherwise the first \
                   `default_model` of `PROVIDERS`, otherwise `demo/echo`.",
             example: "",
@@ -110,7 +110,7 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: r#"JSON {"provider/model": tokens} with at least 2000 tokens each"#,
             doc: "The context windows of models, in tokens. They take precedence over the built-in list of well-known \
-                  models. A model in neither list counts as one with 128,000 tokens.",
+                  models. A model in neither list is assumed to have 128,000 tokens.",
             example: r#"{"openai/mine": 32000}"#,
         },
     ],

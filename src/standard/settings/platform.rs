@@ -11,7 +11,7 @@ pub const TOPIC: Topic = Topic {
         binding(
             "DB_1",
             "a D1 database",
-            "The second shard, and so on with `DB_2`, `DB_3`, …, see [operations.md](operations.md#shards).",
+            "The second shard, followed by `DB_2`, `DB_3`, …, see [operations.md](operations.md#shards).",
         ),
         binding("BLOBS", "an R2 bucket", "Artifacts, attachments and files of more than 256 kB."),
     ],

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// Why a value does not fit its setting.
+/// Why the value of a setting is invalid.
 #[derive(Debug, Error)]
 pub enum ValueError {
     /// The value has another form.
@@ -31,7 +31,7 @@ pub enum ValueError {
         most: usize,
     },
     /// Two entries have the same name.
-    #[error("{0:?} is there twice")]
+    #[error("{0:?} occurs twice")]
     Twice(String),
     /// One entry is wrong.
     #[error("{entry:?}: {why}")]

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 /// Maximum number of attempts if other writers change the file.
-const TRIES: usize = 5;
+const MAX_ATTEMPTS: usize = 5;
 
 /// The `edit_file` tool.
 pub struct EditFile(pub(super) Files);
@@ -47,7 +47,7 @@ impl Tool for EditFile {
         let path = path(&args.path)?;
         let files = self.0.open(&cx);
         let failed = |error| self.0.failed(&cx, path.as_str(), error);
-        for _ in 0..TRIES {
+        for _ in 0..MAX_ATTEMPTS {
             let (file, _) = files.read(&path).await.map_err(failed)?;
             let text = std::str::from_utf8(&file.bytes)
                 .map_err(|_| ToolError::new(format!("`{path}` is not text")))?;
@@ -66,7 +66,7 @@ impl Tool for EditFile {
                 Err(error) => return Err(failed(error)),
             }
         }
-        Err(ToolError::new(format!("`{path}` is being changed by others; try again")))
+        Err(ToolError::new(format!("`{path}` is being changed concurrently; try again")))
     }
 }
 

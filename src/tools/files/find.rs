@@ -1,6 +1,6 @@
 //! The `list_files`, `glob_files`, and `grep_files` tools.
 
-use super::{Files, answer, folder, path};
+use super::{Files, folder, joined, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::filesystem::Entry;
 use crate::types::{Category, Effect, FilePath};
@@ -51,7 +51,7 @@ impl Tool for ListFiles {
             listed.truncate(MAX_LISTED);
             notes.push("more files follow; set after to the last path of this list".to_owned());
         }
-        Ok(answer(listed.iter().map(line), notes))
+        Ok(joined(listed.iter().map(line), notes))
     }
 }
 
@@ -91,7 +91,7 @@ impl Tool for GlobFiles {
         let prefix = folder(args.path.as_deref())?;
         let found = cx.unless_canceled(self.0.open(&cx).glob(&prefix, &args.pattern)).await?;
         let found = found.map_err(|error| self.0.failed(&cx, prefix.as_str(), error))?;
-        Ok(answer(found.hits.iter().map(|(entry, _)| entry.path.to_string()), found.notes))
+        Ok(joined(found.hits.iter().map(|(entry, _)| entry.path.to_string()), found.notes))
     }
 }
 
@@ -161,7 +161,7 @@ impl Tool for GrepFiles {
         let found = cx.unless_canceled(work).await?;
         let found = found.map_err(|error| self.0.failed(&cx, args.path.as_deref().unwrap_or("/"), error))?;
         let lines = found.hits.iter().map(|line| format!("{}:{}:{}", line.path, line.number, line.text));
-        Ok(answer(lines, found.notes))
+        Ok(joined(lines, found.notes))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The `read_file` tool.
 
-use super::{Files, MAX_ANSWER, key, path};
+use super::{Files, MAX_OUTPUT, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::types::{Category, Effect, Source};
 use crate::workspace::{Layer, layout};
@@ -9,10 +9,10 @@ use serde::Deserialize;
 
 /// Maximum number of characters of a line to show.
 const MAX_LINE: usize = 1_000;
-/// Maximum number of characters for the lines of an answer; the rest is for header and notes.
-const ROOM: usize = MAX_ANSWER - 800;
+/// Maximum number of characters for the lines of a result; the rest is for header and notes.
+const MAX_LINES_CHARS: usize = MAX_OUTPUT - 800;
 /// Number of bytes to read with `byte_offset`.
-const LENGTH: usize = 8_000;
+const MAX_LENGTH: usize = 8_000;
 
 /// The `read_file` tool.
 pub struct ReadFile(pub(super) Files);
@@ -57,7 +57,7 @@ impl Tool for ReadFile {
         }
         let shared = if layer == Layer::Shared { ", shared by all users" } else { "" };
         let (place, body) = if args.byte_offset.is_some() || args.byte_length.is_some() {
-            bytes(text, args.byte_offset.unwrap_or(0), args.byte_length.unwrap_or(LENGTH))
+            bytes(text, args.byte_offset.unwrap_or(0), args.byte_length.unwrap_or(MAX_LENGTH))
         } else if text.is_empty() {
             Ok(("empty".to_owned(), String::new()))
         } else {
@@ -75,7 +75,7 @@ fn bytes(text: &str, offset: usize, length: usize) -> Result<(String, String), S
         return Err(format!("has {total} bytes; offset {offset} is past the end"));
     }
     let start = text.ceil_char_boundary(offset);
-    let end = text.ceil_char_boundary(offset.saturating_add(length.clamp(4, LENGTH)).min(total));
+    let end = text.ceil_char_boundary(offset.saturating_add(length.clamp(4, MAX_LENGTH)).min(total));
     let part = text.get(start..end).unwrap_or_default();
     Ok((format!("bytes {start}-{} of {total}", end.saturating_sub(1)), part.to_owned()))
 }
@@ -93,7 +93,7 @@ fn lines(text: &str, first: usize, limit: usize) -> Result<(String, String), Str
         }
         let shown = format!("{total:>6}\t{}\n", cut(line, start));
         chars += shown.chars().count();
-        is_full = chars > ROOM && last > 0;
+        is_full = chars > MAX_LINES_CHARS && last > 0;
         if !is_full {
             last = total;
             body.push_str(&shown);
@@ -154,7 +154,7 @@ mod tests {
             let (mut read, mut next) = (String::new(), 1);
             while next <= total {
                 let (place, body) = lines(&text, next, usize::MAX).expect("lines");
-                prop_assert!(body.chars().count() + place.len() <= MAX_ANSWER - 600);
+                prop_assert!(body.chars().count() + place.len() <= MAX_OUTPUT - 600);
                 for line in body.lines().filter(|line| !line.starts_with('[')) {
                     read.push_str(line.split_once('\t').expect("a number").1);
                     read.push('\n');
@@ -167,7 +167,7 @@ mod tests {
             let (mut read, mut offset) = (String::new(), 0);
             while offset < text.len() {
                 read.push_str(&bytes(&text, offset, length).expect("bytes").1);
-                offset += length.min(LENGTH);
+                offset += length.min(MAX_LENGTH);
             }
             prop_assert_eq!(read, text);
         }

@@ -1,6 +1,6 @@
 //! The `memory_search` and `memory_get` tools.
 
-use super::{MAX_ANSWER, SearchArgs, Shared, owner};
+use super::{MAX_OUTPUT, SearchArgs, Shared, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::ports::{FileError, memory::CollectionKind};
 use crate::types::{Category, Effect, FilePath, call::untrusted};
@@ -71,7 +71,7 @@ impl Tool for MemoryGet {
         let (start, end) = (args.start_line.unwrap_or(1).max(1), args.end_line.unwrap_or(usize::MAX));
         let numbered = text.lines().enumerate().map(|(index, line)| (index + 1, line));
         let mut lines: Vec<String> = Vec::new();
-        let mut room = MAX_ANSWER;
+        let mut room = MAX_OUTPUT;
         for (number, line) in numbered.filter(|(number, _)| (start..=end).contains(number)) {
             let line = format!("{number}|{line}");
             match room.checked_sub(line.chars().count() + 1) {

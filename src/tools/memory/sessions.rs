@@ -1,6 +1,6 @@
 //! The `session_search`, `session_list`, and `session_history` tools.
 
-use super::{SearchArgs, Shared, answer, limit, line, owner};
+use super::{SearchArgs, Shared, joined, limit, line, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::memory::search::Hit;
 use crate::ports::memory::CollectionKind;
@@ -59,7 +59,7 @@ impl Tool for SessionList {
             let title = entry.title.as_deref().unwrap_or_default();
             format!("{} [{}] {title}", entry.id, at.get(..10).unwrap_or_default())
         });
-        Ok(answer(lines, "there are no other sessions"))
+        Ok(joined(lines, "there are no other sessions"))
     }
 }
 
@@ -93,6 +93,6 @@ impl Tool for SessionHistory {
         let said = self.0.memories.history(&owner, &session, last);
         let said = cx.unless_canceled(said).await?.map_err(|error| self.0.down(&cx, &error))?;
         let lines = said.into_iter().map(|entry| line(&Hit { entry, score: 0.0 }));
-        Ok(answer(lines, "no turns of this session are known; use session_list to see the sessions"))
+        Ok(joined(lines, "no turns of this session are known; use session_list to see the sessions"))
     }
 }

@@ -120,7 +120,7 @@ async fn apply_review(plans: &Plans, path: &FilePath, cx: &ToolContext) -> Resul
     let said = feedback.map(|feedback| format!(" The user says: {feedback}")).unwrap_or_default();
     Ok(match (approved, said.is_empty(), cx.mode()) {
         (true, _, Some(mode)) if mode.is_planning() => format!(
-            "The user approved the plan in `{path}`. Mode `{}` does not carry it out: stop here.{said}",
+            "The user approved the plan in `{path}`. You are in mode `{}`, which cannot carry it out: stop here.{said}",
             mode.id
         ),
         (true, _, Some(mode)) => format!(
