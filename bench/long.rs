@@ -44,10 +44,10 @@ pub fn session(report: &mut Report) {
         "%",
     );
     // The cost of compaction is the difference between turns right after or during one and all other turns.
-    let (beside, without) = split(&log, &first);
+    let (during, without) = split(&log, &first);
     let p95 = |times: &[Duration]| percentile(times.iter().copied(), 0.95);
     report.value("long session: first token, p95, without compaction", p95(&without), "ms");
-    report.value("long session: first token, p95, with compaction", p95(&beside), "ms");
+    report.value("long session: first token, p95, with compaction", p95(&during), "ms");
 }
 
 fn model_server() -> ModelServer {
@@ -115,19 +115,19 @@ fn stable(asked: &[Received], compactions: usize) -> f64 {
 
 /// Splits the durations into turns during or right after a compaction, and all others.
 fn split(log: &[Value], first: &[Duration]) -> (Vec<Duration>, Vec<Duration>) {
-    let (mut beside, mut without) = (Vec::new(), Vec::new());
+    let (mut during, mut without) = (Vec::new(), Vec::new());
     let (mut turn, mut kept) = (0, false);
     for record in log {
         match record["type"].as_str().unwrap_or_default() {
             "compaction.started" | "compaction.completed" => kept = true,
             "turn.completed" => {
                 if let Some(time) = first.get(turn) {
-                    if kept { beside.push(*time) } else { without.push(*time) }
+                    if kept { during.push(*time) } else { without.push(*time) }
                 }
                 (turn, kept) = (turn + 1, false);
             }
             _ => {}
         }
     }
-    (beside, without)
+    (during, without)
 }

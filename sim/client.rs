@@ -1,4 +1,5 @@
-//! Clients: they post, abort, disconnect and reconnect as the scenario says, and keep what they observed.
+//! Clients: they post, abort, disconnect and reconnect according to the scenario, and store their
+//! observations.
 
 use super::{
     dice::Dice,
@@ -27,7 +28,7 @@ pub enum Fate {
     Unknown,
 }
 
-/// What the clients of one session observed.
+/// The observations of the clients of one session.
 #[derive(Default)]
 pub struct Witness {
     /// The turn's index in the scenario, whether it was posted with an idempotency key, and its fate.
@@ -38,7 +39,7 @@ pub struct Witness {
     pub answers: Vec<(String, Value)>,
     /// Streamed turns.
     pub streams: Vec<Streamed>,
-    /// What the follower of the session has received since its start.
+    /// The events that the follower of the session has received since its start.
     pub followed: Vec<Event>,
     /// Number of records in the log when the follower reconnected for the last time.
     pub known: usize,
@@ -96,7 +97,7 @@ pub fn start(world: &Rc<World>, dice: &mut Dice) {
     }
 }
 
-/// Lets the followers read what they have not received, from freshly started instances.
+/// Lets the followers read the remaining events from newly started instances.
 pub fn read_remaining(world: &Rc<World>) {
     for (place, scenario) in
         world.ledger.scenario.sessions.iter().enumerate().filter(|(_, scenario)| scenario.followed)
@@ -142,7 +143,7 @@ impl Client {
         }
         let asked = self.scenario.rules.is_some();
         if quiet {
-            // One after the other, so that the turns are in the scenario's order. A message posted while a
+            // Sequentially, so that the turns are in the scenario's order. A message posted while a
             // call is suspended would end its turn.
             for (at, act) in &self.scenario.acts {
                 self.act(*at, act, dice.fork()).await;
@@ -157,7 +158,7 @@ impl Client {
                 self.act(*at, act, dice).await;
                 acting.set(acting.get() - 1);
             });
-            // A message queued behind a suspended call needs a decision to make progress.
+            // A message queued after a suspended call needs a decision to make progress.
             let rest = async {
                 if asked {
                     let last = self.scenario.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
@@ -172,7 +173,7 @@ impl Client {
         }
     }
 
-    /// A request to the session. `route` is a method and a path, from the root or below the session.
+    /// Returns a request to the session. `route` is a method and a path, from the root or below the session.
     pub fn request(&self, route: &str, body: &Value) -> SessionRequest {
         let session = self.node.session.clone();
         let (method, path) = route.split_once(' ').unwrap_or((route, ""));
@@ -420,12 +421,12 @@ impl Client {
     }
 }
 
-/// Whether an event with this name ends its turn.
+/// Returns whether an event with this name ends its turn.
 pub fn is_end(name: &str) -> bool {
     matches!(name, "turn.completed" | "turn.failed" | "turn.canceled")
 }
 
-/// Whether an event with this name says that its turn waits.
+/// Returns whether an event with this name means that its turn waits.
 pub fn waits(name: &str) -> bool {
     name == "turn.waiting"
 }

@@ -25,12 +25,12 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number from 0 to `n - 1`.
+    /// Returns a number from 0 to `n - 1`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.roll() % n.max(1)
     }
 
-    /// A number from `low` to `high`, inclusive.
+    /// Returns a number from `low` to `high`, inclusive.
     pub fn within(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }

@@ -116,7 +116,7 @@ impl SessionStore for DiskHandle {
 
     fn commit(&self, batch: Batch) -> Result<(), StoreError> {
         if !self.alive.get() {
-            return Err(StoreError("the machine is gone".into()));
+            return Err(StoreError("the instance was evicted".into()));
         }
         self.disk.commit(batch)
     }

@@ -1,4 +1,4 @@
-//! The ledger: what tools really did and what models were really asked, and the trace.
+//! The ledger: the actual runs of tools and requests to models, and the trace.
 
 use super::{scenario::Scenario, sched::Sched};
 use edge_harness::agent::CancelToken;
@@ -13,7 +13,7 @@ use std::{
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The number of the invariant in DESIGN.md.
+    /// The number of the invariant; see `invariants`.
     pub invariant: u8,
     pub evidence: String,
 }
@@ -49,11 +49,11 @@ pub struct Ask {
     pub step: usize,
     pub tools_off: bool,
     pub reflects: bool,
-    /// Whether the request reports that the last answer did not fit the schema.
+    /// Whether the request reports that the last response did not match the schema.
     pub repairs: bool,
     pub began: u64,
     pub at: u64,
-    /// The moment at which the response was no longer read.
+    /// The moment at which the core stopped reading the response.
     pub left: Option<u64>,
     pub left_at: u64,
     /// Whether the complete response was streamed.
@@ -106,7 +106,7 @@ impl Ledger {
         })
     }
 
-    /// A number that increases with every call, to order events.
+    /// Returns a number that increases with every call, to order events.
     pub fn moment(&self) -> u64 {
         self.moments.set(self.moments.get() + 1);
         self.moments.get()

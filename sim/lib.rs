@@ -3,16 +3,16 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `scenario` | derives a scenario from a seed: who sends what and when, and what fails |
+//! | `scenario` | derives a scenario from a seed: messages, responses, and failures |
 //! | `world` | plays a scenario to its end |
 //! | `sched` | virtual time, and the choice of the task that runs next |
 //! | `node`, `disk` | a session's object: instances that are evicted, and a disk that survives |
-//! | `client`, `reader` | the clients, and what they observed |
+//! | `client`, `reader` | the clients and their observations |
 //! | `people` | decisions on suspended calls |
 //! | `subagents` | tasks of subagents, and the network between sessions |
 //! | `model`, `one_shot`, `tools` | the simulated model and tools |
-//! | `ledger` | a record of what really happened, and the trace |
-//! | `invariants` | what must hold |
+//! | `ledger` | the actual runs and requests, and the trace |
+//! | `invariants` | the conditions that must hold |
 //!
 //! A run is single-threaded and uses nothing from outside: the same seed gives the same trace.
 

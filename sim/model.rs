@@ -51,7 +51,7 @@ impl Model for SimModel {
         if let Some(pieces) = one_shot::answer(&ledger, &request) {
             return play(ledger, None, pieces);
         }
-        look_at(&ledger, &request);
+        check_request(&ledger, &request);
         let said = users(&request.messages).last().map(Message::text).unwrap_or_default();
         let step = step_of(&request);
         let reflects = request.tail.contains("Look back at the last step");
@@ -106,7 +106,7 @@ fn play(
     .boxed_local()
 }
 
-/// Tokens of a request, by the core's estimate.
+/// Returns the tokens of a request, by the core's estimate.
 fn tokens_of(request: &ModelRequest) -> u64 {
     let texts = [&request.system, &request.volatile, &request.tail];
     texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>()
@@ -114,7 +114,7 @@ fn tokens_of(request: &ModelRequest) -> u64 {
         + request.messages.iter().map(|message| tokens::of_message(message)).sum::<u64>()
 }
 
-/// The model's error for a request that is too long.
+/// Returns the model's error for a request that is too long.
 fn overflow(ledger: &Ledger, request: &ModelRequest) -> Option<Vec<Piece>> {
     let scenario = &ledger.scenario.context;
     let tokens = tokens_of(request);
@@ -148,8 +148,8 @@ impl Drop for AskGuard {
     }
 }
 
-/// Number of responses since the user's last message. The last response contains its number, in case earlier
-/// ones have left the window.
+/// Returns the number of responses since the user's last message. The last response contains its number, in
+/// case earlier ones have left the window.
 fn step_of(request: &ModelRequest) -> usize {
     let own = request.messages.iter().rev().take_while(|message| message.role != Role::User);
     let mut own = own.filter(|message| message.role == Role::Assistant);
@@ -167,8 +167,8 @@ fn step_of(request: &ModelRequest) -> usize {
     }
 }
 
-/// Checks for requests that a provider would reject, or that must never occur.
-fn look_at(ledger: &Ledger, request: &ModelRequest) {
+/// Checks that a provider would accept the request, and that it contains only allowed content.
+fn check_request(ledger: &Ledger, request: &ModelRequest) {
     let mut open: VecDeque<&str> = VecDeque::new();
     for message in &request.messages {
         if message.role == Role::Tool {
@@ -195,7 +195,7 @@ fn look_at(ledger: &Ledger, request: &ModelRequest) {
     }
 }
 
-/// The users' messages, without summaries.
+/// Returns the users' messages, without summaries.
 fn users(messages: &[Rc<Message>]) -> impl Iterator<Item = &Message> {
     let said = |message: &&Message| message.role == Role::User && !message.id.starts_with(SUMMARY_ID);
     messages.iter().map(Rc::as_ref).filter(said)
@@ -280,7 +280,7 @@ fn call_part(id: &str, name: &str, args: serde_json::Value, invalid: bool) -> Pa
     })
 }
 
-/// A response, with its text in chunks of a few characters.
+/// Returns a response, with its text in chunks of a few characters.
 pub fn pieces(parts: Vec<Part>, pace: u64, finish: FinishReason) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let text: Vec<char> = text_of(&parts).chars().collect();

@@ -75,18 +75,18 @@ impl Node {
         })
     }
 
-    /// The parent and the task, if this is a subagent.
+    /// Returns the parent and the task, if this is a subagent.
     pub fn parent(&self) -> Option<Parent> {
         serde_json::from_value(self.state()["meta"]["parent"].clone()).ok()
     }
 
-    /// The state document on the disk.
+    /// Returns the state document on the disk.
     pub fn state(&self) -> Value {
         let documents = self.disk.documents.borrow();
         documents.get("state").and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default()
     }
 
-    /// The host of the instance; starts an instance if there is none.
+    /// Returns the host of the instance; starts an instance if there is none.
     pub fn host(&self, world: &Rc<World>) -> Rc<SessionHost> {
         if let Some((host, _)) = &*self.machine.borrow() {
             return Rc::clone(host);
@@ -166,7 +166,7 @@ struct NodePorts {
 }
 
 impl NodePorts {
-    /// The object, as long as this is its current instance.
+    /// Returns the object, as long as this is its current instance.
     fn node(&self) -> Option<(Rc<World>, Rc<Node>)> {
         let world = self.world.upgrade()?;
         let node = world.node(self.place);
@@ -202,7 +202,7 @@ impl NodePorts {
         session: &SessionId,
         work: impl AsyncFnOnce(Rc<SessionHost>) -> Result<T, Problem> + 'static,
     ) -> Result<T, PeerError> {
-        let (world, node) = self.node().ok_or(PeerError("the machine is gone".into()))?;
+        let (world, node) = self.node().ok_or(PeerError("the instance was evicted".into()))?;
         let other = world.object(tenant, session, node.origin);
         let is_answered = world.transmit().await.map_err(PeerError)?;
         let (sender, answer) = oneshot::channel();
@@ -211,10 +211,10 @@ impl NodePorts {
             let _ = sender.send(work(host).await);
         };
         world.sched.spawn(Some(other.place), Box::pin(work));
-        let answer = answer.await.map_err(|_| PeerError("the line is cut".into()))?;
+        let answer = answer.await.map_err(|_| PeerError("the connection was lost".into()))?;
         world.transmit().await.map_err(PeerError)?;
         if !is_answered {
-            return Err(PeerError("the line was cut".into()));
+            return Err(PeerError("the connection was lost".into()));
         }
         answer.map_err(|problem| PeerError(problem.to_string()))
     }

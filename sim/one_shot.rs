@@ -13,17 +13,17 @@ use edge_harness::types::{FinishReason, ModelError, ModelErrorKind, ModelRequest
 use futures::FutureExt;
 
 /// How the prompts start.
-const SUM_UP: &str = "You summarize the earlier part of a conversation";
-/// What a summary says about messages that were never summarized.
+const SUMMARIZE: &str = "You summarize the earlier part of a conversation";
+/// The phrase in a summary for messages that were never summarized.
 const LOST: &str = "left out here";
 const OBSERVE: &str = "You take notes so that an assistant can remember";
 const REFLECT: &str = "You maintain the notes that an assistant uses";
 const EXTRACT: &str = "You maintain the long-term memory of an assistant.";
 
-/// The response, if this is a one-shot call.
+/// Returns the response, if this is a one-shot call.
 pub fn answer(ledger: &Ledger, request: &ModelRequest) -> Option<Vec<Piece>> {
     let asked: String = request.messages.iter().map(|message| message.text()).collect();
-    let sums_up = request.system.starts_with(SUM_UP);
+    let sums_up = request.system.starts_with(SUMMARIZE);
     let text = if sums_up {
         leaving(ledger, &asked);
         // The note about messages that were never summarized must be kept.
@@ -65,7 +65,7 @@ fn whole(text: String, pace: u64) -> Vec<Piece> {
     pieces(vec![Part::Text { text }], pace, FinishReason::Stop)
 }
 
-/// The turns and tasks whose messages the text mentions: `⟨s0⟩ u1`, `⟨s0⟩ e0`, each once.
+/// Returns the turns and tasks whose messages the text mentions: `⟨s0⟩ u1`, `⟨s0⟩ e0`, each once.
 pub fn named(ledger: &Ledger, text: &str) -> Vec<String> {
     let sessions = ledger.scenario.sessions.iter().enumerate();
     let names = sessions.flat_map(|(place, session)| {
@@ -80,7 +80,7 @@ fn leaving(ledger: &Ledger, asked: &str) {
     // Only the user's own messages, because the model repeats them.
     let said: String = asked.lines().filter(|line| line.contains("] user: ")).collect();
     if ledger.scenario.subagents.on {
-        // Nothing is learned in a subagent.
+        // No facts are extracted in a subagent.
         return;
     }
     for name in named(ledger, &said) {
@@ -106,7 +106,7 @@ fn leaving(ledger: &Ledger, asked: &str) {
     }
 }
 
-/// Whether the index of the session's user mentions a turn, such as `u0`.
+/// Returns whether the index of the session's user mentions a turn, such as `u0`.
 pub fn is_indexed(ledger: &Ledger, session: &SessionScenario, turn: &str, kind: CollectionKind) -> bool {
     let (tenant, user) = (session.tenant.clone(), session.user.clone());
     let of = Collection { tenant, agent: "default".into(), user, kind };

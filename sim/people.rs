@@ -14,9 +14,9 @@ use std::{cell::Cell, rc::Rc};
 /// The tools that rules are written for.
 const RULED: &[&str] = &["look", "fetch", "put", "put", "send", "send", "destroy", "echo", "lend"];
 /// Maximum number of attempts to find a suspended call, or to send a decision.
-const TRIES: usize = 20;
+const MAX_TRIES: usize = 20;
 /// The same for a person who decides until the session is idle.
-const UNTIL_IDLE_TRIES: usize = 2_000;
+const MAX_TRIES_UNTIL_IDLE: usize = 2_000;
 
 /// The settings shared by all sessions of a world.
 #[derive(Clone, Default)]
@@ -141,7 +141,7 @@ impl Submission {
         Self { body, ..submission }
     }
 
-    /// The opposite decision, or another answer.
+    /// Returns the opposite decision, or another answer.
     fn opposite(&self) -> Self {
         let body = match self.body["decision"].as_str() {
             Some("decline") => json!({ "decision": "approve" }),
@@ -174,7 +174,7 @@ impl Client {
         ];
         for (route, body) in steps {
             let mut done = false;
-            for _ in 0..TRIES {
+            for _ in 0..MAX_TRIES {
                 done = self.json(route, &body).await.is_some();
                 if done {
                     break;
@@ -187,7 +187,7 @@ impl Client {
         }
     }
 
-    /// A client of a subagent's session.
+    /// Creates a client of a subagent's session.
     fn of(&self, subagent: Option<&SessionId>) -> Self {
         let node = match subagent {
             Some(session) => self.world.object(&self.node.tenant, session, self.node.origin),
@@ -196,7 +196,7 @@ impl Client {
         Self { node, ..self.clone() }
     }
 
-    /// The suspended calls, each with a client of its session, and whether the session is idle.
+    /// Returns the suspended calls, each with a client of its session, and whether the session is idle.
     async fn waiting(&self) -> (Vec<(Self, Value)>, bool) {
         let Some((200, view)) = self.json("GET", &Value::Null).await else {
             return (Vec::new(), false);
@@ -218,7 +218,7 @@ impl Client {
     /// Sends a decision or answer for a call that is or was suspended.
     pub async fn decide(&self, dice: &mut Dice) {
         let mut waiting = Vec::new();
-        for _ in 0..TRIES {
+        for _ in 0..MAX_TRIES {
             waiting = self.waiting().await.0;
             if !waiting.is_empty() {
                 break;
@@ -267,8 +267,8 @@ impl Client {
     /// gets the same decision. `acting` is the number of other clients still active; a session that will be
     /// erased is left when they are done.
     pub async fn decide_until_idle(&self, acting: &Cell<usize>, mut dice: Dice) {
-        for _ in 0..UNTIL_IDLE_TRIES {
-            // Read first, because the view may not yet include what others do in the meantime.
+        for _ in 0..MAX_TRIES_UNTIL_IDLE {
+            // Read first, because the view may not yet include concurrent actions of other clients.
             let alone = acting.get() == 0;
             let (waiting, idle) = self.waiting().await;
             if alone && (idle || self.scenario.erased) {
@@ -289,7 +289,7 @@ impl Client {
                     submission.body["decision"] = json!("approve");
                 }
                 // One at a time, because one decision may grant what another declines.
-                for _ in 0..TRIES {
+                for _ in 0..MAX_TRIES {
                     let status = own.submit(submission.clone(), &mut dice).await;
                     if status.is_some_and(|status| status < 500) {
                         break;

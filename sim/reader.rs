@@ -23,7 +23,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// The next bytes, or `None` at the end of the stream or of the connection.
+    /// Returns the next bytes, or `None` at the end of the stream or of the connection.
     pub async fn next(&mut self) -> Option<Bytes> {
         poll_fn(|cx| {
             if self.node.generation.get() != self.generation {

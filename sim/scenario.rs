@@ -1,4 +1,4 @@
-//! Derives a scenario from a seed: who sends what and when, what models and tools do, and what fails.
+//! Derives a scenario from a seed: messages and their times, behavior of models and tools, and failures.
 
 use super::{
     dice::Dice,
@@ -35,10 +35,10 @@ pub struct Scenario {
 #[derive(Clone)]
 pub struct ContextScenario {
     pub settings: ContextSettings,
-    /// The model's real window beyond the instructions and tools of this world, in its own tokens. Always
+    /// The model's real window minus the instructions and tools of this world, in its own tokens. Always
     /// large enough for part of a step with many calls.
     pub room: u64,
-    /// The window that the core is given, beyond the same.
+    /// The window that the core assumes, minus the same.
     pub claimed_room: u64,
     /// The model's tokens per hundred estimated tokens.
     pub percent: u64,
@@ -64,7 +64,7 @@ pub struct SessionScenario {
     pub id: SessionId,
     pub user: UserId,
     pub turns: Vec<TurnScript>,
-    /// What the subagents of these turns do, one script per task.
+    /// The scripts of the subagents of these turns, one per task.
     pub tasks: Vec<TurnScript>,
     pub acts: Vec<(u64, Act)>,
     /// Whether a client follows the session's events, disconnecting and reconnecting.
@@ -186,7 +186,7 @@ impl Scenario {
             (!quiet && dice.chance(percent)).then(|| (from, from + dice.within(10, 8_000)))
         };
         let (directory_down, blobs_down) = (outage(20), outage(20));
-        // From forked dice, so that adding this did not change the rest of the scenario.
+        // From forked dice, so that these rolls do not affect the rest of the scenario.
         let context = context(&mut dice.clone().fork(), quiet);
         let mut sessions: Vec<SessionScenario> = sessions;
         let mut other = dice.clone();
@@ -203,7 +203,7 @@ impl Scenario {
         Self { quiet, sessions, directory_down, blobs_down, context, people, subagents, dice }
     }
 
-    /// The same scenario without evictions and failures.
+    /// Returns the same scenario without evictions and failures.
     pub fn undisturbed(mut self) -> Self {
         for session in &mut self.sessions {
             session.crashes.clear();
@@ -215,7 +215,7 @@ impl Scenario {
     }
 }
 
-/// The mark of a session: all of its texts contain it, and those of other sessions do not.
+/// Returns the mark of a session: all of its texts contain it, and those of other sessions do not.
 pub fn mark(place: usize) -> String {
     format!("⟨s{place}⟩")
 }
@@ -399,7 +399,7 @@ pub fn call(dice: &mut Dice, quiet: bool) -> CallScript {
 }
 
 impl Scenario {
-    /// The session and the script of the turn or task with this message.
+    /// Returns the session and the script of the turn or task with this message.
     pub fn turn(&self, said: &str) -> Option<(usize, &TurnScript)> {
         self.sessions.iter().enumerate().find_map(|(place, session)| {
             let mut turns = session.turns.iter().chain(&session.tasks);
@@ -409,7 +409,7 @@ impl Scenario {
 }
 
 impl TurnScript {
-    /// The budget as the client sends it.
+    /// Returns the budget as the client sends it.
     pub fn budget_json(&self) -> Value {
         json!(self.budget)
     }

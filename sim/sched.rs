@@ -74,7 +74,7 @@ impl Sched {
         self.tasks.borrow_mut().push(Task { id: self.id(), owner, work: Some(work), woken });
     }
 
-    /// The task to poll next and its owner, or `None` if every task is waiting.
+    /// Returns the task to poll next and its owner, or `None` if every task is waiting.
     pub fn pick(&self) -> Option<(u64, Owner)> {
         let tasks = self.tasks.borrow();
         let ready: Vec<&Task> = tasks.iter().filter(|task| task.woken.0.load(Ordering::Relaxed)).collect();
@@ -129,7 +129,7 @@ impl Sched {
         drop(later);
     }
 
-    /// When the next timer is due.
+    /// Returns when the next timer is due.
     pub fn next_timer(&self) -> Option<u64> {
         self.timers.borrow().keys().next().map(|(due, _)| *due)
     }

@@ -29,12 +29,12 @@ pub struct SubagentsScenario {
 }
 
 impl SubagentsScenario {
-    /// Whether all messages between sessions arrive and are answered.
+    /// Returns whether all messages between sessions arrive and are answered.
     pub fn is_reliable(&self) -> bool {
         self.outage.is_none() && self.unanswered.is_empty()
     }
 
-    /// The same without evictions, refused writes and failed messages.
+    /// Returns the same scenario without evictions, refused writes and failed messages.
     pub fn undisturbed(self) -> Self {
         Self { on: self.on, pace: self.pace, ..Self::default() }
     }
@@ -113,7 +113,7 @@ pub fn add_subagents(
     }
 }
 
-/// The script of a subagent's only turn.
+/// Returns the script of a subagent's only turn.
 fn task(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool) -> TurnScript {
     let pool: Vec<CallScript> = (0..dice.within(2, 4)).map(|_| scenario::call(dice, quiet)).collect();
     let mut steps: Vec<StepScript> =
@@ -148,7 +148,7 @@ fn task(dice: &mut Dice, place: usize, number: usize, quiet: bool, asked: bool) 
     }
 }
 
-/// The call that spawns it.
+/// Returns the call that spawns the subagent.
 fn call(dice: &mut Dice, said: &str, quiet: bool) -> CallScript {
     let agent = if !quiet && dice.chance(4) { "absent" } else { GENERAL };
     let mut args = json!({ "agent": agent, "task": said });
@@ -165,7 +165,7 @@ pub fn edited(args: &Value) -> Value {
     args
 }
 
-/// The suspended calls, each with its session if that is a subagent's.
+/// Returns the suspended calls, each with its session if that is a subagent's.
 pub fn spread(pending: &[Value]) -> Vec<(Option<String>, Value)> {
     let own = |pending: &Value| {
         if pending["kind"] != SUBAGENT {

@@ -23,7 +23,7 @@ pub struct SweepResult {
     pub spawned: u64,
 }
 
-/// Plays `count` seeds from `from` on. `prepare` runs once on each thread.
+/// Plays `count` seeds, starting at `from`. `prepare` runs once on each thread.
 pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> SweepResult {
     let (next, played, stop) = (AtomicU64::new(from), AtomicU64::new(0), AtomicBool::new(false));
     let (waited, restarted, spawned) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));

@@ -29,7 +29,7 @@ const TOOLS: &[(&str, Effect, bool, bool)] = &[
     ("lend", Effect::LocalWrite, false, false),
 ];
 
-/// Whether a tool only reads, or `None` if there is no such tool.
+/// Returns whether a tool only reads, or `None` if there is no such tool.
 pub fn reads(name: &str) -> Option<bool> {
     if name == "echo" {
         return Some(true);
@@ -37,12 +37,12 @@ pub fn reads(name: &str) -> Option<bool> {
     TOOLS.iter().find(|tool| tool.0 == name).map(|tool| tool.1.is_read())
 }
 
-/// Whether running a tool twice has the same effect as running it once.
+/// Returns whether running a tool twice has the same effect as running it once.
 pub fn is_idempotent(name: &str) -> bool {
     name == "echo" || TOOLS.iter().any(|tool| tool.0 == name && tool.2)
 }
 
-/// The category of a tool in permission rules.
+/// Returns the category of a tool in permission rules.
 pub fn category(name: &str) -> Category {
     match name {
         "look" | "fetch" | "echo" => Category::Read,
@@ -118,7 +118,7 @@ impl DynTool for SimTool {
 }
 
 impl SimTool {
-    /// What its calls wait for.
+    /// Returns what its calls wait for.
     fn suspends(&self) -> Option<WaitKind> {
         match self.name {
             "ask" => Some(WaitKind::Question),

@@ -26,10 +26,10 @@ use std::{
 };
 
 /// Maximum duration of the clients' actions, in milliseconds.
-const PATIENCE_MS: u64 = 3_600_000;
-/// Maximum duration of turns after all failures have ended.
+const MAX_ACTIONS_MS: u64 = 3_600_000;
+/// Maximum duration of turns after all failures have ended, in milliseconds.
 const SETTLE_MS: u64 = 1_800_000;
-/// How long canceled tools may keep running, plus a margin.
+/// How long canceled tools may keep running, plus a margin, in milliseconds.
 const LATE_MS: u64 = 40_000;
 
 pub struct World {
@@ -38,7 +38,7 @@ pub struct World {
     pub directory: Rc<InMemoryDirectory>,
     pub blobs: Rc<MemoryBlobs>,
     pub entropy: Rc<SeededEntropy>,
-    /// What clients observed, by node.
+    /// The observations of clients, by node.
     pub witnesses: RefCell<Vec<Witness>>,
     /// Number of clients that are still active.
     pub busy: Cell<usize>,
@@ -132,7 +132,7 @@ impl World {
         self.nodes.borrow().clone()
     }
 
-    /// The object of a session, created on first use. It contains texts of session `origin`.
+    /// Returns the object of a session, created on first use. It contains texts of session `origin`.
     pub fn object(&self, tenant: &TenantId, session: &SessionId, origin: usize) -> Rc<Node> {
         let mut nodes = self.nodes.borrow_mut();
         if let Some(node) = nodes.iter().find(|node| node.tenant == *tenant && node.session == *session) {
@@ -157,7 +157,7 @@ impl World {
         node
     }
 
-    /// The transmission of one message between sessions. Returns whether its response will arrive.
+    /// Transmits one message between sessions. Returns whether its response will arrive.
     ///
     /// # Errors
     /// If the network is down.
@@ -175,7 +175,7 @@ impl World {
     }
 
     fn end(self: &Rc<Self>) {
-        if !self.run(PATIENCE_MS, |world| world.busy.get() == 0) {
+        if !self.run(MAX_ACTIONS_MS, |world| world.busy.get() == 0) {
             self.ledger.find(4, "a client waits forever");
         }
         self.nodes().iter().for_each(|node| node.disk.heal());

@@ -103,7 +103,7 @@ fn every_dependency_is_allowed() {
             let own = path == part || path.starts_with(&format!("{part}::"));
             let fits = |allowed: &&str| path == **allowed || path.starts_with(&format!("{allowed}::"));
             let own_adapter = part.starts_with("platform/") && path.starts_with(&part.replace('/', "::"));
-            // Defects may be planted anywhere.
+            // Any part may contain defects.
             let fault = path.starts_with("fault::");
             if !(own || own_adapter || fault || allowed.iter().any(fits)) {
                 wrong.push(format!("{} names crate::{path}", source.name));
@@ -129,7 +129,7 @@ fn built_ins_do_not_depend_on_each_other() {
         });
         wrong.extend(sideways.map(|path| format!("{} names crate::{path}", source.name)));
         if !name.contains('/') && source.code.contains("super::") {
-            wrong.push(format!("{family}/{name} reaches beside itself with super::"));
+            wrong.push(format!("{family}/{name} reaches its siblings with super::"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -304,7 +304,7 @@ impl<'a> Modules<'a> {
         Some(module.into_iter().chain(rest).map(str::to_owned).collect())
     }
 
-    /// The file that defines what an absolute path names.
+    /// Returns the file that defines the item at an absolute path.
     fn file_of(&self, path: &[String], depth: usize) -> &'a str {
         for end in (1..=path.len()).rev() {
             let Some(file) = self.files.get(path[..end].join("/").as_str()) else { continue };

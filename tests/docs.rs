@@ -218,7 +218,7 @@ fn links_between_pages_have_targets() {
 }
 
 #[test]
-fn the_http_api_lists_every_route_and_what_it_needs() {
+fn the_http_api_lists_every_route_and_its_scope() {
     let text = page("docs/http-api.md");
     let methods = ["GET ", "POST ", "PUT ", "PATCH ", "DELETE "];
     let listed = rows(&text).into_iter().filter_map(|cells| {

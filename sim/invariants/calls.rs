@@ -80,7 +80,7 @@ pub fn replay(ledger: &Ledger, view: &View) {
     }
 }
 
-/// The outcomes of a turn before a moment, oldest first.
+/// Returns the outcomes of a turn before a moment, oldest first.
 fn before<'a>(
     view: &'a View,
     turn: &'a Turn,

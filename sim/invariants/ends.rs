@@ -11,8 +11,7 @@ pub const RECOVERY_MS: u64 = 25_000;
 /// Minimum time left of the turn when a call starts, in milliseconds.
 pub const MIN_REMAINING_MS: u64 = 1_000;
 
-/// 2: nothing of a turn changes anything, starts or continues after its end, and nothing of a call after its
-/// outcome.
+/// 2: no work of a turn writes, starts or continues after its end, and no work of a call after its outcome.
 pub fn sealed(ledger: &Ledger, view: &View, node: &Node) {
     let (runs, asks) = (ledger.runs.borrow(), ledger.asks.borrow());
     let mut written: BTreeSet<&str> = BTreeSet::new();

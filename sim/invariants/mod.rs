@@ -1,6 +1,5 @@
-//! The invariants of DESIGN.md, and those of decisions by people and of subagents. They are checked against
-//! what tools really did, what models were really asked, what clients really received and what users posted,
-//! never against the core's own view.
+//! The invariants of the core. They are checked against the actual runs of tools, requests to models, bytes
+//! received by clients and messages posted by users, never against the core's own view.
 //!
 //! | file | invariants |
 //! |---|---|
@@ -30,7 +29,7 @@ use std::rc::Rc;
 pub use recovery::same;
 pub use view::View;
 
-/// Checks everything that is left of a finished world.
+/// Checks the final state of a finished world.
 pub fn check(world: &World) {
     let ledger: &Ledger = &world.ledger;
     let views: Vec<(Rc<Node>, View)> =

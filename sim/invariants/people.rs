@@ -40,7 +40,7 @@ pub fn asked(ledger: &Ledger, view: &View, node: &Node, sender: Option<&View>) {
             consented(ledger, view, call, &runs);
             answered(ledger, view, call, &runs);
             let undisturbed = node.crashed_at.get() == 0 && node.disk.refused_at.get() == 0;
-            if undisturbed && !call.posed.is_empty() && runs.len() > 1 {
+            if undisturbed && !call.suspended.is_empty() && runs.len() > 1 {
                 ledger.find(11, format!("{} was suspended once and ran {} times", call.id, runs.len()));
             }
         }
@@ -141,7 +141,7 @@ fn ruled(ledger: &Ledger, views: [Option<&View>; 2], scenario: &SessionScenario,
                     || said_before("always_allow_category", None))
         }
     };
-    if asks && !own.yolo && call.posed.is_empty() {
+    if asks && !own.yolo && call.suspended.is_empty() {
         ledger.find(11, format!("{} ran without the required approval of `{}`", call.id, call.name));
     }
 }
@@ -161,7 +161,7 @@ fn asked_and_said<'a>(
         }
         first
     };
-    let (asked, said) = (of(&call.posed, kinds[0]), of(&call.said, kinds[1]));
+    let (asked, said) = (of(&call.suspended, kinds[0]), of(&call.said, kinds[1]));
     if let Some(said) = said.filter(|said| asked.is_none_or(|asked| asked.seq > said.seq)) {
         ledger.find(11, format!("resolved but not suspended: {}", said.json));
     }

@@ -1,4 +1,4 @@
-//! What users posted and readers received: invariants 7, 8 and 10.
+//! Messages posted by users and events received by readers: invariants 7, 8 and 10.
 
 use super::super::{
     client::{self, Fate, Streamed, Witness},
@@ -37,10 +37,10 @@ pub fn log(ledger: &Ledger, view: &View) {
     }
 }
 
-/// 2, 7, 10: nothing is left of an erased session, and nothing restores it.
+/// 2, 7, 10: an erased session leaves no data and is never restored.
 pub fn erased(world: &World, node: &Node) {
     if !node.disk.is_empty() {
-        world.ledger.find(2, format!("{} came back after it was erased", node.disk.name));
+        world.ledger.find(2, format!("{} exists after it was erased", node.disk.name));
     }
     let prefix = format!("{}/sessions/{}/", node.tenant, node.session);
     if world.blobs.objects.borrow().keys().any(|key| key.starts_with(&prefix)) {

@@ -28,7 +28,7 @@ pub fn same(disturbed: &World, reference: &World) {
         let said = |view: &View| view.turns.first().map(|turn| turn.said.clone());
         match expected.iter().position(|other| said(other) == said(view)) {
             Some(place) => alike(ledger, view, &expected.remove(place)),
-            None => ledger.find(9, format!("only there is the errand {:?}", said(view))),
+            None => ledger.find(9, format!("the task {:?} ran only in the undisturbed world", said(view))),
         }
     }
     if let Some(missing) = expected.first() {
@@ -36,7 +36,7 @@ pub fn same(disturbed: &World, reference: &World) {
     }
 }
 
-/// The turns of subagents.
+/// Returns the turns of subagents.
 fn tasks(world: &World) -> Vec<View> {
     let of = |node: Rc<Node>| Some(View::of(&node).only(&node.parent()?.task_turn));
     world.nodes().into_iter().filter_map(of).collect()

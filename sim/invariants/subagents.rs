@@ -10,11 +10,11 @@ use std::rc::Rc;
 
 /// How long a subagent may continue after its call ended, in milliseconds, in addition to the network's
 /// delay.
-const RECALLED_MS: u64 = 100;
+const CANCELED_MS: u64 = 100;
 
 type Seen = (Rc<Node>, View);
 
-/// The view of a session.
+/// Returns the view of a session.
 pub fn session<'a>(views: &'a [Seen], tenant: &TenantId, id: &str) -> Option<&'a Seen> {
     views.iter().find(|(node, _)| node.tenant == *tenant && node.session == id)
 }
@@ -43,7 +43,7 @@ pub fn check(world: &World, views: &[Seen]) {
     }
 }
 
-/// Whether the session had neither evictions nor refused writes.
+/// Returns whether the session had neither evictions nor refused writes.
 fn is_undisturbed(node: &Node) -> bool {
     node.crashed_at.get() == 0 && node.disk.refused_at.get() == 0
 }
@@ -70,15 +70,15 @@ fn tasks(ledger: &Ledger, views: &[Seen], node: &Node, view: &View, turn: &Turn)
         };
         let id = started.value["session"].as_str().unwrap_or_default();
         let theirs = session(views, &node.tenant, id);
-        came_to(ledger, view, turn, over, theirs);
+        check_outcome(ledger, view, turn, over, theirs);
         if let Some((child, theirs)) = theirs {
-            recalled(ledger, node, child, theirs, over);
+            stops_after_call(ledger, node, child, theirs, over);
         }
     }
 }
 
 /// The outcome of a call is the result of its subagent.
-fn came_to(ledger: &Ledger, view: &View, turn: &Turn, over: &Entry, theirs: Option<&Seen>) {
+fn check_outcome(ledger: &Ledger, view: &View, turn: &Turn, over: &Entry, theirs: Option<&Seen>) {
     let Some(call) = turn.calls.iter().find(|call| over.value["call_id"] == *call.id) else {
         return ledger.find(12, format!("no call waits for it: {}", over.json));
     };
@@ -132,12 +132,12 @@ fn came_to(ledger: &Ledger, view: &View, turn: &Turn, over: &Entry, theirs: Opti
 }
 
 /// No tool starts in a subagent after its call ended, provided that messages arrive.
-fn recalled(ledger: &Ledger, node: &Node, child: &Node, theirs: &View, over: &Entry) {
+fn stops_after_call(ledger: &Ledger, node: &Node, child: &Node, theirs: &View, over: &Entry) {
     let scenario = &ledger.scenario.subagents;
     if !scenario.is_reliable() || !is_undisturbed(node) || !is_undisturbed(child) {
         return;
     }
-    let last = over.at + RECALLED_MS + 2 * scenario.pace;
+    let last = over.at + CANCELED_MS + 2 * scenario.pace;
     let runs = ledger.runs.borrow();
     if let Some(run) = runs.iter().find(|run| run.session == theirs.name && run.at > last) {
         let late = run.at - over.at;

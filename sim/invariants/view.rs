@@ -29,7 +29,7 @@ pub struct Call {
     /// The position of its outcome.
     pub completed: Option<usize>,
     /// The positions of its suspensions.
-    pub posed: Vec<usize>,
+    pub suspended: Vec<usize>,
     /// The positions of their resolutions.
     pub said: Vec<usize>,
 }
@@ -92,7 +92,7 @@ impl View {
         self
     }
 
-    /// The outcome of a call, if it has one.
+    /// Returns the outcome of a call, if it has one.
     pub fn outcome(&self, call: &Call) -> Option<&Entry> {
         call.completed.map(|place| &self.entries[place])
     }
@@ -122,7 +122,7 @@ impl Turn {
                     name,
                     args,
                     completed: None,
-                    posed: Vec::new(),
+                    suspended: Vec::new(),
                     said: Vec::new(),
                 });
             }
@@ -135,7 +135,7 @@ impl Turn {
             }
             "tool.approval_required" | "tool.suspended" => {
                 if let Some(call) = self.call(value) {
-                    call.posed.push(place);
+                    call.suspended.push(place);
                 }
             }
             "approval.decided" | "answer.given" => {
@@ -153,9 +153,9 @@ impl Turn {
             {
                 self.waits.push((place, None))
             }
-            "turn.resumed" => self.goes_on(place),
+            "turn.resumed" => self.resumed(place),
             kind if super::super::client::is_end(kind) => {
-                self.goes_on(place);
+                self.resumed(place);
                 self.ends.push(place);
                 if self.started.is_empty() {
                     self.said = said(&value["message"]);
@@ -165,7 +165,7 @@ impl Turn {
         }
     }
 
-    /// The total time the turn was suspended, in milliseconds.
+    /// Returns the total time the turn was suspended, in milliseconds.
     pub fn waited_ms(&self, view: &View) -> u64 {
         let at = |place: usize| view.entries[place].at;
         self.waits.iter().filter_map(|(from, over)| Some(at((*over)?) - at(*from))).sum()
@@ -175,7 +175,7 @@ impl Turn {
         self.calls.iter_mut().find(|call| value["call_id"] == *call.id)
     }
 
-    fn goes_on(&mut self, place: usize) {
+    fn resumed(&mut self, place: usize) {
         if let Some((_, over @ None)) = self.waits.last_mut() {
             *over = Some(place);
         }

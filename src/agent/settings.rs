@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_of_the_turns_is_chosen_for_ever() {
+    fn the_sample_of_a_judge_is_deterministic() {
         let chosen = |name: &str, sample: f64| {
             let judge = Judge { name: name.into(), instructions: String::new(), sample, model: None };
             (0..1_000).filter(|n| judge.is_for(&format!("trn_{n}"))).collect::<Vec<_>>()

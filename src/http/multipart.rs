@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_is_no_form_is_refused() {
+    fn malformed_forms_are_refused() {
         let long = format!("multipart/form-data; boundary={}", "x".repeat(71));
         for (content_type, body) in [
             ("multipart/form-data", &b"--x-1--"[..]),

@@ -48,7 +48,7 @@ fn stage() -> Stage {
 }
 
 /// The same, with both writes waiting.
-fn parked() -> Stage {
+fn suspended() -> Stage {
     let stage = stage();
     stage.post("t1", "go");
     stage.run();
@@ -56,17 +56,17 @@ fn parked() -> Stage {
     stage
 }
 
-fn ruling(decision: Decision) -> ApprovalDecision {
+fn approval(decision: Decision) -> ApprovalDecision {
     ApprovalDecision { decision, reason: None, args: None, args_hash: None }
 }
 
-fn decide(stage: &Stage, call: &str, ruling: ApprovalDecision) -> Result<TurnEffect, Problem> {
+fn decide(stage: &Stage, call: &str, approval: ApprovalDecision) -> Result<TurnEffect, Problem> {
     let by = Approver { user: Some("ann".into()), key: None };
     stage.host().decide(&stage.session(), &call.into(), ruling, by)
 }
 
 fn approve(stage: &Stage, call: &str) -> Result<TurnEffect, Problem> {
-    decide(stage, call, ruling(Decision::Approve))
+    decide(stage, call, approval(Decision::Approve))
 }
 
 fn code(result: Result<TurnEffect, Problem>) -> &'static str {
@@ -87,7 +87,7 @@ fn of_type(stage: &Stage, kind: &str) -> Vec<Value> {
 
 #[test]
 fn no_call_of_a_step_runs_before_all_its_approvals() {
-    let stage = parked();
+    let stage = suspended();
     assert_eq!(waiting(&stage), ["w1", "w2"]);
     assert_eq!(
         of_type(&stage, "tool.completed"),
@@ -114,9 +114,9 @@ fn no_call_of_a_step_runs_before_all_its_approvals() {
 
 #[test]
 fn one_call_may_be_approved_and_another_declined() {
-    let stage = parked();
+    let stage = suspended();
     let reason = Some("not on a Friday".to_owned());
-    let declined = ApprovalDecision { reason, ..ruling(Decision::Decline) };
+    let declined = ApprovalDecision { reason, ..approval(Decision::Decline) };
     assert_eq!(decide(&stage, "w1", declined).unwrap(), TurnEffect::Waits);
     assert_eq!(approve(&stage, "w2").unwrap(), TurnEffect::Continues);
     stage.settle();
@@ -128,33 +128,33 @@ fn one_call_may_be_approved_and_another_declined() {
 
 #[test]
 fn a_repeated_decision_changes_nothing_and_a_different_one_is_refused() {
-    let stage = parked();
+    let stage = suspended();
     approve(&stage, "w1").unwrap();
     let before = stage.kinds();
     assert_eq!(approve(&stage, "w1").unwrap(), TurnEffect::None);
-    assert_eq!(code(decide(&stage, "w1", ruling(Decision::Decline))), "already_decided");
+    assert_eq!(code(decide(&stage, "w1", approval(Decision::Decline))), "already_decided");
     assert_eq!(code(approve(&stage, "unknown")), "not_found");
     assert_eq!(stage.kinds(), before);
     approve(&stage, "w2").unwrap();
     stage.settle();
     assert_eq!(approve(&stage, "w1").unwrap(), TurnEffect::None, "even after the turn ended");
-    assert_eq!(code(decide(&stage, "w2", ruling(Decision::Decline))), "already_decided");
+    assert_eq!(code(decide(&stage, "w2", approval(Decision::Decline))), "already_decided");
     stage.check();
 }
 
 #[test]
 fn an_approval_is_for_its_arguments_only() {
-    let stage = parked();
-    let stale = ApprovalDecision { args_hash: Some("0".repeat(64)), ..ruling(Decision::Approve) };
+    let stage = suspended();
+    let stale = ApprovalDecision { args_hash: Some("0".repeat(64)), ..approval(Decision::Approve) };
     assert_eq!(code(decide(&stage, "w1", stale)), "stale_args_hash");
-    let unfit = ApprovalDecision { args: Some(json!({"key": {}})), ..ruling(Decision::Approve) };
+    let unfit = ApprovalDecision { args: Some(json!({"key": {}})), ..approval(Decision::Approve) };
     let refused = decide(&stage, "w1", unfit).unwrap_err();
     assert_eq!((refused.code.as_str(), refused.errors[0].pointer.as_str()), ("validation_failed", "/args"));
     let asked = stage.session().pending().unwrap();
     let edited = ApprovalDecision {
         args: Some(json!({"key": "c"})),
         args_hash: Some(asked[0].args_hash.clone()),
-        ..ruling(Decision::Approve)
+        ..approval(Decision::Approve)
     };
     decide(&stage, "w1", edited.clone()).unwrap();
     assert_eq!(decide(&stage, "w1", edited).unwrap(), TurnEffect::None);
@@ -187,7 +187,7 @@ fn always_allow_applies_to_waiting_and_later_calls() {
         let last = all.last().unwrap().clone();
         // `read_it` is in the category, too.
         assert_eq!(all, ["r1", "w1", "w2"]);
-        let change = decide(&stage, &last, ruling(decision)).unwrap();
+        let change = decide(&stage, &last, approval(decision)).unwrap();
         if decision == Decision::AlwaysAllowTool {
             assert_eq!((change, waiting(&stage)), (TurnEffect::Waits, vec![CallId::from("r1")]));
             approve(&stage, "r1").unwrap();
@@ -202,11 +202,11 @@ fn always_allow_applies_to_waiting_and_later_calls() {
 
 #[test]
 fn an_approval_of_one_call_grants_no_other() {
-    let stage = parked();
+    let stage = suspended();
     approve(&stage, "w1").unwrap();
-    assert_eq!(code(decide(&stage, "w1", ruling(Decision::AlwaysAllowTool))), "already_decided");
-    decide(&stage, "w2", ruling(Decision::AlwaysAllowTool)).unwrap();
-    assert_eq!(decide(&stage, "w2", ruling(Decision::AlwaysAllowTool)).unwrap(), TurnEffect::None);
+    assert_eq!(code(decide(&stage, "w1", approval(Decision::AlwaysAllowTool))), "already_decided");
+    decide(&stage, "w2", approval(Decision::AlwaysAllowTool)).unwrap();
+    assert_eq!(decide(&stage, "w2", approval(Decision::AlwaysAllowTool)).unwrap(), TurnEffect::None);
     assert_eq!(approve(&stage, "w2").unwrap(), TurnEffect::None);
     stage.settle();
     stage.check();
@@ -215,17 +215,17 @@ fn an_approval_of_one_call_grants_no_other() {
 #[test]
 fn a_suspended_call_survives_evictions_and_years() {
     for declines in [false, true] {
-        let stage = parked();
+        let stage = suspended();
         stage.crash();
         stage.wake();
         stage.tick(6 * 24 * 3_600_000);
         stage.crash();
         assert_eq!(waiting(&stage), ["w1", "w2"]);
         let decision = if declines { Decision::Decline } else { Decision::Approve };
-        decide(&stage, "w1", ruling(decision)).unwrap();
+        decide(&stage, "w1", approval(decision)).unwrap();
         stage.crash();
         assert_eq!(waiting(&stage), ["w2"]);
-        decide(&stage, "w2", ruling(decision)).unwrap();
+        decide(&stage, "w2", approval(decision)).unwrap();
         stage.settle();
         stage.check();
         let once = vec![("a".to_owned(), 1), ("b".to_owned(), 1)];
@@ -238,7 +238,7 @@ fn a_suspended_call_survives_evictions_and_years() {
 
 #[test]
 fn an_expired_approval_is_declined() {
-    let stage = parked();
+    let stage = suspended();
     approve(&stage, "w2").unwrap();
     // The object's alarm wakes it for the expiry.
     stage.live(8 * 24 * 3_600_000);
@@ -253,7 +253,7 @@ fn an_expired_approval_is_declined() {
 
 #[test]
 fn a_decision_at_the_expiry_is_too_late() {
-    let stage = parked();
+    let stage = suspended();
     stage.tick(7 * 24 * 3_600_000);
     assert_eq!(code(approve(&stage, "w1")), "not_waiting");
     stage.settle();
@@ -264,7 +264,7 @@ fn a_decision_at_the_expiry_is_too_late() {
 #[test]
 fn a_new_message_interrupts_a_turn_that_waits() {
     for on_busy in [OnBusy::Queue, OnBusy::Steer] {
-        let stage = parked();
+        let stage = suspended();
         stage.try_post("t2", "something else", on_busy, BudgetPatch::default()).unwrap();
         stage.settle();
         stage.check();
@@ -275,7 +275,7 @@ fn a_new_message_interrupts_a_turn_that_waits() {
         assert_eq!(of_type(&stage, "approval.decided")[0]["reason"], "interrupted_by_user_message");
         assert_eq!(code(approve(&stage, "w1")), "not_waiting");
     }
-    let stage = parked();
+    let stage = suspended();
     let refused = stage.try_post("t2", "x", OnBusy::Reject, BudgetPatch::default()).unwrap_err();
     assert_eq!((refused.code.as_str(), waiting(&stage).len()), ("session_busy", 2));
 }
@@ -299,7 +299,7 @@ fn messages_queued_before_a_call_waited_stay_queued() {
 #[test]
 fn a_message_that_cannot_be_stored_is_not_accepted() {
     for commits in 0..2 {
-        let stage = parked();
+        let stage = suspended();
         stage.store.die_after(Some(commits));
         let post = || stage.try_post("t2", "something else", OnBusy::Queue, BudgetPatch::default());
         assert_eq!(post().unwrap_err().code.as_str(), "internal");
@@ -326,7 +326,7 @@ fn rules_about_categories_survive_a_restart() {
 
 #[test]
 fn an_abort_ends_a_turn_that_waits() {
-    let stage = parked();
+    let stage = suspended();
     approve(&stage, "w1").unwrap();
     assert!(stage.host().abort(&stage.session(), Vec::new()).unwrap());
     assert!(!stage.host().abort(&stage.session(), Vec::new()).unwrap());
@@ -334,12 +334,12 @@ fn an_abort_ends_a_turn_that_waits() {
     stage.check();
     assert_eq!((runs(&stage), stage.outcomes("t1")), (vec![], vec!["canceled".to_owned(); 3]));
     assert_eq!(code(approve(&stage, "w2")), "not_waiting");
-    assert_eq!(code(decide(&stage, "w1", ruling(Decision::Decline))), "already_decided");
+    assert_eq!(code(decide(&stage, "w1", approval(Decision::Decline))), "already_decided");
 }
 
 #[test]
 fn a_rule_added_after_an_approval_denies_the_call() {
-    let stage = parked();
+    let stage = suspended();
     approve(&stage, "w1").unwrap();
     let now = stage.host().now();
     let deny = ("write_it".to_owned(), Policy::Deny);

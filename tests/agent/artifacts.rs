@@ -38,7 +38,7 @@ impl Tool for Big {
     type Args = BigArgs;
     type Output = String;
     const NAME: &'static str = "big";
-    const DESCRIPTION: &'static str = "Says much.";
+    const DESCRIPTION: &'static str = "Returns a long text.";
     const EFFECT: Effect = Effect::ReadOnly;
 
     async fn run(&self, args: BigArgs, _cx: ToolContext) -> Result<String, ToolError> {

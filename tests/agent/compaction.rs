@@ -1,5 +1,4 @@
-//! Compaction in a session: what the model is shown, which events are sent, and that no message is lost if
-//! anything fails.
+//! Compaction in a session: the prompt, the events, and that failures lose no message.
 
 use crate::stage::{NOW, Stage, check};
 use edge_harness::agent::{
@@ -101,7 +100,7 @@ fn uncounted(parts: Vec<Part>) -> ScriptedResponse {
 }
 
 fn failure(kind: ModelErrorKind) -> ScriptedResponse {
-    vec![Err(ModelError::new(kind, "as the test wants"))]
+    vec![Err(ModelError::new(kind, "requested by the test"))]
 }
 
 fn set(settings: CompactionSettings, script: impl Fn(&ModelRequest) -> ScriptedResponse + 'static) -> Set {
@@ -386,7 +385,7 @@ fn each_model_has_its_own_window() {
 }
 
 #[test]
-fn compaction_runs_in_the_background_beside_a_turn() {
+fn compaction_runs_in_the_background_during_a_turn() {
     let set = chat(at(10, 2));
     for n in 0..3 {
         set.say(&format!("t{n}"), "x");

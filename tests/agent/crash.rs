@@ -55,14 +55,14 @@ fn whole(steps: &[Step]) -> (Stage, u32) {
 }
 
 /// Runs the tasks of an instance whose store fails.
-fn twitch(stage: &Stage) {
+fn run_doomed_tasks(stage: &Stage) {
     stage.run();
     for _ in 0..40 {
         stage.tick(100);
     }
 }
 
-/// Checks what must hold after any interruption. Returns the kinds of outcomes.
+/// Checks the invariants after an interruption. Returns the kinds of outcomes.
 fn ended_well(stage: &Stage, steps: &[Step]) -> Vec<String> {
     check(&stage.store.log());
     let end = stage.end("t1");
@@ -98,12 +98,12 @@ proptest! {
             let stage = stage(&steps);
             stage.store.die_after(Some(last));
             stage.post("t1", "go");
-            twitch(&stage);
+            run_doomed_tasks(&stage);
             stage.crash();
             // The second instance crashes too, a little later.
             stage.store.die_after(Some(2));
             let _ = futures::executor::block_on(stage.host().wake());
-            twitch(&stage);
+            run_doomed_tasks(&stage);
             stage.crash();
             stage.store.die_after(None);
             stage.wake();
@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn a_failing_commit_is_made_up_for(steps in prop::collection::vec(step(), 1..3)) {
+    fn a_failed_commit_is_recovered(steps in prop::collection::vec(step(), 1..3)) {
         let (reference, commits) = whole(&steps);
         let expected = ended_well(&reference, &steps);
         for good in 1..commits {
@@ -141,7 +141,7 @@ proptest! {
                 }
             }
             stage.store.fail_commits(1);
-            twitch(&stage);
+            run_doomed_tasks(&stage);
             // In the same instance, which requested a wake-up.
             stage.store.fail_commits(0);
             stage.wake();

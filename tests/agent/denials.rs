@@ -108,7 +108,7 @@ fn consent(stage: &Stage) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
     #[test]
-    fn what_is_forbidden_never_runs(
+    fn forbidden_calls_never_run(
         rounds in prop::collection::vec(
             (prop::collection::vec(any_act(), 0..4), "(write|send:write|fork:write|fork:send:write):",
              prop::collection::vec(any_act(), 0..3)),

@@ -234,7 +234,7 @@ fn a_failing_store_is_reported_and_logged() {
     let stage = stage();
     stage.files.down.set(true);
     let said = said(&stage, "t1", &[("read_file", json!({"path": "a"}))]);
-    assert_eq!(said, ["!the file store is not available; try again"]);
+    assert_eq!(said, ["!the file store is unavailable; try again"]);
     let lines = stage.log.lines();
     let line = lines.iter().find(|line| line["event"] == "files.unavailable").expect("a line");
     assert_eq!((&line["tenant"], &line["cause"]), (&json!("t"), &json!("switched off")));
@@ -248,7 +248,7 @@ fn a_repeatedly_contested_write_fails() {
     let before = stage.files.calls.get();
     let said =
         said(&stage, "t1", &[("edit_file", json!({"path": "a", "old_string": "x", "new_string": "y"}))]);
-    assert_eq!(said, ["!`a` is being changed by others; try again"]);
+    assert_eq!(said, ["!`a` is being changed concurrently; try again"]);
     assert!(stage.files.calls.get() - before < 40, "a few attempts");
     assert_eq!(text(&stage, "a").as_deref(), Some("x"));
 }

@@ -22,7 +22,7 @@ struct Diary {
     /// The start time of each run, in seconds since the first.
     times: Rc<RefCell<Vec<u64>>>,
     erased: Rc<RefCell<Vec<String>>>,
-    /// How many runs fail first.
+    /// Number of initial runs that fail.
     fails: Rc<Cell<u32>>,
     takes_ms: Rc<Cell<u64>>,
     not_before: Rc<Cell<Timestamp>>,

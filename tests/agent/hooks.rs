@@ -1,4 +1,4 @@
-//! What hooks can change in a turn.
+//! The changes that hooks can make to a turn.
 
 use crate::stage::{Stage, step_of};
 use async_trait::async_trait;
@@ -96,7 +96,7 @@ fn reply(stage: &Stage) -> String {
 }
 
 #[test]
-fn pre_call_changes_what_the_model_sees_but_not_the_log() {
+fn pre_call_changes_the_prompt_but_not_the_log() {
     let (stage, requests) = turn(|| vec![Choices { name: "a", say: Some("redacted"), ..Choices::default() }]);
     for request in &requests {
         assert_eq!(request.messages[0].text(), "redacted");

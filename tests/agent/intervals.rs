@@ -23,7 +23,7 @@ const EVERY_MS: u64 = 10_000;
 struct Heart {
     beats: Rc<RefCell<Vec<(u64, bool)>>>,
     takes_ms: Rc<Cell<u64>>,
-    /// How many ticks fail first.
+    /// Number of initial ticks that fail.
     fails: Rc<Cell<u32>>,
     stops: Rc<Cell<bool>>,
     shut: Rc<RefCell<Vec<String>>>,
@@ -120,7 +120,7 @@ fn an_interval_ticks_from_the_creation_until_it_stops() {
 }
 
 #[test]
-fn ticks_run_beside_turns() {
+fn ticks_run_during_turns() {
     let (life, heart) = Life::new();
     life.stage.post("t1", "hello");
     life.until(25);
@@ -129,7 +129,7 @@ fn ticks_run_beside_turns() {
 }
 
 #[test]
-fn without_intervals_nothing_wakes_a_session() {
+fn without_intervals_a_session_is_not_woken() {
     let stage = Stage::demo();
     ask(&stage, "POST /v1/sessions", "", &json!({})).unwrap();
     stage.run();

@@ -154,7 +154,7 @@ fn a_mode_remembers_its_model_across_evictions() {
     assert_eq!(
         patch(&stage, json!({"mode": "fix"})).unwrap()["model"],
         "scripted/large",
-        "it has none: stays"
+        "the mode has no model, so the current one stays"
     );
 }
 

@@ -162,7 +162,7 @@ impl Talk {
         self.models.requests().into_iter().rfind(own).expect("a request")
     }
 
-    fn asides(&self) -> usize {
+    fn one_shots(&self) -> usize {
         self.models.requests().iter().filter(|request| is_observer(request) || is_reflector(request)).count()
     }
 
@@ -247,14 +247,14 @@ fn buffered_chunks_are_activated_without_a_model_call() {
         // 6,000 tokens with the response.
         talk.turn(&format!("t{turn}"), &words(turn, 5_988));
     }
-    assert_eq!((talk.of("observation.buffered").len(), talk.asides()), (5, 5));
+    assert_eq!((talk.of("observation.buffered").len(), talk.one_shots()), (5, 5));
     assert_eq!(talk.of("observation.activated").len(), 0);
     talk.stage.post("t6", "and now?");
     talk.stage.settle();
     let activated = talk.of("observation.activated");
     let (chunks, trigger) = (&activated[0]["chunks"], &activated[0]["triggered_by"]);
     assert_eq!((activated.len(), chunks, trigger), (1, &json!(4), &json!("threshold")));
-    assert_eq!(talk.asides(), 5);
+    assert_eq!(talk.one_shots(), 5);
     let text = all_text(&talk.asked());
     assert!((1..=5).all(|fact| text.contains(&format!("fact{fact}"))));
     assert!(text.contains("fact5 word") && !text.contains("fact4 word"));
@@ -381,7 +381,7 @@ fn a_repetitive_response_is_requested_again() {
     talk.notes.borrow_mut().push_back(circles());
     talk.turn("t1", &words(1, 1_500));
     assert_eq!(talk.kinds("observation"), ["observation.started", "observation.completed"]);
-    assert_eq!(talk.asides(), 2);
+    assert_eq!(talk.one_shots(), 2);
     let talk = Talk::new(small(), |_| say("Hm."));
     talk.notes.borrow_mut().extend([circles(), circles(), circles(), circles()]);
     talk.turn("t1", &words(1, 1_500));

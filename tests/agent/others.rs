@@ -23,7 +23,7 @@ pub struct Others {
     /// While set, no session can reach another.
     pub down: Cell<bool>,
     /// Delay of a message between sessions, in milliseconds.
-    pub way_ms: Cell<u64>,
+    pub delay_ms: Cell<u64>,
     pub clock: RefCell<Option<ManualClock>>,
     /// While set, every id leads to the session of this stage.
     pub stand_in: RefCell<Option<Rc<Stage>>>,
@@ -69,9 +69,9 @@ impl Peers for Others {
         session: &SessionId,
         snapshot: Snapshot,
     ) -> Result<Imported, PeerError> {
-        let clock = self.clock.borrow().clone().filter(|_| self.way_ms.get() > 0);
+        let clock = self.clock.borrow().clone().filter(|_| self.delay_ms.get() > 0);
         if let Some(clock) = clock {
-            clock.sleep(self.way_ms.get()).await;
+            clock.sleep(self.delay_ms.get()).await;
         }
         let host = self.reach(session).map_err(PeerError)?;
         host.import(snapshot).await.map_err(peer_error)

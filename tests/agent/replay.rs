@@ -27,7 +27,7 @@ fn parse(bytes: &[u8]) -> Vec<Event> {
         .collect()
 }
 
-/// What a reader that connects at `cursor` receives: the frames it missed, and a stream of later ones.
+/// Connects a reader at `cursor`. Returns the frames that it missed, and a stream of later ones.
 fn come_back(stage: &Stage, cursor: Cursor, page: usize) -> (Vec<Event>, ByteReceiver) {
     let session = stage.session();
     let (mut place, mut missed) = (session.resolve_cursor(cursor).unwrap(), Vec::new());
@@ -53,7 +53,7 @@ fn drain(stream: &mut ByteReceiver) -> Vec<Event> {
     events
 }
 
-/// Checks what a reader that started at `cursor` must have received by the end.
+/// Checks that a reader that started at `cursor` has received everything.
 fn is_the_rest(stage: &Stage, cursor: Cursor, events: &[Event]) {
     let records: Vec<&Value> = events.iter().map(|e| &e.data).filter(|data| data["seq"].is_u64()).collect();
     let from = if cursor.offset.is_some() { cursor.seq } else { cursor.seq + 1 };

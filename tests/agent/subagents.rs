@@ -40,7 +40,7 @@ fn send(id: &str, task: &str) -> Part {
 }
 
 /// Spawns a subagent for the text after `delegate:` (a fork after `fork:`), two for the text after `both:`;
-/// otherwise does what it is asked, and repeats the result.
+/// otherwise performs the requested call and repeats the result.
 fn script(request: &ModelRequest) -> ScriptedResponse {
     let said = said(request);
     let (verb, rest) = said.split_once(':').unwrap_or((&said, ""));
@@ -155,7 +155,7 @@ fn a_task_is_done_in_a_session_of_its_own() {
     assert_eq!(theirs.len(), 2);
     assert_eq!(said(&theirs[0]), "read:x");
     assert!(theirs.iter().flat_map(|r| r.tools.iter()).all(|tool| tool.name != "subagent"));
-    // Its usage counts in the parent's turn, and is reported.
+    // Its usage counts in the parent's turn.
     let own = child.state().meta.usage.total_tokens;
     let counted: Vec<u64> = stage
         .records()
@@ -170,7 +170,7 @@ fn a_task_is_done_in_a_session_of_its_own() {
         (&completed["status"], &completed["usage"]["total_tokens"]),
         (&json!("completed"), &json!(own))
     );
-    // It is in no list, and nothing is learned from it.
+    // It is not listed, and no facts are extracted from it.
     let listed =
         |all| block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, all)).unwrap().len();
     assert_eq!((listed(false), listed(true)), (1, 2));
@@ -186,7 +186,7 @@ fn a_task_is_done_once_wherever_sessions_are_evicted() {
             stage.tick(25);
         }
         stage.crash();
-        // The session that is woken first finds the other one as it is.
+        // The session that is woken first finds the other one unchanged.
         let ids = children(&stage);
         if tell {
             ids.iter().for_each(|id| drop(block_on(stage.others.host(id).wake())));
@@ -274,7 +274,7 @@ fn a_child_that_waits_for_a_person_makes_its_parent_wait() {
 }
 
 #[test]
-fn a_message_cancels_a_waiting_child_and_is_queued_behind_a_running_one() {
+fn a_message_cancels_a_waiting_child_and_is_queued_after_a_running_one() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:read:x");
     stage.tick(50);
@@ -337,7 +337,7 @@ fn an_abort_cancels_children_and_keeps_their_partial_text() {
 #[test]
 fn a_child_canceled_before_its_task_arrives_does_not_start() {
     let stage = stage();
-    stage.others.way_ms.set(100);
+    stage.others.delay_ms.set(100);
     stage.post("t1", "delegate:write:a");
     stage.run();
     ask(stage.host(), request("POST /abort", "", &json!({})), "s").unwrap();
@@ -429,7 +429,7 @@ fn spawning_an_unreachable_child_is_retried_and_finally_fails() {
 }
 
 #[test]
-fn a_report_is_sent_until_it_is_acknowledged() {
+fn a_status_is_sent_until_it_is_acknowledged() {
     let stage = stage();
     stage.post("t1", "delegate:read:x");
     stage.tick(50);
@@ -525,7 +525,7 @@ fn grants_in_a_child_stay_unless_the_parent_revokes_them() {
 }
 
 #[test]
-fn a_child_that_missed_its_cancellation_is_canceled_at_its_next_report() {
+fn a_child_that_missed_its_cancellation_is_canceled_at_its_next_status() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
@@ -547,7 +547,7 @@ fn a_child_that_missed_its_cancellation_is_canceled_at_its_next_report() {
 }
 
 #[test]
-fn a_child_with_an_unsent_report_cannot_be_deleted_and_is_counted_once() {
+fn a_child_with_an_unsent_status_cannot_be_deleted_and_is_counted_once() {
     let stage = stage();
     stage.post("t1", "delegate:read:x");
     stage.tick(50);
@@ -562,7 +562,7 @@ fn a_child_with_an_unsent_report_cannot_be_deleted_and_is_counted_once() {
     assert_eq!(delete(&stage).unwrap_err().code.as_str(), "subagent_session");
     stage.others.down.set(false);
     let used = session(&stage, &id).1.state().meta.usage.total_tokens;
-    // The report and the response to a cancellation are the same.
+    // The status and the response to a cancellation are the same.
     let recall = ask(stage.host(), request("POST /abort", "", &json!({})), "s");
     recall.unwrap();
     stage.tick(10_000);
@@ -586,7 +586,7 @@ fn children_missing_from_the_directory_are_erased_too() {
     assert!(!stage.others.disk(&id).exists().unwrap());
     // Also one that is created during the erasure.
     let stage = self::stage();
-    stage.others.way_ms.set(500);
+    stage.others.delay_ms.set(500);
     stage.post("t1", "delegate:read:x");
     stage.run();
     let id = child(&stage);
@@ -644,12 +644,12 @@ fn waiting_for_days_needs_few_wake_ups() {
 }
 
 #[test]
-fn a_task_fails_if_its_session_is_gone() {
+fn a_task_fails_if_its_session_was_deleted() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
     let id = child(&stage);
-    // The product never does this by itself: a disk was lost.
+    // Only a lost disk causes this.
     stage.others.disk(&id).erase().unwrap();
     stage.crash();
     stage.wake();

@@ -223,7 +223,7 @@ fn a_failed_directory_update_is_retried() {
 }
 
 #[test]
-fn a_wake_up_is_repeated_until_nothing_is_pending() {
+fn a_wake_up_is_repeated_until_no_work_is_left() {
     let stage = Stage::demo();
     stage.post("t1", "hello");
     stage.settle();

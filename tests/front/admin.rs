@@ -139,7 +139,7 @@ fn a_keys_secret_is_shown_once() {
 }
 
 #[test]
-fn a_deleted_tenant_is_gone_at_once_and_erased_in_steps() {
+fn a_deleted_tenant_is_closed_at_once_and_erased_in_steps() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     stage.tenant("other", Value::Null);

@@ -116,7 +116,7 @@ fn a_key_revoked_in_another_isolate_works_for_at_most_a_minute() {
 }
 
 #[test]
-fn a_directory_that_is_down_is_503_and_remembered_keys_still_open_sessions() {
+fn if_the_directory_is_down_only_cached_keys_open_sessions() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     let (_, warm) = stage.key("acme", json!({}));

@@ -170,7 +170,7 @@ fn unusable_keys_are_refused_or_skipped() {
         let answer = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&body));
         assert_eq!(answer.code(), (422, "validation_failed"), "{key}");
         assert!(answer.body.to_string().contains("/jwt/jwks/keys/1"), "{answer:?}");
-        // Published beside a valid key, it is ignored.
+        // Published together with a valid key, it is ignored.
         let stage = publishing(&[key.clone(), Signer::Curve(9).jwk("k")]);
         assert_eq!(
             [&by_rsa, &by_curve, &by_other].map(|token| stage.status_of(token)),
@@ -234,7 +234,7 @@ fn published_keys_are_fetched_cached_and_fetched_again_for_an_unknown_id() {
 }
 
 #[test]
-fn a_silent_provider_is_503_but_what_is_known_still_opens() {
+fn if_a_provider_is_silent_cached_keys_still_verify_tokens() {
     let stage = publishing(&[Signer::Curve(7).jwk("k")]);
     stage.web.documents.borrow_mut().clear();
     let answer = stage.answer(get("/v1/sessions").bearer(&user("a", "k", 7)));

@@ -257,13 +257,13 @@ fn across_kills_the_call_runs_exactly_once_or_never() {
     for round in 0..ROUNDS {
         let (id, path) = (format!("s{round}"), format!("/kept/{round}"));
         let fate = fates[round % fates.len()];
-        let parked = chat(&server.client(), &id);
+        let suspended = chat(&server.client(), &id);
         // Some servers die before any client has read that the call waits.
         let call = if random.below(3) == 0 {
-            parked.begin(count(&counting, &[&path]));
+            suspended.begin(count(&counting, &[&path]));
             None
         } else {
-            Some(parked.ask(count(&counting, &[&path]))["pending"][0]["call_id"].clone())
+            Some(suspended.ask(count(&counting, &[&path]))["pending"][0]["call_id"].clone())
         };
         server.restart();
         let chat = Chat::new(server.client(), &id);

@@ -39,7 +39,7 @@ fn write(path: &str) -> String {
     tool("write_file", json!({"path": path, "content": "x", "overwrite": true}))
 }
 
-/// Returns what the only call waits for, or its outcome.
+/// Returns the payload of the only suspended call, or its outcome.
 #[track_caller]
 fn fate(chat: &Chat, said: &str) -> String {
     let turn = chat.turn(&chat.say(said));

@@ -247,7 +247,7 @@ fn every_call_over_the_budget_is_denied_with_a_result() {
 }
 
 #[test]
-fn arguments_are_converted_where_nothing_is_lost() {
+fn arguments_are_converted_without_loss() {
     let calls = vec![
         ("a", "add", json!({"a": "2", "b": 3})),
         ("b", "add", json!({"a": 2, "b": "40"})),

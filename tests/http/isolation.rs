@@ -93,7 +93,7 @@ fn a_panic_affects_only_its_own_request() {
     for round in 0..3 {
         // In the Worker, during a response.
         assert_eq!(server.anonymous().get("/fixtures/panic").status, 500);
-        // In a tool, beside another call that succeeds; the turn continues.
+        // In a tool, concurrently with another call that succeeds; the turn continues.
         let session = format!("broken-{round}");
         client.post("/v1/sessions", json!({"id": session, "model": "demo/echo"})).expect(201);
         let content = "/tool echo {\"text\": \"fine\"}\n/tool panic {}\n/tool echo {\"text\": \"too\"}";

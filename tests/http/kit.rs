@@ -35,7 +35,7 @@ fn the_scheduled_handler_runs() {
 }
 
 #[test]
-fn openai_text_is_complete_however_it_is_split() {
+fn openai_text_is_complete_for_every_split() {
     let model = ModelServer::start();
     let said = Script::text(["Grüße, ", "Welt", " 🌍"]);
     for script in [said.clone(), said.clone().crlf(), said.byte_by_byte()] {

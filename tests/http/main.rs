@@ -1,4 +1,4 @@
-//! The real Worker in workerd, over HTTP. One binary: modules share what they are linked with, and
+//! The real Worker in workerd, over HTTP. One binary: modules share the linked libraries, and
 //! their servers start when the first test asks for them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]

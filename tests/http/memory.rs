@@ -51,7 +51,7 @@ fn until_found(client: &Client, user: &str, q: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_next_day_the_agent_knows_and_a_second_user_does_not() {
+fn the_agent_remembers_the_user_the_next_day_but_not_another_user() {
     let mut world = World::with(json!({ "MEMORY_MODEL": "demo/echo" }));
     let client = world.server.client();
     for _ in 0..2 {

@@ -31,7 +31,7 @@ fn its_tool_runs_unless_its_hook_denies_it() {
 }
 
 #[test]
-fn its_provider_answers_once_it_has_a_key() {
+fn a_custom_provider_responds_once_it_has_a_key() {
     let model = ModelServer::start();
     model.script("m", Script::text(["Place your bets."]));
     let providers =

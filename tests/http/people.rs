@@ -42,7 +42,7 @@ fn result_of(model: &str, call: &str) -> String {
 }
 
 #[test]
-fn two_questions_are_answered_one_by_one() {
+fn two_questions_are_answered_separately() {
     let ask = |question: &str| json!({"question": question});
     let several = json!({"question": "Which?", "options": [{"label": "a"}, {"label": "b"}, {"label": "c"}],
         "selection_mode": "multi"});

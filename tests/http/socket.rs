@@ -56,7 +56,7 @@ fn as_event(frame: &Value) -> Event {
 }
 
 #[test]
-fn a_socket_receives_what_the_event_stream_sends() {
+fn a_socket_receives_the_frames_of_the_event_stream() {
     let (client, session) = session("same");
     let mut socket = open(&client, &session, "?after=0");
     let mut stream = client.stream(&format!("/v1/sessions/{session}/events"));

@@ -83,7 +83,7 @@ fn subagents_complete_their_tasks() {
 }
 
 #[test]
-fn what_the_parent_may_not_do_the_child_may_not_do() {
+fn denials_of_the_parent_apply_to_the_child() {
     let client = world().server.client();
     let chat = demo(&client, "forbidden");
     client

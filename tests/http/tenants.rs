@@ -92,7 +92,7 @@ fn tenants_and_keys_are_created_and_removed() {
     assert_eq!(Chat::new(writer.clone(), &chat.id).say("/say hi")["reply"]["text"], "hi");
     writer.get(&chat.path("/messages")).expect(403);
 
-    // Rotation: the new key works beside the old one until that is revoked.
+    // Rotation: both keys work until the old one is revoked.
     let (_, new) = key(server, "acme", json!({}));
     for client in [&old, &new] {
         client.get(&chat.path("")).expect(200);
@@ -130,7 +130,7 @@ fn tenants_and_keys_are_created_and_removed() {
 }
 
 #[test]
-fn nothing_of_one_tenant_exists_for_another() {
+fn data_of_one_tenant_is_invisible_to_another() {
     let server = server();
     tenant(server, "ours");
     tenant(server, "theirs");

@@ -478,7 +478,7 @@ fn a_session_remembers_across_turns_and_restarts() {
 }
 
 #[test]
-fn the_log_holds_what_happened_and_no_more() {
+fn the_log_has_the_expected_records_and_no_others() {
     let world = world();
     let chat = world.chat("openai/log");
     world.model.script("log", Script::text(["pl", "ain"]));

@@ -291,7 +291,7 @@ fn a_listed_path_can_be_read_unchanged() {
 }
 
 #[test]
-fn a_search_finds_what_was_just_written() {
+fn a_search_finds_the_latest_writes() {
     let client = tenant(shared(), "files-fresh");
     let chat = Chat::new(client.clone(), "files-fresh");
     let grep = || call(&chat, "grep_files", json!({"pattern": "^v\\d+$"}));

@@ -57,7 +57,7 @@ fn due_spaces_are_leased_in_order_across_databases_and_once() {
 }
 
 #[test]
-fn removed_facts_leave_nothing_due_and_later_ones_are_not_missed() {
+fn removed_facts_are_not_due_and_later_ones_are() {
     let shards = Shards(vec![('t', Sqlite::new())]);
     let (index, spaces) = (SqlMemory::new(shards.clone()), SqlSpaces::new(shards));
     let Space { tenant, agent, user } = space("t");

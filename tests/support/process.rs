@@ -29,7 +29,7 @@ impl Process {
             return None;
         }
         let ticks = |field: usize| fields[field].parse::<u64>().ok();
-        // Linux reports times to programs in hundredths of a second, whatever its own clock rate.
+        // Linux reports times to programs in hundredths of a second, regardless of its clock rate.
         let cpu = Duration::from_millis(10 * (ticks(11)? + ticks(12)?));
         Some(Self { pid, name, group: fields[2].parse().ok()?, cpu })
     }

@@ -1,4 +1,4 @@
-//! A client for server-sent events that exposes what a browser hides: comments, `retry`, and broken
+//! A client for server-sent events that exposes details that browsers hide: comments, `retry`, and broken
 //! connections.
 
 use super::http::{Incoming, header};

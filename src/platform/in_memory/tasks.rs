@@ -76,7 +76,7 @@ mod tests {
     use std::rc::Rc;
 
     #[test]
-    fn runs_what_running_work_spawns() {
+    fn tasks_spawned_by_running_tasks_run() {
         let (pool, seen) = (Rc::new(TaskPool::default()), Rc::new(Cell::new(0)));
         let (inner, count) = (Rc::clone(&pool), Rc::clone(&seen));
         pool.spawn(Box::pin(async move {

@@ -5,7 +5,7 @@ use crate::types::Rules;
 
 pub const TOPIC: Topic = Topic {
     title: "Permissions",
-    about: "What the agent may do, see [permissions.md](permissions.md).",
+    about: "Permissions of the agent's tools, see [permissions.md](permissions.md).",
     settings: &[
         Setting {
             name: "PERMISSIONS",

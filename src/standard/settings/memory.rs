@@ -5,7 +5,7 @@ use crate::memory::Flush;
 
 pub const TOPIC: Topic = Topic {
     title: "Memory",
-    about: "What the agent remembers of a user across sessions, see [memory.md](memory.md).",
+    about: "The memory of users across sessions, see [memory.md](memory.md).",
     settings: &[
         Setting {
             name: "MEMORY_FLUSH",

@@ -154,7 +154,7 @@ fn the_context_strategy_has_its_own_settings() {
 }
 
 #[test]
-fn errors_name_the_setting_what_is_wrong_and_what_fits() {
+fn errors_name_the_setting_the_mistake_and_the_valid_values() {
     let judge =
         |name: &str, sample: &str| format!(r#"{{"name": "{name}", "instructions": "", "sample": {sample}}}"#);
     let list = |judges: &[String]| format!("[{}]", judges.join(","));
@@ -186,7 +186,7 @@ fn errors_name_the_setting_what_is_wrong_and_what_fits() {
         ("PERMISSIONS", r#"{"patterns": [{"pattern": "[a", "policy": "ask"}]}"#, "\"/patterns/0/pattern\": "),
         ("APPROVAL_TTL_S", "0", "found \"0\"; expected a whole number of seconds from 1"),
         ("JUDGES", &list(&[judge("a", "2")]), "\"a\": `sample` must be from 0 to 1"),
-        ("JUDGES", &list(&[judge("a", "0"), judge("a", "1")]), "\"a\" is there twice"),
+        ("JUDGES", &list(&[judge("a", "0"), judge("a", "1")]), "\"a\" occurs twice"),
         ("JUDGES", &list(&[judge("a b", "0")]), "\"a b\": is not an id"),
         ("JUDGES", &list(&vec![judge("a", "0"); 9]), "found 9 entries, at most 8 are allowed"),
         ("MODES", r#"[{"id": "a"}, {"id": "a"}]"#, "\"a\": "),

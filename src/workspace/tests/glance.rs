@@ -32,7 +32,7 @@ fn files(view: &View) -> Vec<(&str, String, Layer)> {
 }
 
 #[test]
-fn a_glance_shows_what_a_reader_sees() {
+fn a_glance_shows_the_files_that_a_reader_sees() {
     let template: &[(&str, &'static [u8])] = &[("AGENTS.md", b"template"), ("knowledge/t.md", b"t")];
     let stage = Stage::with(Bundle::new(template).expect("paths"));
     let glance = open(&stage.all);
