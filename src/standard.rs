@@ -85,7 +85,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let subagents = parts.settings.subagents.as_deref().map(Subagent::new);
     let evict_over = parts.settings.evict_over;
     #[cfg(feature = "fixtures")]
-    let beats = parts.settings.initial_state.contains_key("beat");
+    let has_pulse = parts.settings.initial_state.contains_key("beat");
     let context = WorkspaceContext::new(&parts.files, &context);
     let (models, clock, entropy) =
         (Rc::clone(&parts.models), Rc::clone(&parts.clock), Rc::clone(&parts.entropy));
@@ -146,7 +146,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         builder = builder.tool(Sleep).tool(Read).tool(Write).tool(Counter(parts.http));
         builder = builder.tool(Add).tool(Big).tool(Cite).tool(Fail).tool(Panic);
         builder = builder.built_in(Rc::new(MemoryHandover));
-        if beats {
+        if has_pulse {
             builder = builder.interval(Pulse);
         }
     }

@@ -97,7 +97,7 @@ fn waited(ledger: &Ledger, view: &View, turn: &Turn, runs: &[&Run], node: &Node)
             ledger.find(11, format!("{} still waits after its suspensions expired: {}", turn.id, wait.json));
         }
     }
-    // Waiting does not count towards the turn's deadline.
+    // Waiting does not count toward the turn's deadline.
     let (Some(start), Some(end)) = (turn.started.first(), end) else { return };
     let Some((_, script)) = ledger.scenario.turn(&turn.said) else { return };
     let Some(timeout) = script.budget.timeout_s else { return };

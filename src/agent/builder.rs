@@ -234,8 +234,8 @@ impl HarnessBuilder {
         // The sort is stable, so that hooks of equal priority keep their order of registration.
         hooks.sort_by_key(|(band, hook)| (*band, hook.priority()));
         let lists = HookEvent::ALL.map(|event| {
-            let wants = hooks.iter().filter(|(_, hook)| hook.events().contains(&event));
-            wants.map(|(_, hook)| Rc::clone(hook)).collect()
+            let registered = hooks.iter().filter(|(_, hook)| hook.events().contains(&event));
+            registered.map(|(_, hook)| Rc::clone(hook)).collect()
         });
         let (schema, initial) = (self.settings.state_schema.clone(), self.settings.initial_state.clone());
         let state = StateRules::new(schema, initial);

@@ -12,7 +12,7 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 use std::rc::Rc;
 
-/// Timeout of one judgement, in milliseconds.
+/// Timeout of one grade, in milliseconds.
 const MAX_MS: u64 = 60_000;
 /// Maximum number of characters of a message or a reply that a judge reads.
 const MAX_TEXT: usize = 50_000;
@@ -65,7 +65,7 @@ fn request(judge: &Judge, agent: &HarnessAgent, model: String, message: &str, re
     }
 }
 
-/// Starts the judges of this turn in the background. A failed judgement is recorded as a failed sub-step.
+/// Starts the judges of this turn in the background. A failure is recorded as a failed sub-step.
 pub(super) fn grade_reply(agent: &Rc<HarnessAgent>, cx: &RuntimeContext) {
     let (session, turn) = (&cx.session, cx.turn());
     let due: Vec<Judge> = agent.settings.judges.iter().filter(|judge| judge.is_for(turn)).cloned().collect();
@@ -85,7 +85,7 @@ pub(super) fn grade_reply(agent: &Rc<HarnessAgent>, cx: &RuntimeContext) {
                 Ok((score, reason)) => EventKind::JudgeCompleted { judge: judge.name, score, reason },
                 Err(reason) => EventKind::SubStepFailed { step: format!("judge:{}", judge.name), reason },
             };
-            // Refused if the session was erased or retired; the judgement is then obsolete.
+            // Refused if the session was erased or retired; the grade is then obsolete.
             let _ = session.commit(agent.clock.now(), |draft| draft.record(Some(&turn), kind));
         };
         cx.spawner.spawn(work.boxed_local());

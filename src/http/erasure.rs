@@ -73,9 +73,9 @@ async fn erase_sessions(gateway: &Gateway, tenant: &TenantId, budget: &mut usize
     let mut is_empty = true;
     let mut before: Option<(Timestamp, SessionId)> = None;
     loop {
-        let behind = before.as_ref().map(|(at, id)| (*at, id));
+        let after = before.as_ref().map(|(at, id)| (*at, id));
         // One more than may be erased: if it is found, some are left.
-        let page = gateway.directory.sessions(tenant, None, None, behind, *budget + 1, true).await?;
+        let page = gateway.directory.sessions(tenant, None, None, after, *budget + 1, true).await?;
         let is_last = page.len() <= *budget;
         for entry in page.into_iter().take(*budget) {
             *budget -= 1;

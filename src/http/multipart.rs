@@ -73,7 +73,7 @@ fn is_boundary(boundary: &str) -> bool {
         && boundary.bytes().all(|b| b.is_ascii_alphanumeric() || b"'()+_,-./:=? ".contains(&b))
 }
 
-/// Returns the start of the part behind a delimiter that ends at `at`; `None` after the last delimiter.
+/// Returns the start of the part after a delimiter that ends at `at`; `None` after the last delimiter.
 fn line_end(body: &[u8], at: usize) -> Result<Option<usize>, Problem> {
     let rest = body.get(at..).unwrap_or_default();
     if rest.starts_with(b"--") {

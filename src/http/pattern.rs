@@ -32,18 +32,18 @@ impl Params {
     }
 }
 
-/// Matches a percent-encoded path against a pattern. `{name}` matches one segment that is not empty, `{name*}`
-/// at the end matches the rest of the path.
+/// Matches a percent-encoded path against a pattern. `{name}` matches one segment that is not empty,
+/// `{name*}` at the end matches the rest of the path.
 pub fn matches(pattern: &'static str, path: &str) -> Option<Params> {
     let mut values = Vec::new();
     let mut rest = Some(path);
     for expected in pattern.split('/') {
         let here = rest?;
-        let (segment, behind) = match here.split_once('/') {
-            Some((segment, behind)) if !expected.ends_with("*}") => (segment, Some(behind)),
+        let (segment, remaining) = match here.split_once('/') {
+            Some((segment, remaining)) if !expected.ends_with("*}") => (segment, Some(remaining)),
             _ => (here, None),
         };
-        rest = behind;
+        rest = remaining;
         match expected.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
             Some(name) => {
                 let value = percent_decode_str(segment).decode_utf8().ok()?;

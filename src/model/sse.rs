@@ -30,9 +30,9 @@ impl Splitter {
     /// Parses a chunk. Returns true when `on_event` asked to stop.
     pub(super) fn push(&mut self, chunk: &[u8], on_event: OnEvent<'_>) -> Result<bool, ModelError> {
         let mut rest = chunk;
-        while let Some((&first, behind)) = rest.split_first() {
+        while let Some((&first, remaining)) = rest.split_first() {
             if std::mem::take(&mut self.after_cr) && first == b'\n' {
-                rest = behind;
+                rest = remaining;
                 continue;
             }
             let Some(end) = rest.iter().position(|b| matches!(b, b'\n' | b'\r')) else {

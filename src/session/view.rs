@@ -81,7 +81,8 @@ pub struct TurnView {
     prompt_render_hash: Option<String>,
     pending: Vec<Pending>,
     sub_steps_failed: Vec<String>,
-    judgements: Vec<Judgement>,
+    #[serde(rename = "judgements")]
+    grades: Vec<Grade>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<TurnError>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -94,7 +95,7 @@ pub struct TurnView {
 
 /// A judge's grade of a reply.
 #[derive(Serialize)]
-pub struct Judgement {
+pub struct Grade {
     judge: String,
     score: f64,
     reason: String,
@@ -252,7 +253,7 @@ impl Session {
             prompt_render_hash: None,
             pending: Vec::new(),
             sub_steps_failed: Vec::new(),
-            judgements: Vec::new(),
+            grades: Vec::new(),
             error: None,
             epoch: None,
             queue_position,
@@ -334,11 +335,9 @@ impl TurnView {
                 self.sub_steps_failed = end.sub_steps_failed.clone();
             }
             EventKind::SubStepFailed { step, .. } => self.sub_steps_failed.push(step.clone()),
-            EventKind::JudgeCompleted { judge, score, reason } => self.judgements.push(Judgement {
-                judge: judge.clone(),
-                score: *score,
-                reason: reason.clone(),
-            }),
+            EventKind::JudgeCompleted { judge, score, reason } => {
+                self.grades.push(Grade { judge: judge.clone(), score: *score, reason: reason.clone() })
+            }
             _ => {}
         }
     }

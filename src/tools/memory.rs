@@ -1,7 +1,7 @@
 //! Tools for the user's memory and for the history of sessions.
 
-mod recall;
 mod save;
+mod search;
 mod sessions;
 
 use crate::agent::{DynTool, ToolContext, ToolError};
@@ -13,8 +13,8 @@ use serde::Deserialize;
 use serde_json::json;
 use std::rc::Rc;
 
-pub use recall::{MemoryGet, MemorySearch};
 pub use save::MemorySave;
+pub use search::{MemoryGet, MemorySearch};
 pub use sessions::{SessionHistory, SessionList, SessionSearch};
 
 /// Default number of hits.

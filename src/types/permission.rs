@@ -212,8 +212,8 @@ impl SessionPermissions {
     /// Restores the rule to ask about tools whose grant was removed, because granting them had removed that
     /// rule.
     pub fn ask_again(&mut self, before: &Self) {
-        let gone = before.grants.tools.difference(&self.grants.tools);
-        for tool in gone.filter(|tool| !before.tools.contains_key(*tool)) {
+        let removed = before.grants.tools.difference(&self.grants.tools);
+        for tool in removed.filter(|tool| !before.tools.contains_key(*tool)) {
             self.tools.entry(tool.clone()).or_insert(Policy::Ask);
         }
     }

@@ -237,6 +237,6 @@ fn excerpt(line: &str, at: usize) -> String {
     }
     let start = line.floor_char_boundary(at.saturating_sub(MAX_LINE / 3));
     let end = line.ceil_char_boundary((start + MAX_LINE).min(line.len()));
-    let (before, behind) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
-    format!("{before}{}{behind}", line.get(start..end).unwrap_or_default())
+    let (before, after) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
+    format!("{before}{}{after}", line.get(start..end).unwrap_or_default())
 }

@@ -305,13 +305,13 @@ fn the_users_file_hides_the_shared_one_and_the_template() {
 #[test]
 fn workspaces_are_isolated() {
     let stage = Stage::new();
-    let whose = [("t", "a", "ann"), ("t", "a", "bob"), ("t", "b", "ann"), ("t2", "a", "ann")];
-    for (index, (tenant, agent, user)) in whose.into_iter().enumerate() {
+    let owners = [("t", "a", "ann"), ("t", "a", "bob"), ("t", "b", "ann"), ("t2", "a", "ann")];
+    for (index, (tenant, agent, user)) in owners.into_iter().enumerate() {
         let workspace = stage.all.open(&tenant.into(), &agent.into(), &user.into(), None);
         put(&**workspace.layer(Layer::User), "same.md", &format!("secret {index}"));
         put(&**workspace.layer(Layer::User), &format!("only-{index}.md"), "secret");
     }
-    for (index, (tenant, agent, user)) in whose.into_iter().enumerate() {
+    for (index, (tenant, agent, user)) in owners.into_iter().enumerate() {
         let workspace = stage.all.open(&tenant.into(), &agent.into(), &user.into(), None);
         let grep = grep("secret", false, "", None);
         let lines = block_on(workspace.grep(&grep)).expect("lines").hits;

@@ -62,7 +62,7 @@ fn approval(decision: Decision) -> ApprovalDecision {
 
 fn decide(stage: &Stage, call: &str, approval: ApprovalDecision) -> Result<TurnEffect, Problem> {
     let by = Approver { user: Some("ann".into()), key: None };
-    stage.host().decide(&stage.session(), &call.into(), ruling, by)
+    stage.host().decide(&stage.session(), &call.into(), approval, by)
 }
 
 fn approve(stage: &Stage, call: &str) -> Result<TurnEffect, Problem> {
@@ -230,7 +230,7 @@ fn a_suspended_call_survives_evictions_and_years() {
         stage.check();
         let once = vec![("a".to_owned(), 1), ("b".to_owned(), 1)];
         assert_eq!(runs(&stage), if declines { vec![] } else { once });
-        // Waiting does not count towards the turn's time.
+        // Waiting does not count toward the turn's time.
         assert_eq!(stage.end("t1").status, TurnStatus::Completed);
         assert_eq!(stage.end("t1").reply.unwrap().text.starts_with("Not run"), declines);
     }

@@ -66,7 +66,7 @@ fn the_prompt_follows_the_files() {
     assert_eq!(element(system, "docs_style_md"), "Short sentences.");
     assert!(!system.contains("none_md") && !system.contains("not shown"));
     for (words, expected) in
-        [("## Memory recall", true), ("## Knowledge", true), ("automatically extracted", false)]
+        [("## Memory search", true), ("## Knowledge", true), ("automatically extracted", false)]
     {
         assert_eq!(system.contains(words), expected, "{words}");
     }

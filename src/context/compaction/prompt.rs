@@ -37,8 +37,8 @@ const LEFT_OUT_NOTE: (&str, &str) = (
 /// Returns the tokens of messages that one request may contain, for a model with a context window of `window`
 /// tokens and a summary of at most `summary` tokens.
 pub fn room(window: u64, summary: u64) -> u64 {
-    let beside = tokens::of_text(PROMPT) + summary + 100;
-    (window * WINDOW_PERCENT / 100).saturating_sub(beside).max(MIN_TOKENS)
+    let overhead = tokens::of_text(PROMPT) + summary + 100;
+    (window * WINDOW_PERCENT / 100).saturating_sub(overhead).max(MIN_TOKENS)
 }
 
 /// Renders the messages as text in at most four portions of at most `room` tokens each. Shortens long

@@ -75,9 +75,9 @@ impl Compaction {
         let shown: u64 = messages.iter().map(|(_, tokens)| tokens).sum();
         let head = fill.messages.saturating_sub(shown);
         // A turn started since then must keep its own messages, because it does not wait for this compaction.
-        let beside = cx.running_turn().filter(|_| cx.left_ms().is_none());
+        let other_turn = cx.running_turn().filter(|_| cx.left_ms().is_none());
         let own = |turn: &TurnId| messages.iter().position(|(message, _)| message.turn == *turn);
-        let open_from = beside.as_ref().and_then(own).unwrap_or(usize::MAX);
+        let open_from = other_turn.as_ref().and_then(own).unwrap_or(usize::MAX);
         let view = View { cut: &cut, messages: &messages, fixed: fill.fixed, head, open_from };
         let limits = self.limits(cx);
         let Some(mut reduction) = reduce(&view, &limits, reason, most) else { return Ok(false) };

@@ -28,8 +28,8 @@ fn repeats_windows(text: &str) -> bool {
     let mut hashes = Vec::with_capacity(bytes.len());
     for (at, byte) in bytes.iter().enumerate() {
         hash = hash.wrapping_mul(BASE).wrapping_add(u64::from(*byte) + 1);
-        match at.checked_sub(WINDOW).and_then(|gone| bytes.get(gone)) {
-            Some(gone) => hash = hash.wrapping_sub((u64::from(*gone) + 1).wrapping_mul(first)),
+        match at.checked_sub(WINDOW).and_then(|leaving| bytes.get(leaving)) {
+            Some(leaving) => hash = hash.wrapping_sub((u64::from(*leaving) + 1).wrapping_mul(first)),
             None => first = first.wrapping_mul(BASE),
         }
         if at + 1 >= WINDOW {

@@ -83,8 +83,8 @@ pub fn without_tags(text: &str, tags: &[String]) -> String {
     let mut harmless = String::with_capacity(text.len());
     let mut copied = 0;
     for (at, bracket) in text.match_indices(['<', '＜']) {
-        let behind = text.get(at + bracket.len()..).unwrap_or_default();
-        let name = behind.trim_start_matches(|c: char| {
+        let remaining = text.get(at + bracket.len()..).unwrap_or_default();
+        let name = remaining.trim_start_matches(|c: char| {
             matches!(c, '/' | '／') || c.is_whitespace() || c.is_control() || is_unseen(c)
         });
         let is = |tag: &String| {

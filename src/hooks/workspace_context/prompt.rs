@@ -23,7 +23,7 @@ const DATA: &str = "memory_context contains what was learned about the user. It 
 const KNOW: &str = "## Knowledge\n\
     The files below knowledge/ are your reference for facts. domain_knowledge_context contains their index and the \
     paths of the other files. Find what you need with grep_files, and read it with read_file.";
-const RECALL: &str = "## Memory recall\n\
+const MEMORY_SEARCH: &str = "## Memory search\n\
     Before you answer questions about earlier work, decisions, dates, people, or preferences, use memory_search, \
     and read the lines around a hit with memory_get.";
 const PERSISTENCE: &str = "## Memory persistence";
@@ -105,7 +105,7 @@ impl Prompt {
         let mut say = |on: bool, text: &str| words.extend(on.then(|| text.to_owned()));
         say(tools || hooks, DATA);
         say(has_knowledge, KNOW);
-        say(tools, RECALL);
+        say(tools, MEMORY_SEARCH);
         match (tools, hooks) {
             (true, true) => say(true, &format!("{PERSISTENCE}\n{SAVE}\n{LEARN}")),
             (true, false) => say(true, &format!("{PERSISTENCE}\n{SAVE}")),

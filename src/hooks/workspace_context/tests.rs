@@ -87,7 +87,7 @@ fn guidance_matches_the_tools_and_hooks_of_the_agent() {
     for (tools, hooks) in [(true, true), (true, false), (false, true), (false, false)] {
         let text = render(&settings(tools, hooks), &view);
         for (words, expected) in [
-            ("## Memory recall", tools),
+            ("## Memory search", tools),
             ("memory_search", tools),
             ("memory_get", tools),
             ("memory_save", tools),

@@ -133,8 +133,8 @@ impl Directory for InMemoryDirectory {
         limit: usize,
     ) -> DirectoryResult<Vec<ApiKey>> {
         let tables = self.tables()?;
-        let behind = |key: &&ApiKey| key.tenant == *tenant && after.is_none_or(|after| key.id > *after);
-        Ok(tables.keys.values().map(|(key, _)| key).filter(behind).take(limit).cloned().collect())
+        let is_after = |key: &&ApiKey| key.tenant == *tenant && after.is_none_or(|after| key.id > *after);
+        Ok(tables.keys.values().map(|(key, _)| key).filter(is_after).take(limit).cloned().collect())
     }
 
     async fn delete_key(&self, tenant: &TenantId, id: &KeyId) -> DirectoryResult<bool> {

@@ -242,9 +242,9 @@ impl MemoryIndex for InMemoryIndex {
                 group.bytes += text.len() as u64;
                 (group.last, group.updated_at) = (*serial, *at);
             }
-            let behind =
+            let later =
                 groups.into_values().filter(|group| after.is_none_or(|after| group.name.as_str() > after));
-            behind.take(limit).collect()
+            later.take(limit).collect()
         }))
     }
 

@@ -86,8 +86,8 @@ fn only_large_outputs_become_artifacts() {
     let read = |range| block_on(stage.artifacts.read(&pointer, range));
     assert_eq!(read(None).expect("bytes"), large.as_bytes());
     assert_eq!(read(Some(1..7)).expect("bytes"), large.as_bytes()[1..7]);
-    let behind = pointer.bytes + 1;
-    for range in [5..5, 0..behind, behind..behind + 1] {
+    let past_end = pointer.bytes + 1;
+    for range in [5..5, 0..past_end, past_end..past_end + 1] {
         assert_eq!(read(Some(range)), Err(ArtifactError::Range(pointer.bytes)));
     }
 }

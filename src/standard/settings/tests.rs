@@ -177,7 +177,7 @@ fn errors_name_the_setting_the_mistake_and_the_valid_values() {
         (
             "PROVIDERS",
             r#"[{"name": "demo", "base_url": "http://x"}]"#,
-            "\"demo\": there is a built-in provider",
+            "\"demo\": a built-in provider has this name",
         ),
         ("PROVIDERS", r#"[{"name": "a", "base_url": "x"}]"#, "\"a\": `base_url` must start with"),
         ("PROVIDERS", r#"[{"name": "a"}]"#, "missing field `base_url`"),

@@ -114,8 +114,8 @@ fn size_after([text, places, old, new]: [u64; 4]) -> u64 {
 /// Returns whether `old` occurs again after the start of its first occurrence, overlapping or not.
 fn overlaps(text: &str, old: &str) -> bool {
     let step = old.chars().next().map_or(1, char::len_utf8);
-    let behind = text.find(old).and_then(|at| text.get(at + step..));
-    behind.is_some_and(|behind| behind.contains(old))
+    let remaining = text.find(old).and_then(|at| text.get(at + step..));
+    remaining.is_some_and(|remaining| remaining.contains(old))
 }
 
 #[cfg(test)]

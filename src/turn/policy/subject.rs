@@ -215,7 +215,7 @@ fn words(text: &str) -> String {
 /// Strips the prefixes of a command and the folder of its program.
 fn program(command: &str) -> std::borrow::Cow<'_, str> {
     let mut rest = command;
-    while let Some((word, behind)) = rest.split_once(' ') {
+    while let Some((word, remaining)) = rest.split_once(' ') {
         let is_variable = word.split_once('=').is_some_and(|(name, _)| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         });
@@ -223,11 +223,11 @@ fn program(command: &str) -> std::borrow::Cow<'_, str> {
         if !is_variable && !PREFIX_WORDS.contains(&base) {
             break;
         }
-        rest = behind;
+        rest = remaining;
     }
-    let (word, behind) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));
+    let (word, remaining) = rest.split_at(rest.find(' ').unwrap_or(rest.len()));
     match word.rsplit_once('/') {
-        Some((_, name)) => format!("{name}{behind}").into(),
+        Some((_, name)) => format!("{name}{remaining}").into(),
         None => rest.into(),
     }
 }
