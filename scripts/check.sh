@@ -4,3 +4,4 @@ source "$(dirname "$0")/env.sh"
 scripts/lint.sh
 cargo test --quiet --no-default-features --lib --examples \
     --test agent --test front --test sql --test architecture --test docs
+cargo test --quiet -p edge-harness-sim --test faults

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Checks formatting and runs the lints for all targets and features: the core, the adapters, the fixtures and the
-# planted defects.
+# Checks formatting and runs the lints for all targets and features: the core, the adapters and the fixtures.
 source "$(dirname "$0")/env.sh"
 cargo fmt --all --check
 cargo fmt --check --manifest-path examples/my-agent/Cargo.toml

@@ -13,12 +13,14 @@
 //! | `model`, `one_shot`, `tools` | the simulated model and tools |
 //! | `ledger` | the actual runs and requests, and the trace |
 //! | `invariants` | the conditions that must hold |
+//! | `faults` | planted defects, which the invariants must find |
 //!
 //! A run is single-threaded and uses nothing from outside: the same seed gives the same trace.
 
 pub mod client;
 pub mod dice;
 pub mod disk;
+pub mod faults;
 pub mod invariants;
 pub mod ledger;
 pub mod model;

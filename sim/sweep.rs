@@ -23,15 +23,14 @@ pub struct SweepResult {
     pub spawned: u64,
 }
 
-/// Plays `count` seeds, starting at `from`. `prepare` runs once on each thread.
-pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> SweepResult {
+/// Plays `count` seeds, starting at `from`.
+pub fn sweep(from: u64, count: u64, jobs: usize) -> SweepResult {
     let (next, played, stop) = (AtomicU64::new(from), AtomicU64::new(0), AtomicBool::new(false));
     let (waited, restarted, spawned) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
     let failed: Mutex<Option<u64>> = Mutex::new(None);
     thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                prepare();
                 while !stop.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= from + count {
@@ -52,10 +51,7 @@ pub fn sweep(from: u64, count: u64, jobs: usize, prepare: impl Fn() + Sync) -> S
         }
     });
     let failed = failed.into_inner().expect("no thread panicked");
-    let failed = failed.map(|seed| {
-        prepare();
-        play(seed, true)
-    });
+    let failed = failed.map(|seed| play(seed, true));
     let (played, waited, restarted) = (played.into_inner(), waited.into_inner(), restarted.into_inner());
     SweepResult { failed, played, waited, restarted, spawned: spawned.into_inner() }
 }

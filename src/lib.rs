@@ -22,7 +22,6 @@
 
 pub mod agent;
 pub mod context;
-pub mod fault;
 pub mod follow_ups;
 pub mod hooks;
 pub mod http;

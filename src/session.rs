@@ -20,7 +20,6 @@ pub mod tokens;
 pub mod view;
 pub mod window;
 
-use crate::fault::{self, Fault};
 use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
@@ -345,9 +344,6 @@ impl Session {
 
     fn apply(&self, now: Timestamp, mut change: Draft) -> Result<(), StoreError> {
         if self.hub.is_streaming() && !change.closes_message {
-            if fault::active(Fault::DropDeferred) {
-                change.records.clear();
-            }
             change.state.deferred.extend(change.records.drain(..).map(|(_, turn, kind)| (turn, kind)));
         } else {
             change.records.extend(change.state.deferred.drain(..).map(|(turn, kind)| (None, turn, kind)));
@@ -355,7 +351,7 @@ impl Session {
         let mut seq = self.last_seq.get();
         let mut records = Vec::with_capacity(change.records.len());
         for (at, turn, kind) in change.records {
-            seq += 1 + u64::from(fault::active(Fault::SkipNumbers));
+            seq += 1;
             records.push(numbered(Record { seq, at: at.unwrap_or(now), turn, kind }));
         }
         let mut batch = Batch { append: Vec::new(), put: change.put, delete: change.delete };

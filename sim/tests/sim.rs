@@ -1,12 +1,10 @@
 //! The simulator finds no defect in the core, and finds each planted one.
 
-use edge_harness::fault::{Fault, activate};
-
 const JOBS: usize = 2;
 
 #[test]
 fn a_thousand_seeds_find_no_defect() {
-    let swept = sim::sweep::sweep(0, 1_000, JOBS, || {});
+    let swept = sim::sweep::sweep(0, 1_000, JOBS);
     assert!(swept.failed.is_none(), "{}", swept.failed.map(|report| report.print()).unwrap_or_default());
     assert_eq!(swept.played, 1_000);
     let (waited, restarted) = (swept.waited, swept.restarted);
@@ -28,13 +26,12 @@ fn the_same_seed_gives_the_same_trace() {
 
 #[test]
 fn every_fault_is_found_within_a_thousand_seeds() {
+    let simulator = sim::faults::build().expect("sources with the planted defects");
     let mut missed = Vec::new();
-    for fault in Fault::ALL {
-        match sim::sweep::sweep(1_000, 1_000, JOBS, || activate(Some(*fault))).failed {
-            Some(report) => {
-                println!("{fault:?}: invariant {} by seed {}", report.findings[0].invariant, report.seed)
-            }
-            None => missed.push(fault),
+    for fault in sim::faults::all().expect("a table of defects") {
+        match fault.find(&simulator).expect("a simulator") {
+            Some(found) => println!("{}: {found}", fault.name),
+            None => missed.push(fault.name),
         }
     }
     assert!(missed.is_empty(), "undetected: {missed:?}");

@@ -1,7 +1,6 @@
 //! The contexts of a turn and of a tool call: who is calling, and what may be changed. Never stored.
 
 use super::{RuntimeState, StateRules, ToolError};
-use crate::fault::{self, Fault};
 use crate::ports::{CancelToken, Clock, Spawner, session_store::Select};
 use crate::session::{
     ArtifactReader, Artifacts, Draft, Modes, Permit, Session, TaskError, TaskList, WriteError, fold,
@@ -97,9 +96,6 @@ impl WriteGate {
 
     /// Changes the session if the gate is open. Check and write happen without an await in between.
     pub(crate) fn commit<T>(&self, draft: impl FnOnce(&mut Draft) -> T) -> Result<T, WriteError> {
-        if fault::active(Fault::LateWrites) {
-            return Ok(self.session.commit(self.clock.now(), draft)?);
-        }
         if self.cancel.is_canceled() {
             return Err(WriteError::Stale);
         }

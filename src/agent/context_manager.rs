@@ -5,7 +5,6 @@ use super::{
     follow_up::{FollowUpContext, Progress},
 };
 use crate::context::{BeforeDrop, ContextHandle, ContextStrategy};
-use crate::fault::{self, Fault};
 use crate::ports::{CancelToken, Clock, Models};
 use crate::session::{Permit, Session};
 use crate::types::Owner;
@@ -27,7 +26,7 @@ pub(super) struct ContextManager {
 impl BeforeDrop for ContextManager {
     async fn before_drop(&self, cx: &ContextHandle, until: u64) -> Result<(), String> {
         // No follow-up processes a subagent's messages, because they come from its parent.
-        let learns = cx.session.state().meta.parent.is_none() && !fault::active(Fault::DropUnseen);
+        let learns = cx.session.state().meta.parent.is_none();
         for follow_up in self.before.iter().filter(|_| learns) {
             let name = follow_up.name();
             for round in 0.. {

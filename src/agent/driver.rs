@@ -8,7 +8,6 @@ use super::{
     preparer,
     react::ReactAgent,
 };
-use crate::fault::{self, Fault};
 use crate::ports::{StoreError, session_store::Select};
 use crate::session::WriteError;
 use crate::types::{Message, StopReason};
@@ -30,8 +29,7 @@ impl HarnessAgent {
     pub async fn call(&self, message: Rc<Message>, cx: Rc<RuntimeContext>) -> Result<(), WriteError> {
         self.restore_state(&cx)?;
         let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
-        let never = fault::active(Fault::IgnoreDeadline);
-        let left = if never { u64::MAX } else { deadline.since(cx.clock.now()) };
+        let left = deadline.since(cx.clock.now());
         let outcome = {
             let run = self.run(message, &cx).fuse();
             let timer = cx.clock.sleep(left).fuse();

@@ -4,7 +4,6 @@ use super::{
     ActDecision, CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
     hook::{HookEvent, PostActing, PreActing},
 };
-use crate::fault::{self, Fault};
 use crate::ports::within;
 use crate::session::{
     artifacts::{self, Stored},
@@ -160,8 +159,8 @@ fn forbidden(agent: &HarnessAgent, cx: &RuntimeContext, spec: &ToolSpec, call: &
         return Some(format!("`{}` is no longer a tool of the session's mode", spec.name));
     }
     match agent.permissions(&state).decide(spec, &call.args) {
-        Verdict::Deny(reason) if !fault::active(Fault::RunForbidden) => Some(reason),
-        Verdict::Deny(_) | Verdict::Allow | Verdict::Ask => None,
+        Verdict::Deny(reason) => Some(reason),
+        Verdict::Allow | Verdict::Ask => None,
     }
 }
 
@@ -192,8 +191,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     let allowed = agent.allowed_tools(&cx.session.state());
     let known = agent.toolkit.get(&call.name);
     let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
-    let rerun = fault::active(Fault::RerunStarted);
-    if status == CallStatus::Started && !rerun && known.is_none_or(|(spec, _)| !spec.idempotent) {
+    if status == CallStatus::Started && known.is_none_or(|(spec, _)| !spec.idempotent) {
         let settled =
             PreparedCall::settled(call, unknown("the session was evicted while the tool was running"));
         // The call may have written something, so that later calls must not share its wave.
@@ -233,7 +231,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
         return deny(call, DenyReason::UnknownTool, reason);
     };
-    let is_child = cx.session.state().meta.parent.is_some() && !fault::active(Fault::NestSubagents);
+    let is_child = cx.session.state().meta.parent.is_some();
     if is_child && matches!(spec.suspends, Some(WaitKind::Plan | WaitKind::Subagent)) {
         // A forked session keeps all tools of its parent, so that both prompts share a cached prefix.
         return deny(
@@ -252,8 +250,6 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     };
     let verdict = agent.permissions(&cx.session.state()).decide(spec, &event.call.args);
     let waits_for = match verdict {
-        Verdict::Ask if fault::active(Fault::RunUnasked) => None,
-        Verdict::Deny(_) if fault::active(Fault::RunForbidden) => None,
         Verdict::Deny(reason) => return deny(call, DenyReason::Permission, reason),
         Verdict::Ask if !resolved.approved && resolved.answer.is_none() => Some(WaitKind::Approval),
         Verdict::Ask | Verdict::Allow => spec.suspends.filter(|_| resolved.answer.is_none()),
@@ -402,8 +398,7 @@ async fn run(
     let (sender, ended) = oneshot::channel::<Ended>();
     cx.spawner.spawn(supervise(Rc::clone(cx), tool, call.clone(), context, sender).boxed_local());
 
-    let wait = if fault::active(Fault::NoToolTimeout) { u64::MAX } else { deadline.since(now) };
-    let timer = cx.clock.sleep(wait).fuse();
+    let timer = cx.clock.sleep(deadline.since(now)).fuse();
     pin_mut!(timer);
     let failed = |why: &str| (ToolOutcome::failure(why), Vec::new());
     match select(ended, timer).await {
@@ -428,7 +423,7 @@ async fn supervise(
     sender: oneshot::Sender<Ended>,
 ) {
     let (started, over) = (cx.clock.now(), context.cancel.clone());
-    if !context.gate.is_open() && !fault::active(Fault::StartLate) {
+    if !context.gate.is_open() {
         // The turn ended before the tool was first polled.
         return;
     }
@@ -460,9 +455,6 @@ impl Drop for CancelOnDrop {
 
 /// Returns the outcome of a call that may or may not have taken effect.
 pub(super) fn unknown(what: &str) -> ToolOutcome {
-    if fault::active(Fault::DenyUnknown) {
-        return ToolOutcome::denied(DenyReason::Canceled, what);
-    }
     ToolOutcome::Unknown {
         reason: format!("{what}; it may or may not have taken effect. Check before you try again."),
     }

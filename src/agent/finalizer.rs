@@ -10,7 +10,6 @@ use super::{
     executor,
     hook::{HookEvent, OnError, PostCall, SubStepError},
 };
-use crate::fault::{self, Fault};
 use crate::session::{Draft, WriteError, view};
 use crate::turn::{TurnMachine, citations};
 use crate::types::{
@@ -59,9 +58,6 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         }
         if let TurnPhase::Tools { calls } = &turn.phase {
             for call in calls.iter().filter(|call| call.status != CallStatus::Done) {
-                if fault::active(Fault::ForgetOpenCalls) {
-                    continue;
-                }
                 let name = names
                     .iter()
                     .find(|(id, _)| *id == call.call_id)
@@ -145,15 +141,8 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
             TurnStatus::Failed => EventKind::TurnFailed(end),
             _ => EventKind::TurnCompleted(end),
         };
-        if !fault::active(Fault::NoEnd) {
-            draft.record(Some(&turn.id), kind.clone());
-        }
-        if fault::active(Fault::TwoEnds) {
-            draft.record(Some(&turn.id), kind);
-        }
-        if !fault::active(Fault::SkipSeal) {
-            draft.state.turn = None;
-        }
+        draft.record(Some(&turn.id), kind);
+        draft.state.turn = None;
     })?;
     Ok(())
 }
@@ -172,9 +161,7 @@ fn isolated(
         Ok(Err(SubStepError(reason))) => reason,
         Err(_panic) => "internal error: the sub-step panicked".to_owned(),
     };
-    if !fault::active(Fault::KeepFailedSubStep) {
-        *draft = before;
-    }
+    *draft = before;
     failed.push((name.to_owned(), reason));
 }
 
@@ -202,7 +189,7 @@ fn last_message(
             (Some(Rc::new(message)), citations)
         }
         (None, Some((id, text))) => (Some(cut_off(id, text, cx)), Vec::new()),
-        (_, None) if is_bound(ending.reason) && !fault::active(Fault::NoLimitReply) => {
+        (_, None) if is_bound(ending.reason) => {
             let id = agent.new_id();
             (Some(cut_off(id, apology(ending.reason).into(), cx)), Vec::new())
         }
@@ -228,9 +215,6 @@ fn call_names(cx: &RuntimeContext) -> Vec<(CallId, String)> {
 
 /// Returns the outcome of a call that had none when its turn ended.
 fn cut_off_outcome(agent: &HarnessAgent, name: &str, begun: bool, reason: StopReason) -> ToolOutcome {
-    if fault::active(Fault::DenyUnknown) {
-        return ToolOutcome::denied(DenyReason::Canceled, "the turn ended");
-    }
     let spec = agent.toolkit.get(name).map(|(spec, _)| spec);
     let idempotent = spec.is_some_and(|spec| spec.idempotent);
     let reads = spec.is_some_and(|spec| spec.effect.is_read());

@@ -7,7 +7,6 @@ use super::{
     preparer::{PreparedRequest, Purpose},
     reflection::{self, Reflection},
 };
-use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::session::{
     Draft, WriteError,
@@ -99,11 +98,6 @@ impl ReactAgent<'_> {
         let suspensions: Vec<Suspension> =
             prepared.iter().filter_map(PreparedCall::suspension).cloned().collect();
         if !suspensions.is_empty() {
-            if fault::active(Fault::RunBeforeAll) {
-                for call in prepared.into_iter().filter(|call| call.suspension().is_none()) {
-                    self.run_wave(vec![call]).await?;
-                }
-            }
             return self.suspend(suspensions);
         }
         let claims: Vec<_> = prepared.iter().map(|call| call.claim.clone()).collect();
@@ -146,12 +140,6 @@ impl ReactAgent<'_> {
         for (call, mut completed) in wave.iter().zip(completed) {
             stored.extend(completed.stored.take());
             kinds.push(call.record(completed));
-        }
-        if fault::active(Fault::DropToolMessage) {
-            kinds.pop();
-        }
-        if fault::active(Fault::ReorderWave) {
-            kinds.reverse();
         }
         self.journal(kinds, |draft, state| {
             TurnMachine(state).calls_done(&done, reflect);

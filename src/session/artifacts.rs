@@ -12,7 +12,6 @@ pub mod puts;
 mod tests;
 
 use super::{Draft, Refused, Session, decode, encode};
-use crate::fault::{self, Fault};
 use crate::ports::{BlobStore, Clock, StoreError};
 use crate::types::{ArtifactId, EventKind, FileRef, Timestamp, TurnId};
 use bytes::Bytes;
@@ -233,9 +232,7 @@ impl Artifacts {
             return Err(ArtifactError::Store("this copy of the session is retired".into()));
         }
         let key = self.blob_key(&pointer.r#ref);
-        if !fault::active(Fault::DeadReference) {
-            self.within(self.blobs.put(&key, bytes, &pointer.mime_type)).await?;
-        }
+        self.within(self.blobs.put(&key, bytes, &pointer.mime_type)).await?;
         Ok(Stored { pointer, json })
     }
 

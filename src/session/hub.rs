@@ -1,7 +1,6 @@
 //! The live listeners of a session, and the message being streamed to them.
 
 use super::frame::Frame;
-use crate::fault::{self, Fault};
 use crate::types::{Cursor, Delta, EventKind, MessageId, Record, TurnEnd, TurnId};
 use bytes::Bytes;
 use futures::channel::{mpsc, oneshot};
@@ -274,8 +273,7 @@ impl Hub {
     pub fn streamed_after(&self, cursor: Cursor) -> Option<Frame> {
         let streaming = self.streaming.borrow();
         let message = streaming.as_ref()?;
-        let known = cursor.seq == message.seq && !fault::active(Fault::RepeatText);
-        let seen = if known { cursor.offset.unwrap_or(0) } else { 0 };
+        let seen = if cursor.seq == message.seq { cursor.offset.unwrap_or(0) } else { 0 };
         text_after(message.seq, &message.message, &message.turn, &message.text, seen)
     }
 

@@ -15,7 +15,6 @@ mod obligations;
 mod tests;
 
 use super::{Permit, Session};
-use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::types::{ChildStatus, SessionId, SessionState, Timestamp, TurnState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -325,7 +324,7 @@ impl SessionKernel {
 
 /// Returns the permit of a turn that must run; `None` for a waiting turn.
 fn permit_to_run(turn: Option<&TurnState>) -> Option<Permit> {
-    let runs = |turn: &&TurnState| turn.waiting_since.is_none() || fault::active(Fault::RestartWaiting);
+    let runs = |turn: &&TurnState| turn.waiting_since.is_none();
     turn.filter(runs).map(|turn| Permit { turn: turn.id.clone(), epoch: turn.epoch })
 }
 

@@ -2,7 +2,6 @@
 //! decision gets the result of the first one.
 
 use super::{Session, decode, encode};
-use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::types::{
     CallId, CallStatus, ChildStatus, ChildWait, EventKind, Pending, Resolution, SessionId, Suspension,
@@ -85,16 +84,12 @@ impl Session {
                 None => continue,
                 Some(Resolution::Approved { args, .. }) => {
                     resolved.approved = true;
-                    let args = args.filter(|_| !fault::active(Fault::ForgetArgs));
                     resolved.args = Some(args.unwrap_or(suspension.args));
                 }
                 Some(Resolution::Answered { answer }) => {
                     resolved.answer = Some(answer);
                     resolved.shown = suspension.wait.payload();
                     resolved.args = Some(suspension.args);
-                }
-                Some(Resolution::Declined { .. }) if fault::active(Fault::RunDeclined) => {
-                    resolved.approved = true;
                 }
                 Some(refusal) => resolved.refusal = Some(refusal),
             }

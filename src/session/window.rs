@@ -10,7 +10,6 @@ pub use observed::Observed;
 pub use state::ContextState;
 
 use super::{decode, fold, tokens};
-use crate::fault::{self, Fault};
 use crate::ports::{SessionStore, StoreError, session_store::Select};
 use crate::types::{EventKind, Message, Record, Role};
 use serde_json::{Value, json};
@@ -77,7 +76,7 @@ impl ContextWindow {
         window.state = store.get(STATE)?.as_deref().map(decode).transpose()?.unwrap_or_default();
         let kept_from = window.state.kept_from();
         let mut records = newest(store, kept_from, window.bounds.messages * 2)?;
-        if kept_from > 0 && !records.iter().any(starts) && !fault::active(Fault::DropUserMessage) {
+        if kept_from > 0 && !records.iter().any(starts) {
             // The current turn began before the cut; its first message stays in the window.
             let select = Select { before: Some(kept_from), kinds: &["turn.started"], ..Select::default() };
             let started = store.read(Select { newest_first: true, limit: 1, ..select })?;

@@ -3,7 +3,6 @@
 //! [`TurnMachine::next`] returns the next step; the driver executes it and reports the result. The state is
 //! part of the session document, so another isolate can continue the turn from its last commit.
 
-use crate::fault::{self, Fault};
 use crate::types::{
     Budget, CallId, CallState, CallStatus, EventKind, Price, StopReason, Timestamp, ToolCall, TurnError,
     TurnId, TurnOptions, TurnPhase, TurnState, Usage,
@@ -182,7 +181,7 @@ impl TurnMachine<'_> {
 
     fn finish_step(&mut self, used: PricedUsage) {
         self.add_usage(used);
-        self.0.steps += u32::from(!fault::active(Fault::UncountedSteps));
+        self.0.steps += 1;
         self.0.attempts = 0;
     }
 
@@ -190,7 +189,7 @@ impl TurnMachine<'_> {
     pub fn within_budget(turn: &TurnState, n: usize) -> bool {
         let TurnPhase::Tools { calls } = &turn.phase else { return false };
         let before = u64::from(turn.tool_calls).saturating_sub(calls.len() as u64);
-        fault::active(Fault::IgnoreCallBudget) || before + (n as u64) < u64::from(turn.budget.max_tool_calls)
+        before + (n as u64) < u64::from(turn.budget.max_tool_calls)
     }
 
     /// Marks calls as started. If the isolate is evicted from here on, their outcome is unknown.
@@ -212,13 +211,12 @@ impl TurnMachine<'_> {
         self.set(std::slice::from_ref(call_id), CallStatus::NotStarted);
         let TurnPhase::Tools { calls } = &self.0.phase else { return false };
         let waits = calls.iter().any(|call| call.status == CallStatus::Waiting);
-        if waits && !fault::active(Fault::ResumeEarly) {
+        if waits {
             return false;
         }
         let Some(since) = self.0.waiting_since.take() else { return false };
         self.0.delegated = false;
-        let paused_for = if fault::active(Fault::TimeRunsWhileWaiting) { 0 } else { now.since(since) };
-        self.0.deadline = self.0.deadline.plus(paused_for);
+        self.0.deadline = self.0.deadline.plus(now.since(since));
         self.0.epoch += 1;
         self.0.attempts = 0;
         true
@@ -259,7 +257,7 @@ impl TurnMachine<'_> {
     /// Starts the turn again after an eviction. After [`MAX_ATTEMPTS`] the turn ends in its current phase, so
     /// that its open calls still get an outcome.
     pub fn resume(&mut self) {
-        self.0.epoch += u32::from(!fault::active(Fault::ForgetEpoch));
+        self.0.epoch += 1;
         self.0.attempts += 1;
     }
 

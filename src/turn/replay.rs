@@ -1,7 +1,6 @@
 //! Decides which calls of a turn are skipped: repeated idempotent calls, and calls of blocked tools.
 
 use super::schema;
-use crate::fault::{self, Fault};
 use crate::types::{CallId, DenyReason, ToolOutcome};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -57,10 +56,7 @@ impl ReplayControl {
                 format!("`{}` is blocked for this turn: {reason}", call.name),
             ));
         }
-        let before = self
-            .succeeded
-            .get(&call.key)
-            .filter(|_| call.idempotent && !fault::active(Fault::IgnoreIdempotency))?;
+        let before = self.succeeded.get(&call.key).filter(|_| call.idempotent)?;
         let reason = format!("the same call already succeeded ({before}); see its result above");
         Some((DenyReason::Duplicate, reason))
     }
@@ -91,7 +87,7 @@ impl ReplayControl {
             }
             _ => None,
         };
-        if let Some(reason) = blocked.filter(|_| !fault::active(Fault::KeepFailedTools)) {
+        if let Some(reason) = blocked {
             self.blocked.insert(call.name.to_owned(), reason);
         }
     }

@@ -1,7 +1,6 @@
 //! Decides which calls of one response may run concurrently.
 
 use super::replay::ReplayKey;
-use crate::fault::{self, Fault};
 use crate::types::Effect;
 
 /// Maximum number of concurrent calls, which is the platform's limit of open connections per request.
@@ -21,9 +20,6 @@ pub struct Claim {
 impl Claim {
     /// Returns whether two calls must not overlap.
     fn conflicts(&self, other: &Self) -> bool {
-        if fault::active(Fault::ShareWaves) {
-            return false;
-        }
         !self.effect.is_read()
             || !other.effect.is_read()
             || self.replay == other.replay

@@ -3,7 +3,6 @@
 
 use super::{OnBusy, Post, SessionHost, children::MESSAGE_MS};
 use crate::agent::ending::Ending;
-use crate::fault::{self, Fault};
 use crate::ports::{Batch, PeerError, StoreError, within};
 use crate::session::{Session, kernel::Input};
 use crate::types::{
@@ -51,7 +50,7 @@ impl SessionHost {
         let Some(parent) = session.state().meta.parent.clone() else { return Ok(()) };
         let started =
             session.is_current_turn(&parent.task_turn) || session.turn_ended(&parent.task_turn)?.is_some();
-        if started && !fault::active(Fault::RepeatTask) {
+        if started {
             return Ok(());
         }
         let post = Post {
@@ -92,9 +91,7 @@ impl SessionHost {
 
     /// Ends the task. The parent is still notified until it acknowledges the final status.
     fn end_task(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
-        if !fault::active(Fault::KeepCanceledChild) {
-            self.end_with(session, Ending::new(StopReason::Canceled))?;
-        }
+        self.end_with(session, Ending::new(StopReason::Canceled))?;
         Ok(())
     }
 
@@ -117,10 +114,6 @@ impl SessionHost {
         let notified = self.ports.peers.notify(&tenant, &parent, status.clone());
         let notified = within(self.ports.clock.as_ref(), MESSAGE_MS, notified).await;
         let notified = notified.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
-        let notified = match fault::active(Fault::LoseStatus) {
-            true => notified.or(Ok(Acknowledgement::Recorded)),
-            false => notified,
-        };
         match notified.map_err(|error| Problem::internal(error.to_string()))? {
             Acknowledgement::Recorded if status.is_final() => self.store_reported(session),
             Acknowledgement::Recorded => {

@@ -3,7 +3,6 @@
 //! and idempotent.
 
 use super::{SessionHost, suspensions::Settled};
-use crate::fault::{self, Fault};
 use crate::ports::{PeerError, StoreError, session_store::Select, within};
 use crate::session::{
     Session,
@@ -277,10 +276,7 @@ impl SessionHost {
             }),
             created_at: now,
             updated_at: now,
-            permissions: match fault::active(Fault::FreeSubagents) {
-                true => Default::default(),
-                false => state.meta.permissions.clone(),
-            },
+            permissions: state.meta.permissions.clone(),
             ..state.meta.clone()
         };
         let options =

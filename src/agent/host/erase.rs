@@ -2,7 +2,6 @@
 
 use super::{SETTLE_MS, SessionHost, directory_down};
 use crate::agent::CancelToken;
-use crate::fault::{self, Fault};
 use crate::ports::{BlobStore, StoreError, session_store::Select, within};
 use crate::session::{
     Session, check_schema, decode,
@@ -44,7 +43,7 @@ impl SessionHost {
         children.extend(self.children_in_log(id)?);
         children.sort();
         children.dedup();
-        for child in children.into_iter().filter(|_| !fault::active(Fault::LeaveSubagents)) {
+        for child in children {
             self.ports.peers.erase(tenant, &child).await.map_err(child_left)?;
         }
         // Nothing would ever delete bytes written after `delete_prefix`, so running writes must end first.

@@ -7,7 +7,6 @@ use crate::agent::{
     ending::{Ending, INTERRUPTED},
     executor::validate_args,
 };
-use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::session::{
     Session,
@@ -85,7 +84,7 @@ impl SessionHost {
     ) -> Result<TurnEffect, Problem> {
         let suspension = self.suspension(session, Row::Approval, call_id)?;
         let stale = approval.args_hash.as_ref().is_some_and(|hash| *hash != suspension.args_hash);
-        if stale && !fault::active(Fault::ApproveStale) {
+        if stale {
             let detail = format!("the call's arguments have the hash {}", suspension.args_hash);
             return Err(Problem::new(ErrorCode::StaleArgsHash, detail));
         }
@@ -94,7 +93,7 @@ impl SessionHost {
             Some(args) if !declines => Some(self.coerce_args(&suspension, args)?),
             _ => None,
         };
-        if let Some(before) = suspension.resolution.as_ref().filter(|_| !fault::active(Fault::DecideTwice)) {
+        if let Some(before) = &suspension.resolution {
             let same = match before {
                 Resolution::Declined { expired: true, .. } => return Err(over()),
                 Resolution::Declined { .. } => declines,
@@ -179,7 +178,7 @@ impl SessionHost {
     /// Declines expired calls.
     pub(super) fn expire(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), Problem> {
         let now = self.now();
-        let is_late = |own: &Suspension| own.expires_at <= now && !fault::active(Fault::ForgetExpiry);
+        let is_late = |own: &Suspension| own.expires_at <= now;
         let late: Vec<_> = session.suspensions()?.into_iter().filter(is_late).collect();
         if !late.is_empty() {
             let settled = late.iter().cloned().map(expired).collect();
@@ -224,7 +223,7 @@ impl SessionHost {
             self.expire(session)?;
         }
         let waits = session.suspensions()?.iter().any(|own| own == suspension);
-        if waits || fault::active(Fault::DecideLate) || fault::active(Fault::DecideTwice) {
+        if waits {
             return Ok(());
         }
         Err(over())

@@ -2,7 +2,6 @@
 
 use super::{OnBusy, Post, SessionHost};
 use crate::agent::{RuntimeContext, ending::Ending, finalizer, judge};
-use crate::fault::{self, Fault};
 use crate::ports::StoreError;
 use crate::session::{Draft, Permit, Session, WriteError, suspensions::child_completed};
 use crate::turn::TurnMachine;
@@ -159,10 +158,8 @@ impl SessionHost {
                 TurnMachine(state).resume();
                 let epoch = state.epoch;
                 draft.close_message();
-                if !fault::active(Fault::UnrecordedRestart) {
-                    let reason = "restart".into();
-                    draft.record(Some(&permit.turn), EventKind::TurnResumed { epoch, reason });
-                }
+                let reason = "restart".into();
+                draft.record(Some(&permit.turn), EventKind::TurnResumed { epoch, reason });
             }
         })
     }
@@ -201,9 +198,7 @@ impl SessionHost {
         finalizer::seal(&self.agent, &cx, ending).map_err(|error| Problem::internal(error.to_string()))?;
         self.cancel_later(&suspensions);
         // Aborting the task closes its connections. The seal already refuses its writes.
-        if let Some((_, handle)) = own
-            && !fault::active(Fault::AbortKeepsRunning)
-        {
+        if let Some((_, handle)) = own {
             handle.abort();
         }
         if !session.hub().has_listeners() {
@@ -236,7 +231,7 @@ impl SessionHost {
 
     /// Drafts the idempotency document of a message.
     pub(super) fn draft_document(&self, draft: &mut Draft, document: Option<(String, String)>) {
-        if let Some((key, json)) = document.filter(|_| !fault::active(Fault::ForgetKey)) {
+        if let Some((key, json)) = document {
             draft.put_until(key, json, self.now().plus(crate::session::idempotency::KEEP_MS));
         }
     }

@@ -1,7 +1,6 @@
 //! Decides which part of a conversation stays visible, from its messages and their tokens.
 
 use super::Limits;
-use crate::fault::{self, Fault};
 use crate::session::{tokens, window::shorten};
 use crate::types::{CompactReason, Cut, Message, Part, Role};
 use std::rc::Rc;
@@ -55,9 +54,6 @@ impl View<'_> {
 
     /// Returns the index of the user's last message, which is always shown.
     fn last_user(&self) -> Option<usize> {
-        if fault::active(Fault::DropUserMessage) {
-            return None;
-        }
         self.messages.iter().rposition(|(message, _)| message.role == Role::User)
     }
 
@@ -175,9 +171,6 @@ fn kept_start(view: &View<'_>, limits: &Limits, room: u64) -> usize {
 /// Returns the indices at which the conversation may be cut: those that do not separate a call from its
 /// results.
 fn boundaries(messages: &[(Rc<Message>, u64)]) -> Vec<usize> {
-    if fault::active(Fault::SplitPairs) {
-        return (0..messages.len()).collect();
-    }
     let mut open: Vec<bool> = messages.iter().map(|(message, _)| message.role != Role::Tool).collect();
     for (index, (message, _)) in messages.iter().enumerate() {
         for part in &message.parts {

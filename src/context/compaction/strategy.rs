@@ -5,7 +5,6 @@ use super::{
     reduce::{Reduction, View, reduce},
 };
 use crate::context::{ContextHandle, ContextStrategy};
-use crate::fault::{self, Fault};
 use crate::ports::{session_store::Select, within};
 use crate::session::{
     tokens,
@@ -103,7 +102,7 @@ impl Compaction {
             Err(why) if most.is_none() => return failed(cx, why),
             Err(_) => prompt::note_left_out(earlier, reduction.dropped),
         };
-        reduction.cut.summary = Some(summary).filter(|_| !fault::active(Fault::ForgetSummary));
+        reduction.cut.summary = Some(summary);
         completed(cx, reason, fill.messages, reduction)
     }
 }
