@@ -39,6 +39,10 @@ use ledger::Finding;
 use scenario::Scenario;
 use world::World;
 
+/// A quarter of the time is spent on allocations.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The result of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {

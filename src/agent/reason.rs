@@ -7,7 +7,6 @@ use super::{
     react::ReactAgent,
     stream::{self, FailedAttempt},
 };
-use crate::context::strategy;
 use crate::model::retry::RetryPolicy;
 use crate::session::WriteError;
 use crate::turn::{PricedUsage, TurnMachine, structured};
@@ -88,7 +87,7 @@ impl ReactAgent<'_> {
             return Ok(self.run_pre_reasoning(prepared).await);
         };
         let known = self.cx.session.state().gauge.of(&prepared.model).fixed;
-        let fixed = if known > 0 { known } else { strategy::fixed_tokens(&prepared.request) };
+        let fixed = if known > 0 { known } else { self.cx.state.fixed_tokens(&prepared.request) };
         // Before the hooks, so that their changes to the request are kept.
         context_manager.strategy.before_call(&context_manager.in_turn(self.cx, fixed)).await;
         prepared.request.messages = self.cx.messages();
@@ -119,7 +118,7 @@ impl ReactAgent<'_> {
         }
         self.cx.state.rendered(&prepared.model, &event.request);
         prepared.request = event.request;
-        prepared.fixed = strategy::fixed_tokens(&prepared.request);
+        prepared.fixed = self.cx.state.fixed_tokens(&prepared.request);
         // Measured now, because the window may change before the response arrives.
         prepared.estimated = prepared.fixed + self.cx.session.context().tokens();
         Ok(prepared)

@@ -3,9 +3,9 @@
 //! It is rebuilt by applying the turn's records. State that must survive an eviction is in the log and in
 //! `TurnState`.
 
+use crate::session::tokens;
 use crate::turn::replay::{ReplayCall, ReplayControl, ReplayKey};
 use crate::types::{CallId, EventKind, Gauge, Message, ModelRequest, Source, ToolOutcome, ToolSpec};
-use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::{
     cell::{Ref, RefCell},
@@ -34,6 +34,8 @@ struct Inner {
     tools: Option<(Option<String>, Rc<[ToolSpec]>)>,
     /// The task list at the start of the turn, rendered for the prompt.
     tasks: Option<String>,
+    /// The tools that were measured last, and their tokens.
+    measured: Option<(Rc<[ToolSpec]>, u64)>,
     rendered: Option<(String, Rc<[ToolSpec]>)>,
     sub_steps_failed: Vec<(String, String)>,
     /// Ids of calls that were passed to their tool.
@@ -136,6 +138,18 @@ impl RuntimeState {
         }
     }
 
+    /// Returns the estimated tokens of a request that are not part of the conversation.
+    pub(super) fn fixed_tokens(&self, request: &ModelRequest) -> u64 {
+        let measured = &mut self.inner.borrow_mut().measured;
+        // Most steps have the tools of the step before, whose schemas are long.
+        let tools = match measured {
+            Some((tools, tokens)) if Rc::ptr_eq(tools, &request.tools) => *tokens,
+            _ => measured.insert((Rc::clone(&request.tools), tokens::of_tools(&request.tools))).1,
+        };
+        let texts = [&request.system, &request.volatile, &request.tail];
+        tools + texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>()
+    }
+
     /// Records the model and the prompt of a model call.
     pub(super) fn rendered(&self, model: &str, request: &ModelRequest) {
         let inner = &mut *self.inner.borrow_mut();
@@ -214,11 +228,10 @@ impl RuntimeState {
 /// Returns the SHA-256 of the stable part of a prompt, in hex. It changes only with the instructions and the
 /// tools.
 fn render_hash(system: &str, tools: &[ToolSpec]) -> String {
-    let tool = |spec: &ToolSpec| json!([spec.name, spec.description, spec.parameters]);
-    let tools: Value = tools.iter().map(tool).collect();
+    let tools: Vec<_> = tools.iter().map(|spec| (&spec.name, &spec.description, &spec.parameters)).collect();
     let mut hash = Sha256::new();
     hash.update(system);
     hash.update([0]);
-    hash.update(tools.to_string());
+    hash.update(serde_json::to_vec(&tools).unwrap_or_default());
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

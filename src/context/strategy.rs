@@ -1,8 +1,8 @@
 //! The interface between an agent and the strategy that keeps a conversation within the model's window.
 
 use crate::ports::{CancelToken, Clock, Models};
-use crate::session::{Draft, Permit, Session, tokens, window::ContextState};
-use crate::types::{CompactReason, EventKind, Message, ModelRequest, Owner, TurnId};
+use crate::session::{Draft, Permit, Session, window::ContextState};
+use crate::types::{CompactReason, EventKind, Message, Owner, TurnId};
 use async_trait::async_trait;
 use std::{cell::Ref, rc::Rc};
 
@@ -167,10 +167,4 @@ impl ContextHandle {
     pub async fn before_drop(&self, until: u64) -> Result<(), String> {
         self.before.before_drop(self, until).await
     }
-}
-
-/// Returns the estimated tokens of a request that are not part of the conversation.
-pub fn fixed_tokens(request: &ModelRequest) -> u64 {
-    let texts = [&request.system, &request.volatile, &request.tail];
-    texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>() + tokens::of_tools(&request.tools)
 }
