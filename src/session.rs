@@ -13,6 +13,7 @@ pub mod idempotency;
 pub mod kernel;
 pub mod modes;
 pub mod replay;
+mod reply;
 pub mod schema;
 pub mod suspensions;
 pub mod task_list;
@@ -359,13 +360,15 @@ impl Session {
         if let Some(shown) = &shown {
             batch.put.push((window::STATE.to_owned(), encode(shown)?));
         }
+        let mut frames = Vec::with_capacity(records.len());
         for record in &records {
-            batch.append.push(StoredRecord {
-                seq: record.seq,
-                kind: record.kind.name().to_owned(),
-                turn: record.turn.clone(),
-                json: encode(record)?,
-            });
+            let (kind, turn) = (record.kind.name().to_owned(), record.turn.clone());
+            let mut stored = StoredRecord { seq: record.seq, kind, turn, json: encode(record)? };
+            frames.push(Frame::record(&stored));
+            if let Some(json) = reply::stored(record)? {
+                stored.json = json;
+            }
+            batch.append.push(stored);
         }
         if !records.is_empty() {
             change.state.meta.updated_at = now;
@@ -374,7 +377,6 @@ impl Session {
         if change.state != *self.state.borrow() || self.last_seq.get() == 0 {
             batch.put.push((STATE.to_owned(), encode(&change.state)?));
         }
-        let frames: Vec<Frame> = batch.append.iter().map(Frame::record).collect();
         self.store.commit(batch)?;
 
         self.last_seq.set(seq);
@@ -452,7 +454,12 @@ impl Session {
     /// # Errors
     /// If the store fails, or a record cannot be parsed.
     pub fn records(&self, select: Select<'_>) -> Result<Vec<Record>, StoreError> {
-        self.store.read(select)?.iter().map(|stored| decode(&stored.json)).collect()
+        let records = self.store.read(select)?.into_iter().map(|stored| {
+            let mut record = decode(&stored.json)?;
+            reply::resolve(self.store.as_ref(), &mut record)?;
+            Ok(record)
+        });
+        records.collect()
     }
 }
 

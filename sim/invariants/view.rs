@@ -1,9 +1,10 @@
 //! A log, grouped by turns and calls.
 
 use super::super::{node::Node, tools};
-use edge_harness::types::TurnId;
+use edge_harness::ports::session_store::StoredRecord;
+use edge_harness::types::{EventKind, Message, MessageId, Record, TurnId};
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, rc::Rc};
 
 /// A record.
 pub struct Entry {
@@ -62,16 +63,20 @@ pub struct View {
 impl View {
     pub fn of(node: &Node) -> Self {
         let written = node.disk.log.borrow();
+        let mut messages = BTreeMap::new();
         let entries: Vec<Entry> = written
             .iter()
-            .map(|written| Entry {
-                seq: written.record.seq,
-                kind: written.record.kind.clone(),
-                turn: written.record.turn.as_ref().map(TurnId::to_string),
-                moment: written.moment,
-                at: written.at,
-                value: serde_json::from_str(&written.record.json).expect("a record is JSON"),
-                json: written.record.json.clone(),
+            .map(|written| {
+                let json = as_sent(&written.record, &mut messages);
+                Entry {
+                    seq: written.record.seq,
+                    kind: written.record.kind.clone(),
+                    turn: written.record.turn.as_ref().map(TurnId::to_string),
+                    moment: written.moment,
+                    at: written.at,
+                    value: serde_json::from_str(&json).expect("a record is JSON"),
+                    json,
+                }
             })
             .collect();
         let (mut turns, mut places): (Vec<Turn>, BTreeMap<String, usize>) = Default::default();
@@ -96,6 +101,29 @@ impl View {
     pub fn outcome(&self, call: &Call) -> Option<&Entry> {
         call.completed.map(|place| &self.entries[place])
     }
+}
+
+/// The JSON of a record as clients read it: the end of a turn has its reply, of which the log has only the message.
+fn as_sent(stored: &StoredRecord, messages: &mut BTreeMap<MessageId, Rc<Message>>) -> String {
+    let read = || serde_json::from_str::<Record>(&stored.json).expect("a record");
+    match stored.kind.as_str() {
+        "message.completed" => {
+            if let EventKind::MessageCompleted { message } = read().kind {
+                messages.insert(message.id.clone(), message);
+            }
+        }
+        "turn.completed" | "turn.failed" | "turn.canceled" => {
+            let mut record = read();
+            let end = record.kind.turn_end_mut().expect("the end of a turn");
+            let message = end.reply_ref.as_ref().and_then(|reply| messages.get(&reply.message));
+            if let Some(message) = message {
+                end.resolve(message);
+                return serde_json::to_string(&record).expect("JSON");
+            }
+        }
+        _ => {}
+    }
+    stored.json.clone()
 }
 
 impl Turn {

@@ -10,10 +10,10 @@ use super::{
     executor,
     hook::{HookEvent, OnError, PostCall, SubStepError},
 };
-use crate::session::{Draft, WriteError, view};
+use crate::session::{Draft, WriteError};
 use crate::turn::{TurnMachine, citations};
 use crate::types::{
-    CallId, CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Role, Source, StopReason,
+    CallId, CallStatus, DenyReason, EventKind, FinishReason, Message, Part, Reply, Role, Source, StopReason,
     ToolOutcome, TurnEnd, TurnPhase, TurnStatus,
 };
 use std::{
@@ -37,7 +37,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         // Messages of the window may be shortened; the reply is the complete message.
         Some(session.complete_message(&last).unwrap_or(last))
     };
-    let reply = last.clone().or_else(earlier).map(|message| view::reply(&message, ending.output));
+    let reply = last.clone().or_else(earlier).map(|message| Reply::new(&message, ending.output));
     let names = call_names(cx);
 
     session.commit(cx.clock.now(), |draft| {
@@ -122,6 +122,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
             status,
             stop_reason: ending.reason,
             reply,
+            reply_ref: None,
             usage: turn.usage,
             cost_usd: turn.cost_usd,
             steps: turn.steps,

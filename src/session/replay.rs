@@ -3,7 +3,7 @@
 //! Every byte of a message's text is delivered exactly once as a delta, before the record that completes the
 //! message, whether the reader is connected or reconnects later. A client may render from deltas alone.
 
-use super::{Session, decode, frame::Frame, hub::text_after};
+use super::{Session, decode, frame::Frame, hub::text_after, reply};
 use crate::ports::{StoreError, session_store::Select};
 use crate::types::{Cursor, EventKind, Record, TurnId};
 
@@ -55,7 +55,7 @@ impl Session {
         let next =
             (stored.len() == limit).then(|| stored.last().map(|last| Cursor::after(last.seq))).flatten();
         let mut frames = Vec::with_capacity(stored.len());
-        for record in &stored {
+        for record in stored {
             if deltas && record.kind == "message.completed" {
                 let seen = if record.seq == cursor.seq { cursor.offset.unwrap_or(0) } else { 0 };
                 let parsed: Record = decode(&record.json)?;
@@ -64,7 +64,7 @@ impl Session {
                     frames.extend(text_after(record.seq, &message.id, &turn, &message.text(), seen));
                 }
             }
-            frames.push(Frame::record(record));
+            frames.push(Frame::record(&reply::whole(self.store().as_ref(), record)?));
         }
         Ok((frames, next))
     }

@@ -1,11 +1,11 @@
 //! A session and its turns as clients read them: projections of the log and the state.
 
-use super::{Session, fold};
+use super::{Session, fold, reply};
 use crate::ports::{StoreError, session_store::Select};
 use crate::types::{
     AgentId, Budget, CallId, CallStatus, EventKind, Message, Parent, Pending, Reply, SessionId,
     SessionPermissions, SessionStatus, Source, StopReason, Timestamp, ToolOutcome, TurnEnd, TurnError,
-    TurnId, TurnPhase, TurnStatus, Usage, UserId, message::text_of,
+    TurnId, TurnPhase, TurnStatus, Usage, UserId,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -217,8 +217,7 @@ impl Session {
     /// # Errors
     /// If the store fails.
     pub fn turn_ended(&self, turn: &TurnId) -> Result<Option<TurnEnd>, StoreError> {
-        let kinds = &["turn.completed", "turn.failed", "turn.canceled"];
-        let select = Select { turn: Some(turn), kinds, limit: 1, ..Select::default() };
+        let select = Select { turn: Some(turn), kinds: reply::ENDS, limit: 1, ..Select::default() };
         Ok(self.records(select)?.first().and_then(|record| record.kind.turn_end().cloned()))
     }
 
@@ -341,9 +340,4 @@ impl TurnView {
             _ => {}
         }
     }
-}
-
-/// Returns the message as the reply of its turn.
-pub fn reply(message: &Message, output: Option<Value>) -> Reply {
-    Reply { id: message.id.clone(), text: text_of(&message.parts), parts: message.parts.clone(), output }
 }

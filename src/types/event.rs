@@ -444,4 +444,12 @@ impl EventKind {
             _ => None,
         }
     }
+
+    /// Returns the turn's end if this event is terminal.
+    pub fn turn_end_mut(&mut self) -> Option<&mut TurnEnd> {
+        match self {
+            Self::TurnCompleted(end) | Self::TurnFailed(end) | Self::TurnCanceled(end) => Some(end),
+            _ => None,
+        }
+    }
 }

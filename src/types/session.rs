@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, rc::Rc};
 
 /// The version of the stored shapes that this program writes, and the newest that it reads. See CONTRIBUTING.md for
 /// changes that need a new one.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// A session as clients see it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

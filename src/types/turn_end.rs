@@ -2,6 +2,7 @@
 
 use super::{
     Budget, FinishReason, Message, MessageId, Part, Source, StopReason, TurnError, TurnStatus, Usage,
+    message::text_of,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,6 +18,9 @@ pub struct TurnEnd {
     /// The final message of the assistant.
     #[serde(default)]
     pub reply: Option<Reply>,
+    /// Only in storage, instead of `reply`: the message that holds it. Versions before 2 stored the reply itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_ref: Option<ReplyRef>,
     /// Tokens consumed by the turn.
     pub usage: Usage,
     /// Cost in US dollars, if the model has a price.
@@ -63,6 +67,7 @@ impl TurnEnd {
             status,
             stop_reason,
             reply: None,
+            reply_ref: None,
             usage: Usage::default(),
             cost_usd: None,
             steps: 0,
@@ -80,6 +85,30 @@ impl TurnEnd {
     }
 }
 
+impl TurnEnd {
+    /// Returns the form to store, which refers to the message of the reply; `None` if there is no reply.
+    pub fn stored(&self) -> Option<Self> {
+        let Reply { id, output, .. } = self.reply.as_ref()?;
+        let reply_ref = Some(ReplyRef { message: id.clone(), output: output.clone() });
+        Some(Self { reply: None, reply_ref, ..self.clone() })
+    }
+
+    /// Replaces the reference by the reply that `message` holds.
+    pub fn resolve(&mut self, message: &Message) {
+        self.reply = self.reply_ref.take().map(|stored| Reply::new(message, stored.output));
+    }
+}
+
+/// A reference to the message that holds a reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReplyRef {
+    /// The message's id.
+    pub message: MessageId,
+    /// The reply parsed as JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+}
+
 /// The final assistant message of a turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
@@ -92,4 +121,11 @@ pub struct Reply {
     /// The reply parsed as JSON, if the caller gave a schema that it matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
+}
+
+impl Reply {
+    /// Returns the message as the reply of its turn.
+    pub fn new(message: &Message, output: Option<Value>) -> Self {
+        Self { id: message.id.clone(), text: text_of(&message.parts), parts: message.parts.clone(), output }
+    }
 }

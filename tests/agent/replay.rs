@@ -57,7 +57,8 @@ fn drain(stream: &mut ByteReceiver) -> Vec<Event> {
 fn is_the_rest(stage: &Stage, cursor: Cursor, events: &[Event]) {
     let records: Vec<&Value> = events.iter().map(|e| &e.data).filter(|data| data["seq"].is_u64()).collect();
     let from = if cursor.offset.is_some() { cursor.seq } else { cursor.seq + 1 };
-    let log: Vec<Value> = stage.records().into_iter().filter(|r| r["seq"].as_u64() >= Some(from)).collect();
+    let log: Vec<Value> =
+        stage.sent_records().into_iter().filter(|r| r["seq"].as_u64() >= Some(from)).collect();
     assert_eq!(records, log.iter().collect::<Vec<_>>(), "every record after {cursor} once");
 
     // Text by the sequence number of its message.

@@ -21,7 +21,7 @@ use edge_harness::types::{
 };
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
@@ -286,6 +286,30 @@ impl Stage {
 
     pub fn records(&self) -> Vec<Value> {
         self.store.log().iter().map(parse).collect()
+    }
+
+    /// All records as clients read them: the end of a turn has its reply, of which the log has only the message.
+    pub fn sent_records(&self) -> Vec<Value> {
+        let stored = self.records();
+        let text = |parts: &Value| {
+            let parts = parts.as_array().unwrap().iter();
+            parts
+                .filter_map(|part| part["text"].as_str().filter(|_| part["type"] == "text"))
+                .collect::<String>()
+        };
+        let sent = stored.iter().cloned().map(|mut record| {
+            if let Some(reply) = record.as_object_mut().unwrap().remove("reply_ref") {
+                let is_reply = |other: &&Value| other["message"]["id"] == reply["message"];
+                let parts =
+                    &stored.iter().find(is_reply).expect("the message of the reply")["message"]["parts"];
+                record["reply"] = json!({"id": reply["message"], "text": text(parts), "parts": parts});
+                if let Some(output) = reply.get("output") {
+                    record["reply"]["output"] = output.clone();
+                }
+            }
+            record
+        });
+        sent.collect()
     }
 
     /// The types of the log's records.

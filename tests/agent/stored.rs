@@ -15,7 +15,7 @@ use edge_harness::ports::{
 };
 use edge_harness::session::{OpenError, decode, encode, window::ContextState};
 use edge_harness::types::{
-    Approver, Decision, ModelRequest, Part, Policy, QueuedTurn, Record, SessionState, TurnStatus,
+    Approver, Cursor, Decision, ModelRequest, Part, Policy, QueuedTurn, Record, SessionState, TurnStatus,
     session::SCHEMA, suspension::Suspension,
 };
 use futures::executor::block_on;
@@ -159,6 +159,28 @@ fn a_running_turn_of_an_earlier_version_continues() {
     stage.wake();
     stage.settle_waiting();
     assert_eq!(reply(&stage, "t1"), (TurnStatus::Completed, "all done".to_owned()));
+}
+
+#[test]
+fn a_reply_is_stored_once_and_sent_whole() {
+    let text = "word ".repeat(2_000);
+    let said = text.clone();
+    let (stage, _) = Stage::scripted(move |_| answer(vec![Part::text(said.clone())]), |builder| builder);
+    stage.post("t1", "go");
+    stage.settle();
+    assert_eq!(dump(&stage.store).matches(&text).count(), 1);
+    let live = stage.end("t1");
+    stage.crash();
+    assert_eq!(stage.end("t1"), live);
+    let (frames, _) = stage.session().replay(Cursor::default(), None, false, 100).unwrap();
+    let bytes: usize = stage.store.log().iter().map(|record| record.json.len()).sum();
+    assert!(bytes < text.len() + 2_500, "{bytes} bytes of records");
+    let end = frames.iter().find(|frame| frame.event == "turn.completed").expect("an end");
+    let end: Value = serde_json::from_str(&end.data).unwrap();
+    let message = &end["reply"]["id"];
+    let parts = json!([{"type": "text", "text": text}]);
+    assert_eq!(end["reply"], json!({"id": message, "text": text, "parts": parts}));
+    assert_eq!(end.get("reply_ref"), None);
 }
 
 #[test]

@@ -1,0 +1,76 @@
+//! The reply of a turn is stored once, in the record of its message. The record of the turn's end refers to that
+//! message, and readers get the reply from there.
+
+use super::{decode, encode};
+use crate::ports::{
+    SessionStore, StoreError,
+    session_store::{Select, StoredRecord},
+};
+use crate::types::{EventKind, Record};
+
+/// Number of messages read at once to find a reply. It is nearly always the newest message of its turn.
+const PAGE: usize = 4;
+
+/// The record in the form to store, or `None` if `record` is stored as it is.
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub(super) fn stored(record: &Record) -> Result<Option<String>, StoreError> {
+    let Some(end) = record.kind.turn_end().and_then(|end| end.stored()) else { return Ok(None) };
+    let mut kind = record.kind.clone();
+    if let Some(whole) = kind.turn_end_mut() {
+        *whole = end;
+    }
+    encode(&Record { kind, ..record.clone() }).map(Some)
+}
+
+/// Gives the end of a turn its reply.
+///
+/// # Errors
+/// If the store fails, or a message cannot be parsed.
+pub(super) fn resolve(store: &dyn SessionStore, record: &mut Record) -> Result<(), StoreError> {
+    let (seq, turn) = (record.seq, record.turn.clone());
+    let Some(end) = record.kind.turn_end_mut() else { return Ok(()) };
+    let Some(reply) = &end.reply_ref else { return Ok(()) };
+    let mut select = Select {
+        before: Some(seq),
+        turn: turn.as_ref(),
+        kinds: &["message.completed"],
+        newest_first: true,
+        limit: PAGE,
+        ..Select::default()
+    };
+    loop {
+        let page = store.read(select)?;
+        for stored in &page {
+            match decode::<Record>(&stored.json)?.kind {
+                EventKind::MessageCompleted { message } if message.id == reply.message => {
+                    end.resolve(&message);
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+        if page.len() < PAGE {
+            end.reply_ref = None;
+            return Ok(());
+        }
+        select.before = page.last().map(|oldest| oldest.seq);
+    }
+}
+
+/// Returns a stored record in the form that clients read.
+///
+/// # Errors
+/// As for [`resolve`].
+pub(super) fn whole(store: &dyn SessionStore, stored: StoredRecord) -> Result<StoredRecord, StoreError> {
+    if !ENDS.contains(&stored.kind.as_str()) {
+        return Ok(stored);
+    }
+    let mut record: Record = decode(&stored.json)?;
+    resolve(store, &mut record)?;
+    Ok(StoredRecord { json: encode(&record)?, ..stored })
+}
+
+/// The types of the records that end turns.
+pub(super) const ENDS: &[&str] = &["turn.completed", "turn.failed", "turn.canceled"];
