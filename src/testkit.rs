@@ -5,7 +5,7 @@
 //!
 //! // With a tool of your own: `|agent| agent.tool(Dice)`.
 //! let session = TestSession::new(|agent| agent);
-//! assert_eq!(session.ask("/tool echo {\"text\": \"hi\"}"), "echo → {\"text\":\"hi\"}");
+//! assert_eq!(session.ask("/tool echo {\"text\": \"hi\"}"), "echo → hi");
 //! ```
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by a panic")]
