@@ -4,8 +4,8 @@ use super::selection::{Measured, align, all_but_tail};
 use crate::session::window::NO_SUMMARY;
 use crate::types::{Cut, Part};
 
-/// Minimum length of pieces of messages, in characters.
-const MIN_PIECE_CHARS: u64 = 400;
+/// Minimum length of pieces of messages, in characters. A step with many calls must fit into a small window.
+const MIN_PIECE_CHARS: u64 = 64;
 
 /// Returns the next stronger reduction of messages that must fit into `room` tokens: first shortened tool
 /// calls and results, then without the older messages, finally with all pieces shortened. Returns `None`
@@ -60,7 +60,7 @@ mod tests {
         let second = shrink(&first, &talk, 3, 250).expect("a cut");
         assert_eq!((second.number, second.kept_from, second.summary.as_deref()), (2, 8, Some(NO_SUMMARY)));
         let third = shrink(&second, &talk[3..], 1, 250).expect("a cut");
-        assert_eq!((third.number, third.chars(8)), (3, Some(400)));
+        assert_eq!((third.number, third.chars(8)), (3, Some(250)));
         assert_eq!(shrink(&third, &talk[3..], 1, 250), None);
         assert_eq!(shrink(&Cut::default(), &[], 0, 250), None);
     }
