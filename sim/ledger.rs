@@ -81,6 +81,8 @@ pub struct Ledger {
     pub restarts: Cell<u64>,
     /// Number of spawned subagents.
     pub spawned: Cell<u64>,
+    /// The subagents whose task was canceled, as `tenant/session`, with the moment.
+    pub canceled: RefCell<Vec<(String, u64)>>,
     /// Number of messages between sessions so far.
     pub messages: Cell<usize>,
     /// The findings, during the run and afterwards.
@@ -103,6 +105,7 @@ impl Ledger {
             waits: Cell::new(0),
             restarts: Cell::new(0),
             spawned: Cell::new(0),
+            canceled: RefCell::default(),
             messages: Cell::new(0),
             findings: RefCell::default(),
             moments: Cell::new(0),

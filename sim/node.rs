@@ -238,7 +238,15 @@ impl Peers for NodePorts {
         call_id: &CallId,
     ) -> Result<ChildStatus, PeerError> {
         let (id, call_id) = (session.clone(), call_id.clone());
-        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.cancel_task(&id, &call_id)).await
+        let (name, world) = (format!("{tenant}/{session}"), self.world.clone());
+        let cancel = async move |host: Rc<SessionHost>| {
+            let status = host.cancel_task(&id, &call_id)?;
+            if let Some(world) = world.upgrade() {
+                world.ledger.canceled.borrow_mut().push((name, world.ledger.moment()));
+            }
+            Ok(status)
+        };
+        self.ask(tenant, session, cancel).await
     }
 
     async fn notify(

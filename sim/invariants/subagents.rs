@@ -200,6 +200,12 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
     }
     if !is_erased {
         ruled(ledger, node, sender);
+        let canceled = ledger.canceled.borrow();
+        let canceled = canceled.iter().find(|(name, _)| *name == view.name);
+        let late = |entry: &&&Entry| canceled.is_some_and(|(_, moment)| entry.moment > *moment);
+        if let Some(late) = started.iter().find(late) {
+            ledger.find(12, format!("{} began after it was canceled: {}", view.name, late.json));
+        }
     }
     let listed = world.directory.sessions(&node.tenant, None, None, None, 100, false).now_or_never();
     let listed = listed.and_then(Result::ok).unwrap_or_default();

@@ -350,6 +350,31 @@ fn a_child_canceled_before_its_task_arrives_does_not_start() {
 }
 
 #[test]
+fn a_child_canceled_between_its_session_and_its_turn_does_not_start() {
+    let stage = stage();
+    stage.others.way_ms.set(100);
+    stage.post("t1", "delegate:write:a");
+    stage.run();
+    let disk = stage.others.disk(&child(&stage));
+    // The session is created, but the start of its turn is not stored.
+    disk.die_after(Some(1));
+    stage.tick(100);
+    disk.die_after(None);
+    assert_eq!(disk.log().len(), 1);
+    // The task is on its way again when it is canceled.
+    let alarm = stage.take_wake_up().expect("a wake-up");
+    stage.tick(alarm);
+    stage.wake();
+    ask(stage.host(), request("POST /abort", "", &json!({})), "s").unwrap();
+    stage.settle();
+    stage.tick(1_000);
+    stage.tick(1_000);
+    assert_eq!(stage.end("t1").stop_reason, StopReason::Canceled);
+    assert_eq!(disk.log().len(), 1);
+    assert_eq!(stage.runs.borrow().len(), 0);
+}
+
+#[test]
 fn a_fork_shares_the_prompts_prefix_and_spawns_no_subagents() {
     let (stage, models) = with(Vec::new());
     stage.post("t1", "hello:there");

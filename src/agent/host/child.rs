@@ -11,7 +11,7 @@ use crate::types::{
 };
 use std::rc::Rc;
 
-/// The document that records that the task was canceled before it arrived. The task is then refused.
+/// The document that records that the task was canceled before it started. The task is then refused.
 const CANCELED: &str = "canceled";
 
 impl SessionHost {
@@ -65,25 +65,26 @@ impl SessionHost {
     }
 
     /// Cancels the task of this child, for call `call_id` of its parent, and returns its final status. If the
-    /// task has not arrived yet, it is refused on arrival.
+    /// task has not started yet, it is refused when it arrives, be it for the first time or again.
     ///
     /// # Errors
     /// When the store fails.
     pub fn cancel_task(self: &Rc<Self>, id: &SessionId, call_id: &CallId) -> Result<ChildStatus, Problem> {
-        let Some(session) = self.recover()? else {
-            let put = vec![(CANCELED.to_owned(), "null".to_owned())];
-            self.ports.store.commit(Batch { put, ..Batch::default() })?;
-            return Ok(ChildStatus::not_started(id.to_owned(), call_id.to_owned()));
-        };
-        if session.state().meta.parent.is_none() {
-            return Err(Problem::not_found("subagent"));
+        if let Some(session) = self.recover()? {
+            if session.state().meta.parent.is_none() {
+                return Err(Problem::not_found("subagent"));
+            }
+            self.end_task(&session)?;
+            if let Some(status) = self.status(&session)? {
+                return Ok(status);
+            }
         }
-        self.end_task(&session)?;
-        let status = self.status(&session)?;
-        Ok(status.unwrap_or_else(|| ChildStatus::not_started(id.to_owned(), call_id.to_owned())))
+        let put = vec![(CANCELED.to_owned(), "null".to_owned())];
+        self.ports.store.commit(Batch { put, ..Batch::default() })?;
+        Ok(ChildStatus::not_started(id.to_owned(), call_id.to_owned()))
     }
 
-    /// Returns whether the task was canceled before it arrived.
+    /// Returns whether the task was canceled before it started.
     pub(super) fn is_canceled(&self) -> Result<bool, StoreError> {
         // An empty store has no tables to read from.
         Ok(self.ports.store.exists()? && self.ports.store.get(CANCELED)?.is_some())

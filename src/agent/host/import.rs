@@ -21,6 +21,9 @@ impl SessionHost {
         }
         let mut snapshot = snapshot;
         let task = snapshot.task.take();
+        if task.is_some() && self.is_canceled()? {
+            return Ok(Imported::Canceled);
+        }
         let (session, is_new) = match self.recover()? {
             Some(session) => {
                 if task.is_some() {
@@ -28,7 +31,6 @@ impl SessionHost {
                 }
                 (session, false)
             }
-            None if task.is_some() && self.is_canceled()? => return Ok(Imported::Canceled),
             None if snapshot.records.is_none() => return Ok(Imported::Missing),
             None => (self.make(snapshot)?, true),
         };
