@@ -52,6 +52,14 @@ impl Others {
         host
     }
 
+    /// Waits for the delay of a message.
+    async fn travel(&self) {
+        let clock = self.clock.borrow().clone().filter(|_| self.delay_ms.get() > 0);
+        if let Some(clock) = clock {
+            clock.sleep(self.delay_ms.get()).await;
+        }
+    }
+
     fn reach(&self, session: &str) -> Result<Rc<SessionHost>, String> {
         if self.down.get() {
             return Err("unreachable".into());
@@ -69,10 +77,7 @@ impl Peers for Others {
         session: &SessionId,
         snapshot: Snapshot,
     ) -> Result<Imported, PeerError> {
-        let clock = self.clock.borrow().clone().filter(|_| self.delay_ms.get() > 0);
-        if let Some(clock) = clock {
-            clock.sleep(self.delay_ms.get()).await;
-        }
+        self.travel().await;
         let host = self.reach(session).map_err(PeerError)?;
         host.import(snapshot).await.map_err(peer_error)
     }
@@ -103,6 +108,7 @@ fn peer_error(problem: Problem) -> PeerError {
 #[async_trait(?Send)]
 impl SessionEraser for Others {
     async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), String> {
+        self.travel().await;
         let host = self.reach(session)?;
         host.erase(tenant, session).await.map_err(|problem| problem.to_string())
     }

@@ -12,10 +12,10 @@ use edge_harness::platform::in_memory::{
 use edge_harness::ports::{Directory, SessionStore};
 use edge_harness::session::Session;
 use edge_harness::types::{
-    Approver, Decision, Mode, ModelRequest, Part, Policy, Problem, Role, SessionStatus, StopReason,
-    SubagentKind,
+    Acknowledgement, Approver, ChildStatus, Decision, ErrorCode, Mode, ModelRequest, Part, Policy, Problem,
+    Role, SessionStatus, StopReason, SubagentKind,
 };
-use futures::executor::block_on;
+use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -352,7 +352,7 @@ fn a_child_canceled_before_its_task_arrives_does_not_start() {
 #[test]
 fn a_child_canceled_between_its_session_and_its_turn_does_not_start() {
     let stage = stage();
-    stage.others.way_ms.set(100);
+    stage.others.delay_ms.set(100);
     stage.post("t1", "delegate:write:a");
     stage.run();
     let disk = stage.others.disk(&child(&stage));
@@ -614,6 +614,7 @@ fn children_missing_from_the_directory_are_erased_too() {
     stage.others.delay_ms.set(500);
     stage.post("t1", "delegate:read:x");
     stage.run();
+    stage.others.delay_ms.set(0);
     let id = child(&stage);
     block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
     stage.tick(1_000);
@@ -788,6 +789,29 @@ fn children_not_yet_listed_or_created_late_are_erased() {
     block_on(stage.others.host(&id).wake()).unwrap();
     (0..10).for_each(|_| stage.tick(100));
     assert!(!stage.others.disk(&id).exists().unwrap());
+}
+
+#[test]
+fn a_session_acknowledges_no_status_while_it_is_erased() {
+    let stage = stage();
+    stage.post("t1", "delegate:read:x");
+    stage.tick(50);
+    let (host, tenant, id) = (stage.host(), "t".into(), "s".into());
+    let status = || {
+        let status = ChildStatus::not_started("ses_1".into(), "c1".into());
+        host.child_status(status).map_err(|problem| problem.code)
+    };
+    stage.others.delay_ms.set(100);
+    let mut erased = Box::pin(host.erase(&tenant, &id));
+    assert!(erased.as_mut().now_or_never().is_none());
+    // A child that is created after the others were erased would otherwise stay.
+    assert_eq!(status(), Err(ErrorCode::Unavailable));
+    let done = (0..100).find_map(|_| {
+        stage.clock.advance(100);
+        erased.as_mut().now_or_never()
+    });
+    assert_eq!(done, Some(Ok(())));
+    assert_eq!(status(), Ok(Acknowledgement::NoSession));
 }
 
 #[test]

@@ -11,9 +11,9 @@ use crate::session::{
 };
 use crate::turn::policy;
 use crate::types::{
-    Acknowledgement, Budget, CallId, ChildStatus, ChildTask, ChildWait, EventKind, GeneratedId, Grants,
-    Imported, Parent, Problem, Record, Resolution, SessionId, SessionMeta, Snapshot, Suspension, TurnId,
-    TurnOptions, TurnStatus, Usage, Wait, session::SCHEMA,
+    Acknowledgement, Budget, CallId, ChildStatus, ChildTask, ChildWait, ErrorCode, EventKind, GeneratedId,
+    Grants, Imported, Parent, Problem, Record, Resolution, SessionId, SessionMeta, Snapshot, Suspension,
+    TurnId, TurnOptions, TurnStatus, Usage, Wait, session::SCHEMA,
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -123,6 +123,10 @@ impl SessionHost {
     /// # Errors
     /// When the store fails. The child then sends the status again.
     pub fn child_status(self: &Rc<Self>, status: ChildStatus) -> Result<Acknowledgement, Problem> {
+        if self.kernel.borrow().erasing {
+            // The erasure misses a child that is created late. It erases itself once it finds no parent.
+            return Err(Problem::new(ErrorCode::Unavailable, "this session is being erased"));
+        }
         let Some(session) = self.recover()? else { return Ok(Acknowledgement::NoSession) };
         let Some(suspension) = session.child_suspension(&status.call_id, &status.session)? else {
             return Ok(Acknowledgement::NotWanted);
