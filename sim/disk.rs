@@ -69,6 +69,7 @@ impl Disk {
     fn commit(&self, batch: Batch) -> Result<(), StoreError> {
         if self.refuses() {
             self.refused_at.set(self.ledger.sched.now());
+            self.ledger.refused_at.set(self.ledger.sched.now());
             self.ledger.say(&self.name, || "the disk refuses a write".into());
             return Err(StoreError("the disk refuses".into()));
         }

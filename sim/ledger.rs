@@ -85,6 +85,8 @@ pub struct Ledger {
     pub canceled: RefCell<Vec<(String, u64)>>,
     /// Number of messages between sessions so far.
     pub messages: Cell<usize>,
+    /// Time of the last write that any disk refused.
+    pub refused_at: Cell<u64>,
     /// The findings, during the run and afterwards.
     pub findings: RefCell<Vec<Finding>>,
     moments: Cell<u64>,
@@ -107,6 +109,7 @@ impl Ledger {
             spawned: Cell::new(0),
             canceled: RefCell::default(),
             messages: Cell::new(0),
+            refused_at: Cell::new(0),
             findings: RefCell::default(),
             moments: Cell::new(0),
             trace: traced.then(RefCell::default),

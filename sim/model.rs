@@ -123,8 +123,8 @@ fn tokens_of(ledger: &Ledger, request: &ModelRequest) -> u64 {
 fn overflow(ledger: &Ledger, request: &ModelRequest) -> Option<Vec<Piece>> {
     let scenario = &ledger.scenario.context;
     let tokens = tokens_of(ledger, request);
-    // If the disk refuses writes, the window cannot be shrunk either.
-    let refused = ledger.scenario.sessions.iter().any(|session| !session.refusals.is_empty());
+    // If the disk refuses the write, the window cannot be shrunk.
+    let refused = ledger.refused_at.get() == ledger.sched.now();
     if tokens > FIXED + scenario.claimed_room && !refused {
         ledger.find(
             4,
