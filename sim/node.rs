@@ -261,9 +261,8 @@ impl Peers for NodePorts {
 
 #[async_trait(?Send)]
 impl SessionEraser for NodePorts {
-    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), String> {
+    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), PeerError> {
         let (of, id) = (tenant.clone(), session.clone());
-        let erased = self.ask(tenant, session, async move |host: Rc<SessionHost>| host.erase(&of, &id).await);
-        erased.await.map_err(|error| error.to_string())
+        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.erase(&of, &id).await).await
     }
 }

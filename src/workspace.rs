@@ -28,7 +28,7 @@ pub use scope::FileScope;
 pub use stored::{StoredFiles, Stores};
 
 use crate::ports::{
-    FileError, Filesystem,
+    Filesystem,
     filesystem::{Entry, File, FileResult, Precondition, Tree},
 };
 use crate::types::{AgentId, FilePath, Owner, PathPrefix, TenantId, Timestamp, UserId};
@@ -118,7 +118,7 @@ impl Workspaces {
     /// Returns an error when a store is unavailable.
     pub async fn erase(&self, tenant: &TenantId) -> FileResult<bool> {
         let prefix = stored::blob_prefix(tenant);
-        self.stores.blobs.delete_prefix(&prefix).await.map_err(FileError::Unavailable)?;
+        self.stores.blobs.delete_prefix(&prefix).await?;
         self.stores.table.erase(tenant, MAX_ERASED_ROWS).await.map(|left| !left)
     }
 
@@ -161,7 +161,7 @@ impl Workspaces {
         free.sort();
         for of_tenant in free.chunk_by(|(one, _), (other, _)| one == other) {
             let keys: Vec<String> = of_tenant.iter().map(|(_, key)| key.clone()).collect();
-            self.stores.blobs.delete(&keys).await.map_err(FileError::Unavailable)?;
+            self.stores.blobs.delete(&keys).await?;
             if let Some((tenant, _)) = of_tenant.first() {
                 self.stores.table.forget(tenant, &keys).await?;
             }

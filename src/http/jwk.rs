@@ -4,7 +4,7 @@
 //! ES256, a secret HS256. `none` is not supported.
 
 use super::crypto::verify_hmac;
-use crate::ports::{PublicKey, Signatures};
+use crate::ports::{PublicKey, Signatures, UnusableKey};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;
 
@@ -51,8 +51,8 @@ pub enum KeyError {
     #[error("x and y must have 32 bytes")]
     Point,
     /// The platform refuses the key.
-    #[error("{0}")]
-    Platform(String),
+    #[error(transparent)]
+    Platform(#[from] UnusableKey),
 }
 
 #[derive(Clone)]
@@ -108,7 +108,7 @@ impl Jwk {
     ) -> Result<bool, KeyError> {
         match &self.key {
             Key::Secret(secret) => Ok(verify_hmac(secret, message, signature)),
-            Key::Public(key) => signatures.verify(key, message, signature).await.map_err(KeyError::Platform),
+            Key::Public(key) => signatures.verify(key, message, signature).await.map_err(KeyError::from),
         }
     }
 
@@ -124,7 +124,7 @@ impl Jwk {
     pub async fn check(&self, signatures: &dyn Signatures) -> Result<(), KeyError> {
         match &self.key {
             Key::Secret(_) => Ok(()),
-            Key::Public(key) => signatures.check(key).await.map_err(KeyError::Platform),
+            Key::Public(key) => signatures.check(key).await.map_err(KeyError::from),
         }
     }
 }

@@ -3,6 +3,15 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::ops::Range;
+use thiserror::Error;
+
+/// A failed call of the object store, with the store's message for the log.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct BlobError(pub String);
+
+/// The result of a call of the object store.
+pub type BlobResult<T> = Result<T, BlobError>;
 
 /// An object store. Every key starts with the tenant.
 #[async_trait(?Send)]
@@ -10,24 +19,24 @@ pub trait BlobStore {
     /// Writes an object, replacing any object with the same key.
     ///
     /// # Errors
-    /// The store failed, with its message.
-    async fn put(&self, key: &str, bytes: Bytes, mime_type: &str) -> Result<(), String>;
+    /// When the store fails.
+    async fn put(&self, key: &str, bytes: Bytes, mime_type: &str) -> BlobResult<()>;
 
     /// Reads an object, or a range within it. Returns `None` if the object does not exist.
     ///
     /// # Errors
-    /// The store failed, with its message.
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, String>;
+    /// When the store fails.
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> BlobResult<Option<Bytes>>;
 
     /// Deletes objects. Keys that do not exist are ignored.
     ///
     /// # Errors
-    /// The store failed, with its message.
-    async fn delete(&self, keys: &[String]) -> Result<(), String>;
+    /// When the store fails.
+    async fn delete(&self, keys: &[String]) -> BlobResult<()>;
 
     /// Deletes every object whose key starts with `prefix`.
     ///
     /// # Errors
-    /// The store failed, with its message.
-    async fn delete_prefix(&self, prefix: &str) -> Result<(), String>;
+    /// When the store fails.
+    async fn delete_prefix(&self, prefix: &str) -> BlobResult<()>;
 }

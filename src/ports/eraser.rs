@@ -2,6 +2,12 @@
 
 use crate::types::{SessionId, TenantId};
 use async_trait::async_trait;
+use thiserror::Error;
+
+/// Another session could not be reached, or failed to handle the message. The text is for the log.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct PeerError(pub String);
 
 /// Asks a session's Durable Object to erase all of its data.
 #[async_trait(?Send)]
@@ -9,6 +15,6 @@ pub trait SessionEraser {
     /// Erases a session. Succeeds if the session does not exist.
     ///
     /// # Errors
-    /// The platform's message. The call may be repeated.
-    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), String>;
+    /// When the session cannot be reached or its store fails. The call may be repeated.
+    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), PeerError>;
 }

@@ -3,6 +3,7 @@
 //! A [`Filesystem`] is one tree of one tenant and scope, so that no path leads out of it. A [`FileTable`]
 //! holds the trees of all tenants.
 
+use super::BlobError;
 use crate::types::{FilePath, PathPrefix, TenantId, Timestamp};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -37,6 +38,12 @@ pub enum FileError {
     /// The store failed. The message is for the operator's log.
     #[error("the file store is unavailable: {0}")]
     Unavailable(String),
+}
+
+impl From<BlobError> for FileError {
+    fn from(error: BlobError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
 }
 
 /// The result of a file operation.

@@ -2,15 +2,9 @@
 //!
 //! All messages are at-least-once and idempotent: after an error the sender repeats them.
 
-use super::SessionEraser;
+use super::{PeerError, SessionEraser};
 use crate::types::{Acknowledgement, CallId, ChildStatus, Imported, SessionId, Snapshot, TenantId};
 use async_trait::async_trait;
-use thiserror::Error;
-
-/// Another session could not be reached, or failed to handle the message.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct PeerError(pub String);
 
 /// The other sessions.
 #[async_trait(?Send)]

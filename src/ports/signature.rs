@@ -1,6 +1,7 @@
 //! Verification of public-key signatures by the platform.
 
 use async_trait::async_trait;
+use thiserror::Error;
 
 /// A public key (RFC 7518 §6) and the one algorithm it is used with. Numbers are base64url without padding,
 /// as in a JSON Web Key.
@@ -22,18 +23,23 @@ pub enum PublicKey {
     },
 }
 
+/// The platform cannot use a key, for the reason in the message.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct UnusableKey(pub String);
+
 /// A verifier of signatures.
 #[async_trait(?Send)]
 pub trait Signatures {
     /// Checks whether a key is usable, for example whether its point is on the curve.
     ///
     /// # Errors
-    /// Why the key is not usable.
-    async fn check(&self, key: &PublicKey) -> Result<(), String>;
+    /// When the platform cannot use the key.
+    async fn check(&self, key: &PublicKey) -> Result<(), UnusableKey>;
 
     /// Returns whether `key` signed `data`. A malformed signature is not valid.
     ///
     /// # Errors
-    /// Why the key is not usable.
-    async fn verify(&self, key: &PublicKey, data: &[u8], signature: &[u8]) -> Result<bool, String>;
+    /// When the platform cannot use the key.
+    async fn verify(&self, key: &PublicKey, data: &[u8], signature: &[u8]) -> Result<bool, UnusableKey>;
 }

@@ -12,7 +12,7 @@ pub mod puts;
 mod tests;
 
 use super::{Draft, Refused, Session, decode, encode};
-use crate::ports::{BlobStore, Clock, StoreError};
+use crate::ports::{BlobError, BlobResult, BlobStore, Clock, StoreError};
 use crate::types::{ArtifactId, EventKind, FileRef, Timestamp, TurnId};
 use bytes::Bytes;
 use futures::{
@@ -60,6 +60,12 @@ pub enum ArtifactError {
 
 impl From<StoreError> for ArtifactError {
     fn from(error: StoreError) -> Self {
+        Self::Store(error.to_string())
+    }
+}
+
+impl From<BlobError> for ArtifactError {
+    fn from(error: BlobError) -> Self {
         Self::Store(error.to_string())
     }
 }
@@ -248,11 +254,11 @@ impl Artifacts {
     }
 
     /// Awaits the object store, with a timeout.
-    async fn within<T>(&self, work: impl Future<Output = Result<T, String>>) -> Result<T, ArtifactError> {
+    async fn within<T>(&self, work: impl Future<Output = BlobResult<T>>) -> Result<T, ArtifactError> {
         let timer = self.clock.sleep(STORE_TIMEOUT_MS);
         pin_mut!(work);
         match select(work, timer).await {
-            Either::Left((done, _)) => done.map_err(ArtifactError::Store),
+            Either::Left((done, _)) => Ok(done?),
             Either::Right(_) => Err(ArtifactError::Store(format!("no answer within {STORE_TIMEOUT_MS} ms"))),
         }
     }

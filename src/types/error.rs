@@ -128,9 +128,9 @@ impl Problem {
     }
 
     /// Creates a temporary error; the cause goes to the log.
-    pub fn unavailable(detail: &str, cause: impl Into<String>) -> Self {
+    pub fn unavailable(detail: &str, cause: impl ToString) -> Self {
         let problem = Self::new(ErrorCode::Unavailable, detail);
-        Self { retry_after_s: Some(2), cause: Some(cause.into()), ..problem }
+        Self { retry_after_s: Some(2), cause: Some(cause.to_string()), ..problem }
     }
 
     /// Returns the `application/problem+json` body.

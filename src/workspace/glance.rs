@@ -132,7 +132,7 @@ impl WorkspaceGlance {
             Some(Content::Inline(bytes)) => Some(bytes),
             Some(Content::Blob(key)) => {
                 let end = entry.bytes.min(self.options.max_chars as u64 * CHAR_BYTES);
-                self.stores.blobs.get(&key, Some(0..end)).await.map_err(FileError::Unavailable)?
+                self.stores.blobs.get(&key, Some(0..end)).await?
             }
             None => {
                 let files = known.iter().flat_map(|state| state.files.values());

@@ -67,7 +67,7 @@ impl StoredFiles {
     async fn content(&self, row: Row) -> FileResult<Option<File>> {
         let bytes = match row.content {
             Content::Inline(bytes) => Some(bytes),
-            Content::Blob(key) => self.stores.blobs.get(&key, None).await.map_err(FileError::Unavailable)?,
+            Content::Blob(key) => self.stores.blobs.get(&key, None).await?,
         };
         Ok(bytes.map(|bytes| File { entry: row.entry, bytes }))
     }
@@ -84,7 +84,7 @@ impl StoredFiles {
         let key = format!("{}{}", blob_prefix(tenant), BlobId::generate(now, &random));
         self.check().await?;
         table.reserve(tenant, &key, now).await?;
-        blobs.put(&key, bytes, "application/octet-stream").await.map_err(FileError::Unavailable)?;
+        blobs.put(&key, bytes, "application/octet-stream").await?;
         Ok(Content::Blob(key))
     }
 }

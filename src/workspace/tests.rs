@@ -7,7 +7,7 @@ use super::{
     *,
 };
 use crate::platform::in_memory::{ManualClock, MemoryBlobs, MemoryFiles, SeededEntropy};
-use crate::ports::Clock;
+use crate::ports::{Clock, FileError};
 use futures::{executor::block_on, future::join_all};
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;

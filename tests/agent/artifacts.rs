@@ -12,7 +12,7 @@ use edge_harness::platform::in_memory::{
     InMemoryDirectory, ManualClock, MemorySessionStore, NoPeers, ScriptedModels, SeededEntropy, TaskPool,
     models::{answer, call},
 };
-use edge_harness::ports::{BlobStore, Clock};
+use edge_harness::ports::{BlobResult, BlobStore, Clock};
 use edge_harness::standard::builder;
 use edge_harness::types::{Effect, ModelRequest, Part, Problem, Role, ToolOutcome};
 use pretty_assertions::assert_eq;
@@ -380,23 +380,23 @@ impl Slow {
 
 #[async_trait(?Send)]
 impl BlobStore for Slow {
-    async fn put(&self, key: &str, _: Bytes, _: &str) -> Result<(), String> {
+    async fn put(&self, key: &str, _: Bytes, _: &str) -> BlobResult<()> {
         self.under_way.borrow_mut().push(key.into());
         self.clock.sleep(300).await;
         self.land();
         Ok(())
     }
 
-    async fn get(&self, _: &str, _: Option<Range<u64>>) -> Result<Option<Bytes>, String> {
+    async fn get(&self, _: &str, _: Option<Range<u64>>) -> BlobResult<Option<Bytes>> {
         Ok(None)
     }
 
-    async fn delete(&self, keys: &[String]) -> Result<(), String> {
+    async fn delete(&self, keys: &[String]) -> BlobResult<()> {
         self.objects.borrow_mut().retain(|key| !keys.contains(key));
         Ok(())
     }
 
-    async fn delete_prefix(&self, prefix: &str) -> Result<(), String> {
+    async fn delete_prefix(&self, prefix: &str) -> BlobResult<()> {
         self.objects.borrow_mut().retain(|key| !key.starts_with(prefix));
         Ok(())
     }

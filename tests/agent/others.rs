@@ -60,9 +60,9 @@ impl Others {
         }
     }
 
-    fn reach(&self, session: &str) -> Result<Rc<SessionHost>, String> {
+    fn reach(&self, session: &str) -> Result<Rc<SessionHost>, PeerError> {
         if self.down.get() {
-            return Err("unreachable".into());
+            return Err(PeerError("unreachable".into()));
         }
         let stand_in = self.stand_in.borrow().as_ref().map(|stage| stage.host());
         Ok(stand_in.unwrap_or_else(|| self.host(session)))
@@ -78,7 +78,7 @@ impl Peers for Others {
         snapshot: Snapshot,
     ) -> Result<Imported, PeerError> {
         self.travel().await;
-        let host = self.reach(session).map_err(PeerError)?;
+        let host = self.reach(session)?;
         host.import(snapshot).await.map_err(peer_error)
     }
 
@@ -88,7 +88,7 @@ impl Peers for Others {
         session: &SessionId,
         call_id: &CallId,
     ) -> Result<ChildStatus, PeerError> {
-        self.reach(session).map_err(PeerError)?.cancel_task(session, call_id).map_err(peer_error)
+        self.reach(session)?.cancel_task(session, call_id).map_err(peer_error)
     }
 
     async fn notify(
@@ -97,7 +97,7 @@ impl Peers for Others {
         session: &SessionId,
         status: ChildStatus,
     ) -> Result<Acknowledgement, PeerError> {
-        self.reach(session).map_err(PeerError)?.child_status(status).map_err(peer_error)
+        self.reach(session)?.child_status(status).map_err(peer_error)
     }
 }
 
@@ -107,9 +107,9 @@ fn peer_error(problem: Problem) -> PeerError {
 
 #[async_trait(?Send)]
 impl SessionEraser for Others {
-    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), String> {
+    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), PeerError> {
         self.travel().await;
         let host = self.reach(session)?;
-        host.erase(tenant, session).await.map_err(|problem| problem.to_string())
+        host.erase(tenant, session).await.map_err(peer_error)
     }
 }

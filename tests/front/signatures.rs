@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
-use edge_harness::ports::{PublicKey, Signatures};
+use edge_harness::ports::{PublicKey, Signatures, UnusableKey};
 use p256::ecdsa::signature::Verifier;
 
 pub struct RustCrypto;
@@ -30,12 +30,12 @@ fn import(key: &PublicKey) -> Result<Key, String> {
 
 #[async_trait(?Send)]
 impl Signatures for RustCrypto {
-    async fn check(&self, key: &PublicKey) -> Result<(), String> {
-        import(key).map(|_| ())
+    async fn check(&self, key: &PublicKey) -> Result<(), UnusableKey> {
+        import(key).map(|_| ()).map_err(UnusableKey)
     }
 
-    async fn verify(&self, key: &PublicKey, data: &[u8], signature: &[u8]) -> Result<bool, String> {
-        Ok(match import(key)? {
+    async fn verify(&self, key: &PublicKey, data: &[u8], signature: &[u8]) -> Result<bool, UnusableKey> {
+        Ok(match import(key).map_err(UnusableKey)? {
             Key::Rs256(key) => rsa::pkcs1v15::Signature::try_from(signature)
                 .is_ok_and(|signature| key.verify(data, &signature).is_ok()),
             Key::Es256(key) => p256::ecdsa::Signature::from_slice(signature)

@@ -10,7 +10,7 @@ use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
 use edge_harness::platform::in_memory::directory::InMemoryDirectory;
 use edge_harness::platform::in_memory::{InMemoryIndex, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog};
 use edge_harness::ports::directory::SessionEntry;
-use edge_harness::ports::{Directory, Http, HttpError, HttpRequest, HttpResponse, SessionEraser};
+use edge_harness::ports::{Directory, Http, HttpError, HttpRequest, HttpResponse, PeerError, SessionEraser};
 use edge_harness::types::{SessionId, TenantId, Timestamp};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
@@ -63,9 +63,9 @@ pub struct Objects {
 
 #[async_trait(?Send)]
 impl SessionEraser for Objects {
-    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), String> {
+    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), PeerError> {
         if self.stuck.borrow().as_deref() == Some(session) {
-            return Err("overloaded".into());
+            return Err(PeerError("overloaded".into()));
         }
         self.erased.borrow_mut().push(format!("{tenant}/{session}"));
         Ok(())

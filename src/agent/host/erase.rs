@@ -2,7 +2,7 @@
 
 use super::{SETTLE_MS, SessionHost, directory_down};
 use crate::agent::CancelToken;
-use crate::ports::{BlobStore, StoreError, session_store::Select, within};
+use crate::ports::{BlobError, BlobStore, PeerError, StoreError, Unfinished, session_store::Select, within};
 use crate::session::{
     Session, check_schema, decode,
     kernel::{Input, Job},
@@ -74,7 +74,7 @@ impl SessionHost {
 
     /// Cancels the jobs that write outside this object and waits for them, so that none writes after the
     /// erasure. Other jobs write through the session, which is retired.
-    async fn end_jobs(&self) -> Result<(), String> {
+    async fn end_jobs(&self) -> Result<(), Unfinished> {
         let jobs: Vec<_> = {
             let jobs = self.jobs.borrow();
             let outside = jobs.iter().filter(|(job, _)| matches!(job, Job::FollowUps | Job::Tick(_)));
@@ -82,8 +82,7 @@ impl SessionHost {
         };
         jobs.iter().for_each(|(_, cancel)| cancel.cancel());
         for (work, _) in jobs {
-            let ended = within(self.ports.clock.as_ref(), SETTLE_MS, work).await;
-            ended.map_err(|unfinished| unfinished.to_string())?;
+            within(self.ports.clock.as_ref(), SETTLE_MS, work).await?;
         }
         Ok(())
     }
@@ -134,14 +133,14 @@ impl SessionHost {
     }
 }
 
-fn store_down(cause: String) -> Problem {
+fn store_down(cause: BlobError) -> Problem {
     Problem::unavailable("the object store is unavailable; try again", cause)
 }
 
-fn child_left(cause: String) -> Problem {
+fn child_left(cause: PeerError) -> Problem {
     Problem::unavailable("the session of a subagent cannot be erased now; try again", cause)
 }
 
-fn memory_down(cause: String) -> Problem {
+fn memory_down(cause: impl ToString) -> Problem {
     Problem::unavailable("the memory of the session cannot be erased now; try again", cause)
 }

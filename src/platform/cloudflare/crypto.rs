@@ -1,7 +1,7 @@
 //! Signature verification with the platform's WebCrypto.
 
 use super::convert::thrown;
-use crate::ports::{PublicKey, Signatures};
+use crate::ports::{PublicKey, Signatures, UnusableKey};
 use async_trait::async_trait;
 use js_sys::{Array, JSON, Uint8Array};
 use wasm_bindgen::{JsValue, prelude::wasm_bindgen};
@@ -52,16 +52,20 @@ async fn import(key: &PublicKey) -> Result<Imported, JsValue> {
     Ok(Imported { key, algorithm })
 }
 
+fn unusable(error: JsValue) -> UnusableKey {
+    UnusableKey(thrown(error))
+}
+
 #[async_trait(?Send)]
 impl Signatures for WebCrypto {
-    async fn check(&self, key: &PublicKey) -> Result<(), String> {
-        import(key).await.map(|_| ()).map_err(thrown)
+    async fn check(&self, key: &PublicKey) -> Result<(), UnusableKey> {
+        import(key).await.map(|_| ()).map_err(unusable)
     }
 
-    async fn verify(&self, key: &PublicKey, data: &[u8], signature: &[u8]) -> Result<bool, String> {
-        let Imported { key, algorithm } = import(key).await.map_err(thrown)?;
+    async fn verify(&self, key: &PublicKey, data: &[u8], signature: &[u8]) -> Result<bool, UnusableKey> {
+        let Imported { key, algorithm } = import(key).await.map_err(unusable)?;
         let (signature, data) = (Uint8Array::from(signature), Uint8Array::from(data));
-        let signed = verify(&algorithm, &key, &signature, &data).await.map_err(thrown)?;
+        let signed = verify(&algorithm, &key, &signature, &data).await.map_err(unusable)?;
         Ok(signed.as_bool() == Some(true))
     }
 }

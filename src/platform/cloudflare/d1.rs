@@ -14,7 +14,7 @@ pub use directory::D1Directory;
 pub use files::D1Files;
 pub use shards::Shards;
 
-use super::timeout::{error_text, with_timeout};
+use super::timeout::{CallError, error_text, with_timeout};
 use crate::types::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -28,6 +28,12 @@ const TIMEOUT_MS: u64 = 10_000;
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct D1Error(String);
+
+impl From<CallError> for D1Error {
+    fn from(error: CallError) -> Self {
+        Self(error.to_string())
+    }
+}
 
 /// A statement of a batch: the SQL and its parameters.
 pub type Statement<'a> = (&'a str, &'a [D1Type<'a>]);
@@ -61,16 +67,16 @@ impl Database {
     pub async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, D1Error> {
         let prepared = statements.iter().map(|(sql, args)| self.prepare(sql, args));
         let batch = self.0.batch(prepared.collect::<Result<_, _>>()?);
-        let results = with_timeout(TIMEOUT_MS, batch).await.map_err(D1Error)?;
+        let results = with_timeout(TIMEOUT_MS, batch).await?;
         results.into_iter().map(Rows::new).collect()
     }
 
     async fn ask(&self, sql: &str, args: &[D1Type<'_>]) -> Result<Rows, D1Error> {
-        Rows::new(with_timeout(TIMEOUT_MS, self.prepare(sql, args)?.all()).await.map_err(D1Error)?)
+        Rows::new(with_timeout(TIMEOUT_MS, self.prepare(sql, args)?.all()).await?)
     }
 
     fn prepare(&self, sql: &str, args: &[D1Type<'_>]) -> Result<D1PreparedStatement, D1Error> {
-        self.0.prepare(sql).bind_refs(args).map_err(|error| D1Error(error_text(error)))
+        self.0.prepare(sql).bind_refs(args).map_err(|error| D1Error(error_text(&error)))
     }
 }
 
@@ -98,7 +104,7 @@ impl Rows {
     }
 
     fn values(&self) -> Result<Vec<Value>, D1Error> {
-        self.0.results().map_err(|error| D1Error(error_text(error)))
+        self.0.results().map_err(|error| D1Error(error_text(&error)))
     }
 }
 

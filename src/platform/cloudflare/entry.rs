@@ -146,7 +146,7 @@ async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) 
         Ok(objects) => {
             let objects = Objects(objects);
             let works = (0..CONSOLIDATORS).map(|index| objects.consolidate(index, SPACES));
-            join_all(works).await.into_iter().find_map(Result::err)
+            join_all(works).await.into_iter().find_map(|done| Some(done.err()?.to_string()))
         }
         Err(error) => Some(error.to_string()),
     };

@@ -260,7 +260,7 @@ impl Objects {
     }
 
     /// Consolidates due memory spaces in an object that belongs to no session.
-    pub async fn consolidate(&self, index: usize, limit: usize) -> std::result::Result<(), String> {
+    pub async fn consolidate(&self, index: usize, limit: usize) -> std::result::Result<(), PeerError> {
         // Not a valid tenant name.
         let name = format!("!consolidation/{index}");
         self.ask(&name, &Internal::Consolidate { limit }, None).await.map(drop)
@@ -274,7 +274,7 @@ impl Objects {
         what: &Internal,
         body: Option<String>,
     ) -> std::result::Result<T, PeerError> {
-        let answer = self.ask(&name(tenant, session), what, body).await.map_err(PeerError)?;
+        let answer = self.ask(&name(tenant, session), what, body).await?;
         serde_json::from_str(&answer).map_err(|error| PeerError(error.to_string()))
     }
 
@@ -283,7 +283,7 @@ impl Objects {
         object: &str,
         what: &Internal,
         body: Option<String>,
-    ) -> std::result::Result<String, String> {
+    ) -> std::result::Result<String, PeerError> {
         let asked = async {
             let headers = Headers::new();
             headers.set(INTERNAL, &serde_json::to_string(what)?)?;
@@ -295,8 +295,8 @@ impl Objects {
         };
         match asked.await {
             Ok((200, body)) => Ok(body),
-            Ok((_, body)) => Err(body),
-            Err(error) => Err(error.to_string()),
+            Ok((_, body)) => Err(PeerError(body)),
+            Err(error) => Err(PeerError(error.to_string())),
         }
     }
 }
@@ -334,7 +334,7 @@ impl Peers for Objects {
 
 #[async_trait(?Send)]
 impl SessionEraser for Objects {
-    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> std::result::Result<(), String> {
+    async fn erase(&self, tenant: &TenantId, session: &SessionId) -> std::result::Result<(), PeerError> {
         let what = Internal::Erase { tenant: tenant.clone(), session: session.to_owned() };
         self.ask(&name(tenant, session), &what, None).await.map(drop)
     }

@@ -1,7 +1,7 @@
 //! Blobs in R2.
 
 use super::timeout::with_timeout;
-use crate::ports::BlobStore;
+use crate::ports::{BlobError, BlobResult, BlobStore};
 use async_trait::async_trait;
 use bytes::Bytes;
 use std::ops::Range;
@@ -17,13 +17,14 @@ pub struct R2Blobs(pub Bucket);
 
 #[async_trait(?Send)]
 impl BlobStore for R2Blobs {
-    async fn put(&self, key: &str, bytes: Bytes, mime_type: &str) -> Result<(), String> {
+    async fn put(&self, key: &str, bytes: Bytes, mime_type: &str) -> BlobResult<()> {
         let metadata = HttpMetadata { content_type: Some(mime_type.to_owned()), ..HttpMetadata::default() };
         let put = self.0.put(key, Vec::from(bytes)).http_metadata(metadata);
-        with_timeout(TIMEOUT_MS, put.execute()).await.map(drop)
+        with_timeout(TIMEOUT_MS, put.execute()).await?;
+        Ok(())
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, String> {
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> BlobResult<Option<Bytes>> {
         let mut get = self.0.get(key);
         if let Some(range) = &range {
             let length = range.end.saturating_sub(range.start);
@@ -37,20 +38,20 @@ impl BlobStore for R2Blobs {
         let Some(bytes) = with_timeout(TIMEOUT_MS, read).await? else { return Ok(None) };
         match range {
             Some(range) if bytes.len() as u64 != range.end - range.start => {
-                Err(format!("got {} bytes for the range {range:?}", bytes.len()))
+                Err(BlobError(format!("got {} bytes for the range {range:?}", bytes.len())))
             }
             _ => Ok(Some(bytes.into())),
         }
     }
 
-    async fn delete(&self, keys: &[String]) -> Result<(), String> {
+    async fn delete(&self, keys: &[String]) -> BlobResult<()> {
         for keys in keys.chunks(MAX_KEYS_PER_DELETE) {
             with_timeout(TIMEOUT_MS, self.0.delete_multiple(keys.to_vec())).await?;
         }
         Ok(())
     }
 
-    async fn delete_prefix(&self, prefix: &str) -> Result<(), String> {
+    async fn delete_prefix(&self, prefix: &str) -> BlobResult<()> {
         loop {
             let list = self.0.list().prefix(prefix).limit(MAX_KEYS_PER_DELETE as u32);
             let page = with_timeout(TIMEOUT_MS, list.execute()).await?;

@@ -1,22 +1,36 @@
 //! Awaits the platform's stores with a timeout, and converts their errors to text.
 
 use super::runtime::WorkerClock;
-use crate::ports::within;
+use crate::ports::{BlobError, Unfinished, within};
 use worker::{Error, Result};
+
+/// A store did not respond in time, or failed. There is no `source`, because the `Display` of a D1 error panics.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The store did not respond in time.
+    #[error(transparent)]
+    Unfinished(#[from] Unfinished),
+    /// The store failed.
+    #[error("{}", error_text(.0))]
+    Failed(Error),
+}
+
+impl From<CallError> for BlobError {
+    fn from(error: CallError) -> Self {
+        Self(error.to_string())
+    }
+}
 
 /// Awaits a request to a store for at most `ms` milliseconds. A request that timed out may still take effect.
 pub async fn with_timeout<T>(
     ms: u64,
     request: impl Future<Output = Result<T>>,
-) -> std::result::Result<T, String> {
-    match within(&WorkerClock, ms, request).await {
-        Ok(result) => result.map_err(error_text),
-        Err(unfinished) => Err(unfinished.to_string()),
-    }
+) -> std::result::Result<T, CallError> {
+    within(&WorkerClock, ms, request).await?.map_err(CallError::Failed)
 }
 
 /// Returns the text of an error.
-pub fn error_text(error: Error) -> String {
+pub fn error_text(error: &Error) -> String {
     match error {
         // `Display` of a D1 error panics, because it expects its cause to be a string.
         Error::D1(error) => error.cause(),

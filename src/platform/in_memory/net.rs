@@ -61,7 +61,7 @@ impl Peers for NoPeers {
 
 #[async_trait(?Send)]
 impl SessionEraser for NoPeers {
-    async fn erase(&self, _tenant: &TenantId, _session: &SessionId) -> Result<(), String> {
+    async fn erase(&self, _tenant: &TenantId, _session: &SessionId) -> Result<(), PeerError> {
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! Log lines and blobs in memory.
 
-use crate::ports::{BlobStore, Log};
+use crate::ports::{BlobError, BlobResult, BlobStore, Log};
 use async_trait::async_trait;
 use bytes::Bytes;
 use serde_json::Value;
@@ -38,31 +38,31 @@ pub struct MemoryBlobs {
 
 #[async_trait(?Send)]
 impl BlobStore for MemoryBlobs {
-    async fn put(&self, key: &str, bytes: Bytes, _mime_type: &str) -> Result<(), String> {
+    async fn put(&self, key: &str, bytes: Bytes, _mime_type: &str) -> BlobResult<()> {
         self.up()?;
         self.objects.borrow_mut().insert(key.to_owned(), bytes);
         Ok(())
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, String> {
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> BlobResult<Option<Bytes>> {
         self.up()?;
         let Some(bytes) = self.objects.borrow().get(key).cloned() else { return Ok(None) };
         let Some(range) = range else { return Ok(Some(bytes)) };
         let place = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let (start, end) = (place(range.start), place(range.end));
         if start > end || end > bytes.len() {
-            return Err(format!("the range {range:?} is outside {} bytes", bytes.len()));
+            return Err(BlobError(format!("the range {range:?} is outside {} bytes", bytes.len())));
         }
         Ok(Some(bytes.slice(start..end)))
     }
 
-    async fn delete(&self, keys: &[String]) -> Result<(), String> {
+    async fn delete(&self, keys: &[String]) -> BlobResult<()> {
         self.up()?;
         self.objects.borrow_mut().retain(|key, _| !keys.contains(key));
         Ok(())
     }
 
-    async fn delete_prefix(&self, prefix: &str) -> Result<(), String> {
+    async fn delete_prefix(&self, prefix: &str) -> BlobResult<()> {
         self.up()?;
         self.objects.borrow_mut().retain(|key, _| !key.starts_with(prefix));
         Ok(())
@@ -70,7 +70,7 @@ impl BlobStore for MemoryBlobs {
 }
 
 impl MemoryBlobs {
-    fn up(&self) -> Result<(), String> {
-        if self.down.get() { Err("switched off".into()) } else { Ok(()) }
+    fn up(&self) -> BlobResult<()> {
+        if self.down.get() { Err(BlobError("switched off".into())) } else { Ok(()) }
     }
 }

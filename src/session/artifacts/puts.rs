@@ -3,7 +3,7 @@
 //! A store performs a write even if its caller has stopped waiting. Each write therefore runs in a task of
 //! its own, so that erasing a session can await the writes in progress.
 
-use crate::ports::{BlobStore, Clock, Spawner};
+use crate::ports::{BlobError, BlobResult, BlobStore, Clock, Spawner};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{
@@ -16,7 +16,7 @@ use std::{
     rc::Rc,
 };
 
-type Put = Shared<LocalBoxFuture<'static, Result<(), String>>>;
+type Put = Shared<LocalBoxFuture<'static, BlobResult<()>>>;
 
 /// An object store that tracks its writes in progress.
 pub struct Puts {
@@ -53,7 +53,7 @@ impl Puts {
     ///
     /// # Errors
     /// If a write is still in progress after that time.
-    pub async fn settle(&self, timeout_ms: u64) -> Result<(), String> {
+    pub async fn settle(&self, timeout_ms: u64) -> BlobResult<()> {
         let mut under_way = self.under_way.borrow().clone();
         under_way.retain(|put| put.peek().is_none());
         if under_way.is_empty() {
@@ -61,16 +61,16 @@ impl Puts {
         }
         match select(join_all(under_way), self.clock.sleep(timeout_ms)).await {
             Either::Left(_) => Ok(()),
-            Either::Right(_) => Err(format!("a write is still in progress after {timeout_ms} ms")),
+            Either::Right(_) => Err(BlobError(format!("a write is still in progress after {timeout_ms} ms"))),
         }
     }
 }
 
 #[async_trait(?Send)]
 impl BlobStore for Puts {
-    async fn put(&self, key: &str, bytes: Bytes, mime_type: &str) -> Result<(), String> {
+    async fn put(&self, key: &str, bytes: Bytes, mime_type: &str) -> BlobResult<()> {
         if self.closed.get() > 0 {
-            return Err("the session is being erased".into());
+            return Err(BlobError("the session is being erased".into()));
         }
         let (blobs, key, mime_type) = (Rc::clone(&self.blobs), key.to_owned(), mime_type.to_owned());
         let put = async move { blobs.put(&key, bytes, &mime_type).await }.boxed_local().shared();
@@ -83,15 +83,15 @@ impl BlobStore for Puts {
         put.await
     }
 
-    async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, String> {
+    async fn get(&self, key: &str, range: Option<Range<u64>>) -> BlobResult<Option<Bytes>> {
         self.blobs.get(key, range).await
     }
 
-    async fn delete(&self, keys: &[String]) -> Result<(), String> {
+    async fn delete(&self, keys: &[String]) -> BlobResult<()> {
         self.blobs.delete(keys).await
     }
 
-    async fn delete_prefix(&self, prefix: &str) -> Result<(), String> {
+    async fn delete_prefix(&self, prefix: &str) -> BlobResult<()> {
         self.blobs.delete_prefix(prefix).await
     }
 }
@@ -108,7 +108,7 @@ mod tests {
 
     #[async_trait(?Send)]
     impl BlobStore for Held {
-        async fn put(&self, key: &str, bytes: Bytes, mime_type: &str) -> Result<(), String> {
+        async fn put(&self, key: &str, bytes: Bytes, mime_type: &str) -> BlobResult<()> {
             let held = self.0.take();
             if let Some(held) = held {
                 let _ = held.await;
@@ -116,15 +116,15 @@ mod tests {
             self.1.put(key, bytes, mime_type).await
         }
 
-        async fn get(&self, key: &str, range: Option<Range<u64>>) -> Result<Option<Bytes>, String> {
+        async fn get(&self, key: &str, range: Option<Range<u64>>) -> BlobResult<Option<Bytes>> {
             self.1.get(key, range).await
         }
 
-        async fn delete(&self, keys: &[String]) -> Result<(), String> {
+        async fn delete(&self, keys: &[String]) -> BlobResult<()> {
             self.1.delete(keys).await
         }
 
-        async fn delete_prefix(&self, prefix: &str) -> Result<(), String> {
+        async fn delete_prefix(&self, prefix: &str) -> BlobResult<()> {
             self.1.delete_prefix(prefix).await
         }
     }
@@ -141,7 +141,10 @@ mod tests {
         let mut settled = Box::pin(puts.settle(1_000));
         assert_eq!((&mut settled).now_or_never(), None);
         clock.advance(1_000);
-        assert_eq!(settled.now_or_never(), Some(Err("a write is still in progress after 1000 ms".into())));
+        assert_eq!(
+            settled.now_or_never(),
+            Some(Err(BlobError("a write is still in progress after 1000 ms".into())))
+        );
         go.send(()).expect("the write is in progress");
         tasks.run();
         assert_eq!(puts.settle(0).now_or_never(), Some(Ok(())));
@@ -149,7 +152,7 @@ mod tests {
         {
             let (_first, second) = (puts.close(), puts.close());
             drop(second);
-            assert_eq!(put("b").now_or_never(), Some(Err("the session is being erased".into())));
+            assert_eq!(put("b").now_or_never(), Some(Err(BlobError("the session is being erased".into()))));
         }
         assert_eq!(put("b").now_or_never(), Some(Ok(())));
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::platform::in_memory::{ManualClock, MemoryBlobs, MemorySessionStore};
-use crate::ports::SessionStore;
+use crate::ports::{BlobResult, SessionStore};
 use crate::session::{hub::Hub, window::Bounds};
 use crate::types::{Owner, SessionMeta, SessionState, ToolOutcome};
 use async_trait::async_trait;
@@ -215,19 +215,19 @@ struct Hanging;
 
 #[async_trait(?Send)]
 impl BlobStore for Hanging {
-    async fn put(&self, _: &str, _: Bytes, _: &str) -> Result<(), String> {
+    async fn put(&self, _: &str, _: Bytes, _: &str) -> BlobResult<()> {
         std::future::pending().await
     }
 
-    async fn get(&self, _: &str, _: Option<Range<u64>>) -> Result<Option<Bytes>, String> {
+    async fn get(&self, _: &str, _: Option<Range<u64>>) -> BlobResult<Option<Bytes>> {
         std::future::pending().await
     }
 
-    async fn delete(&self, _: &[String]) -> Result<(), String> {
+    async fn delete(&self, _: &[String]) -> BlobResult<()> {
         std::future::pending().await
     }
 
-    async fn delete_prefix(&self, _: &str) -> Result<(), String> {
+    async fn delete_prefix(&self, _: &str) -> BlobResult<()> {
         std::future::pending().await
     }
 }
