@@ -35,10 +35,15 @@ pub struct ChildStatus {
 impl ChildStatus {
     /// Creates the status of a task that was canceled before it began.
     pub fn not_started(session: SessionId, call_id: CallId) -> Self {
+        Self { status: TurnStatus::Canceled, ..Self::running(session, call_id) }
+    }
+
+    /// Creates the status of a task that has not ended.
+    pub fn running(session: SessionId, call_id: CallId) -> Self {
         Self {
             session,
             call_id,
-            status: TurnStatus::Canceled,
+            status: TurnStatus::Running,
             text: String::new(),
             error: None,
             pending: Vec::new(),

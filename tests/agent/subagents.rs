@@ -792,6 +792,27 @@ fn children_not_yet_listed_or_created_late_are_erased() {
 }
 
 #[test]
+fn a_child_whose_task_did_not_start_is_erased_after_its_parent() {
+    let stage = stage();
+    stage.others.delay_ms.set(500);
+    stage.post("t1", "delegate:read:x");
+    stage.run();
+    stage.others.delay_ms.set(0);
+    let id = child(&stage);
+    block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
+    // The task arrives after the erasure. The session is created, but the start of its turn is not stored.
+    let disk = stage.others.disk(&id);
+    disk.die_after(Some(1));
+    stage.tick(500);
+    disk.die_after(None);
+    assert_eq!(disk.log().len(), 1);
+    stage.tick(20_000);
+    block_on(stage.others.host(&id).wake()).unwrap();
+    (0..10).for_each(|_| stage.tick(100));
+    assert!(!disk.exists().unwrap());
+}
+
+#[test]
 fn a_session_acknowledges_no_status_while_it_is_erased() {
     let stage = stage();
     stage.post("t1", "delegate:read:x");

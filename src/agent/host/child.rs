@@ -7,7 +7,7 @@ use crate::ports::{Batch, PeerError, StoreError, within};
 use crate::session::{Session, kernel::Input};
 use crate::types::{
     Acknowledgement, BudgetPatch, CallId, ChildStatus, ErrorCode, Part, Problem, SessionId, Snapshot,
-    StopReason, TurnOptions, TurnStatus, Usage,
+    StopReason, TurnOptions, TurnStatus,
 };
 use std::rc::Rc;
 
@@ -75,7 +75,7 @@ impl SessionHost {
                 return Err(Problem::not_found("subagent"));
             }
             self.end_task(&session)?;
-            if let Some(status) = self.status(&session)? {
+            if let Some(status) = self.status(&session)?.filter(ChildStatus::is_final) {
                 return Ok(status);
             }
         }
@@ -138,20 +138,12 @@ impl SessionHost {
         Ok(())
     }
 
-    /// Returns the status of the task; `None` before it has started.
+    /// Returns the status of the task; `None` if this is no child. A task that has not started counts as running:
+    /// the parent may be erased before it sends the task again, and the child finds out when it notifies it.
     fn status(&self, session: &Session) -> Result<Option<ChildStatus>, StoreError> {
         let state = session.state();
         let Some(parent) = state.meta.parent.clone() else { return Ok(None) };
-        let mut status = ChildStatus {
-            session: state.meta.id.clone(),
-            call_id: parent.call_id,
-            status: TurnStatus::Running,
-            text: String::new(),
-            error: None,
-            pending: Vec::new(),
-            usage: Usage::default(),
-            cost_usd: None,
-        };
+        let mut status = ChildStatus::running(state.meta.id.clone(), parent.call_id);
         if let Some(turn) = state.turn.as_ref().filter(|turn| turn.id == parent.task_turn) {
             if turn.waits_for_people() {
                 status.status = TurnStatus::Waiting;
@@ -159,7 +151,7 @@ impl SessionHost {
             }
             return Ok(Some(status));
         }
-        let Some(end) = session.turn_ended(&parent.task_turn)? else { return Ok(None) };
+        let Some(end) = session.turn_ended(&parent.task_turn)? else { return Ok(Some(status)) };
         status.status = end.status;
         status.text = end.reply.map(|reply| reply.text).unwrap_or_default();
         status.error = end.error.map(|error| error.message);

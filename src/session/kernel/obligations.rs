@@ -77,6 +77,8 @@ impl SessionKernel {
             (None, Some(turn)) if status.status == TurnStatus::Running && turn.epoch == 1 => {
                 repeat(turn.started_at)
             }
+            // The task has not started; the parent sends it again.
+            (None, None) if status.status == TurnStatus::Running => repeat(durable.state.meta.created_at),
             _ => NOW,
         }
     }
