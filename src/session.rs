@@ -142,7 +142,7 @@ impl Draft {
 
     /// Requests a follow-up; see `agent::FollowUp`.
     pub fn request_follow_up(&mut self, name: &str) {
-        self.state.follow_ups.entry(name.to_owned()).or_default().asked += 1;
+        self.state.follow_ups.entry(name.to_owned()).or_default().requested += 1;
     }
 
     /// Ends the message that is being streamed. The first record of the draft takes its sequence number.

@@ -17,6 +17,7 @@ mod tests;
 use super::{Permit, Session};
 use crate::ports::StoreError;
 use crate::types::{ChildStatus, SessionId, SessionState, Timestamp, TurnState};
+use obligations::Obligation;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Delay of the alarm that checks work in memory, in milliseconds.
@@ -243,14 +244,15 @@ impl SessionKernel {
         let in_memory = self.jobs.values().any(|attempts| attempts.running) || self.running.is_some();
         let watchdog = in_memory.then(|| now.plus(WATCHDOG_MS));
         let Some(durable) = durable else { return watchdog.into_iter().chain(self.reopen_at).min() };
-        let waiting = self.obligations(durable, now).into_iter().filter_map(|(job, due, _)| {
-            let attempts = self.jobs.get(&job);
-            let not_before = attempts.map_or(Timestamp(0), |attempts| attempts.not_before);
-            match attempts.is_some_and(|attempts| attempts.running) {
-                true => None,
-                false => Some(due.max(not_before)),
-            }
-        });
+        let waiting =
+            self.obligations(durable, now).into_iter().filter_map(|Obligation { job, due, .. }| {
+                let attempts = self.jobs.get(&job);
+                let not_before = attempts.map_or(Timestamp(0), |attempts| attempts.not_before);
+                match attempts.is_some_and(|attempts| attempts.running) {
+                    true => None,
+                    false => Some(due.max(not_before)),
+                }
+            });
         waiting.chain(watchdog).min()
     }
 
@@ -293,9 +295,9 @@ impl SessionKernel {
         self.notified.retain(|child, _| durable.children.iter().any(|known| known.session == *child));
         let obligations = self.obligations(durable, now);
         self.jobs.retain(|job, attempts| {
-            attempts.running || obligations.iter().any(|(obligation, ..)| obligation == job)
+            attempts.running || obligations.iter().any(|obligation| obligation.job == *job)
         });
-        for (job, due, version) in obligations {
+        for Obligation { job, due, version } in obligations {
             let attempts = self.jobs.entry(job.clone()).or_default();
             if !attempts.running && attempts.version != version {
                 *attempts = Attempts { version, ..Attempts::default() };

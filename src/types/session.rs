@@ -193,9 +193,11 @@ pub struct PlanRef {
 #[serde(default)]
 pub struct FollowUpProgress {
     /// Number of requests by turns.
-    pub asked: u64,
+    #[serde(rename = "asked")]
+    pub requested: u64,
     /// Number of requests served.
-    pub answered: u64,
+    #[serde(rename = "answered")]
+    pub served: u64,
     /// Sequence number of the last record processed.
     pub seen: u64,
     /// Number of failures since the last success.
@@ -207,7 +209,7 @@ pub struct FollowUpProgress {
 impl FollowUpProgress {
     /// Returns whether a request has not been served.
     pub fn is_due(&self) -> bool {
-        self.asked > self.answered
+        self.requested > self.served
     }
 }
 

@@ -56,7 +56,7 @@ impl SessionHost {
             }
             // Later follow-ups rely on its result.
             let is_done = matches!(result, Ok(Progress::Done(_)));
-            done.push((follow_up.name(), before.asked, result));
+            done.push((follow_up.name(), before.requested, result));
             if !is_done {
                 break;
             }
@@ -65,7 +65,7 @@ impl SessionHost {
         if any {
             session.commit(now, |draft| {
                 done.into_iter()
-                    .for_each(|(name, asked, result)| progress(draft, name, asked, cx.until, result, now));
+                    .for_each(|(name, served, result)| progress(draft, name, served, cx.until, result, now));
             })?;
         }
         Ok(any)
@@ -93,7 +93,7 @@ impl SessionHost {
 fn progress(
     draft: &mut Draft,
     name: &str,
-    asked: u64,
+    served: u64,
     until: u64,
     result: Result<Progress, String>,
     now: Timestamp,
@@ -102,8 +102,8 @@ fn progress(
     match result {
         Ok(Progress::Done(records)) => {
             *state = FollowUpProgress {
-                asked: state.asked,
-                answered: asked,
+                requested: state.requested,
+                served,
                 seen: until.max(state.seen),
                 ..FollowUpProgress::default()
             };

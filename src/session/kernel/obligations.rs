@@ -4,9 +4,23 @@ use super::{Durable, Job, LISTING_MS, MAX_RETRY_MS, SessionKernel, WATCHDOG_MS};
 use crate::types::{ChildStatus, Timestamp, TurnStatus};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// A job, when it is due, and the version of the obligation. A new version means progress, so earlier
-/// failures do not delay it.
-pub(super) type Obligation = (Job, Timestamp, u64);
+/// A job that the session's state requires.
+pub(super) struct Obligation {
+    pub(super) job: Job,
+    pub(super) due: Timestamp,
+    /// A new version means progress, so failures of earlier versions do not delay the job.
+    pub(super) version: u64,
+}
+
+impl Obligation {
+    fn now(job: Job, version: u64) -> Self {
+        Self { job, due: NOW, version }
+    }
+
+    fn at(due: Timestamp, job: Job) -> Self {
+        Self { job, due, version: due.0 }
+    }
+}
 
 /// Due at once.
 const NOW: Timestamp = Timestamp(0);
@@ -17,28 +31,30 @@ impl SessionKernel {
         let state = durable.state;
         let mut obligations: Vec<Obligation> = Vec::new();
         if let (None, Some(next)) = (&state.turn, state.queue.first()) {
-            obligations.push((Job::StartQueued, NOW, hash(next)));
+            obligations.push(Obligation::now(Job::StartQueued, hash(next)));
         }
-        obligations
-            .extend(self.orphan.as_ref().map(|orphan| (Job::RecoverTurn, NOW, u64::from(orphan.epoch))));
-        obligations.extend(durable.expires_at.map(|at| (Job::ExpireCalls, at, at.0)));
-        obligations.extend(self.to_cancel.iter().map(|child| (Job::CancelChild(child.clone()), NOW, 0)));
+        if let Some(orphan) = &self.orphan {
+            obligations.push(Obligation::now(Job::RecoverTurn, u64::from(orphan.epoch)));
+        }
+        obligations.extend(durable.expires_at.map(|at| Obligation::at(at, Job::ExpireCalls)));
+        let to_cancel = self.to_cancel.iter().cloned();
+        obligations.extend(to_cancel.map(|child| Obligation::now(Job::CancelChild(child), 0)));
         obligations.extend(durable.status.as_ref().map(|status| {
             let version = hash(&(format!("{:?}", status.status), status.pending.len()));
-            (Job::NotifyParent, self.status_due(durable, status, now), version)
+            Obligation { job: Job::NotifyParent, due: self.status_due(durable, status, now), version }
         }));
         obligations.extend(self.follow_ups_due(durable));
         for name in &self.schedule.intervals {
             let interval = state.intervals.get(*name).copied().unwrap_or_default();
             if !interval.stopped {
-                obligations.push((Job::Tick(name), interval.next_at, interval.next_at.0));
+                obligations.push(Obligation::at(interval.next_at, Job::Tick(name)));
             }
         }
         let out_of_date = state.turn.is_none() && state.meta.updated_at.since(state.listed_at) > LISTING_MS;
         if state.listed_at == Timestamp(0) || out_of_date {
-            obligations.push((Job::List, NOW, state.listed_at.0));
+            obligations.push(Obligation::now(Job::List, state.listed_at.0));
         }
-        obligations.extend(state.purge_at.map(|at| (Job::Purge, at, at.0)));
+        obligations.extend(state.purge_at.map(|at| Obligation::at(at, Job::Purge)));
         // While an abort cancels the children, their tasks are not sent again.
         for child in durable.children.iter().filter(|_| !self.canceling) {
             // Each process notifies each child at least once, because a child that acknowledged may have lost
@@ -46,7 +62,7 @@ impl SessionKernel {
             let version = hash(&child.rules);
             let notified = self.notified.get(&child.session) == Some(&version);
             if !child.acknowledged || !notified {
-                obligations.push((Job::NotifyChild(child.session.clone()), NOW, version));
+                obligations.push(Obligation::now(Job::NotifyChild(child.session.clone()), version));
             }
         }
         obligations
@@ -57,8 +73,8 @@ impl SessionKernel {
         let requested = self.schedule.follow_ups.iter();
         let requested = requested.filter_map(|name| Some((name, durable.state.follow_ups.get(*name)?)));
         let (name, first) = requested.into_iter().find(|(_, progress)| progress.is_due())?;
-        let version = hash(&(name, first.asked, first.answered, first.seen, first.not_before.0));
-        Some((Job::FollowUps, first.not_before, version))
+        let version = hash(&(name, first.requested, first.served, first.seen, first.not_before.0));
+        Some(Obligation { job: Job::FollowUps, due: first.not_before, version })
     }
 
     /// Returns when to notify the parent of the status.

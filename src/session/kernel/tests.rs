@@ -195,7 +195,7 @@ impl World {
                 self.expires_at = None;
                 let children: Vec<_> = self.children.drain(..).map(|child| child.session).collect();
                 for name in ["index", "flush"] {
-                    self.state.follow_ups.entry(name.into()).or_default().asked += 1;
+                    self.state.follow_ups.entry(name.into()).or_default().requested += 1;
                 }
                 let _ = turn;
                 self.handle(Input::Cancel(children));
@@ -307,7 +307,7 @@ impl World {
             },
             Job::FollowUps => {
                 for progress in self.state.follow_ups.values_mut() {
-                    progress.answered = progress.asked;
+                    progress.served = progress.requested;
                 }
             }
             Job::Tick(name) => {
