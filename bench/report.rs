@@ -89,7 +89,8 @@ impl Report {
         self.write(&ratios);
     }
 
-    /// Returns the ratios of the Worker to the floor. Above 1 the Worker is slower or more expensive.
+    /// Returns the ratios of the Worker to the floor, and to the other version if there is one. Above 1 the
+    /// Worker is slower or more expensive.
     fn ratios(&self) -> Vec<(String, f64, f64)> {
         let of = |target: &str, clients: usize| {
             self.loads.iter().find(|l| l.target == target && l.clients == clients).map(|l| &l.figures)
@@ -104,6 +105,10 @@ impl Report {
             add("CPU per turn", ours.cpu / floor.cpu, 1.3);
             add("total time, p50", ours.total[0] / floor.total[0], 1.3);
             add("first token, p50", ours.first[0] / floor.first[0], 1.5);
+            if let Some(other) = of("other", clients) {
+                add("CPU per turn (to other)", ours.cpu / other.cpu, 1.05);
+                add("first token, p50 (to other)", ours.first[0] / other.first[0], 1.05);
+            }
             if clients > 1 {
                 add("turns/s (floor to ours)", floor.turns_per_second / ours.turns_per_second, 1.3);
             }

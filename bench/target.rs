@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use std::{
     io::{self, Read},
     net::SocketAddr,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -57,6 +58,8 @@ pub enum Target {
     Direct(SocketAddr),
     Floor(Server),
     Ours(Server),
+    /// Another version of the Worker.
+    Other(Server),
 }
 
 /// The duration of a turn.
@@ -73,7 +76,7 @@ impl Target {
     pub fn floor(model: &ModelServer) -> Self {
         let bindings = json!({ "OPENAI_BASE_URL": model.base_url() });
         Self::Floor(Server::launch(Launch {
-            config: "bench/floor/wrangler.toml",
+            config: "bench/floor/wrangler.toml".into(),
             main: "worker.js",
             bindings,
             databases: None,
@@ -92,6 +95,15 @@ impl Target {
 
     /// Starts the Worker with additional settings.
     pub fn with(model: &ModelServer, more: &Value) -> Self {
+        Self::Ours(Self::worker(model, more, "wrangler.toml".into()))
+    }
+
+    /// Starts the release Worker that was built in this folder from another version.
+    pub fn other(model: &ModelServer, folder: &Path) -> Self {
+        Self::Other(Self::worker(model, &json!({}), folder.join("wrangler.toml")))
+    }
+
+    fn worker(model: &ModelServer, more: &Value, config: PathBuf) -> Server {
         let mut bindings = json!({
             "MEMORY_FLUSH": "never",
             "OPENAI_BASE_URL": model.base_url(),
@@ -102,12 +114,7 @@ impl Target {
         for (name, value) in more.as_object().into_iter().flatten() {
             bindings[name] = value.clone();
         }
-        Self::Ours(Server::launch(Launch {
-            config: "wrangler.toml",
-            main: "build/index.js",
-            bindings,
-            databases: None,
-        }))
+        Server::launch(Launch { config, main: "build/index.js", bindings, databases: None })
     }
 
     pub fn name(&self) -> &'static str {
@@ -115,6 +122,7 @@ impl Target {
             Self::Direct(_) => "direct",
             Self::Floor(_) => "floor",
             Self::Ours(_) => "ours",
+            Self::Other(_) => "other",
         }
     }
 
@@ -122,7 +130,7 @@ impl Target {
     pub fn server(&self) -> Option<&Server> {
         match self {
             Self::Direct(_) => None,
-            Self::Floor(server) | Self::Ours(server) => Some(server),
+            Self::Floor(server) | Self::Ours(server) | Self::Other(server) => Some(server),
         }
     }
 
@@ -130,7 +138,7 @@ impl Target {
     pub fn turn(&self, session: &str, text: &str) -> io::Result<Timing> {
         let address = match self {
             Self::Direct(address) => *address,
-            Self::Floor(server) | Self::Ours(server) => server.address(),
+            Self::Floor(server) | Self::Ours(server) | Self::Other(server) => server.address(),
         };
         let (path, body, first, last) = match self {
             Self::Direct(_) => {
@@ -142,7 +150,7 @@ impl Target {
                 let body = json!({ "content": text });
                 (format!("/turn/{session}"), body, r#""content":"token"#, "data: [DONE]")
             }
-            Self::Ours(_) => {
+            Self::Ours(_) | Self::Other(_) => {
                 let path = format!("/v1/sessions/{session}/messages");
                 (path, json!({ "content": text }), "event: message.delta", "event: turn.completed")
             }

@@ -14,6 +14,7 @@ mod target;
 use load::{Sample, percentile};
 use report::Report;
 use std::{
+    path::Path,
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -31,7 +32,9 @@ const SESSIONS_FOR_RSS: usize = 200;
 fn main() {
     let mut report = Report::default();
     let model = model_server();
-    let targets = [Target::Direct(model.address()), Target::floor(&model), Target::ours(&model)];
+    let mut targets = vec![Target::Direct(model.address()), Target::floor(&model), Target::ours(&model)];
+    // The folder of another version's clone, in which `make build` has run.
+    targets.extend(std::env::var_os("OTHER").map(|folder| Target::other(&model, Path::new(&folder))));
 
     loads(&targets, &mut report);
     let ours = &targets[2];

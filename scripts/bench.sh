@@ -1,6 +1,13 @@
 #!/usr/bin/env bash
 # Measures the release Worker and the floor; also writes the table to bench/results/latest.json.
+# COMPARE=REF also measures the release Worker of another commit, in the same run.
 source "$(dirname "$0")/env.sh"
+if [ -n "${COMPARE:-}" ]; then
+    export OTHER="$CARGO_TARGET_DIR/compare"
+    mkdir -p "$OTHER"
+    git archive "$COMPARE" | tar -x -C "$OTHER"
+    env -u CARGO_TARGET_DIR make --no-print-directory -C "$OTHER" build
+fi
 # Only the test Worker reports how many rows D1 counts.
 scripts/build.sh --fixtures
 cargo bench --quiet --no-default-features --bench turns

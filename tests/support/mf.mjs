@@ -3,11 +3,10 @@
 //     node mf.mjs '{"config": "wrangler.toml", "main": "build/index.js", "home": DIR,
 //                   "port": 0, "bindings": {...}, "databases": 1}'
 //
-// The Worker is configured by its wrangler.toml; `main` and `bindings` go over it, and of its D1
-// databases only the first `databases` are bound, where that is given. Once it serves
-// and its D1 migrations are applied, one line `{"port": N}` goes to stdout. Then a line
-// `scheduled CRON` on stdin runs the scheduled handler, answered by one line of JSON. When stdin
-// ends (also because the parent died) so does the process, and DIR is erased.
+// The Worker's configuration is its wrangler.toml; `main` and `bindings` override it, and `databases` limits how many of
+// its D1 databases are bound. When the Worker is ready and its D1 migrations are applied, the program prints one line,
+// `{"port": N}`. A line `scheduled CRON` on stdin runs the scheduled handler; its result is printed as one line of JSON.
+// When stdin closes, because the parent closed it or died, the program deletes DIR and exits.
 import { readFileSync, readdirSync, existsSync, rmSync } from "node:fs";
 import { dirname, resolve, join } from "node:path";
 import { createInterface } from "node:readline";

@@ -32,7 +32,7 @@ pub fn shared() -> &'static Server {
 /// How to start a Worker.
 pub struct Launch {
     /// Path of the Worker's configuration, from the root of the repository.
-    pub config: &'static str,
+    pub config: PathBuf,
     /// Path of its main module, from the configuration's folder.
     pub main: &'static str,
     /// Variables and secrets that override the configuration.
@@ -70,7 +70,7 @@ impl Server {
         }
         let main = "build-fixtures/index.js";
         assert!(root().join(main).exists(), "the Worker is not built; first run scripts/build.sh --fixtures");
-        Self::launch(Launch { config: "wrangler.toml", main, bindings: all, databases })
+        Self::launch(Launch { config: "wrangler.toml".into(), main, bindings: all, databases })
     }
 
     /// Starts any Worker.
@@ -224,7 +224,7 @@ impl Server {
 
     fn run(&mut self) {
         let options = json!({
-            "config": root().join(self.launch.config),
+            "config": root().join(&self.launch.config),
             "main": self.launch.main,
             "home": self.home,
             "port": self.port,
