@@ -105,7 +105,7 @@ fn the_baseline_worker_of_the_benchmark_streams() {
     model.script("bench", Script::text(["before"]).hold(&gate).say("after"));
     let bindings = json!({ "OPENAI_BASE_URL": model.base_url() });
     let floor = Server::launch(Launch {
-        config: "bench/floor/wrangler.toml",
+        config: "bench/floor/wrangler.toml".into(),
         main: "worker.js",
         bindings,
         databases: None,

@@ -10,7 +10,7 @@ fn start(more: Value) -> Server {
         bindings[name] = value.clone();
     }
     Server::launch(Launch {
-        config: "examples/my-agent/wrangler.toml",
+        config: "examples/my-agent/wrangler.toml".into(),
         main: "build/index.js",
         bindings,
         databases: None,
