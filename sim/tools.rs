@@ -225,7 +225,7 @@ impl Finisher {
         let own =
             messages.iter().rev().find(|message| message.role == Role::User && message.turn == *cx.turn());
         let said = own.map(|message| message.text()).unwrap_or_default();
-        draft.put(format!("finished/{}", cx.turn()), "true".into());
+        draft.put_hook_document(&format!("finished/{}", cx.turn()), "true".into());
         let scenario = self.ledger.scenario.turn(&said);
         match scenario.map_or(Flaky::Works, |(_, turn)| turn.flaky) {
             Flaky::Works => Ok(()),

@@ -6,6 +6,7 @@
 pub mod artifacts;
 pub mod bounds;
 mod display;
+pub mod document_key;
 pub mod fold;
 pub mod frame;
 pub mod hub;
@@ -30,6 +31,7 @@ use crate::types::{
 };
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
+pub use document_key::DocumentKey;
 pub use modes::{ModeError, Modes, SwitchError};
 pub use schema::OpenError;
 pub use task_list::{TaskError, TaskList};
@@ -45,9 +47,6 @@ use std::{
 use thiserror::Error;
 use window::{Bounds, ContextState, ContextWindow};
 
-/// The key of the document that holds the state.
-const STATE: &str = "state";
-
 /// Reads the owner of the stored session, or `None` if there is none. Works even if the rest of the state
 /// cannot be parsed.
 ///
@@ -61,7 +60,7 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
     if !store.exists()? {
         return Ok(None);
     }
-    let Some(json) = store.get(STATE)? else { return Ok(None) };
+    let Some(json) = document_key::read(store, &DocumentKey::State)? else { return Ok(None) };
     // Without the depth limit of `decode`, because the ignored fields may be nested to any depth.
     let state: Result<State, _> = serde_json::from_slice(json.as_bytes());
     state.map(|state| Some(state.meta)).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
@@ -72,14 +71,17 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
 /// # Errors
 /// If a newer version has written it, or the store fails.
 pub fn check_schema(store: &dyn SessionStore) -> Result<(), OpenError> {
-    let state = if store.exists()? { store.get(STATE)? } else { None };
+    let state = if store.exists()? { document_key::read(store, &DocumentKey::State)? } else { None };
     state.map_or(Ok(()), |json| schema::check(&json))
 }
 
 /// Returns whether the stored session is a subagent whose final status its parent has not acknowledged.
 /// `false` if the state cannot be parsed.
 pub fn owes_status(store: &dyn SessionStore) -> bool {
-    let state = store.get(STATE).ok().flatten().and_then(|json| decode::<Value>(&json).ok());
+    let state = document_key::read(store, &DocumentKey::State)
+        .ok()
+        .flatten()
+        .and_then(|json| decode::<Value>(&json).ok());
     state.is_some_and(|state| state["meta"]["parent"].is_object() && state["reported"] != true)
 }
 
@@ -117,8 +119,8 @@ pub struct Draft {
     pub state: SessionState,
     /// The records to append, with their time if it is not the commit's.
     records: Vec<(Option<Timestamp>, Option<TurnId>, EventKind)>,
-    put: Vec<(String, String)>,
-    delete: Vec<String>,
+    put: Vec<(DocumentKey, String)>,
+    delete: Vec<DocumentKey>,
     closes_message: bool,
 }
 
@@ -150,20 +152,25 @@ impl Draft {
         self.closes_message = true;
     }
 
+    /// Writes a document of a hook, which [`Session::hook_document`] reads. The name should start with the hook's.
+    pub fn put_hook_document(&mut self, name: &str, json: String) {
+        self.put(DocumentKey::Hook(name.to_owned()), json);
+    }
+
     /// Writes a document.
-    pub fn put(&mut self, key: String, json: String) {
+    pub(crate) fn put(&mut self, key: DocumentKey, json: String) {
         self.put.push((key, json));
     }
 
     /// Writes a document that expires. The purge deletes it after `expires_at`.
-    pub fn put_until(&mut self, key: String, json: String, expires_at: Timestamp) {
+    pub(crate) fn put_until(&mut self, key: DocumentKey, json: String, expires_at: Timestamp) {
         self.put(key, json);
         let purge_at = &mut self.state.purge_at;
         *purge_at = Some(purge_at.map_or(expires_at, |at| at.min(expires_at)));
     }
 
     /// Deletes a document.
-    pub fn delete(&mut self, key: String) {
+    pub(crate) fn delete(&mut self, key: DocumentKey) {
         self.delete.push(key);
     }
 }
@@ -189,7 +196,7 @@ impl Session {
         if !store.exists()? {
             return Ok(None);
         }
-        let Some(json) = store.get(STATE)? else { return Ok(None) };
+        let Some(json) = document_key::read(store.as_ref(), &DocumentKey::State)? else { return Ok(None) };
         schema::check(&json)?;
         let state: SessionState = decode(&json)?;
         let last_seq = store.last_seq()?;
@@ -255,6 +262,19 @@ impl Session {
     /// Returns the session's store.
     pub fn store(&self) -> &Rc<dyn SessionStore> {
         &self.store
+    }
+
+    /// Reads a document.
+    pub(crate) fn document(&self, key: &DocumentKey) -> Result<Option<String>, StoreError> {
+        document_key::read(self.store.as_ref(), key)
+    }
+
+    /// Reads the document of a hook.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn hook_document(&self, name: &str) -> Result<Option<String>, StoreError> {
+        self.document(&DocumentKey::Hook(name.to_owned()))
     }
 
     /// Returns the messages that the model is shown, oldest first.
@@ -355,10 +375,12 @@ impl Session {
             seq += 1;
             records.push(numbered(Record { seq, at: at.unwrap_or(now), turn, kind }));
         }
-        let mut batch = Batch { append: Vec::new(), put: change.put, delete: change.delete };
+        let put = change.put.into_iter().map(|(key, json)| (key.to_string(), json)).collect();
+        let delete = change.delete.iter().map(DocumentKey::to_string).collect();
+        let mut batch = Batch { append: Vec::new(), put, delete };
         let shown = self.context_after(&records);
         if let Some(shown) = &shown {
-            batch.put.push((window::STATE.to_owned(), encode(shown)?));
+            batch.put.push((DocumentKey::Context.to_string(), encode(shown)?));
         }
         let mut frames = Vec::with_capacity(records.len());
         for record in &records {
@@ -375,7 +397,7 @@ impl Session {
         }
         change.state.schema = SCHEMA;
         if change.state != *self.state.borrow() || self.last_seq.get() == 0 {
-            batch.put.push((STATE.to_owned(), encode(&change.state)?));
+            batch.put.push((DocumentKey::State.to_string(), encode(&change.state)?));
         }
         self.store.commit(batch)?;
 

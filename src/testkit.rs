@@ -129,7 +129,7 @@ impl TestSession {
             budget: Default::default(),
             options: Default::default(),
             on_busy: OnBusy::Queue,
-            document: None,
+            response: None,
         };
         self.host.post(&session, post).expect("a session that takes messages");
         for _ in 0..MAX_TURN_MS / STEP_MS {

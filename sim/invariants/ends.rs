@@ -86,7 +86,7 @@ pub fn whole(ledger: &Ledger, view: &View, node: &Node) {
         if *failed != expected {
             ledger.find(3, format!("{}: sub-steps {failed} failed instead of {expected}", turn.id));
         }
-        let finished = node.disk.documents.borrow().contains_key(&format!("finished/{}", turn.id));
+        let finished = node.disk.documents.borrow().contains_key(&format!("hook/finished/{}", turn.id));
         if finished != (script.flaky == Flaky::Works) {
             ledger.find(3, format!("{}: the draft of the finishing hook was stored: {finished}", turn.id));
         }

@@ -26,6 +26,7 @@ use crate::session::{
     Artifacts, Draft, OpenError, Session,
     artifacts::puts::Puts,
     hub::{Broadcast, Hub},
+    idempotency::ResponseDocument,
     kernel::{Input, Job, Schedule, SessionKernel},
     window::Bounds,
 };
@@ -99,8 +100,8 @@ pub struct Post {
     pub options: TurnOptions,
     /// What to do while another turn runs.
     pub on_busy: OnBusy,
-    /// The idempotency document to store in the same commit: its key and JSON.
-    pub document: Option<(String, String)>,
+    /// The response to store in the same commit, if the request has an Idempotency-Key.
+    pub response: Option<ResponseDocument>,
 }
 
 /// A running background job.

@@ -11,7 +11,7 @@ pub mod puts;
 #[cfg(test)]
 mod tests;
 
-use super::{Draft, Refused, Session, decode, encode};
+use super::{DocumentKey, Draft, Refused, Session, decode, encode};
 use crate::ports::{BlobError, BlobResult, BlobStore, Clock, StoreError};
 use crate::types::{ArtifactId, EventKind, FileRef, Timestamp, TurnId};
 use bytes::Bytes;
@@ -131,9 +131,9 @@ impl Stored {
     /// Adds the pointer to the commit that references the artifact.
     pub fn draft(self, turn: Option<&TurnId>, draft: &mut Draft) {
         let Self { pointer, json } = self;
-        draft.put(document_key(&pointer.r#ref), json);
+        draft.put(DocumentKey::Artifact(pointer.r#ref.clone()), json);
         if let Some(at) = pointer.expires_at {
-            draft.put_until(expiry::document_key(at, &pointer.r#ref), "null".into(), at);
+            draft.put_until(DocumentKey::ArtifactExpiry(at, pointer.r#ref.clone()), "null".into(), at);
         }
         let Pointer { r#ref, bytes, mime_type, name, expires_at, .. } = pointer;
         draft.record(turn, EventKind::ArtifactStored { r#ref, bytes, mime_type, name, expires_at });
@@ -243,7 +243,7 @@ impl Artifacts {
     }
 
     fn pointer(&self, id: &ArtifactId) -> Result<Option<Pointer>, StoreError> {
-        let stored = self.session.store().get(&document_key(id))?;
+        let stored = self.session.document(&DocumentKey::Artifact(id.clone()))?;
         stored.as_deref().map(decode).transpose()
     }
 
@@ -289,8 +289,4 @@ impl ArtifactReader {
     pub async fn read(&self, pointer: &Pointer, range: Option<Range<u64>>) -> Result<Bytes, ArtifactError> {
         self.0.read(pointer, range).await
     }
-}
-
-fn document_key(id: &ArtifactId) -> String {
-    format!("artifact/{id}")
 }

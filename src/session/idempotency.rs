@@ -1,6 +1,10 @@
 //! Stored responses of requests with an Idempotency-Key, kept in the session that handled them.
 
-use super::{Session, decode, encode};
+use super::{
+    Draft, Session, decode,
+    document_key::{self, DocumentKey, Listing},
+    encode,
+};
 use crate::ports::StoreError;
 use crate::types::{Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
@@ -30,25 +34,43 @@ pub enum StoredResponse {
     Json(u16, String),
 }
 
-/// Returns the key of the document for a request to `route` with an Idempotency-Key.
-pub fn document_key(route: &str, key: &str) -> String {
-    format!("idem/{route}/{key}")
+/// A response to store in the commit that it responds to.
+#[derive(Clone, Debug)]
+pub struct ResponseDocument {
+    key: DocumentKey,
+    json: String,
+    expires_at: Timestamp,
 }
 
-/// Returns the value of the document.
-///
-/// # Errors
-/// When it cannot be serialized.
-pub fn document(response: &FirstResponse) -> Result<String, StoreError> {
-    encode(response)
+impl ResponseDocument {
+    /// Creates the document for a request to `route` with the Idempotency-Key `key`.
+    ///
+    /// # Errors
+    /// If the response cannot be written as JSON.
+    pub fn new(route: &str, key: &str, first: &FirstResponse) -> Result<Self, StoreError> {
+        let key = DocumentKey::first_response(route, key);
+        Ok(Self { key, json: encode(first)?, expires_at: first.at.plus(KEEP_MS) })
+    }
 }
 
-/// Finds a stored response that has not expired.
+impl Draft {
+    /// Stores the response of a request with an Idempotency-Key.
+    pub fn store_response(&mut self, response: ResponseDocument) {
+        self.put_until(response.key, response.json, response.expires_at);
+    }
+}
+
+/// Finds the stored response to a request, unless it has expired.
 ///
 /// # Errors
 /// If the store fails.
-pub fn find(session: &Session, key: &str, now: Timestamp) -> Result<Option<FirstResponse>, StoreError> {
-    let stored = session.store().get(key)?;
+pub fn find(
+    session: &Session,
+    route: &str,
+    key: &str,
+    now: Timestamp,
+) -> Result<Option<FirstResponse>, StoreError> {
+    let stored = session.document(&DocumentKey::first_response(route, key))?;
     let found: Option<FirstResponse> = stored.as_deref().map(decode).transpose()?;
     Ok(found.filter(|first| now.since(first.at) < KEEP_MS))
 }
@@ -59,7 +81,7 @@ pub fn find(session: &Session, key: &str, now: Timestamp) -> Result<Option<First
 /// If the store fails.
 pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
     let mut old = Vec::new();
-    for (key, json) in session.store().list("idem/")? {
+    for (key, json) in document_key::list(session.store().as_ref(), Listing::FirstResponses)? {
         if expiry(&json)? <= now {
             old.push(key);
         }
@@ -75,7 +97,8 @@ pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
 /// # Errors
 /// When the store fails.
 pub fn next_expiry(session: &Session) -> Result<Option<Timestamp>, StoreError> {
-    let mut expiries = session.store().list("idem/")?.into_iter().map(|(_, json)| expiry(&json));
+    let stored = document_key::list(session.store().as_ref(), Listing::FirstResponses)?;
+    let mut expiries = stored.into_iter().map(|(_, json)| expiry(&json));
     expiries.try_fold(None::<Timestamp>, |next, at| at.map(|at| Some(next.map_or(at, |next| next.min(at)))))
 }
 

@@ -1,7 +1,7 @@
 //! Suspended calls of a session. Each has its own row, which outlives the call, so that a repeated or late
 //! decision gets the result of the first one.
 
-use super::{Session, decode, encode};
+use super::{DocumentKey, Session, decode, encode};
 use crate::ports::StoreError;
 use crate::types::{
     CallId, CallStatus, ChildStatus, ChildWait, EventKind, Pending, Resolution, SessionId, Suspension,
@@ -29,10 +29,10 @@ impl Row {
         }
     }
 
-    fn key(self, call_id: &CallId) -> String {
+    fn key(self, call_id: &CallId) -> DocumentKey {
         match self {
-            Self::Approval => format!("approval/{call_id}"),
-            Self::Answer => format!("answer/{call_id}"),
+            Self::Approval => DocumentKey::Approval(call_id.clone()),
+            Self::Answer => DocumentKey::Answer(call_id.clone()),
         }
     }
 }
@@ -56,7 +56,7 @@ pub struct Resolved {
 ///
 /// # Errors
 /// When it cannot be written as JSON.
-pub fn row(suspension: &Suspension) -> Result<(String, String), StoreError> {
+pub fn row(suspension: &Suspension) -> Result<(DocumentKey, String), StoreError> {
     Ok((Row::of(suspension.wait.kind()).key(&suspension.call_id), encode(suspension)?))
 }
 
@@ -66,7 +66,7 @@ impl Session {
     /// # Errors
     /// When the store fails or holds an unreadable row.
     pub fn suspension(&self, row: Row, call_id: &CallId) -> Result<Option<Suspension>, StoreError> {
-        self.store.get(&row.key(call_id))?.as_deref().map(decode).transpose()
+        self.document(&row.key(call_id))?.as_deref().map(decode).transpose()
     }
 
     /// Returns the combined result of the suspensions of a call of the current turn.
@@ -161,7 +161,7 @@ impl Session {
     /// When the store fails.
     pub fn was_suspended(&self, call_id: &CallId) -> Result<bool, StoreError> {
         for row in Row::ALL {
-            if self.store.get(&row.key(call_id))?.is_some() {
+            if self.document(&row.key(call_id))?.is_some() {
                 return Ok(true);
             }
         }

@@ -9,14 +9,15 @@ pub use head::{NO_SUMMARY, SUMMARY_ID, head};
 pub use observed::Observed;
 pub use state::ContextState;
 
-use super::{decode, fold, tokens};
+use super::{
+    decode,
+    document_key::{self, DocumentKey},
+    fold, tokens,
+};
 use crate::ports::{SessionStore, StoreError, session_store::Select};
 use crate::types::{EventKind, Message, Record, Role};
 use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
-
-/// The key of the document that holds the window's state.
-pub(super) const STATE: &str = "context";
 
 /// The size above which the older part of a window is always dropped.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +74,8 @@ impl ContextWindow {
     /// If the store fails, or a record cannot be parsed.
     pub fn load(store: &dyn SessionStore, bounds: Bounds) -> Result<Self, StoreError> {
         let mut window = Self::new(bounds);
-        window.state = store.get(STATE)?.as_deref().map(decode).transpose()?.unwrap_or_default();
+        let stored = document_key::read(store, &DocumentKey::Context)?;
+        window.state = stored.as_deref().map(decode).transpose()?.unwrap_or_default();
         let kept_from = window.state.kept_from();
         let mut records = newest(store, kept_from, window.bounds.messages * 2)?;
         if kept_from > 0 && !records.iter().any(starts) {

@@ -428,7 +428,7 @@ fn an_erasure_waits_for_writes_in_progress() {
         let session = host.open().unwrap().unwrap_or_else(|| host.blank(meta(host.now())));
         let (turn, parts) = (turn.into(), vec![Part::text("go")]);
         let (budget, options, on_busy) = Default::default();
-        host.post(&session, Post { turn, parts, budget, options, on_busy, document: None }).unwrap();
+        host.post(&session, Post { turn, parts, budget, options, on_busy, response: None }).unwrap();
         tasks.run();
     };
     post("t1");

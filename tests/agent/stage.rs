@@ -214,13 +214,13 @@ impl Stage {
         budget: BudgetPatch,
     ) -> Result<TurnStatus, Problem> {
         let (turn, parts) = (turn.into(), vec![Part::text(said)]);
-        let post = Post { turn, parts, budget, options: Default::default(), on_busy, document: None };
+        let post = Post { turn, parts, budget, options: Default::default(), on_busy, response: None };
         self.host().post(&self.session(), post)
     }
 
     pub fn post_with(&self, turn: &str, said: &str, budget: BudgetPatch, options: TurnOptions) {
         let (turn, parts) = (turn.into(), vec![Part::text(said)]);
-        let post = Post { turn, parts, budget, options, on_busy: OnBusy::Queue, document: None };
+        let post = Post { turn, parts, budget, options, on_busy: OnBusy::Queue, response: None };
         self.host().post(&self.session(), post).expect("accepted");
     }
 

@@ -5,7 +5,7 @@ use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::{Clock, Directory, SessionStore, session_store::Batch};
 use edge_harness::session::Permit;
-use edge_harness::session::idempotency::{FirstResponse, KEEP_MS, StoredResponse, document, document_key};
+use edge_harness::session::idempotency::{FirstResponse, KEEP_MS, ResponseDocument, StoredResponse};
 use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, Timestamp, ToolOutcome, TurnStatus};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -250,13 +250,8 @@ fn expired_responses_are_deleted_even_while_turns_run() {
     let keep = |key: &str| {
         let response = StoredResponse::Json(200, "{}".into());
         let first = FirstResponse { body_hash: String::new(), at: stage.clock.now(), response };
-        let json = document(&first).unwrap();
-        stage
-            .session()
-            .commit(stage.clock.now(), |draft| {
-                draft.put_until(document_key("x", key), json, stage.clock.now().plus(KEEP_MS))
-            })
-            .unwrap();
+        let response = ResponseDocument::new("x", key, &first).unwrap();
+        stage.session().commit(stage.clock.now(), |draft| draft.store_response(response)).unwrap();
     };
     stage.post("t1", "hello");
     stage.settle();

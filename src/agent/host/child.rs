@@ -4,15 +4,12 @@
 use super::{OnBusy, Post, SessionHost, children::MESSAGE_MS};
 use crate::agent::ending::Ending;
 use crate::ports::{Batch, PeerError, StoreError, within};
-use crate::session::{Session, kernel::Input};
+use crate::session::{DocumentKey, Session, document_key, kernel::Input};
 use crate::types::{
     Acknowledgement, BudgetPatch, CallId, ChildStatus, ErrorCode, Part, Problem, SessionId, Snapshot,
     StopReason, TurnOptions, TurnStatus,
 };
 use std::rc::Rc;
-
-/// The document that records that the task was canceled before it started. The task is then refused.
-const CANCELED: &str = "canceled";
 
 impl SessionHost {
     /// Applies the parent's current rules to a child's session. Grants of the child's own approvals stay.
@@ -59,7 +56,7 @@ impl SessionHost {
             budget: BudgetPatch::default(),
             options,
             on_busy: OnBusy::Queue,
-            document: None,
+            response: None,
         };
         self.post(session, post).map(drop)
     }
@@ -79,7 +76,7 @@ impl SessionHost {
                 return Ok(status);
             }
         }
-        let put = vec![(CANCELED.to_owned(), "null".to_owned())];
+        let put = vec![(DocumentKey::Canceled.to_string(), "null".to_owned())];
         self.ports.store.commit(Batch { put, ..Batch::default() })?;
         Ok(ChildStatus::not_started(id.to_owned(), call_id.to_owned()))
     }
@@ -87,7 +84,8 @@ impl SessionHost {
     /// Returns whether the task was canceled before it started.
     pub(super) fn is_canceled(&self) -> Result<bool, StoreError> {
         // An empty store has no tables to read from.
-        Ok(self.ports.store.exists()? && self.ports.store.get(CANCELED)?.is_some())
+        let store = self.ports.store.as_ref();
+        Ok(store.exists()? && document_key::read(store, &DocumentKey::Canceled)?.is_some())
     }
 
     /// Ends the task. The parent is still notified until it acknowledges the final status.

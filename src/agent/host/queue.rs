@@ -2,7 +2,7 @@
 
 use super::{Post, SessionHost, turns::draft_start};
 use crate::ports::StoreError;
-use crate::session::{Draft, Session, decode, encode};
+use crate::session::{DocumentKey, Draft, Session, decode, encode, idempotency::ResponseDocument};
 use crate::types::{
     ErrorCode, EventKind, Problem, QueuedTurn, StopReason, TurnEnd, TurnError, TurnId, TurnStatus,
 };
@@ -17,7 +17,7 @@ const MAX_QUEUE_BYTES: u64 = 16 << 20;
 pub(super) struct QueuedMessage {
     turn: TurnId,
     json: String,
-    document: Option<(String, String)>,
+    response: Option<ResponseDocument>,
 }
 
 impl SessionHost {
@@ -34,7 +34,7 @@ impl SessionHost {
         if bytes > MAX_QUEUE_BYTES && !session.state().queue.is_empty() {
             return Err(full(format!("the queue would hold more than {MAX_QUEUE_BYTES} bytes")));
         }
-        Ok(QueuedMessage { turn: post.turn, json, document: post.document })
+        Ok(QueuedMessage { turn: post.turn, json, response: post.response })
     }
 
     /// Stores a message in the queue.
@@ -43,13 +43,13 @@ impl SessionHost {
         session: &Rc<Session>,
         message: QueuedMessage,
     ) -> Result<TurnStatus, Problem> {
-        let QueuedMessage { turn, json, document } = message;
+        let QueuedMessage { turn, json, response } = message;
         session
             .commit_from_outside(self.now(), |draft| {
                 draft.state.queue.push(turn.clone());
                 draft.state.reserved.queued += json.len() as u64;
-                draft.put(queue_key(&turn), json);
-                self.draft_document(draft, document);
+                draft.put(DocumentKey::Queued(turn.clone()), json);
+                response.into_iter().for_each(|response| draft.store_response(response));
                 let position = draft.state.queue.len();
                 draft.record(Some(&turn), EventKind::TurnQueued { position });
                 record_count(draft);
@@ -62,8 +62,8 @@ impl SessionHost {
     pub(super) fn start_queued(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), StoreError> {
         let next = session.state().queue.first().cloned();
         let Some(turn) = next.filter(|_| session.state().turn.is_none()) else { return Ok(()) };
-        let key = queue_key(&turn);
-        let stored = self.ports.store.get(&key)?;
+        let key = DocumentKey::Queued(turn.clone());
+        let stored = session.document(&key)?;
         // An unreadable row stays unreadable, so it must not block later messages.
         let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
         session.commit(self.now(), |draft| {
@@ -93,7 +93,7 @@ impl SessionHost {
         if !session.state().queue.iter().any(|queued| queued == turn) {
             return Ok(false);
         }
-        let dropped = self.dropped(vec![turn.to_owned()])?;
+        let dropped = dropped(session, vec![turn.to_owned()])?;
         session.commit_from_outside(self.now(), dropped).map_err(Problem::from)?;
         Ok(true)
     }
@@ -104,32 +104,32 @@ impl SessionHost {
         if all.is_empty() {
             return Ok(());
         }
-        let dropped = self.dropped(all)?;
+        let dropped = dropped(session, all)?;
         // Without the bound of `commit_from_outside`, because the streamed message ends right after this
         // commit.
         session.commit(self.now(), dropped).map_err(Problem::from)
     }
+}
 
-    /// Returns the change that removes these turns from the queue.
-    fn dropped(&self, turns: Vec<TurnId>) -> Result<impl FnOnce(&mut Draft) + use<>, StoreError> {
-        let mut dropped = Vec::new();
-        for turn in turns {
-            let stored = self.ports.store.get(&queue_key(&turn))?;
-            // An unreadable row is removed too.
-            let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
-            dropped.push((turn, stored.map_or(0, |json| json.len()), queued.map(|queued| queued.message)));
-        }
-        Ok(move |draft: &mut Draft| {
-            for (turn, bytes, message) in dropped {
-                draft.state.unqueue(&turn, bytes);
-                draft.delete(queue_key(&turn));
-                let canceled = TurnEnd::ended(TurnStatus::Canceled, StopReason::Canceled);
-                let end = TurnEnd { message, ..canceled };
-                draft.record(Some(&turn), EventKind::TurnCanceled(end));
-            }
-            record_count(draft);
-        })
+/// Returns the change that removes these turns from the queue.
+fn dropped(session: &Session, turns: Vec<TurnId>) -> Result<impl FnOnce(&mut Draft) + use<>, StoreError> {
+    let mut dropped = Vec::new();
+    for turn in turns {
+        let stored = session.document(&DocumentKey::Queued(turn.clone()))?;
+        // An unreadable row is removed too.
+        let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
+        dropped.push((turn, stored.map_or(0, |json| json.len()), queued.map(|queued| queued.message)));
     }
+    Ok(move |draft: &mut Draft| {
+        for (turn, bytes, message) in dropped {
+            draft.state.unqueue(&turn, bytes);
+            let canceled = TurnEnd::ended(TurnStatus::Canceled, StopReason::Canceled);
+            let end = TurnEnd { message, ..canceled };
+            draft.record(Some(&turn), EventKind::TurnCanceled(end));
+            draft.delete(DocumentKey::Queued(turn));
+        }
+        record_count(draft);
+    })
 }
 
 /// Records the number of queued messages.
@@ -141,8 +141,4 @@ fn record_count(draft: &mut Draft) {
 fn full(detail: String) -> Problem {
     let problem = Problem::new(ErrorCode::QueueFull, detail);
     Problem { retry_after_s: Some(5), ..problem }
-}
-
-fn queue_key(turn: &TurnId) -> String {
-    format!("queue/{turn}")
 }

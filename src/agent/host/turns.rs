@@ -54,7 +54,7 @@ impl SessionHost {
             if new {
                 draft.created(None);
             }
-            self.draft_document(draft, post.document);
+            post.response.into_iter().for_each(|response| draft.store_response(response));
             draft_start(draft, self.now(), post.turn, budget, post.options, message);
         })?;
         if new {
@@ -227,13 +227,6 @@ impl SessionHost {
     /// Returns whether this process has started the tool of this call.
     pub fn has_begun(&self, call_id: &CallId) -> bool {
         self.turn.borrow().as_ref().is_some_and(|(cx, _)| cx.state.has_begun(call_id))
-    }
-
-    /// Drafts the idempotency document of a message.
-    pub(super) fn draft_document(&self, draft: &mut Draft, document: Option<(String, String)>) {
-        if let Some((key, json)) = document {
-            draft.put_until(key, json, self.now().plus(crate::session::idempotency::KEEP_MS));
-        }
     }
 }
 

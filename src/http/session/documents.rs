@@ -5,7 +5,7 @@ use crate::http::idempotency::{RequestKey, ResponseStore};
 use crate::http::request::RequestExt;
 use crate::ports::directory::Claim;
 use crate::session::Session;
-use crate::session::idempotency::{self, FirstResponse, KEEP_MS, StoredResponse};
+use crate::session::idempotency::{self, FirstResponse, ResponseDocument, StoredResponse};
 use crate::types::Problem;
 use async_trait::async_trait;
 use http::StatusCode;
@@ -38,28 +38,23 @@ impl ResponseStore for DocumentStore<'_> {
     async fn settle(&self, key: &RequestKey, response: Option<(StatusCode, &str)>) -> Result<(), Problem> {
         let Self(call) = self;
         let (Some((status, body)), Some(session)) = (response, call.host.open()?) else { return Ok(()) };
-        let (key, json) = document(call, key, StoredResponse::Json(status.as_u16(), body.to_owned()))?;
-        let now = call.host.now();
-        session.commit(now, |draft| draft.put_until(key, json, now.plus(KEEP_MS)))?;
+        let response = document(call, key, StoredResponse::Json(status.as_u16(), body.to_owned()))?;
+        session.commit(call.host.now(), |draft| draft.store_response(response))?;
         Ok(())
     }
 }
 
 /// Finds the first response to a request with this key.
 pub fn find(call: &Call<'_>, session: &Session, key: &RequestKey) -> Result<Option<FirstResponse>, Problem> {
-    Ok(idempotency::find(session, &document_key(key), call.host.now())?)
+    Ok(idempotency::find(session, &key.scope, &key.key, call.host.now())?)
 }
 
-/// Builds the document, key and JSON, that stores the first response.
+/// Builds the document that stores the first response.
 pub fn document(
     call: &Call<'_>,
     key: &RequestKey,
     response: StoredResponse,
-) -> Result<(String, String), Problem> {
+) -> Result<ResponseDocument, Problem> {
     let first = FirstResponse { body_hash: key.body_hash.clone(), at: call.host.now(), response };
-    Ok((document_key(key), idempotency::document(&first)?))
-}
-
-fn document_key(key: &RequestKey) -> String {
-    idempotency::document_key(&key.scope, &key.key)
+    Ok(ResponseDocument::new(&key.scope, &key.key, &first)?)
 }

@@ -76,7 +76,7 @@ pub(super) fn checked_post(
             output_schema: body.output_schema,
         },
         on_busy: on_busy.or(body.on_busy).unwrap_or_default(),
-        document: None,
+        response: None,
     })
 }
 

@@ -56,7 +56,7 @@ async fn post_message(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Respon
             _ => StoredResponse::Turn(turn.clone()),
         };
         // Stored in the same commit as the turn's start.
-        post.document = Some(documents::document(call, key, response)?);
+        post.response = Some(documents::document(call, key, response)?);
     }
     // No await between the lookups and the post, so that they stay valid. The subscription comes first, so
     // that no event has to be read back.

@@ -1,0 +1,136 @@
+//! The keys of a session's documents.
+
+use crate::ports::{SessionStore, StoreError};
+use crate::types::{ArtifactId, CallId, Timestamp, TurnId};
+use std::fmt;
+
+/// The key of a document. The only place that contains the stored spelling of keys, which must never change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DocumentKey {
+    /// The session's state.
+    State,
+    /// The state of the context window.
+    Context,
+    /// The note that the task of this child was canceled before it started.
+    Canceled,
+    /// A queued turn.
+    Queued(TurnId),
+    /// The suspension of a call that waits or waited for approval.
+    Approval(CallId),
+    /// The suspension of a call that waits or waited for an answer.
+    Answer(CallId),
+    /// The pointer of an artifact.
+    Artifact(ArtifactId),
+    /// The entry of an artifact in the index by expiry time.
+    ArtifactExpiry(Timestamp, ArtifactId),
+    /// The stored response of a request, by its route and its Idempotency-Key; see
+    /// [`DocumentKey::first_response`].
+    FirstResponse(String),
+    /// A document of a hook, by its name.
+    Hook(String),
+}
+
+/// The documents that are listed together, because their keys start with the same text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// All [`DocumentKey::ArtifactExpiry`], in the order of their times.
+    ArtifactExpiries,
+    /// All [`DocumentKey::FirstResponse`].
+    FirstResponses,
+}
+
+impl Listing {
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::ArtifactExpiries => "artifact-expiry/",
+            Self::FirstResponses => "idem/",
+        }
+    }
+
+    /// Parses a listed key; `None` if it has another form.
+    fn parse(self, text: &str) -> Option<DocumentKey> {
+        let rest = text.strip_prefix(self.prefix())?;
+        match self {
+            Self::ArtifactExpiries => {
+                let (at, id) = rest.split_once('/')?;
+                Some(DocumentKey::ArtifactExpiry(Timestamp(at.parse().ok()?), id.into()))
+            }
+            Self::FirstResponses => Some(DocumentKey::FirstResponse(rest.into())),
+        }
+    }
+}
+
+impl DocumentKey {
+    /// Returns the key of the stored response of a request to `route` with the Idempotency-Key `key`.
+    pub fn first_response(route: &str, key: &str) -> Self {
+        Self::FirstResponse(format!("{route}/{key}"))
+    }
+}
+
+impl fmt::Display for DocumentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::State => f.write_str("state"),
+            Self::Context => f.write_str("context"),
+            Self::Canceled => f.write_str("canceled"),
+            Self::Queued(turn) => write!(f, "queue/{turn}"),
+            Self::Approval(call) => write!(f, "approval/{call}"),
+            Self::Answer(call) => write!(f, "answer/{call}"),
+            Self::Artifact(id) => write!(f, "artifact/{id}"),
+            // With leading zeros, so that the order of keys is the order of times.
+            Self::ArtifactExpiry(at, id) => {
+                write!(f, "{}{:020}/{id}", Listing::ArtifactExpiries.prefix(), at.0)
+            }
+            Self::FirstResponse(rest) => write!(f, "{}{rest}", Listing::FirstResponses.prefix()),
+            Self::Hook(name) => write!(f, "hook/{name}"),
+        }
+    }
+}
+
+/// Reads a document.
+///
+/// # Errors
+/// If the store fails.
+pub fn read(store: &dyn SessionStore, key: &DocumentKey) -> Result<Option<String>, StoreError> {
+    store.get(&key.to_string())
+}
+
+/// Reads all documents of a listing, sorted by the text of their keys.
+///
+/// # Errors
+/// If the store fails.
+pub fn list(store: &dyn SessionStore, listing: Listing) -> Result<Vec<(DocumentKey, String)>, StoreError> {
+    let listed = store.list(listing.prefix())?.into_iter();
+    Ok(listed.filter_map(|(key, json)| Some((listing.parse(&key)?, json))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    #[test]
+    fn the_spelling_of_each_key_is_fixed() {
+        let response = DocumentKey::first_response("POST /sessions", "a/b");
+        let expiry = DocumentKey::ArtifactExpiry(Timestamp(1_795_176_000_000), "art_1".into());
+        let keys = [
+            (DocumentKey::State, "state"),
+            (DocumentKey::Context, "context"),
+            (DocumentKey::Canceled, "canceled"),
+            (DocumentKey::Queued("trn_1".into()), "queue/trn_1"),
+            (DocumentKey::Approval("call_1".into()), "approval/call_1"),
+            (DocumentKey::Answer("call_1".into()), "answer/call_1"),
+            (DocumentKey::Artifact("art_1".into()), "artifact/art_1"),
+            (expiry.clone(), "artifact-expiry/00000001795176000000/art_1"),
+            (response.clone(), "idem/POST /sessions/a/b"),
+            (DocumentKey::Hook("audit/trn_1".into()), "hook/audit/trn_1"),
+        ];
+        for (key, text) in &keys {
+            assert_eq!(key.to_string(), *text);
+        }
+        for (listing, key) in [(Listing::ArtifactExpiries, expiry), (Listing::FirstResponses, response)] {
+            assert_eq!(listing.parse(&key.to_string()), Some(key));
+            assert_eq!(keys.iter().filter(|(_, text)| text.starts_with(listing.prefix())).count(), 1);
+        }
+    }
+}
