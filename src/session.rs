@@ -7,6 +7,7 @@ pub mod artifacts;
 pub mod bounds;
 mod display;
 pub mod document_key;
+mod draft;
 pub mod fold;
 pub mod frame;
 pub mod hub;
@@ -27,11 +28,12 @@ use crate::ports::{
     session_store::{Batch, Select, StoredRecord},
 };
 use crate::types::{
-    EventKind, Message, Owner, Record, SessionId, SessionState, Timestamp, TurnId, TurnState, session::SCHEMA,
+    EventKind, Message, Owner, Record, SessionState, Timestamp, TurnId, TurnState, session::SCHEMA,
 };
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 pub use document_key::DocumentKey;
+pub use draft::{Draft, SessionChange};
 pub use modes::{ModeError, Modes, SwitchError};
 pub use schema::OpenError;
 pub use task_list::{TaskError, TaskList};
@@ -109,69 +111,6 @@ impl Permit {
     /// Returns the permit of the session's current turn.
     pub fn of(session: &Session) -> Option<Self> {
         session.state().turn.as_ref().map(|turn| Self { turn: turn.id.clone(), epoch: turn.epoch })
-    }
-}
-
-/// The uncommitted changes of one commit.
-#[derive(Clone)]
-pub struct Draft {
-    /// The new state.
-    pub state: SessionState,
-    /// The records to append, with their time if it is not the commit's.
-    records: Vec<(Option<Timestamp>, Option<TurnId>, EventKind)>,
-    put: Vec<(DocumentKey, String)>,
-    delete: Vec<DocumentKey>,
-    closes_message: bool,
-}
-
-impl Draft {
-    /// Appends a record to the log.
-    pub fn record(&mut self, turn: Option<&TurnId>, kind: EventKind) {
-        self.records.push((None, turn.cloned(), kind));
-    }
-
-    /// Appends a record of another log. It keeps its time, but gets a new sequence number.
-    pub fn copy(&mut self, record: Record) {
-        self.records.push((Some(record.at), record.turn, record.kind));
-    }
-
-    /// Appends the first record of a log.
-    pub fn created(&mut self, forked_from: Option<SessionId>) {
-        let meta = &self.state.meta;
-        let (session, agent, user) = (meta.id.clone(), meta.agent.clone(), meta.user.clone());
-        self.record(None, EventKind::SessionCreated { session, agent, user, forked_from });
-    }
-
-    /// Requests a follow-up; see `agent::FollowUp`.
-    pub fn request_follow_up(&mut self, name: &str) {
-        self.state.follow_ups.entry(name.to_owned()).or_default().requested += 1;
-    }
-
-    /// Ends the message that is being streamed. The first record of the draft takes its sequence number.
-    pub fn close_message(&mut self) {
-        self.closes_message = true;
-    }
-
-    /// Writes a document of a hook, which [`Session::hook_document`] reads. The name should start with the hook's.
-    pub fn put_hook_document(&mut self, name: &str, json: String) {
-        self.put(DocumentKey::Hook(name.to_owned()), json);
-    }
-
-    /// Writes a document.
-    pub(crate) fn put(&mut self, key: DocumentKey, json: String) {
-        self.put.push((key, json));
-    }
-
-    /// Writes a document that expires. The purge deletes it after `expires_at`.
-    pub(crate) fn put_until(&mut self, key: DocumentKey, json: String, expires_at: Timestamp) {
-        self.put(key, json);
-        let purge_at = &mut self.state.purge_at;
-        *purge_at = Some(purge_at.map_or(expires_at, |at| at.min(expires_at)));
-    }
-
-    /// Deletes a document.
-    pub(crate) fn delete(&mut self, key: DocumentKey) {
-        self.delete.push(key);
     }
 }
 
@@ -260,7 +199,7 @@ impl Session {
     }
 
     /// Returns the session's store.
-    pub fn store(&self) -> &Rc<dyn SessionStore> {
+    pub(crate) fn store(&self) -> &Rc<dyn SessionStore> {
         &self.store
     }
 
@@ -354,13 +293,7 @@ impl Session {
         if self.is_retired() {
             return Err(StoreError("this copy of the session is retired".into()));
         }
-        Ok(Draft {
-            state: self.state.borrow().clone(),
-            records: Vec::new(),
-            put: Vec::new(),
-            delete: Vec::new(),
-            closes_message: false,
-        })
+        Ok(Draft::new(self.state.borrow().clone()))
     }
 
     fn apply(&self, now: Timestamp, mut change: Draft) -> Result<(), StoreError> {
@@ -442,7 +375,7 @@ impl Session {
     ///
     /// # Errors
     /// [`WriteError::Stale`] if the turn has ended or was restarted. If the store fails.
-    pub fn commit_turn<T>(
+    pub(crate) fn commit_turn<T>(
         &self,
         permit: &Permit,
         now: Timestamp,

@@ -1,6 +1,6 @@
 //! The contexts of a turn and of a tool call: who is calling, and what may be changed. Never stored.
 
-use super::{RuntimeState, StateRules, ToolError};
+use super::{RuntimeState, StateRules, ToolError, state::Merged};
 use crate::ports::{CancelToken, Clock, Spawner, session_store::Select};
 use crate::session::{
     ArtifactReader, Artifacts, Draft, Modes, Permit, Session, TaskError, TaskList, WriteError, fold,
@@ -250,7 +250,7 @@ impl ToolContext {
             if let Some(to) = to {
                 draft.switch_mode(&self.modes, Some(&self.turn), to);
             }
-            draft.state.plan = plan;
+            draft.set_plan(plan);
         });
         switched.map_err(|error| ToolError::new(error.to_string()))
     }
@@ -273,10 +273,7 @@ impl ToolContext {
         change(&mut after).map_err(|error| ToolError::new(error.to_string()))?;
         if after != before {
             let tasks = after.0.clone();
-            let written = self.gate.commit(|draft| {
-                draft.state.tasks.clone_from(&tasks);
-                draft.record(Some(&self.turn), EventKind::TaskListUpdated { tasks });
-            });
+            let written = self.gate.commit(|draft| draft.set_tasks(&self.turn, tasks));
             written.map_err(|error| ToolError::new(error.to_string()))?;
         }
         Ok((before, after))
@@ -300,11 +297,8 @@ impl ToolContext {
         if merged.changed_keys.is_empty() && self.gate.is_open() {
             return Ok(());
         }
-        let written = self.gate.commit(|draft| {
-            draft.state.meta.state = merged.state;
-            let changed_keys = merged.changed_keys;
-            draft.record(Some(&self.turn), EventKind::StateChanged { changed_keys });
-        });
+        let Merged { state, changed_keys } = merged;
+        let written = self.gate.commit(|draft| draft.set_state(Some(&self.turn), state, changed_keys));
         written.map_err(|error| ToolError::new(error.to_string()))
     }
 }

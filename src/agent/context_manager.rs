@@ -47,7 +47,7 @@ impl BeforeDrop for ContextManager {
                         }
                     };
                 cx.commit(|draft, turn| {
-                    let progress = draft.state.follow_ups.entry(name.to_owned()).or_default();
+                    let progress = draft.follow_up_mut(name);
                     progress.seen = progress.seen.max(seen);
                     records.into_iter().for_each(|kind| draft.record(turn, kind));
                 })?;

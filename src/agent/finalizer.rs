@@ -41,9 +41,9 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
     let names = call_names(cx);
 
     session.commit(cx.clock.now(), |draft| {
-        let Some(mut turn) = draft.state.turn.clone() else { return };
+        let Some(mut turn) = draft.state().turn.clone() else { return };
         if let Some(gauge) = cx.state.take_gauge() {
-            draft.state.gauge = gauge;
+            draft.set_gauge(gauge);
         }
         let mut outcomes = cx.state.outcomes();
         draft.close_message();
@@ -143,7 +143,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
             _ => EventKind::TurnCompleted(end),
         };
         draft.record(Some(&turn.id), kind);
-        draft.state.turn = None;
+        draft.end_turn();
     })?;
     Ok(())
 }

@@ -73,7 +73,7 @@ pub(super) struct FollowUpHook(pub Rc<dyn FollowUp>);
 impl FollowUpHook {
     fn draft(&self, draft: &mut Draft) -> Result<(), SubStepError> {
         // The messages of a subagent come from its parent, not from the user.
-        if draft.state.meta.parent.is_none() {
+        if draft.state().meta.parent.is_none() {
             draft.request_follow_up(self.0.name());
         }
         Ok(())

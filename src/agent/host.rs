@@ -231,7 +231,7 @@ impl SessionHost {
                 state.meta.tenant == *tenant && state.tenant_rules != *rules
             };
             if changed {
-                let change = |draft: &mut Draft| draft.state.tenant_rules = rules.clone();
+                let change = |draft: &mut Draft| draft.set_tenant_rules(rules.clone());
                 session.commit_from_outside(self.now(), change).map_err(Problem::from)?;
             }
         }

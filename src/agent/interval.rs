@@ -75,10 +75,7 @@ impl TickContext {
         if changed_keys.is_empty() {
             return Ok(());
         }
-        self.commit(|draft| {
-            draft.state.meta.state = state;
-            draft.record(None, EventKind::StateChanged { changed_keys });
-        })
+        self.commit(|draft| draft.set_state(None, state, changed_keys))
     }
 
     /// Appends a record to the log.

@@ -61,7 +61,7 @@ impl ReactAgent<'_> {
     ) -> Result<(), WriteError> {
         self.cx.session.commit_turn(&self.cx.permit, self.cx.clock.now(), |change, state| {
             if let Some(gauge) = self.cx.state.take_gauge() {
-                change.state.gauge = gauge;
+                change.set_gauge(gauge);
             }
             draft(change, state);
             for kind in &kinds {

@@ -130,10 +130,10 @@ impl ReactAgent<'_> {
         let Some(context_manager) = &self.agent.context_manager else { return Ok(false) };
         let estimated = prepared.estimated;
         self.journal(Vec::new(), |draft, _| {
-            let mut gauge = draft.state.gauge.of(&prepared.model);
+            let mut gauge = draft.state().gauge.of(&prepared.model);
             gauge.fixed = prepared.fixed;
             gauge.refuse(estimated);
-            draft.state.gauge = gauge;
+            draft.set_gauge(gauge);
         })?;
         let handle = context_manager.in_turn(self.cx, prepared.fixed);
         Ok(context_manager.strategy.make_room(&handle, CompactReason::Overflow).await.unwrap_or(false))

@@ -21,9 +21,11 @@ impl Hook for MemoryHandover {
     }
 
     fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        if event.draft.state.meta.state.get("break_handover").is_some_and(|broken| broken == true) {
+        let mut state = event.draft.state().meta.state.clone();
+        if state.get("break_handover").is_some_and(|broken| broken == true) {
             // The finalizer must discard this change, because the hook fails afterwards.
-            event.draft.state.meta.state.insert("handed_over".into(), true.into());
+            state.insert("handed_over".into(), true.into());
+            event.draft.set_state(None, state, vec!["handed_over".into()]);
             return Err(SubStepError("failed as requested".into()));
         }
         Ok(())

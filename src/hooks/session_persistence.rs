@@ -4,8 +4,6 @@ use crate::agent::{
     Hook, RuntimeContext,
     hook::{HookEvent, OnError, PostCall, SubStepError},
 };
-use crate::session::Draft;
-use crate::types::Usage;
 
 /// Priority 900, after all other hooks. Also runs after a failure.
 pub struct SessionPersistence;
@@ -25,19 +23,12 @@ impl Hook for SessionPersistence {
     }
 
     fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        keep(event.draft, event.usage, event.cost_usd);
+        event.draft.add_usage(event.usage, event.cost_usd);
         Ok(())
     }
 
     fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        keep(event.draft, event.usage, event.cost_usd);
+        event.draft.add_usage(event.usage, event.cost_usd);
         Ok(())
-    }
-}
-
-fn keep(draft: &mut Draft, usage: Usage, cost_usd: Option<f64>) {
-    draft.state.meta.usage += usage;
-    if let Some(cost) = cost_usd {
-        *draft.state.meta.cost_usd.get_or_insert(0.0) += cost;
     }
 }

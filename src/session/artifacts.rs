@@ -172,7 +172,7 @@ impl Artifacts {
         let pointer = stored.pointer.clone();
         let committed = self.room_for(pointer.bytes).and_then(|()| {
             let drafted = |draft: &mut Draft| {
-                draft.state.reserved.attached += pointer.bytes;
+                draft.add_attached(pointer.bytes);
                 stored.draft(None, draft);
             };
             Ok(self.session.commit_from_outside(self.clock.now(), drafted)?)

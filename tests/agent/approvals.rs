@@ -37,13 +37,8 @@ fn two_writes(request: &ModelRequest) -> ScriptedResponse {
 /// A session in which `write_it` needs approval.
 fn stage() -> Stage {
     let (stage, _) = Stage::scripted(two_writes, |builder| builder);
-    let session = stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
-    let now = stage.host().now();
-    session
-        .commit(now, |draft| {
-            draft.state.meta.permissions.tools.extend([("write_it".to_owned(), Policy::Ask)])
-        })
-        .unwrap();
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    stage.permit(|permissions| permissions.tools.extend([("write_it".to_owned(), Policy::Ask)]));
     stage
 }
 
@@ -171,16 +166,11 @@ fn an_approval_is_for_its_arguments_only() {
 fn always_allow_applies_to_waiting_and_later_calls() {
     for decision in [Decision::AlwaysAllowTool, Decision::AlwaysAllowCategory] {
         let stage = stage();
-        let session = stage.session();
         // This rule is for the category, because a rule for the tool would take precedence over the grant.
-        let now = stage.host().now();
-        session
-            .commit(now, |draft| {
-                let permissions = &mut draft.state.meta.permissions;
-                permissions.tools.clear();
-                permissions.categories.insert(Category::Other, Policy::Ask);
-            })
-            .unwrap();
+        stage.permit(|permissions| {
+            permissions.tools.clear();
+            permissions.categories.insert(Category::Other, Policy::Ask);
+        });
         stage.post("t1", "go");
         stage.run();
         let all = waiting(&stage);
@@ -317,9 +307,8 @@ fn a_message_that_cannot_be_stored_is_not_accepted() {
 #[test]
 fn rules_about_categories_survive_a_restart() {
     let stage = stage();
-    let now = stage.host().now();
     let rule = (Category::Other, Policy::Ask);
-    stage.session().commit(now, |draft| draft.state.meta.permissions.categories.extend([rule])).unwrap();
+    stage.permit(|permissions| permissions.categories.extend([rule]));
     stage.crash();
     assert_eq!(stage.session().state().meta.permissions.categories.get(&rule.0), Some(&rule.1));
 }
@@ -341,9 +330,8 @@ fn an_abort_ends_a_turn_that_waits() {
 fn a_rule_added_after_an_approval_denies_the_call() {
     let stage = suspended();
     approve(&stage, "w1").unwrap();
-    let now = stage.host().now();
     let deny = ("write_it".to_owned(), Policy::Deny);
-    stage.session().commit(now, |draft| draft.state.meta.permissions.tools.extend([deny])).unwrap();
+    stage.permit(|permissions| permissions.tools.extend([deny]));
     approve(&stage, "w2").unwrap();
     stage.settle();
     stage.check();

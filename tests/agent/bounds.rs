@@ -5,7 +5,7 @@ use crate::http::{request, respond};
 use crate::stage::{NOW, Stage};
 use edge_harness::http::{Body, Response};
 use edge_harness::platform::in_memory::{ManualClock, ScriptedModels, models::answer};
-use edge_harness::ports::{Model, Models, SessionStore};
+use edge_harness::ports::{Batch, Model, Models, SessionStore};
 use edge_harness::types::{ErrorCode, ModelError, Part, Price, Problem};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -141,14 +141,17 @@ fn the_files_of_a_session_are_bounded_in_bytes() {
     let stage = Stage::demo();
     post(&stage, &json!({"content": "hello"})).unwrap();
     stage.settle();
-    let session = stage.session();
-    let all = 256 << 20;
-    session.commit(NOW, |draft| draft.state.reserved.attached = all - 3).unwrap();
+    let all: u64 = 256 << 20;
     ask(&stage, "POST /attachments", b"abc").unwrap();
-    assert_eq!(session.state().reserved.attached, all);
+    let state = stage.store.get("state").unwrap().unwrap();
+    let full = state.replace("\"attached\":3", &format!("\"attached\":{}", all - 3));
+    stage.store.commit(Batch { put: vec![("state".into(), full)], ..Batch::default() }).unwrap();
+    stage.crash();
+    ask(&stage, "POST /attachments", b"def").unwrap();
+    assert_eq!(stage.session().state().reserved.attached, all);
     let problem = ask(&stage, "POST /attachments", b"d").map(drop).unwrap_err();
     assert_eq!(problem.code, ErrorCode::QuotaExceeded);
-    assert_eq!(stage.blobs.objects.borrow().len(), 1);
+    assert_eq!(stage.blobs.objects.borrow().len(), 2);
 }
 
 /// `scripted/model` has a price; no other model does.

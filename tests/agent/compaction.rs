@@ -376,7 +376,7 @@ fn each_model_has_its_own_window() {
     }
     assert_eq!(set.kinds(), [""; 0]);
     let session = set.stage.session();
-    session.commit(NOW, |draft| draft.state.meta.model = Some("scripted/small".into())).unwrap();
+    session.commit(NOW, |draft| draft.set_model(Some("scripted/small".into()))).unwrap();
     set.say("t10", "now");
     assert_eq!(set.kinds(), ["started", "completed"]);
     let last = set.models.requests().into_iter().rfind(|request| !is_summary(request)).unwrap();

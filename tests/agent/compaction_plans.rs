@@ -50,6 +50,7 @@ impl Dice {
 
 /// A session in which turns are simulated.
 struct Play {
+    store: Rc<MemorySessionStore>,
     session: Session,
     dice: Dice,
     calls: u64,
@@ -61,10 +62,10 @@ impl Play {
     fn new(seed: u64) -> Self {
         let state = SessionState { listed_at: NOW, ..SessionState::new(meta(NOW)) };
         let store = Rc::new(MemorySessionStore::default());
-        let session = Session::create(store, state, Bounds::wide(), Hub::new(None));
+        let session = Session::create(store.clone(), state, Bounds::wide(), Hub::new(None));
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         let fixed = dice.roll(2_000);
-        Self { session, dice, calls: 0, turns: 0, fixed }
+        Self { store, session, dice, calls: 0, turns: 0, fixed }
     }
 
     fn message(&mut self, role: Role) -> Rc<Message> {
@@ -264,7 +265,7 @@ fn ten_thousand_compacted_conversations_are_valid_requests() {
             if seed % 8 > 0 {
                 continue;
             }
-            let opened = Session::open(play.session.store().clone(), Bounds::wide(), Hub::new(None));
+            let opened = Session::open(play.store.clone(), Bounds::wide(), Hub::new(None));
             let opened = opened.expect("a store that works").expect("a session");
             assert_eq!(opened.messages(), play.session.messages(), "seed {seed}");
         }

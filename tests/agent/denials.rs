@@ -55,20 +55,20 @@ fn any_act() -> impl Strategy<Value = Act> {
 fn act(stage: &Stage, act: &Act) {
     let (host, session) = (stage.host(), stage.session());
     let mut tenant = session.state().tenant_rules.clone();
-    session
-        .commit(host.now(), |draft| {
-            let meta = &mut draft.state.meta;
-            match act {
-                Act::GrantTool => drop(meta.permissions.grants.tools.insert("write_it".into())),
-                Act::GrantCategory => drop(meta.permissions.grants.categories.insert(Category::Other)),
-                Act::Yolo(on) => meta.permissions.yolo = *on,
-                Act::Rule(true, policy) => drop(tenant.tools.insert("write_it".into(), *policy)),
-                Act::Rule(false, policy) => drop(meta.permissions.tools.insert("write_it".into(), *policy)),
-                Act::Default(policy) => meta.permissions.default = Some(*policy),
-                Act::Mode(plan) => meta.mode = Some(if *plan { "plan" } else { "build" }.into()),
-            }
-        })
-        .unwrap();
+    stage.permit(|permissions| match act {
+        Act::GrantTool => drop(permissions.grants.tools.insert("write_it".into())),
+        Act::GrantCategory => drop(permissions.grants.categories.insert(Category::Other)),
+        Act::Yolo(on) => permissions.yolo = *on,
+        Act::Rule(true, policy) => drop(tenant.tools.insert("write_it".into(), *policy)),
+        Act::Rule(false, policy) => drop(permissions.tools.insert("write_it".into(), *policy)),
+        Act::Default(policy) => permissions.default = Some(*policy),
+        Act::Mode(_) => {}
+    });
+    if let Act::Mode(plan) = act {
+        let modes = host.agent().modes();
+        let mode = modes.current(Some(if *plan { "plan" } else { "build" })).unwrap();
+        session.commit(host.now(), |draft| draft.switch_mode(modes, None, mode)).unwrap();
+    }
     host.apply_tenant_rules(&"t".into(), &tenant).unwrap();
     stage.run();
 }

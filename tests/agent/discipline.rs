@@ -8,6 +8,7 @@ use edge_harness::agent::{
 };
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::Clock;
+use edge_harness::session::SessionChange;
 use edge_harness::types::{
     BudgetPatch, Effect, Message, ModelError, ModelErrorKind, ModelRequest, Part, Source, StopReason,
     Thinking, TurnOptions, TurnStatus,
@@ -310,7 +311,9 @@ impl Hook for Careless {
         &[HookEvent::PostCall]
     }
     fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        event.draft.state.meta.title = Some("half done".into());
+        event
+            .draft
+            .update(SessionChange { title: Some(Some("half done".into())), ..SessionChange::default() });
         assert!(!self.0, "as scripted");
         Err(SubStepError("no".into()))
     }

@@ -421,7 +421,7 @@ fn switching_the_model_or_a_long_pause_activates_buffered_notes() {
         } else {
             let session = talk.stage.session();
             let other = |draft: &mut edge_harness::session::Draft| {
-                draft.state.meta.model = Some("scripted/other".into());
+                draft.set_model(Some("scripted/other".into()));
             };
             session.commit(talk.stage.host().now(), other).expect("a store that works");
         }

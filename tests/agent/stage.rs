@@ -13,11 +13,11 @@ use edge_harness::platform::in_memory::{
     models::{ScriptedResponse, answer},
 };
 use edge_harness::ports::{Models, SessionStore, session_store::StoredRecord};
-use edge_harness::session::Session;
+use edge_harness::session::{Session, SessionChange};
 use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
-    BudgetPatch, Effect, Mode, ModelRequest, Owner, Part, Problem, Role, SessionMeta, SessionStatus,
-    SubagentKind, Timestamp, TurnEnd, TurnId, TurnOptions, TurnStatus,
+    BudgetPatch, Effect, Mode, ModelRequest, Owner, Part, Problem, Role, SessionMeta, SessionPermissions,
+    SessionStatus, SubagentKind, Timestamp, TurnEnd, TurnId, TurnOptions, TurnStatus,
 };
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
@@ -276,6 +276,15 @@ impl Stage {
             self.tick(100);
         }
         panic!("the turn does not wait: {:#?}", self.kinds());
+    }
+
+    /// Changes the permissions of the session, as a client does.
+    pub fn permit(&self, change: impl FnOnce(&mut SessionPermissions)) {
+        let session = self.session();
+        let mut permissions = session.state().meta.permissions.clone();
+        change(&mut permissions);
+        let change = SessionChange { permissions: Some(permissions), ..SessionChange::default() };
+        session.commit(self.host().now(), |draft| draft.update(change)).unwrap();
     }
 
     fn is_idle(&self) -> bool {

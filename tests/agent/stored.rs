@@ -97,9 +97,8 @@ const RUNNING: &str = include_str!("stored/running_1.txt");
 fn write_the_dumps() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/agent/stored");
     let stage = stage();
-    let session = stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
-    let ask = [("write_it".to_owned(), Policy::Ask)];
-    session.commit(stage.host().now(), |draft| draft.state.meta.permissions.tools.extend(ask)).unwrap();
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    stage.permit(|permissions| permissions.tools.extend([("write_it".to_owned(), Policy::Ask)]));
     stage.post("t1", "go");
     stage.post("t2", "and again");
     stage.settle_waiting();

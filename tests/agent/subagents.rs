@@ -79,9 +79,8 @@ fn stage() -> Stage {
 /// A session with a rule of its own.
 fn ruled(tool: &str, policy: Policy) -> Stage {
     let stage = stage();
-    let session = stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
-    let rule = (tool.to_owned(), policy);
-    session.commit(stage.host().now(), |draft| draft.state.meta.permissions.tools.extend([rule])).unwrap();
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    stage.permit(|permissions| permissions.tools.extend([(tool.to_owned(), policy)]));
     stage
 }
 

@@ -92,16 +92,12 @@ fn a_session_sums_its_turns_cost_and_a_fork_starts_at_zero() {
         stage.settle();
     }
     let rule = PatternRule { tool: None, pattern: "x".into(), policy: Policy::Deny };
-    let session = stage.session();
-    session
-        .commit(NOW, |draft| {
-            let permissions = &mut draft.state.meta.permissions;
-            permissions.yolo = true;
-            permissions.patterns.push(rule);
-            permissions.grants.categories.insert(Category::Edit);
-            permissions.grants.tools.insert("echo".into());
-        })
-        .unwrap();
+    stage.permit(|permissions| {
+        permissions.yolo = true;
+        permissions.patterns.push(rule);
+        permissions.grants.categories.insert(Category::Edit);
+        permissions.grants.tools.insert("echo".into());
+    });
     let shown = whole(ask(&stage, "GET /v1/sessions/s", "", &json!({})).unwrap());
     assert_eq!((&shown["usage"]["total_tokens"], &shown["cost_usd"]), (&json!(2_000), &json!(2.0)));
     let other = Rc::new(Stage::demo());

@@ -6,7 +6,7 @@ use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::{Clock, Directory, SessionStore, session_store::Batch};
 use edge_harness::session::Permit;
 use edge_harness::session::idempotency::{FirstResponse, KEEP_MS, ResponseDocument, StoredResponse};
-use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, Timestamp, ToolOutcome, TurnStatus};
+use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, ToolOutcome, TurnStatus};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -198,7 +198,7 @@ fn unknown_tools_and_invalid_arguments_are_reported_to_the_model() {
 
 /// Makes the session's directory entry outdated.
 fn relist(stage: &Stage) {
-    stage.session().commit(stage.clock.now(), |draft| draft.state.listed_at = Timestamp(0)).unwrap();
+    stage.session().commit(stage.clock.now(), |draft| draft.relist()).unwrap();
     stage.run();
 }
 
@@ -304,7 +304,7 @@ fn a_late_directory_update_does_not_undo_later_ones() {
     stage.wake();
     stage.settle();
     let state = stage.store.log().len();
-    assert!(old.commit(stage.clock.now(), |draft| draft.state.listed_at = Timestamp(0)).is_err());
+    assert!(old.commit(stage.clock.now(), |draft| draft.relist()).is_err());
     assert_eq!(stage.store.log().len(), state);
     stage.crash();
     stage.wake();

@@ -15,25 +15,28 @@ impl SessionHost {
     /// Applies the parent's current rules to a child's session. Grants of the child's own approvals stay.
     pub(super) fn follow_rules(&self, session: &Session, snapshot: &Snapshot) -> Result<(), Problem> {
         let Snapshot { meta, tenant_rules, .. } = snapshot;
-        let mut state = session.state().clone();
-        if state.meta.parent != meta.parent {
-            return Err(Problem::new(
-                ErrorCode::AlreadyExists,
-                "another session has the id of this subagent",
-            ));
+        {
+            let own = session.state();
+            if own.meta.parent != meta.parent {
+                return Err(Problem::new(
+                    ErrorCode::AlreadyExists,
+                    "another session has the id of this subagent",
+                ));
+            }
+            let mut permissions = meta.permissions.clone();
+            permissions.grant(&own.granted);
+            let is_same = own.meta.permissions == permissions
+                && own.meta.mode == meta.mode
+                && own.sent_rules == *tenant_rules;
+            // A delayed message may carry older rules than the stored ones.
+            if meta.updated_at < own.ruled_at || is_same {
+                return Ok(());
+            }
         }
-        // A delayed message may carry older rules than the stored ones.
-        if meta.updated_at >= state.ruled_at {
-            state.meta.permissions = meta.permissions.clone();
-            state.meta.permissions.grant(&state.granted);
-            state.meta.mode.clone_from(&meta.mode);
-            state.sent_rules = tenant_rules.clone();
-        }
-        if state == *session.state() {
-            return Ok(());
-        }
-        state.ruled_at = state.ruled_at.max(meta.updated_at);
-        session.commit(self.now(), |draft| draft.state = state)?;
+        session.commit(self.now(), |draft| {
+            draft.follow_parent(meta.permissions.clone(), meta.mode.clone());
+            draft.set_sent_rules(tenant_rules.clone(), meta.updated_at);
+        })?;
         Ok(())
     }
 
@@ -132,7 +135,7 @@ impl SessionHost {
     }
 
     fn store_reported(&self, session: &Session) -> Result<(), Problem> {
-        session.commit(self.now(), |draft| draft.state.reported = true)?;
+        session.commit(self.now(), |draft| draft.set_reported())?;
         Ok(())
     }
 

@@ -160,7 +160,7 @@ impl SessionHost {
         let (key, json) = row(&suspension)?;
         session.commit(self.now(), |draft| {
             draft.put(key, json);
-            let Some(turn) = &mut draft.state.turn else { return };
+            let Some(turn) = draft.turn_mut() else { return };
             turn.delegated = all.iter().all(Suspension::is_delegated);
             if !turn.delegated {
                 let people = all.iter().filter(|own| !own.is_delegated());

@@ -98,7 +98,7 @@ fn progress(
     result: Result<Progress, String>,
     now: Timestamp,
 ) {
-    let state = draft.state.follow_ups.entry(name.to_owned()).or_default();
+    let state = draft.follow_up_mut(name);
     match result {
         Ok(Progress::Done(records)) => {
             *state = FollowUpProgress {

@@ -52,21 +52,18 @@ impl SessionHost {
         let copied = records.last().map_or(0, |record| record.seq);
         session.commit(self.now(), |draft| {
             draft.created(forked_from);
-            draft.state.tenant_rules = tenant_rules;
-            if draft.state.meta.parent.is_some() {
-                draft.state.sent_rules = draft.state.tenant_rules.clone();
-                draft.state.ruled_at = ruled_at;
+            draft.set_tenant_rules(tenant_rules.clone());
+            if draft.state().meta.parent.is_some() {
+                draft.set_sent_rules(tenant_rules, ruled_at);
             }
             // Follow-ups for the copied turns run in the original session.
             for follow_up in self.agent.follow_ups() {
-                draft.state.follow_ups.entry(follow_up.name().to_owned()).or_default().seen = copied;
+                draft.follow_up_mut(follow_up.name()).seen = copied;
             }
             let mut queued = 0;
             for record in records {
-                match &record.kind {
-                    EventKind::TaskListUpdated { tasks } => draft.state.tasks.clone_from(tasks),
-                    EventKind::FollowupQueued { count } => queued = *count,
-                    _ => {}
+                if let EventKind::FollowupQueued { count } = &record.kind {
+                    queued = *count;
                 }
                 // The copy has its own first record; all others keep their numbers and times.
                 if !matches!(record.kind, EventKind::SessionCreated { .. }) {

@@ -40,7 +40,7 @@ impl SessionHost {
         // A title that changed during the write is written again.
         let current = { session.state().meta.title == entry.title };
         let listed_at = if current { self.now() } else { Timestamp(0) };
-        session.commit(self.now(), |draft| draft.state.listed_at = listed_at)?;
+        session.commit(self.now(), |draft| draft.set_listed_at(listed_at))?;
         Ok(())
     }
 
@@ -52,7 +52,7 @@ impl SessionHost {
         idempotency::purge(session, now)?;
         // Read after the last await, so that no new expiry is missed.
         let next = [idempotency::next_expiry(session)?, artifacts.next_expiry()?].into_iter().flatten().min();
-        session.commit(now, |draft| draft.state.purge_at = next)?;
+        session.commit(now, |draft| draft.set_purge_at(next))?;
         Ok(())
     }
 }

@@ -1,8 +1,9 @@
 //! The queue: each queued message has a row of its own until its turn starts or it is removed.
 
-use super::{Post, SessionHost, turns::draft_start};
+use super::{Post, SessionHost};
 use crate::ports::StoreError;
 use crate::session::{DocumentKey, Draft, Session, decode, encode, idempotency::ResponseDocument};
+use crate::turn::TurnMachine;
 use crate::types::{
     ErrorCode, EventKind, Problem, QueuedTurn, StopReason, TurnEnd, TurnError, TurnId, TurnStatus,
 };
@@ -46,13 +47,9 @@ impl SessionHost {
         let QueuedMessage { turn, json, response } = message;
         session
             .commit_from_outside(self.now(), |draft| {
-                draft.state.queue.push(turn.clone());
-                draft.state.reserved.queued += json.len() as u64;
-                draft.put(DocumentKey::Queued(turn.clone()), json);
+                draft.enqueue(&turn, json);
                 response.into_iter().for_each(|response| draft.store_response(response));
-                let position = draft.state.queue.len();
-                draft.record(Some(&turn), EventKind::TurnQueued { position });
-                record_count(draft);
+                draft.record_queue();
             })
             .map_err(Problem::from)?;
         Ok(TurnStatus::Running)
@@ -62,17 +59,15 @@ impl SessionHost {
     pub(super) fn start_queued(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), StoreError> {
         let next = session.state().queue.first().cloned();
         let Some(turn) = next.filter(|_| session.state().turn.is_none()) else { return Ok(()) };
-        let key = DocumentKey::Queued(turn.clone());
-        let stored = session.document(&key)?;
+        let stored = session.document(&DocumentKey::Queued(turn.clone()))?;
         // An unreadable row stays unreadable, so it must not block later messages.
         let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
         session.commit(self.now(), |draft| {
-            draft.state.unqueue(&turn, stored.as_deref().map_or(0, str::len));
-            draft.delete(key);
+            draft.dequeue(&turn, stored.as_deref().map_or(0, str::len));
             match queued {
                 Some(queued) => {
                     let QueuedTurn { budget, options, message, .. } = queued;
-                    draft_start(draft, self.now(), turn, budget, options, message);
+                    draft.start_turn(TurnMachine::start(turn, self.now(), budget, options), message);
                 }
                 None => {
                     let message = "the queued message cannot be read".to_owned();
@@ -81,7 +76,7 @@ impl SessionHost {
                     draft.record(Some(&turn), EventKind::TurnFailed(TurnEnd { error, ..failed }));
                 }
             }
-            record_count(draft);
+            draft.record_queue();
         })
     }
 
@@ -122,20 +117,13 @@ fn dropped(session: &Session, turns: Vec<TurnId>) -> Result<impl FnOnce(&mut Dra
     }
     Ok(move |draft: &mut Draft| {
         for (turn, bytes, message) in dropped {
-            draft.state.unqueue(&turn, bytes);
+            draft.dequeue(&turn, bytes);
             let canceled = TurnEnd::ended(TurnStatus::Canceled, StopReason::Canceled);
             let end = TurnEnd { message, ..canceled };
             draft.record(Some(&turn), EventKind::TurnCanceled(end));
-            draft.delete(DocumentKey::Queued(turn));
         }
-        record_count(draft);
+        draft.record_queue();
     })
-}
-
-/// Records the number of queued messages.
-fn record_count(draft: &mut Draft) {
-    let count = draft.state.queue.len();
-    draft.record(None, EventKind::FollowupQueued { count });
 }
 
 fn full(detail: String) -> Problem {

@@ -289,21 +289,18 @@ impl SessionHost {
         let delegated = left.iter().all(Suspension::is_delegated);
         let continues = session.commit(now, |draft| {
             rows.into_iter().for_each(|(key, json)| draft.put(key, json));
-            draft.state.meta.permissions.grant(&granted);
-            if draft.state.meta.parent.is_some() {
-                draft.state.granted.join(&granted);
-            }
+            draft.grant(&granted);
             let mut continues = false;
             for Settled { suspension, record, charge } in settled {
                 draft.record(Some(&suspension.turn), record);
-                let turn = draft.state.turn.as_mut().filter(|turn| turn.id == suspension.turn);
+                let turn = draft.turn_mut().filter(|turn| turn.id == suspension.turn);
                 let Some(turn) = turn else { continue };
                 turn.delegated = delegated;
                 let charged = charge.map(|(usage, cost)| TurnMachine(turn).add_subagent_usage(usage, cost));
                 continues |= TurnMachine(turn).call_resolved(&suspension.call_id, now);
                 charged.into_iter().for_each(|record| draft.record(Some(&suspension.turn), record));
             }
-            if let Some(turn) = draft.state.turn.as_ref().filter(|_| continues) {
+            if let Some(turn) = draft.state().turn.as_ref().filter(|_| continues) {
                 let (id, epoch) = (turn.id.clone(), turn.epoch);
                 draft.record(Some(&id), EventKind::TurnResumed { epoch, reason: reason.to_owned() });
             }

@@ -54,7 +54,7 @@ impl SessionHost {
         // The host may have replaced its copy of the session during the tick.
         let current = self.session.borrow().clone();
         current.as_ref().unwrap_or(session).commit(now, |draft| {
-            draft.state.intervals.insert(interval.name().to_owned(), state);
+            draft.set_interval(interval.name(), state);
             // Only the first failure in a row is recorded.
             if let Some(reason) = failure.filter(|_| before.failed == 0) {
                 draft.record(None, EventKind::SubStepFailed { step: interval.name().to_owned(), reason });

@@ -3,17 +3,14 @@
 use super::{OnBusy, Post, SessionHost};
 use crate::agent::{RuntimeContext, ending::Ending, finalizer, judge};
 use crate::ports::StoreError;
-use crate::session::{Draft, Permit, Session, WriteError, suspensions::child_completed};
+use crate::session::{Permit, Session, WriteError, suspensions::child_completed};
 use crate::turn::TurnMachine;
 use crate::types::{
-    Budget, CallId, ChildStatus, ErrorCode, EventKind, Message, Problem, Role, SessionStatus, StopReason,
-    Timestamp, TurnError, TurnId, TurnOptions, TurnStatus,
+    CallId, ChildStatus, ErrorCode, EventKind, Message, Problem, Role, SessionStatus, StopReason, TurnError,
+    TurnId, TurnStatus,
 };
 use futures::{FutureExt, future::abortable};
 use std::{panic::AssertUnwindSafe, rc::Rc};
-
-/// Maximum length of a title made from a message, in characters.
-const TITLE_CHARS: usize = 80;
 
 impl SessionHost {
     /// Accepts a message: its turn starts at once, or the message is queued.
@@ -55,7 +52,8 @@ impl SessionHost {
                 draft.created(None);
             }
             post.response.into_iter().for_each(|response| draft.store_response(response));
-            draft_start(draft, self.now(), post.turn, budget, post.options, message);
+            let turn = TurnMachine::start(post.turn, self.now(), budget, post.options);
+            draft.start_turn(turn, message);
         })?;
         if new {
             self.adopt_new(session);
@@ -154,7 +152,7 @@ impl SessionHost {
             return Ok(());
         };
         session.commit(self.now(), |draft| {
-            if let Some(state) = &mut draft.state.turn {
+            if let Some(state) = draft.turn_mut() {
                 TurnMachine(state).resume();
                 let epoch = state.epoch;
                 draft.close_message();
@@ -228,33 +226,4 @@ impl SessionHost {
     pub fn has_begun(&self, call_id: &CallId) -> bool {
         self.turn.borrow().as_ref().is_some_and(|(cx, _)| cx.state.has_begun(call_id))
     }
-}
-
-/// Drafts the start of a turn. The first message sets the session's title, so the list entry is updated.
-pub(super) fn draft_start(
-    draft: &mut Draft,
-    now: Timestamp,
-    turn: TurnId,
-    budget: Budget,
-    options: TurnOptions,
-    message: Rc<Message>,
-) {
-    let meta = &mut draft.state.meta;
-    if meta.title.is_none() && !meta.title_pinned {
-        meta.title = Some(title_from(&message.text()));
-        draft.state.listed_at = Timestamp(0);
-    }
-    draft.record(Some(&turn), EventKind::TurnStarted { message });
-    draft.state.meta.turns += 1;
-    draft.state.turn = Some(TurnMachine::start(turn, now, budget, options));
-}
-
-/// Returns the first line of a message, shortened to a title.
-fn title_from(text: &str) -> String {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("New session");
-    let mut title: String = line.chars().take(TITLE_CHARS).collect();
-    if title.len() < line.len() {
-        title.push('…');
-    }
-    title
 }

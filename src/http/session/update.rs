@@ -4,13 +4,14 @@ use super::call::Call;
 use super::checks;
 use super::permissions::patched;
 use super::resource::shown;
+use crate::agent::state::Merged;
 use crate::http::response::Response;
 use crate::http::{body, patch::present};
-use crate::session::{Modes, Session};
-use crate::types::{EventKind, Mode, Problem, Timestamp};
+use crate::session::{Modes, Session, SessionChange};
+use crate::types::{Mode, Problem};
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 /// Absent fields stay as they are; `null` clears those that may be empty.
 #[derive(Deserialize)]
@@ -52,40 +53,21 @@ pub async fn update(call: &Call<'_>) -> Result<Response, Problem> {
     });
     let permissions = permissions.transpose()?;
     let relist = title.is_some();
+    let change = SessionChange { title, metadata, permissions };
     session.commit_from_outside(host.now(), |draft| {
-        let mut changed = Map::new();
-        let meta = &mut draft.state.meta;
-        // A title set by a client is replaced only by a client.
-        let pinned = title.as_ref().map(Option::is_some);
-        set(&mut meta.title_pinned, pinned, |new| drop(changed.insert("title_pinned".into(), json!(new))));
-        set(&mut meta.title, title, |title| drop(changed.insert("title".into(), json!(title))));
-        set(&mut meta.metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
-        set(&mut meta.permissions, permissions, |new| drop(changed.insert("permissions".into(), json!(new))));
-        if !changed.is_empty() {
-            draft.record(None, EventKind::SessionUpdated { changed: Value::Object(changed) });
-        }
+        draft.update(change);
         if let Some(mode) = mode {
             if let Some(model) = &model {
                 // Stored as the mode's model first, so that the model changes once.
-                draft.state.mode_models.insert(mode.id.clone(), model.clone());
+                draft.remember_model(&mode.id, model.clone());
             }
             draft.switch_mode(modes, None, mode);
         }
-        if relist {
-            draft.state.listed_at = Timestamp(0);
+        if let Some(model) = model {
+            draft.set_model(model);
         }
-        let meta = &mut draft.state.meta;
-        let (mut other_model, previous) = (None, meta.model.clone());
-        set(&mut meta.model, model, |model| {
-            other_model = Some(EventKind::ModelChanged { model: model.clone(), previous });
-        });
-        let changed_keys = state.map(|merged| {
-            meta.state = merged.state;
-            merged.changed_keys
-        });
-        other_model.into_iter().for_each(|event| draft.record(None, event));
-        if let Some(changed_keys) = changed_keys.filter(|keys| !keys.is_empty()) {
-            draft.record(None, EventKind::StateChanged { changed_keys });
+        if let Some(Merged { state, changed_keys }) = state {
+            draft.set_state(None, state, changed_keys);
         }
     })?;
     if relist {
@@ -103,12 +85,4 @@ fn next_mode<'a>(
     let Some(to) = to.or_else(|| modes.first().map(|mode| mode.id.clone())) else { return Ok(None) };
     let stored = session.state().meta.mode.clone();
     Ok(Some(modes.transition(stored.as_deref(), &to)?))
-}
-
-/// Sets a field if the value is new, and reports the change.
-fn set<T: PartialEq>(field: &mut T, new: Option<T>, changed: impl FnOnce(&T)) {
-    if let Some(new) = new.filter(|new| new != field) {
-        changed(&new);
-        *field = new;
-    }
 }

@@ -1,0 +1,84 @@
+//! The uncommitted changes of one commit.
+//!
+//! Each kind of change is one method, in the file of its topic. The methods that hooks and tools of other crates can
+//! call change settings, documents of hooks and the log, but never the turn or the queue.
+
+mod progress;
+mod settings;
+mod turn;
+
+pub use settings::SessionChange;
+
+use super::DocumentKey;
+use crate::types::{EventKind, Record, SessionId, SessionState, Timestamp, TurnId};
+
+/// The uncommitted changes of one commit.
+#[derive(Clone)]
+pub struct Draft {
+    pub(super) state: SessionState,
+    /// The records to append, with their time if it is not the commit's.
+    pub(super) records: Vec<(Option<Timestamp>, Option<TurnId>, EventKind)>,
+    pub(super) put: Vec<(DocumentKey, String)>,
+    pub(super) delete: Vec<DocumentKey>,
+    pub(super) closes_message: bool,
+}
+
+impl Draft {
+    /// Creates a draft without changes.
+    pub(super) fn new(state: SessionState) -> Self {
+        Self { state, records: Vec::new(), put: Vec::new(), delete: Vec::new(), closes_message: false }
+    }
+
+    /// Returns the session's state with the changes so far.
+    pub fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// Appends a record to the log.
+    pub fn record(&mut self, turn: Option<&TurnId>, kind: EventKind) {
+        self.records.push((None, turn.cloned(), kind));
+    }
+
+    /// Appends a record of another log. It keeps its time, but gets a new sequence number.
+    pub(crate) fn copy(&mut self, record: Record) {
+        if let EventKind::TaskListUpdated { tasks } = &record.kind {
+            self.state.tasks.clone_from(tasks);
+        }
+        self.records.push((Some(record.at), record.turn, record.kind));
+    }
+
+    /// Appends the first record of a log.
+    pub(crate) fn created(&mut self, forked_from: Option<SessionId>) {
+        let meta = &self.state.meta;
+        let (session, agent, user) = (meta.id.clone(), meta.agent.clone(), meta.user.clone());
+        self.record(None, EventKind::SessionCreated { session, agent, user, forked_from });
+    }
+
+    /// Ends the message that is being streamed. The first record of the draft takes its sequence number.
+    pub(crate) fn close_message(&mut self) {
+        self.closes_message = true;
+    }
+
+    /// Writes a document of a hook, which [`Session::hook_document`](super::Session::hook_document) reads. The name
+    /// should start with the hook's.
+    pub fn put_hook_document(&mut self, name: &str, json: String) {
+        self.put(DocumentKey::Hook(name.to_owned()), json);
+    }
+
+    /// Writes a document.
+    pub(crate) fn put(&mut self, key: DocumentKey, json: String) {
+        self.put.push((key, json));
+    }
+
+    /// Writes a document that expires. The purge deletes it after `expires_at`.
+    pub(super) fn put_until(&mut self, key: DocumentKey, json: String, expires_at: Timestamp) {
+        self.put(key, json);
+        let purge_at = &mut self.state.purge_at;
+        *purge_at = Some(purge_at.map_or(expires_at, |at| at.min(expires_at)));
+    }
+
+    /// Deletes a document.
+    pub(super) fn delete(&mut self, key: DocumentKey) {
+        self.delete.push(key);
+    }
+}

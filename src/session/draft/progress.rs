@@ -1,0 +1,41 @@
+//! Changes of the progress of background work.
+
+use super::Draft;
+use crate::types::{FollowUpProgress, IntervalState, Timestamp};
+
+impl Draft {
+    /// Requests a follow-up; see `agent::FollowUp`.
+    pub fn request_follow_up(&mut self, name: &str) {
+        self.follow_up_mut(name).requested += 1;
+    }
+
+    /// Returns the progress of a follow-up.
+    pub(crate) fn follow_up_mut(&mut self, name: &str) -> &mut FollowUpProgress {
+        self.state.follow_ups.entry(name.to_owned()).or_default()
+    }
+
+    /// Stores the state of an interval.
+    pub(crate) fn set_interval(&mut self, name: &str, state: IntervalState) {
+        self.state.intervals.insert(name.to_owned(), state);
+    }
+
+    /// Makes the session's entry in the list of sessions be written again.
+    pub fn relist(&mut self) {
+        self.set_listed_at(Timestamp(0));
+    }
+
+    /// Stores when the session was last listed.
+    pub(crate) fn set_listed_at(&mut self, at: Timestamp) {
+        self.state.listed_at = at;
+    }
+
+    /// Stores when the first document or artifact expires.
+    pub(crate) fn set_purge_at(&mut self, at: Option<Timestamp>) {
+        self.state.purge_at = at;
+    }
+
+    /// Counts the bytes of an attachment.
+    pub(crate) fn add_attached(&mut self, bytes: u64) {
+        self.state.reserved.attached += bytes;
+    }
+}

@@ -1,0 +1,116 @@
+//! Changes of what callers, tools and parents set: title, model, permissions, state, plan, tasks.
+
+use super::Draft;
+use crate::types::{
+    EventKind, Grants, PlanRef, Rules, SessionMeta, SessionPermissions, Task, Timestamp, TurnId,
+};
+use serde_json::{Map, Value, json};
+
+/// A change of a session by its caller. `None` leaves a field as it is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SessionChange {
+    /// The title. A title set by a caller is replaced only by a caller; `Some(None)` derives it again.
+    pub title: Option<Option<String>>,
+    /// The caller's data.
+    pub metadata: Option<Map<String, Value>>,
+    /// The permission rules and grants.
+    pub permissions: Option<SessionPermissions>,
+}
+
+impl Draft {
+    /// Applies a change by the caller, and records the fields that have new values.
+    pub fn update(&mut self, change: SessionChange) {
+        if change.title.is_some() {
+            self.relist();
+        }
+        let SessionChange { title, metadata, permissions } = change;
+        let pinned = title.as_ref().map(Option::is_some);
+        let SessionMeta { title: own_title, title_pinned, metadata: own_metadata, permissions: own, .. } =
+            &mut self.state.meta;
+        let mut changed = Map::new();
+        set(title_pinned, pinned, |new| drop(changed.insert("title_pinned".into(), json!(new))));
+        set(own_title, title, |new| drop(changed.insert("title".into(), json!(new))));
+        set(own_metadata, metadata, |new| drop(changed.insert("metadata".into(), json!(new))));
+        set(own, permissions, |new| drop(changed.insert("permissions".into(), json!(new))));
+        if !changed.is_empty() {
+            self.record(None, EventKind::SessionUpdated { changed: Value::Object(changed) });
+        }
+    }
+
+    /// Sets the model, and records the change if it is another one.
+    pub fn set_model(&mut self, model: Option<String>) {
+        let own = &mut self.state.meta.model;
+        if *own != model {
+            let previous = std::mem::replace(own, model.clone());
+            self.record(None, EventKind::ModelChanged { model, previous });
+        }
+    }
+
+    /// Stores the model to use in a mode.
+    pub(crate) fn remember_model(&mut self, mode: &str, model: Option<String>) {
+        self.state.mode_models.insert(mode.to_owned(), model);
+    }
+
+    /// Sets the caller's state, and records which of its keys changed. The caller has applied the rules for it.
+    pub(crate) fn set_state(
+        &mut self,
+        turn: Option<&TurnId>,
+        state: Map<String, Value>,
+        changed_keys: Vec<String>,
+    ) {
+        self.state.meta.state = state;
+        if !changed_keys.is_empty() {
+            self.record(turn, EventKind::StateChanged { changed_keys });
+        }
+    }
+
+    /// Sets the approved plan.
+    pub(crate) fn set_plan(&mut self, plan: Option<PlanRef>) {
+        self.state.plan = plan;
+    }
+
+    /// Replaces the task list, and records it.
+    pub(crate) fn set_tasks(&mut self, turn: &TurnId, tasks: Vec<Task>) {
+        self.state.tasks.clone_from(&tasks);
+        self.record(Some(turn), EventKind::TaskListUpdated { tasks });
+    }
+
+    /// Adds grants. A child keeps its own apart, because its other permissions are the parent's.
+    pub(crate) fn grant(&mut self, granted: &Grants) {
+        self.state.meta.permissions.grant(granted);
+        if self.state.meta.parent.is_some() {
+            self.state.granted.join(granted);
+        }
+    }
+
+    /// Sets the tenant's permission rules.
+    pub(crate) fn set_tenant_rules(&mut self, rules: Rules) {
+        self.state.tenant_rules = rules;
+    }
+
+    /// Stores the tenant's rules that the parent sent at `at`.
+    pub(crate) fn set_sent_rules(&mut self, rules: Rules, at: Timestamp) {
+        self.state.sent_rules = rules;
+        self.state.ruled_at = at;
+    }
+
+    /// Applies the permissions and the mode of the parent. Grants of the child's own approvals stay.
+    pub(crate) fn follow_parent(&mut self, permissions: SessionPermissions, mode: Option<String>) {
+        self.state.meta.permissions = permissions;
+        self.state.meta.permissions.grant(&self.state.granted);
+        self.state.meta.mode = mode;
+    }
+
+    /// Stores that the parent has acknowledged the final status of the task.
+    pub(crate) fn set_reported(&mut self) {
+        self.state.reported = true;
+    }
+}
+
+/// Sets a field if the value is new, and reports the change.
+fn set<T: PartialEq>(field: &mut T, new: Option<T>, changed: impl FnOnce(&T)) {
+    if let Some(new) = new.filter(|new| new != field) {
+        changed(&new);
+        *field = new;
+    }
+}
