@@ -16,6 +16,7 @@ use edge_harness::types::{Owner, Part, Timestamp};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
 use serde_json::json;
+use std::time::Duration;
 use std::{cell::RefCell, rc::Rc, time::Instant};
 
 /// Numbers of turns in the searched memories.
@@ -27,7 +28,7 @@ const SEARCHES: usize = 60;
 const FACTS_A_DAY: usize = 12;
 const FACT_CHARS: usize = 318 * 4 / FACTS_A_DAY;
 const DAYS: usize = 365;
-const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+const DAY: Duration = Duration::from_hours(24);
 
 pub fn all(model: &ModelServer, report: &mut Report) {
     rows(report);
@@ -178,7 +179,7 @@ fn year(report: &mut Report) {
         assert_eq!(learned, Ok(FACTS_A_DAY));
         assert_eq!(block_on(memories.consolidate_due(10)), Ok(1));
         days.push(asked.take().iter().sum::<usize>());
-        clock.advance(DAY_MS);
+        clock.advance(DAY);
     }
     report.value("consolidation of 365 days, prompt tokens", days.iter().sum::<usize>() as f64, "");
     report.value("consolidation, ratio of day 365 to day 60", days[364] as f64 / days[59] as f64, "");

@@ -12,9 +12,10 @@ mod dice;
 use curfew::Curfew;
 use dice::Dice;
 use edge_harness::testkit::TestSession;
+use std::time::Duration;
 
 fn main() {
     let session = TestSession::new(|agent| agent.tool(Dice).hook(Curfew));
-    session.clock.advance(12 * 3_600_000);
+    session.clock.advance(Duration::from_hours(12));
     println!("{}", session.ask("/tool dice {\"sides\": 6, \"count\": 3}"));
 }

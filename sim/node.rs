@@ -11,9 +11,11 @@ use edge_harness::ports::{PeerError, Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
     Acknowledgement, CallId, ChildStatus, Imported, Parent, Problem, SessionId, Snapshot, TenantId,
+    time::millis,
 };
 use futures::{channel::oneshot, future::LocalBoxFuture};
 use serde_json::Value;
+use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     rc::{Rc, Weak},
@@ -181,9 +183,9 @@ impl Spawner for NodePorts {
         }
     }
 
-    fn wake_after(&self, ms: u64) {
+    fn wake_after(&self, delay: Duration) {
         if let Some((world, node)) = self.node() {
-            node.alarm.set(Some(world.sched.now() + ms));
+            node.alarm.set(Some(world.sched.now() + millis(delay)));
         }
     }
 

@@ -12,6 +12,7 @@ use edge_harness::types::{
 };
 use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// A simulated world.
 #[derive(Clone)]
@@ -234,7 +235,7 @@ fn context(dice: &mut Dice, quiet: bool) -> ContextScenario {
         reflect_at: dice.pick(&[20, 60, 500]),
         observer: dice.chance(30).then(|| "sim/aside".into()),
         reflector: None,
-        idle_ms: dice.chance(30).then_some(500),
+        idle_after: dice.chance(30).then_some(Duration::from_millis(500)),
     });
     let settings = match dice.below(10) {
         0..=2 => ContextSettings::None,

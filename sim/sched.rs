@@ -3,8 +3,9 @@
 
 use super::dice::Dice;
 use edge_harness::ports::Clock;
-use edge_harness::types::Timestamp;
+use edge_harness::types::{Timestamp, time::millis};
 use futures::future::LocalBoxFuture;
+use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -178,7 +179,7 @@ impl Clock for SimClock {
         Timestamp(self.0.now())
     }
 
-    fn sleep(&self, ms: u64) -> LocalBoxFuture<'static, ()> {
-        self.0.sleep(ms)
+    fn sleep(&self, span: Duration) -> LocalBoxFuture<'static, ()> {
+        self.0.sleep(millis(span))
     }
 }

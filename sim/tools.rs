@@ -13,6 +13,7 @@ use edge_harness::agent::{
 use edge_harness::types::{Category, Effect, Role, Source, ToolOutcome, ToolSpec, WaitKind};
 use futures::{FutureExt, future::LocalBoxFuture};
 use serde_json::{Value, json};
+use std::time::Duration;
 use std::{cell::Cell, rc::Rc};
 
 /// Maximum number of calls in flight.
@@ -138,7 +139,7 @@ impl SimTool {
             _ => ms,
         };
         if ms > 0 {
-            cx.clock.sleep(ms).await;
+            cx.clock.sleep(Duration::from_millis(ms)).await;
         }
         self.write(place, &cx, "done");
         self.ledger.say(self.name, || format!("{} ends: {how}", cx.call_id));

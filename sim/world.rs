@@ -20,6 +20,7 @@ use edge_harness::platform::in_memory::{
 use edge_harness::standard::{Standard, builder};
 use edge_harness::types::{SessionId, TenantId};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
+use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -91,7 +92,8 @@ impl World {
             (Rc::new(Workspaces::new(stores, Bundle::default())), Rc::new(MemoryLog::default()));
         let spaces = Rc::new(InMemorySpaces::new(self.ledger.index.clone()));
         let aside = OneShotModel { models: models.clone(), clock: clock(), entropy: self.entropy.clone() };
-        let flush = if self.ledger.scenario.context.flush { Flush::Every(0) } else { Flush::Never };
+        let flush =
+            if self.ledger.scenario.context.flush { Flush::Every(Duration::ZERO) } else { Flush::Never };
         let settings = MemorySettings { flush, ..MemorySettings::default() };
         let memories =
             Memories::new(self.ledger.index.clone(), spaces, files.clone(), aside, settings, log.clone());
@@ -115,7 +117,7 @@ impl World {
     fn settings(&self) -> Settings {
         let (people, mut settings) = (&self.ledger.scenario.people, Settings::default());
         settings.permissions.tools.extend(people.rules.tools.clone());
-        settings.approval_ttl_s = people.ttl_s.unwrap_or(settings.approval_ttl_s);
+        settings.approval_ttl = people.ttl_s.map_or(settings.approval_ttl, Duration::from_secs);
         settings.subagents = self.ledger.scenario.subagents.on.then(Vec::new);
         settings
     }

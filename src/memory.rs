@@ -37,9 +37,10 @@ use facts::NewFact;
 pub use search::{Hit, search};
 use serde_json::json;
 use std::rc::Rc;
+use std::time::Duration;
 
-/// Timeout of the model call that extracts facts, in milliseconds.
-const EXTRACT_MS: u64 = 90_000;
+/// Timeout of the model call that extracts facts.
+const EXTRACT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How often a save is attempted while other writers change the file.
 const MAX_SAVE_ATTEMPTS: usize = 5;
@@ -60,14 +61,14 @@ pub struct MemorySettings {
 pub enum Flush {
     /// Never.
     Never,
-    /// At most once per interval for each user, in milliseconds; 0 for after every turn. Messages that arrive
-    /// in between are processed together at the next opportunity.
-    Every(u64),
+    /// At most once per interval for each user; zero for after every turn. Messages that arrive in between
+    /// are processed together at the next opportunity.
+    Every(Duration),
 }
 
 impl Default for Flush {
     fn default() -> Self {
-        Self::Every(0)
+        Self::Every(Duration::ZERO)
     }
 }
 
@@ -314,16 +315,16 @@ impl Memories {
         Ok(false)
     }
 
-    /// Claims the extraction of facts, which is granted once per `gap_ms` for each user. Returns `None` when
+    /// Claims the extraction of facts, which is granted once per `gap` for each user. Returns `None` when
     /// granted, otherwise the time at which it can be claimed again.
     ///
     /// # Errors
     /// Returns an error when the index is unavailable.
-    pub async fn claim_flush(&self, owner: &Owner, gap_ms: u64) -> Result<Option<Timestamp>, String> {
-        if gap_ms == 0 {
+    pub async fn claim_flush(&self, owner: &Owner, gap: Duration) -> Result<Option<Timestamp>, String> {
+        if gap.is_zero() {
             return Ok(None);
         }
-        let claimed = self.spaces.claim_flush(owner, self.one_shot.clock.now(), gap_ms).await;
+        let claimed = self.spaces.claim_flush(owner, self.one_shot.clock.now(), gap).await;
         claimed.map_err(|error| self.log_failure("memory.not_flushed", owner, &error))
     }
 
@@ -368,7 +369,7 @@ impl Memories {
         let default = || self.one_shot.models.default_model();
         let model = self.settings.model.as_deref().or(model).map_or_else(default, str::to_owned);
         let response =
-            self.one_shot.complete(&model, request, EXTRACT_MS).await.map_err(|error| failed(&error))?;
+            self.one_shot.complete(&model, request, EXTRACT_TIMEOUT).await.map_err(|error| failed(&error))?;
         let from = records.first().map_or(0, |record| record.seq).to_string();
         let fact = |text: String| NewFact {
             id: facts::id_of(&[session, &from], &text),

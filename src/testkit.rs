@@ -24,11 +24,12 @@ use crate::standard::{Config, Standard, builder};
 use crate::types::{ModelRequest, Owner, Part, SessionMeta, TurnEnd, TurnId};
 use crate::workspace::{Bundle, Stores, Workspaces};
 use std::rc::Rc;
+use std::time::Duration;
 
-/// Step by which the clock advances while a turn waits, in milliseconds.
-const STEP_MS: u64 = 100;
-/// Maximum duration of a turn on that clock, in milliseconds.
-const MAX_TURN_MS: u64 = 3_600_000;
+/// Step by which the clock advances while a turn waits.
+const STEP: Duration = Duration::from_millis(100);
+/// Maximum duration of a turn on that clock.
+const MAX_TURN: Duration = Duration::from_hours(1);
 
 /// One session of the standard agent, with every port in memory.
 pub struct TestSession {
@@ -132,12 +133,13 @@ impl TestSession {
             response: None,
         };
         self.host.post(&session, post).expect("a session that takes messages");
-        for _ in 0..MAX_TURN_MS / STEP_MS {
+        let latest = self.host.now() + MAX_TURN;
+        while self.host.now() < latest {
             self.tasks.run();
             if let Some(end) = session.turn_ended(&turn).expect("a store that works") {
                 return end;
             }
-            self.clock.advance(STEP_MS);
+            self.clock.advance(STEP);
         }
         panic!("the turn did not end: it may wait for an approval or an answer");
     }

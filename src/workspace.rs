@@ -36,6 +36,7 @@ use bytes::Bytes;
 use overlay::Side;
 use serde::Serialize;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Maximum number of rows that one call of [`Workspaces::erase`] removes.
 const MAX_ERASED_ROWS: usize = 1_000;
@@ -43,9 +44,9 @@ const MAX_ERASED_ROWS: usize = 1_000;
 const MAX_ERASED_TREES: usize = 100;
 /// Maximum number of objects that one call of [`Workspaces::collect`] removes.
 const MAX_COLLECTED: usize = 500;
-/// Minimum age in milliseconds of an unreferenced object before it is collected. The row of a younger object
-/// may be about to be written.
-pub const COLLECT_AFTER_MS: u64 = 10 * 60 * 1_000;
+/// Minimum age of an unreferenced object before it is collected. The row of a younger object may be about to
+/// be written.
+pub const COLLECT_AFTER: Duration = Duration::from_mins(10);
 
 /// Returns whether the holder may still write.
 pub type Guard = Rc<dyn Fn() -> bool>;
@@ -155,7 +156,7 @@ impl Workspaces {
     /// # Errors
     /// Returns an error when a store is unavailable.
     pub async fn collect(&self, now: Timestamp) -> FileResult<bool> {
-        let before = Timestamp(now.0.saturating_sub(COLLECT_AFTER_MS));
+        let before = now - COLLECT_AFTER;
         let mut free = self.stores.table.free_keys(before, MAX_COLLECTED).await?;
         let more = free.len() == MAX_COLLECTED;
         free.sort();

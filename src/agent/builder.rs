@@ -227,7 +227,7 @@ impl HarnessBuilder {
         }
         for (index, handler) in self.intervals.iter().enumerate() {
             let twice = self.intervals.iter().skip(index + 1).any(|other| other.name() == handler.name());
-            if twice || handler.every_ms() < interval::MIN_MS {
+            if twice || handler.every() < interval::MIN_INTERVAL {
                 return Err(BuildError::Interval(handler.name()));
             }
         }

@@ -10,7 +10,7 @@ use crate::session::{
     suspensions::Resolved,
 };
 use crate::turn::{
-    machine::MIN_REMAINING_MS,
+    machine::MIN_REMAINING,
     policy::{self, Verdict},
     replay::{ReplayCall, ReplayKey},
     scheduler::Claim,
@@ -18,7 +18,7 @@ use crate::turn::{
 };
 use crate::types::{
     CallStatus, DenyReason, Effect, EventKind, Resolution, Source, Suspension, Timestamp, ToolCall,
-    ToolOutcome, ToolSpec, Wait, WaitKind,
+    ToolOutcome, ToolSpec, Wait, WaitKind, time::millis,
 };
 use futures::{
     FutureExt,
@@ -27,16 +27,16 @@ use futures::{
     pin_mut,
 };
 use serde_json::Value;
+use std::time::Duration;
 use std::{any::Any, panic::AssertUnwindSafe, rc::Rc};
 
-/// How long a tool may keep running after its call has ended, in milliseconds, so that it can finish external
-/// work.
-const LINGER_MS: u64 = 30_000;
-/// Timeout for building the payload of a suspension, in milliseconds.
-const PAYLOAD_TIMEOUT_MS: u64 = 10_000;
+/// How long a tool may keep running after its call has ended, so that it can finish external work.
+const LINGER: Duration = Duration::from_secs(30);
+/// Timeout for building the payload of a suspension.
+const PAYLOAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum lifetime of a subagent, in milliseconds (30 days).
-const MAX_CHILD_MS: u64 = 30 * 24 * 60 * 60 * 1_000;
+/// Maximum lifetime of a subagent (30 days).
+const MAX_CHILD: Duration = Duration::from_hours(30 * 24);
 
 /// The reason given when a tool panicked.
 const PANICKED: &str = "internal error: the tool panicked";
@@ -72,8 +72,8 @@ struct Answered {
 pub(super) struct Completed {
     /// The outcome.
     pub outcome: ToolOutcome,
-    /// How long the call took, in milliseconds.
-    pub elapsed_ms: u64,
+    /// How long the call took.
+    pub elapsed: Duration,
     /// The sources that the tool cited.
     pub sources: Vec<Source>,
     /// The stored output, if it was large. Its pointer is committed together with the outcome.
@@ -123,7 +123,7 @@ impl PreparedCall {
         let replayed = ReplayCall { key, call_id, name, idempotent, reads };
         let refusal = cx.state.replay().deny_reason(&replayed).or_else(|| {
             let left = turn_deadline(cx).since(cx.clock.now());
-            let late = left < MIN_REMAINING_MS;
+            let late = left < MIN_REMAINING;
             late.then(|| (DenyReason::Deadline, "the turn is about to reach its deadline".to_owned()))
         });
         if let Some((denied, reason)) = refusal {
@@ -137,7 +137,7 @@ impl PreparedCall {
             call_id: self.call.call_id.clone(),
             name: self.call.name.clone(),
             outcome: completed.outcome,
-            elapsed_ms: completed.elapsed_ms,
+            elapsed_ms: millis(completed.elapsed),
             was_coerced: self.was_coerced,
             ran_with: match &self.admission {
                 Admission::Run { call, .. } if call.args != self.call.args => Some(call.args.clone()),
@@ -282,20 +282,16 @@ async fn suspend(
     let wait = if kind == WaitKind::Approval {
         Wait::Approval
     } else {
-        let context =
-            ToolContext::new(cx, &call.call_id, now.plus(PAYLOAD_TIMEOUT_MS), CancelToken::default());
-        let payload = within(
-            cx.clock.as_ref(),
-            PAYLOAD_TIMEOUT_MS,
-            tool.suspension_payload(call.args.clone(), context),
-        )
-        .await;
+        let context = ToolContext::new(cx, &call.call_id, now + PAYLOAD_TIMEOUT, CancelToken::default());
+        let payload =
+            within(cx.clock.as_ref(), PAYLOAD_TIMEOUT, tool.suspension_payload(call.args.clone(), context))
+                .await;
         let payload =
             payload.unwrap_or_else(|unfinished| Err(ToolOutcome::failure(unfinished.to_string())))?;
         Wait::new(kind, payload).map_err(|error| ToolOutcome::failure(error.to_string()))?
     };
     // A subagent ends by its own budget; its suspended calls have their own expiry.
-    let grace = if kind == WaitKind::Subagent { MAX_CHILD_MS } else { 0 };
+    let grace = if kind == WaitKind::Subagent { MAX_CHILD } else { Duration::ZERO };
     Ok(Suspension {
         turn: cx.turn().to_owned(),
         epoch: cx.permit.epoch,
@@ -305,7 +301,7 @@ async fn suspend(
         args: call.args,
         wait,
         asked_at: now,
-        expires_at: now.plus(agent.settings.approval_ttl_s.saturating_mul(1_000)).plus(grace),
+        expires_at: now + agent.settings.approval_ttl + grace,
         call_id: call.call_id,
         resolution: None,
     })
@@ -359,17 +355,17 @@ pub(super) async fn execute(
         // `act` runs no call of a step while another call is suspended.
         Admission::Wait(_) => (ToolOutcome::failure("internal error: a suspended call was run"), Vec::new()),
     };
-    let elapsed_ms = cx.clock.now().since(started);
-    let mut event = PostActing { call: &prepared.call, outcome, elapsed_ms, stored: None };
+    let elapsed = cx.clock.now().since(started);
+    let mut event = PostActing { call: &prepared.call, outcome, elapsed, stored: None };
     for hook in agent.hooks.at(HookEvent::PostActing) {
         if AssertUnwindSafe(hook.post_acting(&mut event, cx)).catch_unwind().await.is_err() {
             cx.state.sub_step_failed(hook.name(), "internal error: the hook panicked");
         }
     }
-    let ttl_ms = agent.settings.artifact_ttl_s.saturating_mul(1_000);
     let (outcome, stored) =
-        artifacts::store_if_large(&cx.artifacts, agent.new_id(), event.outcome, ttl_ms).await;
-    Completed { outcome, elapsed_ms, sources, stored: event.stored.or(stored) }
+        artifacts::store_if_large(&cx.artifacts, agent.new_id(), event.outcome, agent.settings.artifact_ttl)
+            .await;
+    Completed { outcome, elapsed, sources, stored: event.stored.or(stored) }
 }
 
 /// What a tool returned, or its panic.
@@ -385,9 +381,8 @@ async fn run(
     answered: Option<Answered>,
 ) -> (ToolOutcome, Vec<Source>) {
     let now = cx.clock.now();
-    let cap =
-        cx.session.state().turn.as_ref().map_or(0, |turn| u64::from(turn.budget.tool_timeout_s) * 1_000);
-    let deadline = turn_deadline(cx).min(now.plus(cap));
+    let cap = cx.session.state().turn.as_ref().map_or(0, |turn| turn.budget.tool_timeout_s);
+    let deadline = turn_deadline(cx).min(now + Duration::from_secs(cap.into()));
     let over = CancelOnDrop(CancelToken::default());
     cx.state.begin(&call.call_id);
     let mut context = ToolContext::new(cx, &call.call_id, deadline, over.0.clone());
@@ -407,13 +402,13 @@ async fn run(
         Either::Left((Err(_), _)) => failed("the tool was dropped before it finished"),
         Either::Right(_) if !spec.idempotent => (unknown("the tool did not return in time"), Vec::new()),
         Either::Right(_) => {
-            let reason = format!("the tool did not return within {} s", deadline.since(now) / 1_000);
+            let reason = format!("the tool did not return within {} s", deadline.since(now).as_secs());
             (ToolOutcome::Timeout { reason, retryable: spec.retry_on_timeout }, Vec::new())
         }
     }
 }
 
-/// Runs a tool until it ends or [`LINGER_MS`] after its call was canceled. A tool that ends too late only
+/// Runs a tool until it ends or [`LINGER`] after its call was canceled. A tool that ends too late only
 /// leaves a record.
 async fn supervise(
     cx: Rc<RuntimeContext>,
@@ -431,13 +426,13 @@ async fn supervise(
     let work = AssertUnwindSafe(tool.call(call.args, context.clone())).catch_unwind();
     let patience = async {
         over.canceled().await;
-        cx.clock.sleep(LINGER_MS).await;
+        cx.clock.sleep(LINGER).await;
     };
     pin_mut!(patience);
     let Either::Left((ended, _)) = select(work, patience).await else { return };
     let ended = ended.map(|outcome| (outcome, context.take_sources()));
     if over.is_canceled() || sender.send(ended).is_err() {
-        let elapsed_ms = cx.clock.now().since(started);
+        let elapsed_ms = millis(cx.clock.now().since(started));
         let late = EventKind::ToolLateResult { call_id: call.call_id, name: call.name, elapsed_ms };
         // Refused if this copy of the session is retired.
         let _ = cx.session.commit(cx.clock.now(), |draft| draft.record(Some(cx.turn()), late));

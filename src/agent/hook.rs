@@ -13,6 +13,7 @@ use crate::types::{
     Usage,
 };
 use async_trait::async_trait;
+use std::time::Duration;
 
 /// The seven events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,8 +67,8 @@ pub struct PostReasoning {
     pub step: u32,
     /// The response. Its text was already streamed to listeners.
     pub response: ModelResponse,
-    /// How long the call took, in milliseconds.
-    pub elapsed_ms: u64,
+    /// How long the call took.
+    pub elapsed: Duration,
 }
 
 /// Before each tool call.
@@ -95,8 +96,8 @@ pub struct PostActing<'a> {
     pub call: &'a ToolCall,
     /// The outcome. A hook may change it before it is recorded.
     pub outcome: ToolOutcome,
-    /// How long the call took, in milliseconds.
-    pub elapsed_ms: u64,
+    /// How long the call took.
+    pub elapsed: Duration,
     /// The stored output, if a hook moved it to an artifact and set [`ToolOutcome::Artifact`]. Its pointer is
     /// committed together with the outcome.
     pub stored: Option<Stored>,

@@ -38,14 +38,15 @@ use futures::{
     FutureExt,
     future::{AbortHandle, LocalBoxFuture, Shared},
 };
+use std::time::Duration;
 use std::{
     cell::RefCell,
     collections::BTreeMap,
     rc::{Rc, Weak},
 };
 
-/// How long an erasure waits for writes that have begun, in milliseconds.
-const SETTLE_MS: u64 = 10_000;
+/// How long an erasure waits for writes that have begun.
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The configuration of a host.
 #[derive(Clone, Debug)]

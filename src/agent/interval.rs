@@ -7,9 +7,10 @@ use crate::types::{EventKind, Owner, SessionId};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::rc::Rc;
+use std::time::Duration;
 
-/// The shortest interval, in milliseconds.
-pub const MIN_MS: u64 = 1_000;
+/// The shortest interval.
+pub const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Whether an interval continues after a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +31,8 @@ pub trait Interval {
     /// Returns the name, unique within an agent.
     fn name(&self) -> &'static str;
 
-    /// Returns the interval in milliseconds, at least [`MIN_MS`].
-    fn every_ms(&self) -> u64;
+    /// Returns the interval, at least [`MIN_INTERVAL`].
+    fn every(&self) -> Duration;
 
     /// Runs one tick.
     ///

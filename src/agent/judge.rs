@@ -11,9 +11,10 @@ use crate::types::{
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::rc::Rc;
+use std::time::Duration;
 
-/// Timeout of one grade, in milliseconds.
-const MAX_MS: u64 = 60_000;
+/// Timeout of one grade.
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// Maximum number of characters of a message or a reply that a judge reads.
 const MAX_TEXT: usize = 50_000;
 /// Maximum length of a stored reason, in characters.
@@ -30,7 +31,7 @@ async fn grade(
     let (provider, name) = agent.models.resolve(&model).map_err(|error| error.message)?;
     let request = request(judge, agent, name, message, reply);
     let answer =
-        within(agent.clock.as_ref(), MAX_MS, async { response_text(provider.stream(request)).await });
+        within(agent.clock.as_ref(), TIMEOUT, async { response_text(provider.stream(request)).await });
     let answer = answer.await.map_err(|unfinished| unfinished.to_string())?;
     let (text, _) = answer.map_err(|_| "the model failed")?;
     let graded =

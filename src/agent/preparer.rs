@@ -14,9 +14,10 @@ use crate::types::{
 };
 use futures::future::join_all;
 use std::rc::Rc;
+use std::time::Duration;
 
-/// Timeout for loading one context source, in milliseconds.
-const LOAD_MS: u64 = 2_000;
+/// Timeout for loading one context source.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The purpose of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +51,7 @@ pub(super) struct PreparedRequest {
 /// Loads all context sources concurrently. A source that fails or times out is skipped and listed.
 pub(super) async fn load_context(agent: &HarnessAgent, cx: &RuntimeContext, message: &Message) {
     let loads = agent.context.iter().map(|source| async move {
-        let loaded = within(cx.clock.as_ref(), LOAD_MS, async { source.load(message, cx).await }).await;
+        let loaded = within(cx.clock.as_ref(), LOAD_TIMEOUT, async { source.load(message, cx).await }).await;
         (source.name(), loaded.unwrap_or_else(|unfinished| Err(unfinished.to_string())))
     });
     for (name, loaded) in join_all(loads).await {

@@ -49,8 +49,7 @@ impl ReactAgent<'_> {
             }
             let mut random = [0; 4];
             self.agent.entropy.fill(&mut random);
-            let Some(delay) = RetryPolicy::default().delay_ms(tries, &error, u32::from_le_bytes(random))
-            else {
+            let Some(delay) = RetryPolicy::default().delay(tries, &error, u32::from_le_bytes(random)) else {
                 return Ok(Some(match purpose {
                     // A turn that hits a bound completes with or without a final summary.
                     Purpose::Summary(reason) if is_bound(reason) => Ending::new(reason),
@@ -64,10 +63,10 @@ impl ReactAgent<'_> {
             self.cx.clock.sleep(delay).await;
         };
 
-        let elapsed_ms = self.cx.clock.now().since(started);
+        let elapsed = self.cx.clock.now().since(started);
         let mut response = self.with_usable_ids(response);
         self.measure(&prepared, &mut response.usage);
-        let event = PostReasoning { step: prepared.step, response, elapsed_ms };
+        let event = PostReasoning { step: prepared.step, response, elapsed };
         for hook in self.agent.hooks.at(HookEvent::PostReasoning) {
             hook.post_reasoning(&event, self.cx).await;
         }

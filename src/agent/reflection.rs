@@ -3,12 +3,13 @@
 use super::RuntimeContext;
 use crate::model::one_shot::response_text;
 use crate::ports::{Model, within};
-use crate::turn::{PricedUsage, machine::MIN_REMAINING_MS};
+use crate::turn::{PricedUsage, machine::MIN_REMAINING};
 use crate::types::{ModelRequest, Price};
 use std::rc::Rc;
+use std::time::Duration;
 
-/// Timeout of a self-critique, in milliseconds.
-const MAX_MS: u64 = 30_000;
+/// Timeout of a self-critique.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum length of the stored note, in characters.
 const MAX_NOTE: usize = 2_000;
 
@@ -45,11 +46,11 @@ pub(super) async fn reflect(
 ) -> Reflection {
     let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
     let left = deadline.since(cx.clock.now()) / 2;
-    if left < MIN_REMAINING_MS {
+    if left < MIN_REMAINING {
         return Reflection::stub("there was no time left for it");
     }
     let answer =
-        within(cx.clock.as_ref(), left.min(MAX_MS), async { response_text(provider.stream(request)).await });
+        within(cx.clock.as_ref(), left.min(TIMEOUT), async { response_text(provider.stream(request)).await });
     match answer.await {
         Ok(Ok((text, usage))) => {
             let should_continue = !text.trim_start().to_ascii_uppercase().starts_with("STOP");

@@ -5,6 +5,7 @@ use crate::types::{FilePath, Mode, Policy, Rules, SubagentKind, Thinking};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
+use std::time::Duration;
 
 /// The settings of an agent.
 #[derive(Clone, Debug)]
@@ -13,8 +14,8 @@ pub struct Settings {
     pub think: Thinking,
     /// Every `n`th turn of a session critiques its steps; 0 does so only after a failed tool call.
     pub reflect_every: u32,
-    /// How long a large tool output is kept, in seconds.
-    pub artifact_ttl_s: u64,
+    /// How long a large tool output is kept.
+    pub artifact_ttl: Duration,
     /// Offers only the tools that match the user's message when there are many; `None` offers all. A tool
     /// that was not offered can still be called.
     pub select_tools: Option<ToolSelection>,
@@ -24,8 +25,8 @@ pub struct Settings {
     /// The agent's permission rules. Without a matching rule their default applies, and without a default a
     /// person is asked.
     pub permissions: Rules,
-    /// How long a suspension stays open, in seconds.
-    pub approval_ttl_s: u64,
+    /// How long a suspension stays open.
+    pub approval_ttl: Duration,
     /// The agent's modes; may be empty.
     pub modes: Vec<Mode>,
     /// Further kinds of subagents besides the general one. `None` disables subagents.
@@ -72,11 +73,11 @@ impl Default for Settings {
         Self {
             think: Thinking::Off,
             reflect_every: 0,
-            artifact_ttl_s: 3_600,
+            artifact_ttl: Duration::from_hours(1),
             select_tools: None,
             evict_over: Some(80_000),
             permissions: Rules { default: Some(Policy::Allow), ..Rules::default() },
-            approval_ttl_s: 7 * 24 * 3_600,
+            approval_ttl: Duration::from_hours(7 * 24),
             modes: Vec::new(),
             subagents: None,
             state_schema: None,

@@ -7,13 +7,14 @@ use futures::{
     future::{Either, LocalBoxFuture, select},
     stream::LocalBoxStream,
 };
+use std::time::Duration;
 
 /// Maximum number of events taken from the stream at once.
 const MAX_BATCH: usize = 256;
 
-/// Events that arrive within this time of the last one are sent together, in milliseconds. Waking a reader
-/// costs far more than a token; a token that arrives alone is sent at once.
-const BATCH_WINDOW_MS: u64 = 10;
+/// Events that arrive within this time of the last one are sent together. Waking a reader costs far more than
+/// a token; a token that arrives alone is sent at once.
+const BATCH_WINDOW: Duration = Duration::from_millis(10);
 
 /// A model call that failed.
 pub(super) struct FailedAttempt {
@@ -41,7 +42,7 @@ pub(super) async fn forward(
                     together
                 }
                 Either::Right(((), _)) => {
-                    window = outbox.flush().then(|| cx.clock.sleep(BATCH_WINDOW_MS));
+                    window = outbox.flush().then(|| cx.clock.sleep(BATCH_WINDOW));
                     continue;
                 }
             },
@@ -63,7 +64,7 @@ pub(super) async fn forward(
             }
         }
         if window.is_none() && outbox.flush() {
-            window = Some(cx.clock.sleep(BATCH_WINDOW_MS));
+            window = Some(cx.clock.sleep(BATCH_WINDOW));
         }
     }
 }

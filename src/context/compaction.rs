@@ -11,9 +11,10 @@ use crate::model::one_shot::OneShotModel;
 use crate::ports::{Clock, Entropy, Models};
 use crate::types::{CompactReason, Message};
 use std::rc::Rc;
+use std::time::Duration;
 
-/// Timeout of one model call, in milliseconds.
-const MODEL_TIMEOUT_MS: u64 = 40_000;
+/// Timeout of one model call.
+const MODEL_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Default range of the tokens that stay at the end of a conversation.
 const KEEP_TOKENS: std::ops::RangeInclusive<u64> = 2_000..=8_000;
@@ -130,7 +131,7 @@ impl Summarizer {
         let mut summary = earlier.map(str::to_owned);
         for portion in prompt::portions(leaving, room) {
             let request = prompt::summary_request(summary.as_deref(), &portion, most, one_shot.clock.now());
-            let response = one_shot.complete(model, request, MODEL_TIMEOUT_MS).await?;
+            let response = one_shot.complete(model, request, MODEL_TIMEOUT).await?;
             summary = Some(prompt::parse_summary(&response, most).ok_or("the summary is empty")?);
         }
         summary.ok_or_else(|| "there is nothing to summarize".into())

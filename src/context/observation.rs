@@ -21,6 +21,7 @@ use crate::session::tokens;
 use crate::types::{Chunk, Message};
 use observer::Notes;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Maximum number of tokens of messages in one request.
 const MAX_INPUT: u64 = 60_000;
@@ -40,13 +41,13 @@ pub struct ObservationSettings {
     pub observer: Option<String>,
     /// Model that rewrites notes; the session's model when absent.
     pub reflector: Option<String>,
-    /// Activates buffered notes after this many milliseconds without a message.
-    pub idle_ms: Option<u64>,
+    /// Activates buffered notes after this time without a message.
+    pub idle_after: Option<Duration>,
 }
 
 impl Default for ObservationSettings {
     fn default() -> Self {
-        Self { observe_at: 30_000, reflect_at: 40_000, observer: None, reflector: None, idle_ms: None }
+        Self { observe_at: 30_000, reflect_at: 40_000, observer: None, reflector: None, idle_after: None }
     }
 }
 
@@ -83,8 +84,7 @@ impl NoteTaker {
         (limits.estimated_window() / 2).min(MAX_INPUT)
     }
 
-    /// Takes notes on messages that follow `earlier` notes, within `ms` milliseconds. The chunk has no range
-    /// yet.
+    /// Takes notes on messages that follow `earlier` notes, within `limit`. The chunk has no range yet.
     ///
     /// # Errors
     /// Returns why no notes could be taken.
@@ -93,7 +93,7 @@ impl NoteTaker {
         model: &str,
         earlier: &[Rc<Chunk>],
         messages: &[Rc<Message>],
-        ms: u64,
+        limit: Duration,
     ) -> Result<Chunk, String> {
         let model = self.settings.observer.as_deref().unwrap_or(model);
         let now = self.one_shot.clock.now();
@@ -102,7 +102,7 @@ impl NoteTaker {
         loop {
             let request = observer::notes_request(earlier, messages, self.max_input(model), now);
             let spent = self.one_shot.clock.now().since(now);
-            let response = self.one_shot.complete(model, request, ms.saturating_sub(spent)).await?;
+            let response = self.one_shot.complete(model, request, limit.saturating_sub(spent)).await?;
             let chunk = observer::parse(&response).map(|notes| self.chunk(notes, of)).and_then(|chunk| {
                 // Notes on a few words may be longer than the words.
                 if chunk.tokens > of.max(1_000) {
@@ -118,7 +118,7 @@ impl NoteTaker {
     }
 
     /// Rewrites notes into fewer, if possible below `target` tokens. Returns the shortest result of a few
-    /// attempts, which together take at most `ms` milliseconds.
+    /// attempts, which together take at most `limit`.
     ///
     /// # Errors
     /// Returns why no shorter notes were produced.
@@ -127,7 +127,7 @@ impl NoteTaker {
         model: &str,
         chunks: &[Rc<Chunk>],
         target: u64,
-        ms: u64,
+        limit: Duration,
     ) -> Result<Chunk, String> {
         let model = self.settings.reflector.as_deref().unwrap_or(model);
         let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else {
@@ -139,7 +139,7 @@ impl NoteTaker {
         let (mut best, mut failed): (Option<Chunk>, String) =
             (None, "the rewritten notes are not shorter".into());
         for level in reflector::LEVELS {
-            let left = ms.saturating_sub(self.one_shot.clock.now().since(began));
+            let left = limit.saturating_sub(self.one_shot.clock.now().since(began));
             let request = reflector::rewrite_request(chunks, level, began);
             let response = self.one_shot.complete(model, request, left).await;
             match response.and_then(|response| reflector::parse(&response)) {

@@ -4,6 +4,7 @@ use crate::ports::{CancelToken, Clock, Models};
 use crate::session::{Draft, Permit, Session, window::ContextState};
 use crate::types::{CompactReason, EventKind, Message, Owner, TurnId};
 use async_trait::async_trait;
+use std::time::Duration;
 use std::{cell::Ref, rc::Rc};
 
 /// Keeps a conversation within the model's window. An agent has at most one strategy.
@@ -112,8 +113,8 @@ impl ContextHandle {
         self.session.state().turn.as_ref().map(|turn| turn.id.clone())
     }
 
-    /// Returns the remaining time of the turn, in milliseconds; `None` after turns.
-    pub fn left_ms(&self) -> Option<u64> {
+    /// Returns the remaining time of the turn; `None` after turns.
+    pub fn time_left(&self) -> Option<Duration> {
         self.permit.as_ref()?;
         let deadline = self.session.state().turn.as_ref()?.deadline;
         Some(deadline.since(self.clock.now()))

@@ -6,7 +6,7 @@ use crate::agent::{
     hook::{HookEvent, OnError, PostActing, PostCall, PostReasoning, SubStepError},
 };
 use crate::ports::Log;
-use crate::types::Part;
+use crate::types::{Part, time::millis};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -32,7 +32,7 @@ impl AgentTrace {
 
     fn turn_ms(cx: &RuntimeContext, draft: &crate::session::Draft) -> u64 {
         let started = draft.state().turn.as_ref().map(|turn| turn.started_at);
-        started.map_or(0, |started| cx.clock.now().since(started))
+        started.map_or(0, |started| millis(cx.clock.now().since(started)))
     }
 }
 
@@ -55,7 +55,7 @@ impl Hook for AgentTrace {
         self.line(
             cx,
             "model.answered",
-            json!({"step": event.step, "ms": event.elapsed_ms, "usage": event.response.usage, "calls": calls}),
+            json!({"step": event.step, "ms": millis(event.elapsed), "usage": event.response.usage, "calls": calls}),
         );
     }
 
@@ -64,7 +64,7 @@ impl Hook for AgentTrace {
         self.line(
             cx,
             "tool.ended",
-            json!({"tool": event.call.name, "ms": event.elapsed_ms, "failed": failed}),
+            json!({"tool": event.call.name, "ms": millis(event.elapsed), "failed": failed}),
         );
     }
 

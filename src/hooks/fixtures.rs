@@ -6,6 +6,7 @@ use crate::agent::{
     interval::{Tick, TickContext},
 };
 use serde_json::Value;
+use std::time::Duration;
 
 /// `memory_handover`: a hook that fails after each turn if the session's state requests it.
 pub struct MemoryHandover;
@@ -43,8 +44,8 @@ impl Interval for Pulse {
         "pulse"
     }
 
-    fn every_ms(&self) -> u64 {
-        1_000
+    fn every(&self) -> Duration {
+        Duration::from_secs(1)
     }
 
     async fn tick(&self, cx: &TickContext) -> Result<Tick, String> {

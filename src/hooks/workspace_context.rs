@@ -20,9 +20,10 @@ use crate::workspace::{
 };
 use async_trait::async_trait;
 use prompt::Prompt;
+use std::time::Duration;
 
-/// Maximum time to read the files, in milliseconds. After that, the last known versions are used.
-const READ_TIMEOUT_MS: u64 = 2_000;
+/// Maximum time to read the files. After that, the last known versions are used.
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum number of paths to list below `knowledge/`, which are read from both trees at each step.
 const MAX_LISTED: usize = 50;
 
@@ -68,7 +69,7 @@ impl Hook for WorkspaceContext {
     async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
         let (tenant, agent, user) = (&cx.tenant, &cx.agent, &cx.user);
         let read = async { self.glance.read(tenant, agent, user).await.map_err(|error| error.to_string()) };
-        let view = within(cx.clock.as_ref(), READ_TIMEOUT_MS, read).await;
+        let view = within(cx.clock.as_ref(), READ_TIMEOUT, read).await;
         let view = match view.unwrap_or_else(|unfinished| Err(unfinished.to_string())) {
             Ok(view) => view,
             Err(reason) => {

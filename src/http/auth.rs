@@ -9,7 +9,7 @@
 //! | `?ticket=` on streaming routes | the caller that created the ticket, for one session |
 
 use super::api_key::is_key;
-use super::auth_cache::{CREDENTIAL_TTL_MS, UNKNOWN_KEY_TTL_MS};
+use super::auth_cache::{CREDENTIAL_TTL, UNKNOWN_KEY_TTL};
 use super::crypto::sha256_hex;
 use super::gateway::Gateway;
 use super::jwks;
@@ -83,7 +83,7 @@ async fn with_rules(gateway: &Gateway, holder: Principal) -> Result<Principal, P
     };
     let known =
         Principal { rules: rules.clone(), ..Principal::new(holder.tenant.clone(), Scopes::default()) };
-    gateway.cache.callers.put(name, known, now.plus(CREDENTIAL_TTL_MS), now);
+    gateway.cache.callers.put(name, known, now + CREDENTIAL_TTL, now);
     Ok(Principal { rules, ..holder })
 }
 
@@ -102,7 +102,7 @@ async fn bearer_principal(gateway: &Gateway, credential: &str) -> Result<Princip
             return Err(unknown_key());
         }
         let Some((key, rules)) = gateway.directory.key_by_hash(&hash, now).await? else {
-            gateway.cache.unknown.put(hash, (), now.plus(UNKNOWN_KEY_TTL_MS), now);
+            gateway.cache.unknown.put(hash, (), now + UNKNOWN_KEY_TTL, now);
             return Err(unknown_key());
         };
         let holder = Principal::new(key.tenant, key.scopes);
@@ -111,7 +111,7 @@ async fn bearer_principal(gateway: &Gateway, credential: &str) -> Result<Princip
         let token = Token::parse(credential).ok_or_else(unknown_key)?;
         (token_principal(gateway, &token).await?, Some(token.claims.ends_at()))
     };
-    let end = end.map_or(now.plus(CREDENTIAL_TTL_MS), |end| end.min(now.plus(CREDENTIAL_TTL_MS)));
+    let end = end.map_or(now + CREDENTIAL_TTL, |end| end.min(now + CREDENTIAL_TTL));
     gateway.cache.callers.put(hash, principal.clone(), end, now);
     Ok(principal)
 }

@@ -5,11 +5,12 @@ use super::expiring::Expiring;
 use super::jwk::Jwk;
 use crate::types::{Principal, TenantId, Timestamp};
 use std::rc::Rc;
+use std::time::Duration;
 
-/// How long the caller of a credential is cached at most, in milliseconds.
-pub const CREDENTIAL_TTL_MS: u64 = 60_000;
-/// How long a key is cached as unknown at most, in milliseconds.
-pub const UNKNOWN_KEY_TTL_MS: u64 = 5_000;
+/// How long the caller of a credential is cached at most.
+pub const CREDENTIAL_TTL: Duration = Duration::from_mins(1);
+/// How long a key is cached as unknown at most.
+pub const UNKNOWN_KEY_TTL: Duration = Duration::from_secs(5);
 
 const MAX_CREDENTIALS: usize = 1_000;
 const MAX_KEY_SETS: usize = 100;

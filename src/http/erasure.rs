@@ -1,19 +1,22 @@
 //! Erases deleted tenants. Each request and each sweep erases a bounded number of sessions, because each
 //! erasure wakes an object.
 
-use super::auth_cache::CREDENTIAL_TTL_MS;
+use super::auth_cache::CREDENTIAL_TTL;
 use super::gateway::Gateway;
-use super::placement::SHARD_TTL_MS;
+use super::placement::SHARD_TTL;
 use crate::types::{Problem, SessionId, TenantId, Timestamp};
 use serde_json::json;
+use std::time::Duration;
 
 /// Maximum number of sessions that one request or one sweep erases.
 const ERASED_AT_ONCE: usize = 40;
 /// Maximum number of deleted tenants that one sweep processes.
 const DELETED_AT_ONCE: usize = 10;
-/// Minimum time before the id of a deleted tenant can be used again, in milliseconds. By then every isolate's
-/// cache has dropped the tenant's keys and shard: a cached key could open the next tenant with that id.
-const ID_HELD_MS: u64 = 2 * if CREDENTIAL_TTL_MS > SHARD_TTL_MS { CREDENTIAL_TTL_MS } else { SHARD_TTL_MS };
+/// Returns the minimum time before the id of a deleted tenant can be used again. By then every isolate's cache
+/// has dropped the tenant's keys and shard: a cached key could open the next tenant with that id.
+fn id_held() -> Duration {
+    CREDENTIAL_TTL.max(SHARD_TTL) * 2
+}
 
 /// Erases as much of a newly deleted tenant as one request may.
 pub(super) async fn begin(gateway: &Gateway, tenant: &TenantId) {
@@ -39,7 +42,7 @@ pub async fn sweep(gateway: &Gateway) -> Result<bool, Problem> {
     let mut budget = ERASED_AT_ONCE;
     let mut more = false;
     for (tenant, since) in gateway.directory.deleted_tenants(DELETED_AT_ONCE).await? {
-        match erase(gateway, &tenant, now.since(since) >= ID_HELD_MS, &mut budget).await {
+        match erase(gateway, &tenant, now.since(since) >= id_held(), &mut budget).await {
             Ok(left) => more |= left,
             // One failed shard must not block the tenants of the others.
             Err(error) => gateway

@@ -9,14 +9,15 @@ use crate::types::{Problem, TenantId};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use std::rc::Rc;
+use std::time::Duration;
 
-/// How long a published set is used, in milliseconds.
-const KEY_SET_TTL_MS: u64 = 10 * 60_000;
-/// How long a failed fetch is cached, in milliseconds.
-const FAILURE_TTL_MS: u64 = 5_000;
-/// Minimum time between two fetches for keys that the set does not have, in milliseconds.
-const MIN_REFETCH_INTERVAL_MS: u64 = 60_000;
-const FETCH_TIMEOUT_MS: u64 = 5_000;
+/// How long a published set is used.
+const KEY_SET_TTL: Duration = Duration::from_mins(10);
+/// How long a failed fetch is cached.
+const FAILURE_TTL: Duration = Duration::from_secs(5);
+/// Minimum time between two fetches for keys that the set does not have.
+const MIN_REFETCH_INTERVAL: Duration = Duration::from_mins(1);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest set that is read, in bytes.
 const MAX_SET: usize = 256 << 10;
 
@@ -62,7 +63,7 @@ async fn published_keys(gateway: &Gateway, url: &str, kid: Option<&str>) -> Resu
     if let Some(set) = &known {
         let Some(keys) = &set.keys else { return Err(unpublished()) };
         let has_it = kid.is_none_or(|kid| keys.iter().any(|key| key.kid.as_deref() == Some(kid)));
-        if has_it || set.refetched_at.is_some_and(|at| now.since(at) < MIN_REFETCH_INTERVAL_MS) {
+        if has_it || set.refetched_at.is_some_and(|at| now.since(at) < MIN_REFETCH_INTERVAL) {
             return Ok(keys.clone());
         }
         // Before the fetch, so that a burst of tokens with unknown keys causes one fetch.
@@ -72,7 +73,7 @@ async fn published_keys(gateway: &Gateway, url: &str, kid: Option<&str>) -> Resu
     match fetch_keys(gateway, url).await {
         Ok(keys) => {
             let keys: Rc<[Jwk]> = keys.into();
-            let ends_at = now.plus(KEY_SET_TTL_MS);
+            let ends_at = now + KEY_SET_TTL;
             let set = KeySet { keys: Some(keys.clone()), ends_at, refetched_at: known.map(|_| now) };
             key_sets.put(url.into(), set, ends_at, now);
             Ok(keys)
@@ -85,7 +86,7 @@ async fn published_keys(gateway: &Gateway, url: &str, kid: Option<&str>) -> Resu
             if let Some(keys) = known.and_then(|set| set.keys) {
                 return Ok(keys);
             }
-            let ends_at = now.plus(FAILURE_TTL_MS);
+            let ends_at = now + FAILURE_TTL;
             key_sets.put(url.into(), KeySet { keys: None, ends_at, refetched_at: None }, ends_at, now);
             Err(unpublished())
         }
@@ -93,7 +94,7 @@ async fn published_keys(gateway: &Gateway, url: &str, kid: Option<&str>) -> Resu
 }
 
 async fn fetch_keys(gateway: &Gateway, url: &str) -> Result<Vec<Jwk>, HttpError> {
-    let set = within(&*gateway.clock, FETCH_TIMEOUT_MS, fetch_json(gateway, url)).await;
+    let set = within(&*gateway.clock, FETCH_TIMEOUT, fetch_json(gateway, url)).await;
     let set = set.map_err(|unfinished| HttpError(unfinished.to_string()))??;
     // A published secret is not secret, so it verifies nothing.
     Ok(read_set(&set).into_iter().filter(|key| !key.is_secret()).collect())

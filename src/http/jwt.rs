@@ -7,11 +7,12 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::time::Duration;
 
 /// Longest token, in bytes.
 const MAX_TOKEN: usize = 8 << 10;
-/// How far the issuer's clock may be ahead, in milliseconds.
-const LEEWAY_MS: u64 = 30_000;
+/// How far the issuer's clock may be ahead.
+const LEEWAY: Duration = Duration::from_secs(30);
 /// A parsed token. Its claims are untrusted until [`Token::is_signed_by`] returns true.
 pub struct Token<'a> {
     signed: &'a str,
@@ -111,7 +112,7 @@ fn part<T: DeserializeOwned>(text: &str) -> Option<T> {
 impl Claims {
     /// Returns when the token expires.
     pub fn ends_at(&self) -> Timestamp {
-        millis(self.exp)
+        timestamp(self.exp)
     }
 
     /// Returns why a token with a valid signature is not accepted now.
@@ -123,7 +124,7 @@ impl Claims {
         };
         if self.ends_at() <= now {
             Some("the token has expired")
-        } else if self.nbf.is_some_and(|nbf| millis(nbf) > now.plus(LEEWAY_MS)) {
+        } else if self.nbf.is_some_and(|nbf| timestamp(nbf) > now + LEEWAY) {
             Some("the token is not valid yet")
         } else if !audience.is_none_or(meant_for) {
             Some("the token is for another audience")
@@ -143,7 +144,7 @@ impl Claims {
     }
 }
 
-fn millis(seconds: f64) -> Timestamp {
+fn timestamp(seconds: f64) -> Timestamp {
     // The cast saturates, and turns NaN into zero, so that such a token has expired.
     Timestamp((seconds * 1_000.0) as u64)
 }

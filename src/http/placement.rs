@@ -5,10 +5,11 @@
 
 use crate::types::TenantId;
 use sha2::{Digest, Sha256};
+use std::time::Duration;
 
-/// How long an isolate caches the shard of a tenant, in milliseconds. The shard of a tenant never changes,
-/// but a later tenant with the same id may be on another shard.
-pub const SHARD_TTL_MS: u64 = 10 * 60_000;
+/// How long an isolate caches the shard of a tenant. The shard of a tenant never changes, but a later tenant
+/// with the same id may be on another shard.
+pub const SHARD_TTL: Duration = Duration::from_mins(10);
 
 /// Returns the shard of a tenant; `None` if there are no shards.
 pub fn shard<'a>(tenant: &TenantId, shards: &'a [String]) -> Option<&'a str> {

@@ -11,9 +11,10 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::time::Duration;
 
-/// How long a ticket opens streams, in milliseconds. An open stream stays open.
-const TTL_MS: u64 = 5 * 60_000;
+/// How long a ticket opens streams. An open stream stays open.
+const TTL: Duration = Duration::from_mins(5);
 
 #[derive(Deserialize)]
 struct NewTicket {
@@ -43,7 +44,7 @@ pub(super) async fn create(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let mut holder =
         Principal { user, session: Some(session), rules: Rules::default(), ..call.caller.clone() };
     holder.scopes.0.retain(|scope| *scope != Scope::Admin);
-    let expires_at = call.gateway.clock.now().plus(TTL_MS);
+    let expires_at = call.gateway.clock.now() + TTL;
     let text = response::to_json(&Ticket { holder, expires_at })?;
     let [text, tag] = [text.as_slice(), &hmac(&key, &text)].map(|part| URL_SAFE_NO_PAD.encode(part));
     let ticket = json!({ "ticket": format!("{text}.{tag}"), "expires_at": expires_at });

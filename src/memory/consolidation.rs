@@ -20,20 +20,21 @@ use crate::ports::{
 use crate::types::{FilePath, GeneratedId, LeaseId, Owner, PathPrefix, Timestamp, call::untrusted};
 use crate::workspace::{Layer, Workspace, layout::MEMORY, stored};
 use futures::{StreamExt, stream};
+use std::time::Duration;
 
 /// Maximum length of a consolidated `MEMORY.md`, in characters: 3,600 tokens at four characters each.
 pub const MAX_MEMORY: usize = 14_400;
 /// How much of the current file the prompt contains, in characters. A user can write a longer file.
 const MAX_READ: usize = 40_000;
 const LEASE_LOST: &str = "the lease was lost";
-/// Minimum time between two consolidations of a space, in milliseconds.
-pub const MIN_GAP_MS: u64 = 30 * 60 * 1_000;
-/// Duration of a lease, in milliseconds.
-pub const LEASE_MS: u64 = 10 * 60 * 1_000;
-/// Delay after a failed consolidation, in milliseconds.
-const RETRY_DELAY_MS: u64 = MIN_GAP_MS;
-/// Timeout of the model call, in milliseconds.
-const MODEL_TIMEOUT_MS: u64 = 120_000;
+/// Minimum time between two consolidations of a space.
+pub const MIN_GAP: Duration = Duration::from_mins(30);
+/// Duration of a lease.
+pub const LEASE: Duration = Duration::from_mins(10);
+/// Delay after a failed consolidation.
+const RETRY_DELAY: Duration = MIN_GAP;
+/// Timeout of the model call.
+const MODEL_TIMEOUT: Duration = Duration::from_mins(2);
 /// Number of spaces that are consolidated concurrently.
 const CONCURRENCY: usize = 4;
 /// Maximum number of facts per model call.
@@ -73,7 +74,7 @@ impl Memories {
         let mut done = 0;
         while done < limit {
             let claim = self.claim();
-            let since = Timestamp(claim.now.0.saturating_sub(MIN_GAP_MS));
+            let since = claim.now - MIN_GAP;
             let leases = self.spaces.claim_due(&claim, since, CONCURRENCY.min(limit - done)).await;
             let leases = leases.map_err(|error| error.to_string())?;
             if leases.is_empty() {
@@ -83,7 +84,7 @@ impl Memories {
             let jobs = leases.iter().map(|lease| async {
                 if let Err(why) = self.consolidate_space(lease, claim.until).await {
                     self.log_error("memory.not_consolidated", &lease.space, &why);
-                    let until = self.one_shot.clock.now().plus(RETRY_DELAY_MS);
+                    let until = self.one_shot.clock.now() + RETRY_DELAY;
                     let _ = self.spaces.give_back(lease, until).await;
                 }
             });
@@ -111,7 +112,7 @@ impl Memories {
         let now = self.one_shot.clock.now();
         let mut random = [0; 10];
         self.one_shot.entropy.fill(&mut random);
-        Claim { holder: LeaseId::generate(now, &random), now, until: now.plus(LEASE_MS) }
+        Claim { holder: LeaseId::generate(now, &random), now, until: now + LEASE }
     }
 
     /// Merges all new facts of a space and returns their number.
@@ -148,7 +149,7 @@ impl Memories {
 
     /// Returns whether the lease lasts long enough for another model call and the writes after it.
     fn has_time(&self, until: Timestamp) -> bool {
-        self.one_shot.clock.now().plus(MODEL_TIMEOUT_MS + 60_000) <= until
+        self.one_shot.clock.now() + MODEL_TIMEOUT + Duration::from_mins(1) <= until
     }
 
     async fn save_progress(
@@ -211,7 +212,7 @@ impl Memories {
             let text = old.as_ref().map(|file| String::from_utf8_lossy(&file.bytes)).unwrap_or_default();
             let model = self.settings.model.clone().unwrap_or_else(|| self.one_shot.models.default_model());
             let request = merge_request(&text, facts, self.one_shot.clock.now());
-            let response = self.one_shot.complete(&model, request, MODEL_TIMEOUT_MS).await?;
+            let response = self.one_shot.complete(&model, request, MODEL_TIMEOUT).await?;
             let ParsedFile { text: new, is_complete } = parse_file(&response)?;
             if new.trim() == text.trim() {
                 return Ok(());
@@ -226,7 +227,7 @@ impl Memories {
                 text.len() > SMALL_FILE && new.len() * 2 < text.len() || text.chars().count() > MAX_READ;
             back_up(files, &text, if is_shorter { PERMANENT_BACKUPS } else { BACKUPS }, now).await?;
             if !is_complete {
-                back_up(files, &response, PERMANENT_BACKUPS, now.plus(1)).await?;
+                back_up(files, &response, PERMANENT_BACKUPS, now + Duration::from_millis(1)).await?;
             }
             let condition = match old {
                 Some(file) => Precondition::IfMatch(file.entry.etag),

@@ -14,16 +14,16 @@ use bytes::Bytes;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::rc::Rc;
+use std::time::Duration;
 
-/// Age in days at which a log moves to the archive folder.
-pub const ARCHIVE_AFTER_DAYS: u64 = 90;
+/// Age at which a log moves to the archive folder (90 days).
+pub const ARCHIVE_AFTER: Duration = Duration::from_hours(90 * 24);
 /// Folder of archived logs.
 const ARCHIVE: &str = "memory/archive/";
 /// Maximum number of facts shown per day: the newest.
 const MAX_FACTS: usize = 2_000;
 /// How often indexing is repeated while the file keeps changing.
 const MAX_ATTEMPTS: usize = 4;
-const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// A user's file tree with daily logs and an indexed `MEMORY.md`.
 pub struct MemoryFiles {
@@ -105,7 +105,7 @@ impl MemoryFiles {
     /// Returns the path of the log of a day.
     fn path_of(&self, day: &str) -> Option<FilePath> {
         let start = Timestamp::parse(&format!("{day}T00:00:00Z"))?;
-        let old = self.clock.now().since(start) > ARCHIVE_AFTER_DAYS * DAY_MS;
+        let old = self.clock.now().since(start) > ARCHIVE_AFTER;
         let folder = if old { ARCHIVE } else { DAILY };
         FilePath::parse(&format!("{folder}{day}.md")).ok()
     }

@@ -8,6 +8,7 @@ use crate::types::{
     Timestamp,
 };
 use serde_json::Value;
+use std::time::Duration;
 
 /// Codes for input that exceeds the context window.
 const OVERFLOW_CODES: [&str; 4] = [
@@ -84,7 +85,7 @@ pub(super) fn http(status: u16, headers: &[(String, String)], body: &[u8], now: 
         kind: kind(status, &error),
         status: Some(status),
         message,
-        retry_after_ms: retry_after_ms(header("retry-after-ms"), header("retry-after"), now),
+        retry_after: retry_after(header("retry-after-ms"), header("retry-after"), now),
         should_retry: header("x-should-retry").and_then(|v| v.parse().ok()),
     }
 }
@@ -208,15 +209,15 @@ impl ErrorBody {
     }
 }
 
-fn retry_after_ms(ms: Option<&str>, after: Option<&str>, now: Timestamp) -> Option<u64> {
+fn retry_after(ms: Option<&str>, after: Option<&str>, now: Timestamp) -> Option<Duration> {
     // `as` saturates: an absurd number becomes a delay that no retry policy accepts, or zero.
     let number = |text: &str| text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0);
     if let Some(ms) = ms.and_then(number) {
-        return Some(ms.ceil() as u64);
+        return Some(Duration::from_millis(ms.ceil() as u64));
     }
     let after = after?;
     if let Some(seconds) = number(after) {
-        return Some((seconds * 1000.0).ceil() as u64);
+        return Some(Duration::from_millis((seconds * 1000.0).ceil() as u64));
     }
     http_date(after).map(|date| date.since(now))
 }

@@ -19,13 +19,14 @@ use futures::{
     stream::{self, LocalBoxStream},
 };
 use idle_timer::IdleTimer;
+use std::time::Duration;
 use std::{collections::VecDeque, rc::Rc};
 
-/// Maximum time until the response headers arrive, in milliseconds.
-const HEADERS_TIMEOUT_MS: u64 = 120_000;
+/// Maximum time until the response headers arrive.
+const HEADERS_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// Maximum time between two chunks of a response, in milliseconds.
-const IDLE_TIMEOUT_MS: u64 = 60_000;
+/// Maximum time between two chunks of a response.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// How many bytes of an error body are read.
 const MAX_ERROR_BODY: usize = 64 * 1024;
@@ -130,8 +131,8 @@ fn stream_response(
     let (clock, errors) = (clock.clone(), errors.clone());
     // The timeout starts with the first poll, as the request does.
     let start = async move {
-        let mut idle_timer = IdleTimer::new(clock, IDLE_TIMEOUT_MS);
-        let opened = idle_timer.guard(HEADERS_TIMEOUT_MS, open).await.and_then(|opened| opened);
+        let mut idle_timer = IdleTimer::new(clock, IDLE_TIMEOUT);
+        let opened = idle_timer.guard(HEADERS_TIMEOUT, open).await.and_then(|opened| opened);
         let (decoder, format, ready) = (Some(decoder), BodyFormat::Unknown, VecDeque::new());
         let mut reader = ResponseReader { body: None, decoder, format, idle_timer, errors, ready };
         match opened {
@@ -172,7 +173,7 @@ impl ResponseReader {
                 return Some(event);
             }
             let body = self.body.as_mut()?;
-            match self.idle_timer.guard(IDLE_TIMEOUT_MS, body.next()).await {
+            match self.idle_timer.guard(IDLE_TIMEOUT, body.next()).await {
                 Ok(Some(Ok(chunk))) => self.chunk(&chunk),
                 Ok(None) => self.end(),
                 Ok(Some(Err(e))) => self.conclude(Some(connection_error(ModelErrorKind::Cut, &e))),

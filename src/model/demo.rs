@@ -39,6 +39,7 @@ use futures::{
 };
 use script::{Action, Step};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Id of the only demo model.
 pub(super) const ID: &str = "demo/echo";
@@ -61,7 +62,7 @@ impl Model for Demo {
         let step = script::step(&request);
         let events = timed_events(step, &request);
         let wait = move |timed: TimedEvent| {
-            let waiting = (timed.delay_ms > 0).then(|| clock.sleep(timed.delay_ms));
+            let waiting = (!timed.delay.is_zero()).then(|| clock.sleep(timed.delay));
             async move {
                 if let Some(waiting) = waiting {
                     waiting.await;
@@ -76,7 +77,7 @@ impl Model for Demo {
 /// One event of the stream, and the delay before it.
 #[derive(Debug, PartialEq)]
 struct TimedEvent {
-    delay_ms: u64,
+    delay: Duration,
     event: Result<ModelEvent, ModelError>,
 }
 
@@ -85,7 +86,7 @@ fn timed_events(step: Step, request: &ModelRequest) -> Vec<TimedEvent> {
     let mut events = Vec::new();
     let mut parts = Vec::new();
     let mut thoughts = String::new();
-    let mut words: Vec<(u64, String)> = Vec::new();
+    let mut words: Vec<(Duration, String)> = Vec::new();
     let mut calls = Vec::new();
     let mut failure = None;
     for action in step.actions {
@@ -93,32 +94,32 @@ fn timed_events(step: Step, request: &ModelRequest) -> Vec<TimedEvent> {
             Action::Think(text) => add_line(&mut thoughts, &text),
             Action::Say(text) => {
                 new_line(&mut words);
-                words.extend(text.split_inclusive(' ').map(|word| (0, word.to_owned())));
+                words.extend(text.split_inclusive(' ').map(|word| (Duration::ZERO, word.to_owned())));
             }
-            Action::Slow { ms, n } => {
+            Action::Slow { delay, n } => {
                 new_line(&mut words);
-                let word = |i: u64| (ms, format!("word{i}{}", if i < n { " " } else { "" }));
+                let word = |i: u64| (delay, format!("word{i}{}", if i < n { " " } else { "" }));
                 words.extend((1..=n).map(word));
             }
             Action::Call { name, args } => calls.push((name, args)),
             Action::Fail(kind) => failure = Some(kind),
         }
     }
-    let now = |event| TimedEvent { delay_ms: 0, event };
+    let now = |event| TimedEvent { delay: Duration::ZERO, event };
 
     if !thoughts.is_empty() {
         events.push(now(Ok(ModelEvent::Reasoning(thoughts.clone()))));
         parts.push(Part::Reasoning { text: thoughts, provider: None });
     }
     if matches!(failure.as_deref(), Some("cut" | "stall")) && words.is_empty() {
-        words.push((0, "This response is cut off in the ".to_owned()));
+        words.push((Duration::ZERO, "This response is cut off in the ".to_owned()));
     }
     let text: String = words.iter().map(|(_, word)| word.as_str()).collect();
     if !text.is_empty() {
         parts.push(Part::text(text));
     }
     events.extend(
-        words.into_iter().map(|(delay_ms, word)| TimedEvent { delay_ms, event: Ok(ModelEvent::Text(word)) }),
+        words.into_iter().map(|(delay, word)| TimedEvent { delay, event: Ok(ModelEvent::Text(word)) }),
     );
     if let Some(kind) = failure {
         events.push(now(Err(failed(&kind))));
@@ -150,7 +151,7 @@ fn add_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-fn new_line(words: &mut [(u64, String)]) {
+fn new_line(words: &mut [(Duration, String)]) {
     if let Some((_, last)) = words.last_mut() {
         last.push('\n');
     }

@@ -8,6 +8,7 @@ use crate::types::{
 };
 use futures::{StreamExt, stream::LocalBoxStream};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Builds a request of a single message, without tools.
 pub fn request(system: &str, text: String, now: Timestamp) -> ModelRequest {
@@ -75,11 +76,11 @@ pub struct OneShotModel {
 
 impl OneShotModel {
     /// Sends `request` to the model `id` (`provider/model`) and returns the response text. All attempts and
-    /// delays together take at most `ms` milliseconds.
+    /// delays together take at most `limit`.
     ///
     /// # Errors
     /// Returns the message of the last error when no attempt succeeded in time.
-    pub async fn complete(&self, id: &str, request: ModelRequest, ms: u64) -> Result<String, String> {
+    pub async fn complete(&self, id: &str, request: ModelRequest, limit: Duration) -> Result<String, String> {
         let (model, name) = self.models.resolve(id).map_err(|error| error.message)?;
         let request = ModelRequest { model: name, ..request };
         let call = async {
@@ -91,13 +92,15 @@ impl OneShotModel {
                 };
                 let mut random = [0; 4];
                 self.entropy.fill(&mut random);
-                match RetryPolicy::default().delay_ms(attempts, &error, u32::from_le_bytes(random)) {
+                match RetryPolicy::default().delay(attempts, &error, u32::from_le_bytes(random)) {
                     Some(delay) => self.clock.sleep(delay).await,
                     None => return Err(error.message),
                 }
                 attempts += 1;
             }
         };
-        within(self.clock.as_ref(), ms, call).await.unwrap_or_else(|unfinished| Err(unfinished.to_string()))
+        within(self.clock.as_ref(), limit, call)
+            .await
+            .unwrap_or_else(|unfinished| Err(unfinished.to_string()))
     }
 }

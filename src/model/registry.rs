@@ -189,6 +189,7 @@ mod tests {
     use async_trait::async_trait;
     use futures::future::LocalBoxFuture;
     use pretty_assertions::assert_eq;
+    use std::time::Duration;
 
     struct Offline;
 
@@ -203,7 +204,7 @@ mod tests {
         fn now(&self) -> Timestamp {
             Timestamp(0)
         }
-        fn sleep(&self, _: u64) -> LocalBoxFuture<'static, ()> {
+        fn sleep(&self, _: Duration) -> LocalBoxFuture<'static, ()> {
             Box::pin(std::future::pending())
         }
     }

@@ -1,6 +1,7 @@
 //! Decides when to retry a failed model call.
 
 use crate::types::ModelError;
+use std::time::Duration;
 
 /// Limits of retries. Pure: the caller supplies the random number and waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -8,16 +9,21 @@ pub struct RetryPolicy {
     /// Maximum number of attempts, including the first.
     pub max_attempts: u32,
     /// Delay after the first attempt; it doubles after each further attempt.
-    pub base_ms: u64,
+    pub base: Duration,
     /// Upper bound of the computed delay.
-    pub max_delay_ms: u64,
+    pub max_delay: Duration,
     /// Longest delay that a provider may request; the call fails if it requests more.
-    pub max_retry_after_ms: u64,
+    pub max_retry_after: Duration,
 }
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        Self { max_attempts: 4, base_ms: 500, max_delay_ms: 8_000, max_retry_after_ms: 60_000 }
+        Self {
+            max_attempts: 4,
+            base: Duration::from_millis(500),
+            max_delay: Duration::from_secs(8),
+            max_retry_after: Duration::from_secs(60),
+        }
     }
 }
 
@@ -25,19 +31,18 @@ impl RetryPolicy {
     /// Returns the delay before the next attempt, or `None` to give up. `attempts` attempts were made and the
     /// last one failed with `error`. Half of the delay is fixed and half scales with `random`, which spreads
     /// out callers that failed at the same time.
-    pub fn delay_ms(&self, attempts: u32, error: &ModelError, random: u32) -> Option<u64> {
+    pub fn delay(&self, attempts: u32, error: &ModelError, random: u32) -> Option<Duration> {
         if attempts >= self.max_attempts || !error.is_retryable() {
             return None;
         }
-        let requested = error.retry_after_ms.unwrap_or(0);
-        if requested > self.max_retry_after_ms {
+        let requested = error.retry_after.unwrap_or_default();
+        if requested > self.max_retry_after {
             return None;
         }
-        let doublings = attempts.saturating_sub(1).min(32);
-        let wait = self.base_ms.saturating_mul(1 << doublings).min(self.max_delay_ms);
-        let half = wait / 2;
-        let chance = (half.saturating_mul(u64::from(random))) >> 32;
-        Some((wait - half + chance).max(requested))
+        let doublings = attempts.saturating_sub(1).min(31);
+        let half = self.base.saturating_mul(1 << doublings).min(self.max_delay) / 2;
+        let jitter = half.mul_f64(f64::from(random) / f64::from(u32::MAX));
+        Some((half + jitter).max(requested))
     }
 }
 
@@ -45,10 +50,12 @@ impl RetryPolicy {
 mod tests {
     use super::*;
     use crate::types::ModelErrorKind::{self, *};
+    use crate::types::time::millis;
     use proptest::prelude::*;
 
-    fn error(kind: ModelErrorKind, retry_after_ms: Option<u64>, should_retry: Option<bool>) -> ModelError {
-        ModelError { retry_after_ms, should_retry, ..ModelError::new(kind, "x") }
+    fn error(kind: ModelErrorKind, after: Option<u64>, should_retry: Option<bool>) -> ModelError {
+        let retry_after = after.map(Duration::from_millis);
+        ModelError { retry_after, should_retry, ..ModelError::new(kind, "x") }
     }
 
     #[test]
@@ -57,7 +64,7 @@ mod tests {
         let cases = [
             // attempts, kind, retry-after, x-should-retry, random, expected
             (1, Unavailable, None, None, 0, Some(250)),
-            (1, Unavailable, None, None, u32::MAX, Some(499)),
+            (1, Unavailable, None, None, u32::MAX, Some(500)),
             (2, Network, None, None, 0, Some(500)),
             (3, Cut, None, None, 0, Some(1_000)),
             (4, Stalled, None, None, 0, None),
@@ -72,7 +79,7 @@ mod tests {
             (1, Invalid, None, Some(true), 0, Some(250)),
         ];
         for (attempts, kind, after, should, random, expected) in cases {
-            let got = policy.delay_ms(attempts, &error(kind, after, should), random);
+            let got = policy.delay(attempts, &error(kind, after, should), random).map(millis);
             assert_eq!(got, expected, "{attempts} {kind:?} {after:?} {should:?} {random}");
         }
     }
@@ -81,9 +88,10 @@ mod tests {
         #[test]
         fn waits_are_bounded(max_attempts in 1u32..100, attempts in 0u32..100, random: u32, after in proptest::option::of(0u64..100_000)) {
             let policy = RetryPolicy { max_attempts, ..RetryPolicy::default() };
-            if let Some(wait) = policy.delay_ms(attempts, &error(RateLimited, after, None), random) {
+            if let Some(wait) = policy.delay(attempts, &error(RateLimited, after, None), random) {
                 prop_assert!(attempts < max_attempts);
-                prop_assert!(wait >= after.unwrap_or(0).max(250) && wait <= after.unwrap_or(0).max(8_000));
+                let after = after.unwrap_or(0);
+                prop_assert!((after.max(250)..=after.max(8_000)).contains(&millis(wait)));
             }
         }
     }

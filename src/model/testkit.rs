@@ -24,13 +24,14 @@ use serde_json::{Value, json};
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
+    time::Duration,
 };
 
 /// One step of a scripted body.
 pub(super) enum BodyStep {
     Bytes(Vec<u8>),
     /// Advances the clock before the next step.
-    Pause(u64),
+    Pause(Duration),
     Break,
     Hang,
 }
@@ -38,18 +39,18 @@ pub(super) enum BodyStep {
 /// A clock on which sleeping advances the time at once.
 #[derive(Default)]
 pub(super) struct FakeClock {
-    pub(super) now: Rc<Cell<u64>>,
-    pub(super) sleeps: RefCell<Vec<u64>>,
+    pub(super) now: Rc<Cell<Timestamp>>,
+    pub(super) sleeps: RefCell<Vec<Duration>>,
 }
 
 impl Clock for FakeClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.now.get())
+        self.now.get()
     }
 
-    fn sleep(&self, ms: u64) -> LocalBoxFuture<'static, ()> {
-        self.sleeps.borrow_mut().push(ms);
-        let (now, until) = (self.now.clone(), self.now.get() + ms);
+    fn sleep(&self, span: Duration) -> LocalBoxFuture<'static, ()> {
+        self.sleeps.borrow_mut().push(span);
+        let (now, until) = (self.now.clone(), self.now.get() + span);
         async move { now.set(now.get().max(until)) }.boxed_local()
     }
 }
@@ -77,8 +78,8 @@ impl Http for FakeHttp {
                 match step {
                     BodyStep::Bytes(bytes) => Some(Ok(Bytes::from(bytes))),
                     BodyStep::Break => Some(Err(HttpError("reset".into()))),
-                    BodyStep::Pause(ms) => {
-                        now.set(now.get() + ms);
+                    BodyStep::Pause(span) => {
+                        now.set(now.get() + span);
                         None
                     }
                     BodyStep::Hang => future::pending().await,

@@ -7,14 +7,15 @@ use futures::{
     pin_mut,
 };
 use std::panic::AssertUnwindSafe;
+use std::time::Duration;
 
 /// A source of time.
 pub trait Clock {
     /// Returns the current time.
     fn now(&self) -> Timestamp;
 
-    /// Completes after `ms` milliseconds. Dropping the future cancels the timer.
-    fn sleep(&self, ms: u64) -> LocalBoxFuture<'static, ()>;
+    /// Completes after `span`. Dropping the future cancels the timer.
+    fn sleep(&self, span: Duration) -> LocalBoxFuture<'static, ()>;
 }
 
 /// A source of cryptographically secure random bytes.
@@ -34,13 +35,17 @@ pub enum Unfinished {
     Panicked,
 }
 
-/// Runs `work` for at most `ms` milliseconds and catches its panics.
+/// Runs `work` for at most `limit` and catches its panics.
 ///
 /// # Errors
 /// The work timed out or panicked.
-pub async fn within<T>(clock: &dyn Clock, ms: u64, work: impl Future<Output = T>) -> Result<T, Unfinished> {
+pub async fn within<T>(
+    clock: &dyn Clock,
+    limit: Duration,
+    work: impl Future<Output = T>,
+) -> Result<T, Unfinished> {
     let work = AssertUnwindSafe(work).catch_unwind();
-    let timer = clock.sleep(ms);
+    let timer = clock.sleep(limit);
     pin_mut!(work);
     match select(work, timer).await {
         Either::Left((done, _)) => done.map_err(|_panic| Unfinished::Panicked),

@@ -4,6 +4,7 @@
 use crate::types::{AgentId, KeyId, Rules, Scopes, SessionId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use thiserror::Error;
 
 /// A failed directory call, with the store's message.
@@ -103,10 +104,10 @@ pub enum Claim {
     Done(u16, String),
 }
 
-/// How long the response to an Idempotency-Key is stored, in milliseconds (one day).
-pub const CLAIM_TTL_MS: u64 = 24 * 60 * 60 * 1_000;
-/// How long a request may hold an Idempotency-Key before another request may take it over, in milliseconds.
-pub const CLAIM_TIMEOUT_MS: u64 = 60 * 1_000;
+/// How long the response to an Idempotency-Key is stored (one day).
+pub const CLAIM_TTL: Duration = Duration::from_hours(24);
+/// How long a request may hold an Idempotency-Key before another request may take it over.
+pub const CLAIM_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The store of tenants, keys, the list of sessions, and idempotency outside sessions.
 #[async_trait(?Send)]
@@ -161,8 +162,8 @@ pub trait Directory {
         subagents: bool,
     ) -> DirectoryResult<Vec<SessionEntry>>;
 
-    /// Claims an Idempotency-Key. `scope` consists of tenant and route. Rows older than [`CLAIM_TTL_MS`] are
-    /// ignored, and so are claims still running after [`CLAIM_TIMEOUT_MS`], whose request must have failed.
+    /// Claims an Idempotency-Key. `scope` consists of tenant and route. Rows older than [`CLAIM_TTL`] are
+    /// ignored, and so are claims still running after [`CLAIM_TIMEOUT`], whose request must have failed.
     async fn claim(&self, scope: &str, key: &str, body_hash: &str, now: Timestamp) -> DirectoryResult<Claim>;
     /// Stores the first response, or releases the key if there is none.
     async fn settle(&self, scope: &str, key: &str, answer: Option<(u16, &str)>) -> DirectoryResult<()>;

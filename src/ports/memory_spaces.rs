@@ -6,6 +6,7 @@
 use super::memory::MemoryResult;
 use crate::types::{LeaseId, Timestamp};
 use async_trait::async_trait;
+use std::time::Duration;
 
 /// A memory space: the memory of one user with one agent.
 pub type Space = crate::types::Owner;
@@ -46,13 +47,13 @@ pub struct Claim {
 /// The memory spaces of all tenants.
 #[async_trait(?Send)]
 pub trait MemorySpaces {
-    /// Claims the right to extract facts for a space, which is granted once per `gap_ms`. Returns `None` if
+    /// Claims the right to extract facts for a space, which is granted once per `gap`. Returns `None` if
     /// granted, otherwise the time of the next possible grant.
     async fn claim_flush(
         &self,
         space: &Space,
         now: Timestamp,
-        gap_ms: u64,
+        gap: Duration,
     ) -> MemoryResult<Option<Timestamp>>;
 
     /// Gives a dirty space priority over spaces without a request. Returns when the space was last

@@ -1,6 +1,7 @@
 //! Work that outlives the request that started it.
 
 use futures::future::LocalBoxFuture;
+use std::time::Duration;
 
 /// Runs futures to completion, even if the client disconnects.
 pub trait Spawner {
@@ -8,7 +9,7 @@ pub trait Spawner {
     fn spawn(&self, work: LocalBoxFuture<'static, ()>);
 
     /// Sets the object's alarm, which also fires after an eviction. Replaces an earlier alarm.
-    fn wake_after(&self, ms: u64);
+    fn wake_after(&self, delay: Duration);
 
     /// Cancels the alarm set by [`Spawner::wake_after`].
     fn let_sleep(&self);

@@ -20,6 +20,7 @@ use futures::{
     pin_mut,
 };
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use std::{future::Future, ops::Range, rc::Rc};
 use thiserror::Error;
 
@@ -29,11 +30,10 @@ pub use large::{MAX_CHARS, store_if_large};
 pub const MAX_BYTES: usize = 16 << 20;
 /// Maximum total size of a session's attachments in bytes (256 MiB).
 pub const MAX_ATTACHED: u64 = 256 << 20;
-/// Timeout of one request to the object store, in milliseconds.
-const STORE_TIMEOUT_MS: u64 = 10_000;
-/// Maximum lifetime of an expiring artifact, in milliseconds (ten years), so that its expiry is a valid
-/// timestamp.
-const MAX_TTL_MS: u64 = 3_653 * 24 * 3_600_000;
+/// Timeout of one request to the object store.
+const STORE_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum lifetime of an expiring artifact (ten years), so that its expiry is a valid timestamp.
+const MAX_TTL: Duration = Duration::from_hours(3_653 * 24);
 
 /// Why an artifact is not available.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -220,7 +220,7 @@ impl Artifacts {
         &self,
         id: ArtifactId,
         content: Content,
-        ttl_ms: Option<u64>,
+        ttl: Option<Duration>,
     ) -> Result<Stored, ArtifactError> {
         let Content { bytes, mime_type, name } = content;
         let now = self.clock.now();
@@ -230,7 +230,7 @@ impl Artifacts {
             mime_type,
             name,
             created_at: now,
-            expires_at: ttl_ms.map(|ttl| now.plus(ttl.min(MAX_TTL_MS))),
+            expires_at: ttl.map(|ttl| now + ttl.min(MAX_TTL)),
         };
         let json = encode(&pointer)?;
         if self.session.is_retired() {
@@ -255,11 +255,11 @@ impl Artifacts {
 
     /// Awaits the object store, with a timeout.
     async fn within<T>(&self, work: impl Future<Output = BlobResult<T>>) -> Result<T, ArtifactError> {
-        let timer = self.clock.sleep(STORE_TIMEOUT_MS);
+        let timer = self.clock.sleep(STORE_TIMEOUT);
         pin_mut!(work);
         match select(work, timer).await {
             Either::Left((done, _)) => Ok(done?),
-            Either::Right(_) => Err(ArtifactError::Store(format!("no answer within {STORE_TIMEOUT_MS} ms"))),
+            Either::Right(_) => Err(ArtifactError::Store(format!("no answer within {STORE_TIMEOUT:?}"))),
         }
     }
 }

@@ -8,9 +8,10 @@ use super::{
 use crate::ports::StoreError;
 use crate::types::{Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
-/// How long a response is kept, in milliseconds (24 h).
-pub const KEEP_MS: u64 = 24 * 3_600_000;
+/// How long a response is kept (24 h).
+pub const KEEP: Duration = Duration::from_hours(24);
 
 /// The stored response of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,7 +50,7 @@ impl ResponseDocument {
     /// If the response cannot be written as JSON.
     pub fn new(route: &str, key: &str, first: &FirstResponse) -> Result<Self, StoreError> {
         let key = DocumentKey::first_response(route, key);
-        Ok(Self { key, json: encode(first)?, expires_at: first.at.plus(KEEP_MS) })
+        Ok(Self { key, json: encode(first)?, expires_at: first.at + KEEP })
     }
 }
 
@@ -72,7 +73,7 @@ pub fn find(
 ) -> Result<Option<FirstResponse>, StoreError> {
     let stored = session.document(&DocumentKey::first_response(route, key))?;
     let found: Option<FirstResponse> = stored.as_deref().map(decode).transpose()?;
-    Ok(found.filter(|first| now.since(first.at) < KEEP_MS))
+    Ok(found.filter(|first| now.since(first.at) < KEEP))
 }
 
 /// Deletes expired responses.
@@ -103,5 +104,5 @@ pub fn next_expiry(session: &Session) -> Result<Option<Timestamp>, StoreError> {
 }
 
 fn expiry(json: &str) -> Result<Timestamp, StoreError> {
-    decode::<FirstResponse>(json).map(|first| first.at.plus(KEEP_MS))
+    decode::<FirstResponse>(json).map(|first| first.at + KEEP)
 }

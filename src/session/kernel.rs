@@ -19,15 +19,16 @@ use crate::ports::StoreError;
 use crate::types::{ChildStatus, SessionId, SessionState, Timestamp, TurnState};
 use obligations::Obligation;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-/// Delay of the alarm that checks work in memory, in milliseconds.
-pub const WATCHDOG_MS: u64 = 20_000;
-/// The first delay after a failure, in milliseconds.
-pub const RETRY_MS: u64 = 1_000;
-/// The longest delay after failures, in milliseconds.
-pub const MAX_RETRY_MS: u64 = 600_000;
-/// Maximum age of a session's list entry, in milliseconds.
-const LISTING_MS: u64 = 300_000;
+/// Delay of the alarm that checks work in memory.
+pub const WATCHDOG: Duration = Duration::from_secs(20);
+/// The first delay after a failure.
+pub const RETRY: Duration = Duration::from_secs(1);
+/// The longest delay after failures.
+pub const MAX_RETRY: Duration = Duration::from_mins(10);
+/// Maximum age of a session's list entry.
+const LISTING: Duration = Duration::from_mins(5);
 
 /// A background job of a session. Each runs at most once at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -155,7 +156,7 @@ struct Attempts {
 impl Attempts {
     fn failed(&mut self, now: Timestamp) {
         self.failures = self.failures.saturating_add(1);
-        self.not_before = now.plus(backoff(self.failures));
+        self.not_before = now + backoff(self.failures, MAX_RETRY);
     }
 }
 
@@ -189,7 +190,7 @@ impl SessionKernel {
     /// Forgets the session after its store failed, and schedules reading it again.
     pub fn store_failed(&mut self, now: Timestamp) {
         self.forget();
-        self.reopen_at = Some(now.plus(RETRY_MS));
+        self.reopen_at = Some(now + RETRY);
     }
 
     /// Forgets the session. Jobs that still run are remembered until they end.
@@ -231,7 +232,7 @@ impl SessionKernel {
                 let wake = self.next_wake(None, now);
                 self.arm(wake, now, &mut effects);
             }
-            Err(_) => self.arm(Some(now.plus(RETRY_MS)), now, &mut effects),
+            Err(_) => self.arm(Some(now + RETRY), now, &mut effects),
         }
         effects
     }
@@ -242,7 +243,7 @@ impl SessionKernel {
     /// which still follows from the stored state.
     pub fn next_wake(&self, durable: Option<&Durable<'_>>, now: Timestamp) -> Option<Timestamp> {
         let in_memory = self.jobs.values().any(|attempts| attempts.running) || self.running.is_some();
-        let watchdog = in_memory.then(|| now.plus(WATCHDOG_MS));
+        let watchdog = in_memory.then(|| now + WATCHDOG);
         let Some(durable) = durable else { return watchdog.into_iter().chain(self.reopen_at).min() };
         let waiting =
             self.obligations(durable, now).into_iter().filter_map(|Obligation { job, due, .. }| {
@@ -315,7 +316,7 @@ impl SessionKernel {
 
     /// Arms the alarm unless the armed one fires early enough, because arming is a billed write.
     fn arm(&mut self, wake: Option<Timestamp>, now: Timestamp, effects: &mut Vec<Effect>) {
-        let Some(wake) = wake.map(|wake| wake.max(now.plus(1))) else { return };
+        let Some(wake) = wake.map(|wake| wake.max(now + Duration::from_millis(1))) else { return };
         let armed = self.alarm.filter(|armed| *armed > now);
         if armed.is_none_or(|armed| armed > wake) {
             self.alarm = Some(wake);
@@ -330,7 +331,7 @@ fn permit_to_run(turn: Option<&TurnState>) -> Option<Permit> {
     turn.filter(runs).map(|turn| Permit { turn: turn.id.clone(), epoch: turn.epoch })
 }
 
-/// Returns the delay after `failures` consecutive failures, in milliseconds; it doubles each time.
-pub fn backoff(failures: u32) -> u64 {
-    (RETRY_MS << failures.saturating_sub(1).min(20)).min(MAX_RETRY_MS)
+/// Returns the delay after `failures` consecutive failures. It doubles each time, up to `longest`.
+pub fn backoff(failures: u32, longest: Duration) -> Duration {
+    RETRY.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(longest)
 }

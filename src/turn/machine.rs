@@ -7,13 +7,13 @@ use crate::types::{
     Budget, CallId, CallState, CallStatus, EventKind, Price, StopReason, Timestamp, ToolCall, TurnError,
     TurnId, TurnOptions, TurnPhase, TurnState, Usage,
 };
+use std::time::Duration;
 
 /// Maximum number of restarts within one step before the turn fails.
 pub const MAX_ATTEMPTS: u32 = 6;
 
-/// When less time than this is left, in milliseconds, no tool starts and the model is called for its final
-/// response.
-pub const MIN_REMAINING_MS: u64 = 1_000;
+/// When less time than this is left, no tool starts and the model is called for its final response.
+pub const MIN_REMAINING: Duration = Duration::from_secs(1);
 
 /// How many responses may violate the caller's schema before the turn fails.
 pub const MAX_REPAIRS: u32 = 1;
@@ -63,7 +63,7 @@ impl TurnMachine<'_> {
             epoch: 1,
             attempts: 0,
             started_at: now,
-            deadline: now.plus(u64::from(budget.timeout_s) * 1_000),
+            deadline: now + Duration::from_secs(budget.timeout_s.into()),
             budget,
             steps: 0,
             tool_calls: 0,
@@ -106,7 +106,7 @@ impl TurnMachine<'_> {
             TurnPhase::Model if turn.steps >= turn.budget.max_steps => {
                 Step::Summarize { reason: StopReason::MaxSteps }
             }
-            TurnPhase::Model if turn.steps > 0 && turn.deadline.since(now) < MIN_REMAINING_MS => {
+            TurnPhase::Model if turn.steps > 0 && turn.deadline.since(now) < MIN_REMAINING => {
                 Step::Summarize { reason: StopReason::Deadline }
             }
             TurnPhase::Model => Step::CallModel,
@@ -216,7 +216,7 @@ impl TurnMachine<'_> {
         }
         let Some(since) = self.0.waiting_since.take() else { return false };
         self.0.delegated = false;
-        self.0.deadline = self.0.deadline.plus(now.since(since));
+        self.0.deadline = self.0.deadline + now.since(since);
         self.0.epoch += 1;
         self.0.attempts = 0;
         true
@@ -332,8 +332,8 @@ mod tests {
         assert_eq!(TurnMachine::next(&tokens, NOW), done(StopReason::Cost));
 
         let time = turn(Budget { timeout_s: 2, ..Budget::default() });
-        assert_eq!(TurnMachine::next(&time, NOW.plus(1_999)), Step::CallModel);
-        assert_eq!(TurnMachine::next(&time, NOW.plus(2_000)), done(StopReason::Deadline));
+        assert_eq!(TurnMachine::next(&time, NOW + Duration::from_millis(1_999)), Step::CallModel);
+        assert_eq!(TurnMachine::next(&time, NOW + Duration::from_secs(2)), done(StopReason::Deadline));
     }
 
     #[test]
@@ -369,14 +369,14 @@ mod tests {
     fn the_deadline_is_paused_while_a_turn_waits() {
         let mut turn = turn(Budget { timeout_s: 10, ..Budget::default() });
         TurnMachine(&mut turn).model_responded(used(1), &calls(&["a", "b", "c"]));
-        TurnMachine(&mut turn).wait_for(&["a", "c"].map(CallId::from), false, NOW.plus(4_000));
-        let later = NOW.plus(1_000_000_000);
+        TurnMachine(&mut turn).wait_for(&["a", "c"].map(CallId::from), false, NOW + Duration::from_secs(4));
+        let later = NOW + Duration::from_secs(1_000_000);
         assert_eq!(TurnMachine::next(&turn, later), Step::Wait);
         assert!(!TurnMachine(&mut turn).call_resolved(&"b".into(), later), "the call is not suspended");
         assert!(!TurnMachine(&mut turn).call_resolved(&"a".into(), later));
         assert!(TurnMachine(&mut turn).call_resolved(&"c".into(), later));
         assert!(!TurnMachine(&mut turn).call_resolved(&"c".into(), later), "only once");
-        assert_eq!((turn.epoch, turn.deadline), (2, later.plus(6_000)));
+        assert_eq!((turn.epoch, turn.deadline), (2, later + Duration::from_secs(6)));
         assert!(matches!(TurnMachine::next(&turn, later), Step::CallTools(open) if open.len() == 3));
     }
 

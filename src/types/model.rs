@@ -2,6 +2,7 @@
 
 use super::{Message, Part, ToolSpec, WindowUse};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 use std::{ops::AddAssign, rc::Rc};
 use thiserror::Error;
 
@@ -232,8 +233,8 @@ pub struct ModelError {
     pub status: Option<u16>,
     /// What happened, for people. Never contains a key.
     pub message: String,
-    /// The delay requested by the provider, in milliseconds.
-    pub retry_after_ms: Option<u64>,
+    /// The delay requested by the provider.
+    pub retry_after: Option<Duration>,
     /// Whether to retry according to the provider (`x-should-retry`), overriding the kind.
     pub should_retry: Option<bool>,
 }
@@ -241,7 +242,7 @@ pub struct ModelError {
 impl ModelError {
     /// Creates an error with a kind and a message only.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, status: None, message: message.into(), retry_after_ms: None, should_retry: None }
+        Self { kind, status: None, message: message.into(), retry_after: None, should_retry: None }
     }
 
     /// Returns whether the same request may be retried.

@@ -2,20 +2,17 @@
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use std::ops::{Add, Sub};
+use std::time::Duration;
 
 /// A point in time, in milliseconds since the Unix epoch. RFC 3339 in UTC in JSON.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub u64);
 
 impl Timestamp {
-    /// Returns the time `ms` milliseconds later.
-    pub fn plus(self, ms: u64) -> Self {
-        Self(self.0.saturating_add(ms))
-    }
-
-    /// Returns the milliseconds since `earlier`; zero if `earlier` is later.
-    pub fn since(self, earlier: Self) -> u64 {
-        self.0.saturating_sub(earlier.0)
+    /// Returns the time since `earlier`; zero if `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
     /// Formats as RFC 3339 in UTC with milliseconds, such as `2026-11-20T12:00:00.000Z`.
@@ -37,6 +34,29 @@ impl Timestamp {
         let time = DateTime::parse_from_rfc3339(text).ok()?;
         u64::try_from(time.timestamp_millis()).ok().map(Self)
     }
+}
+
+/// Adds a span. Stops at the latest time.
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, span: Duration) -> Self {
+        Self(self.0.saturating_add(millis(span)))
+    }
+}
+
+/// Subtracts a span. Stops at the epoch.
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    fn sub(self, span: Duration) -> Self {
+        Self(self.0.saturating_sub(millis(span)))
+    }
+}
+
+/// Returns a span in whole milliseconds, the unit of spans in events, logs and databases.
+pub fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Serialize for Timestamp {
@@ -64,5 +84,13 @@ mod tests {
         assert_eq!(Timestamp::parse(&time.to_rfc3339()), Some(time));
         assert_eq!(Timestamp::parse("2026-11-20T13:00:00.123+01:00"), Some(time));
         assert_eq!(Timestamp::parse("yesterday"), None);
+    }
+
+    #[test]
+    fn arithmetic_saturates() {
+        let (time, second) = (Timestamp(5_000), Duration::from_secs(1));
+        assert_eq!((time + second, time - second), (Timestamp(6_000), Timestamp(4_000)));
+        assert_eq!((time.since(time - second), (time - second).since(time)), (second, Duration::ZERO));
+        assert_eq!((time + Duration::MAX, time - Duration::MAX), (Timestamp(u64::MAX), Timestamp(0)));
     }
 }

@@ -11,6 +11,7 @@ use crate::ports::{Clock, FileError};
 use futures::{executor::block_on, future::join_all};
 use pretty_assertions::assert_eq;
 use proptest::prelude::*;
+use std::time::Duration;
 
 const NOW: Timestamp = Timestamp(1_795_176_000_000);
 
@@ -101,11 +102,11 @@ fn a_file_is_written_read_listed_moved_and_removed() {
     let tree = stage.tree();
     let first = put(&*tree, "notes/a.md", "one");
     assert_eq!((first.bytes, first.updated_at, first.etag.len()), (3, NOW, 32));
-    stage.clock.advance(5);
+    stage.clock.advance(Duration::from_millis(5));
     let second = block_on(tree.write(&path("notes/a.md"), bytes("two"), &if_match(&first.etag)));
     let second = second.expect("written");
     assert_ne!(first.etag, second.etag);
-    assert_eq!(second.updated_at, NOW.plus(5));
+    assert_eq!(second.updated_at, NOW + Duration::from_millis(5));
     let late = block_on(tree.write(&path("notes/a.md"), bytes("three"), &if_match(&first.etag)));
     assert_eq!(late, Err(FileError::Conflict));
     let missing = block_on(tree.write(&path("notes/b.md"), bytes("x"), &if_match(&first.etag)));
@@ -202,13 +203,13 @@ fn large_content_is_stored_under_the_tenant() {
     assert_eq!((stage.table.free().len(), keys().len()), (1, 2));
     block_on(stage.all.collect(stage.clock.now())).expect("collected");
     assert_eq!(keys().len(), 2);
-    stage.clock.advance(COLLECT_AFTER_MS);
+    stage.clock.advance(COLLECT_AFTER);
     block_on(stage.all.collect(stage.clock.now())).expect("collected");
     assert_eq!((stage.table.free().len(), keys().len()), (0, 1));
     assert_eq!(text(&*tree, "large"), Some(large("b")));
     block_on(tree.rename(&path("large"), &path("moved"))).expect("moved");
     block_on(tree.delete(&path("moved"), &Precondition::Any)).expect("removed");
-    stage.clock.advance(COLLECT_AFTER_MS);
+    stage.clock.advance(COLLECT_AFTER);
     block_on(stage.all.collect(stage.clock.now())).expect("collected");
     assert_eq!(keys(), Vec::<String>::new());
 }

@@ -1,6 +1,6 @@
 //! Calls that wait for approval, across evictions.
 
-use crate::stage::{Stage, step_of};
+use crate::stage::{Stage, ms, step_of};
 use edge_harness::agent::{
     OnBusy,
     host::suspensions::{ApprovalDecision, TurnEffect},
@@ -208,7 +208,7 @@ fn a_suspended_call_survives_evictions_and_years() {
         let stage = suspended();
         stage.crash();
         stage.wake();
-        stage.tick(6 * 24 * 3_600_000);
+        stage.tick(ms(6 * 24 * 3_600_000));
         stage.crash();
         assert_eq!(waiting(&stage), ["w1", "w2"]);
         let decision = if declines { Decision::Decline } else { Decision::Approve };
@@ -231,7 +231,7 @@ fn an_expired_approval_is_declined() {
     let stage = suspended();
     approve(&stage, "w2").unwrap();
     // The object's alarm wakes it for the expiry.
-    stage.live(8 * 24 * 3_600_000);
+    stage.live(ms(8 * 24 * 3_600_000));
     stage.settle();
     stage.check();
     assert_eq!(runs(&stage), [("b".to_owned(), 1)]);
@@ -244,7 +244,7 @@ fn an_expired_approval_is_declined() {
 #[test]
 fn a_decision_at_the_expiry_is_too_late() {
     let stage = suspended();
-    stage.tick(7 * 24 * 3_600_000);
+    stage.tick(ms(7 * 24 * 3_600_000));
     assert_eq!(code(approve(&stage, "w1")), "not_waiting");
     stage.settle();
     assert_eq!((runs(&stage), stage.outcomes("t1").len()), (vec![], 3));

@@ -1,7 +1,7 @@
 //! Large outputs and files, as the model, the log and HTTP clients see them.
 
 use crate::http::{request, respond, status};
-use crate::stage::{NOW, Stage, meta, standard, step_of};
+use crate::stage::{NOW, Stage, meta, ms, standard, step_of};
 use async_trait::async_trait;
 use bytes::Bytes;
 use edge_harness::agent::{
@@ -17,6 +17,7 @@ use edge_harness::standard::builder;
 use edge_harness::types::{Effect, ModelRequest, Part, Problem, Role, ToolOutcome};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
@@ -24,7 +25,7 @@ use std::{
     rc::Rc,
 };
 
-const HOUR: u64 = 3_600_000;
+const HOUR: Duration = Duration::from_hours(1);
 
 /// Returns a text of this many two-byte characters.
 pub struct Big;
@@ -207,10 +208,10 @@ fn an_expired_artifact_cannot_be_read_and_its_bytes_are_deleted() {
     stage.take_wake_up();
     stage.wake();
     assert_eq!(stage.take_wake_up(), Some(HOUR), "the host wakes at the expiry");
-    stage.tick(HOUR - 1);
+    stage.tick(HOUR - ms(1));
     assert_eq!(status(&get(&stage, &id, &[]).unwrap()), 200);
     stage.blobs.down.set(true);
-    stage.tick(1);
+    stage.tick(ms(1));
     assert_eq!(code(get(&stage, &id, &[])), (410, "gone"));
     let said = format!("read_artifact {}", json!({ "ref": id }));
     let [ToolOutcome::Failure { reason, retryable: true }] = &run(&stage, "t2", &said)[..] else {
@@ -382,7 +383,7 @@ impl Slow {
 impl BlobStore for Slow {
     async fn put(&self, key: &str, _: Bytes, _: &str) -> BlobResult<()> {
         self.under_way.borrow_mut().push(key.into());
-        self.clock.sleep(300).await;
+        self.clock.sleep(ms(300)).await;
         self.land();
         Ok(())
     }
@@ -441,10 +442,10 @@ fn an_erasure_waits_for_writes_in_progress() {
     // New writes are refused during the erasure.
     post("t2");
     assert_eq!(blobs.under_way.borrow().len(), 1);
-    clock.advance(300);
+    clock.advance(ms(300));
     tasks.run();
     assert_eq!(erased.take(), Some(Ok(())));
-    clock.advance(60_000);
+    clock.advance(ms(60_000));
     tasks.run();
     blobs.land();
     assert_eq!(*blobs.objects.borrow(), BTreeSet::new());

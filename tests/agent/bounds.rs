@@ -2,7 +2,7 @@
 //! cost.
 
 use crate::http::{request, respond};
-use crate::stage::{NOW, Stage};
+use crate::stage::{NOW, Stage, ms};
 use edge_harness::http::{Body, Response};
 use edge_harness::platform::in_memory::{ManualClock, ScriptedModels, models::answer};
 use edge_harness::ports::{Batch, Model, Models, SessionStore};
@@ -45,7 +45,7 @@ fn streaming() -> Stage {
     let stage = Stage::demo();
     post(&stage, &json!({"content": "/slow 1000 1000"})).unwrap();
     stage.run();
-    stage.tick(1_100);
+    stage.tick(ms(1_100));
     assert!(stage.session().hub().is_streaming());
     stage
 }

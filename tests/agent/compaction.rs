@@ -1,6 +1,6 @@
 //! Compaction in a session: the prompt, the events, and that failures lose no message.
 
-use crate::stage::{NOW, Stage, check};
+use crate::stage::{NOW, Stage, check, ms};
 use edge_harness::agent::{
     FollowUp, OnBusy,
     follow_up::{FollowUpContext, Progress},
@@ -20,6 +20,7 @@ use edge_harness::types::{
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -46,7 +47,7 @@ impl Models for Windows {
 struct Diary {
     said: Rc<RefCell<Vec<String>>>,
     fails: Rc<Cell<bool>>,
-    takes_ms: Rc<Cell<u64>>,
+    takes: Rc<Cell<Duration>>,
 }
 
 #[async_trait::async_trait(?Send)]
@@ -59,9 +60,9 @@ impl FollowUp for Diary {
     }
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
         if !cx.urgent {
-            return Ok(Progress::NotBefore(cx.clock.now().plus(1_000_000_000)));
+            return Ok(Progress::NotBefore(cx.clock.now() + ms(1_000_000_000)));
         }
-        cx.unless_canceled(cx.clock.sleep(self.takes_ms.get())).await?;
+        cx.unless_canceled(cx.clock.sleep(self.takes.get())).await?;
         if self.fails.get() {
             return Err("not now".into());
         }
@@ -233,12 +234,12 @@ fn messages_that_must_leave_unprocessed_are_processed_later() {
     let set = chat(at(0, 1));
     set.window.set(8_000);
     set.say("t1", "one");
-    set.diary.takes_ms.set(50);
+    set.diary.takes.set(ms(50));
     set.stage.post("t2", &"and ".repeat(4_000));
     set.stage.run();
     // The request does not fit, and the progress of the follow-up is not stored.
     set.stage.store.fail_commits(1);
-    set.stage.tick(50);
+    set.stage.tick(ms(50));
     assert_eq!(set.kinds()[..2], ["started", "completed"]);
     let seen = || set.stage.session().state().follow_ups["diary"].seen;
     assert_eq!((set.diary.said.borrow().join(" ").as_str(), seen()), ("2", 0));
@@ -280,12 +281,12 @@ fn a_failed_summary_neither_loses_messages_nor_fails_the_turn() {
 fn an_abort_ends_compaction_before_the_model_is_called() {
     let set = chat(at(3, 2));
     set.say("t1", "one");
-    set.diary.takes_ms.set(5_000);
+    set.diary.takes.set(ms(5_000));
     set.stage.post("t2", "two");
     set.stage.run();
     let session = set.stage.session();
     assert!(set.stage.host().abort(&session, Vec::new()).expect("aborted"));
-    set.stage.tick(10_000);
+    set.stage.tick(ms(10_000));
     assert_eq!((set.asked().len(), set.summaries().len()), (1, 0));
     assert_eq!(set.stage.end("t2").status, TurnStatus::Canceled);
     assert_eq!(set.kinds()[0], "started");
@@ -390,7 +391,7 @@ fn compaction_runs_in_the_background_during_a_turn() {
     for n in 0..3 {
         set.say(&format!("t{n}"), "x");
     }
-    set.diary.takes_ms.set(5_000);
+    set.diary.takes.set(ms(5_000));
     set.say("t3", "the last one");
     assert_eq!(set.kinds(), ["started"]);
     // A turn runs while the summary is made.
@@ -398,8 +399,8 @@ fn compaction_runs_in_the_background_during_a_turn() {
     assert_eq!(set.stage.end("t4").status, TurnStatus::Completed);
     assert_eq!(set.kinds(), ["started"]);
     assert_eq!(set.asked()[4].matches('\n').count(), 8, "{}", set.asked()[4]);
-    set.diary.takes_ms.set(0);
-    set.stage.tick(5_000);
+    set.diary.takes.set(Duration::ZERO);
+    set.stage.tick(ms(5_000));
     set.stage.run();
     assert_eq!(set.kinds(), ["started", "completed"]);
     let shown = set.shown();
@@ -422,7 +423,7 @@ fn a_compaction_during_a_streamed_message_applies_after_it() {
     }
     stage.post("t2", "/slow 100 50");
     for _ in 0..120 {
-        stage.tick(100);
+        stage.tick(ms(100));
     }
     stage.settle();
     stage.check();
@@ -441,12 +442,12 @@ fn of_two_concurrent_compactions_one_applies() {
     for n in 0..4 {
         set.say(&format!("t{n}"), &n.to_string());
     }
-    set.diary.takes_ms.set(1_000);
+    set.diary.takes.set(ms(1_000));
     let (host, session) = (set.stage.host(), set.stage.session());
     let both = futures::future::join(host.compact(&session), host.compact(&session));
     let mut both = Box::pin(both);
     assert!(both.as_mut().now_or_never().is_none());
-    set.stage.clock.advance(1_000);
+    set.stage.clock.advance(ms(1_000));
     let (one, two) = block_on(both);
     assert_eq!(one.unwrap()["compacted"], true);
     assert_eq!(two.unwrap()["compacted"], true);
@@ -511,7 +512,7 @@ fn no_message_is_lost_wherever_the_session_is_evicted() {
         set.stage.store.die_after(None);
         set.stage.wake();
         set.stage.settle();
-        set.stage.live(60_000);
+        set.stage.live(ms(60_000));
         if posted.is_ok() {
             assert_eq!(set.stage.end("t2").status, TurnStatus::Completed, "after {last}");
         }
@@ -526,14 +527,14 @@ fn no_message_is_lost_wherever_the_session_is_evicted() {
 #[test]
 fn an_erased_session_is_not_compacted() {
     let set = chat(at(5, 2));
-    set.diary.takes_ms.set(5_000);
+    set.diary.takes.set(ms(5_000));
     for n in 0..2 {
         set.say(&format!("t{n}"), "x");
     }
     assert_eq!(set.kinds(), ["started"]);
     let host = set.stage.host();
     block_on(host.erase(&"t".into(), &"s".into())).expect("erased");
-    set.stage.tick(10_000);
+    set.stage.tick(ms(10_000));
     assert_eq!(set.stage.store.log().len(), 0);
 }
 

@@ -1,7 +1,7 @@
 //! Evictions and failed stores at every step of a turn: the turn ends as it would have, except for calls with
 //! an unknown outcome.
 
-use crate::stage::{Stage, check, step_of};
+use crate::stage::{Stage, check, ms, step_of};
 use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::types::{BudgetPatch, ModelRequest, Part, StopReason, TurnStatus};
@@ -58,7 +58,7 @@ fn whole(steps: &[Step]) -> (Stage, u32) {
 fn run_doomed_tasks(stage: &Stage) {
     stage.run();
     for _ in 0..40 {
-        stage.tick(100);
+        stage.tick(ms(100));
     }
 }
 
@@ -119,7 +119,7 @@ proptest! {
         stage.post("t1", "go");
         stage.run();
         for _ in 0..ticks {
-            stage.tick(50);
+            stage.tick(ms(50));
         }
         stage.crash();
         stage.wake();
@@ -135,9 +135,9 @@ proptest! {
             let stage = stage(&steps);
             stage.post("t1", "go");
             while stage.store.commits() < good {
-                stage.tick(1);
+                stage.tick(ms(1));
                 if stage.store.commits() < good {
-                    stage.clock.advance(99);
+                    stage.clock.advance(ms(99));
                 }
             }
             stage.store.fail_commits(1);
@@ -193,7 +193,7 @@ fn a_turn_longer_than_the_window_survives_a_crash() {
     stage.post("t1", "go");
     stage.run();
     for _ in 0..12 {
-        stage.tick(100);
+        stage.tick(ms(100));
     }
     stage.crash();
     stage.wake();
@@ -221,8 +221,8 @@ fn reads_before_an_unknown_outcome_are_repeated() {
     let stage = read_write_read();
     stage.post("t1", "go");
     stage.run();
-    stage.tick(200);
-    stage.tick(100);
+    stage.tick(ms(200));
+    stage.tick(ms(100));
     stage.crash();
     stage.wake();
     stage.settle();
@@ -239,7 +239,7 @@ fn outcomes_directly_follow_their_calls_at_the_deadline() {
     stage.try_post("t1", "go", OnBusy::Queue, budget).unwrap();
     stage.run();
     stage.crash();
-    stage.tick(5_000);
+    stage.tick(ms(5_000));
     stage.wake();
     stage.settle();
     stage.check();

@@ -1,6 +1,6 @@
 //! A denied call never runs, whatever people grant, in any mode, and in subagents.
 
-use crate::stage::{Stage, meta, step_of};
+use crate::stage::{Stage, meta, ms, step_of};
 use edge_harness::agent::host::suspensions::ApprovalDecision;
 use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
 use edge_harness::types::{
@@ -126,7 +126,7 @@ proptest! {
             let forbidden = denied(&stage);
             stage.post(&format!("t{n}"), &said);
             for _ in 0..40 {
-                stage.tick(50);
+                stage.tick(ms(50));
             }
             if forbidden {
                 prop_assert!(stage.runs.borrow().is_empty(), "{said} ran without approval");

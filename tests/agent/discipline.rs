@@ -1,7 +1,7 @@
 //! The rules of a turn: skipped calls, late tools, final responses, self-critiques, schemas, sources, and
 //! parts that fail without failing the turn.
 
-use crate::stage::{Stage, step_of};
+use crate::stage::{Stage, ms, step_of};
 use edge_harness::agent::{
     ActDecision, ContextSource, Hook, RuntimeContext, Settings, Tool, ToolContext, ToolError,
     hook::{HookEvent, PostCall, PreActing, SubStepError},
@@ -47,7 +47,7 @@ impl Tool for SlowWrite {
     const IDEMPOTENT: bool = true;
 
     async fn run(&self, args: Wait, cx: ToolContext) -> Result<String, ToolError> {
-        cx.clock.sleep(args.ms).await;
+        cx.clock.sleep(ms(args.ms)).await;
         cx.set_state("written", json!(args.ms))?;
         Ok("written".into())
     }
@@ -64,7 +64,7 @@ fn a_late_tool_changes_nothing_and_leaves_one_record() {
     stage.settle();
     assert_eq!(stage.outcomes("t1"), ["timeout"]);
     let before = stage.kinds();
-    stage.tick(10_000);
+    stage.tick(ms(10_000));
     assert_eq!(stage.session().state().meta.state.get("written"), None);
     assert_eq!(stage.kinds()[before.len()..], ["tool.late_result"]);
     assert_eq!(stage.records().last().unwrap()["turn"], "t1");
@@ -79,11 +79,11 @@ fn a_tool_of_an_aborted_turn_changes_nothing_in_the_next_one() {
     };
     let (stage, _) = Stage::scripted(script, |builder| builder.tool(SlowWrite));
     stage.post("t1", "go");
-    stage.tick(100);
+    stage.tick(ms(100));
     assert!(stage.host().abort(&stage.session(), Vec::new()).unwrap());
     stage.post("t2", "next");
     stage.settle();
-    stage.tick(1_000);
+    stage.tick(ms(1_000));
     assert_eq!(stage.session().state().meta.state.get("written"), None);
     let late: Vec<_> = stage.records().into_iter().filter(|r| r["type"] == "tool.late_result").collect();
     assert_eq!((late.len(), &late[0]["turn"]), (1, &json!("t1")));
@@ -101,7 +101,7 @@ fn a_tool_writes_the_sessions_state() {
     stage.post("t1", "go");
     stage.settle();
     assert_eq!(stage.session().state().meta.state.get("written"), Some(&json!(50)));
-    stage.tick(60_000);
+    stage.tick(ms(60_000));
     assert!(!stage.kinds().contains(&"tool.late_result".to_owned()));
 }
 
@@ -139,7 +139,7 @@ fn skipped_calls_stay_skipped_after_a_crash() {
     let (stage, _) = Stage::scripted(script, |builder| builder);
     stage.post("t1", "go");
     stage.run();
-    stage.tick(200);
+    stage.tick(ms(200));
     assert_eq!(stage.outcomes("t1"), ["result"]);
     stage.crash();
     stage.wake();
@@ -328,7 +328,7 @@ impl ContextSource for Memories {
         if self.0.is_some() { "memories" } else { "slow_memories" }
     }
     async fn load(&self, _message: &Message, cx: &RuntimeContext) -> Result<Option<String>, String> {
-        cx.clock.sleep(if self.0.is_some() { 500 } else { 10_000 }).await;
+        cx.clock.sleep(ms(if self.0.is_some() { 500 } else { 10_000 })).await;
         Ok(self.0.map(str::to_owned))
     }
 }
@@ -355,7 +355,7 @@ fn optional_parts_of_a_turn_may_fail() {
     let marked = |text: &str| format!("<untrusted_output>\n{text}\n</untrusted_output>");
     assert!(volatile.contains(&format!("{}\n\n{}", marked("Likes tea."), marked("Is Zoë."))), "{volatile}");
     let took = stage.clock.now().since(crate::stage::NOW);
-    assert!(took <= 2_100, "sources are loaded concurrently: {took} ms");
+    assert!(took <= ms(2_100), "sources are loaded concurrently: {took:?}");
 }
 
 #[test]

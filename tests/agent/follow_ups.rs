@@ -1,6 +1,6 @@
 //! Follow-ups are completed despite failures and evictions, and never delay the reply.
 
-use crate::stage::{NOW, Stage};
+use crate::stage::{NOW, Stage, ms};
 use edge_harness::agent::{
     FollowUp,
     follow_up::{FollowUpContext, Progress},
@@ -9,6 +9,7 @@ use edge_harness::platform::in_memory::models::answer;
 use edge_harness::types::{EventKind, Owner, Part, SessionId, Timestamp};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
+use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -24,7 +25,7 @@ struct Diary {
     erased: Rc<RefCell<Vec<String>>>,
     /// Number of initial runs that fail.
     fails: Rc<Cell<u32>>,
-    takes_ms: Rc<Cell<u64>>,
+    takes: Rc<Cell<Duration>>,
     not_before: Rc<Cell<Timestamp>>,
 }
 
@@ -45,7 +46,7 @@ impl FollowUp for Diary {
         if self.not_before.get() > cx.clock.now() {
             return Ok(Progress::NotBefore(self.not_before.get()));
         }
-        cx.unless_canceled(cx.clock.sleep(self.takes_ms.get())).await?;
+        cx.unless_canceled(cx.clock.sleep(self.takes.get())).await?;
         if self.fails.get() > 0 {
             self.fails.set(self.fails.get() - 1);
             return Err("not now".into());
@@ -81,7 +82,7 @@ fn each_turn_is_followed_up_once() {
         stage.run();
     }
     assert_eq!(*diary.rounds.borrow(), [["t1"], ["t2"]]);
-    stage.live(100_000);
+    stage.live(ms(100_000));
     assert_eq!(diary.rounds.borrow().len(), 2);
     assert_eq!(count(&stage, "memory.flushed"), 2);
     stage.check();
@@ -90,7 +91,7 @@ fn each_turn_is_followed_up_once() {
 #[test]
 fn turns_that_end_during_a_run_are_followed_up_together() {
     let (stage, diary) = stage();
-    diary.takes_ms.set(5_000);
+    diary.takes.set(ms(5_000));
     stage.post("t1", "one");
     stage.settle();
     for turn in ["two", "three"] {
@@ -98,7 +99,7 @@ fn turns_that_end_during_a_run_are_followed_up_together() {
         stage.settle();
     }
     for _ in 0..20 {
-        stage.tick(1_000);
+        stage.tick(ms(1_000));
     }
     assert_eq!(*diary.rounds.borrow(), [vec!["one"], vec!["two", "three"]]);
 }
@@ -113,7 +114,7 @@ impl FollowUp for Slow {
     }
 
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
-        cx.clock.sleep(5_000).await;
+        cx.clock.sleep(ms(5_000)).await;
         Ok(Progress::Done(Vec::new()))
     }
 }
@@ -131,7 +132,7 @@ fn a_turn_that_ends_during_an_earlier_follow_up_is_followed_up() {
         stage.settle();
     }
     for _ in 0..20 {
-        stage.tick(1_000);
+        stage.tick(ms(1_000));
     }
     assert_eq!(*diary.rounds.borrow(), [["one"], ["two"]]);
 }
@@ -143,7 +144,7 @@ fn a_failure_is_recorded_once_and_retried_with_backoff() {
     stage.post("t1", "one");
     stage.settle();
     stage.run();
-    stage.live(60_000);
+    stage.live(ms(60_000));
     assert_eq!(*diary.times.borrow(), [0, 1, 3, 7, 15]);
     assert_eq!(*diary.rounds.borrow(), vec![["one"]; 5]);
     assert_eq!((count(&stage, "turn.sub_step_failed"), count(&stage, "memory.flushed")), (1, 1));
@@ -153,16 +154,16 @@ fn a_failure_is_recorded_once_and_retried_with_backoff() {
 #[test]
 fn a_follow_up_survives_evictions() {
     let (stage, diary) = stage();
-    diary.takes_ms.set(5_000);
+    diary.takes.set(ms(5_000));
     stage.post("t1", "one");
     stage.settle();
-    stage.tick(1_000);
+    stage.tick(ms(1_000));
     let alarm = stage.take_wake_up().expect("a wake-up that survives the eviction");
     stage.crash();
     stage.tick(alarm);
     stage.wake();
     stage.run();
-    stage.tick(5_000);
+    stage.tick(ms(5_000));
     assert_eq!(*diary.rounds.borrow(), [["one"], ["one"]]);
     assert_eq!(count(&stage, "memory.flushed"), 1);
 }
@@ -170,11 +171,11 @@ fn a_follow_up_survives_evictions() {
 #[test]
 fn a_postponed_follow_up_waits() {
     let (stage, diary) = stage();
-    diary.not_before.set(stage.host().now().plus(60_000));
+    diary.not_before.set(stage.host().now() + ms(60_000));
     stage.post("t1", "one");
     stage.settle();
     stage.run();
-    stage.live(90_000);
+    stage.live(ms(90_000));
     assert_eq!(count(&stage, "memory.flushed"), 1);
     assert_eq!(*diary.times.borrow(), [0, 60]);
 }
@@ -182,12 +183,12 @@ fn a_postponed_follow_up_waits() {
 #[test]
 fn erasing_a_session_stops_its_follow_ups_and_erases_their_data() {
     let (stage, diary) = stage();
-    diary.takes_ms.set(50_000);
+    diary.takes.set(ms(50_000));
     stage.post("t1", "one");
     stage.settle();
     let host = stage.host();
     block_on(host.erase(&"t".into(), &"s".into())).expect("erased");
-    stage.tick(60_000);
+    stage.tick(ms(60_000));
     assert_eq!(*diary.erased.borrow(), ["t/default/u/s"]);
     assert_eq!((diary.rounds.borrow().len(), stage.store.log().len()), (1, 0));
 }

@@ -1,6 +1,6 @@
 //! The responses of the session object, with the object in memory.
 
-use crate::stage::{Stage, check};
+use crate::stage::{Stage, check, ms};
 use bytes::Bytes;
 use edge_harness::http::{
     Body, MAX_BODY, Request, Response,
@@ -95,16 +95,16 @@ fn a_reader_is_pinged_after_a_long_replay() {
     let mut slow = stream(ask(&stage, "GET /events", "", &json!({})).unwrap());
     // Longer than pings wait for the first listener.
     for _ in 0..4 {
-        stage.tick(15_000);
+        stage.tick(ms(15_000));
     }
     let mut text = String::new();
     for _ in 0..50 {
         text.push_str(&read(&mut slow));
-        stage.tick(20);
+        stage.tick(ms(20));
     }
     assert_eq!(text.matches("event: turn.completed").count(), 3);
     assert!(!text.contains(": ping"));
-    stage.tick(15_000);
+    stage.tick(ms(15_000));
     assert_eq!(read(&mut slow), ": ping\n\n");
 }
 

@@ -1,7 +1,7 @@
 //! Intervals: ticks start with the session, continue after evictions, and end with the session.
 
 use crate::http::ask;
-use crate::stage::{NOW, Stage};
+use crate::stage::{NOW, Stage, ms};
 use edge_harness::agent::{
     BuildError, Interval,
     interval::{Tick, TickContext},
@@ -11,18 +11,19 @@ use edge_harness::ports::{Clock, SessionStore};
 use edge_harness::types::{ModelRequest, Part, Timestamp};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
 };
 
-const EVERY_MS: u64 = 10_000;
+const EVERY: Duration = Duration::from_secs(10);
 
 /// Counts in the session's state, and records when each tick started and whether it was the first run.
 #[derive(Clone, Default)]
 struct Heart {
     beats: Rc<RefCell<Vec<(u64, bool)>>>,
-    takes_ms: Rc<Cell<u64>>,
+    takes: Rc<Cell<Duration>>,
     /// Number of initial ticks that fail.
     fails: Rc<Cell<u32>>,
     stops: Rc<Cell<bool>>,
@@ -35,13 +36,13 @@ impl Interval for Heart {
         "heart"
     }
 
-    fn every_ms(&self) -> u64 {
-        EVERY_MS
+    fn every(&self) -> Duration {
+        EVERY
     }
 
     async fn tick(&self, cx: &TickContext) -> Result<Tick, String> {
         self.beats.borrow_mut().push(((cx.clock.now().0 - NOW.0) / 1_000, cx.first_run));
-        cx.clock.sleep(self.takes_ms.get()).await;
+        cx.clock.sleep(self.takes.get()).await;
         if self.fails.get() > 0 {
             self.fails.set(self.fails.get() - 1);
             return Err("not now".into());
@@ -78,15 +79,15 @@ impl Life {
     fn run(&self) {
         self.stage.run();
         if let Some(wait) = self.stage.take_wake_up() {
-            self.alarm.set(Some(self.stage.clock.now().plus(wait)));
+            self.alarm.set(Some(self.stage.clock.now() + wait));
         }
     }
 
     /// Advances the clock to this second and fires the alarm when it is due.
     fn until(&self, second: u64) {
         self.run();
-        while self.stage.clock.now() < NOW.plus(second * 1_000) {
-            self.stage.clock.advance(1_000);
+        while self.stage.clock.now() < NOW + Duration::from_secs(second) {
+            self.stage.clock.advance(ms(1_000));
             self.run();
             if self.alarm.get().is_some_and(|at| at <= self.stage.clock.now()) {
                 self.alarm.take();
@@ -149,7 +150,7 @@ fn a_tick_interrupted_by_an_eviction_runs_again() {
     life.until(15);
     assert_eq!(*heart.beats.borrow(), [(0, true), (10, false)]);
     // In the middle of a tick.
-    heart.takes_ms.set(5_000);
+    heart.takes.set(ms(5_000));
     life.until(22);
     life.stage.crash();
     life.until(46);
@@ -163,7 +164,7 @@ fn missed_ticks_are_skipped() {
     let (life, heart) = Life::new();
     life.create();
     life.until(1);
-    life.stage.tick(94_000);
+    life.stage.tick(ms(94_000));
     life.stage.wake();
     life.until(104);
     assert_eq!(times(&heart), [0, 95]);
@@ -174,17 +175,17 @@ fn missed_ticks_are_skipped() {
 #[test]
 fn ticks_of_an_interval_never_overlap() {
     let (life, heart) = Life::new();
-    heart.takes_ms.set(25_000);
+    heart.takes.set(ms(25_000));
     life.create();
     life.until(30);
     assert_eq!((times(&heart), life.count()), (vec![0], json!(1)));
-    heart.takes_ms.set(1_000_000);
+    heart.takes.set(ms(1_000_000));
     life.until(96);
     assert_eq!(times(&heart), [0, 35]);
     let failed = life.stage.records().pop().unwrap();
     assert_eq!(failed["type"], "turn.sub_step_failed");
     assert_eq!(failed["reason"], "timed out");
-    heart.takes_ms.set(0);
+    heart.takes.set(Duration::ZERO);
     life.until(106);
     assert_eq!(times(&heart), [0, 35, 105]);
 }
@@ -211,7 +212,7 @@ fn erasing_a_session_ends_its_intervals() {
     let (life, heart) = Life::new();
     life.create();
     life.until(15);
-    heart.takes_ms.set(50_000);
+    heart.takes.set(ms(50_000));
     life.until(21);
     assert_eq!(times(&heart), [0, 10, 20]);
     let host = life.stage.host();
@@ -225,7 +226,7 @@ fn erasing_a_session_ends_its_intervals() {
     assert_eq!((times(&heart).len(), life.stage.store.exists().unwrap()), (3, false));
     assert_eq!(*heart.shut.borrow(), ["u/s after 2"]);
     // A new session with the same id.
-    heart.takes_ms.set(0);
+    heart.takes.set(Duration::ZERO);
     life.create();
     life.run();
     assert_eq!(heart.beats.borrow().last(), Some(&(120, true)));
@@ -239,8 +240,8 @@ fn intervals_must_have_distinct_names_and_a_minimum_length() {
         fn name(&self) -> &'static str {
             "fast"
         }
-        fn every_ms(&self) -> u64 {
-            999
+        fn every(&self) -> Duration {
+            ms(999)
         }
         async fn tick(&self, _cx: &TickContext) -> Result<Tick, String> {
             Ok(Tick::Again)

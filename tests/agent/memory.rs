@@ -1,11 +1,11 @@
 //! Memory from messages to `MEMORY.md`, natively: despite failures each fact is added exactly once.
 
-use crate::stage::{NOW, Stage};
+use crate::stage::{NOW, Stage, ms};
 use edge_harness::agent::FollowUp;
 use edge_harness::follow_ups::MemoryFlush;
 use edge_harness::memory::{
     Flush, Memories, MemorySettings,
-    consolidation::{Consolidated, LEASE_MS, MAX_MEMORY, MIN_GAP_MS},
+    consolidation::{Consolidated, LEASE, MAX_MEMORY, MIN_GAP},
     facts::NewFact,
 };
 use edge_harness::platform::in_memory::models::answer;
@@ -13,6 +13,7 @@ use edge_harness::ports::filesystem::Precondition;
 use edge_harness::types::{FilePath, ModelRequest, Owner, Part, PathPrefix, Timestamp};
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
+use std::time::Duration;
 use std::{cell::RefCell, rc::Rc};
 
 fn owner(user: &str) -> Owner {
@@ -76,12 +77,12 @@ fn each_fact_is_added_once_despite_crashes() {
         stage.index.dies_after.set(None);
         stage.index.down.set(false);
         // The next consolidation, after the lease and the pause after a failure have expired.
-        stage.clock.advance(LEASE_MS + MIN_GAP_MS);
+        stage.clock.advance(LEASE + MIN_GAP);
         block_on(memories(&stage).consolidate_due(10)).expect("what is due");
         assert_eq!(memory_file(&stage, "u"), expected, "crashed after {calls} calls");
         assert!(asked.borrow().len() <= 3, "at most one request is repeated");
         twice += usize::from(asked.borrow().len() == 3);
-        stage.clock.advance(MIN_GAP_MS + 1);
+        stage.clock.advance(MIN_GAP + ms(1));
         assert_eq!(block_on(memories(&stage).consolidate_due(10)), Ok(0), "nothing is due");
         survived += usize::from(!died);
         if survived == 3 {
@@ -101,7 +102,7 @@ fn late_and_concurrent_facts_are_consolidated() {
     let old = NewFact { at: Timestamp(1_000), ..fact(2) };
     block_on(own.learn(&owner("u"), vec![old])).expect("learned");
     assert_eq!(block_on(own.consolidate_due(10)), Ok(0), "too soon after the last one");
-    stage.clock.advance(MIN_GAP_MS + 1);
+    stage.clock.advance(MIN_GAP + ms(1));
     assert_eq!(block_on(own.consolidate_due(10)), Ok(1));
     assert!(memory_file(&stage, "u").contains("Fact 2."));
 }
@@ -145,7 +146,7 @@ fn a_rewrite_is_bounded_backed_up_and_never_empty() {
         Stage::scripted(move |_| answer(vec![Part::text(own.borrow().clone())]), |builder| builder);
     let own = memories(&stage);
     let step = |n: usize, text: &str| {
-        stage.clock.advance(1_000);
+        stage.clock.advance(ms(1_000));
         *say.borrow_mut() = text.to_owned();
         block_on(own.learn(&owner("u"), vec![fact(n)])).expect("learned");
         block_on(own.consolidate(&owner("u")))
@@ -173,19 +174,23 @@ fn a_rewrite_is_bounded_backed_up_and_never_empty() {
 #[test]
 fn each_user_is_throttled_separately_across_evictions() {
     let flush = |stage: &Stage| {
-        let flush = Flush::Every(60_000);
+        let flush = Flush::Every(ms(60_000));
         stage.memories(MemorySettings { flush, ..MemorySettings::default() })
     };
     let stage = Stage::demo();
-    let wait = |user: &str| block_on(flush(&stage).claim_flush(&owner(user), 60_000)).expect("an index");
+    let wait = |user: &str| block_on(flush(&stage).claim_flush(&owner(user), ms(60_000))).expect("an index");
     assert_eq!(wait("ann"), None);
     assert_eq!(wait("s"), None, "a user named like the session");
     assert_eq!(wait("bob"), None);
     stage.crash();
-    assert_eq!(wait("ann"), Some(NOW.plus(60_000)));
-    stage.clock.advance(60_000);
+    assert_eq!(wait("ann"), Some(NOW + ms(60_000)));
+    stage.clock.advance(ms(60_000));
     assert_eq!(wait("ann"), None);
-    assert_eq!(block_on(flush(&stage).claim_flush(&owner("ann"), 0)), Ok(None), "no wait without a gap");
+    assert_eq!(
+        block_on(flush(&stage).claim_flush(&owner("ann"), Duration::ZERO)),
+        Ok(None),
+        "no wait without a gap"
+    );
     assert_eq!(FollowUp::name(&MemoryFlush(flush(&stage))), "memory_flush");
 }
 
@@ -203,7 +208,7 @@ fn a_repeated_fact_is_stored_once() {
             !stage.kinds().contains(&"memory.flushed".to_owned()) || turn != "t1",
             "not on the reply's path"
         );
-        stage.live(60_000);
+        stage.live(ms(60_000));
     }
     let log = block_on(memories(&stage).day(&owner("u"), "2026-11-20")).expect("an index").expect("a log");
     assert_eq!(log, "# 2026-11-20\n\n- 12:00 The user's name is Ann.\n- 12:00 The user prefers tea.\n");

@@ -1,6 +1,6 @@
 //! Observation: notes replace messages. Despite failures and crashes each message is covered exactly once.
 
-use crate::stage::{NOW, Stage, step_of};
+use crate::stage::{NOW, Stage, ms, step_of};
 use edge_harness::agent::OnBusy;
 use edge_harness::context::observation::{NoteTaker, ObservationSettings};
 use edge_harness::platform::in_memory::{
@@ -22,6 +22,7 @@ use futures::{
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
@@ -33,18 +34,18 @@ struct Slow {
     inner: Rc<ScriptedModels>,
     clock: ManualClock,
     window: Rc<Cell<u64>>,
-    /// The duration of a request for notes, in milliseconds.
-    slow: Rc<Cell<u64>>,
+    /// The duration of a request for notes.
+    slow: Rc<Cell<Duration>>,
 }
 
-struct SlowModel(Rc<dyn Model>, ManualClock, u64);
+struct SlowModel(Rc<dyn Model>, ManualClock, Duration);
 
 impl Model for SlowModel {
     fn stream(&self, request: ModelRequest) -> LocalBoxStream<'static, Result<ModelEvent, ModelError>> {
-        let ms = if is_observer(&request) { self.2 } else { 100 };
+        let delay = if is_observer(&request) { self.2 } else { ms(100) };
         let (events, clock) = (self.0.stream(request), self.1.clone());
         let later = async move {
-            clock.sleep(ms).await;
+            clock.sleep(delay).await;
             events
         };
         stream::once(later.boxed_local()).flatten().boxed_local()
@@ -74,7 +75,7 @@ struct Talk {
     models: Rc<ScriptedModels>,
     notes: Queue,
     window: Rc<Cell<u64>>,
-    slow: Rc<Cell<u64>>,
+    slow: Rc<Cell<Duration>>,
 }
 
 fn is_observer(request: &ModelRequest) -> bool {
@@ -129,7 +130,7 @@ impl Talk {
             }
         }));
         let (clock, window) = (ManualClock::at(NOW), Rc::new(Cell::new(128_000)));
-        let slow = Rc::new(Cell::new(100));
+        let slow = Rc::new(Cell::new(ms(100)));
         let (inner, own) = (models.clone(), clock.clone());
         let model = Slow { inner, clock: own, window: window.clone(), slow: slow.clone() };
         let stage = Stage::with(clock, Rc::new(model), |builder| builder);
@@ -144,7 +145,7 @@ impl Talk {
         self.stage.settle();
         self.stage.check();
         for _ in 0..100 {
-            self.stage.tick(100);
+            self.stage.tick(ms(100));
         }
     }
 
@@ -231,7 +232,7 @@ fn unread_results_are_not_observed() {
     let kinds = talk.stage.kinds();
     assert!(kinds.iter().take_while(|kind| *kind != "turn.completed").all(|kind| !kind.starts_with("obs")));
     for _ in 0..100 {
-        talk.stage.tick(100);
+        talk.stage.tick(ms(100));
     }
     assert_eq!(talk.kinds("observation"), ["observation.started", "observation.buffered"]);
     talk.turn("t2", "fact2");
@@ -303,7 +304,7 @@ fn a_failed_observation_neither_fails_the_turn_nor_loses_messages() {
 #[test]
 fn a_turn_waits_for_notes_for_at_most_half_of_its_time() {
     let talk = Talk::new(small(), |_| say("Hm."));
-    talk.slow.set(50_000);
+    talk.slow.set(ms(50_000));
     let budget = BudgetPatch { timeout_s: Some(20), ..BudgetPatch::default() };
     talk.stage.try_post("t1", &words(1, 1_500), OnBusy::Queue, budget).expect("accepted");
     talk.stage.settle();
@@ -314,14 +315,14 @@ fn a_turn_waits_for_notes_for_at_most_half_of_its_time() {
 #[test]
 fn all_attempts_of_a_step_share_one_deadline() {
     let talk = Talk::new(small(), |_| say("Hm."));
-    talk.slow.set(45_000);
+    talk.slow.set(ms(45_000));
     // The first response is unusable; the second would be too late.
     talk.notes.borrow_mut().push_back(noted(&"* 🔴 (12:00) the user said word and word\n".repeat(100)));
     talk.stage.post("t1", &words(1, 1_500));
     talk.stage.settle();
     assert_eq!(talk.stage.end("t1").status, TurnStatus::Completed);
     let waited = talk.stage.host().now().since(NOW);
-    assert!((60_000..62_000).contains(&waited), "{waited}");
+    assert!((ms(60_000)..ms(62_000)).contains(&waited), "{waited:?}");
 }
 
 #[test]
@@ -411,13 +412,13 @@ fn as_a_last_resort_messages_are_shortened() {
 #[test]
 fn switching_the_model_or_a_long_pause_activates_buffered_notes() {
     for (idle, trigger) in [(false, "provider_change"), (true, "idle")] {
-        let settings = ObservationSettings { idle_ms: idle.then_some(300_000), ..small() };
+        let settings = ObservationSettings { idle_after: idle.then_some(ms(300_000)), ..small() };
         let talk = Talk::new(settings, |_| say("Hm."));
         talk.turn("t1", &words(1, 300));
         talk.turn("t2", &words(2, 250));
         assert_eq!((talk.of("observation.buffered").len(), talk.of("observation.activated").len()), (2, 0));
         if idle {
-            talk.stage.tick(300_000);
+            talk.stage.tick(ms(300_000));
         } else {
             let session = talk.stage.session();
             let other = |draft: &mut edge_harness::session::Draft| {
@@ -471,7 +472,7 @@ fn a_reflection_is_attempted_four_times_and_the_shortest_is_kept() {
         Rc::new(Chunk { from, to, tokens: 30_000, of: 90_000, text: "* a".into(), task, ..Chunk::default() })
     };
     let chunks = [chunk(1, 10), chunk(11, 30)];
-    let best = block_on(taker.reflect("scripted/model", &chunks, 20_000, 60_000)).expect("notes");
+    let best = block_on(taker.reflect("scripted/model", &chunks, 20_000, ms(60_000))).expect("notes");
     assert_eq!((models.requests().len(), lengths.borrow().len()), (4, 0));
     let shortest = best.text.lines().count();
     assert_eq!(shortest, 4_151);
@@ -480,11 +481,11 @@ fn a_reflection_is_attempted_four_times_and_the_shortest_is_kept() {
     assert!(levels.windows(2).all(|pair| pair[0] != pair[1]), "more compressed each time");
     // A reflection that omits nearly everything is rejected, however short it is.
     lengths.borrow_mut().extend([1_000, 43_000, 40, 44_000]);
-    let best = block_on(taker.reflect("scripted/model", &chunks, 20_000, 60_000)).expect("notes");
+    let best = block_on(taker.reflect("scripted/model", &chunks, 20_000, ms(60_000))).expect("notes");
     assert_eq!(best.text.lines().count(), 4_301);
     // A reflection that is not shorter is rejected.
     lengths.borrow_mut().extend([90_000, 90_000, 90_000, 90_000]);
-    let failed = block_on(taker.reflect("scripted/model", &chunks, 20_000, 60_000));
+    let failed = block_on(taker.reflect("scripted/model", &chunks, 20_000, ms(60_000)));
     assert!(failed.is_err(), "{failed:?}");
 }
 
@@ -530,7 +531,7 @@ fn each_message_is_covered_once_whichever_commit_fails() {
             let (id, said) = (format!("t{turn}"), words(turn, 260));
             let accepted = talk.stage.try_post(&id, &said, OnBusy::Queue, Default::default());
             for _ in 0..12 {
-                talk.stage.tick(100);
+                talk.stage.tick(ms(100));
             }
             if talk.stage.store.commits() >= last {
                 talk.stage.crash();
@@ -541,7 +542,7 @@ fn each_message_is_covered_once_whichever_commit_fails() {
                 talk.stage.post(&id, &said);
             }
             talk.stage.settle();
-            talk.stage.live(10_000);
+            talk.stage.live(ms(10_000));
         }
         talk.stage.settle();
         talk.turn("last", "and now?");
@@ -561,12 +562,12 @@ fn each_message_is_covered_once_whenever_the_session_is_evicted() {
         play(&talk, 3);
         talk.stage.post("t4", &words(4, 900));
         for _ in 0..moment {
-            talk.stage.tick(25);
+            talk.stage.tick(ms(25));
         }
         talk.stage.crash();
         talk.stage.wake();
         talk.stage.settle();
-        talk.stage.live(10_000);
+        talk.stage.live(ms(10_000));
         talk.turn("last", "and now?");
         let mut found = facts(&all_text(&talk.asked()));
         found.sort();

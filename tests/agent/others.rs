@@ -8,6 +8,7 @@ use edge_harness::ports::{Clock, PeerError, Peers, SessionEraser};
 use edge_harness::types::{
     Acknowledgement, CallId, ChildStatus, Imported, Problem, SessionId, Snapshot, TenantId,
 };
+use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     collections::BTreeMap,
@@ -23,7 +24,7 @@ pub struct Others {
     /// While set, no session can reach another.
     pub down: Cell<bool>,
     /// Delay of a message between sessions, in milliseconds.
-    pub delay_ms: Cell<u64>,
+    pub delay: Cell<Duration>,
     pub clock: RefCell<Option<ManualClock>>,
     /// While set, every id leads to the session of this stage.
     pub stand_in: RefCell<Option<Rc<Stage>>>,
@@ -54,9 +55,9 @@ impl Others {
 
     /// Waits for the delay of a message.
     async fn travel(&self) {
-        let clock = self.clock.borrow().clone().filter(|_| self.delay_ms.get() > 0);
+        let clock = self.clock.borrow().clone().filter(|_| !self.delay.get().is_zero());
         if let Some(clock) = clock {
-            clock.sleep(self.delay_ms.get()).await;
+            clock.sleep(self.delay.get()).await;
         }
     }
 

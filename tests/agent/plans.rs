@@ -1,5 +1,6 @@
 //! Plan mode: reading, writing a plan, and its approval.
 
+use crate::stage::ms;
 use crate::{
     questions::{say, tool_results, waiting},
     stage::{Stage, step_of},
@@ -98,7 +99,7 @@ fn plan_mode_only_runs_reads() {
         ("plan_write", r#"{"content": "x"}"#),
         ("ask_user", r#"{"question": "Which?"}"#),
     ]);
-    stage.tick(200);
+    stage.tick(ms(200));
     say(&stage, "c5", json!("This.")).unwrap();
     tool_results(&stage, "t1");
     assert_eq!(stage.outcomes("t1"), ["result", "result", "permission", "permission", "result", "result"]);

@@ -1,6 +1,6 @@
 //! A reader that reconnects at any position receives every record once and every byte of text once.
 
-use crate::stage::Stage;
+use crate::stage::{Stage, ms};
 use edge_harness::session::hub::{ByteReceiver, Interest, Listener};
 use edge_harness::types::{Cursor, Message};
 use futures::{FutureExt, StreamExt};
@@ -115,7 +115,7 @@ proptest! {
         let (mut seen, mut all) = come_back(&stage, Cursor::default(), page);
         stage.run();
         for _ in 0..ticks {
-            stage.tick(5);
+            stage.tick(ms(5));
         }
         seen.extend(drain(&mut all));
 

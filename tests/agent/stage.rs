@@ -22,6 +22,7 @@ use edge_harness::types::{
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
 use serde_json::{Value, json};
+use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     collections::{BTreeMap, BTreeSet},
@@ -29,6 +30,10 @@ use std::{
 };
 
 pub const NOW: Timestamp = Timestamp(1_795_176_000_000);
+
+pub const fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
 
 type Extend = Box<dyn Fn(HarnessBuilder) -> HarnessBuilder>;
 
@@ -198,7 +203,7 @@ impl Stage {
     }
 
     /// Takes the wake-up that was requested last, in milliseconds.
-    pub fn take_wake_up(&self) -> Option<u64> {
+    pub fn take_wake_up(&self) -> Option<Duration> {
         self.machine.borrow().1.take_wake_up()
     }
 
@@ -237,14 +242,14 @@ impl Stage {
     }
 
     /// Advances the clock and runs the tasks that become due.
-    pub fn tick(&self, ms: u64) {
-        self.clock.advance(ms);
+    pub fn tick(&self, span: Duration) {
+        self.clock.advance(span);
         self.run();
     }
 
-    /// Advances the clock for `ms` milliseconds, waking the session whenever it requested it.
-    pub fn live(&self, ms: u64) {
-        let mut left = ms;
+    /// Advances the clock by `span`, waking the session whenever it requested it.
+    pub fn live(&self, span: Duration) {
+        let mut left = span;
         self.run();
         while let Some(wait) = self.take_wake_up().filter(|wait| *wait <= left) {
             left -= wait;
@@ -261,7 +266,7 @@ impl Stage {
             if self.is_idle() {
                 return;
             }
-            self.tick(100);
+            self.tick(ms(100));
         }
         panic!("no end: {:#?}", self.kinds());
     }
@@ -273,7 +278,7 @@ impl Stage {
             if self.session().state().status() == SessionStatus::Waiting {
                 return;
             }
-            self.tick(100);
+            self.tick(ms(100));
         }
         panic!("the turn does not wait: {:#?}", self.kinds());
     }
@@ -464,7 +469,7 @@ impl Tool for ReadIt {
     const EFFECT: Effect = Effect::ReadOnly;
 
     async fn run(&self, args: Key, cx: ToolContext) -> Result<String, ToolError> {
-        cx.clock.sleep(200).await;
+        cx.clock.sleep(ms(200)).await;
         Ok(format!("read {}", args.key))
     }
 }
@@ -481,7 +486,7 @@ impl Tool for WriteIt {
 
     async fn run(&self, args: Key, cx: ToolContext) -> Result<String, ToolError> {
         *self.0.borrow_mut().entry(args.key.clone()).or_default() += 1;
-        cx.clock.sleep(200).await;
+        cx.clock.sleep(ms(200)).await;
         Ok(format!("wrote {}", args.key))
     }
 }

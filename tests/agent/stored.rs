@@ -3,7 +3,7 @@
 //! `stored.txt` holds records and documents that earlier versions wrote, one on each line. `stored/*.txt` hold whole
 //! sessions in the middle of a turn: their log, and their documents with their keys.
 
-use crate::stage::{Stage, step_of};
+use crate::stage::{Stage, ms, step_of};
 use edge_harness::agent::host::suspensions::{ApprovalDecision, CallAnswer};
 use edge_harness::platform::in_memory::{
     MemorySessionStore,
@@ -111,7 +111,7 @@ fn write_the_dumps() {
         stage.settle_waiting();
         stage.store.die_after(Some(commits));
         say(&stage);
-        (0..10).for_each(|_| stage.tick(100));
+        (0..10).for_each(|_| stage.tick(ms(100)));
         stage.store.die_after(None);
         stage.store.get("state").unwrap().unwrap().contains("\"begun\"").then_some(stage)
     };
@@ -199,7 +199,7 @@ fn a_session_of_a_newer_version_is_refused_and_left_alone() {
             assert_eq!((problem.code.status(), problem.code.as_str()), (503, "newer_session"));
         }
         block_on(host.wake()).expect("the alarm is kept");
-        assert_eq!(stage.take_wake_up(), Some(600_000));
+        assert_eq!(stage.take_wake_up(), Some(ms(600_000)));
         stage.run();
         assert_eq!(dump(&stage.store), before);
     }

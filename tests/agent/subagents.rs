@@ -2,7 +2,7 @@
 //! evictions.
 
 use crate::http::{call as request, principal, set_header, status, whole};
-use crate::stage::{Stage, check, step_of};
+use crate::stage::{Stage, check, ms, step_of};
 use edge_harness::agent::{SessionHost, host::suspensions::ApprovalDecision};
 use edge_harness::http::session::{self, call::SessionRequest};
 use edge_harness::platform::in_memory::{
@@ -19,6 +19,7 @@ use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The user's last message.
 fn said(request: &ModelRequest) -> String {
@@ -182,7 +183,7 @@ fn a_task_is_done_once_wherever_sessions_are_evicted() {
         let stage = stage();
         stage.post("t1", "both:read:x");
         for _ in 0..ticks {
-            stage.tick(25);
+            stage.tick(ms(25));
         }
         stage.crash();
         // The session that is woken first finds the other one unchanged.
@@ -276,7 +277,7 @@ fn a_child_that_waits_for_a_person_makes_its_parent_wait() {
 fn a_message_cancels_a_waiting_child_and_is_queued_after_a_running_one() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:read:x");
-    stage.tick(50);
+    stage.tick(ms(50));
     stage.post("t2", "hello:you");
     stage.settle();
     assert_eq!(
@@ -301,7 +302,7 @@ fn a_message_cancels_a_waiting_child_and_is_queued_after_a_running_one() {
 fn an_aborted_child_returns_its_partial_text() {
     let stage = stage();
     stage.post("t1", "delegate:read:x");
-    stage.tick(50);
+    stage.tick(ms(50));
     let id = child(&stage);
     ask(stage.others.host(&id), request("POST /abort", "", &json!({})), &id).unwrap();
     stage.settle();
@@ -315,7 +316,7 @@ fn an_aborted_child_returns_its_partial_text() {
 fn an_abort_cancels_children_and_keeps_their_partial_text() {
     let stage = stage();
     stage.post("t1", "both:read:x");
-    stage.tick(50);
+    stage.tick(ms(50));
     ask(stage.host(), request("POST /abort", "", &json!({})), "s").unwrap();
     stage.settle();
     stage.check();
@@ -336,13 +337,13 @@ fn an_abort_cancels_children_and_keeps_their_partial_text() {
 #[test]
 fn a_child_canceled_before_its_task_arrives_does_not_start() {
     let stage = stage();
-    stage.others.delay_ms.set(100);
+    stage.others.delay.set(ms(100));
     stage.post("t1", "delegate:write:a");
     stage.run();
     ask(stage.host(), request("POST /abort", "", &json!({})), "s").unwrap();
     stage.settle();
-    stage.tick(1_000);
-    stage.tick(1_000);
+    stage.tick(ms(1_000));
+    stage.tick(ms(1_000));
     assert_eq!(stage.end("t1").stop_reason, StopReason::Canceled);
     assert_eq!(stage.others.disk(&child(&stage)).log(), [], "its task is refused when it arrives");
     assert_eq!(stage.runs.borrow().len(), 0);
@@ -351,13 +352,13 @@ fn a_child_canceled_before_its_task_arrives_does_not_start() {
 #[test]
 fn a_child_canceled_between_its_session_and_its_turn_does_not_start() {
     let stage = stage();
-    stage.others.delay_ms.set(100);
+    stage.others.delay.set(ms(100));
     stage.post("t1", "delegate:write:a");
     stage.run();
     let disk = stage.others.disk(&child(&stage));
     // The session is created, but the start of its turn is not stored.
     disk.die_after(Some(1));
-    stage.tick(100);
+    stage.tick(ms(100));
     disk.die_after(None);
     assert_eq!(disk.log().len(), 1);
     // The task is on its way again when it is canceled.
@@ -366,8 +367,8 @@ fn a_child_canceled_between_its_session_and_its_turn_does_not_start() {
     stage.wake();
     ask(stage.host(), request("POST /abort", "", &json!({})), "s").unwrap();
     stage.settle();
-    stage.tick(1_000);
-    stage.tick(1_000);
+    stage.tick(ms(1_000));
+    stage.tick(ms(1_000));
     assert_eq!(stage.end("t1").stop_reason, StopReason::Canceled);
     assert_eq!(disk.log().len(), 1);
     assert_eq!(stage.runs.borrow().len(), 0);
@@ -438,16 +439,16 @@ fn spawning_an_unreachable_child_is_retried_and_finally_fails() {
     let stage = stage();
     stage.others.down.set(true);
     stage.post("t1", "delegate:read:x");
-    stage.live(5_000);
+    stage.live(ms(5_000));
     assert_eq!(stage.session().state().status(), SessionStatus::Running);
     stage.others.down.set(false);
-    stage.tick(60_000);
+    stage.tick(ms(60_000));
     stage.wake();
     stage.settle();
     assert_eq!(reply(&stage, "t1"), "it came to: it came to: read x");
     stage.others.down.set(true);
     stage.post("t2", "delegate:read:x");
-    stage.live(3_600_000);
+    stage.live(ms(3_600_000));
     stage.check();
     assert!(reply(&stage, "t2").contains("could not be reached: unreachable"));
 }
@@ -456,9 +457,9 @@ fn spawning_an_unreachable_child_is_retried_and_finally_fails() {
 fn a_status_is_sent_until_it_is_acknowledged() {
     let stage = stage();
     stage.post("t1", "delegate:read:x");
-    stage.tick(50);
+    stage.tick(ms(50));
     stage.others.down.set(true);
-    stage.tick(1_000);
+    stage.tick(ms(1_000));
     let id = child(&stage);
     assert_eq!(stage.others.disk(&id).log().last().unwrap().kind, "turn.completed");
     assert_eq!(stage.session().state().status(), SessionStatus::Running);
@@ -516,7 +517,7 @@ fn older_rules_do_not_lift_a_denial_in_a_child() {
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
     let id = child(&stage);
-    stage.tick(1_000);
+    stage.tick(ms(1_000));
     // A decision in the child carries the tenant's new rules; the parent does not have them yet.
     let mut approval = request("POST /approvals/w", "", &json!({"decision": "approve"}));
     set_header(&mut approval, "prefer", "respond-async");
@@ -574,9 +575,9 @@ fn a_child_that_missed_its_cancellation_is_canceled_at_its_next_status() {
 fn a_child_with_an_unsent_status_cannot_be_deleted_and_is_counted_once() {
     let stage = stage();
     stage.post("t1", "delegate:read:x");
-    stage.tick(50);
+    stage.tick(ms(50));
     stage.others.down.set(true);
-    stage.tick(1_000);
+    stage.tick(ms(1_000));
     let id = child(&stage);
     let delete = |stage: &Stage| {
         let mut call = request("DELETE /v1/sessions/s", "", &json!({}));
@@ -589,7 +590,7 @@ fn a_child_with_an_unsent_status_cannot_be_deleted_and_is_counted_once() {
     // The status and the response to a cancellation are the same.
     let recall = ask(stage.host(), request("POST /abort", "", &json!({})), "s");
     recall.unwrap();
-    stage.tick(10_000);
+    stage.tick(ms(10_000));
     block_on(stage.others.host(&id).wake()).unwrap();
     stage.settle();
     let updates = stage.records().into_iter().filter(|r| r["type"] == "usage.updated").count();
@@ -610,14 +611,14 @@ fn children_missing_from_the_directory_are_erased_too() {
     assert!(!stage.others.disk(&id).exists().unwrap());
     // Also one that is created during the erasure.
     let stage = self::stage();
-    stage.others.delay_ms.set(500);
+    stage.others.delay.set(ms(500));
     stage.post("t1", "delegate:read:x");
     stage.run();
-    stage.others.delay_ms.set(0);
+    stage.others.delay.set(Duration::ZERO);
     let id = child(&stage);
     block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
-    stage.tick(1_000);
-    stage.tick(1_000);
+    stage.tick(ms(1_000));
+    stage.tick(ms(1_000));
     assert!(!stage.others.disk(&id).exists().unwrap());
 }
 
@@ -651,7 +652,7 @@ fn waiting_for_days_needs_few_wake_ups() {
     let commits = || (stage.records().len(), stage.others.disk(&id).log().len());
     let (before, mut woken) = (commits(), 0);
     // Both sessions are evicted between alarms.
-    let mut left: u64 = 24 * 3_600_000;
+    let mut left = Duration::from_hours(24);
     while let Some(wait) = stage.take_wake_up().filter(|wait| *wait <= left) {
         left -= wait;
         woken += 1;
@@ -715,7 +716,7 @@ fn ends(stage: &Stage) -> Vec<String> {
 fn an_interrupted_abort_is_completed_after_the_eviction() {
     let stage = stage();
     stage.post("t1", "delegate:read:x");
-    stage.tick(50);
+    stage.tick(ms(50));
     block_on(stage.host().cancel_children(&stage.session()));
     // Evicted before the end of the turn is stored: only the alarm remains.
     let alarm = stage.take_wake_up().expect("a wake-up");
@@ -733,9 +734,9 @@ fn usage_and_result_of_a_finished_child_count_once() {
     for is_heard in [true, false] {
         let stage = stage();
         stage.post("t1", "both:read:x");
-        stage.tick(50);
+        stage.tick(ms(50));
         stage.others.down.set(true);
-        stage.tick(1_000);
+        stage.tick(ms(1_000));
         stage.others.down.set(false);
         // Both are done, but the parent has not been notified.
         let reports = block_on(stage.host().cancel_children(&stage.session()));
@@ -761,10 +762,10 @@ fn reading_a_session_triggers_no_retries() {
     stage.run();
     for _ in 0..100 {
         ask(stage.host(), request("GET /v1/sessions/s", "", &json!({})), "s").unwrap();
-        stage.tick(10);
+        stage.tick(ms(10));
     }
     stage.others.down.set(false);
-    stage.live(60_000);
+    stage.live(ms(60_000));
     assert_eq!(reply(&stage, "t1"), "it came to: it came to: read x");
 }
 
@@ -773,41 +774,41 @@ fn children_not_yet_listed_or_created_late_are_erased() {
     let stage = stage();
     stage.directory.down.set(true);
     stage.post("t1", "delegate:read:x");
-    stage.tick(50);
+    stage.tick(ms(50));
     let id = child(&stage);
     stage.directory.down.set(false);
     block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
     assert!(!stage.others.disk(&id).exists().unwrap());
     // As if the spawn message had been delayed for long.
     stage.post("t2", "delegate:read:x");
-    stage.tick(50);
+    stage.tick(ms(50));
     let id = child(&stage);
     stage.store.erase().unwrap();
     stage.crash();
     assert!(stage.others.disk(&id).exists().unwrap());
     block_on(stage.others.host(&id).wake()).unwrap();
-    (0..10).for_each(|_| stage.tick(100));
+    (0..10).for_each(|_| stage.tick(ms(100)));
     assert!(!stage.others.disk(&id).exists().unwrap());
 }
 
 #[test]
 fn a_child_whose_task_did_not_start_is_erased_after_its_parent() {
     let stage = stage();
-    stage.others.delay_ms.set(500);
+    stage.others.delay.set(ms(500));
     stage.post("t1", "delegate:read:x");
     stage.run();
-    stage.others.delay_ms.set(0);
+    stage.others.delay.set(Duration::ZERO);
     let id = child(&stage);
     block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
     // The task arrives after the erasure. The session is created, but the start of its turn is not stored.
     let disk = stage.others.disk(&id);
     disk.die_after(Some(1));
-    stage.tick(500);
+    stage.tick(ms(500));
     disk.die_after(None);
     assert_eq!(disk.log().len(), 1);
-    stage.tick(20_000);
+    stage.tick(ms(20_000));
     block_on(stage.others.host(&id).wake()).unwrap();
-    (0..10).for_each(|_| stage.tick(100));
+    (0..10).for_each(|_| stage.tick(ms(100)));
     assert!(!disk.exists().unwrap());
 }
 
@@ -815,19 +816,19 @@ fn a_child_whose_task_did_not_start_is_erased_after_its_parent() {
 fn a_session_acknowledges_no_status_while_it_is_erased() {
     let stage = stage();
     stage.post("t1", "delegate:read:x");
-    stage.tick(50);
+    stage.tick(ms(50));
     let (host, tenant, id) = (stage.host(), "t".into(), "s".into());
     let status = || {
         let status = ChildStatus::not_started("ses_1".into(), "c1".into());
         host.child_status(status).map_err(|problem| problem.code)
     };
-    stage.others.delay_ms.set(100);
+    stage.others.delay.set(ms(100));
     let mut erased = Box::pin(host.erase(&tenant, &id));
     assert!(erased.as_mut().now_or_never().is_none());
     // A child that is created after the others were erased would otherwise stay.
     assert_eq!(status(), Err(ErrorCode::Unavailable));
     let done = (0..100).find_map(|_| {
-        stage.clock.advance(100);
+        stage.clock.advance(ms(100));
         erased.as_mut().now_or_never()
     });
     assert_eq!(done, Some(Ok(())));

@@ -1,11 +1,11 @@
 //! Concurrent messages: queuing, rejecting, and records deferred during streaming.
 
-use crate::stage::{Stage, step_of};
+use crate::stage::{Stage, ms, step_of};
 use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::{Clock, Directory, SessionStore, session_store::Batch};
 use edge_harness::session::Permit;
-use edge_harness::session::idempotency::{FirstResponse, KEEP_MS, ResponseDocument, StoredResponse};
+use edge_harness::session::idempotency::{FirstResponse, KEEP, ResponseDocument, StoredResponse};
 use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, ToolOutcome, TurnStatus};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -30,7 +30,7 @@ fn records_are_deferred_while_a_message_is_streamed() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 3");
     stage.run();
-    stage.tick(10);
+    stage.tick(ms(10));
     let session = stage.session();
     let (streaming, before) = (session.last_seq() + 1, stage.kinds());
     stage.post("t2", "hello");
@@ -49,7 +49,7 @@ fn deferred_records_survive_a_crash() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 3");
     stage.run();
-    stage.tick(10);
+    stage.tick(ms(10));
     stage.post("t2", "hello");
     stage.crash();
     stage.wake();
@@ -65,7 +65,7 @@ fn a_refused_message_does_not_affect_the_streamed_one() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 4");
     stage.run();
-    stage.tick(10);
+    stage.tick(ms(10));
     let session = stage.session();
     let streamed = session.hub().streamed();
     assert_eq!(streamed.as_ref().map(|(_, text)| text.as_str()), Some("word1 "));
@@ -81,7 +81,7 @@ fn steering_ends_the_running_and_the_queued_turns() {
     let stage = Stage::demo();
     stage.post("t1", "/slow 10 4");
     stage.run();
-    stage.tick(10);
+    stage.tick(ms(10));
     stage.post("t2", "never runs");
     stage.try_post("t3", "/say now", OnBusy::Steer, BudgetPatch::default()).unwrap();
     stage.settle();
@@ -211,7 +211,7 @@ fn a_failed_directory_update_is_retried() {
         block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, false)).unwrap().pop().unwrap()
     };
     let before = listed().updated_at;
-    stage.clock.advance(1_000);
+    stage.clock.advance(ms(1_000));
     stage.post("t2", "hello again");
     stage.settle();
     stage.directory.down.set(true);
@@ -236,7 +236,7 @@ fn a_wake_up_is_repeated_until_no_work_is_left() {
         stage.clock.advance(wait);
     }
     stage.directory.down.set(false);
-    stage.clock.advance(600_000);
+    stage.clock.advance(ms(600_000));
     stage.wake();
     let watchdog = stage.take_wake_up().expect("the watchdog of the job");
     stage.clock.advance(watchdog);
@@ -257,14 +257,14 @@ fn expired_responses_are_deleted_even_while_turns_run() {
     stage.settle();
     keep("old");
     stage.wake();
-    stage.clock.advance(KEEP_MS - 5_000);
+    stage.clock.advance(KEEP - ms(5_000));
     stage.post("t2", "/slow 100 300");
     stage.run();
     keep("new");
     for expected in [2, 2, 1, 1] {
         stage.wake();
         assert_eq!(stage.store.list("idem/").unwrap().len(), expected);
-        stage.tick(2_500);
+        stage.tick(ms(2_500));
     }
 }
 
@@ -279,7 +279,7 @@ fn retiring_a_copy_ends_all_waits() {
     stage.run();
     stage.store.die_after(Some(0));
     for _ in 0..10 {
-        stage.tick(10);
+        stage.tick(ms(10));
     }
     stage.store.die_after(None);
     stage.wake();
@@ -298,7 +298,7 @@ fn a_late_directory_update_does_not_undo_later_ones() {
     // The store fails at the end of the turn, so the host retires its copy of the session.
     stage.store.die_after(Some(0));
     for _ in 0..10 {
-        stage.tick(10);
+        stage.tick(ms(10));
     }
     stage.store.die_after(None);
     stage.wake();

@@ -2,7 +2,7 @@
 //! from the start.
 
 use crate::http::{ask, call, read, respond, set_header, stream, whole};
-use crate::stage::Stage;
+use crate::stage::{Stage, ms};
 use edge_harness::agent::OnBusy;
 use edge_harness::session::hub::ByteReceiver;
 use edge_harness::types::BudgetPatch;
@@ -140,7 +140,7 @@ fn a_view_plus_the_stream_equals_the_whole_stream() {
             }
             _ => {}
         }
-        stage.tick(7);
+        stage.tick(ms(7));
         let reader = Reader::from_view(&stage);
         streamed += usize::from(reader.picture.message.is_some());
         called += usize::from(!reader.picture.tools.is_empty());

@@ -1,6 +1,6 @@
 //! Workspace files in the prompt.
 
-use crate::stage::{Stage, step_of};
+use crate::stage::{Stage, ms, step_of};
 use edge_harness::platform::in_memory::{
     MemoryFiles, ScriptedModels,
     models::{answer, call},
@@ -130,9 +130,9 @@ fn a_failing_or_hanging_store_does_not_fail_the_turn() {
     stage.files.hold();
     stage.post("t3", "hi");
     stage.run();
-    stage.tick(1_900);
+    stage.tick(ms(1_900));
     assert_eq!(requests(&models).len(), 2);
-    stage.tick(200);
+    stage.tick(ms(200));
     assert_eq!(requests(&models).len(), 3, "the timeout is bounded");
     stage.files.release();
     stage.settle();

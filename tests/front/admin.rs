@@ -5,6 +5,7 @@ use edge_harness::http::erasure::sweep;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 fn secret_set() -> Value {
     json!({ "keys": [{ "kty": "oct", "kid": "s", "alg": "HS256", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA" }] })
@@ -159,7 +160,7 @@ fn a_deleted_tenant_is_closed_at_once_and_erased_in_steps() {
 
     assert_eq!(block_on(sweep(&stage.gateway)).unwrap(), false);
     assert_eq!(stage.objects.erased.borrow().len(), 59);
-    stage.clock.advance(20 * 60_000);
+    stage.clock.advance(Duration::from_mins(20));
     let reuse = || stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme" })));
     block_on(sweep(&stage.gateway)).unwrap();
     assert_eq!(reuse().status, 409, "refused until everything is erased");
@@ -195,7 +196,7 @@ fn an_id_is_not_reused_while_isolates_may_cache_its_keys() {
     let reuse = || stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme" })));
     block_on(sweep(&stage.gateway)).unwrap();
     assert_eq!(reuse().status, 409);
-    stage.clock.advance(20 * 60_000);
+    stage.clock.advance(Duration::from_mins(20));
     block_on(sweep(&stage.gateway)).unwrap();
     assert_eq!(reuse().status, 201);
 }

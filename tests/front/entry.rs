@@ -5,6 +5,7 @@ use edge_harness::http::{GatewayConfig, RequestExt};
 use edge_harness::types::Scope;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 #[test]
 fn health_needs_no_key_and_every_response_has_a_request_id() {
@@ -96,7 +97,7 @@ fn a_revoked_or_expired_key_stops_working() {
     let end = edge_harness::types::Timestamp(NOW.0 + 30_000);
     let (_, short) = stage.key("acme", json!({ "expires_at": end }));
     assert_eq!(stage.status_of(&short), 200);
-    stage.clock.advance(30_000);
+    stage.clock.advance(Duration::from_secs(30));
     assert_eq!(stage.status_of(&short), 401);
 }
 
@@ -111,7 +112,7 @@ fn a_key_revoked_in_another_isolate_works_for_at_most_a_minute() {
         futures::executor::block_on(stage.directory.delete_key(&"acme".into(), &id.as_str().into())).unwrap()
     );
     assert_eq!(stage.status_of(&key), 200);
-    stage.clock.advance(60_000);
+    stage.clock.advance(Duration::from_mins(1));
     assert_eq!(stage.status_of(&key), 401);
 }
 
@@ -173,7 +174,7 @@ fn a_ticket_grants_access_to_its_session_for_five_minutes() {
     }
     assert_eq!(stage.answer(get(&format!("/v1/sessions/s1/events?ticket=x{ticket}"))).status, 401);
     assert_eq!(stage.status_of(&ticket), 401, "a ticket is not a key");
-    stage.clock.advance(5 * 60_000);
+    stage.clock.advance(Duration::from_mins(5));
     assert_eq!(stage.answer(get(&format!("/v1/sessions/s1/events?ticket={ticket}"))).status, 401);
 }
 

@@ -5,6 +5,7 @@ use edge_harness::ports::Directory;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 fn tenant(key: &str, body: &Value) -> Request {
     post("/v1/admin/tenants").bearer(ADMIN).header("idempotency-key", key).json(body)
@@ -35,7 +36,7 @@ fn another_body_under_the_same_key_is_refused() {
     assert_eq!(stage.answer(tenant("k", &json!({ "id": "a" }))).status, 201);
     let other = stage.answer(tenant("k", &json!({ "id": "b" })));
     assert_eq!(other.code(), (422, "idempotency_key_reused"));
-    stage.clock.advance(24 * 60 * 60_000);
+    stage.clock.advance(Duration::from_hours(24));
     assert_eq!(stage.answer(tenant("k", &json!({ "id": "b" }))).status, 201, "a day later the key is free");
 }
 
@@ -48,7 +49,7 @@ fn a_repeated_request_is_refused_while_the_first_runs() {
     let answer = stage.answer(tenant("k", &body));
     assert_eq!(answer.code(), (409, "idempotency_in_progress"));
     assert!(answer.header("retry-after").is_some());
-    stage.clock.advance(60_000);
+    stage.clock.advance(Duration::from_mins(1));
     assert_eq!(stage.answer(tenant("k", &body)).status, 201, "the first request has crashed");
 }
 

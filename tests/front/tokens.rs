@@ -7,6 +7,7 @@ use edge_harness::http::crypto::hmac;
 use edge_harness::types::Scope;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const ISSUER: &str = "https://id.example";
 const KEYS_URL: &str = "https://id.example/keys";
@@ -88,7 +89,7 @@ fn a_cached_token_still_expires() {
     stage.directory.down.set(true);
     assert!(stage.answer(get("/v1/models").bearer(&token)).status == 200, "remembered");
     stage.directory.down.set(false);
-    stage.clock.advance(20_000);
+    stage.clock.advance(Duration::from_secs(20));
     assert_eq!(stage.status_of(&token), 401);
 }
 
@@ -226,10 +227,10 @@ fn published_keys_are_fetched_cached_and_fetched_again_for_an_unknown_id() {
         assert_eq!(stage.status_of(&user("d", &format!("made-up-{n}"), 9)), 401);
     }
     assert_eq!(stage.web.asked.get(), 2);
-    stage.clock.advance(60_000);
+    stage.clock.advance(Duration::from_mins(1));
     assert_eq!((stage.status_of(&user("d", "made-up", 9)), stage.web.asked.get()), (401, 3));
     assert_eq!(stage.status_of(&user("e", "old", 7)), 401, "the old key is gone");
-    stage.clock.advance(10 * 60_000);
+    stage.clock.advance(Duration::from_mins(10));
     assert_eq!((stage.status_of(&user("f", "new", 9)), stage.web.asked.get()), (200, 4));
 }
 
@@ -245,7 +246,7 @@ fn if_a_provider_is_silent_cached_keys_still_verify_tokens() {
         "not fetched again at once"
     );
     publish(&stage, &[Signer::Curve(7).jwk("k")]);
-    stage.clock.advance(5_000);
+    stage.clock.advance(Duration::from_secs(5));
     assert_eq!(stage.status_of(&user("a", "k", 7)), 200);
     stage.web.documents.borrow_mut().clear();
     assert_eq!(stage.status_of(&user("b", "other", 7)), 401);

@@ -7,6 +7,7 @@ use edge_harness::workspace::stored::MAX_INLINE;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const FILES: &str = "/v1/workspace/files";
 
@@ -195,7 +196,7 @@ fn erasing_a_tenant_erases_its_files() {
     stage.blobs.down.set(true);
     assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 204);
     assert_eq!(stage.files.all().len(), 3);
-    stage.clock.advance(10 * 60_000);
+    stage.clock.advance(Duration::from_mins(10));
     assert_eq!(block_on(sweep(&stage.gateway)).unwrap(), false);
     assert!(stage.logged("erasure.failed"));
     assert_eq!(stage.files.all().len(), 3);

@@ -16,6 +16,7 @@ use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use std::rc::Rc;
+use std::time::Duration;
 
 const WORDS: &[&str] = &["a", "b", "and", "or", "not", "near", "日本", "häß", "_", "c1_a", "0"];
 
@@ -182,17 +183,23 @@ impl Side {
         let Collection { tenant, agent, user, .. } = of.clone();
         let space = Space { tenant, agent, user };
         let now = Timestamp(now);
-        let claim = |lasts| Claim { holder: format!("claim {}", now.0).into(), now, until: now.plus(lasts) };
+        let claim = |lasts| Claim {
+            holder: format!("claim {}", now.0).into(),
+            now,
+            until: now + Duration::from_millis(lasts),
+        };
         match step {
             Step::Add(entries) => format!("{:?}", self.index.add(of, entries).await),
             Step::Remove(what) => format!("{:?}", self.index.remove(of, what).await),
             Step::Erase { all } => {
                 format!("{:?}", self.index.erase(&of.tenant, (!all).then_some(&of.user)).await)
             }
-            Step::Flush { gap } => format!("{:?}", self.spaces.claim_flush(&space, now, *gap).await),
+            Step::Flush { gap } => {
+                format!("{:?}", self.spaces.claim_flush(&space, now, Duration::from_millis(*gap)).await)
+            }
             Step::Request => format!("{:?}", self.spaces.request(&space, now).await),
             Step::Due { since, limit, lasts } => {
-                let since = Timestamp(now.0.saturating_sub(*since));
+                let since = now - Duration::from_millis(*since);
                 let leases = self.spaces.claim_due(&claim(*lasts), since, *limit).await;
                 self.leases.extend(leases.iter().flatten().cloned());
                 format!("{leases:?}")
@@ -216,7 +223,7 @@ impl Side {
             }
             Step::GiveBack { lease, after } => {
                 let Some(lease) = self.lease(*lease) else { return String::new() };
-                format!("{:?}", self.spaces.give_back(lease, now.plus(*after)).await)
+                format!("{:?}", self.spaces.give_back(lease, now + Duration::from_millis(*after)).await)
             }
         }
     }

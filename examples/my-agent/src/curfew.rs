@@ -32,13 +32,14 @@ mod tests {
     use super::Curfew;
     use crate::dice::Dice;
     use edge_harness::testkit::TestSession;
+    use std::time::Duration;
 
     #[test]
     fn denies_dice_at_night() {
         let session = TestSession::new(|agent| agent.tool(Dice).hook(Curfew));
         let roll = "/tool dice {\"sides\": 6, \"count\": 3}";
         assert!(session.ask(roll).contains("no games before 06:00 UTC"));
-        session.clock.advance(6 * 3_600_000);
+        session.clock.advance(Duration::from_hours(6));
         assert!(session.ask(roll).starts_with("dice → ["));
     }
 }

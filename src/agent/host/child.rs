@@ -1,7 +1,7 @@
 //! The child's side of subagents: starts its task under the parent's rules, and notifies the parent of its
 //! status until the parent has acknowledged the final one.
 
-use super::{OnBusy, Post, SessionHost, children::MESSAGE_MS};
+use super::{OnBusy, Post, SessionHost, children::MESSAGE_TIMEOUT};
 use crate::agent::ending::Ending;
 use crate::ports::{Batch, PeerError, StoreError, within};
 use crate::session::{DocumentKey, Session, document_key, kernel::Input};
@@ -114,7 +114,7 @@ impl SessionHost {
             (meta.tenant.clone(), parent.session.clone())
         };
         let notified = self.ports.peers.notify(&tenant, &parent, status.clone());
-        let notified = within(self.ports.clock.as_ref(), MESSAGE_MS, notified).await;
+        let notified = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, notified).await;
         let notified = notified.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
         match notified.map_err(|error| Problem::internal(error.to_string()))? {
             Acknowledgement::Recorded if status.is_final() => self.store_reported(session),

@@ -17,14 +17,15 @@ use crate::types::{
 };
 use futures::future::join_all;
 use serde_json::json;
+use std::time::Duration;
 use std::{cell::RefCell, rc::Rc};
 
-/// How long to retry sending a task that the child never acknowledged, in milliseconds.
-const GIVE_UP_MS: u64 = 300_000;
-/// Timeout of a message to another session, in milliseconds.
-pub(super) const MESSAGE_MS: u64 = 60_000;
-/// How long an abort waits for the statuses of the children that it cancels, in milliseconds.
-const CANCEL_MS: u64 = 700;
+/// How long to retry sending a task that the child never acknowledged.
+const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
+/// Timeout of a message to another session.
+pub(super) const MESSAGE_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long an abort waits for the statuses of the children that it cancels.
+const CANCEL_TIMEOUT: Duration = Duration::from_millis(700);
 
 impl SessionHost {
     /// Sends a child its task and the current rules.
@@ -39,7 +40,7 @@ impl SessionHost {
         let rules = rules_hash(session);
         let snapshot = self.snapshot(session, &suspension, wait)?;
         let imported = self.ports.peers.import(&tenant, child, snapshot);
-        let imported = within(self.ports.clock.as_ref(), MESSAGE_MS, imported).await;
+        let imported = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, imported).await;
         let imported = imported.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
         // While the message was in flight, the call may have been resolved and its turn may have ended.
         let Some(suspension) = child_of(session, child)? else {
@@ -59,7 +60,7 @@ impl SessionHost {
             Ok(Imported::Missing) => self.fail_child(session, suspension, "its session was deleted"),
             // A child that has acknowledged its task keeps it, however long it is unreachable.
             Err(error) => {
-                let late = self.now().since(suspension.asked_at) > GIVE_UP_MS;
+                let late = self.now().since(suspension.asked_at) > GIVE_UP_AFTER;
                 let never_reached = suspension.child().is_some_and(|child| child.notified.is_none());
                 if !(late && never_reached) {
                     return Err(Problem::internal(error.to_string()));
@@ -183,7 +184,7 @@ impl SessionHost {
         let tenant = session.state().meta.tenant.clone();
         let canceled = calls.iter().map(|(call_id, child)| async {
             let canceled = self.ports.peers.cancel(&tenant, child, call_id);
-            within(self.ports.clock.as_ref(), CANCEL_MS, canceled).await.ok()?.ok()
+            within(self.ports.clock.as_ref(), CANCEL_TIMEOUT, canceled).await.ok()?.ok()
         });
         join_all(canceled).await.into_iter().flatten().collect()
     }
@@ -202,7 +203,7 @@ impl SessionHost {
         let tenant = session.state().meta.tenant.clone();
         let no_call = CallId::from("");
         let canceled = self.ports.peers.cancel(&tenant, child, &no_call);
-        let canceled = within(self.ports.clock.as_ref(), MESSAGE_MS, canceled).await;
+        let canceled = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, canceled).await;
         canceled.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string()))).map(drop)
     }
 

@@ -1,6 +1,6 @@
 //! Erasing a session: its log, state, artifacts, children, memory and list entry.
 
-use super::{SETTLE_MS, SessionHost, directory_down};
+use super::{SETTLE_TIMEOUT, SessionHost, directory_down};
 use crate::agent::CancelToken;
 use crate::ports::{BlobError, BlobStore, PeerError, StoreError, Unfinished, session_store::Select, within};
 use crate::session::{
@@ -48,7 +48,7 @@ impl SessionHost {
         }
         // Nothing would ever delete bytes written after `delete_prefix`, so running writes must end first.
         let _closed = self.blobs.close();
-        self.blobs.settle(SETTLE_MS).await.map_err(store_down)?;
+        self.blobs.settle(SETTLE_TIMEOUT).await.map_err(store_down)?;
         self.blobs.delete_prefix(&format!("{tenant}/sessions/{id}/")).await.map_err(store_down)?;
         self.ports.directory.delete_session(tenant, id).await.map_err(directory_down)?;
         // A request may have opened the session again during an await. No await follows.
@@ -82,7 +82,7 @@ impl SessionHost {
         };
         jobs.iter().for_each(|(_, cancel)| cancel.cancel());
         for (work, _) in jobs {
-            within(self.ports.clock.as_ref(), SETTLE_MS, work).await?;
+            within(self.ports.clock.as_ref(), SETTLE_TIMEOUT, work).await?;
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ impl SessionHost {
         for interval in &self.agent.intervals {
             let cx = self.tick_context(&session, interval.as_ref(), &over);
             let ended = AssertUnwindSafe(interval.shutdown(&cx)).catch_unwind();
-            let _ = within(self.ports.clock.as_ref(), SETTLE_MS, ended).await;
+            let _ = within(self.ports.clock.as_ref(), SETTLE_TIMEOUT, ended).await;
         }
     }
 

@@ -6,14 +6,18 @@ use crate::agent::{
     follow_up::{FollowUpContext, Progress},
 };
 use crate::ports::{StoreError, within};
-use crate::session::{Draft, Session, kernel::RETRY_MS};
+use crate::session::{
+    Draft, Session,
+    kernel::{RETRY, backoff},
+};
 use crate::types::{EventKind, FollowUpProgress, Owner, Timestamp};
 use std::rc::Rc;
+use std::time::Duration;
 
-/// Timeout of one follow-up, in milliseconds.
-const MAX_MS: u64 = 180_000;
-/// Maximum delay between retries, in milliseconds.
-const MAX_WAIT_MS: u64 = 24 * 60 * 60 * 1_000;
+/// Timeout of one follow-up.
+const TIMEOUT: Duration = Duration::from_mins(3);
+/// Maximum delay between retries.
+const MAX_WAIT: Duration = Duration::from_hours(24);
 
 impl SessionHost {
     /// Runs follow-ups until none is due.
@@ -46,7 +50,7 @@ impl SessionHost {
             }
             // A compaction may have advanced it during the round.
             cx.seen = session.state().follow_ups.get(follow_up.name()).map_or(0, |progress| progress.seen);
-            let result = within(self.ports.clock.as_ref(), MAX_MS, follow_up.run(&cx)).await;
+            let result = within(self.ports.clock.as_ref(), TIMEOUT, follow_up.run(&cx)).await;
             let result = result.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
             if cancel.is_canceled() {
                 return Ok(false);
@@ -118,19 +122,14 @@ fn progress(
             };
             records.into_iter().for_each(|kind| draft.record(None, kind));
         }
-        Ok(Progress::NotBefore(at)) => state.not_before = at.max(now.plus(RETRY_MS)),
+        Ok(Progress::NotBefore(at)) => state.not_before = at.max(now + RETRY),
         Err(reason) => {
-            state.not_before = now.plus(wait_after(state.failed));
             state.failed += 1;
+            state.not_before = now + backoff(state.failed, MAX_WAIT);
             if state.failed == 1 {
                 // Only the first failure in a row is recorded.
                 draft.record(None, EventKind::SubStepFailed { step: name.to_owned(), reason });
             }
         }
     }
-}
-
-/// Returns the delay after `failures` consecutive failures; it doubles each time.
-fn wait_after(failures: u32) -> u64 {
-    (RETRY_MS << failures.min(20)).min(MAX_WAIT_MS)
 }

@@ -10,9 +10,10 @@ use crate::session::{
 use crate::types::{ChildStatus, Problem, SessionState, Timestamp};
 use futures::FutureExt;
 use std::rc::Rc;
+use std::time::Duration;
 
-/// When a session that a newer version has written is looked at again, in milliseconds.
-const NEWER_MS: u64 = 600_000;
+/// Delay until a session that a newer version has written is read again.
+const RECHECK_NEWER: Duration = Duration::from_mins(10);
 
 impl SessionHost {
     /// Handles the platform's alarm.
@@ -23,7 +24,7 @@ impl SessionHost {
         let opened = self.open();
         if let Err(OpenError::Newer(_)) = opened {
             // The platform drops an alarm that keeps failing, but the newer version needs it.
-            self.ports.spawner.wake_after(NEWER_MS);
+            self.ports.spawner.wake_after(RECHECK_NEWER);
             return Ok(());
         }
         let recovered = opened.and_then(|session| Ok(session.map_or(Ok(()), |own| self.recover_turn(&own))?));

@@ -7,9 +7,10 @@ use futures::{
     future::{AbortHandle, abortable},
 };
 use std::rc::{Rc, Weak};
+use std::time::Duration;
 
-/// Interval of the comments, in milliseconds.
-const PING_MS: u64 = 15_000;
+/// Interval of the comments.
+const PING_INTERVAL: Duration = Duration::from_secs(15);
 
 impl SessionHost {
     /// Sends comments to the session's streams while it has listeners. Call this after adding a listener.
@@ -23,7 +24,7 @@ impl SessionHost {
         let session = Weak::clone(&own);
         let pings = async move {
             loop {
-                clock.sleep(PING_MS).await;
+                clock.sleep(PING_INTERVAL).await;
                 match session.upgrade() {
                     Some(session) if session.hub().has_listeners() => session.hub().ping(),
                     _ => break,

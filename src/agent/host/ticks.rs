@@ -13,10 +13,11 @@ use futures::{
     future::{Either, select},
     pin_mut,
 };
+use std::time::Duration;
 use std::{panic::AssertUnwindSafe, rc::Rc};
 
-/// Timeout of a tick, in milliseconds.
-const TICK_MS: u64 = 60_000;
+/// Timeout of a tick.
+const TICK_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl SessionHost {
     /// Runs one tick of an interval, and stores when the next one is due.
@@ -32,7 +33,7 @@ impl SessionHost {
         let (began, before) = (self.now(), interval_state(session, interval.as_ref()));
         let cx = self.tick_context(session, interval.as_ref(), cancel);
         let result = {
-            let tick = within(self.ports.clock.as_ref(), TICK_MS, isolated(interval.tick(&cx)));
+            let tick = within(self.ports.clock.as_ref(), TICK_TIMEOUT, isolated(interval.tick(&cx)));
             let over = cx.cancel.canceled();
             pin_mut!(tick, over);
             match select(tick, over).await {
@@ -42,8 +43,8 @@ impl SessionHost {
         };
         // Ticks run at a fixed rate; missed ticks are skipped.
         let (now, due) = (self.now(), if before.next_at.0 > 0 { before.next_at } else { began });
-        let next = due.plus(interval.every_ms());
-        let next_at = if next > now { next } else { now.plus(interval.every_ms()) };
+        let next = due + interval.every();
+        let next_at = if next > now { next } else { now + interval.every() };
         let (state, failure) = match result {
             Ok(tick) => {
                 let stopped = tick == Tick::Stop;

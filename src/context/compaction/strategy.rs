@@ -12,17 +12,17 @@ use crate::session::{
 };
 use crate::types::{CompactReason, EventKind, TurnId};
 use async_trait::async_trait;
+use std::time::Duration;
 use std::{cell::RefCell, rc::Rc};
 
 /// Share of a limit at which the context is compacted in the background after a turn, in percent.
 const AFTER_TURN_PERCENT: u64 = 80;
-/// Maximum time a turn waits for a summary that it needs to continue, in milliseconds.
-const REQUIRED_SUMMARY_MS: u64 = 60_000;
-/// Maximum time a turn waits for a summary that it can do without, in milliseconds.
-const OPTIONAL_SUMMARY_MS: u64 = 20_000;
-/// Maximum time of a summary after a turn, in milliseconds. Leaves time for the follow-ups that run before
-/// it.
-const BACKGROUND_SUMMARY_MS: u64 = 100_000;
+/// Maximum time a turn waits for a summary that it needs to continue.
+const REQUIRED_SUMMARY_TIMEOUT: Duration = Duration::from_mins(1);
+/// Maximum time a turn waits for a summary that it can do without.
+const OPTIONAL_SUMMARY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Maximum time of a summary after a turn. Leaves time for the follow-ups that run before it.
+const BACKGROUND_SUMMARY_TIMEOUT: Duration = Duration::from_secs(100);
 /// Number of records after a failure during which compaction is not retried, unless a request would not fit.
 const RETRY_AFTER_RECORDS: u64 = 20;
 
@@ -74,7 +74,7 @@ impl Compaction {
         let shown: u64 = messages.iter().map(|(_, tokens)| tokens).sum();
         let head = fill.messages.saturating_sub(shown);
         // A turn started since then must keep its own messages, because it does not wait for this compaction.
-        let other_turn = cx.running_turn().filter(|_| cx.left_ms().is_none());
+        let other_turn = cx.running_turn().filter(|_| cx.time_left().is_none());
         let own = |turn: &TurnId| messages.iter().position(|(message, _)| message.turn == *turn);
         let open_from = other_turn.as_ref().and_then(own).unwrap_or(usize::MAX);
         let view = View { cut: &cut, messages: &messages, fixed: fill.fixed, head, open_from };
@@ -85,7 +85,7 @@ impl Compaction {
             return completed(cx, reason, fill.messages, reduction);
         }
         // Follow-ups read the log and run later in any case, so a required compaction does not wait long.
-        let patience = summary_timeout_ms(cx, most.is_some());
+        let patience = summary_timeout(cx, most.is_some());
         let seen = cx.before_drop(reduction.cut.kept_from.saturating_sub(1));
         let seen = within(cx.clock.as_ref(), patience / 2, seen).await;
         let seen = seen.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
@@ -107,12 +107,12 @@ impl Compaction {
     }
 }
 
-/// Returns how long a summary may take, in milliseconds: a share of the time left to the waiting turn.
-fn summary_timeout_ms(cx: &ContextHandle, must: bool) -> u64 {
-    match cx.left_ms() {
-        None => BACKGROUND_SUMMARY_MS,
-        Some(left) if must => (left / 3).min(REQUIRED_SUMMARY_MS),
-        Some(left) => (left / 4).min(OPTIONAL_SUMMARY_MS),
+/// Returns how long a summary may take: a share of the time left to the waiting turn.
+fn summary_timeout(cx: &ContextHandle, must: bool) -> Duration {
+    match cx.time_left() {
+        None => BACKGROUND_SUMMARY_TIMEOUT,
+        Some(left) if must => (left / 3).min(REQUIRED_SUMMARY_TIMEOUT),
+        Some(left) => (left / 4).min(OPTIONAL_SUMMARY_TIMEOUT),
     }
 }
 

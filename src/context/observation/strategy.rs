@@ -18,18 +18,19 @@ use crate::types::{
 };
 use async_trait::async_trait;
 use std::rc::Rc;
+use std::time::Duration;
 
-/// Maximum time a turn waits for observation, in milliseconds; also at most half of its remaining time.
-const WAIT_MS: u64 = 60_000;
-/// Maximum time of all notes after a reply, in milliseconds; below the timeout of follow-ups.
-const AFTER_TURN_MS: u64 = 150_000;
-/// Timeout of one model call, in milliseconds.
-const MODEL_CALL_MS: u64 = 120_000;
-/// Remaining time needed to start another model call, in milliseconds.
-const MIN_REMAINING_MS: u64 = 60_000;
-/// Maximum time a turn waits for follow-ups that must process messages before they are hidden, in
-/// milliseconds. After that they run after the turn, from the log.
-const DROP_MS: u64 = 30_000;
+/// Maximum time a turn waits for observation; also at most half of its remaining time.
+const MAX_WAIT: Duration = Duration::from_mins(1);
+/// Maximum time of all notes after a reply; below the timeout of follow-ups.
+const MAX_AFTER_TURN: Duration = Duration::from_secs(150);
+/// Timeout of one model call.
+const MODEL_CALL_TIMEOUT: Duration = Duration::from_mins(2);
+/// Remaining time needed to start another model call.
+const MIN_REMAINING: Duration = Duration::from_mins(1);
+/// Maximum time a turn waits for follow-ups that must process messages before they are hidden. After that
+/// they run after the turn, from the log.
+const DROP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of observations before one model call of a turn.
 const MAX_ROUNDS: usize = 3;
 /// Maximum number of observations after one reply.
@@ -60,7 +61,7 @@ impl Observation {
 
     /// Returns until when the turn waits.
     fn deadline(&self, cx: &ContextHandle) -> Timestamp {
-        cx.clock.now().plus(cx.left_ms().map_or(WAIT_MS, |left| (left / 2).min(WAIT_MS)))
+        cx.clock.now() + cx.time_left().map_or(MAX_WAIT, |left| (left / 2).min(MAX_WAIT))
     }
 
     /// Returns why buffered notes should be activated now, if they should.
@@ -76,7 +77,7 @@ impl Observation {
         let mut newest = messages.iter().rev().map(|(message, _)| message);
         let said = newest.next().filter(|message| message.role == Role::User)?;
         let idle = said.created_at.since(newest.next()?.created_at);
-        self.0.settings().idle_ms.filter(|ms| idle >= *ms).map(|_| Trigger::Idle)
+        self.0.settings().idle_after.filter(|limit| idle >= *limit).map(|_| Trigger::Idle)
     }
 
     /// Replaces messages by the first `count` buffered notes.
@@ -108,8 +109,8 @@ impl Observation {
     /// Runs the follow-ups that must process messages before they are hidden. Those that do not finish in
     /// time read the messages from the log later.
     async fn before_drop(&self, cx: &ContextHandle, until: u64, deadline: Timestamp) {
-        let ms = deadline.since(cx.clock.now()).min(DROP_MS);
-        let _ = within(self.0.clock(), ms, cx.before_drop(until)).await;
+        let left = deadline.since(cx.clock.now()).min(DROP_TIMEOUT);
+        let _ = within(self.0.clock(), left, cx.before_drop(until)).await;
     }
 
     /// Activates a buffered reflection.
@@ -126,8 +127,8 @@ impl Observation {
     /// Takes notes on messages without notes. Returns whether there are more notes now. Records a failure in
     /// the log.
     async fn observe(&self, cx: &ContextHandle, choice: Choice, deadline: Timestamp) -> Result<bool, String> {
-        let ms = deadline.since(cx.clock.now()).min(MODEL_CALL_MS);
-        if ms == 0 {
+        let left = deadline.since(cx.clock.now()).min(MODEL_CALL_TIMEOUT);
+        if left.is_zero() {
             return Ok(false);
         }
         let Some(chosen) = self.choose(cx, choice)? else { return Ok(false) };
@@ -135,7 +136,7 @@ impl Observation {
         let tokens = messages.iter().map(|message| tokens::of_message(message)).sum();
         cx.record(vec![EventKind::ObservationStarted(NotesStarted { from, tokens })])?;
         let earlier: Vec<_> = cx.state().observed.chunks().cloned().collect();
-        let notes = self.0.observe(&cx.model, &earlier, &messages, ms).await;
+        let notes = self.0.observe(&cx.model, &earlier, &messages, left).await;
         let chunk = match notes {
             Ok(chunk) => Rc::new(Chunk { from, to, ..chunk }),
             Err(reason) => {
@@ -211,8 +212,8 @@ impl Observation {
 
     /// Rewrites the active notes and buffers the result. Records a failure in the log.
     async fn reflect(&self, cx: &ContextHandle, target: u64, deadline: Timestamp) -> Result<(), String> {
-        let ms = deadline.since(cx.clock.now()).min(MODEL_CALL_MS);
-        if ms == 0 {
+        let left = deadline.since(cx.clock.now()).min(MODEL_CALL_TIMEOUT);
+        if left.is_zero() {
             return Ok(());
         }
         let (chunks, generation) = {
@@ -221,7 +222,7 @@ impl Observation {
         };
         let tokens = cx.state().observed.tokens();
         cx.record(vec![EventKind::ReflectionStarted(NotesStarted { from: 0, tokens })])?;
-        let kind = match self.0.reflect(&cx.model, &chunks, target, ms).await {
+        let kind = match self.0.reflect(&cx.model, &chunks, target, left).await {
             Ok(chunk) => EventKind::ReflectionBuffered(NotesTaken { generation, chunk: Rc::new(chunk) }),
             Err(reason) => EventKind::ReflectionFailed(NotesFailed { reason, tokens }),
         };
@@ -374,8 +375,8 @@ impl ContextStrategy for Observation {
     }
 
     async fn after_turn(&self, cx: &ContextHandle) {
-        let (at, deadline) = (self.thresholds(cx), cx.clock.now().plus(AFTER_TURN_MS));
-        let has_time = || deadline.since(cx.clock.now()) >= MIN_REMAINING_MS;
+        let (at, deadline) = (self.thresholds(cx), cx.clock.now() + MAX_AFTER_TURN);
+        let has_time = || deadline.since(cx.clock.now()) >= MIN_REMAINING;
         for _ in 0..MAX_ROUNDS_AFTER_TURN {
             let step = at.step(pending(cx));
             let unseen = unseen(cx, &cx.state().observed);

@@ -13,14 +13,15 @@ use crate::types::{Cursor, Problem, SessionStatus};
 use bytes::Bytes;
 use http::StatusCode;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The first bytes of every event stream: how long a client should wait before it reconnects.
 pub(super) const PREAMBLE: Bytes = Bytes::from_static(b"retry: 2000\n\n");
 
 /// Unread bytes of a reader at which a long replay pauses.
 const HIGH_WATER: usize = 1 << 20;
-/// Length of that pause, in milliseconds.
-const PAUSE_MS: u64 = 20;
+/// Length of that pause.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Builds a response that streams.
 pub(super) fn response(stream: ByteReceiver, content_type: &str) -> Response {
@@ -78,7 +79,7 @@ fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Feed) -> Resul
     let (own, session) = (Rc::clone(host), Rc::clone(session));
     host.spawn(async move {
         loop {
-            own.clock().sleep(PAUSE_MS).await;
+            own.clock().sleep(PAUSE).await;
             // A failed store ends the stream; the reader reconnects with its last id.
             match feed.fill(&session) {
                 Ok(false) => {}

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::types::time::millis;
 use serde_json::json;
 
 fn kind_of(status: u16, body: &str) -> ModelErrorKind {
@@ -146,7 +147,7 @@ fn retry_headers_are_parsed() {
     let ask = |pairs: &[(&str, &str)]| {
         let headers: Vec<_> = pairs.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
         let error = http(429, &headers, b"", now);
-        (error.retry_after_ms, error.should_retry)
+        (error.retry_after.map(millis), error.should_retry)
     };
     assert_eq!(ask(&[]), (None, None));
     assert_eq!(ask(&[("retry-after-ms", "1500.5"), ("retry-after", "9")]), (Some(1501), None));

@@ -5,6 +5,7 @@ use crate::{
     types::{ModelError, ModelErrorKind},
 };
 use futures::{FutureExt, future::LocalBoxFuture};
+use std::time::Duration;
 use std::{
     future::{Future, poll_fn},
     pin::pin,
@@ -19,18 +20,22 @@ pub(super) struct IdleTimer {
     timer: LocalBoxFuture<'static, ()>,
     /// Maximum duration of the timer. Not longer than the shortest guarded timeout, so that the timer never
     /// fires late.
-    longest_ms: u64,
+    longest: Duration,
 }
 
 impl IdleTimer {
-    pub(super) fn new(clock: Rc<dyn Clock>, longest_ms: u64) -> Self {
-        let timer = clock.sleep(longest_ms);
-        Self { clock, timer, longest_ms }
+    pub(super) fn new(clock: Rc<dyn Clock>, longest: Duration) -> Self {
+        let timer = clock.sleep(longest);
+        Self { clock, timer, longest }
     }
 
-    /// Awaits `work` for at most `limit_ms` milliseconds.
-    pub(super) async fn guard<F: Future>(&mut self, limit_ms: u64, work: F) -> Result<F::Output, ModelError> {
-        let deadline = self.clock.now().plus(limit_ms);
+    /// Awaits `work` for at most `limit`.
+    pub(super) async fn guard<F: Future>(
+        &mut self,
+        limit: Duration,
+        work: F,
+    ) -> Result<F::Output, ModelError> {
+        let deadline = self.clock.now() + limit;
         let mut work = pin!(work);
         poll_fn(|cx| {
             if let Poll::Ready(done) = work.as_mut().poll(cx) {
@@ -38,12 +43,12 @@ impl IdleTimer {
             }
             while self.timer.poll_unpin(cx).is_ready() {
                 let left = deadline.since(self.clock.now());
-                if left == 0 {
+                if left.is_zero() {
                     // A finished timer must not be polled again.
-                    self.timer = self.clock.sleep(self.longest_ms);
-                    return Poll::Ready(Err(stalled(limit_ms)));
+                    self.timer = self.clock.sleep(self.longest);
+                    return Poll::Ready(Err(stalled(limit)));
                 }
-                self.timer = self.clock.sleep(left.min(self.longest_ms));
+                self.timer = self.clock.sleep(left.min(self.longest));
             }
             Poll::Pending
         })
@@ -51,6 +56,6 @@ impl IdleTimer {
     }
 }
 
-fn stalled(limit_ms: u64) -> ModelError {
-    ModelError::new(ModelErrorKind::Stalled, format!("silent for {} seconds", limit_ms / 1000))
+fn stalled(limit: Duration) -> ModelError {
+    ModelError::new(ModelErrorKind::Stalled, format!("silent for {} seconds", limit.as_secs()))
 }

@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::model::{OpenAi, testkit::*};
+use crate::types::Timestamp;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
+use std::time::Duration;
 
 const HI: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
 const END: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
@@ -34,8 +36,8 @@ fn error_messages_are_redacted_and_truncated() {
     let body = format!("{{\"error\":{{\"message\":\"bad key sk-secret {}\"}}}}", "x".repeat(600));
     let error = fail(401, Some(vec![bytes(&body)]));
     assert_eq!(
-        (error.kind, error.status, error.retry_after_ms),
-        (ModelErrorKind::Auth, Some(401), Some(3_000))
+        (error.kind, error.status, error.retry_after),
+        (ModelErrorKind::Auth, Some(401), Some(Duration::from_secs(3)))
     );
     assert!(error.message.starts_with("fake returned 401: bad key [redacted] xxx"), "{}", error.message);
     assert_eq!(error.message.chars().count(), "fake returned 401: ".len() + 501);
@@ -72,9 +74,9 @@ fn a_lost_connection_matters_only_before_the_response_is_complete() {
 #[test]
 fn one_timer_detects_a_silent_stream() {
     let script = vec![
-        BodyStep::Pause(30_000),
+        BodyStep::Pause(Duration::from_secs(30)),
         bytes(HI),
-        BodyStep::Pause(20_000),
+        BodyStep::Pause(Duration::from_secs(20)),
         bytes(HI),
         bytes(HI),
         BodyStep::Hang,
@@ -84,8 +86,8 @@ fn one_timer_detects_a_silent_stream() {
     assert_eq!(outcome.text, "HiHiHi");
     assert_eq!(outcome.end.unwrap_err().kind, ModelErrorKind::Stalled);
     // Silent since 50 s, so the timeout fires at 110 s. The last timer is never awaited.
-    assert_eq!(rig.clock.now.get(), 110_000);
-    assert_eq!(*rig.clock.sleeps.borrow(), [60_000, 50_000, 60_000]);
+    assert_eq!(rig.clock.now.get(), Timestamp(110_000));
+    assert_eq!(*rig.clock.sleeps.borrow(), [60, 50, 60].map(Duration::from_secs));
     assert_eq!(rig.http.seen.borrow().len(), 1);
 }
 
@@ -105,5 +107,5 @@ fn headers_have_a_longer_timeout() {
         (error.kind, error.message.as_str()),
         (ModelErrorKind::Stalled, "fake: silent for 120 seconds")
     );
-    assert_eq!(rig.clock.now.get(), 120_000);
+    assert_eq!(rig.clock.now.get(), Timestamp(120_000));
 }

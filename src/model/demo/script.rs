@@ -3,6 +3,7 @@
 use crate::types::{Message, ModelRequest, Part, Role};
 use serde_json::{Value, json};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Maximum number of words that one `/slow` streams.
 const MAX_WORDS: u64 = 10_000;
@@ -15,7 +16,7 @@ const QUOTE: usize = 500;
 pub(super) enum Action {
     Think(String),
     Say(String),
-    Slow { ms: u64, n: u64 },
+    Slow { delay: Duration, n: u64 },
     Call { name: String, args: String },
     Fail(String),
 }
@@ -133,7 +134,9 @@ fn action(line: &str, request: &ModelRequest) -> Option<Action> {
     if let Some(rest) = directive(line, "/slow") {
         let mut numbers = rest.split_whitespace().map(str::parse::<u64>);
         return Some(match (numbers.next(), numbers.next()) {
-            (Some(Ok(ms)), Some(Ok(n))) => Action::Slow { ms, n: n.min(MAX_WORDS) },
+            (Some(Ok(ms)), Some(Ok(n))) => {
+                Action::Slow { delay: Duration::from_millis(ms), n: n.min(MAX_WORDS) }
+            }
             _ => Action::Say("/slow needs two numbers: /slow MS N".to_owned()),
         });
     }

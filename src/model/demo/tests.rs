@@ -5,6 +5,7 @@ use crate::model::testkit::{self, FakeClock, Outcome, message, ok, result, spec,
 use crate::types::{Message, Role, ToolOutcome};
 use pretty_assertions::assert_eq;
 use serde_json::json;
+use std::time::Duration;
 
 fn run(messages: Vec<Rc<Message>>) -> Outcome {
     let tools = vec![spec("memory_save")].into();
@@ -145,7 +146,7 @@ fn slow_words_are_delayed() {
     let request = ModelRequest { messages: vec![user("/say go\n/slow 40 3")], ..ModelRequest::default() };
     let outcome = testkit::call(&Demo::new(clock.clone()), request);
     assert_eq!(outcome.text, "go\nword1 word2 word3");
-    assert_eq!(*clock.sleeps.borrow(), [40, 40, 40]);
+    assert_eq!(*clock.sleeps.borrow(), [Duration::from_millis(40); 3]);
     assert_eq!(say("/slow x").text, "/slow needs two numbers: /slow MS N");
 }
 

@@ -19,10 +19,11 @@ use crate::types::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::rc::Rc;
+use std::time::Duration;
 use worker::{D1Database, D1PreparedStatement, D1Result, D1Type};
 
-/// Timeout of a statement or a batch, in milliseconds.
-const TIMEOUT_MS: u64 = 10_000;
+/// Timeout of a statement or a batch.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A database failed, or returned rows that cannot be read. The message is for the log.
 #[derive(Debug, thiserror::Error)]
@@ -67,12 +68,12 @@ impl Database {
     pub async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, D1Error> {
         let prepared = statements.iter().map(|(sql, args)| self.prepare(sql, args));
         let batch = self.0.batch(prepared.collect::<Result<_, _>>()?);
-        let results = with_timeout(TIMEOUT_MS, batch).await?;
+        let results = with_timeout(TIMEOUT, batch).await?;
         results.into_iter().map(Rows::new).collect()
     }
 
     async fn ask(&self, sql: &str, args: &[D1Type<'_>]) -> Result<Rows, D1Error> {
-        Rows::new(with_timeout(TIMEOUT_MS, self.prepare(sql, args)?.all()).await?)
+        Rows::new(with_timeout(TIMEOUT, self.prepare(sql, args)?.all()).await?)
     }
 
     fn prepare(&self, sql: &str, args: &[D1Type<'_>]) -> Result<D1PreparedStatement, D1Error> {

@@ -28,12 +28,12 @@ impl Clock for WorkerClock {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let now = Timestamp(js_sys::Date::now() as u64);
         #[cfg(feature = "fixtures")]
-        let now = now.plus(OFFSET.get());
+        let now = now + Duration::from_millis(OFFSET.get());
         now
     }
 
-    fn sleep(&self, ms: u64) -> LocalBoxFuture<'static, ()> {
-        Delay::from(Duration::from_millis(ms)).boxed_local()
+    fn sleep(&self, span: Duration) -> LocalBoxFuture<'static, ()> {
+        Delay::from(span).boxed_local()
     }
 }
 
@@ -77,10 +77,10 @@ impl Spawner for ObjectSpawner {
         self.0.wait_until(work);
     }
 
-    fn wake_after(&self, ms: u64) {
+    fn wake_after(&self, delay: Duration) {
         let storage = self.0.storage();
         self.0.wait_until(async move {
-            if let Err(error) = storage.set_alarm(Duration::from_millis(ms)).await {
+            if let Err(error) = storage.set_alarm(delay).await {
                 ConsoleLog.error(&json!({ "event": "alarm.not_set", "cause": error.to_string() }));
             }
         });

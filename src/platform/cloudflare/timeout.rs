@@ -2,6 +2,7 @@
 
 use super::runtime::WorkerClock;
 use crate::ports::{BlobError, Unfinished, within};
+use std::time::Duration;
 use worker::{Error, Result};
 
 /// A store did not respond in time, or failed. There is no `source`, because the `Display` of a D1 error panics.
@@ -21,12 +22,12 @@ impl From<CallError> for BlobError {
     }
 }
 
-/// Awaits a request to a store for at most `ms` milliseconds. A request that timed out may still take effect.
+/// Awaits a request to a store for at most `limit`. A request that timed out may still take effect.
 pub async fn with_timeout<T>(
-    ms: u64,
+    limit: Duration,
     request: impl Future<Output = Result<T>>,
 ) -> std::result::Result<T, CallError> {
-    within(&WorkerClock, ms, request).await?.map_err(CallError::Failed)
+    within(&WorkerClock, limit, request).await?.map_err(CallError::Failed)
 }
 
 /// Returns the text of an error.

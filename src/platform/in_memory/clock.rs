@@ -6,6 +6,7 @@ use futures::future::{LocalBoxFuture, poll_fn};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// A clock that only moves when a test advances it.
 #[derive(Clone, Default)]
@@ -13,7 +14,7 @@ pub struct ManualClock(Rc<State>);
 
 #[derive(Default)]
 struct State {
-    now: Cell<u64>,
+    now: Cell<Timestamp>,
     sleepers: RefCell<Vec<Waker>>,
 }
 
@@ -21,24 +22,24 @@ impl ManualClock {
     /// Creates a clock that shows `now`.
     pub fn at(now: Timestamp) -> Self {
         let clock = Self::default();
-        clock.0.now.set(now.0);
+        clock.0.now.set(now);
         clock
     }
 
     /// Advances the clock.
-    pub fn advance(&self, ms: u64) {
-        self.0.now.set(self.0.now.get() + ms);
+    pub fn advance(&self, span: Duration) {
+        self.0.now.set(self.0.now.get() + span);
         self.0.sleepers.take().into_iter().for_each(Waker::wake);
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        Timestamp(self.0.now.get())
+        self.0.now.get()
     }
 
-    fn sleep(&self, ms: u64) -> LocalBoxFuture<'static, ()> {
-        let (state, due) = (self.0.clone(), self.0.now.get() + ms);
+    fn sleep(&self, span: Duration) -> LocalBoxFuture<'static, ()> {
+        let (state, due) = (self.0.clone(), self.0.now.get() + span);
         Box::pin(poll_fn(move |cx| {
             if state.now.get() >= due {
                 return Poll::Ready(());

@@ -2,7 +2,7 @@
 
 use crate::ports::Directory;
 use crate::ports::directory::{
-    ApiKey, CLAIM_TIMEOUT_MS, CLAIM_TTL_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
+    ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
 use crate::types::{AgentId, KeyId, Rules, SessionId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
@@ -190,7 +190,7 @@ impl Directory for InMemoryDirectory {
         let mut tables = self.tables()?;
         let id = (scope.to_owned(), key.to_owned());
         if let Some(row) = tables.claims.get(&id) {
-            let kept = if row.answer.is_some() { CLAIM_TTL_MS } else { CLAIM_TIMEOUT_MS };
+            let kept = if row.answer.is_some() { CLAIM_TTL } else { CLAIM_TIMEOUT };
             if now.since(row.at) < kept {
                 return Ok(match &row.answer {
                     _ if row.body_hash != body_hash => Claim::Reused,
@@ -221,7 +221,7 @@ impl Directory for InMemoryDirectory {
 
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {
         let mut tables = self.tables()?;
-        tables.claims.retain(|_, row| now.since(row.at) < CLAIM_TTL_MS);
+        tables.claims.retain(|_, row| now.since(row.at) < CLAIM_TTL);
         tables.keys.retain(|_, (key, _)| key.expires_at.is_none_or(|end| end > now));
         Ok(false)
     }

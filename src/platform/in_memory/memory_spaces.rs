@@ -9,6 +9,7 @@ use crate::ports::{
 use crate::types::Timestamp;
 use async_trait::async_trait;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// The spaces of an index.
 pub struct InMemorySpaces {
@@ -57,9 +58,9 @@ impl MemorySpaces for InMemorySpaces {
         &self,
         space: &Space,
         now: Timestamp,
-        gap_ms: u64,
+        gap: Duration,
     ) -> MemoryResult<Option<Timestamp>> {
-        self.with(space, |state| match state.flushed_at.map(|at| at.plus(gap_ms)) {
+        self.with(space, |state| match state.flushed_at.map(|at| at + gap) {
             Some(free_at) if free_at > now => Some(free_at),
             _ => {
                 state.flushed_at = Some(now);

@@ -14,6 +14,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     task::{Wake, Waker},
+    time::Duration,
 };
 
 /// Holds spawned tasks until [`TaskPool::run`]. Dropping the pool drops the tasks, as an eviction does.
@@ -21,7 +22,7 @@ use std::{
 pub struct TaskPool {
     spawned: RefCell<Vec<LocalBoxFuture<'static, ()>>>,
     tasks: RefCell<FuturesUnordered<LocalBoxFuture<'static, ()>>>,
-    wake_up: Cell<Option<u64>>,
+    wake_up: Cell<Option<Duration>>,
 }
 
 struct Woken(AtomicBool);
@@ -50,8 +51,8 @@ impl TaskPool {
         *self.tasks.borrow_mut() = tasks;
     }
 
-    /// Takes the delay of the last requested wake-up, in milliseconds.
-    pub fn take_wake_up(&self) -> Option<u64> {
+    /// Takes the delay of the last requested wake-up.
+    pub fn take_wake_up(&self) -> Option<Duration> {
         self.wake_up.take()
     }
 }
@@ -61,8 +62,8 @@ impl Spawner for TaskPool {
         self.spawned.borrow_mut().push(work);
     }
 
-    fn wake_after(&self, ms: u64) {
-        self.wake_up.set(Some(ms));
+    fn wake_after(&self, delay: Duration) {
+        self.wake_up.set(Some(delay));
     }
 
     fn let_sleep(&self) {

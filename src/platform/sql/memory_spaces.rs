@@ -5,10 +5,11 @@
 use super::{Databases, Sql, Statement, Value, read};
 use crate::ports::memory::MemoryResult;
 use crate::ports::memory_spaces::{Claim, Intent, Lease, MemorySpaces, Space};
-use crate::types::{AgentId, TenantId, Timestamp, UserId};
+use crate::types::{AgentId, TenantId, Timestamp, UserId, time::millis};
 use async_trait::async_trait;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use std::time::Duration;
 
 /// The space identified by the first three parameters.
 const SPACE: &str = "tenant = ?1 AND user = ?2 AND agent = ?3";
@@ -146,14 +147,14 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
         &self,
         space: &Space,
         now: Timestamp,
-        gap_ms: u64,
+        gap: Duration,
     ) -> MemoryResult<Option<Timestamp>> {
         let take = "INSERT INTO memory_spaces (tenant, user, agent, flushed_at) VALUES (?1, ?2, ?3, ?4) \
                     ON CONFLICT (tenant, user, agent) DO UPDATE SET flushed_at = excluded.flushed_at \
                     WHERE flushed_at IS NULL OR flushed_at + ?5 <= excluded.flushed_at RETURNING flushed_at";
         let flushed_at = format!("SELECT flushed_at FROM memory_spaces WHERE {SPACE}");
         let mut args = named(space);
-        args.extend([now.into(), gap_ms.into()]);
+        args.extend([now.into(), millis(gap).into()]);
         let batch = [Statement::new(take, args), Statement::new(flushed_at, named(space))];
         let results = self.batch(space, &batch).await?;
         if !read::<IgnoredAny>(&results, 0)?.is_empty() {
@@ -161,7 +162,7 @@ impl<D: Databases> MemorySpaces for SqlSpaces<D> {
         }
         let row = read::<FlushedRow>(&results, 1)?.into_iter().next();
         let flushed_at = row.and_then(|row| row.flushed_at).map_or(now, timestamp);
-        Ok(Some(flushed_at.plus(gap_ms)))
+        Ok(Some(flushed_at + gap))
     }
 
     async fn request(&self, space: &Space, now: Timestamp) -> MemoryResult<Option<Timestamp>> {

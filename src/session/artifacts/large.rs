@@ -5,6 +5,7 @@ use crate::types::{ArtifactId, ArtifactRef, CallId, GeneratedId, ToolOutcome, Tu
 use bytes::Bytes;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use std::time::Duration;
 
 /// Maximum number of characters of an output that the model is shown.
 pub const MAX_CHARS: usize = 12_000;
@@ -17,7 +18,7 @@ pub async fn store_if_large(
     artifacts: &Artifacts,
     id: ArtifactId,
     outcome: ToolOutcome,
-    ttl_ms: u64,
+    ttl: Duration,
 ) -> (ToolOutcome, Option<Stored>) {
     let text = match &outcome {
         ToolOutcome::Artifact { .. } => return (outcome, None),
@@ -30,7 +31,7 @@ pub async fn store_if_large(
         return (with_short_reason(outcome.clone()), None);
     };
     let (preview, content) = (preview(&text), content(result, &text));
-    match artifacts.put(id, content, Some(ttl_ms)).await {
+    match artifacts.put(id, content, Some(ttl)).await {
         Ok(stored) => (ToolOutcome::Artifact { result: stored.as_output(preview) }, Some(stored)),
         Err(_) => {
             let result = Value::String(cut(&text, "the output could not be stored"));

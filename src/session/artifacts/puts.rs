@@ -10,6 +10,7 @@ use futures::{
     FutureExt,
     future::{Either, LocalBoxFuture, Shared, join_all, select},
 };
+use std::time::Duration;
 use std::{
     cell::{Cell, RefCell},
     ops::Range,
@@ -49,19 +50,19 @@ impl Puts {
         Closed(self)
     }
 
-    /// Waits until no write is in progress, for at most `timeout_ms` milliseconds.
+    /// Waits until no write is in progress, for at most `timeout`.
     ///
     /// # Errors
     /// If a write is still in progress after that time.
-    pub async fn settle(&self, timeout_ms: u64) -> BlobResult<()> {
+    pub async fn settle(&self, timeout: Duration) -> BlobResult<()> {
         let mut under_way = self.under_way.borrow().clone();
         under_way.retain(|put| put.peek().is_none());
         if under_way.is_empty() {
             return Ok(());
         }
-        match select(join_all(under_way), self.clock.sleep(timeout_ms)).await {
+        match select(join_all(under_way), self.clock.sleep(timeout)).await {
             Either::Left(_) => Ok(()),
-            Either::Right(_) => Err(BlobError(format!("a write is still in progress after {timeout_ms} ms"))),
+            Either::Right(_) => Err(BlobError(format!("a write is still in progress after {timeout:?}"))),
         }
     }
 }
@@ -138,16 +139,16 @@ mod tests {
         let put = |key: &'static str| puts.put(key, Bytes::from_static(b"x"), "text/plain");
         // Polled once and dropped.
         assert_eq!(put("a").now_or_never(), None);
-        let mut settled = Box::pin(puts.settle(1_000));
+        let mut settled = Box::pin(puts.settle(Duration::from_secs(1)));
         assert_eq!((&mut settled).now_or_never(), None);
-        clock.advance(1_000);
+        clock.advance(Duration::from_secs(1));
         assert_eq!(
             settled.now_or_never(),
-            Some(Err(BlobError("a write is still in progress after 1000 ms".into())))
+            Some(Err(BlobError("a write is still in progress after 1s".into())))
         );
         go.send(()).expect("the write is in progress");
         tasks.run();
-        assert_eq!(puts.settle(0).now_or_never(), Some(Ok(())));
+        assert_eq!(puts.settle(Duration::ZERO).now_or_never(), Some(Ok(())));
         assert_eq!(blobs.1.objects.borrow().len(), 1);
         {
             let (_first, second) = (puts.close(), puts.close());

@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const NOW: Timestamp = Timestamp(1_795_176_000_000);
-const HOUR: u64 = 3_600_000;
+const HOUR: Duration = Duration::from_hours(1);
 
 struct Stage {
     store: Rc<MemorySessionStore>,
@@ -71,7 +72,7 @@ fn only_large_outputs_become_artifacts() {
     let ToolOutcome::Artifact { result } = stage.keep("art_1", json!(large)) else { panic!("kept apart") };
     assert_eq!(
         (result.r#ref.as_str(), result.bytes, result.mime_type.as_str(), result.expires_at),
-        ("art_1", large.len() as u64, "text/plain; charset=utf-8", Some(NOW.plus(HOUR)))
+        ("art_1", large.len() as u64, "text/plain; charset=utf-8", Some(NOW + HOUR))
     );
     assert_eq!(result.preview, "é ".repeat(100));
     assert_eq!(stage.objects(), ["t/sessions/s/artifacts/art_1"]);
@@ -80,7 +81,7 @@ fn only_large_outputs_become_artifacts() {
     assert_eq!(
         record,
         json!({"seq": 2, "at": NOW, "turn": "t", "type": "artifact.stored", "ref": "art_1",
-            "bytes": large.len(), "mime_type": "text/plain; charset=utf-8", "expires_at": NOW.plus(HOUR)})
+            "bytes": large.len(), "mime_type": "text/plain; charset=utf-8", "expires_at": NOW + HOUR})
     );
     let pointer = stage.artifacts.find(&"art_1".into()).expect("it is there");
     let read = |range| block_on(stage.artifacts.read(&pointer, range));
@@ -120,7 +121,7 @@ fn if_the_store_fails_or_hangs_the_output_is_truncated_with_a_note() {
     let outcome = ToolOutcome::Result { result: json!(large) };
     let mut kept = Box::pin(store_if_large(&artifacts, "art_2".into(), outcome, HOUR));
     assert!(kept.as_mut().now_or_never().is_none());
-    stage.clock.advance(STORE_TIMEOUT_MS);
+    stage.clock.advance(STORE_TIMEOUT);
     let (outcome, stored) = kept.now_or_never().expect("an end of patience");
     assert_eq!((outcome, stored.is_none()), (expected, true));
 }
@@ -157,23 +158,23 @@ fn an_expired_artifact_reports_its_expiry_and_loses_its_bytes() {
     let stage = Stage::new();
     let large = json!("x".repeat(MAX_CHARS + 1));
     stage.keep("art_1", large.clone());
-    stage.clock.advance(1_000);
+    stage.clock.advance(Duration::from_secs(1));
     // The same content again: the expiry of one artifact does not affect the other.
     stage.keep("art_2", large);
-    assert_eq!(stage.purge(), Some(NOW.plus(HOUR)));
-    stage.clock.advance(HOUR - 1_001);
+    assert_eq!(stage.purge(), Some(NOW + HOUR));
+    stage.clock.advance(HOUR - Duration::from_millis(1_001));
     stage.artifacts.find(&"art_1".into()).expect("a millisecond is left");
-    stage.clock.advance(1);
-    let expired = Err(ArtifactError::Expired(NOW.plus(HOUR)));
+    stage.clock.advance(Duration::from_millis(1));
+    let expired = Err(ArtifactError::Expired(NOW + HOUR));
     assert_eq!(stage.artifacts.find(&"art_1".into()), expired);
     stage.blobs.down.set(true);
     assert!(block_on(stage.artifacts.purge()).is_err());
     stage.blobs.down.set(false);
-    assert_eq!(stage.purge(), Some(NOW.plus(HOUR + 1_000)));
+    assert_eq!(stage.purge(), Some(NOW + HOUR + Duration::from_secs(1)));
     assert_eq!(stage.objects(), ["t/sessions/s/artifacts/art_2"]);
     assert_eq!(stage.artifacts.find(&"art_1".into()), expired);
     stage.artifacts.find(&"art_2".into()).expect("it is there");
-    stage.clock.advance(1_000);
+    stage.clock.advance(Duration::from_secs(1));
     assert_eq!((stage.purge(), stage.objects()), (None, Vec::new()));
     assert_eq!(stage.store.list("artifact-expiry/").expect("a list"), Vec::new());
     assert_eq!(stage.store.list("artifact/").expect("a list").len(), 2);
@@ -185,7 +186,7 @@ fn a_purge_is_bounded_and_the_next_one_continues() {
     let large = json!("x".repeat(MAX_CHARS + 1));
     (0..150).for_each(|n| drop(stage.keep(&format!("art_{n:03}"), large.clone())));
     stage.clock.advance(HOUR);
-    assert_eq!((stage.purge(), stage.objects().len()), (Some(NOW.plus(HOUR)), 50));
+    assert_eq!((stage.purge(), stage.objects().len()), (Some(NOW + HOUR), 50));
     assert_eq!((stage.purge(), stage.objects().len()), (None, 0));
 }
 

@@ -1,8 +1,9 @@
 //! Computes the jobs that follow from a session's state, and when each is due.
 
-use super::{Durable, Job, LISTING_MS, MAX_RETRY_MS, SessionKernel, WATCHDOG_MS};
+use super::{Durable, Job, LISTING, MAX_RETRY, SessionKernel, WATCHDOG};
 use crate::types::{ChildStatus, Timestamp, TurnStatus};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
 
 /// A job that the session's state requires.
 pub(super) struct Obligation {
@@ -50,7 +51,7 @@ impl SessionKernel {
                 obligations.push(Obligation::at(interval.next_at, Job::Tick(name)));
             }
         }
-        let out_of_date = state.turn.is_none() && state.meta.updated_at.since(state.listed_at) > LISTING_MS;
+        let out_of_date = state.turn.is_none() && state.meta.updated_at.since(state.listed_at) > LISTING;
         if state.listed_at == Timestamp(0) || out_of_date {
             obligations.push(Obligation::now(Job::List, state.listed_at.0));
         }
@@ -84,8 +85,8 @@ impl SessionKernel {
     fn status_due(&self, durable: &Durable<'_>, status: &ChildStatus, now: Timestamp) -> Timestamp {
         let turn = durable.state.turn.as_ref();
         let repeat = |since: Timestamp| {
-            let waiting = turn.and_then(|turn| turn.waiting_since).map_or(0, |at| now.since(at));
-            since.plus(waiting.clamp(WATCHDOG_MS, MAX_RETRY_MS))
+            let waiting = turn.and_then(|turn| turn.waiting_since).map_or(Duration::ZERO, |at| now.since(at));
+            since + waiting.clamp(WATCHDOG, MAX_RETRY)
         };
         match (&self.acknowledged, turn) {
             (Some((known, at)), _) if known == status => repeat(*at),

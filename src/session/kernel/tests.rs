@@ -5,6 +5,7 @@ use super::*;
 use crate::types::{Budget, IntervalState, Owner, SessionMeta, TurnId, TurnOptions, TurnPhase, TurnStatus};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 const START: Timestamp = Timestamp(1_000_000_000);
 
@@ -35,10 +36,10 @@ enum Act {
     Govern,
     /// The child has a new status for its parent.
     Status(bool),
-    PutUntil(u64),
+    PutUntil(Duration),
     Retitle,
     JobEnds(usize, bool),
-    Advance(u64),
+    Advance(Duration),
     Crash,
     Enter,
 }
@@ -50,10 +51,10 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         2 => any::<bool>().prop_map(Act::Wait),
         1 => Just(Act::Govern),
         1 => any::<bool>().prop_map(Act::Status),
-        1 => (1_u64..200_000).prop_map(Act::PutUntil),
+        1 => (1_u64..200_000).prop_map(|ms| Act::PutUntil(Duration::from_millis(ms))),
         1 => Just(Act::Retitle),
         8 => (0_usize..8, prop::bool::weighted(0.8)).prop_map(|(job, done)| Act::JobEnds(job, done)),
-        4 => prop_oneof![0_u64..3_000, 0_u64..700_000].prop_map(Act::Advance),
+        4 => prop_oneof![0_u64..3_000, 0_u64..700_000].prop_map(|ms| Act::Advance(Duration::from_millis(ms))),
         2 => Just(Act::Crash),
         1 => Just(Act::Enter),
     ];
@@ -137,12 +138,12 @@ impl World {
         for (job, due) in self.owed() {
             if self.running.contains(&job) {
                 let alarm = self.alarm.expect("an alarm looks after what runs");
-                assert!(alarm <= self.now.plus(WATCHDOG_MS), "{job:?} runs unwatched");
+                assert!(alarm <= self.now + WATCHDOG, "{job:?} runs unwatched");
                 continue;
             }
             let alarm = self.alarm.unwrap_or_else(|| panic!("nothing looks after {job:?}"));
             match self.failed.contains(&job) {
-                true => assert!(alarm <= due.max(self.now).plus(MAX_RETRY_MS), "{job:?} comes too late"),
+                true => assert!(alarm <= due.max(self.now) + MAX_RETRY, "{job:?} comes too late"),
                 false => {
                     assert!(due > self.now && alarm <= due, "{job:?} is due at {due:?}, wake-up {alarm:?}")
                 }
@@ -153,7 +154,7 @@ impl World {
             let recovers =
                 self.running.contains(&Job::RecoverTurn) || self.failed.contains(&Job::RecoverTurn);
             assert!(self.ran.contains(&permit) || recovers, "nothing runs {permit:?}");
-            assert!(self.alarm.is_some_and(|alarm| alarm <= self.now.plus(MAX_RETRY_MS)));
+            assert!(self.alarm.is_some_and(|alarm| alarm <= self.now + MAX_RETRY));
         }
     }
 
@@ -164,7 +165,7 @@ impl World {
             epoch: 1,
             attempts: 0,
             started_at: self.now,
-            deadline: self.now.plus(600_000),
+            deadline: self.now + Duration::from_mins(10),
             budget: Budget::default(),
             steps: 0,
             tool_calls: 0,
@@ -205,7 +206,7 @@ impl World {
                     return;
                 };
                 turn.waiting_since = Some(self.now);
-                self.expires_at = Some(self.now.plus(600_000));
+                self.expires_at = Some(self.now + Duration::from_mins(10));
                 if for_child {
                     let session = format!("child of {}", turn.id).into();
                     self.children = vec![Child { session, rules: "r0".into(), acknowledged: false }];
@@ -228,8 +229,8 @@ impl World {
                 self.status = Some(status);
                 self.handle(Input::Changed);
             }
-            Act::PutUntil(ms) => {
-                let at = self.now.plus(ms);
+            Act::PutUntil(span) => {
+                let at = self.now + span;
                 self.state.purge_at = Some(self.state.purge_at.map_or(at, |earlier| earlier.min(at)));
                 self.handle(Input::Changed);
             }
@@ -241,8 +242,8 @@ impl World {
                 let Some(job) = self.running.iter().nth(n).cloned() else { return };
                 self.job_ends(job, succeeded);
             }
-            Act::Advance(ms) => {
-                let end = self.now.plus(ms);
+            Act::Advance(span) => {
+                let end = self.now + span;
                 while let Some(alarm) = self.alarm.filter(|alarm| *alarm <= end) {
                     self.now = self.now.max(alarm);
                     self.alarm = None;
@@ -311,7 +312,7 @@ impl World {
                 }
             }
             Job::Tick(name) => {
-                let next_at = self.now.plus(60_000);
+                let next_at = self.now + Duration::from_mins(1);
                 let state = IntervalState { next_at, ..IntervalState::default() };
                 self.state.intervals.insert((*name).into(), state);
             }
@@ -343,7 +344,7 @@ proptest! {
             if world.state.queue.is_empty() && world.state.turn.is_none() && world.running.is_empty() {
                 break;
             }
-            world.act(Act::Advance(60_000));
+            world.act(Act::Advance(Duration::from_mins(1)));
         }
         prop_assert!(world.state.queue.is_empty() && world.state.turn.is_none());
         // Each message started one turn, in order.
@@ -366,6 +367,6 @@ fn each_failure_increases_the_delay_of_a_job() {
             world.job_ends(Job::Tick("pulse"), true);
         }
     }
-    assert_eq!(delays[..5], [1_000, 2_000, 4_000, 8_000, 16_000]);
-    assert!(delays.iter().all(|delay| *delay <= MAX_RETRY_MS));
+    assert_eq!(delays[..5], [1, 2, 4, 8, 16].map(Duration::from_secs));
+    assert!(delays.iter().all(|delay| *delay <= MAX_RETRY));
 }

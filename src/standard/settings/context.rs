@@ -1,6 +1,7 @@
 //! Settings of the context window and of large outputs.
 
 use super::{Config, Kind, Setting, Topic, ValueError, value};
+use std::time::Duration;
 
 /// Minimum number of tokens at which messages are observed or notes rewritten. With fewer, it would happen
 /// every few words.
@@ -169,7 +170,7 @@ pub const TOPIC: Topic = Topic {
             name: "OBSERVE_IDLE_MINUTES",
             kind: Kind::Variable(|config, text| {
                 let minutes: u32 = value::number(text, 1)?;
-                config.observation.idle_ms = Some(u64::from(minutes) * 60_000);
+                config.observation.idle_after = Some(Duration::from_mins(minutes.into()));
                 Ok(())
             }),
             default: "",
@@ -181,7 +182,7 @@ pub const TOPIC: Topic = Topic {
         Setting {
             name: "ARTIFACT_TTL_S",
             kind: Kind::Variable(|config, text| {
-                config.agent.artifact_ttl_s = value::number(text, 0)?;
+                config.agent.artifact_ttl = Duration::from_secs(value::number(text, 0)?);
                 Ok(())
             }),
             default: "3600",

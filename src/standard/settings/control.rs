@@ -2,6 +2,7 @@
 
 use super::{Kind, Setting, Topic, ValueError, value};
 use crate::types::Rules;
+use std::time::Duration;
 
 pub const TOPIC: Topic = Topic {
     title: "Permissions",
@@ -25,7 +26,7 @@ pub const TOPIC: Topic = Topic {
         Setting {
             name: "APPROVAL_TTL_S",
             kind: Kind::Variable(|config, text| {
-                config.agent.approval_ttl_s = value::number(text, 1).map(u32::into)?;
+                config.agent.approval_ttl = Duration::from_secs(value::number::<u32>(text, 1)?.into());
                 Ok(())
             }),
             default: "604800",

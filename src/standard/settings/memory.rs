@@ -2,6 +2,7 @@
 
 use super::{Kind, Setting, Topic, value};
 use crate::memory::Flush;
+use std::time::Duration;
 
 pub const TOPIC: Topic = Topic {
     title: "Memory",
@@ -11,9 +12,9 @@ pub const TOPIC: Topic = Topic {
             name: "MEMORY_FLUSH",
             kind: Kind::Variable(|config, text| {
                 config.memory.flush = match text {
-                    "always" => Flush::Every(0),
+                    "always" => Flush::Every(Duration::ZERO),
                     "never" => Flush::Never,
-                    seconds => Flush::Every(value::number(seconds, 0).map(|s: u32| u64::from(s) * 1_000)?),
+                    seconds => Flush::Every(Duration::from_secs(value::number::<u32>(seconds, 0)?.into())),
                 };
                 Ok(())
             }),

@@ -5,6 +5,7 @@ use crate::agent::DynTool;
 use crate::memory::Flush;
 use crate::types::{FilePath, Policy, Thinking};
 use pretty_assertions::assert_eq;
+use std::time::Duration;
 
 fn all() -> impl Iterator<Item = &'static Setting> {
     SETTINGS.iter().flat_map(|topic| topic.settings)
@@ -89,7 +90,7 @@ fn blank_values_are_absent() {
 fn values_become_settings() {
     assert_eq!(with("THINK", " High ").agent.think, Thinking::High);
     assert_eq!(with("REFLECT_EVERY", "3").agent.reflect_every, 3);
-    assert_eq!(with("ARTIFACT_TTL_S", "60").agent.artifact_ttl_s, 60);
+    assert_eq!(with("ARTIFACT_TTL_S", "60").agent.artifact_ttl, Duration::from_secs(60));
     let chosen = with("SELECT_TOOLS", "12").agent.select_tools.unwrap();
     assert_eq!((chosen.cap, chosen.always), (12, vec!["read_artifact".to_owned(), "recall".to_owned()]));
     let evicts = |text: &str| with("EVICT_OVER", text).agent.evict_over;
@@ -101,7 +102,7 @@ fn values_become_settings() {
     let denies = with("PERMISSIONS", r#"{"default": "deny"}"#).agent.permissions;
     assert_eq!(denies.default, Some(Policy::Deny));
     let flush = |text: &str| with("MEMORY_FLUSH", text).memory.flush;
-    assert_eq!((flush("never"), flush("30")), (Flush::Never, Flush::Every(30_000)));
+    assert_eq!((flush("never"), flush("30")), (Flush::Never, Flush::Every(Duration::from_secs(30))));
     assert_eq!(with("MODES", "[]").agent.modes, []);
     assert_eq!(with("SUBAGENTS", "[]").agent.subagents, Some(vec![]));
     assert_eq!(with("CORS_ORIGINS", "https://a.example, ,").cors_origins, ["https://a.example"]);
@@ -148,8 +149,9 @@ fn the_context_strategy_has_its_own_settings() {
         ("OBSERVE_IDLE_MINUTES", "5"),
     ]);
     assert!(errors.is_empty());
-    let (observe_at, observer, idle_ms) = (600, Some("openai/b".to_owned()), Some(300_000));
-    let expected = ObservationSettings { observe_at, observer, idle_ms, ..ObservationSettings::default() };
+    let (observe_at, observer) = (600, Some("openai/b".to_owned()));
+    let idle_after = Some(Duration::from_mins(5));
+    let expected = ObservationSettings { observe_at, observer, idle_after, ..ObservationSettings::default() };
     assert_eq!(config.context(), ContextSettings::Observation(expected));
 }
 

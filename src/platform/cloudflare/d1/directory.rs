@@ -4,7 +4,7 @@
 use super::{D1Error, Database, Shards, number, optional, time, timestamp};
 use crate::ports::Directory;
 use crate::ports::directory::{
-    ApiKey, CLAIM_TIMEOUT_MS, CLAIM_TTL_MS, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
+    ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
 use crate::types::{AgentId, KeyId, Rules, SessionId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
@@ -340,8 +340,8 @@ impl Directory for D1Directory {
         let select = "SELECT body_hash, status, answer FROM idempotency WHERE scope = ?1 AND key = ?2";
         let scope = || D1Type::Text(scope);
         let key = || D1Type::Text(key);
-        let running = number(now.0.saturating_sub(CLAIM_TIMEOUT_MS));
-        let kept = number(now.0.saturating_sub(CLAIM_TTL_MS));
+        let running = time(now - CLAIM_TIMEOUT);
+        let kept = time(now - CLAIM_TTL);
         // A batch is one transaction, so that of two concurrent claims only one inserts.
         let results = self
             .root()
@@ -389,7 +389,7 @@ impl Directory for D1Directory {
             "DELETE FROM api_keys WHERE (tenant, id) IN \
              (SELECT tenant, id FROM api_keys WHERE expires_at <= ?1 LIMIT {EXPIRED_AT_ONCE}) RETURNING 1 AS done"
         );
-        let since = number(now.0.saturating_sub(CLAIM_TTL_MS));
+        let since = time(now - CLAIM_TTL);
         let answers: Vec<IgnoredAny> = self.root().rows(&answers, &[since]).await?;
         let keys: Vec<IgnoredAny> = self.root().rows(&keys, &[time(now)]).await?;
         Ok(answers.len().max(keys.len()) == EXPIRED_AT_ONCE)

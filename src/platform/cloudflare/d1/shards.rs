@@ -4,17 +4,18 @@
 //! idempotency keys. All data that grows with a tenant's use is on the tenant's shard.
 
 use super::{D1Error, Database};
-use crate::http::{expiring::Expiring, placement, placement::SHARD_TTL_MS};
+use crate::http::{expiring::Expiring, placement, placement::SHARD_TTL};
 use crate::platform::cloudflare::runtime::WorkerClock;
 use crate::ports::Clock;
 use crate::types::TenantId;
 use serde::Deserialize;
+use std::time::Duration;
 use worker::{D1Type, Env, Result};
 
 /// Maximum number of tenants whose placement is cached.
 const MAX_PLACED: usize = 1_000;
-/// Minimum validity of a placement after [`Shards::locate`], in milliseconds.
-const MIN_VALIDITY_MS: u64 = 1_000;
+/// Minimum validity of a placement after [`Shards::locate`].
+const MIN_VALIDITY: Duration = Duration::from_secs(1);
 
 /// The databases.
 pub struct Shards {
@@ -68,7 +69,7 @@ impl Shards {
     /// # Errors
     /// If the root fails, or the tenant's shard is no longer bound.
     pub async fn of(&self, tenant: &TenantId) -> std::result::Result<Database, D1Error> {
-        self.find(tenant, 0).await
+        self.find(tenant, Duration::ZERO).await
     }
 
     /// Looks up a tenant's shard, so that the next [`Shards::of`] returns without waiting. For callers that
@@ -77,11 +78,15 @@ impl Shards {
     /// # Errors
     /// See [`Shards::of`].
     pub async fn locate(&self, tenant: &TenantId) -> std::result::Result<(), D1Error> {
-        self.find(tenant, MIN_VALIDITY_MS).await.map(drop)
+        self.find(tenant, MIN_VALIDITY).await.map(drop)
     }
 
-    async fn find(&self, tenant: &TenantId, min_validity_ms: u64) -> std::result::Result<Database, D1Error> {
-        let remembered = self.placed.get(tenant, WorkerClock.now().plus(min_validity_ms));
+    async fn find(
+        &self,
+        tenant: &TenantId,
+        min_validity: Duration,
+    ) -> std::result::Result<Database, D1Error> {
+        let remembered = self.placed.get(tenant, WorkerClock.now() + min_validity);
         if let Some(database) = remembered.and_then(|number| self.all.get(number)) {
             return Ok(database.clone());
         }
@@ -96,7 +101,7 @@ impl Shards {
         // The id of a purged tenant may be reused on another shard.
         if row.is_none_or(|row| row.deleted_at.is_none()) {
             let now = WorkerClock.now();
-            self.placed.put(tenant.to_string(), number, now.plus(SHARD_TTL_MS), now);
+            self.placed.put(tenant.to_string(), number, now + SHARD_TTL, now);
         }
         Ok(database.clone())
     }
