@@ -155,6 +155,11 @@ impl SessionHost {
         &self.agent
     }
 
+    /// Returns the session's storage.
+    pub fn store(&self) -> &Rc<dyn SessionStore> {
+        &self.ports.store
+    }
+
     /// Other sessions.
     pub fn peers(&self) -> &Rc<dyn Peers> {
         &self.ports.peers

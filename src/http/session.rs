@@ -47,6 +47,11 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
         _ => None,
     };
     let call = Call::enter(host, asked, found.params, key)?;
+    if !call.is_readable() {
+        // Nothing of the session may change. The handler checks its owner first, so that only the owner learns
+        // that it exists.
+        return handler(&call).await;
+    }
     // Each request carries the tenant's current rules.
     host.apply_tenant_rules(&asked.principal.tenant, &asked.principal.rules)?;
     match &call.key {

@@ -3,6 +3,7 @@
 //! `stored.txt` holds records and documents that earlier versions wrote, one on each line. `stored/*.txt` hold whole
 //! sessions in the middle of a turn: their log, and their documents with their keys.
 
+use crate::http::{call as request, read, respond, respond_beside, set_header, stream};
 use crate::stage::{Stage, ms, step_of};
 use edge_harness::agent::host::suspensions::{ApprovalDecision, CallAnswer};
 use edge_harness::platform::in_memory::{
@@ -21,6 +22,7 @@ use edge_harness::types::{
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::{collections::BTreeSet, rc::Rc};
 
 fn rewritten<T: serde::Serialize + serde::de::DeserializeOwned>(json: &str) -> String {
     decode::<T>(json).and_then(|value| encode(&value)).unwrap_or_else(|error| panic!("{error}: {json}"))
@@ -198,9 +200,63 @@ fn a_session_of_a_newer_version_is_refused_and_left_alone() {
         for problem in refused {
             assert_eq!((problem.code.status(), problem.code.as_str()), (503, "newer_session"));
         }
+        assert_eq!(refusals(&stage, "u"), BTreeSet::from([(503, "newer_session")]));
+        assert_eq!(refusals(&stage, "v"), BTreeSet::from([(404, "not_found")]));
         block_on(host.wake()).expect("the alarm is kept");
         assert_eq!(stage.take_wake_up(), Some(ms(600_000)));
         stage.run();
         assert_eq!(dump(&stage.store), before);
     }
+}
+
+/// The problems that requests of `user` get.
+fn refusals(stage: &Stage, user: &str) -> BTreeSet<(u16, &'static str)> {
+    let query = format!("user={user}");
+    let requests = [
+        ("POST /v1/sessions", "", json!({"id": "s", "user": user})),
+        ("GET ", &*query, json!(null)),
+        ("GET /view", &query, json!(null)),
+        ("GET /events", &query, json!(null)),
+        ("PATCH ", &query, json!({"title": "x"})),
+        ("DELETE ", &query, json!(null)),
+        ("POST /messages", "", json!({"content": "hello", "user": user})),
+        ("POST /answers/q", "", json!({"answer": "blue", "user": user})),
+        ("POST /abort", &query, json!(null)),
+        ("POST /fork", &query, json!({})),
+    ];
+    let refused = requests.into_iter().flat_map(|(route, query, body)| {
+        let mut asked = request(route, query, &body);
+        let once = respond(stage, &asked).map(drop).unwrap_err();
+        set_header(&mut asked, "idempotency-key", "k");
+        [once, respond(stage, &asked).map(drop).unwrap_err()]
+    });
+    refused.map(|problem| (problem.code.status(), problem.code.as_str())).collect()
+}
+
+#[test]
+fn records_of_an_unknown_kind_are_copied_and_sent_unchanged() {
+    let stage = Stage::demo();
+    stage.post("t1", "hello");
+    stage.settle();
+    let seq = stage.session().last_seq() + 1;
+    let json = format!(
+        r#"{{"seq":{seq},"at":"2026-11-20T12:00:00.000Z","turn":"t1","type":"turn.sung","notes":[1,{{"b":2,"a":null}}]}}"#
+    );
+    let (kind, turn) = ("turn.sung".to_owned(), Some("t1".into()));
+    let append = vec![StoredRecord { seq, kind, turn, json: json.clone() }];
+    stage.store.commit(Batch { append, ..Batch::default() }).unwrap();
+    stage.crash();
+
+    let mut asked = request("GET /events", "", &json!(null));
+    set_header(&mut asked, "accept", "application/x-ndjson");
+    let mut sent = stream(respond(&stage, &asked).unwrap());
+    stage.run();
+    assert_eq!(read(&mut sent).lines().last(), Some(&*json));
+
+    let other = Rc::new(Stage::demo());
+    respond_beside(&stage, &other, &request("POST /fork", "", &json!({}))).unwrap();
+    let log = other.store.log();
+    let copy = log.iter().find(|record| record.kind == "turn.sung").expect("a copy");
+    let parsed = |json: &str| serde_json::from_str::<Value>(json).unwrap();
+    assert_eq!((copy.seq, copy.turn.as_deref(), parsed(&copy.json)), (seq, Some("t1"), parsed(&json)));
 }

@@ -5,7 +5,7 @@ use crate::http::idempotency::RequestKey;
 use crate::http::owner::user_of;
 use crate::http::pattern::Params;
 use crate::http::request::{Request, RequestExt};
-use crate::session::Session;
+use crate::session::{self, OpenError, Session};
 use crate::standard::DEFAULT_AGENT;
 use crate::types::{Owner, Principal, Problem, RequestId, SessionId, SessionMeta, TenantId, UserId};
 use std::rc::Rc;
@@ -39,8 +39,9 @@ pub struct Call<'a> {
     pub params: Params,
     /// The Idempotency-Key of a POST.
     pub key: Option<RequestKey>,
-    /// The session of this object. It may belong to another user.
-    session: Option<Rc<Session>>,
+    /// The session of this object, or the owner of a session that this version cannot read. Either may belong
+    /// to another user.
+    session: Result<Option<Rc<Session>>, (Owner, OpenError)>,
 }
 
 impl<'a> Call<'a> {
@@ -55,15 +56,27 @@ impl<'a> Call<'a> {
         params: Params,
         key: Option<RequestKey>,
     ) -> Result<Self, Problem> {
-        let session = host.recover()?;
+        let session = match host.recover() {
+            Ok(session) => Ok(session),
+            Err(newer @ OpenError::Newer(_)) => match session::owner(host.store().as_ref())? {
+                Some(owner) => Err((owner, newer)),
+                None => return Err(newer.into()),
+            },
+            Err(error) => return Err(error.into()),
+        };
         let SessionRequest { principal, session: session_id, id: request_id, request } = asked;
         Ok(Self { host, principal, session_id, request_id, request, params, key, session })
+    }
+
+    /// Returns whether this version can read the session, or there is none.
+    pub fn is_readable(&self) -> bool {
+        self.session.is_ok()
     }
 
     /// Returns the caller's session.
     ///
     /// # Errors
-    /// `not_found` for a missing session and for a session of another user.
+    /// See [`Call::find`]. `not_found` for a missing session.
     pub fn session(&self) -> Result<&Rc<Session>, Problem> {
         self.session_of(None)
     }
@@ -71,7 +84,7 @@ impl<'a> Call<'a> {
     /// Returns the caller's session, for a request whose body may name the user.
     ///
     /// # Errors
-    /// `not_found` for a missing session and for a session of another user.
+    /// See [`Call::session`].
     pub fn session_of(&self, user_in_body: Option<String>) -> Result<&Rc<Session>, Problem> {
         let user = self.named_user(user_in_body);
         self.find(user.as_deref())?.ok_or_else(|| Problem::not_found("session"))
@@ -81,14 +94,20 @@ impl<'a> Call<'a> {
     /// names.
     ///
     /// # Errors
-    /// `not_found` for a session of another user.
+    /// `not_found` for a session of another user, `newer_session` for one that a newer version has written.
     pub fn find(&self, user: Option<&str>) -> Result<Option<&Rc<Session>>, Problem> {
-        let Some(session) = &self.session else { return Ok(None) };
-        let state = session.state();
-        if may_see(self.principal, user, &state.meta.tenant, &state.meta.user) {
-            Ok(Some(session))
-        } else {
-            Err(Problem::not_found("session"))
+        let is_visible = match &self.session {
+            Ok(None) => return Ok(None),
+            Ok(Some(session)) => {
+                let meta = &session.state().meta;
+                may_see(self.principal, user, &meta.tenant, &meta.user)
+            }
+            Err((owner, _)) => may_see(self.principal, user, &owner.tenant, &owner.user),
+        };
+        match &self.session {
+            _ if !is_visible => Err(Problem::not_found("session")),
+            Ok(session) => Ok(session.as_ref()),
+            Err((_, newer)) => Err(newer.clone().into()),
         }
     }
 

@@ -1,6 +1,6 @@
 //! Deletes a session without reading it, so that an unreadable session can be deleted.
 
-use super::call::{SessionRequest, may_see, new_meta};
+use super::call::{SessionRequest, may_see};
 use crate::agent::SessionHost;
 use crate::http::owner;
 use crate::http::request::RequestExt;
@@ -13,13 +13,12 @@ use std::rc::Rc;
 
 /// `DELETE /v1/sessions/{id}`.
 pub async fn delete(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<Response, Problem> {
-    // A session that is not stored yet has the same store.
-    let store = Rc::clone(host.blank(new_meta(host, &asked.principal, &asked.session, None)?).store());
-    session::check_schema(store.as_ref())?;
-    if let Err(problem) = check_owner(store.as_ref(), asked) {
+    let store = host.store().as_ref();
+    if let Err(problem) = check_owner(store, asked) {
         return delete_imported(host, asked, problem).await;
     }
-    if owes_status(store.as_ref()) {
+    session::check_schema(store)?;
+    if owes_status(store) {
         let detail = "the parent session waits for this subagent: abort it first";
         return Err(Problem::new(ErrorCode::SubagentSession, detail));
     }
