@@ -36,7 +36,7 @@ use crate::types::{
 };
 use futures::{
     FutureExt,
-    future::{AbortHandle, LocalBoxFuture, Shared},
+    future::{AbortHandle, LocalBoxFuture, WeakShared},
 };
 use std::time::Duration;
 use std::{
@@ -107,7 +107,8 @@ pub struct Post {
 
 /// A running background job.
 struct Running {
-    work: Shared<LocalBoxFuture<'static, ()>>,
+    /// Weak, because the job refers to the host: the spawner alone keeps it.
+    work: WeakShared<LocalBoxFuture<'static, ()>>,
     cancel: CancelToken,
 }
 

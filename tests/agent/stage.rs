@@ -194,7 +194,8 @@ impl Stage {
     /// Evicts the session and starts a new instance, which has not opened it yet.
     pub fn crash(&self) {
         let new = self.machine();
-        *self.machine.borrow_mut() = new;
+        let (_, evicted, ..) = self.machine.replace(new);
+        evicted.evict();
     }
 
     pub fn wake(&self) {

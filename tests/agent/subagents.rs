@@ -851,3 +851,14 @@ fn a_child_canceled_before_its_spawn_is_not_spawned() {
     assert_eq!(stage.runs.borrow().len(), 0);
     assert!(stage.others.disk(&child(&stage)).log().is_empty());
 }
+
+#[test]
+fn an_evicted_session_frees_its_memory_while_a_job_runs() {
+    let stage = stage();
+    stage.others.delay.set(ms(1_000));
+    stage.post("t1", "delegate:read:x");
+    stage.run();
+    let host = Rc::downgrade(&stage.host());
+    stage.crash();
+    assert!(host.upgrade().is_none());
+}

@@ -81,7 +81,7 @@ impl SessionHost {
             outside.map(|(_, running)| (running.work.clone(), running.cancel.clone())).collect()
         };
         jobs.iter().for_each(|(_, cancel)| cancel.cancel());
-        for (work, _) in jobs {
+        for work in jobs.iter().filter_map(|(work, _)| work.upgrade()) {
             within(self.ports.clock.as_ref(), SETTLE_TIMEOUT, work).await?;
         }
         Ok(())

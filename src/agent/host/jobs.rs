@@ -94,7 +94,9 @@ impl SessionHost {
             host.handle(Input::JobEnded(name, succeeded));
         };
         let work = work.boxed_local().shared();
-        self.jobs.borrow_mut().insert(job, Running { work: work.clone(), cancel });
+        if let Some(work) = work.downgrade() {
+            self.jobs.borrow_mut().insert(job, Running { work, cancel });
+        }
         self.ports.spawner.spawn(work.boxed_local());
     }
 
@@ -124,7 +126,7 @@ impl SessionHost {
 
     /// Waits until the job has ended, if it is running.
     pub(super) async fn await_job(&self, job: &Job) {
-        let work = self.jobs.borrow().get(job).map(|running| running.work.clone());
+        let work = self.jobs.borrow().get(job).and_then(|running| running.work.upgrade());
         if let Some(work) = work {
             work.await;
         }

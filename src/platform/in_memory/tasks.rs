@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-/// Holds spawned tasks until [`TaskPool::run`]. Dropping the pool drops the tasks, as an eviction does.
+/// Holds spawned tasks until [`TaskPool::run`]. A task may refer to the pool, so only [`TaskPool::evict`] frees both.
 #[derive(Default)]
 pub struct TaskPool {
     spawned: RefCell<Vec<LocalBoxFuture<'static, ()>>>,
@@ -49,6 +49,11 @@ impl TaskPool {
             }
         }
         *self.tasks.borrow_mut() = tasks;
+    }
+
+    /// Drops all tasks, as an eviction does.
+    pub fn evict(&self) {
+        drop((self.spawned.take(), self.tasks.take()));
     }
 
     /// Takes the delay of the last requested wake-up.
