@@ -140,7 +140,7 @@ impl Fault {
     /// If the simulator does not start.
     pub fn find(&self, simulator: &Path) -> io::Result<Option<String>> {
         let mut sim = Command::new(simulator);
-        let output = sim.args(["--seeds", "1000", "--from", "2000"]).env("FAULT", &self.name).output()?;
+        let output = sim.args(["--seeds", "1000", "--from", "1000"]).env("FAULT", &self.name).output()?;
         let output = String::from_utf8_lossy(&output.stdout).into_owned();
         Ok(output.lines().find(|line| line.starts_with("seed ")).map(str::to_owned))
     }

@@ -79,9 +79,14 @@ pub fn add_subagents(
             session.turns.iter_mut().flat_map(|turn| &mut turn.steps).flat_map(|step| &mut step.calls);
         // A client that reconnects identifies a call by its id.
         calls.for_each(|call| call.named |= quiet);
-        let last = session.acts.iter().map(|(at, _)| *at).max().unwrap_or(0);
+        let times: Vec<u64> = session.acts.iter().map(|(at, _)| *at).collect();
+        let last = times.iter().max().copied().unwrap_or(0);
         if !quiet && dice.chance(40) {
             session.acts.push((dice.below(last + 4_000), Act::Abort));
+        }
+        // Soon after a message, while its tasks may be on their way.
+        if !quiet && !times.is_empty() && dice.chance(60) {
+            session.acts.push((dice.pick(&times) + dice.below(120), Act::Abort));
         }
         session.erased |= !quiet && dice.chance(15);
     }

@@ -6,13 +6,11 @@ use super::super::{
     one_shot,
     scenario::{SessionScenario, mark},
 };
-use super::view::{Entry, View};
+use super::view::View;
 use edge_harness::ports::memory::CollectionKind;
 use edge_harness::session::window::ContextState;
 use edge_harness::types::{Record, SessionState};
 
-/// How the kinds of records start that change the window.
-const KINDS: [&str; 3] = ["compaction.", "observation.", "reflection."];
 /// Texts that say that messages are neither summarized nor noted.
 const NOTHING: [&str; 2] = ["left out here", "There is no summary of them"];
 
@@ -20,8 +18,7 @@ const NOTHING: [&str; 2] = ["left out here", "There is no summary of them"];
 /// summarized, noted, or said to be missing.
 pub fn cuts(ledger: &Ledger, view: &View) {
     let mut state = ContextState::default();
-    let is_about = |entry: &&Entry| KINDS.iter().any(|kind| entry.kind.starts_with(kind));
-    for entry in view.entries.iter().filter(is_about) {
+    for entry in &view.entries {
         let Ok(Record { kind, .. }) = serde_json::from_str(&entry.json) else {
             return ledger.find(10, format!("cannot parse: {}", entry.json));
         };

@@ -27,22 +27,6 @@ enum Class {
     Signs,
 }
 
-/// The class of each ASCII character.
-const CLASSES: [Class; 128] = {
-    let mut classes = [Class::Signs; 128];
-    let mut c = 0;
-    while c < classes.len() {
-        classes[c] = match c as u8 {
-            b'a'..=b'z' | b'A'..=b'Z' => Class::Letters,
-            b'0'..=b'9' => Class::Digits,
-            b' ' | b'\t' | b'\n' | b'\r' => Class::Spaces,
-            _ => Class::Signs,
-        };
-        c += 1;
-    }
-    classes
-};
-
 /// Estimates the tokens of a text.
 pub fn of_text(text: &str) -> u64 {
     let (mut eighths, mut run, mut class, mut lower) = (0, 0, Class::Spaces, false);
@@ -52,7 +36,12 @@ pub fn of_text(text: &str) -> u64 {
             (run, class) = (0, Class::Spaces);
             continue;
         }
-        let own = CLASSES.get(c as usize).copied().unwrap_or(Class::Signs);
+        let own = match c {
+            'a'..='z' | 'A'..='Z' => Class::Letters,
+            '0'..='9' => Class::Digits,
+            ' ' | '\t' | '\n' | '\r' => Class::Spaces,
+            _ => Class::Signs,
+        };
         // An uppercase letter after a lowercase letter starts a new word.
         if own != class || (lower && c.is_ascii_uppercase()) {
             eighths += of_run(class, run);
