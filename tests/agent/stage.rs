@@ -1,10 +1,9 @@
 //! A host with an in-memory environment, and the invariants of every log.
 
+mod tools;
+
 use super::others::Others;
-use edge_harness::agent::{
-    Bounds, HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, Tool, ToolContext, ToolError,
-    host::HostPorts,
-};
+use edge_harness::agent::{Bounds, HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, host::HostPorts};
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::{
@@ -16,7 +15,7 @@ use edge_harness::ports::{Models, SessionStore, session_store::StoredRecord};
 use edge_harness::session::{Session, SessionChange};
 use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
-    BudgetPatch, Effect, Mode, ModelRequest, Owner, Part, Problem, Role, SessionMeta, SessionPermissions,
+    BudgetPatch, Mode, ModelRequest, Owner, Part, Problem, Role, SessionMeta, SessionPermissions,
     SessionStatus, SubagentKind, Timestamp, TurnEnd, TurnId, TurnOptions, TurnStatus,
 };
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
@@ -28,6 +27,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
 };
+use tools::{FailIt, ReadIt, WriteIt};
 
 pub const NOW: Timestamp = Timestamp(1_795_176_000_000);
 
@@ -203,7 +203,7 @@ impl Stage {
         self.run();
     }
 
-    /// Takes the wake-up that was requested last, in milliseconds.
+    /// Takes the wake-up that was requested last.
     pub fn take_wake_up(&self) -> Option<Duration> {
         self.machine.borrow().1.take_wake_up()
     }
@@ -219,15 +219,24 @@ impl Stage {
         on_busy: OnBusy,
         budget: BudgetPatch,
     ) -> Result<TurnStatus, Problem> {
-        let (turn, parts) = (turn.into(), vec![Part::text(said)]);
-        let post = Post { turn, parts, budget, options: Default::default(), on_busy, response: None };
-        self.host().post(&self.session(), post)
+        self.send(turn, said, on_busy, budget, TurnOptions::default())
     }
 
     pub fn post_with(&self, turn: &str, said: &str, budget: BudgetPatch, options: TurnOptions) {
+        self.send(turn, said, OnBusy::Queue, budget, options).expect("accepted");
+    }
+
+    fn send(
+        &self,
+        turn: &str,
+        said: &str,
+        on_busy: OnBusy,
+        budget: BudgetPatch,
+        options: TurnOptions,
+    ) -> Result<TurnStatus, Problem> {
         let (turn, parts) = (turn.into(), vec![Part::text(said)]);
-        let post = Post { turn, parts, budget, options, on_busy: OnBusy::Queue, response: None };
-        self.host().post(&self.session(), post).expect("accepted");
+        let post = Post { turn, parts, budget, options, on_busy, response: None };
+        self.host().post(&self.session(), post)
     }
 
     /// The outcomes of the turn's calls: `result`, or `denied` and the reason.
@@ -452,57 +461,4 @@ pub fn meta(now: Timestamp) -> SessionMeta {
 pub fn step_of(request: &ModelRequest) -> usize {
     let own = request.messages.iter().rev().take_while(|message| message.role != Role::User);
     own.filter(|message| message.role == Role::Assistant).count()
-}
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-pub struct Key {
-    key: String,
-}
-
-/// An idempotent tool that takes 200 ms.
-struct ReadIt;
-
-impl Tool for ReadIt {
-    type Args = Key;
-    type Output = String;
-    const NAME: &'static str = "read_it";
-    const DESCRIPTION: &'static str = "Reads.";
-    const EFFECT: Effect = Effect::ReadOnly;
-
-    async fn run(&self, args: Key, cx: ToolContext) -> Result<String, ToolError> {
-        cx.clock.sleep(ms(200)).await;
-        Ok(format!("read {}", args.key))
-    }
-}
-
-/// A tool that is not idempotent. Counts its runs and takes 200 ms.
-struct WriteIt(Runs);
-
-impl Tool for WriteIt {
-    type Args = Key;
-    type Output = String;
-    const NAME: &'static str = "write_it";
-    const DESCRIPTION: &'static str = "Writes.";
-    const EFFECT: Effect = Effect::LocalWrite;
-
-    async fn run(&self, args: Key, cx: ToolContext) -> Result<String, ToolError> {
-        *self.0.borrow_mut().entry(args.key.clone()).or_default() += 1;
-        cx.clock.sleep(ms(200)).await;
-        Ok(format!("wrote {}", args.key))
-    }
-}
-
-/// A tool that fails.
-struct FailIt;
-
-impl Tool for FailIt {
-    type Args = Key;
-    type Output = String;
-    const NAME: &'static str = "fail_it";
-    const DESCRIPTION: &'static str = "Fails.";
-    const EFFECT: Effect = Effect::ReadOnly;
-
-    async fn run(&self, args: Key, _cx: ToolContext) -> Result<String, ToolError> {
-        Err(ToolError::new(format!("no {}", args.key)))
-    }
 }

@@ -1,6 +1,9 @@
 //! Subagents: spawned by a suspended call, running in their own session under the parent's rules, across
 //! evictions.
 
+mod cancellation;
+mod erasure;
+
 use crate::http::{call as request, principal, set_header, status, whole};
 use crate::stage::{Stage, check, ms, step_of};
 use edge_harness::agent::{SessionHost, host::suspensions::ApprovalDecision};
@@ -75,6 +78,15 @@ fn with(kinds: Vec<SubagentKind>) -> (Stage, Rc<ScriptedModels>) {
 
 fn stage() -> Stage {
     with(Vec::new()).0
+}
+
+/// A session whose first subagent's task is on its way for `delay`.
+fn sending(task: &str, delay: Duration) -> Stage {
+    let stage = stage();
+    stage.others.delay.set(delay);
+    stage.post("t1", &format!("delegate:{task}"));
+    stage.run();
+    stage
 }
 
 /// A session with a rule of its own.
@@ -299,82 +311,6 @@ fn a_message_cancels_a_waiting_child_and_is_queued_after_a_running_one() {
 }
 
 #[test]
-fn an_aborted_child_returns_its_partial_text() {
-    let stage = stage();
-    stage.post("t1", "delegate:read:x");
-    stage.tick(ms(50));
-    let id = child(&stage);
-    ask(stage.others.host(&id), request("POST /abort", "", &json!({})), &id).unwrap();
-    stage.settle();
-    stage.check();
-    assert_eq!(outcomes(&stage.store), [json!("[Aborted by user]\n\nhalf")]);
-    assert_eq!(stage.outcomes("t1"), ["result"]);
-    assert!(reply(&stage, "t1").starts_with("it came to: [Aborted by user]"), "the turn continues");
-}
-
-#[test]
-fn an_abort_cancels_children_and_keeps_their_partial_text() {
-    let stage = stage();
-    stage.post("t1", "both:read:x");
-    stage.tick(ms(50));
-    ask(stage.host(), request("POST /abort", "", &json!({})), "s").unwrap();
-    stage.settle();
-    stage.check();
-    assert_eq!(
-        outcomes(&stage.store),
-        [json!("[Aborted by user]\n\nhalf"), json!("[Aborted by user]\n\nhalf")]
-    );
-    assert_eq!(stage.end("t1").stop_reason, StopReason::Canceled);
-    for id in children(&stage) {
-        let disk = stage.others.disk(&id);
-        check(&disk.log());
-        assert_eq!(disk.log().last().unwrap().kind, "turn.canceled");
-    }
-    let completed = stage.records().into_iter().filter(|r| r["type"] == "subagent.completed").count();
-    assert_eq!(completed, 2);
-}
-
-#[test]
-fn a_child_canceled_before_its_task_arrives_does_not_start() {
-    let stage = stage();
-    stage.others.delay.set(ms(100));
-    stage.post("t1", "delegate:write:a");
-    stage.run();
-    ask(stage.host(), request("POST /abort", "", &json!({})), "s").unwrap();
-    stage.settle();
-    stage.tick(ms(1_000));
-    stage.tick(ms(1_000));
-    assert_eq!(stage.end("t1").stop_reason, StopReason::Canceled);
-    assert_eq!(stage.others.disk(&child(&stage)).log(), [], "its task is refused when it arrives");
-    assert_eq!(stage.runs.borrow().len(), 0);
-}
-
-#[test]
-fn a_child_canceled_between_its_session_and_its_turn_does_not_start() {
-    let stage = stage();
-    stage.others.delay.set(ms(100));
-    stage.post("t1", "delegate:write:a");
-    stage.run();
-    let disk = stage.others.disk(&child(&stage));
-    // The session is created, but the start of its turn is not stored.
-    disk.die_after(Some(1));
-    stage.tick(ms(100));
-    disk.die_after(None);
-    assert_eq!(disk.log().len(), 1);
-    // The task is on its way again when it is canceled.
-    let alarm = stage.take_wake_up().expect("a wake-up");
-    stage.tick(alarm);
-    stage.wake();
-    ask(stage.host(), request("POST /abort", "", &json!({})), "s").unwrap();
-    stage.settle();
-    stage.tick(ms(1_000));
-    stage.tick(ms(1_000));
-    assert_eq!(stage.end("t1").stop_reason, StopReason::Canceled);
-    assert_eq!(disk.log().len(), 1);
-    assert_eq!(stage.runs.borrow().len(), 0);
-}
-
-#[test]
 fn a_fork_shares_the_prompts_prefix_and_spawns_no_subagents() {
     let (stage, models) = with(Vec::new());
     stage.post("t1", "hello:there");
@@ -499,19 +435,6 @@ fn a_child_session_rejects_messages_of_others() {
 }
 
 #[test]
-fn erasing_a_parent_erases_its_children() {
-    let stage = stage();
-    stage.post("t1", "both:read:x");
-    stage.settle();
-    let ids = children(&stage);
-    block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
-    for id in ids {
-        assert!(!stage.others.disk(&id).exists().unwrap());
-    }
-    assert!(block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, true)).unwrap().is_empty());
-}
-
-#[test]
 fn older_rules_do_not_lift_a_denial_in_a_child() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
@@ -547,79 +470,6 @@ fn grants_in_a_child_stay_unless_the_parent_revokes_them() {
         Policy::Ask,
         "here it is not granted"
     );
-}
-
-#[test]
-fn a_child_that_missed_its_cancellation_is_canceled_at_its_next_status() {
-    let stage = ruled("write_it", Policy::Ask);
-    stage.post("t1", "delegate:write:a");
-    stage.settle_waiting();
-    let id = child(&stage);
-    stage.others.down.set(true);
-    stage.post("t2", "hello:you");
-    stage.settle();
-    assert_eq!(
-        session(&stage, &id).1.state().status(),
-        SessionStatus::Waiting,
-        "the cancellation did not arrive"
-    );
-    stage.others.down.set(false);
-    stage.crash();
-    block_on(stage.others.host(&id).wake()).unwrap();
-    stage.run();
-    assert_eq!(session(&stage, &id).1.state().status(), SessionStatus::Idle);
-    check(&stage.others.disk(&id).log());
-}
-
-#[test]
-fn a_child_with_an_unsent_status_cannot_be_deleted_and_is_counted_once() {
-    let stage = stage();
-    stage.post("t1", "delegate:read:x");
-    stage.tick(ms(50));
-    stage.others.down.set(true);
-    stage.tick(ms(1_000));
-    let id = child(&stage);
-    let delete = |stage: &Stage| {
-        let mut call = request("DELETE /v1/sessions/s", "", &json!({}));
-        call.session = id.as_str().into();
-        block_on(session::respond(&stage.others.host(&id), &call)).map(|answer| status(&answer))
-    };
-    assert_eq!(delete(&stage).unwrap_err().code.as_str(), "subagent_session");
-    stage.others.down.set(false);
-    let used = session(&stage, &id).1.state().meta.usage.total_tokens;
-    // The status and the response to a cancellation are the same.
-    let recall = ask(stage.host(), request("POST /abort", "", &json!({})), "s");
-    recall.unwrap();
-    stage.tick(ms(10_000));
-    block_on(stage.others.host(&id).wake()).unwrap();
-    stage.settle();
-    let updates = stage.records().into_iter().filter(|r| r["type"] == "usage.updated").count();
-    assert_eq!(updates, 2, "its own step and the child's");
-    assert!(stage.end("t1").usage.total_tokens > used);
-    assert_eq!(delete(&stage).unwrap(), 204);
-}
-
-#[test]
-fn children_missing_from_the_directory_are_erased_too() {
-    let stage = stage();
-    stage.directory.down.set(true);
-    stage.post("t1", "delegate:read:x");
-    stage.settle();
-    let id = child(&stage);
-    stage.directory.down.set(false);
-    block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
-    assert!(!stage.others.disk(&id).exists().unwrap());
-    // Also one that is created during the erasure.
-    let stage = self::stage();
-    stage.others.delay.set(ms(500));
-    stage.post("t1", "delegate:read:x");
-    stage.run();
-    stage.others.delay.set(Duration::ZERO);
-    let id = child(&stage);
-    block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
-    stage.tick(ms(1_000));
-    stage.tick(ms(1_000));
-    assert!(!stage.others.disk(&id).exists().unwrap());
 }
 
 #[test]
@@ -670,21 +520,6 @@ fn waiting_for_days_needs_few_wake_ups() {
 }
 
 #[test]
-fn a_task_fails_if_its_session_was_deleted() {
-    let stage = ruled("write_it", Policy::Ask);
-    stage.post("t1", "delegate:write:a");
-    stage.settle_waiting();
-    let id = child(&stage);
-    // Only a lost disk causes this.
-    stage.others.disk(&id).erase().unwrap();
-    stage.crash();
-    stage.wake();
-    stage.settle();
-    stage.check();
-    assert!(reply(&stage, "t1").contains("its session was deleted"));
-}
-
-#[test]
 fn the_stricter_of_two_versions_of_a_tenants_rules_applies_in_a_child() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
@@ -710,23 +545,6 @@ fn the_stricter_of_two_versions_of_a_tenants_rules_applies_in_a_child() {
 fn ends(stage: &Stage) -> Vec<String> {
     let over = stage.records().into_iter().filter(|record| record["type"] == "subagent.completed");
     over.map(|record| record["status"].as_str().unwrap().to_owned()).collect()
-}
-
-#[test]
-fn an_interrupted_abort_is_completed_after_the_eviction() {
-    let stage = stage();
-    stage.post("t1", "delegate:read:x");
-    stage.tick(ms(50));
-    block_on(stage.host().cancel_children(&stage.session()));
-    // Evicted before the end of the turn is stored: only the alarm remains.
-    let alarm = stage.take_wake_up().expect("a wake-up");
-    stage.crash();
-    stage.tick(alarm);
-    stage.wake();
-    stage.settle();
-    stage.check();
-    assert_eq!(outcomes(&stage.store), [json!("[Aborted by user]\n\nhalf")]);
-    assert!(reply(&stage, "t1").starts_with("it came to: [Aborted by user]"), "the turn continues");
 }
 
 #[test]
@@ -767,98 +585,4 @@ fn reading_a_session_triggers_no_retries() {
     stage.others.down.set(false);
     stage.live(ms(60_000));
     assert_eq!(reply(&stage, "t1"), "it came to: it came to: read x");
-}
-
-#[test]
-fn children_not_yet_listed_or_created_late_are_erased() {
-    let stage = stage();
-    stage.directory.down.set(true);
-    stage.post("t1", "delegate:read:x");
-    stage.tick(ms(50));
-    let id = child(&stage);
-    stage.directory.down.set(false);
-    block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
-    assert!(!stage.others.disk(&id).exists().unwrap());
-    // As if the spawn message had been delayed for long.
-    stage.post("t2", "delegate:read:x");
-    stage.tick(ms(50));
-    let id = child(&stage);
-    stage.store.erase().unwrap();
-    stage.crash();
-    assert!(stage.others.disk(&id).exists().unwrap());
-    block_on(stage.others.host(&id).wake()).unwrap();
-    (0..10).for_each(|_| stage.tick(ms(100)));
-    assert!(!stage.others.disk(&id).exists().unwrap());
-}
-
-#[test]
-fn a_child_whose_task_did_not_start_is_erased_after_its_parent() {
-    let stage = stage();
-    stage.others.delay.set(ms(500));
-    stage.post("t1", "delegate:read:x");
-    stage.run();
-    stage.others.delay.set(Duration::ZERO);
-    let id = child(&stage);
-    block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
-    // The task arrives after the erasure. The session is created, but the start of its turn is not stored.
-    let disk = stage.others.disk(&id);
-    disk.die_after(Some(1));
-    stage.tick(ms(500));
-    disk.die_after(None);
-    assert_eq!(disk.log().len(), 1);
-    stage.tick(ms(20_000));
-    block_on(stage.others.host(&id).wake()).unwrap();
-    (0..10).for_each(|_| stage.tick(ms(100)));
-    assert!(!disk.exists().unwrap());
-}
-
-#[test]
-fn a_session_acknowledges_no_status_while_it_is_erased() {
-    let stage = stage();
-    stage.post("t1", "delegate:read:x");
-    stage.tick(ms(50));
-    let (host, tenant, id) = (stage.host(), "t".into(), "s".into());
-    let status = || {
-        let status = ChildStatus::not_started("ses_1".into(), "c1".into());
-        host.child_status(status).map_err(|problem| problem.code)
-    };
-    stage.others.delay.set(ms(100));
-    let mut erased = Box::pin(host.erase(&tenant, &id));
-    assert!(erased.as_mut().now_or_never().is_none());
-    // A child that is created after the others were erased would otherwise stay.
-    assert_eq!(status(), Err(ErrorCode::Unavailable));
-    let done = (0..100).find_map(|_| {
-        stage.clock.advance(ms(100));
-        erased.as_mut().now_or_never()
-    });
-    assert_eq!(done, Some(Ok(())));
-    assert_eq!(status(), Ok(Acknowledgement::NoSession));
-}
-
-#[test]
-fn a_child_canceled_before_its_spawn_is_not_spawned() {
-    let stage = ruled("read_it", Policy::Ask);
-    stage.others.down.set(true);
-    stage.post("t1", "mixed:write:a");
-    stage.run();
-    assert_eq!(stage.session().state().status(), SessionStatus::Waiting);
-    stage.crash();
-    stage.others.down.set(false);
-    // The new instance is about to spawn it when the message arrives.
-    stage.post("t2", "hello:you");
-    stage.settle();
-    stage.check();
-    assert_eq!(stage.runs.borrow().len(), 0);
-    assert!(stage.others.disk(&child(&stage)).log().is_empty());
-}
-
-#[test]
-fn an_evicted_session_frees_its_memory_while_a_job_runs() {
-    let stage = stage();
-    stage.others.delay.set(ms(1_000));
-    stage.post("t1", "delegate:read:x");
-    stage.run();
-    let host = Rc::downgrade(&stage.host());
-    stage.crash();
-    assert!(host.upgrade().is_none());
 }
