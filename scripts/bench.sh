@@ -3,7 +3,8 @@
 # COMPARE=REF also measures the release Worker of another commit, in the same run.
 source "$(dirname "$0")/env.sh"
 if [ -n "${COMPARE:-}" ]; then
-    export OTHER="$CARGO_TARGET_DIR/compare"
+    # A folder for each commit, so that no file of another one stays.
+    export OTHER="$CARGO_TARGET_DIR/compare/$(git rev-parse --short "$COMPARE^{commit}")"
     mkdir -p "$OTHER"
     git archive "$COMPARE" | tar -x -C "$OTHER"
     env -u CARGO_TARGET_DIR make --no-print-directory -C "$OTHER" build

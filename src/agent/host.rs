@@ -107,7 +107,7 @@ pub struct Post {
 
 /// A running background job.
 struct Running {
-    /// Weak, because the job refers to the host: the spawner alone keeps it.
+    /// Weak, because the job holds the host. The spawner keeps the job alive.
     work: WeakShared<LocalBoxFuture<'static, ()>>,
     cancel: CancelToken,
 }

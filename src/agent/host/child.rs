@@ -15,7 +15,7 @@ impl SessionHost {
     /// Applies the parent's current rules to a child's session. Grants of the child's own approvals stay.
     pub(super) fn follow_rules(&self, session: &Session, snapshot: &Snapshot) -> Result<(), Problem> {
         let Snapshot { meta, tenant_rules, .. } = snapshot;
-        {
+        let permissions = {
             let own = session.state();
             if own.meta.parent != meta.parent {
                 return Err(Problem::new(
@@ -32,9 +32,10 @@ impl SessionHost {
             if meta.updated_at < own.ruled_at || is_same {
                 return Ok(());
             }
-        }
+            permissions
+        };
         session.commit(self.now(), |draft| {
-            draft.follow_parent(meta.permissions.clone(), meta.mode.clone());
+            draft.follow_parent(permissions, meta.mode.clone());
             draft.set_sent_rules(tenant_rules.clone(), meta.updated_at);
         })?;
         Ok(())
@@ -139,8 +140,8 @@ impl SessionHost {
         Ok(())
     }
 
-    /// Returns the status of the task; `None` if this is no child. A task that has not started counts as running:
-    /// the parent may be erased before it sends the task again, and the child finds out when it notifies it.
+    /// Returns the status of the task; `None` if this session is not a child. A task that has not started counts as
+    /// running, so that the child notifies its parent: the parent may be erased before it sends the task again.
     fn status(&self, session: &Session) -> Result<Option<ChildStatus>, StoreError> {
         let state = session.state();
         let Some(parent) = state.meta.parent.clone() else { return Ok(None) };

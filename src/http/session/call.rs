@@ -104,8 +104,10 @@ impl<'a> Call<'a> {
             }
             Err((owner, _)) => may_see(self.principal, user, &owner.tenant, &owner.user),
         };
+        if !is_visible {
+            return Err(Problem::not_found("session"));
+        }
         match &self.session {
-            _ if !is_visible => Err(Problem::not_found("session")),
             Ok(session) => Ok(session.as_ref()),
             Err((_, newer)) => Err(newer.clone().into()),
         }

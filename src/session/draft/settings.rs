@@ -94,10 +94,9 @@ impl Draft {
         self.state.ruled_at = at;
     }
 
-    /// Applies the permissions and the mode of the parent. Grants of the child's own approvals stay.
+    /// Sets the permissions of a child, which are the parent's and its own grants, and its mode.
     pub(crate) fn follow_parent(&mut self, permissions: SessionPermissions, mode: Option<String>) {
         self.state.meta.permissions = permissions;
-        self.state.meta.permissions.grant(&self.state.granted);
         self.state.meta.mode = mode;
     }
 
