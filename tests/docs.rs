@@ -36,7 +36,10 @@ fn settings() -> impl Iterator<Item = &'static Setting> {
 fn configuration_lists_every_setting() {
     let mut text = String::from("\n| topic | settings |\n|---|---|\n");
     for topic in SETTINGS {
-        let link = |row: &Setting| format!("[{}](#{})", row.name, row.name.to_lowercase());
+        // The second heading with the same text gets a suffix.
+        let is_topic = |name: &str| SETTINGS.iter().any(|topic| anchor(topic.title) == anchor(name));
+        let suffix = |name: &str| if is_topic(name) { "-1" } else { "" };
+        let link = |row: &Setting| format!("[{}](#{}{})", row.name, anchor(row.name), suffix(row.name));
         let links: Vec<_> = topic.settings.iter().map(link).collect();
         writeln!(text, "| {} | {} |", topic.title, links.join(", ")).unwrap();
     }

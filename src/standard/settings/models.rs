@@ -86,7 +86,7 @@ pub const TOPIC: Topic = Topic {
             expects: value::A_MODEL,
             doc: "The default model of sessions. Empty: `openai/gpt-5-mini` when there is a key for OpenAI, \
                   otherwise `anthropic/claude-sonnet-4-5` when there is one for Anthropic, otherwise the first \
-                  `default_model` of `PROVIDERS`, otherwise `demo/echo`.",
+                  `default_model` of `PROVIDERS` whose provider needs no key or has it, otherwise `demo/echo`.",
             example: "",
         },
         Setting {
