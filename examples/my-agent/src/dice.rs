@@ -2,6 +2,7 @@
 
 use edge_harness::agent::{Tool, ToolContext, ToolError};
 use edge_harness::types::{Category, Effect};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Rolls dice.
 pub struct Dice;
@@ -27,8 +28,13 @@ impl Tool for Dice {
         if roll.sides == 0 || roll.count > 100 {
             return Err(ToolError::new("a die has at least one side, and there are at most 100 dice"));
         }
-        let seed = cx.clock.now().0;
-        Ok((1..=roll.count).map(|die| seed.wrapping_mul(die * 2_654_435_761) % roll.sides + 1).collect())
+        let die = |number: u64| {
+            let mut hasher = DefaultHasher::new();
+            // The same call gives the same roll, should it run again after a crash.
+            (&*cx.turn, &*cx.call_id, number).hash(&mut hasher);
+            hasher.finish() % roll.sides + 1
+        };
+        Ok((0..roll.count).map(die).collect())
     }
 }
 
@@ -41,6 +47,8 @@ mod tests {
     fn rolls_the_requested_number_of_dice() {
         let session = TestSession::new(|agent| agent.tool(Dice));
         assert_eq!(session.ask("/tool dice {\"sides\": 1, \"count\": 3}"), "dice → [1,1,1]");
+        let many = session.ask("/tool dice {\"sides\": 6, \"count\": 100}");
+        assert!((1..=6).all(|side| many.contains(&side.to_string())), "{many}");
         assert!(session.ask("/tool dice {\"sides\": 0, \"count\": 1}").contains("at least one side"));
     }
 }
