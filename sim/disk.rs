@@ -90,7 +90,7 @@ impl Disk {
         }
         let mut documents = self.documents.borrow_mut();
         for (key, json) in batch.put {
-            if key == "state" {
+            if key == "state/activity" {
                 self.busy.set(json.contains("\"turn\":{") || json.contains("\"queue\":["));
                 self.waits.set(json.contains("\"waiting_since\":"));
             }

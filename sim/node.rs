@@ -79,13 +79,18 @@ impl Node {
 
     /// Returns the parent and the task, if this is a subagent.
     pub fn parent(&self) -> Option<Parent> {
-        serde_json::from_value(self.state()["meta"]["parent"].clone()).ok()
+        serde_json::from_value(self.meta()["parent"].take()).ok()
     }
 
-    /// Returns the state document on the disk.
-    pub fn state(&self) -> Value {
+    /// Returns the metadata on the disk.
+    pub fn meta(&self) -> Value {
+        self.document("state")["meta"].take()
+    }
+
+    /// Returns a document on the disk.
+    pub fn document(&self, key: &str) -> Value {
         let documents = self.disk.documents.borrow();
-        documents.get("state").and_then(|state| serde_json::from_str(state).ok()).unwrap_or_default()
+        documents.get(key).and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default()
     }
 
     /// Returns the host of the instance; starts an instance if there is none.

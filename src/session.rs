@@ -17,6 +17,7 @@ pub mod modes;
 pub mod replay;
 mod reply;
 pub mod schema;
+mod state;
 pub mod suspensions;
 pub mod task_list;
 pub mod tokens;
@@ -27,21 +28,20 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
 };
-use crate::types::{
-    EventKind, Message, Owner, Record, SessionState, Timestamp, TurnId, TurnState, session::SCHEMA,
-};
+use crate::types::{EventKind, Message, Owner, Record, SessionState, Timestamp, TurnId, TurnState};
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 pub use document_key::DocumentKey;
 pub use draft::{Draft, SessionChange};
 pub use modes::{ModeError, Modes, SwitchError};
 pub use schema::OpenError;
+pub use state::owes_status;
 pub use task_list::{TaskError, TaskList};
 
 use frame::Frame;
 use hub::Hub;
 use serde::Deserialize;
-use serde_json::Value;
+use state::StoredState;
 use std::{
     cell::{Cell, Ref, RefCell},
     rc::Rc,
@@ -74,17 +74,7 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
 /// If a newer version has written it, or the store fails.
 pub fn check_schema(store: &dyn SessionStore) -> Result<(), OpenError> {
     let state = if store.exists()? { document_key::read(store, &DocumentKey::State)? } else { None };
-    state.map_or(Ok(()), |json| schema::check(&json))
-}
-
-/// Returns whether the stored session is a subagent whose final status its parent has not acknowledged.
-/// `false` if the state cannot be parsed.
-pub fn owes_status(store: &dyn SessionStore) -> bool {
-    let state = document_key::read(store, &DocumentKey::State)
-        .ok()
-        .flatten()
-        .and_then(|json| decode::<Value>(&json).ok());
-    state.is_some_and(|state| state["meta"]["parent"].is_object() && state["reported"] != true)
+    state.map_or(Ok(()), |json| schema::check(&json).map(drop))
 }
 
 /// Why a write was refused or failed.
@@ -110,7 +100,7 @@ pub struct Permit {
 impl Permit {
     /// Returns the permit of the session's current turn.
     pub fn of(session: &Session) -> Option<Self> {
-        session.state().turn.as_ref().map(|turn| Self { turn: turn.id.clone(), epoch: turn.epoch })
+        session.state().activity.turn.as_ref().map(|turn| Self { turn: turn.id.clone(), epoch: turn.epoch })
     }
 }
 
@@ -118,6 +108,8 @@ impl Permit {
 pub struct Session {
     store: Rc<dyn SessionStore>,
     state: RefCell<SessionState>,
+    /// Whether the store has all documents of the state in the form of this version.
+    is_stored: Cell<bool>,
     last_seq: Cell<u64>,
     context: RefCell<ContextWindow>,
     bounds: Bounds,
@@ -135,12 +127,12 @@ impl Session {
         if !store.exists()? {
             return Ok(None);
         }
-        let Some(json) = document_key::read(store.as_ref(), &DocumentKey::State)? else { return Ok(None) };
-        schema::check(&json)?;
-        let state: SessionState = decode(&json)?;
+        let Some(StoredState { state, is_earlier }) = state::read(store.as_ref())? else { return Ok(None) };
         let last_seq = store.last_seq()?;
         let context = ContextWindow::load(store.as_ref(), bounds)?;
-        Ok(Some(Self::with(store, state, last_seq, context, bounds, hub)))
+        let session = Self::with(store, state, last_seq, context, bounds, hub);
+        session.is_stored.set(!is_earlier);
+        Ok(Some(session))
     }
 
     /// Creates a session in memory. Its first [`Session::commit`] stores it.
@@ -159,6 +151,7 @@ impl Session {
         Self {
             store,
             state: RefCell::new(state),
+            is_stored: Cell::new(false),
             last_seq: Cell::new(last_seq),
             context: RefCell::new(context),
             bounds,
@@ -278,7 +271,7 @@ impl Session {
     /// # Errors
     /// See [`Session::commit_from_outside`].
     pub fn check_capacity(&self) -> Result<(), Refused> {
-        let waiting = self.state.borrow().deferred.len();
+        let waiting = self.state.borrow().activity.deferred.len();
         if self.hub.is_streaming() && waiting >= bounds::MAX_DEFERRED { Err(Refused::Busy) } else { Ok(()) }
     }
 
@@ -298,17 +291,18 @@ impl Session {
 
     fn apply(&self, now: Timestamp, mut change: Draft) -> Result<(), StoreError> {
         if self.hub.is_streaming() && !change.closes_message {
-            change.state.deferred.extend(change.records.drain(..).map(|(_, turn, kind)| (turn, kind)));
+            change.defer_records();
         } else {
-            change.records.extend(change.state.deferred.drain(..).map(|(turn, kind)| (None, turn, kind)));
+            change.append_deferred();
         }
         let mut seq = self.last_seq.get();
         let mut records = Vec::with_capacity(change.records.len());
-        for (at, turn, kind) in change.records {
+        for (at, turn, kind) in std::mem::take(&mut change.records) {
             seq += 1;
             records.push(numbered(Record { seq, at: at.unwrap_or(now), turn, kind }));
         }
-        let put = change.put.into_iter().map(|(key, json)| (key.to_string(), json)).collect();
+        let put =
+            std::mem::take(&mut change.put).into_iter().map(|(key, json)| (key.to_string(), json)).collect();
         let delete = change.delete.iter().map(DocumentKey::to_string).collect();
         let mut batch = Batch { append: Vec::new(), put, delete };
         let shown = self.context_after(&records);
@@ -326,14 +320,16 @@ impl Session {
             batch.append.push(stored);
         }
         if !records.is_empty() {
-            change.state.meta.updated_at = now;
+            change.activity().totals.updated_at = now;
         }
-        change.state.schema = SCHEMA;
-        if change.state != *self.state.borrow() || self.last_seq.get() == 0 {
-            batch.put.push((DocumentKey::State.to_string(), encode(&change.state)?));
-        }
+        let parts = {
+            let stored = self.state.borrow();
+            state::changed(&change.state, self.is_stored.get().then_some(&*stored))?
+        };
+        batch.put.extend(parts.into_iter().map(|(key, json)| (key.to_string(), json)));
         self.store.commit(batch)?;
 
+        self.is_stored.set(true);
         self.last_seq.set(seq);
         *self.state.borrow_mut() = change.state;
         for (record, frame) in records.iter().zip(&frames) {
@@ -348,7 +344,7 @@ impl Session {
         if change.closes_message {
             self.hub.end_message();
         }
-        if self.state.borrow().turn.is_none() && self.state.borrow().queue.is_empty() {
+        if self.state.borrow().activity.turn.is_none() && self.state.borrow().activity.queue.is_empty() {
             self.hub.end_idle_streams();
         }
         let observer = self.on_commit.borrow().clone();
@@ -385,9 +381,9 @@ impl Session {
             return Err(WriteError::Stale);
         }
         let out = self.commit(now, |change| {
-            let mut turn = change.state.turn.take()?;
+            let mut turn = change.activity().turn.take()?;
             let out = draft(change, &mut turn);
-            change.state.turn = Some(turn);
+            change.activity().turn = Some(turn);
             Some(out)
         })?;
         out.ok_or(WriteError::Stale)
@@ -399,6 +395,7 @@ impl Session {
             && self
                 .state
                 .borrow()
+                .activity
                 .turn
                 .as_ref()
                 .is_some_and(|t| t.id == permit.turn && t.epoch == permit.epoch)

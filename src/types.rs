@@ -45,7 +45,7 @@ pub use model::{
 };
 pub use observed::{Chunk, Trigger};
 pub use path::{FilePath, PathError, PathPrefix};
-pub use peer::{Acknowledgement, ChildStatus, Imported, Snapshot};
+pub use peer::{Acknowledgement, ChildStatus, Imported, Snapshot, SnapshotMeta};
 pub use permission::{Category, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use session::{

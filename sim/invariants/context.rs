@@ -9,7 +9,7 @@ use super::super::{
 use super::view::View;
 use edge_harness::ports::memory::CollectionKind;
 use edge_harness::session::window::ContextState;
-use edge_harness::types::{Record, SessionState};
+use edge_harness::types::{Record, session::Activity};
 
 /// Texts that say that messages are neither summarized nor noted.
 const NOTHING: [&str; 2] = ["left out here", "There is no summary of them"];
@@ -59,10 +59,10 @@ fn left_out(ledger: &Ledger, view: &View, state: &ContextState) {
 /// 10: at the end, each user's message is indexed and facts are extracted from it, or the follow-up that does it is
 /// due.
 pub fn owed(ledger: &Ledger, view: &View, node: &Node, session: &SessionScenario) {
-    let Ok(state) = serde_json::from_value::<SessionState>(node.state()) else { return };
+    let Ok(activity) = serde_json::from_value::<Activity>(node.document("state/activity")) else { return };
     let flush = Some(("memory_flush", CollectionKind::Facts)).filter(|_| ledger.scenario.context.flush);
     for (follow_up, kind) in [Some(("turn_index", CollectionKind::Turns)), flush].into_iter().flatten() {
-        let progress = state.follow_ups.get(follow_up).copied().unwrap_or_default();
+        let progress = activity.follow_ups.get(follow_up).copied().unwrap_or_default();
         if progress.is_due() && node.alarm.get().is_some() {
             continue;
         }

@@ -30,7 +30,7 @@ pub fn sealed(ledger: &Ledger, view: &View, node: &Node) {
             }
         }
     }
-    let kept = node.state()["meta"]["state"].as_object().cloned().unwrap_or_default();
+    let kept = node.meta()["state"].as_object().cloned().unwrap_or_default();
     let mut kept: BTreeSet<&str> = kept.keys().map(String::as_str).collect();
     if let Some(parent) = node.parent() {
         // The child's state started as a copy of its parent's.

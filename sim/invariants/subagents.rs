@@ -223,7 +223,7 @@ fn subagent(world: &World, views: &[Seen], node: &Node, view: &View, parent: &Pa
 /// The rules of a subagent are those of its parent, except for grants in either.
 fn ruled(ledger: &Ledger, node: &Node, sender: &Node) {
     let rules = |node: &Node| -> SessionPermissions {
-        serde_json::from_value(node.state()["meta"]["permissions"].clone()).unwrap_or_default()
+        serde_json::from_value(node.meta()["permissions"].clone()).unwrap_or_default()
     };
     let (own, theirs) = (rules(node), rules(sender));
     let has = |name: &String, policy: &Policy| {
@@ -245,7 +245,7 @@ fn erased(world: &World, views: &[Seen], node: &Node) {
         other.0.tenant == node.tenant && parent.is_some_and(|parent| parent.session == node.session)
     };
     for (child, _) in views.iter().filter(own) {
-        let state: Value = child.state()["reported"].clone();
+        let state: Value = child.document("state/child")["reported"].take();
         let what = format!("{} exists although its parent is erased (reported: {state})", child.disk.name);
         world.ledger.find(12, what);
     }

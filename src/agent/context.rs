@@ -230,7 +230,7 @@ impl ToolContext {
 
     /// Returns the plan that was approved last.
     pub fn plan(&self) -> Option<PlanRef> {
-        self.gate.session.state().plan.clone()
+        self.gate.session.state().guidance.plan.clone()
     }
 
     /// Sets the approved plan, and switches to the mode `to`, if given. Both take effect with the next model
@@ -257,7 +257,7 @@ impl ToolContext {
 
     /// Returns the task list.
     pub(crate) fn tasks(&self) -> TaskList {
-        TaskList(self.gate.session.state().tasks.clone())
+        TaskList(self.gate.session.state().guidance.tasks.clone())
     }
 
     /// Changes the task list. Returns it as it was before and as it is now.

@@ -30,7 +30,8 @@ impl BeforeDrop for ContextManager {
         for follow_up in self.before.iter().filter(|_| learns) {
             let name = follow_up.name();
             for round in 0.. {
-                let seen = cx.session.state().follow_ups.get(name).map_or(0, |progress| progress.seen);
+                let seen =
+                    cx.session.state().activity.follow_ups.get(name).map_or(0, |progress| progress.seen);
                 if seen >= until {
                     break;
                 }

@@ -28,7 +28,7 @@ impl HarnessAgent {
     /// is needed to continue.
     pub async fn call(&self, message: Rc<Message>, cx: Rc<RuntimeContext>) -> Result<(), WriteError> {
         self.restore_state(&cx)?;
-        let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
+        let deadline = cx.session.state().activity.turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
         let left = deadline.since(cx.clock.now());
         let outcome = {
             let run = self.run(message, &cx).fuse();

@@ -149,7 +149,7 @@ impl PreparedCall {
 }
 
 fn turn_deadline(cx: &RuntimeContext) -> Timestamp {
-    cx.session.state().turn.as_ref().map_or(Timestamp(0), |turn| turn.deadline)
+    cx.session.state().activity.turn.as_ref().map_or(Timestamp(0), |turn| turn.deadline)
 }
 
 /// Returns why a call must not run, if the mode or the rules have changed since it was prepared.
@@ -381,7 +381,7 @@ async fn run(
     answered: Option<Answered>,
 ) -> (ToolOutcome, Vec<Source>) {
     let now = cx.clock.now();
-    let cap = cx.session.state().turn.as_ref().map_or(0, |turn| turn.budget.tool_timeout_s);
+    let cap = cx.session.state().activity.turn.as_ref().map_or(0, |turn| turn.budget.tool_timeout_s);
     let deadline = turn_deadline(cx).min(now + Duration::from_secs(cap.into()));
     let over = CancelOnDrop(CancelToken::default());
     cx.state.begin(&call.call_id);

@@ -41,7 +41,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
     let names = call_names(cx);
 
     session.commit(cx.clock.now(), |draft| {
-        let Some(mut turn) = draft.state().turn.clone() else { return };
+        let Some(mut turn) = draft.state().activity.turn.clone() else { return };
         if let Some(gauge) = cx.state.take_gauge() {
             draft.set_gauge(gauge);
         }
@@ -178,6 +178,7 @@ fn last_message(
             let citations = citations::select(&cx.state.sources());
             let wanted = session
                 .state()
+                .activity
                 .turn
                 .as_ref()
                 .is_some_and(|turn| turn.options.show_citations && turn.options.output_schema.is_none());

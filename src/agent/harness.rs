@@ -57,7 +57,7 @@ impl HarnessAgent {
     /// Returns the names of the tools that the session's turn may currently use: those that both the caller
     /// and the mode allow. `None` means all.
     pub(super) fn allowed_tools(&self, state: &SessionState) -> Option<Vec<String>> {
-        let asked = state.turn.as_ref().and_then(|turn| turn.options.tools.clone());
+        let asked = state.activity.turn.as_ref().and_then(|turn| turn.options.tools.clone());
         let Some(mut has) = self.modes.tools(self.mode(state), self.toolkit.names()) else { return asked };
         has.retain(|name| asked.as_ref().is_none_or(|asked| asked.contains(name)));
         Some(has)
@@ -143,7 +143,8 @@ impl HarnessAgent {
         let mode = self.mode(state);
         static NONE: Rules = Rules::new();
         let of_mode = mode.map_or(&NONE, |mode| &mode.permissions);
-        let layers = vec![&state.tenant_rules, &self.settings.permissions, of_mode, &state.sent_rules];
+        let mut layers = vec![&state.guidance.tenant_rules, &self.settings.permissions, of_mode];
+        layers.extend(state.child.as_ref().map(|child| &child.sent_rules));
         let read_only = mode.is_some_and(Mode::is_planning);
         Permissions { layers, session: &state.meta.permissions, read_only }
     }

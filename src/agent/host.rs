@@ -32,7 +32,7 @@ use crate::session::{
 };
 use crate::types::{
     BudgetPatch, GeneratedId, Part, Problem, Rules, SessionMeta, SessionState, TenantId, Timestamp, TurnId,
-    TurnOptions,
+    TurnOptions, session::Guidance,
 };
 use futures::{
     FutureExt,
@@ -235,7 +235,7 @@ impl SessionHost {
         if let Some(session) = self.open()? {
             let changed = {
                 let state = session.state();
-                state.meta.tenant == *tenant && state.tenant_rules != *rules
+                state.meta.tenant == *tenant && state.guidance.tenant_rules != *rules
             };
             if changed {
                 let change = |draft: &mut Draft| draft.set_tenant_rules(rules.clone());
@@ -248,7 +248,8 @@ impl SessionHost {
 
     /// Creates a session in memory. Its first commit stores it.
     pub fn blank(&self, meta: SessionMeta) -> Rc<Session> {
-        let state = SessionState { tenant_rules: self.rules.borrow().clone(), ..SessionState::new(meta) };
+        let guidance = Guidance { tenant_rules: self.rules.borrow().clone(), ..Guidance::default() };
+        let state = SessionState { guidance: Rc::new(guidance), ..SessionState::new(meta) };
         Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context, self.hub()))
     }
 

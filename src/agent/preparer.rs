@@ -65,7 +65,7 @@ pub(super) async fn load_context(agent: &HarnessAgent, cx: &RuntimeContext, mess
 /// Stores the task list as of the start of the turn. All prompts of the turn show this version, so that their
 /// prefix is stable; later changes appear in the tools' results.
 pub(super) fn show_tasks(cx: &RuntimeContext, message: &Message) -> Result<(), StoreError> {
-    let mut tasks = cx.session.state().tasks.clone();
+    let mut tasks = cx.session.state().guidance.tasks.clone();
     if cx.permit.epoch > 1 {
         // Before a restart the turn may have changed the list; the log holds the earlier version.
         let kinds = &["task.list_updated"];
@@ -91,7 +91,7 @@ pub(super) fn prepare(
     purpose: Purpose,
 ) -> Result<Result<PreparedRequest, TurnError>, WriteError> {
     let state = cx.session.state();
-    let turn = state.turn.as_ref().ok_or(WriteError::Stale)?;
+    let turn = state.activity.turn.as_ref().ok_or(WriteError::Stale)?;
     let model = state.meta.model.clone().unwrap_or_else(|| agent.models.default_model());
     let (provider, name) = match agent.models.resolve(&model) {
         Ok(found) => found,
@@ -105,7 +105,7 @@ pub(super) fn prepare(
     }
     let now = cx.clock.now().to_rfc3339();
     let mut volatile = vec![format!("Today is {} (UTC).", now.get(..10).unwrap_or_default())];
-    if let Some(plan) = &state.plan {
+    if let Some(plan) = &state.guidance.plan {
         volatile.push(format!("The user has approved the plan in `{}`: read it and follow it.", plan.path));
     }
     volatile.extend(cx.state.context().iter().map(|text| untrusted(text)));

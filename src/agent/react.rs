@@ -29,7 +29,7 @@ impl ReactAgent<'_> {
     /// Runs until the turn ends. Returns `None` if the turn is suspended.
     pub async fn run(&self) -> Result<Option<Ending>, WriteError> {
         loop {
-            let step = match &self.cx.session.state().turn {
+            let step = match &self.cx.session.state().activity.turn {
                 Some(turn) => TurnMachine::next(turn, self.cx.clock.now()),
                 None => return Err(WriteError::Stale),
             };
@@ -80,7 +80,7 @@ impl ReactAgent<'_> {
         for state in open {
             let found = made.iter().enumerate().find(|(_, call)| call.call_id == state.call_id);
             let Some((index, call)) = found else { continue };
-            let within = match &self.cx.session.state().turn {
+            let within = match &self.cx.session.state().activity.turn {
                 Some(turn) => TurnMachine::within_budget(turn, index),
                 None => return Err(WriteError::Stale),
             };
@@ -151,12 +151,12 @@ impl ReactAgent<'_> {
     /// here.
     fn should_reflect<'a>(&self, mut outcomes: impl Iterator<Item = &'a ToolOutcome>) -> bool {
         let (settings, state) = (&self.agent.settings, self.cx.session.state());
-        let Some(turn) = &state.turn else { return false };
+        let Some(turn) = &state.activity.turn else { return false };
         if turn.options.think.unwrap_or(settings.think) == Thinking::Off {
             return false;
         }
         let every = u64::from(settings.reflect_every);
-        if every > 0 && state.meta.turns.is_multiple_of(every) {
+        if every > 0 && state.activity.totals.turns.is_multiple_of(every) {
             return true;
         }
         let messages = self.cx.session.messages();
@@ -197,7 +197,7 @@ impl ReactAgent<'_> {
     /// Returns the calls of the current step, in the order of the model's response.
     fn calls_of_step(&self) -> Vec<ToolCall> {
         let Some(TurnPhase::Tools { calls }) =
-            self.cx.session.state().turn.as_ref().map(|turn| turn.phase.clone())
+            self.cx.session.state().activity.turn.as_ref().map(|turn| turn.phase.clone())
         else {
             return Vec::new();
         };

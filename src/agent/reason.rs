@@ -85,7 +85,7 @@ impl ReactAgent<'_> {
         let Some(context_manager) = &self.agent.context_manager else {
             return Ok(self.run_pre_reasoning(prepared).await);
         };
-        let known = self.cx.session.state().gauge.of(&prepared.model).fixed;
+        let known = self.cx.session.state().activity.gauge.of(&prepared.model).fixed;
         let fixed = if known > 0 { known } else { self.cx.state.fixed_tokens(&prepared.request) };
         // Before the hooks, so that their changes to the request are kept.
         context_manager.strategy.before_call(&context_manager.in_turn(self.cx, fixed)).await;
@@ -129,7 +129,7 @@ impl ReactAgent<'_> {
         let Some(context_manager) = &self.agent.context_manager else { return Ok(false) };
         let estimated = prepared.estimated;
         self.journal(Vec::new(), |draft, _| {
-            let mut gauge = draft.state().gauge.of(&prepared.model);
+            let mut gauge = draft.state().activity.gauge.of(&prepared.model);
             gauge.fixed = prepared.fixed;
             gauge.refuse(estimated);
             draft.set_gauge(gauge);
@@ -141,7 +141,7 @@ impl ReactAgent<'_> {
     /// Calibrates the token estimate with the reported usage, and adds how full the window is.
     fn measure(&self, prepared: &PreparedRequest, usage: &mut Usage) {
         let estimated = prepared.estimated;
-        let mut gauge = self.cx.session.state().gauge.of(&prepared.model);
+        let mut gauge = self.cx.session.state().activity.gauge.of(&prepared.model);
         gauge.fixed = prepared.fixed;
         gauge.learn(estimated, usage.input_tokens);
         let limits = self.agent.models.limits(&prepared.model);
@@ -228,8 +228,14 @@ impl ReactAgent<'_> {
         };
         let mut ending =
             Ending { message: Some(Rc::clone(&message)), spent, finish, counts_step, ..Ending::new(reason) };
-        let schema =
-            self.cx.session.state().turn.as_ref().and_then(|turn| turn.options.output_schema.clone());
+        let schema = self
+            .cx
+            .session
+            .state()
+            .activity
+            .turn
+            .as_ref()
+            .and_then(|turn| turn.options.output_schema.clone());
         let Some(schema) = schema else { return Ok(Some(ending)) };
         match structured::parse(&schema, &message.text()) {
             Ok(output) => {
@@ -247,7 +253,7 @@ impl ReactAgent<'_> {
             }
         }
         let may_repair = reason == StopReason::End
-            && self.cx.session.state().turn.as_ref().is_some_and(TurnMachine::may_repair);
+            && self.cx.session.state().activity.turn.as_ref().is_some_and(TurnMachine::may_repair);
         if !may_repair {
             return Ok(Some(ending));
         }
@@ -261,7 +267,7 @@ impl ReactAgent<'_> {
 
     /// Returns the record of a model call's usage.
     pub(super) fn usage_record(&self, spent: &PricedUsage) -> Option<EventKind> {
-        self.cx.session.state().turn.as_ref().and_then(|turn| TurnMachine::usage_event(turn, spent))
+        self.cx.session.state().activity.turn.as_ref().and_then(|turn| TurnMachine::usage_event(turn, spent))
     }
 
     /// Replaces call ids that are missing, invalid in a path or already used: providers require ids to be

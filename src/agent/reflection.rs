@@ -44,7 +44,7 @@ pub(super) async fn reflect(
     price: Option<Price>,
     request: ModelRequest,
 ) -> Reflection {
-    let deadline = cx.session.state().turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
+    let deadline = cx.session.state().activity.turn.as_ref().map_or(cx.clock.now(), |turn| turn.deadline);
     let left = deadline.since(cx.clock.now()) / 2;
     if left < MIN_REMAINING {
         return Reflection::stub("there was no time left for it");

@@ -83,7 +83,7 @@ pub struct ContextHandle {
 impl ContextHandle {
     /// Returns how full the context is.
     pub fn fill(&self) -> Fill {
-        let gauge = self.session.state().gauge.of(&self.model);
+        let gauge = self.session.state().activity.gauge.of(&self.model);
         let limits = self.models.limits(&self.model);
         let window =
             if gauge.permille == 0 { limits.estimated_window() } else { gauge.estimated(limits.window) };
@@ -110,13 +110,13 @@ impl ContextHandle {
 
     /// Returns the id of the running turn, which may be another one than the turn of this handle.
     pub fn running_turn(&self) -> Option<TurnId> {
-        self.session.state().turn.as_ref().map(|turn| turn.id.clone())
+        self.session.state().activity.turn.as_ref().map(|turn| turn.id.clone())
     }
 
     /// Returns the remaining time of the turn; `None` after turns.
     pub fn time_left(&self) -> Option<Duration> {
         self.permit.as_ref()?;
-        let deadline = self.session.state().turn.as_ref()?.deadline;
+        let deadline = self.session.state().activity.turn.as_ref()?.deadline;
         Some(deadline.since(self.clock.now()))
     }
 
@@ -134,7 +134,8 @@ impl ContextHandle {
     /// # Errors
     /// See [`ContextHandle::record`].
     pub fn cut(&self, cut: EventKind) -> Result<bool, String> {
-        let waits = self.session.state().deferred.iter().any(|(_, kind)| ContextState::is_about(kind));
+        let waits =
+            self.session.state().activity.deferred.iter().any(|(_, kind)| ContextState::is_about(kind));
         let follows = self.state().clone().fold(&cut);
         if !waits && follows {
             self.record(vec![cut])?;

@@ -31,7 +31,7 @@ impl AgentTrace {
     }
 
     fn turn_ms(cx: &RuntimeContext, draft: &crate::session::Draft) -> u64 {
-        let started = draft.state().turn.as_ref().map(|turn| turn.started_at);
+        let started = draft.state().activity.turn.as_ref().map(|turn| turn.started_at);
         started.map_or(0, |started| millis(cx.clock.now().since(started)))
     }
 }

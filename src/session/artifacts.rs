@@ -187,7 +187,7 @@ impl Artifacts {
 
     /// Checks that the session has room for `bytes` more bytes of attachments.
     fn room_for(&self, bytes: u64) -> Result<(), ArtifactError> {
-        let held = self.session.state().reserved.attached;
+        let held = self.session.state().activity.reserved.attached;
         if held.saturating_add(bytes) > MAX_ATTACHED { Err(ArtifactError::Full) } else { Ok(()) }
     }
 

@@ -35,11 +35,11 @@ impl From<Refused> for Problem {
 
 /// Checks whether the records of `change` may be deferred along with the earlier ones.
 pub(super) fn check_deferred(change: &Draft) -> Result<(), Refused> {
-    let waiting = change.state.deferred.iter().map(|(_, kind)| kind);
+    let waiting = change.state.activity.deferred.iter().map(|(_, kind)| kind);
     if waiting.len() + change.records.len() > MAX_DEFERRED {
         return Err(Refused::Busy);
     }
-    if !change.state.deferred.is_empty() {
+    if !change.state.activity.deferred.is_empty() {
         let new = change.records.iter().map(|(_, _, kind)| kind);
         let bytes = |kind: &EventKind| encode(kind).map(|json| json.len());
         let all = waiting.chain(new).map(bytes).sum::<Result<usize, _>>()?;

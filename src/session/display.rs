@@ -21,7 +21,7 @@ impl Session {
         let streaming = self.hub().streaming();
         let cursor = streaming.as_ref().map_or(Cursor::after(self.last_seq()), |message| message.cursor());
         let state = self.state();
-        let turn = state.turn.as_ref().map(|turn| {
+        let turn = state.activity.turn.as_ref().map(|turn| {
             let waits = turn.waits_for_people();
             json!({
                 "id": turn.id,
@@ -52,9 +52,9 @@ impl Session {
             "active_tools": self.active_tools(has_begun)?,
             "pending": session["pending"],
             "queue": session["queue"],
-            "tasks": state.tasks,
-            "usage": state.meta.usage,
-            "cost_usd": state.meta.cost_usd,
+            "tasks": state.guidance.tasks,
+            "usage": state.activity.totals.usage,
+            "cost_usd": state.activity.totals.cost_usd,
             "window": session["context"],
             "memory": memory,
             "current_turn": turn,
@@ -69,7 +69,7 @@ impl Session {
     /// Returns the open calls of the running turn, in order.
     fn active_tools(&self, has_begun: impl Fn(&CallId) -> bool) -> Result<Vec<Value>, StoreError> {
         let state = self.state();
-        let Some(turn) = &state.turn else { return Ok(Vec::new()) };
+        let Some(turn) = &state.activity.turn else { return Ok(Vec::new()) };
         let TurnPhase::Tools { calls } = &turn.phase else { return Ok(Vec::new()) };
         let kinds = &["tool.started"];
         let own = Select {

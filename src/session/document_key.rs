@@ -7,8 +7,16 @@ use std::fmt;
 /// The key of a document. The only place that contains the stored spelling of keys, which must never change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentKey {
-    /// The session's state.
+    /// The version of the stored shapes, and the session's metadata.
     State,
+    /// The part of the state that guides the agent.
+    Guidance,
+    /// The part of the state that changes with each step.
+    Activity,
+    /// The part of the state for background jobs.
+    Background,
+    /// The part of the state that only children have.
+    Child,
     /// The state of the context window.
     Context,
     /// The note that the task of this child was canceled before it started.
@@ -37,6 +45,8 @@ pub enum Listing {
     ArtifactExpiries,
     /// All [`DocumentKey::FirstResponse`].
     FirstResponses,
+    /// The parts of the state.
+    State,
 }
 
 impl Listing {
@@ -44,6 +54,7 @@ impl Listing {
         match self {
             Self::ArtifactExpiries => "artifact-expiry/",
             Self::FirstResponses => "idem/",
+            Self::State => "state",
         }
     }
 
@@ -56,6 +67,10 @@ impl Listing {
                 Some(DocumentKey::ArtifactExpiry(Timestamp(at.parse().ok()?), id.into()))
             }
             Self::FirstResponses => Some(DocumentKey::FirstResponse(rest.into())),
+            Self::State => {
+                use DocumentKey::{Activity, Background, Child, Guidance, State};
+                [State, Guidance, Activity, Background, Child].into_iter().find(|key| key.to_string() == text)
+            }
         }
     }
 }
@@ -70,7 +85,11 @@ impl DocumentKey {
 impl fmt::Display for DocumentKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::State => f.write_str("state"),
+            Self::State => f.write_str(Listing::State.prefix()),
+            Self::Guidance => f.write_str("state/guidance"),
+            Self::Activity => f.write_str("state/activity"),
+            Self::Background => f.write_str("state/background"),
+            Self::Child => f.write_str("state/child"),
             Self::Context => f.write_str("context"),
             Self::Canceled => f.write_str("canceled"),
             Self::Queued(turn) => write!(f, "queue/{turn}"),
@@ -115,6 +134,10 @@ mod tests {
         let expiry = DocumentKey::ArtifactExpiry(Timestamp(1_795_176_000_000), "art_1".into());
         let keys = [
             (DocumentKey::State, "state"),
+            (DocumentKey::Guidance, "state/guidance"),
+            (DocumentKey::Activity, "state/activity"),
+            (DocumentKey::Background, "state/background"),
+            (DocumentKey::Child, "state/child"),
             (DocumentKey::Context, "context"),
             (DocumentKey::Canceled, "canceled"),
             (DocumentKey::Queued("trn_1".into()), "queue/trn_1"),
@@ -128,9 +151,15 @@ mod tests {
         for (key, text) in &keys {
             assert_eq!(key.to_string(), *text);
         }
-        for (listing, key) in [(Listing::ArtifactExpiries, expiry), (Listing::FirstResponses, response)] {
-            assert_eq!(listing.parse(&key.to_string()), Some(key));
-            assert_eq!(keys.iter().filter(|(_, text)| text.starts_with(listing.prefix())).count(), 1);
+        let listings = [
+            (Listing::ArtifactExpiries, vec![expiry]),
+            (Listing::FirstResponses, vec![response]),
+            (Listing::State, keys[..5].iter().map(|(key, _)| key.clone()).collect()),
+        ];
+        for (listing, listed) in listings {
+            let starts = keys.iter().filter(|(_, text)| text.starts_with(listing.prefix()));
+            let parsed: Vec<_> = starts.filter_map(|(_, text)| listing.parse(text)).collect();
+            assert_eq!(parsed, listed);
         }
     }
 }

@@ -10,7 +10,11 @@ mod turn;
 pub use settings::SessionChange;
 
 use super::DocumentKey;
-use crate::types::{EventKind, Record, SessionId, SessionState, Timestamp, TurnId};
+use crate::types::{
+    EventKind, Record, SessionId, SessionMeta, SessionState, Timestamp, TurnId,
+    session::{Activity, Background, ChildState, Guidance},
+};
+use std::rc::Rc;
 
 /// The uncommitted changes of one commit.
 #[derive(Clone)]
@@ -42,7 +46,7 @@ impl Draft {
     /// Appends a record of another log. It keeps its time, but gets a new sequence number.
     pub(crate) fn copy(&mut self, record: Record) {
         if let EventKind::TaskListUpdated { tasks } = &record.kind {
-            self.state.tasks.clone_from(tasks);
+            self.guidance().tasks.clone_from(tasks);
         }
         self.records.push((Some(record.at), record.turn, record.kind));
     }
@@ -73,8 +77,45 @@ impl Draft {
     /// Writes a document that expires. The purge deletes it after `expires_at`.
     pub(super) fn put_until(&mut self, key: DocumentKey, json: String, expires_at: Timestamp) {
         self.put(key, json);
-        let purge_at = &mut self.state.purge_at;
+        let purge_at = &mut self.background().purge_at;
         *purge_at = Some(purge_at.map_or(expires_at, |at| at.min(expires_at)));
+    }
+
+    /// Moves the records to those that wait for the end of the streamed message.
+    pub(super) fn defer_records(&mut self) {
+        if !self.records.is_empty() {
+            let records: Vec<_> = self.records.drain(..).map(|(_, turn, kind)| (turn, kind)).collect();
+            self.activity().deferred.extend(records);
+        }
+    }
+
+    /// Appends the records that waited for the end of the streamed message.
+    pub(super) fn append_deferred(&mut self) {
+        if !self.state.activity.deferred.is_empty() {
+            let deferred = std::mem::take(&mut self.activity().deferred);
+            self.records.extend(deferred.into_iter().map(|(turn, kind)| (None, turn, kind)));
+        }
+    }
+
+    pub(super) fn meta(&mut self) -> &mut SessionMeta {
+        Rc::make_mut(&mut self.state.meta)
+    }
+
+    pub(super) fn guidance(&mut self) -> &mut Guidance {
+        Rc::make_mut(&mut self.state.guidance)
+    }
+
+    pub(super) fn activity(&mut self) -> &mut Activity {
+        Rc::make_mut(&mut self.state.activity)
+    }
+
+    pub(super) fn background(&mut self) -> &mut Background {
+        Rc::make_mut(&mut self.state.background)
+    }
+
+    /// Returns the state of a child; `None` if the session is not one.
+    pub(super) fn child(&mut self) -> Option<&mut ChildState> {
+        self.state.child.as_mut().map(Rc::make_mut)
     }
 
     /// Deletes a document.

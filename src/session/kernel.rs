@@ -168,7 +168,7 @@ impl SessionKernel {
 
     /// Adopts a session that was read from its store. A running turn of it is an orphan: no process runs it.
     pub fn opened(&mut self, session: &Session) {
-        self.opened_with(session.state().turn.as_ref());
+        self.opened_with(session.state().activity.turn.as_ref());
     }
 
     fn opened_with(&mut self, turn: Option<&TurnState>) {
@@ -282,7 +282,7 @@ impl SessionKernel {
     }
 
     fn run_due(&mut self, durable: &Durable<'_>, now: Timestamp, effects: &mut Vec<Effect>) {
-        let permit = permit_to_run(durable.state.turn.as_ref());
+        let permit = permit_to_run(durable.state.activity.turn.as_ref());
         // A sealed or waiting turn does not run, even if its task is still in memory.
         self.running = self.running.take().filter(|running| permit.as_ref() == Some(running));
         self.orphan = self.orphan.take().filter(|orphan| permit.as_ref() == Some(orphan));

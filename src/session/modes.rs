@@ -169,23 +169,23 @@ impl Draft {
     /// session's model. The new model is the one that `to` remembers, else the mode's default, else the
     /// current one.
     pub fn switch_mode(&mut self, modes: &Modes, turn: Option<&TurnId>, to: &Mode) {
-        let state = &mut self.state;
-        let previous = modes.current(state.meta.mode.as_deref()).map(|mode| mode.id.clone());
-        state.meta.mode = Some(to.id.clone());
+        let previous = modes.current(self.state.meta.mode.as_deref()).map(|mode| mode.id.clone());
+        self.meta().mode = Some(to.id.clone());
         if previous.as_ref() == Some(&to.id) {
             return;
         }
         if to.is_planning() {
             // A new plan is to be written, so the approved one no longer applies.
-            state.plan = None;
+            self.set_plan(None);
         }
-        let left = state.meta.model.clone();
+        let left = self.state.meta.model.clone();
         if let Some(mode) = &previous {
-            state.mode_models.insert(mode.clone(), left.clone());
+            self.remember_model(mode, left.clone());
         }
         let own = || to.default_model.clone().map(Some);
-        let model = state.mode_models.get(&to.id).cloned().or_else(own).unwrap_or_else(|| left.clone());
-        state.meta.model.clone_from(&model);
+        let remembered = self.state.guidance.mode_models.get(&to.id).cloned();
+        let model = remembered.or_else(own).unwrap_or_else(|| left.clone());
+        self.meta().model.clone_from(&model);
         self.record(turn, EventKind::ModeChanged { mode: Some(to.id.clone()), previous });
         if model != left {
             self.record(turn, EventKind::ModelChanged { model, previous: left });

@@ -29,17 +29,23 @@ impl From<OpenError> for Problem {
     }
 }
 
-/// Checks the version of a state document. Works even if the rest of it cannot be parsed.
+/// Returns the version of a state document. Works even if the rest of it cannot be parsed.
 ///
 /// # Errors
 /// [`OpenError::Newer`] if this version cannot read it.
-pub(super) fn check(state: &str) -> Result<(), OpenError> {
+pub(super) fn check(state: &str) -> Result<u32, OpenError> {
     #[derive(Deserialize)]
     struct Version {
+        /// The first version wrote none.
+        #[serde(default = "first")]
         schema: u32,
+    }
+    fn first() -> u32 {
+        1
     }
     match serde_json::from_str(state) {
         Ok(Version { schema }) if schema > SCHEMA => Err(OpenError::Newer(schema)),
-        _ => Ok(()),
+        Ok(Version { schema }) => Ok(schema),
+        Err(_) => Ok(first()),
     }
 }

@@ -141,7 +141,7 @@ impl Session {
 
     /// Returns the ids of the suspended calls.
     pub fn waiting_calls(&self) -> Vec<CallId> {
-        match self.state().turn.as_ref().map(|turn| &turn.phase) {
+        match self.state().activity.turn.as_ref().map(|turn| &turn.phase) {
             Some(TurnPhase::Tools { calls }) => {
                 let waiting = calls.iter().filter(|call| call.status == CallStatus::Waiting);
                 waiting.map(|call| call.call_id.clone()).collect()
@@ -152,7 +152,7 @@ impl Session {
 
     /// Returns whether the current turn waits for a person or for children.
     pub fn is_waiting(&self) -> bool {
-        self.state().turn.as_ref().is_some_and(|turn| turn.waiting_since.is_some())
+        self.state().activity.turn.as_ref().is_some_and(|turn| turn.waiting_since.is_some())
     }
 
     /// Returns whether a call with this id was ever suspended, in any turn.
@@ -170,7 +170,7 @@ impl Session {
 
     /// Returns whether this is the current turn, running or waiting.
     pub fn is_current_turn(&self, turn: &TurnId) -> bool {
-        self.state().turn.as_ref().is_some_and(|own| own.id == *turn)
+        self.state().activity.turn.as_ref().is_some_and(|own| own.id == *turn)
     }
 }
 

@@ -151,7 +151,7 @@ impl Session {
     pub fn view(&self) -> Result<SessionView, StoreError> {
         let pending = self.pending()?;
         let state = self.state();
-        let meta = &state.meta;
+        let (meta, totals) = (&state.meta, &state.activity.totals);
         let queued =
             |(index, turn): (usize, &TurnId)| json!({"id": turn, "turn": turn, "position": index + 1});
         Ok(SessionView {
@@ -163,13 +163,13 @@ impl Session {
             status: state.status(),
             mode: meta.mode.clone(),
             model: meta.model.clone(),
-            usage: meta.usage,
-            cost_usd: meta.cost_usd,
+            usage: totals.usage,
+            cost_usd: totals.cost_usd,
             created_at: meta.created_at,
-            updated_at: meta.updated_at,
-            current_turn: state.turn.as_ref().map(|turn| turn.id.clone()),
+            updated_at: totals.updated_at,
+            current_turn: state.activity.turn.as_ref().map(|turn| turn.id.clone()),
             pending,
-            queue: state.queue.iter().enumerate().map(queued).collect(),
+            queue: state.activity.queue.iter().enumerate().map(queued).collect(),
             metadata: meta.metadata.clone(),
             state: meta.state.clone(),
             permissions: meta.permissions.clone(),
@@ -227,11 +227,12 @@ impl Session {
     /// If the store fails.
     pub fn turn(&self, turn: &TurnId) -> Result<Option<TurnView>, StoreError> {
         let records = self.records(Select { turn: Some(turn), limit: usize::MAX, ..Select::default() })?;
-        let queue_position = self.state().queue.iter().position(|queued| queued == turn).map(|i| i + 1);
+        let queue_position =
+            self.state().activity.queue.iter().position(|queued| queued == turn).map(|i| i + 1);
         // Deferred records already count.
         let state = self.state();
-        let deferred = state.deferred.iter().filter(|(of, _)| of.as_deref() == Some(turn));
-        let mut deferred = deferred.map(|(_, kind)| (state.meta.updated_at, kind)).peekable();
+        let deferred = state.activity.deferred.iter().filter(|(of, _)| of.as_deref() == Some(turn));
+        let mut deferred = deferred.map(|(_, kind)| (state.activity.totals.updated_at, kind)).peekable();
         if records.is_empty() && queue_position.is_none() && deferred.peek().is_none() {
             return Ok(None);
         }
@@ -262,7 +263,7 @@ impl Session {
         for (at, kind) in records.iter().map(|record| (record.at, &record.kind)).chain(deferred) {
             view.fold(at, kind);
         }
-        if let Some(running) = state.turn.as_ref().filter(|running| running.id == *turn) {
+        if let Some(running) = state.activity.turn.as_ref().filter(|running| running.id == *turn) {
             view.usage = running.usage;
             view.cost_usd = running.cost_usd;
             view.budget = Some(running.budget);
@@ -280,7 +281,7 @@ impl Session {
 
     /// Returns the calls of the current step without an outcome, with their status.
     pub fn open_calls(&self) -> Vec<(CallId, CallStatus)> {
-        match self.state().turn.as_ref().map(|turn| &turn.phase) {
+        match self.state().activity.turn.as_ref().map(|turn| &turn.phase) {
             Some(TurnPhase::Tools { calls }) => calls
                 .iter()
                 .filter(|call| call.status != CallStatus::Done)

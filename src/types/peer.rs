@@ -3,6 +3,7 @@
 
 use super::{
     CallId, Pending, Record, Rules, SessionId, SessionMeta, ToolOutcome, TurnOptions, TurnStatus, Usage,
+    session::Totals,
 };
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +94,7 @@ pub struct Snapshot {
     #[serde(default)]
     pub schema: u32,
     /// The new session.
-    pub meta: SessionMeta,
+    pub meta: SnapshotMeta,
     /// The session that it was forked from.
     #[serde(default)]
     pub forked_from: Option<SessionId>,
@@ -104,6 +105,17 @@ pub struct Snapshot {
     /// The first task, for a child.
     #[serde(default)]
     pub task: Option<(String, TurnOptions)>,
+}
+
+/// The metadata and the totals of a session, in one object.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotMeta {
+    /// The metadata.
+    #[serde(flatten)]
+    pub meta: SessionMeta,
+    /// The totals.
+    #[serde(flatten)]
+    pub totals: Totals,
 }
 
 /// The response to a [`Snapshot`].
@@ -144,7 +156,7 @@ mod tests {
         let record = Record { seq: 1, at: Timestamp(5), turn: None, kind };
         let snapshot = Snapshot {
             schema: SCHEMA,
-            meta,
+            meta: SnapshotMeta { meta, totals: Totals { updated_at: Timestamp(5), ..Totals::default() } },
             forked_from: Some("p".into()),
             tenant_rules: Rules::default(),
             records: Some(vec![record]),

@@ -1,18 +1,23 @@
 //! A session's metadata and state, which are stored separately from the log.
 
+mod state;
+
+pub use state::{Activity, Background, ChildState, Guidance, SessionState, Totals};
+
 use super::{
-    AgentId, Budget, CallId, EventKind, Gauge, Grants, Message, Mode, Owner, Parent, Rules, SessionId,
-    SessionPermissions, Task, TenantId, Timestamp, TurnId, TurnOptions, TurnState, Usage, UserId,
+    AgentId, Budget, CallId, Message, Mode, Owner, Parent, SessionId, SessionPermissions, TenantId,
+    Timestamp, TurnId, TurnOptions, UserId,
 };
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use std::{collections::BTreeMap, rc::Rc};
+use std::rc::Rc;
 
 /// The version of the stored shapes that this program writes, and the newest that it reads. See CONTRIBUTING.md for
 /// changes that need a new one.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
-/// A session as clients see it.
+/// The identity and the settings of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionMeta {
     /// The session's id, unique within its tenant.
@@ -43,22 +48,11 @@ pub struct SessionMeta {
     pub permissions: SessionPermissions,
     /// The limits of each turn, unless its message overrides them.
     pub budget: Budget,
-    /// Tokens consumed by all turns.
-    #[serde(default)]
-    pub usage: Usage,
-    /// Cost of those tokens in US dollars, as far as prices are known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_usd: Option<f64>,
-    /// Number of turns started.
-    #[serde(default)]
-    pub turns: u64,
     /// The link to the parent, if the session belongs to a subagent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
     /// When the session was created.
     pub created_at: Timestamp,
-    /// When the session last changed.
-    pub updated_at: Timestamp,
 }
 
 impl SessionMeta {
@@ -77,12 +71,8 @@ impl SessionMeta {
             state: Map::new(),
             permissions: SessionPermissions::default(),
             budget: Budget::default(),
-            usage: Usage::default(),
-            cost_usd: None,
-            turns: 0,
             parent: None,
             created_at: now,
-            updated_at: now,
         }
     }
 
@@ -103,80 +93,6 @@ pub enum SessionStatus {
     Running,
     /// The turn waits for a person or a client.
     Waiting,
-}
-
-/// The state document of a session. Rewritten at each commit, so it must stay small.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct SessionState {
-    /// The version of the stored shapes, [`SCHEMA`] when the state was last written. The first version wrote none.
-    #[serde(default = "first_schema", skip_serializing_if = "is_first_schema")]
-    pub schema: u32,
-    /// The session's metadata.
-    pub meta: SessionMeta,
-    /// The current turn, running or waiting.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turn: Option<TurnState>,
-    /// Ids of the queued turns, oldest first. Each turn has a row of its own.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub queue: Vec<TurnId>,
-    /// Bytes reserved outside this document.
-    #[serde(rename = "held", default)]
-    pub reserved: ReservedBytes,
-    /// Records held back until the message being streamed is complete, so that they follow it in the log.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub deferred: Vec<(Option<TurnId>, EventKind)>,
-    /// When the session was last listed in the directory.
-    #[serde(default)]
-    pub listed_at: Timestamp,
-    /// The correction of token estimates for the current model.
-    #[serde(default)]
-    pub gauge: Gauge,
-    /// The model last used in each mode; `None` for the deployment's default.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub mode_models: BTreeMap<String, Option<String>>,
-    /// The most recently approved plan.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub plan: Option<PlanRef>,
-    /// The tenant's permission rules as of the last request.
-    #[serde(default)]
-    pub tenant_rules: Rules,
-    /// The agent's task list.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tasks: Vec<Task>,
-    /// Progress of the follow-ups that turns have requested, by name.
-    #[serde(rename = "handovers", default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub follow_ups: BTreeMap<String, FollowUpProgress>,
-    /// State of the intervals, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub intervals: BTreeMap<String, IntervalState>,
-    /// The tenant's permission rules as last sent by the parent.
-    #[serde(default, skip_serializing_if = "Rules::is_empty")]
-    pub sent_rules: Rules,
-    /// Grants added in this session, while its other permissions are the parent's.
-    #[serde(default, skip_serializing_if = "Grants::is_empty")]
-    pub granted: Grants,
-    /// When the parent last sent its rules.
-    #[serde(default)]
-    pub ruled_at: Timestamp,
-    /// Whether the parent has acknowledged the final status of this child's task.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub reported: bool,
-    /// When the first document or artifact expires; `None` when none does. The default for
-    /// states of older versions runs the purge at once.
-    #[serde(default = "at_once")]
-    pub purge_at: Option<Timestamp>,
-}
-
-fn first_schema() -> u32 {
-    1
-}
-
-fn is_first_schema(schema: &u32) -> bool {
-    *schema == first_schema()
-}
-
-fn at_once() -> Option<Timestamp> {
-    Some(Timestamp(0))
 }
 
 /// An approved plan.
@@ -235,50 +151,6 @@ pub struct ReservedBytes {
     pub queued: u64,
     /// Bytes of attachments.
     pub attached: u64,
-}
-
-impl SessionState {
-    /// Creates the state of a new session.
-    pub fn new(meta: SessionMeta) -> Self {
-        Self {
-            schema: SCHEMA,
-            meta,
-            turn: None,
-            queue: Vec::new(),
-            reserved: ReservedBytes::default(),
-            deferred: Vec::new(),
-            listed_at: Timestamp(0),
-            gauge: Gauge::default(),
-            mode_models: BTreeMap::new(),
-            plan: None,
-            tenant_rules: Rules::default(),
-            tasks: Vec::new(),
-            follow_ups: BTreeMap::new(),
-            intervals: BTreeMap::new(),
-            sent_rules: Rules::default(),
-            granted: Grants::default(),
-            ruled_at: Timestamp(0),
-            reported: false,
-            purge_at: None,
-        }
-    }
-
-    /// Removes a turn, whose row has `bytes` bytes, from the queue.
-    pub fn unqueue(&mut self, turn: &TurnId, bytes: usize) {
-        self.queue.retain(|waiting| waiting != turn);
-        let left = if self.queue.is_empty() { 0 } else { self.reserved.queued };
-        self.reserved.queued = left.saturating_sub(bytes as u64);
-    }
-
-    /// Returns the session's activity.
-    pub fn status(&self) -> SessionStatus {
-        match &self.turn {
-            Some(turn) if turn.waits_for_people() => SessionStatus::Waiting,
-            Some(_) => SessionStatus::Running,
-            None if self.queue.is_empty() => SessionStatus::Idle,
-            None => SessionStatus::Running,
-        }
-    }
 }
 
 /// A queued message and the turn it will start.

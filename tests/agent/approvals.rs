@@ -295,7 +295,7 @@ fn a_message_that_cannot_be_stored_is_not_accepted() {
         assert_eq!(post().unwrap_err().code.as_str(), "internal");
         stage.store.die_after(None);
         assert_eq!(stage.records().iter().filter(|record| record["turn"] == "t2").count(), 0);
-        assert_eq!(stage.session().state().queue, [] as [TurnId; 0]);
+        assert_eq!(stage.session().state().activity.queue, [] as [TurnId; 0]);
         post().unwrap();
         stage.settle();
         stage.check();

@@ -51,7 +51,7 @@ fn streaming() -> Stage {
 }
 
 fn state_bytes(stage: &Stage) -> usize {
-    stage.store.get("state").unwrap().unwrap().len()
+    stage.store.get("state/activity").unwrap().unwrap().len()
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn the_number_of_deferred_records_is_bounded() {
     assert_eq!(stage.blobs.objects.borrow().len(), objects);
     // A commit of the turn is never refused and flushes the deferred records.
     ask(&stage, "POST /abort", b"").unwrap();
-    assert_eq!(stage.session().state().deferred.len(), 0);
+    assert_eq!(stage.session().state().activity.deferred.len(), 0);
     patch(&stage, &json!({"title": "new"})).unwrap();
     stage.check();
 }
@@ -116,7 +116,7 @@ fn the_size_of_deferred_records_is_bounded() {
     stage.settle();
     stage.check();
     assert!(stage.session().turn_ended(&last.into()).unwrap().is_some());
-    assert_eq!(stage.session().state().reserved.queued, 0);
+    assert_eq!(stage.session().state().activity.reserved.queued, 0);
 }
 
 #[test]
@@ -127,13 +127,13 @@ fn the_queue_is_bounded_in_bytes() {
     (0..3).for_each(|_| drop(post(&stage, &large).unwrap()));
     let problem = post(&stage, &large).unwrap_err();
     assert_eq!((problem.code, problem.retry_after_s), (ErrorCode::QueueFull, Some(5)));
-    assert_eq!(stage.session().state().queue.len(), 4);
+    assert_eq!(stage.session().state().activity.queue.len(), 4);
     dequeue(&stage, first["turn_id"].as_str().unwrap()).unwrap();
     post(&stage, &large).unwrap();
     ask(&stage, "POST /abort", b"").unwrap();
     stage.settle();
     stage.check();
-    assert_eq!(stage.session().state().reserved.queued, 0);
+    assert_eq!(stage.session().state().activity.reserved.queued, 0);
 }
 
 #[test]
@@ -143,12 +143,12 @@ fn the_files_of_a_session_are_bounded_in_bytes() {
     stage.settle();
     let all: u64 = 256 << 20;
     ask(&stage, "POST /attachments", b"abc").unwrap();
-    let state = stage.store.get("state").unwrap().unwrap();
+    let state = stage.store.get("state/activity").unwrap().unwrap();
     let full = state.replace("\"attached\":3", &format!("\"attached\":{}", all - 3));
-    stage.store.commit(Batch { put: vec![("state".into(), full)], ..Batch::default() }).unwrap();
+    stage.store.commit(Batch { put: vec![("state/activity".into(), full)], ..Batch::default() }).unwrap();
     stage.crash();
     ask(&stage, "POST /attachments", b"def").unwrap();
-    assert_eq!(stage.session().state().reserved.attached, all);
+    assert_eq!(stage.session().state().activity.reserved.attached, all);
     let problem = ask(&stage, "POST /attachments", b"d").map(drop).unwrap_err();
     assert_eq!(problem.code, ErrorCode::QuotaExceeded);
     assert_eq!(stage.blobs.objects.borrow().len(), 2);

@@ -241,7 +241,7 @@ fn messages_that_must_leave_unprocessed_are_processed_later() {
     set.stage.store.fail_commits(1);
     set.stage.tick(ms(50));
     assert_eq!(set.kinds()[..2], ["started", "completed"]);
-    let seen = || set.stage.session().state().follow_ups["diary"].seen;
+    let seen = || set.stage.session().state().activity.follow_ups["diary"].seen;
     assert_eq!((set.diary.said.borrow().join(" ").as_str(), seen()), ("2", 0));
     set.say("t3", &"and ".repeat(4_000));
     assert_eq!(set.diary.said.borrow()[..2], ["2", "2"]);

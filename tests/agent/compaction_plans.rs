@@ -14,6 +14,7 @@ use edge_harness::session::{
 };
 use edge_harness::types::{
     CallId, CompactReason, Cut, Effect, EventKind, Message, Part, Role, SessionState, ToolOutcome,
+    session::Background,
 };
 use serde_json::json;
 use std::{
@@ -60,7 +61,8 @@ struct Play {
 
 impl Play {
     fn new(seed: u64) -> Self {
-        let state = SessionState { listed_at: NOW, ..SessionState::new(meta(NOW)) };
+        let background = Rc::new(Background { listed_at: NOW, ..Background::default() });
+        let state = SessionState { background, ..SessionState::new(meta(NOW)) };
         let store = Rc::new(MemorySessionStore::default());
         let session = Session::create(store.clone(), state, Bounds::wide(), Hub::new(None));
         let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);

@@ -175,6 +175,6 @@ fn a_session_sums_the_usage_of_its_turns() {
     let used = stage.end("t1").usage;
     stage.post("t2", "again");
     stage.settle();
-    let total = stage.session().state().meta.usage;
+    let total = stage.session().state().activity.totals.usage;
     assert_eq!(total.total_tokens, used.total_tokens + stage.end("t2").usage.total_tokens);
 }

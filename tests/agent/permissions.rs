@@ -244,5 +244,5 @@ fn a_session_is_not_affected_by_other_tenants_rules() {
     let mut stranger = under(&Rules::default(), "POST /messages", json!({"content": "go"}));
     stranger.principal.tenant = "other".into();
     assert_eq!(ask(&stage, &stranger).unwrap_err().code.status(), 404);
-    assert_eq!(stage.session().state().tenant_rules, denies("write_it"));
+    assert_eq!(stage.session().state().guidance.tenant_rules, denies("write_it"));
 }

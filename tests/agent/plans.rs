@@ -129,7 +129,7 @@ fn a_rejected_plan_is_revised_or_postponed() {
     assert_eq!(results[2], "The user rejected the plan. The user says: Too short. Revise it and ask again.");
     let stop = "The user rejected the plan without a reason. Stop here and wait for the user's next message.";
     assert_eq!((&results[3], &results[5]), (&json!(stop), &json!(stop)));
-    assert_eq!((mode(&stage), stage.session().state().plan.clone()), (Some("plan".into()), None));
+    assert_eq!((mode(&stage), stage.session().state().guidance.plan.clone()), (Some("plan".into()), None));
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn any_file_may_be_a_plan_and_invalid_decisions_are_refused() {
     assert_eq!(waiting(&stage), ["c1"]);
     say(&stage, "c1", json!("approved")).unwrap();
     tool_results(&stage, "t1");
-    let plan = stage.session().state().plan.clone().map(|plan| plan.path);
+    let plan = stage.session().state().guidance.plan.clone().map(|plan| plan.path);
     assert_eq!(
         (plan, mode(&stage)),
         (Some("ideas/a.md".into()), None),
@@ -256,7 +256,7 @@ fn an_approval_is_for_the_plan_that_was_shown() {
     assert_eq!(pending.payload["plan"], "the first one");
     say(&stage, &pending.call_id, json!("approved")).unwrap();
     assert!(tool_results(&stage, "t1")[1].as_str().unwrap().contains("has changed"));
-    assert_eq!((mode(&stage), stage.session().state().plan.clone()), (Some("plan".into()), None));
+    assert_eq!((mode(&stage), stage.session().state().guidance.plan.clone()), (Some("plan".into()), None));
 }
 
 #[test]
@@ -274,9 +274,9 @@ fn a_new_plan_replaces_the_approved_one() {
     let (stage, _) = begun(PLANNED);
     say(&stage, "c2", json!("approved")).unwrap();
     stage.settle();
-    assert!(stage.session().state().plan.is_some());
+    assert!(stage.session().state().guidance.plan.is_some());
     let modes = std::rc::Rc::clone(stage.host().agent().modes());
     let planning = modes.get("plan").unwrap();
     stage.session().commit(stage.host().now(), |draft| draft.switch_mode(&modes, None, planning)).unwrap();
-    assert_eq!(stage.session().state().plan, None);
+    assert_eq!(stage.session().state().guidance.plan, None);
 }

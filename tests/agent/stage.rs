@@ -303,7 +303,7 @@ impl Stage {
     }
 
     fn is_idle(&self) -> bool {
-        let Some(state) = self.store.get("state").unwrap() else { return true };
+        let Some(state) = self.store.get("state/activity").unwrap() else { return true };
         let state: Value = serde_json::from_str(&state).unwrap();
         state.get("turn").is_none() && state.get("queue").is_none()
     }

@@ -168,7 +168,7 @@ fn a_task_is_done_in_a_session_of_its_own() {
     assert_eq!(said(&theirs[0]), "read:x");
     assert!(theirs.iter().flat_map(|r| r.tools.iter()).all(|tool| tool.name != "subagent"));
     // Its usage counts in the parent's turn.
-    let own = child.state().meta.usage.total_tokens;
+    let own = child.state().activity.totals.usage.total_tokens;
     let counted: Vec<u64> = stage
         .records()
         .into_iter()
@@ -186,7 +186,7 @@ fn a_task_is_done_in_a_session_of_its_own() {
     let listed =
         |all| block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, all)).unwrap().len();
     assert_eq!((listed(false), listed(true)), (1, 2));
-    assert!(child.state().follow_ups.values().all(|progress| !progress.is_due()));
+    assert!(child.state().activity.follow_ups.values().all(|progress| !progress.is_due()));
 }
 
 #[test]
@@ -449,7 +449,7 @@ fn older_rules_do_not_lift_a_denial_in_a_child() {
     ask(stage.others.host(&id), approval, &id).unwrap();
     stage.settle();
     assert_eq!(stage.runs.borrow().len(), 0);
-    assert_eq!(session(&stage, &id).1.state().tenant_rules.tools["write_it"], Policy::Deny);
+    assert_eq!(session(&stage, &id).1.state().guidance.tenant_rules.tools["write_it"], Policy::Deny);
 }
 
 #[test]

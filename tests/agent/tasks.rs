@@ -93,7 +93,7 @@ fn each_change_is_recorded_once() {
         "<task-list-update>\n[pending] task_write_tests: Write tests\n</task-list-update>\n0 of 2 completed, 1 in progress, 1 pending"
     );
     assert_eq!(found[4][0], "failure");
-    let tasks = stage.session().state().tasks.clone();
+    let tasks = stage.session().state().guidance.tasks.clone();
     assert_eq!(tasks.iter().map(|task| task.status.name()).collect::<Vec<_>>(), ["pending", "completed"]);
 }
 

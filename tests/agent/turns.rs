@@ -309,5 +309,5 @@ fn a_late_directory_update_does_not_undo_later_ones() {
     stage.crash();
     stage.wake();
     stage.check();
-    assert_eq!(stage.session().state().turn, None);
+    assert_eq!(stage.session().state().activity.turn, None);
 }

@@ -144,7 +144,7 @@ fn a_view_plus_the_stream_equals_the_whole_stream() {
         let reader = Reader::from_view(&stage);
         streamed += usize::from(reader.picture.message.is_some());
         called += usize::from(!reader.picture.tools.is_empty());
-        let waits = !stage.session().state().deferred.is_empty();
+        let waits = !stage.session().state().activity.deferred.is_empty();
         let now = first.look().clone();
         if waits {
             apart += 1;

@@ -7,14 +7,14 @@ use crate::ports::{Batch, PeerError, StoreError, within};
 use crate::session::{DocumentKey, Session, document_key, kernel::Input};
 use crate::types::{
     Acknowledgement, BudgetPatch, CallId, ChildStatus, ErrorCode, Part, Problem, SessionId, Snapshot,
-    StopReason, TurnOptions, TurnStatus,
+    SnapshotMeta, StopReason, TurnOptions, TurnStatus,
 };
 use std::rc::Rc;
 
 impl SessionHost {
     /// Applies the parent's current rules to a child's session. Grants of the child's own approvals stay.
     pub(super) fn follow_rules(&self, session: &Session, snapshot: &Snapshot) -> Result<(), Problem> {
-        let Snapshot { meta, tenant_rules, .. } = snapshot;
+        let Snapshot { meta: SnapshotMeta { meta, totals }, tenant_rules, .. } = snapshot;
         let permissions = {
             let own = session.state();
             if own.meta.parent != meta.parent {
@@ -23,20 +23,21 @@ impl SessionHost {
                     "another session has the id of this subagent",
                 ));
             }
+            let Some(child) = &own.child else { return Ok(()) };
             let mut permissions = meta.permissions.clone();
-            permissions.grant(&own.granted);
+            permissions.grant(&child.granted);
             let is_same = own.meta.permissions == permissions
                 && own.meta.mode == meta.mode
-                && own.sent_rules == *tenant_rules;
+                && child.sent_rules == *tenant_rules;
             // A delayed message may carry older rules than the stored ones.
-            if meta.updated_at < own.ruled_at || is_same {
+            if totals.updated_at < child.ruled_at || is_same {
                 return Ok(());
             }
             permissions
         };
         session.commit(self.now(), |draft| {
             draft.follow_parent(permissions, meta.mode.clone());
-            draft.set_sent_rules(tenant_rules.clone(), meta.updated_at);
+            draft.set_sent_rules(tenant_rules.clone(), totals.updated_at);
         })?;
         Ok(())
     }
@@ -100,7 +101,8 @@ impl SessionHost {
 
     /// Returns the status to send to the parent; `None` once the parent has acknowledged the final one.
     pub(super) fn unacknowledged_status(&self, session: &Session) -> Result<Option<ChildStatus>, StoreError> {
-        if session.state().reported || session.state().meta.parent.is_none() {
+        let owes = session.state().child.as_ref().is_some_and(|child| !child.reported);
+        if !owes {
             return Ok(None);
         }
         self.status(session)
@@ -146,7 +148,7 @@ impl SessionHost {
         let state = session.state();
         let Some(parent) = state.meta.parent.clone() else { return Ok(None) };
         let mut status = ChildStatus::running(state.meta.id.clone(), parent.call_id);
-        if let Some(turn) = state.turn.as_ref().filter(|turn| turn.id == parent.task_turn) {
+        if let Some(turn) = state.activity.turn.as_ref().filter(|turn| turn.id == parent.task_turn) {
             if turn.waits_for_people() {
                 status.status = TurnStatus::Waiting;
                 status.pending = session.pending()?;

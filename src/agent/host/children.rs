@@ -12,8 +12,9 @@ use crate::session::{
 use crate::turn::policy;
 use crate::types::{
     Acknowledgement, Budget, CallId, ChildStatus, ChildTask, ChildWait, ErrorCode, EventKind, GeneratedId,
-    Grants, Imported, Parent, Problem, Record, Resolution, SessionId, SessionMeta, Snapshot, Suspension,
-    TurnId, TurnOptions, TurnStatus, Usage, Wait, session::SCHEMA,
+    Grants, Imported, Parent, Problem, Record, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta,
+    Suspension, TurnId, TurnOptions, TurnStatus, Wait,
+    session::{SCHEMA, Totals},
 };
 use futures::future::join_all;
 use serde_json::json;
@@ -237,7 +238,7 @@ impl SessionHost {
             (false, false) => Some(Vec::new()),
         };
         let state = session.state();
-        let own = state.turn.as_ref().filter(|turn| turn.id == suspension.turn);
+        let own = state.activity.turn.as_ref().filter(|turn| turn.id == suspension.turn);
         let Some(turn) = own else { return Err(StoreError("the turn is over".into())) };
         let mut kinds = self.agent.settings.subagents.iter().flatten();
         let kind = kinds.find(|kind| !forked && kind.id == *agent).cloned().unwrap_or_default();
@@ -268,9 +269,6 @@ impl SessionHost {
             model: kind.model.filter(|model| is_bounded(model)).or_else(|| state.meta.model.clone()),
             metadata: Default::default(),
             budget,
-            usage: Usage::default(),
-            cost_usd: None,
-            turns: 0,
             parent: Some(Parent {
                 session: state.meta.id.clone(),
                 turn: turn.id.clone(),
@@ -280,17 +278,16 @@ impl SessionHost {
                 task_turn: child.replacen(SessionId::PREFIX, TurnId::PREFIX, 1).into(),
             }),
             created_at: now,
-            updated_at: now,
             permissions: state.meta.permissions.clone(),
-            ..state.meta.clone()
+            ..SessionMeta::clone(&state.meta)
         };
         let options =
             TurnOptions { tools, think: turn.options.think, show_citations: false, output_schema: None };
         Ok(Snapshot {
             schema: SCHEMA,
-            meta,
+            meta: SnapshotMeta { meta, totals: Totals { updated_at: now, ..Totals::default() } },
             forked_from: forked.then(|| state.meta.id.clone()),
-            tenant_rules: state.tenant_rules.clone(),
+            tenant_rules: state.guidance.tenant_rules.clone(),
             records,
             task: Some((task.clone(), options)),
         })
@@ -300,7 +297,7 @@ impl SessionHost {
 /// Returns the hash of the rules that children of this session must acknowledge.
 pub(super) fn rules_hash(session: &Session) -> String {
     let state = session.state();
-    policy::args_hash(&json!([state.meta.permissions, state.meta.mode, state.tenant_rules]))
+    policy::args_hash(&json!([state.meta.permissions, state.meta.mode, state.guidance.tenant_rules]))
 }
 
 /// Returns the open suspension that waits for the child in session `child`.

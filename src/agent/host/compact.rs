@@ -17,7 +17,7 @@ impl SessionHost {
             let detail = "the agent has no context strategy; set CONTEXT_STRATEGY";
             return Err(Problem::new(ErrorCode::NotConfigured, detail));
         };
-        if session.state().turn.is_some() {
+        if session.state().activity.turn.is_some() {
             let detail = "a turn is running; wait for it to end, then compact";
             return Err(Problem::new(ErrorCode::SessionBusy, detail));
         }

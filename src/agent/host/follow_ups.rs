@@ -39,7 +39,7 @@ impl SessionHost {
     ) -> Result<bool, StoreError> {
         let mut cx = self.follow_up_context(session, cancel);
         // A turn that ends during the round requests another one, because its records come after `cx.until`.
-        let requested = session.state().follow_ups.clone();
+        let requested = session.state().activity.follow_ups.clone();
         let mut done = Vec::new();
         for follow_up in &self.agent.follow_ups {
             let Some(before) = requested.get(follow_up.name()).filter(|before| before.is_due()) else {
@@ -49,7 +49,8 @@ impl SessionHost {
                 break;
             }
             // A compaction may have advanced it during the round.
-            cx.seen = session.state().follow_ups.get(follow_up.name()).map_or(0, |progress| progress.seen);
+            cx.seen =
+                session.state().activity.follow_ups.get(follow_up.name()).map_or(0, |progress| progress.seen);
             let result = within(self.ports.clock.as_ref(), TIMEOUT, follow_up.run(&cx)).await;
             let result = result.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
             if cancel.is_canceled() {
@@ -76,12 +77,13 @@ impl SessionHost {
     }
 
     fn follow_up_context(&self, session: &Rc<Session>, cancel: &CancelToken) -> FollowUpContext {
-        let meta = session.state().meta.clone();
+        let state = session.state();
+        let meta = &state.meta;
         FollowUpContext {
-            owner: Owner { tenant: meta.tenant, user: meta.user, agent: meta.agent },
-            session_id: meta.id,
+            owner: Owner { tenant: meta.tenant.clone(), user: meta.user.clone(), agent: meta.agent.clone() },
+            session_id: meta.id.clone(),
             created_at: meta.created_at,
-            model: meta.model,
+            model: meta.model.clone(),
             seen: 0,
             until: session.last_seq(),
             urgent: false,

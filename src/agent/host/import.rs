@@ -4,8 +4,8 @@
 use super::SessionHost;
 use crate::session::{OpenError, Session};
 use crate::types::{
-    CallId, DenyReason, EventKind, Imported, Problem, Record, Snapshot, StopReason, ToolOutcome, TurnEnd,
-    TurnId, TurnStatus, session::SCHEMA,
+    CallId, DenyReason, EventKind, Imported, Problem, Record, Snapshot, SnapshotMeta, StopReason,
+    ToolOutcome, TurnEnd, TurnId, TurnStatus, session::SCHEMA,
 };
 use std::rc::Rc;
 
@@ -45,17 +45,17 @@ impl SessionHost {
     }
 
     fn make(self: &Rc<Self>, snapshot: Snapshot) -> Result<Rc<Session>, Problem> {
-        let Snapshot { meta, forked_from, tenant_rules, records, .. } = snapshot;
-        let (records, ruled_at) = (records.unwrap_or_default(), meta.updated_at);
+        let Snapshot { meta: SnapshotMeta { meta, totals }, forked_from, tenant_rules, records, .. } =
+            snapshot;
+        let (records, ruled_at) = (records.unwrap_or_default(), totals.updated_at);
         let session = self.blank(meta);
         let closing = closing(&records);
         let copied = records.last().map_or(0, |record| record.seq);
         session.commit(self.now(), |draft| {
             draft.created(forked_from);
             draft.set_tenant_rules(tenant_rules.clone());
-            if draft.state().meta.parent.is_some() {
-                draft.set_sent_rules(tenant_rules, ruled_at);
-            }
+            draft.set_sent_rules(tenant_rules, ruled_at);
+            draft.set_totals(totals);
             // Follow-ups for the copied turns run in the original session.
             for follow_up in self.agent.follow_ups() {
                 draft.follow_up_mut(follow_up.name()).seen = copied;

@@ -23,7 +23,7 @@ impl SessionHost {
                 agent: state.meta.agent.clone(),
                 title: state.meta.title.clone(),
                 created_at: state.meta.created_at,
-                updated_at: state.meta.updated_at,
+                updated_at: state.activity.totals.updated_at,
                 parent: state.meta.parent.as_ref().map(|parent| parent.session.clone()),
             }
         };

@@ -24,15 +24,15 @@ pub(super) struct QueuedMessage {
 impl SessionHost {
     /// Prepares a message for the queue, if there is room for it.
     pub(super) fn queued(&self, session: &Rc<Session>, post: Post) -> Result<QueuedMessage, Problem> {
-        if session.state().queue.len() >= MAX_QUEUE {
+        if session.state().activity.queue.len() >= MAX_QUEUE {
             return Err(full(format!("the queue already holds {MAX_QUEUE} messages")));
         }
         let message = self.user_message(&post.turn, post.parts);
         let budget = session.state().meta.budget.patched(&post.budget);
         let queued = QueuedTurn { turn: post.turn.clone(), message, budget, options: post.options };
         let json = encode(&queued)?;
-        let bytes = session.state().reserved.queued + json.len() as u64;
-        if bytes > MAX_QUEUE_BYTES && !session.state().queue.is_empty() {
+        let bytes = session.state().activity.reserved.queued + json.len() as u64;
+        if bytes > MAX_QUEUE_BYTES && !session.state().activity.queue.is_empty() {
             return Err(full(format!("the queue would hold more than {MAX_QUEUE_BYTES} bytes")));
         }
         Ok(QueuedMessage { turn: post.turn, json, response: post.response })
@@ -57,8 +57,8 @@ impl SessionHost {
 
     /// Starts the turn of the oldest queued message, if no turn runs.
     pub(super) fn start_queued(self: &Rc<Self>, session: &Rc<Session>) -> Result<(), StoreError> {
-        let next = session.state().queue.first().cloned();
-        let Some(turn) = next.filter(|_| session.state().turn.is_none()) else { return Ok(()) };
+        let next = session.state().activity.queue.first().cloned();
+        let Some(turn) = next.filter(|_| session.state().activity.turn.is_none()) else { return Ok(()) };
         let stored = session.document(&DocumentKey::Queued(turn.clone()))?;
         // An unreadable row stays unreadable, so it must not block later messages.
         let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
@@ -85,7 +85,7 @@ impl SessionHost {
     /// # Errors
     /// When too many records wait for the end of the streamed message, or the store fails.
     pub fn remove_queued(&self, session: &Rc<Session>, turn: &TurnId) -> Result<bool, Problem> {
-        if !session.state().queue.iter().any(|queued| queued == turn) {
+        if !session.state().activity.queue.iter().any(|queued| queued == turn) {
             return Ok(false);
         }
         let dropped = dropped(session, vec![turn.to_owned()])?;
@@ -95,7 +95,7 @@ impl SessionHost {
 
     /// Removes all messages from the queue.
     pub(super) fn clear_queue(&self, session: &Rc<Session>) -> Result<(), Problem> {
-        let all = session.state().queue.clone();
+        let all = session.state().activity.queue.clone();
         if all.is_empty() {
             return Ok(());
         }

@@ -247,7 +247,7 @@ impl SessionHost {
         by: &Approver,
     ) -> Result<Vec<Settled>, Problem> {
         let mut state = session.state().clone();
-        state.meta.permissions.grant(granted);
+        Rc::make_mut(&mut state.meta).permissions.grant(granted);
         let permissions = self.agent.permissions(&state);
         let allowed = |own: &Suspension| {
             let spec = self.agent.toolkit.get(&own.name).map(|(spec, _)| spec);
@@ -300,7 +300,7 @@ impl SessionHost {
                 continues |= TurnMachine(turn).call_resolved(&suspension.call_id, now);
                 charged.into_iter().for_each(|record| draft.record(Some(&suspension.turn), record));
             }
-            if let Some(turn) = draft.state().turn.as_ref().filter(|_| continues) {
+            if let Some(turn) = draft.state().activity.turn.as_ref().filter(|_| continues) {
                 let (id, epoch) = (turn.id.clone(), turn.epoch);
                 draft.record(Some(&id), EventKind::TurnResumed { epoch, reason: reason.to_owned() });
             }

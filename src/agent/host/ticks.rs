@@ -86,7 +86,7 @@ impl SessionHost {
 }
 
 fn interval_state(session: &Session, interval: &dyn Interval) -> IntervalState {
-    session.state().intervals.get(interval.name()).copied().unwrap_or_default()
+    session.state().background.intervals.get(interval.name()).copied().unwrap_or_default()
 }
 
 /// Converts a panic of an interval into a failure of its tick.

@@ -18,7 +18,7 @@ impl SessionHost {
     /// # Errors
     /// `session_busy`, `queue_full`, or a failed store. Nothing is stored then.
     pub fn post(self: &Rc<Self>, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
-        let busy = session.state().turn.is_some() || !session.state().queue.is_empty();
+        let busy = session.state().activity.turn.is_some() || !session.state().activity.queue.is_empty();
         if !busy {
             return self.start(session, post);
         }

@@ -69,7 +69,7 @@ impl Observation {
         if is_full {
             return Some(Trigger::Threshold);
         }
-        let gauge = cx.session().state().gauge.model.clone();
+        let gauge = cx.session().state().activity.gauge.model.clone();
         if !gauge.is_empty() && gauge != cx.model {
             return Some(Trigger::ProviderChange);
         }

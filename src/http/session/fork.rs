@@ -6,7 +6,8 @@ use crate::http::response::{self, Response, ResponseExt};
 use crate::ports::session_store::Select;
 use crate::types::{
     EventKind, GeneratedId, Grants, Imported, Problem, SessionId, SessionMeta, SessionPermissions, Snapshot,
-    Usage, session::SCHEMA,
+    SnapshotMeta,
+    session::{SCHEMA, Totals},
 };
 use http::StatusCode;
 use serde::Deserialize;
@@ -37,15 +38,14 @@ pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
         permissions.ask_again(own);
         let meta = SessionMeta {
             id: id.clone(),
-            usage: Usage::default(),
-            cost_usd: None,
             permissions,
             parent: None,
             created_at: now,
-            updated_at: now,
-            ..state.meta.clone()
+            ..SessionMeta::clone(&state.meta)
         };
-        let tenant_rules = state.tenant_rules.clone();
+        let totals = Totals { turns: state.activity.totals.turns, updated_at: now, ..Totals::default() };
+        let meta = SnapshotMeta { meta, totals };
+        let tenant_rules = state.guidance.tenant_rules.clone();
         let forked_from = Some(call.session_id.clone());
         Snapshot { schema: SCHEMA, meta, forked_from, tenant_rules, records: Some(records), task: None }
     };

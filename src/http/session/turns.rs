@@ -98,7 +98,7 @@ fn replay(
 /// `POST /v1/sessions/{id}/abort`.
 pub async fn abort(call: &Call<'_>) -> Result<Response, Problem> {
     let session = call.session()?;
-    let turn = session.state().turn.as_ref().map(|turn| turn.id.clone());
+    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
     let statuses = call.host.cancel_children(session).await;
     // Do not abort a turn that started while the children were being canceled.
     let is_same = turn.as_ref().is_none_or(|turn| session.is_current_turn(turn));

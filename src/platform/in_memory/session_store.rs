@@ -16,6 +16,8 @@ pub struct MemorySessionStore {
     documents: RefCell<BTreeMap<String, String>>,
     fail_commits: Cell<u32>,
     commits: Cell<u32>,
+    /// The key and the size of each document that was written.
+    written: RefCell<Vec<(String, usize)>>,
     dies_at: Cell<Option<u32>>,
 }
 
@@ -34,6 +36,11 @@ impl MemorySessionStore {
     /// Returns the number of successful commits.
     pub fn commits(&self) -> u32 {
         self.commits.get()
+    }
+
+    /// Returns the key and the size in bytes of each document written since the last call.
+    pub fn take_written(&self) -> Vec<(String, usize)> {
+        self.written.take()
     }
 
     /// Returns all records.
@@ -63,6 +70,7 @@ impl SessionStore for MemorySessionStore {
             log.push(record);
         }
         let mut documents = self.documents.borrow_mut();
+        self.written.borrow_mut().extend(batch.put.iter().map(|(key, json)| (key.clone(), json.len())));
         documents.extend(batch.put);
         for key in &batch.delete {
             documents.remove(key);

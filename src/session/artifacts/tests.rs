@@ -2,7 +2,7 @@ use super::*;
 use crate::platform::in_memory::{ManualClock, MemoryBlobs, MemorySessionStore};
 use crate::ports::{BlobResult, SessionStore};
 use crate::session::{hub::Hub, window::Bounds};
-use crate::types::{Owner, SessionMeta, SessionState, ToolOutcome};
+use crate::types::{Owner, SessionMeta, SessionState, ToolOutcome, session::Background};
 use async_trait::async_trait;
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
@@ -53,7 +53,8 @@ impl Stage {
 fn state() -> SessionState {
     let owner = Owner { tenant: "t".into(), agent: "default".into(), user: "u".into() };
     let meta = SessionMeta::new("s".into(), owner, NOW);
-    SessionState { listed_at: NOW, ..SessionState::new(meta) }
+    let background = Rc::new(Background { listed_at: NOW, ..Background::default() });
+    SessionState { background, ..SessionState::new(meta) }
 }
 
 fn file(bytes: &'static [u8]) -> Content {

@@ -11,12 +11,12 @@ impl Draft {
 
     /// Returns the progress of a follow-up.
     pub(crate) fn follow_up_mut(&mut self, name: &str) -> &mut FollowUpProgress {
-        self.state.follow_ups.entry(name.to_owned()).or_default()
+        self.activity().follow_ups.entry(name.to_owned()).or_default()
     }
 
     /// Stores the state of an interval.
     pub(crate) fn set_interval(&mut self, name: &str, state: IntervalState) {
-        self.state.intervals.insert(name.to_owned(), state);
+        self.background().intervals.insert(name.to_owned(), state);
     }
 
     /// Makes the session's entry in the list of sessions be written again.
@@ -26,16 +26,16 @@ impl Draft {
 
     /// Stores when the session was last listed.
     pub(crate) fn set_listed_at(&mut self, at: Timestamp) {
-        self.state.listed_at = at;
+        self.background().listed_at = at;
     }
 
     /// Stores when the first document or artifact expires.
     pub(crate) fn set_purge_at(&mut self, at: Option<Timestamp>) {
-        self.state.purge_at = at;
+        self.background().purge_at = at;
     }
 
     /// Counts the bytes of an attachment.
     pub(crate) fn add_attached(&mut self, bytes: u64) {
-        self.state.reserved.attached += bytes;
+        self.activity().reserved.attached += bytes;
     }
 }

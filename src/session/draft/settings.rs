@@ -26,7 +26,7 @@ impl Draft {
         let SessionChange { title, metadata, permissions } = change;
         let pinned = title.as_ref().map(Option::is_some);
         let SessionMeta { title: own_title, title_pinned, metadata: own_metadata, permissions: own, .. } =
-            &mut self.state.meta;
+            self.meta();
         let mut changed = Map::new();
         set(title_pinned, pinned, |new| drop(changed.insert("title_pinned".into(), json!(new))));
         set(own_title, title, |new| drop(changed.insert("title".into(), json!(new))));
@@ -39,16 +39,15 @@ impl Draft {
 
     /// Sets the model, and records the change if it is another one.
     pub fn set_model(&mut self, model: Option<String>) {
-        let own = &mut self.state.meta.model;
-        if *own != model {
-            let previous = std::mem::replace(own, model.clone());
+        if self.state.meta.model != model {
+            let previous = std::mem::replace(&mut self.meta().model, model.clone());
             self.record(None, EventKind::ModelChanged { model, previous });
         }
     }
 
     /// Stores the model to use in a mode.
     pub(crate) fn remember_model(&mut self, mode: &str, model: Option<String>) {
-        self.state.mode_models.insert(mode.to_owned(), model);
+        self.guidance().mode_models.insert(mode.to_owned(), model);
     }
 
     /// Sets the caller's state, and records which of its keys changed. The caller has applied the rules for it.
@@ -58,7 +57,7 @@ impl Draft {
         state: Map<String, Value>,
         changed_keys: Vec<String>,
     ) {
-        self.state.meta.state = state;
+        self.meta().state = state;
         if !changed_keys.is_empty() {
             self.record(turn, EventKind::StateChanged { changed_keys });
         }
@@ -66,43 +65,48 @@ impl Draft {
 
     /// Sets the approved plan.
     pub(crate) fn set_plan(&mut self, plan: Option<PlanRef>) {
-        self.state.plan = plan;
+        self.guidance().plan = plan;
     }
 
     /// Replaces the task list, and records it.
     pub(crate) fn set_tasks(&mut self, turn: &TurnId, tasks: Vec<Task>) {
-        self.state.tasks.clone_from(&tasks);
+        self.guidance().tasks.clone_from(&tasks);
         self.record(Some(turn), EventKind::TaskListUpdated { tasks });
     }
 
     /// Adds grants. A child keeps its own apart, because its other permissions are the parent's.
     pub(crate) fn grant(&mut self, granted: &Grants) {
-        self.state.meta.permissions.grant(granted);
-        if self.state.meta.parent.is_some() {
-            self.state.granted.join(granted);
+        self.meta().permissions.grant(granted);
+        if let Some(child) = self.child() {
+            child.granted.join(granted);
         }
     }
 
     /// Sets the tenant's permission rules.
     pub(crate) fn set_tenant_rules(&mut self, rules: Rules) {
-        self.state.tenant_rules = rules;
+        self.guidance().tenant_rules = rules;
     }
 
-    /// Stores the tenant's rules that the parent sent at `at`.
+    /// Stores the tenant's rules that the parent sent at `at`, if the session is a child.
     pub(crate) fn set_sent_rules(&mut self, rules: Rules, at: Timestamp) {
-        self.state.sent_rules = rules;
-        self.state.ruled_at = at;
+        if let Some(child) = self.child() {
+            child.sent_rules = rules;
+            child.ruled_at = at;
+        }
     }
 
     /// Sets the permissions of a child, which are the parent's and its own grants, and its mode.
     pub(crate) fn follow_parent(&mut self, permissions: SessionPermissions, mode: Option<String>) {
-        self.state.meta.permissions = permissions;
-        self.state.meta.mode = mode;
+        let meta = self.meta();
+        meta.permissions = permissions;
+        meta.mode = mode;
     }
 
     /// Stores that the parent has acknowledged the final status of the task.
     pub(crate) fn set_reported(&mut self) {
-        self.state.reported = true;
+        if let Some(child) = self.child() {
+            child.reported = true;
+        }
     }
 }
 

@@ -31,7 +31,7 @@ impl SessionKernel {
     pub(super) fn obligations(&self, durable: &Durable<'_>, now: Timestamp) -> Vec<Obligation> {
         let state = durable.state;
         let mut obligations: Vec<Obligation> = Vec::new();
-        if let (None, Some(next)) = (&state.turn, state.queue.first()) {
+        if let (None, Some(next)) = (&state.activity.turn, state.activity.queue.first()) {
             obligations.push(Obligation::now(Job::StartQueued, hash(next)));
         }
         if let Some(orphan) = &self.orphan {
@@ -46,16 +46,17 @@ impl SessionKernel {
         }));
         obligations.extend(self.follow_ups_due(durable));
         for name in &self.schedule.intervals {
-            let interval = state.intervals.get(*name).copied().unwrap_or_default();
+            let interval = state.background.intervals.get(*name).copied().unwrap_or_default();
             if !interval.stopped {
                 obligations.push(Obligation::at(interval.next_at, Job::Tick(name)));
             }
         }
-        let out_of_date = state.turn.is_none() && state.meta.updated_at.since(state.listed_at) > LISTING;
-        if state.listed_at == Timestamp(0) || out_of_date {
-            obligations.push(Obligation::now(Job::List, state.listed_at.0));
+        let out_of_date = state.activity.turn.is_none()
+            && state.activity.totals.updated_at.since(state.background.listed_at) > LISTING;
+        if state.background.listed_at == Timestamp(0) || out_of_date {
+            obligations.push(Obligation::now(Job::List, state.background.listed_at.0));
         }
-        obligations.extend(state.purge_at.map(|at| Obligation::at(at, Job::Purge)));
+        obligations.extend(state.background.purge_at.map(|at| Obligation::at(at, Job::Purge)));
         // While an abort cancels the children, their tasks are not sent again.
         for child in durable.children.iter().filter(|_| !self.canceling) {
             // Each process notifies each child at least once, because a child that acknowledged may have lost
@@ -72,7 +73,8 @@ impl SessionKernel {
     /// Returns the first follow-up that is due; later ones wait for it.
     fn follow_ups_due(&self, durable: &Durable<'_>) -> Option<Obligation> {
         let requested = self.schedule.follow_ups.iter();
-        let requested = requested.filter_map(|name| Some((name, durable.state.follow_ups.get(*name)?)));
+        let requested =
+            requested.filter_map(|name| Some((name, durable.state.activity.follow_ups.get(*name)?)));
         let (name, first) = requested.into_iter().find(|(_, progress)| progress.is_due())?;
         let version = hash(&(name, first.requested, first.served, first.seen, first.not_before.0));
         Some(Obligation { job: Job::FollowUps, due: first.not_before, version })
@@ -83,7 +85,7 @@ impl SessionKernel {
     /// A new status is sent at once. An acknowledged status is repeated at growing intervals, so that the
     /// child learns that nothing waits for it even if the cancellation was lost.
     fn status_due(&self, durable: &Durable<'_>, status: &ChildStatus, now: Timestamp) -> Timestamp {
-        let turn = durable.state.turn.as_ref();
+        let turn = durable.state.activity.turn.as_ref();
         let repeat = |since: Timestamp| {
             let waiting = turn.and_then(|turn| turn.waiting_since).map_or(Duration::ZERO, |at| now.since(at));
             since + waiting.clamp(WATCHDOG, MAX_RETRY)

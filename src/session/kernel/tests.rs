@@ -2,10 +2,10 @@
 //! obligations.
 
 use super::*;
+use crate::types::session::{Activity, Background};
 use crate::types::{Budget, IntervalState, Owner, SessionMeta, TurnId, TurnOptions, TurnPhase, TurnStatus};
 use proptest::prelude::*;
-use std::collections::BTreeSet;
-use std::time::Duration;
+use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 const START: Timestamp = Timestamp(1_000_000_000);
 
@@ -66,6 +66,14 @@ fn kernel() -> SessionKernel {
 }
 
 impl World {
+    fn activity(&mut self) -> &mut Activity {
+        Rc::make_mut(&mut self.state.activity)
+    }
+
+    fn background(&mut self) -> &mut Background {
+        Rc::make_mut(&mut self.state.background)
+    }
+
     fn new() -> Self {
         let owner = Owner { tenant: "t".into(), user: "u".into(), agent: "a".into() };
         let state = SessionState::new(SessionMeta::new("s".into(), owner, START));
@@ -112,22 +120,23 @@ impl World {
     /// Computes the obligations and when they are due, independently of the kernel.
     fn owed(&self) -> Vec<(Job, Timestamp)> {
         let mut owed = Vec::new();
-        if self.state.turn.is_none() && !self.state.queue.is_empty() {
+        if self.state.activity.turn.is_none() && !self.state.activity.queue.is_empty() {
             owed.push((Job::StartQueued, START));
         }
         owed.extend(self.expires_at.map(|at| (Job::ExpireCalls, at)));
-        owed.extend(self.state.purge_at.map(|at| (Job::Purge, at)));
+        owed.extend(self.state.background.purge_at.map(|at| (Job::Purge, at)));
         let unknowing = self.children.iter().filter(|child| !child.acknowledged);
         owed.extend(unknowing.map(|child| (Job::NotifyChild(child.session.clone()), START)));
-        if self.state.listed_at == Timestamp(0) {
+        if self.state.background.listed_at == Timestamp(0) {
             owed.push((Job::List, START));
         }
         if self.status.as_ref().is_some_and(ChildStatus::is_final) {
             owed.push((Job::NotifyParent, START));
         }
-        let interval = self.state.intervals.get("pulse").copied().unwrap_or_default();
+        let interval = self.state.background.intervals.get("pulse").copied().unwrap_or_default();
         owed.push((Job::Tick("pulse"), interval.next_at));
-        let follow_ups = ["index", "flush"].iter().filter_map(|name| self.state.follow_ups.get(*name));
+        let follow_ups =
+            ["index", "flush"].iter().filter_map(|name| self.state.activity.follow_ups.get(*name));
         let due = follow_ups.filter(|progress| progress.is_due()).map(|progress| progress.not_before).next();
         owed.extend(due.map(|at| (Job::FollowUps, at)));
         owed
@@ -149,7 +158,7 @@ impl World {
                 }
             }
         }
-        if let Some(turn) = self.state.turn.as_ref().filter(|turn| turn.waiting_since.is_none()) {
+        if let Some(turn) = self.state.activity.turn.as_ref().filter(|turn| turn.waiting_since.is_none()) {
             let permit = Permit { turn: turn.id.clone(), epoch: turn.epoch };
             let recovers =
                 self.running.contains(&Job::RecoverTurn) || self.failed.contains(&Job::RecoverTurn);
@@ -160,7 +169,7 @@ impl World {
 
     fn turn(&mut self, id: TurnId) {
         self.started.push(id.clone());
-        self.state.turn = Some(TurnState {
+        self.activity().turn = Some(TurnState {
             id,
             epoch: 1,
             attempts: 0,
@@ -185,28 +194,31 @@ impl World {
             Act::Post => {
                 self.turns += 1;
                 let id = TurnId::from(format!("t{}", self.turns));
-                match self.state.turn.is_some() || !self.state.queue.is_empty() {
-                    true => self.state.queue.push(id),
+                match self.state.activity.turn.is_some() || !self.state.activity.queue.is_empty() {
+                    true => self.activity().queue.push(id),
                     false => self.turn(id),
                 }
                 self.handle(Input::Changed);
             }
             Act::EndTurn => {
-                let Some(turn) = self.state.turn.take() else { return };
+                let Some(turn) = self.activity().turn.take() else { return };
                 self.expires_at = None;
                 let children: Vec<_> = self.children.drain(..).map(|child| child.session).collect();
                 for name in ["index", "flush"] {
-                    self.state.follow_ups.entry(name.into()).or_default().requested += 1;
+                    self.activity().follow_ups.entry(name.into()).or_default().requested += 1;
                 }
                 let _ = turn;
                 self.handle(Input::Cancel(children));
             }
             Act::Wait(for_child) => {
-                let Some(turn) = self.state.turn.as_mut().filter(|turn| turn.waiting_since.is_none()) else {
+                let now = self.now;
+                let Some(turn) = self.activity().turn.as_mut().filter(|turn| turn.waiting_since.is_none())
+                else {
                     return;
                 };
-                turn.waiting_since = Some(self.now);
-                self.expires_at = Some(self.now + Duration::from_mins(10));
+                turn.waiting_since = Some(now);
+                let turn = turn.clone();
+                self.expires_at = Some(now + Duration::from_mins(10));
                 if for_child {
                     let session = format!("child of {}", turn.id).into();
                     self.children = vec![Child { session, rules: "r0".into(), acknowledged: false }];
@@ -231,11 +243,12 @@ impl World {
             }
             Act::PutUntil(span) => {
                 let at = self.now + span;
-                self.state.purge_at = Some(self.state.purge_at.map_or(at, |earlier| earlier.min(at)));
+                let purge_at = &mut self.background().purge_at;
+                *purge_at = Some(purge_at.map_or(at, |earlier| earlier.min(at)));
                 self.handle(Input::Changed);
             }
             Act::Retitle => {
-                self.state.listed_at = Timestamp(0);
+                self.background().listed_at = Timestamp(0);
                 self.handle(Input::Changed);
             }
             Act::JobEnds(n, succeeded) => {
@@ -257,9 +270,10 @@ impl World {
                 self.running.clear();
                 self.failed.clear();
                 // Only the alarm survives a crash, so it must cover every obligation.
-                let owes = self.owed().iter().any(|(_, due)| *due <= self.now) || self.state.turn.is_some();
+                let owes =
+                    self.owed().iter().any(|(_, due)| *due <= self.now) || self.state.activity.turn.is_some();
                 assert!(!owes || self.alarm.is_some(), "no alarm covers an obligation");
-                self.kernel.opened_with(self.state.turn.as_ref());
+                self.kernel.opened_with(self.state.activity.turn.as_ref());
                 self.handle(Input::Changed);
             }
             Act::Enter => self.handle(Input::Changed),
@@ -275,20 +289,20 @@ impl World {
         self.failed.remove(&job);
         match &job {
             Job::StartQueued => {
-                if self.state.turn.is_none() && !self.state.queue.is_empty() {
-                    let next = self.state.queue.remove(0);
+                if self.state.activity.turn.is_none() && !self.state.activity.queue.is_empty() {
+                    let next = self.activity().queue.remove(0);
                     self.turn(next);
                 }
             }
             Job::RecoverTurn => {
-                if let Some(turn) = &mut self.state.turn {
+                if let Some(turn) = &mut self.activity().turn {
                     turn.epoch += 1;
                 }
             }
             Job::ExpireCalls if self.expires_at.is_some_and(|at| at <= self.now) => {
                 self.expires_at = None;
                 self.children.clear();
-                if let Some(turn) = &mut self.state.turn {
+                if let Some(turn) = &mut self.activity().turn {
                     turn.waiting_since = None;
                     turn.epoch += 1;
                 }
@@ -307,17 +321,19 @@ impl World {
                 _ => {}
             },
             Job::FollowUps => {
-                for progress in self.state.follow_ups.values_mut() {
+                for progress in self.activity().follow_ups.values_mut() {
                     progress.served = progress.requested;
                 }
             }
             Job::Tick(name) => {
                 let next_at = self.now + Duration::from_mins(1);
                 let state = IntervalState { next_at, ..IntervalState::default() };
-                self.state.intervals.insert((*name).into(), state);
+                self.background().intervals.insert((*name).into(), state);
             }
-            Job::List => self.state.listed_at = self.now,
-            Job::Purge => self.state.purge_at = self.state.purge_at.filter(|at| *at > self.now),
+            Job::List => self.background().listed_at = self.now,
+            Job::Purge => {
+                self.background().purge_at = self.state.background.purge_at.filter(|at| *at > self.now)
+            }
             Job::ExpireCalls | Job::CancelChild(_) => {}
         }
         self.handle(Input::JobEnded(job, true));
@@ -338,15 +354,15 @@ proptest! {
             while let Some(job) = world.running.first().cloned() {
                 world.job_ends(job, true);
             }
-            if world.state.turn.as_ref().is_some_and(|turn| turn.waiting_since.is_none()) {
+            if world.state.activity.turn.as_ref().is_some_and(|turn| turn.waiting_since.is_none()) {
                 world.act(Act::EndTurn);
             }
-            if world.state.queue.is_empty() && world.state.turn.is_none() && world.running.is_empty() {
+            if world.state.activity.queue.is_empty() && world.state.activity.turn.is_none() && world.running.is_empty() {
                 break;
             }
             world.act(Act::Advance(Duration::from_mins(1)));
         }
-        prop_assert!(world.state.queue.is_empty() && world.state.turn.is_none());
+        prop_assert!(world.state.activity.queue.is_empty() && world.state.activity.turn.is_none());
         // Each message started one turn, in order.
         let expected: Vec<TurnId> = (1..=world.turns).map(|n| format!("t{n}").into()).collect();
         prop_assert_eq!(world.started, expected);

@@ -122,7 +122,7 @@ fn a_child_with_an_unsent_status_cannot_be_deleted_and_is_counted_once() {
     };
     assert_eq!(delete(&stage).unwrap_err().code.as_str(), "subagent_session");
     stage.others.down.set(false);
-    let used = session(&stage, &id).1.state().meta.usage.total_tokens;
+    let used = session(&stage, &id).1.state().activity.totals.usage.total_tokens;
     // The status and the response to a cancellation are the same.
     let recall = ask(stage.host(), request("POST /abort", "", &json!({})), "s");
     recall.unwrap();
