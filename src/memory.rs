@@ -28,7 +28,7 @@ use crate::ports::{
     filesystem::{FileResult, Precondition},
     memory::{Collection, CollectionKind, Entry, Listing, MemoryResult, NewEntry, Removal, Source},
 };
-use crate::types::{FilePath, Owner, Record, Role, SessionId, TenantId, Timestamp, UserId};
+use crate::types::{BoxError, FilePath, Owner, Record, Role, SessionId, TenantId, Timestamp, UserId};
 use crate::workspace::{Guard, Workspaces, WrapTree, layout::MEMORY};
 use consolidation::MAX_MEMORY;
 use daily::MemoryFiles;
@@ -320,12 +320,12 @@ impl Memories {
     ///
     /// # Errors
     /// Returns an error when the index is unavailable.
-    pub async fn claim_flush(&self, owner: &Owner, gap: Duration) -> Result<Option<Timestamp>, String> {
+    pub async fn claim_flush(&self, owner: &Owner, gap: Duration) -> Result<Option<Timestamp>, BoxError> {
         if gap.is_zero() {
             return Ok(None);
         }
         let claimed = self.spaces.claim_flush(owner, self.one_shot.clock.now(), gap).await;
-        claimed.map_err(|error| self.log_failure("memory.not_flushed", owner, &error))
+        claimed.map_err(|error| self.log_failure("memory.not_flushed", owner, &error).into())
     }
 
     /// Requests consolidation, which gives the space priority. Returns the time of the last consolidation.
@@ -354,7 +354,7 @@ impl Memories {
         session: &SessionId,
         model: Option<&str>,
         records: &[Record],
-    ) -> Result<Vec<NewFact>, String> {
+    ) -> Result<Vec<NewFact>, BoxError> {
         let said = flush::transcript(records);
         let now = self.one_shot.clock.now();
         let failed = |why: &dyn ToString| self.log_failure("memory.not_flushed", owner, why);

@@ -7,7 +7,7 @@ use super::{
 use crate::context::{BeforeDrop, ContextHandle, ContextStrategy};
 use crate::ports::{CancelToken, Clock, Models};
 use crate::session::{Permit, Session};
-use crate::types::Owner;
+use crate::types::{BoxError, Owner};
 use async_trait::async_trait;
 use std::rc::Rc;
 
@@ -24,7 +24,7 @@ pub(super) struct ContextManager {
 
 #[async_trait(?Send)]
 impl BeforeDrop for ContextManager {
-    async fn before_drop(&self, cx: &ContextHandle, until: u64) -> Result<(), String> {
+    async fn before_drop(&self, cx: &ContextHandle, until: u64) -> Result<(), BoxError> {
         // No follow-up processes a subagent's messages, because they come from its parent.
         let learns = cx.session.state().meta.parent.is_none();
         for follow_up in self.before.iter().filter(|_| learns) {
@@ -36,7 +36,7 @@ impl BeforeDrop for ContextManager {
                     break;
                 }
                 if round == MAX_ROUNDS {
-                    return Err(format!("{name} has not finished after {MAX_ROUNDS} rounds"));
+                    return Err(format!("{name} has not finished after {MAX_ROUNDS} rounds").into());
                 }
                 let work = follow_up_context(cx, seen, until);
                 let (seen, records) =
@@ -44,7 +44,7 @@ impl BeforeDrop for ContextManager {
                         Progress::Done(records) => (until, records),
                         Progress::UpTo(seen, records) => (seen, records),
                         Progress::NotBefore(at) => {
-                            return Err(format!("{name} waits until {}", at.to_rfc3339()));
+                            return Err(format!("{name} waits until {}", at.to_rfc3339()).into());
                         }
                     };
                 cx.commit(|draft, turn| {
@@ -119,7 +119,7 @@ impl FollowUp for Precompact {
         10
     }
 
-    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {
         let mut handle = self.0.handle(&cx.session, &cx.clock, None, 0);
         handle.cancel = cx.cancel.clone();
         cx.unless_canceled(self.0.strategy.after_turn(&handle)).await?;

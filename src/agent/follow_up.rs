@@ -6,7 +6,7 @@ use super::{
 };
 use crate::ports::{Clock, session_store::Select};
 use crate::session::{Draft, Session};
-use crate::types::{EventKind, Owner, Record, SessionId, Timestamp};
+use crate::types::{BoxError, EventKind, Owner, Record, SessionId, Timestamp};
 use async_trait::async_trait;
 use futures::{
     future::{Either, select},
@@ -56,13 +56,13 @@ pub trait FollowUp {
     ///
     /// # Errors
     /// The reason of the failure. The follow-up is retried with growing delays.
-    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String>;
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError>;
 
     /// Deletes the data that it stored for a session. Returns whether there was any.
     ///
     /// # Errors
     /// The reason of the failure; the erasure is then retried.
-    async fn erase(&self, _owner: &Owner, _session: &SessionId) -> Result<bool, String> {
+    async fn erase(&self, _owner: &Owner, _session: &SessionId) -> Result<bool, BoxError> {
         Ok(false)
     }
 }
@@ -136,7 +136,7 @@ impl FollowUpContext {
     ///
     /// # Errors
     /// If the store fails.
-    pub fn newest(&self, kinds: &[&str], limit: usize) -> Result<Vec<Record>, String> {
+    pub fn newest(&self, kinds: &[&str], limit: usize) -> Result<Vec<Record>, BoxError> {
         let mut records = self.select(self.seen, kinds, limit, true)?;
         records.reverse();
         Ok(records)
@@ -146,7 +146,7 @@ impl FollowUpContext {
     ///
     /// # Errors
     /// If the store fails.
-    pub fn oldest(&self, after: u64, kinds: &[&str], limit: usize) -> Result<Vec<Record>, String> {
+    pub fn oldest(&self, after: u64, kinds: &[&str], limit: usize) -> Result<Vec<Record>, BoxError> {
         self.select(after.max(self.seen), kinds, limit, false)
     }
 
@@ -156,19 +156,19 @@ impl FollowUpContext {
         kinds: &[&str],
         limit: usize,
         newest_first: bool,
-    ) -> Result<Vec<Record>, String> {
+    ) -> Result<Vec<Record>, BoxError> {
         let before = Some(self.until.saturating_add(1));
         let select = Select { after, before, kinds, limit, newest_first, turn: None };
-        self.session.records(select).map_err(|error| error.to_string())
+        Ok(self.session.records(select)?)
     }
 
     /// Returns the time of the last record of this kind.
     ///
     /// # Errors
     /// If the store fails.
-    pub fn last_of(&self, kind: &str) -> Result<Option<Timestamp>, String> {
+    pub fn last_of(&self, kind: &str) -> Result<Option<Timestamp>, BoxError> {
         let select = Select { kinds: &[kind], limit: 1, newest_first: true, ..Select::default() };
-        let records = self.session.records(select).map_err(|error| error.to_string())?;
+        let records = self.session.records(select)?;
         Ok(records.first().map(|record| record.at))
     }
 
@@ -176,7 +176,7 @@ impl FollowUpContext {
     ///
     /// # Errors
     /// If the session was erased or this copy of it is retired.
-    pub fn ensure_active(&self) -> Result<(), String> {
+    pub fn ensure_active(&self) -> Result<(), BoxError> {
         if self.cancel.is_canceled() || self.session.is_retired() { Err(GONE.into()) } else { Ok(()) }
     }
 
@@ -184,7 +184,7 @@ impl FollowUpContext {
     ///
     /// # Errors
     /// If the session was erased first.
-    pub async fn unless_canceled<T>(&self, work: impl Future<Output = T>) -> Result<T, String> {
+    pub async fn unless_canceled<T>(&self, work: impl Future<Output = T>) -> Result<T, BoxError> {
         let over = self.cancel.canceled();
         pin_mut!(work, over);
         match select(work, over).await {

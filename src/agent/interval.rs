@@ -3,7 +3,7 @@
 use super::{CancelToken, StateRules, state::Merged};
 use crate::ports::Clock;
 use crate::session::{Draft, Session};
-use crate::types::{EventKind, Owner, SessionId};
+use crate::types::{BoxError, EventKind, Owner, SessionId};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::rc::Rc;
@@ -38,7 +38,7 @@ pub trait Interval {
     ///
     /// # Errors
     /// The reason of the failure. The first of a series of failures is recorded; the interval continues.
-    async fn tick(&self, cx: &TickContext) -> Result<Tick, String>;
+    async fn tick(&self, cx: &TickContext) -> Result<Tick, BoxError>;
 
     /// Called when the session is erased and can no longer be changed. May be called more than once.
     async fn shutdown(&self, _cx: &TickContext) {}
@@ -71,7 +71,7 @@ impl TickContext {
     ///
     /// # Errors
     /// If the new state is invalid, the session was erased, or the store fails.
-    pub fn set_state(&self, key: &str, value: Value) -> Result<(), String> {
+    pub fn set_state(&self, key: &str, value: Value) -> Result<(), BoxError> {
         let Merged { state, changed_keys } = self.rules.set(&self.state(), key, value)?;
         if changed_keys.is_empty() {
             return Ok(());
@@ -83,14 +83,14 @@ impl TickContext {
     ///
     /// # Errors
     /// If the session was erased, or the store fails.
-    pub fn record(&self, kind: EventKind) -> Result<(), String> {
+    pub fn record(&self, kind: EventKind) -> Result<(), BoxError> {
         self.commit(|draft| draft.record(None, kind))
     }
 
-    fn commit(&self, draft: impl FnOnce(&mut Draft)) -> Result<(), String> {
+    fn commit(&self, draft: impl FnOnce(&mut Draft)) -> Result<(), BoxError> {
         if self.cancel.is_canceled() {
             return Err("the session was erased".into());
         }
-        self.session.commit_from_outside(self.clock.now(), draft).map_err(|refused| refused.to_string())
+        Ok(self.session.commit_from_outside(self.clock.now(), draft)?)
     }
 }

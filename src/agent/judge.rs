@@ -6,7 +6,8 @@ use crate::ports::{StoreError, within};
 use crate::session::Session;
 use crate::turn::structured;
 use crate::types::{
-    EventKind, Message, ModelRequest, Part, Role, TurnId, TurnStatus, call::untrusted, message::text_of,
+    BoxError, EventKind, Message, ModelRequest, Part, Role, TurnId, TurnStatus, call::untrusted,
+    message::text_of,
 };
 use futures::FutureExt;
 use serde_json::{Value, json};
@@ -26,13 +27,13 @@ async fn grade(
     agent: &HarnessAgent,
     message: &str,
     reply: &str,
-) -> Result<(f64, String), String> {
+) -> Result<(f64, String), BoxError> {
     let model = judge.model.clone().unwrap_or_else(|| agent.models.default_model());
     let (provider, name) = agent.models.resolve(&model).map_err(|error| error.message)?;
     let request = request(judge, agent, name, message, reply);
     let answer =
         within(agent.clock.as_ref(), TIMEOUT, async { response_text(provider.stream(request)).await });
-    let answer = answer.await.map_err(|unfinished| unfinished.to_string())?;
+    let answer = answer.await?;
     let (text, _) = answer.map_err(|_| "the model failed")?;
     let graded =
         structured::parse(&schema(), &text).map_err(|why| format!("the answer does not fit: {why}"))?;
@@ -84,7 +85,10 @@ pub(super) fn grade_reply(agent: &Rc<HarnessAgent>, cx: &RuntimeContext) {
         let work = async move {
             let kind = match grade(&judge, &agent, &message, &reply).await {
                 Ok((score, reason)) => EventKind::JudgeCompleted { judge: judge.name, score, reason },
-                Err(reason) => EventKind::SubStepFailed { step: format!("judge:{}", judge.name), reason },
+                Err(error) => EventKind::SubStepFailed {
+                    step: format!("judge:{}", judge.name),
+                    reason: error.to_string(),
+                },
             };
             // Refused if the session was erased or retired; the grade is then obsolete.
             let _ = session.commit(agent.clock.now(), |draft| draft.record(Some(&turn), kind));

@@ -98,7 +98,7 @@ impl ReactAgent<'_> {
         let fill = handle.fill();
         // A request over the limit would certainly be refused.
         if fill.total() > fill.limit()
-            && context_manager.strategy.make_room(&handle, CompactReason::Tokens).await == Ok(true)
+            && context_manager.strategy.make_room(&handle, CompactReason::Tokens).await.unwrap_or(false)
         {
             prepared = match preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)? {
                 Ok(prepared) => prepared,

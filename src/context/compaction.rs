@@ -9,7 +9,7 @@ pub mod strategy;
 
 use crate::model::one_shot::OneShotModel;
 use crate::ports::{Clock, Entropy, Models};
-use crate::types::{CompactReason, Message};
+use crate::types::{BoxError, CompactReason, Message};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ impl Summarizer {
         earlier: Option<&str>,
         leaving: impl Iterator<Item = &'a Rc<Message>> + Clone,
         most: u64,
-    ) -> Result<String, String> {
+    ) -> Result<String, BoxError> {
         let Self(one_shot) = self;
         let room = prompt::room(one_shot.models.limits(model).estimated_window(), most);
         let mut summary = earlier.map(str::to_owned);

@@ -18,7 +18,7 @@ pub mod strategy;
 use crate::model::one_shot::OneShotModel;
 use crate::ports::{Clock, Entropy, Models};
 use crate::session::tokens;
-use crate::types::{Chunk, Message};
+use crate::types::{BoxError, Chunk, Message};
 use observer::Notes;
 use std::rc::Rc;
 use std::time::Duration;
@@ -94,7 +94,7 @@ impl NoteTaker {
         earlier: &[Rc<Chunk>],
         messages: &[Rc<Message>],
         limit: Duration,
-    ) -> Result<Chunk, String> {
+    ) -> Result<Chunk, BoxError> {
         let model = self.settings.observer.as_deref().unwrap_or(model);
         let now = self.one_shot.clock.now();
         let of: u64 = messages.iter().map(|message| tokens::of_message(message)).sum();
@@ -106,7 +106,7 @@ impl NoteTaker {
             let chunk = observer::parse(&response).map(|notes| self.chunk(notes, of)).and_then(|chunk| {
                 // Notes on a few words may be longer than the words.
                 if chunk.tokens > of.max(1_000) {
-                    return Err("the notes are longer than the messages".to_owned());
+                    return Err("the notes are longer than the messages".into());
                 }
                 Ok(chunk)
             });
@@ -128,7 +128,7 @@ impl NoteTaker {
         chunks: &[Rc<Chunk>],
         target: u64,
         limit: Duration,
-    ) -> Result<Chunk, String> {
+    ) -> Result<Chunk, BoxError> {
         let model = self.settings.reflector.as_deref().unwrap_or(model);
         let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else {
             return Err("there are no notes".into());
@@ -136,7 +136,7 @@ impl NoteTaker {
         let before: u64 = chunks.iter().map(|chunk| chunk.tokens).sum();
         let of = chunks.iter().map(|chunk| chunk.of).sum();
         let began = self.one_shot.clock.now();
-        let (mut best, mut failed): (Option<Chunk>, String) =
+        let (mut best, mut failed): (Option<Chunk>, BoxError) =
             (None, "the rewritten notes are not shorter".into());
         for level in reflector::LEVELS {
             let left = limit.saturating_sub(self.one_shot.clock.now().since(began));

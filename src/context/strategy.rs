@@ -2,7 +2,7 @@
 
 use crate::ports::{CancelToken, Clock, Models};
 use crate::session::{Draft, Permit, Session, window::ContextState};
-use crate::types::{CompactReason, EventKind, Message, Owner, TurnId};
+use crate::types::{BoxError, CompactReason, EventKind, Message, Owner, TurnId};
 use async_trait::async_trait;
 use std::time::Duration;
 use std::{cell::Ref, rc::Rc};
@@ -21,7 +21,7 @@ pub trait ContextStrategy {
     ///
     /// # Errors
     /// Returns why the context could not be reduced.
-    async fn make_room(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, String>;
+    async fn make_room(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, BoxError>;
 
     /// Does work after a reply that the next turn would otherwise wait for. Work that fails is retried after
     /// the next reply.
@@ -35,7 +35,7 @@ pub trait BeforeDrop {
     ///
     /// # Errors
     /// Returns which work failed, and why. The messages are not processed yet.
-    async fn before_drop(&self, cx: &ContextHandle, until: u64) -> Result<(), String>;
+    async fn before_drop(&self, cx: &ContextHandle, until: u64) -> Result<(), BoxError>;
 }
 
 /// How full a context is, in estimated tokens.
@@ -124,7 +124,7 @@ impl ContextHandle {
     ///
     /// # Errors
     /// Returns an error when the turn has ended, the session was retired, or the store fails.
-    pub fn record(&self, kinds: Vec<EventKind>) -> Result<(), String> {
+    pub fn record(&self, kinds: Vec<EventKind>) -> Result<(), BoxError> {
         self.commit(|draft, turn| kinds.into_iter().for_each(|kind| draft.record(turn, kind)))
     }
 
@@ -133,7 +133,7 @@ impl ContextHandle {
     ///
     /// # Errors
     /// See [`ContextHandle::record`].
-    pub fn cut(&self, cut: EventKind) -> Result<bool, String> {
+    pub fn cut(&self, cut: EventKind) -> Result<bool, BoxError> {
         let waits =
             self.session.state().activity.deferred.iter().any(|(_, kind)| ContextState::is_about(kind));
         let follows = self.state().clone().fold(&cut);
@@ -147,26 +147,25 @@ impl ContextHandle {
     ///
     /// # Errors
     /// See [`ContextHandle::record`].
-    pub(crate) fn commit(&self, draft: impl FnOnce(&mut Draft, Option<&TurnId>)) -> Result<(), String> {
+    pub(crate) fn commit(&self, draft: impl FnOnce(&mut Draft, Option<&TurnId>)) -> Result<(), BoxError> {
         if self.cancel.is_canceled() {
             return Err("the session was retired".into());
         }
         let now = self.clock.now();
         match &self.permit {
             Some(permit) => {
-                let written =
-                    self.session.commit_turn(permit, now, |change, _| draft(change, Some(&permit.turn)));
-                written.map_err(|error| error.to_string())
+                self.session.commit_turn(permit, now, |change, _| draft(change, Some(&permit.turn)))?;
             }
-            None => self.session.commit(now, |change| draft(change, None)).map_err(|error| error.to_string()),
+            None => self.session.commit(now, |change| draft(change, None))?,
         }
+        Ok(())
     }
 
     /// Runs the work that must process messages before they leave the window, up to record `until`.
     ///
     /// # Errors
     /// Returns which work failed, and why.
-    pub async fn before_drop(&self, until: u64) -> Result<(), String> {
+    pub async fn before_drop(&self, until: u64) -> Result<(), BoxError> {
         self.before.before_drop(self, until).await
     }
 }

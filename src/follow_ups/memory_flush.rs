@@ -8,7 +8,7 @@ use crate::memory::{
     Flush, Memories,
     flush::{TRANSCRIPT_KINDS, portion},
 };
-use crate::types::EventKind;
+use crate::types::{BoxError, EventKind};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl FollowUp for MemoryFlush {
         true
     }
 
-    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {
         let Flush::Every(gap) = self.0.flush_setting() else { return Ok(Progress::Done(Vec::new())) };
         let (records, newest) =
             (cx.oldest(cx.seen, TRANSCRIPT_KINDS, MAX_RECORDS)?, cx.newest(TRANSCRIPT_KINDS, 1)?);

@@ -6,7 +6,7 @@ use crate::agent::{
     follow_up::{FollowUpContext, Progress},
 };
 use crate::memory::Memories;
-use crate::types::EventKind;
+use crate::types::{BoxError, EventKind};
 use std::rc::Rc;
 
 /// Priority 6. The consolidation itself runs in the scheduled handler.
@@ -26,7 +26,7 @@ impl FollowUp for MemoryMaintenance {
         false
     }
 
-    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {
         // Facts are added by the flush, in the same commit or before, and by tools.
         let flushed = |kind: &EventKind| matches!(kind, EventKind::MemoryFlushed { .. });
         if !cx.uncommitted.iter().any(flushed) && cx.newest(&["memory.flushed"], 1)?.is_empty() {

@@ -5,7 +5,7 @@ use crate::agent::{
     follow_up::{FollowUpContext, Progress},
 };
 use crate::memory::{Memories, flush::TRANSCRIPT_KINDS};
-use crate::types::{Owner, SessionId};
+use crate::types::{BoxError, Owner, SessionId};
 use std::rc::Rc;
 
 /// Maximum number of records per round.
@@ -28,7 +28,7 @@ impl FollowUp for TurnIndex {
         true
     }
 
-    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {
         let mut seen = cx.seen;
         loop {
             let records = cx.oldest(seen, TRANSCRIPT_KINDS, MAX_RECORDS)?;
@@ -40,7 +40,7 @@ impl FollowUp for TurnIndex {
         }
     }
 
-    async fn erase(&self, owner: &Owner, session: &SessionId) -> Result<bool, String> {
-        self.0.forget_session(owner, session).await.map_err(|error| error.to_string())
+    async fn erase(&self, owner: &Owner, session: &SessionId) -> Result<bool, BoxError> {
+        Ok(self.0.forget_session(owner, session).await?)
     }
 }

@@ -5,6 +5,7 @@ use crate::agent::{
     hook::{HookEvent, PostCall, SubStepError},
     interval::{Tick, TickContext},
 };
+use crate::types::BoxError;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ impl Interval for Pulse {
         Duration::from_secs(1)
     }
 
-    async fn tick(&self, cx: &TickContext) -> Result<Tick, String> {
+    async fn tick(&self, cx: &TickContext) -> Result<Tick, BoxError> {
         let state = cx.state();
         match state.get("beat") {
             Some(Value::String(stop)) if stop == "stop" => Ok(Tick::Stop),

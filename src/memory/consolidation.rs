@@ -17,7 +17,7 @@ use crate::ports::{
     memory::{CollectionKind, Entry as Fact, Listing, Source},
     memory_spaces::{Claim, Intent, Lease},
 };
-use crate::types::{FilePath, GeneratedId, LeaseId, Owner, PathPrefix, Timestamp, call::untrusted};
+use crate::types::{BoxError, FilePath, GeneratedId, LeaseId, Owner, PathPrefix, Timestamp, call::untrusted};
 use crate::workspace::{Layer, Workspace, layout::MEMORY, stored};
 use futures::{StreamExt, stream};
 use std::time::Duration;
@@ -70,20 +70,20 @@ impl Memories {
     ///
     /// # Errors
     /// Returns an error when the due spaces cannot be determined.
-    pub async fn consolidate_due(&self, limit: usize) -> Result<usize, String> {
+    pub async fn consolidate_due(&self, limit: usize) -> Result<usize, BoxError> {
         let mut done = 0;
         while done < limit {
             let claim = self.claim();
             let since = claim.now - MIN_GAP;
             let leases = self.spaces.claim_due(&claim, since, CONCURRENCY.min(limit - done)).await;
-            let leases = leases.map_err(|error| error.to_string())?;
+            let leases = leases?;
             if leases.is_empty() {
                 break;
             }
             done += leases.len();
             let jobs = leases.iter().map(|lease| async {
                 if let Err(why) = self.consolidate_space(lease, claim.until).await {
-                    self.log_error("memory.not_consolidated", &lease.space, &why);
+                    self.log_error("memory.not_consolidated", &lease.space, &why.to_string());
                     let until = self.one_shot.clock.now() + RETRY_DELAY;
                     let _ = self.spaces.give_back(lease, until).await;
                 }
@@ -97,9 +97,9 @@ impl Memories {
     ///
     /// # Errors
     /// Returns the reason of a failure; facts that are not merged yet stay unconsolidated.
-    pub async fn consolidate(&self, space: &Owner) -> Result<Consolidated, String> {
+    pub async fn consolidate(&self, space: &Owner) -> Result<Consolidated, BoxError> {
         let claim = self.claim();
-        let lease = self.spaces.claim(&claim, space).await.map_err(|error| error.to_string())?;
+        let lease = self.spaces.claim(&claim, space).await?;
         let Some(lease) = lease else { return Ok(Consolidated::Busy) };
         let done = self.consolidate_space(&lease, claim.until).await;
         if done.is_err() {
@@ -116,10 +116,10 @@ impl Memories {
     }
 
     /// Merges all new facts of a space and returns their number.
-    async fn consolidate_space(&self, lease: &Lease, until: Timestamp) -> Result<usize, String> {
+    async fn consolidate_space(&self, lease: &Lease, until: Timestamp) -> Result<usize, BoxError> {
         let Owner { tenant, agent, user } = &lease.space;
         let files = self.files.open(tenant, agent, user, None);
-        let path = FilePath::parse(MEMORY).map_err(|error| error.to_string())?;
+        let path = FilePath::parse(MEMORY)?;
         let mut watermark = lease.watermark;
         if let Some(intent) = &lease.intent {
             let now = read(&files, &path).await?;
@@ -143,7 +143,7 @@ impl Memories {
         match self.spaces.finish(lease, watermark, now).await {
             Ok(true) => Ok(done),
             Ok(false) => Err(LEASE_LOST.into()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -157,25 +157,25 @@ impl Memories {
         lease: &Lease,
         watermark: u64,
         intent: Option<&Intent>,
-    ) -> Result<(), String> {
+    ) -> Result<(), BoxError> {
         match self.spaces.note(lease, watermark, intent).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(LEASE_LOST.into()),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error.into()),
         }
     }
 
     /// Makes the index match the file, in case its last writer could not.
-    async fn index_memory(&self, owner: &Owner, files: &Workspace, path: &FilePath) -> Result<(), String> {
+    async fn index_memory(&self, owner: &Owner, files: &Workspace, path: &FilePath) -> Result<(), BoxError> {
         let Ok(file) = files.layer(Layer::User).read(path).await else { return Ok(()) };
         let facts = Self::collection(owner, CollectionKind::Facts);
         let text = String::from_utf8_lossy(&file.bytes);
-        let indexed = facts::replace_lines(self.index.as_ref(), &facts, &text, file.entry.updated_at).await;
-        indexed.map_err(|error| error.to_string())
+        facts::replace_lines(self.index.as_ref(), &facts, &text, file.entry.updated_at).await?;
+        Ok(())
     }
 
     /// Returns the oldest facts after the watermark that fit into one model call.
-    async fn next_facts(&self, space: &Owner, watermark: u64) -> Result<Vec<Fact>, String> {
+    async fn next_facts(&self, space: &Owner, watermark: u64) -> Result<Vec<Fact>, BoxError> {
         let listing = Listing {
             source: Some(Source::Log),
             after: Some(watermark),
@@ -184,7 +184,7 @@ impl Memories {
             ..Listing::default()
         };
         let facts = self.index.list(&Self::collection(space, CollectionKind::Facts), &listing).await;
-        let mut facts = facts.map_err(|error| error.to_string())?;
+        let mut facts = facts?;
         let mut chars = 0;
         let fits = facts.iter().position(|fact| {
             chars += fact.text.chars().count();
@@ -203,7 +203,7 @@ impl Memories {
         path: &FilePath,
         facts: &[Fact],
         watermark: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), BoxError> {
         for _ in 0..MAX_ATTEMPTS {
             if !self.has_time(until) {
                 return Err("the lease is about to expire".into());
@@ -237,7 +237,7 @@ impl Memories {
                 Ok(_) => return Ok(()),
                 // The file changed: retry with its new content.
                 Err(FileError::Conflict) => {}
-                Err(error) => return Err(error.to_string()),
+                Err(error) => return Err(error.into()),
             }
         }
         Err("the file kept changing during consolidation".into())
@@ -245,29 +245,28 @@ impl Memories {
 }
 
 /// Backs up a text that is about to be replaced, and removes the oldest backups over the limit.
-async fn back_up(files: &Workspace, text: &str, folder: &str, now: Timestamp) -> Result<(), String> {
+async fn back_up(files: &Workspace, text: &str, folder: &str, now: Timestamp) -> Result<(), BoxError> {
     if text.trim().is_empty() {
         return Ok(());
     }
     let name = format!("{folder}{}.md", now.to_rfc3339().replace(':', ""));
-    let place = FilePath::parse(&name).map_err(|error| error.to_string())?;
-    let words = |error: FileError| error.to_string();
-    files.write(&place, text.to_owned().into(), &Precondition::Any).await.map_err(words)?;
-    let prefix = PathPrefix::folder(BACKUPS.trim_end_matches('/')).map_err(|error| error.to_string())?;
-    let all = files.layer(Layer::User).list(&prefix, None, 10 * MAX_BACKUPS).await.map_err(words)?;
+    let place = FilePath::parse(&name)?;
+    files.write(&place, text.to_owned().into(), &Precondition::Any).await?;
+    let prefix = PathPrefix::folder(BACKUPS.trim_end_matches('/'))?;
+    let all = files.layer(Layer::User).list(&prefix, None, 10 * MAX_BACKUPS).await?;
     let old: Vec<_> =
         all.iter().filter(|entry| !entry.path.as_str().starts_with(PERMANENT_BACKUPS)).collect();
     for entry in old.iter().take(old.len().saturating_sub(MAX_BACKUPS)) {
-        files.delete(&entry.path, &Precondition::Any).await.map_err(words)?;
+        files.delete(&entry.path, &Precondition::Any).await?;
     }
     Ok(())
 }
 
-async fn read(files: &Workspace, path: &FilePath) -> Result<Option<File>, String> {
+async fn read(files: &Workspace, path: &FilePath) -> Result<Option<File>, BoxError> {
     match files.read(path).await {
         Ok((file, _)) => Ok(Some(file)),
         Err(FileError::NotFound) => Ok(None),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -289,7 +288,7 @@ struct ParsedFile {
 }
 
 /// Parses a response as a file and truncates it to [`MAX_MEMORY`].
-fn parse_file(response: &str) -> Result<ParsedFile, String> {
+fn parse_file(response: &str) -> Result<ParsedFile, BoxError> {
     let response = strip_fence(response.trim()).trim();
     if !response.chars().any(char::is_alphanumeric) {
         return Err("the model returned an empty file".into());

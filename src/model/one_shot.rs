@@ -3,8 +3,8 @@
 use super::RetryPolicy;
 use crate::ports::{Clock, Entropy, Models, within};
 use crate::types::{
-    FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Role, Timestamp,
-    TurnId, Usage, message::text_of,
+    BoxError, FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Role,
+    Timestamp, TurnId, Usage, message::text_of,
 };
 use futures::{StreamExt, stream::LocalBoxStream};
 use std::rc::Rc;
@@ -80,7 +80,12 @@ impl OneShotModel {
     ///
     /// # Errors
     /// Returns the message of the last error when no attempt succeeded in time.
-    pub async fn complete(&self, id: &str, request: ModelRequest, limit: Duration) -> Result<String, String> {
+    pub async fn complete(
+        &self,
+        id: &str,
+        request: ModelRequest,
+        limit: Duration,
+    ) -> Result<String, BoxError> {
         let (model, name) = self.models.resolve(id).map_err(|error| error.message)?;
         let request = ModelRequest { model: name, ..request };
         let call = async {
@@ -94,13 +99,11 @@ impl OneShotModel {
                 self.entropy.fill(&mut random);
                 match RetryPolicy::default().delay(attempts, &error, u32::from_le_bytes(random)) {
                     Some(delay) => self.clock.sleep(delay).await,
-                    None => return Err(error.message),
+                    None => return Err(error.message.into()),
                 }
                 attempts += 1;
             }
         };
-        within(self.clock.as_ref(), limit, call)
-            .await
-            .unwrap_or_else(|unfinished| Err(unfinished.to_string()))
+        within(self.clock.as_ref(), limit, call).await.unwrap_or_else(|unfinished| Err(unfinished.into()))
     }
 }

@@ -1,6 +1,10 @@
-//! Errors as clients see them: RFC 9457 problems with stable codes.
+//! Errors as clients see them: RFC 9457 problems with stable codes; and [`BoxError`].
 
 use serde::{Deserialize, Serialize};
+
+/// Any error of work whose failure is only recorded: every error type, `&str` and `String` convert into it. Its
+/// message is stored in the session's log, so it must not contain secrets.
+pub type BoxError = Box<dyn std::error::Error>;
 
 /// Defines the stable error codes of the native routes, each with its HTTP status and title.
 macro_rules! error_codes {

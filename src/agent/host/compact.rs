@@ -27,7 +27,7 @@ impl SessionHost {
         let made = context_manager.strategy.make_room(&handle, CompactReason::Request).await;
         let after = handle.messages();
         // Background work may have compacted the context during the await.
-        let compacted = handle.state().kept_from() > kept_from || made == Ok(true);
+        let compacted = handle.state().kept_from() > kept_from || matches!(made, Ok(true));
         if let (Err(why), false) = (made, compacted) {
             return Err(Problem::unavailable("the context could not be compacted and is unchanged", why));
         }

@@ -8,7 +8,7 @@ use crate::session::{
     kernel::{Input, Job},
     owner,
 };
-use crate::types::{CallId, ChildTask, Problem, SessionId, SessionMeta, TenantId, Timestamp};
+use crate::types::{BoxError, CallId, ChildTask, Problem, SessionId, SessionMeta, TenantId, Timestamp};
 use futures::FutureExt;
 use serde_json::Value;
 use std::{panic::AssertUnwindSafe, rc::Rc};
@@ -104,7 +104,7 @@ impl SessionHost {
     }
 
     /// Deletes the data that follow-ups stored for this session in other stores.
-    async fn erase_follow_ups(&self, tenant: &TenantId, id: &SessionId) -> Result<(), String> {
+    async fn erase_follow_ups(&self, tenant: &TenantId, id: &SessionId) -> Result<(), BoxError> {
         // Without a readable owner, no follow-up has run, or the session was erased before.
         let owner = owner(self.ports.store.as_ref()).ok().flatten().filter(|owner| owner.tenant == *tenant);
         let Some(owner) = owner else { return Ok(()) };

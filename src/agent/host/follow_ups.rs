@@ -10,7 +10,7 @@ use crate::session::{
     Draft, Session,
     kernel::{RETRY, backoff},
 };
-use crate::types::{EventKind, FollowUpProgress, Owner, Timestamp};
+use crate::types::{BoxError, EventKind, FollowUpProgress, Owner, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ impl SessionHost {
             cx.seen =
                 session.state().activity.follow_ups.get(follow_up.name()).map_or(0, |progress| progress.seen);
             let result = within(self.ports.clock.as_ref(), TIMEOUT, follow_up.run(&cx)).await;
-            let result = result.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
+            let result = result.unwrap_or_else(|unfinished| Err(unfinished.into()));
             if cancel.is_canceled() {
                 return Ok(false);
             }
@@ -101,7 +101,7 @@ fn progress(
     name: &str,
     served: u64,
     until: u64,
-    result: Result<Progress, String>,
+    result: Result<Progress, BoxError>,
     now: Timestamp,
 ) {
     let state = draft.follow_up_mut(name);
@@ -125,12 +125,12 @@ fn progress(
             records.into_iter().for_each(|kind| draft.record(None, kind));
         }
         Ok(Progress::NotBefore(at)) => state.not_before = at.max(now + RETRY),
-        Err(reason) => {
+        Err(error) => {
             state.failed += 1;
             state.not_before = now + backoff(state.failed, MAX_WAIT);
             if state.failed == 1 {
                 // Only the first failure in a row is recorded.
-                draft.record(None, EventKind::SubStepFailed { step: name.to_owned(), reason });
+                draft.record(None, EventKind::SubStepFailed { step: name.to_owned(), reason: error.to_string() });
             }
         }
     }

@@ -7,7 +7,7 @@ use crate::agent::{
 };
 use crate::ports::{StoreError, within};
 use crate::session::Session;
-use crate::types::{EventKind, IntervalState, Owner};
+use crate::types::{BoxError, EventKind, IntervalState, Owner};
 use futures::{
     FutureExt,
     future::{Either, select},
@@ -37,7 +37,7 @@ impl SessionHost {
             let over = cx.cancel.canceled();
             pin_mut!(tick, over);
             match select(tick, over).await {
-                Either::Left((result, _)) => result.unwrap_or_else(|unfinished| Err(unfinished.to_string())),
+                Either::Left((result, _)) => result.unwrap_or_else(|unfinished| Err(unfinished.into())),
                 Either::Right(_) => return Ok(()),
             }
         };
@@ -50,7 +50,7 @@ impl SessionHost {
                 let stopped = tick == Tick::Stop;
                 (IntervalState { next_at, runs: before.runs + 1, stopped, failed: 0 }, None)
             }
-            Err(reason) => (IntervalState { next_at, failed: before.failed + 1, ..before }, Some(reason)),
+            Err(error) => (IntervalState { next_at, failed: before.failed + 1, ..before }, Some(error.to_string())),
         };
         // The host may have replaced its copy of the session during the tick.
         let current = self.session.borrow().clone();
@@ -90,7 +90,7 @@ fn interval_state(session: &Session, interval: &dyn Interval) -> IntervalState {
 }
 
 /// Converts a panic of an interval into a failure of its tick.
-async fn isolated(tick: impl Future<Output = Result<Tick, String>>) -> Result<Tick, String> {
+async fn isolated(tick: impl Future<Output = Result<Tick, BoxError>>) -> Result<Tick, BoxError> {
     let ended = AssertUnwindSafe(tick).catch_unwind().await;
     ended.unwrap_or_else(|_panic| Err("internal error: the interval panicked".into()))
 }

@@ -10,7 +10,7 @@ use crate::session::{
     tokens,
     window::{ContextState, head},
 };
-use crate::types::{CompactReason, EventKind, TurnId};
+use crate::types::{BoxError, CompactReason, EventKind, TurnId};
 use async_trait::async_trait;
 use std::time::Duration;
 use std::{cell::RefCell, rc::Rc};
@@ -69,7 +69,7 @@ impl Compaction {
         cx: &ContextHandle,
         reason: CompactReason,
         most: Option<u64>,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, BoxError> {
         let (fill, messages, cut) = (cx.fill(), cx.messages(), cx.state().cut.clone());
         let shown: u64 = messages.iter().map(|(_, tokens)| tokens).sum();
         let head = fill.messages.saturating_sub(shown);
@@ -88,7 +88,7 @@ impl Compaction {
         let patience = summary_timeout(cx, most.is_some());
         let seen = cx.before_drop(reduction.cut.kept_from.saturating_sub(1));
         let seen = within(cx.clock.as_ref(), patience / 2, seen).await;
-        let seen = seen.unwrap_or_else(|unfinished| Err(unfinished.to_string()));
+        let seen = seen.unwrap_or_else(|unfinished| Err(unfinished.into()));
         if let (Err(why), None) = (seen, most) {
             return failed(cx, why);
         }
@@ -97,7 +97,7 @@ impl Compaction {
         let earlier = cut.summary.as_deref();
         let summary = self.summarizer.summarize(model, earlier, leaving, limits.summary);
         let summary = within(cx.clock.as_ref(), patience, summary).await;
-        let summary = match summary.unwrap_or_else(|unfinished| Err(unfinished.to_string())) {
+        let summary = match summary.unwrap_or_else(|unfinished| Err(unfinished.into())) {
             Ok(summary) => summary,
             Err(why) if most.is_none() => return failed(cx, why),
             Err(_) => prompt::note_left_out(earlier, reduction.dropped),
@@ -122,7 +122,7 @@ fn completed(
     reason: CompactReason,
     before: u64,
     reduction: Reduction,
-) -> Result<bool, String> {
+) -> Result<bool, BoxError> {
     let summary = reduction.cut.summary.as_deref();
     let shown = ContextState { cut: reduction.cut.clone(), ..cx.state().clone() };
     let head = head(&shown).map_or(0, |head| tokens::of_message(&head));
@@ -141,8 +141,8 @@ fn completed(
     Ok(true)
 }
 
-fn failed(cx: &ContextHandle, why: String) -> Result<bool, String> {
-    cx.record(vec![EventKind::CompactionFailed { reason: why.clone() }])?;
+fn failed(cx: &ContextHandle, why: BoxError) -> Result<bool, BoxError> {
+    cx.record(vec![EventKind::CompactionFailed { reason: why.to_string() }])?;
     Err(why)
 }
 
@@ -165,7 +165,7 @@ impl ContextStrategy for Compaction {
         }
     }
 
-    async fn make_room(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, String> {
+    async fn make_room(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, BoxError> {
         let fill = cx.fill();
         let most = match reason {
             // The estimate was wrong by an unknown amount.

@@ -4,7 +4,9 @@ use super::guards;
 use crate::context::compaction::prompt::mark_continuation_lines;
 use crate::model::one_shot::request;
 use crate::session::tokens;
-use crate::types::{Chunk, Message, ModelRequest, Part, Timestamp, call::untrusted, text::is_inline};
+use crate::types::{
+    BoxError, Chunk, Message, ModelRequest, Part, Timestamp, call::untrusted, text::is_inline,
+};
 use std::rc::Rc;
 
 /// Maximum number of tokens of the newest earlier notes in a request, and again of important older ones.
@@ -133,7 +135,7 @@ fn render_message(message: &Message, most: u64) -> String {
 ///
 /// # Errors
 /// Returns why the response is unusable.
-pub fn parse(response: &str) -> Result<Notes, String> {
+pub fn parse(response: &str) -> Result<Notes, BoxError> {
     if guards::is_degenerate(response) {
         return Err("the response repeats itself".into());
     }

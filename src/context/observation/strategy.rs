@@ -12,6 +12,7 @@ use crate::session::{
     fold, tokens,
     window::{NO_SUMMARY, Observed},
 };
+use crate::types::BoxError;
 use crate::types::{
     Chunk, CompactReason, EventKind, Message, Role, Timestamp, Trigger,
     observed::{NotesFailed, NotesStarted, NotesTaken},
@@ -87,7 +88,7 @@ impl Observation {
         trigger: Trigger,
         count: usize,
         deadline: Timestamp,
-    ) -> Result<(), String> {
+    ) -> Result<(), BoxError> {
         let last = cx.state().observed.buffered.iter().take(count).next_back().cloned();
         let Some(until) = last.map(|chunk| chunk.to) else { return Ok(()) };
         self.before_drop(cx, until, deadline).await;
@@ -114,7 +115,7 @@ impl Observation {
     }
 
     /// Activates a buffered reflection.
-    fn show_reflection(&self, cx: &ContextHandle) -> Result<(), String> {
+    fn show_reflection(&self, cx: &ContextHandle) -> Result<(), BoxError> {
         let kind = {
             let state = cx.state();
             let Some(chunk) = &state.observed.reflection else { return Ok(()) };
@@ -126,7 +127,12 @@ impl Observation {
 
     /// Takes notes on messages without notes. Returns whether there are more notes now. Records a failure in
     /// the log.
-    async fn observe(&self, cx: &ContextHandle, choice: Choice, deadline: Timestamp) -> Result<bool, String> {
+    async fn observe(
+        &self,
+        cx: &ContextHandle,
+        choice: Choice,
+        deadline: Timestamp,
+    ) -> Result<bool, BoxError> {
         let left = deadline.since(cx.clock.now()).min(MODEL_CALL_TIMEOUT);
         if left.is_zero() {
             return Ok(false);
@@ -139,12 +145,10 @@ impl Observation {
         let notes = self.0.observe(&cx.model, &earlier, &messages, left).await;
         let chunk = match notes {
             Ok(chunk) => Rc::new(Chunk { from, to, ..chunk }),
-            Err(reason) => {
-                cx.record(vec![EventKind::ObservationFailed(NotesFailed {
-                    reason: reason.clone(),
-                    tokens: pending(cx),
-                })])?;
-                return Err(reason);
+            Err(error) => {
+                let (reason, tokens) = (error.to_string(), pending(cx));
+                cx.record(vec![EventKind::ObservationFailed(NotesFailed { reason, tokens })])?;
+                return Err(error);
             }
         };
         let is_wait = matches!(choice, Choice::Step(_));
@@ -163,7 +167,7 @@ impl Observation {
     }
 
     /// Selects the messages to observe next, complete and from the log, whether they are shown or not.
-    fn choose(&self, cx: &ContextHandle, choice: Choice) -> Result<Option<Chosen>, String> {
+    fn choose(&self, cx: &ContextHandle, choice: Choice) -> Result<Option<Chosen>, BoxError> {
         let from = match cx.state().observed.next {
             // Messages hidden before the first observation stay without notes, in particular if there is a
             // summary.
@@ -182,7 +186,7 @@ impl Observation {
             ..Select::default()
         };
         let (last, session) = (cx.session().last_seq(), cx.session());
-        let records = session.records(select).map_err(|error| error.to_string())?;
+        let records = session.records(select)?;
         let mut messages = Vec::new();
         for record in &records {
             fold::fold(&mut messages, record);
@@ -211,7 +215,7 @@ impl Observation {
     }
 
     /// Rewrites the active notes and buffers the result. Records a failure in the log.
-    async fn reflect(&self, cx: &ContextHandle, target: u64, deadline: Timestamp) -> Result<(), String> {
+    async fn reflect(&self, cx: &ContextHandle, target: u64, deadline: Timestamp) -> Result<(), BoxError> {
         let left = deadline.since(cx.clock.now()).min(MODEL_CALL_TIMEOUT);
         if left.is_zero() {
             return Ok(());
@@ -224,7 +228,7 @@ impl Observation {
         cx.record(vec![EventKind::ReflectionStarted(NotesStarted { from: 0, tokens })])?;
         let kind = match self.0.reflect(&cx.model, &chunks, target, left).await {
             Ok(chunk) => EventKind::ReflectionBuffered(NotesTaken { generation, chunk: Rc::new(chunk) }),
-            Err(reason) => EventKind::ReflectionFailed(NotesFailed { reason, tokens }),
+            Err(error) => EventKind::ReflectionFailed(NotesFailed { reason: error.to_string(), tokens }),
         };
         cx.record(vec![kind])
     }
@@ -237,7 +241,7 @@ impl Observation {
         at: Thresholds,
         trigger: Trigger,
         deadline: Timestamp,
-    ) -> Result<(), String> {
+    ) -> Result<(), BoxError> {
         for _ in 0..MAX_ROUNDS {
             if pending(cx) < at.observe || !should_try(cx, at) {
                 break;
@@ -259,7 +263,7 @@ impl Observation {
         messages.iter().take(most).filter(|(message, _)| message.seq >= next).map(|(_, tokens)| tokens).sum()
     }
 
-    async fn keep(&self, cx: &ContextHandle) -> Result<(), String> {
+    async fn keep(&self, cx: &ContextHandle) -> Result<(), BoxError> {
         let (at, deadline) = (self.thresholds(cx), self.deadline(cx));
         if cx.state().observed.tokens() >= at.reflect {
             self.show_reflection(cx)?;
@@ -278,7 +282,7 @@ impl Observation {
     }
 
     /// Makes the request fit, by notes if possible and by cuts otherwise.
-    async fn make_fit(&self, cx: &ContextHandle, reason: CompactReason) -> Result<(), String> {
+    async fn make_fit(&self, cx: &ContextHandle, reason: CompactReason) -> Result<(), BoxError> {
         let (at, deadline, before) = (self.thresholds(cx), self.deadline(cx), cx.fill());
         // After an overflow the estimate was wrong by an unknown amount.
         let most = match reason {
@@ -312,7 +316,7 @@ impl Observation {
     }
 
     /// Hides or shortens messages without notes, so that a request has at most `most` tokens.
-    fn cut(&self, cx: &ContextHandle, reason: CompactReason, most: u64) -> Result<bool, String> {
+    fn cut(&self, cx: &ContextHandle, reason: CompactReason, most: u64) -> Result<bool, BoxError> {
         let (messages, fill) = (cx.messages(), cx.fill());
         let shown: u64 = messages.iter().map(|(_, tokens)| tokens).sum();
         let room = most.saturating_sub(fill.fixed + fill.messages.saturating_sub(shown));
@@ -368,7 +372,7 @@ impl ContextStrategy for Observation {
         let _ = self.keep(cx).await;
     }
 
-    async fn make_room(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, String> {
+    async fn make_room(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, BoxError> {
         let before = cx.fill().messages;
         self.make_fit(cx, reason).await?;
         Ok(cx.fill().messages < before)
