@@ -10,7 +10,7 @@ use edge_harness::agent::{
     DynTool, HarnessBuilder, Hook, RuntimeContext, ToolContext,
     hook::{HookEvent, OnError, PostCall, SubStepError},
 };
-use edge_harness::types::{Category, Effect, Role, Source, ToolOutcome, ToolSpec, WaitKind};
+use edge_harness::types::{Category, Effect, Invalid, Role, Source, ToolOutcome, ToolSpec, WaitKind};
 use futures::{FutureExt, future::LocalBoxFuture};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -104,12 +104,12 @@ impl DynTool for SimTool {
         }
     }
 
-    fn check(&self, args: &Value) -> Result<Vec<String>, String> {
+    fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
         let key = args["key"].as_str().ok_or("`key` is missing")?;
         Ok(vec![key.to_owned()])
     }
 
-    fn check_answer(&self, _: &Value, answer: &Value) -> Result<(), String> {
+    fn check_answer(&self, _: &Value, answer: &Value) -> Result<(), Invalid> {
         if answer == "unfit" { Err("as planned".into()) } else { Ok(()) }
     }
 

@@ -31,7 +31,7 @@ pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};
 pub use context::{CompactReason, Cut, Gauge, WindowUse};
 pub use delta::{Cursor, Delta};
-pub use error::{BoxError, ErrorCode, FieldError, Problem};
+pub use error::{BoxError, ErrorCode, FieldError, Invalid, Problem};
 pub use event::{EventKind, Record};
 pub use id::{
     AgentId, ArtifactId, BlobId, CallId, FactId, GeneratedId, KeyId, LeaseId, MessageId, RequestId,

@@ -293,7 +293,7 @@ impl ToolContext {
     /// # Errors
     /// If the new state is invalid, the call is over, or the store fails.
     pub fn set_state(&self, key: &str, value: Value) -> Result<(), ToolError> {
-        let merged = self.state_rules.set(&self.state(), key, value).map_err(ToolError::new)?;
+        let merged = self.state_rules.set(&self.state(), key, value)?;
         if merged.changed_keys.is_empty() && self.gate.is_open() {
             return Ok(());
         }

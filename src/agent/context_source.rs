@@ -1,7 +1,7 @@
 //! Sources of text that is added to a prompt.
 
 use super::RuntimeContext;
-use crate::types::Message;
+use crate::types::{BoxError, Message};
 use async_trait::async_trait;
 
 /// A source of text that is added to a turn's prompt, such as relevant memories. All sources of an agent are
@@ -15,5 +15,5 @@ pub trait ContextSource {
     ///
     /// # Errors
     /// The reason of the failure. The turn continues without the text.
-    async fn load(&self, message: &Message, cx: &RuntimeContext) -> Result<Option<String>, String>;
+    async fn load(&self, message: &Message, cx: &RuntimeContext) -> Result<Option<String>, BoxError>;
 }

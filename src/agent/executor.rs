@@ -17,7 +17,7 @@ use crate::turn::{
     schema,
 };
 use crate::types::{
-    CallStatus, DenyReason, Effect, EventKind, Resolution, Source, Suspension, Timestamp, ToolCall,
+    CallStatus, DenyReason, Effect, EventKind, Invalid, Resolution, Source, Suspension, Timestamp, ToolCall,
     ToolOutcome, ToolSpec, Wait, WaitKind, time::millis,
 };
 use futures::{
@@ -246,7 +246,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
     }
     let (keys, was_coerced) = match validate_args(tool.as_ref(), spec, &mut event.call) {
         Ok(valid) => valid,
-        Err(reason) => return deny(call, DenyReason::Validation, reason),
+        Err(invalid) => return deny(call, DenyReason::Validation, invalid.into()),
     };
     let verdict = agent.permissions(&cx.session.state()).decide(spec, &event.call.args);
     let waits_for = match verdict {
@@ -326,9 +326,9 @@ pub(super) fn validate_args(
     tool: &dyn DynTool,
     spec: &ToolSpec,
     call: &mut ToolCall,
-) -> Result<(Vec<String>, bool), String> {
+) -> Result<(Vec<String>, bool), Invalid> {
     if let Some(error) = &call.invalid {
-        return Err(format!("the arguments are not JSON: {error}"));
+        return Err(Invalid(format!("the arguments are not JSON: {error}")));
     }
     tool.check(&call.args).map(|keys| (keys, false)).or_else(|reason| {
         let mut coerced = call.args.clone();

@@ -4,7 +4,7 @@
 //! instructions → tools → conversation, with date, loaded context and tasks before the user's last message →
 //! self-critique → the caller's schema → the purpose of this call
 
-use super::{HarnessAgent, RuntimeContext, reflection};
+use super::{HarnessAgent, RuntimeContext, ending::Ending, reflection};
 use crate::ports::{Model, StoreError, session_store::Select, within};
 use crate::session::{TaskList, WriteError};
 use crate::turn::structured;
@@ -18,6 +18,40 @@ use std::time::Duration;
 
 /// Timeout for loading one context source.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Why a model call could not be prepared.
+#[derive(Debug)]
+pub(super) enum PrepareError {
+    /// The turn fails with this error.
+    Turn(TurnError),
+    /// The turn was restarted, or the store failed.
+    Write(WriteError),
+}
+
+impl PrepareError {
+    /// Returns the ending of a turn that fails.
+    ///
+    /// # Errors
+    /// The write error, after which the turn does not end here.
+    pub fn ending(self) -> Result<Ending, WriteError> {
+        match self {
+            Self::Turn(error) => Ok(Ending::failed(error)),
+            Self::Write(error) => Err(error),
+        }
+    }
+}
+
+impl From<TurnError> for PrepareError {
+    fn from(error: TurnError) -> Self {
+        Self::Turn(error)
+    }
+}
+
+impl From<WriteError> for PrepareError {
+    fn from(error: WriteError) -> Self {
+        Self::Write(error)
+    }
+}
 
 /// The purpose of a model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +86,12 @@ pub(super) struct PreparedRequest {
 pub(super) async fn load_context(agent: &HarnessAgent, cx: &RuntimeContext, message: &Message) {
     let loads = agent.context.iter().map(|source| async move {
         let loaded = within(cx.clock.as_ref(), LOAD_TIMEOUT, async { source.load(message, cx).await }).await;
-        (source.name(), loaded.unwrap_or_else(|unfinished| Err(unfinished.to_string())))
+        (source.name(), loaded.unwrap_or_else(|unfinished| Err(unfinished.into())))
     });
     for (name, loaded) in join_all(loads).await {
         match loaded {
             Ok(text) => cx.state.add_context(text),
-            Err(reason) => cx.state.sub_step_failed(name, &reason),
+            Err(error) => cx.state.sub_step_failed(name, &error.to_string()),
         }
     }
 }
@@ -89,19 +123,16 @@ pub(super) fn prepare(
     cx: &RuntimeContext,
     messages: Vec<Rc<Message>>,
     purpose: Purpose,
-) -> Result<Result<PreparedRequest, TurnError>, WriteError> {
+) -> Result<PreparedRequest, PrepareError> {
     let state = cx.session.state();
     let turn = state.activity.turn.as_ref().ok_or(WriteError::Stale)?;
     let model = state.meta.model.clone().unwrap_or_else(|| agent.models.default_model());
-    let (provider, name) = match agent.models.resolve(&model) {
-        Ok(found) => found,
-        Err(error) => return Ok(Err(turn_error(&error))),
-    };
+    let (provider, name) = agent.models.resolve(&model).map_err(|error| turn_error(&error))?;
     let price = agent.models.price(&model);
     if turn.budget.max_cost_usd.is_some() && price.is_none() {
         // The model was changed after the message was accepted.
         let message = format!("there is no price for model {model:?}, but the turn has a cost limit");
-        return Ok(Err(TurnError { code: "price_unknown".into(), message, retryable: false }));
+        return Err(TurnError { code: "price_unknown".into(), message, retryable: false }.into());
     }
     let now = cx.clock.now().to_rfc3339();
     let mut volatile = vec![format!("Today is {} (UTC).", now.get(..10).unwrap_or_default())];
@@ -127,7 +158,7 @@ pub(super) fn prepare(
         thinking: turn.options.think.unwrap_or(agent.settings.think),
         tools_off: purpose != Purpose::Step,
     };
-    Ok(Ok(PreparedRequest { provider, model, price, step: turn.steps, request, fixed: 0, estimated: 0 }))
+    Ok(PreparedRequest { provider, model, price, step: turn.steps, request, fixed: 0, estimated: 0 })
 }
 
 /// Returns the text after the conversation. Text that the harness did not write is marked as untrusted.
@@ -146,7 +177,7 @@ fn tail(cx: &RuntimeContext, turn: &TurnState, messages: &[Rc<Message>], purpose
         // An invalid answer is the last message until it has been repaired.
         let answer = messages.last().filter(|message| message.role == Role::Assistant && turn.repairs > 0);
         if let Some(Err(misfit)) = answer.map(|answer| structured::parse(schema, &answer.text())) {
-            let misfit = untrusted(&misfit);
+            let misfit = untrusted(&misfit.to_string());
             tail.push(format!(
                 "Your last answer did not fit the schema:\n{misfit}\nRepeat the whole answer, corrected."
             ));

@@ -4,7 +4,7 @@ use super::{
     HarnessAgent, RuntimeContext,
     ending::Ending,
     executor::{self, OpenCall, PreparedCall},
-    preparer::{PreparedRequest, Purpose},
+    preparer::{PrepareError, PreparedRequest, Purpose},
     reflection::{self, Reflection},
 };
 use crate::ports::StoreError;
@@ -177,11 +177,12 @@ impl ReactAgent<'_> {
             TurnMachine(state).claim_reflection()
         })?;
         let reflection = if claimed {
-            match self.prepare_request(Purpose::Reflection).await? {
+            match self.prepare_request(Purpose::Reflection).await {
                 Ok(PreparedRequest { provider, price, request, .. }) => {
                     reflection::reflect(self.cx, provider, price, request).await
                 }
-                Err(error) => Reflection::stub(&error.message),
+                Err(PrepareError::Turn(error)) => Reflection::stub(&error.message),
+                Err(PrepareError::Write(error)) => return Err(error),
             }
         } else {
             Reflection::stub("the turn's limit of reflections is reached")

@@ -3,7 +3,7 @@
 use super::{
     ending::{Ending, is_bound},
     hook::{HookEvent, PostReasoning, PreReasoning},
-    preparer::{self, PreparedRequest, Purpose, turn_error},
+    preparer::{self, PrepareError, PreparedRequest, Purpose, turn_error},
     react::ReactAgent,
     stream::{self, FailedAttempt},
 };
@@ -19,9 +19,9 @@ use std::{collections::HashSet, rc::Rc};
 impl ReactAgent<'_> {
     /// Makes one model call, with retries. Returns the ending if the turn ends with it.
     pub(super) async fn reason(&self, purpose: Purpose) -> Result<Option<Ending>, WriteError> {
-        let mut prepared = match self.prepare_request(purpose).await? {
+        let mut prepared = match self.prepare_request(purpose).await {
             Ok(prepared) => prepared,
-            Err(error) => return Ok(Some(Ending::failed(error))),
+            Err(error) => return error.ending().map(Some),
         };
         let started = self.cx.clock.now();
         let (mut tries, mut shrunk) = (1, false);
@@ -40,9 +40,9 @@ impl ReactAgent<'_> {
                     shown = false;
                 }
                 if self.shrink_context(&prepared).await? {
-                    prepared = match self.prepare_request(purpose).await? {
+                    prepared = match self.prepare_request(purpose).await {
                         Ok(prepared) => prepared,
-                        Err(error) => return Ok(Some(Ending::failed(error))),
+                        Err(error) => return error.ending().map(Some),
                     };
                     continue;
                 }
@@ -74,39 +74,27 @@ impl ReactAgent<'_> {
     }
 
     /// Prepares a model call: shrinks the window if necessary, builds the request and runs the hooks.
-    pub(super) async fn prepare_request(
-        &self,
-        purpose: Purpose,
-    ) -> Result<Result<PreparedRequest, TurnError>, WriteError> {
-        let mut prepared = match preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)? {
-            Ok(prepared) => prepared,
-            Err(error) => return Ok(Err(error)),
-        };
+    pub(super) async fn prepare_request(&self, purpose: Purpose) -> Result<PreparedRequest, PrepareError> {
+        let mut prepared = preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)?;
         let Some(context_manager) = &self.agent.context_manager else {
-            return Ok(self.run_pre_reasoning(prepared).await);
+            return Ok(self.run_pre_reasoning(prepared).await?);
         };
         let known = self.cx.session.state().activity.gauge.of(&prepared.model).fixed;
         let fixed = if known > 0 { known } else { self.cx.state.fixed_tokens(&prepared.request) };
         // Before the hooks, so that their changes to the request are kept.
         context_manager.strategy.before_call(&context_manager.in_turn(self.cx, fixed)).await;
         prepared.request.messages = self.cx.messages();
-        let mut prepared = match self.run_pre_reasoning(prepared).await {
-            Ok(prepared) => prepared,
-            Err(error) => return Ok(Err(error)),
-        };
+        let prepared = self.run_pre_reasoning(prepared).await?;
         let handle = context_manager.in_turn(self.cx, prepared.fixed);
         let fill = handle.fill();
         // A request over the limit would certainly be refused.
         if fill.total() > fill.limit()
             && context_manager.strategy.make_room(&handle, CompactReason::Tokens).await.unwrap_or(false)
         {
-            prepared = match preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)? {
-                Ok(prepared) => prepared,
-                Err(error) => return Ok(Err(error)),
-            };
-            return Ok(self.run_pre_reasoning(prepared).await);
+            let prepared = preparer::prepare(self.agent, self.cx, self.cx.messages(), purpose)?;
+            return Ok(self.run_pre_reasoning(prepared).await?);
         }
-        Ok(Ok(prepared))
+        Ok(prepared)
     }
 
     /// Runs the `PreReasoning` hooks and measures the request.

@@ -1,7 +1,7 @@
 //! Validation of a session's state: the JSON object that callers, tools and intervals share.
 
 use crate::turn::schema;
-use crate::types::{FieldError, json};
+use crate::types::{FieldError, Invalid, json};
 use serde_json::{Map, Value};
 
 /// Maximum size of the state in bytes of JSON. It is rewritten at each commit.
@@ -75,10 +75,10 @@ impl StateRules {
     ///
     /// # Errors
     /// All violations, in one line.
-    pub fn set(&self, old: &Map<String, Value>, key: &str, value: Value) -> Result<Merged, String> {
+    pub fn set(&self, old: &Map<String, Value>, key: &str, value: Value) -> Result<Merged, Invalid> {
         self.merge(old, Map::from_iter([(key.to_owned(), value)])).map_err(|misfits| {
             let violations = misfits.iter().map(|field| format!("{}: {}", field.pointer, field.detail));
-            format!("invalid session state: {}", violations.collect::<Vec<_>>().join("; "))
+            Invalid(format!("invalid session state: {}", violations.collect::<Vec<_>>().join("; ")))
         })
     }
 

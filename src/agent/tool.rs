@@ -1,7 +1,7 @@
 //! The traits that define a tool.
 
 use super::{ToolContext, ToolError};
-use crate::types::{Category, DenyReason, Effect, ToolOutcome, ToolSpec, WaitKind, json};
+use crate::types::{Category, DenyReason, Effect, Invalid, ToolOutcome, ToolSpec, WaitKind, json};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -91,7 +91,7 @@ pub trait Tool: 'static {
     ///
     /// # Errors
     /// What a valid answer looks like, for the sender.
-    fn check_answer(&self, _args: &Self::Args, _answer: &Value) -> Result<(), String> {
+    fn check_answer(&self, _args: &Self::Args, _answer: &Value) -> Result<(), Invalid> {
         Ok(())
     }
 
@@ -113,7 +113,7 @@ pub trait DynTool {
     ///
     /// # Errors
     /// What is wrong and where, for the model.
-    fn check(&self, args: &Value) -> Result<Vec<String>, String>;
+    fn check(&self, args: &Value) -> Result<Vec<String>, Invalid>;
 
     /// Builds the payload of a suspended call; see [`Tool::suspension_payload`].
     ///
@@ -131,7 +131,7 @@ pub trait DynTool {
     ///
     /// # Errors
     /// What a valid answer looks like, for the sender.
-    fn check_answer(&self, _args: &Value, _answer: &Value) -> Result<(), String> {
+    fn check_answer(&self, _args: &Value, _answer: &Value) -> Result<(), Invalid> {
         Ok(())
     }
 
@@ -155,7 +155,7 @@ impl<T: Tool> DynTool for T {
         }
     }
 
-    fn check(&self, args: &Value) -> Result<Vec<String>, String> {
+    fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
         read::<T::Args>(args.clone()).map(|args| self.resource_keys(&args))
     }
 
@@ -177,15 +177,20 @@ impl<T: Tool> DynTool for T {
         .boxed_local()
     }
 
-    fn check_answer(&self, args: &Value, answer: &Value) -> Result<(), String> {
+    fn check_answer(&self, args: &Value, answer: &Value) -> Result<(), Invalid> {
         read::<T::Args>(args.clone()).and_then(|args| Tool::check_answer(self, &args, answer))
     }
 
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
         match read::<T::Args>(args) {
             Ok(args) => outcome_of(
-                async move { self.run(args, cx).await.map(|answer| serde_json::to_string(&answer)) }
-                    .boxed_local(),
+                async move {
+                    let answer = self.run(args, cx).await.map_err(failed)?;
+                    serde_json::to_string(&answer).map_err(|error| {
+                        ToolOutcome::failure(format!("the tool's result cannot be written as JSON: {error}"))
+                    })
+                }
+                .boxed_local(),
             )
             .boxed_local(),
             Err(reason) => ready(ToolOutcome::denied(DenyReason::Validation, reason)).boxed_local(),
@@ -193,16 +198,11 @@ impl<T: Tool> DynTool for T {
     }
 }
 
-/// Converts a tool's result to an outcome. Outside the generic impl, so that it is compiled once.
-async fn outcome_of(
-    run: LocalBoxFuture<'_, Result<Result<String, serde_json::Error>, ToolError>>,
-) -> ToolOutcome {
+/// Converts a tool's JSON to an outcome. Outside the generic impl, so that it is compiled once.
+async fn outcome_of(run: LocalBoxFuture<'_, Result<String, ToolOutcome>>) -> ToolOutcome {
     let text = match run.await {
-        Ok(Ok(text)) => text,
-        Ok(Err(error)) => {
-            return ToolOutcome::failure(format!("the tool's result cannot be written as JSON: {error}"));
-        }
-        Err(error) => return failed(error),
+        Ok(text) => text,
+        Err(outcome) => return outcome,
     };
     match serde_json::from_str(&text) {
         Ok(result) if !json::too_deep(&result) => ToolOutcome::Result { result },
@@ -234,8 +234,8 @@ fn parameters(args: fn(&mut SchemaGenerator) -> Schema) -> Value {
     parameters
 }
 
-fn read<A: DeserializeOwned>(args: Value) -> Result<A, String> {
+fn read<A: DeserializeOwned>(args: Value) -> Result<A, Invalid> {
     json::from_value(args).map_err(|error| {
-        format!("the arguments do not fit the schema at `{}`: {}", error.path(), error.inner())
+        Invalid(format!("the arguments do not fit the schema at `{}`: {}", error.path(), error.inner()))
     })
 }

@@ -1,5 +1,6 @@
 //! Errors of tools, as the model reads them.
 
+use crate::types::Invalid;
 use thiserror::Error;
 
 /// A failure that the model reads.
@@ -19,5 +20,11 @@ impl ToolError {
     /// Creates a failure that no retry can fix: the tool is blocked for the rest of the turn.
     pub fn permanent(message: impl Into<String>) -> Self {
         Self { message: message.into(), retryable: false }
+    }
+}
+
+impl From<Invalid> for ToolError {
+    fn from(invalid: Invalid) -> Self {
+        Self::new(invalid)
     }
 }

@@ -103,13 +103,16 @@ impl NoteTaker {
             let request = observer::notes_request(earlier, messages, self.max_input(model), now);
             let spent = self.one_shot.clock.now().since(now);
             let response = self.one_shot.complete(model, request, limit.saturating_sub(spent)).await?;
-            let chunk = observer::parse(&response).map(|notes| self.chunk(notes, of)).and_then(|chunk| {
-                // Notes on a few words may be longer than the words.
-                if chunk.tokens > of.max(1_000) {
-                    return Err("the notes are longer than the messages".into());
-                }
-                Ok(chunk)
-            });
+            let chunk = observer::parse(&response)
+                .map(|notes| self.chunk(notes, of))
+                .map_err(BoxError::from)
+                .and_then(|chunk| {
+                    // Notes on a few words may be longer than the words.
+                    if chunk.tokens > of.max(1_000) {
+                        return Err("the notes are longer than the messages".into());
+                    }
+                    Ok(chunk)
+                });
             left -= 1;
             if chunk.is_ok() || left == 0 {
                 return chunk;
@@ -142,7 +145,7 @@ impl NoteTaker {
             let left = limit.saturating_sub(self.one_shot.clock.now().since(began));
             let request = reflector::rewrite_request(chunks, level, began);
             let response = self.one_shot.complete(model, request, left).await;
-            match response.and_then(|response| reflector::parse(&response)) {
+            match response.and_then(|response| Ok(reflector::parse(&response)?)) {
                 Ok(notes) => {
                     let chunk = self.chunk(notes, of);
                     if chunk.tokens * 100 < before * MIN_SHARE {

@@ -216,7 +216,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Problem> {
 /// Checks a tenant's rules.
 fn checked_rules(rules: Option<Rules>) -> Result<Rules, Problem> {
     let rules = rules.unwrap_or_default();
-    rules.check().map_err(|(pointer, fault)| Problem::field(format!("/permissions{pointer}"), fault))?;
+    rules.check().map_err(|field| Problem::field(format!("/permissions{}", field.pointer), field.detail))?;
     if json!(rules).to_string().len() > MAX_RULES_BYTES {
         return Err(Problem::field("/permissions", format!("larger than {MAX_RULES_BYTES} bytes of JSON")));
     }

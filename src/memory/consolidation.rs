@@ -17,7 +17,9 @@ use crate::ports::{
     memory::{CollectionKind, Entry as Fact, Listing, Source},
     memory_spaces::{Claim, Intent, Lease},
 };
-use crate::types::{BoxError, FilePath, GeneratedId, LeaseId, Owner, PathPrefix, Timestamp, call::untrusted};
+use crate::types::{
+    BoxError, FilePath, GeneratedId, Invalid, LeaseId, Owner, PathPrefix, Timestamp, call::untrusted,
+};
 use crate::workspace::{Layer, Workspace, layout::MEMORY, stored};
 use futures::{StreamExt, stream};
 use std::time::Duration;
@@ -288,7 +290,7 @@ struct ParsedFile {
 }
 
 /// Parses a response as a file and truncates it to [`MAX_MEMORY`].
-fn parse_file(response: &str) -> Result<ParsedFile, BoxError> {
+fn parse_file(response: &str) -> Result<ParsedFile, Invalid> {
     let response = strip_fence(response.trim()).trim();
     if !response.chars().any(char::is_alphanumeric) {
         return Err("the model returned an empty file".into());

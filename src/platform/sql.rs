@@ -12,6 +12,18 @@ use async_trait::async_trait;
 use serde::{Serialize, de::DeserializeOwned};
 use std::borrow::Cow;
 
+/// Why a statement or its result failed, for the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SqlError(pub String);
+
+impl SqlError {
+    /// Wraps an error of a driver.
+    pub fn new(error: impl ToString) -> Self {
+        Self(error.to_string())
+    }
+}
+
 /// A bound parameter of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
@@ -67,17 +79,17 @@ pub trait Rows {
     ///
     /// # Errors
     /// If a row is not a `T`.
-    fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, String>;
+    fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, SqlError>;
 }
 
-/// A database. Its errors are messages for the log.
+/// A database.
 #[async_trait(?Send)]
 pub trait Sql {
     /// The rows that a statement returns.
     type Rows: Rows;
 
     /// Runs statements in one transaction and one round trip, and returns the rows of each.
-    async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<Self::Rows>, String>;
+    async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<Self::Rows>, SqlError>;
 }
 
 /// The databases of a deployment.
@@ -87,21 +99,24 @@ pub trait Databases {
     type Database: Sql;
 
     /// Looks up the tenant's database, so that the next [`Databases::of`] returns without waiting.
-    async fn locate(&self, tenant: &TenantId) -> Result<(), String>;
+    async fn locate(&self, tenant: &TenantId) -> Result<(), SqlError>;
 
     /// Returns the database that holds a tenant's rows.
-    async fn of(&self, tenant: &TenantId) -> Result<Self::Database, String>;
+    async fn of(&self, tenant: &TenantId) -> Result<Self::Database, SqlError>;
 
     /// Returns all databases.
     fn all(&self) -> Vec<Self::Database>;
 }
 
 /// Returns the rows of the statement at index `number` of its batch.
-fn read<T: DeserializeOwned>(results: &[impl Rows], number: usize) -> Result<Vec<T>, String> {
-    results.get(number).ok_or("the database returned fewer results than statements")?.read()
+fn read<T: DeserializeOwned>(results: &[impl Rows], number: usize) -> Result<Vec<T>, SqlError> {
+    results
+        .get(number)
+        .ok_or_else(|| SqlError::new("the database returned fewer results than statements"))?
+        .read()
 }
 
 /// Serializes a parameter for `json_each` and `->>`.
-fn json(value: &impl Serialize) -> Result<String, String> {
-    serde_json::to_string(value).map_err(|error| error.to_string())
+fn json(value: &impl Serialize) -> Result<String, SqlError> {
+    serde_json::to_string(value).map_err(SqlError::new)
 }

@@ -1,5 +1,6 @@
 //! Guard against server-side request forgery: URLs from users and models must point to the public internet.
 
+use crate::types::Invalid;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use url::{Host, Url};
 
@@ -15,7 +16,7 @@ impl PublicUrl {
     ///
     /// # Errors
     /// Why the URL is refused.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, Invalid> {
         Self::check(Url::parse(text).map_err(|error| format!("not an absolute URL: {error}"))?)
     }
 
@@ -23,7 +24,7 @@ impl PublicUrl {
     ///
     /// # Errors
     /// Why the target is refused.
-    pub fn join(&self, location: &str) -> Result<Self, String> {
+    pub fn join(&self, location: &str) -> Result<Self, Invalid> {
         let joined = self.0.join(location);
         Self::check(joined.map_err(|error| format!("the redirect target is not a valid URL: {error}"))?)
     }
@@ -38,9 +39,9 @@ impl PublicUrl {
         self.0.host_str().unwrap_or_default()
     }
 
-    fn check(url: Url) -> Result<Self, String> {
+    fn check(url: Url) -> Result<Self, Invalid> {
         if !matches!(url.scheme(), "http" | "https") {
-            return Err(format!("the scheme {:?} is not allowed; use https", url.scheme()));
+            return Err(Invalid(format!("the scheme {:?} is not allowed; use https", url.scheme())));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err("a URL with a user name or password is not allowed".into());

@@ -1,7 +1,7 @@
 //! The modes of an agent, and the rules for switching between them.
 
 use super::Draft;
-use crate::types::{EventKind, Mode, TurnId, id};
+use crate::types::{EventKind, FieldError, Mode, TurnId, id};
 use thiserror::Error;
 
 /// Why a list of modes is invalid.
@@ -66,7 +66,7 @@ impl Modes {
             if mode.tools.is_some() && mode.additional_tools.is_some() {
                 return wrong("`tools` and `additional_tools` exclude each other");
             }
-            if let Err((pointer, fault)) = mode.permissions.check() {
+            if let Err(FieldError { pointer, detail: fault }) = mode.permissions.check() {
                 return wrong(&format!("permissions at {pointer:?}: {fault}"));
             }
             for to in mode.transitions_to.iter().flatten() {

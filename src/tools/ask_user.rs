@@ -1,7 +1,7 @@
 //! The `ask_user` tool, whose call waits for the user's answer.
 
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Effect, WaitKind};
+use crate::types::{Effect, Invalid, WaitKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
@@ -85,18 +85,18 @@ impl Tool for AskUser {
         args.fault().map_or(Ok(None), |fault| Err(ToolError::new(fault)))
     }
 
-    fn check_answer(&self, args: &Args, answer: &Value) -> Result<(), String> {
+    fn check_answer(&self, args: &Args, answer: &Value) -> Result<(), Invalid> {
         answers(args, answer).map(drop)
     }
 
     async fn run(&self, args: Args, cx: ToolContext) -> Result<String, ToolError> {
-        let answers = answers(&args, cx.answer.as_ref().unwrap_or(&Value::Null)).map_err(ToolError::new)?;
+        let answers = answers(&args, cx.answer.as_ref().unwrap_or(&Value::Null))?;
         Ok(format!("User answered: {}", answers.join(", ")))
     }
 }
 
 /// Parses the answer: one text, or a list of texts if several options may be chosen.
-fn answers(args: &Args, answer: &Value) -> Result<Vec<String>, String> {
+fn answers(args: &Args, answer: &Value) -> Result<Vec<String>, Invalid> {
     let said = |answer: &Value| {
         let text = answer.as_str().map(str::trim).filter(|text| !text.is_empty());
         text.filter(|text| text.chars().count() <= MAX_TEXT).map(str::to_owned)
@@ -109,7 +109,7 @@ fn answers(args: &Args, answer: &Value) -> Result<Vec<String>, String> {
         answer => said(answer).map(|one| vec![one]),
     };
     let list = if several { ", or a list of such texts" } else { "" };
-    found.ok_or_else(|| format!("expected a text of 1 to {MAX_TEXT} characters{list}"))
+    found.ok_or_else(|| Invalid(format!("expected a text of 1 to {MAX_TEXT} characters{list}")))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::agent::{DynTool, ToolContext};
 use crate::turn::schema;
-use crate::types::{Category, Effect, ToolOutcome, ToolSpec, WaitKind};
+use crate::types::{Category, Effect, Invalid, ToolOutcome, ToolSpec, WaitKind};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -40,13 +40,13 @@ impl ExternalTool {
     ///
     /// # Errors
     /// The schema uses something that cannot be checked.
-    pub fn new(declared: Declared) -> Result<Self, String> {
+    pub fn new(declared: Declared) -> Result<Self, Invalid> {
         let Declared { name, description, mut parameters, category, effect } = declared;
         // Providers require an object schema.
         parameters.entry("type").or_insert_with(|| "object".into());
         parameters.entry("properties").or_insert_with(|| Map::new().into());
         if parameters.get("type").is_none_or(|kind| kind != "object") {
-            return Err(format!("the `parameters` of {name:?} must be an object schema"));
+            return Err(Invalid(format!("the `parameters` of {name:?} must be an object schema")));
         }
         let parameters = Value::Object(parameters);
         schema::check(&parameters).map_err(|misfit| {
@@ -73,7 +73,7 @@ impl DynTool for ExternalTool {
         self.0.clone()
     }
 
-    fn check(&self, args: &Value) -> Result<Vec<String>, String> {
+    fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
         let misfits = schema::violations(&self.0.parameters, args);
         if misfits.is_empty() {
             return Ok(vec![self.0.name.clone()]);
@@ -82,7 +82,10 @@ impl DynTool for ExternalTool {
             .iter()
             .take(MAX_REPORTED)
             .map(|misfit| format!("`{}`: {}", misfit.pointer, misfit.detail));
-        Err(format!("the arguments do not match the schema at {}", faults.collect::<Vec<_>>().join("; ")))
+        Err(Invalid(format!(
+            "the arguments do not match the schema at {}",
+            faults.collect::<Vec<_>>().join("; ")
+        )))
     }
 
     fn call<'a>(&'a self, _args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {
@@ -101,7 +104,7 @@ mod tests {
     use pretty_assertions::assert_eq;
     use serde_json::json;
 
-    fn tool(declared: Value) -> Result<ExternalTool, String> {
+    fn tool(declared: Value) -> Result<ExternalTool, Invalid> {
         ExternalTool::new(serde_json::from_value(declared).unwrap())
     }
 
@@ -117,7 +120,7 @@ mod tests {
         assert_eq!((spec.suspends, &spec.parameters["type"]), (Some(WaitKind::External), &json!("object")));
         assert_eq!(lookup.check(&json!({"id": 7})), Ok(vec!["lookup".into()]));
         let error = lookup.check(&json!({"id": "x"})).unwrap_err();
-        assert_eq!(error, "the arguments do not match the schema at `/id`: expected integer, found string");
+        assert_eq!(error.0, "the arguments do not match the schema at `/id`: expected integer, found string");
     }
 
     #[test]
@@ -133,7 +136,7 @@ mod tests {
             tool(json!({"name": "do", "description": "", "parameters": parameters})).err().unwrap()
         };
         let error = refused(json!({"properties": {"a": {"pattern": "^a"}}}));
-        assert!(error.starts_with("the `parameters` of \"do\" at `/properties/a"), "{error}");
-        assert!(refused(json!({"type": "array"})).contains("must be an object schema"));
+        assert!(error.0.starts_with("the `parameters` of \"do\" at `/properties/a"), "{error}");
+        assert!(refused(json!({"type": "array"})).0.contains("must be an object schema"));
     }
 }

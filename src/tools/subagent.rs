@@ -4,7 +4,7 @@
 
 use crate::agent::{DynTool, ToolContext};
 use crate::types::{
-    Category, ChildStatus, ChildTask, Effect, SubagentKind, ToolOutcome, ToolSpec, WaitKind,
+    Category, ChildStatus, ChildTask, Effect, Invalid, SubagentKind, ToolOutcome, ToolSpec, WaitKind,
     json::from_value, subagent::GENERAL,
 };
 use futures::{
@@ -81,16 +81,16 @@ impl DynTool for Subagent {
         }
     }
 
-    fn check(&self, args: &Value) -> Result<Vec<String>, String> {
+    fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
         let task: Args = from_value(args.clone()).map_err(|error| {
             format!("the arguments do not match the schema at `{}`: {}", error.path(), error.inner())
         })?;
         if !self.0.iter().any(|kind| kind.id == task.agent) {
             let ids: Vec<&str> = self.0.iter().map(|kind| kind.id.as_str()).collect();
-            return Err(format!("unknown `agent` {:?}; available: {}", task.agent, ids.join(", ")));
+            return Err(Invalid(format!("unknown `agent` {:?}; available: {}", task.agent, ids.join(", "))));
         }
         if !(1..=MAX_TASK).contains(&task.task.trim().chars().count()) {
-            return Err(format!("`task` must have 1 to {MAX_TASK} characters"));
+            return Err(Invalid(format!("`task` must have 1 to {MAX_TASK} characters")));
         }
         // No resource keys, so that several subagents can work concurrently.
         Ok(Vec::new())
@@ -129,9 +129,9 @@ mod tests {
         assert_eq!(check("reviewer", "Look."), Ok(vec![]));
         assert_eq!(check(GENERAL, "Look."), Ok(vec![]));
         let error = check("critic", "Look.").unwrap_err();
-        assert_eq!(error, "unknown `agent` \"critic\"; available: general-purpose, reviewer");
+        assert_eq!(error.0, "unknown `agent` \"critic\"; available: general-purpose, reviewer");
         for task in ["", " \n", &"x".repeat(MAX_TASK + 1)] {
-            assert!(check(GENERAL, task).unwrap_err().starts_with("`task` must have 1 to"));
+            assert!(check(GENERAL, task).unwrap_err().0.starts_with("`task` must have 1 to"));
         }
     }
 

@@ -93,7 +93,7 @@ impl Tool for WebFetch {
 
 impl WebFetch {
     async fn read(&self, args: Args) -> Result<Page, ToolError> {
-        let mut url = self.check(PublicUrl::parse(&args.url).map_err(ToolError::new)?)?;
+        let mut url = self.check(PublicUrl::parse(&args.url)?)?;
         for _ in 0..=MAX_REDIRECTS {
             let request = HttpRequest {
                 method: "GET",
@@ -108,7 +108,7 @@ impl WebFetch {
             if (300..400).contains(&response.status)
                 && let Some(location) = response.header("location")
             {
-                url = self.check(url.join(location).map_err(ToolError::new)?)?;
+                url = self.check(url.join(location)?)?;
                 continue;
             }
             let content_type = response.header("content-type").unwrap_or("text/plain").to_owned();

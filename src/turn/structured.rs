@@ -1,7 +1,7 @@
 //! Structured output: final responses that must conform to a caller's JSON Schema.
 
 use super::schema;
-use crate::types::json;
+use crate::types::{Invalid, json};
 use serde_json::Value;
 
 /// Returns the instruction for the model.
@@ -15,13 +15,13 @@ pub fn instruction(schema: &Value) -> String {
 ///
 /// # Errors
 /// Returns the violations, worded for the model.
-pub fn parse(schema: &Value, answer: &str) -> Result<Value, String> {
+pub fn parse(schema: &Value, answer: &str) -> Result<Value, Invalid> {
     let text = answer.trim();
     let fenced = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     let text = fenced.map_or(text, |inner| inner.strip_prefix("json").unwrap_or(inner));
     let value: Value = serde_json::from_str(text).map_err(|error| format!("not valid JSON: {error}"))?;
     if json::too_deep(&value) {
-        return Err(format!("nested deeper than {} levels", json::MAX_DEPTH));
+        return Err(Invalid(format!("nested deeper than {} levels", json::MAX_DEPTH)));
     }
     let violations = schema::violations(schema, &value);
     if violations.is_empty() {
@@ -32,7 +32,7 @@ pub fn parse(schema: &Value, answer: &str) -> Result<Value, String> {
         .take(8)
         .map(|violation| format!("{}: {}", violation.pointer, violation.detail))
         .collect();
-    Err(details.join("; "))
+    Err(details.join("; ").into())
 }
 
 #[cfg(test)]
@@ -44,6 +44,6 @@ mod tests {
         let response = |depth: usize| format!("```json\n{}{}\n```", "[".repeat(depth), "]".repeat(depth));
         assert!(parse(&Value::Bool(true), &response(64)).is_ok());
         let violation = parse(&Value::Bool(true), &response(65));
-        assert_eq!(violation, Err("nested deeper than 64 levels".to_owned()));
+        assert_eq!(violation, Err("nested deeper than 64 levels".into()));
     }
 }

@@ -6,6 +6,29 @@ use serde::{Deserialize, Serialize};
 /// message is stored in the session's log, so it must not contain secrets.
 pub type BoxError = Box<dyn std::error::Error>;
 
+/// Why a value was refused, worded for the person or model that wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Invalid(pub String);
+
+impl From<String> for Invalid {
+    fn from(reason: String) -> Self {
+        Self(reason)
+    }
+}
+
+impl From<Invalid> for String {
+    fn from(invalid: Invalid) -> Self {
+        invalid.0
+    }
+}
+
+impl From<&str> for Invalid {
+    fn from(reason: &str) -> Self {
+        Self(reason.to_owned())
+    }
+}
+
 /// Defines the stable error codes of the native routes, each with its HTTP status and title.
 macro_rules! error_codes {
     ($($variant:ident, $code:literal, $status:literal, $title:literal;)*) => {

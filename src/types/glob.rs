@@ -1,5 +1,7 @@
 //! Validation of glob patterns.
 
+use super::Invalid;
+
 /// Maximum number of patterns that the braces of one pattern may expand to.
 const MAX_ALTERNATIVES: u64 = 1_000;
 
@@ -7,10 +9,12 @@ const MAX_ALTERNATIVES: u64 = 1_000;
 ///
 /// # Errors
 /// The pattern is malformed or expands to too many patterns. The message is for its author.
-pub fn check(pattern: &str) -> Result<(), String> {
+pub fn check(pattern: &str) -> Result<(), Invalid> {
     fast_glob::validate(pattern).map_err(|fault| fault.to_string())?;
     match alternatives(pattern) > MAX_ALTERNATIVES {
-        true => Err(format!("its braces expand to more than {MAX_ALTERNATIVES} patterns; use fewer braces")),
+        true => Err(Invalid(format!(
+            "its braces expand to more than {MAX_ALTERNATIVES} patterns; use fewer braces"
+        ))),
         false => Ok(()),
     }
 }

@@ -1,5 +1,7 @@
 //! Permission rules and grants.
 
+use super::{FieldError, Invalid};
+
 use super::glob;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,7 +97,7 @@ impl PatternRule {
             _ if self.pattern.starts_with('!') => {
                 Some("negated patterns are not supported; write what the pattern should match".into())
             }
-            _ => glob::check(&self.pattern).err(),
+            _ => glob::check(&self.pattern).err().map(String::from),
         }
     }
 }
@@ -132,24 +134,24 @@ impl Rules {
     /// Checks rules from a request or the configuration.
     ///
     /// # Errors
-    /// A JSON pointer to the invalid rule, and what is wrong with it.
-    pub fn check(&self) -> Result<(), (String, String)> {
+    /// The invalid rule, and what is wrong with it.
+    pub fn check(&self) -> Result<(), FieldError> {
         check(&self.tools, &self.patterns)
     }
 }
 
-fn check(tools: &BTreeMap<String, Policy>, patterns: &[PatternRule]) -> Result<(), (String, String)> {
+fn check(tools: &BTreeMap<String, Policy>, patterns: &[PatternRule]) -> Result<(), FieldError> {
     check_names("/tools", tools.len(), tools.keys())?;
     if patterns.len() > MAX_PATTERNS {
-        return Err(("/patterns".into(), format!("more than {MAX_PATTERNS} patterns")));
+        return Err(fault("/patterns".into(), format!("more than {MAX_PATTERNS} patterns")));
     }
     for (index, rule) in patterns.iter().enumerate() {
         let at = |field| format!("/patterns/{index}/{field}");
         if let Some(name) = &rule.tool {
-            check_name(name).map_err(|fault| (at("tool"), fault))?;
+            check_name(name).map_err(|invalid| fault(at("tool"), invalid))?;
         }
-        if let Some(fault) = rule.fault() {
-            return Err((at("pattern"), fault));
+        if let Some(detail) = rule.fault() {
+            return Err(fault(at("pattern"), detail));
         }
     }
     Ok(())
@@ -159,18 +161,22 @@ fn check_names<'a>(
     pointer: &str,
     count: usize,
     mut names: impl Iterator<Item = &'a String>,
-) -> Result<(), (String, String)> {
-    let fault = match count > MAX_TOOLS {
-        true => Err(format!("more than {MAX_TOOLS} tools")),
+) -> Result<(), FieldError> {
+    let checked = match count > MAX_TOOLS {
+        true => Err(Invalid(format!("more than {MAX_TOOLS} tools"))),
         false => names.try_for_each(|name| check_name(name)),
     };
-    fault.map_err(|fault| (pointer.to_owned(), fault))
+    checked.map_err(|invalid| fault(pointer.to_owned(), invalid))
 }
 
-fn check_name(name: &str) -> Result<(), String> {
+fn fault(pointer: String, detail: impl Into<String>) -> FieldError {
+    FieldError { pointer, detail: detail.into() }
+}
+
+fn check_name(name: &str) -> Result<(), Invalid> {
     match (1..=MAX_NAME).contains(&name.len()) {
         true => Ok(()),
-        false => Err(format!("a tool name must have 1 to {MAX_NAME} characters")),
+        false => Err(Invalid(format!("a tool name must have 1 to {MAX_NAME} characters"))),
     }
 }
 
@@ -242,8 +248,8 @@ impl SessionPermissions {
     /// Checks permissions from a request.
     ///
     /// # Errors
-    /// A JSON pointer to the invalid rule, and what is wrong with it.
-    pub fn check(&self) -> Result<(), (String, String)> {
+    /// The invalid rule, and what is wrong with it.
+    pub fn check(&self) -> Result<(), FieldError> {
         check(&self.tools, &self.patterns)?;
         check_names("/grants/tools", self.grants.tools.len(), self.grants.tools.iter())
     }

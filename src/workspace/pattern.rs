@@ -6,6 +6,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::types::Invalid;
 use regex_lite::{Regex, RegexBuilder};
 use std::borrow::Cow;
 
@@ -38,7 +39,7 @@ impl Pattern {
     ///
     /// # Errors
     /// Returns what is wrong with the expression.
-    pub fn parse(text: &str, ignore_case: bool) -> Result<Self, String> {
+    pub fn parse(text: &str, ignore_case: bool) -> Result<Self, Invalid> {
         let text = if ignore_case { lower(text) } else { text.into() };
         let mut size = SIZES.0;
         loop {
@@ -46,7 +47,9 @@ impl Pattern {
             builder.case_insensitive(ignore_case).size_limit(size).nest_limit(MAX_DEPTH);
             match builder.build() {
                 Ok(regex) => return Ok(Self { regex, size: size as u64, ignore_case }),
-                Err(error) if !error.to_string().contains("size limit") => return Err(error.to_string()),
+                Err(error) if !error.to_string().contains("size limit") => {
+                    return Err(error.to_string().into());
+                }
                 Err(_) if size >= SIZES.1 => return Err("its repetitions are too large".into()),
                 Err(_) => size *= 2,
             }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::ports::filesystem::{Entry, FileResult};
 pub use crate::types::glob::check as check_glob;
-use crate::types::{FilePath, PathPrefix};
+use crate::types::{FilePath, Invalid, PathPrefix};
 
 /// Maximum number of paths that one search examines.
 pub const MAX_LISTED: usize = 5_000;
@@ -81,7 +81,7 @@ impl LinePattern {
     ///
     /// # Errors
     /// Returns what is wrong with the expression.
-    pub fn regex(pattern: &str, ignore_case: bool) -> Result<Self, String> {
+    pub fn regex(pattern: &str, ignore_case: bool) -> Result<Self, Invalid> {
         let is_plain = !pattern.contains(|c| r"\.[](){}|*+?^$".contains(c));
         match is_plain && !ignore_case {
             // Equivalent, and many times faster.
@@ -94,7 +94,7 @@ impl LinePattern {
     ///
     /// # Errors
     /// Returns an error when the text is too long for a case-insensitive search.
-    pub fn text(text: &str, ignore_case: bool) -> Result<Self, String> {
+    pub fn text(text: &str, ignore_case: bool) -> Result<Self, Invalid> {
         if !ignore_case {
             return Ok(Self::Text(text.to_owned()));
         }

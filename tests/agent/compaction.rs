@@ -58,7 +58,7 @@ impl FollowUp for Diary {
     fn before_drop(&self) -> bool {
         true
     }
-    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, String> {
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, edge_harness::types::BoxError> {
         if !cx.urgent {
             return Ok(Progress::NotBefore(cx.clock.now() + ms(1_000_000_000)));
         }

@@ -327,7 +327,11 @@ impl ContextSource for Memories {
     fn name(&self) -> &'static str {
         if self.0.is_some() { "memories" } else { "slow_memories" }
     }
-    async fn load(&self, _message: &Message, cx: &RuntimeContext) -> Result<Option<String>, String> {
+    async fn load(
+        &self,
+        _message: &Message,
+        cx: &RuntimeContext,
+    ) -> Result<Option<String>, edge_harness::types::BoxError> {
         cx.clock.sleep(ms(if self.0.is_some() { 500 } else { 10_000 })).await;
         Ok(self.0.map(str::to_owned))
     }

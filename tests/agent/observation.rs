@@ -648,7 +648,7 @@ fn follow_ups_process_messages_before_they_leave() {
         async fn run(
             &self,
             _cx: &edge_harness::agent::follow_up::FollowUpContext,
-        ) -> Result<edge_harness::agent::follow_up::Progress, String> {
+        ) -> Result<edge_harness::agent::follow_up::Progress, edge_harness::types::BoxError> {
             future::pending().await
         }
     }

@@ -1,7 +1,7 @@
 //! SQLite configured like D1: the real migrations, floating-point numbers, and batches as transactions.
 
 use async_trait::async_trait;
-use edge_harness::platform::sql::{Databases, Rows, Sql, Statement, Value};
+use edge_harness::platform::sql::{Databases, Rows, Sql, SqlError, Statement, Value};
 use edge_harness::types::TenantId;
 use rusqlite::{Connection, limits::Limit, types::ValueRef};
 use serde::de::DeserializeOwned;
@@ -22,8 +22,8 @@ pub struct Sqlite {
 pub struct JsonRows(Vec<serde_json::Value>);
 
 impl Rows for JsonRows {
-    fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, String> {
-        self.0.iter().map(|row| T::deserialize(row).map_err(|e| e.to_string())).collect()
+    fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, SqlError> {
+        self.0.iter().map(|row| T::deserialize(row).map_err(SqlError::new)).collect()
     }
 }
 
@@ -140,15 +140,15 @@ fn json(value: ValueRef<'_>) -> serde_json::Value {
 impl Sql for Sqlite {
     type Rows = JsonRows;
 
-    async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<JsonRows>, String> {
+    async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<JsonRows>, SqlError> {
         self.statements.set(self.statements.get() + statements.len());
         let mut connection = self.connection.borrow_mut();
-        let transaction = connection.transaction().map_err(|e| e.to_string())?;
+        let transaction = connection.transaction().map_err(SqlError::new)?;
         let results = statements.iter().map(|statement| {
-            Self::run(&transaction, statement).map_err(|e| format!("{e} in {}", statement.sql))
+            Self::run(&transaction, statement).map_err(|e| SqlError(format!("{e} in {}", statement.sql)))
         });
         let results = results.collect::<Result<_, _>>()?;
-        transaction.commit().map_err(|e| e.to_string())?;
+        transaction.commit().map_err(SqlError::new)?;
         Ok(results)
     }
 }
@@ -161,13 +161,13 @@ pub struct Shards(pub Vec<(char, Sqlite)>);
 impl Databases for Shards {
     type Database = Sqlite;
 
-    async fn locate(&self, tenant: &TenantId) -> Result<(), String> {
+    async fn locate(&self, tenant: &TenantId) -> Result<(), SqlError> {
         self.of(tenant).await.map(drop)
     }
 
-    async fn of(&self, tenant: &TenantId) -> Result<Sqlite, String> {
+    async fn of(&self, tenant: &TenantId) -> Result<Sqlite, SqlError> {
         let found = self.0.iter().find(|(letter, _)| tenant.starts_with(*letter));
-        found.map(|(_, database)| database.clone()).ok_or_else(|| "no such shard".into())
+        found.map(|(_, database)| database.clone()).ok_or_else(|| SqlError::new("no such shard"))
     }
 
     fn all(&self) -> Vec<Sqlite> {

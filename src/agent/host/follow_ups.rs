@@ -130,7 +130,10 @@ fn progress(
             state.not_before = now + backoff(state.failed, MAX_WAIT);
             if state.failed == 1 {
                 // Only the first failure in a row is recorded.
-                draft.record(None, EventKind::SubStepFailed { step: name.to_owned(), reason: error.to_string() });
+                draft.record(
+                    None,
+                    EventKind::SubStepFailed { step: name.to_owned(), reason: error.to_string() },
+                );
             }
         }
     }

@@ -50,7 +50,9 @@ impl SessionHost {
                 let stopped = tick == Tick::Stop;
                 (IntervalState { next_at, runs: before.runs + 1, stopped, failed: 0 }, None)
             }
-            Err(error) => (IntervalState { next_at, failed: before.failed + 1, ..before }, Some(error.to_string())),
+            Err(error) => {
+                (IntervalState { next_at, failed: before.failed + 1, ..before }, Some(error.to_string()))
+            }
         };
         // The host may have replaced its copy of the session during the tick.
         let current = self.session.borrow().clone();

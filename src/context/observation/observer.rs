@@ -5,7 +5,7 @@ use crate::context::compaction::prompt::mark_continuation_lines;
 use crate::model::one_shot::request;
 use crate::session::tokens;
 use crate::types::{
-    BoxError, Chunk, Message, ModelRequest, Part, Timestamp, call::untrusted, text::is_inline,
+    Chunk, Invalid, Message, ModelRequest, Part, Timestamp, call::untrusted, text::is_inline,
 };
 use std::rc::Rc;
 
@@ -135,7 +135,7 @@ fn render_message(message: &Message, most: u64) -> String {
 ///
 /// # Errors
 /// Returns why the response is unusable.
-pub fn parse(response: &str) -> Result<Notes, BoxError> {
+pub fn parse(response: &str) -> Result<Notes, Invalid> {
     if guards::is_degenerate(response) {
         return Err("the response repeats itself".into());
     }
@@ -304,7 +304,7 @@ mod tests {
             parse(&format!("<observations>* {}", (0..9_000).map(|n| format!("{n} ")).collect::<String>()));
         assert_eq!(long.expect("notes").text.chars().count(), MAX_LINE);
         for bad in ["", "I cannot.", "<observations>\n</observations>"] {
-            assert_eq!(parse(bad), Err("the response has no notes".to_owned()), "{bad}");
+            assert_eq!(parse(bad), Err("the response has no notes".into()), "{bad}");
         }
         let tags = "<observations>\n* User wrote <observations> and </observations> and <current-task>x</current-task>\n\
             * b\n</observations><current-task>c</current-task>";
@@ -317,6 +317,6 @@ mod tests {
             is_framed(tags) && is_framed(response) && !is_framed("* a") && !is_framed("<observations>\n* a")
         );
         let looped = format!("<observations>{}", "* 🔴 (14:30) User likes tea\n".repeat(200));
-        assert_eq!(parse(&looped), Err("the response repeats itself".to_owned()));
+        assert_eq!(parse(&looped), Err("the response repeats itself".into()));
     }
 }

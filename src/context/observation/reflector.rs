@@ -2,7 +2,7 @@
 
 use super::observer::{self, Notes};
 use crate::model::one_shot::request;
-use crate::types::{BoxError, Chunk, ModelRequest, Timestamp, call::untrusted};
+use crate::types::{Chunk, Invalid, ModelRequest, Timestamp, call::untrusted};
 use std::rc::Rc;
 
 /// Instructions of increasing strength, one per attempt.
@@ -33,7 +33,7 @@ pub fn rewrite_request(chunks: &[Rc<Chunk>], level: &str, now: Timestamp) -> Mod
 ///
 /// # Errors
 /// Returns why the response is unusable.
-pub fn parse(response: &str) -> Result<Notes, BoxError> {
+pub fn parse(response: &str) -> Result<Notes, Invalid> {
     match observer::is_framed(response) {
         true => observer::parse(response),
         false => Err("the response has no complete <observations> block".into()),

@@ -24,7 +24,7 @@ pub(super) fn patched(now: &SessionPermissions, patch: Value) -> Result<SessionP
     let mut new: SessionPermissions =
         from_value(merged).map_err(|error| fault(pointer(error.path()), &error.inner().to_string()))?;
     new.ask_again(now);
-    new.check().map_err(|(pointer, detail)| fault(pointer, &detail))?;
+    new.check().map_err(|field| fault(field.pointer, &field.detail))?;
     if bytes > MAX_OBJECT_BYTES {
         return Err(fault(String::new(), &format!("larger than {MAX_OBJECT_BYTES} bytes of JSON")));
     }

@@ -2,6 +2,7 @@
 //! for every chunk.
 
 use super::convert::thrown;
+use crate::ports::http::HttpError;
 use js_sys::{Promise, Uint8Array};
 use std::{
     cell::{Cell, RefCell},
@@ -71,8 +72,8 @@ impl BodyStream {
     ///
     /// # Errors
     /// If the stream already has a reader.
-    pub fn new(stream: &JsValue) -> Result<Self, String> {
-        let reader = stream.unchecked_ref::<RawStream>().get_reader().map_err(thrown)?;
+    pub fn new(stream: &JsValue) -> Result<Self, HttpError> {
+        let reader = stream.unchecked_ref::<RawStream>().get_reader().map_err(refused)?;
         let shared = Rc::new(Shared::default());
         // The closures only set cells, so a panic leaves nothing inconsistent.
         let (fine, broken) = (AssertUnwindSafe(Rc::clone(&shared)), AssertUnwindSafe(Rc::clone(&shared)));
@@ -93,7 +94,7 @@ impl BodyStream {
 }
 
 impl futures::Stream for BodyStream {
-    type Item = Result<Vec<u8>, String>;
+    type Item = Result<Vec<u8>, HttpError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         if self.state == State::Over {
@@ -103,7 +104,7 @@ impl futures::Stream for BodyStream {
             && let Err(error) = self.ask()
         {
             self.state = State::Over;
-            return Poll::Ready(Some(Err(thrown(error))));
+            return Poll::Ready(Some(Err(refused(error))));
         }
         match self.shared.answer.take() {
             None => {
@@ -121,10 +122,14 @@ impl futures::Stream for BodyStream {
             }
             Some(Err(error)) => {
                 self.state = State::Over;
-                Poll::Ready(Some(Err(thrown(error))))
+                Poll::Ready(Some(Err(refused(error))))
             }
         }
     }
+}
+
+fn refused(error: JsValue) -> HttpError {
+    HttpError(thrown(error))
 }
 
 impl Drop for BodyStream {

@@ -48,14 +48,14 @@ impl Http for WorkerHttp {
         let headers = response.headers().entries().collect();
         let body: LocalBoxStream<'static, _> = match response.body() {
             ResponseBody::Stream(stream) => {
-                let mut pieces = BodyStream::new(stream).map_err(HttpError)?;
+                let mut pieces = BodyStream::new(stream)?;
                 let chunks = poll_fn(move |cx| {
                     let polled = pieces.poll_next_unpin(cx);
                     if let Poll::Ready(None) = polled {
                         // The body was read completely.
                         abort.0.take();
                     }
-                    polled.map(|next| next.map(|piece| piece.map(Bytes::from).map_err(HttpError)))
+                    polled.map(|next| next.map(|piece| piece.map(Bytes::from)))
                 });
                 chunks.boxed_local()
             }
@@ -91,8 +91,8 @@ impl Ai for WorkerAi {
         let output = self.0.unchecked_ref::<RawAi>().run(model, &input).await.map_err(thrown)?;
         match output.dyn_into::<web_sys::ReadableStream>() {
             Ok(stream) => {
-                let pieces = BodyStream::new(&stream).map_err(HttpError)?;
-                Ok(pieces.map(|piece| piece.map(Bytes::from).map_err(HttpError)).boxed_local())
+                let pieces = BodyStream::new(&stream)?;
+                Ok(pieces.map(|piece| piece.map(Bytes::from)).boxed_local())
             }
             // A model that does not stream returns an object.
             Err(object) => {

@@ -73,14 +73,14 @@ struct Inner {
     env: Env,
     sockets: Rc<Sockets>,
     /// The configuration error is reported at each request.
-    host: std::result::Result<Rc<SessionHost>, String>,
+    host: Result<Rc<SessionHost>>,
 }
 
 impl DurableObject for SessionObject {
     fn new(state: State, env: Env) -> Self {
         let state = Rc::new(state);
         let sockets = Rc::new(Sockets::new(Rc::clone(&state)));
-        let host = host(&state, &env, &sockets).map_err(|error| error.to_string());
+        let host = host(&state, &env, &sockets);
         Self { inner: AssertUnwindSafe(Inner { state, env, sockets, host }) }
     }
 
@@ -103,7 +103,7 @@ impl DurableObject for SessionObject {
             // The platform drops an alarm after a few failures; reschedule it until the configuration is
             // fixed.
             Err(error) => {
-                ConsoleLog.error(&json!({ "event": "not_configured", "cause": error }));
+                ConsoleLog.error(&json!({ "event": "not_configured", "cause": error.to_string() }));
                 self.inner.state.storage().set_alarm(UNCONFIGURED).await?;
             }
         }
@@ -164,7 +164,7 @@ fn host(state: &Rc<State>, env: &Env, sockets: &Rc<Sockets>) -> Result<Rc<Sessio
 
 impl Inner {
     fn host(&self) -> Result<&Rc<SessionHost>> {
-        self.host.as_ref().map_err(|error| worker::Error::RustError(error.clone()))
+        self.host.as_ref().map_err(|error| worker::Error::RustError(error.to_string()))
     }
 
     /// Handles a request that the gateway has forwarded.
@@ -194,7 +194,7 @@ impl Inner {
     ) -> std::result::Result<HttpResponse, Problem> {
         let host = self.host.as_ref().map_err(|error| {
             let detail = "this deployment is not configured correctly; see its log";
-            Problem { cause: Some(error.clone()), ..Problem::new(ErrorCode::NotConfigured, detail) }
+            Problem { cause: Some(error.to_string()), ..Problem::new(ErrorCode::NotConfigured, detail) }
         })?;
         let mut head = convert::head(request);
         if request::has_body(head.method()) {
@@ -235,7 +235,7 @@ impl Inner {
             }
             Internal::Consolidate { limit } => {
                 let done = setup::memories(&self.env)?.consolidate_due(limit).await;
-                done.map(|spaces| spaces.to_string()).map_err(Problem::internal)
+                done.map(|spaces| spaces.to_string()).map_err(|error| Problem::internal(error.to_string()))
             }
         };
         match done {

@@ -8,7 +8,7 @@ mod find;
 mod list;
 mod remove;
 
-use super::{Databases, Sql, Statement, Value, read};
+use super::{Databases, Sql, SqlError, Statement, Value, read};
 use crate::ports::MemoryIndex;
 use crate::ports::memory::{
     Collection, CollectionKind, Entry, Group, Listing, MemoryError, MemoryResult, NewEntry, Place, Removal,
@@ -47,9 +47,9 @@ impl<D: Databases> SqlMemory<D> {
     }
 }
 
-impl From<String> for MemoryError {
-    fn from(why: String) -> Self {
-        Self(why)
+impl From<SqlError> for MemoryError {
+    fn from(error: SqlError) -> Self {
+        Self(error.0)
     }
 }
 

@@ -12,7 +12,7 @@ pub const TOPIC: Topic = Topic {
             name: "PERMISSIONS",
             kind: Kind::Variable(|config, text| {
                 let rules: Rules = value::json(text)?;
-                rules.check().map_err(|(pointer, why)| ValueError::entry(pointer, why))?;
+                rules.check().map_err(|field| ValueError::entry(field.pointer, field.detail))?;
                 let default = rules.default.or(config.agent.permissions.default);
                 config.agent.permissions = Rules { default, ..rules };
                 Ok(())

@@ -6,7 +6,7 @@ use crate::ports::{
     FileError,
     filesystem::{MAX_FILE, Precondition},
 };
-use crate::types::{Category, Effect};
+use crate::types::{Category, Effect, Invalid};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -71,7 +71,7 @@ impl Tool for EditFile {
 }
 
 /// Returns the edited text and the number of replacements.
-fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<(String, usize), String> {
+fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<(String, usize), Invalid> {
     if old.is_empty() {
         return Err("old_string is empty; give the text to replace, or use write_file for a new file".into());
     }
@@ -95,14 +95,14 @@ fn edit(text: &str, old: &str, new: &str, all: bool) -> Result<(String, usize), 
                 .into())
         }
         // Checked before the text is built, which could exceed the memory.
-        _ if (all || places == 1) && bytes > MAX_FILE as u64 => {
-            Err(format!("the file would have {bytes} bytes; at most {MAX_FILE} are allowed; replace less"))
-        }
+        _ if (all || places == 1) && bytes > MAX_FILE as u64 => Err(Invalid(format!(
+            "the file would have {bytes} bytes; at most {MAX_FILE} are allowed; replace less"
+        ))),
         1 => Ok((text.replacen(old, new, 1), 1)),
         places if all => Ok((text.replace(old, new), places)),
-        places => Err(format!(
+        places => Err(Invalid(format!(
             "old_string occurs {places} times; add surrounding text until it is unique, or set replace_all"
-        )),
+        ))),
     }
 }
 
@@ -132,22 +132,22 @@ mod tests {
         for (old, new, word) in
             [("", "x", "empty"), ("a", "a", "equal"), ("a", "x", "2 times"), ("A", "x", "not found")]
         {
-            assert!(edit("a b a", old, new, false).expect_err(old).contains(word));
+            assert!(edit("a b a", old, new, false).expect_err(old).0.contains(word));
         }
         assert_eq!(edit("a\r\nb\r\n", "a\nb", "x\r\ny\nz", false), done("x\r\ny\r\nz\r\n", 1));
     }
 
     #[test]
     fn overlapping_occurrences_are_ambiguous() {
-        assert!(edit("ééé", "éé", "x", false).expect_err("two").contains("2 times"));
+        assert!(edit("ééé", "éé", "x", false).expect_err("two").0.contains("2 times"));
         assert_eq!(edit("ééé", "éé", "x", true), Ok(("xé".into(), 1)));
     }
 
     #[test]
     fn an_edit_that_exceeds_the_maximum_size_is_rejected() {
         let (text, new) = ("a".repeat(MAX_FILE), "b".repeat(MAX_FILE));
-        assert!(edit(&text, "a", &new, true).expect_err("large").contains("replace less"));
-        assert!(edit("ab", "a", &new, false).expect_err("large").contains("replace less"));
+        assert!(edit(&text, "a", &new, true).expect_err("large").0.contains("replace less"));
+        assert!(edit("ab", "a", &new, false).expect_err("large").0.contains("replace less"));
         assert_eq!(edit("ab", "ab", &new, false).expect("the maximum size").0.len(), MAX_FILE);
         assert!(edit(&text, "a", "", true).expect("nothing").0.is_empty());
         // In 32 bits, these would wrap or overflow.

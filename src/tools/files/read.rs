@@ -2,7 +2,7 @@
 
 use super::{Files, MAX_OUTPUT, key, path};
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Category, Effect, Source};
+use crate::types::{Category, Effect, Invalid, Source};
 use crate::workspace::{Layer, layout};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -69,10 +69,10 @@ impl Tool for ReadFile {
 }
 
 /// Returns the characters that start within these bytes. Adjacent ranges add up to the whole text.
-fn bytes(text: &str, offset: usize, length: usize) -> Result<(String, String), String> {
+fn bytes(text: &str, offset: usize, length: usize) -> Result<(String, String), Invalid> {
     let total = text.len();
     if offset >= total {
-        return Err(format!("has {total} bytes; offset {offset} is past the end"));
+        return Err(Invalid(format!("has {total} bytes; offset {offset} is past the end")));
     }
     let start = text.ceil_char_boundary(offset);
     let end = text.ceil_char_boundary(offset.saturating_add(length.clamp(4, MAX_LENGTH)).min(total));
@@ -81,7 +81,7 @@ fn bytes(text: &str, offset: usize, length: usize) -> Result<(String, String), S
 }
 
 /// Returns as many lines as fit, up to `limit`, starting at line `first`.
-fn lines(text: &str, first: usize, limit: usize) -> Result<(String, String), String> {
+fn lines(text: &str, first: usize, limit: usize) -> Result<(String, String), Invalid> {
     let (mut body, mut chars, mut at) = (String::new(), 0, 0);
     let (mut total, mut last, mut is_full) = (0, 0, false);
     for line in text.split_inclusive('\n') {
@@ -100,7 +100,7 @@ fn lines(text: &str, first: usize, limit: usize) -> Result<(String, String), Str
         }
     }
     if first > total {
-        return Err(format!("has {total} lines; line {first} does not exist"));
+        return Err(Invalid(format!("has {total} lines; line {first} does not exist")));
     }
     if last < total {
         body.push_str(&format!("[more lines follow; continue with offset {}]", last + 1));

@@ -2,7 +2,7 @@
 
 use super::{Plans, own_path, planning, review::Review};
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Effect, FilePath, PlanRef, WaitKind};
+use crate::types::{Effect, FilePath, Invalid, PlanRef, WaitKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ impl Tool for PlanExit {
         Ok(Some(json!({"path": path, "plan": plan, "summary": args.summary})))
     }
 
-    fn check_answer(&self, _args: &ExitArgs, answer: &Value) -> Result<(), String> {
+    fn check_answer(&self, _args: &ExitArgs, answer: &Value) -> Result<(), Invalid> {
         Review::read(answer).map(drop)
     }
 
@@ -85,7 +85,7 @@ impl Tool for SubmitPlan {
         Ok(Some(json!({"path": path, "plan": plan})))
     }
 
-    fn check_answer(&self, _args: &SubmitArgs, answer: &Value) -> Result<(), String> {
+    fn check_answer(&self, _args: &SubmitArgs, answer: &Value) -> Result<(), Invalid> {
         Review::read(answer).map(drop)
     }
 
@@ -101,8 +101,7 @@ fn path(text: &str) -> Result<FilePath, ToolError> {
 
 /// Applies the user's review, and describes it to the model.
 async fn apply_review(plans: &Plans, path: &FilePath, cx: &ToolContext) -> Result<String, ToolError> {
-    let Review { approved, feedback } =
-        Review::read(cx.answer.as_ref().unwrap_or(&Value::Null)).map_err(ToolError::new)?;
+    let Review { approved, feedback } = Review::read(cx.answer.as_ref().unwrap_or(&Value::Null))?;
     if approved {
         let plan = PlanRef { path: path.to_string(), call_id: cx.call_id.clone() };
         // A rerun after a crash must not switch the mode again, since the session may have left it.

@@ -1,5 +1,6 @@
 //! The user's review of a plan.
 
+use crate::types::Invalid;
 use serde_json::Value;
 
 /// Maximum length of the feedback, in characters.
@@ -20,7 +21,7 @@ impl Review {
     ///
     /// # Errors
     /// What is expected instead.
-    pub fn read(answer: &Value) -> Result<Self, String> {
+    pub fn read(answer: &Value) -> Result<Self, Invalid> {
         let (action, feedback) = match answer {
             Value::Object(members) => (members.get("action"), members.get("feedback")),
             other => (Some(other), None),
@@ -33,7 +34,9 @@ impl Review {
         let feedback = match feedback {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) if text.chars().count() <= MAX_FEEDBACK => Some(text.trim().to_owned()),
-            Some(_) => return Err(format!("expected `feedback` of at most {MAX_FEEDBACK} characters")),
+            Some(_) => {
+                return Err(Invalid(format!("expected `feedback` of at most {MAX_FEEDBACK} characters")));
+            }
         };
         Ok(Self { approved, feedback: feedback.filter(|text| !text.is_empty()) })
     }

@@ -480,25 +480,25 @@ fn malformed_patterns_are_reported_and_ignored() {
             patterns: vec![pattern("ok", Policy::Deny), pattern(bad, Policy::Allow)],
             ..Rules::default()
         };
-        assert_eq!(given.check().unwrap_err().0, "/patterns/1/pattern", "{bad}");
+        assert_eq!(given.check().unwrap_err().pointer, "/patterns/1/pattern", "{bad}");
         for text in ["a", bad, "b/c", "!src/a"] {
             assert_eq!(under(bad, &json!({"path": text})), NEITHER, "{bad} {text}");
             assert_eq!(under(bad, &json!({"command": text})), NEITHER, "{bad} {text}");
         }
     }
     let many = Rules { patterns: vec![pattern("a", Policy::Ask); 201], ..Rules::default() };
-    assert_eq!(many.check().unwrap_err().0, "/patterns");
+    assert_eq!(many.check().unwrap_err().pointer, "/patterns");
     let names = |count: usize| (0..count).map(|n| (format!("t{n}"), Policy::Ask)).collect();
-    assert_eq!(Rules { tools: names(501), ..Rules::default() }.check().unwrap_err().0, "/tools");
+    assert_eq!(Rules { tools: names(501), ..Rules::default() }.check().unwrap_err().pointer, "/tools");
     assert_eq!(Rules { tools: names(500), ..Rules::default() }.check(), Ok(()));
     let unnamed = PatternRule { tool: Some(String::new()), ..pattern("a", Policy::Ask) };
     assert_eq!(
-        Rules { patterns: vec![unnamed], ..Rules::default() }.check().unwrap_err().0,
+        Rules { patterns: vec![unnamed], ..Rules::default() }.check().unwrap_err().pointer,
         "/patterns/0/tool"
     );
     let grants = Grants { tools: (0..501).map(|n| n.to_string()).collect(), ..Grants::default() };
     let session = SessionPermissions { grants, ..SessionPermissions::default() };
-    assert_eq!(session.check().unwrap_err().0, "/grants/tools");
+    assert_eq!(session.check().unwrap_err().pointer, "/grants/tools");
 }
 
 fn any_policy() -> impl Strategy<Value = Policy> {

@@ -1,6 +1,7 @@
 //! Checks whether values can be validated against a schema.
 
 use super::{MAX_DEPTH, MAX_WORK, SchemaViolation, WRITE_BYTES, count, escaped, resolve, spend};
+use crate::types::Invalid;
 use serde_json::Value;
 use std::{
     collections::{HashMap, HashSet},
@@ -57,7 +58,7 @@ pub fn check(schema: &Value) -> Result<(), SchemaViolation> {
         checker.path = reference.trim_start_matches('#').to_owned();
         checker.depth = 0;
         if let Err(detail) = checker.schema(target) {
-            return Err(SchemaViolation { pointer: checker.path, detail });
+            return Err(SchemaViolation { pointer: checker.path, detail: detail.into() });
         }
     }
     Ok(())
@@ -80,14 +81,14 @@ struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    fn schema(&mut self, schema: &'a Value) -> Result<(), String> {
+    fn schema(&mut self, schema: &'a Value) -> Result<(), Invalid> {
         let keywords = match schema {
             Value::Bool(_) => return Ok(()),
             Value::Object(keywords) => keywords,
             _ => return Err("expected a schema: an object, true or false".into()),
         };
         if self.depth == MAX_DEPTH {
-            return Err(format!("nested more than {MAX_DEPTH} levels deep"));
+            return Err(Invalid(format!("nested more than {MAX_DEPTH} levels deep")));
         }
         if !self.seen.insert(ptr::from_ref(schema)) {
             return Ok(());
@@ -104,8 +105,8 @@ impl<'a> Checker<'a> {
     fn at(
         &mut self,
         segment: &str,
-        inside: impl FnOnce(&mut Self) -> Result<(), String>,
-    ) -> Result<(), String> {
+        inside: impl FnOnce(&mut Self) -> Result<(), Invalid>,
+    ) -> Result<(), Invalid> {
         self.pay(2 + segment.len() / WRITE_BYTES)?;
         let length = self.path.len();
         self.path.push('/');
@@ -115,7 +116,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    fn keyword(&mut self, keyword: &str, value: &'a Value) -> Result<(), String> {
+    fn keyword(&mut self, keyword: &str, value: &'a Value) -> Result<(), Invalid> {
         match keyword {
             "type" => is_type(value),
             "properties" | "$defs" | "definitions" => {
@@ -154,16 +155,18 @@ impl<'a> Checker<'a> {
             // An inner `$id` would start another document, with its own pointers.
             "$id" if self.path != "/$id" => Err("`$id` is supported only at the top of the schema".into()),
             unsupported if UNSUPPORTED.contains(&unsupported) => {
-                Err(format!("`{unsupported}` is not supported; supported keywords: {SUPPORTED}"))
+                Err(Invalid(format!("`{unsupported}` is not supported; supported keywords: {SUPPORTED}")))
             }
             _ => Ok(()),
         }
     }
 
-    fn reference(&mut self, value: &'a Value) -> Result<(), String> {
+    fn reference(&mut self, value: &'a Value) -> Result<(), Invalid> {
         let Value::String(reference) = value else { return Err("expected a string".into()) };
         if !(reference == "#" || reference.starts_with("#/")) {
-            return Err(format!("a $ref must point into this schema (#/…); supported keywords: {SUPPORTED}"));
+            return Err(Invalid(format!(
+                "a $ref must point into this schema (#/…); supported keywords: {SUPPORTED}"
+            )));
         }
         self.pay(1 + reference.len() / 2)?;
         let Some(target) = resolve(self.root, reference) else {
@@ -196,16 +199,16 @@ impl<'a> Checker<'a> {
         Some(hops)
     }
 
-    fn pay(&mut self, work: usize) -> Result<(), String> {
-        spend(&mut self.left, work).ok_or_else(|| "the schema is too large to check".to_owned())
+    fn pay(&mut self, work: usize) -> Result<(), Invalid> {
+        spend(&mut self.left, work).ok_or_else(|| "the schema is too large to check".into())
     }
 }
 
-fn is_type(value: &Value) -> Result<(), String> {
+fn is_type(value: &Value) -> Result<(), Invalid> {
     let known = |kind: &Value| kind.as_str().is_some_and(|kind| TYPES.contains(&kind));
     let fits = match value {
         Value::Array(kinds) => !kinds.is_empty() && kinds.iter().all(known),
         kind => known(kind),
     };
-    fits.then_some(()).ok_or_else(|| format!("expected one of, or a list of: {}", TYPES.join(", ")))
+    fits.then_some(()).ok_or_else(|| Invalid(format!("expected one of, or a list of: {}", TYPES.join(", "))))
 }

@@ -87,7 +87,7 @@ fn invalid_globs_are_rejected() {
         (&"{{,,,,,,,},{,,,,,,,}}".repeat(3), "more than 1000"),
     ] {
         let fault = check_glob(pattern).expect_err(pattern);
-        assert!(fault.contains(word), "{pattern}: {fault}");
+        assert!(fault.0.contains(word), "{pattern}: {fault}");
     }
     for pattern in [
         "*",

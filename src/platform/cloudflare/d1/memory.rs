@@ -1,7 +1,7 @@
 //! D1 as the database of the memory index.
 
 use super::{Database, Rows, Shards};
-use crate::platform::sql::{self, Databases, Sql, Value};
+use crate::platform::sql::{self, Databases, Sql, SqlError, Value};
 use crate::types::TenantId;
 use async_trait::async_trait;
 use serde::de::DeserializeOwned;
@@ -12,17 +12,17 @@ use worker::D1Type;
 impl Sql for Database {
     type Rows = Rows;
 
-    async fn batch(&self, statements: &[sql::Statement<'_>]) -> Result<Vec<Rows>, String> {
+    async fn batch(&self, statements: &[sql::Statement<'_>]) -> Result<Vec<Rows>, SqlError> {
         let args: Vec<Vec<_>> = statements.iter().map(|s| s.args.iter().map(argument).collect()).collect();
         let batch: Vec<_> =
             statements.iter().map(|s| s.sql.as_str()).zip(args.iter().map(Vec::as_slice)).collect();
-        Database::batch(self, &batch).await.map_err(|failed| failed.to_string())
+        Database::batch(self, &batch).await.map_err(SqlError::new)
     }
 }
 
 impl sql::Rows for Rows {
-    fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, String> {
-        Rows::read(self).map_err(|failed| failed.to_string())
+    fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, SqlError> {
+        Rows::read(self).map_err(SqlError::new)
     }
 }
 
@@ -37,12 +37,12 @@ fn argument<'a>(value: &'a Value<'_>) -> D1Type<'a> {
 impl Databases for Rc<Shards> {
     type Database = Database;
 
-    async fn locate(&self, tenant: &TenantId) -> Result<(), String> {
-        Shards::locate(self, tenant).await.map_err(|failed| failed.to_string())
+    async fn locate(&self, tenant: &TenantId) -> Result<(), SqlError> {
+        Shards::locate(self, tenant).await.map_err(SqlError::new)
     }
 
-    async fn of(&self, tenant: &TenantId) -> Result<Database, String> {
-        Shards::of(self, tenant).await.map_err(|failed| failed.to_string())
+    async fn of(&self, tenant: &TenantId) -> Result<Database, SqlError> {
+        Shards::of(self, tenant).await.map_err(SqlError::new)
     }
 
     fn all(&self) -> Vec<Database> {
