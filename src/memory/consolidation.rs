@@ -185,8 +185,7 @@ impl Memories {
             limit: MAX_FACTS,
             ..Listing::default()
         };
-        let facts = self.index.list(&Self::collection(space, CollectionKind::Facts), &listing).await;
-        let mut facts = facts?;
+        let mut facts = self.index.list(&Self::collection(space, CollectionKind::Facts), &listing).await?;
         let mut chars = 0;
         let fits = facts.iter().position(|fact| {
             chars += fact.text.chars().count();

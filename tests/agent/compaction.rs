@@ -15,7 +15,8 @@ use edge_harness::ports::{Model, Models, memory::CollectionKind};
 use edge_harness::session::tokens;
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
-    ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, Owner, Part, Role, TurnStatus, Usage,
+    BoxError, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, Owner, Part, Role,
+    TurnStatus, Usage,
 };
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
@@ -58,7 +59,7 @@ impl FollowUp for Diary {
     fn before_drop(&self) -> bool {
         true
     }
-    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, edge_harness::types::BoxError> {
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {
         if !cx.urgent {
             return Ok(Progress::NotBefore(cx.clock.now() + ms(1_000_000_000)));
         }

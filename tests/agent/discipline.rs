@@ -10,8 +10,8 @@ use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::Clock;
 use edge_harness::session::SessionChange;
 use edge_harness::types::{
-    BudgetPatch, Effect, Message, ModelError, ModelErrorKind, ModelRequest, Part, Source, StopReason,
-    Thinking, TurnOptions, TurnStatus,
+    BoxError, BudgetPatch, Effect, Message, ModelError, ModelErrorKind, ModelRequest, Part, Source,
+    StopReason, Thinking, TurnOptions, TurnStatus,
 };
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -327,11 +327,7 @@ impl ContextSource for Memories {
     fn name(&self) -> &'static str {
         if self.0.is_some() { "memories" } else { "slow_memories" }
     }
-    async fn load(
-        &self,
-        _message: &Message,
-        cx: &RuntimeContext,
-    ) -> Result<Option<String>, edge_harness::types::BoxError> {
+    async fn load(&self, _message: &Message, cx: &RuntimeContext) -> Result<Option<String>, BoxError> {
         cx.clock.sleep(ms(if self.0.is_some() { 500 } else { 10_000 })).await;
         Ok(self.0.map(str::to_owned))
     }

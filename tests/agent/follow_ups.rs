@@ -6,7 +6,7 @@ use edge_harness::agent::{
     follow_up::{FollowUpContext, Progress},
 };
 use edge_harness::platform::in_memory::models::answer;
-use edge_harness::types::{EventKind, Owner, Part, SessionId, Timestamp};
+use edge_harness::types::{BoxError, EventKind, Owner, Part, SessionId, Timestamp};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl FollowUp for Diary {
         "diary"
     }
 
-    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, edge_harness::types::BoxError> {
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {
         self.times.borrow_mut().push((cx.clock.now().0 - NOW.0) / 1_000);
         let said = cx.newest(&["turn.started"], 10)?;
         let text = |kind: &EventKind| match kind {
@@ -54,7 +54,7 @@ impl FollowUp for Diary {
         Ok(Progress::Done(vec![EventKind::MemoryFlushed { facts: said.len() }]))
     }
 
-    async fn erase(&self, owner: &Owner, session: &SessionId) -> Result<bool, edge_harness::types::BoxError> {
+    async fn erase(&self, owner: &Owner, session: &SessionId) -> Result<bool, BoxError> {
         let Owner { tenant, agent, user } = owner;
         self.erased.borrow_mut().push(format!("{tenant}/{agent}/{user}/{session}"));
         Ok(true)
@@ -113,7 +113,7 @@ impl FollowUp for Slow {
         "slow"
     }
 
-    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, edge_harness::types::BoxError> {
+    async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {
         cx.clock.sleep(ms(5_000)).await;
         Ok(Progress::Done(Vec::new()))
     }

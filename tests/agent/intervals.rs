@@ -8,7 +8,7 @@ use edge_harness::agent::{
 };
 use edge_harness::platform::in_memory::models::answer;
 use edge_harness::ports::{Clock, SessionStore};
-use edge_harness::types::{ModelRequest, Part, Timestamp};
+use edge_harness::types::{BoxError, ModelRequest, Part, Timestamp};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -40,7 +40,7 @@ impl Interval for Heart {
         EVERY
     }
 
-    async fn tick(&self, cx: &TickContext) -> Result<Tick, edge_harness::types::BoxError> {
+    async fn tick(&self, cx: &TickContext) -> Result<Tick, BoxError> {
         self.beats.borrow_mut().push(((cx.clock.now().0 - NOW.0) / 1_000, cx.first_run));
         cx.clock.sleep(self.takes.get()).await;
         if self.fails.get() > 0 {
@@ -243,7 +243,7 @@ fn intervals_must_have_distinct_names_and_a_minimum_length() {
         fn every(&self) -> Duration {
             ms(999)
         }
-        async fn tick(&self, _cx: &TickContext) -> Result<Tick, edge_harness::types::BoxError> {
+        async fn tick(&self, _cx: &TickContext) -> Result<Tick, BoxError> {
             Ok(Tick::Again)
         }
     }

@@ -11,8 +11,8 @@ use edge_harness::ports::{Clock, Model, Models};
 use edge_harness::session::window::ContextState;
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
-    BudgetPatch, Chunk, CompactReason, Cut, EventKind, ModelError, ModelErrorKind, ModelEvent, ModelLimits,
-    ModelRequest, Part, TurnStatus,
+    BoxError, BudgetPatch, Chunk, CompactReason, Cut, EventKind, ModelError, ModelErrorKind, ModelEvent,
+    ModelLimits, ModelRequest, Part, TurnStatus,
 };
 use futures::{
     FutureExt, StreamExt,
@@ -648,7 +648,7 @@ fn follow_ups_process_messages_before_they_leave() {
         async fn run(
             &self,
             _cx: &edge_harness::agent::follow_up::FollowUpContext,
-        ) -> Result<edge_harness::agent::follow_up::Progress, edge_harness::types::BoxError> {
+        ) -> Result<edge_harness::agent::follow_up::Progress, BoxError> {
             future::pending().await
         }
     }
