@@ -121,7 +121,10 @@ impl PreparedCall {
         };
         let (key, call_id, name) = (self.claim.replay, self.call.call_id.clone(), &self.call.name);
         let replayed = ReplayCall { key, call_id, name, idempotent, reads };
-        let refusal = cx.state.replay().deny_reason(&replayed).or_else(|| {
+        // An answered call has done its work: the tool only turns the answer into a result.
+        let is_answered = matches!(self.admission, Admission::Run { answered: Some(_), .. });
+        let repeated = if is_answered { None } else { cx.state.replay().deny_reason(&replayed) };
+        let refusal = repeated.or_else(|| {
             let left = turn_deadline(cx).since(cx.clock.now());
             let late = left < MIN_REMAINING;
             late.then(|| (DenyReason::Deadline, "the turn is about to reach its deadline".to_owned()))
@@ -254,6 +257,12 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         Verdict::Ask if !resolved.approved && resolved.answer.is_none() => Some(WaitKind::Approval),
         Verdict::Ask | Verdict::Allow => spec.suspends.filter(|_| resolved.answer.is_none()),
     };
+    if waits_for.is_some()
+        && let Some((denied, reason)) = cx.state.replay().blocked(&call.name)
+    {
+        // Nothing is asked, and no subagent started, for a call that would be denied afterwards.
+        return deny(call, denied, reason);
+    }
     let claim = Claim { effect: spec.effect, keys, replay: ReplayKey::of(&call.name, &event.call.args) };
     let admission = match waits_for {
         None => {

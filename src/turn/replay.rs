@@ -48,13 +48,17 @@ pub struct ReplayCall<'a> {
 }
 
 impl ReplayControl {
+    /// Returns why no call of a tool may run, or `None` if the tool is not blocked. A tool stays blocked until
+    /// the turn ends.
+    pub fn blocked(&self, tool: &str) -> Option<(DenyReason, String)> {
+        let reason = self.blocked.get(tool)?;
+        Some((DenyReason::Blocked, format!("`{tool}` is blocked for this turn: {reason}")))
+    }
+
     /// Returns why a call must not run, or `None` when it may.
     pub fn deny_reason(&self, call: &ReplayCall<'_>) -> Option<(DenyReason, String)> {
-        if let Some(reason) = self.blocked.get(call.name) {
-            return Some((
-                DenyReason::Blocked,
-                format!("`{}` is blocked for this turn: {reason}", call.name),
-            ));
+        if let Some(blocked) = self.blocked(call.name) {
+            return Some(blocked);
         }
         let before = self.succeeded.get(&call.key).filter(|_| call.idempotent)?;
         let reason = format!("the same call already succeeded ({before}); see its result above");

@@ -43,6 +43,11 @@ fn send(id: &str, task: &str) -> Part {
     call(id, "subagent", json!({"agent": "general-purpose", "task": task}))
 }
 
+/// As many invalid calls of the tool `subagent` as block it.
+fn mistakes() -> [Part; 3] {
+    ["e1", "e2", "e3"].map(|id| call(id, "subagent", json!({"agent": "absent", "task": "t"})))
+}
+
 /// Spawns a subagent for the text after `delegate:` (a fork after `fork:`), two for the text after `both:`;
 /// otherwise performs the requested call and repeats the result.
 fn script(request: &ModelRequest) -> ScriptedResponse {
@@ -59,6 +64,9 @@ fn script(request: &ModelRequest) -> ScriptedResponse {
         (0, "write") => answer(vec![Part::text("half"), call("w", "write_it", json!({"key": rest}))]),
         (0, "read") => answer(vec![Part::text("half"), call("r", "read_it", json!({"key": rest}))]),
         (0, "mixed") => answer(vec![send("d", rest), call("r", "read_it", json!({"key": "r"}))]),
+        (0, "insist") => answer(mistakes().into()),
+        (1, "insist") => answer(vec![send("d", rest)]),
+        (0, "muddle") => answer(mistakes().into_iter().chain([send("d", rest)]).collect()),
         (0, "twice") => {
             let write = |id| call(id, "write_it", json!({"key": id}));
             answer(vec![write("w1"), write("w2")])
@@ -470,6 +478,27 @@ fn grants_in_a_child_stay_unless_the_parent_revokes_them() {
         Policy::Ask,
         "here it is not granted"
     );
+}
+
+#[test]
+fn a_blocked_tool_starts_no_subagent() {
+    let stage = stage();
+    stage.post("t1", "insist:read:x");
+    stage.settle();
+    let records = stage.records();
+    assert!(records.iter().all(|record| record["type"] != "subagent.started"));
+    let call = records.iter().find(|record| record["type"] == "tool.completed" && record["call_id"] == "d");
+    assert_eq!(call.unwrap()["denied"], "blocked");
+}
+
+#[test]
+fn the_result_of_a_subagent_is_kept_though_other_calls_of_the_step_block_its_tool() {
+    let stage = stage();
+    stage.post("t1", "muddle:read:x");
+    stage.settle();
+    let records = stage.records();
+    let call = records.iter().find(|record| record["type"] == "tool.completed" && record["call_id"] == "d");
+    assert_eq!(call.unwrap()["outcome"], "result");
 }
 
 #[test]
