@@ -77,8 +77,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "0",
             expects: "a whole number from 0",
-            doc: "The model critiques each step in every n-th turn of a session in which it thinks. 0: only after a \
-            failed tool call.",
+            doc: "With this value n, the model critiques each step in every n-th turn of a session. In other turns, and \
+            with 0, it critiques only steps with a failed tool call. It never does so in turns without `think`.",
             example: "",
         },
         Setting {

@@ -59,7 +59,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "20000",
             expects: "a whole number of tokens",
-            doc: "Compaction keeps this many tokens of the model's window free, and at most half of the window.",
+            doc: "Number of tokens of the model's context window that compaction leaves free. More than half of the window \
+            counts as half.",
             example: "",
         },
         Setting {
@@ -128,8 +129,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "30000",
             expects: "a whole number of tokens from 500",
-            doc: "Notes replace messages when these have this many tokens. In a small window the limit is at most half \
-                  of what the window leaves for the conversation.",
+            doc: "Number of tokens of messages in the prompt at which notes replace messages. For a model with a small window \
+            the server lowers it to half of the tokens that are left after instructions and tools.",
             example: "",
         },
         Setting {
@@ -140,8 +141,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "40000",
             expects: "a whole number of tokens from 500",
-            doc: "Notes are rewritten into fewer when they have this many tokens. In a small window the limit is at \
-                  most a third of what the window leaves for the conversation.",
+            doc: "Number of tokens of notes at which they are rewritten into fewer. For a model with a small window the server \
+            lowers it to a third of the tokens that are left after instructions and tools.",
             example: "",
         },
         Setting {
