@@ -121,10 +121,11 @@ impl PreparedCall {
         };
         let (key, call_id, name) = (self.claim.replay, self.call.call_id.clone(), &self.call.name);
         let replayed = ReplayCall { key, call_id, name, idempotent, reads };
+        let replay = cx.state.replay();
         // An answered call has done its work: the tool only turns the answer into a result.
         let is_answered = matches!(self.admission, Admission::Run { answered: Some(_), .. });
-        let repeated = if is_answered { None } else { cx.state.replay().deny_reason(&replayed) };
-        let refusal = repeated.or_else(|| {
+        let blocked = if is_answered { None } else { replay.blocked(name) };
+        let refusal = blocked.or_else(|| replay.repeated(&replayed)).or_else(|| {
             let left = turn_deadline(cx).since(cx.clock.now());
             let late = left < MIN_REMAINING;
             late.then(|| (DenyReason::Deadline, "the turn is about to reach its deadline".to_owned()))

@@ -218,8 +218,7 @@ impl SessionHost {
     pub fn create(self: &Rc<Self>, meta: SessionMeta) -> Result<Rc<Session>, StoreError> {
         let session = self.blank(meta);
         session.commit(self.now(), |draft| draft.created(None))?;
-        self.adopt(&session);
-        self.run_due();
+        self.adopt_new(&session, false);
         Ok(session)
     }
 

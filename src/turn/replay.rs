@@ -55,11 +55,8 @@ impl ReplayControl {
         Some((DenyReason::Blocked, format!("`{tool}` is blocked for this turn: {reason}")))
     }
 
-    /// Returns why a call must not run, or `None` when it may.
-    pub fn deny_reason(&self, call: &ReplayCall<'_>) -> Option<(DenyReason, String)> {
-        if let Some(blocked) = self.blocked(call.name) {
-            return Some(blocked);
-        }
+    /// Returns why a call would only repeat an earlier one, or `None` if it may run.
+    pub fn repeated(&self, call: &ReplayCall<'_>) -> Option<(DenyReason, String)> {
         let before = self.succeeded.get(&call.key).filter(|_| call.idempotent)?;
         let reason = format!("the same call already succeeded ({before}); see its result above");
         Some((DenyReason::Duplicate, reason))
@@ -108,7 +105,7 @@ mod tests {
     }
 
     fn denied(control: &ReplayControl, call: &ReplayCall<'_>) -> Option<DenyReason> {
-        control.deny_reason(call).map(|(reason, _)| reason)
+        control.blocked(call.name).or_else(|| control.repeated(call)).map(|(reason, _)| reason)
     }
 
     const OK: ToolOutcome = ToolOutcome::Result { result: Value::Null };

@@ -15,8 +15,8 @@ use edge_harness::platform::in_memory::{
 use edge_harness::ports::{Directory, SessionStore};
 use edge_harness::session::Session;
 use edge_harness::types::{
-    Acknowledgement, Approver, ChildStatus, Decision, ErrorCode, Mode, ModelRequest, Part, Policy, Problem,
-    Role, SessionStatus, StopReason, SubagentKind,
+    Acknowledgement, Approver, ChildStatus, Decision, ErrorCode, Mode, ModelRequest, Parent, Part, Policy,
+    Problem, Role, SessionStatus, StopReason, SubagentKind,
 };
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
@@ -478,6 +478,42 @@ fn grants_in_a_child_stay_unless_the_parent_revokes_them() {
         Policy::Ask,
         "here it is not granted"
     );
+}
+
+#[test]
+fn a_child_is_stored_together_with_the_start_of_its_task() {
+    let stage = stage();
+    stage.others.delay.set(ms(100));
+    stage.post("t1", "delegate:read:x");
+    stage.run();
+    let disk = stage.others.disk(&child(&stage));
+    disk.die_after(Some(1));
+    stage.tick(ms(100));
+    disk.die_after(None);
+    let kinds: Vec<String> = disk.log().into_iter().map(|record| record.kind).collect();
+    assert_eq!(kinds, ["session.created", "turn.started"]);
+}
+
+#[test]
+fn a_child_that_an_older_version_stored_without_its_task_fails_the_call() {
+    let stage = stage();
+    stage.others.delay.set(ms(100));
+    stage.post("t1", "delegate:read:x");
+    stage.run();
+    let (id, own) = (child(&stage), stage.session());
+    let mut meta = own.state().meta.as_ref().clone();
+    meta.parent = Some(Parent {
+        session: meta.id.clone(),
+        turn: "t1".into(),
+        call_id: "d".into(),
+        agent: "general-purpose".into(),
+        forked: false,
+        task_turn: "trn_task".into(),
+    });
+    meta.id = id.as_str().into();
+    stage.others.host(&id).create(meta).unwrap();
+    stage.settle();
+    assert_eq!(outcomes(&stage.store), [json!("the subagent failed: the task was not started")]);
 }
 
 #[test]

@@ -1,13 +1,14 @@
 //! The child's side of subagents: starts its task under the parent's rules, and notifies the parent of its
 //! status until the parent has acknowledged the final one.
 
-use super::{OnBusy, Post, SessionHost, children::MESSAGE_TIMEOUT};
+use super::{SessionHost, children::MESSAGE_TIMEOUT};
 use crate::agent::ending::Ending;
 use crate::ports::{Batch, PeerError, StoreError, within};
 use crate::session::{DocumentKey, Session, document_key, kernel::Input};
+use crate::turn::TurnMachine;
 use crate::types::{
-    Acknowledgement, BudgetPatch, CallId, ChildStatus, ErrorCode, Part, Problem, SessionId, Snapshot,
-    SnapshotMeta, StopReason, TurnOptions, TurnStatus,
+    Acknowledgement, CallId, ChildStatus, ErrorCode, Message, Part, Problem, SessionId, SessionMeta,
+    Snapshot, SnapshotMeta, StopReason, TurnOptions, TurnState, TurnStatus,
 };
 use std::rc::Rc;
 
@@ -42,48 +43,35 @@ impl SessionHost {
         Ok(())
     }
 
-    /// Starts the turn that works on the task, unless it was started before.
-    pub(super) fn start_task(
-        self: &Rc<Self>,
-        session: &Rc<Session>,
+    /// Returns the turn that works on the task, and its message; `None` if `meta` is not of a child.
+    pub(super) fn task_turn(
+        &self,
+        meta: &SessionMeta,
         task: String,
         options: TurnOptions,
-    ) -> Result<(), Problem> {
-        let Some(parent) = session.state().meta.parent.clone() else { return Ok(()) };
-        let started =
-            session.is_current_turn(&parent.task_turn) || session.turn_ended(&parent.task_turn)?.is_some();
-        if started {
-            return Ok(());
-        }
-        let post = Post {
-            turn: parent.task_turn,
-            parts: vec![Part::text(task)],
-            budget: BudgetPatch::default(),
-            options,
-            on_busy: OnBusy::Queue,
-            response: None,
-        };
-        self.post(session, post).map(drop)
+    ) -> Option<(TurnState, Rc<Message>)> {
+        let turn = meta.parent.as_ref()?.task_turn.clone();
+        let message = self.user_message(&turn, vec![Part::text(task)]);
+        Some((TurnMachine::start(turn, self.now(), meta.budget, options), message))
     }
 
     /// Cancels the task of this child, for call `call_id` of its parent, and returns its final status. If the
-    /// task has not started yet, it is refused when it arrives, be it for the first time or again.
+    /// task has not arrived yet, it is refused when it does.
     ///
     /// # Errors
     /// When the store fails.
     pub fn cancel_task(self: &Rc<Self>, id: &SessionId, call_id: &CallId) -> Result<ChildStatus, Problem> {
-        if let Some(session) = self.recover()? {
-            if session.state().meta.parent.is_none() {
-                return Err(Problem::not_found("subagent"));
-            }
-            self.end_task(&session)?;
-            if let Some(status) = self.status(&session)?.filter(ChildStatus::is_final) {
-                return Ok(status);
-            }
+        let Some(session) = self.recover()? else {
+            let put = vec![(DocumentKey::Canceled.to_string(), "null".to_owned())];
+            self.ports.store.commit(Batch { put, ..Batch::default() })?;
+            return Ok(ChildStatus::not_started(id.to_owned(), call_id.to_owned()));
+        };
+        let not_found = || Problem::not_found("subagent");
+        if session.state().meta.parent.is_none() {
+            return Err(not_found());
         }
-        let put = vec![(DocumentKey::Canceled.to_string(), "null".to_owned())];
-        self.ports.store.commit(Batch { put, ..Batch::default() })?;
-        Ok(ChildStatus::not_started(id.to_owned(), call_id.to_owned()))
+        self.end_task(&session)?;
+        self.status(&session)?.ok_or_else(not_found)
     }
 
     /// Returns whether the task was canceled before it started.
@@ -142,8 +130,7 @@ impl SessionHost {
         Ok(())
     }
 
-    /// Returns the status of the task; `None` if this session is not a child. A task that has not started counts as
-    /// running, so that the child notifies its parent: the parent may be erased before it sends the task again.
+    /// Returns the status of the task; `None` if this session is not a child.
     fn status(&self, session: &Session) -> Result<Option<ChildStatus>, StoreError> {
         let state = session.state();
         let Some(parent) = state.meta.parent.clone() else { return Ok(None) };
@@ -155,7 +142,12 @@ impl SessionHost {
             }
             return Ok(Some(status));
         }
-        let Some(end) = session.turn_ended(&parent.task_turn)? else { return Ok(Some(status)) };
+        let Some(end) = session.turn_ended(&parent.task_turn)? else {
+            // Version 2 stored a child before its task, and its process ended in between.
+            status.status = TurnStatus::Failed;
+            status.error = Some("the task was not started".into());
+            return Ok(Some(status));
+        };
         status.status = end.status;
         status.text = end.reply.map(|reply| reply.text).unwrap_or_default();
         status.error = end.error.map(|error| error.message);

@@ -19,35 +19,37 @@ impl SessionHost {
         if snapshot.schema > SCHEMA {
             return Err(OpenError::Newer(snapshot.schema).into());
         }
-        let mut snapshot = snapshot;
-        let task = snapshot.task.take();
-        if task.is_some() && self.is_canceled()? {
+        let is_child = snapshot.task.is_some();
+        if is_child && self.is_canceled()? {
             return Ok(Imported::Canceled);
         }
-        let (session, is_new) = match self.recover()? {
+        let session = match self.recover()? {
             Some(session) => {
-                if task.is_some() {
+                if is_child {
                     self.follow_rules(&session, &snapshot)?;
                 }
-                (session, false)
+                session
             }
             None if snapshot.records.is_none() => return Ok(Imported::Missing),
-            None => (self.make(snapshot)?, true),
+            None => {
+                let session = self.make(snapshot)?;
+                self.await_list_update().await;
+                session
+            }
         };
-        if let Some((task, options)) = task {
-            self.start_task(&session, task, options)?;
-        }
-        if is_new {
-            self.await_list_update().await;
-        }
         let view = session.view().and_then(|view| crate::session::encode(&view))?;
         Ok(Imported::Session(view))
     }
 
+    /// Creates the session. A child is stored together with the start of its task, so that no child exists whose
+    /// task has not started.
     fn make(self: &Rc<Self>, snapshot: Snapshot) -> Result<Rc<Session>, Problem> {
-        let Snapshot { meta: SnapshotMeta { meta, totals }, forked_from, tenant_rules, records, .. } =
-            snapshot;
+        let Snapshot {
+            meta: SnapshotMeta { meta, totals }, forked_from, tenant_rules, records, task, ..
+        } = snapshot;
         let (records, ruled_at) = (records.unwrap_or_default(), totals.updated_at);
+        let task = task.and_then(|(task, options)| self.task_turn(&meta, task, options));
+        let starts_turn = task.is_some();
         let session = self.blank(meta);
         let closing = closing(&records);
         let copied = records.last().map_or(0, |record| record.seq);
@@ -74,9 +76,11 @@ impl SessionHost {
             if queued > 0 {
                 draft.record(None, EventKind::FollowupQueued { count: 0 });
             }
+            if let Some((turn, message)) = task {
+                draft.start_turn(turn, message);
+            }
         })?;
-        self.adopt(&session);
-        self.run_due();
+        self.adopt_new(&session, starts_turn);
         Ok(session)
     }
 }

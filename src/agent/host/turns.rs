@@ -56,16 +56,18 @@ impl SessionHost {
             draft.start_turn(turn, message);
         })?;
         if new {
-            self.adopt_new(session);
+            self.adopt_new(session, true);
         }
         Ok(TurnStatus::Running)
     }
 
-    /// Makes this host serve a newly stored session, and starts its turn.
-    fn adopt_new(self: &Rc<Self>, session: &Rc<Session>) {
+    /// Makes this host serve a newly stored session, and runs its turn, if it has one.
+    pub(super) fn adopt_new(self: &Rc<Self>, session: &Rc<Session>, has_turn: bool) {
         self.adopt(session);
-        // This process started the turn, so there is nothing to recover.
-        self.kernel.borrow_mut().started_here();
+        if has_turn {
+            // This process started the turn, so there is nothing to recover.
+            self.kernel.borrow_mut().started_here();
+        }
         self.run_due();
     }
 

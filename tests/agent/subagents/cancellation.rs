@@ -57,23 +57,6 @@ fn a_child_canceled_before_its_task_arrives_does_not_start() {
 }
 
 #[test]
-fn a_child_canceled_between_its_session_and_its_turn_does_not_start() {
-    let stage = sending("write:a", ms(100));
-    let disk = stage.others.disk(&child(&stage));
-    // The session is created, but the start of its turn is not stored.
-    disk.die_after(Some(1));
-    stage.tick(ms(100));
-    disk.die_after(None);
-    assert_eq!(disk.log().len(), 1);
-    // The task is on its way again when it is canceled.
-    let alarm = stage.take_wake_up().expect("a wake-up");
-    stage.tick(alarm);
-    stage.wake();
-    cancel_before_the_start(&stage);
-    assert_eq!(disk.log().len(), 1);
-}
-
-#[test]
 fn a_child_canceled_before_its_spawn_is_not_spawned() {
     let stage = ruled("read_it", Policy::Ask);
     stage.others.down.set(true);

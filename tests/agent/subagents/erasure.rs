@@ -59,17 +59,17 @@ fn children_not_yet_listed_or_created_late_are_erased() {
 }
 
 #[test]
-fn a_child_whose_task_did_not_start_is_erased_after_its_parent() {
+fn a_child_that_died_with_the_start_of_its_task_is_erased_after_its_parent() {
     let stage = sending("read:x", ms(500));
     stage.others.delay.set(Duration::ZERO);
     let id = child(&stage);
     block_on(stage.host().erase(&"t".into(), &"s".into())).unwrap();
-    // The task arrives after the erasure. The session is created, but the start of its turn is not stored.
+    // The task arrives after the erasure. The process ends with the commit of its start.
     let disk = stage.others.disk(&id);
     disk.die_after(Some(1));
     stage.tick(ms(500));
     disk.die_after(None);
-    assert_eq!(disk.log().len(), 1);
+    assert_eq!(disk.log().len(), 2);
     stage.tick(ms(20_000));
     block_on(stage.others.host(&id).wake()).unwrap();
     (0..10).for_each(|_| stage.tick(ms(100)));
