@@ -73,8 +73,15 @@ pub fn replay(ledger: &Ledger, view: &View) {
             if let Some(before) = succeeded_before(view, turn, run) {
                 ledger.find(6, format!("{} ran after {} had succeeded: {}", run.call_id, before.id, run.key));
             }
-            if closed_before(view, turn, run) {
+            // An answer that arrives after the tool was blocked still becomes a result.
+            if run.answer.is_none() && blocked_before(view, turn, run.tool, run.began) {
                 ledger.find(6, format!("{} ran although `{}` was blocked", run.call_id, run.tool));
+            }
+        }
+        for call in &turn.calls {
+            let asked = call.suspended.first().map(|place| view.entries[*place].moment);
+            if asked.is_some_and(|moment| blocked_before(view, turn, &call.name, moment)) {
+                ledger.find(6, format!("{} was suspended although `{}` was blocked", call.id, call.name));
             }
         }
     }
@@ -111,16 +118,16 @@ fn succeeded_before<'a>(view: &'a View, turn: &'a Turn, run: &Run) -> Option<&'a
     known
 }
 
-fn closed_before(view: &View, turn: &Turn, run: &Run) -> bool {
-    let (mut closed, mut unfit) = (false, 0);
-    for (_, entry) in before(view, turn, run.began).filter(|(call, _)| call.name == run.tool) {
+fn blocked_before(view: &View, turn: &Turn, tool: &str, moment: u64) -> bool {
+    let (mut blocked, mut unfit) = (false, 0);
+    for (_, entry) in before(view, turn, moment).filter(|(call, _)| call.name == tool) {
         match outcome(entry) {
-            "failure" | "timeout" => closed |= entry.value["retryable"] == false,
+            "failure" | "timeout" => blocked |= entry.value["retryable"] == false,
             "denied" if entry.value["denied"] == "validation" => unfit += 1,
             "result" | "artifact" => unfit = 0,
             _ => {}
         }
-        closed |= unfit >= 3;
+        blocked |= unfit >= 3;
     }
-    closed
+    blocked
 }
