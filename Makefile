@@ -1,6 +1,9 @@
 # The index of commands: `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help setup build dev check test audit bench sim fmt lint deploy workspace-push clean
+.PHONY: help setup new build dev check test audit bench sim fmt lint deploy workspace-push clean
+
+# The folder of the Worker. Exported, because make passes signals to a script only when no shell is in between.
+new build dev deploy: export WORKER = $(DIR)
 
 help: ## prints this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{printf "make %-14s %s\n", $$1, $$2}'
@@ -8,10 +11,13 @@ help: ## prints this list
 setup: ## installs the build tools and packages
 	@scripts/setup.sh
 
-build: setup ## builds the release Worker into build/
+new: ## creates a crate for a Worker of your own: DIR=../my-agent
+	@scripts/new.sh
+
+build: setup ## builds the release Worker into build/: DIR=../my-agent
 	@scripts/build.sh
 
-dev: ## runs everything on this machine, without an account: PORT=8787 STATE_DIR=.state
+dev: ## runs everything on this machine, without an account: PORT=8787 STATE_DIR=.state DIR=../my-agent
 	@scripts/dev.sh
 
 check: ## checks formatting and lints, and runs the tests that need no Worker: the inner loop
@@ -35,11 +41,11 @@ fmt: ## formats the code
 lint: ## checks formatting and clippy, as `make test` does
 	@scripts/lint.sh
 
-deploy: ## deploys to Cloudflare: migrations, then the Worker
+deploy: ## deploys to Cloudflare: migrations, then the Worker: DIR=../my-agent
 	@scripts/deploy.sh
 
 workspace-push: ## uploads a folder as files that all users of an agent share: DIR=path AGENT=id URL=http://localhost:8787 KEY=…
 	@DIR="$(DIR)" AGENT="$(AGENT)" URL="$(URL)" KEY="$(KEY)" scripts/workspace-push.sh
 
 clean: ## removes build output; keeps the tool cache, keys and state
-	@rm -rf build build-fixtures examples/my-agent/build examples/my-agent/target target bench/results
+	@rm -rf build build-fixtures target bench/results

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs everything locally, without an account. Settings: PORT (8787), STATE_DIR (.state).
+# Runs everything locally, without an account. Settings: WORKER, PORT (8787), STATE_DIR (.state in the Worker's folder).
 source "$(dirname "$0")/env.sh"
 
 PORT="${PORT:-8787}"
@@ -11,6 +11,7 @@ if (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; then
 fi
 scripts/setup.sh
 scripts/build.sh
+cd "$WORKER"
 
 # Keys are created once and never replaced, so that clients keep theirs.
 key() { sed -n "s/^$1=\"\{0,1\}\([^\"]*\)\"\{0,1\}\$/\1/p" .dev.vars | tail -1; }
@@ -30,6 +31,8 @@ for db in $(databases); do
 done
 rm -f "$log"
 
+# Wrangler builds the Worker again after each change.
+use_wasm_tools
 # Starts a separate process group, so that no workerd process outlives this script.
 set -m
 wrangler dev --ip 127.0.0.1 --port "$PORT" --inspector-port 0 --persist-to "$STATE_DIR" \

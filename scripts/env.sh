@@ -3,11 +3,15 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# The folder of the Worker: this clone, or another folder, by its path from here.
+WORKER="$(realpath -m "${WORKER:-.}")"
+export WORKER
+
 # Outside the clone, so that all clones share the built tools.
 CACHE="${EDGE_HARNESS_CACHE:-$HOME/.cache/edge-harness}"
 BIN="$PWD/node_modules/.bin"
 SHIMS="$CACHE/nightly-shims"
-export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$WORKER/target}"
 
 # worker-build downloads these two tools unless their paths are set.
 export WASM_BINDGEN_BIN="$CACHE/cargo/bin/wasm-bindgen"
@@ -21,7 +25,9 @@ export PATH="$BIN:$PATH"
 
 say() { printf '==> %s\n' "$*"; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
-# Lists the D1 bindings: `DB` and its shards.
+# Puts the build tools first. The shims replace nightly where rustup cannot download it.
+use_wasm_tools() { export PATH="$SHIMS:$CACHE/cargo/bin:$PATH"; }
+# Lists the D1 bindings of the Worker in the current folder: `DB` and its shards.
 databases() { sed -n 's/^binding = "\(DB\(_[0-9]*\)\{0,1\}\)"$/\1/p' wrangler.toml; }
 locked() { awk -v name="\"$1\"" '$1=="name" && $3==name {getline; gsub(/"/,"",$3); print $3; exit}' Cargo.lock; }
 

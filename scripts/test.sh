@@ -4,7 +4,15 @@ source "$(dirname "$0")/env.sh"
 
 # A process group of its own, so that nothing continues to build when a test fails.
 set -m
-{ scripts/build.sh --fixtures && scripts/build.sh examples/my-agent; } &
+{
+    scripts/build.sh --fixtures
+    # The tests of a crate of one's own run on a copy of the example, as users get it.
+    export WORKER=target/new/my-agent
+    rm -rf "$WORKER"
+    scripts/new.sh
+    # Both Workers share the builds of their dependencies.
+    CARGO_TARGET_DIR="$CARGO_TARGET_DIR/fixtures" scripts/build.sh
+} &
 workers=$!
 set +m
 trap 'kill -TERM -- "-$workers" 2>/dev/null || true' EXIT

@@ -252,6 +252,21 @@ fn the_http_api_lists_every_route_and_its_scope() {
 }
 
 #[test]
+fn the_example_pins_the_tools_of_the_repository() {
+    // The lines of the files that give a version, without indentation and a comma at the end.
+    let lines = |name: &str, mark: &str| {
+        let text = page(name);
+        let lines = text.lines().filter(|line| line.contains(mark));
+        lines.map(|line| line.trim().trim_end_matches(',').to_owned()).collect::<Vec<_>>()
+    };
+    for tool in ["\"node\": \"", "\"wrangler\": \""] {
+        assert_eq!(lines("examples/my-agent/package.json", tool), lines("package.json", tool));
+    }
+    let of = |name, mark: &str| lines(name, mark).concat().replace(mark, "");
+    assert_eq!(of("examples/my-agent/build.sh", "version="), of("scripts/setup.sh", "WORKER_BUILD="));
+}
+
+#[test]
 fn the_readme_stays_short() {
     assert!(page("README.md").lines().count() <= 150);
 }

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Builds the Worker into build/. `wrangler dev` and `wrangler deploy` run this.
+# Builds the Worker into build/. `wrangler dev` and `wrangler deploy` run this. It needs Rust's nightly toolchain with
+# rust-src, and the target wasm32-unknown-unknown in both toolchains; worker-build downloads its other tools.
 set -euo pipefail
 cd "$(dirname "$0")"
-cargo install -q worker-build@0.8.7
+
+version=0.8.7
+[ "$(worker-build --version 2>/dev/null)" = "$version" ] || cargo install -q --locked "worker-build@$version"
 
 # LLVM 22 writes invalid wasm for some very large functions. These costs limit how much it inlines.
 for cost in instr-cost=500 call-penalty=2500 threshold=500; do

@@ -1,16 +1,24 @@
-//! An agent of a crate of its own, `examples/my-agent`: its tool, its hook, its provider.
+//! A Worker of a crate of its own, the copy of `examples/my-agent` that `make new` creates: its tool, its hook, its
+//! provider.
 
 use crate::support::{ADMIN_KEY, Chat, DEV_API_KEY, Launch, ModelServer, Script, Server};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-fn start(more: Value) -> Server {
+/// Path of the crate, from the root of the repository.
+const CRATE: &str = "target/new/my-agent";
+
+/// Starts the Worker with these variables and secrets.
+pub fn start(more: Value) -> Server {
+    let main = Path::new(env!("CARGO_MANIFEST_DIR")).join(CRATE).join("build/index.js");
+    assert!(main.exists(), "the Worker is not built; first run: make new build DIR={CRATE}");
     let mut bindings = json!({ "DEV_API_KEY": DEV_API_KEY, "ADMIN_KEY": ADMIN_KEY });
     for (name, value) in more.as_object().unwrap() {
         bindings[name] = value.clone();
     }
     Server::launch(Launch {
-        config: "examples/my-agent/wrangler.toml".into(),
+        config: Path::new(CRATE).join("wrangler.toml"),
         main: "build/index.js",
         bindings,
         databases: None,
