@@ -35,8 +35,8 @@ async fn grade(
         within(agent.clock.as_ref(), TIMEOUT, async { response_text(provider.stream(request)).await });
     let answer = answer.await?;
     let (text, _) = answer.map_err(|_| "the model failed")?;
-    let graded =
-        structured::parse(&schema(), &text).map_err(|why| format!("the answer does not fit: {why}"))?;
+    let graded = structured::parse(&schema(), &text)
+        .map_err(|why| format!("the response does not match its schema: {why}"))?;
     let reason = graded.get("reason").and_then(Value::as_str).unwrap_or_default();
     let score = graded.get("score").and_then(Value::as_f64).unwrap_or_default();
     Ok((score, cut(reason, MAX_REASON)))

@@ -233,7 +233,7 @@ impl ReactAgent<'_> {
             Err(misfit) => {
                 ending.error = Some(TurnError {
                     code: "output_invalid".into(),
-                    message: format!("the answer does not match output_schema: {misfit}"),
+                    message: format!("the reply does not match output_schema: {misfit}"),
                     retryable: true,
                 });
                 ending.bound = Some(reason).filter(|reason| is_bound(*reason));

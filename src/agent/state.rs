@@ -32,13 +32,12 @@ impl StateRules {
         initial: Map<String, Value>,
     ) -> Result<Self, (&'static str, String)> {
         if let Some(schema) = &schema {
-            schema::check(schema)
-                .map_err(|misfit| ("STATE_SCHEMA", format!("{} at {:?}", misfit.detail, misfit.pointer)))?;
+            schema::check(schema).map_err(|misfit| ("STATE_SCHEMA", misfit.to_string()))?;
         }
         let rules = Self { schema, initial };
         match rules.misfits(&rules.initial).into_iter().next() {
             None => Ok(rules),
-            Some(FieldError { pointer, detail }) => Err(("INITIAL_STATE", format!("{pointer}: {detail}"))),
+            Some(misfit) => Err(("INITIAL_STATE", misfit.to_string())),
         }
     }
 

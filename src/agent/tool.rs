@@ -235,7 +235,5 @@ fn parameters(args: fn(&mut SchemaGenerator) -> Schema) -> Value {
 }
 
 fn read<A: DeserializeOwned>(args: Value) -> Result<A, Invalid> {
-    json::from_value(args).map_err(|error| {
-        Invalid(format!("the arguments do not fit the schema at `{}`: {}", error.path(), error.inner()))
-    })
+    json::from_value(args).map_err(|error| Invalid(format!("the arguments do not match the schema: {error}")))
 }

@@ -54,7 +54,7 @@ impl Hook for AgentTrace {
         }
         self.line(
             cx,
-            "model.answered",
+            "model.responded",
             json!({"step": event.step, "ms": millis(event.elapsed), "usage": event.response.usage, "calls": calls}),
         );
     }

@@ -4,7 +4,7 @@
 use super::request::{Request, RequestExt};
 use crate::types::{
     ErrorCode, Problem,
-    json::{MAX_DEPTH, from_value, pointer, too_deep},
+    json::{MAX_DEPTH, from_value, too_deep},
 };
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -44,7 +44,7 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if too_deep(&value) {
         return Err(Problem::field("", format!("nested deeper than {} levels", MAX_DEPTH)));
     }
-    from_value(value).map_err(|error| Problem::field(pointer(error.path()), error.inner().to_string()))
+    from_value(value).map_err(|error| Problem::fields(vec![error]))
 }
 
 #[cfg(test)]

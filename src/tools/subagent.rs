@@ -82,9 +82,8 @@ impl DynTool for Subagent {
     }
 
     fn check(&self, args: &Value) -> Result<Vec<String>, Invalid> {
-        let task: Args = from_value(args.clone()).map_err(|error| {
-            format!("the arguments do not match the schema at `{}`: {}", error.path(), error.inner())
-        })?;
+        let task: Args = from_value(args.clone())
+            .map_err(|error| format!("the arguments do not match the schema: {error}"))?;
         if !self.0.iter().any(|kind| kind.id == task.agent) {
             let ids: Vec<&str> = self.0.iter().map(|kind| kind.id.as_str()).collect();
             return Err(Invalid(format!("unknown `agent` {:?}; available: {}", task.agent, ids.join(", "))));

@@ -43,7 +43,8 @@ const VISIT_WORK: usize = 4;
 const MAX_LIST: usize = 300;
 
 /// A place where a value violates its schema.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{pointer}{}{detail}", if pointer.is_empty() { "" } else { ": " })]
 pub struct SchemaViolation {
     /// JSON Pointer into the value.
     pub pointer: String,

@@ -88,7 +88,8 @@ error_codes! {
 }
 
 /// An error in one field of a body or query.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{pointer}{}{detail}", if pointer.is_empty() { "" } else { ": " })]
 pub struct FieldError {
     /// JSON Pointer (RFC 6901) into the body; `?name` for a query parameter.
     pub pointer: String,
@@ -135,17 +136,12 @@ impl Problem {
 
     /// Creates a problem with one invalid field.
     pub fn field(pointer: impl Into<String>, detail: impl Into<String>) -> Self {
-        let detail = detail.into();
-        let pointer = pointer.into();
-        let mut problem = Self::new(ErrorCode::ValidationFailed, format!("{pointer}: {detail}"));
-        problem.errors.push(FieldError { pointer, detail });
-        problem
+        Self::fields(vec![FieldError { pointer: pointer.into(), detail: detail.into() }])
     }
 
     /// Creates a problem with several invalid fields.
     pub fn fields(errors: Vec<FieldError>) -> Self {
-        let detail: Vec<_> =
-            errors.iter().map(|field| format!("{}: {}", field.pointer, field.detail)).collect();
+        let detail: Vec<_> = errors.iter().map(FieldError::to_string).collect();
         Self { errors, ..Self::new(ErrorCode::ValidationFailed, detail.join("; ")) }
     }
 

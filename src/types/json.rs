@@ -1,5 +1,6 @@
 //! Reading JSON from outside, and writing it for HTTP headers.
 
+use super::FieldError;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Error, Value};
 use serde_path_to_error::{Path, Segment};
@@ -7,13 +8,43 @@ use serde_path_to_error::{Path, Segment};
 /// Deserializes `value` as a `T`.
 ///
 /// # Errors
-/// `value` is not a `T`. The error contains what is wrong and where.
-pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, serde_path_to_error::Error<Error>> {
-    serde_path_to_error::deserialize(value)
+/// `value` is not a `T`. The error says what is wrong and where, in terms of JSON.
+pub fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, FieldError> {
+    serde_path_to_error::deserialize(value).map_err(|error| FieldError {
+        pointer: pointer(error.path()),
+        detail: in_terms_of_json(&error.inner().to_string()),
+    })
+}
+
+/// Replaces the names of Rust types in a message of serde, which ends with `, expected …`.
+fn in_terms_of_json(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once(", expected ") else { return message.to_owned() };
+    let found = match found {
+        "invalid type: map" => "invalid type: object",
+        "invalid type: sequence" => "invalid type: array",
+        other => other,
+    };
+    let expected = match expected {
+        "u8" => "an integer from 0 to 255",
+        "u16" => "an integer from 0 to 65535",
+        "u32" => "an integer from 0 to 4294967295",
+        "u64" | "usize" => "an integer that is not negative",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "an integer",
+        "f32" | "f64" => "a number",
+        "unit" => "null",
+        "string or map" => "a string or an object",
+        "a map" => "an object",
+        "a sequence" => "an array",
+        text if text.starts_with("struct ") => "an object",
+        text if text.starts_with("enum ") => "a string or an object",
+        text if text.starts_with("tuple ") || text.starts_with("a tuple ") => "an array",
+        other => other,
+    };
+    format!("{found}, expected {expected}")
 }
 
 /// Returns `path` as a JSON pointer; empty for the whole value.
-pub fn pointer(path: &Path) -> String {
+fn pointer(path: &Path) -> String {
     let mut out = String::new();
     for segment in path {
         out.push('/');
@@ -94,6 +125,10 @@ mod tests {
         items: Vec<Item>,
         #[serde(default)]
         way: Option<Way>,
+        #[serde(default)]
+        count: u32,
+        #[serde(default)]
+        pair: (u8, u8),
     }
 
     #[derive(Debug, Deserialize)]
@@ -113,36 +148,31 @@ mod tests {
 
     #[test]
     fn errors_name_the_field_that_does_not_fit() {
-        for (body, place, path, detail) in [
-            (json!({}), "", ".", "missing field `items`"),
-            (
-                json!({"items": [{"a/b": null}]}),
-                "/items/0/a~1b",
-                "items[0].a/b",
-                "invalid type: null, expected a string",
-            ),
-            (
-                json!({"items": ["a"]}),
-                "/items/0",
-                "items[0]",
-                "invalid type: string \"a\", expected struct Item",
-            ),
-            (
-                json!({"items": [], "way": "moon"}),
-                "/way",
-                "way",
-                "unknown variant `moon`, expected `sea` or `land`",
-            ),
+        for (body, place, detail) in [
+            (json!({}), "", "missing field `items`"),
+            (json!({"items": [{"a/b": null}]}), "/items/0/a~1b", "invalid type: null, expected a string"),
+            (json!({"items": ["a"]}), "/items/0", "invalid type: string \"a\", expected an object"),
+            (json!({"items": [], "way": "moon"}), "/way", "unknown variant `moon`, expected `sea` or `land`"),
             (
                 json!({"items": [], "way": {"land": 5}}),
                 "/way/land",
-                "way.land",
                 "invalid type: integer `5`, expected a string",
+            ),
+            (
+                json!({"items": [], "count": -1}),
+                "/count",
+                "invalid value: integer `-1`, expected an integer from 0 to 4294967295",
+            ),
+            (json!({"items": {}}), "/items", "invalid type: object, expected an array"),
+            (json!({"items": [], "pair": 1}), "/pair", "invalid type: integer `1`, expected an array"),
+            (
+                json!({"items": [], "way": 1}),
+                "/way",
+                "invalid type: integer `1`, expected a string or an object",
             ),
         ] {
             let error = from_value::<Order>(body.clone()).expect_err("not an order");
-            let found = (pointer(error.path()), error.path().to_string(), error.inner().to_string());
-            assert_eq!(found, (place.to_owned(), path.to_owned(), detail.to_owned()), "{body}");
+            assert_eq!((error.pointer.as_str(), error.detail.as_str()), (place, detail), "{body}");
         }
     }
 }

@@ -1,10 +1,7 @@
 //! Patches the permissions of a session.
 
 use super::checks::MAX_OBJECT_BYTES;
-use crate::types::{
-    Problem, SessionPermissions,
-    json::{from_value, pointer},
-};
+use crate::types::{Problem, SessionPermissions, json::from_value};
 use serde_json::{Value, json};
 
 /// Applies a merge patch (RFC 7396) to permissions.
@@ -22,7 +19,7 @@ pub(super) fn patched(now: &SessionPermissions, patch: Value) -> Result<SessionP
         return Err(fault(String::new(), "expected an object"));
     }
     let mut new: SessionPermissions =
-        from_value(merged).map_err(|error| fault(pointer(error.path()), &error.inner().to_string()))?;
+        from_value(merged).map_err(|error| fault(error.pointer, &error.detail))?;
     new.ask_again(now);
     new.check().map_err(|field| fault(field.pointer, &field.detail))?;
     if bytes > MAX_OBJECT_BYTES {
