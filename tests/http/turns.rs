@@ -263,7 +263,7 @@ fn failed_calls_become_results_that_the_model_reads() {
     }
     let texts = strings(read.iter().map(|m| &m["content"]));
     assert!(texts[1].contains("make_coffee") && texts[1].contains("echo"), "{}", texts[1]);
-    assert!(texts[2].contains("`text`"), "{}", texts[2]);
+    assert!(texts[2].contains("/text: invalid type: object"), "{}", texts[2]);
 }
 
 #[test]
