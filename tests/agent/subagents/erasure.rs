@@ -110,11 +110,7 @@ fn an_evicted_session_frees_its_memory_while_a_job_runs() {
 #[test]
 fn a_child_with_an_unsent_status_cannot_be_deleted_and_is_counted_once() {
     let stage = stage();
-    stage.post("t1", "delegate:read:x");
-    stage.tick(ms(50));
-    stage.others.down.set(true);
-    stage.tick(ms(1_000));
-    let id = child(&stage);
+    let id = cut_off(&stage);
     let delete = |stage: &Stage| {
         let mut call = request("DELETE /v1/sessions/s", "", &json!({}));
         call.session = id.as_str().into();
