@@ -6,10 +6,13 @@ source "$(dirname "$0")/env.sh"
 set -m
 {
     scripts/build.sh --fixtures
-    # The tests of a crate of one's own run on a copy of the example, as users get it.
+    # The tests of a crate of one's own run on a copy of the example, as users get it. A copy that is up to date stays,
+    # with its build.
     export WORKER=target/new/my-agent
-    rm -rf "$WORKER"
-    scripts/new.sh
+    if [ -n "$(find examples/my-agent scripts/new.sh -newer "$WORKER/wrangler.toml" -print -quit 2>&1)" ]; then
+        rm -rf "$WORKER"
+        scripts/new.sh
+    fi
     # Both Workers share the builds of their dependencies.
     CARGO_TARGET_DIR="$CARGO_TARGET_DIR/fixtures" scripts/build.sh
 } &
