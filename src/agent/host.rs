@@ -218,7 +218,7 @@ impl SessionHost {
     pub fn create(self: &Rc<Self>, meta: SessionMeta) -> Result<Rc<Session>, StoreError> {
         let session = self.blank(meta);
         session.commit(self.now(), |draft| draft.created(None))?;
-        self.adopt_new(&session, false);
+        self.adopt_new(&session);
         Ok(session)
     }
 

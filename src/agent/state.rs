@@ -92,10 +92,6 @@ impl StateRules {
             return whole(format!("the whole state would be larger than {MAX_STATE} bytes of JSON"));
         }
         let misfits = self.schema.iter().flat_map(|schema| schema::violations(schema, &state));
-        let field = |misfit: schema::SchemaViolation| FieldError {
-            pointer: format!("/state{}", misfit.pointer),
-            detail: misfit.detail,
-        };
-        misfits.map(field).collect()
+        misfits.map(|misfit| FieldError { pointer: format!("/state{}", misfit.pointer), ..misfit }).collect()
     }
 }

@@ -14,6 +14,7 @@ mod work;
 pub use coerce::coerce;
 pub use supported::check;
 
+use crate::types::FieldError;
 use serde_json::{Map, Number, Value};
 use std::{
     cmp::Ordering,
@@ -42,20 +43,10 @@ const VISIT_WORK: usize = 4;
 /// Maximum length of a list of allowed values in a message, in characters.
 const MAX_LIST: usize = 300;
 
-/// A place where a value violates its schema.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{pointer}{}{detail}", if pointer.is_empty() { "" } else { ": " })]
-pub struct SchemaViolation {
-    /// JSON Pointer into the value.
-    pub pointer: String,
-    /// What the schema expects there.
-    pub detail: String,
-}
-
 /// Checks `value` against `schema` and returns at most the first 32 violations; empty when the value
 /// conforms. A value that is nested deeper than 64 levels, or that takes too much work to check, does not
 /// conform.
-pub fn violations(schema: &Value, value: &Value) -> Vec<SchemaViolation> {
+pub fn violations(schema: &Value, value: &Value) -> Vec<FieldError> {
     let mut work = MAX_WORK;
     Checker::run(schema, schema, value, &mut work)
 }
@@ -71,11 +62,11 @@ struct Checker<'a> {
     left: usize,
     /// Set when a limit was exceeded. The result is unknown then, even inside `not`.
     gave_up: bool,
-    found: Vec<SchemaViolation>,
+    found: Vec<FieldError>,
 }
 
 impl<'a> Checker<'a> {
-    fn run(root: &'a Value, schema: &'a Value, value: &Value, work: &mut usize) -> Vec<SchemaViolation> {
+    fn run(root: &'a Value, schema: &'a Value, value: &Value, work: &mut usize) -> Vec<FieldError> {
         let (path, found) = (String::new(), Vec::new());
         let mut checker = Self { root, path, depth: 0, left: *work, gave_up: false, found };
         checker.visit(schema, value);
@@ -92,7 +83,7 @@ impl<'a> Checker<'a> {
         let detail = detail.into();
         self.pay(2 + (self.path.len() + detail.len()) / WRITE_BYTES);
         if self.found.len() < MAX_VIOLATIONS {
-            self.found.push(SchemaViolation { pointer: self.path.clone(), detail });
+            self.found.push(FieldError { pointer: self.path.clone(), detail });
         }
     }
 
@@ -150,7 +141,7 @@ impl<'a> Checker<'a> {
     }
 
     /// Returns the violations of another schema for the same value, without adding them to `found`.
-    fn violations_of(&mut self, schema: &'a Value, value: &Value) -> Vec<SchemaViolation> {
+    fn violations_of(&mut self, schema: &'a Value, value: &Value) -> Vec<FieldError> {
         let outer = mem::take(&mut self.found);
         self.visit(schema, value);
         mem::replace(&mut self.found, outer)

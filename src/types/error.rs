@@ -87,11 +87,11 @@ error_codes! {
     Unavailable, "unavailable", 503, "A required service is not available";
 }
 
-/// An error in one field of a body or query.
+/// An error in one field of a body or query, or in one place of another JSON value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{pointer}{}{detail}", if pointer.is_empty() { "" } else { ": " })]
 pub struct FieldError {
-    /// JSON Pointer (RFC 6901) into the body; `?name` for a query parameter.
+    /// JSON Pointer (RFC 6901) into the value, empty for the whole; `?name` for a query parameter.
     pub pointer: String,
     /// What is wrong and what is expected.
     pub detail: String,

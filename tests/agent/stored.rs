@@ -201,7 +201,7 @@ fn a_running_turn_of_an_earlier_version_continues() {
 #[test]
 fn a_commit_rewrites_only_the_parts_of_the_state_that_it_changes() {
     let (stage, _) = Stage::scripted(|_| answer(vec![Part::text("hello")]), |builder| builder);
-    let keys = || stage.store.take_written().into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+    let keys = || stage.store.take_written();
     stage.post("t1", "go");
     assert_eq!(keys(), ["state", "state/guidance", "state/activity", "state/background"]);
     stage.settle();

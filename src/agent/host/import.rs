@@ -49,7 +49,6 @@ impl SessionHost {
         } = snapshot;
         let (records, ruled_at) = (records.unwrap_or_default(), totals.updated_at);
         let task = task.and_then(|(task, options)| self.task_turn(&meta, task, options));
-        let starts_turn = task.is_some();
         let session = self.blank(meta);
         let closing = closing(&records);
         let copied = records.last().map_or(0, |record| record.seq);
@@ -80,7 +79,7 @@ impl SessionHost {
                 draft.start_turn(turn, message);
             }
         })?;
-        self.adopt_new(&session, starts_turn);
+        self.adopt_new(&session);
         Ok(session)
     }
 }

@@ -56,15 +56,15 @@ impl SessionHost {
             draft.start_turn(turn, message);
         })?;
         if new {
-            self.adopt_new(session, true);
+            self.adopt_new(session);
         }
         Ok(TurnStatus::Running)
     }
 
     /// Makes this host serve a newly stored session, and runs its turn, if it has one.
-    pub(super) fn adopt_new(self: &Rc<Self>, session: &Rc<Session>, has_turn: bool) {
+    pub(super) fn adopt_new(self: &Rc<Self>, session: &Rc<Session>) {
         self.adopt(session);
-        if has_turn {
+        if session.state().activity.turn.is_some() {
             // This process started the turn, so there is nothing to recover.
             self.kernel.borrow_mut().started_here();
         }

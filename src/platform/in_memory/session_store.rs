@@ -16,8 +16,8 @@ pub struct MemorySessionStore {
     documents: RefCell<BTreeMap<String, String>>,
     fail_commits: Cell<u32>,
     commits: Cell<u32>,
-    /// The key and the size of each document that was written.
-    written: RefCell<Vec<(String, usize)>>,
+    /// The key of each document that was written.
+    written: RefCell<Vec<String>>,
     dies_at: Cell<Option<u32>>,
 }
 
@@ -38,8 +38,8 @@ impl MemorySessionStore {
         self.commits.get()
     }
 
-    /// Returns the key and the size in bytes of each document written since the last call.
-    pub fn take_written(&self) -> Vec<(String, usize)> {
+    /// Returns the key of each document written since the last call.
+    pub fn take_written(&self) -> Vec<String> {
         self.written.take()
     }
 
@@ -70,7 +70,7 @@ impl SessionStore for MemorySessionStore {
             log.push(record);
         }
         let mut documents = self.documents.borrow_mut();
-        self.written.borrow_mut().extend(batch.put.iter().map(|(key, json)| (key.clone(), json.len())));
+        self.written.borrow_mut().extend(batch.put.iter().map(|(key, _)| key.clone()));
         documents.extend(batch.put);
         for key in &batch.delete {
             documents.remove(key);

@@ -1,7 +1,7 @@
 //! Checks whether values can be validated against a schema.
 
-use super::{MAX_DEPTH, MAX_WORK, SchemaViolation, WRITE_BYTES, count, escaped, resolve, spend};
-use crate::types::Invalid;
+use super::{MAX_DEPTH, MAX_WORK, WRITE_BYTES, count, escaped, resolve, spend};
+use crate::types::{FieldError, Invalid};
 use serde_json::Value;
 use std::{
     collections::{HashMap, HashSet},
@@ -44,7 +44,7 @@ const TYPES: &[&str] = &["null", "boolean", "integer", "number", "string", "arra
 ///
 /// # Errors
 /// Returns the first problem; its pointer leads into the schema.
-pub fn check(schema: &Value) -> Result<(), SchemaViolation> {
+pub fn check(schema: &Value) -> Result<(), FieldError> {
     let mut checker = Checker {
         root: schema,
         path: String::new(),
@@ -58,7 +58,7 @@ pub fn check(schema: &Value) -> Result<(), SchemaViolation> {
         checker.path = reference.trim_start_matches('#').to_owned();
         checker.depth = 0;
         if let Err(detail) = checker.schema(target) {
-            return Err(SchemaViolation { pointer: checker.path, detail: detail.into() });
+            return Err(FieldError { pointer: checker.path, detail: detail.into() });
         }
     }
     Ok(())
