@@ -397,10 +397,7 @@ fn a_child_session_rejects_messages_of_others() {
 
 #[test]
 fn a_child_is_stored_together_with_the_start_of_its_task() {
-    let stage = stage();
-    stage.others.delay.set(ms(100));
-    stage.post("t1", "delegate:read:x");
-    stage.run();
+    let stage = sending("read:x", ms(100));
     let disk = stage.others.disk(&child(&stage));
     disk.die_after(Some(1));
     stage.tick(ms(100));
@@ -411,10 +408,7 @@ fn a_child_is_stored_together_with_the_start_of_its_task() {
 
 #[test]
 fn a_child_that_an_older_version_stored_without_its_task_fails_the_call() {
-    let stage = stage();
-    stage.others.delay.set(ms(100));
-    stage.post("t1", "delegate:read:x");
-    stage.run();
+    let stage = sending("read:x", ms(100));
     let (id, own) = (child(&stage), stage.session());
     let mut meta = own.state().meta.as_ref().clone();
     meta.parent = Some(Parent {
