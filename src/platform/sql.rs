@@ -18,9 +18,14 @@ use std::borrow::Cow;
 pub struct SqlError(pub String);
 
 impl SqlError {
-    /// Wraps an error of a driver.
+    /// Wraps an error of a driver. If a table or a column is missing, the error also says what to do.
     pub fn new(error: impl ToString) -> Self {
-        Self(error.to_string())
+        let cause = error.to_string();
+        let is_outdated = ["no such table", "no such column", "has no column named"];
+        match is_outdated.iter().any(|sign| cause.contains(sign)) {
+            true => Self(format!("{cause}; apply the migrations, as `make dev` and `make deploy` do")),
+            false => Self(cause),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Migrations keep existing rows correct.
 
 use crate::sqlite::Sqlite;
+use edge_harness::platform::sql::{Sql, Statement};
+use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 
 /// Rows of a schema with tenants and files, before shards and counts.
@@ -44,4 +46,17 @@ fn old_tenants_stay_on_their_shard_and_their_files_are_counted() {
     assert_eq!(database.dump("SELECT shard FROM tenants WHERE id = 'new'"), ["null"]);
     assert_eq!(trees(), ["t|agents/a/sessions/ses_1|sessions/ses_1|1", "t|agents/a/users/u|users/u|3"]);
     assert_eq!(database.dump("SELECT tenant, blob FROM free_blobs"), ["t|key"]);
+}
+
+#[test]
+fn the_error_of_a_missing_table_or_column_says_to_apply_the_migrations() {
+    let database = Sqlite::new();
+    database.run_all("DROP TABLE sessions; ALTER TABLE tenants DROP COLUMN jwt;");
+    for sql in
+        ["SELECT id FROM sessions", "SELECT jwt FROM tenants", "INSERT INTO tenants (jwt) VALUES ('{}')"]
+    {
+        let failed = block_on(database.batch(&[Statement::new(sql, [])]));
+        let why = failed.err().expect(sql).to_string();
+        assert!(why.contains("apply the migrations"), "{why}");
+    }
 }

@@ -106,8 +106,8 @@ impl Sqlite {
     }
 
     fn run(connection: &Connection, statement: &Statement<'_>) -> rusqlite::Result<JsonRows> {
-        Self::check_plan(connection, statement);
         let mut prepared = connection.prepare(&statement.sql)?;
+        Self::check_plan(connection, statement);
         let names: Vec<String> = prepared.column_names().into_iter().map(str::to_owned).collect();
         for (number, value) in statement.args.iter().enumerate() {
             match value {
@@ -145,7 +145,7 @@ impl Sql for Sqlite {
         let mut connection = self.connection.borrow_mut();
         let transaction = connection.transaction().map_err(SqlError::new)?;
         let results = statements.iter().map(|statement| {
-            Self::run(&transaction, statement).map_err(|e| SqlError(format!("{e} in {}", statement.sql)))
+            Self::run(&transaction, statement).map_err(|e| SqlError::new(format!("{e} in {}", statement.sql)))
         });
         let results = results.collect::<Result<_, _>>()?;
         transaction.commit().map_err(SqlError::new)?;

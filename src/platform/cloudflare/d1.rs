@@ -15,6 +15,7 @@ pub use files::D1Files;
 pub use shards::Shards;
 
 use super::timeout::{CallError, error_text, with_timeout};
+use crate::platform::sql::SqlError;
 use crate::types::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -25,14 +26,9 @@ use worker::{D1Database, D1PreparedStatement, D1Result, D1Type};
 /// Timeout of a statement or a batch.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A database failed, or returned rows that cannot be read. The message is for the log.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct D1Error(String);
-
-impl From<CallError> for D1Error {
+impl From<CallError> for SqlError {
     fn from(error: CallError) -> Self {
-        Self(error.to_string())
+        Self::new(error)
     }
 }
 
@@ -50,34 +46,38 @@ impl Database {
     }
 
     /// Runs a statement and returns its rows.
-    pub async fn rows<T: DeserializeOwned>(&self, sql: &str, args: &[D1Type<'_>]) -> Result<Vec<T>, D1Error> {
+    pub async fn rows<T: DeserializeOwned>(
+        &self,
+        sql: &str,
+        args: &[D1Type<'_>],
+    ) -> Result<Vec<T>, SqlError> {
         self.ask(sql, args).await?.read()
     }
 
     /// Runs a statement and ignores its rows.
-    pub async fn run(&self, sql: &str, args: &[D1Type<'_>]) -> Result<(), D1Error> {
+    pub async fn run(&self, sql: &str, args: &[D1Type<'_>]) -> Result<(), SqlError> {
         self.ask(sql, args).await.map(drop)
     }
 
     /// Runs a statement that ends in `RETURNING 1 AS done`. Returns whether it changed a row.
-    pub async fn did(&self, sql: &str, args: &[D1Type<'_>]) -> Result<bool, D1Error> {
+    pub async fn did(&self, sql: &str, args: &[D1Type<'_>]) -> Result<bool, SqlError> {
         self.ask(sql, args).await?.any()
     }
 
     /// Runs statements in one transaction, and returns the rows of each.
-    pub async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, D1Error> {
+    pub async fn batch(&self, statements: &[Statement<'_>]) -> Result<Vec<Rows>, SqlError> {
         let prepared = statements.iter().map(|(sql, args)| self.prepare(sql, args));
         let batch = self.0.batch(prepared.collect::<Result<_, _>>()?);
         let results = with_timeout(TIMEOUT, batch).await?;
         results.into_iter().map(Rows::new).collect()
     }
 
-    async fn ask(&self, sql: &str, args: &[D1Type<'_>]) -> Result<Rows, D1Error> {
+    async fn ask(&self, sql: &str, args: &[D1Type<'_>]) -> Result<Rows, SqlError> {
         Rows::new(with_timeout(TIMEOUT, self.prepare(sql, args)?.all()).await?)
     }
 
-    fn prepare(&self, sql: &str, args: &[D1Type<'_>]) -> Result<D1PreparedStatement, D1Error> {
-        self.0.prepare(sql).bind_refs(args).map_err(|error| D1Error(error_text(&error)))
+    fn prepare(&self, sql: &str, args: &[D1Type<'_>]) -> Result<D1PreparedStatement, SqlError> {
+        self.0.prepare(sql).bind_refs(args).map_err(|error| SqlError::new(error_text(&error)))
     }
 }
 
@@ -85,27 +85,27 @@ impl Database {
 pub struct Rows(D1Result);
 
 impl Rows {
-    fn new(result: D1Result) -> Result<Self, D1Error> {
+    fn new(result: D1Result) -> Result<Self, SqlError> {
         #[cfg(feature = "fixtures")]
         billed::count(&result);
         match result.error() {
-            Some(error) => Err(D1Error(error)),
+            Some(error) => Err(SqlError::new(error)),
             None => Ok(Self(result)),
         }
     }
 
     /// Deserializes the rows.
-    pub fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, D1Error> {
-        serde_json::from_value(Value::Array(self.values()?)).map_err(|error| D1Error(error.to_string()))
+    pub fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, SqlError> {
+        serde_json::from_value(Value::Array(self.values()?)).map_err(SqlError::new)
     }
 
     /// Returns whether there are any rows.
-    pub fn any(&self) -> Result<bool, D1Error> {
+    pub fn any(&self) -> Result<bool, SqlError> {
         Ok(!self.values()?.is_empty())
     }
 
-    fn values(&self) -> Result<Vec<Value>, D1Error> {
-        self.0.results().map_err(|error| D1Error(error_text(&error)))
+    fn values(&self) -> Result<Vec<Value>, SqlError> {
+        self.0.results().map_err(|error| SqlError::new(error_text(&error)))
     }
 }
 

@@ -1,7 +1,8 @@
 //! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`).
 //! Tenants, keys and idempotency keys are in the root database, the list of a tenant's sessions on its shard.
 
-use super::{D1Error, Database, Shards, number, optional, time, timestamp};
+use super::{Database, Shards, number, optional, time, timestamp};
+use crate::platform::sql::SqlError;
 use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
@@ -38,8 +39,8 @@ impl D1Directory {
     }
 }
 
-impl From<D1Error> for DirectoryError {
-    fn from(D1Error(why): D1Error) -> Self {
+impl From<SqlError> for DirectoryError {
+    fn from(SqlError(why): SqlError) -> Self {
         Self(why)
     }
 }

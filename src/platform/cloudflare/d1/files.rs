@@ -4,7 +4,8 @@
 //! succeeds. D1 returns bytes as lists of numbers, one object each, so content that is not plain text is
 //! stored as base64.
 
-use super::{D1Error, Shards, list, number, time, timestamp};
+use super::{Shards, list, number, time, timestamp};
+use crate::platform::sql::SqlError;
 use crate::ports::{
     FileError, FileTable,
     filesystem::{Content, Entry, FileResult, Glance, GlanceResult, MAX_FILES, Precondition, Row, Tree},
@@ -101,8 +102,8 @@ impl D1Files {
     }
 }
 
-impl From<D1Error> for FileError {
-    fn from(D1Error(why): D1Error) -> Self {
+impl From<SqlError> for FileError {
+    fn from(SqlError(why): SqlError) -> Self {
         Self::Unavailable(why)
     }
 }

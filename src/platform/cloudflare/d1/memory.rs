@@ -16,13 +16,13 @@ impl Sql for Database {
         let args: Vec<Vec<_>> = statements.iter().map(|s| s.args.iter().map(argument).collect()).collect();
         let batch: Vec<_> =
             statements.iter().map(|s| s.sql.as_str()).zip(args.iter().map(Vec::as_slice)).collect();
-        Database::batch(self, &batch).await.map_err(SqlError::new)
+        Database::batch(self, &batch).await
     }
 }
 
 impl sql::Rows for Rows {
     fn read<T: DeserializeOwned>(&self) -> Result<Vec<T>, SqlError> {
-        Rows::read(self).map_err(SqlError::new)
+        Rows::read(self)
     }
 }
 
@@ -38,11 +38,11 @@ impl Databases for Rc<Shards> {
     type Database = Database;
 
     async fn locate(&self, tenant: &TenantId) -> Result<(), SqlError> {
-        Shards::locate(self, tenant).await.map_err(SqlError::new)
+        Shards::locate(self, tenant).await
     }
 
     async fn of(&self, tenant: &TenantId) -> Result<Database, SqlError> {
-        Shards::of(self, tenant).await.map_err(SqlError::new)
+        Shards::of(self, tenant).await
     }
 
     fn all(&self) -> Vec<Database> {

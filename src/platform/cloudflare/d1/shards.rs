@@ -3,9 +3,10 @@
 //! The bindings are `DB`, `DB_1`, `DB_2` and so on. `DB` is also the root: it holds tenants, their keys and
 //! idempotency keys. All data that grows with a tenant's use is on the tenant's shard.
 
-use super::{D1Error, Database};
+use super::Database;
 use crate::http::{expiring::Expiring, placement, placement::SHARD_TTL};
 use crate::platform::cloudflare::runtime::WorkerClock;
+use crate::platform::sql::SqlError;
 use crate::ports::Clock;
 use crate::types::TenantId;
 use serde::Deserialize;
@@ -68,7 +69,7 @@ impl Shards {
     ///
     /// # Errors
     /// If the root fails, or the tenant's shard is no longer bound.
-    pub async fn of(&self, tenant: &TenantId) -> std::result::Result<Database, D1Error> {
+    pub async fn of(&self, tenant: &TenantId) -> std::result::Result<Database, SqlError> {
         self.find(tenant, Duration::ZERO).await
     }
 
@@ -77,7 +78,7 @@ impl Shards {
     ///
     /// # Errors
     /// See [`Shards::of`].
-    pub async fn locate(&self, tenant: &TenantId) -> std::result::Result<(), D1Error> {
+    pub async fn locate(&self, tenant: &TenantId) -> std::result::Result<(), SqlError> {
         self.find(tenant, MIN_VALIDITY).await.map(drop)
     }
 
@@ -85,7 +86,7 @@ impl Shards {
         &self,
         tenant: &TenantId,
         min_validity: Duration,
-    ) -> std::result::Result<Database, D1Error> {
+    ) -> std::result::Result<Database, SqlError> {
         let remembered = self.placed.get(tenant, WorkerClock.now() + min_validity);
         if let Some(database) = remembered.and_then(|number| self.all.get(number)) {
             return Ok(database.clone());
@@ -96,7 +97,7 @@ impl Shards {
         let name = written.or_else(|| placement::shard(tenant, &self.names)).unwrap_or_default();
         let number = self.names.iter().position(|known| known == name);
         let Some((number, database)) = number.and_then(|number| Some((number, self.all.get(number)?))) else {
-            return Err(D1Error(format!("tenant {tenant} is on shard {name}, which is not bound")));
+            return Err(SqlError(format!("tenant {tenant} is on shard {name}, which is not bound")));
         };
         // The id of a purged tenant may be reused on another shard.
         if row.is_none_or(|row| row.deleted_at.is_none()) {
