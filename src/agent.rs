@@ -3,13 +3,14 @@
 //! [`HarnessAgent::call`] runs one turn. [`SessionHost`] is one session with its agent: it accepts messages,
 //! queues, steers, aborts and resumes.
 
+mod admission;
 pub mod builder;
 pub mod context;
 mod context_manager;
 mod context_source;
 mod driver;
 mod ending;
-pub mod executor;
+mod executor;
 pub mod finalizer;
 pub mod follow_up;
 pub mod harness;

@@ -6,8 +6,8 @@
 
 use super::{
     HarnessAgent, RuntimeContext,
+    admission::unknown,
     ending::{Ending, INTERRUPTED, cut_off, is_bound},
-    executor,
     hook::{HookEvent, OnError, PostCall, SubStepError},
 };
 use crate::session::{Draft, WriteError};
@@ -226,7 +226,7 @@ fn cut_off_outcome(agent: &HarnessAgent, name: &str, begun: bool, reason: StopRe
             let reason = "the tool did not return before the turn's deadline".to_owned();
             ToolOutcome::Timeout { reason, retryable: false }
         }
-        (true, _) if !reads => executor::unknown("the turn ended while the tool was running"),
+        (true, _) if !reads => unknown("the turn ended while the tool was running"),
         (_, true) => ToolOutcome::denied(DenyReason::Deadline, "the turn's deadline passed"),
         (_, false) => ToolOutcome::denied(DenyReason::Canceled, "the turn ended"),
     }

@@ -2,8 +2,9 @@
 
 use super::{
     HarnessAgent, RuntimeContext,
+    admission::{OpenCall, PreparedCall, prepare},
     ending::Ending,
-    executor::{self, OpenCall, PreparedCall},
+    executor::execute,
     preparer::{PrepareError, PreparedRequest, Purpose},
     reflection::{self, Reflection},
 };
@@ -87,7 +88,7 @@ impl ReactAgent<'_> {
             let resolved =
                 if state.asked { self.cx.session.resolved(&call.call_id)? } else { Resolved::default() };
             let open = OpenCall { call: call.clone(), status: state.status, within_budget: within, resolved };
-            prepared.push(executor::prepare(self.agent, self.cx, open).await);
+            prepared.push(prepare(self.agent, self.cx, open).await);
         }
         if prepared.is_empty() {
             // Impossible with an intact log. Retrying the same calls would loop forever.
@@ -132,14 +133,14 @@ impl ReactAgent<'_> {
         if !journaled.is_empty() {
             self.journal(Vec::new(), |_, state| TurnMachine(state).calls_started(&journaled))?;
         }
-        let completed = join_all(wave.iter().map(|call| executor::execute(self.agent, self.cx, call))).await;
+        let completed = join_all(wave.iter().map(|call| execute(self.agent, self.cx, call))).await;
         let done: Vec<_> = wave.iter().map(id).collect();
         let reflect = self.should_reflect(completed.iter().map(|completed| &completed.outcome));
         let mut stored = Vec::new();
         let mut kinds = Vec::with_capacity(wave.len());
         for (call, mut completed) in wave.iter().zip(completed) {
             stored.extend(completed.stored.take());
-            kinds.push(call.record(completed));
+            kinds.push(completed.record(call));
         }
         self.journal(kinds, |draft, state| {
             TurnMachine(state).calls_done(&done, reflect);

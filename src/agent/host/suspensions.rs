@@ -4,8 +4,8 @@
 
 use super::SessionHost;
 use crate::agent::{
+    admission::validate_args,
     ending::{Ending, INTERRUPTED},
-    executor::validate_args,
 };
 use crate::ports::StoreError;
 use crate::session::{

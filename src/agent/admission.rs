@@ -1,0 +1,325 @@
+//! Admission of tool calls: decides whether a call runs, is suspended or is denied.
+
+use super::{
+    ActDecision, CancelToken, DynTool, HarnessAgent, RuntimeContext, ToolContext,
+    hook::{HookEvent, PreActing},
+};
+use crate::ports::within;
+use crate::session::suspensions::Resolved;
+use crate::turn::{
+    machine::MIN_REMAINING,
+    policy::{self, Verdict},
+    replay::{ReplayCall, ReplayKey},
+    scheduler::Claim,
+    schema,
+};
+use crate::types::{
+    CallStatus, DenyReason, Effect, Invalid, Resolution, Suspension, Timestamp, ToolCall, ToolOutcome,
+    ToolSpec, Wait, WaitKind,
+};
+use futures::FutureExt;
+use serde_json::Value;
+use std::time::Duration;
+use std::{panic::AssertUnwindSafe, rc::Rc};
+
+/// Timeout for building the payload of a suspension.
+const PAYLOAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Maximum lifetime of a subagent (30 days).
+const MAX_CHILD: Duration = Duration::from_hours(30 * 24);
+
+/// The reason given when a tool panicked.
+pub(super) const PANICKED: &str = "internal error: the tool panicked";
+
+/// A tool call, and whether it may run.
+pub(super) struct PreparedCall {
+    /// The call as the model made it.
+    pub call: ToolCall,
+    /// What the scheduler uses to build waves.
+    pub claim: Claim,
+    /// Whether it may run.
+    pub admission: Admission,
+    /// Whether the arguments were converted to the schema's types.
+    pub was_coerced: bool,
+}
+
+/// Whether a prepared call may run.
+pub(super) enum Admission {
+    /// The tool runs with these arguments, and with the answer if the call was suspended.
+    Run { tool: Rc<dyn DynTool>, spec: ToolSpec, call: ToolCall, answered: Option<Answered> },
+    /// The call is suspended before it runs.
+    Wait(Box<Suspension>),
+    /// The tool does not run; this is the outcome.
+    Settled(ToolOutcome),
+}
+
+/// The answer to a suspended call, and the payload that was shown with it.
+#[derive(Clone)]
+pub(super) struct Answered {
+    /// The answer.
+    pub answer: Value,
+    /// The payload.
+    pub shown: Value,
+}
+
+impl PreparedCall {
+    fn settled(call: ToolCall, outcome: ToolOutcome) -> Self {
+        // A call that does not run conflicts with no other.
+        let claim = Claim {
+            effect: Effect::ReadOnly,
+            keys: Vec::new(),
+            replay: ReplayKey::of(&call.name, &call.args),
+        };
+        Self { call, claim, admission: Admission::Settled(outcome), was_coerced: false }
+    }
+
+    /// Returns the suspension, if the call waits for one.
+    pub fn suspension(&self) -> Option<&Suspension> {
+        match &self.admission {
+            Admission::Wait(suspension) => Some(suspension),
+            Admission::Run { .. } | Admission::Settled(_) => None,
+        }
+    }
+
+    /// Returns whether the start must be journaled: a crash in a tool that is not idempotent leaves an
+    /// unknown outcome.
+    pub fn needs_journal(&self) -> bool {
+        matches!(&self.admission, Admission::Run { spec, .. } if !spec.idempotent)
+    }
+
+    /// Repeats the decision right before the call runs, with the outcomes of earlier waves: the call may now
+    /// be forbidden, redundant or too late.
+    pub fn admit(&mut self, agent: &HarnessAgent, cx: &RuntimeContext) {
+        if let Admission::Run { spec, call, .. } = &self.admission
+            && let Some(reason) = forbidden(agent, cx, spec, call)
+        {
+            self.admission = Admission::Settled(ToolOutcome::denied(DenyReason::Permission, reason));
+        }
+        let (idempotent, reads) = match &self.admission {
+            Admission::Run { spec, .. } => (spec.skips_repeats(), spec.effect.is_read()),
+            // Counts another invalid call; the tool may be blocked by now.
+            Admission::Settled(ToolOutcome::Denied { denied: DenyReason::Validation, .. }) => (false, true),
+            Admission::Settled(_) | Admission::Wait(_) => return,
+        };
+        let (key, call_id, name) = (self.claim.replay, self.call.call_id.clone(), &self.call.name);
+        let replayed = ReplayCall { key, call_id, name, idempotent, reads };
+        let replay = cx.state.replay();
+        // An answered call has done its work: the tool only turns the answer into a result.
+        let is_answered = matches!(self.admission, Admission::Run { answered: Some(_), .. });
+        let blocked = if is_answered { None } else { replay.blocked(name) };
+        let refusal = blocked.or_else(|| replay.repeated(&replayed)).or_else(|| {
+            let left = turn_deadline(cx).since(cx.clock.now());
+            let late = left < MIN_REMAINING;
+            late.then(|| (DenyReason::Deadline, "the turn is about to reach its deadline".to_owned()))
+        });
+        if let Some((denied, reason)) = refusal {
+            self.admission = Admission::Settled(ToolOutcome::denied(denied, reason));
+        }
+    }
+}
+
+/// Returns the deadline of the current turn.
+pub(super) fn turn_deadline(cx: &RuntimeContext) -> Timestamp {
+    cx.session.state().activity.turn.as_ref().map_or(Timestamp(0), |turn| turn.deadline)
+}
+
+/// Returns why a call must not run, if the mode or the rules have changed since it was prepared.
+fn forbidden(agent: &HarnessAgent, cx: &RuntimeContext, spec: &ToolSpec, call: &ToolCall) -> Option<String> {
+    let state = cx.session.state();
+    if agent.allowed_tools(&state).is_some_and(|allowed| !allowed.contains(&spec.name)) {
+        return Some(format!("`{}` is no longer a tool of the session's mode", spec.name));
+    }
+    match agent.permissions(&state).decide(spec, &call.args) {
+        Verdict::Deny(reason) => Some(reason),
+        Verdict::Allow | Verdict::Ask => None,
+    }
+}
+
+/// A call of the current step, before any decision.
+#[derive(Clone)]
+pub(super) struct OpenCall {
+    /// The call as the model made it.
+    pub call: ToolCall,
+    /// The progress of the call.
+    pub status: CallStatus,
+    /// Whether it is within the turn's budget.
+    pub within_budget: bool,
+    /// The earlier suspension of this call, if any.
+    pub resolved: Resolved,
+}
+
+/// Decides whether a call runs, is suspended or is denied. Calls of unknown tools, with invalid arguments or
+/// over budget are denied; hooks may deny or answer; rules may deny or require approval. An interrupted call
+/// is not repeated unless its tool is idempotent.
+pub(super) async fn prepare(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> PreparedCall {
+    let call = open.call.clone();
+    let decided = AssertUnwindSafe(decide(agent, cx, open)).catch_unwind();
+    decided.await.unwrap_or_else(|_| PreparedCall::settled(call, ToolOutcome::failure(PANICKED)))
+}
+
+async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> PreparedCall {
+    let OpenCall { call, status, within_budget, resolved } = open;
+    let allowed = agent.allowed_tools(&cx.session.state());
+    let known = agent.toolkit.get(&call.name);
+    let known = known.filter(|(spec, _)| allowed.as_ref().is_none_or(|names| names.contains(&spec.name)));
+    if status == CallStatus::Started && known.is_none_or(|(spec, _)| !spec.idempotent) {
+        let settled =
+            PreparedCall::settled(call, unknown("the session was evicted while the tool was running"));
+        // The call may have written something, so that later calls must not share its wave.
+        return PreparedCall { claim: Claim { effect: Effect::default(), ..settled.claim }, ..settled };
+    }
+    if let Some(refusal) = resolved.refusal {
+        return PreparedCall::settled(call, refusal_outcome(refusal));
+    }
+    let mut event = PreActing { call: call.clone(), spec: known.map(|(spec, _)| spec) };
+    if let Some(args) = &resolved.args {
+        event.call.args = args.clone();
+    }
+    let mut decision = ActDecision::Continue;
+    for hook in agent.hooks.at(HookEvent::PreActing) {
+        match hook.pre_acting(&mut event, cx).await {
+            ActDecision::Continue => {}
+            deny @ ActDecision::Deny(_) => decision = deny,
+            answer @ ActDecision::Answer(_) if decision == ActDecision::Continue => decision = answer,
+            ActDecision::Answer(_) => {}
+        }
+    }
+    if let Some(args) = resolved.args {
+        // A hook may still deny the call, but approved arguments run exactly as they were shown.
+        event.call.args = args;
+    }
+    let deny =
+        |call, denied, reason: String| PreparedCall::settled(call, ToolOutcome::denied(denied, reason));
+    match decision {
+        ActDecision::Deny(reason) => return deny(call, DenyReason::Permission, reason),
+        ActDecision::Answer(outcome) => return PreparedCall::settled(call, outcome),
+        ActDecision::Continue => {}
+    }
+    let Some((spec, tool)) = known else {
+        // Only the tools that this turn may use are listed, because the model will try one of them next.
+        let usable = |name: &&str| allowed.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
+        let names: Vec<&str> = agent.toolkit.names().filter(usable).collect();
+        let reason = format!("there is no tool `{}`; there are: {}", call.name, names.join(", "));
+        return deny(call, DenyReason::UnknownTool, reason);
+    };
+    let is_child = cx.session.state().meta.parent.is_some();
+    if is_child && matches!(spec.suspends, Some(WaitKind::Plan | WaitKind::Subagent)) {
+        // A forked session keeps all tools of its parent, so that both prompts share a cached prefix.
+        return deny(
+            call,
+            DenyReason::Permission,
+            "a subagent cannot use this tool: do the task yourself".into(),
+        );
+    }
+    if !within_budget {
+        let reason = "this turn has no tool calls left; answer with what you have";
+        return deny(call, DenyReason::Budget, reason.into());
+    }
+    let (keys, was_coerced) = match validate_args(tool.as_ref(), spec, &mut event.call) {
+        Ok(valid) => valid,
+        Err(invalid) => return deny(call, DenyReason::Validation, invalid.into()),
+    };
+    let verdict = agent.permissions(&cx.session.state()).decide(spec, &event.call.args);
+    let waits_for = match verdict {
+        Verdict::Deny(reason) => return deny(call, DenyReason::Permission, reason),
+        Verdict::Ask if !resolved.approved && resolved.answer.is_none() => Some(WaitKind::Approval),
+        Verdict::Ask | Verdict::Allow => spec.suspends.filter(|_| resolved.answer.is_none()),
+    };
+    if waits_for.is_some()
+        && let Some((denied, reason)) = cx.state.replay().blocked(&call.name)
+    {
+        // Nothing is asked, and no subagent started, for a call that would be denied afterwards.
+        return deny(call, denied, reason);
+    }
+    let claim = Claim { effect: spec.effect, keys, replay: ReplayKey::of(&call.name, &event.call.args) };
+    let admission = match waits_for {
+        None => {
+            let shown = resolved.shown;
+            let answered = resolved.answer.map(|answer| Answered { answer, shown });
+            Admission::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call, answered }
+        }
+        Some(kind) => match suspend(agent, cx, kind, tool.as_ref(), spec, event.call).await {
+            Ok(suspension) => Admission::Wait(Box::new(suspension)),
+            Err(outcome) => return PreparedCall::settled(call, outcome),
+        },
+    };
+    PreparedCall { claim, admission, call, was_coerced }
+}
+
+/// Builds the suspension of a call.
+async fn suspend(
+    agent: &HarnessAgent,
+    cx: &RuntimeContext,
+    kind: WaitKind,
+    tool: &dyn DynTool,
+    spec: &ToolSpec,
+    call: ToolCall,
+) -> Result<Suspension, ToolOutcome> {
+    let now = cx.clock.now();
+    let wait = if kind == WaitKind::Approval {
+        Wait::Approval
+    } else {
+        let context = ToolContext::new(cx, &call.call_id, now + PAYLOAD_TIMEOUT, CancelToken::default());
+        let payload =
+            within(cx.clock.as_ref(), PAYLOAD_TIMEOUT, tool.suspension_payload(call.args.clone(), context))
+                .await;
+        let payload =
+            payload.unwrap_or_else(|unfinished| Err(ToolOutcome::failure(unfinished.to_string())))?;
+        Wait::new(kind, payload).map_err(|error| ToolOutcome::failure(error.to_string()))?
+    };
+    // A subagent ends by its own budget; its suspended calls have their own expiry.
+    let grace = if kind == WaitKind::Subagent { MAX_CHILD } else { Duration::ZERO };
+    Ok(Suspension {
+        turn: cx.turn().to_owned(),
+        epoch: cx.permit.epoch,
+        name: call.name,
+        category: spec.category,
+        args_hash: policy::args_hash(&call.args),
+        args: call.args,
+        wait,
+        asked_at: now,
+        expires_at: now + agent.settings.approval_ttl + grace,
+        call_id: call.call_id,
+        resolution: None,
+    })
+}
+
+/// Returns the outcome of a call that was declined, or whose external tool failed.
+fn refusal_outcome(refusal: Resolution) -> ToolOutcome {
+    match refusal {
+        Resolution::Declined { reason, expired: false } => ToolOutcome::denied(DenyReason::Declined, reason),
+        Resolution::Declined { reason, expired: true } => ToolOutcome::denied(DenyReason::Expired, reason),
+        Resolution::Failed { reason } => ToolOutcome::failure(reason),
+        // Only refusals are passed to this function.
+        Resolution::Approved { .. } | Resolution::Answered { .. } => {
+            ToolOutcome::failure("internal error: the call was not refused")
+        }
+    }
+}
+
+/// Checks the arguments and converts them to the schema's types where that is lossless. Returns the call's
+/// resource keys and whether the arguments were converted.
+pub(super) fn validate_args(
+    tool: &dyn DynTool,
+    spec: &ToolSpec,
+    call: &mut ToolCall,
+) -> Result<(Vec<String>, bool), Invalid> {
+    if let Some(error) = &call.invalid {
+        return Err(Invalid(format!("the arguments are not JSON: {error}")));
+    }
+    tool.check(&call.args).map(|keys| (keys, false)).or_else(|reason| {
+        let mut coerced = call.args.clone();
+        let keys =
+            if schema::coerce(&spec.parameters, &mut coerced) { tool.check(&coerced).ok() } else { None };
+        let keys = keys.ok_or(reason)?;
+        call.args = coerced;
+        Ok((keys, true))
+    })
+}
+
+/// Returns the outcome of a call that may or may not have taken effect.
+pub(super) fn unknown(what: &str) -> ToolOutcome {
+    ToolOutcome::Unknown {
+        reason: format!("{what}; it may or may not have taken effect. Check before you try again."),
+    }
+}
