@@ -10,7 +10,13 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "a test fails by a panic")]
 
-use crate::agent::{HarnessBuilder, HostConfig, OnBusy, Post, SessionHost, host::HostPorts};
+use crate::agent::{
+    HarnessBuilder, HostConfig, OnBusy, Post, SessionHost,
+    host::{
+        HostPorts,
+        suspensions::{ApprovalDecision, CallAnswer},
+    },
+};
 use crate::memory::{Memories, MemorySettings};
 use crate::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use crate::platform::in_memory::{
@@ -21,8 +27,11 @@ use crate::platform::in_memory::{
 use crate::ports::Models;
 use crate::session::{Session, window::Bounds};
 use crate::standard::{Config, Standard, builder};
-use crate::types::{ModelRequest, Owner, Part, SessionMeta, TurnEnd, TurnId};
+use crate::types::{
+    Approver, CallId, Decision, ModelRequest, Owner, Part, Pending, Rules, SessionMeta, TurnEnd, TurnId,
+};
 use crate::workspace::{Bundle, Stores, Workspaces};
+use serde_json::Value;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -31,9 +40,41 @@ const STEP: Duration = Duration::from_millis(100);
 /// Maximum duration of a turn on that clock.
 const MAX_TURN: Duration = Duration::from_hours(1);
 
+/// What a turn has come to.
+#[derive(Debug)]
+pub enum Progress {
+    /// It ended.
+    Ended(Box<TurnEnd>),
+    /// It waits for an approval of, or an answer to, each of these calls.
+    Waiting(Vec<Pending>),
+}
+
+impl Progress {
+    /// Returns the end of the turn. Panics when the turn waits.
+    #[track_caller]
+    pub fn ended(self) -> TurnEnd {
+        match self {
+            Self::Ended(end) => *end,
+            Self::Waiting(calls) => panic!("the turn waits for an approval or an answer: {calls:?}"),
+        }
+    }
+
+    /// Returns the calls that the turn waits for. Panics when the turn ended.
+    #[track_caller]
+    pub fn waiting(self) -> Vec<Pending> {
+        match self {
+            Self::Waiting(calls) => calls,
+            Self::Ended(end) => panic!("the turn ended: {end:?}"),
+        }
+    }
+}
+
+/// The session's tenant.
+const TENANT: &str = "test";
+
 /// One session of the standard agent, with every port in memory.
 pub struct TestSession {
-    /// The time. It starts at midnight UTC, and moves only while a turn waits or when you move it.
+    /// The time. It starts at midnight UTC, and moves only while a turn runs or when you move it.
     pub clock: ManualClock,
     /// The network of the built-in tools and providers. It is offline until you queue responses.
     pub http: Rc<ScriptedHttp>,
@@ -118,11 +159,17 @@ impl TestSession {
         self.turn(message).reply.map(|reply| reply.text).unwrap_or_default()
     }
 
-    /// Sends a message and returns the end of its turn. Panics when the turn does not end within an hour of
-    /// [`TestSession::clock`], for example because it waits for an approval.
+    /// Sends a message and returns the end of its turn. Panics when the turn waits for an approval or an
+    /// answer: use [`TestSession::send`] for such turns.
     #[track_caller]
     pub fn turn(&self, message: &str) -> TurnEnd {
-        let session = self.session();
+        self.send(message).ended()
+    }
+
+    /// Sends a message and runs its turn until it ends or waits. Panics when it does neither within an hour of
+    /// [`TestSession::clock`].
+    #[track_caller]
+    pub fn send(&self, message: &str) -> Progress {
         let turn = self.host.new_id::<TurnId>();
         let post = Post {
             turn: turn.clone(),
@@ -132,24 +179,120 @@ impl TestSession {
             on_busy: OnBusy::Queue,
             response: None,
         };
-        self.host.post(&session, post).expect("a session that takes messages");
+        self.host.post(&self.session(), post).expect("a session that takes messages");
+        self.run(&turn)
+    }
+
+    /// Sets the permission rules of the session's tenant. Without rules, every call runs without an approval.
+    pub fn permit(&self, rules: Rules) {
+        self.host.apply_tenant_rules(&TENANT.into(), &rules).expect("a store that works");
+    }
+
+    /// Approves a suspended call and continues its turn.
+    #[track_caller]
+    pub fn approve(&self, call: &CallId) -> Progress {
+        self.decide(call, Decision::Approve, None)
+    }
+
+    /// Declines a suspended call, for a reason that the model reads, and continues its turn.
+    #[track_caller]
+    pub fn decline(&self, call: &CallId, reason: &str) -> Progress {
+        self.decide(call, Decision::Decline, Some(reason.to_owned()))
+    }
+
+    /// Answers a suspended call and continues its turn.
+    #[track_caller]
+    pub fn answer(&self, call: &CallId, answer: Value) -> Progress {
+        let turn = self.current_turn();
+        let answered =
+            self.host.answer(&self.session(), call, CallAnswer::Answer(answer), Approver::default());
+        answered.expect("a call that waits for this answer");
+        self.run(&turn)
+    }
+
+    #[track_caller]
+    fn decide(&self, call: &CallId, decision: Decision, reason: Option<String>) -> Progress {
+        let turn = self.current_turn();
+        let decision = ApprovalDecision { decision, reason, args: None, args_hash: None };
+        let decided = self.host.decide(&self.session(), call, decision, Approver::default());
+        decided.expect("a call that waits for an approval");
+        self.run(&turn)
+    }
+
+    #[track_caller]
+    fn current_turn(&self) -> TurnId {
+        let session = self.session();
+        session.state().activity.turn.as_ref().expect("a turn that waits").id.clone()
+    }
+
+    #[track_caller]
+    fn run(&self, turn: &TurnId) -> Progress {
+        let session = self.session();
         let latest = self.host.now() + MAX_TURN;
         while self.host.now() < latest {
             self.tasks.run();
-            if let Some(end) = session.turn_ended(&turn).expect("a store that works") {
-                return end;
+            if let Some(end) = session.turn_ended(turn).expect("a store that works") {
+                return Progress::Ended(Box::new(end));
+            }
+            let pending = session.pending().expect("a store that works");
+            if !pending.is_empty() {
+                return Progress::Waiting(pending);
             }
             self.clock.advance(STEP);
         }
-        panic!("the turn did not end: it may wait for an approval or an answer");
+        panic!("the turn neither ended nor waited within an hour");
     }
 
     /// Returns the session itself, for assertions about its log and state.
     pub fn session(&self) -> Rc<Session> {
         let open = self.host.open().expect("a store that works");
         open.unwrap_or_else(|| {
-            let owner = Owner { tenant: "test".into(), agent: "default".into(), user: "test".into() };
+            let owner = Owner { tenant: TENANT.into(), agent: "default".into(), user: "test".into() };
             self.host.blank(SessionMeta::new("test".into(), owner, self.host.now()))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TestSession;
+    use crate::types::{Policy, Rules};
+    use serde_json::json;
+    use std::collections::BTreeMap;
+
+    const ECHO: &str = "/tool echo {\"text\": \"hi\"}";
+
+    /// A session in which every call of `echo` needs an approval.
+    fn careful() -> TestSession {
+        let session = TestSession::new(|agent| agent);
+        let tools = BTreeMap::from([("echo".to_owned(), Policy::Ask)]);
+        session.permit(Rules { tools, ..Rules::default() });
+        session
+    }
+    const QUESTION: &str = r#"/tool ask_user {"question": "Which color?"}"#;
+
+    #[test]
+    fn an_approved_call_runs_and_a_declined_one_does_not() {
+        let session = careful();
+        let calls = session.send(ECHO).waiting();
+        let reply = session.decline(&calls[0].call_id, "not today").ended().reply.unwrap();
+        assert!(reply.text.contains("not today"), "{}", reply.text);
+        let calls = session.send(ECHO).waiting();
+        let reply = session.approve(&calls[0].call_id).ended().reply.unwrap();
+        assert!(reply.text.starts_with("echo → hi"), "{}", reply.text);
+    }
+
+    #[test]
+    fn an_answer_continues_the_turn() {
+        let session = TestSession::new(|agent| agent);
+        let calls = session.send(QUESTION).waiting();
+        let reply = session.answer(&calls[0].call_id, json!("green")).ended().reply.unwrap();
+        assert!(reply.text.contains("green"), "{}", reply.text);
+    }
+
+    #[test]
+    #[should_panic(expected = "the turn waits for an approval or an answer")]
+    fn a_turn_that_waits_has_no_end() {
+        careful().turn(ECHO);
     }
 }
