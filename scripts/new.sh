@@ -9,6 +9,10 @@ example="$PWD/examples/my-agent" name="$(basename "$WORKER")"
 [[ "$name" =~ ^[a-z][a-z0-9-]{1,61}[a-z0-9]$ ]] ||
     die "the folder's name becomes the name of the crate, the Worker, the database and the bucket, so it must have 3 to 63
 lowercase letters, digits and hyphens, start with a letter and not end with a hyphen; found: $name"
+# Cargo also refuses Rust's keywords and the names of its own crates.
+scratch="$(mktemp -d)"
+refusal="$(cargo new --quiet --lib --vcs none "$scratch/$name" 2>&1)" || { refusal="${refusal%%$'\n'*}"; die "${refusal#error: }"; }
+rm -r "$scratch"
 [ -z "$(locked "$name")" ] || die "the crate cannot have the name of one of its dependencies: $name"
 
 mkdir -p "$WORKER"
