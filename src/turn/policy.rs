@@ -2,8 +2,9 @@
 //! subjects of the call.
 //!
 //! The order of precedence is: any denial, of any layer; the policy of the tool; the session's grants for the
-//! tool and for its category; matching patterns; the policy of the category; the default. If none of them
-//! applies, a person is asked. Of several policies at the same level the strictest applies.
+//! tool and for its category; matching patterns; for control tools, permission; the policy of the category;
+//! the default. If none of them applies, a person is asked. Of several policies at the same level the
+//! strictest applies. A pattern asks for approval of a control tool only if it names the tool.
 
 mod subject;
 #[cfg(test)]
