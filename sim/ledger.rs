@@ -3,6 +3,7 @@
 use super::{scenario::Scenario, sched::Sched};
 use edge_harness::agent::CancelToken;
 use edge_harness::platform::in_memory::InMemoryIndex;
+use edge_harness::types::ToolSpec;
 use serde_json::Value;
 use std::{
     cell::{Cell, RefCell},
@@ -68,6 +69,8 @@ pub struct Ledger {
     pub asks: RefCell<Vec<Ask>>,
     /// Number of attempts of the model so far, by turn and step.
     pub tries: RefCell<BTreeMap<(String, usize), u32>>,
+    /// The tools of the last request, and their tokens.
+    pub measured: RefCell<Option<(Rc<[ToolSpec]>, u64)>>,
     /// The memory index.
     pub index: Rc<InMemoryIndex>,
     /// Number of one-shot calls so far.
@@ -98,6 +101,7 @@ impl Ledger {
             runs: RefCell::default(),
             asks: RefCell::default(),
             tries: RefCell::default(),
+            measured: RefCell::default(),
             index: Rc::default(),
             one_shots: Cell::new(0),
             waits: Cell::new(0),

@@ -107,17 +107,22 @@ fn play(
 }
 
 /// Returns the tokens of a request, by the core's estimate.
-fn tokens_of(request: &ModelRequest) -> u64 {
+fn tokens_of(ledger: &Ledger, request: &ModelRequest) -> u64 {
+    let mut measured = ledger.measured.borrow_mut();
+    let tools = match &*measured {
+        Some((tools, tokens)) if Rc::ptr_eq(tools, &request.tools) => *tokens,
+        _ => measured.insert((Rc::clone(&request.tools), tokens::of_tools(&request.tools))).1,
+    };
     let texts = [&request.system, &request.volatile, &request.tail];
     texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>()
-        + tokens::of_tools(&request.tools)
+        + tools
         + request.messages.iter().map(|message| tokens::of_message(message)).sum::<u64>()
 }
 
 /// Returns the model's error for a request that is too long.
 fn overflow(ledger: &Ledger, request: &ModelRequest) -> Option<Vec<Piece>> {
     let scenario = &ledger.scenario.context;
-    let tokens = tokens_of(request);
+    let tokens = tokens_of(ledger, request);
     // If the disk refuses the write, the window cannot be shrunk.
     let refused = ledger.refused_at.get() == ledger.sched.now();
     if tokens > FIXED + scenario.claimed_room && !refused {

@@ -8,11 +8,11 @@ use super::{
     stream::{self, FailedAttempt},
 };
 use crate::model::retry::RetryPolicy;
-use crate::session::WriteError;
+use crate::session::{WriteError, tokens};
 use crate::turn::{PricedUsage, TurnMachine, structured};
 use crate::types::{
-    CompactReason, Effect, EventKind, FinishReason, Message, MessageId, ModelErrorKind, ModelResponse, Part,
-    Role, StopReason, ToolCall, TurnError, Usage, WindowUse, id,
+    CompactReason, Effect, EventKind, FinishReason, Message, MessageId, ModelErrorKind, ModelRequest,
+    ModelResponse, Part, Role, StopReason, ToolCall, TurnError, Usage, WindowUse, id,
 };
 use std::{collections::HashSet, rc::Rc};
 
@@ -80,7 +80,7 @@ impl ReactAgent<'_> {
             return Ok(self.run_pre_reasoning(prepared).await?);
         };
         let known = self.cx.session.state().activity.gauge.of(&prepared.model).fixed;
-        let fixed = if known > 0 { known } else { self.cx.state.fixed_tokens(&prepared.request) };
+        let fixed = if known > 0 { known } else { self.fixed_tokens(&prepared.request) };
         // Before the hooks, so that their changes to the request are kept.
         context_manager.strategy.before_call(&context_manager.in_turn(self.cx, fixed)).await;
         prepared.request.messages = self.cx.messages();
@@ -97,6 +97,18 @@ impl ReactAgent<'_> {
         Ok(prepared)
     }
 
+    /// Returns the estimated tokens of a request that are not part of the conversation.
+    fn fixed_tokens(&self, request: &ModelRequest) -> u64 {
+        let tools = if self.cx.state.has_chosen(&request.tools) {
+            self.agent.toolkit.tokens(request.tools.iter().map(|spec| spec.name.as_str()))
+        } else {
+            // A hook has replaced the tools.
+            tokens::of_tools(&request.tools)
+        };
+        let texts = [&request.system, &request.volatile, &request.tail];
+        tools + texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>()
+    }
+
     /// Runs the `PreReasoning` hooks and measures the request.
     async fn run_pre_reasoning(&self, mut prepared: PreparedRequest) -> Result<PreparedRequest, TurnError> {
         let mut event = PreReasoning { step: prepared.step, request: prepared.request };
@@ -105,7 +117,7 @@ impl ReactAgent<'_> {
         }
         self.cx.state.rendered(&prepared.model, &event.request);
         prepared.request = event.request;
-        prepared.fixed = self.cx.state.fixed_tokens(&prepared.request);
+        prepared.fixed = self.fixed_tokens(&prepared.request);
         // Measured now, because the window may change before the response arrives.
         prepared.estimated = prepared.fixed + self.cx.session.context().tokens();
         Ok(prepared)

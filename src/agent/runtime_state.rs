@@ -3,7 +3,6 @@
 //! It is rebuilt by applying the turn's records. State that must survive an eviction is in the log and in
 //! `TurnState`.
 
-use crate::session::tokens;
 use crate::turn::replay::{ReplayCall, ReplayControl, ReplayKey};
 use crate::types::{CallId, EventKind, Gauge, Message, ModelRequest, Source, ToolOutcome, ToolSpec};
 use sha2::{Digest, Sha256};
@@ -34,8 +33,6 @@ struct Inner {
     tools: Option<(Option<String>, Rc<[ToolSpec]>)>,
     /// The task list at the start of the turn, rendered for the prompt.
     tasks: Option<String>,
-    /// The tools that were measured last, and their tokens.
-    measured: Option<(Rc<[ToolSpec]>, u64)>,
     rendered: Option<(String, Rc<[ToolSpec]>)>,
     sub_steps_failed: Vec<(String, String)>,
     /// Ids of calls that were passed to their tool.
@@ -138,16 +135,9 @@ impl RuntimeState {
         }
     }
 
-    /// Returns the estimated tokens of a request that are not part of the conversation.
-    pub(super) fn fixed_tokens(&self, request: &ModelRequest) -> u64 {
-        let measured = &mut self.inner.borrow_mut().measured;
-        // Most steps have the tools of the step before, whose schemas are long.
-        let tools = match measured {
-            Some((tools, tokens)) if Rc::ptr_eq(tools, &request.tools) => *tokens,
-            _ => measured.insert((Rc::clone(&request.tools), tokens::of_tools(&request.tools))).1,
-        };
-        let texts = [&request.system, &request.volatile, &request.tail];
-        tools + texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>()
+    /// Returns whether these are the tools that [`RuntimeState::tools`] chose.
+    pub(super) fn has_chosen(&self, tools: &Rc<[ToolSpec]>) -> bool {
+        self.inner.borrow().tools.as_ref().is_some_and(|(_, chosen)| Rc::ptr_eq(chosen, tools))
     }
 
     /// Records the model and the prompt of a model call.

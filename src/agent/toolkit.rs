@@ -1,15 +1,24 @@
 //! The tools of an agent.
 
 use super::DynTool;
+use crate::session::tokens;
 use crate::types::ToolSpec;
 use std::{cell::OnceCell, rc::Rc};
 
 /// Tools sorted by name, so that the prompt is stable.
 #[derive(Clone, Default)]
 pub struct Toolkit {
-    tools: Vec<(ToolSpec, Rc<dyn DynTool>)>,
+    tools: Vec<Entry>,
     /// The specs of all tools, cached for turns without restrictions.
     all: OnceCell<Rc<[ToolSpec]>>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    spec: ToolSpec,
+    tool: Rc<dyn DynTool>,
+    /// The estimated tokens of the spec, cached because schemas are long.
+    tokens: OnceCell<u64>,
 }
 
 impl Toolkit {
@@ -18,9 +27,9 @@ impl Toolkit {
         let spec = tool.spec();
         let allowed = (1..=64).contains(&spec.name.len())
             && spec.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-        match self.tools.binary_search_by(|(known, _)| known.name.cmp(&spec.name)) {
+        match self.tools.binary_search_by(|entry| entry.spec.name.cmp(&spec.name)) {
             Err(place) if allowed => {
-                self.tools.insert(place, (spec, tool));
+                self.tools.insert(place, Entry { spec, tool, tokens: OnceCell::new() });
                 self.all.take();
                 true
             }
@@ -30,8 +39,12 @@ impl Toolkit {
 
     /// Finds a tool by name.
     pub fn get(&self, name: &str) -> Option<(&ToolSpec, &Rc<dyn DynTool>)> {
-        let place = self.tools.binary_search_by(|(spec, _)| spec.name.as_str().cmp(name)).ok()?;
-        self.tools.get(place).map(|(spec, tool)| (spec, tool))
+        self.entry(name).map(|entry| (&entry.spec, &entry.tool))
+    }
+
+    fn entry(&self, name: &str) -> Option<&Entry> {
+        let place = self.tools.binary_search_by(|entry| entry.spec.name.as_str().cmp(name)).ok()?;
+        self.tools.get(place)
     }
 
     /// Finds the spec of a tool by name.
@@ -41,16 +54,22 @@ impl Toolkit {
 
     /// Returns the specs of the tools that a turn may use, sorted by name. `None` allows all.
     pub fn specs(&self, allowed: Option<&[String]>) -> Rc<[ToolSpec]> {
-        let specs = || self.tools.iter().map(|(spec, _)| spec);
+        let specs = || self.tools.iter().map(|entry| &entry.spec);
         match allowed {
             Some(names) => specs().filter(|spec| names.contains(&spec.name)).cloned().collect(),
             None => Rc::clone(self.all.get_or_init(|| specs().cloned().collect())),
         }
     }
 
+    /// Returns the estimated tokens of the specs of these tools.
+    pub(super) fn tokens<'a>(&self, names: impl Iterator<Item = &'a str>) -> u64 {
+        let tokens = |entry: &Entry| *entry.tokens.get_or_init(|| tokens::of_tool(&entry.spec));
+        names.filter_map(|name| self.entry(name)).map(tokens).sum()
+    }
+
     /// Returns the names of all tools.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tools.iter().map(|(spec, _)| spec.name.as_str())
+        self.tools.iter().map(|entry| entry.spec.name.as_str())
     }
 }
 
@@ -70,5 +89,16 @@ mod tests {
         assert_eq!(names(&all), ["current_time", "echo"]);
         assert!(Rc::ptr_eq(&all, &toolkit.specs(None)));
         assert_eq!(names(&toolkit.specs(Some(&["echo".into()]))), ["echo"]);
+    }
+
+    #[test]
+    fn tokens_are_those_of_the_named_tools() {
+        let mut toolkit = Toolkit::default();
+        assert!(toolkit.add(Rc::new(Echo)) && toolkit.add(Rc::new(CurrentTime)));
+        for names in [&["echo"][..], &["echo", "current_time"]] {
+            let allowed: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let counted = tokens::of_tools(&toolkit.specs(Some(&allowed)));
+            assert_eq!(toolkit.tokens(names.iter().copied()), counted);
+        }
     }
 }

@@ -118,9 +118,12 @@ fn of_part(part: &Part) -> u64 {
 
 /// Estimates the tokens of tool definitions.
 pub fn of_tools(tools: &[ToolSpec]) -> u64 {
-    let tool =
-        |spec: &ToolSpec| CALL + of_text(&spec.name) + of_text(&spec.description) + of_json(&spec.parameters);
-    tools.iter().map(tool).sum()
+    tools.iter().map(of_tool).sum()
+}
+
+/// Estimates the tokens of a tool definition.
+pub fn of_tool(spec: &ToolSpec) -> u64 {
+    CALL + of_text(&spec.name) + of_text(&spec.description) + of_json(&spec.parameters)
 }
 
 /// Shortens a text to at most `most` estimated tokens. Returns the text and its number of tokens.
