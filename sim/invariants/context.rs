@@ -57,8 +57,11 @@ fn left_out(ledger: &Ledger, view: &View, state: &ContextState) {
 }
 
 /// 10: at the end, each user's message is indexed and facts are extracted from it, or the follow-up that does it is
-/// due.
+/// due. A deletion that fails has already removed some of this.
 pub fn owed(ledger: &Ledger, view: &View, node: &Node, session: &SessionScenario) {
+    if session.erased {
+        return;
+    }
     let Ok(activity) = serde_json::from_value::<Activity>(node.document("state/activity")) else { return };
     let flush = Some(("memory_flush", CollectionKind::Facts)).filter(|_| ledger.scenario.context.flush);
     for (follow_up, kind) in [Some(("turn_index", CollectionKind::Turns)), flush].into_iter().flatten() {
