@@ -21,8 +21,9 @@ use std::{collections::VecDeque, rc::Rc};
 
 /// Output tokens of each response.
 pub const TOKENS: u64 = 10;
-/// Approximate size of the instructions and tools of a simulated world, in tokens.
-pub const FIXED: u64 = 4_300;
+/// Size of the instructions and tools of a simulated world, in tokens. In worlds without subagents, up to 250 more than
+/// theirs.
+pub const FIXED: u64 = 4_600;
 
 pub type Piece = (u64, Result<ModelEvent, ModelError>);
 

@@ -207,7 +207,7 @@ impl SessionHost {
             // A caller must not see a turn that nothing runs.
             self.recover_turn(session)?;
         }
-        self.enter(Input::Changed);
+        self.enter(Input::Arrived);
         Ok(session)
     }
 

@@ -58,8 +58,11 @@ pub enum Job {
 /// An event that the kernel reacts to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// The stored state changed, or a request or a message of another session arrived.
+    /// The stored state changed.
     Changed,
+    /// A request or a message of another session arrived. A queued message that could not be started, and calls
+    /// that could not be expired, are tried again without the delay after a failure.
+    Arrived,
     /// The alarm has fired.
     Alarm,
     /// A job has ended, successfully or not.
@@ -260,6 +263,11 @@ impl SessionKernel {
     fn apply(&mut self, input: Input, now: Timestamp) {
         match input {
             Input::Changed => {}
+            Input::Arrived => {
+                for job in [Job::StartQueued, Job::ExpireCalls] {
+                    self.jobs.entry(job).and_modify(|attempts| attempts.not_before = Timestamp(0));
+                }
+            }
             Input::Alarm => self.alarm = None,
             Input::Acknowledged(status) => self.acknowledged = Some((status, now)),
             Input::ChildNotified(child) => {

@@ -276,7 +276,7 @@ impl World {
                 self.kernel.opened_with(self.state.activity.turn.as_ref());
                 self.handle(Input::Changed);
             }
-            Act::Enter => self.handle(Input::Changed),
+            Act::Enter => self.handle(Input::Arrived),
         }
     }
 
@@ -385,4 +385,18 @@ fn each_failure_increases_the_delay_of_a_job() {
     }
     assert_eq!(delays[..5], [1, 2, 4, 8, 16].map(Duration::from_secs));
     assert!(delays.iter().all(|delay| *delay <= MAX_RETRY));
+}
+
+#[test]
+fn a_request_tries_again_to_start_a_queued_message() {
+    let mut world = World::new();
+    world.activity().queue.push("t1".into());
+    world.handle(Input::Changed);
+    for _ in 0..10 {
+        world.job_ends(Job::StartQueued, false);
+        world.handle(Input::Changed);
+        assert!(!world.running.contains(&Job::StartQueued), "it waits after a failure");
+        world.handle(Input::Arrived);
+        assert!(world.running.contains(&Job::StartQueued), "a request does not wait");
+    }
 }
