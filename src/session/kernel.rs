@@ -136,7 +136,7 @@ pub struct SessionKernel {
     acknowledged: Option<(ChildStatus, Timestamp)>,
     /// Set while an abort cancels the children of the current turn. No task is sent to children then.
     pub canceling: bool,
-    /// Set while the session is being erased. No effect is returned then.
+    /// Set while the session is being erased. Nothing runs then.
     pub erasing: bool,
     /// When to read the store again after it failed.
     reopen_at: Option<Timestamp>,
@@ -221,10 +221,11 @@ impl SessionKernel {
         now: Timestamp,
     ) -> Vec<Effect> {
         self.apply(input, now);
-        if self.erasing {
-            return Vec::new();
-        }
         let mut effects = Vec::new();
+        if self.erasing {
+            self.arm(Some(now + WATCHDOG), now, &mut effects);
+            return effects;
+        }
         match durable {
             Ok(Some(durable)) => {
                 self.run_due(&durable, now, &mut effects);
@@ -242,10 +243,11 @@ impl SessionKernel {
 
     /// Returns when the alarm must fire at the latest; `None` when there is nothing to do.
     ///
-    /// The watchdog covers work that runs in this process: after an eviction, the alarm finds the obligation,
-    /// which still follows from the stored state.
+    /// The watchdog covers work that runs in this process, an abort and an erasure included: after an eviction, the
+    /// alarm finds the obligation, which still follows from the stored state.
     pub fn next_wake(&self, durable: Option<&Durable<'_>>, now: Timestamp) -> Option<Timestamp> {
-        let in_memory = self.jobs.values().any(|attempts| attempts.running) || self.running.is_some();
+        let runs = self.jobs.values().any(|attempts| attempts.running) || self.running.is_some();
+        let in_memory = runs || self.canceling;
         let watchdog = in_memory.then(|| now + WATCHDOG);
         let Some(durable) = durable else { return watchdog.into_iter().chain(self.reopen_at).min() };
         let waiting =

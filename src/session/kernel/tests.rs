@@ -42,6 +42,8 @@ enum Act {
     Advance(Duration),
     Crash,
     Enter,
+    /// An abort starts or ends to cancel the children.
+    Cancel(bool),
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -57,6 +59,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         4 => prop_oneof![0_u64..3_000, 0_u64..700_000].prop_map(|ms| Act::Advance(Duration::from_millis(ms))),
         2 => Just(Act::Crash),
         1 => Just(Act::Enter),
+        1 => any::<bool>().prop_map(Act::Cancel),
     ];
     prop::collection::vec(act, 1..120)
 }
@@ -151,6 +154,10 @@ impl World {
                 continue;
             }
             let alarm = self.alarm.unwrap_or_else(|| panic!("nothing looks after {job:?}"));
+            if self.kernel.canceling && matches!(job, Job::NotifyChild(_)) {
+                assert!(alarm <= self.now + WATCHDOG, "nothing looks after {job:?} during an abort");
+                continue;
+            }
             match self.failed.contains(&job) {
                 true => assert!(alarm <= due.max(self.now) + MAX_RETRY, "{job:?} comes too late"),
                 false => {
@@ -277,6 +284,10 @@ impl World {
                 self.handle(Input::Changed);
             }
             Act::Enter => self.handle(Input::Arrived),
+            Act::Cancel(canceling) => {
+                self.kernel.canceling = canceling;
+                self.handle(Input::Changed);
+            }
         }
     }
 
@@ -398,5 +409,25 @@ fn a_request_tries_again_to_start_a_queued_message() {
         assert!(!world.running.contains(&Job::StartQueued), "it waits after a failure");
         world.handle(Input::Arrived);
         assert!(world.running.contains(&Job::StartQueued), "a request does not wait");
+    }
+}
+
+#[test]
+fn an_alarm_covers_an_abort_and_an_erasure() {
+    for (canceling, erasing) in [(true, false), (false, true)] {
+        let mut world = World::new();
+        world.job_ends(Job::List, true);
+        world.job_ends(Job::Tick("pulse"), true);
+        let child = Child { session: "c".into(), rules: "r".into(), acknowledged: false };
+        world.act(Act::Post);
+        world.act(Act::Wait(false));
+        world.children = vec![child];
+        (world.kernel.canceling, world.kernel.erasing) = (canceling, erasing);
+        // Without the alarm that fires now, nothing would continue the session after a crash.
+        world.alarm = None;
+        let durable =
+            Durable { state: &world.state, expires_at: None, children: world.children.clone(), status: None };
+        let effects = world.kernel.handle(Input::Alarm, Ok(Some(durable)), world.now);
+        assert_eq!(effects, [Effect::WakeAt(world.now + WATCHDOG)]);
     }
 }
