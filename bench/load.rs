@@ -9,13 +9,26 @@ use std::{
 /// Maximum time during which a sample starts turns.
 const LIMIT: Duration = Duration::from_secs(20);
 
+/// How long a target is left alone before its CPU time is read, so that the work behind the replies counts. Longer
+/// than the server delays any such work after the last turn of a session.
+pub const SETTLE: Duration = Duration::from_millis(2_500);
+
 /// The turns of one target at one concurrency, over all rounds.
 #[derive(Default)]
 pub struct Sample {
     pub timings: Vec<Timing>,
     pub errors: Vec<String>,
     pub elapsed: Duration,
-    pub cpu: Duration,
+    /// CPU time per turn of each round, in milliseconds.
+    cpu: Vec<f64>,
+}
+
+/// The median, the lowest and the highest value of all rounds. All are NaN when there are none.
+#[derive(Clone, Copy)]
+pub struct Spread {
+    pub median: f64,
+    pub low: f64,
+    pub high: f64,
 }
 
 impl Sample {
@@ -27,12 +40,12 @@ impl Sample {
         self.timings.len() as f64 / self.elapsed.as_secs_f64()
     }
 
-    /// Returns milliseconds; NaN when no turn succeeded.
-    pub fn cpu_per_turn(&self) -> f64 {
-        if self.timings.is_empty() {
-            return f64::NAN;
-        }
-        self.cpu.as_secs_f64() * 1000.0 / self.timings.len() as f64
+    /// Returns milliseconds.
+    pub fn cpu_per_turn(&self) -> Spread {
+        let mut sorted = self.cpu.clone();
+        sorted.sort_by(f64::total_cmp);
+        let at = |place: usize| sorted.get(place).copied().unwrap_or(f64::NAN);
+        Spread { median: at(sorted.len() / 2), low: at(0), high: at(sorted.len().saturating_sub(1)) }
     }
 
     pub fn first(&self, quantile: f64) -> f64 {
@@ -45,7 +58,7 @@ impl Sample {
 
     /// Adds `turns` turns by each of `clients` clients, each in its own session.
     pub fn add(&mut self, target: &Target, name: &str, clients: usize, turns: usize, text: &str) {
-        let cpu_before = cpu(target);
+        let (before, cpu_before) = (self.timings.len(), cpu(target));
         let start = Instant::now();
         let client = |number: usize| {
             let session = format!("{name}-{number}");
@@ -69,9 +82,11 @@ impl Sample {
             }
         });
         self.elapsed += start.elapsed();
-        // Work after the reply is part of a turn's cost.
-        thread::sleep(Duration::from_millis(300));
-        self.cpu += cpu(target) - cpu_before;
+        let succeeded = self.timings.len() - before;
+        if succeeded > 0 && target.server().is_some() {
+            thread::sleep(SETTLE);
+            self.cpu.push((cpu(target) - cpu_before).as_secs_f64() * 1000.0 / succeeded as f64);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::support::{DEV_API_KEY, Launch, ModelServer, Script, Server, http};
 use serde_json::{Value, json};
 use std::{
+    fs,
     io::{self, Read},
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -11,6 +12,10 @@ use std::{
 
 /// Number of tokens of a response, one server-sent event each.
 const TOKENS: usize = 50;
+/// Time between two tokens of a paced response, about that of a fast model.
+const PACE: Duration = Duration::from_millis(12);
+/// User message that makes the model respond at [`PACE`].
+pub const PACED: &str = "hello at the pace of a model";
 /// User message that makes the model call a tool first.
 pub const USE_A_TOOL: &str = "use a tool";
 /// User message that makes the model call [`MANY`] tools in one step.
@@ -20,7 +25,7 @@ pub const MANY: usize = 24;
 /// User message that makes the model respond with one token, to fill sessions quickly.
 pub const BRIEFLY: &str = "briefly";
 
-/// Starts a model server without delays.
+/// Starts a model server that responds without delays, except to [`PACED`].
 pub fn model_server() -> ModelServer {
     let model = ModelServer::start();
     model.choose(|request| {
@@ -28,6 +33,10 @@ pub fn model_server() -> ModelServer {
         let asked = if last["role"] == "user" { last["content"].to_string() } else { String::new() };
         if asked.contains(BRIEFLY) {
             return Some(Script::text(["token "]));
+        }
+        if asked.contains(PACED) {
+            let tokens = std::iter::repeat_n("token ", TOKENS);
+            return Some(tokens.fold(Script::new(), |script, token| script.say(token).pause(PACE)));
         }
         if asked.contains(USE_A_TOOL)
             && let Some(name) = easiest_tool(&request["tools"])
@@ -56,7 +65,10 @@ fn easiest_tool(tools: &Value) -> Option<&str> {
 /// A measured target.
 pub enum Target {
     Direct(SocketAddr),
+    /// The least work per turn.
     Floor(Server),
+    /// The floor that does our storage.
+    Stores(Server),
     Ours(Server),
     /// Another version of the Worker.
     Other(Server),
@@ -74,13 +86,17 @@ pub struct Timing {
 impl Target {
     /// Starts the floor in its own processes.
     pub fn floor(model: &ModelServer) -> Self {
+        Self::Floor(Self::plain(model, "bench/floor/wrangler.toml", "worker.js"))
+    }
+
+    /// Starts the floor that does our storage.
+    pub fn stores(model: &ModelServer) -> Self {
+        Self::Stores(Self::plain(model, "bench/floor/stores.toml", "stores.js"))
+    }
+
+    fn plain(model: &ModelServer, config: &str, main: &'static str) -> Server {
         let bindings = json!({ "OPENAI_BASE_URL": model.base_url() });
-        Self::Floor(Server::launch(Launch {
-            config: "bench/floor/wrangler.toml".into(),
-            main: "worker.js",
-            bindings,
-            databases: None,
-        }))
+        Server::launch(Launch { config: config.into(), main, bindings, databases: None })
     }
 
     /// Starts the release Worker in its own processes. Like the floor, it calls the model only for the turn itself.
@@ -95,15 +111,32 @@ impl Target {
 
     /// Starts the Worker with additional settings.
     pub fn with(model: &ModelServer, more: &Value) -> Self {
-        Self::Ours(Self::worker(model, more, "wrangler.toml".into()))
+        Self::Ours(Self::worker(model, more, "wrangler.toml".into(), "build/index.js"))
     }
 
     /// Starts the release Worker that was built in this folder from another version.
     pub fn other(model: &ModelServer, folder: &Path) -> Self {
-        Self::Other(Self::worker(model, &json!({}), folder.join("wrangler.toml")))
+        Self::Other(Self::worker(model, &json!({}), folder.join("wrangler.toml"), "build/index.js"))
     }
 
-    fn worker(model: &ModelServer, more: &Value, config: PathBuf) -> Server {
+    /// Starts the release Worker with meters (`bench/meter`), in a folder with a copy of both.
+    ///
+    /// # Errors
+    /// When the files cannot be copied.
+    pub fn metered(model: &ModelServer) -> io::Result<Self> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let folder = root.join("target/metered");
+        fs::create_dir_all(&folder)?;
+        for file in
+            ["build/index.js", "build/index_bg.wasm", "bench/meter/worker.js", "bench/meter/counts.js"]
+        {
+            let from = root.join(file);
+            fs::copy(&from, folder.join(from.file_name().unwrap_or_default()))?;
+        }
+        Ok(Self::Ours(Self::worker(model, &json!({}), "wrangler.toml".into(), "target/metered/worker.js")))
+    }
+
+    fn worker(model: &ModelServer, more: &Value, config: PathBuf, main: &'static str) -> Server {
         let mut bindings = json!({
             "MEMORY_FLUSH": "never",
             "OPENAI_BASE_URL": model.base_url(),
@@ -114,13 +147,14 @@ impl Target {
         for (name, value) in more.as_object().into_iter().flatten() {
             bindings[name] = value.clone();
         }
-        Server::launch(Launch { config, main: "build/index.js", bindings, databases: None })
+        Server::launch(Launch { config, main, bindings, databases: None })
     }
 
     pub fn name(&self) -> &'static str {
         match self {
             Self::Direct(_) => "direct",
             Self::Floor(_) => "floor",
+            Self::Stores(_) => "stores",
             Self::Ours(_) => "ours",
             Self::Other(_) => "other",
         }
@@ -130,15 +164,18 @@ impl Target {
     pub fn server(&self) -> Option<&Server> {
         match self {
             Self::Direct(_) => None,
-            Self::Floor(server) | Self::Ours(server) | Self::Other(server) => Some(server),
+            Self::Floor(server) | Self::Stores(server) | Self::Ours(server) | Self::Other(server) => {
+                Some(server)
+            }
         }
     }
 
     /// Runs one turn and reads its stream to the end.
     pub fn turn(&self, session: &str, text: &str) -> io::Result<Timing> {
-        let address = match self {
-            Self::Direct(address) => *address,
-            Self::Floor(server) | Self::Ours(server) | Self::Other(server) => server.address(),
+        let address = match (self, self.server()) {
+            (Self::Direct(address), _) => *address,
+            (_, Some(server)) => server.address(),
+            (_, None) => return Err(io::Error::other("the target does not run")),
         };
         let (path, body, first, last) = match self {
             Self::Direct(_) => {
@@ -146,7 +183,7 @@ impl Target {
                 let body = json!({"model": "bench", "stream": true, "messages": messages});
                 ("/v1/chat/completions".into(), body, r#""content":"token"#, "data: [DONE]")
             }
-            Self::Floor(_) => {
+            Self::Floor(_) | Self::Stores(_) => {
                 let body = json!({ "content": text });
                 (format!("/turn/{session}"), body, r#""content":"token"#, "data: [DONE]")
             }

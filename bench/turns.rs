@@ -3,6 +3,7 @@
 //! Everything runs on one machine and shares its cores, so the ratios are more meaningful than the times. The
 //! targets alternate within each round, so that a slow period affects all of them.
 
+mod counts;
 mod load;
 mod long;
 mod memory;
@@ -11,7 +12,7 @@ mod report;
 mod support;
 mod target;
 
-use load::{Sample, percentile};
+use load::{SETTLE, Sample, percentile};
 use report::Report;
 use std::{
     path::Path,
@@ -20,11 +21,30 @@ use std::{
     time::{Duration, Instant},
 };
 use support::ModelServer;
-use target::{BRIEFLY, MANY, Target, USE_A_TOOL, USE_MANY_TOOLS, model_server};
+use target::{BRIEFLY, MANY, PACED, Target, USE_A_TOOL, USE_MANY_TOOLS, model_server};
 
-const ROUNDS: usize = 5;
-/// Numbers of concurrent clients, and of turns per client and round.
-const LOADS: [(usize, usize); 3] = [(1, 40), (8, 12), (32, 5)];
+const ROUNDS: usize = 7;
+
+/// Turns that are measured together.
+pub struct Load {
+    /// The name in the report.
+    pub name: &'static str,
+    /// Number of concurrent clients.
+    clients: usize,
+    /// Number of turns per client and round.
+    turns: usize,
+    /// The user's message.
+    text: &'static str,
+    /// Highest accepted ratios to the floor: CPU time, total time, time to the first token.
+    pub goals: [f64; 3],
+}
+
+const LOADS: [Load; 4] = [
+    Load { name: "1", clients: 1, turns: 40, text: "hello", goals: [1.1, 1.1, 1.4] },
+    Load { name: "8", clients: 8, turns: 12, text: "hello", goals: [1.15, 1.15, 1.6] },
+    Load { name: "32", clients: 32, turns: 5, text: "hello", goals: [1.25, 1.25, 1.6] },
+    Load { name: "8 paced", clients: 8, turns: 4, text: PACED, goals: [1.35, 1.15, 1.6] },
+];
 /// Numbers of stored messages at which a session's next turn is measured.
 const HISTORIES: [usize; 4] = [10, 100, 1_000, 5_000];
 const SESSIONS_FOR_RSS: usize = 200;
@@ -32,12 +52,18 @@ const SESSIONS_FOR_RSS: usize = 200;
 fn main() {
     let mut report = Report::default();
     let model = model_server();
-    let mut targets = vec![Target::Direct(model.address()), Target::floor(&model), Target::ours(&model)];
+    let ours = 3;
+    let mut targets = vec![
+        Target::Direct(model.address()),
+        Target::floor(&model),
+        Target::stores(&model),
+        Target::ours(&model),
+    ];
     // The folder of another version's clone, in which `make build` has run.
     targets.extend(std::env::var_os("OTHER").map(|folder| Target::other(&model, Path::new(&folder))));
 
     loads(&targets, &mut report);
-    let ours = &targets[2];
+    let ours = &targets[ours];
     if let Err(e) = ours.turn("probe", "hello") {
         report.note("ours", format!("the first turn failed: {e}"));
     } else {
@@ -46,6 +72,7 @@ fn main() {
         tool_calls(ours, &mut report);
     }
     drop(targets);
+    counts::turns(&model, &mut report);
     starts(&model, &mut report);
     rss(&model, &mut report);
     memory::all(&model, &mut report);
@@ -55,19 +82,19 @@ fn main() {
 }
 
 fn loads(targets: &[Target], report: &mut Report) {
-    for (clients, turns) in LOADS {
-        eprintln!("turns at concurrency {clients}");
+    for load in LOADS {
+        eprintln!("turns at concurrency {}", load.name);
         let mut samples: Vec<Sample> = targets.iter().map(|_| Sample::default()).collect();
         for round in 0..=ROUNDS {
             for (target, sample) in targets.iter().zip(&mut samples) {
                 // Round 0 is a warm-up: it creates the sessions and compiles the code.
                 let mut warm_up = Sample::default();
                 let sample = if round == 0 { &mut warm_up } else { sample };
-                sample.add(target, &format!("load{clients}"), clients, turns, "hello");
+                sample.add(target, &format!("load {}", load.name), load.clients, load.turns, load.text);
             }
         }
         for (target, sample) in targets.iter().zip(samples) {
-            report.load(target.name(), clients, &sample);
+            report.load(target.name(), &load, &sample);
         }
     }
 }
@@ -149,7 +176,8 @@ fn tool_calls(ours: &Target, report: &mut Report) {
     }
     #[allow(clippy::cast_precision_loss)]
     let each = |many: f64, one: f64| (many - one) / (MANY - 1) as f64;
-    report.value("CPU of a tool call", each(many.cpu_per_turn(), one.cpu_per_turn()), "ms");
+    let cpu = |sample: &Sample| sample.cpu_per_turn().median;
+    report.value("CPU of a tool call", each(cpu(&many), cpu(&one)), "ms");
     report.value("time of a tool call", each(many.total(0.5), one.total(0.5)), "ms");
     report.value(
         "time of a step with one call, without a plain turn",
@@ -162,7 +190,7 @@ fn tool_calls(ours: &Target, report: &mut Report) {
 fn starts(model: &ModelServer, report: &mut Report) {
     eprintln!("cold starts");
     let (mut floor, mut ours) = (Vec::new(), Vec::new());
-    for _ in 0..3 {
+    for _ in 0..7 {
         for (launch, times) in
             [(Target::floor as fn(&ModelServer) -> Target, &mut floor), (Target::ours, &mut ours)]
         {
@@ -172,8 +200,10 @@ fn starts(model: &ModelServer, report: &mut Report) {
             }
         }
     }
-    report.value("cold start to the end of the first turn, floor", median(floor), "ms");
-    report.value("cold start to the end of the first turn, ours", median(ours), "ms");
+    let (floor, ours) = (median(floor), median(ours));
+    report.value("cold start to the end of the first turn, floor", floor, "ms");
+    report.value("cold start to the end of the first turn, ours", ours, "ms");
+    report.goal("cold start, ours minus the floor's, ms", ours - floor, 60.0);
 }
 
 fn median(times: Vec<Duration>) -> f64 {
@@ -183,15 +213,21 @@ fn median(times: Vec<Duration>) -> f64 {
 /// Measures the memory of the runtime after one turn in each of many sessions.
 fn rss(model: &ModelServer, report: &mut Report) {
     eprintln!("memory after {SESSIONS_FOR_RSS} sessions");
-    for target in [Target::floor(model), Target::ours(model)] {
+    let all = [Target::floor(model), Target::ours(model)].map(|target| {
         let mut sample = Sample::default();
-        for batch in 0..SESSIONS_FOR_RSS / 8 {
-            sample.add(&target, &format!("rss{batch}"), 8, 1, "hello");
+        for session in 0..SESSIONS_FOR_RSS {
+            if let Err(error) = target.turn(&format!("rss{session}"), "hello") {
+                sample.errors.push(error.to_string());
+            }
         }
+        thread::sleep(SETTLE);
         let rss = target.server().map_or(0, |server| server.rss()) as f64 / 1e6;
         let name = format!("memory after {SESSIONS_FOR_RSS} sessions, {}", target.name());
-        report.value(&name, if sample.errors.is_empty() { rss } else { f64::NAN }, "MB");
-    }
+        let rss = if sample.errors.is_empty() { rss } else { f64::NAN };
+        report.value(&name, rss, "MB");
+        rss
+    });
+    report.goal("memory after 200 sessions", all[1] / all[0], 1.1);
 }
 
 fn sizes(report: &mut Report) {

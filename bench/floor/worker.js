@@ -17,11 +17,11 @@ export class FloorObject extends DurableObject {
 
   async fetch(request) {
     const { content } = await request.json();
-    this.store("user", content);
+    await this.begin(content);
     const upstream = await fetch(`${this.env.OPENAI_BASE_URL}/chat/completions`, {
       method: "POST",
       headers: { "content-type": "application/json" },
-      body: JSON.stringify({ model: "bench", stream: true, messages: [{ role: "user", content }] }),
+      body: JSON.stringify(this.modelRequest(content)),
     });
     const decoder = new TextDecoder();
     let events = "";
@@ -31,11 +31,23 @@ export class FloorObject extends DurableObject {
         events += decoder.decode(chunk, { stream: true });
         controller.enqueue(chunk);
       },
-      flush: () => this.store("assistant", textOf(events)),
+      flush: () => this.end(content, textOf(events)),
     });
     return new Response(upstream.body.pipeThrough(keep), {
       headers: { "content-type": "text/event-stream" },
     });
+  }
+
+  begin(content) {
+    this.store("user", content);
+  }
+
+  modelRequest(content) {
+    return { model: "bench", stream: true, messages: [{ role: "user", content }] };
+  }
+
+  end(_content, text) {
+    this.store("assistant", text);
   }
 
   store(role, text) {

@@ -20,6 +20,12 @@ const main = resolve(root, options.main ?? config.main);
 const databases = (config.d1_databases ?? []).slice(0, options.databases ?? undefined);
 const sqlite = new Set((config.migrations ?? []).flatMap((step) => step.new_sqlite_classes ?? []));
 
+// Returns the modules next to the main one.
+function modules(suffix, type) {
+  const files = readdirSync(dirname(main)).filter((file) => file.endsWith(suffix));
+  return files.map((file) => ({ type, path: join(dirname(main), file) }));
+}
+
 const mf = new Miniflare(convertV4MiniflareOptions({
   host: "127.0.0.1",
   port: options.port ?? 0,
@@ -32,8 +38,8 @@ const mf = new Miniflare(convertV4MiniflareOptions({
     modulesRoot: dirname(main),
     modules: [
       { type: "ESModule", path: main },
-      ...readdirSync(dirname(main)).filter((file) => file.endsWith(".wasm"))
-        .map((file) => ({ type: "CompiledWasm", path: join(dirname(main), file) })),
+      ...modules(".js", "ESModule").filter(({ path }) => path !== main),
+      ...modules(".wasm", "CompiledWasm"),
     ],
     compatibilityDate: config.compatibility_date,
     compatibilityFlags: config.compatibility_flags,

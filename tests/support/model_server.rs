@@ -199,6 +199,7 @@ fn play(stream: &mut TcpStream, wire: Wire, script: &Script, request: &Value) ->
                     chunk(stream, piece)?;
                 }
             }
+            Frame::Pause(time) => thread::sleep(time),
             Frame::Hold(gate) => {
                 if !gate.pass(|| gone(stream)) {
                     return Err(io::ErrorKind::BrokenPipe.into());

@@ -30,6 +30,7 @@ pub(super) enum Step {
     Tool { index: usize, id: String, name: String },
     Arguments { index: usize, piece: String },
     Hold(Gate),
+    Pause(Duration),
     Error(Value),
     Raw(String),
     Cut,
@@ -121,6 +122,11 @@ impl Script {
     /// Pauses until the gate opens. A gate that never opens simulates a stall.
     pub fn hold(self, gate: &Gate) -> Self {
         self.step(Step::Hold(gate.clone()))
+    }
+
+    /// Pauses for a time. For measurements; tests use [`Script::hold`].
+    pub fn pause(self, time: Duration) -> Self {
+        self.step(Step::Pause(time))
     }
 
     /// Ends the stream with an error event. `body` is the wire's error object.

@@ -2,11 +2,13 @@
 
 use super::script::{Gate, Script, Step, Usage};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// What happens on the connection, in order.
 pub enum Frame {
     Event(String),
     Hold(Gate),
+    Pause(Duration),
     Cut,
 }
 
@@ -63,6 +65,7 @@ fn openai_stream(script: &Script, request: &Value) -> Vec<Frame> {
                 delta(json!({"tool_calls": [{"index": index, "function": {"arguments": piece}}]}))
             }
             Step::Hold(gate) => Frame::Hold(gate.clone()),
+            Step::Pause(time) => Frame::Pause(*time),
             Step::Raw(bytes) => Frame::Event(bytes.clone()),
             Step::Cut => {
                 frames.push(Frame::Cut);
@@ -144,6 +147,7 @@ fn anthropic_stream(script: &Script, request: &Value) -> Vec<Frame> {
             }
             Step::Arguments { .. } => {}
             Step::Hold(gate) => out.frames.push(Frame::Hold(gate.clone())),
+            Step::Pause(time) => out.frames.push(Frame::Pause(*time)),
             Step::Raw(bytes) => out.frames.push(Frame::Event(bytes.clone())),
             Step::Cut => {
                 out.frames.push(Frame::Cut);

@@ -1,0 +1,17 @@
+// The Worker with meters: `GET /meter` responds with the counts since the last such request.
+import { meterBindings, meterStorage, take } from "./counts.js";
+import Worker, { SessionObject as Session } from "./index.js";
+
+export default class extends Worker {
+  fetch(request) {
+    meterBindings(this.env);
+    return new URL(request.url).pathname === "/meter" ? Response.json(take()) : super.fetch(request);
+  }
+}
+
+export class SessionObject extends Session {
+  constructor(state, env) {
+    meterStorage(state.storage);
+    super(state, env);
+  }
+}
