@@ -29,8 +29,8 @@ test: setup ## runs all tests: `make check`, the simulator, and the real Worker 
 audit: ## checks rustdoc, the licenses and sources of dependencies, and spelling
 	@scripts/audit.sh
 
-bench: build ## measures turns, compared with the smallest possible Worker, and with COMPARE=REF another commit's
-	@COMPARE="$(COMPARE)" scripts/bench.sh
+bench: build ## measures turns, compared with the smallest possible Worker: COMPARE=commit PARTS="loads counts"
+	@COMPARE="$(COMPARE)" PARTS="$(PARTS)" scripts/bench.sh
 
 sim: ## simulates the core: SEEDS=100000 FROM=0, or SEED=7 for one world with its trace, or FAULTS=1
 	@scripts/sim.sh

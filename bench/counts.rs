@@ -44,7 +44,7 @@ pub fn turns(model: &ModelServer, report: &mut Report) {
 
 /// Returns the counts since the last call.
 fn take(target: &Target) -> Value {
-    target.server().map(|server| server.client().get("/meter").json()).unwrap_or_default()
+    target.server().map(|server| server.client().get("/meter").json()["counts"].take()).unwrap_or_default()
 }
 
 /// Returns the rows that the platform bills as written. An alarm is billed as one.

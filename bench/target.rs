@@ -96,7 +96,7 @@ impl Target {
 
     fn plain(model: &ModelServer, config: &str, main: &'static str) -> Server {
         let bindings = json!({ "OPENAI_BASE_URL": model.base_url() });
-        Server::launch(Launch { config: config.into(), main, bindings, databases: None })
+        Server::launch(Launch { config: config.into(), main, bindings, databases: None, inspected: false })
     }
 
     /// Starts the release Worker in its own processes. Like the floor, it calls the model only for the turn itself.
@@ -111,15 +111,15 @@ impl Target {
 
     /// Starts the Worker with additional settings.
     pub fn with(model: &ModelServer, more: &Value) -> Self {
-        Self::Ours(Self::worker(model, more, "wrangler.toml".into(), "build/index.js"))
+        Self::Ours(Self::worker(model, more, "wrangler.toml".into(), "build/index.js", false))
     }
 
     /// Starts the release Worker that was built in this folder from another version.
     pub fn other(model: &ModelServer, folder: &Path) -> Self {
-        Self::Other(Self::worker(model, &json!({}), folder.join("wrangler.toml"), "build/index.js"))
+        Self::Other(Self::worker(model, &json!({}), folder.join("wrangler.toml"), "build/index.js", false))
     }
 
-    /// Starts the release Worker with meters (`bench/meter`), in a folder with a copy of both.
+    /// Starts the release Worker with meters (`bench/meter`) and V8's inspector, in a folder with a copy of both.
     ///
     /// # Errors
     /// When the files cannot be copied.
@@ -133,10 +133,22 @@ impl Target {
             let from = root.join(file);
             fs::copy(&from, folder.join(from.file_name().unwrap_or_default()))?;
         }
-        Ok(Self::Ours(Self::worker(model, &json!({}), "wrangler.toml".into(), "target/metered/worker.js")))
+        Ok(Self::Ours(Self::worker(
+            model,
+            &json!({}),
+            "wrangler.toml".into(),
+            "target/metered/worker.js",
+            true,
+        )))
     }
 
-    fn worker(model: &ModelServer, more: &Value, config: PathBuf, main: &'static str) -> Server {
+    fn worker(
+        model: &ModelServer,
+        more: &Value,
+        config: PathBuf,
+        main: &'static str,
+        inspected: bool,
+    ) -> Server {
         let mut bindings = json!({
             "MEMORY_FLUSH": "never",
             "OPENAI_BASE_URL": model.base_url(),
@@ -147,7 +159,7 @@ impl Target {
         for (name, value) in more.as_object().into_iter().flatten() {
             bindings[name] = value.clone();
         }
-        Server::launch(Launch { config, main, bindings, databases: None })
+        Server::launch(Launch { config, main, bindings, databases: None, inspected })
     }
 
     pub fn name(&self) -> &'static str {

@@ -4,6 +4,7 @@
 //! targets alternate within each round, so that a slow period affects all of them.
 
 mod counts;
+mod growth;
 mod load;
 mod long;
 mod memory;
@@ -49,39 +50,53 @@ const LOADS: [Load; 4] = [
 const HISTORIES: [usize; 4] = [10, 100, 1_000, 5_000];
 const SESSIONS_FOR_RSS: usize = 200;
 
+/// A part of the benchmark, selected by its name as an argument; without arguments all run.
+type Part = (&'static str, fn(&ModelServer, &mut Report));
+
+const PARTS: [Part; 8] = [
+    ("loads", loads),
+    ("session", session),
+    ("counts", counts::turns),
+    ("starts", starts),
+    ("memory", rss),
+    ("growth", growth::all),
+    ("search", memory::all),
+    ("long", |_, report| long::session(report)),
+];
+
 fn main() {
+    let named: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let mut report = Report::default();
     let model = model_server();
-    let ours = 3;
-    let mut targets = vec![
-        Target::Direct(model.address()),
-        Target::floor(&model),
-        Target::stores(&model),
-        Target::ours(&model),
-    ];
-    // The folder of another version's clone, in which `make build` has run.
-    targets.extend(std::env::var_os("OTHER").map(|folder| Target::other(&model, Path::new(&folder))));
-
-    loads(&targets, &mut report);
-    let ours = &targets[ours];
-    if let Err(e) = ours.turn("probe", "hello") {
-        report.note("ours", format!("the first turn failed: {e}"));
-    } else {
-        histories(ours, &mut report);
-        log_rows(ours, &mut report);
-        tool_calls(ours, &mut report);
+    for (name, run) in PARTS {
+        if named.is_empty() || named.iter().any(|own| own == name) {
+            run(&model, &mut report);
+        }
     }
-    drop(targets);
-    counts::turns(&model, &mut report);
-    starts(&model, &mut report);
-    rss(&model, &mut report);
-    memory::all(&model, &mut report);
-    long::session(&mut report);
     sizes(&mut report);
     report.finish();
 }
 
-fn loads(targets: &[Target], report: &mut Report) {
+/// Measures one session: its history, its log, its tool calls.
+fn session(model: &ModelServer, report: &mut Report) {
+    let ours = Target::ours(model);
+    if let Err(e) = ours.turn("probe", "hello") {
+        return report.note("ours", format!("the first turn failed: {e}"));
+    }
+    histories(&ours, report);
+    log_rows(&ours, report);
+    tool_calls(&ours, report);
+}
+
+fn loads(model: &ModelServer, report: &mut Report) {
+    let mut targets = vec![
+        Target::Direct(model.address()),
+        Target::floor(model),
+        Target::stores(model),
+        Target::ours(model),
+    ];
+    // The folder of another version's clone, in which `make build` has run.
+    targets.extend(std::env::var_os("OTHER").map(|folder| Target::other(model, Path::new(&folder))));
     for load in LOADS {
         eprintln!("turns at concurrency {}", load.name);
         let mut samples: Vec<Sample> = targets.iter().map(|_| Sample::default()).collect();

@@ -1,9 +1,13 @@
 // Counts what a Worker asks of the platform: it replaces functions of the global scope, and of the prototypes of
 // bindings, by functions that also count. It must be imported before the Worker's own module.
 const counts = {};
+let memory;
 const cursors = [];
 
 export const add = (name, number = 1) => (counts[name] = (counts[name] ?? 0) + number);
+
+// Returns the size of wasm's memory in bytes.
+export const memoryBytes = () => memory.buffer.byteLength;
 
 // Returns the counts since the last call.
 export function take() {
@@ -76,6 +80,7 @@ WebAssembly.Instance = class {
   constructor(module, imports) {
     const outward = Object.entries(imports).map(([name, group]) => [name, counted(group, "calls from wasm")]);
     const instance = new Instance(module, Object.fromEntries(outward));
+    memory = instance.exports.memory;
     return { exports: counted(instance.exports, "calls into wasm") };
   }
 };

@@ -1,11 +1,12 @@
-// The Worker with meters: `GET /meter` responds with the counts since the last such request.
-import { meterBindings, meterStorage, take } from "./counts.js";
+// The Worker with meters: `GET /meter` responds with the counts since the last such request, and the size of wasm's
+// memory.
+import { memoryBytes, meterBindings, meterStorage, take } from "./counts.js";
 import Worker, { SessionObject as Session } from "./index.js";
 
 export default class extends Worker {
   fetch(request) {
     meterBindings(this.env);
-    return new URL(request.url).pathname === "/meter" ? Response.json(take()) : super.fetch(request);
+    return new URL(request.url).pathname === "/meter" ? Response.json({ counts: take(), wasm: memoryBytes() }) : super.fetch(request);
   }
 }
 

@@ -22,6 +22,7 @@ pub fn start(more: Value) -> Server {
         main: "build/index.js",
         bindings,
         databases: None,
+        inspected: false,
     })
 }
 

@@ -1,11 +1,12 @@
 // Runs a Worker under Miniflare for a test or a measurement:
 //
 //     node mf.mjs '{"config": "wrangler.toml", "main": "build/index.js", "home": DIR,
-//                   "port": 0, "bindings": {...}, "databases": 1}'
+//                   "port": 0, "bindings": {...}, "databases": 1, "inspected": true}'
 //
 // The Worker's configuration is its wrangler.toml; `main` and `bindings` override it, and `databases` limits how many of
 // its D1 databases are bound. When the Worker is ready and its D1 migrations are applied, the program prints one line,
 // `{"port": N}`. A line `scheduled CRON` on stdin runs the scheduled handler; its result is printed as one line of JSON.
+// A line `heap` prints the bytes in use by JavaScript, garbage included, as `{"heap": N}`; it needs `inspected`.
 // When stdin closes, because the parent closed it or died, the program deletes DIR and exits.
 import { readFileSync, readdirSync, existsSync, rmSync } from "node:fs";
 import { dirname, resolve, join } from "node:path";
@@ -32,6 +33,7 @@ const mf = new Miniflare(convertV4MiniflareOptions({
   cf: false,
   logRequests: false,
   resourcePersistencePath: join(options.home, "state"),
+  inspectorPort: options.inspected ? 0 : undefined,
   handleStructuredLogs: ({ level, message }) => console.error(`${level}: ${message}`),
   workers: [{
     name: config.name,
@@ -66,15 +68,32 @@ async function migrate({ binding, migrations_dir }) {
   }
 }
 
+// Asks V8's inspector for the size of the Worker's heap. A garbage collection cannot be requested: workerd does not
+// respond to it.
+async function heap() {
+  const inspector = new WebSocket(new URL(`./core:user:${config.name}`, await mf.getInspectorURL()));
+  await new Promise((open) => inspector.addEventListener("open", open, { once: true }));
+  const answer = new Promise((resolve) => inspector.addEventListener("message", resolve, { once: true }));
+  inspector.send(JSON.stringify({ id: 1, method: "Runtime.getHeapUsage" }));
+  const { result } = JSON.parse((await answer).data);
+  inspector.close();
+  return result.usedSize;
+}
+
 const url = await mf.ready;
 for (const d1 of databases) await migrate(d1);
 console.log(JSON.stringify({ port: Number(url.port) }));
 
 for await (const line of createInterface({ input: process.stdin })) {
   const [command, ...cron] = line.split(" ");
-  if (command !== "scheduled") throw new Error(`unknown command: ${line}`);
-  const worker = await mf.getWorker();
-  console.log(JSON.stringify(await worker.scheduled({ cron: cron.join(" ") })));
+  if (command === "scheduled") {
+    const worker = await mf.getWorker();
+    console.log(JSON.stringify(await worker.scheduled({ cron: cron.join(" ") })));
+  } else if (command === "heap") {
+    console.log(JSON.stringify({ heap: await heap() }));
+  } else {
+    throw new Error(`unknown command: ${line}`);
+  }
 }
 await mf.dispose();
 rmSync(options.home, { recursive: true, force: true });

@@ -39,6 +39,8 @@ pub struct Launch {
     pub bindings: Value,
     /// Number of its D1 databases to provide; all if absent.
     pub databases: Option<usize>,
+    /// Whether [`Server::heap`] works.
+    pub inspected: bool,
 }
 
 /// A running Worker with its own folder, kept by restarts and deleted on drop.
@@ -70,7 +72,13 @@ impl Server {
         }
         let main = "build-fixtures/index.js";
         assert!(root().join(main).exists(), "the Worker is not built; first run scripts/build.sh --fixtures");
-        Self::launch(Launch { config: "wrangler.toml".into(), main, bindings: all, databases })
+        Self::launch(Launch {
+            config: "wrangler.toml".into(),
+            main,
+            bindings: all,
+            databases,
+            inspected: false,
+        })
     }
 
     /// Starts any Worker.
@@ -168,6 +176,15 @@ impl Server {
         answer(&pipes.1).unwrap_or_else(|| panic!("the scheduled handler failed:\n{}", self.log()))
     }
 
+    /// Returns the bytes in use by JavaScript, garbage included.
+    pub fn heap(&self) -> u64 {
+        let running = self.running.as_ref().expect("a running server");
+        let mut pipes = running.pipes.lock().unwrap();
+        writeln!(pipes.0, "heap").unwrap();
+        let answer = answer(&pipes.1).unwrap_or_else(|| panic!("no heap size:\n{}", self.log()));
+        answer["heap"].as_u64().expect("a size")
+    }
+
     /// Starts the scheduled handler without waiting for it. Afterwards the server can only be killed.
     pub fn begin_scheduled(&self) {
         let running = self.running.as_ref().expect("a running server");
@@ -230,6 +247,7 @@ impl Server {
             "port": self.port,
             "bindings": self.launch.bindings,
             "databases": self.launch.databases,
+            "inspected": self.launch.inspected,
         });
         let log = File::options().create(true).append(true).open(self.home.join("log")).unwrap();
         let mut child = Command::new(root().join("node_modules/.bin/node"))
