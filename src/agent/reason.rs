@@ -6,6 +6,7 @@ use super::{
     preparer::{self, PrepareError, PreparedRequest, Purpose, turn_error},
     react::ReactAgent,
     stream::{self, FailedAttempt},
+    toolkit::SpecDigest,
 };
 use crate::model::retry::RetryPolicy;
 use crate::session::{WriteError, tokens};
@@ -99,14 +100,17 @@ impl ReactAgent<'_> {
 
     /// Returns the estimated tokens of a request that are not part of the conversation.
     fn fixed_tokens(&self, request: &ModelRequest) -> u64 {
-        let tools = if self.cx.state.has_chosen(&request.tools) {
-            self.agent.toolkit.tokens(request.tools.iter().map(|spec| spec.name.as_str()))
+        let texts = [&request.system, &request.volatile, &request.tail];
+        self.tools_digest(request).tokens + texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>()
+    }
+
+    fn tools_digest(&self, request: &ModelRequest) -> SpecDigest {
+        if self.cx.state.has_chosen(&request.tools) {
+            self.agent.toolkit.digest(request.tools.iter().map(|spec| spec.name.as_str()))
         } else {
             // A hook has replaced the tools.
-            tokens::of_tools(&request.tools)
-        };
-        let texts = [&request.system, &request.volatile, &request.tail];
-        tools + texts.into_iter().map(|text| tokens::of_text(text)).sum::<u64>()
+            request.tools.iter().map(SpecDigest::of).collect()
+        }
     }
 
     /// Runs the `PreReasoning` hooks and measures the request.
@@ -115,7 +119,11 @@ impl ReactAgent<'_> {
         for hook in self.agent.hooks.at(HookEvent::PreReasoning) {
             hook.pre_reasoning(&mut event, self.cx).await?;
         }
-        self.cx.state.rendered(&prepared.model, &event.request);
+        self.cx.state.rendered(
+            &prepared.model,
+            &event.request.system,
+            self.tools_digest(&event.request).hash,
+        );
         prepared.request = event.request;
         prepared.fixed = self.fixed_tokens(&prepared.request);
         // Measured now, because the window may change before the response arrives.

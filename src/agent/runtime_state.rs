@@ -4,7 +4,7 @@
 //! `TurnState`.
 
 use crate::turn::replay::{ReplayCall, ReplayControl, ReplayKey};
-use crate::types::{CallId, EventKind, Gauge, Message, ModelRequest, Source, ToolOutcome, ToolSpec};
+use crate::types::{CallId, EventKind, Gauge, Message, Source, ToolOutcome, ToolSpec};
 use sha2::{Digest, Sha256};
 use std::{
     cell::{Ref, RefCell},
@@ -33,7 +33,8 @@ struct Inner {
     tools: Option<(Option<String>, Rc<[ToolSpec]>)>,
     /// The task list at the start of the turn, rendered for the prompt.
     tasks: Option<String>,
-    rendered: Option<(String, Rc<[ToolSpec]>)>,
+    /// The system prompt and the hash of the tools of the last model call.
+    rendered: Option<(String, [u8; 32])>,
     sub_steps_failed: Vec<(String, String)>,
     /// Ids of calls that were passed to their tool.
     begun: Vec<CallId>,
@@ -140,12 +141,12 @@ impl RuntimeState {
         self.inner.borrow().tools.as_ref().is_some_and(|(_, chosen)| Rc::ptr_eq(chosen, tools))
     }
 
-    /// Records the model and the prompt of a model call.
-    pub(super) fn rendered(&self, model: &str, request: &ModelRequest) {
+    /// Records the model and the stable part of the prompt of a model call.
+    pub(super) fn rendered(&self, model: &str, system: &str, tools: [u8; 32]) {
         let inner = &mut *self.inner.borrow_mut();
         inner.model = Some(model.to_owned());
         // Hashed when the turn ends, to keep it off the path to the first token.
-        inner.rendered = Some((request.system.clone(), Rc::clone(&request.tools)));
+        inner.rendered = Some((system.to_owned(), tools));
     }
 
     /// Marks a call as passed to its tool: from here on it may have had an effect.
@@ -201,7 +202,7 @@ impl RuntimeState {
     /// Returns the SHA-256 of the stable part of the last prompt, in hex.
     pub fn prompt_render_hash(&self) -> Option<String> {
         let inner = self.inner.borrow();
-        inner.rendered.as_ref().map(|(system, tools)| render_hash(system, tools))
+        inner.rendered.as_ref().map(|(system, tools)| render_hash(system, *tools))
     }
 
     /// Returns the non-fatal failures of the turn: the part and the reason.
@@ -217,11 +218,7 @@ impl RuntimeState {
 
 /// Returns the SHA-256 of the stable part of a prompt, in hex. It changes only with the instructions and the
 /// tools.
-fn render_hash(system: &str, tools: &[ToolSpec]) -> String {
-    let tools: Vec<_> = tools.iter().map(|spec| (&spec.name, &spec.description, &spec.parameters)).collect();
-    let mut hash = Sha256::new();
-    hash.update(system);
-    hash.update([0]);
-    hash.update(serde_json::to_vec(&tools).unwrap_or_default());
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+fn render_hash(system: &str, tools: [u8; 32]) -> String {
+    let hash = Sha256::new().chain_update(system).chain_update([0]).chain_update(tools).finalize();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }

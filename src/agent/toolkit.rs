@@ -3,6 +3,7 @@
 use super::DynTool;
 use crate::session::tokens;
 use crate::types::ToolSpec;
+use sha2::{Digest, Sha256};
 use std::{cell::OnceCell, rc::Rc};
 
 /// Tools sorted by name, so that the prompt is stable.
@@ -17,8 +18,36 @@ pub struct Toolkit {
 struct Entry {
     spec: ToolSpec,
     tool: Rc<dyn DynTool>,
-    /// The estimated tokens of the spec, cached because schemas are long.
-    tokens: OnceCell<u64>,
+    /// Computed once, because schemas are long.
+    digest: OnceCell<SpecDigest>,
+}
+
+/// The size and the hash of one spec or several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SpecDigest {
+    /// Estimated tokens.
+    pub(super) tokens: u64,
+    /// SHA-256 of what the model is shown, in the order of the specs.
+    pub(super) hash: [u8; 32],
+}
+
+impl SpecDigest {
+    pub(super) fn of(spec: &ToolSpec) -> Self {
+        let shown = (&spec.name, &spec.description, &spec.parameters);
+        let hash = Sha256::digest(serde_json::to_vec(&shown).unwrap_or_default()).into();
+        Self { tokens: tokens::of_tool(spec), hash }
+    }
+}
+
+impl FromIterator<SpecDigest> for SpecDigest {
+    fn from_iter<I: IntoIterator<Item = SpecDigest>>(specs: I) -> Self {
+        let (mut tokens, mut hash) = (0, Sha256::new());
+        for spec in specs {
+            tokens += spec.tokens;
+            hash.update(spec.hash);
+        }
+        Self { tokens, hash: hash.finalize().into() }
+    }
 }
 
 impl Toolkit {
@@ -29,7 +58,7 @@ impl Toolkit {
             && spec.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
         match self.tools.binary_search_by(|entry| entry.spec.name.cmp(&spec.name)) {
             Err(place) if allowed => {
-                self.tools.insert(place, Entry { spec, tool, tokens: OnceCell::new() });
+                self.tools.insert(place, Entry { spec, tool, digest: OnceCell::new() });
                 self.all.take();
                 true
             }
@@ -61,10 +90,10 @@ impl Toolkit {
         }
     }
 
-    /// Returns the estimated tokens of the specs of these tools.
-    pub(super) fn tokens<'a>(&self, names: impl Iterator<Item = &'a str>) -> u64 {
-        let tokens = |entry: &Entry| *entry.tokens.get_or_init(|| tokens::of_tool(&entry.spec));
-        names.filter_map(|name| self.entry(name)).map(tokens).sum()
+    /// Returns the digest of the specs of these tools.
+    pub(super) fn digest<'a>(&self, names: impl Iterator<Item = &'a str>) -> SpecDigest {
+        let digest = |entry: &Entry| *entry.digest.get_or_init(|| SpecDigest::of(&entry.spec));
+        names.filter_map(|name| self.entry(name)).map(digest).collect()
     }
 
     /// Returns the names of all tools.
@@ -92,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_those_of_the_named_tools() {
+    fn the_digest_is_that_of_the_named_specs() {
         let mut toolkit = Toolkit::default();
         assert!(toolkit.add(Rc::new(Echo)) && toolkit.add(Rc::new(CurrentTime)));
-        for names in [&["echo"][..], &["echo", "current_time"]] {
+        for names in [&["echo"][..], &["current_time", "echo"]] {
             let allowed: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            let counted = tokens::of_tools(&toolkit.specs(Some(&allowed)));
-            assert_eq!(toolkit.tokens(names.iter().copied()), counted);
+            let computed: SpecDigest = toolkit.specs(Some(&allowed)).iter().map(SpecDigest::of).collect();
+            assert_eq!(toolkit.digest(names.iter().copied()), computed);
         }
     }
 }

@@ -116,11 +116,6 @@ fn of_part(part: &Part) -> u64 {
     }
 }
 
-/// Estimates the tokens of tool definitions.
-pub fn of_tools(tools: &[ToolSpec]) -> u64 {
-    tools.iter().map(of_tool).sum()
-}
-
 /// Estimates the tokens of a tool definition.
 pub fn of_tool(spec: &ToolSpec) -> u64 {
     CALL + of_text(&spec.name) + of_text(&spec.description) + of_json(&spec.parameters)

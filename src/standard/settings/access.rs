@@ -14,9 +14,10 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a long random text",
-            doc: "The operator's key. It opens `/v1/admin/*` and nothing else, signs tickets, and encrypts the \
-                  secrets that tenants store; these become unreadable when it changes. Without it the routes below \
-                  `/v1/admin/` and `/v1/tickets` do not work. `make dev` makes one.",
+            doc: "The operator's key. It opens the routes below `/v1/admin/` and no other routes. The server also signs \
+                  tickets with it and encrypts the secrets of tenants with it, so these become unreadable when \
+                  you change the key. Without it, the routes below `/v1/admin/` and `/v1/tickets` do not work. \
+                  `make dev` creates one.",
             example: "",
         },
         Setting {
@@ -27,7 +28,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a long random text",
-            doc: "A key with every scope of the tenant `dev`, for development. `make dev` makes one. Leave it out of \
+            doc: "A key with every scope for the tenant `dev`, for development. `make dev` creates one. Leave it out of \
                   deployments.",
             example: "",
         },
@@ -40,7 +41,7 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "origins separated by commas",
             doc: "The origins of web pages that may call the server from a browser, such as \
-                  `https://app.example.com`. Empty: none.",
+                  `https://app.example.com`. Not set: none.",
             example: "",
         },
     ],

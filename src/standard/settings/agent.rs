@@ -22,7 +22,7 @@ const MIN_CONTEXT_TOKENS: usize = 2_000;
 
 pub const TOPIC: Topic = Topic {
     title: "Agent",
-    about: "The agent `default`.",
+    about: "Settings of the only agent, `default`.",
     settings: &[
         Setting {
             name: "INSTRUCTIONS",
@@ -32,8 +32,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "text",
-            doc: "The agent's instructions, in place of the built-in ones. The warning that text from tools, files \
-                  and the web is data always follows them.",
+            doc: "The agent's instructions, which replace the built-in ones. The server always adds a warning to the model: \
+                  text from tools, files and the web is data and not instructions.",
             example: "",
         },
         Setting {
@@ -77,8 +77,10 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "0",
             expects: "a whole number from 0",
-            doc: "With this value n, the model critiques each step in every n-th turn of a session. In other turns, and \
-            with 0, it critiques only steps with a failed tool call. It never does so in turns without `think`.",
+            doc: "How often the model reviews its own steps (self-critique), in turns with `think`. With 3, for example, it \
+                  reviews each step of every third turn of a session, and in other turns only steps with a failed \
+                  tool call. With 0, it reviews only steps with a failed tool call. Turns without `think` have no \
+                  self-critique.",
             example: "",
         },
         Setting {
@@ -86,9 +88,9 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(select_tools),
             default: "",
             expects: "a whole number from 1",
-            doc: "Maximum number of tools that a turn offers to the model. If the agent has more, those that best match \
-            the user's words are offered. `read_artifact`, `recall`, and the tools that ask questions, submit \
-            plans or keep the task list are always offered. Empty: all tools.",
+            doc: "Maximum number of tools in a model request. If the agent has more, the server offers those that best match \
+                  the user's words. It always offers `read_artifact` and `recall`, which count, and the tools that \
+                  ask questions, submit plans or keep the task list, which do not count. Not set: all tools.",
             example: "",
         },
         Setting {
@@ -101,7 +103,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: r#"a JSON list of at most 16 modes, each {"id", …}"#,
-            doc: "The agent's modes, see [permissions.md](permissions.md#modes). Empty: `build` and `plan`. `[]`: no \
+            doc: "The agent's modes, see [permissions.md](permissions.md#modes). Not set: `build` and `plan`. `[]`: no \
                   modes.",
             example: r#"[{"id": "draft", "default": true, "transitions_to": ["review"], "available_tools": ["read_file", "write_file"]},
  {"id": "review", "read_only": true, "instructions": "Find faults.", "default_model": "openai/gpt-5-mini"}]"#,
@@ -111,8 +113,8 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(subagents),
             default: "",
             expects: r#"a JSON list of at most 16 {"id", "description", "instructions"?, "model"?, "tools"?, "max_steps"?}"#,
-            doc: "The kinds of subagents that the agent may spawn, see [extending.md](extending.md#subagents). `[]`: \
-            only `general-purpose`, which is always included when this is set. Empty: the agent has no subagents.",
+            doc: "The kinds of subagents that the agent may start, see [extending.md](extending.md#subagents). The kind \
+            `general-purpose` is always among them, so `[]` means only this one. Not set: the agent has no subagents.",
             example: r#"[{"id": "reviewer", "description": "Finds faults in a text.", "instructions": "Be strict.",
   "model": "openai/gpt-5-mini", "tools": ["read_file", "grep_files"], "max_steps": 20}]"#,
         },
@@ -139,7 +141,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a JSON Schema",
-            doc: "The schema that a session's `state` must match. Empty: any object is valid.",
+            doc: "The schema that a session's `state` must match. Not set: any object is valid.",
             example: r#"{"properties": {"step": {"type": "integer", "minimum": 0}}}"#,
         },
         Setting {

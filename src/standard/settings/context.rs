@@ -36,8 +36,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "compaction",
             expects: "compaction, observation or none",
-            doc: "`compaction` replaces older messages by a summary, `observation` by notes. `none` shows the newest \
-                  `CONTEXT_MESSAGES` messages.",
+            doc: "`compaction` replaces older messages in the prompt with a summary, `observation` with notes. With `none`, \
+                  the prompt has only the newest `CONTEXT_MESSAGES` messages.",
             example: "",
         },
         Setting {
@@ -48,7 +48,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "100",
             expects: "a whole number from 1",
-            doc: "With the strategy `none`: maximum number of messages that the model is shown.",
+            doc: "With the strategy `none`: maximum number of messages in the prompt.",
             example: "",
         },
         Setting {
@@ -59,8 +59,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "20000",
             expects: "a whole number of tokens",
-            doc: "Number of tokens of the model's context window that compaction leaves free. More than half of the window \
-            counts as half.",
+            doc: "Number of tokens of the model's context window that compaction keeps free for the response. The server \
+                  uses at most half of the window for this.",
             example: "",
         },
         Setting {
@@ -75,7 +75,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "100",
             expects: "a whole number of messages",
-            doc: "Compacts a conversation that has this many messages. 0: only its tokens count.",
+            doc: "Number of messages at which the conversation is compacted. 0: the number of messages does not matter.",
             example: "",
         },
         Setting {
@@ -86,7 +86,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "0",
             expects: "a whole number of tokens",
-            doc: "Compacts when the whole request has this many tokens. 0: the model's window minus `CONTEXT_RESERVE`.",
+            doc: "Number of tokens of a model request (instructions, tools and messages) at which the conversation is \
+                  compacted. 0: the model's context window minus `CONTEXT_RESERVE`.",
             example: "",
         },
         Setting {
@@ -95,7 +96,7 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "a whole number of messages, less than COMPACT_AT_MESSAGES",
             doc: "Maximum number of messages that compaction keeps unchanged at the end of the conversation. The last step and \
-                  the user's last message always stay. Empty: 20, or half of `COMPACT_AT_MESSAGES` when that is less.",
+                  the user's last message always stay. Not set: 20, or half of `COMPACT_AT_MESSAGES` if that is less.",
             example: "",
         },
         Setting {
@@ -106,8 +107,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "0",
             expects: "a whole number of tokens",
-            doc: "Maximum number of tokens of the messages that compaction keeps. 0: a quarter of the request limit, \
-            between 2,000 and 8,000.",
+            doc: "Maximum number of tokens of the messages that compaction keeps unchanged. 0: a quarter of the tokens at \
+                  which it compacts (see `COMPACT_AT_TOKENS`), but at least 2,000 and at most 8,000.",
             example: "",
         },
         Setting {
@@ -118,7 +119,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: value::A_MODEL,
-            doc: "The model that writes summaries. Empty: the session's model.",
+            doc: "The model that writes summaries. Not set: the session's model.",
             example: "",
         },
         Setting {
@@ -129,8 +130,9 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "30000",
             expects: "a whole number of tokens from 500",
-            doc: "Number of tokens of messages in the prompt at which notes replace messages. For a model with a small window \
-            the server lowers it to half of the tokens that are left after instructions and tools.",
+            doc: "With the strategy `observation`: number of tokens of messages in the prompt at which notes replace the older \
+                  ones. For a model with a small context window, the server uses half of the tokens that instructions \
+                  and tools leave free, if that is less.",
             example: "",
         },
         Setting {
@@ -141,8 +143,9 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "40000",
             expects: "a whole number of tokens from 500",
-            doc: "Number of tokens of notes at which they are rewritten into fewer. For a model with a small window the server \
-            lowers it to a third of the tokens that are left after instructions and tools.",
+            doc: "With the strategy `observation`: number of tokens of notes at which a shorter version replaces them. For a \
+                  model with a small context window, the server uses a third of the tokens that instructions and \
+                  tools leave free, if that is less.",
             example: "",
         },
         Setting {
@@ -153,7 +156,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: value::A_MODEL,
-            doc: "The model that takes notes. Empty: the session's model.",
+            doc: "The model that takes notes. Not set: the session's model.",
             example: "",
         },
         Setting {
@@ -164,7 +167,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: value::A_MODEL,
-            doc: "The model that rewrites notes. Empty: the session's model.",
+            doc: "The model that rewrites notes. Not set: the session's model.",
             example: "",
         },
         Setting {
@@ -176,8 +179,9 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a whole number of minutes from 1",
-            doc: "After a pause of this length, buffered notes replace their messages at once, because providers no \
-            longer cache the prompt. Empty: only when `OBSERVE_AT` is reached.",
+            doc: "With the strategy `observation`: after a pause of this length, notes that were taken in advance replace their \
+                  messages at once. A changed prompt then costs nothing extra, because providers no longer cache the \
+                  old one. Not set: notes replace messages only at `OBSERVE_AT`.",
             example: "",
         },
         Setting {
@@ -188,7 +192,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "3600",
             expects: "a whole number of seconds",
-            doc: "How long a tool output of more than 12,000 characters is kept as an artifact.",
+            doc: "How long a tool output of more than 12,000 characters is kept. The model gets a reference to it, the \
+                  *artifact*, and a preview. `EVICT_OVER` sets which outputs are kept longer.",
             example: "",
         },
         Setting {
@@ -200,8 +205,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "80000",
             expects: "a whole number of characters",
-            doc: "A tool output of more characters than this is kept as long as the session, and only its start and \
-                  end stay in the conversation. 0: never.",
+            doc: "A tool output of more characters than this is kept as long as its session, and the preview has its start \
+                  and its end. 0: no output is kept longer than `ARTIFACT_TTL_S`.",
             example: "",
         },
     ],

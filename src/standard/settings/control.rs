@@ -19,7 +19,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: r#"{"default": "allow"}"#,
             expects: r#"JSON {"default"?, "categories"?, "tools"?, "patterns"?}"#,
-            doc: "Permission rules of all sessions.",
+            doc: "Permission rules of all sessions. Without a `default` in it, the default is `allow`.",
             example: r#"{"categories": {"edit": "ask", "execute": "deny"}, "tools": {"web_fetch": "ask"},
  "patterns": [{"tool": "write_file", "pattern": "drafts/**", "policy": "allow"}]}"#,
         },
@@ -31,7 +31,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "604800",
             expects: "a whole number of seconds from 1",
-            doc: "How long a suspended call waits for a person or client before it is declined. The default is a week.",
+            doc: "How long a call waits for a decision or an answer before it expires. The default is a week.",
             example: "",
         },
         Setting {
@@ -43,7 +43,7 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "hosts separated by commas",
             doc: "Hosts that the tool `web_fetch` may read: `example.com`, `*.example.org` for all hosts below it, or \
-                  `*` for every public host. Empty: the agent has no `web_fetch`.",
+                  `*` for every public host. Not set: the agent has no `web_fetch`.",
             example: "",
         },
     ],

@@ -20,8 +20,9 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "always",
             expects: "always, never or a whole number of seconds",
-            doc: "When facts are extracted from new messages: after every turn, never, or at most once in this many \
-                  seconds for each user. Facts of messages in between are extracted together.",
+            doc: "How often facts are extracted from new messages. `always`: after each turn. A number: at most once in that \
+                  many seconds for each user; one extraction then covers all messages since the last one. `never`: \
+                  no facts are extracted.",
             example: "",
         },
         Setting {
@@ -32,8 +33,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: value::A_MODEL,
-            doc: "The model that extracts facts and consolidates them. Empty: the session's model extracts, the \
-                  default model consolidates.",
+            doc: "The model that extracts facts and merges them into `MEMORY.md`. Not set: the session's model extracts, and \
+                  the default model merges.",
             example: "",
         },
     ],

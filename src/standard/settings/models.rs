@@ -8,8 +8,8 @@ const MAX_PROVIDERS: usize = 16;
 
 pub const TOPIC: Topic = Topic {
     title: "Models",
-    about: "The id of a model is `provider/model`, such as `openai/gpt-5-mini`. Without a provider's key the built-in \
-            model `demo/echo` replies.",
+    about: "The id of a model is `provider/model`, such as `openai/gpt-5-mini`. The built-in model `demo/echo` needs no \
+            provider; it replies until you configure one.",
     settings: &[
         Setting {
             name: "OPENAI_API_KEY",
@@ -30,8 +30,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a URL",
-            doc: "The base URL of `openai/…` models, `https://api.openai.com/v1` unless you set it. Your own server \
-            may need no key.",
+            doc: "The base URL of `openai/…` models, `https://api.openai.com/v1` unless you set it. With a base URL of your \
+            own, you may leave out the key; then set `DEFAULT_MODEL`, too.",
             example: "",
         },
         Setting {
@@ -53,7 +53,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a URL",
-            doc: "The base URL of `anthropic/…` models, `https://api.anthropic.com` unless you set it.",
+            doc: "The base URL of `anthropic/…` models, `https://api.anthropic.com` unless you set it. As for OpenAI, the \
+                  key is then optional.",
             example: "",
         },
         Setting {
@@ -61,8 +62,8 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Binding,
             default: "",
             expects: "an AI binding",
-            doc: "Enables the models of Workers AI, as `workers-ai/@cf/…`. `wrangler.toml` has the two lines as a \
-                  comment. Workers AI has no local simulation: use it in a deployment.",
+            doc: "Enables the models of Workers AI, as `workers-ai/@cf/…`. To add the binding, uncomment `[ai]` and the line \
+                  below it in `wrangler.toml`. Workers AI has no local simulation: use it in a deployment.",
             example: "",
         },
         Setting {
@@ -84,9 +85,10 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: value::A_MODEL,
-            doc: "The default model of sessions. Empty: `openai/gpt-5-mini` when there is a key for OpenAI, \
+            doc: "The default model of sessions. Not set: `openai/gpt-5-mini` when there is a key for OpenAI, \
                   otherwise `anthropic/claude-sonnet-4-5` when there is one for Anthropic, otherwise the first \
-                  `default_model` of `PROVIDERS` whose provider needs no key or has it, otherwise `demo/echo`.",
+                  `default_model` in `PROVIDERS` that works (its provider needs no key, or the key is set), \
+                  otherwise `demo/echo`.",
             example: "",
         },
         Setting {
