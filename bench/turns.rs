@@ -105,7 +105,8 @@ fn loads(model: &ModelServer, report: &mut Report) {
                 // Round 0 is a warm-up: it creates the sessions and compiles the code.
                 let mut warm_up = Sample::default();
                 let sample = if round == 0 { &mut warm_up } else { sample };
-                sample.add(target, &format!("load {}", load.name), load.clients, load.turns, load.text);
+                let session = format!("load-{}", load.name.replace(' ', "-"));
+                sample.add(target, &session, load.clients, load.turns, load.text);
             }
         }
         for (target, sample) in targets.iter().zip(samples) {
