@@ -49,8 +49,8 @@ pub use peer::{Acknowledgement, ChildStatus, Imported, Snapshot, SnapshotMeta};
 pub use permission::{Category, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use session::{
-    FollowUpProgress, IntervalState, PlanRef, QueuedTurn, ReservedBytes, SessionMeta, SessionState,
-    SessionStatus,
+    FollowUpProgress, IntervalState, PlanRef, QueuedTurn, RequestTimes, ReservedBytes, SessionMeta,
+    SessionState, SessionStatus,
 };
 pub use subagent::{ChildTask, Parent, SubagentKind};
 pub use suspension::{Approver, ChildWait, Decision, Pending, Resolution, Suspension, Wait, WaitKind};

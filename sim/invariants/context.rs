@@ -66,7 +66,7 @@ pub fn owed(ledger: &Ledger, view: &View, node: &Node, session: &SessionScenario
     let flush = Some(("memory_flush", CollectionKind::Facts)).filter(|_| ledger.scenario.context.flush);
     for (follow_up, kind) in [Some(("turn_index", CollectionKind::Turns)), flush].into_iter().flatten() {
         let progress = activity.follow_ups.get(follow_up).copied().unwrap_or_default();
-        if progress.is_due() && node.alarm.get().is_some() {
+        if progress.is_requested() && node.alarm.get().is_some() {
             continue;
         }
         for turn in view.turns.iter().filter(|turn| !turn.started.is_empty()) {

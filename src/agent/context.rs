@@ -1,7 +1,7 @@
 //! The contexts of a turn and of a tool call: who is calling, and what may be changed. Never stored.
 
 use super::{RuntimeState, StateRules, ToolError, state::Merged};
-use crate::ports::{CancelToken, Clock, Spawner, session_store::Select};
+use crate::ports::{CancelToken, Clock, Spawner, session_store::Select, within};
 use crate::session::{
     ArtifactReader, Artifacts, Draft, Modes, Permit, Session, TaskError, TaskList, WriteError, fold,
 };
@@ -10,12 +10,17 @@ use crate::types::{
     UserId,
 };
 use futures::{
-    future::{Either, select},
+    future::{Either, LocalBoxFuture, select},
     pin_mut,
 };
 use serde_json::{Map, Value};
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
+/// Runs the follow-ups requested so far without waiting for more turns.
+pub(super) type FinishFollowUps = Rc<dyn Fn() -> LocalBoxFuture<'static, ()>>;
+
+/// How long a call waits for follow-ups.
+const MAX_FOLLOW_UP_WAIT: Duration = Duration::from_secs(5);
 /// Maximum number of sources that one call may cite.
 const MAX_SOURCES: usize = 50;
 
@@ -44,6 +49,7 @@ pub struct RuntimeContext {
     pub state_rules: Rc<StateRules>,
     /// The volatile state of the turn.
     pub state: Rc<RuntimeState>,
+    pub(super) finish_follow_ups: FinishFollowUps,
 }
 
 impl RuntimeContext {
@@ -137,6 +143,7 @@ pub struct ToolContext {
     /// [`Tool::suspension_payload`](super::Tool::suspension_payload).
     pub shown: Value,
     state_rules: Rc<StateRules>,
+    finish_follow_ups: FinishFollowUps,
     sources: Rc<RefCell<Vec<Source>>>,
 }
 
@@ -163,6 +170,7 @@ impl ToolContext {
             answer: None,
             shown: Value::Null,
             state_rules: Rc::clone(&cx.state_rules),
+            finish_follow_ups: Rc::clone(&cx.finish_follow_ups),
             sources: Rc::default(),
         }
     }
@@ -179,6 +187,17 @@ impl ToolContext {
             Either::Left((done, _)) => Ok(done),
             Either::Right(_) => Err(ToolError::new("this call is over")),
         }
+    }
+
+    /// Runs the follow-ups that earlier turns of this session have requested, and waits for them, so that their
+    /// results can be read: messages are indexed, facts are extracted. Waits at most 5 seconds; what is missing
+    /// then follows later.
+    ///
+    /// # Errors
+    /// If the call is over first.
+    pub async fn finish_follow_ups(&self) -> Result<(), ToolError> {
+        let finished = within(self.clock.as_ref(), MAX_FOLLOW_UP_WAIT, (self.finish_follow_ups)());
+        self.unless_canceled(finished).await.map(drop)
     }
 
     /// Adds a source that the reply may cite. A call may cite at most 50 sources; more are dropped.

@@ -109,6 +109,13 @@ impl ContextManager {
 /// Runs the strategy's background work after each turn.
 pub(super) struct Precompact(pub Rc<ContextManager>);
 
+impl Precompact {
+    fn handle(&self, cx: &FollowUpContext) -> ContextHandle {
+        let handle = self.0.handle(&cx.session, &cx.clock, None, 0);
+        ContextHandle { cancel: cx.cancel.clone(), ..handle }
+    }
+}
+
 #[async_trait(?Send)]
 impl FollowUp for Precompact {
     fn name(&self) -> &'static str {
@@ -119,9 +126,12 @@ impl FollowUp for Precompact {
         10
     }
 
+    fn runs_at_once(&self, cx: &FollowUpContext) -> bool {
+        self.0.strategy.has_work(&self.handle(cx))
+    }
+
     async fn run(&self, cx: &FollowUpContext) -> Result<Progress, BoxError> {
-        let mut handle = self.0.handle(&cx.session, &cx.clock, None, 0);
-        handle.cancel = cx.cancel.clone();
+        let handle = self.handle(cx);
         cx.unless_canceled(self.0.strategy.after_turn(&handle)).await?;
         Ok(Progress::Done(Vec::new()))
     }

@@ -27,9 +27,10 @@ pub enum Progress {
 
 /// Work that a turn leaves to be done after the reply, such as indexing its messages.
 ///
-/// A hook of the same name requests it in the commit that ends the turn, so that no request is lost. The
-/// follow-ups of a session run one after the other and are retried until they succeed. A follow-up that an
-/// eviction interrupted runs again, so it must be idempotent.
+/// A hook of the same name requests it in the commit that ends the turn, so that no request is lost. All
+/// requested follow-ups of a session run in one round, one after the other: two seconds after the last turn that
+/// ended, but at most ten seconds after the first. A follow-up that fails is retried until it succeeds. One that
+/// an eviction interrupted runs again, so it must be idempotent.
 #[async_trait(?Send)]
 pub trait FollowUp {
     /// Returns the name, for logs and for
@@ -52,6 +53,12 @@ pub trait FollowUp {
         false
     }
 
+    /// Returns whether it should run right after the turn that requested it, because the next turn would
+    /// otherwise be slower. The other requested follow-ups then run as well.
+    fn runs_at_once(&self, _cx: &FollowUpContext) -> bool {
+        false
+    }
+
     /// Processes the records that it has not processed yet.
     ///
     /// # Errors
@@ -71,10 +78,10 @@ pub trait FollowUp {
 pub(super) struct FollowUpHook(pub Rc<dyn FollowUp>);
 
 impl FollowUpHook {
-    fn draft(&self, draft: &mut Draft) -> Result<(), SubStepError> {
+    fn draft(&self, draft: &mut Draft, now: Timestamp) -> Result<(), SubStepError> {
         // The messages of a subagent come from its parent, not from the user.
         if draft.state().meta.parent.is_none() {
-            draft.request_follow_up(self.0.name());
+            draft.request_follow_up(self.0.name(), now);
         }
         Ok(())
     }
@@ -98,12 +105,12 @@ impl Hook for FollowUpHook {
         self.0.priority()
     }
 
-    fn post_call(&self, event: &mut PostCall<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        self.draft(event.draft)
+    fn post_call(&self, event: &mut PostCall<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
+        self.draft(event.draft, cx.clock.now())
     }
 
-    fn on_error(&self, event: &mut OnError<'_>, _cx: &RuntimeContext) -> Result<(), SubStepError> {
-        self.draft(event.draft)
+    fn on_error(&self, event: &mut OnError<'_>, cx: &RuntimeContext) -> Result<(), SubStepError> {
+        self.draft(event.draft, cx.clock.now())
     }
 }
 
@@ -119,7 +126,7 @@ pub struct FollowUpContext {
     pub model: Option<String>,
     /// Sequence number of the last record that was processed.
     pub seen: u64,
-    /// Sequence number of the last record to process.
+    /// Sequence number of the last record to process: those of the current turn are not included.
     pub until: u64,
     /// Whether messages are about to leave the context window.
     pub urgent: bool,

@@ -23,6 +23,9 @@ pub trait ContextStrategy {
     /// Returns why the context could not be reduced.
     async fn make_room(&self, cx: &ContextHandle, reason: CompactReason) -> Result<bool, BoxError>;
 
+    /// Returns whether [`ContextStrategy::after_turn`] has work to do. It is called often, so it must be cheap.
+    fn has_work(&self, cx: &ContextHandle) -> bool;
+
     /// Does work after a reply that the next turn would otherwise wait for. Work that fails is retried after
     /// the next reply.
     async fn after_turn(&self, cx: &ContextHandle);

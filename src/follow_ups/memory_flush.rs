@@ -10,14 +10,9 @@ use crate::memory::{
 };
 use crate::types::{BoxError, EventKind};
 use std::rc::Rc;
-use std::time::Duration;
 
 /// Maximum number of records per round.
 const MAX_RECORDS: usize = 100;
-/// Pause after the newest message before a flush, so that messages in quick succession share one.
-const QUIET: Duration = Duration::from_secs(2);
-/// Maximum delay of a flush by such pauses.
-const MAX_POSTPONE: Duration = Duration::from_mins(1);
 
 /// Priority 5. Also runs after a failed turn, because the user's message still counts.
 pub struct MemoryFlush(pub Rc<Memories>);
@@ -40,17 +35,11 @@ impl FollowUp for MemoryFlush {
         let Flush::Every(gap) = self.0.flush_setting() else { return Ok(Progress::Done(Vec::new())) };
         let (records, newest) =
             (cx.oldest(cx.seen, TRANSCRIPT_KINDS, MAX_RECORDS)?, cx.newest(TRANSCRIPT_KINDS, 1)?);
-        let (Some(first), Some(newest)) = (records.first(), newest.last()) else {
-            return Ok(Progress::Done(Vec::new()));
-        };
-        let quiet_at = (newest.at + QUIET).min(first.at + MAX_POSTPONE);
-        if !cx.urgent {
-            if cx.clock.now() < quiet_at {
-                return Ok(Progress::NotBefore(quiet_at));
-            }
-            if let Some(free_at) = self.0.claim_flush(&cx.owner, gap).await? {
-                return Ok(Progress::NotBefore(free_at));
-            }
+        let Some(newest) = newest.last() else { return Ok(Progress::Done(Vec::new())) };
+        if !cx.urgent
+            && let Some(free_at) = self.0.claim_flush(&cx.owner, gap).await?
+        {
+            return Ok(Progress::NotBefore(free_at));
         }
         let portion = portion(&records);
         let extraction = self.0.extract(&cx.owner, &cx.session_id, cx.model.as_deref(), portion);

@@ -8,7 +8,8 @@
 //!
 //! The kernel's own state is volatile: the work that this process is running, and the backoff after failures.
 //! [`SessionKernel::next_wake`] is the time of the earliest obligation; the host arms the alarm for it right
-//! after the commit that created the obligation.
+//! after the commit that created the obligation. An obligation that is due within seconds gets a timer of this
+//! process instead, and the alarm only covers an eviction.
 
 mod obligations;
 #[cfg(test)]
@@ -29,6 +30,14 @@ pub const RETRY: Duration = Duration::from_secs(1);
 pub const MAX_RETRY: Duration = Duration::from_mins(10);
 /// Maximum age of a session's list entry.
 const LISTING: Duration = Duration::from_mins(5);
+/// The longest timer. Up to here it costs less to keep the session in memory than to arm an alarm and wake up.
+const MAX_TIMER: Duration = Duration::from_secs(3);
+/// How long follow-ups wait for another turn, so that turns in quick succession share a round.
+const QUIET: Duration = Duration::from_secs(2);
+/// How long follow-ups wait at most.
+const MAX_QUIET: Duration = Duration::from_secs(10);
+/// How long follow-ups that run at once wait, so that the reply leaves first.
+const AFTER_REPLY: Duration = Duration::from_millis(100);
 
 /// A background job of a session. Each runs at most once at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,7 +54,7 @@ pub enum Job {
     CancelChild(SessionId),
     /// Sends the parent the status of this child's task.
     NotifyParent,
-    /// Runs the follow-ups that turns have requested.
+    /// Runs each follow-up that turns have requested.
     FollowUps,
     /// Runs one tick of this interval.
     Tick(&'static str),
@@ -65,6 +74,10 @@ pub enum Input {
     Arrived,
     /// The alarm has fired.
     Alarm,
+    /// The timer has fired.
+    Timer,
+    /// Requested follow-ups must not wait for more turns.
+    NeedFollowUps,
     /// A job has ended, successfully or not.
     JobEnded(Job, bool),
     /// The parent has acknowledged this status.
@@ -84,6 +97,8 @@ pub enum Effect {
     Start(Job),
     /// Arm the alarm, replacing an earlier one.
     WakeAt(Timestamp),
+    /// Start a timer in this process.
+    TimerAt(Timestamp),
 }
 
 /// The parts of an agent that the kernel schedules by name.
@@ -101,6 +116,8 @@ pub struct Durable<'a> {
     pub state: &'a SessionState,
     /// When the first suspended call expires.
     pub expires_at: Option<Timestamp>,
+    /// Whether a requested follow-up should run at once.
+    pub follow_up_at_once: bool,
     /// The children that calls wait for.
     pub children: Vec<Child>,
     /// The status to send to the parent; `None` if the session is not a child or the parent has acknowledged
@@ -142,6 +159,10 @@ pub struct SessionKernel {
     reopen_at: Option<Timestamp>,
     /// The alarm that this process last armed.
     alarm: Option<Timestamp>,
+    /// The timer that this process last started.
+    timer: Option<Timestamp>,
+    /// Set until the follow-ups requested so far have run.
+    needs_follow_ups: bool,
 }
 
 /// The attempts to run a job.
@@ -204,6 +225,7 @@ impl SessionKernel {
         self.to_cancel.clear();
         self.acknowledged = None;
         self.reopen_at = None;
+        self.needs_follow_ups = false;
         self.jobs.retain(|_, attempts| attempts.running);
     }
 
@@ -241,7 +263,7 @@ impl SessionKernel {
         effects
     }
 
-    /// Returns when the alarm must fire at the latest; `None` when there is nothing to do.
+    /// Returns when the kernel must be called again at the latest; `None` when there is nothing to do.
     ///
     /// The watchdog covers work that runs in this process, an abort and an erasure included: after an eviction, the
     /// alarm finds the obligation, which still follows from the stored state.
@@ -271,6 +293,8 @@ impl SessionKernel {
                 }
             }
             Input::Alarm => self.alarm = None,
+            Input::Timer => self.timer = None,
+            Input::NeedFollowUps => self.needs_follow_ups = true,
             Input::Acknowledged(status) => self.acknowledged = Some((status, now)),
             Input::ChildNotified(child) => {
                 let version = self.jobs.get(&Job::NotifyChild(child.clone())).map(|job| job.version);
@@ -319,14 +343,26 @@ impl SessionKernel {
             }
             if !attempts.running && due.max(attempts.not_before) <= now {
                 attempts.running = true;
+                if job == Job::FollowUps {
+                    self.needs_follow_ups = false;
+                }
                 effects.push(Effect::Start(job));
             }
         }
     }
 
-    /// Arms the alarm unless the armed one fires early enough, because arming is a billed write.
+    /// Starts a timer or arms the alarm, unless an earlier one fires early enough.
     fn arm(&mut self, wake: Option<Timestamp>, now: Timestamp, effects: &mut Vec<Effect>) {
-        let Some(wake) = wake.map(|wake| wake.max(now + Duration::from_millis(1))) else { return };
+        let Some(mut wake) = wake.map(|wake| wake.max(now + Duration::from_millis(1))) else { return };
+        if wake <= now + MAX_TIMER {
+            let started = self.timer.filter(|started| *started > now);
+            if started.is_none_or(|started| started > wake) {
+                self.timer = Some(wake);
+                effects.push(Effect::TimerAt(wake));
+            }
+            wake = now + WATCHDOG;
+        }
+        // Arming is a billed write.
         let armed = self.alarm.filter(|armed| *armed > now);
         if armed.is_none_or(|armed| armed > wake) {
             self.alarm = Some(wake);

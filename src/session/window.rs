@@ -46,8 +46,8 @@ impl Bounds {
 /// stays the same for many turns and providers' caches hit. Dropped messages stay in the log.
 pub struct ContextWindow {
     state: ContextState,
-    /// The message that replaces the earlier ones.
-    head: Option<Rc<Message>>,
+    /// The message that replaces the earlier ones, and its tokens.
+    head: Option<(Rc<Message>, u64)>,
     messages: Vec<Rc<Message>>,
     /// For each message: its number of parts when it was measured, and its tokens.
     measured: RefCell<Vec<(usize, u64)>>,
@@ -91,7 +91,7 @@ impl ContextWindow {
         let messages = std::mem::take(&mut window.messages);
         window.messages =
             messages.into_iter().map(|message| window.shortened(message.seq, message)).collect();
-        window.head = head(&window.state);
+        window.head = head(&window.state).map(|head| (Rc::clone(&head), tokens::of_message(&head)));
         window.trim();
         Ok(window)
     }
@@ -137,7 +137,7 @@ impl ContextWindow {
 
     /// Returns the messages, oldest first, starting with the one that replaces the earlier messages.
     pub fn messages(&self) -> Vec<Rc<Message>> {
-        self.head.iter().chain(&self.messages).cloned().collect()
+        self.head.iter().map(|(head, _)| head).chain(&self.messages).cloned().collect()
     }
 
     /// Returns the messages with their estimated tokens, without the one that replaces the earlier messages.
@@ -164,7 +164,7 @@ impl ContextWindow {
     /// Returns the estimated tokens of the whole window.
     pub fn tokens(&self) -> u64 {
         self.measure();
-        let head = self.head.as_ref().map_or(0, |head| tokens::of_message(head));
+        let head = self.head.as_ref().map_or(0, |(_, tokens)| *tokens);
         head + self.measured.borrow().iter().map(|(_, tokens)| tokens).sum::<u64>()
     }
 

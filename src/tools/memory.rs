@@ -66,6 +66,8 @@ impl Shared {
         cx: ToolContext,
         nothing: &str,
     ) -> Result<String, ToolError> {
+        // What the user said in this session is then found as well.
+        cx.finish_follow_ups().await?;
         let owner = owner(&cx);
         let found = self.memories.search(&owner, kind, &args.query, limit(args.limit));
         let hits = cx.unless_canceled(found).await?.map_err(|error| self.down(&cx, &error))?;

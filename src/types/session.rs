@@ -104,6 +104,15 @@ pub struct PlanRef {
     pub call_id: CallId,
 }
 
+/// When turns requested a follow-up that has not been served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequestTimes {
+    /// Time of the first request.
+    pub first: Timestamp,
+    /// Time of the last request.
+    pub last: Timestamp,
+}
+
 /// Progress of one follow-up, which works through the records of the log after turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -114,6 +123,9 @@ pub struct FollowUpProgress {
     /// Number of requests served.
     #[serde(rename = "answered")]
     pub served: u64,
+    /// Times of the requests that have not been served; `None` also if an earlier version stored them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting: Option<RequestTimes>,
     /// Sequence number of the last record processed.
     pub seen: u64,
     /// Number of failures since the last success.
@@ -124,7 +136,7 @@ pub struct FollowUpProgress {
 
 impl FollowUpProgress {
     /// Returns whether a request has not been served.
-    pub fn is_due(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.requested > self.served
     }
 }

@@ -139,11 +139,14 @@ fn chat(settings: CompactionSettings) -> Set {
     })
 }
 
+/// When a compaction after the reply starts.
+const AFTER_REPLY: Duration = ms(100);
+
 impl Set {
     fn say(&self, turn: &str, text: &str) {
         self.stage.post(turn, text);
         self.stage.settle();
-        self.stage.run();
+        self.stage.tick(AFTER_REPLY);
     }
 
     /// The requests of the conversation, without one-shot calls.
@@ -377,6 +380,7 @@ fn each_model_has_its_own_window() {
         set.say(&format!("t{n}"), &format!("{n} {}", "and ".repeat(400)));
     }
     assert_eq!(set.kinds(), [""; 0]);
+    set.stage.follow_up();
     let session = set.stage.session();
     session.commit(NOW, |draft| draft.set_model(Some("scripted/small".into()))).unwrap();
     set.say("t10", "now");

@@ -8,11 +8,12 @@ use edge_harness::memory::{
     consolidation::{Consolidated, LEASE, MAX_MEMORY, MIN_GAP},
     facts::NewFact,
 };
-use edge_harness::platform::in_memory::models::answer;
+use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::filesystem::Precondition;
 use edge_harness::types::{FilePath, ModelRequest, Owner, Part, PathPrefix, Timestamp};
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
+use serde_json::json;
 use std::time::Duration;
 use std::{cell::RefCell, rc::Rc};
 
@@ -208,10 +209,36 @@ fn a_repeated_fact_is_stored_once() {
             !stage.kinds().contains(&"memory.flushed".to_owned()) || turn != "t1",
             "not on the reply's path"
         );
-        stage.live(ms(60_000));
+        stage.live(ms(5_000));
     }
     let log = block_on(memories(&stage).day(&owner("u"), "2026-11-20")).expect("an index").expect("a log");
     assert_eq!(log, "# 2026-11-20\n\n- 12:00 The user's name is Ann.\n- 12:00 The user prefers tea.\n");
     assert_eq!(stage.kinds().iter().filter(|kind| *kind == "memory.flushed").count(), 2);
     stage.check();
+}
+
+#[test]
+fn a_search_finds_what_was_said_a_moment_ago() {
+    let script = |request: &ModelRequest| {
+        let said = request.messages.last().map(|message| message.text()).unwrap_or_default();
+        match said.split_once(' ') {
+            _ if request.tools.is_empty() => answer(vec![Part::text("- The code is swordfish.")]),
+            Some((name @ ("memory_search" | "session_search"), query)) => {
+                answer(vec![call("c", name, json!({ "query": query }))])
+            }
+            _ => answer(vec![Part::text("Noted.")]),
+        }
+    };
+    for tool in ["session_search", "memory_search"] {
+        let (stage, _) = Stage::scripted(script, |builder| builder);
+        stage.flush.set(Flush::default());
+        stage.crash();
+        stage.post("t1", "The code is swordfish.");
+        stage.settle();
+        stage.post("t2", &format!("{tool} swordfish"));
+        stage.settle();
+        let records = stage.records();
+        let found = records.iter().find(|record| record["type"] == "tool.completed").expect("a result");
+        assert!(found["result"].as_str().unwrap().contains("swordfish"), "{tool}: {found}");
+    }
 }

@@ -11,7 +11,7 @@ use edge_harness::platform::in_memory::{
     MemorySessionStore, ScriptedHttp, ScriptedModels, SeededEntropy, TaskPool,
     models::{ScriptedResponse, answer},
 };
-use edge_harness::ports::{Models, SessionStore, session_store::StoredRecord};
+use edge_harness::ports::{Clock, Models, SessionStore, session_store::StoredRecord};
 use edge_harness::session::{Session, SessionChange};
 use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
@@ -257,16 +257,25 @@ impl Stage {
         self.run();
     }
 
-    /// Advances the clock by `span`, waking the session whenever it requested it.
+    /// Advances the clock by `span` in small steps, waking the session whenever it requested it.
     pub fn live(&self, span: Duration) {
-        let mut left = span;
+        let end = self.clock.now() + span;
+        let mut alarm = None;
         self.run();
-        while let Some(wait) = self.take_wake_up().filter(|wait| *wait <= left) {
-            left -= wait;
-            self.tick(wait);
-            self.wake();
-            self.run();
+        while self.clock.now() < end {
+            if let Some(wait) = self.take_wake_up() {
+                alarm = Some(self.clock.now() + wait);
+            }
+            self.tick(ms(100).min(end.since(self.clock.now())));
+            if alarm.take_if(|alarm| *alarm <= self.clock.now()).is_some() {
+                self.wake();
+            }
         }
+    }
+
+    /// Lets the follow-ups of the last turn run.
+    pub fn follow_up(&self) {
+        self.tick(ms(2_000));
     }
 
     /// Runs until no turn is running or waiting.

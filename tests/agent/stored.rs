@@ -205,9 +205,11 @@ fn a_commit_rewrites_only_the_parts_of_the_state_that_it_changes() {
     stage.post("t1", "go");
     assert_eq!(keys(), ["state", "state/guidance", "state/activity", "state/background"]);
     stage.settle();
+    stage.follow_up();
     keys();
     stage.post("t2", "again");
     stage.settle();
+    stage.follow_up();
     // The start and the end of the turn, and its follow-ups.
     assert_eq!(keys(), ["state/activity", "state/activity", "state/activity"]);
     stage.clock.advance(ms(1));

@@ -210,7 +210,7 @@ fn a_task_is_done_in_a_session_of_its_own() {
     let listed =
         |all| block_on(stage.directory.sessions(&"t".into(), None, None, None, 10, all)).unwrap().len();
     assert_eq!((listed(false), listed(true)), (1, 2));
-    assert!(child.state().activity.follow_ups.values().all(|progress| !progress.is_due()));
+    assert!(child.state().activity.follow_ups.values().all(|progress| !progress.is_requested()));
 }
 
 #[test]

@@ -2,15 +2,15 @@
 
 use super::SessionHost;
 use crate::agent::{
-    CancelToken,
+    CancelToken, FollowUp,
     follow_up::{FollowUpContext, Progress},
 };
 use crate::ports::{StoreError, within};
 use crate::session::{
     Draft, Session,
-    kernel::{RETRY, backoff},
+    kernel::{Input, Job, RETRY, backoff},
 };
-use crate::types::{BoxError, EventKind, FollowUpProgress, Owner, Timestamp};
+use crate::types::{BoxError, EventKind, FollowUpProgress, Owner, RequestTimes, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -20,29 +20,54 @@ const TIMEOUT: Duration = Duration::from_mins(3);
 const MAX_WAIT: Duration = Duration::from_hours(24);
 
 impl SessionHost {
-    /// Runs follow-ups until none is due.
+    /// Returns whether a requested follow-up should run at once.
+    pub(super) fn has_follow_up_at_once(&self, session: &Rc<Session>) -> bool {
+        let is_requested = |follow_up: &&Rc<dyn FollowUp>| {
+            let state = session.state();
+            state.activity.follow_ups.get(follow_up.name()).is_some_and(FollowUpProgress::is_requested)
+        };
+        let mut requested = self.agent.follow_ups.iter().filter(is_requested).peekable();
+        if requested.peek().is_none() {
+            return false;
+        }
+        let cx = self.follow_up_context(session, &CancelToken::default());
+        requested.any(|follow_up| follow_up.runs_at_once(&cx))
+    }
+
+    /// Runs the follow-ups requested so far without waiting for more turns. Returns when they are done, have
+    /// failed, or have postponed themselves.
+    pub async fn finish_follow_ups(self: &Rc<Self>, session: &Rc<Session>) {
+        let requested = |progress: &FollowUpProgress| progress.is_requested().then_some(progress.requested);
+        let wanted: Vec<(String, u64)> = {
+            let state = session.state();
+            let progress = state.activity.follow_ups.iter();
+            progress.filter_map(|(name, progress)| Some((name.clone(), requested(progress)?))).collect()
+        };
+        let is_outstanding = || {
+            let state = session.state();
+            let served =
+                |name: &String| state.activity.follow_ups.get(name).map_or(0, |progress| progress.served);
+            wanted.iter().any(|(name, requested)| served(name) < *requested)
+        };
+        if !wanted.is_empty() {
+            self.handle(Input::NeedFollowUps);
+        }
+        // A round that was already running may not include them all.
+        while is_outstanding() && self.await_job(&Job::FollowUps).await {}
+    }
+
+    /// Runs each requested follow-up, in the agent's order, and stores their progress in one commit.
     pub(super) async fn run_follow_ups(
         &self,
         session: &Rc<Session>,
         cancel: &CancelToken,
     ) -> Result<(), StoreError> {
-        while self.run_follow_up_round(session, cancel).await? {}
-        Ok(())
-    }
-
-    /// Runs each follow-up that is due, in the agent's order, and stores their progress in one commit.
-    /// Returns whether any was due.
-    async fn run_follow_up_round(
-        &self,
-        session: &Rc<Session>,
-        cancel: &CancelToken,
-    ) -> Result<bool, StoreError> {
         let mut cx = self.follow_up_context(session, cancel);
-        // A turn that ends during the round requests another one, because its records come after `cx.until`.
+        // A turn that ends during the round requests another one: its records come after `cx.until`.
         let requested = session.state().activity.follow_ups.clone();
         let mut done = Vec::new();
         for follow_up in &self.agent.follow_ups {
-            let Some(before) = requested.get(follow_up.name()).filter(|before| before.is_due()) else {
+            let Some(before) = requested.get(follow_up.name()).filter(|before| before.is_requested()) else {
                 continue;
             };
             if before.not_before > self.now() {
@@ -54,7 +79,7 @@ impl SessionHost {
             let result = within(self.ports.clock.as_ref(), TIMEOUT, follow_up.run(&cx)).await;
             let result = result.unwrap_or_else(|unfinished| Err(unfinished.into()));
             if cancel.is_canceled() {
-                return Ok(false);
+                return Ok(());
             }
             if let Ok(Progress::Done(records) | Progress::UpTo(_, records)) = &result {
                 cx.uncommitted.extend_from_slice(records);
@@ -66,14 +91,11 @@ impl SessionHost {
                 break;
             }
         }
-        let (now, any) = (self.now(), !done.is_empty());
-        if any {
-            session.commit(now, |draft| {
-                done.into_iter()
-                    .for_each(|(name, served, result)| progress(draft, name, served, cx.until, result, now));
-            })?;
-        }
-        Ok(any)
+        let now = self.now();
+        session.commit(now, |draft| {
+            done.into_iter()
+                .for_each(|(name, served, result)| progress(draft, name, served, cx.until, result, now));
+        })
     }
 
     fn follow_up_context(&self, session: &Rc<Session>, cancel: &CancelToken) -> FollowUpContext {
@@ -85,7 +107,7 @@ impl SessionHost {
             created_at: meta.created_at,
             model: meta.model.clone(),
             seen: 0,
-            until: session.last_seq(),
+            until: last_completed(session),
             urgent: false,
             uncommitted: Vec::new(),
             clock: Rc::clone(&self.ports.clock),
@@ -93,6 +115,17 @@ impl SessionHost {
             cancel: cancel.clone(),
         }
     }
+}
+
+/// Returns the sequence number of the last record before the current turn, or of the log.
+fn last_completed(session: &Session) -> u64 {
+    let turn = session.state().activity.turn.as_ref().map(|turn| turn.id.clone());
+    let started = turn.and_then(|turn| {
+        let messages = session.messages();
+        let own = messages.iter().filter(|message| message.turn == turn);
+        own.map(|message| message.seq).min()
+    });
+    started.map_or_else(|| session.last_seq(), |started| started.saturating_sub(1))
 }
 
 /// Drafts the progress of a follow-up.
@@ -110,6 +143,11 @@ fn progress(
             *state = FollowUpProgress {
                 requested: state.requested,
                 served,
+                // Turns that ended during the round have requested it again.
+                waiting: state
+                    .waiting
+                    .filter(|_| state.requested > served)
+                    .map(|RequestTimes { last, .. }| RequestTimes { first: last, last }),
                 seen: until.max(state.seen),
                 ..FollowUpProgress::default()
             };

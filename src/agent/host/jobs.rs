@@ -79,10 +79,21 @@ impl SessionHost {
     fn effect(self: &Rc<Self>, effect: Effect, session: Option<&Rc<Session>>) {
         match (effect, session) {
             (Effect::WakeAt(at), _) => self.ports.spawner.wake_after(at.since(self.now())),
+            (Effect::TimerAt(at), _) => self.start_timer(at),
             (Effect::RunTurn(permit), Some(session)) => self.run(session, permit),
             (Effect::Start(job), Some(session)) => self.start_job(session, job),
             (Effect::RunTurn(_) | Effect::Start(_), None) => {}
         }
+    }
+
+    fn start_timer(self: &Rc<Self>, at: Timestamp) {
+        let (host, timer) = (Rc::downgrade(self), self.ports.clock.sleep(at.since(self.now())));
+        self.spawn(async move {
+            timer.await;
+            if let Some(host) = host.upgrade() {
+                host.handle(Input::Timer);
+            }
+        });
     }
 
     fn start_job(self: &Rc<Self>, session: &Rc<Session>, job: Job) {
@@ -124,15 +135,19 @@ impl SessionHost {
         }
     }
 
-    /// Waits until the job has ended, if it is running.
-    pub(super) async fn await_job(&self, job: &Job) {
+    /// Waits until the job has ended. Returns `false` if it was not running.
+    pub(super) async fn await_job(&self, job: &Job) -> bool {
         let work = self.jobs.borrow().get(job).and_then(|running| running.work.upgrade());
-        if let Some(work) = work {
-            work.await;
+        match work {
+            Some(work) => {
+                work.await;
+                true
+            }
+            None => false,
         }
     }
 
-    fn facts(&self, session: &Session) -> Result<Facts, StoreError> {
+    fn facts(&self, session: &Rc<Session>) -> Result<Facts, StoreError> {
         let suspensions = session.suspensions()?;
         let has_children = suspensions.iter().any(|own| own.child().is_some());
         let hash = if has_children { rules_hash(session) } else { String::new() };
@@ -143,6 +158,7 @@ impl SessionHost {
             rules: hash.clone(),
         });
         Ok(Facts {
+            follow_up_at_once: self.has_follow_up_at_once(session),
             expires_at: suspensions.iter().map(|suspension| suspension.expires_at).min(),
             children: children.collect(),
             status: self.unacknowledged_status(session)?,
@@ -152,6 +168,7 @@ impl SessionHost {
 
 /// The parts of [`Durable`] that are not in the state.
 struct Facts {
+    follow_up_at_once: bool,
     expires_at: Option<Timestamp>,
     children: Vec<Child>,
     status: Option<ChildStatus>,
@@ -159,7 +176,7 @@ struct Facts {
 
 impl Facts {
     fn durable(self, state: &SessionState) -> Durable<'_> {
-        let Self { expires_at, children, status } = self;
-        Durable { state, expires_at, children, status }
+        let Self { follow_up_at_once, expires_at, children, status } = self;
+        Durable { state, expires_at, follow_up_at_once, children, status }
     }
 }

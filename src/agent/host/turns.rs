@@ -207,7 +207,18 @@ impl SessionHost {
         Ok(true)
     }
 
-    fn context(&self, session: &Rc<Session>, permit: Permit) -> Rc<RuntimeContext> {
+    fn context(self: &Rc<Self>, session: &Rc<Session>, permit: Permit) -> Rc<RuntimeContext> {
+        // Weak, because the host holds the context of the current turn.
+        let (host, own) = (Rc::downgrade(self), Rc::downgrade(session));
+        let finish_follow_ups = move || {
+            let (host, own) = (host.upgrade(), own.upgrade());
+            async move {
+                if let (Some(host), Some(session)) = (host, own) {
+                    host.finish_follow_ups(&session).await;
+                }
+            }
+            .boxed_local()
+        };
         let state = session.state();
         Rc::new(RuntimeContext {
             tenant: state.meta.tenant.clone(),
@@ -221,6 +232,7 @@ impl SessionHost {
             modes: Rc::clone(self.agent.modes()),
             state_rules: Rc::clone(&self.agent.state),
             state: Rc::default(),
+            finish_follow_ups: Rc::new(finish_follow_ups),
         })
     }
 

@@ -176,6 +176,10 @@ impl ContextStrategy for Compaction {
         self.compact(cx, reason, most).await
     }
 
+    fn has_work(&self, cx: &ContextHandle) -> bool {
+        self.reason(cx, AFTER_TURN_PERCENT).is_some() && !self.failed_recently(cx)
+    }
+
     async fn after_turn(&self, cx: &ContextHandle) {
         let Some(reason) = self.reason(cx, AFTER_TURN_PERCENT).filter(|_| !self.failed_recently(cx)) else {
             return;

@@ -378,6 +378,16 @@ impl ContextStrategy for Observation {
         Ok(cx.fill().messages < before)
     }
 
+    fn has_work(&self, cx: &ContextHandle) -> bool {
+        let at = self.thresholds(cx);
+        let state = cx.state();
+        let observed = &state.observed;
+        let is_reflection_due = || {
+            observed.reflection.is_none() && at.is_reflection_due(observed.tokens(), observed.reflected_at)
+        };
+        unseen(cx, observed) >= at.step(pending(cx)) || is_reflection_due()
+    }
+
     async fn after_turn(&self, cx: &ContextHandle) {
         let (at, deadline) = (self.thresholds(cx), cx.clock.now() + MAX_AFTER_TURN);
         let has_time = || deadline.since(cx.clock.now()) >= MIN_REMAINING;

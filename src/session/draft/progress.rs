@@ -1,12 +1,15 @@
 //! Changes of the progress of background work.
 
 use super::Draft;
-use crate::types::{FollowUpProgress, IntervalState, Timestamp};
+use crate::types::{FollowUpProgress, IntervalState, RequestTimes, Timestamp};
 
 impl Draft {
     /// Requests a follow-up; see `agent::FollowUp`.
-    pub fn request_follow_up(&mut self, name: &str) {
-        self.follow_up_mut(name).requested += 1;
+    pub fn request_follow_up(&mut self, name: &str, now: Timestamp) {
+        let progress = self.follow_up_mut(name);
+        let first = progress.waiting.map_or(now, |times| times.first);
+        progress.waiting = Some(RequestTimes { first, last: now });
+        progress.requested += 1;
     }
 
     /// Returns the progress of a follow-up.

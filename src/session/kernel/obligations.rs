@@ -1,7 +1,7 @@
 //! Computes the jobs that follow from a session's state, and when each is due.
 
-use super::{Durable, Job, LISTING, MAX_RETRY, SessionKernel, WATCHDOG};
-use crate::types::{ChildStatus, Timestamp, TurnStatus};
+use super::{AFTER_REPLY, Durable, Job, LISTING, MAX_QUIET, MAX_RETRY, QUIET, SessionKernel, WATCHDOG};
+use crate::types::{ChildStatus, RequestTimes, Timestamp, TurnStatus};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -70,14 +70,20 @@ impl SessionKernel {
         obligations
     }
 
-    /// Returns the first follow-up that is due; later ones wait for it.
+    /// Returns the round of follow-ups. It begins with the first one that is requested.
     fn follow_ups_due(&self, durable: &Durable<'_>) -> Option<Obligation> {
         let requested = self.schedule.follow_ups.iter();
         let requested =
             requested.filter_map(|name| Some((name, durable.state.activity.follow_ups.get(*name)?)));
-        let (name, first) = requested.into_iter().find(|(_, progress)| progress.is_due())?;
+        let (name, first) = requested.into_iter().find(|(_, progress)| progress.is_requested())?;
         let version = hash(&(name, first.requested, first.served, first.seen, first.not_before.0));
-        Some(Obligation { job: Job::FollowUps, due: first.not_before, version })
+        let paced = match first.waiting {
+            Some(RequestTimes { last, .. }) if durable.follow_up_at_once => last + AFTER_REPLY,
+            Some(RequestTimes { first, last }) => (last + QUIET).min(first + MAX_QUIET),
+            None => NOW,
+        };
+        let paced = if self.needs_follow_ups { NOW } else { paced };
+        Some(Obligation { job: Job::FollowUps, due: paced.max(first.not_before), version })
     }
 
     /// Returns when to notify the parent of the status.

@@ -3,7 +3,9 @@
 
 use super::*;
 use crate::types::session::{Activity, Background};
-use crate::types::{Budget, IntervalState, Owner, SessionMeta, TurnId, TurnOptions, TurnPhase, TurnStatus};
+use crate::types::{
+    Budget, IntervalState, Owner, RequestTimes, SessionMeta, TurnId, TurnOptions, TurnPhase, TurnStatus,
+};
 use proptest::prelude::*;
 use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
@@ -16,6 +18,9 @@ struct World {
     children: Vec<Child>,
     status: Option<ChildStatus>,
     alarm: Option<Timestamp>,
+    timers: BTreeSet<Timestamp>,
+    /// Whether a follow-up should run at once when it is requested.
+    at_once: bool,
     now: Timestamp,
     kernel: SessionKernel,
     running: BTreeSet<Job>,
@@ -44,6 +49,9 @@ enum Act {
     Enter,
     /// An abort starts or ends to cancel the children.
     Cancel(bool),
+    /// The context becomes full, or is compacted.
+    AtOnce(bool),
+    NeedFollowUps,
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
@@ -60,6 +68,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         2 => Just(Act::Crash),
         1 => Just(Act::Enter),
         1 => any::<bool>().prop_map(Act::Cancel),
+        1 => any::<bool>().prop_map(Act::AtOnce),
+        1 => Just(Act::NeedFollowUps),
     ];
     prop::collection::vec(act, 1..120)
 }
@@ -86,6 +96,8 @@ impl World {
             children: Vec::new(),
             status: None,
             alarm: None,
+            timers: BTreeSet::new(),
+            at_once: false,
             now: START,
             kernel: kernel(),
             running: BTreeSet::new(),
@@ -102,12 +114,16 @@ impl World {
         let durable = Durable {
             state: &self.state,
             expires_at: self.expires_at,
+            follow_up_at_once: self.at_once,
             children: self.children.clone(),
             status: self.status.clone(),
         };
         for effect in self.kernel.handle(input, Ok(Some(durable)), self.now) {
             match effect {
                 Effect::WakeAt(at) => self.alarm = Some(at),
+                Effect::TimerAt(at) => {
+                    self.timers.insert(at);
+                }
                 Effect::RunTurn(permit) => {
                     assert!(!self.ran.contains(&permit), "{permit:?} runs twice");
                     self.ran.push(permit);
@@ -140,7 +156,11 @@ impl World {
         owed.push((Job::Tick("pulse"), interval.next_at));
         let follow_ups =
             ["index", "flush"].iter().filter_map(|name| self.state.activity.follow_ups.get(*name));
-        let due = follow_ups.filter(|progress| progress.is_due()).map(|progress| progress.not_before).next();
+        let first = follow_ups.into_iter().find(|progress| progress.is_requested());
+        let due = first.and_then(|first| first.waiting).map(|times| match self.at_once {
+            true => times.last + Duration::from_millis(100),
+            false => (times.last + Duration::from_secs(2)).min(times.first + Duration::from_secs(10)),
+        });
         owed.extend(due.map(|at| (Job::FollowUps, at)));
         owed
     }
@@ -158,10 +178,17 @@ impl World {
                 assert!(alarm <= self.now + WATCHDOG, "nothing looks after {job:?} during an abort");
                 continue;
             }
+            let timer = self.timers.first().copied().unwrap_or(alarm);
             match self.failed.contains(&job) {
                 true => assert!(alarm <= due.max(self.now) + MAX_RETRY, "{job:?} comes too late"),
                 false => {
-                    assert!(due > self.now && alarm <= due, "{job:?} is due at {due:?}, wake-up {alarm:?}")
+                    let wake = timer.min(alarm);
+                    assert!(due > self.now && wake <= due, "{job:?} is due at {due:?}, wake-up {wake:?}");
+                    // After an eviction there is only the alarm.
+                    assert!(
+                        alarm <= due.max(self.now + WATCHDOG),
+                        "an eviction delays {job:?} until {alarm:?}"
+                    );
                 }
             }
         }
@@ -211,8 +238,12 @@ impl World {
                 let Some(turn) = self.activity().turn.take() else { return };
                 self.expires_at = None;
                 let children: Vec<_> = self.children.drain(..).map(|child| child.session).collect();
+                let now = self.now;
                 for name in ["index", "flush"] {
-                    self.activity().follow_ups.entry(name.into()).or_default().requested += 1;
+                    let progress = self.activity().follow_ups.entry(name.into()).or_default();
+                    let first = progress.waiting.map_or(now, |times| times.first);
+                    progress.waiting = Some(RequestTimes { first, last: now });
+                    progress.requested += 1;
                 }
                 let _ = turn;
                 self.handle(Input::Cancel(children));
@@ -264,10 +295,21 @@ impl World {
             }
             Act::Advance(span) => {
                 let end = self.now + span;
-                while let Some(alarm) = self.alarm.filter(|alarm| *alarm <= end) {
-                    self.now = self.now.max(alarm);
-                    self.alarm = None;
-                    self.handle(Input::Alarm);
+                loop {
+                    let alarm = self.alarm.filter(|alarm| *alarm <= end);
+                    let timer = self.timers.first().copied().filter(|timer| *timer <= end);
+                    let Some(next) = alarm.into_iter().chain(timer).min() else { break };
+                    self.now = self.now.max(next);
+                    match alarm == Some(next) {
+                        true => {
+                            self.alarm = None;
+                            self.handle(Input::Alarm);
+                        }
+                        false => {
+                            self.timers.remove(&next);
+                            self.handle(Input::Timer);
+                        }
+                    }
                 }
                 self.now = end;
                 self.handle(Input::Changed);
@@ -276,6 +318,7 @@ impl World {
                 self.kernel = kernel();
                 self.running.clear();
                 self.failed.clear();
+                self.timers.clear();
                 // Only the alarm survives a crash, so it must cover every obligation.
                 let owes =
                     self.owed().iter().any(|(_, due)| *due <= self.now) || self.state.activity.turn.is_some();
@@ -284,6 +327,16 @@ impl World {
                 self.handle(Input::Changed);
             }
             Act::Enter => self.handle(Input::Arrived),
+            Act::AtOnce(at_once) => {
+                self.at_once = at_once;
+                self.handle(Input::Changed);
+            }
+            Act::NeedFollowUps => {
+                self.handle(Input::NeedFollowUps);
+                let requested = self.owed().iter().any(|(job, _)| *job == Job::FollowUps);
+                let runs = self.running.contains(&Job::FollowUps) || self.failed.contains(&Job::FollowUps);
+                assert!(!requested || runs, "needed follow-ups wait");
+            }
             Act::Cancel(canceling) => {
                 self.kernel.canceling = canceling;
                 self.handle(Input::Changed);
@@ -334,6 +387,7 @@ impl World {
             Job::FollowUps => {
                 for progress in self.activity().follow_ups.values_mut() {
                     progress.served = progress.requested;
+                    progress.waiting = None;
                 }
             }
             Job::Tick(name) => {
@@ -387,12 +441,15 @@ fn each_failure_increases_the_delay_of_a_job() {
     let mut delays = Vec::new();
     for _ in 0..12 {
         world.job_ends(Job::List, false);
-        let alarm = world.alarm.expect("an alarm");
-        delays.push(alarm.since(world.now));
-        world.act(Act::Advance(alarm.since(world.now)));
-        if world.running.contains(&Job::Tick("pulse")) {
-            world.job_ends(Job::Tick("pulse"), true);
+        let failed_at = world.now;
+        while !world.running.contains(&Job::List) {
+            let wake = world.alarm.into_iter().chain(world.timers.first().copied()).min().expect("a wake-up");
+            world.act(Act::Advance(wake.since(world.now)));
+            if world.running.contains(&Job::Tick("pulse")) {
+                world.job_ends(Job::Tick("pulse"), true);
+            }
         }
+        delays.push(world.now.since(failed_at));
     }
     assert_eq!(delays[..5], [1, 2, 4, 8, 16].map(Duration::from_secs));
     assert!(delays.iter().all(|delay| *delay <= MAX_RETRY));
@@ -425,8 +482,13 @@ fn an_alarm_covers_an_abort_and_an_erasure() {
         (world.kernel.canceling, world.kernel.erasing) = (canceling, erasing);
         // Without the alarm that fires now, nothing would continue the session after a crash.
         world.alarm = None;
-        let durable =
-            Durable { state: &world.state, expires_at: None, children: world.children.clone(), status: None };
+        let durable = Durable {
+            state: &world.state,
+            expires_at: None,
+            follow_up_at_once: false,
+            children: world.children.clone(),
+            status: None,
+        };
         let effects = world.kernel.handle(Input::Alarm, Ok(Some(durable)), world.now);
         assert_eq!(effects, [Effect::WakeAt(world.now + WATCHDOG)]);
     }
