@@ -81,12 +81,8 @@ impl World {
 
     fn build(&self) -> HarnessAgent {
         let clock = || Rc::new(SimClock(Rc::clone(&self.sched)));
-        let stores = Stores {
-            table: Rc::new(MemoryFiles::default()),
-            blobs: self.blobs.clone(),
-            clock: clock(),
-            entropy: self.entropy.clone(),
-        };
+        let table = Rc::new(MemoryFiles::default());
+        let stores = Stores::new(table, self.blobs.clone(), clock(), self.entropy.clone());
         let models = Rc::new(SimModels(Rc::clone(&self.ledger)));
         let (files, log) =
             (Rc::new(Workspaces::new(stores, Bundle::default())), Rc::new(MemoryLog::default()));

@@ -111,12 +111,8 @@ impl TestSession {
         let (time, entropy) = (Rc::new(clock.clone()), Rc::new(SeededEntropy::default()));
         let (blobs, log) = (Rc::new(MemoryBlobs::default()), Rc::new(MemoryLog::default()));
         let (index, directory) = (Rc::<InMemoryIndex>::default(), Rc::<InMemoryDirectory>::default());
-        let stores = Stores {
-            table: Rc::new(MemoryFiles::default()),
-            blobs: blobs.clone(),
-            clock: time.clone(),
-            entropy: entropy.clone(),
-        };
+        let table = Rc::new(MemoryFiles::default());
+        let stores = Stores::new(table, blobs.clone(), time.clone(), entropy.clone());
         let files = Rc::new(Workspaces::new(stores, Bundle::default()));
         let one_shot = OneShotModel { models: models.clone(), clock: time.clone(), entropy: entropy.clone() };
         let spaces = Rc::new(InMemorySpaces::new(index.clone()));

@@ -120,7 +120,8 @@ impl Workspaces {
     pub async fn erase(&self, tenant: &TenantId) -> FileResult<bool> {
         let prefix = stored::blob_prefix(tenant);
         self.stores.blobs.delete_prefix(&prefix).await?;
-        self.stores.table.erase(tenant, MAX_ERASED_ROWS).await.map(|left| !left)
+        let erased = self.stores.change(self.stores.table.erase(tenant, MAX_ERASED_ROWS)).await;
+        erased.map(|left| !left)
     }
 
     /// Removes the files of a user, with one agent or with all, and returns whether none are left. Removes a
@@ -143,7 +144,8 @@ impl Workspaces {
         };
         let (mut room, trees) = (MAX_ERASED_ROWS, scopes.len());
         for scope in scopes {
-            room -= table.clear(&Tree { tenant: tenant.to_owned(), scope }, room).await?.min(room);
+            let tree = Tree { tenant: tenant.to_owned(), scope };
+            room -= self.stores.change(table.clear(&tree, room)).await?.min(room);
             if room == 0 {
                 return Ok(false);
             }

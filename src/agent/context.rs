@@ -6,8 +6,8 @@ use crate::session::{
     ArtifactReader, Artifacts, Draft, Modes, Permit, Session, TaskError, TaskList, WriteError, fold,
 };
 use crate::types::{
-    AgentId, CallId, EventKind, Message, Mode, PlanRef, SessionId, Source, TenantId, Timestamp, TurnId,
-    UserId,
+    AgentId, CallId, EventKind, Message, Mode, Owner, PlanRef, SessionId, Source, TenantId, Timestamp,
+    TurnId, UserId,
 };
 use futures::{
     future::{Either, LocalBoxFuture, select},
@@ -53,6 +53,11 @@ pub struct RuntimeContext {
 }
 
 impl RuntimeContext {
+    /// Returns the tenant, the agent and the user.
+    pub fn owner(&self) -> Owner {
+        Owner { tenant: self.tenant.clone(), agent: self.agent.clone(), user: self.user.clone() }
+    }
+
     /// Returns the session's id.
     pub fn session_id(&self) -> SessionId {
         self.session.state().meta.id.clone()

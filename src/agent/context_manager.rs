@@ -7,7 +7,7 @@ use super::{
 use crate::context::{BeforeDrop, ContextHandle, ContextStrategy};
 use crate::ports::{CancelToken, Clock, Models};
 use crate::session::{Permit, Session};
-use crate::types::{BoxError, Owner};
+use crate::types::BoxError;
 use async_trait::async_trait;
 use std::rc::Rc;
 
@@ -87,7 +87,7 @@ impl ContextManager {
         let state = session.state();
         let meta = &state.meta;
         ContextHandle {
-            owner: Owner { tenant: meta.tenant.clone(), user: meta.user.clone(), agent: meta.agent.clone() },
+            owner: meta.owner(),
             clock: Rc::clone(clock),
             model: meta.model.clone().unwrap_or_else(|| self.models.default_model()),
             session: Rc::clone(session),

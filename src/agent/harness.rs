@@ -2,12 +2,13 @@
 
 use super::{
     ContextSource, FollowUp, Interval, Settings, StateRules, Toolkit, context_manager::ContextManager,
-    hook_chain::HookChain,
+    hook::HookEvent, hook_chain::HookChain, runtime_state::Prefetch,
 };
 use crate::ports::{Clock, Entropy, Models};
 use crate::session::Modes;
 use crate::turn::{policy::Permissions, selector};
-use crate::types::{GeneratedId, Message, Mode, Role, Rules, SessionState, ToolSpec, WaitKind};
+use crate::types::{GeneratedId, Message, Mode, Owner, Role, Rules, SessionState, ToolSpec, WaitKind};
+use futures::{FutureExt, future::join_all};
 use std::rc::Rc;
 
 /// The instructions added for a subagent.
@@ -115,6 +116,19 @@ impl HarnessAgent {
     /// Returns the agent's follow-ups.
     pub fn follow_ups(&self) -> &[Rc<dyn FollowUp>] {
         &self.follow_ups
+    }
+
+    /// Starts the reads of the hooks for a turn of this owner.
+    pub(super) fn prefetch(&self, owner: &Owner) -> Option<Prefetch> {
+        let hooks = self.hooks.at(HookEvent::PreReasoning).iter();
+        let reads: Vec<_> = hooks.filter_map(|hook| hook.prefetch(owner)).collect();
+        if reads.is_empty() {
+            return None;
+        }
+        let prefetch = join_all(reads).map(drop).boxed_local().shared();
+        // Sends the requests. The turn polls it again.
+        let _ = prefetch.clone().now_or_never();
+        Some(prefetch)
     }
 
     /// Returns the available models.

@@ -9,10 +9,11 @@
 use super::RuntimeContext;
 use crate::session::artifacts::Stored;
 use crate::types::{
-    Message, ModelRequest, ModelResponse, Reply, StopReason, ToolCall, ToolOutcome, ToolSpec, TurnError,
-    Usage,
+    Message, ModelRequest, ModelResponse, Owner, Reply, StopReason, ToolCall, ToolOutcome, ToolSpec,
+    TurnError, Usage,
 };
 use async_trait::async_trait;
+use futures::future::LocalBoxFuture;
 use std::time::Duration;
 
 /// The seven events.
@@ -171,6 +172,13 @@ pub trait Hook {
     /// Hooks with a lower priority run earlier.
     fn priority(&self) -> i32 {
         0
+    }
+
+    /// Starts reading what [`Hook::pre_reasoning`] will need, while the message that starts a turn is stored. It is
+    /// polled before the message is stored, and awaited before the first model call. Only for hooks of
+    /// [`HookEvent::PreReasoning`].
+    fn prefetch(&self, _owner: &Owner) -> Option<LocalBoxFuture<'static, ()>> {
+        None
     }
 
     /// See [`PreCall`].

@@ -18,7 +18,7 @@ pub mod suspensions;
 mod ticks;
 mod turns;
 
-use super::{CancelToken, HarnessAgent, RuntimeContext};
+use super::{CancelToken, HarnessAgent, RuntimeContext, runtime_state::Prefetch};
 use crate::ports::{
     BlobStore, Clock, Directory, Entropy, Peers, SessionStore, Spawner, StoreError, directory::DirectoryError,
 };
@@ -124,6 +124,8 @@ pub struct SessionHost {
     kernel: RefCell<SessionKernel>,
     /// The turn that runs in this process.
     turn: RefCell<Option<(Rc<RuntimeContext>, AbortHandle)>>,
+    /// The reads that hooks have started for the turn whose start is being stored.
+    prefetch: RefCell<Option<Prefetch>>,
     jobs: RefCell<BTreeMap<Job, Running>>,
     pings: RefCell<Option<(Weak<Session>, AbortHandle)>>,
 }
@@ -146,6 +148,7 @@ impl SessionHost {
             rules: RefCell::default(),
             kernel: RefCell::new(SessionKernel::new(schedule)),
             turn: RefCell::new(None),
+            prefetch: RefCell::new(None),
             jobs: RefCell::default(),
             pings: RefCell::new(None),
         })

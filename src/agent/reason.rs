@@ -115,6 +115,7 @@ impl ReactAgent<'_> {
 
     /// Runs the `PreReasoning` hooks and measures the request.
     async fn run_pre_reasoning(&self, mut prepared: PreparedRequest) -> Result<PreparedRequest, TurnError> {
+        self.cx.state.await_prefetch().await;
         let mut event = PreReasoning { step: prepared.step, request: prepared.request };
         for hook in self.agent.hooks.at(HookEvent::PreReasoning) {
             hook.pre_reasoning(&mut event, self.cx).await?;

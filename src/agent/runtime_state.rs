@@ -5,6 +5,7 @@
 
 use crate::turn::replay::{ReplayCall, ReplayControl, ReplayKey};
 use crate::types::{CallId, EventKind, Gauge, Message, Source, ToolOutcome, ToolSpec};
+use futures::future::{LocalBoxFuture, Shared};
 use sha2::{Digest, Sha256};
 use std::{
     cell::{Ref, RefCell},
@@ -47,9 +48,26 @@ struct Inner {
     call_ids: Vec<CallId>,
     /// Calibration of the token estimate that is not stored yet.
     gauge: Option<Gauge>,
+    prefetch: Option<Prefetch>,
 }
 
+/// The reads that hooks started when the turn's message arrived.
+pub(super) type Prefetch = Shared<LocalBoxFuture<'static, ()>>;
+
 impl RuntimeState {
+    /// Keeps the reads that hooks have started.
+    pub(super) fn set_prefetch(&self, prefetch: Option<Prefetch>) {
+        self.inner.borrow_mut().prefetch = prefetch;
+    }
+
+    /// Waits for the reads that hooks have started.
+    pub(super) async fn await_prefetch(&self) {
+        let prefetch = self.inner.borrow_mut().prefetch.take();
+        if let Some(prefetch) = prefetch {
+            prefetch.await;
+        }
+    }
+
     /// Applies a record of this turn, whether it is new or read back from the log.
     /// `spec` finds a tool by name.
     pub fn observe<'a>(&self, spec: impl FnOnce(&str) -> Option<&'a ToolSpec>, kind: &EventKind) {

@@ -50,6 +50,8 @@ pub struct ContextSettings {
     pub max_tokens: usize,
     /// Maximum tokens of one file.
     pub max_file_tokens: usize,
+    /// How long the files last read are used without reading them again, unless this isolate has changed one.
+    pub fresh: Duration,
     /// Whether the agent has the tools to search and save memories.
     pub memory_tools: bool,
     /// Whether the agent learns from conversations automatically.
@@ -62,6 +64,7 @@ impl Default for ContextSettings {
             files: Vec::new(),
             max_tokens: 8_000,
             max_file_tokens: 4_000,
+            fresh: Duration::from_secs(1),
             memory_tools: true,
             memory_hooks: true,
         }

@@ -1,5 +1,6 @@
 //! The `workspace_context` hook: reads files of the workspace before each model call and appends them to the
-//! instructions, so that an edit takes effect in the next step.
+//! instructions. The first read of a turn starts before its message is stored. An edit takes effect in the next
+//! turn, and in a running turn within `CONTEXT_FRESH_MS`.
 
 mod cut;
 mod prompt;
@@ -11,16 +12,16 @@ use crate::agent::{
     hook::{HookEvent, PreReasoning},
     settings::ContextSettings,
 };
-use crate::ports::within;
-use crate::types::{FilePath, PathPrefix, TurnError};
+use crate::types::{FilePath, Owner, PathPrefix, TurnError};
 use crate::workspace::{
     Workspaces,
     glance::{GlanceOptions, WorkspaceGlance},
     layout,
 };
 use async_trait::async_trait;
+use futures::{FutureExt, future::LocalBoxFuture};
 use prompt::Prompt;
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
 /// Maximum time to read the files. After that, the last known versions are used.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
@@ -29,8 +30,10 @@ const MAX_LISTED: usize = 50;
 
 /// Priority 900, after other changes to the prompt.
 pub struct WorkspaceContext {
-    glance: WorkspaceGlance,
+    glance: Rc<WorkspaceGlance>,
     prompt: Prompt,
+    /// Whether a result is used more than once.
+    is_cached: bool,
 }
 
 impl WorkspaceContext {
@@ -47,8 +50,11 @@ impl WorkspaceContext {
             max_chars: prompt.max_file_chars(),
             folder: PathPrefix::parse(layout::KNOWLEDGE).unwrap_or_default(),
             limit: MAX_LISTED,
+            fresh: settings.fresh,
+            timeout: READ_TIMEOUT,
         };
-        Self { glance: workspaces.glance(options), prompt }
+        let is_cached = !options.fresh.is_zero();
+        Self { glance: Rc::new(workspaces.glance(options)), prompt, is_cached }
     }
 }
 
@@ -66,15 +72,20 @@ impl Hook for WorkspaceContext {
         900
     }
 
+    fn prefetch(&self, owner: &Owner) -> Option<LocalBoxFuture<'static, ()>> {
+        let (glance, owner) = (Rc::clone(&self.glance), owner.clone());
+        // `pre_reasoning` reads the result, or the failure, from the cache.
+        let read = async move { drop(glance.read(&owner).await) };
+        self.is_cached.then(|| read.boxed_local())
+    }
+
     async fn pre_reasoning(&self, event: &mut PreReasoning, cx: &RuntimeContext) -> Result<(), TurnError> {
-        let (tenant, agent, user) = (&cx.tenant, &cx.agent, &cx.user);
-        let read = async { self.glance.read(tenant, agent, user).await.map_err(|error| error.to_string()) };
-        let view = within(cx.clock.as_ref(), READ_TIMEOUT, read).await;
-        let view = match view.unwrap_or_else(|unfinished| Err(unfinished.to_string())) {
+        let owner = cx.owner();
+        let view = match self.glance.read(&owner).await {
             Ok(view) => view,
-            Err(reason) => {
-                cx.state.sub_step_failed(self.name(), &reason);
-                self.glance.last(tenant, agent, user).await.unwrap_or_default()
+            Err(error) => {
+                cx.state.sub_step_failed(self.name(), &error.to_string());
+                self.glance.last(&owner).await.unwrap_or_default()
             }
         };
         if let Some(context) = self.prompt.render(&view) {

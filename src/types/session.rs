@@ -56,6 +56,11 @@ pub struct SessionMeta {
 }
 
 impl SessionMeta {
+    /// Returns the tenant, the agent and the user.
+    pub fn owner(&self) -> Owner {
+        Owner { tenant: self.tenant.clone(), agent: self.agent.clone(), user: self.user.clone() }
+    }
+
     /// Creates a session of `owner` with default settings.
     pub fn new(id: SessionId, owner: Owner, now: Timestamp) -> Self {
         Self {

@@ -2,21 +2,24 @@
 //! folder, merged from the user's tree, the shared tree and the template.
 //!
 //! Both stored trees are queried at once, and the contents that this isolate has cached are not sent again. A
-//! glance therefore costs one round trip to the table and few bytes. It reads the stored trees only, without
-//! the layers added by [`Workspaces::with_layer`].
+//! glance therefore costs one round trip to the table and few bytes; none while the last one is fresh and this
+//! isolate has changed no file since. It reads the stored trees only, without the layers added by
+//! [`Workspaces::with_layer`].
 
 use super::{FileScope, Layer, Stores, Workspaces};
 use crate::ports::{
     FileError, Filesystem,
     filesystem::{Content, Entry, FileResult, Glance, Tree},
+    within,
 };
-use crate::types::{AgentId, FilePath, PathPrefix, TenantId, UserId};
+use crate::types::{AgentId, FilePath, Owner, PathPrefix, TenantId, Timestamp, UserId};
 use bytes::Bytes;
 use futures::future::try_join_all;
 use std::{
     cell::RefCell,
     collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
+    time::Duration,
 };
 
 /// Maximum number of trees that an isolate caches.
@@ -36,6 +39,10 @@ pub struct GlanceOptions {
     pub folder: PathPrefix,
     /// Maximum number of listed paths.
     pub limit: usize,
+    /// How long a result is fresh.
+    pub fresh: Duration,
+    /// Timeout of a query.
+    pub timeout: Duration,
 }
 
 /// The start of a file.
@@ -61,10 +68,21 @@ pub struct View {
 }
 
 /// The last known state of one tree.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct TreeState {
     files: BTreeMap<FilePath, (Entry, Bytes)>,
     listed: Vec<FilePath>,
+    /// The last query; `None` if there was none.
+    query: Option<Query>,
+}
+
+/// When a tree was queried.
+#[derive(Clone, Copy)]
+struct Query {
+    at: Timestamp,
+    /// The number of changes made through this isolate before it.
+    changes: u64,
+    failed: bool,
 }
 
 /// Glances at the same files of any workspace, with a small cache.
@@ -85,39 +103,84 @@ impl Workspaces {
 }
 
 impl WorkspaceGlance {
-    /// Reads the current state.
+    /// Reads the current state, or returns a fresh one.
     ///
     /// # Errors
-    /// Returns an error when a store is unavailable.
-    pub async fn read(&self, tenant: &TenantId, agent: &AgentId, user: &UserId) -> FileResult<View> {
+    /// Returns an error when a store is unavailable, or was when it was last queried, within the same time.
+    pub async fn read(&self, Owner { tenant, agent, user }: &Owner) -> FileResult<View> {
         let trees = trees(tenant, agent, user);
         // Held in local variables, because concurrent glances may evict them from the cache.
         let known: Vec<Rc<TreeState>> = trees.iter().map(|tree| self.cached(tree)).collect();
+        let fresh: Option<Vec<Query>> = known.iter().map(|state| self.fresh_query(state)).collect();
+        match fresh {
+            Some(queries) if queries.iter().any(|query| query.failed) => {
+                Err(FileError::Unavailable("the last query failed a moment ago".into()))
+            }
+            Some(_) => self.view(&known).await,
+            None => {
+                let query =
+                    Query { at: self.stores.clock.now(), changes: self.stores.changes(), failed: false };
+                let read = self.query(tenant, &trees, &known, query);
+                let states = within(self.stores.clock.as_ref(), self.options.timeout, read).await;
+                match states.unwrap_or_else(|unfinished| Err(FileError::Unavailable(unfinished.to_string())))
+                {
+                    Ok(states) => self.view(&states).await,
+                    Err(error) => {
+                        // Counted from the failure, because the query may have taken long.
+                        let query = Query { at: self.stores.clock.now(), failed: true, ..query };
+                        for (tree, state) in trees.into_iter().zip(known) {
+                            let state = TreeState { query: Some(query), ..TreeState::clone(&state) };
+                            self.update_cache(tree, &Rc::new(state));
+                        }
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the last query of a tree if its result is fresh.
+    fn fresh_query(&self, state: &TreeState) -> Option<Query> {
+        let is_fresh = |query: &Query| {
+            let age = self.stores.clock.now().since(query.at);
+            age < self.options.fresh && query.changes == self.stores.changes()
+        };
+        state.query.filter(is_fresh)
+    }
+
+    async fn query(
+        &self,
+        tenant: &TenantId,
+        trees: &[Tree],
+        known: &[Rc<TreeState>],
+        query: Query,
+    ) -> FileResult<Vec<Rc<TreeState>>> {
         let etags: Vec<String> = known
             .iter()
             .flat_map(|state| state.files.values())
             .map(|(entry, _)| entry.etag.clone())
             .collect();
-        let GlanceOptions { wanted, max_chars, folder, limit } = &self.options;
+        let GlanceOptions { wanted, max_chars, folder, limit, .. } = &self.options;
         let glance = Glance { wanted, known: &etags, max_chars: *max_chars, folder, limit: limit + 1 };
         let scopes: Vec<&str> = trees.iter().map(|tree| tree.scope.as_str()).collect();
         let seen = self.stores.table.glance(tenant, &scopes, &glance).await?;
         let mut states = Vec::with_capacity(trees.len());
-        for (tree, glimpse) in trees.into_iter().zip(seen) {
-            let files = glimpse.files.into_iter().map(|(entry, content)| self.start(&known, entry, content));
+        for (tree, glimpse) in trees.iter().zip(seen) {
+            let files = glimpse.files.into_iter().map(|(entry, content)| self.start(known, entry, content));
             let files = try_join_all(files).await?.into_iter().map(|file| (file.0.path.clone(), file));
-            let state = Rc::new(TreeState { files: files.collect(), listed: glimpse.listed });
-            self.update_cache(tree, &state);
+            let (files, listed) = (files.collect(), glimpse.listed);
+            let state = Rc::new(TreeState { files, listed, query: Some(query) });
+            self.update_cache(tree.clone(), &state);
             states.push(state);
         }
-        self.view(&states).await
+        Ok(states)
     }
 
     /// Returns the last known state; without a cached state, only the template.
     ///
     /// # Errors
     /// Returns an error when the template cannot be read.
-    pub async fn last(&self, tenant: &TenantId, agent: &AgentId, user: &UserId) -> FileResult<View> {
+    pub async fn last(&self, Owner { tenant, agent, user }: &Owner) -> FileResult<View> {
         self.view(&trees(tenant, agent, user).map(|tree| self.cached(&tree))).await
     }
 

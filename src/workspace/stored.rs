@@ -13,7 +13,7 @@ use crate::types::{BlobId, FilePath, GeneratedId, PathPrefix, TenantId};
 use async_trait::async_trait;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use std::rc::Rc;
+use std::{cell::Cell, rc::Rc};
 
 /// Maximum size of content that is stored in its row, in bytes (256 kB).
 pub const MAX_INLINE: usize = 256 << 10;
@@ -25,13 +25,46 @@ const MAX_ATTEMPTS: usize = 3;
 /// The stores of files.
 pub struct Stores {
     /// Rows.
-    pub table: Rc<dyn FileTable>,
+    pub(super) table: Rc<dyn FileTable>,
     /// Large content.
-    pub blobs: Rc<dyn BlobStore>,
-    /// Clock for timestamps.
-    pub clock: Rc<dyn Clock>,
-    /// Source of random keys.
-    pub entropy: Rc<dyn Entropy>,
+    pub(super) blobs: Rc<dyn BlobStore>,
+    pub(super) clock: Rc<dyn Clock>,
+    entropy: Rc<dyn Entropy>,
+    /// Number of changes that ended, successfully or not.
+    changes: Cell<u64>,
+}
+
+impl Stores {
+    /// Creates the stores. `clock` is for timestamps, `entropy` for random keys.
+    pub fn new(
+        table: Rc<dyn FileTable>,
+        blobs: Rc<dyn BlobStore>,
+        clock: Rc<dyn Clock>,
+        entropy: Rc<dyn Entropy>,
+    ) -> Self {
+        Self { table, blobs, clock, entropy, changes: Cell::new(0) }
+    }
+
+    /// Returns the number of changes so far. What was read before is out of date when it grows.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+
+    /// Runs and counts a change of the table.
+    pub(super) async fn change<T>(&self, work: impl Future<Output = T>) -> T {
+        // Counted even if the caller drops it: the change may have happened.
+        let _counted = Counted(&self.changes);
+        work.await
+    }
+}
+
+/// Counts a change when it ends.
+struct Counted<'a>(&'a Cell<u64>);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
 }
 
 /// One stored tree of files.
@@ -77,7 +110,7 @@ impl StoredFiles {
         if bytes.len() <= MAX_INLINE {
             return Ok(Content::Inline(bytes));
         }
-        let Stores { table, blobs, clock, entropy } = &*self.stores;
+        let Stores { table, blobs, clock, entropy, .. } = &*self.stores;
         let (tenant, now) = (&self.tree.tenant, clock.now());
         let mut random = [0; 10];
         entropy.fill(&mut random);
@@ -140,7 +173,7 @@ impl Filesystem for StoredFiles {
         let updated_at = self.stores.clock.now();
         let row = Row { entry: Entry { path: path.clone(), bytes: size, etag, updated_at }, content };
         self.check().await?;
-        if self.stores.table.put(&self.tree, &row, condition).await? {
+        if self.stores.change(self.stores.table.put(&self.tree, &row, condition)).await? {
             return Ok(row.entry);
         }
         // If a file exists at the path, the write failed because of it, not because the tree is full.
@@ -151,7 +184,7 @@ impl Filesystem for StoredFiles {
 
     async fn delete(&self, path: &FilePath, condition: &Precondition) -> FileResult<()> {
         self.check().await?;
-        let removed = self.stores.table.remove(&self.tree, path, condition).await?;
+        let removed = self.stores.change(self.stores.table.remove(&self.tree, path, condition)).await?;
         if removed || *condition == Precondition::Any { Ok(()) } else { Err(FileError::Conflict) }
     }
 
@@ -161,7 +194,8 @@ impl Filesystem for StoredFiles {
 
     async fn rename(&self, from: &FilePath, to: &FilePath) -> FileResult<Entry> {
         self.check().await?;
-        let moved = self.stores.table.rename(&self.tree, from, to, self.stores.clock.now()).await?;
+        let now = self.stores.clock.now();
+        let moved = self.stores.change(self.stores.table.rename(&self.tree, from, to, now)).await?;
         let at = if moved { to } else { from };
         match (moved, super::find(self, at).await?) {
             (true, Some(entry)) => Ok(entry),

@@ -30,13 +30,18 @@ impl Stage {
     fn with(template: Bundle) -> Self {
         let (table, blobs) = (Rc::new(MemoryFiles::default()), Rc::new(MemoryBlobs::default()));
         let clock = ManualClock::at(NOW);
-        let stores = Stores {
-            table: table.clone(),
-            blobs: blobs.clone(),
-            clock: Rc::new(clock.clone()),
-            entropy: Rc::new(SeededEntropy::default()),
-        };
+        let entropy = Rc::new(SeededEntropy::default());
+        let stores = Stores::new(table.clone(), blobs.clone(), Rc::new(clock.clone()), entropy);
         Self { table, blobs, clock, all: Workspaces::new(stores, template) }
+    }
+
+    /// The same files, used by another isolate.
+    fn elsewhere(&self) -> Workspaces {
+        let (clock, entropy) = (Rc::new(self.clock.clone()), Rc::new(SeededEntropy::default()));
+        Workspaces::new(
+            Stores::new(self.table.clone(), self.blobs.clone(), clock, entropy),
+            Bundle::default(),
+        )
     }
 
     fn of(&self, user: &str) -> Workspace {

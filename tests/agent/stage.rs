@@ -439,8 +439,8 @@ fn workspaces(
     clock: &ManualClock,
     entropy: &Rc<SeededEntropy>,
 ) -> Workspaces {
-    let (table, blobs, clock) = (files.clone(), blobs.clone(), Rc::new(clock.clone()));
-    Workspaces::new(Stores { table, blobs, clock, entropy: entropy.clone() }, Bundle::default())
+    let clock = Rc::new(clock.clone());
+    Workspaces::new(Stores::new(files.clone(), blobs.clone(), clock, entropy.clone()), Bundle::default())
 }
 
 /// A placeholder while a stage creates its first instance from itself.

@@ -1,12 +1,13 @@
 //! Workspace files in the prompt.
 
 use crate::stage::{Stage, ms, step_of};
+use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::{
     MemoryFiles, ScriptedModels,
     models::{answer, call},
 };
 use edge_harness::ports::filesystem::Precondition;
-use edge_harness::types::{FilePath, ModelRequest, Part};
+use edge_harness::types::{BudgetPatch, FilePath, ModelRequest, Part};
 use edge_harness::workspace::Layer;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -14,6 +15,7 @@ use serde_json::json;
 use std::{
     cell::{OnceCell, RefCell},
     rc::Rc,
+    time::Duration,
 };
 
 /// A stage whose model overwrites AGENTS.md with the user's text in its first step, and then reads.
@@ -39,6 +41,9 @@ fn put(stage: &Stage, user: &str, layer: Layer, at: &str, text: &str) {
     block_on(workspace.layer(layer).write(&path, bytes, &Precondition::Any)).unwrap();
 }
 
+/// How long files are used without reading them again.
+const FRESH: Duration = ms(1_000);
+
 /// The requests of turns, without those that extract facts.
 fn requests(models: &ScriptedModels) -> Vec<ModelRequest> {
     models.requests().into_iter().filter(|request| !request.tools.is_empty()).collect()
@@ -55,6 +60,7 @@ fn memory_is_marked_as_untrusted() {
     let (stage, models) = stage();
     run(&stage, "t1", "hi");
     put(&stage, "u", Layer::User, "MEMORY.md", "- likes tea\n");
+    stage.tick(FRESH);
     run(&stage, "t2", "hi");
     let memories: Vec<String> = requests(&models)
         .iter()
@@ -67,7 +73,7 @@ fn memory_is_marked_as_untrusted() {
 }
 
 #[test]
-fn an_edit_applies_from_the_next_step() {
+fn an_edit_of_the_agent_applies_from_the_next_step_and_others_within_a_second() {
     let (stage, models) = stage();
     put(&stage, "u", Layer::Shared, "AGENTS.md", "Be kind.");
     put(&stage, "u", Layer::Shared, "knowledge/KNOWLEDGE.md", "Prices are in euros.");
@@ -91,13 +97,14 @@ fn an_edit_applies_from_the_next_step() {
     let hash = |turn: &str| stage.end(turn).prompt_render_hash.unwrap();
     assert_eq!(hash("t1"), hash("t2"));
     put(&stage, "u", Layer::User, "AGENTS.md", "Be long.");
+    stage.tick(FRESH);
     run(&stage, "t3", "hi");
     assert_ne!(hash("t2"), hash("t3"));
     assert_eq!(stage.end("t3").sub_steps_failed, [""; 0]);
 }
 
 #[test]
-fn a_step_costs_one_round_trip() {
+fn a_turn_costs_one_round_trip() {
     let files: Rc<OnceCell<Rc<MemoryFiles>>> = Rc::default();
     let seen: Rc<RefCell<Vec<usize>>> = Rc::default();
     let (at, calls) = (Rc::clone(&files), Rc::clone(&seen));
@@ -115,7 +122,7 @@ fn a_step_costs_one_round_trip() {
     put(&stage, "u", Layer::User, "AGENTS.md", "Be kind.");
     let before = stage.files.calls.get();
     run(&stage, "t1", "hi");
-    assert_eq!(*seen.borrow(), [before + 1, before + 2], "before the model call");
+    assert_eq!(*seen.borrow(), [before + 1; 2], "before the first model call");
     assert_eq!(stage.files.glanced.get(), 8, "once");
 }
 
@@ -124,8 +131,10 @@ fn a_failing_or_hanging_store_does_not_fail_the_turn() {
     let (stage, models) = stage();
     put(&stage, "u", Layer::User, "AGENTS.md", "Be kind.");
     run(&stage, "t1", "hi");
+    stage.tick(FRESH);
     stage.files.down.set(true);
     run(&stage, "t2", "hi");
+    stage.tick(FRESH);
     stage.files.down.set(false);
     stage.files.hold();
     stage.post("t3", "hi");
@@ -148,4 +157,26 @@ fn a_failing_or_hanging_store_does_not_fail_the_turn() {
     run(&stage, "t4", "hi");
     assert!(!requests(&models)[3].system.contains("Be kind."));
     assert_eq!(stage.end("t4").sub_steps_failed, ["workspace_context"]);
+}
+
+#[test]
+fn the_files_are_read_while_the_message_is_stored() {
+    let (stage, models) = stage();
+    put(&stage, "u", Layer::User, "AGENTS.md", "Be kind.");
+    let calls = stage.files.calls.get();
+    stage.store.die_after(Some(0));
+    assert!(stage.try_post("t1", "hi", OnBusy::Queue, BudgetPatch::default()).is_err());
+    assert_eq!(stage.files.calls.get(), calls + 1, "the query starts before the commit");
+    stage.store.die_after(None);
+    stage.tick(FRESH);
+    // A turn waits for the query that its message has started, and does not start another.
+    stage.files.hold();
+    stage.post("t2", "hi");
+    stage.run();
+    assert_eq!((stage.files.calls.get(), requests(&models).len()), (calls + 2, 0));
+    stage.files.release();
+    stage.settle();
+    assert_eq!(stage.files.calls.get(), calls + 2);
+    assert!(requests(&models)[0].system.contains("Be kind."));
+    assert_eq!(stage.end("t2").sub_steps_failed, [""; 0]);
 }

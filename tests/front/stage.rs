@@ -132,12 +132,8 @@ impl Stage {
         let (web, objects) = (Rc::new(Web::default()), Rc::new(Objects::default()));
         let log = Rc::new(MemoryLog::default());
         let (files, blobs) = (Rc::new(MemoryFiles::default()), Rc::new(MemoryBlobs::default()));
-        let stores = Stores {
-            table: files.clone(),
-            blobs: blobs.clone(),
-            clock: Rc::new(clock.clone()),
-            entropy: Rc::new(SeededEntropy::default()),
-        };
+        let entropy = Rc::new(SeededEntropy::default());
+        let stores = Stores::new(files.clone(), blobs.clone(), Rc::new(clock.clone()), entropy);
         let workspaces = Rc::new(Workspaces::new(stores, Bundle::default()));
         let models = ModelRegistry::new(ModelSettings::default(), web.clone(), None, Rc::new(clock.clone()));
         let index = Rc::new(InMemoryIndex::default());

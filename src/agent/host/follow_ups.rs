@@ -10,7 +10,7 @@ use crate::session::{
     Draft, Session,
     kernel::{Input, Job, RETRY, backoff},
 };
-use crate::types::{BoxError, EventKind, FollowUpProgress, Owner, RequestTimes, Timestamp};
+use crate::types::{BoxError, EventKind, FollowUpProgress, RequestTimes, Timestamp};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ impl SessionHost {
         let state = session.state();
         let meta = &state.meta;
         FollowUpContext {
-            owner: Owner { tenant: meta.tenant.clone(), user: meta.user.clone(), agent: meta.agent.clone() },
+            owner: meta.owner(),
             session_id: meta.id.clone(),
             created_at: meta.created_at,
             model: meta.model.clone(),

@@ -47,17 +47,21 @@ impl SessionHost {
         let new = session.last_seq() == 0;
         let message = self.user_message(&post.turn, post.parts);
         let budget = session.state().meta.budget.patched(&post.budget);
-        session.commit(self.now(), |draft| {
+        // Before the commit: on Cloudflare, what leaves the object after it waits until the disk has it.
+        *self.prefetch.borrow_mut() = self.agent.prefetch(&session.state().meta.owner());
+        let started = session.commit(self.now(), |draft| {
             if new {
                 draft.created(None);
             }
             post.response.into_iter().for_each(|response| draft.store_response(response));
             let turn = TurnMachine::start(post.turn, self.now(), budget, post.options);
             draft.start_turn(turn, message);
-        })?;
-        if new {
+        });
+        if new && started.is_ok() {
             self.adopt_new(session);
         }
+        self.prefetch.take();
+        started?;
         Ok(TurnStatus::Running)
     }
 
@@ -86,6 +90,7 @@ impl SessionHost {
     /// Runs the current turn in this process, from its journal.
     pub(super) fn run(self: &Rc<Self>, session: &Rc<Session>, permit: Permit) {
         let cx = self.context(session, permit);
+        cx.state.set_prefetch(self.prefetch.take());
         let (host, own) = (Rc::clone(self), Rc::clone(&cx));
         let (work, handle) = abortable(async move { host.drive(own).await });
         *self.turn.borrow_mut() = Some((cx, handle));

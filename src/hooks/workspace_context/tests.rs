@@ -213,6 +213,7 @@ proptest! {
             max_file_tokens: file_tokens,
             memory_tools: flags.0,
             memory_hooks: flags.1,
+            ..ContextSettings::default()
         };
         if let Some(text) = Prompt::new(&settings).render(&view) {
             prop_assert!(text.chars().count() <= tokens * 4, "{} of {}", text.chars().count(), tokens * 4);

@@ -30,6 +30,8 @@ thread_local! {
     static CONFIG: OnceCell<Rc<Loaded>> = const { OnceCell::new() };
     // Shared by all objects of an isolate.
     static AGENT: OnceCell<Rc<HarnessAgent>> = const { OnceCell::new() };
+    // Shared, because it counts the changes made through this isolate.
+    static WORKSPACES: OnceCell<Rc<Workspaces>> = const { OnceCell::new() };
     // Shared, because it caches the tenants' placement.
     static SHARDS: OnceCell<Rc<Shards>> = const { OnceCell::new() };
 }
@@ -133,13 +135,19 @@ pub fn blobs(env: &Env) -> Result<Rc<dyn BlobStore>> {
     Ok(Rc::new(R2Blobs(env.bucket("BLOBS")?)))
 }
 
-/// Returns the workspaces of all agents.
+/// Returns the workspaces of this isolate, built once.
 pub fn workspaces(env: &Env) -> Result<Rc<Workspaces>> {
-    let table = Rc::new(D1Files::new(shards(env)?));
-    let stores = Stores { table, blobs: blobs(env)?, clock: clock(), entropy: entropy() };
-    let (index, _) = memory(env)?;
-    let layer = Memories::layer(index, clock(), Rc::new(ConsoleLog));
-    Ok(Rc::new(Workspaces::new(stores, Bundle::default()).with_layer(layer)))
+    WORKSPACES.with(|cell| {
+        if let Some(workspaces) = cell.get() {
+            return Ok(Rc::clone(workspaces));
+        }
+        let table = Rc::new(D1Files::new(shards(env)?));
+        let stores = Stores::new(table, blobs(env)?, clock(), entropy());
+        let (index, _) = memory(env)?;
+        let layer = Memories::layer(index, clock(), Rc::new(ConsoleLog));
+        let workspaces = Rc::new(Workspaces::new(stores, Bundle::default()).with_layer(layer));
+        Ok(Rc::clone(cell.get_or_init(|| workspaces)))
+    })
 }
 
 /// Returns the memories of all agents.

@@ -6,6 +6,7 @@ use crate::session::Modes;
 use crate::tools::{ExternalTool, ReadArtifact, Recall};
 use crate::types::{FilePath, Mode, SubagentKind, id};
 use serde_json::Value;
+use std::time::Duration;
 
 /// Maximum number of judges.
 const MAX_JUDGES: usize = 8;
@@ -54,6 +55,19 @@ pub const TOPIC: Topic = Topic {
             default: "8000",
             expects: "a whole number from 2000",
             doc: "Maximum number of tokens, at four characters each, of all context files in the prompt.",
+            example: "",
+        },
+        Setting {
+            name: "CONTEXT_FRESH_MS",
+            kind: Kind::Variable(|config, text| {
+                config.agent.context.fresh = Duration::from_millis(value::number(text, 0)?);
+                Ok(())
+            }),
+            default: "1000",
+            expects: "a whole number from 0",
+            doc: "For how many milliseconds the server uses the context files that it last read before it reads them \
+                  again. Changes that this instance of the Worker makes itself are seen at once. With 0, the files \
+                  are read before each model call.",
             example: "",
         },
         Setting {

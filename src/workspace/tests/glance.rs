@@ -2,19 +2,28 @@
 
 use super::{Stage, bytes, path, prefix, put};
 use crate::ports::{FileError, Filesystem, filesystem::Precondition};
-use crate::types::TenantId;
+use crate::types::{Owner, TenantId};
 use crate::workspace::{
     Bundle, Layer, Workspaces,
     glance::{GlanceOptions, View, WorkspaceGlance},
     stored::MAX_INLINE,
 };
-use futures::executor::block_on;
+use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 fn open(all: &Workspaces) -> WorkspaceGlance {
+    open_with(all, Duration::ZERO)
+}
+
+fn open_with(all: &Workspaces, fresh: Duration) -> WorkspaceGlance {
     let wanted = ["AGENTS.md", "MEMORY.md", "knowledge/KNOWLEDGE.md"].map(path).to_vec();
-    all.glance(GlanceOptions { wanted, max_chars: 100, folder: prefix("knowledge/"), limit: 3 })
+    let (folder, timeout) = (prefix("knowledge/"), Duration::from_secs(2));
+    all.glance(GlanceOptions { wanted, max_chars: 100, folder, limit: 3, fresh, timeout })
+}
+
+fn owner(tenant: &TenantId, agent: &str, user: &str) -> Owner {
+    Owner { tenant: tenant.clone(), agent: agent.into(), user: user.into() }
 }
 
 fn own(stage: &Stage, user: &str) -> Rc<dyn Filesystem> {
@@ -22,7 +31,7 @@ fn own(stage: &Stage, user: &str) -> Rc<dyn Filesystem> {
 }
 
 fn read(glance: &WorkspaceGlance, user: &str) -> View {
-    block_on(glance.read(&"t".into(), &"a".into(), &user.into())).expect("a view")
+    block_on(glance.read(&owner(&"t".into(), "a", user))).expect("a view")
 }
 
 /// Returns the path, text and layer of each file.
@@ -116,10 +125,10 @@ fn the_last_state_is_available_while_the_store_is_down() {
     put(&*own(&stage, "ann"), "AGENTS.md", "ann's");
     let seen = read(&glance, "ann");
     stage.table.down.set(true);
-    let failed = block_on(glance.read(&"t".into(), &"a".into(), &"ann".into()));
+    let failed = block_on(glance.read(&owner(&"t".into(), "a", "ann")));
     assert!(matches!(failed, Err(FileError::Unavailable(_))), "{failed:?}");
     let last = |tenant: &TenantId, agent: &str, user: &str| {
-        block_on(glance.last(tenant, &agent.into(), &user.into())).expect("a view")
+        block_on(glance.last(&owner(tenant, agent, user))).expect("a view")
     };
     assert_eq!(last(&"t".into(), "a", "ann"), seen);
     for (tenant, agent, user) in [("t2", "a", "ann"), ("t", "b", "ann"), ("t", "a", "bob")] {
@@ -135,7 +144,81 @@ fn the_cache_is_separate_per_tenant() {
         let workspace = stage.all.open(&tenant.into(), &"a".into(), &"ann".into(), None);
         put(&**workspace.layer(Layer::User), "AGENTS.md", "the same");
         let sent = stage.table.glanced.get();
-        block_on(glance.read(&tenant.into(), &"a".into(), &"ann".into())).expect("a view");
+        block_on(glance.read(&owner(&tenant.into(), "a", "ann"))).expect("a view");
         assert_eq!(stage.table.glanced.get() - sent, 8, "{tenant}");
     }
+}
+
+const FRESH: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_fresh_state_is_not_read_again() {
+    let stage = Stage::new();
+    let glance = open_with(&stage.all, FRESH);
+    put(&*own(&stage, "ann"), "AGENTS.md", "one");
+    let queries = |user: &str| {
+        let calls = stage.table.calls.get();
+        read(&glance, user);
+        stage.table.calls.get() - calls
+    };
+    assert_eq!((queries("ann"), queries("ann")), (1, 0));
+    assert_eq!(queries("bob"), 1, "another user has another tree");
+    stage.clock.advance(FRESH - Duration::from_millis(1));
+    assert_eq!(queries("ann"), 0);
+    stage.clock.advance(Duration::from_millis(1));
+    assert_eq!((queries("ann"), queries("ann")), (1, 0));
+}
+
+#[test]
+fn own_changes_are_seen_at_once_and_others_within_the_fresh_time() {
+    let stage = Stage::new();
+    let glance = open_with(&stage.all, FRESH);
+    let elsewhere = stage.elsewhere().open(&"t".into(), &"a".into(), &"ann".into(), None);
+    let text = || files(&read(&glance, "ann")).first().map(|(_, text, _)| text.clone());
+    put(&*own(&stage, "ann"), "AGENTS.md", "one");
+    assert_eq!(text().as_deref(), Some("one"));
+    put(&*own(&stage, "ann"), "AGENTS.md", "two");
+    assert_eq!(text().as_deref(), Some("two"));
+    block_on(own(&stage, "ann").rename(&path("AGENTS.md"), &path("MEMORY.md"))).expect("moved");
+    assert_eq!(read(&glance, "ann").files.into_keys().collect::<Vec<_>>(), [path("MEMORY.md")]);
+    block_on(own(&stage, "ann").delete(&path("MEMORY.md"), &Precondition::Any)).expect("removed");
+    assert_eq!(text(), None);
+    stage.share("AGENTS.md", "shared");
+    assert_eq!(text().as_deref(), Some("shared"));
+    put(&**elsewhere.layer(Layer::User), "AGENTS.md", "three");
+    assert_eq!(text().as_deref(), Some("shared"));
+    stage.clock.advance(FRESH);
+    assert_eq!(text().as_deref(), Some("three"));
+    assert!(block_on(stage.all.erase_user(&"t".into(), None, &"ann".into())).expect("erased"));
+    assert_eq!(text().as_deref(), Some("shared"));
+}
+
+#[test]
+fn a_change_during_a_query_makes_its_result_out_of_date() {
+    let stage = Stage::new();
+    let glance = open_with(&stage.all, FRESH);
+    put(&*own(&stage, "ann"), "AGENTS.md", "one");
+    let ann = owner(&"t".into(), "a", "ann");
+    stage.table.yields.set(true);
+    let query = glance.read(&ann);
+    futures::pin_mut!(query);
+    assert!(query.as_mut().now_or_never().is_none());
+    put(&*own(&stage, "ann"), "AGENTS.md", "two");
+    block_on(query).expect("a view");
+    let calls = stage.table.calls.get();
+    assert_eq!(files(&read(&glance, "ann"))[0].1, "two");
+    assert_eq!(stage.table.calls.get(), calls + 1);
+}
+
+#[test]
+fn a_failed_query_is_not_repeated_at_once() {
+    let stage = Stage::new();
+    let glance = open_with(&stage.all, FRESH);
+    stage.table.down.set(true);
+    let ann = owner(&"t".into(), "a", "ann");
+    assert!(block_on(glance.read(&ann)).is_err());
+    stage.table.down.set(false);
+    assert!(block_on(glance.read(&ann)).is_err(), "the first step does not wait for a timeout again");
+    stage.clock.advance(FRESH);
+    assert!(block_on(glance.read(&ann)).is_ok());
 }
