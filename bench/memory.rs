@@ -159,12 +159,8 @@ fn year(report: &mut Report) {
     });
     let (time, entropy) = (Rc::new(clock.clone()), Rc::new(SeededEntropy::default()));
     let memory = Rc::new(InMemoryIndex::default());
-    let stores = Stores {
-        table: Rc::new(MemoryFiles::default()),
-        blobs: Rc::new(MemoryBlobs::default()),
-        clock: time.clone(),
-        entropy: entropy.clone(),
-    };
+    let (table, blobs) = (Rc::new(MemoryFiles::default()), Rc::new(MemoryBlobs::default()));
+    let stores = Stores::new(table, blobs, time.clone(), entropy.clone());
     let log = Rc::new(MemoryLog::default());
     let layer = Memories::layer(memory.clone(), time.clone(), log.clone());
     let files = Rc::new(Workspaces::new(stores, Bundle::default()).with_layer(layer));

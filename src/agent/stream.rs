@@ -1,7 +1,7 @@
 //! Forwards a model's stream to the session's listeners.
 
 use super::RuntimeContext;
-use crate::types::{Delta, MessageId, ModelError, ModelErrorKind, ModelEvent, ModelResponse};
+use crate::types::{Delta, MessageId, ModelError, ModelErrorKind, ModelEvent, ModelResponse, Timestamp};
 use futures::{
     StreamExt,
     future::{Either, LocalBoxFuture, select},
@@ -12,8 +12,8 @@ use std::time::Duration;
 /// Maximum number of events taken from the stream at once.
 const MAX_BATCH: usize = 256;
 
-/// Events that arrive within this time of the last one are sent together. Waking a reader costs far more than
-/// a token; a token that arrives alone is sent at once.
+/// Events that arrive within this time after the last ones were sent are sent together. Waking a reader costs far more
+/// than a token; a token that arrives alone is sent at once.
 const BATCH_WINDOW: Duration = Duration::from_millis(10);
 
 /// A model call that failed.
@@ -32,17 +32,20 @@ pub(super) async fn forward(
 ) -> Result<ModelResponse, FailedAttempt> {
     let mut outbox = Outbox { cx, message, waiting: Vec::new(), shown: false };
     let mut events = events.ready_chunks(MAX_BATCH);
-    let mut window: Option<LocalBoxFuture<'static, ()>> = None;
+    // Runs only while something waits for the end of the window.
+    let mut timer: Option<LocalBoxFuture<'static, ()>> = None;
+    let mut sent_at = Timestamp(0);
     loop {
-        let together = match window.take() {
+        let together = match timer.take() {
             None => events.next().await,
-            Some(timer) => match select(events.next(), timer).await {
-                Either::Left((together, timer)) => {
-                    window = Some(timer);
+            Some(running) => match select(events.next(), running).await {
+                Either::Left((together, running)) => {
+                    timer = Some(running);
                     together
                 }
                 Either::Right(((), _)) => {
-                    window = outbox.flush().then(|| cx.clock.sleep(BATCH_WINDOW));
+                    outbox.flush();
+                    sent_at = cx.clock.now();
                     continue;
                 }
             },
@@ -63,8 +66,15 @@ pub(super) async fn forward(
                 }
             }
         }
-        if window.is_none() && outbox.flush() {
-            window = Some(cx.clock.sleep(BATCH_WINDOW));
+        if timer.is_none() && !outbox.waiting.is_empty() {
+            let elapsed = cx.clock.now().since(sent_at);
+            match BATCH_WINDOW.checked_sub(elapsed).filter(|rest| !rest.is_zero()) {
+                Some(rest) => timer = Some(cx.clock.sleep(rest)),
+                None => {
+                    outbox.flush();
+                    sent_at = cx.clock.now();
+                }
+            }
         }
     }
 }
@@ -91,18 +101,15 @@ impl Outbox<'_> {
         }
     }
 
-    /// Sends the waiting deltas; returns `false` if there were none. Deltas of a turn that has ended are
-    /// dropped.
-    fn flush(&mut self) -> bool {
+    /// Sends the waiting deltas. Deltas of a turn that has ended are dropped.
+    fn flush(&mut self) {
         let (session, permit) = (&self.cx.session, &self.cx.permit);
-        if self.waiting.is_empty() || !session.holds(permit) {
+        if !session.holds(permit) {
             self.waiting.clear();
-            return false;
         }
         for delta in self.waiting.drain(..) {
             session.hub().delta(&permit.turn, session.last_seq() + 1, &delta);
+            self.shown = true;
         }
-        self.shown = true;
-        true
     }
 }

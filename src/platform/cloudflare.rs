@@ -12,6 +12,7 @@ mod object;
 mod r2;
 mod runtime;
 mod setup;
+mod sink;
 mod socket;
 mod sql;
 mod timeout;

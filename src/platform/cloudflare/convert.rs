@@ -1,5 +1,6 @@
 //! Converts between the platform's requests and responses and those of the `http` crate.
 
+use super::sink;
 use crate::http::{Body, MAX_BODY, Request as HttpRequest, RequestExt, Response as HttpResponse, request};
 use crate::types::{ErrorCode, Problem};
 use bytes::Bytes;
@@ -81,10 +82,7 @@ pub fn response(response: HttpResponse, extra: &[(String, String)]) -> Result<Re
     let out = match response.into_body() {
         Body::Empty => Response::from_body(ResponseBody::Empty)?,
         Body::Bytes(bytes) => Response::from_bytes(bytes.into())?,
-        // The stream owns only plain memory, because it may be freed at any time, even outside a request.
-        Body::Stream(stream) => {
-            Response::from_stream(stream.map(|bytes| Ok::<Vec<u8>, worker::Error>(bytes.into())))?
-        }
+        Body::Stream(stream) => Response::from_body(ResponseBody::Stream(sink::streamed(stream)))?,
         Body::WebSocket(_) => return Err("only the object of a session opens WebSockets".into()),
     };
     Ok(out.with_status(status).with_headers(headers))

@@ -9,7 +9,6 @@ use futures::{
     stream::{LocalBoxStream, poll_fn},
 };
 use js_sys::{JSON, Uint8Array};
-use std::task::Poll;
 use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
 use worker::{AbortController, Fetch, Headers, Request, RequestInit, RequestRedirect, ResponseBody};
 
@@ -51,11 +50,11 @@ impl Http for WorkerHttp {
                 let mut pieces = BodyStream::new(stream)?;
                 let chunks = poll_fn(move |cx| {
                     let polled = pieces.poll_next_unpin(cx);
-                    if let Poll::Ready(None) = polled {
-                        // The body was read completely.
+                    if polled.is_ready() && pieces.is_complete() {
+                        // Nothing is left to abort, and the connection can be used again.
                         abort.0.take();
                     }
-                    polled.map(|next| next.map(|piece| piece.map(Bytes::from)))
+                    polled
                 });
                 chunks.boxed_local()
             }
@@ -90,10 +89,7 @@ impl Ai for WorkerAi {
         let input = JSON::parse(&input.to_string()).map_err(thrown)?;
         let output = self.0.unchecked_ref::<RawAi>().run(model, &input).await.map_err(thrown)?;
         match output.dyn_into::<web_sys::ReadableStream>() {
-            Ok(stream) => {
-                let pieces = BodyStream::new(&stream)?;
-                Ok(pieces.map(|piece| piece.map(Bytes::from)).boxed_local())
-            }
+            Ok(stream) => Ok(BodyStream::new(&stream)?.boxed_local()),
             // A model that does not stream returns an object.
             Err(object) => {
                 let text = JSON::stringify(&object).map_err(thrown)?;

@@ -1,6 +1,7 @@
 //! Builds the parts of the Worker from bindings, variables and secrets.
 
 use super::{
+    body::use_engine_microtasks,
     crypto::WebCrypto,
     d1::{D1Directory, D1Files, Shards},
     fetch::{WorkerAi, WorkerHttp},
@@ -39,6 +40,7 @@ thread_local! {
 /// Prepares the isolate. [`worker!`](crate::worker) calls it before any handler runs.
 pub fn start(customize: Customize) {
     std::panic::set_hook(Box::new(log_panic));
+    use_engine_microtasks();
     CUSTOMIZE.set(customize);
 }
 

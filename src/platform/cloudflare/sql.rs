@@ -17,6 +17,9 @@ use worker::Storage;
 /// Maximum length of the text in one row, in bytes. A row may hold 2 MB.
 const PIECE: usize = 1_000_000;
 
+/// Number of records that one statement inserts. A statement may have 100 parameters.
+const ROWS_PER_INSERT: usize = 20;
+
 /// Longer text continues in further rows with the same key and increasing `part`. Replacing a document does
 /// not read the old one: `parts` of its first row is the number of valid rows.
 const SCHEMA: &str = "
@@ -84,6 +87,7 @@ impl SqlSessionStore {
         if !self.ready.get() && !self.exists()? {
             self.exec(SCHEMA, &[])?;
         }
+        let mut rows = Vec::new();
         for record in &batch.append {
             for (part, piece) in pieces(&record.json).enumerate() {
                 let (kind, turn) = match part {
@@ -93,11 +97,15 @@ impl SqlSessionStore {
                     ),
                     _ => (JsValue::NULL, JsValue::NULL),
                 };
-                self.exec(
-                    "INSERT INTO log (seq, part, kind, turn, json) VALUES (?, ?, ?, ?, ?)",
-                    &[number(record.seq), number(part as u64), kind, turn, piece.into()],
-                )?;
+                rows.push([number(record.seq), number(part as u64), kind, turn, piece.into()]);
             }
+        }
+        for rows in rows.chunks(ROWS_PER_INSERT) {
+            let values = vec!["(?, ?, ?, ?, ?)"; rows.len()].join(", ");
+            self.exec(
+                &format!("INSERT INTO log (seq, part, kind, turn, json) VALUES {values}"),
+                rows.as_flattened(),
+            )?;
         }
         for key in &batch.delete {
             self.exec("DELETE FROM document WHERE key = ?", &[key.as_str().into()])?;

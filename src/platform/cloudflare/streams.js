@@ -1,0 +1,139 @@
+// The ends of byte streams. Entering wasm costs far more than a token, so these collect what arrives and what has
+// to be sent, and wake the other side only when it has something to do.
+
+/** How long received bytes wait for more, in milliseconds. Bytes that arrive alone do not wait. */
+const WINDOW = 10;
+/** Number of unread bytes at which reading or writing pauses. */
+const HIGH_WATER = 1 << 20;
+
+/** Reads a stream ahead. Calls `wake` when `take` has something to return after it had nothing. */
+export class Source {
+  constructor(stream, wake) {
+    this.reader = stream.getReader();
+    this.wake = wake;
+    this.chunks = [];
+    this.size = 0;
+    this.over = false;
+    this.waiting = false;
+    this.takenAt = -WINDOW;
+    this.timer = null;
+    this.read();
+  }
+
+  async read() {
+    try {
+      while (this.wake) {
+        const { done, value } = await this.reader.read();
+        if (done) break;
+        this.chunks.push(value);
+        this.size += value.length;
+        this.announce();
+        if (this.size > HIGH_WATER) await new Promise((resolve) => (this.resume = resolve));
+      }
+    } catch (error) {
+      this.error = { error };
+    }
+    this.over = true;
+    this.announce();
+  }
+
+  announce() {
+    if (!this.waiting) return;
+    const rest = this.over || this.size > HIGH_WATER ? 0 : this.takenAt + WINDOW - Date.now();
+    if (rest <= 0) {
+      this.notify();
+    } else if (this.timer === null) {
+      this.timer = setTimeout(() => this.notify(), rest);
+    }
+  }
+
+  notify() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.waiting = false;
+    this.wake?.();
+  }
+
+  /** Returns the bytes since the last call, `undefined` if there are none yet, or `null` at the end. */
+  take() {
+    if (this.size > 0) {
+      const bytes = this.chunks.length === 1 ? this.chunks[0] : new Uint8Array(this.size);
+      if (this.chunks.length > 1) {
+        let at = 0;
+        for (const chunk of this.chunks) {
+          bytes.set(chunk, at);
+          at += chunk.length;
+        }
+      }
+      this.chunks = [];
+      this.size = 0;
+      this.takenAt = Date.now();
+      this.resume?.();
+      return bytes;
+    }
+    if (!this.over) {
+      this.waiting = true;
+      return undefined;
+    }
+    if (this.error) throw this.error.error;
+    return null;
+  }
+
+  /** Stops reading. `wake` is not called any more. */
+  release() {
+    clearTimeout(this.timer);
+    this.wake = null;
+    this.chunks = [];
+    this.size = 0;
+    this.resume?.();
+  }
+}
+
+/** Writes a stream: `readable` is the body of a response. */
+export class Sink {
+  constructor() {
+    const { readable, writable } = new IdentityTransformStream();
+    this.readable = readable;
+    this.writer = writable.getWriter();
+    this.unread = 0;
+    this.open = true;
+    /** Resolves when the reader has left. */
+    this.left = new Promise((resolve) => {
+      this.leave = () => {
+        this.open = false;
+        this.resume?.();
+        resolve();
+      };
+    });
+    this.writer.closed.catch(this.leave);
+  }
+
+  /** Sends bytes. Returns whether more may be sent at once. */
+  write(bytes) {
+    this.unread += bytes.length;
+    this.writer.write(bytes).then(() => {
+      this.unread -= bytes.length;
+      if (this.unread <= HIGH_WATER) this.resume?.();
+    }, this.leave);
+    return this.unread <= HIGH_WATER;
+  }
+
+  /** Resolves when more may be sent, or the reader has left. */
+  drained() {
+    if (!this.open || this.unread <= HIGH_WATER) return Promise.resolve();
+    return new Promise((resolve) => (this.resume = resolve));
+  }
+
+  close() {
+    this.writer.close().catch(() => {});
+  }
+}
+
+/**
+ * Replaces `queueMicrotask`, which wasm-bindgen calls for each wake of a task: a call into the runtime's C++, several
+ * microseconds each. A promise runs its reaction as a microtask of the engine itself.
+ */
+export function useEngineMicrotasks() {
+  const resolved = Promise.resolve();
+  globalThis.queueMicrotask = (work) => void resolved.then(work);
+}
