@@ -5,6 +5,7 @@ mod convert;
 mod crypto;
 pub mod d1;
 mod entry;
+mod exception;
 mod fetch;
 #[cfg(feature = "fixtures")]
 mod fixtures;

@@ -1,6 +1,6 @@
 //! Reads bodies piece by piece; see `streams.js`.
 
-use super::convert::thrown;
+use super::exception::thrown;
 use crate::ports::http::HttpError;
 use bytes::Bytes;
 use js_sys::Uint8Array;

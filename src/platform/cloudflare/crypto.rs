@@ -1,6 +1,6 @@
 //! Signature verification with the platform's WebCrypto.
 
-use super::convert::thrown;
+use super::exception::thrown;
 use crate::ports::{PublicKey, Signatures, UnusableKey};
 use async_trait::async_trait;
 use js_sys::{Array, JSON, Uint8Array};

@@ -2,7 +2,7 @@
 
 use super::{
     convert,
-    object::{FORWARD, ForwardHead, Objects},
+    object::{FORWARD, ForwardHead, Objects, object_name},
     runtime::ConsoleLog,
     setup,
 };
@@ -12,9 +12,13 @@ use crate::http::{
 use crate::ports::Log;
 use crate::types::{Problem, json};
 use futures::{FutureExt, future::join_all};
+use js_sys::{Promise, Uint8Array};
 use serde_json::json;
 use std::{cell::OnceCell, panic::AssertUnwindSafe, rc::Rc};
-use worker::{Context, Env, Request, RequestInit, Response, Result, ScheduleContext, ScheduledEvent, event};
+use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
+use wasm_bindgen_futures::JsFuture;
+use web_sys::{Request, Response};
+use worker::{Context, Env, Result, ScheduleContext, ScheduledEvent, event};
 
 /// Number of objects that consolidate memories in one cron run, and the maximum number of spaces for each.
 /// The next run continues.
@@ -23,10 +27,23 @@ const SPACES: usize = 50;
 /// Maximum number of sweeps in one cron run. The next run continues.
 const SWEEPS: usize = 20;
 
+#[wasm_bindgen(module = "/src/platform/cloudflare/http.js")]
+extern "C" {
+    #[wasm_bindgen(catch, js_name = forward)]
+    fn raw_forward(
+        namespace: &JsValue,
+        object: &str,
+        request: &Request,
+        name: &str,
+        value: &str,
+        body: &JsValue,
+    ) -> std::result::Result<Promise, JsValue>;
+}
+
 #[event(fetch)]
 async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response> {
     let head = convert::head(&request);
-    let why = match AssertUnwindSafe(respond(request, head.clone(), &env)).catch_unwind().await {
+    let why = match AssertUnwindSafe(respond(&request, head.clone(), &env)).catch_unwind().await {
         Ok(Ok(response)) => return Ok(response),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "panic, logged above".to_owned(),
@@ -35,54 +52,47 @@ async fn fetch(request: Request, env: Env, _context: Context) -> Result<Response
     let id = gateway(&env)?.request_id(&head);
     let problem = Problem::internal(why);
     ConsoleLog.error(&json!({ "event": "request.failed", "request_id": id, "cause": problem.to_string() }));
-    convert::response(response::problem(&problem, &id), &[("x-request-id".to_owned(), id.to_string())])
+    convert::response(response::problem(&problem, &id), &format!("x-request-id:{id}"))
 }
 
-async fn respond(mut request: Request, head: HttpRequest, env: &Env) -> Result<Response> {
+async fn respond(request: &Request, head: HttpRequest, env: &Env) -> Result<Response> {
     #[cfg(feature = "fixtures")]
-    if request.path() == "/fixtures/panic" {
+    if head.uri().path() == "/fixtures/panic" {
         #[allow(clippy::panic)]
         {
             panic!("as asked");
         }
     }
     #[cfg(feature = "fixtures")]
-    if request.path() == "/fixtures/memory" {
-        return super::fixtures::memory(request, env).await;
+    if head.uri().path() == "/fixtures/memory" {
+        return super::fixtures::memory(Clone::clone(request).into(), env).await.map(Into::into);
     }
     let gateway = gateway(env)?;
     let length = convert::length(&head);
-    match handle(&gateway, head, convert::body(&mut request, length)).await {
-        Handled::Response(response) => convert::response(response, &[]),
+    match handle(&gateway, head, convert::body(request, length)).await {
+        Handled::Response(response) => convert::response(response, ""),
         Handled::Forward(forward) => pass_on(env, request, *forward).await,
     }
 }
 
 /// Forwards a request to the object of its session, and streams the object's response back.
-async fn pass_on(env: &Env, request: Request, forward: Forward) -> Result<Response> {
+async fn pass_on(env: &Env, request: &Request, forward: Forward) -> Result<Response> {
     let head = ForwardHead {
         principal: forward.principal,
         session: forward.session,
         id: forward.request_id,
-        response_headers: convert::header_list(&forward.response_headers),
+        response_headers: convert::header_lines(&forward.response_headers),
     };
-    let onward = if forward.body_read {
-        let mut init = RequestInit::new();
-        let body = js_sys::Uint8Array::from(forward.request.body().as_ref());
-        init.with_method(request.method())
-            .with_headers(request.headers().clone())
-            .with_body(Some(body.into()));
-        Request::new_with_init(&request.inner().url(), &init)?
-    } else {
-        // A copy of the request that keeps its body and its abort signal.
-        web_sys::Request::new_with_request(request.inner())?.into()
+    let objects = env.durable_object("SESSION")?;
+    let object = object_name(&forward.tenant, &head.session);
+    let body = match forward.body_read {
+        true => Uint8Array::from(forward.request.body().as_ref()).into(),
+        false => JsValue::UNDEFINED,
     };
-    onward.headers().set(FORWARD, &json::ascii(&head)?)?;
-    onward.headers().delete("authorization")?;
-    let objects = Objects(env.durable_object("SESSION")?);
-    let response = objects.get(&forward.tenant, &head.session)?.fetch_with_request(onward).await?;
+    let sent = raw_forward(objects.as_ref(), &object, request, FORWARD, &json::ascii(&head)?, &body)?;
+    let response: Response = JsFuture::from(sent).await?.unchecked_into();
     if let Some(claim) = forward.claim {
-        idempotency::settle(&*gateway(env)?, &claim, response.status_code()).await;
+        idempotency::settle(&*gateway(env)?, &claim, response.status()).await;
     }
     Ok(response)
 }

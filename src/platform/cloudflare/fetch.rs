@@ -1,6 +1,6 @@
 //! Outbound HTTP, and the Workers AI binding.
 
-use super::{body::BodyStream, convert};
+use super::{body::BodyStream, exception};
 use crate::ports::{Ai, Http, HttpError, HttpRequest, HttpResponse};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -101,5 +101,5 @@ impl Ai for WorkerAi {
 }
 
 fn thrown(error: JsValue) -> HttpError {
-    HttpError(convert::thrown(error))
+    HttpError(exception::thrown(error))
 }

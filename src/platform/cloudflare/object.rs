@@ -47,8 +47,8 @@ pub struct ForwardHead {
     pub session: SessionId,
     /// The id of the request.
     pub id: RequestId,
-    /// Headers to add to the response.
-    pub response_headers: Vec<(String, String)>,
+    /// Headers to add to the response, as lines of `name:value`.
+    pub response_headers: String,
 }
 
 /// The value of [`INTERNAL`].
@@ -168,9 +168,9 @@ impl Inner {
     }
 
     /// Handles a request that the gateway has forwarded.
-    async fn forwarded(&self, mut request: Request, forward: &str) -> Result<Response> {
+    async fn forwarded(&self, request: Request, forward: &str) -> Result<Response> {
         let forward: ForwardHead = serde_json::from_str(forward)?;
-        let response = match self.respond(&mut request, &forward).await {
+        let response = match self.respond(request.inner(), &forward).await {
             Ok(response) => match response.into_parts() {
                 (_, Body::WebSocket(upgrade)) => return self.open_socket(&upgrade),
                 (parts, body) => http::Response::from_parts(parts, body),
@@ -184,12 +184,12 @@ impl Inner {
                 response::problem(&problem, &forward.id)
             }
         };
-        convert::response(response, &forward.response_headers)
+        Ok(convert::response(response, &forward.response_headers)?.into())
     }
 
     async fn respond(
         &self,
-        request: &mut Request,
+        request: &web_sys::Request,
         forward: &ForwardHead,
     ) -> std::result::Result<HttpResponse, Problem> {
         let host = self.host.as_ref().map_err(|error| {
@@ -245,20 +245,15 @@ impl Inner {
     }
 }
 
-/// Returns the name of a session's object.
-fn name(tenant: &TenantId, session: &SessionId) -> String {
+/// Returns the name of a session's object. It starts with its tenant.
+pub fn object_name(tenant: &TenantId, session: &SessionId) -> String {
     format!("{tenant}/{session}")
 }
 
-/// The session objects. An object's name starts with its tenant.
+/// The session objects.
 pub struct Objects(pub ObjectNamespace);
 
 impl Objects {
-    /// Returns the object of a session.
-    pub fn get(&self, tenant: &TenantId, session: &SessionId) -> Result<worker::Stub> {
-        self.0.get_by_name(&name(tenant, session))
-    }
-
     /// Consolidates due memory spaces in an object that belongs to no session.
     pub async fn consolidate(&self, index: usize, limit: usize) -> std::result::Result<(), PeerError> {
         // Not a valid tenant name.
@@ -274,7 +269,7 @@ impl Objects {
         what: &Internal,
         body: Option<String>,
     ) -> std::result::Result<T, PeerError> {
-        let answer = self.ask(&name(tenant, session), what, body).await?;
+        let answer = self.ask(&object_name(tenant, session), what, body).await?;
         serde_json::from_str(&answer).map_err(|error| PeerError(error.to_string()))
     }
 
@@ -336,7 +331,7 @@ impl Peers for Objects {
 impl SessionEraser for Objects {
     async fn erase(&self, tenant: &TenantId, session: &SessionId) -> std::result::Result<(), PeerError> {
         let what = Internal::Erase { tenant: tenant.clone(), session: session.to_owned() };
-        self.ask(&name(tenant, session), &what, None).await.map(drop)
+        self.ask(&object_name(tenant, session), &what, None).await.map(drop)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Every platform call uses an import that catches exceptions: an uncaught one would hang the request.
 //! Numbers are bound as floating point, which the INTEGER columns convert back.
 
-use super::convert;
+use super::exception;
 use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
@@ -262,5 +262,5 @@ fn text(value: &JsValue) -> String {
 }
 
 fn thrown(error: JsValue) -> StoreError {
-    StoreError(convert::thrown(error))
+    StoreError(exception::thrown(error))
 }

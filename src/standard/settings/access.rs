@@ -15,9 +15,9 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "a long random text",
             doc: "The operator's key. It opens the routes below `/v1/admin/` and no other routes. The server also signs \
-                  tickets with it and encrypts the secrets of tenants with it, so these become unreadable when \
-                  you change the key. Without it, the routes below `/v1/admin/` and `/v1/tickets` do not work. \
-                  `make dev` creates one.",
+                  tickets with it, and encrypts the JWT secrets of tenants. When you change the key, tickets are \
+                  no longer valid, and these secrets must be set again. Without it, the routes below \
+                  `/v1/admin/` and `/v1/tickets` do not work. `make dev` creates one.",
             example: "",
         },
         Setting {

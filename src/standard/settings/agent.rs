@@ -23,7 +23,7 @@ const MIN_CONTEXT_TOKENS: usize = 2_000;
 
 pub const TOPIC: Topic = Topic {
     title: "Agent",
-    about: "Settings of the only agent, `default`.",
+    about: "A deployment has one agent, with the id `default`. These are its settings.",
     settings: &[
         Setting {
             name: "INSTRUCTIONS",

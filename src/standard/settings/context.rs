@@ -205,8 +205,9 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "80000",
             expects: "a whole number of characters",
-            doc: "A tool output of more characters than this is kept as long as its session, and the preview has its start \
-                  and its end. 0: no output is kept longer than `ARTIFACT_TTL_S`.",
+            doc: "A tool output of more characters than this is evicted from the prompt for good: it is kept as long as \
+                  its session, in place of `ARTIFACT_TTL_S`, and its preview has its start and its end. 0: no output \
+                  is kept longer than `ARTIFACT_TTL_S`.",
             example: "",
         },
     ],

@@ -53,8 +53,8 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a URL",
-            doc: "The base URL of `anthropic/…` models, `https://api.anthropic.com` unless you set it. As for OpenAI, the \
-                  key is then optional.",
+            doc: "The base URL of `anthropic/…` models, `https://api.anthropic.com` unless you set it. If you set it, \
+                  `ANTHROPIC_API_KEY` is optional.",
             example: "",
         },
         Setting {

@@ -1,0 +1,35 @@
+// Requests and responses in few calls: each call between wasm and JavaScript costs as much as many headers.
+
+/** Returns the method, the URL and the headers (`name:value`), one per line: none of them can contain a line break. */
+export function head(request) {
+  let lines = `${request.method}\n${request.url}`;
+  for (const [name, value] of request.headers) lines += `\n${name}:${value}`;
+  return lines;
+}
+
+/** Returns headers from lines of `name:value`. Later ones replace earlier ones of the same name. */
+export function headers(lines) {
+  const all = new Headers();
+  for (const line of lines ? lines.split("\n") : []) {
+    const at = line.indexOf(":");
+    all.set(line.slice(0, at), line.slice(at + 1));
+  }
+  return all;
+}
+
+/** Returns a response with headers from lines of `name:value`. */
+export function response(status, lines, body) {
+  return new Response(body, { status, headers: headers(lines) });
+}
+
+/**
+ * Passes a request on to an object, with `value` in the header `name` and without credentials. The copy keeps the abort
+ * signal, and the body unless another is given.
+ */
+export function forward(namespace, object, request, name, value, body) {
+  const all = new Headers(request.headers);
+  all.set(name, value);
+  all.delete("authorization");
+  const copy = new Request(request, body === undefined ? { headers: all } : { headers: all, body });
+  return namespace.getByName(object).fetch(copy);
+}
