@@ -151,7 +151,8 @@ pub struct SessionKernel {
     to_cancel: BTreeSet<SessionId>,
     /// The status that the parent has acknowledged to this process, and when.
     acknowledged: Option<(ChildStatus, Timestamp)>,
-    /// Set while an abort cancels the children of the current turn. No task is sent to children then.
+    /// Set while an abort cancels the children of the current turn. No task is sent to children then, and a turn
+    /// whose children have ended does not continue: it is about to end.
     pub canceling: bool,
     /// Set while the session is being erased. Nothing runs then.
     pub erasing: bool,
@@ -323,6 +324,7 @@ impl SessionKernel {
         if let Some(permit) = permit
             && self.running.is_none()
             && self.orphan.is_none()
+            && !self.canceling
         {
             self.running = Some(permit.clone());
             effects.push(Effect::RunTurn(permit));

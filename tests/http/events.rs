@@ -356,7 +356,8 @@ fn a_long_log_is_replayed_completely() {
     let events = wait_idle(&client, &session);
     let replayed = transcript(&events);
     replayed.check();
-    assert_eq!(replayed.records, stored);
+    // Follow-ups may have added records in between.
+    assert!(replayed.records.starts_with(&stored));
     let path = format!("/v1/sessions/{session}/events?after=1000&limit=300");
     assert_eq!(lines(&client, &path), stored[1000..1300]);
 }
@@ -372,5 +373,5 @@ fn a_large_log_is_replayed_completely_to_a_slow_reader() {
     let stored = records(&client, &session);
     check(&stored);
     assert_eq!(of_type(&stored, "turn.completed").len(), 7);
-    assert_eq!(transcript(&wait_idle(&client, &session)).records, stored);
+    assert!(transcript(&wait_idle(&client, &session)).records.starts_with(&stored));
 }

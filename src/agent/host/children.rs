@@ -181,13 +181,18 @@ impl SessionHost {
             .iter()
             .filter_map(|own| Some((own.call_id.clone(), own.child()?.task.session.clone())))
             .collect();
-        let _canceling = Canceling::new(&self.kernel);
+        let canceling = Canceling::new(&self.kernel);
         let tenant = session.state().meta.tenant.clone();
         let canceled = calls.iter().map(|(call_id, child)| async {
             let canceled = self.ports.peers.cancel(&tenant, child, call_id);
             within(self.ports.clock.as_ref(), CANCEL_TIMEOUT, canceled).await.ok()?.ok()
         });
-        join_all(canceled).await.into_iter().flatten().collect()
+        let statuses = join_all(canceled).await.into_iter().flatten().collect();
+        drop(canceling);
+        // Continues what was held back, in case the caller does not abort. A turn starts with the next task, so an
+        // abort without an await in between still comes first.
+        self.run_due();
+        statuses
     }
 
     /// Cancels the children of these suspensions in the background.
@@ -306,7 +311,7 @@ fn child_of(session: &Session, child: &SessionId) -> Result<Option<Suspension>, 
     Ok(session.suspensions()?.into_iter().find(is_its))
 }
 
-/// Prevents the kernel from sending tasks to children until it is dropped.
+/// Keeps the kernel from sending tasks to children, and from continuing the turn, until it is dropped.
 struct Canceling<'a>(&'a RefCell<SessionKernel>);
 
 impl<'a> Canceling<'a> {

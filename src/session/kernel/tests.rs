@@ -196,7 +196,8 @@ impl World {
             let permit = Permit { turn: turn.id.clone(), epoch: turn.epoch };
             let recovers =
                 self.running.contains(&Job::RecoverTurn) || self.failed.contains(&Job::RecoverTurn);
-            assert!(self.ran.contains(&permit) || recovers, "nothing runs {permit:?}");
+            let runs = self.ran.contains(&permit) || recovers || self.kernel.canceling;
+            assert!(runs, "nothing runs {permit:?}");
             assert!(self.alarm.is_some_and(|alarm| alarm <= self.now + MAX_RETRY));
         }
     }
@@ -467,6 +468,23 @@ fn a_request_tries_again_to_start_a_queued_message() {
         world.handle(Input::Arrived);
         assert!(world.running.contains(&Job::StartQueued), "a request does not wait");
     }
+}
+
+#[test]
+fn a_turn_does_not_continue_while_an_abort_cancels_its_children() {
+    let mut world = World::new();
+    world.act(Act::Post);
+    world.act(Act::Wait(true));
+    world.act(Act::Cancel(true));
+    world.children.clear();
+    if let Some(turn) = world.activity().turn.as_mut() {
+        turn.waiting_since = None;
+        turn.epoch += 1;
+    }
+    world.handle(Input::Changed);
+    assert_eq!(world.ran.len(), 1);
+    world.act(Act::Cancel(false));
+    assert_eq!(world.ran.len(), 2);
 }
 
 #[test]
