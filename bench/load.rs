@@ -9,9 +9,9 @@ use std::{
 /// Maximum time during which a sample starts turns.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// How long a target is left alone before its CPU time is read, so that the work behind the replies counts. Longer
-/// than the server delays any such work after the last turn of a session.
-pub const SETTLE: Duration = Duration::from_millis(2_500);
+/// How long a target is left alone before its CPU time is read, so that the work after the replies counts: follow-ups
+/// start two seconds after the last turn of a session.
+pub const SETTLE: Duration = Duration::from_millis(4_000);
 
 /// The turns of one target at one concurrency, over all rounds.
 #[derive(Default)]
