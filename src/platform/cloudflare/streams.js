@@ -3,6 +3,8 @@
 
 /** How long received bytes wait for more, in milliseconds. Bytes that arrive alone do not wait. */
 const WINDOW = 10;
+/** How many times bytes are handed over without a wait: up to the first token, a provider sends a few empty events. */
+const PROMPT = 4;
 /** Number of unread bytes at which reading or writing pauses. */
 const HIGH_WATER = 1 << 20;
 
@@ -16,6 +18,7 @@ export class Source {
     this.over = false;
     this.waiting = false;
     this.takenAt = -WINDOW;
+    this.taken = 0;
     this.timer = null;
     this.read();
   }
@@ -67,7 +70,7 @@ export class Source {
       }
       this.chunks = [];
       this.size = 0;
-      this.takenAt = Date.now();
+      if (++this.taken >= PROMPT) this.takenAt = Date.now();
       this.resume?.();
       return bytes;
     }
