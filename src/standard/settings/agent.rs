@@ -103,8 +103,8 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "a whole number from 1",
             doc: "Maximum number of tools in a model request. If the agent has more, the server offers those that best match \
-                  the user's words. It always offers `read_artifact` and `recall`, which count, and the tools that \
-                  ask questions, submit plans or keep the task list, which do not count. Not set: all tools.",
+                  the user's words. `read_artifact` and `recall` are always among them. The tools that ask \
+                  questions, submit plans or keep the task list are offered in addition. Not set: all tools.",
             example: "",
         },
         Setting {

@@ -131,8 +131,8 @@ pub const TOPIC: Topic = Topic {
             default: "30000",
             expects: "a whole number of tokens from 500",
             doc: "With the strategy `observation`: number of tokens of messages in the prompt at which notes replace the older \
-                  ones. For a model with a small context window, the server uses half of the tokens that instructions \
-                  and tools leave free, if that is less.",
+                  ones. If the model's context window is small, it happens earlier: when the messages fill half of what \
+                  instructions and tools leave free.",
             example: "",
         },
         Setting {
@@ -143,9 +143,9 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "40000",
             expects: "a whole number of tokens from 500",
-            doc: "With the strategy `observation`: number of tokens of notes at which a shorter version replaces them. For a \
-                  model with a small context window, the server uses a third of the tokens that instructions and \
-                  tools leave free, if that is less.",
+            doc: "With the strategy `observation`: number of tokens of notes at which a shorter version replaces them. If the \
+                  model's context window is small, it happens earlier: when the notes fill a third of what \
+                  instructions and tools leave free.",
             example: "",
         },
         Setting {
@@ -179,9 +179,9 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a whole number of minutes from 1",
-            doc: "With the strategy `observation`: after a pause of this length, notes that were taken in advance replace their \
-                  messages at once. A changed prompt then costs nothing extra, because providers no longer cache the \
-                  old one. Not set: notes replace messages only at `OBSERVE_AT`.",
+            doc: "With the strategy `observation`: notes are taken in advance, and replace their messages at `OBSERVE_AT`. After a \
+                  pause of this length they replace them at once: by then the provider has dropped the prompt from \
+                  its cache, so changing it costs nothing extra. Not set: only at `OBSERVE_AT`.",
             example: "",
         },
         Setting {

@@ -7,7 +7,11 @@ pub const TOPIC: Topic = Topic {
     about: "`wrangler.toml` has these resources. [operations.md](operations.md#deploying) shows how to create them.",
     settings: &[
         binding("SESSION", "a Durable Object namespace", "The session objects."),
-        binding("DB", "a D1 database", "Tenants, keys and Idempotency-Keys, and the first shard."),
+        binding(
+            "DB",
+            "a D1 database",
+            "Tenants, keys and Idempotency-Keys, and the first [shard](operations.md#shards): the data of some or all tenants.",
+        ),
         binding(
             "DB_1",
             "a D1 database",
