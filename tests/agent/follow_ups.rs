@@ -166,6 +166,22 @@ fn a_follow_up_that_runs_at_once_takes_the_others_along() {
     assert_eq!(*diary.rounds.borrow(), [["one"]]);
 }
 
+#[test]
+fn quick_turns_do_not_delay_a_follow_up_that_runs_at_once() {
+    let prompt = Diary::default();
+    let own = prompt.clone();
+    let (stage, _) = Stage::scripted(
+        |_| answer(vec![Part::text("Hm.")]),
+        move |builder| builder.follow_up(Prompt(own.clone())),
+    );
+    for turn in 0..10 {
+        stage.post(&format!("t{turn}"), "on and on");
+        stage.settle();
+        stage.tick(ms(20));
+    }
+    assert_eq!(prompt.rounds.borrow().len(), 2, "a round in each tenth of a second");
+}
+
 /// Waits for the follow-ups.
 struct Finish;
 

@@ -78,7 +78,8 @@ impl SessionKernel {
         let (name, first) = requested.into_iter().find(|(_, progress)| progress.is_requested())?;
         let version = hash(&(name, first.requested, first.served, first.seen, first.not_before.0));
         let paced = match first.waiting {
-            Some(RequestTimes { last, .. }) if durable.follow_up_at_once => last + AFTER_REPLY,
+            // From the first request, so that turns in quick succession cannot delay it again and again.
+            Some(RequestTimes { first, .. }) if durable.follow_up_at_once => first + AFTER_REPLY,
             Some(RequestTimes { first, last }) => (last + QUIET).min(first + MAX_QUIET),
             None => NOW,
         };
