@@ -176,10 +176,7 @@ impl HarnessBuilder {
         let without = |name: &str| self.without.iter().any(|without| without == name);
         let mut toolkit = Toolkit::default();
         for tool in self.tools {
-            let name = tool.spec().name;
-            if !toolkit.add(tool) {
-                return Err(BuildError::ToolName(name));
-            }
+            toolkit.add(tool).map_err(BuildError::ToolName)?;
         }
         let modes = Rc::new(Modes::new(self.settings.modes.clone())?);
         for mode in modes.all() {

@@ -51,8 +51,11 @@ impl FromIterator<SpecDigest> for SpecDigest {
 }
 
 impl Toolkit {
-    /// Adds a tool. Returns `false` if its name is taken or invalid.
-    pub(super) fn add(&mut self, tool: Rc<dyn DynTool>) -> bool {
+    /// Adds a tool.
+    ///
+    /// # Errors
+    /// The name of the tool, if it is taken or invalid.
+    pub(super) fn add(&mut self, tool: Rc<dyn DynTool>) -> Result<(), String> {
         let spec = tool.spec();
         let allowed = (1..=64).contains(&spec.name.len())
             && spec.name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
@@ -60,9 +63,9 @@ impl Toolkit {
             Err(place) if allowed => {
                 self.tools.insert(place, Entry { spec, tool, digest: OnceCell::new() });
                 self.all.take();
-                true
+                Ok(())
             }
-            _ => false,
+            _ => Err(spec.name),
         }
     }
 
@@ -111,9 +114,9 @@ mod tests {
     fn all_specs_are_copied_once() {
         let names = |specs: &[ToolSpec]| specs.iter().map(|spec| spec.name.clone()).collect::<Vec<_>>();
         let mut toolkit = Toolkit::default();
-        assert!(toolkit.add(Rc::new(Echo)));
+        toolkit.add(Rc::new(Echo)).unwrap();
         assert_eq!(names(&toolkit.specs(None)), ["echo"]);
-        assert!(toolkit.add(Rc::new(CurrentTime)));
+        toolkit.add(Rc::new(CurrentTime)).unwrap();
         let all = toolkit.specs(None);
         assert_eq!(names(&all), ["current_time", "echo"]);
         assert!(Rc::ptr_eq(&all, &toolkit.specs(None)));
@@ -123,7 +126,8 @@ mod tests {
     #[test]
     fn the_digest_is_that_of_the_named_specs() {
         let mut toolkit = Toolkit::default();
-        assert!(toolkit.add(Rc::new(Echo)) && toolkit.add(Rc::new(CurrentTime)));
+        toolkit.add(Rc::new(Echo)).unwrap();
+        toolkit.add(Rc::new(CurrentTime)).unwrap();
         for names in [&["echo"][..], &["current_time", "echo"]] {
             let allowed: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             let computed: SpecDigest = toolkit.specs(Some(&allowed)).iter().map(SpecDigest::of).collect();

@@ -19,6 +19,7 @@ use crate::workspace::{Bundle, Stores, Workspaces};
 use std::{
     cell::{Cell, OnceCell},
     rc::Rc,
+    thread::LocalKey,
 };
 use worker::{Env, Result};
 
@@ -27,14 +28,29 @@ pub type Customize = fn(HarnessBuilder) -> HarnessBuilder;
 
 thread_local! {
     static CUSTOMIZE: Cell<Customize> = const { Cell::new(|builder| builder) };
-    // Parsed once; an isolate's bindings never change.
-    static CONFIG: OnceCell<Rc<Loaded>> = const { OnceCell::new() };
-    // Shared by all objects of an isolate.
-    static AGENT: OnceCell<Rc<HarnessAgent>> = const { OnceCell::new() };
-    // Shared, because it counts the changes made through this isolate.
-    static WORKSPACES: OnceCell<Rc<Workspaces>> = const { OnceCell::new() };
-    // Shared, because it caches the tenants' placement.
-    static SHARDS: OnceCell<Rc<Shards>> = const { OnceCell::new() };
+    // Shared by the gateway and all objects of an isolate, whose bindings never change.
+    static CONFIG: Once<Loaded> = const { OnceCell::new() };
+    static AGENT: Once<HarnessAgent> = const { OnceCell::new() };
+    static MODELS: Once<ModelRegistry> = const { OnceCell::new() };
+    static MEMORIES: Once<Memories> = const { OnceCell::new() };
+    // Counts the changes made through this isolate.
+    static WORKSPACES: Once<Workspaces> = const { OnceCell::new() };
+    // Caches the tenants' placement.
+    static SHARDS: Once<Shards> = const { OnceCell::new() };
+}
+
+/// A part of the Worker that is built once per isolate.
+type Once<T> = OnceCell<Rc<T>>;
+
+/// Returns a part, and builds it first if this is the first call that succeeds.
+fn once<T>(part: &'static LocalKey<Once<T>>, build: impl FnOnce() -> Result<T>) -> Result<Rc<T>> {
+    part.with(|cell| match cell.get() {
+        Some(built) => Ok(Rc::clone(built)),
+        None => {
+            let built = Rc::new(build()?);
+            Ok(Rc::clone(cell.get_or_init(|| built)))
+        }
+    })
 }
 
 /// Prepares the isolate. [`worker!`](crate::worker) calls it before any handler runs.
@@ -72,21 +88,20 @@ pub fn with_config<T>(env: &Env, read: impl FnOnce(&Config) -> T) -> T {
 }
 
 /// Returns the models that this deployment offers.
-pub fn models(env: &Env) -> ModelRegistry {
-    let binding = js_sys::Reflect::get(env.as_ref(), &"AI".into()).ok().filter(|ai| ai.is_object());
-    let ai = binding.map(|ai| Rc::new(WorkerAi(ai)) as Rc<dyn Ai>);
-    ModelRegistry::new(loaded(env).config.models.clone(), http(), ai, clock())
+pub fn models(env: &Env) -> Result<Rc<ModelRegistry>> {
+    once(&MODELS, || {
+        let binding = js_sys::Reflect::get(env.as_ref(), &"AI".into()).ok().filter(|ai| ai.is_object());
+        let ai = binding.map(|ai| Rc::new(WorkerAi(ai)) as Rc<dyn Ai>);
+        Ok(ModelRegistry::new(loaded(env).config.models.clone(), http(), ai, clock()))
+    })
 }
 
-/// Returns the agent of this isolate, built once.
+/// Returns the agent of this isolate.
 ///
 /// # Errors
 /// All malformed settings, or why the agent does not build.
 pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
-    AGENT.with(|cell| {
-        if let Some(agent) = cell.get() {
-            return Ok(Rc::clone(agent));
-        }
+    once(&AGENT, || {
         let loaded = loaded(env);
         if !loaded.errors.is_empty() {
             let errors: Vec<_> = loaded.errors.iter().map(ToString::to_string).collect();
@@ -94,7 +109,7 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
         }
         let config = &loaded.config;
         let standard = Standard {
-            models: Rc::new(models(env)),
+            models: models(env)?,
             clock: clock(),
             entropy: entropy(),
             http: http(),
@@ -109,21 +124,16 @@ pub fn agent(env: &Env) -> Result<Rc<HarnessAgent>> {
         };
         let add = |builder: HarnessBuilder, tool: &ExternalTool| builder.dyn_tool(Rc::new(tool.clone()));
         let builder = CUSTOMIZE.get()(config.external_tools.iter().fold(builder(standard), add));
-        let agent = builder.build().map_err(|error| worker::Error::RustError(error.to_string()))?;
-        Ok(Rc::clone(cell.get_or_init(|| Rc::new(agent))))
+        builder.build().map_err(|error| worker::Error::RustError(error.to_string()))
     })
 }
 
-/// Returns the databases of this isolate, looked up once.
+/// Returns the databases of this isolate.
 pub fn shards(env: &Env) -> Result<Rc<Shards>> {
-    SHARDS.with(|cell| match cell.get() {
-        Some(shards) => Ok(Rc::clone(shards)),
-        None => {
-            #[cfg(feature = "fixtures")]
-            super::runtime::shift_clock(var(env, "CLOCK_OFFSET_MS"));
-            let shards = Rc::new(Shards::new(env)?);
-            Ok(Rc::clone(cell.get_or_init(|| shards)))
-        }
+    once(&SHARDS, || {
+        #[cfg(feature = "fixtures")]
+        super::runtime::shift_clock(var(env, "CLOCK_OFFSET_MS"));
+        Shards::new(env)
     })
 }
 
@@ -137,28 +147,25 @@ pub fn blobs(env: &Env) -> Result<Rc<dyn BlobStore>> {
     Ok(Rc::new(R2Blobs(env.bucket("BLOBS")?)))
 }
 
-/// Returns the workspaces of this isolate, built once.
+/// Returns the workspaces of this isolate.
 pub fn workspaces(env: &Env) -> Result<Rc<Workspaces>> {
-    WORKSPACES.with(|cell| {
-        if let Some(workspaces) = cell.get() {
-            return Ok(Rc::clone(workspaces));
-        }
+    once(&WORKSPACES, || {
         let table = Rc::new(D1Files::new(shards(env)?));
         let stores = Stores::new(table, blobs(env)?, clock(), entropy());
         let (index, _) = memory(env)?;
         let layer = Memories::layer(index, clock(), Rc::new(ConsoleLog));
-        let workspaces = Rc::new(Workspaces::new(stores, Bundle::default()).with_layer(layer));
-        Ok(Rc::clone(cell.get_or_init(|| workspaces)))
+        Ok(Workspaces::new(stores, Bundle::default()).with_layer(layer))
     })
 }
 
 /// Returns the memories of all agents.
 pub fn memories(env: &Env) -> Result<Rc<Memories>> {
-    let (index, spaces) = memory(env)?;
-    let model = OneShotModel { models: Rc::new(models(env)), clock: clock(), entropy: entropy() };
-    let settings = loaded(env).config.memory.clone();
-    let log = Rc::new(ConsoleLog);
-    Ok(Rc::new(Memories::new(index, spaces, workspaces(env)?, model, settings, log)))
+    once(&MEMORIES, || {
+        let (index, spaces) = memory(env)?;
+        let model = OneShotModel { models: models(env)?, clock: clock(), entropy: entropy() };
+        let settings = loaded(env).config.memory.clone();
+        Ok(Memories::new(index, spaces, workspaces(env)?, model, settings, Rc::new(ConsoleLog)))
+    })
 }
 
 /// Returns the memory index and the memory spaces.

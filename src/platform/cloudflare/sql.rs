@@ -17,9 +17,17 @@ use worker::Storage;
 /// Maximum length of the text in one row, in bytes. A row may hold 2 MB.
 const PIECE: usize = 1_000_000;
 
-/// Number of records that one statement inserts. A statement may have 100 parameters.
+/// Maximum length of the text in a row that holds several records, in bytes. Small, because reading one of
+/// them reads the row.
+const ROW_OF_SEVERAL: usize = 32_000;
+
+/// Number of rows that one statement inserts. A statement may have 100 parameters.
 const ROWS_PER_INSERT: usize = 20;
 
+/// Rows are what storage is billed by, so consecutive records of a turn that are committed together share a
+/// row: `seq` is the number of the first, `kind` lists their types, separated by spaces, and `json` has a line
+/// for each.
+///
 /// Longer text continues in further rows with the same key and increasing `part`. Replacing a document does
 /// not read the old one: `parts` of its first row is the number of valid rows.
 const SCHEMA: &str = "
@@ -88,16 +96,13 @@ impl SqlSessionStore {
             self.exec(SCHEMA, &[])?;
         }
         let mut rows = Vec::new();
-        for record in &batch.append {
-            for (part, piece) in pieces(&record.json).enumerate() {
+        for row in log_rows(&batch.append) {
+            for (part, piece) in pieces(&row.json).enumerate() {
                 let (kind, turn) = match part {
-                    0 => (
-                        record.kind.as_str().into(),
-                        record.turn.as_deref().map_or(JsValue::NULL, Into::into),
-                    ),
+                    0 => (row.kind.as_str().into(), row.turn.as_deref().map_or(JsValue::NULL, Into::into)),
                     _ => (JsValue::NULL, JsValue::NULL),
                 };
-                rows.push([number(record.seq), number(part as u64), kind, turn, piece.into()]);
+                rows.push([number(row.seq), number(part as u64), kind, turn, piece.into()]);
             }
         }
         for rows in rows.chunks(ROWS_PER_INSERT) {
@@ -159,13 +164,18 @@ impl SessionStore for SqlSessionStore {
     }
 
     fn last_seq(&self) -> Result<u64, StoreError> {
-        let rows = self.rows("SELECT coalesce(max(seq), 0) FROM log", &[])?;
-        Ok(rows.first().map_or(0, |row| integer(&row.get(0))))
+        let newest = "SELECT seq, kind FROM log WHERE part = 0 ORDER BY seq DESC LIMIT 1";
+        let rows = self.rows(newest, &[])?;
+        let last = |row: &Array| integer(&row.get(0)) + text(&row.get(1)).split(' ').count() as u64 - 1;
+        Ok(rows.first().map_or(0, last))
     }
 
     fn read(&self, select: Select<'_>) -> Result<Vec<StoredRecord>, StoreError> {
-        let mut query = "SELECT seq, kind, turn, json FROM log WHERE part = 0 AND seq > ?".to_owned();
-        let mut bindings = vec![number(select.after)];
+        // The record after `after` may be in a row that starts before it.
+        let mut query = "SELECT seq, kind, turn, json FROM log WHERE part = 0 \
+                         AND seq >= (SELECT coalesce(max(seq), 0) FROM log WHERE seq <= ?)"
+            .to_owned();
+        let mut bindings = vec![number(select.after.saturating_add(1))];
         if let Some(before) = select.before {
             query.push_str(" AND seq < ?");
             bindings.push(number(before));
@@ -175,14 +185,15 @@ impl SessionStore for SqlSessionStore {
             bindings.push(turn.as_str().into());
         }
         if !select.kinds.is_empty() {
-            let marks = vec!["?"; select.kinds.len()].join(", ");
-            query.push_str(&format!(" AND kind IN ({marks})"));
-            bindings.extend(select.kinds.iter().map(|kind| JsValue::from_str(kind)));
+            let any = vec!["instr(' ' || kind || ' ', ?)"; select.kinds.len()].join(" OR ");
+            query.push_str(&format!(" AND ({any})"));
+            bindings.extend(select.kinds.iter().map(|kind| JsValue::from(format!(" {kind} "))));
         }
         query.push_str(if select.newest_first { " ORDER BY seq DESC" } else { " ORDER BY seq" });
         if select.limit < i32::MAX as usize {
+            // Of the first and the last row, maybe no record is selected.
             query.push_str(" LIMIT ?");
-            bindings.push(number(select.limit as u64));
+            bindings.push(number(select.limit as u64 + 2));
         }
         let mut records = Vec::new();
         for row in self.rows(&query, &bindings)? {
@@ -193,9 +204,11 @@ impl SessionStore for SqlSessionStore {
                     json.push_str(&text(&row.get(0)));
                 }
             }
-            let turn = row.get(2).as_string().map(TurnId::from);
-            records.push(StoredRecord { seq, kind: text(&row.get(1)), turn, json });
+            let row =
+                StoredRecord { seq, kind: text(&row.get(1)), turn: row.get(2).as_string().map(Into::into), json };
+            records.extend(select.read(records_of(&row).iter()));
         }
+        records.truncate(select.limit);
         Ok(records)
     }
 
@@ -232,6 +245,37 @@ impl SessionStore for SqlSessionStore {
         }
         Ok(())
     }
+}
+
+/// Joins the records of a commit to rows of the log.
+fn log_rows(records: &[StoredRecord]) -> Vec<StoredRecord> {
+    let mut rows: Vec<StoredRecord> = Vec::new();
+    for record in records {
+        let fits = |row: &&mut StoredRecord| {
+            row.turn == record.turn && row.json.len() + record.json.len() < ROW_OF_SEVERAL
+        };
+        match rows.last_mut().filter(fits) {
+            Some(row) => {
+                row.kind = format!("{} {}", row.kind, record.kind);
+                row.json = format!("{}\n{}", row.json, record.json);
+            }
+            None => rows.push(record.clone()),
+        }
+    }
+    rows
+}
+
+/// Returns the records in a row of the log. The JSON of a record has no line breaks.
+fn records_of(row: &StoredRecord) -> Vec<StoredRecord> {
+    let kinds = row.kind.split(' ');
+    let count = kinds.clone().count();
+    let record = |((seq, kind), json): ((u64, &str), &str)| StoredRecord {
+        seq,
+        kind: kind.to_owned(),
+        turn: row.turn.clone(),
+        json: json.to_owned(),
+    };
+    (row.seq..).zip(kinds).zip(row.json.splitn(count, '\n')).map(record).collect()
 }
 
 /// Splits text into at least one piece of at most [`PIECE`] bytes. A piece that is not the last is at most
