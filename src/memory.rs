@@ -22,7 +22,7 @@ pub mod stem;
 pub mod stop_words;
 pub mod terms;
 
-use crate::model::one_shot::OneShotModel;
+use crate::model::one_shot::{OneShotModel, for_log};
 use crate::ports::{
     FileError, Log, MemoryIndex, MemorySpaces,
     filesystem::{FileResult, Precondition},
@@ -368,8 +368,11 @@ impl Memories {
         };
         let default = || self.one_shot.models.default_model();
         let model = self.settings.model.as_deref().or(model).map_or_else(default, str::to_owned);
-        let response =
-            self.one_shot.complete(&model, request, EXTRACT_TIMEOUT).await.map_err(|error| failed(&error))?;
+        let response = self
+            .one_shot
+            .complete(&model, request, EXTRACT_TIMEOUT)
+            .await
+            .map_err(|error| failed(&for_log(&error)))?;
         let from = records.first().map_or(0, |record| record.seq).to_string();
         let fact = |text: String| NewFact {
             id: facts::id_of(&[session, &from], &text),

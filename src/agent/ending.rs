@@ -63,8 +63,8 @@ impl Ending {
 
 /// Returns whether this reason is one of the turn's bounds.
 pub(super) fn is_bound(reason: StopReason) -> bool {
-    use StopReason::{Cost, Deadline, MaxSteps, MaxToolCalls};
-    matches!(reason, MaxSteps | MaxToolCalls | Deadline | Cost)
+    use StopReason::{Cost, Deadline, MaxSteps, MaxToolCalls, Tokens};
+    matches!(reason, MaxSteps | MaxToolCalls | Deadline | Tokens | Cost)
 }
 
 /// Returns the message that holds the text of an interrupted response.

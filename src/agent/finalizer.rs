@@ -174,7 +174,7 @@ fn last_message(
 ) -> (Option<Rc<Message>>, Vec<Source>) {
     let session = &cx.session;
     match (&ending.message, session.hub().streamed()) {
-        (Some(message), _) if !message.text().is_empty() || !is_bound(ending.reason) => {
+        (Some(message), _) if !message.text().is_empty() || !needs_apology(ending.reason) => {
             let citations = citations::select(&cx.state.sources());
             let wanted = session
                 .state()
@@ -191,7 +191,7 @@ fn last_message(
             (Some(Rc::new(message)), citations)
         }
         (None, Some((id, text))) => (Some(cut_off(id, text, cx)), Vec::new()),
-        (_, None) if is_bound(ending.reason) => {
+        (_, None) if needs_apology(ending.reason) => {
             let id = agent.new_id();
             (Some(cut_off(id, apology(ending.reason).into(), cx)), Vec::new())
         }
@@ -199,11 +199,21 @@ fn last_message(
     }
 }
 
-/// Returns the reply of a turn that ends at a bound without an answer.
+/// Returns whether a turn that ends for this reason without an answer gets a reply that says so.
+fn needs_apology(reason: StopReason) -> bool {
+    is_bound(reason) || matches!(reason, StopReason::Length | StopReason::ContentFilter)
+}
+
+/// Returns the reply of a turn that ends without an answer.
 fn apology(reason: StopReason) -> &'static str {
     match reason {
         StopReason::Deadline => "I ran out of time before I could answer.",
-        StopReason::Cost => "This turn's budget for tokens or cost was used up before I could answer.",
+        StopReason::Tokens => "This turn's tokens were used up before I could answer.",
+        StopReason::Cost => "This turn's budget was used up before I could answer.",
+        StopReason::Length => {
+            "My answer was cut off before its first word, because it reached the model's output limit."
+        }
+        StopReason::ContentFilter => "The model's provider withheld the answer.",
         StopReason::MaxToolCalls => "This turn's tool calls were used up before I could answer.",
         _ => "This turn's steps were used up before I could answer.",
     }

@@ -132,7 +132,7 @@ pub(super) fn prepare(
     if turn.budget.max_cost_usd.is_some() && price.is_none() {
         // The model was changed after the message was accepted.
         let message = format!("there is no price for model {model:?}, but the turn has a cost limit");
-        return Err(TurnError { code: "price_unknown".into(), message, retryable: false }.into());
+        return Err(TurnError::new("price_unknown", message, false).into());
     }
     let now = cx.clock.now().to_rfc3339();
     let mut volatile = vec![format!("Today is {} (UTC).", now.get(..10).unwrap_or_default())];
@@ -169,6 +169,9 @@ fn tail(cx: &RuntimeContext, turn: &TurnState, messages: &[Rc<Message>], purpose
         // The provider paused its response and expects it back unchanged, with nothing after it.
         return String::new();
     }
+    if turn.empty_responses > 0 && purpose != Purpose::Reflection {
+        tail.push("Your last response contained no text. Answer the user in words.".into());
+    }
     if let Some(note) = cx.state.reflection() {
         tail.push(format!("Your review of an earlier step:\n{}", untrusted(&note)));
     }
@@ -196,11 +199,8 @@ fn tail(cx: &RuntimeContext, turn: &TurnState, messages: &[Rc<Message>], purpose
 
 /// Converts a model's error to the turn's.
 pub(super) fn turn_error(error: &ModelError) -> TurnError {
-    TurnError {
-        code: error.kind.code().to_owned(),
-        message: error.message.clone(),
-        retryable: error.is_retryable(),
-    }
+    let known = TurnError::new(error.kind.code(), error.message.clone(), error.is_retryable());
+    TurnError { cause: error.cause.clone(), ..known }
 }
 
 /// Returns the instruction of the final model call.

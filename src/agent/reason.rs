@@ -177,8 +177,9 @@ impl ReactAgent<'_> {
     ) -> Result<Option<Ending>, WriteError> {
         let ModelResponse { mut parts, usage, finish } = response;
         let spent = PricedUsage { usage, price };
-        if purpose != Purpose::Step {
-            // Calls made although tools are off are dropped.
+        let is_incomplete = matches!(finish, FinishReason::Length | FinishReason::ContentFilter);
+        if purpose != Purpose::Step || is_incomplete {
+            // Dropped: calls made although tools are off, and calls that may be cut off.
             parts.retain(|part| !matches!(part, Part::ToolCall(_)));
         }
         let message = Rc::new(Message {
@@ -231,10 +232,14 @@ impl ReactAgent<'_> {
         finish: FinishReason,
         purpose: Purpose,
     ) -> Result<Option<Ending>, WriteError> {
-        let (reason, counts_step) = match purpose {
-            Purpose::Summary(reason) => (reason, false),
-            Purpose::Step | Purpose::Reflection => (StopReason::End, true),
+        let counts_step = !matches!(purpose, Purpose::Summary(_));
+        let reason = match purpose {
+            Purpose::Summary(reason) if is_bound(reason) => reason,
+            _ => self.stop_reason(&spent, finish),
         };
+        if reason == StopReason::End && message.text().trim().is_empty() {
+            return self.retry_empty(message, spent, counts_step);
+        }
         let mut ending =
             Ending { message: Some(Rc::clone(&message)), spent, finish, counts_step, ..Ending::new(reason) };
         let schema = self
@@ -252,11 +257,8 @@ impl ReactAgent<'_> {
                 return Ok(Some(ending));
             }
             Err(misfit) => {
-                ending.error = Some(TurnError {
-                    code: "output_invalid".into(),
-                    message: format!("the reply does not match output_schema: {misfit}"),
-                    retryable: true,
-                });
+                let message = format!("the reply does not match output_schema: {misfit}");
+                ending.error = Some(TurnError::new("output_invalid", message, true));
                 ending.bound = Some(reason).filter(|reason| is_bound(*reason));
                 ending.reason = StopReason::Error;
             }
@@ -270,6 +272,44 @@ impl ReactAgent<'_> {
         self.journal(completed.chain(self.usage_record(&spent)).collect(), |draft, state| {
             draft.close_message();
             TurnMachine(state).schema_violated(spent);
+        })?;
+        Ok(None)
+    }
+
+    /// Returns why a turn ends with a response.
+    fn stop_reason(&self, spent: &PricedUsage, finish: FinishReason) -> StopReason {
+        let state = self.cx.session.state();
+        let limit = state.activity.turn.as_ref().and_then(|turn| {
+            let tokens = turn.usage.total_tokens + spent.usage.total_tokens;
+            TurnMachine::exhausted(turn, tokens)
+        });
+        match (finish, limit) {
+            // The output limit of the call was what the turn had left.
+            (FinishReason::Length, Some(StopReason::Tokens)) => StopReason::Tokens,
+            (FinishReason::Length, _) => StopReason::Length,
+            (FinishReason::ContentFilter, _) => StopReason::ContentFilter,
+            _ => StopReason::End,
+        }
+    }
+
+    /// Asks the model again after a response without text and calls, which models that reason sometimes give.
+    fn retry_empty(
+        &self,
+        message: Rc<Message>,
+        spent: PricedUsage,
+        counts_step: bool,
+    ) -> Result<Option<Ending>, WriteError> {
+        if !self.cx.session.state().activity.turn.as_ref().is_some_and(TurnMachine::may_retry_empty) {
+            let why = "the model returned a response without text, also when it was asked again";
+            let error = TurnError::new("empty_answer", why, true);
+            return Ok(Some(Ending { message: Some(message), spent, counts_step, ..Ending::failed(error) }));
+        }
+        let resumed =
+            EventKind::TurnResumed { epoch: self.cx.permit.epoch, reason: "empty_answer".to_owned() };
+        let kinds = [resumed].into_iter().chain(self.usage_record(&spent)).collect();
+        self.journal(kinds, |draft, state| {
+            draft.close_message();
+            TurnMachine(state).responded_empty(spent);
         })?;
         Ok(None)
     }

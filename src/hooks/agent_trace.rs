@@ -84,7 +84,7 @@ impl Hook for AgentTrace {
             cx,
             "turn.failed",
             // The message is left out, because it may quote the conversation.
-            json!({"code": event.error.code, "ms": ms}),
+            json!({"code": event.error.code, "ms": ms, "cause": event.error.cause}),
         );
         Ok(())
     }

@@ -10,11 +10,12 @@
 use super::forward::{self, Forward};
 use super::gateway::{Gateway, GatewayCall, TenantCall};
 use super::idempotency::{self, DirectoryStore, RequestKey};
+use super::owner::check_user;
 use super::request::{self, MAX_BODY, Request, RequestExt};
 use super::response::{self, Response};
 use super::route::{Handler, Responding, RouteMatch};
 use super::{auth, cors, routes};
-use crate::types::{Principal, Problem, RequestId, SessionId};
+use crate::types::{Principal, Problem, RequestId, Scope, SessionId};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use serde_json::{Value, json};
@@ -83,25 +84,48 @@ async fn dispatch(
             once(gateway, request_id, &found, &request, &json!("operator"), work).await
         }
         Handler::Tenant(scope, handler) => {
-            let caller = &auth::principal(gateway, &request, &found, *scope).await?;
+            let caller = &authenticated(gateway, &request, &found, *scope).await?;
             read(&mut request, body).await?;
             let call = TenantCall { gateway, request: &request, params, caller };
             let work = handler(&call);
             once(gateway, request_id, &found, &request, &owner(caller, &request), work).await
         }
         Handler::Session(scope, _) | Handler::Unread(scope, _) => {
-            let principal = auth::principal(gateway, &request, &found, *scope).await?;
+            let principal = authenticated(gateway, &request, &found, *scope).await?;
             let session = SessionId::parse(params.get("id")).ok_or_else(|| Problem::not_found("session"))?;
-            Ok(Handled::Forward(forward::to_session(principal, session, request_id, request)?))
+            // A body of known length is passed on as a stream. The length has to be checked before: an object
+            // that refuses a body which is still arriving breaks the connection.
+            let body_read = match request::length(&request) {
+                Some(length) if length > MAX_BODY => return Err(request::too_large()),
+                Some(_) => false,
+                None => {
+                    read(&mut request, body).await?;
+                    request::has_body(request.method())
+                }
+            };
+            let forward = forward::to_session(principal, session, request_id, request)?;
+            Ok(Handled::Forward(Box::new(Forward { body_read, ..*forward })))
         }
         Handler::NewSession(scope, _) => {
-            let principal = auth::principal(gateway, &request, &found, *scope).await?;
+            let principal = authenticated(gateway, &request, &found, *scope).await?;
             read(&mut request, body).await?;
             Ok(Handled::Forward(
                 forward::to_new_session(gateway, params, principal, request_id, request).await?,
             ))
         }
     }
+}
+
+/// Authenticates a caller of a tenant, who may name no other user in the query.
+async fn authenticated(
+    gateway: &Gateway,
+    request: &Request,
+    found: &RouteMatch,
+    scope: Scope,
+) -> Result<Principal, Problem> {
+    let caller = auth::principal(gateway, request, found, scope).await?;
+    check_user(&caller, request.query("user").as_deref(), "?")?;
+    Ok(caller)
 }
 
 /// Reads the body of a request whose method has one.

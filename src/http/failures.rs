@@ -25,7 +25,7 @@ impl From<FileError> for Problem {
             FileError::Conflict => problem(ErrorCode::PreconditionFailed),
             FileError::TooLarge(_) => problem(ErrorCode::PayloadTooLarge),
             FileError::Full => problem(ErrorCode::QuotaExceeded),
-            FileError::ReadOnly => problem(ErrorCode::MissingScope),
+            FileError::ReadOnly => problem(ErrorCode::ReadOnly),
             FileError::Closed => Self::internal(error.to_string()),
             FileError::Unavailable(cause) => {
                 Self::unavailable("the file store is unavailable; try again", cause.as_str())

@@ -17,6 +17,10 @@ pub trait RequestExt {
 
     /// Returns the first query parameter of that name, decoded.
     fn query(&self, name: &str) -> Option<String>;
+
+    /// Returns whether the `accept` header names `media_type` and does not weight `other` higher (RFC 9110,
+    /// section 12.5.1). Ranges such as `*/*` do not name it.
+    fn prefers(&self, media_type: &str, other: &str) -> bool;
 }
 
 impl<B> RequestExt for http::Request<B> {
@@ -29,6 +33,27 @@ impl<B> RequestExt for http::Request<B> {
             .find(|(key, _)| key == name)
             .map(|(_, value)| value.into_owned())
     }
+
+    fn prefers(&self, media_type: &str, other: &str) -> bool {
+        let accept = self.header("accept").unwrap_or_default();
+        let weight = |media_type: &str| {
+            let entry = accept.split(',').find_map(|entry| {
+                let (name, parameters) = entry.split_once(';').unwrap_or((entry, ""));
+                name.trim().eq_ignore_ascii_case(media_type).then_some(parameters)
+            })?;
+            let mut weights = entry.split(';').filter_map(|parameter| {
+                let (name, value) = parameter.split_once('=')?;
+                name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse::<f32>().ok())?
+            });
+            Some(weights.next().unwrap_or(1.0))
+        };
+        weight(media_type).is_some_and(|own| own > 0.0 && weight(other).is_none_or(|other| own >= other))
+    }
+}
+
+/// Returns the `content-length` of a request, in bytes; `None` without a valid one.
+pub fn length<B>(request: &http::Request<B>) -> Option<usize> {
+    request.header("content-length").and_then(|length| length.parse().ok())
 }
 
 /// Returns whether the body of a request with this method is read.
@@ -39,4 +64,29 @@ pub fn has_body(method: &Method) -> bool {
 /// Returns the problem of a body that is larger than [`MAX_BODY`].
 pub fn too_large() -> Problem {
     Problem::new(ErrorCode::PayloadTooLarge, "the body is larger than 4 MiB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_media_type_is_preferred_by_its_weight() {
+        for (accept, expected) in [
+            ("text/event-stream", true),
+            ("TEXT/Event-Stream; charset=utf-8", true),
+            ("text/event-stream, application/json", true),
+            ("application/json, text/event-stream", true),
+            ("text/event-stream;q=0.5, application/json", false),
+            ("text/event-stream;q=0.5, application/json;q=0.1", true),
+            ("text/event-stream;q=0", false),
+            ("application/json", false),
+            ("*/*", false),
+            ("", false),
+        ] {
+            let mut request = Request::default();
+            request.headers_mut().insert("accept", accept.parse().expect("a header"));
+            assert_eq!(request.prefers("text/event-stream", "application/json"), expected, "{accept}");
+        }
+    }
 }

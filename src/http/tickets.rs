@@ -4,6 +4,7 @@
 use super::body;
 use super::crypto::{derive, hmac, verify_hmac};
 use super::gateway::{Gateway, TenantCall};
+use super::owner::check_user;
 use super::request::RequestExt;
 use super::response::{self, Response};
 use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, SessionId, Timestamp, UserId};
@@ -34,6 +35,7 @@ pub(super) async fn create(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let new: NewTicket = body::json(call.request)?;
     let session =
         SessionId::parse(&new.session).ok_or_else(|| Problem::field("/session", "not a session id"))?;
+    check_user(call.caller, new.user.as_deref(), "/")?;
     let named = new.user.or_else(|| call.request.query("user"));
     let user = call.caller.user.as_deref().or(named.as_deref());
     let user = user.map(|user| UserId::parse(user).ok_or_else(|| Problem::field("/user", "not a user name")));

@@ -82,11 +82,10 @@ pub(super) fn http(status: u16, headers: &[(String, String)], body: &[u8], now: 
         (text, _) => text.to_owned(),
     };
     ModelError {
-        kind: kind(status, &error),
         status: Some(status),
-        message,
         retry_after: retry_after(header("retry-after-ms"), header("retry-after"), now),
         should_retry: header("x-should-retry").and_then(|v| v.parse().ok()),
+        ..ModelError::of_provider(kind(status, &error), message)
     }
 }
 
@@ -105,7 +104,7 @@ pub(super) fn event(error: &Value) -> ModelError {
     };
     let message =
         if error.message.is_empty() { "an error without a message".to_owned() } else { error.message };
-    ModelError::new(kind, message)
+    ModelError::of_provider(kind, message)
 }
 
 /// Classifies an error thrown by the Workers AI binding: text that contains the provider's code, such as
@@ -127,7 +126,7 @@ pub(super) fn binding_error(message: &str) -> ModelError {
         Some(_) => Invalid,
         None => Network,
     };
-    ModelError::new(kind, message)
+    ModelError::of_provider(kind, message)
 }
 
 fn kind(status: u16, error: &ErrorBody) -> ModelErrorKind {

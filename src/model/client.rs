@@ -79,7 +79,7 @@ impl Model for AiModel {
     }
 }
 
-/// Prepares a provider's errors for display.
+/// Completes a provider's errors.
 #[derive(Clone)]
 pub(super) struct ErrorFormatter {
     pub(super) provider: Rc<str>,
@@ -87,15 +87,17 @@ pub(super) struct ErrorFormatter {
 }
 
 impl ErrorFormatter {
-    /// Redacts the key, truncates the message and names the provider. The order matters: a key that
-    /// truncation has split would not be found.
+    /// Redacts the key in the cause, truncates the cause, and names the provider. The order matters: a key
+    /// that truncation has split would not be found.
     fn format(&self, mut error: ModelError) -> ModelError {
-        if let Some(key) = self.key.as_deref().filter(|key| !key.is_empty()) {
-            error.message = error.message.replace(key, "[redacted]");
-        }
-        if let Some((end, _)) = error.message.char_indices().nth(MAX_MESSAGE) {
-            error.message.truncate(end);
-            error.message.push('…');
+        if let Some(cause) = &mut error.cause {
+            if let Some(key) = self.key.as_deref().filter(|key| !key.is_empty()) {
+                *cause = cause.replace(key, "[redacted]");
+            }
+            if let Some((end, _)) = cause.char_indices().nth(MAX_MESSAGE) {
+                cause.truncate(end);
+                cause.push('…');
+            }
         }
         error.message = match error.status {
             Some(status) => format!("{} returned {status}: {}", self.provider, error.message),
@@ -106,7 +108,7 @@ impl ErrorFormatter {
 }
 
 fn connection_error(kind: ModelErrorKind, error: &HttpError) -> ModelError {
-    ModelError::new(kind, format!("the connection failed: {error}"))
+    ModelError::of_provider(kind, error.to_string())
 }
 
 /// Reads an error body up to its limit and classifies the error.

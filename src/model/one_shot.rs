@@ -29,6 +29,11 @@ pub fn request(system: &str, text: String, now: Timestamp) -> ModelRequest {
     }
 }
 
+/// Describes a failed call in the operator's log, with the provider's own text.
+pub fn for_log(error: &BoxError) -> String {
+    error.downcast_ref().map_or_else(|| error.to_string(), ModelError::for_log)
+}
+
 /// Reads a response to its end and returns its text and usage.
 ///
 /// # Errors

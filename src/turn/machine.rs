@@ -18,6 +18,9 @@ pub const MIN_REMAINING: Duration = Duration::from_secs(1);
 /// How many responses may violate the caller's schema before the turn fails.
 pub const MAX_REPAIRS: u32 = 1;
 
+/// How many responses in a row may be empty before the turn fails.
+pub const MAX_EMPTY_RESPONSES: u32 = 2;
+
 /// The next step of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -69,6 +72,7 @@ impl TurnMachine<'_> {
             tool_calls: 0,
             reflections: 0,
             repairs: 0,
+            empty_responses: 0,
             usage: Usage::default(),
             cost_usd: None,
             options,
@@ -86,13 +90,11 @@ impl TurnMachine<'_> {
             _ if turn.waiting_since.is_some() => Step::Wait,
             _ if turn.attempts > MAX_ATTEMPTS => Step::Done {
                 reason: StopReason::Error,
-                error: Some(TurnError {
-                    code: "recovery_exhausted".into(),
-                    message: format!(
-                        "the turn was interrupted more than {MAX_ATTEMPTS} times in the same step"
-                    ),
-                    retryable: true,
-                }),
+                error: Some(TurnError::new(
+                    "recovery_exhausted",
+                    format!("the turn was interrupted more than {MAX_ATTEMPTS} times in the same step"),
+                    true,
+                )),
             },
             _ if now >= turn.deadline => done(StopReason::Deadline),
             TurnPhase::Tools { calls } => {
@@ -100,7 +102,7 @@ impl TurnMachine<'_> {
                     calls.iter().filter(|c| c.status != CallStatus::Done).cloned().collect();
                 Step::CallTools(open)
             }
-            _ if Self::is_budget_exhausted(turn) => done(StopReason::Cost),
+            _ if let Some(limit) = Self::exhausted(turn, turn.usage.total_tokens) => done(limit),
             TurnPhase::Reflect => Step::Reflect,
             TurnPhase::Summary { reason } => Step::Summarize { reason: *reason },
             TurnPhase::Model if turn.steps >= turn.budget.max_steps => {
@@ -113,16 +115,20 @@ impl TurnMachine<'_> {
         }
     }
 
-    /// Returns whether the budget of tokens or money is exhausted.
-    pub fn is_budget_exhausted(turn: &TurnState) -> bool {
-        let tokens = turn.budget.max_tokens.is_some_and(|max| turn.usage.total_tokens >= max);
-        tokens || turn.budget.max_cost_usd.is_some_and(|max| turn.cost_usd.unwrap_or(0.0) >= max)
+    /// Returns the limit, of tokens or of cost, that a turn has reached after `tokens` tokens.
+    pub fn exhausted(turn: &TurnState, tokens: u64) -> Option<StopReason> {
+        let Budget { max_tokens, max_cost_usd, .. } = turn.budget;
+        if max_tokens.is_some_and(|max| tokens >= max) {
+            return Some(StopReason::Tokens);
+        }
+        max_cost_usd.is_some_and(|max| turn.cost_usd.unwrap_or(0.0) >= max).then_some(StopReason::Cost)
     }
 
     /// Records a model response. Without calls the turn is done; with calls, none of them has started.
     pub fn model_responded(&mut self, used: PricedUsage, calls: &[ToolCall]) {
         self.finish_step(used);
         let turn = &mut *self.0;
+        turn.empty_responses = 0;
         turn.tool_calls = turn.tool_calls.saturating_add(u32::try_from(calls.len()).unwrap_or(u32::MAX));
         turn.phase = if calls.is_empty() {
             TurnPhase::Done { reason: StopReason::End, error: None }
@@ -151,6 +157,17 @@ impl TurnMachine<'_> {
     pub fn schema_violated(&mut self, used: PricedUsage) {
         self.finish_step(used);
         self.0.repairs += 1;
+    }
+
+    /// Returns whether the model gets another attempt after a response without text and calls.
+    pub fn may_retry_empty(turn: &TurnState) -> bool {
+        turn.empty_responses < MAX_EMPTY_RESPONSES && turn.steps + 1 < turn.budget.max_steps
+    }
+
+    /// Records a response without text and calls, for which the model gets another attempt.
+    pub fn responded_empty(&mut self, used: PricedUsage) {
+        self.finish_step(used);
+        self.0.empty_responses += 1;
     }
 
     /// Returns the event for the usage of a model call that is not yet added to the turn, or `None` when the
@@ -329,7 +346,7 @@ mod tests {
         TurnMachine(&mut tokens).model_paused(used(9));
         assert_eq!(TurnMachine::next(&tokens, NOW), Step::CallModel);
         TurnMachine(&mut tokens).model_paused(used(1));
-        assert_eq!(TurnMachine::next(&tokens, NOW), done(StopReason::Cost));
+        assert_eq!(TurnMachine::next(&tokens, NOW), done(StopReason::Tokens));
 
         let time = turn(Budget { timeout_s: 2, ..Budget::default() });
         assert_eq!(TurnMachine::next(&time, NOW + Duration::from_millis(1_999)), Step::CallModel);

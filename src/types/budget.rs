@@ -1,5 +1,6 @@
 //! The limits of a turn.
 
+use super::FieldError;
 use serde::{Deserialize, Serialize};
 
 /// The limits of a turn. A turn that reaches one ends normally, with a stop reason.
@@ -63,6 +64,17 @@ pub struct BudgetPatch {
     pub max_reflections: Option<u32>,
 }
 
+/// The lower bounds of what a caller may request.
+const FLOOR: Budget = Budget {
+    max_steps: 1,
+    max_tool_calls: 0,
+    timeout_s: 1,
+    tool_timeout_s: 1,
+    max_tokens: None,
+    max_cost_usd: None,
+    max_reflections: 0,
+};
+
 /// The upper bounds of what a caller may request, whatever the defaults are.
 pub const CEILING: Budget = Budget {
     max_steps: 1_000,
@@ -74,19 +86,42 @@ pub const CEILING: Budget = Budget {
     max_reflections: 100,
 };
 
+impl BudgetPatch {
+    /// Returns the limits that are out of range. `at` is the JSON Pointer to the budget.
+    pub fn violations(&self, at: &str) -> Vec<FieldError> {
+        let counts = [
+            ("max_steps", self.max_steps, FLOOR.max_steps, CEILING.max_steps),
+            ("max_tool_calls", self.max_tool_calls, FLOOR.max_tool_calls, CEILING.max_tool_calls),
+            ("timeout_s", self.timeout_s, FLOOR.timeout_s, CEILING.timeout_s),
+            ("tool_timeout_s", self.tool_timeout_s, FLOOR.tool_timeout_s, CEILING.tool_timeout_s),
+            ("max_reflections", self.max_reflections, FLOOR.max_reflections, CEILING.max_reflections),
+        ];
+        let violation = |name: &str, detail: String| FieldError { pointer: format!("{at}/{name}"), detail };
+        let counts = counts.into_iter().filter_map(|(name, wish, floor, ceiling)| {
+            let fits = (floor..=ceiling).contains(&wish?);
+            (!fits).then(|| violation(name, format!("expected {floor} to {ceiling}")))
+        });
+        let tokens = self.max_tokens.filter(|max| *max == 0);
+        let tokens = tokens.map(|_| violation("max_tokens", "expected 1 or more".into()));
+        let cost = self.max_cost_usd.filter(|max| *max < 0.0);
+        let cost = cost.map(|_| violation("max_cost_usd", "expected 0 or more".into()));
+        counts.chain(tokens).chain(cost).collect()
+    }
+}
+
 impl Budget {
     /// Returns this budget with a caller's changes applied, within [`CEILING`].
     pub fn patched(mut self, patch: &BudgetPatch) -> Self {
-        let set = |field: &mut u32, wish: Option<u32>, ceiling: u32, floor: u32| {
+        let set = |field: &mut u32, wish: Option<u32>, floor: u32, ceiling: u32| {
             if let Some(wish) = wish {
                 *field = wish.clamp(floor, ceiling);
             }
         };
-        set(&mut self.max_steps, patch.max_steps, CEILING.max_steps, 1);
-        set(&mut self.max_tool_calls, patch.max_tool_calls, CEILING.max_tool_calls, 0);
-        set(&mut self.timeout_s, patch.timeout_s, CEILING.timeout_s, 1);
-        set(&mut self.tool_timeout_s, patch.tool_timeout_s, CEILING.tool_timeout_s, 1);
-        set(&mut self.max_reflections, patch.max_reflections, CEILING.max_reflections, 0);
+        set(&mut self.max_steps, patch.max_steps, FLOOR.max_steps, CEILING.max_steps);
+        set(&mut self.max_tool_calls, patch.max_tool_calls, FLOOR.max_tool_calls, CEILING.max_tool_calls);
+        set(&mut self.timeout_s, patch.timeout_s, FLOOR.timeout_s, CEILING.timeout_s);
+        set(&mut self.tool_timeout_s, patch.tool_timeout_s, FLOOR.tool_timeout_s, CEILING.tool_timeout_s);
+        set(&mut self.max_reflections, patch.max_reflections, FLOOR.max_reflections, CEILING.max_reflections);
         self.max_tokens = patch.max_tokens.or(self.max_tokens);
         // `f64::max` returns 0 for NaN.
         self.max_cost_usd = patch.max_cost_usd.map(|wish| wish.max(0.0)).or(self.max_cost_usd);
@@ -104,6 +139,31 @@ mod tests {
         let mut stored = serde_json::to_value(Budget::default()).expect("JSON");
         stored.as_object_mut().expect("an object").remove("max_reflections");
         assert_eq!(serde_json::from_value::<Budget>(stored).expect("a budget"), Budget::default());
+    }
+
+    #[test]
+    fn values_out_of_range_are_named_with_the_range() {
+        let violations = |patch: BudgetPatch| {
+            let found = patch.violations("/budget").into_iter();
+            found.map(|error| format!("{} {}", error.pointer, error.detail)).collect::<Vec<_>>()
+        };
+        let patch = BudgetPatch {
+            max_steps: Some(0),
+            timeout_s: Some(1_000_000_000),
+            max_tokens: Some(0),
+            max_cost_usd: Some(-1.0),
+            max_tool_calls: Some(0),
+            ..BudgetPatch::default()
+        };
+        assert_eq!(
+            violations(patch),
+            [
+                "/budget/max_steps expected 1 to 1000",
+                "/budget/timeout_s expected 1 to 86400",
+                "/budget/max_tokens expected 1 or more",
+                "/budget/max_cost_usd expected 0 or more"
+            ]
+        );
     }
 
     #[test]

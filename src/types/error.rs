@@ -58,6 +58,7 @@ error_codes! {
     InvalidRequest, "invalid_request", 400, "The request is not valid";
     Unauthenticated, "unauthenticated", 401, "The credentials are missing or not valid";
     MissingScope, "missing_scope", 403, "The credential lacks the required scope";
+    ReadOnly, "read_only", 403, "The resource can only be read";
     ForbiddenOrigin, "forbidden_origin", 403, "The page's origin is not allowed";
     NotFound, "not_found", 404, "The resource does not exist";
     MethodNotAllowed, "method_not_allowed", 405, "The resource does not support this method";
@@ -78,6 +79,7 @@ error_codes! {
     UnsupportedMediaType, "unsupported_media_type", 415, "The content type is not supported";
     RangeNotSatisfiable, "range_not_satisfiable", 416, "The requested range is outside the resource";
     ValidationFailed, "validation_failed", 422, "The request has invalid fields";
+    UserMismatch, "user_mismatch", 422, "The credential belongs to another user";
     IdempotencyKeyReused, "idempotency_key_reused", 422, "The Idempotency-Key was used with a different body";
     RateLimited, "rate_limited", 429, "Too many requests";
     QuotaExceeded, "quota_exceeded", 429, "The quota is used up";

@@ -207,6 +207,21 @@ impl ModelErrorKind {
         matches!(self, Self::RateLimited | Self::Unavailable | Self::Network | Self::Cut | Self::Stalled)
     }
 
+    /// Describes the failure to people, and says what to do.
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::RateLimited => "too many requests at the moment; try again later",
+            Self::Unavailable => "not available at the moment; try again later",
+            Self::Network => "the connection failed; try again later",
+            Self::Cut => "the response was cut off; try again",
+            Self::Stalled => "the response stopped arriving; try again",
+            Self::Billing => "the account is out of credit or over a limit; the operator has to check it",
+            Self::Auth => "the server's key was refused; the operator has to check it",
+            Self::Overflow => "the conversation does not fit into the model's context window",
+            Self::Invalid => "the request was refused; the server's log says why",
+        }
+    }
+
     /// Returns the stable error code for `turn.failed`.
     pub fn code(self) -> &'static str {
         match self {
@@ -231,8 +246,11 @@ pub struct ModelError {
     pub kind: ModelErrorKind,
     /// The provider's HTTP status, if there was one.
     pub status: Option<u16>,
-    /// What happened, for people. Never contains a key.
+    /// What happened, for people.
     pub message: String,
+    /// The provider's own text, for the operator's log only: it may quote the conversation or name accounts.
+    /// Never contains a key.
+    pub cause: Option<String>,
     /// The delay requested by the provider.
     pub retry_after: Option<Duration>,
     /// Whether to retry according to the provider (`x-should-retry`), overriding the kind.
@@ -242,7 +260,21 @@ pub struct ModelError {
 impl ModelError {
     /// Creates an error with a kind and a message only.
     pub fn new(kind: ModelErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, status: None, message: message.into(), retry_after: None, should_retry: None }
+        let message = message.into();
+        Self { kind, status: None, message, cause: None, retry_after: None, should_retry: None }
+    }
+
+    /// Creates the error that a provider has described with `cause`.
+    pub fn of_provider(kind: ModelErrorKind, cause: impl Into<String>) -> Self {
+        Self { cause: Some(cause.into()), ..Self::new(kind, kind.description()) }
+    }
+
+    /// Returns the message and the cause, for the operator's log.
+    pub fn for_log(&self) -> String {
+        match &self.cause {
+            Some(cause) => format!("{} ({cause})", self.message),
+            None => self.message.clone(),
+        }
     }
 
     /// Returns whether the same request may be retried.

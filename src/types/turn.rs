@@ -32,8 +32,14 @@ pub enum StopReason {
     MaxToolCalls,
     /// The deadline passed.
     Deadline,
-    /// The limit of tokens or cost was reached.
+    /// The limit of tokens was reached.
+    Tokens,
+    /// The limit of cost was reached.
     Cost,
+    /// The response was cut off at the model's own output limit.
+    Length,
+    /// The provider filtered or refused the response.
+    ContentFilter,
     /// The turn was aborted.
     Canceled,
     /// The turn failed.
@@ -146,6 +152,9 @@ pub struct TurnState {
     /// Number of replies that did not match the output schema.
     #[serde(default)]
     pub repairs: u32,
+    /// Number of responses without text and calls in a row.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub empty_responses: u32,
     /// Tokens consumed so far.
     pub usage: Usage,
     /// Cost in US dollars so far; absent if the model has no price.
@@ -164,6 +173,11 @@ pub struct TurnState {
     pub phase: TurnPhase,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl TurnState {
     /// Returns whether the turn waits for a person or a client, and not only for running subagents.
     pub fn waits_for_people(&self) -> bool {
@@ -180,4 +194,14 @@ pub struct TurnError {
     pub message: String,
     /// Whether sending the message again may succeed.
     pub retryable: bool,
+    /// The cause for the operator's log; never stored or shown.
+    #[serde(skip)]
+    pub cause: Option<String>,
+}
+
+impl TurnError {
+    /// Creates an error without a cause.
+    pub fn new(code: &str, message: impl Into<String>, retryable: bool) -> Self {
+        Self { code: code.to_owned(), message: message.into(), retryable, cause: None }
+    }
 }

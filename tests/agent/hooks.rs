@@ -147,7 +147,7 @@ fn post_acting_changes_the_outcome_before_it_is_recorded() {
 
 #[test]
 fn a_failing_hook_fails_the_turn_and_error_hooks_run() {
-    let error = || TurnError { code: "over_quota".into(), message: "no".into(), retryable: false };
+    let error = || TurnError::new("over_quota", "no", false);
     let errors = Rc::new(RefCell::new(Vec::new()));
     let heard = Rc::clone(&errors);
     let (stage, _) = Stage::scripted(one_call, move |builder| {

@@ -120,8 +120,16 @@ fn dump(store: &MemorySessionStore) -> String {
     log.chain(documents).collect()
 }
 
-const WAITING: [&str; 2] = [include_str!("stored/waiting_1.txt"), include_str!("stored/waiting_2.txt")];
-const RUNNING: [&str; 2] = [include_str!("stored/running_1.txt"), include_str!("stored/running_2.txt")];
+const WAITING: [&str; 3] = [
+    include_str!("stored/waiting_1.txt"),
+    include_str!("stored/waiting_2.txt"),
+    include_str!("stored/waiting_3.txt"),
+];
+const RUNNING: [&str; 3] = [
+    include_str!("stored/running_1.txt"),
+    include_str!("stored/running_2.txt"),
+    include_str!("stored/running_3.txt"),
+];
 
 /// Writes the dumps of this version. Run it before a stored shape changes, under names with the version's number.
 #[test]

@@ -169,7 +169,7 @@ fn an_exhausted_budget_ends_a_turn_with_a_reason() {
     let none = BudgetPatch::default();
     assert_eq!(run(BudgetPatch { max_steps: Some(3), ..none }), (StopReason::MaxSteps, 3, 3));
     assert_eq!(run(BudgetPatch { max_tool_calls: Some(2), ..none }), (StopReason::MaxToolCalls, 3, 3));
-    assert_eq!(run(BudgetPatch { max_tokens: Some(3), ..none }), (StopReason::Cost, 2, 2));
+    assert_eq!(run(BudgetPatch { max_tokens: Some(3), ..none }), (StopReason::Tokens, 2, 2));
     let (reason, ..) = run(BudgetPatch { timeout_s: Some(1), ..none });
     assert_eq!(reason, StopReason::Deadline);
 }

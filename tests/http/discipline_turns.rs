@@ -127,7 +127,7 @@ fn every_limit_ends_a_turn_with_its_own_reason() {
     for (budget, reason, reply) in [
         (json!({"max_steps": 1}), "max_steps", "Summed up."),
         (json!({"max_tool_calls": 0}), "max_tool_calls", "Summed up."),
-        (json!({"max_tokens": 1_000}), "cost", "used up"),
+        (json!({"max_tokens": 1_000}), "tokens", "used up"),
     ] {
         let model = format!("bound-{reason}");
         let chat = chat_of(&model, all("a"));

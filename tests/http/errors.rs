@@ -216,6 +216,10 @@ fn bodies_over_four_mebibytes_are_refused() {
         (crate::support::DEV_API_KEY, "/v1/sessions"),
         (crate::support::DEV_API_KEY, "/v1/sessions/large/messages"),
         (crate::support::DEV_API_KEY, "/v1/tickets"),
+        // These are passed on to the object of a session.
+        (crate::support::DEV_API_KEY, "/v1/sessions/large/messages"),
+        (crate::support::DEV_API_KEY, "/v1/sessions/large/attachments"),
+        (crate::support::DEV_API_KEY, "/v1/sessions/large/steer"),
         (crate::support::ADMIN_KEY, "/v1/admin/tenants"),
     ] {
         // The announced length is sufficient: the body itself need not be sent.

@@ -257,28 +257,47 @@ fn a_token_authenticates_its_own_user_only() {
 
     let (chat, turn) = conversation(&ann, "token-1", "ann");
     assert_eq!(chat.get("")["user"], "ann");
-    // The token's user cannot be overridden.
-    let made = ann.post("/v1/sessions?user=bob", json!({"id": "token-2", "user": "bob"})).expect(201);
-    assert_eq!(made["user"], "ann");
+    // A token may name its own user, and no other: nothing happens then, instead of something to the token's user.
+    ann.post("/v1/sessions?user=ann", json!({"id": "token-2", "user": "ann"})).expect(201);
+    ann.post("/v1/memory", json!({"facts": [{"text": "Ann keeps bees."}]})).expect(201);
+    for (method, path, body) in [
+        ("POST", "/v1/sessions?user=bob", json!({})),
+        ("POST", "/v1/sessions", json!({"user": "bob"})),
+        ("POST", "/v1/sessions/token-3/messages", json!({"content": "x", "user": "bob"})),
+        ("POST", "/v1/sessions/token-1/messages?user=bob", json!({"content": "x"})),
+        ("GET", "/v1/sessions?user=bob", json!({})),
+        ("GET", "/v1/sessions/token-1?user=bob", json!({})),
+        ("DELETE", "/v1/sessions/token-1?user=bob", json!({})),
+        ("DELETE", "/v1/memory?user=bob", json!({})),
+        ("POST", "/v1/memory", json!({"user": "bob", "facts": [{"text": "x"}]})),
+        ("PUT", "/v1/workspace/files/x.md?user=bob", json!({})),
+        ("POST", "/v1/tickets", json!({"session": "token-1", "user": "bob"})),
+    ] {
+        let refused = send(&ann, method, path, &body).expect(422);
+        let pointer = if path.contains('?') { "?user" } else { "/user" };
+        let found = (&refused["code"], &refused["errors"][0]["pointer"]);
+        assert_eq!(found, (&json!("user_mismatch"), &json!(pointer)), "{method} {path}");
+    }
+    assert_eq!(ann.get("/v1/memory/search?q=bees").expect(200)["hits"].as_array().unwrap().len(), 1);
+    ann.get("/v1/sessions/token-3").expect(404);
     let sessions = |client: &Client, query: &str| -> Vec<String> {
         let list = client.get(&format!("/v1/sessions{query}")).expect(200);
         list["data"].as_array().unwrap().iter().map(|s| s["user"].as_str().unwrap().to_owned()).collect()
     };
     ann.post("/v1/sessions", json!({"id": "token-1"})).expect(200);
-    assert!(sessions(&ann, "?user=bob").iter().all(|user| user == "ann"));
+    assert!(sessions(&ann, "").iter().all(|user| user == "ann"));
     assert_eq!(sessions(&bob, ""), Vec::<String>::new());
-    assert_eq!(sessions(&bob, "?user=ann"), Vec::<String>::new());
     for (method, path, body) in
         attempts(&chat, &turn).into_iter().filter(|(_, path, _)| !path.ends_with("/ws"))
     {
         let refused = send(&bob, method, &path, &body);
         assert_eq!(refused.status, 404, "{method} {path}: {}", refused.text());
         let named = format!("{path}{}user=ann", if path.contains('?') { '&' } else { '?' });
-        assert_eq!(send(&bob, method, &named, &body).status, 404, "{method} {named}");
+        assert_eq!(send(&bob, method, &named, &body).status, 422, "{method} {named}");
     }
-    bob.post(&chat.path("/messages"), json!({"content": "x", "user": "ann"})).expect(404);
+    bob.post(&chat.path("/messages"), json!({"content": "x", "user": "ann"})).expect(422);
     bob.post("/v1/sessions", json!({"id": chat.id})).expect(404);
-    let ticket = bob.post("/v1/tickets", json!({"session": chat.id, "user": "ann"})).json();
+    let ticket = bob.post("/v1/tickets", json!({"session": chat.id})).json();
     if let Some(ticket) = ticket["ticket"].as_str() {
         server.anonymous().get(&chat.path(&format!("/events?until=idle&ticket={ticket}"))).expect(404);
     }

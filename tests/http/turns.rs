@@ -300,7 +300,7 @@ fn budgets_end_turns_normally_with_a_reason() {
     let chat = world.chat("openai/tokens");
     world.model.script("tokens", call("e").usage(900, 0, 100));
     let answer = chat.ask(json!({"content": "go", "budget": {"max_tokens": 1000}}));
-    assert_eq!((&answer["status"], &answer["stop_reason"]), (&json!("completed"), &json!("cost")));
+    assert_eq!((&answer["status"], &answer["stop_reason"]), (&json!("completed"), &json!("tokens")));
 
     let chat = world.chat("openai/filter");
     world.model.script("filter", Script::new().tool("f", "current_time", json!({})));

@@ -71,7 +71,7 @@ impl SessionHost {
                 }
                 None => {
                     let message = "the queued message cannot be read".to_owned();
-                    let error = Some(TurnError { code: "internal".into(), message, retryable: true });
+                    let error = Some(TurnError::new("internal", message, true));
                     let failed = TurnEnd::ended(TurnStatus::Failed, StopReason::Error);
                     draft.record(Some(&turn), EventKind::TurnFailed(TurnEnd { error, ..failed }));
                 }

@@ -149,7 +149,7 @@ impl SessionHost {
     }
 
     fn fail(&self, cx: &Rc<RuntimeContext>, why: &str) -> Result<(), WriteError> {
-        let error = TurnError { code: "internal".into(), message: why.into(), retryable: true };
+        let error = TurnError::new("internal", why, true);
         finalizer::seal(&self.agent, cx, Ending::failed(error))
     }
 

@@ -2,7 +2,7 @@
 
 use crate::agent::SessionHost;
 use crate::http::idempotency::RequestKey;
-use crate::http::owner::user_of;
+use crate::http::owner::{check_user, user_of};
 use crate::http::pattern::Params;
 use crate::http::request::{Request, RequestExt};
 use crate::session::{self, OpenError, Session};
@@ -86,7 +86,7 @@ impl<'a> Call<'a> {
     /// # Errors
     /// See [`Call::session`].
     pub fn session_of(&self, user_in_body: Option<String>) -> Result<&Rc<Session>, Problem> {
-        let user = self.named_user(user_in_body);
+        let user = self.named_user(user_in_body)?;
         self.find(user.as_deref())?.ok_or_else(|| Problem::not_found("session"))
     }
 
@@ -114,8 +114,12 @@ impl<'a> Call<'a> {
     }
 
     /// Returns the user that the body names, or else the query.
-    pub fn named_user(&self, user_in_body: Option<String>) -> Option<String> {
-        user_in_body.or_else(|| self.request.query("user"))
+    ///
+    /// # Errors
+    /// `user_mismatch` if the body names another user than that of the token or ticket.
+    pub fn named_user(&self, user_in_body: Option<String>) -> Result<Option<String>, Problem> {
+        check_user(self.principal, user_in_body.as_deref(), "/")?;
+        Ok(user_in_body.or_else(|| self.request.query("user")))
     }
 
     /// Builds the metadata of a session that the caller creates.

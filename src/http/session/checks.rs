@@ -38,12 +38,10 @@ pub fn model(host: &SessionHost, model: Option<String>) -> Result<Option<String>
     Ok(model)
 }
 
-/// Checks that a limit in money is not negative.
-pub fn not_negative(budget: &BudgetPatch) -> Result<(), Problem> {
-    if budget.max_cost_usd.is_some_and(|max| max < 0.0) {
-        return Err(Problem::field("/budget/max_cost_usd", "expected 0 or more"));
-    }
-    Ok(())
+/// Checks that the limits of a budget are in their ranges.
+pub fn budget(budget: &BudgetPatch) -> Result<(), Problem> {
+    let errors = budget.violations("/budget");
+    if errors.is_empty() { Ok(()) } else { Err(Problem::fields(errors)) }
 }
 
 /// Checks that the model has a price if there is a limit in money: without a price the limit has no effect.

@@ -6,7 +6,7 @@ use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, TurnEffect};
 use crate::http::body;
 use crate::http::response::Response;
 use crate::session::{Session, suspensions::Row};
-use crate::types::{Approver, Decision, Problem, TurnStatus, UserId};
+use crate::types::{Approver, Decision, Problem, TurnStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -36,7 +36,6 @@ pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
     let body: ApprovalBody = body::json(call.request)?;
     let decision = body.decision.ok_or_else(|| Problem::field("/decision", "missing"))?;
     check_length("/reason", body.reason.as_deref())?;
-    let by = approver(call, body.user.clone());
     let session = call.session_of(body.user)?;
     let approval = ApprovalDecision {
         decision,
@@ -44,7 +43,7 @@ pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
         args: body.args,
         args_hash: body.args_hash,
     };
-    let decide = || call.host.decide(session, &call.params.id("call_id"), approval, by);
+    let decide = || call.host.decide(session, &call.params.id("call_id"), approval, approver(call));
     resolve(call, session, Row::Approval, decide).await
 }
 
@@ -52,7 +51,6 @@ pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
 pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
     let body: AnswerBody = body::json(call.request)?;
     check_length("/error", body.error.as_deref())?;
-    let by = approver(call, body.user.clone());
     let session = call.session_of(body.user)?;
     let given = match (body.error, body.answer) {
         (Some(error), Value::Null) => CallAnswer::Failure(error),
@@ -60,7 +58,7 @@ pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
         (None, Value::Null) => return Err(Problem::field("/answer", "missing")),
         (None, answer) => CallAnswer::Answer(answer),
     };
-    let answer = || call.host.answer(session, &call.params.id("call_id"), given, by);
+    let answer = || call.host.answer(session, &call.params.id("call_id"), given, approver(call));
     resolve(call, session, Row::Answer, answer).await
 }
 
@@ -95,10 +93,9 @@ async fn resolve(
     }
 }
 
-/// Identifies who decides: the user that the credential or the request names, and the key.
-fn approver(call: &Call<'_>, user_in_body: Option<String>) -> Approver {
-    let user = call.principal.user.clone().or_else(|| call.named_user(user_in_body).map(UserId::from));
-    Approver { user, key: call.principal.key.clone() }
+/// Identifies who decides. Only the credential counts, because anybody can name a user in the body.
+fn approver(call: &Call<'_>) -> Approver {
+    Approver { user: call.principal.user.clone(), key: call.principal.key.clone() }
 }
 
 fn check_length(pointer: &str, text: Option<&str>) -> Result<(), Problem> {

@@ -52,8 +52,8 @@ pub(super) fn checked_post(
         (None, None) => return Err(Problem::field("/content", "missing: the text of the message")),
     };
     let is_file = |part: &Part| matches!(part, Part::File(_));
-    if text_of(&parts).is_empty() && !parts.iter().any(is_file) {
-        return Err(Problem::field(place, "the message is empty"));
+    if text_of(&parts).trim().is_empty() && !parts.iter().any(is_file) {
+        return Err(Problem::field(place, "the message has no text and no file"));
     }
     let toolkit = call.host.agent().toolkit();
     let mut names = body.tools.iter().flatten().enumerate();
@@ -133,7 +133,7 @@ fn check_budget(call: &Call<'_>, session: Option<&Session>, budget: &BudgetPatch
         Some(state) => (state.meta.budget.patched(budget).max_cost_usd, state.meta.model.clone()),
         None => (budget.max_cost_usd, None),
     };
-    checks::not_negative(budget)?;
+    checks::budget(budget)?;
     checks::priced(call.host, limit, model.as_deref(), "/budget/max_cost_usd")
 }
 

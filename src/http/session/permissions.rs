@@ -28,7 +28,8 @@ pub(super) fn patched(now: &SessionPermissions, patch: Value) -> Result<SessionP
     Ok(new)
 }
 
-fn merge(value: &mut Value, patch: Value) {
+/// Applies a merge patch (RFC 7396).
+pub(super) fn merge(value: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *value = patch;
         return;

@@ -29,7 +29,7 @@ struct NewSession {
 pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     let host = call.host;
     let new: NewSession = body::json_or_empty(call.request)?;
-    let user = call.named_user(new.user);
+    let user = call.named_user(new.user)?;
     if let Some(session) = call.find(user.as_deref())? {
         return shown(StatusCode::OK, session);
     }
@@ -47,7 +47,7 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     meta.title_pinned = meta.title.is_some();
     meta.metadata = checks::object("/metadata", new.metadata.unwrap_or_default())?;
     let budget = new.budget.unwrap_or_default();
-    checks::not_negative(&budget)?;
+    checks::budget(&budget)?;
     meta.budget = meta.budget.patched(&budget);
     checks::priced(host, meta.budget.max_cost_usd, meta.model.as_deref(), "/budget/max_cost_usd")?;
     meta.permissions = patched(&meta.permissions, new.permissions.unwrap_or_default())?;

@@ -28,13 +28,10 @@ pub(super) enum ResponseMode {
 impl ResponseMode {
     /// Reads the mode from `prefer` and `accept`.
     pub fn of(request: &Request) -> Self {
-        let has = |name: &str, word: &str| {
-            let is_word = |part: &str| part.trim().eq_ignore_ascii_case(word);
-            request.header(name).is_some_and(|value| value.split([',', ';']).any(is_word))
-        };
-        if has("prefer", "respond-async") {
+        let preferences = request.header("prefer").unwrap_or_default();
+        if preferences.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("respond-async")) {
             Self::Receipt
-        } else if has("accept", "text/event-stream") {
+        } else if request.prefers("text/event-stream", "application/json") {
             Self::Stream
         } else {
             Self::Json

@@ -32,8 +32,11 @@ pub async fn steer(call: &Call<'_>) -> Result<Response, Problem> {
 async fn post_message(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Response, Problem> {
     let (host, mode) = (call.host, ResponseMode::of(call.request));
     let body: MessageBody = body::json(call.request)?;
-    let user = call.named_user(body.user.clone());
+    let user = call.named_user(body.user.clone())?;
     let session = call.find(user.as_deref())?;
+    if session.is_none() && on_busy == Some(OnBusy::Steer) {
+        return Err(Problem::not_found("session"));
+    }
     if let (Some(key), Some(session)) = (&call.key, session)
         && let Some(first) = documents::find(call, session, key)?
     {

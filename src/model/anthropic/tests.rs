@@ -298,7 +298,7 @@ fn reasons_to_stop() {
 fn errors_inside_the_stream() {
     let body = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n";
     let error = decode_whole(&Anthropic, body).end.unwrap_err();
-    assert_eq!((error.kind, error.message.as_str()), (ModelErrorKind::Unavailable, "fake: Overloaded"));
+    assert_eq!((error.kind, error.cause.as_deref()), (ModelErrorKind::Unavailable, Some("Overloaded")));
 }
 
 #[test]

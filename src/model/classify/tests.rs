@@ -170,8 +170,8 @@ fn the_message_is_found_in_every_shape() {
         "why",
     ];
     for body in bodies {
-        assert_eq!(http(400, &[], body.as_bytes(), Timestamp(0)).message, "why", "{body}");
+        assert_eq!(http(400, &[], body.as_bytes(), Timestamp(0)).cause.as_deref(), Some("why"), "{body}");
     }
-    assert_eq!(http(400, &[], b"", Timestamp(0)).message, "no error message");
-    assert_eq!(http(400, &[], b"{\"x\":1}", Timestamp(0)).message, "{\"x\":1}");
+    assert_eq!(http(400, &[], b"", Timestamp(0)).cause.as_deref(), Some("no error message"));
+    assert_eq!(http(400, &[], b"{\"x\":1}", Timestamp(0)).cause.as_deref(), Some("{\"x\":1}"));
 }

@@ -39,16 +39,21 @@ fn error_messages_are_redacted_and_truncated() {
         (error.kind, error.status, error.retry_after),
         (ModelErrorKind::Auth, Some(401), Some(Duration::from_secs(3)))
     );
-    assert!(error.message.starts_with("fake returned 401: bad key [redacted] xxx"), "{}", error.message);
-    assert_eq!(error.message.chars().count(), "fake returned 401: ".len() + 501);
+    assert_eq!(
+        error.message,
+        "fake returned 401: the server's key was refused; the operator has to check it"
+    );
+    let cause = error.cause.unwrap();
+    assert!(cause.starts_with("bad key [redacted] xxx"), "{cause}");
+    assert_eq!(cause.chars().count(), 501);
 
     let large = vec![bytes(&"y".repeat(50_000)), bytes(&"y".repeat(50_000)), BodyStep::Hang];
     assert_eq!(fail(500, Some(large)).kind, ModelErrorKind::Unavailable);
 
     let offline = fail(0, None);
     assert_eq!(
-        (offline.kind, offline.message.as_str()),
-        (ModelErrorKind::Network, "fake: the connection failed: no route with key [redacted]")
+        (offline.kind, offline.for_log().as_str()),
+        (ModelErrorKind::Network, "fake: the connection failed; try again later (no route with key [redacted])")
     );
 }
 

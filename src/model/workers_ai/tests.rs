@@ -80,8 +80,8 @@ fn ends() {
     );
     let thrown = ask(Err("AiError: 3036: used up")).end.unwrap_err();
     assert_eq!(
-        (thrown.kind, thrown.message.as_str()),
-        (ModelErrorKind::Billing, "workers-ai: AiError: 3036: used up")
+        (thrown.kind, thrown.cause.as_deref()),
+        (ModelErrorKind::Billing, Some("AiError: 3036: used up"))
     );
 }
 

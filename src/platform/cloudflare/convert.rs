@@ -54,11 +54,6 @@ pub fn header_lines(headers: &HeaderMap) -> String {
     headers.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the `content-length` of a request, in bytes.
-pub fn length(head: &HttpRequest) -> Option<usize> {
-    head.header("content-length").and_then(|length| length.parse().ok())
-}
-
 /// Reads the body of a request.
 ///
 /// # Errors

@@ -7,7 +7,8 @@ use super::{
     setup,
 };
 use crate::http::{
-    Forward, Gateway, GatewayConfig, Handled, Request as HttpRequest, erasure, handle, idempotency, response,
+    Forward, Gateway, GatewayConfig, Handled, Request as HttpRequest, erasure, handle, idempotency, request,
+    response,
 };
 use crate::ports::Log;
 use crate::types::{Problem, json};
@@ -68,7 +69,7 @@ async fn respond(request: &Request, head: HttpRequest, env: &Env) -> Result<Resp
         return super::fixtures::memory(Clone::clone(request).into(), env).await.map(Into::into);
     }
     let gateway = gateway(env)?;
-    let length = convert::length(&head);
+    let length = request::length(&head);
     match handle(&gateway, head, convert::body(request, length)).await {
         Handled::Response(response) => convert::response(response, ""),
         Handled::Forward(forward) => pass_on(env, request, *forward).await,

@@ -198,7 +198,7 @@ impl Inner {
         })?;
         let mut head = convert::head(request);
         if request::has_body(head.method()) {
-            let length = convert::length(&head);
+            let length = request::length(&head);
             *head.body_mut() = convert::body(request, length).await?;
         }
         let ForwardHead { principal, session, id, .. } = forward;

@@ -204,8 +204,12 @@ impl SessionStore for SqlSessionStore {
                     json.push_str(&text(&row.get(0)));
                 }
             }
-            let row =
-                StoredRecord { seq, kind: text(&row.get(1)), turn: row.get(2).as_string().map(Into::into), json };
+            let row = StoredRecord {
+                seq,
+                kind: text(&row.get(1)),
+                turn: row.get(2).as_string().map(Into::into),
+                json,
+            };
             records.extend(select.read(records_of(&row).iter()));
         }
         records.truncate(select.limit);

@@ -215,6 +215,7 @@ impl World {
             tool_calls: 0,
             reflections: 0,
             repairs: 0,
+            empty_responses: 0,
             usage: Default::default(),
             cost_usd: None,
             options: TurnOptions::default(),
