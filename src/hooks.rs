@@ -1,6 +1,7 @@
 //! The built-in hooks, which are independent of each other.
 
 pub mod agent_trace;
+pub mod approved_plan;
 #[cfg(feature = "fixtures")]
 pub mod fixtures;
 pub mod session_persistence;
@@ -8,6 +9,7 @@ pub mod tool_result_eviction;
 pub mod workspace_context;
 
 pub use agent_trace::AgentTrace;
+pub use approved_plan::ApprovedPlan;
 pub use session_persistence::SessionPersistence;
 pub use tool_result_eviction::ToolResultEviction;
 pub use workspace_context::WorkspaceContext;

@@ -12,7 +12,7 @@ use crate::context::{
     observation::{NoteTaker, ObservationSettings},
 };
 use crate::follow_ups::{MemoryFlush, MemoryMaintenance, TurnIndex};
-use crate::hooks::{AgentTrace, SessionPersistence, ToolResultEviction, WorkspaceContext};
+use crate::hooks::{AgentTrace, ApprovedPlan, SessionPersistence, ToolResultEviction, WorkspaceContext};
 use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, Log, Models};
 use crate::tools::{
@@ -107,6 +107,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .tool(TaskComplete)
         .tool(TaskCheck);
     if has_modes {
+        builder = builder.built_in(Rc::new(ApprovedPlan(Rc::clone(&parts.files))));
         for tool in plan::family(Rc::clone(&parts.files), Rc::clone(&parts.log)) {
             builder = builder.dyn_tool(tool);
         }

@@ -171,7 +171,7 @@ fn asked(
 
 fn explained(ledger: &Ledger, view: &View, turn: &Turn, end: &Value) {
     let reason = end["stop_reason"].as_str().unwrap_or_default();
-    let is_bound = matches!(reason, "max_steps" | "max_tool_calls" | "deadline" | "cost");
+    let is_bound = matches!(reason, "max_steps" | "max_tool_calls" | "deadline" | "tokens" | "cost");
     let said = turn.records.iter().filter(|place| view.entries[**place].kind == "budget.exceeded");
     let limits: Vec<&str> = said.filter_map(|place| view.entries[*place].value["limit"].as_str()).collect();
     // A response that does not match the schema fails the turn, even at a limit.

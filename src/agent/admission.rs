@@ -73,6 +73,16 @@ impl PreparedCall {
         Self { call, claim, admission: Admission::Settled(outcome), was_coerced: false }
     }
 
+    /// Denies the call.
+    pub fn deny(&mut self, denied: DenyReason, reason: String) {
+        *self = Self::settled(self.call.clone(), ToolOutcome::denied(denied, reason));
+    }
+
+    /// Returns whether the call would start a subagent.
+    pub fn starts_subagent(&self) -> bool {
+        self.suspension().is_some_and(|suspension| suspension.child().is_some())
+    }
+
     /// Returns the suspension, if the call waits for one.
     pub fn suspension(&self) -> Option<&Suspension> {
         match &self.admission {

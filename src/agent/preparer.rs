@@ -136,9 +136,6 @@ pub(super) fn prepare(
     }
     let now = cx.clock.now().to_rfc3339();
     let mut volatile = vec![format!("Today is {} (UTC).", now.get(..10).unwrap_or_default())];
-    if let Some(plan) = &state.guidance.plan {
-        volatile.push(format!("The user has approved the plan in `{}`: read it and follow it.", plan.path));
-    }
     volatile.extend(cx.state.context().iter().map(|text| untrusted(text)));
     volatile.extend(cx.state.tasks());
     let tail = tail(cx, turn, &messages, purpose);

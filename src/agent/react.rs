@@ -15,7 +15,8 @@ use crate::session::{
 };
 use crate::turn::{Step, TurnMachine, scheduler};
 use crate::types::{
-    CallState, EventKind, Part, Role, Suspension, Thinking, ToolCall, ToolOutcome, TurnPhase, TurnState, Wait,
+    CallState, DenyReason, EventKind, Part, Role, Suspension, Thinking, ToolCall, ToolOutcome, TurnPhase,
+    TurnState, Wait,
 };
 use futures::future::join_all;
 use std::rc::Rc;
@@ -96,8 +97,12 @@ impl ReactAgent<'_> {
                 "the log does not contain the calls of this step".into(),
             )));
         }
+        self.limit_subagents(&mut prepared);
+        // Calls for further subagents are prepared again when these have ended.
+        let (subagents, others): (Vec<_>, Vec<_>) = prepared.iter().partition(|call| call.starts_subagent());
+        let at_once = subagents.into_iter().take(self.agent.settings.max_subagents);
         let suspensions: Vec<Suspension> =
-            prepared.iter().filter_map(PreparedCall::suspension).cloned().collect();
+            others.into_iter().chain(at_once).filter_map(PreparedCall::suspension).cloned().collect();
         if !suspensions.is_empty() {
             return self.suspend(suspensions);
         }
@@ -107,6 +112,16 @@ impl ReactAgent<'_> {
             self.run_wave(left.by_ref().take(wave.len()).collect()).await?;
         }
         Ok(())
+    }
+
+    /// Denies the calls that would start more subagents than a turn may have.
+    fn limit_subagents(&self, prepared: &mut [PreparedCall]) {
+        let most = self.agent.settings.max_subagents_per_turn;
+        let started = self.cx.session.state().activity.turn.as_ref().map_or(0, |turn| turn.subagents);
+        let left = most.saturating_sub(started) as usize;
+        for call in prepared.iter_mut().filter(|call| call.starts_subagent()).skip(left) {
+            call.deny(DenyReason::Budget, format!("a turn may start at most {most} subagents"));
+        }
     }
 
     /// Stores the suspensions of the step. The turn's clock stops until they are resolved.
@@ -119,9 +134,11 @@ impl ReactAgent<'_> {
             let people = suspensions.iter().filter(|own| !own.is_delegated());
             kinds.push(EventKind::TurnWaiting { pending: people.map(Suspension::pending).collect() });
         }
+        let subagents = suspensions.iter().filter(|own| own.child().is_some()).count();
         let rows = suspensions.iter().map(row).collect::<Result<Vec<_>, _>>()?;
         self.journal(kinds, |draft, state| {
             TurnMachine(state).wait_for(&ids, delegated, now);
+            TurnMachine(state).subagents_started(subagents);
             rows.into_iter().for_each(|(key, json)| draft.put(key, json));
         })
     }

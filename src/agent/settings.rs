@@ -31,6 +31,10 @@ pub struct Settings {
     pub modes: Vec<Mode>,
     /// Further kinds of subagents besides the general one. `None` disables subagents.
     pub subagents: Option<Vec<SubagentKind>>,
+    /// Maximum number of subagents that a turn runs at a time. Further calls start when these have ended.
+    pub max_subagents: usize,
+    /// Maximum number of subagents that a turn starts.
+    pub max_subagents_per_turn: u32,
     /// The JSON Schema of a session's state. `None` allows any state.
     pub state_schema: Option<Value>,
     /// The state of a new session.
@@ -83,6 +87,8 @@ impl Default for Settings {
             approval_ttl: Duration::from_hours(7 * 24),
             modes: Vec::new(),
             subagents: None,
+            max_subagents: 8,
+            max_subagents_per_turn: 32,
             state_schema: None,
             initial_state: Map::new(),
             judges: Vec::new(),

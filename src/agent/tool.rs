@@ -1,7 +1,9 @@
 //! The traits that define a tool.
 
 use super::{ToolContext, ToolError};
-use crate::types::{Category, DenyReason, Effect, Invalid, ToolOutcome, ToolSpec, WaitKind, json};
+use crate::types::{
+    BoxError, Category, DenyReason, Effect, Invalid, Owner, ToolOutcome, ToolSpec, WaitKind, json,
+};
 use futures::{
     FutureExt,
     future::{LocalBoxFuture, ready},
@@ -95,6 +97,20 @@ pub trait Tool: 'static {
         Ok(())
     }
 
+    /// Returns the payload of a suspended call as it is now, if it differs from `shown`, so that nobody approves
+    /// something they have not seen. The call then keeps waiting, with the new payload.
+    ///
+    /// # Errors
+    /// The payload cannot be read at the moment.
+    async fn changed_payload(
+        &self,
+        _answer: &Value,
+        _shown: &Value,
+        _owner: &Owner,
+    ) -> Result<Option<Value>, BoxError> {
+        Ok(None)
+    }
+
     /// Runs the call. After a timeout or an abort the future keeps running for a limited time with its write
     /// gate closed, and is then dropped.
     ///
@@ -133,6 +149,16 @@ pub trait DynTool {
     /// What a valid answer looks like, for the sender.
     fn check_answer(&self, _args: &Value, _answer: &Value) -> Result<(), Invalid> {
         Ok(())
+    }
+
+    /// Returns the payload of a suspended call as it is now; see [`Tool::changed_payload`].
+    fn changed_payload<'a>(
+        &'a self,
+        _answer: &'a Value,
+        _shown: &'a Value,
+        _owner: &'a Owner,
+    ) -> LocalBoxFuture<'a, Result<Option<Value>, BoxError>> {
+        ready(Ok(None)).boxed_local()
     }
 
     /// Runs a call with valid arguments.
@@ -179,6 +205,19 @@ impl<T: Tool> DynTool for T {
 
     fn check_answer(&self, args: &Value, answer: &Value) -> Result<(), Invalid> {
         read::<T::Args>(args.clone()).and_then(|args| Tool::check_answer(self, &args, answer))
+    }
+
+    fn changed_payload<'a>(
+        &'a self,
+        answer: &'a Value,
+        shown: &'a Value,
+        owner: &'a Owner,
+    ) -> LocalBoxFuture<'a, Result<Option<Value>, BoxError>> {
+        // As in `suspension_payload`.
+        if T::SUSPENDS.is_none() {
+            return ready(Ok(None)).boxed_local();
+        }
+        Tool::changed_payload(self, answer, shown, owner).boxed_local()
     }
 
     fn call<'a>(&'a self, args: Value, cx: ToolContext) -> LocalBoxFuture<'a, ToolOutcome> {

@@ -24,6 +24,8 @@ use subtle::ConstantTimeEq;
 
 /// The tenant of the development key.
 pub const DEV_TENANT: &str = "dev";
+/// The id of the development key, in records of who decided something.
+const DEV_KEY: &str = "dev";
 
 /// Accepts the operator's key.
 ///
@@ -90,7 +92,7 @@ async fn with_rules(gateway: &Gateway, holder: Principal) -> Result<Principal, P
 /// Finds the caller of a bearer credential of a tenant.
 async fn bearer_principal(gateway: &Gateway, credential: &str) -> Result<Principal, Problem> {
     if is_secret(credential, gateway.config.dev_api_key.as_deref()) {
-        return Ok(Principal::new(DEV_TENANT, Scopes::all()));
+        return Ok(Principal { key: Some(DEV_KEY.into()), ..Principal::new(DEV_TENANT, Scopes::all()) });
     }
     let now = gateway.clock.now();
     let hash = sha256_hex(credential.as_bytes());

@@ -12,12 +12,12 @@ use super::gateway::{Gateway, GatewayCall, TenantCall};
 use super::idempotency::{self, DirectoryStore, RequestKey};
 use super::owner::check_user;
 use super::request::{self, MAX_BODY, Request, RequestExt};
-use super::response::{self, Response};
+use super::response::{self, Body, Response};
 use super::route::{Handler, Responding, RouteMatch};
 use super::{auth, cors, routes};
 use crate::types::{Principal, Problem, RequestId, Scope, SessionId};
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
+use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
 
 /// The outcome of a request in the gateway.
@@ -35,6 +35,7 @@ pub async fn handle(
     body: impl Future<Output = Result<Bytes, Problem>>,
 ) -> Handled {
     let request_id = gateway.request_id(&request);
+    let is_head = request.method() == Method::HEAD;
     let mut headers = cors::headers(&gateway.config.origins, &request);
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         headers.insert(HeaderName::from_static("x-request-id"), id);
@@ -59,6 +60,9 @@ pub async fn handle(
         }
     };
     response.headers_mut().extend(headers);
+    if is_head {
+        *response.body_mut() = Body::Empty;
+    }
     Handled::Response(response)
 }
 

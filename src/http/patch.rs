@@ -4,6 +4,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
 };
+use serde_json::{Value, json};
 use std::{fmt, marker::PhantomData};
 
 /// Distinguishes `null`, which reads as `Some(None)`, from an absent field, which reads as `None` by
@@ -35,6 +36,24 @@ pub(super) fn present_object<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {
     object(deserializer).map(Some)
+}
+
+/// Applies a merge patch (RFC 7396).
+pub(super) fn merge(value: &mut Value, patch: Value) {
+    let Value::Object(patch) = patch else {
+        *value = patch;
+        return;
+    };
+    if !value.is_object() {
+        *value = json!({});
+    }
+    let Some(members) = value.as_object_mut() else { return };
+    for (name, patch) in patch {
+        match patch {
+            Value::Null => drop(members.remove(&name)),
+            patch => merge(members.entry(name).or_insert(Value::Null), patch),
+        }
+    }
 }
 
 struct Object<T>(PhantomData<T>);

@@ -85,7 +85,8 @@ const fn operator(method: Method, path: &'static str, handler: GatewayHandler) -
     Route::new(method, path, Handler::Operator(handler))
 }
 
-/// Finds the route of a method and a percent-encoded path.
+/// Finds the route of a method and a percent-encoded path. HEAD finds the GET routes of the gateway, but not those of
+/// sessions, of which most are streams.
 ///
 /// # Errors
 /// `not_found` for an unknown path; `method_not_allowed`, with the methods of the path, for another method.
@@ -93,7 +94,10 @@ pub fn find(method: &Method, path: &str) -> Result<RouteMatch, Problem> {
     let mut allow: Vec<&str> = Vec::new();
     for route in ROUTES {
         let Some(params) = matches(route.path, path) else { continue };
-        if route.method == method {
+        let is_head = *method == Method::HEAD
+            && route.method == Method::GET
+            && matches!(route.handler, Handler::Public(_) | Handler::Operator(_) | Handler::Tenant(..));
+        if route.method == method || is_head {
             return Ok(RouteMatch { route, params });
         }
         allow.push(route.method.as_str());

@@ -7,12 +7,12 @@ use super::jwks::{encryption_context, stored_set};
 use super::response::{self, Response};
 use super::{
     body, erasure, page,
-    patch::{object, present, present_object},
+    patch::{merge, object, present, present_object},
     placement,
 };
 use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
-use crate::types::{ErrorCode, Problem, Rules, TenantId};
+use crate::types::{ErrorCode, Problem, Rules, TenantId, json::from_value};
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -46,8 +46,9 @@ struct TenantPatch {
     name: Option<String>,
     #[serde(default, deserialize_with = "present")]
     jwt: Option<Option<JwtConfig>>,
+    /// A merge patch (RFC 7396) of the rules.
     #[serde(default, deserialize_with = "present_object")]
-    permissions: Option<Option<Rules>>,
+    permissions: Option<Option<Map<String, Value>>>,
     /// Must be the tenant's shard: a tenant does not move.
     #[serde(default)]
     shard: Option<String>,
@@ -104,8 +105,9 @@ pub(super) async fn update(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     if let Some(jwt) = patch.jwt {
         tenant.jwt = checked_jwt(gateway, id, jwt).await?;
     }
-    if let Some(rules) = patch.permissions {
-        tenant.permissions = checked_rules(rules)?;
+    if let Some(patch) = patch.permissions {
+        tenant.permissions =
+            checked_rules(patch.map(|patch| patched_rules(&tenant.permissions, patch)).transpose()?)?;
     }
     if !gateway.directory.update_tenant(&tenant).await? {
         return Err(Problem::not_found("tenant"));
@@ -211,6 +213,13 @@ pub(super) fn check_name(name: &str) -> Result<(), Problem> {
         return Err(Problem::field("/name", format!("expected 1 to {MAX_NAME} characters")));
     }
     Ok(())
+}
+
+/// Applies a merge patch (RFC 7396) to a tenant's rules.
+fn patched_rules(rules: &Rules, patch: Map<String, Value>) -> Result<Rules, Problem> {
+    let mut merged = json!(rules);
+    merge(&mut merged, Value::Object(patch));
+    from_value(merged).map_err(|error| Problem::field(format!("/permissions{}", error.pointer), error.detail))
 }
 
 /// Checks a tenant's rules.

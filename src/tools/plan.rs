@@ -6,7 +6,7 @@ mod write;
 
 use crate::agent::{DynTool, Tool, ToolContext, ToolError};
 use crate::ports::{FileError, Log};
-use crate::types::{Effect, FilePath, Mode, mode};
+use crate::types::{Effect, FilePath, Mode, Owner, mode};
 use crate::workspace::{Workspace, Workspaces};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -37,6 +37,12 @@ pub struct Plans {
     log: Rc<dyn Log>,
 }
 
+/// The file of a plan.
+struct PlanFile {
+    text: String,
+    etag: String,
+}
+
 impl Plans {
     /// Opens the workspace of the call's user and agent. The call's gate is checked immediately before each
     /// change.
@@ -46,7 +52,7 @@ impl Plans {
     }
 
     /// Reads a plan. Returns `None` if the file does not exist or is blank.
-    async fn read(&self, path: &FilePath, cx: &ToolContext) -> Result<Option<String>, ToolError> {
+    async fn read(&self, path: &FilePath, cx: &ToolContext) -> Result<Option<PlanFile>, ToolError> {
         let file = match self.open(cx).read(path).await {
             Ok((file, _)) => file,
             Err(FileError::NotFound) => return Ok(None),
@@ -59,7 +65,17 @@ impl Plans {
         }
         let text = std::str::from_utf8(&file.bytes);
         let text = text.map_err(|_| ToolError::new(format!("`{path}` is not text")))?;
-        Ok(Some(text.to_owned()).filter(|text| !text.trim().is_empty()))
+        let plan = PlanFile { text: text.to_owned(), etag: file.entry.etag.clone() };
+        Ok(Some(plan).filter(|plan| !plan.text.trim().is_empty()))
+    }
+
+    /// Returns the text of a file; empty if there is none.
+    async fn text(&self, owner: &Owner, path: &FilePath) -> Result<String, FileError> {
+        match self.workspaces.open(&owner.tenant, &owner.agent, &owner.user, None).read(path).await {
+            Ok((file, _)) => Ok(String::from_utf8_lossy(&file.bytes).into_owned()),
+            Err(FileError::NotFound) => Ok(String::new()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Converts a file error to a message for the model. The cause of a failed store goes to the log.

@@ -73,6 +73,7 @@ impl TurnMachine<'_> {
             reflections: 0,
             repairs: 0,
             empty_responses: 0,
+            subagents: 0,
             usage: Usage::default(),
             cost_usd: None,
             options,
@@ -220,6 +221,11 @@ impl TurnMachine<'_> {
         self.set(suspended, CallStatus::Waiting);
         self.0.waiting_since = Some(now);
         self.0.delegated = delegated;
+    }
+
+    /// Counts subagents that start.
+    pub fn subagents_started(&mut self, count: usize) {
+        self.0.subagents = self.0.subagents.saturating_add(u32::try_from(count).unwrap_or(u32::MAX));
     }
 
     /// Marks a suspended call as resolved. When it was the last one, the turn continues in a new epoch with

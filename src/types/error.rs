@@ -69,6 +69,7 @@ error_codes! {
     MemoryBusy, "memory_busy", 409, "The memory is being consolidated";
     TransitionNotAllowed, "transition_not_allowed", 409, "The session cannot switch to this mode";
     StaleArgsHash, "stale_args_hash", 409, "The call's arguments have changed";
+    StalePlan, "stale_plan", 409, "The plan has changed";
     AlreadyDecided, "already_decided", 409, "The call has already been decided differently";
     NotWaiting, "not_waiting", 409, "The call is not waiting for this";
     SubagentSession, "subagent_session", 409, "The session belongs to a subagent";

@@ -128,6 +128,8 @@ pub enum Imported {
     Missing,
     /// The task was canceled before it arrived; nothing was created.
     Canceled,
+    /// A session of another user has this id.
+    Taken,
 }
 
 #[cfg(test)]

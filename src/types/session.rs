@@ -107,6 +107,9 @@ pub struct PlanRef {
     pub path: String,
     /// The call that requested the approval.
     pub call_id: CallId,
+    /// The etag of the approved file. Absent before version 4: such a plan counts as changed.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub etag: String,
 }
 
 /// When turns requested a follow-up that has not been served.

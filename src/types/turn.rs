@@ -155,6 +155,9 @@ pub struct TurnState {
     /// Number of responses without text and calls in a row.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub empty_responses: u32,
+    /// Number of subagents started.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub subagents: u32,
     /// Tokens consumed so far.
     pub usage: Usage,
     /// Cost in US dollars so far; absent if the model has no price.

@@ -69,7 +69,7 @@ fn the_parts_of_a_message_are_bounded() {
     let refused = |detail: &str| ("/parts".to_owned(), detail.to_owned());
     assert_eq!(fault(post(&stage, &parts(0, 101))), refused("expected at most 100 parts"));
     assert_eq!(fault(post(&stage, &parts(21, 0))), refused("expected at most 20 files"));
-    assert_eq!(fault(post(&stage, &parts(0, 0))), refused("the message is empty"));
+    assert_eq!(fault(post(&stage, &parts(0, 0))), refused("the message has no text and no file"));
     post(&stage, &parts(20, 80)).unwrap();
     stage.settle();
     assert_eq!(models.requests().pop().unwrap().messages.pop().unwrap().parts.len(), 100);

@@ -162,7 +162,8 @@ fn an_unreadable_session_can_be_erased_by_its_owner_only() {
     let stranger = Principal { tenant: "other".into(), ..principal() };
     let bob = Principal { user: Some("bob".into()), ..principal() };
     assert_eq!(code(stranger, "DELETE /v1/sessions/s", ""), Err(ErrorCode::NotFound));
-    assert_eq!(code(bob, "DELETE /v1/sessions/s", "user=ada"), Err(ErrorCode::NotFound));
+    assert_eq!(code(bob.clone(), "DELETE /v1/sessions/s", "user=ada"), Err(ErrorCode::UserMismatch));
+    assert_eq!(code(bob, "DELETE /v1/sessions/s", ""), Err(ErrorCode::NotFound));
     assert_eq!(code(principal(), "DELETE /v1/sessions/s", "user=bob"), Err(ErrorCode::NotFound));
     assert_eq!(code(principal(), "DELETE /v1/sessions/s", "user=ada"), Ok(204));
     assert!(!stage.store.exists().unwrap());

@@ -5,14 +5,14 @@ use crate::{
     questions::{say, tool_results, waiting},
     stage::{Stage, step_of},
 };
-use edge_harness::agent::host::suspensions::TurnEffect;
+use edge_harness::agent::host::suspensions::{CallAnswer, TurnEffect};
 use edge_harness::platform::in_memory::{
     ScriptedModels,
     models::{answer, call},
 };
 use edge_harness::ports::filesystem::Precondition;
 use edge_harness::standard::Config;
-use edge_harness::types::{FilePath, Mode, Part, WaitKind};
+use edge_harness::types::{ErrorCode, FilePath, Mode, Part, WaitKind};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
@@ -236,6 +236,40 @@ fn at_once(calls: Calls) -> Stage {
     let script = move |step: usize| if step == 0 { made() } else { vec![Part::text("done")] };
     let (stage, _) = Stage::scripted(move |request| answer(script(step_of(request))), |builder| builder);
     stage.with_modes(Config::default().agent.modes)
+}
+
+#[test]
+fn an_approval_of_a_plan_that_has_changed_is_refused() {
+    let (stage, models) =
+        begun(&[("plan_enter", "{}"), ("plan_write", r##"{"content": "# good"}"##), ("plan_exit", "{}")]);
+    let plan = FilePath::parse("plans/s.md").unwrap();
+    let files = stage.workspaces().open(&"t".into(), &"default".into(), &"u".into(), None);
+    let rewrite =
+        |text: &str| drop(block_on(files.write(&plan, text.to_owned().into(), &Precondition::Any)).unwrap());
+    let check = |answer: Value| {
+        let answer = CallAnswer::Answer(answer);
+        block_on(stage.host().ensure_current(&stage.session(), &"c2".into(), &answer))
+            .map_err(|problem| problem.code)
+    };
+    let shown = || stage.session().pending().unwrap()[0].payload["plan"].clone();
+    assert_eq!(check(json!("approved")), Ok(()));
+    rewrite("# evil");
+    assert_eq!((check(json!("rejected")), shown()), (Ok(()), json!("# good")));
+    assert_eq!((check(json!("approved")), shown()), (Err(ErrorCode::StalePlan), json!("# evil")));
+    assert!(!stage.kinds().contains(&"answer.given".to_owned()));
+    assert_eq!(stage.kinds().iter().filter(|kind| *kind == "tool.suspended").count(), 2);
+    // What is shown now may be approved.
+    assert_eq!(check(json!("approved")), Ok(()));
+    say(&stage, "c2", json!("approved")).unwrap();
+    tool_results(&stage, "t1");
+    // The file may change after the approval, too.
+    rewrite("# evil and more");
+    let sent = models.requests().len();
+    stage.post("t2", "go on");
+    stage.run();
+    let changed = &models.requests()[sent].volatile;
+    assert!(changed.contains("The plan in `plans/s.md` has changed since the user approved it"), "{changed}");
+    assert!(!changed.contains("has approved"), "{changed}");
 }
 
 #[test]

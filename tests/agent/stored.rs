@@ -254,7 +254,9 @@ fn a_session_of_a_newer_version_is_refused_and_left_alone() {
     own.settle_waiting();
     for stored in WAITING.into_iter().chain(RUNNING).map(str::to_owned).chain([dump(&own.store)]) {
         let newer = format!("\ndocument state\t{{\"schema\":{},\"shape\":\"unknown\",", SCHEMA + 1);
-        let stored = stored.replace("{\"schema\":2,", "{").replace(&format!("{{\"schema\":{SCHEMA},"), "{");
+        let versions = 2..=SCHEMA;
+        let stored =
+            versions.fold(stored, |stored, version| stored.replace(&format!("{{\"schema\":{version},"), "{"));
         let stage = restored(&stored.replacen("\ndocument state\t{", &newer, 1));
         let before = dump(&stage.store);
         assert_eq!(stage.host().open().err(), Some(OpenError::Newer(SCHEMA + 1)));

@@ -57,6 +57,11 @@ fn script(request: &ModelRequest) -> ScriptedResponse {
     match (step_of(request), verb) {
         (0, "delegate") => answer(vec![send("d", rest)]),
         (0, "both") => answer(vec![send("d1", rest), send("d2", rest)]),
+        // As many subagents as the text says.
+        (0, "many") => {
+            let count = rest.parse::<usize>().unwrap();
+            answer((0..count).map(|n| send(&format!("d{n}"), "say:hello")).collect())
+        }
         (0, "fork") => {
             let args = json!({"agent": "general-purpose", "task": rest, "forked": true});
             answer(vec![call("f", "subagent", args)])
@@ -333,6 +338,35 @@ fn a_kind_has_its_own_instructions_and_tools() {
     assert_eq!(theirs.tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["read_it"]);
     assert_eq!(stage.runs.borrow().len(), 0, "it cannot call other tools");
     assert_eq!(session(&stage, &child(&stage)).1.state().meta.budget.max_steps, 1);
+}
+
+#[test]
+fn a_turn_runs_few_subagents_at_a_time() {
+    let stage = stage();
+    stage.others.delay.set(ms(500));
+    stage.post("t1", "many:20");
+    stage.run();
+    let mut most = 0;
+    while stage.session().state().status() == SessionStatus::Running {
+        most = most.max(stage.session().suspensions().unwrap().len());
+        stage.tick(ms(100));
+    }
+    stage.check();
+    assert_eq!((most, children(&stage).len(), reply(&stage, "t1")), (8, 20, "it came to: said hello".into()));
+    // Each has its share of what the turn had left.
+    let budget = session(&stage, &children(&stage)[0]).1.state().meta.budget;
+    assert_eq!((budget.max_steps, budget.max_tool_calls), (49 / 8, 80 / 8));
+}
+
+#[test]
+fn a_turn_starts_a_limited_number_of_subagents() {
+    let stage = stage();
+    stage.post("t1", "many:35");
+    stage.settle();
+    stage.check();
+    let denied = stage.outcomes("t1").iter().filter(|outcome| *outcome == "budget").count();
+    assert_eq!((children(&stage).len(), denied), (32, 3));
+    assert_eq!(outcome(&stage, "d34")["reason"], "a turn may start at most 32 subagents");
 }
 
 #[test]

@@ -71,7 +71,8 @@ fn scopes_allow_their_routes_only() {
     assert_eq!(stage.answer(get("/v1/sessions").bearer(&talker)).code(), (403, "missing_scope"));
     let path = "/v1/sessions/s1/messages";
     assert_eq!(stage.answer(post(path).bearer(&reader)).code(), (403, "missing_scope"));
-    let forward = stage.forward(post(path).bearer(&talker).header("x-request-id", "r1"));
+    let forward =
+        stage.forward(post(path).bearer(&talker).header("x-request-id", "r1").header("content-length", "9"));
     assert_eq!((forward.tenant.as_str(), forward.session.as_str()), ("acme", "s1"));
     assert_eq!((forward.request.uri().path(), forward.body_read), (path, false));
     assert_eq!(forward.principal.scopes.0, [Scope::Chat]);

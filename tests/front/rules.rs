@@ -37,8 +37,6 @@ fn the_operator_sets_shows_and_removes_them() {
     assert_eq!((made.status, &made.body["permissions"]), (201, &rules()));
     assert_eq!(stage.answer(get(PATH).bearer(ADMIN)).body["permissions"], rules());
     assert_eq!(patch(&stage, json!({"name": "new"}))["permissions"], rules(), "absent members are kept");
-    let other = json!({"tools": {"echo": "deny"}});
-    assert_eq!(patch(&stage, json!({"permissions": other}))["permissions"], other, "replaced as a whole");
     assert_eq!(patch(&stage, json!({"permissions": null})).get("permissions"), None);
     let large: Vec<_> =
         (0..100).map(|n| json!({"pattern": format!("{n}{}", "x".repeat(400)), "policy": "ask"})).collect();
@@ -69,7 +67,7 @@ fn rules_and_the_key_id_are_sent_with_each_key() {
     assert_eq!(posted(&stage, &key).principal.rules, denies("echo"), "cached with the key");
     assert_eq!(stage.directory.key_reads.get(), reads);
     let dev = posted(&stage, DEV).principal;
-    assert_eq!((dev.rules, dev.key), (Rules::default(), None));
+    assert_eq!((dev.rules, dev.key), (Rules::default(), Some("dev".into())));
 }
 
 #[test]
@@ -84,6 +82,25 @@ fn rules_are_sent_with_tokens() {
 }
 
 #[test]
+fn rules_are_merged_key_by_key() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    patch(&stage, json!({"permissions": {"tools": {"echo": "deny", "save": "ask"}}}));
+    patch(&stage, json!({"permissions": {"tools": {"save": null, "find": "deny"}}}));
+    let tenant = || stage.answer(get("/v1/admin/tenants/acme").bearer(ADMIN)).body;
+    assert_eq!(tenant()["permissions"]["tools"], json!({"echo": "deny", "find": "deny"}));
+    let path = "/v1/admin/tenants/acme";
+    let body = json!({"permissions": {"tools": {"echo": "maybe"}}});
+    let refused = stage.answer(request("PATCH", path).bearer(ADMIN).json(&body));
+    assert_eq!(
+        (refused.status, &refused.body["errors"][0]["pointer"]),
+        (422, &json!("/permissions/tools/echo"))
+    );
+    patch(&stage, json!({"permissions": null}));
+    assert_eq!(tenant()["permissions"], Value::Null);
+}
+
+#[test]
 fn a_tickets_rules_are_current_and_not_in_the_url() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
@@ -92,10 +109,11 @@ fn a_tickets_rules_are_current_and_not_in_the_url() {
     let ticket =
         stage.answer(post("/v1/tickets").bearer(&key).json(&json!({"session": "s1"}))).text("ticket");
     assert!(ticket.len() < 400, "a URL has no room for rules: {}", ticket.len());
+    patch(&stage, json!({"permissions": null}));
     patch(&stage, json!({"permissions": {"tools": {"echo": "deny"}}}));
     let opened = || stage.forward(get(&format!("/v1/sessions/s1/ws?ticket={ticket}"))).principal;
     assert_eq!((opened().rules, opened().key), (denies("echo"), Some(id.into())));
-    patch(&stage, json!({"permissions": {"tools": {"echo": "deny", "save": "deny"}}}));
+    patch(&stage, json!({"permissions": {"tools": {"save": "deny"}}}));
     assert_eq!(opened().rules.tools.len(), 2, "the change invalidates the cache");
     stage.directory.down.set(true);
     assert_eq!(opened().rules.tools.len(), 2, "remembered");

@@ -54,7 +54,11 @@ fn an_empty_response_is_repeated() {
     let chat = chat_of("empty", [empty(), Script::text([" \n"]), Script::text(["At last."])]);
     let answer = chat.say("go");
     assert_eq!(ended(&answer), json!(["completed", "end", "At last."]));
-    let reminded = world().received("empty").iter().map(|request| tail_text(request).contains("no text")).collect::<Vec<_>>();
+    let reminded = world()
+        .received("empty")
+        .iter()
+        .map(|request| tail_text(request).contains("no text"))
+        .collect::<Vec<_>>();
     assert_eq!(reminded, [false, true, true]);
     assert_eq!(chat.transcript(), ["user: go", "assistant: At last."]);
     log::check(&chat.log());
@@ -71,7 +75,8 @@ fn an_empty_response_is_repeated() {
 #[test]
 fn the_words_of_a_provider_reach_the_operator_only() {
     let said = "Incorrect API key provided: sk-other. You asked about ferrets.";
-    let refused = json!({"error": {"message": said, "type": "authentication_error", "code": "invalid_api_key"}});
+    let refused =
+        json!({"error": {"message": said, "type": "authentication_error", "code": "invalid_api_key"}});
     let chat = chat_of("words", [Script::error(401, refused)]);
     let answer = chat.say("go");
     let error = &answer["error"];

@@ -75,7 +75,7 @@ fn an_approved_call_runs() {
     let log = chat.log();
     let decided = of_type(&log, "approval.decided");
     assert_eq!((&decided[0]["decision"], &decided[0]["args_hash"]), (&json!("approve"), &call["args_hash"]));
-    assert_eq!(decided[0]["by"]["user"], "default");
+    assert_eq!(decided[0]["by"], json!({"key": "dev"}), "the credential counts, not the body");
     let order: Vec<&str> = log
         .iter()
         .map(|record| record["type"].as_str().unwrap())

@@ -110,6 +110,29 @@ fn the_client_runs_external_tools() {
 }
 
 #[test]
+fn a_plan_that_has_changed_is_not_approved() {
+    let steps = [
+        Script::new().tool("e", "plan_enter", json!({})),
+        Script::new().tool("p", "plan_write", json!({"content": "# good"})),
+        Script::new().tool("x", "plan_exit", json!({})),
+        Script::text(["Done."]),
+    ];
+    let chat = chat_of("stale-plan", steps);
+    let path = chat.say("do it")["pending"][0]["payload"]["path"].as_str().unwrap().to_owned();
+    assert!(
+        [200, 201]
+            .contains(&chat.client.send("PUT", &format!("/v1/workspace/files/{path}"), b"# evil").status)
+    );
+    let refused = answer(&chat, &json!("x"), json!({"answer": {"action": "approved"}})).expect(409);
+    assert_eq!(refused["code"], "stale_plan");
+    assert!(of_type(&chat.log(), "answer.given").is_empty());
+    assert_eq!(chat.get("")["pending"][0]["payload"]["plan"], "# evil");
+    let approved = answer(&chat, &json!("x"), json!({"answer": {"action": "approved"}})).expect(200);
+    assert_eq!((&approved["status"], &chat.get("")["mode"]), (&json!("completed"), &json!("build")));
+    log::check(&chat.log());
+}
+
+#[test]
 fn a_plan_is_written_reviewed_and_carried_out() {
     let steps = [
         Script::new().tool("e", "plan_enter", json!({})),

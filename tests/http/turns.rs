@@ -536,7 +536,7 @@ fn sessions_are_created_updated_and_shown() {
         (&changed["title"], &changed["mode"], &changed["model"]),
         (&json!("New"), &json!("plan"), &json!("demo/echo"))
     );
-    assert_eq!((&changed["metadata"], &changed["state"]), (&json!({"b": 2}), &json!({"x": 1})));
+    assert_eq!((&changed["metadata"], &changed["state"]), (&json!({"a": 1, "b": 2}), &json!({"x": 1})));
     let chat = Chat::new(client.clone(), "crud:1");
     assert_eq!(
         chat.log_types(),
@@ -545,7 +545,7 @@ fn sessions_are_created_updated_and_shown() {
     let log = chat.log();
     assert_eq!(
         log[1]["changed"],
-        json!({"title": "New", "metadata": {"b": 2}, "permissions": {
+        json!({"title": "New", "metadata": {"a": 1, "b": 2}, "permissions": {
             "categories": {}, "tools": {"web_fetch": "deny"}, "patterns": [], "yolo": false, "grants": {},
         }})
     );
@@ -653,6 +653,20 @@ fn forks_are_independent() {
     }
     let nowhere = chat.post("/fork", json!({"at_message": "msg_unknown"})).expect(422);
     assert_eq!(nowhere["errors"][0]["pointer"], "/at_message");
+}
+
+#[test]
+fn a_fork_is_never_that_of_another_user() {
+    let client = shared().client();
+    let chat = Chat::new(client.with_header("idempotency-key", "the-fork"), "fork-place");
+    let own = |user: &str| json!({"id": chat.id, "user": user, "metadata": {"of": user}});
+    client.post("/v1/sessions", own("alice")).expect(201);
+    let alices = chat.post("/fork", json!({})).expect(201);
+    assert_eq!(client.delete("/v1/sessions/fork-place").status, 204);
+    client.post("/v1/sessions", own("bob")).expect(201);
+    let bobs = chat.post("/fork", json!({})).expect(201);
+    assert_eq!((&bobs["user"], &bobs["metadata"]["of"]), (&json!("bob"), &json!("bob")));
+    assert_ne!(bobs["id"], alices["id"]);
 }
 
 #[test]

@@ -58,6 +58,7 @@ impl SessionHost {
                 let status = ChildStatus::not_started(task.session, suspension.call_id.clone());
                 self.resolve_child(session, suspension, status).map(drop)
             }
+            Ok(Imported::Taken) => self.fail_child(session, suspension, "another session has its id"),
             Ok(Imported::Missing) => self.fail_child(session, suspension, "its session was deleted"),
             // A child that has acknowledged its task keeps it, however long it is unreachable.
             Err(error) => {
@@ -253,9 +254,15 @@ impl SessionHost {
             true => turn.options.tools.clone(),
             false => Some(self.agent.tools_of_subagents(&state, kind.tools.as_deref())),
         };
+        // At least one, so that it can answer.
+        let share = |max: u32, used: u32| {
+            let share = u64::from(max.saturating_sub(used)) / siblings;
+            u32::try_from(share).unwrap_or(u32::MAX).max(1)
+        };
         let left = |max: f64| (max - turn.cost_usd.unwrap_or(0.0)).max(0.0) / siblings as f64;
         let budget = Budget {
-            max_steps: kind.max_steps.unwrap_or(turn.budget.max_steps),
+            max_steps: share(turn.budget.max_steps, turn.steps).min(kind.max_steps.unwrap_or(u32::MAX)),
+            max_tool_calls: share(turn.budget.max_tool_calls, turn.tool_calls),
             max_tokens: turn
                 .budget
                 .max_tokens

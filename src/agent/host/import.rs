@@ -25,6 +25,9 @@ impl SessionHost {
         }
         let session = match self.recover()? {
             Some(session) => {
+                if session.state().meta.user != snapshot.meta.meta.user {
+                    return Ok(Imported::Taken);
+                }
                 if is_child {
                     self.follow_rules(&session, &snapshot)?;
                 }

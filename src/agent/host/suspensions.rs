@@ -131,6 +131,42 @@ impl SessionHost {
         self.settle(session, settled, granted, "decided")
     }
 
+    /// Checks that the payload of a call that waits for an answer is still what the person was shown. If it is not,
+    /// stores and announces the new one.
+    ///
+    /// # Errors
+    /// `stale_plan` for a plan that has changed, `unavailable` when the payload cannot be read.
+    pub async fn ensure_current(
+        self: &Rc<Self>,
+        session: &Rc<Session>,
+        call_id: &CallId,
+        answer: &CallAnswer,
+    ) -> Result<(), Problem> {
+        let waiting =
+            || session.suspension(Row::Answer, call_id).map(|row| row.filter(|own| own.resolution.is_none()));
+        let (CallAnswer::Answer(answer), Some(suspension)) = (answer, waiting()?) else { return Ok(()) };
+        let Some((_, tool)) = self.agent.toolkit.get(&suspension.name) else { return Ok(()) };
+        let owner = session.state().meta.owner();
+        let changed = tool.changed_payload(answer, &suspension.wait.payload(), &owner).await;
+        let changed = changed
+            .map_err(|error| Problem::unavailable("the call's payload cannot be read; try again", error))?;
+        // The call may have been resolved meanwhile.
+        let (Some(payload), Some(mut suspension)) = (changed, waiting()?) else { return Ok(()) };
+        if let Wait::Question(shown) | Wait::Plan(shown) | Wait::External(shown) = &mut suspension.wait {
+            *shown = payload;
+        }
+        let Suspension { call_id, name, expires_at, .. } = suspension.clone();
+        let (kind, payload) = (suspension.wait.kind(), suspension.wait.payload());
+        let (key, json) = row(&suspension)?;
+        session.commit(self.now(), |draft| {
+            draft.put(key, json);
+            let shown = EventKind::ToolSuspended { call_id, name, kind, payload, expires_at };
+            draft.record(Some(&suspension.turn), shown);
+        })?;
+        let detail = "the plan has changed since it was shown; `pending` has the new one";
+        Err(Problem::new(ErrorCode::StalePlan, detail))
+    }
+
     /// Answers a suspended call. Repeating an answer changes nothing.
     ///
     /// # Errors

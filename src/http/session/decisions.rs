@@ -58,6 +58,7 @@ pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
         (None, Value::Null) => return Err(Problem::field("/answer", "missing")),
         (None, answer) => CallAnswer::Answer(answer),
     };
+    call.host.ensure_current(session, &call.params.id("call_id"), &given).await?;
     let answer = || call.host.answer(session, &call.params.id("call_id"), given, approver(call));
     resolve(call, session, Row::Answer, answer).await
 }

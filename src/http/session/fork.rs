@@ -5,8 +5,8 @@ use crate::http::body;
 use crate::http::response::{self, Response, ResponseExt};
 use crate::ports::session_store::Select;
 use crate::types::{
-    EventKind, GeneratedId, Grants, Imported, Problem, SessionId, SessionMeta, SessionPermissions, Snapshot,
-    SnapshotMeta,
+    ErrorCode, EventKind, GeneratedId, Grants, Imported, Problem, SessionId, SessionMeta, SessionPermissions,
+    Snapshot, SnapshotMeta,
     session::{SCHEMA, Totals},
 };
 use http::StatusCode;
@@ -28,7 +28,7 @@ pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
         let last = last.ok_or_else(|| Problem::field("/at_message", "no such message in this session"))?;
         records.truncate(last + 1);
     }
-    let id = fork_id(call);
+    let id = fork_id(call, &session.state().meta);
     let snapshot = {
         let state = session.state();
         let now = call.host.now();
@@ -50,8 +50,13 @@ pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
         Snapshot { schema: SCHEMA, meta, forked_from, tenant_rules, records: Some(records), task: None }
     };
     let tenant = &call.principal.tenant;
-    let Imported::Session(view) = call.host.peers().import(tenant, &id, snapshot).await? else {
-        return Err(Problem::internal("the fork was not created"));
+    let view = match call.host.peers().import(tenant, &id, snapshot).await? {
+        Imported::Session(view) => view,
+        Imported::Taken => {
+            let detail = "a session of another user has the id of the fork; use another Idempotency-Key";
+            return Err(Problem::new(ErrorCode::AlreadyExists, detail));
+        }
+        Imported::Missing | Imported::Canceled => return Err(Problem::internal("the fork was not created")),
     };
     let location = format!("/v1/sessions/{id}");
     Ok(response::bytes(StatusCode::CREATED, "application/json", view).with("location", &location))
@@ -59,9 +64,10 @@ pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
 
 /// Returns the id of the new session. With an Idempotency-Key it is derived from the key, so that a request
 /// that is repeated after a crash creates no second fork.
-fn fork_id(call: &Call<'_>) -> SessionId {
+fn fork_id(call: &Call<'_>, source: &SessionMeta) -> SessionId {
     let Some(key) = &call.key else { return call.host.new_id() };
-    let name = json!(["fork", call.principal.tenant, call.session_id, key.key]);
+    // The source may be deleted, and another user may create one with the same id.
+    let name = json!(["fork", source.tenant, source.id, source.user, source.created_at, key.key]);
     SessionId::derive(&name.to_string())
 }
 

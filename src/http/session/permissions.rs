@@ -1,6 +1,7 @@
 //! Patches the permissions of a session.
 
 use super::checks::MAX_OBJECT_BYTES;
+use crate::http::patch::merge;
 use crate::types::{Problem, SessionPermissions, json::from_value};
 use serde_json::{Value, json};
 
@@ -26,24 +27,6 @@ pub(super) fn patched(now: &SessionPermissions, patch: Value) -> Result<SessionP
         return Err(fault(String::new(), &format!("larger than {MAX_OBJECT_BYTES} bytes of JSON")));
     }
     Ok(new)
-}
-
-/// Applies a merge patch (RFC 7396).
-pub(super) fn merge(value: &mut Value, patch: Value) {
-    let Value::Object(patch) = patch else {
-        *value = patch;
-        return;
-    };
-    if !value.is_object() {
-        *value = json!({});
-    }
-    let Some(members) = value.as_object_mut() else { return };
-    for (name, patch) in patch {
-        match patch {
-            Value::Null => drop(members.remove(&name)),
-            patch => merge(members.entry(name).or_insert(Value::Null), patch),
-        }
-    }
 }
 
 #[cfg(test)]

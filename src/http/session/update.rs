@@ -6,7 +6,10 @@ use super::permissions::patched;
 use super::resource::shown;
 use crate::agent::state::Merged;
 use crate::http::response::Response;
-use crate::http::{body, patch::present};
+use crate::http::{
+    body,
+    patch::{merge, present},
+};
 use crate::session::{Modes, Session, SessionChange};
 use crate::types::{Mode, Problem};
 use http::StatusCode;
@@ -43,7 +46,12 @@ pub async fn update(call: &Call<'_>) -> Result<Response, Problem> {
         let limit = session.state().meta.budget.max_cost_usd;
         checks::priced(host, limit, model.as_deref(), "/model")?;
     }
-    let metadata = body.metadata.map(|object| checks::object("/metadata", object)).transpose()?;
+    let metadata = body.metadata.map(|patch| {
+        let mut merged = Value::Object(session.state().meta.metadata.clone());
+        merge(&mut merged, Value::Object(patch));
+        checks::object("/metadata", merged.as_object().cloned().unwrap_or_default())
+    });
+    let metadata = metadata.transpose()?;
     let old = session.state().meta.state.clone();
     let state = body.state.map(|change| host.agent().state().merge(&old, change)).transpose();
     let state = state.map_err(Problem::fields)?;

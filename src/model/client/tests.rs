@@ -53,7 +53,10 @@ fn error_messages_are_redacted_and_truncated() {
     let offline = fail(0, None);
     assert_eq!(
         (offline.kind, offline.for_log().as_str()),
-        (ModelErrorKind::Network, "fake: the connection failed; try again later (no route with key [redacted])")
+        (
+            ModelErrorKind::Network,
+            "fake: the connection failed; try again later (no route with key [redacted])"
+        )
     );
 }
 

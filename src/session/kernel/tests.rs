@@ -216,6 +216,7 @@ impl World {
             reflections: 0,
             repairs: 0,
             empty_responses: 0,
+            subagents: 0,
             usage: Default::default(),
             cost_usd: None,
             options: TurnOptions::default(),

@@ -123,6 +123,28 @@ pub const TOPIC: Topic = Topic {
  {"id": "review", "read_only": true, "instructions": "Find faults.", "default_model": "openai/gpt-5-mini"}]"#,
         },
         Setting {
+            name: "MAX_SUBAGENTS",
+            kind: Kind::Variable(|config, text| {
+                config.agent.max_subagents = value::number(text, 1)?;
+                Ok(())
+            }),
+            default: "8",
+            expects: "a whole number from 1",
+            doc: "Maximum number of subagents that a turn runs at a time. Further ones start when these have ended.",
+            example: "",
+        },
+        Setting {
+            name: "MAX_SUBAGENTS_PER_TURN",
+            kind: Kind::Variable(|config, text| {
+                config.agent.max_subagents_per_turn = value::number(text, 1)?;
+                Ok(())
+            }),
+            default: "32",
+            expects: "a whole number from 1",
+            doc: "Maximum number of subagents that a turn starts. Calls that would start more are denied.",
+            example: "",
+        },
+        Setting {
             name: "SUBAGENTS",
             kind: Kind::Variable(subagents),
             default: "",

@@ -2,7 +2,7 @@
 
 use super::{Plans, own_path, planning, review::Review};
 use crate::agent::{Tool, ToolContext, ToolError};
-use crate::types::{Effect, FilePath, Invalid, PlanRef, WaitKind};
+use crate::types::{BoxError, Effect, FilePath, Invalid, Owner, PlanRef, WaitKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -40,11 +40,20 @@ impl Tool for PlanExit {
         let plan = self.0.read(&path, cx).await?;
         let plan =
             plan.ok_or_else(|| ToolError::new("there is no plan yet; write it with plan_write first"))?;
-        Ok(Some(json!({"path": path, "plan": plan, "summary": args.summary})))
+        Ok(Some(json!({"path": path, "plan": plan.text, "summary": args.summary})))
     }
 
     fn check_answer(&self, _args: &ExitArgs, answer: &Value) -> Result<(), Invalid> {
         Review::read(answer).map(drop)
+    }
+
+    async fn changed_payload(
+        &self,
+        answer: &Value,
+        shown: &Value,
+        owner: &Owner,
+    ) -> Result<Option<Value>, BoxError> {
+        changed_plan(&self.0, answer, shown, owner).await
     }
 
     async fn run(&self, _args: ExitArgs, cx: ToolContext) -> Result<String, ToolError> {
@@ -82,11 +91,20 @@ impl Tool for SubmitPlan {
         let path = path(&args.path)?;
         let plan = self.0.read(&path, cx).await?;
         let plan = plan.ok_or_else(|| ToolError::new(format!("`{path}` does not exist or is empty")))?;
-        Ok(Some(json!({"path": path, "plan": plan})))
+        Ok(Some(json!({"path": path, "plan": plan.text})))
     }
 
     fn check_answer(&self, _args: &SubmitArgs, answer: &Value) -> Result<(), Invalid> {
         Review::read(answer).map(drop)
+    }
+
+    async fn changed_payload(
+        &self,
+        answer: &Value,
+        shown: &Value,
+        owner: &Owner,
+    ) -> Result<Option<Value>, BoxError> {
+        changed_plan(&self.0, answer, shown, owner).await
     }
 
     async fn run(&self, args: SubmitArgs, cx: ToolContext) -> Result<String, ToolError> {
@@ -99,19 +117,41 @@ fn path(text: &str) -> Result<FilePath, ToolError> {
     path.map_err(|error| ToolError::new(format!("`{}` is not a valid path: {error}", text.escape_debug())))
 }
 
+/// Returns the payload with the plan as it is now, if an approval would be for another text.
+async fn changed_plan(
+    plans: &Plans,
+    answer: &Value,
+    shown: &Value,
+    owner: &Owner,
+) -> Result<Option<Value>, BoxError> {
+    let is_approval = Review::read(answer).is_ok_and(|review| review.approved);
+    let (Some(path), Some(plan)) = (shown["path"].as_str(), shown["plan"].as_str()) else { return Ok(None) };
+    if !is_approval {
+        return Ok(None);
+    }
+    let now = plans.text(owner, &FilePath::parse(path)?).await?;
+    Ok((now != plan).then(|| {
+        let mut payload = shown.clone();
+        payload["plan"] = now.into();
+        payload
+    }))
+}
+
 /// Applies the user's review, and describes it to the model.
 async fn apply_review(plans: &Plans, path: &FilePath, cx: &ToolContext) -> Result<String, ToolError> {
     let Review { approved, feedback } = Review::read(cx.answer.as_ref().unwrap_or(&Value::Null))?;
     if approved {
-        let plan = PlanRef { path: path.to_string(), call_id: cx.call_id.clone() };
         // A rerun after a crash must not switch the mode again, since the session may have left it.
-        if cx.plan().as_ref() != Some(&plan) {
+        if cx.plan().is_none_or(|plan| plan.call_id != cx.call_id) {
             // The approval applies only to the text that the user was shown.
-            if plans.read(path, cx).await?.as_deref() != cx.shown["plan"].as_str() {
+            let shown = plans.read(path, cx).await?;
+            let Some(plan) = shown.filter(|plan| Some(plan.text.as_str()) == cx.shown["plan"].as_str())
+            else {
                 let changed =
                     format!("the plan in `{path}` has changed since it was shown to the user; ask again");
                 return Err(ToolError::new(changed));
-            }
+            };
+            let plan = PlanRef { path: path.to_string(), call_id: cx.call_id.clone(), etag: plan.etag };
             let target = cx.mode().and_then(|mode| cx.modes.after_plan(mode)).map(|mode| mode.id.as_str());
             cx.switch_mode(target, Some(plan))?;
         }
