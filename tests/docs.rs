@@ -239,6 +239,7 @@ fn the_http_api_lists_every_route_and_its_scope() {
             | Handler::Session(scope, _)
             | Handler::Unread(scope, _) => match scope {
                 Scope::Chat => "chat",
+                Scope::Approve => "approve",
                 Scope::Read => "read",
                 Scope::Admin => "admin",
             },

@@ -14,8 +14,8 @@ use crate::turn::{
     schema,
 };
 use crate::types::{
-    CallStatus, DenyReason, Effect, Invalid, Resolution, Suspension, Timestamp, ToolCall, ToolOutcome,
-    ToolSpec, Wait, WaitKind,
+    CallStatus, Decider, DenyReason, Effect, Invalid, Resolution, Suspension, Timestamp, ToolCall,
+    ToolOutcome, ToolSpec, Wait, WaitKind,
 };
 use futures::FutureExt;
 use serde_json::Value;
@@ -141,7 +141,7 @@ fn forbidden(agent: &HarnessAgent, cx: &RuntimeContext, spec: &ToolSpec, call: &
     }
     match agent.permissions(&state).decide(spec, &call.args) {
         Verdict::Deny(reason) => Some(reason),
-        Verdict::Allow | Verdict::Ask => None,
+        Verdict::Allow | Verdict::Ask(_) => None,
     }
 }
 
@@ -230,10 +230,11 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
         Err(invalid) => return deny(call, DenyReason::Validation, invalid.into()),
     };
     let verdict = agent.permissions(&cx.session.state()).decide(spec, &event.call.args);
+    let by = if let Verdict::Ask(by) = verdict { by } else { Decider::User };
     let waits_for = match verdict {
         Verdict::Deny(reason) => return deny(call, DenyReason::Permission, reason),
-        Verdict::Ask if !resolved.approved && resolved.answer.is_none() => Some(WaitKind::Approval),
-        Verdict::Ask | Verdict::Allow => spec.suspends.filter(|_| resolved.answer.is_none()),
+        Verdict::Ask(_) if !resolved.approved && resolved.answer.is_none() => Some(WaitKind::Approval),
+        Verdict::Ask(_) | Verdict::Allow => spec.suspends.filter(|_| resolved.answer.is_none()),
     };
     if waits_for.is_some()
         && let Some((denied, reason)) = cx.state.replay().blocked(&call.name)
@@ -249,7 +250,7 @@ async fn decide(agent: &HarnessAgent, cx: &RuntimeContext, open: OpenCall) -> Pr
             Admission::Run { tool: Rc::clone(tool), spec: spec.clone(), call: event.call, answered }
         }
         Some(kind) => match suspend(agent, cx, kind, tool.as_ref(), spec, event.call).await {
-            Ok(suspension) => Admission::Wait(Box::new(suspension)),
+            Ok(suspension) => Admission::Wait(Box::new(Suspension { by, ..suspension })),
             Err(outcome) => return PreparedCall::settled(call, outcome),
         },
     };
@@ -287,6 +288,7 @@ async fn suspend(
         args_hash: policy::args_hash(&call.args),
         args: call.args,
         wait,
+        by: Decider::User,
         asked_at: now,
         expires_at: now + agent.settings.approval_ttl + grace,
         call_id: call.call_id,

@@ -13,6 +13,12 @@ use std::{
 /// id that it received.
 const MAX_BACKLOG: usize = 16 << 20;
 
+/// Sent to a reader before it is dropped.
+const TOO_SLOW: Bytes = Bytes::from_static(b": this reader is too slow; reconnect with the last id\n\n");
+
+/// Maximum number of readers of a session.
+const MAX_READERS: usize = 100;
+
 /// Maximum number of chunks joined into one.
 const MAX_BATCH: usize = 256;
 
@@ -60,7 +66,12 @@ impl Listener {
     pub fn send(&self, bytes: Bytes) -> bool {
         let backlog = self.backlog.get() + bytes.len();
         self.backlog.set(backlog);
-        backlog <= MAX_BACKLOG && self.sender.unbounded_send(bytes).is_ok()
+        if backlog > MAX_BACKLOG {
+            // The reader may have left, which has the same effect.
+            let _ = self.sender.unbounded_send(TOO_SLOW);
+            return false;
+        }
+        self.sender.unbounded_send(bytes).is_ok()
     }
 
     /// Returns the number of bytes that were sent and not yet read.
@@ -94,6 +105,9 @@ impl Listener {
 pub trait Broadcast {
     /// Returns whether there are none.
     fn is_empty(&self) -> bool;
+
+    /// Returns their number.
+    fn len(&self) -> usize;
 
     /// Sends a frame to all of them.
     fn broadcast(&self, frame: &Frame);
@@ -154,9 +168,19 @@ impl Hub {
         Self { broadcast, ..Self::default() }
     }
 
-    /// Adds a listener for future events.
-    pub fn listen(&self, listener: Listener) {
+    /// Returns whether the session has the maximum number of readers.
+    pub fn is_full(&self) -> bool {
+        let streams = self.listeners.borrow().iter().filter(|listener| !listener.is_closed()).count();
+        streams + self.broadcast.as_ref().map_or(0, |all| all.len()) >= MAX_READERS
+    }
+
+    /// Adds a listener for future events. Returns `false` if there are too many.
+    pub fn listen(&self, listener: Listener) -> bool {
+        if self.is_full() {
+            return false;
+        }
         self.listeners.borrow_mut().push(listener);
+        true
     }
 
     /// Completes when the turn ends or waits for a person; fails if this copy of the session is retired

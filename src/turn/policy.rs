@@ -5,13 +5,16 @@
 //! tool and for its category; matching patterns; for control tools, permission; the policy of the category;
 //! the default. If none of them applies, a person is asked. Of several policies at the same level the
 //! strictest applies. A pattern asks for approval of a control tool only if it names the tool.
+//!
+//! What the operator's layers alone ask about or deny holds, whatever the session's rules and grants say,
+//! because the user of the session may change those.
 
 mod subject;
 #[cfg(test)]
 mod tests;
 
 use super::schema;
-use crate::types::{Category, PatternRule, Policy, Rules, SessionPermissions, ToolSpec};
+use crate::types::{Category, Decider, Grants, PatternRule, Policy, Rules, SessionPermissions, ToolSpec};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -39,12 +42,13 @@ pub enum Verdict {
     /// The call runs.
     Allow,
     /// A person decides.
-    Ask,
+    Ask(Decider),
     /// The call does not run, for this reason, which the model receives.
     Deny(String),
 }
 
 /// The rules of one layer.
+#[derive(Clone, Copy)]
 struct Layer<'a> {
     name: &'static str,
     default: Option<Policy>,
@@ -68,27 +72,35 @@ impl Permissions<'_> {
         if let Some(reason) = self.deny_tool(tool).or_else(|| self.deny_subjects(tool, &subjects)) {
             return Verdict::Deny(reason);
         }
-        match self.policy(tool, &subjects) {
-            Some((Policy::Allow, _)) => Verdict::Allow,
-            Some((Policy::Deny, name)) => {
+        let operators = policy(&self.operators_layers(), &Grants::default(), tool, &subjects);
+        let all = policy(&self.layers(), &self.session.grants, tool, &subjects);
+        match (operators, all) {
+            (Some((Policy::Deny, name)), _) | (_, Some((Policy::Deny, name))) => {
                 Verdict::Deny(format!("the rules of the {name} do not allow {}", tool.name))
             }
-            Some((Policy::Ask, _)) | None if self.session.yolo => Verdict::Allow,
-            Some((Policy::Ask, _)) | None => Verdict::Ask,
+            (Some((Policy::Ask, _)), _) => Verdict::Ask(Decider::Approver),
+            (Some((Policy::AskUser, _)), _) => Verdict::Ask(Decider::User),
+            (_, Some((Policy::Allow, _))) => Verdict::Allow,
+            _ if self.session.yolo => Verdict::Allow,
+            _ => Verdict::Ask(Decider::User),
         }
     }
 
     /// Returns whether every call of the tool would be denied, so that the tool is not offered.
     pub fn hides(&self, tool: &ToolSpec) -> bool {
-        // A default denial does not apply to calls that an allow or ask pattern matches.
-        let may_match =
-            || self.layers().any(|layer| layer.patterns_of(tool).any(|rule| rule.policy != Policy::Deny));
+        let denies = |layers: &[Layer], grants: &Grants| {
+            // A default denial does not apply to calls that an allow or ask pattern matches.
+            let may_match =
+                || layers.iter().any(|layer| layer.patterns_of(tool).any(|rule| rule.policy != Policy::Deny));
+            matches!(policy(layers, grants, tool, &[]), Some((Policy::Deny, _))) && !may_match()
+        };
         self.deny_tool(tool).is_some()
-            || matches!(self.policy(tool, &[]), Some((Policy::Deny, _))) && !may_match()
+            || denies(&self.operators_layers(), &Grants::default())
+            || denies(&self.layers(), &self.session.grants)
     }
 
-    fn layers(&self) -> impl Iterator<Item = Layer<'_>> {
-        let session = self.session;
+    /// Returns the layers that the user of the session cannot change.
+    fn operators_layers(&self) -> Vec<Layer<'_>> {
         let names = LAYERS.into_iter().chain(std::iter::repeat("mode"));
         let layers = self.layers.iter().zip(names).map(|(rules, name)| Layer {
             name,
@@ -97,13 +109,21 @@ impl Permissions<'_> {
             tools: &rules.tools,
             patterns: &rules.patterns,
         });
-        layers.chain([Layer {
+        layers.collect()
+    }
+
+    /// Returns all layers; the session's comes last.
+    fn layers(&self) -> Vec<Layer<'_>> {
+        let session = self.session;
+        let mut layers = self.operators_layers();
+        layers.push(Layer {
             name: "session",
             default: session.default,
             categories: &session.categories,
             tools: &session.tools,
             patterns: &session.patterns,
-        }])
+        });
+        layers
     }
 
     /// Returns the reason why every call of the tool is denied, if it is.
@@ -112,7 +132,7 @@ impl Permissions<'_> {
         if self.read_only && !tool.control && !tool.effect.is_read() {
             return Some(format!("only read-only tools may run now, and {name} is not read-only"));
         }
-        self.layers().find_map(|layer| {
+        self.layers().into_iter().find_map(|layer| {
             if layer.tools.get(name) == Some(&Policy::Deny) {
                 return Some(format!("a rule of the {} forbids {name}", layer.name));
             }
@@ -123,50 +143,54 @@ impl Permissions<'_> {
 
     /// Returns the reason why a call with these subjects is denied by a pattern, if it is.
     fn deny_subjects(&self, tool: &ToolSpec, subjects: &[Subject]) -> Option<String> {
-        self.layers().find_map(|layer| {
+        self.layers().into_iter().find_map(|layer| {
             let mut denials = layer.patterns_of(tool).filter(|rule| rule.policy == Policy::Deny);
             let denied = denials.any(|rule| subjects.iter().any(|subject| subject.is_restricted_by(rule)));
             denied.then(|| format!("a rule of the {} forbids this call of {}", layer.name, tool.name))
         })
     }
+}
 
-    /// Returns the policy of a call that no rule denies, with the name of the layer if the policy is a
-    /// layer's default.
-    fn policy(&self, tool: &ToolSpec, subjects: &[Subject]) -> Option<(Policy, &'static str)> {
-        let explicit = |policy| Some((policy, ""));
-        if let Some(policy) = self.layers().filter_map(|layer| layer.tools.get(&tool.name).copied()).max() {
-            return explicit(policy);
-        }
-        let grants = &self.session.grants;
-        if grants.tools.contains(&tool.name) || grants.categories.contains(&tool.category) {
-            return explicit(Policy::Allow);
-        }
-        if let Some(policy) = self.pattern_policy(tool, subjects) {
-            return explicit(policy);
-        }
-        if tool.control {
-            return explicit(Policy::Allow);
-        }
-        if let Some(policy) =
-            self.layers().filter_map(|layer| layer.categories.get(&tool.category).copied()).max()
-        {
-            return explicit(policy);
-        }
-        self.layers().filter_map(|layer| layer.default.map(|policy| (policy, layer.name))).max()
+/// Returns what layers and grants decide on a call that no rule denies, with the name of the layer if it is a
+/// layer's default.
+fn policy<'a>(
+    layers: &[Layer<'a>],
+    grants: &Grants,
+    tool: &ToolSpec,
+    subjects: &[Subject],
+) -> Option<(Policy, &'static str)> {
+    let explicit = |policy| Some((policy, ""));
+    if let Some(policy) = layers.iter().filter_map(|layer| layer.tools.get(&tool.name).copied()).max() {
+        return explicit(policy);
     }
+    if grants.tools.contains(&tool.name) || grants.categories.contains(&tool.category) {
+        return explicit(Policy::Allow);
+    }
+    if let Some(policy) = pattern_policy(layers, tool, subjects) {
+        return explicit(policy);
+    }
+    if tool.control {
+        return explicit(Policy::Allow);
+    }
+    if let Some(policy) =
+        layers.iter().filter_map(|layer| layer.categories.get(&tool.category).copied()).max()
+    {
+        return explicit(policy);
+    }
+    layers.iter().filter_map(|layer| layer.default.map(|policy| (policy, layer.name))).max()
+}
 
-    fn pattern_policy(&self, tool: &ToolSpec, subjects: &[Subject]) -> Option<Policy> {
-        let layers: Vec<_> = self.layers().collect();
-        let rules = || layers.iter().flat_map(|layer| layer.patterns_of(tool));
-        // Control tools need an approval only if a rule names them.
-        let asks = |rule: &&PatternRule| rule.policy == Policy::Ask && (!tool.control || rule.tool.is_some());
-        if rules().filter(asks).any(|rule| subjects.iter().any(|subject| subject.is_restricted_by(rule))) {
-            return Some(Policy::Ask);
-        }
-        let allowing: Vec<_> = rules().filter(|rule| rule.policy == Policy::Allow).collect();
-        let all = !subjects.is_empty() && subjects.iter().all(|subject| subject.is_allowed_by(&allowing));
-        all.then_some(Policy::Allow)
+fn pattern_policy(layers: &[Layer<'_>], tool: &ToolSpec, subjects: &[Subject]) -> Option<Policy> {
+    let rules = || layers.iter().flat_map(|layer| layer.patterns_of(tool));
+    // Control tools need an approval only if a rule names them.
+    let asking = rules().filter(|rule| rule.policy.asks() && (!tool.control || rule.tool.is_some()));
+    let asking = asking.filter(|rule| subjects.iter().any(|subject| subject.is_restricted_by(rule)));
+    if let Some(policy) = asking.map(|rule| rule.policy).max() {
+        return Some(policy);
     }
+    let allowing: Vec<_> = rules().filter(|rule| rule.policy == Policy::Allow).collect();
+    let all = !subjects.is_empty() && subjects.iter().all(|subject| subject.is_allowed_by(&allowing));
+    all.then_some(Policy::Allow)
 }
 
 /// Returns the hash that identifies the arguments of a call: SHA-256 of their canonical JSON, in hexadecimal.

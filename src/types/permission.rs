@@ -16,16 +16,104 @@ pub const MAX_PATTERN: usize = 500;
 /// Maximum length of a tool's name.
 const MAX_NAME: usize = 64;
 
-/// What a rule decides about a call; the stricter policy is the greater one.
+/// What a rule decides about a call; the stricter policy is the greater one. In JSON its name, or an object such as
+/// `{"policy": "ask", "by": "user"}`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(try_from = "WrittenPolicy", into = "WrittenPolicy")]
 pub enum Policy {
     /// The call runs.
     Allow,
-    /// The call needs approval.
+    /// The call needs the approval of the session's user.
+    AskUser,
+    /// The call needs approval. If the rule is the operator's, the user's own approval is not sufficient.
     Ask,
     /// The call does not run, whatever other rules say.
     Deny,
+}
+
+/// Who may approve a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decider {
+    /// Whoever may send messages to the session.
+    #[default]
+    User,
+    /// A caller with the scope `approve`.
+    Approver,
+}
+
+impl Decider {
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub(super) fn is_user(&self) -> bool {
+        *self == Self::User
+    }
+}
+
+/// The name of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum PolicyName {
+    Allow,
+    Ask,
+    Deny,
+}
+
+/// A policy as it is written.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged, expecting = "expected \"allow\", \"ask\", \"deny\", or {\"policy\", \"by\"?}")]
+enum WrittenPolicy {
+    Name(PolicyName),
+    Decided {
+        policy: PolicyName,
+        #[serde(default)]
+        by: Option<Decider>,
+    },
+}
+
+impl Policy {
+    /// Returns whether the call needs approval.
+    pub fn asks(self) -> bool {
+        matches!(self, Self::Ask | Self::AskUser)
+    }
+
+    fn new(name: PolicyName, by: Option<Decider>) -> Result<Self, Invalid> {
+        match (name, by) {
+            (PolicyName::Ask, Some(Decider::User)) => Ok(Self::AskUser),
+            (PolicyName::Ask, _) => Ok(Self::Ask),
+            (PolicyName::Allow, None) => Ok(Self::Allow),
+            (PolicyName::Deny, None) => Ok(Self::Deny),
+            (PolicyName::Allow | PolicyName::Deny, Some(_)) => Err("`by` is for the policy `ask`".into()),
+        }
+    }
+
+    fn parts(self) -> (PolicyName, Option<Decider>) {
+        match self {
+            Self::Allow => (PolicyName::Allow, None),
+            Self::AskUser => (PolicyName::Ask, Some(Decider::User)),
+            Self::Ask => (PolicyName::Ask, None),
+            Self::Deny => (PolicyName::Deny, None),
+        }
+    }
+}
+
+impl TryFrom<WrittenPolicy> for Policy {
+    type Error = Invalid;
+
+    fn try_from(written: WrittenPolicy) -> Result<Self, Invalid> {
+        match written {
+            WrittenPolicy::Name(name) => Self::new(name, None),
+            WrittenPolicy::Decided { policy, by } => Self::new(policy, by),
+        }
+    }
+}
+
+impl From<Policy> for WrittenPolicy {
+    fn from(policy: Policy) -> Self {
+        match policy.parts() {
+            (name, None) => Self::Name(name),
+            (policy, by) => Self::Decided { policy, by },
+        }
+    }
 }
 
 /// The tool groups that rules can name.
@@ -77,15 +165,41 @@ impl Category {
 
 /// A rule about the subject of a call: a path, a command, or a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "WrittenPattern", into = "WrittenPattern")]
 pub struct PatternRule {
     /// The tool that the rule applies to; all tools if absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// A glob, such as `src/**`, `git push *`, or `*.example.com`. In paths, `*` stops at a slash and `**`
     /// does not; in commands and hosts, `*` matches anything.
     pub pattern: String,
     /// The policy for matching calls.
     pub policy: Policy,
+}
+
+/// A pattern rule as it is written.
+#[derive(Serialize, Deserialize)]
+struct WrittenPattern {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
+    pattern: String,
+    policy: PolicyName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    by: Option<Decider>,
+}
+
+impl TryFrom<WrittenPattern> for PatternRule {
+    type Error = Invalid;
+
+    fn try_from(WrittenPattern { tool, pattern, policy, by }: WrittenPattern) -> Result<Self, Invalid> {
+        Ok(Self { tool, pattern, policy: Policy::new(policy, by)? })
+    }
+}
+
+impl From<PatternRule> for WrittenPattern {
+    fn from(PatternRule { tool, pattern, policy }: PatternRule) -> Self {
+        let (policy, by) = policy.parts();
+        Self { tool, pattern, policy, by }
+    }
 }
 
 impl PatternRule {
@@ -209,8 +323,7 @@ impl SessionPermissions {
     /// Adds grants. A rule of this session to ask about a granted tool is removed; rules of other layers
     /// stay.
     pub fn grant(&mut self, granted: &Grants) {
-        let answered =
-            |tool: &String, policy: &Policy| *policy == Policy::Ask && granted.tools.contains(tool);
+        let answered = |tool: &String, policy: &Policy| policy.asks() && granted.tools.contains(tool);
         self.tools.retain(|tool, policy| !answered(tool, policy));
         self.grants.join(granted);
     }

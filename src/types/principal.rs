@@ -11,6 +11,8 @@ pub enum Scope {
     Chat,
     /// Read sessions, events, and results.
     Read,
+    /// Approve calls about which a rule of the operator asks.
+    Approve,
     /// Manage the tenant's agents and shared files.
     Admin,
 }
@@ -23,7 +25,7 @@ pub struct Scopes(pub Vec<Scope>);
 impl Scopes {
     /// Returns all scopes.
     pub fn all() -> Self {
-        Self(vec![Scope::Chat, Scope::Read, Scope::Admin])
+        Self(vec![Scope::Chat, Scope::Read, Scope::Approve, Scope::Admin])
     }
 
     /// Returns whether `scope` is in the set.

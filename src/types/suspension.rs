@@ -1,6 +1,6 @@
 //! Suspended tool calls: what a call waits for, and its resolution.
 
-use super::{CallId, Category, KeyId, Timestamp, TurnId, UserId, subagent::ChildTask};
+use super::{CallId, Category, Decider, KeyId, Timestamp, TurnId, UserId, subagent::ChildTask};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -117,6 +117,8 @@ pub struct Suspension {
     pub args_hash: String,
     /// What the call waits for.
     pub wait: Wait,
+    /// Who may approve it.
+    pub by: Decider,
     /// When it was suspended.
     pub asked_at: Timestamp,
     /// When the call counts as declined.
@@ -151,6 +153,7 @@ impl Suspension {
             args: self.args.clone(),
             args_hash: self.args_hash.clone(),
             payload: self.wait.payload(),
+            by: self.by,
             asked_at: self.asked_at,
             expires_at: self.expires_at,
         }
@@ -184,6 +187,9 @@ pub struct Pending {
     /// The payload for the person or client that answers: the question, the plan, or the arguments.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub payload: Value,
+    /// Who may approve it; absent for the user.
+    #[serde(default, skip_serializing_if = "Decider::is_user")]
+    pub by: Decider,
     /// When it was suspended.
     pub asked_at: Timestamp,
     /// When the call counts as declined.
@@ -218,6 +224,7 @@ impl TryFrom<Stored> for Suspension {
             args: pending.args,
             args_hash: pending.args_hash,
             wait,
+            by: pending.by,
             asked_at: pending.asked_at,
             expires_at: pending.expires_at,
             resolution: resolved,

@@ -52,7 +52,7 @@ fn suspended() -> Stage {
 }
 
 fn approval(decision: Decision) -> ApprovalDecision {
-    ApprovalDecision { decision, reason: None, args: None, args_hash: None }
+    ApprovalDecision { decision, reason: None, args: None, args_hash: None, is_approver: true }
 }
 
 fn decide(stage: &Stage, call: &str, approval: ApprovalDecision) -> Result<TurnEffect, Problem> {

@@ -197,3 +197,19 @@ fn a_cost_limit_requires_a_price() {
     create(&free, json!({})).unwrap();
     patch(&free, &json!({"model": "scripted/other"})).unwrap();
 }
+
+#[test]
+fn the_readers_of_a_session_are_bounded() {
+    let stage = streaming();
+    let open =
+        || respond(&stage, &request("GET /events", "", &[("accept", "text/event-stream")], Vec::new()));
+    let mut streams: Vec<Response> = (0..100).map(|_| open().unwrap()).collect();
+    assert_eq!(open().err().unwrap().code, ErrorCode::RateLimited);
+    let stream = [("accept", "text/event-stream")];
+    let body = json!({"content": "x"}).to_string().into_bytes();
+    let message = respond(&stage, &request("POST /messages", "", &stream, body));
+    assert_eq!(message.err().unwrap().code, ErrorCode::RateLimited);
+    assert_eq!(stage.session().state().activity.queue.len(), 0, "nothing was stored");
+    streams.pop();
+    open().unwrap();
+}

@@ -86,8 +86,13 @@ fn denied(stage: &Stage) -> bool {
 /// Approves every suspended call permanently, in all sessions.
 fn consent(stage: &Stage) {
     let by = Approver::default();
-    let always =
-        ApprovalDecision { decision: Decision::AlwaysAllowTool, reason: None, args: None, args_hash: None };
+    let always = ApprovalDecision {
+        decision: Decision::AlwaysAllowTool,
+        reason: None,
+        args: None,
+        args_hash: None,
+        is_approver: true,
+    };
     for pending in stage.session().pending().unwrap() {
         let theirs = pending.payload["pending"].as_array().cloned().unwrap_or_default();
         match pending.payload["session"].as_str() {

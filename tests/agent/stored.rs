@@ -160,8 +160,13 @@ fn write_the_dumps() {
 }
 
 fn approve(stage: &Stage) {
-    let decision =
-        ApprovalDecision { decision: Decision::Approve, reason: None, args: None, args_hash: None };
+    let decision = ApprovalDecision {
+        decision: Decision::Approve,
+        reason: None,
+        args: None,
+        args_hash: None,
+        is_approver: true,
+    };
     stage.host().decide(&stage.session(), &"w".into(), decision, Approver::default()).unwrap();
     stage.run();
 }

@@ -337,7 +337,7 @@ fn a_token_authenticates_its_own_user_only() {
     }
     // User names in the form of identity providers.
     let odd = holder(json!({"sub": "auth0|7 Zoë 山", "aud": "edge"}));
-    let (own, _) = conversation(&odd, "token-odd", "ignored");
+    let (own, _) = conversation(&odd, "token-odd", "auth0|7 Zoë 山");
     assert_eq!(own.get("")["user"], "auth0|7 Zoë 山");
     // A scope claim restricts the scopes.
     let reader = holder(json!({"sub": "ann", "aud": "edge", "scope": "openid read"}));

@@ -17,8 +17,8 @@ use crate::turn::{
     policy::{self, Verdict},
 };
 use crate::types::{
-    Approver, CallId, Decision, ErrorCode, EventKind, Grants, Problem, Resolution, StopReason, Suspension,
-    ToolCall, TurnStatus, Usage, Wait,
+    Approver, CallId, Decider, Decision, ErrorCode, EventKind, Grants, Problem, Resolution, StopReason,
+    Suspension, ToolCall, TurnStatus, Usage, Wait,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -38,6 +38,8 @@ pub struct ApprovalDecision {
     /// The hash that the call's arguments must have, so that a caller decides on the arguments that it has
     /// seen.
     pub args_hash: Option<String>,
+    /// Whether the caller may approve calls about which a rule of the operator asks.
+    pub is_approver: bool,
 }
 
 /// The answer to a suspended call.
@@ -74,7 +76,7 @@ impl SessionHost {
     /// # Errors
     /// `not_found` for an unknown call, `stale_args_hash` when its arguments have another hash, `already_decided` after a
     /// different decision, `not_waiting` after it expired or its turn ended, `validation_failed` for invalid
-    /// arguments.
+    /// arguments, `missing_scope` if the caller may not approve the call.
     pub fn decide(
         self: &Rc<Self>,
         session: &Rc<Session>,
@@ -89,6 +91,11 @@ impl SessionHost {
             return Err(Problem::new(ErrorCode::StaleArgsHash, detail));
         }
         let declines = approval.decision == Decision::Decline;
+        if !declines && !approval.is_approver && self.decider(session, &suspension) == Decider::Approver {
+            let detail =
+                "a rule of the operator asks about this call: approving it needs the scope `approve`";
+            return Err(Problem::new(ErrorCode::MissingScope, detail));
+        }
         let args = match approval.args {
             Some(args) if !declines => Some(self.coerce_args(&suspension, args)?),
             _ => None,
@@ -165,6 +172,16 @@ impl SessionHost {
         })?;
         let detail = "the plan has changed since it was shown; `pending` has the new one";
         Err(Problem::new(ErrorCode::StalePlan, detail))
+    }
+
+    /// Returns who may approve a call: under the rules when it was suspended, and under the current ones.
+    fn decider(&self, session: &Session, suspension: &Suspension) -> Decider {
+        let state = session.state();
+        let spec = self.agent.toolkit.get(&suspension.name).map(|(spec, _)| spec);
+        match spec.map(|spec| self.agent.permissions(&state).decide(spec, &suspension.args)) {
+            Some(Verdict::Ask(now)) => now.max(suspension.by),
+            Some(Verdict::Allow | Verdict::Deny(_)) | None => suspension.by,
+        }
     }
 
     /// Answers a suspended call. Repeating an answer changes nothing.

@@ -60,6 +60,20 @@ pub fn priced(
     Ok(())
 }
 
+/// Refuses another stream or WebSocket of a session that has the maximum number of readers.
+pub fn room_for_reader(session: &Session) -> Result<(), Problem> {
+    match session.hub().is_full() {
+        true => Err(too_many_readers()),
+        false => Ok(()),
+    }
+}
+
+/// Returns the problem of a session that has the maximum number of readers.
+pub fn too_many_readers() -> Problem {
+    let detail = "the session has too many open streams and WebSockets; close some of them";
+    Problem { retry_after_s: Some(10), ..Problem::new(ErrorCode::RateLimited, detail) }
+}
+
 /// Refuses an operation in the session of a subagent, which works on its task under the rules of its parent.
 pub fn not_a_subagent(session: &Session) -> Result<(), Problem> {
     match &session.state().meta.parent {

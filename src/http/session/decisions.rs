@@ -6,7 +6,7 @@ use crate::agent::host::suspensions::{ApprovalDecision, CallAnswer, TurnEffect};
 use crate::http::body;
 use crate::http::response::Response;
 use crate::session::{Session, suspensions::Row};
-use crate::types::{Approver, Decision, Problem, TurnStatus};
+use crate::types::{Approver, Decision, Problem, Scope, TurnStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -42,6 +42,7 @@ pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
         reason: body.reason.filter(|reason| !reason.trim().is_empty()),
         args: body.args,
         args_hash: body.args_hash,
+        is_approver: call.principal.scopes.allow(Scope::Approve),
     };
     let decide = || call.host.decide(session, &call.params.id("call_id"), approval, approver(call));
     resolve(call, session, Row::Approval, decide).await
@@ -77,7 +78,7 @@ async fn resolve(
         return Err(Problem::not_found("call"));
     };
     // No await between the subscription and the change, so that the client misses no event.
-    let subscription = TurnSubscription::new(call.host, session, &turn, mode);
+    let subscription = TurnSubscription::new(call.host, session, &turn, mode)?;
     match change()? {
         TurnEffect::Continues if mode == ResponseMode::Receipt => {
             let body = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();

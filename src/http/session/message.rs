@@ -60,6 +60,12 @@ pub(super) fn checked_post(
     if let Some((index, name)) = names.find(|(_, name)| toolkit.get(name).is_none()) {
         return Err(Problem::field(format!("/tools/{index}"), format!("no tool named {name:?}")));
     }
+    let mut tools = body.tools;
+    if let Some(names) = &mut tools {
+        // They are part of the state, which each step stores.
+        names.sort_unstable();
+        names.dedup();
+    }
     if let Some(schema) = &body.output_schema {
         check_schema(schema)?;
     }
@@ -70,7 +76,7 @@ pub(super) fn checked_post(
         parts,
         budget,
         options: TurnOptions {
-            tools: body.tools,
+            tools,
             think: body.think,
             show_citations: body.show_citations.unwrap_or(true),
             output_schema: body.output_schema,

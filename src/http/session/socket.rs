@@ -1,7 +1,7 @@
 //! WebSockets of a session: its events as text frames, and commands from the client. The platform holds the
 //! sockets.
 
-use super::{call::Call, call::SessionRequest, events, turns};
+use super::{call::Call, call::SessionRequest, checks, events, turns};
 use crate::agent::SessionHost;
 use crate::http::pattern::Params;
 use crate::http::request::{MAX_BODY, Request, RequestExt};
@@ -19,6 +19,7 @@ pub async fn open(call: &Call<'_>) -> Result<Response, Problem> {
         let detail = "this route opens a WebSocket: send the header `Upgrade: websocket`";
         return Err(Problem::new(ErrorCode::InvalidRequest, detail));
     }
+    checks::room_for_reader(call.session()?)?;
     let missed = missed(call, call.session()?)?;
     // Without the rules: the platform limits the size of a socket's state, and the session stores the rules.
     let principal = Principal { rules: Rules::default(), ..call.principal.clone() };

@@ -1,6 +1,6 @@
 //! How a caller receives the turn that its request starts or continues.
 
-use super::feed;
+use super::{checks, feed};
 use crate::agent::SessionHost;
 use crate::http::request::{Request, RequestExt};
 use crate::http::response::{self, Response, ResponseExt};
@@ -54,20 +54,30 @@ enum Source {
 
 impl TurnSubscription {
     /// Subscribes to a turn.
-    pub fn new(host: &Rc<SessionHost>, session: &Rc<Session>, turn: &TurnId, mode: ResponseMode) -> Self {
+    ///
+    /// # Errors
+    /// `rate_limited` if the session has the maximum number of readers.
+    pub fn new(
+        host: &Rc<SessionHost>,
+        session: &Rc<Session>,
+        turn: &TurnId,
+        mode: ResponseMode,
+    ) -> Result<Self, Problem> {
         let source = match mode {
             ResponseMode::Stream => {
                 let interest = Interest { turn: Some(turn.clone()), until_idle: false };
                 let (listener, stream) = Listener::new(interest);
                 listener.send(feed::PREAMBLE);
-                session.hub().listen(listener);
+                if !session.hub().listen(listener) {
+                    return Err(checks::too_many_readers());
+                }
                 host.ping(session);
                 Source::Stream(stream)
             }
             ResponseMode::Json => Source::Pause(session.hub().pause_of(turn)),
             ResponseMode::Receipt => Source::None,
         };
-        Self { turn: turn.clone(), source }
+        Ok(Self { turn: turn.clone(), source })
     }
 
     /// Returns the response: the stream, or the turn when it has ended or is suspended.

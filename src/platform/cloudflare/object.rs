@@ -35,8 +35,8 @@ pub const FORWARD: &str = "x-edge-harness-forward";
 /// The header of a request between objects. Ignored on requests that the gateway passed on.
 const INTERNAL: &str = "x-edge-harness-internal";
 
-/// Interval at which an incorrectly configured deployment is checked again.
-const UNCONFIGURED: Duration = Duration::from_secs(60);
+/// When a failed alarm is repeated. The platform itself repeats it a few times only, and then drops it.
+const RETRY: Duration = Duration::from_mins(1);
 
 /// The value of [`FORWARD`].
 #[derive(Serialize, Deserialize)]
@@ -97,14 +97,14 @@ impl DurableObject for SessionObject {
     async fn alarm(&self) -> Result<Response> {
         match &self.inner.host {
             Ok(host) => {
-                let woken = host.wake().await;
-                woken.map_err(|problem| worker::Error::RustError(problem.to_string()))?;
+                if let Err(problem) = host.wake().await {
+                    ConsoleLog.error(&json!({ "event": "alarm.failed", "cause": problem.to_string() }));
+                    self.inner.state.storage().set_alarm(RETRY).await?;
+                }
             }
-            // The platform drops an alarm after a few failures; reschedule it until the configuration is
-            // fixed.
             Err(error) => {
                 ConsoleLog.error(&json!({ "event": "not_configured", "cause": error.to_string() }));
-                self.inner.state.storage().set_alarm(UNCONFIGURED).await?;
+                self.inner.state.storage().set_alarm(RETRY).await?;
             }
         }
         Response::empty()

@@ -42,8 +42,11 @@ pub struct WorkerEntropy;
 
 impl Entropy for WorkerEntropy {
     fn fill(&self, buffer: &mut [u8]) {
-        // Fails only without WebCrypto, which every Worker has.
-        let _ = getrandom::fill(buffer);
+        // Keys and ids made of zeros would be worse than no answer. It fails only without WebCrypto, which every Worker
+        // has.
+        if getrandom::fill(buffer).is_err() {
+            std::process::abort();
+        }
     }
 }
 

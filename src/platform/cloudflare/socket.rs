@@ -29,6 +29,10 @@ impl Broadcast for Sockets {
         !self.any.get()
     }
 
+    fn len(&self) -> usize {
+        if self.any.get() { self.state.get_websockets().len() } else { 0 }
+    }
+
     fn broadcast(&self, frame: &Frame) {
         let sockets = self.state.get_websockets();
         self.any.set(!sockets.is_empty());

@@ -53,7 +53,7 @@ fn session(rules: Rules) -> SessionPermissions {
 fn kind(verdict: &Verdict) -> Policy {
     match verdict {
         Verdict::Allow => Policy::Allow,
-        Verdict::Ask => Policy::Ask,
+        Verdict::Ask(_) => Policy::Ask,
         Verdict::Deny(reason) => {
             assert!(reason.len() > 20 && !reason.contains("src/**"), "{reason}");
             Policy::Deny
@@ -73,13 +73,18 @@ struct Row {
     read_only: bool,
     reads: bool,
     control: bool,
+    /// Whether the rules are the operator's, and not the session's.
+    operators: bool,
 }
 
 impl Row {
     /// Returns the specified decision: the first line that applies.
     fn expected(&self) -> Policy {
         use Policy::{Allow, Ask, Deny};
-        let ask = if self.yolo { Allow } else { Ask };
+        let unruled = if self.yolo { Allow } else { Ask };
+        // Neither grants nor yolo lift what the operator asks about.
+        let ask = if self.operators { Ask } else { unruled };
+        let granted = !self.operators && (self.tool_grant || self.category_grant);
         let is = |given: Option<Policy>, policy| given == Some(policy);
         let table = [
             (is(self.per_tool, Deny), Deny),
@@ -88,8 +93,7 @@ impl Row {
             (self.read_only && !self.reads && !self.control, Deny),
             (is(self.per_tool, Ask), ask),
             (is(self.per_tool, Allow), Allow),
-            (self.tool_grant, Allow),
-            (self.category_grant, Allow),
+            (granted, Allow),
             (is(self.pattern, Ask) && !self.control, ask),
             (is(self.pattern, Allow), Allow),
             (self.control, Allow),
@@ -98,7 +102,8 @@ impl Row {
             (is(self.default, Deny), Deny),
             (is(self.default, Ask), ask),
             (is(self.default, Allow), Allow),
-            (true, ask),
+            (self.tool_grant || self.category_grant, Allow),
+            (true, unruled),
         ];
         table.into_iter().find(|(applies, _)| *applies).unwrap().1
     }
@@ -107,8 +112,7 @@ impl Row {
     fn hidden(&self) -> bool {
         let deny = Some(Policy::Deny);
         let may = self.per_tool.is_some()
-            || self.tool_grant
-            || self.category_grant
+            || !self.operators && (self.tool_grant || self.category_grant)
             || matches!(self.pattern, Some(Policy::Allow | Policy::Ask))
             || self.category.is_some()
             || self.control;
@@ -141,7 +145,8 @@ fn every_decision_matches_the_table() {
                     let control = flag(4);
                     let spec = ToolSpec { effect, control, ..tool("write", Category::Edit) };
                     let reads = matches!(effect, Effect::ReadOnly | Effect::NetworkRead);
-                    let row = Row {
+                    let mut row = Row {
+                        operators: true,
                         per_tool,
                         tool_grant,
                         category_grant,
@@ -163,6 +168,7 @@ fn every_decision_matches_the_table() {
                             }
                             None => given.clone(),
                         };
+                        row.operators = layer < 3;
                         let session = SessionPermissions { yolo, grants: grants.clone(), ..session(own) };
                         let permissions = Permissions { layers, session: &session, read_only };
                         let verdict = permissions.decide(&spec, &args);
@@ -602,5 +608,61 @@ proptest! {
         let command = format!("git status{space}{sign}{space}{quote}rm x{quote}");
         prop_assert_eq!(under("git *", &json!({"command": command}))[1], Policy::Ask);
         prop_assert_eq!(under("rm *", &json!({"command": command}))[0], Policy::Deny);
+    }
+}
+
+#[test]
+fn the_operators_rules_hold_against_the_user_and_say_who_decides() {
+    let (spec, args) = (tool("write", Category::Edit), json!({"path": "src/main.rs"}));
+    let parse = |rules: Value| serde_json::from_value::<Rules>(rules).unwrap();
+    // Everything that the user of a session may set.
+    let loosened = SessionPermissions {
+        yolo: true,
+        tools: [("write".into(), Policy::Allow)].into(),
+        default: Some(Policy::Allow),
+        grants: Grants { tools: ["write".into()].into(), categories: [Category::Edit].into() },
+        ..SessionPermissions::default()
+    };
+    let decide = |rules: &Rules, session: &SessionPermissions| {
+        Permissions { layers: vec![rules], session, read_only: false }.decide(&spec, &args)
+    };
+    for ask in [json!("ask"), json!({"policy": "ask"}), json!({"policy": "ask", "by": "approver"})] {
+        for rules in
+            [json!({"tools": {"write": ask}}), json!({"categories": {"edit": ask}}), json!({"default": ask})]
+        {
+            assert_eq!(decide(&parse(rules), &loosened), Verdict::Ask(Decider::Approver));
+        }
+    }
+    let by_user = json!({"policy": "ask", "by": "user"});
+    for rules in [json!({"tools": {"write": by_user}}), json!({"default": by_user})] {
+        assert_eq!(decide(&parse(rules), &loosened), Verdict::Ask(Decider::User));
+    }
+    let pattern = |by: &str| parse(json!({"patterns": [{"pattern": "src/**", "policy": "ask", "by": by}]}));
+    assert_eq!(decide(&pattern("user"), &loosened), Verdict::Ask(Decider::User));
+    assert_eq!(decide(&pattern("approver"), &loosened), Verdict::Ask(Decider::Approver));
+    assert!(matches!(decide(&parse(json!({"default": "deny"})), &loosened), Verdict::Deny(_)));
+    // In the session's own rules, the user decides.
+    let own = SessionPermissions { default: Some(Policy::Ask), ..SessionPermissions::default() };
+    assert_eq!(decide(&Rules::default(), &own), Verdict::Ask(Decider::User));
+}
+
+#[test]
+fn policies_are_written_as_names_or_objects() {
+    let rules = json!({"tools": {"a": "allow", "b": "ask", "c": {"policy": "ask", "by": "user"}, "d": "deny"},
+        "patterns": [{"pattern": "x", "policy": "ask", "by": "user"}, {"tool": "b", "pattern": "y", "policy": "deny"}]});
+    let read: Rules = serde_json::from_value(rules.clone()).unwrap();
+    assert_eq!(
+        read.tools.values().copied().collect::<Vec<_>>(),
+        [Policy::Allow, Policy::Ask, Policy::AskUser, Policy::Deny]
+    );
+    assert_eq!(json!(read), rules);
+    for bad in [
+        json!("maybe"),
+        json!({"policy": "deny", "by": "user"}),
+        json!({"by": "user"}),
+        json!(1),
+        json!({"policy": "ask", "by": "me"}),
+    ] {
+        assert!(serde_json::from_value::<Policy>(bad.clone()).is_err(), "{bad}");
     }
 }
