@@ -45,6 +45,6 @@ mod workspace;
 pub use auth_cache::AuthCache;
 pub use dispatch::{Handled, handle};
 pub use forward::Forward;
-pub use gateway::{Gateway, GatewayConfig};
+pub use gateway::{Gateway, GatewayConfig, MalformedSetting};
 pub use request::{MAX_BODY, Request, RequestExt};
 pub use response::{Body, Response};

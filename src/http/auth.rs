@@ -29,10 +29,11 @@ pub const DEV_TENANT: &str = "dev";
 ///
 /// # Errors
 /// `unauthenticated` without a valid credential, `missing_scope` for a credential of a tenant, `unavailable`
-/// when the credential cannot be checked.
+/// when the credential cannot be checked, `not_configured` when the operator's key is malformed.
 pub async fn operator(gateway: &Gateway, request: &Request) -> Result<(), Problem> {
+    let admin_key = gateway.admin_key()?;
     let credential = bearer(request).ok_or_else(missing)?;
-    if is_secret(credential, gateway.config.admin_key.as_deref()) {
+    if is_secret(credential, admin_key) {
         return Ok(());
     }
     bearer_principal(gateway, credential).await?;
@@ -54,6 +55,7 @@ pub async fn principal(
         (Some(credential), _) => bearer_principal(gateway, credential).await?,
         (None, Some(ticket)) if found.route.accepts_ticket => {
             let holder = open_ticket(gateway, &ticket)
+                .await?
                 .filter(|holder| holder.session.as_deref() == Some(found.params.get("id")))
                 .ok_or_else(|| refused("the ticket is not valid here; create a new one"))?;
             with_rules(gateway, holder).await?

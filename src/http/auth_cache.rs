@@ -4,6 +4,7 @@
 use super::expiring::Expiring;
 use super::jwk::Jwk;
 use crate::types::{Principal, TenantId, Timestamp};
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -23,6 +24,8 @@ pub struct AuthCache {
     pub(super) unknown: Expiring<()>,
     /// Key sets by the URL that publishes them.
     pub(super) key_sets: Expiring<KeySet>,
+    /// The key that signs tickets. It does not change as long as the operator's key stays the same.
+    pub(super) ticket_key: OnceCell<Rc<str>>,
 }
 
 /// A published set of keys.
@@ -42,6 +45,7 @@ impl Default for AuthCache {
             callers: Expiring::new(MAX_CREDENTIALS),
             unknown: Expiring::new(MAX_CREDENTIALS),
             key_sets: Expiring::new(MAX_KEY_SETS),
+            ticket_key: OnceCell::new(),
         }
     }
 }

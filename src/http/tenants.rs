@@ -174,8 +174,8 @@ async fn checked_jwt(
         (None, Some(set)) => {
             let text = checked_set(&set, &*gateway.signatures).await?.to_string();
             let context = encryption_context(tenant);
-            let encrypted =
-                gateway.cipher().and_then(|cipher| cipher.encrypt(&*gateway.entropy, &context, &text));
+            let cipher = gateway.cipher()?;
+            let encrypted = cipher.and_then(|cipher| cipher.encrypt(&*gateway.entropy, &context, &text));
             let encrypted = encrypted.ok_or_else(|| Problem::internal("the keys could not be encrypted"))?;
             Some(Value::String(encrypted))
         }
@@ -194,7 +194,7 @@ fn view(gateway: &Gateway, tenant: &Tenant) -> Value {
         view["permissions"] = json!(tenant.permissions);
     }
     if let Some(jwt) = &tenant.jwt {
-        let mut set = stored_set(gateway, &tenant.id, jwt);
+        let mut set = stored_set(gateway, &tenant.id, jwt).ok().flatten();
         let keys = set.as_mut().and_then(|set| set.get_mut("keys")).and_then(Value::as_array_mut);
         for key in keys.into_iter().flatten().filter_map(Value::as_object_mut) {
             key.remove("k");

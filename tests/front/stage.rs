@@ -21,7 +21,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-pub const ADMIN: &str = "the-operators-key";
+pub const ADMIN: &str = "the-operators-key-with-its-32-bytes";
 pub const DEV: &str = "the-development-key";
 pub const NOW: Timestamp = Timestamp(1_795_176_000_000);
 
@@ -113,6 +113,7 @@ pub fn config() -> GatewayConfig {
         origins: vec!["https://app.example".into()],
         models: vec!["demo/echo".into()],
         shards: vec!["DB".into(), "DB_1".into()],
+        malformed: vec![],
     }
 }
 

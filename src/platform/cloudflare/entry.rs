@@ -113,12 +113,14 @@ fn gateway(env: &Env) -> Result<Rc<Gateway>> {
 
 fn new_gateway(env: &Env) -> Result<Gateway> {
     let (models, shards) = (setup::models(env).list(), setup::shards(env)?.names().to_vec());
+    let malformed = setup::malformed(env);
     let config = setup::with_config(env, |config| GatewayConfig {
         admin_key: config.admin_key.clone(),
         dev_api_key: config.dev_api_key.clone(),
         origins: config.cors_origins.clone(),
         models,
         shards,
+        malformed,
     });
     Ok(Gateway {
         config,

@@ -27,6 +27,7 @@ struct Tables {
     keys: BTreeMap<(TenantId, KeyId), (ApiKey, String)>,
     sessions: BTreeMap<(TenantId, SessionId), SessionEntry>,
     claims: BTreeMap<(String, String), ClaimRow>,
+    secrets: BTreeMap<String, String>,
 }
 
 struct ClaimRow {
@@ -217,6 +218,10 @@ impl Directory for InMemoryDirectory {
             }
         }
         Ok(())
+    }
+
+    async fn secret(&self, name: &str, new: &str) -> DirectoryResult<String> {
+        Ok(self.tables()?.secrets.entry(name.into()).or_insert_with(|| new.into()).clone())
     }
 
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {
