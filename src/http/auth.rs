@@ -9,7 +9,7 @@
 //! | `?ticket=` on streaming routes | the caller that created the ticket, for one session |
 
 use super::api_key::is_key;
-use super::auth_cache::{CREDENTIAL_TTL, UNKNOWN_KEY_TTL};
+use super::auth_cache::{CREDENTIAL_TTL, UNKNOWN_ISSUER_TTL, UNKNOWN_KEY_TTL};
 use super::crypto::sha256_hex;
 use super::gateway::Gateway;
 use super::jwks;
@@ -122,7 +122,16 @@ async fn bearer_principal(gateway: &Gateway, credential: &str) -> Result<Princip
 async fn token_principal(gateway: &Gateway, token: &Token<'_>) -> Result<Principal, Problem> {
     let now = gateway.clock.now();
     let (mut holders, mut failure) = (Vec::new(), refused("the token is not valid"));
-    for tenant in gateway.directory.tenants_by_issuer(&token.claims.iss).await? {
+    // Hashed, because a caller chooses the name and its length.
+    let issuer = sha256_hex(token.claims.iss.as_bytes());
+    if gateway.cache.unknown_issuers.get(&issuer, now).is_some() {
+        return Err(failure);
+    }
+    let tenants = gateway.directory.tenants_by_issuer(&token.claims.iss).await?;
+    if tenants.is_empty() {
+        gateway.cache.unknown_issuers.put(issuer, (), now + UNKNOWN_ISSUER_TTL, now);
+    }
+    for tenant in tenants {
         let Some(jwt) = &tenant.jwt else { continue };
         let keys = match jwks::keys_of(gateway, &tenant, jwt, token.kid()).await {
             Ok(keys) => keys,

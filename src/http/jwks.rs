@@ -24,8 +24,8 @@ const MAX_SET: usize = 256 << 10;
 /// Returns the keys that may have signed a token of this tenant's issuer.
 ///
 /// # Errors
-/// `unavailable` when the identity provider does not publish its keys; `not_configured` when stored keys cannot be
-/// decrypted because the operator's key is malformed.
+/// `unavailable` when the identity provider does not publish its keys; `not_configured` when stored keys cannot
+/// be decrypted because the operator's key is malformed.
 pub(super) async fn keys_of(
     gateway: &Gateway,
     tenant: &Tenant,

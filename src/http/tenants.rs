@@ -72,6 +72,7 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
         let detail = "a tenant has this id, or had it until a few minutes ago";
         return Err(Problem::new(ErrorCode::AlreadyExists, detail));
     }
+    forget_issuer(gateway, &tenant);
     response::json(StatusCode::CREATED, &view(gateway, &tenant))
 }
 
@@ -111,6 +112,7 @@ pub(super) async fn update(call: &GatewayCall<'_>) -> Result<Response, Problem> 
         return Err(Problem::not_found("tenant"));
     }
     gateway.cache.forget_tenant(id);
+    forget_issuer(gateway, &tenant);
     response::json(StatusCode::OK, &view(gateway, &tenant))
 }
 
@@ -182,6 +184,13 @@ async fn checked_jwt(
         _ => return Err(Problem::field("/jwt", "give either jwks_url or jwks")),
     };
     Ok(Some(jwt))
+}
+
+/// Accepts tokens of the tenant's issuer at once in this isolate.
+fn forget_issuer(gateway: &Gateway, tenant: &Tenant) {
+    if let Some(jwt) = &tenant.jwt {
+        gateway.cache.forget_issuer(&jwt.issuer);
+    }
 }
 
 /// Returns a tenant as the operator sees it: with public keys, without secrets.

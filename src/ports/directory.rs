@@ -168,7 +168,8 @@ pub trait Directory {
     /// Stores the first response, or releases the key if there is none.
     async fn settle(&self, scope: &str, key: &str, answer: Option<(u16, &str)>) -> DirectoryResult<()>;
 
-    /// Stores an encrypted secret of the deployment, unless one with this name is stored. Returns the stored one.
+    /// Stores an encrypted secret of the deployment, unless one with this name is stored. Returns the stored
+    /// one.
     async fn secret(&self, name: &str, new: &str) -> DirectoryResult<String>;
 
     /// Removes a bounded number of expired idempotency rows and keys. Returns whether more are left.

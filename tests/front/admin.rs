@@ -124,7 +124,7 @@ fn a_keys_secret_is_shown_once() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     let (id, secret) = stage.key("acme", json!({ "name": "ci", "scopes": ["admin", "read", "read"] }));
-    assert!(id.starts_with("key_") && secret.starts_with("eh_") && secret.len() == 46);
+    assert!(id.starts_with("key_") && secret.starts_with("eh_") && secret.len() == 50);
     let list = stage.answer(get("/v1/admin/tenants/acme/keys").bearer(ADMIN));
     assert_eq!(
         list.body["data"],

@@ -51,8 +51,9 @@ fn unknown_routes_and_methods_are_distinguished() {
 #[test]
 fn without_a_valid_key_there_is_401() {
     let stage = Stage::new();
-    let unknown = format!("eh_{}", "A".repeat(43));
-    for credential in ["", "x", "eh_short", "a.b.c", &unknown, ADMIN] {
+    let made_up = format!("eh_{}", "A".repeat(43));
+    let without_checksum = format!("{made_up}AAAA");
+    for credential in ["", "x", "eh_short", "a.b.c", &made_up, &without_checksum, ADMIN] {
         let answer = stage.answer(get("/v1/sessions").bearer(credential));
         assert_eq!(answer.code(), (401, "unauthenticated"), "{credential}");
         assert!(answer.header("www-authenticate").unwrap().starts_with("Bearer"));
@@ -63,7 +64,12 @@ fn without_a_valid_key_there_is_401() {
         stage.answer(get("/v1/sessions").header("authorization", &format!("bearer {DEV}"))).status,
         200
     );
-    assert_eq!(stage.directory.key_reads.get(), 1, "only well-formed keys are looked up");
+    assert_eq!(stage.directory.key_reads.get(), 0, "a key without a correct checksum is not looked up");
+    let elsewhere = Stage::new();
+    elsewhere.tenant("acme", Value::Null);
+    let (_, foreign) = elsewhere.key("acme", json!({}));
+    assert_eq!([(); 3].map(|()| stage.status_of(&foreign)), [401; 3]);
+    assert_eq!(stage.directory.key_reads.get(), 1, "an unknown key is cached");
 }
 
 #[test]

@@ -283,3 +283,27 @@ fn changing_the_issuer_ends_its_tokens_here() {
     assert_eq!(stage.answer(patch).status, 200);
     assert_eq!(stage.status_of(&token), 401);
 }
+
+#[test]
+fn an_issuer_that_no_tenant_trusts_is_looked_up_once_a_minute() {
+    let stage = Stage::new();
+    let reads = || stage.directory.issuer_reads.get();
+    for name in ["a", "b", "c"] {
+        assert_eq!(stage.status_of(&user(name, "k", 7)), 401);
+    }
+    assert_eq!(reads(), 1);
+    stage.clock.advance(Duration::from_mins(1));
+    assert_eq!((stage.status_of(&user("a", "k", 7)), reads()), (401, 2));
+    // The isolate that stores the issuer accepts its tokens at once.
+    let jwt = json!({ "issuer": ISSUER, "audience": "app", "jwks": { "keys": [Signer::Curve(7).jwk("k")] } });
+    stage.tenant("acme", Value::Null);
+    let patch = request("PATCH", "/v1/admin/tenants/acme").bearer(ADMIN).json(&json!({ "jwt": jwt }));
+    assert_eq!(stage.answer(patch).status, 200);
+    assert_eq!(stage.status_of(&user("a", "k", 7)), 200);
+    let other = "https://other.example";
+    let token = Signer::Curve(7).token("k", &claims(json!({ "iss": other })));
+    assert_eq!(stage.status_of(&token), 401);
+    let keys = json!({ "keys": [Signer::Curve(7).jwk("k")] });
+    stage.tenant("other", json!({ "issuer": other, "audience": "app", "jwks": keys }));
+    assert_eq!(stage.status_of(&token), 200);
+}

@@ -17,6 +17,8 @@ pub struct InMemoryDirectory {
     pub down: Cell<bool>,
     /// Number of calls of [`Directory::key_by_hash`] so far.
     pub key_reads: Cell<usize>,
+    /// Number of calls of [`Directory::tenants_by_issuer`] so far.
+    pub issuer_reads: Cell<usize>,
     tables: RefCell<Tables>,
 }
 
@@ -104,6 +106,7 @@ impl Directory for InMemoryDirectory {
     }
 
     async fn tenants_by_issuer(&self, issuer: &str) -> DirectoryResult<Vec<Tenant>> {
+        self.issuer_reads.set(self.issuer_reads.get() + 1);
         let tables = self.tables()?;
         let signed_by = |tenant: &&Tenant| tenant.jwt.as_ref().is_some_and(|jwt| jwt.issuer == issuer);
         Ok(tables.tenants.values().filter(signed_by).cloned().collect())

@@ -2,7 +2,8 @@
 
 use super::{Config, Kind, Setting, Topic, ValueError, value};
 
-/// Minimum length of the operator's key, in bytes. A shorter key could be guessed from a value that it encrypts.
+/// Minimum length of the operator's key, in bytes. A shorter key could be guessed from a value that it
+/// encrypts.
 const MIN_ADMIN_KEY: usize = 32;
 
 pub const TOPIC: Topic = Topic {
