@@ -36,6 +36,7 @@ pub mod request;
 pub mod response;
 pub mod route;
 pub mod routes;
+mod scopes;
 pub mod session;
 mod tenants;
 mod tickets;

@@ -63,7 +63,7 @@ pub async fn principal(
         _ => return Err(missing()),
     };
     if !principal.scopes.allow(scope) {
-        let detail = format!("this route needs the scope {scope:?}").to_lowercase();
+        let detail = format!("this route needs the scope {}", scope.name());
         return Err(Problem::new(ErrorCode::MissingScope, detail));
     }
     Ok(principal)
@@ -150,17 +150,20 @@ async fn token_principal(gateway: &Gateway, token: &Token<'_>) -> Result<Princip
                 continue;
             }
         }
-        match token.claims.fault(jwt.audience.as_deref(), now) {
+        match token.claims.fault(jwt, now) {
             Some(fault) => failure = refused(fault),
-            None => holders.push((tenant.id, tenant.permissions)),
+            None => {
+                let scopes = token.claims.scopes().within(&jwt.max_scopes);
+                holders.push((tenant.id, tenant.permissions, scopes));
+            }
         }
     }
     // Two tenants may share an issuer if their audiences differ. Choosing one of several would give one
     // tenant's users access to the other.
     match (holders.pop(), holders.pop()) {
-        (Some((tenant, rules)), None) => {
+        (Some((tenant, rules, scopes)), None) => {
             let user = Some(token.claims.sub.as_str().into());
-            Ok(Principal { user, rules, ..Principal::new(tenant, token.claims.scopes()) })
+            Ok(Principal { user, rules, ..Principal::new(tenant, scopes) })
         }
         (Some(_), Some(_)) => Err(refused("several tenants trust this token; set an audience")),
         (None, _) => Err(failure),

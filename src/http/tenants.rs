@@ -8,7 +8,7 @@ use super::response::{self, Response};
 use super::{
     body, erasure, page,
     patch::{object, present, present_object},
-    placement,
+    placement, scopes,
 };
 use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
@@ -168,6 +168,8 @@ async fn checked_jwt(
     if jwt.issuer.is_empty() {
         return Err(Problem::field("/jwt/issuer", "must not be empty"));
     }
+    check_audience(&jwt)?;
+    jwt.max_scopes = scopes::checked(jwt.max_scopes.0, "/jwt/max_scopes")?;
     jwt.jwks = match (&jwt.jwks_url, jwt.jwks.take()) {
         (Some(url), None) => {
             check_url(url)?;
@@ -184,6 +186,21 @@ async fn checked_jwt(
         _ => return Err(Problem::field("/jwt", "give either jwks_url or jwks")),
     };
     Ok(Some(jwt))
+}
+
+/// Requires an audience, because an issuer also signs tokens for other services.
+fn check_audience(jwt: &JwtConfig) -> Result<(), Problem> {
+    match jwt.audience.as_deref() {
+        Some("") => Err(Problem::field("/jwt/audience", "must not be empty")),
+        Some(_) if jwt.any_audience => {
+            Err(Problem::field("/jwt/any_audience", "cannot be combined with an audience"))
+        }
+        None if !jwt.any_audience => {
+            let detail = "missing; to accept tokens for any audience, set any_audience to true";
+            Err(Problem::field("/jwt/audience", detail))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Accepts tokens of the tenant's issuer at once in this isolate.
@@ -208,8 +225,10 @@ fn view(gateway: &Gateway, tenant: &Tenant) -> Value {
         for key in keys.into_iter().flatten().filter_map(Value::as_object_mut) {
             key.remove("k");
         }
-        view["jwt"] =
-            json!({ "issuer": jwt.issuer, "audience": jwt.audience, "jwks_url": jwt.jwks_url, "jwks": set });
+        view["jwt"] = json!({
+            "issuer": jwt.issuer, "audience": jwt.audience, "any_audience": jwt.any_audience,
+            "max_scopes": jwt.max_scopes, "jwks_url": jwt.jwks_url, "jwks": set,
+        });
     }
     view
 }

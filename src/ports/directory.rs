@@ -20,9 +20,15 @@ pub type DirectoryResult<T> = Result<T, DirectoryError>;
 pub struct JwtConfig {
     /// The required `iss` claim.
     pub issuer: String,
-    /// The required `aud` claim; not checked if absent.
+    /// The required `aud` claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
+    /// Whether tokens for any audience are accepted. Otherwise, tokens need the audience.
+    #[serde(default)]
+    pub any_audience: bool,
+    /// The scopes that a token can have at most.
+    #[serde(default = "Scopes::standard")]
+    pub max_scopes: Scopes,
     /// The URL of the provider's keys (https).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks_url: Option<String>,

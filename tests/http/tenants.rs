@@ -320,10 +320,16 @@ fn a_token_authenticates_its_own_user_only() {
     let odd = holder(json!({"sub": "auth0|7 Zoë 山", "aud": "edge"}));
     let (own, _) = conversation(&odd, "token-odd", "ignored");
     assert_eq!(own.get("")["user"], "auth0|7 Zoë 山");
-    // A scope claim restricts the scopes.
-    let reader = holder(json!({"sub": "ann", "aud": "edge", "scope": "openid read"}));
-    reader.get(&chat.path("")).expect(200);
-    reader.post(&chat.path("/messages"), json!({"content": "x"})).expect(403);
+    // A scope claim restricts the scopes, and the tenant restricts those of all tokens.
+    for scope in [json!("openid read"), json!(["openid", "read"])] {
+        let reader = holder(json!({"sub": "ann", "aud": "edge", "scope": scope}));
+        reader.get(&chat.path("")).expect(200);
+        reader.post(&chat.path("/messages"), json!({"content": "x"})).expect(403);
+    }
+    holder(json!({"sub": "ann", "aud": "edge", "scope": "openid profile"})).get(&chat.path("")).expect(200);
+    let admin = holder(json!({"sub": "ann", "aud": "edge", "scope": "chat read admin"}));
+    let shared = "/v1/workspace/files/shared.md?layer=shared";
+    admin.put(shared, json!({})).expect(403);
 }
 
 #[test]
@@ -354,8 +360,8 @@ fn secrets_are_stored_hashed_or_encrypted_and_never_logged() {
     let server = Server::start(json!({}));
     let admin = server.admin();
     let secret = B64.encode(SECRET);
-    let jwt =
-        json!({"issuer": "https://id.example", "jwks": {"keys": [{"kty": "oct", "kid": "k1", "k": secret}]}});
+    let jwt = json!({"issuer": "https://id.example", "any_audience": true,
+        "jwks": {"keys": [{"kty": "oct", "kid": "k1", "k": secret}]}});
     admin.post("/v1/admin/tenants", json!({"id": "sealed", "jwt": jwt})).expect(201);
     let keyed = admin.with_header("idempotency-key", "once");
     let made = keyed.post("/v1/admin/tenants/sealed/keys", json!({"name": "a-name-to-be-found"})).expect(201);

@@ -1,0 +1,15 @@
+//! Checks lists of scopes in bodies.
+
+use crate::types::{Problem, Scope, Scopes};
+
+/// Returns the set of these scopes.
+///
+/// # Errors
+/// `validation_failed` for an empty list.
+pub(super) fn checked(scopes: Vec<Scope>, pointer: &str) -> Result<Scopes, Problem> {
+    if scopes.is_empty() {
+        let names = Scope::ALL.map(Scope::name).join(", ");
+        return Err(Problem::field(pointer, format!("expected some of {names}")));
+    }
+    Ok(Scopes::new(scopes))
+}
