@@ -17,7 +17,7 @@ use super::jwt::Token;
 use super::request::{Request, RequestExt};
 use super::route::RouteMatch;
 use super::tickets::open_ticket;
-use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Scopes};
+use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Scopes, Timestamp};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -69,24 +69,47 @@ pub async fn principal(
     Ok(principal)
 }
 
-/// Adds the tenant's rules to the holder of a ticket, because a ticket in a URL is too short to contain them.
+/// Adds the tenant's rules to the holder of a ticket, because a ticket in a URL is too short to contain them. A
+/// ticket ends with the key that created it, or with its tenant.
 async fn with_rules(gateway: &Gateway, holder: Principal) -> Result<Principal, Problem> {
     let now = gateway.clock.now();
-    // The slash keeps this key apart from hashes of credentials in the same cache.
-    let name = format!("tenant/{}", holder.tenant);
+    // The slashes keep this name apart from hashes of credentials in the same caches.
+    let name = match &holder.key {
+        Some(key) => format!("tenant/{}/key/{key}", holder.tenant),
+        None => format!("tenant/{}", holder.tenant),
+    };
     if let Some(known) = gateway.cache.callers.get(&name, now) {
         return Ok(Principal { rules: known.rules, ..holder });
     }
-    let rules = match gateway.directory.tenant(&holder.tenant).await? {
-        Some(tenant) => tenant.permissions,
-        // The tenant of the development key has no row.
-        None if holder.tenant == DEV_TENANT => Rules::default(),
-        None => return Err(refused("the ticket's tenant was deleted")),
+    let ended = || refused("the ticket ended, because its key or tenant was deleted; create a new one");
+    if gateway.cache.unknown.get(&name, now).is_some() {
+        return Err(ended());
+    }
+    let found = match &holder.key {
+        Some(key) => {
+            let found = gateway.directory.key(&holder.tenant, key, now).await?;
+            found.map(|(key, rules)| (rules, key.expires_at))
+        }
+        None => match gateway.directory.tenant(&holder.tenant).await? {
+            Some(tenant) => Some((tenant.permissions, None)),
+            // The tenant of the development key has no row.
+            None if holder.tenant == DEV_TENANT => Some((Rules::default(), None)),
+            None => None,
+        },
+    };
+    let Some((rules, end)) = found else {
+        gateway.cache.unknown.put(name, (), now + UNKNOWN_KEY_TTL, now);
+        return Err(ended());
     };
     let known =
         Principal { rules: rules.clone(), ..Principal::new(holder.tenant.clone(), Scopes::default()) };
-    gateway.cache.callers.put(name, known, now + CREDENTIAL_TTL, now);
+    gateway.cache.callers.put(name, known, cached_until(now, end), now);
     Ok(Principal { rules, ..holder })
+}
+
+/// Returns how long a caller is cached whose credential ends at `end`.
+fn cached_until(now: Timestamp, end: Option<Timestamp>) -> Timestamp {
+    end.map_or(now + CREDENTIAL_TTL, |end| end.min(now + CREDENTIAL_TTL))
 }
 
 /// Finds the caller of a bearer credential of a tenant.
@@ -113,8 +136,7 @@ async fn bearer_principal(gateway: &Gateway, credential: &str) -> Result<Princip
         let token = Token::parse(credential).ok_or_else(unknown_key)?;
         (token_principal(gateway, &token).await?, Some(token.claims.ends_at()))
     };
-    let end = end.map_or(now + CREDENTIAL_TTL, |end| end.min(now + CREDENTIAL_TTL));
-    gateway.cache.callers.put(hash, principal.clone(), end, now);
+    gateway.cache.callers.put(hash, principal.clone(), cached_until(now, end), now);
     Ok(principal)
 }
 

@@ -6,7 +6,8 @@ use super::crypto::{Cipher, derive, hmac, sha256_hex, verify_hmac};
 use super::gateway::{Gateway, TenantCall};
 use super::request::RequestExt;
 use super::response::{self, Response};
-use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, SessionId, Timestamp, UserId};
+use super::scopes;
+use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Scopes, SessionId, Timestamp, UserId};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,8 @@ struct NewTicket {
     session: String,
     #[serde(default)]
     user: Option<String>,
+    #[serde(default)]
+    scopes: Option<Vec<Scope>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -32,7 +35,7 @@ struct Ticket {
     expires_at: Timestamp,
 }
 
-/// `POST /v1/tickets`. The session itself checks on use whether it exists and belongs to the holder.
+/// `POST /v1/tickets`. The default scope is `read`. The session itself checks on use whether it exists and belongs to the holder.
 pub(super) async fn create(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let new: NewTicket = body::json(call.request)?;
     let session =
@@ -41,16 +44,34 @@ pub(super) async fn create(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let user = call.caller.user.as_deref().or(named.as_deref());
     let user = user.map(|user| UserId::parse(user).ok_or_else(|| Problem::field("/user", "not a user name")));
     let user = user.transpose()?;
+    let scopes = match new.scopes {
+        Some(named) => narrowed(named, &call.caller.scopes)?,
+        None => Scopes(vec![Scope::Read]),
+    };
     let key = signing_key(call.gateway).await?;
-    let mut holder =
-        Principal { user, session: Some(session), rules: Rules::default(), ..call.caller.clone() };
-    holder.scopes.0.retain(|scope| *scope != Scope::Admin);
+    let rules = Rules::default();
+    let holder = Principal { user, scopes, session: Some(session), rules, ..call.caller.clone() };
     let expires_at = call.gateway.clock.now() + TTL;
     let text = response::to_json(&Ticket { holder, expires_at })?;
     let [text, tag] =
         [text.as_slice(), &hmac(key.as_bytes(), &text)].map(|part| URL_SAFE_NO_PAD.encode(part));
     let ticket = json!({ "ticket": format!("{text}.{tag}"), "expires_at": expires_at });
     response::json(StatusCode::CREATED, &ticket)
+}
+
+/// Returns the scopes of a ticket. A ticket is in a URL, which leaks more easily than a header, so it never has
+/// the scope `admin`.
+fn narrowed(named: Vec<Scope>, own: &Scopes) -> Result<Scopes, Problem> {
+    for (index, scope) in named.iter().enumerate() {
+        let refused = |detail: String| Err(Problem::field(format!("/scopes/{index}"), detail));
+        if *scope == Scope::Admin {
+            return refused("a ticket cannot have this scope".into());
+        }
+        if !own.allow(*scope) {
+            return refused(format!("your key or token lacks the scope {}", scope.name()));
+        }
+    }
+    scopes::checked(named, "/scopes")
 }
 
 /// Returns the holder of a ticket; `None` when the signature is wrong or the ticket has expired.

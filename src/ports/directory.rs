@@ -140,6 +140,13 @@ pub trait Directory {
     async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool>;
     /// Returns the key with this hash, unless it is revoked or expired, and its tenant's rules.
     async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>>;
+    /// Returns the key with this id, unless it is revoked or expired, and its tenant's rules.
+    async fn key(
+        &self,
+        tenant: &TenantId,
+        id: &KeyId,
+        now: Timestamp,
+    ) -> DirectoryResult<Option<(ApiKey, Rules)>>;
     /// Lists a tenant's keys in the order of their ids, starting after `after`.
     async fn keys(
         &self,

@@ -1,12 +1,14 @@
 //! Tickets: who may create them, and what they open.
 
-use crate::stage::{ADMIN, DEV, Stage, config, get, post};
+use crate::stage::{ADMIN, Answer, DEV, NOW, Stage, config, delete, get, post};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
 use edge_harness::http::GatewayConfig;
 use edge_harness::http::crypto::{derive, hmac};
-use edge_harness::types::Scope;
+use edge_harness::ports::Directory;
+use edge_harness::types::{Scope, Timestamp};
+use futures::executor::block_on;
 use pretty_assertions::assert_eq;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A ticket of the development key for the session `s1`.
@@ -29,8 +31,9 @@ fn a_ticket_grants_access_to_its_session_for_five_minutes() {
 
     let forward = stage.forward(get(&format!("/v1/sessions/s1/events?after=3&ticket={ticket}&until=idle")));
     assert_eq!(forward.principal.user.as_deref(), Some("ada"));
-    assert_eq!(forward.principal.scopes.0, [Scope::Chat, Scope::Read], "never admin");
+    assert_eq!(forward.principal.scopes.0, [Scope::Read]);
     assert_eq!(forward.request.uri().query(), Some("after=3&until=idle"), "the ticket is not forwarded");
+    assert!(forward.had_ticket && !stage.forward(get("/v1/sessions/s1/ws?after=3").bearer(DEV)).had_ticket);
     let spelled = stage.forward(get(&format!("/v1/sessions/s1/ws?%74icket={ticket}")));
     assert_eq!((spelled.tenant.as_str(), spelled.request.uri().query()), ("dev", None));
 
@@ -81,4 +84,68 @@ fn all_isolates_sign_tickets_with_the_same_key() {
     assert_eq!(changed.forward(events(&ticket(&changed))).session, "s1");
     one.directory.down.set(true);
     assert_eq!(one.forward(events(&first)).session, "s1", "the key is cached");
+}
+
+#[test]
+fn a_ticket_has_the_scopes_that_its_creator_chooses_among_its_own() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (_, key) = stage.key("acme", json!({ "scopes": ["chat", "read", "admin"] }));
+    let (_, reader) = stage.key("acme", json!({ "scopes": ["read"] }));
+    let ask = |key: &str, scopes: Value| -> Answer {
+        stage.answer(post("/v1/tickets").bearer(key).json(&json!({ "session": "s1", "scopes": scopes })))
+    };
+    for (scopes, expected) in [
+        (json!(null), vec![Scope::Read]),
+        (json!(["read"]), vec![Scope::Read]),
+        (json!(["read", "chat", "read"]), vec![Scope::Chat, Scope::Read]),
+    ] {
+        let forward = stage.forward(events(&ask(&key, scopes).text("ticket")));
+        assert_eq!(forward.principal.scopes.0, expected);
+    }
+    for (key, scopes, pointer) in [
+        (&key, json!([]), "/scopes"),
+        (&key, json!("read"), "/scopes"),
+        (&key, json!(["read", "root"]), "/scopes/1"),
+        (&key, json!(["read", "admin"]), "/scopes/1"),
+        (&reader, json!(["chat"]), "/scopes/0"),
+    ] {
+        let refused = ask(key, scopes.clone());
+        assert_eq!(
+            (refused.status, &refused.body["errors"][0]["pointer"]),
+            (422, &json!(pointer)),
+            "{scopes}"
+        );
+    }
+    let chat_only = ask(&key, json!(["chat"])).text("ticket");
+    assert_eq!(stage.answer(events(&chat_only)).code(), (403, "missing_scope"));
+}
+
+#[test]
+fn a_ticket_ends_with_the_key_that_created_it() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let create = |body: Value| {
+        let (id, key) = stage.key("acme", body);
+        let made = stage.answer(post("/v1/tickets").bearer(&key).json(&json!({ "session": "s1" })));
+        (id, made.text("ticket"))
+    };
+    let (here, elsewhere) = (create(json!({})), create(json!({})));
+    let (_, short) = create(json!({ "expires_at": Timestamp(NOW.0 + 30_000) }));
+    for ticket in [&here.1, &elsewhere.1, &short] {
+        assert_eq!(stage.forward(events(ticket)).tenant, "acme");
+    }
+    let path = format!("/v1/admin/tenants/acme/keys/{}", here.0);
+    assert_eq!(stage.answer(delete(&path).bearer(ADMIN)).status, 204);
+    assert_eq!(stage.answer(events(&here.1)).status, 401, "at once in this isolate");
+
+    stage.forward(events(&elsewhere.1));
+    assert!(block_on(stage.directory.delete_key(&"acme".into(), &elsewhere.0.as_str().into())).unwrap());
+    stage.clock.advance(Duration::from_secs(30));
+    assert_eq!(stage.forward(events(&elsewhere.1)).tenant, "acme", "cached");
+    assert_eq!(stage.answer(events(&short)).status, 401, "the key has expired");
+    stage.clock.advance(Duration::from_secs(30));
+    let reads = stage.directory.key_reads.get();
+    assert_eq!([(); 3].map(|()| stage.answer(events(&elsewhere.1)).status), [401; 3]);
+    assert_eq!(stage.directory.key_reads.get(), reads + 1, "the deleted key is cached too");
 }

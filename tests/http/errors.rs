@@ -158,6 +158,8 @@ fn invalid_fields_are_reported_with_their_pointers() {
         ("", json!({"id": "new", "budget": {"max_tokens": 1.5}}), "/budget/max_tokens"),
         ("tickets", json!({}), ""),
         ("tickets", json!({"session": "a b"}), "/session"),
+        ("tickets", json!({"session": "s", "scopes": ["admin"]}), "/scopes/0"),
+        ("tickets", json!({"session": "s", "scopes": []}), "/scopes"),
     ];
     for (route, body, pointer) in cases {
         let answer = match route {

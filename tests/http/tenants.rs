@@ -232,6 +232,13 @@ fn tickets_open_the_streams_of_their_own_session_only() {
     socket.send(r#"{"type": "message", "content": "/say intruded"}"#.into()).unwrap();
     let refused: Value = serde_json::from_str(socket.read().unwrap().to_text().unwrap()).unwrap();
     assert_eq!((&refused["type"], &refused["problem"]["code"]), (&json!("error"), &json!("missing_scope")));
+    // A ticket ends with the key that created it.
+    let (id, brief) = key(server, "tickets", json!({}));
+    let made = brief.post("/v1/tickets", json!({"session": chat.id, "user": "ann"})).expect(201);
+    let events = chat.path(&format!("/events?until=idle&ticket={}", made["ticket"].as_str().unwrap()));
+    assert_eq!(anonymous.get(&events).status, 200);
+    assert_eq!(server.admin().delete(&format!("/v1/admin/tenants/tickets/keys/{id}")).status, 204);
+    anonymous.get(&events).expect(401);
 }
 
 const SECRET: &[u8] = b"a secret of more than thirty-two bytes";

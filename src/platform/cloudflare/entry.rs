@@ -34,6 +34,7 @@ extern "C" {
         namespace: &JsValue,
         object: &str,
         request: &Request,
+        target: &JsValue,
         name: &str,
         value: &str,
         body: &JsValue,
@@ -89,7 +90,12 @@ async fn pass_on(env: &Env, request: &Request, forward: Forward) -> Result<Respo
         true => Uint8Array::from(forward.request.body().as_ref()).into(),
         false => JsValue::UNDEFINED,
     };
-    let sent = raw_forward(objects.as_ref(), &object, request, FORWARD, &json::ascii(&head)?, &body)?;
+    let target = match forward.had_ticket {
+        true => JsValue::from_str(&forward.request.uri().to_string()),
+        false => JsValue::UNDEFINED,
+    };
+    let (objects, head) = (objects.as_ref(), json::ascii(&head)?);
+    let sent = raw_forward(objects, &object, request, &target, FORWARD, &head, &body)?;
     let response: Response = JsFuture::from(sent).await?.unchecked_into();
     if let Some(claim) = forward.claim {
         idempotency::settle(&*gateway(env)?, &claim, response.status()).await;

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub struct InMemoryDirectory {
     /// While set, every call fails.
     pub down: Cell<bool>,
-    /// Number of calls of [`Directory::key_by_hash`] so far.
+    /// Number of calls of [`Directory::key_by_hash`] and [`Directory::key`] so far.
     pub key_reads: Cell<usize>,
     /// Number of calls of [`Directory::tenants_by_issuer`] so far.
     pub issuer_reads: Cell<usize>,
@@ -36,6 +36,15 @@ struct ClaimRow {
     body_hash: String,
     at: Timestamp,
     answer: Option<(u16, String)>,
+}
+
+impl Tables {
+    /// Returns a key with its tenant's rules, unless it has expired.
+    fn valid(&self, key: &ApiKey, now: Timestamp) -> Option<(ApiKey, Rules)> {
+        let tenant = self.tenants.get(&key.tenant)?;
+        let is_valid = key.expires_at.is_none_or(|end| end > now);
+        is_valid.then(|| (key.clone(), tenant.permissions.clone()))
+    }
 }
 
 impl InMemoryDirectory {
@@ -124,10 +133,20 @@ impl Directory for InMemoryDirectory {
     async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>> {
         self.key_reads.set(self.key_reads.get() + 1);
         let tables = self.tables()?;
-        let mut keys = tables.keys.values();
-        let found = keys.find(|(key, h)| h == hash && key.expires_at.is_none_or(|end| end > now));
-        let rules = |key: &ApiKey| tables.tenants.get(&key.tenant).map(|tenant| tenant.permissions.clone());
-        Ok(found.map(|(key, _)| (key.clone(), rules(key).unwrap_or_default())))
+        let found = tables.keys.values().find(|(_, h)| h == hash);
+        Ok(found.and_then(|(key, _)| tables.valid(key, now)))
+    }
+
+    async fn key(
+        &self,
+        tenant: &TenantId,
+        id: &KeyId,
+        now: Timestamp,
+    ) -> DirectoryResult<Option<(ApiKey, Rules)>> {
+        self.key_reads.set(self.key_reads.get() + 1);
+        let tables = self.tables()?;
+        let found = tables.keys.get(&(tenant.clone(), id.clone()));
+        Ok(found.and_then(|(key, _)| tables.valid(key, now)))
     }
 
     async fn keys(

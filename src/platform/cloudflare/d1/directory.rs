@@ -12,9 +12,7 @@ use crate::ports::directory::{
 };
 use crate::types::{AgentId, KeyId, Rules, SessionId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
-use rows::{
-    ClaimRow, DeletedRow, KeyRow, SecretRow, SessionRow, TenantRow, invalid_row, json_columns, rules,
-};
+use rows::{ClaimRow, DeletedRow, KeyRow, SecretRow, SessionRow, TenantRow, invalid_row, json_columns};
 use serde::de::IgnoredAny;
 use std::rc::Rc;
 use worker::D1Type;
@@ -27,7 +25,8 @@ const TENANT: &str =
 const SESSION: &str = "SELECT tenant, id, user, agent, title, created_at, updated_at, parent FROM sessions";
 const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM api_keys";
 const KEY_AND_RULES: &str = "SELECT k.id, k.tenant, k.name, k.scopes, k.created_at, k.expires_at, t.permissions \
-                             FROM api_keys k JOIN tenants t ON t.id = k.tenant";
+                             FROM api_keys k JOIN tenants t ON t.id = k.tenant \
+                             WHERE (k.expires_at IS NULL OR k.expires_at > ?1)";
 
 /// The directory on D1.
 pub struct D1Directory {
@@ -142,12 +141,21 @@ impl Directory for D1Directory {
     }
 
     async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>> {
-        let sql =
-            format!("{KEY_AND_RULES} WHERE k.hash = ?1 AND (k.expires_at IS NULL OR k.expires_at > ?2)");
-        let found: Vec<KeyRow> = self.root().rows(&sql, &[D1Type::Text(hash), time(now)]).await?;
-        let Some(mut row) = found.into_iter().next() else { return Ok(None) };
-        let rules = rules(row.permissions.take())?;
-        Ok(Some((row.read()?, rules)))
+        let sql = format!("{KEY_AND_RULES} AND k.hash = ?2");
+        let found: Vec<KeyRow> = self.root().rows(&sql, &[time(now), D1Type::Text(hash)]).await?;
+        found.into_iter().next().map(KeyRow::read_with_rules).transpose()
+    }
+
+    async fn key(
+        &self,
+        tenant: &TenantId,
+        id: &KeyId,
+        now: Timestamp,
+    ) -> DirectoryResult<Option<(ApiKey, Rules)>> {
+        let sql = format!("{KEY_AND_RULES} AND k.tenant = ?2 AND k.id = ?3");
+        let args = [time(now), D1Type::Text(tenant), D1Type::Text(id)];
+        let found: Vec<KeyRow> = self.root().rows(&sql, &args).await?;
+        found.into_iter().next().map(KeyRow::read_with_rules).transpose()
     }
 
     async fn keys(

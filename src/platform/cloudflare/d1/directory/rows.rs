@@ -57,6 +57,11 @@ pub struct KeyRow {
 }
 
 impl KeyRow {
+    pub fn read_with_rules(mut self) -> DirectoryResult<(ApiKey, Rules)> {
+        let rules = rules(self.permissions.take())?;
+        Ok((self.read()?, rules))
+    }
+
     pub fn read(self) -> DirectoryResult<ApiKey> {
         Ok(ApiKey {
             id: self.id,
