@@ -11,19 +11,22 @@ pub enum Scope {
     Chat,
     /// Read sessions, events, and results.
     Read,
+    /// Decide on calls that wait for an approval.
+    Approve,
     /// Manage the tenant's agents and shared files.
     Admin,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Self; 3] = [Self::Chat, Self::Read, Self::Admin];
+    pub const ALL: [Self; 4] = [Self::Chat, Self::Read, Self::Approve, Self::Admin];
 
     /// Returns the name that keys and tokens use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "chat",
             Self::Read => "read",
+            Self::Approve => "approve",
             Self::Admin => "admin",
         }
     }

@@ -111,6 +111,11 @@ fn a_token_has_the_scopes_that_it_names_up_to_those_of_the_tenant() {
         (standard(), json!("read admin"), vec![Scope::Read]),
         (admins(), json!("read admin"), vec![Scope::Read, Scope::Admin]),
         (admins(), json!("openid"), vec![Scope::Chat, Scope::Read]),
+        (
+            json!({ "max_scopes": ["read", "approve"] }),
+            json!("approve read"),
+            vec![Scope::Read, Scope::Approve],
+        ),
         (json!({ "max_scopes": ["read"] }), json!("openid"), vec![Scope::Read]),
     ];
     for (settings, claim, expected) in cases {
