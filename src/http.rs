@@ -24,6 +24,7 @@ mod jwks;
 pub mod jwt;
 mod keys;
 mod lists;
+mod loopback;
 mod memory;
 pub mod multipart;
 pub mod owner;

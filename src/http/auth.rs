@@ -3,7 +3,7 @@
 //! | credential | caller |
 //! |---|---|
 //! | the operator's key (`ADMIN_KEY`) | the operator; opens `/v1/admin/*` and nothing else |
-//! | the development key (`DEV_API_KEY`) | tenant `dev` with every scope |
+//! | the development key (`DEV_API_KEY`), on a developer's machine | tenant `dev` with every scope |
 //! | an API key, `eh_…` | the key's tenant; the request names the user |
 //! | a signed token | the tenant that trusts its issuer; the user is its `sub` |
 //! | `?ticket=` on streaming routes | the caller that created the ticket, for one session |
@@ -14,6 +14,7 @@ use super::crypto::sha256_hex;
 use super::gateway::Gateway;
 use super::jwks;
 use super::jwt::Token;
+use super::loopback::is_loopback;
 use super::request::{Request, RequestExt};
 use super::route::RouteMatch;
 use super::tickets::open_ticket;
@@ -36,7 +37,7 @@ pub async fn operator(gateway: &Gateway, request: &Request) -> Result<(), Proble
     if is_secret(credential, admin_key) {
         return Ok(());
     }
-    bearer_principal(gateway, credential).await?;
+    bearer_principal(gateway, request, credential).await?;
     Err(Problem::new(ErrorCode::MissingScope, "only the operator's key opens this route"))
 }
 
@@ -52,7 +53,7 @@ pub async fn principal(
     scope: Scope,
 ) -> Result<Principal, Problem> {
     let principal = match (bearer(request), request.query("ticket")) {
-        (Some(credential), _) => bearer_principal(gateway, credential).await?,
+        (Some(credential), _) => bearer_principal(gateway, request, credential).await?,
         (None, Some(ticket)) if found.route.accepts_ticket => {
             let holder = open_ticket(gateway, &ticket)
                 .await?
@@ -113,8 +114,14 @@ fn cached_until(now: Timestamp, end: Option<Timestamp>) -> Timestamp {
 }
 
 /// Finds the caller of a bearer credential of a tenant.
-async fn bearer_principal(gateway: &Gateway, credential: &str) -> Result<Principal, Problem> {
-    if is_secret(credential, gateway.config.dev_api_key.as_deref()) {
+async fn bearer_principal(
+    gateway: &Gateway,
+    request: &Request,
+    credential: &str,
+) -> Result<Principal, Problem> {
+    // A deployment that got the key by mistake must not accept it.
+    let is_dev = gateway.config.dev || request.header("host").is_some_and(is_loopback);
+    if is_dev && is_secret(credential, gateway.config.dev_api_key.as_deref()) {
         return Ok(Principal::new(DEV_TENANT, Scopes::all()));
     }
     let now = gateway.clock.now();

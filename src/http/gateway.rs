@@ -16,8 +16,11 @@ use std::rc::Rc;
 pub struct GatewayConfig {
     /// The operator's key. Without it, `/v1/admin/*` and tickets are disabled.
     pub admin_key: Option<String>,
-    /// A key for development: tenant `dev` with every scope.
+    /// A key for development: tenant `dev` with every scope. It is ignored unless the request's host is this
+    /// machine.
     pub dev_api_key: Option<String>,
+    /// Whether the key for development is valid for every host.
+    pub dev: bool,
     /// Origins whose pages may call the API.
     pub origins: Vec<String>,
     /// The available models, as `provider/model`.

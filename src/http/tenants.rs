@@ -4,6 +4,7 @@ use super::auth::DEV_TENANT;
 use super::gateway::{Gateway, GatewayCall};
 use super::jwk::{Jwk, KeyError};
 use super::jwks::{encryption_context, stored_set};
+use super::loopback::is_loopback;
 use super::response::{self, Response};
 use super::{
     body, erasure, page,
@@ -253,15 +254,10 @@ fn checked_rules(rules: Option<Rules>) -> Result<Rules, Problem> {
 
 /// Accepts https, and http for a provider on the same machine: http does not protect the keys on their way.
 fn check_url(url: &str) -> Result<(), Problem> {
-    let is_loopback = url.strip_prefix("http://").is_some_and(|rest| {
-        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let name = match host.rsplit_once(':') {
-            Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-            _ => host,
-        };
-        ["localhost", "127.0.0.1", "[::1]"].contains(&name)
-    });
-    if is_loopback || url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty()) {
+    let is_local = url
+        .strip_prefix("http://")
+        .is_some_and(|rest| is_loopback(rest.split(['/', '?', '#']).next().unwrap_or_default()));
+    if is_local || url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty()) {
         return Ok(());
     }
     Err(Problem::field("/jwt/jwks_url", "expected an https URL (http only for this machine)"))

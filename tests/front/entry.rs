@@ -1,6 +1,6 @@
 //! Access: routes, keys, readiness and cross-origin requests.
 
-use crate::stage::{ADMIN, DEV, NOW, Stage, config, delete, get, ids, post, request};
+use crate::stage::{ADMIN, DEV, NOW, Request, Stage, config, delete, get, ids, post, request};
 use edge_harness::http::{GatewayConfig, MalformedSetting, RequestExt};
 use edge_harness::types::Scope;
 use pretty_assertions::assert_eq;
@@ -70,6 +70,35 @@ fn without_a_valid_key_there_is_401() {
     let (_, foreign) = elsewhere.key("acme", json!({}));
     assert_eq!([(); 3].map(|()| stage.status_of(&foreign)), [401; 3]);
     assert_eq!(stage.directory.key_reads.get(), 1, "an unknown key is cached");
+}
+
+#[test]
+fn the_development_key_opens_this_machine_only() {
+    let stage = Stage::new();
+    let ask =
+        |stage: &Stage, host: &str| stage.answer(get("/v1/sessions").bearer(DEV).header("host", host)).status;
+    for host in ["localhost:8787", "127.0.0.1:8787", "127.0.0.2", "[::1]:8787"] {
+        assert_eq!(ask(&stage, host), 200, "{host}");
+    }
+    for host in ["agents.example.com", "localhost.example.com", "10.0.0.1:8787", ""] {
+        assert_eq!(ask(&stage, host), 401, "{host}");
+    }
+    let everywhere = Stage::with(GatewayConfig { dev: true, ..config() });
+    assert_eq!(ask(&everywhere, "agents.example.com"), 200);
+}
+
+#[test]
+fn a_key_may_have_the_scope_approve() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    let (_, key) = stage.key("acme", json!({ "scopes": ["admin", "approve", "read"] }));
+    let scopes = |ask: Request| stage.forward(ask).principal.scopes.0;
+    let path = "/v1/sessions/s1/events";
+    assert_eq!(scopes(get(path).bearer(&key)), [Scope::Read, Scope::Approve, Scope::Admin]);
+    assert!(scopes(get(path).bearer(DEV)).contains(&Scope::Approve), "every scope");
+    let ask = json!({ "session": "s1", "scopes": ["read", "approve"] });
+    let ticket = stage.answer(post("/v1/tickets").bearer(&key).json(&ask)).text("ticket");
+    assert_eq!(scopes(get(&format!("{path}?ticket={ticket}"))), [Scope::Read, Scope::Approve]);
 }
 
 #[test]

@@ -185,7 +185,7 @@ fn post_raw(path: &str, key: &str, framing: &str, body: &[u8]) -> Response {
     let mut stream = TcpStream::connect(world().server.address()).unwrap();
     stream.set_read_timeout(Some(crate::support::PATIENCE)).unwrap();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\
          content-type: application/json\r\n{framing}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();

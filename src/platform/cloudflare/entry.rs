@@ -123,6 +123,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
     let config = setup::with_config(env, |config| GatewayConfig {
         admin_key: config.admin_key.clone(),
         dev_api_key: config.dev_api_key.clone(),
+        dev: config.dev,
         origins: config.cors_origins.clone(),
         models,
         shards,

@@ -30,8 +30,19 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a long random text",
-            doc: "A key with every scope for the tenant `dev`, for development. `make dev` creates one. Leave it out of \
-                  deployments.",
+            doc: "A key with every scope for the tenant `dev`, for development. `make dev` creates one. The server ignores \
+                  it unless the host of the URL is `localhost`, `127.…` or `[::1]`, so it opens nothing in a \
+                  deployment.",
+            example: "",
+        },
+        Setting {
+            name: "DEV",
+            kind: Kind::Variable(dev),
+            default: "",
+            expects: "1",
+            doc: "With `1`, the `DEV_API_KEY` is valid for every host, for example in a network of your own. Set it in \
+                  `.dev.vars`, and leave it out of deployments: everybody who has the key has every scope of the \
+                  tenant `dev`.",
             example: "",
         },
         Setting {
@@ -48,6 +59,14 @@ pub const TOPIC: Topic = Topic {
         },
     ],
 };
+
+fn dev(config: &mut Config, text: &str) -> Result<(), ValueError> {
+    if text != "1" {
+        return Err(ValueError::Unexpected(text.to_owned()));
+    }
+    config.dev = true;
+    Ok(())
+}
 
 fn admin_key(config: &mut Config, text: &str) -> Result<(), ValueError> {
     if text.len() < MIN_ADMIN_KEY {

@@ -108,6 +108,7 @@ fn values_become_settings() {
     assert_eq!(with("CORS_ORIGINS", "https://a.example, ,").cors_origins, ["https://a.example"]);
     let key = "k".repeat(32);
     assert_eq!(with("ADMIN_KEY", &format!("{key}\n")).admin_key, Some(key));
+    assert!(with("DEV", "1").dev && !with("DEV", "").dev);
     assert_eq!(with("DEFAULT_MODEL", "workers-ai/@cf/x").models.default.as_deref(), Some("workers-ai/@cf/x"));
 }
 
@@ -206,6 +207,7 @@ fn errors_name_the_setting_the_mistake_and_the_valid_values() {
             "a-key-of-31-bytes-is-too-short!",
             "found 31 bytes; expected a random text of at least 32",
         ),
+        ("DEV", "yes", "found \"yes\"; expected 1"),
         ("CONTEXT_TOKENS", "1999", "found \"1999\"; expected a whole number from 2000"),
     ] {
         let (config, errors) = read(&[(name, value)]);
