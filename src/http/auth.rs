@@ -44,8 +44,8 @@ pub async fn operator(gateway: &Gateway, request: &Request) -> Result<(), Proble
 /// Authenticates a caller of a tenant and checks its scope.
 ///
 /// # Errors
-/// `unauthenticated` without a valid credential, `missing_scope` without the scope, `unavailable` when the
-/// credential cannot be checked.
+/// `unauthenticated` without a valid credential, `missing_scope` without the scope and for the operator's key,
+/// `unavailable` when the credential cannot be checked.
 pub async fn principal(
     gateway: &Gateway,
     request: &Request,
@@ -53,7 +53,10 @@ pub async fn principal(
     scope: Scope,
 ) -> Result<Principal, Problem> {
     let principal = match (bearer(request), request.query("ticket")) {
-        (Some(credential), _) => bearer_principal(gateway, request, credential).await?,
+        (Some(credential), _) => {
+            let found = bearer_principal(gateway, request, credential).await;
+            found.map_err(|problem| operators_key(gateway, credential).unwrap_or(problem))?
+        }
         (None, Some(ticket)) if found.route.accepts_ticket => {
             let holder = open_ticket(gateway, &ticket)
                 .await?
@@ -68,6 +71,13 @@ pub async fn principal(
         return Err(Problem::new(ErrorCode::MissingScope, detail));
     }
     Ok(principal)
+}
+
+/// Returns the problem of a request of a tenant with the operator's key, or `None` for another credential.
+fn operators_key(gateway: &Gateway, credential: &str) -> Option<Problem> {
+    let detail = "the operator's key opens only the routes below /v1/admin; use a key of a tenant";
+    is_secret(credential, gateway.config.admin_key.as_deref())
+        .then(|| Problem::new(ErrorCode::MissingScope, detail))
 }
 
 /// Adds the tenant's rules to the holder of a ticket, because a ticket in a URL is too short to contain them. A

@@ -58,7 +58,8 @@ fn missing_and_unknown_credentials_are_refused() {
     }
     problem(&anonymous.get("/v1/sessions/s/events?ticket=made.up"), 401, "unauthenticated");
     // The operator's key gives access to the administration only, and a tenant's key never does.
-    problem(&world.server.admin().get("/v1/sessions"), 401, "unauthenticated");
+    let refused = problem(&world.server.admin().get("/v1/sessions"), 403, "missing_scope");
+    assert!(refused["detail"].as_str().unwrap().contains("/v1/admin"), "{refused}");
     problem(&client().get("/v1/admin/tenants"), 403, "missing_scope");
 }
 
