@@ -8,8 +8,7 @@ use crate::types::{Problem, Scope, Scopes};
 /// `validation_failed` for an empty list.
 pub(super) fn checked(scopes: Vec<Scope>, pointer: &str) -> Result<Scopes, Problem> {
     if scopes.is_empty() {
-        let names = Scope::ALL.map(Scope::name).join(", ");
-        return Err(Problem::field(pointer, format!("expected some of {names}")));
+        return Err(Problem::field(pointer, "expected at least one scope"));
     }
     Ok(Scopes::new(scopes))
 }

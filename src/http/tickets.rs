@@ -1,12 +1,11 @@
 //! Tickets: credentials that browsers put into the URL, because `EventSource` and `WebSocket` cannot send
 //! headers. A ticket is signed, short-lived, and opens the streams of one session.
 
-use super::body;
 use super::crypto::{Cipher, derive, hmac, sha256_hex, verify_hmac};
 use super::gateway::{Gateway, TenantCall};
 use super::request::RequestExt;
 use super::response::{self, Response};
-use super::scopes;
+use super::{body, scopes};
 use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Scopes, SessionId, Timestamp, UserId};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::StatusCode;
@@ -35,7 +34,8 @@ struct Ticket {
     expires_at: Timestamp,
 }
 
-/// `POST /v1/tickets`. The default scope is `read`. The session itself checks on use whether it exists and belongs to the holder.
+/// `POST /v1/tickets`. The default scope is `read`. The session itself checks on use whether it exists and belongs
+/// to the holder.
 pub(super) async fn create(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let new: NewTicket = body::json(call.request)?;
     let session =
