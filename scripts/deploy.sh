@@ -25,7 +25,9 @@ for db in $(databases); do wrangler d1 migrations apply "$db" --remote; done
 wrangler deploy
 cat <<EOF
 
-Set the admin key, and a provider's API key to use real models:
-  $npx secret put ADMIN_KEY           authorizes /v1/admin/*, where you create tenants and their keys
+Set the operator's key, and a provider's API key to use real models:
+  openssl rand -hex 32                prints a random key; keep it in a safe place
+  $npx secret put ADMIN_KEY           asks for this key, which authorizes /v1/admin/*, where you create tenants
   $npx secret put OPENAI_API_KEY      or ANTHROPIC_API_KEY; without either, \`demo/echo\` replies
+\`curl URL/readyz\` says whether the Worker accepts its settings.
 EOF

@@ -20,8 +20,10 @@ for name in DEV_API_KEY ADMIN_KEY; do
     [ -n "$(key $name)" ] && continue
     # A last line written by hand may lack its newline.
     [ -z "$(tail -c1 .dev.vars)" ] || echo >>.dev.vars
-    echo "$name=\"$(od -An -N24 -tx1 /dev/urandom | tr -d ' \n')\"" >>.dev.vars
+    echo "$name=\"$(od -An -N32 -tx1 /dev/urandom | tr -d ' \n')\"" >>.dev.vars
 done
+[ "$(key ADMIN_KEY | tr -d '\n' | wc -c)" -ge 32 ] ||
+    die "the ADMIN_KEY in $WORKER/.dev.vars has less than 32 bytes; replace it by the output of: openssl rand -hex 32"
 
 say "applying migrations to $STATE_DIR"
 log="$(mktemp)"

@@ -5,7 +5,6 @@
 
 use edge_harness::http::{route::Handler, routes::ROUTES};
 use edge_harness::standard::settings::{Kind, SETTINGS, Setting};
-use edge_harness::types::Scope;
 use pretty_assertions::assert_eq;
 use std::{fmt::Write, fs, path::PathBuf};
 
@@ -237,12 +236,7 @@ fn the_http_api_lists_every_route_and_its_scope() {
             Handler::Tenant(scope, _)
             | Handler::NewSession(scope, _)
             | Handler::Session(scope, _)
-            | Handler::Unread(scope, _) => match scope {
-                Scope::Chat => "chat",
-                Scope::Approve => "approve",
-                Scope::Read => "read",
-                Scope::Admin => "admin",
-            },
+            | Handler::Unread(scope, _) => scope.name(),
         };
         let ticket = if route.accepts_ticket { " or ticket" } else { "" };
         format!("{} {}: {needs}{ticket}", route.method, route.path)

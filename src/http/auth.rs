@@ -3,21 +3,22 @@
 //! | credential | caller |
 //! |---|---|
 //! | the operator's key (`ADMIN_KEY`) | the operator; opens `/v1/admin/*` and nothing else |
-//! | the development key (`DEV_API_KEY`) | tenant `dev` with every scope |
+//! | the development key (`DEV_API_KEY`), on a developer's machine | tenant `dev` with every scope |
 //! | an API key, `eh_…` | the key's tenant; the request names the user |
 //! | a signed token | the tenant that trusts its issuer; the user is its `sub` |
 //! | `?ticket=` on streaming routes | the caller that created the ticket, for one session |
 
 use super::api_key::is_key;
-use super::auth_cache::{CREDENTIAL_TTL, UNKNOWN_KEY_TTL};
+use super::auth_cache::{CREDENTIAL_TTL, UNKNOWN_ISSUER_TTL, UNKNOWN_KEY_TTL};
 use super::crypto::sha256_hex;
 use super::gateway::Gateway;
 use super::jwks;
 use super::jwt::Token;
+use super::loopback::is_loopback;
 use super::request::{Request, RequestExt};
 use super::route::RouteMatch;
 use super::tickets::open_ticket;
-use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Scopes};
+use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Scopes, Timestamp};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -31,21 +32,22 @@ const DEV_KEY: &str = "dev";
 ///
 /// # Errors
 /// `unauthenticated` without a valid credential, `missing_scope` for a credential of a tenant, `unavailable`
-/// when the credential cannot be checked.
+/// when the credential cannot be checked, `not_configured` when the operator's key is malformed.
 pub async fn operator(gateway: &Gateway, request: &Request) -> Result<(), Problem> {
+    let admin_key = gateway.admin_key()?;
     let credential = bearer(request).ok_or_else(missing)?;
-    if is_secret(credential, gateway.config.admin_key.as_deref()) {
+    if is_secret(credential, admin_key) {
         return Ok(());
     }
-    bearer_principal(gateway, credential).await?;
+    bearer_principal(gateway, request, credential).await?;
     Err(Problem::new(ErrorCode::MissingScope, "only the operator's key opens this route"))
 }
 
 /// Authenticates a caller of a tenant and checks its scope.
 ///
 /// # Errors
-/// `unauthenticated` without a valid credential, `missing_scope` without the scope, `unavailable` when the
-/// credential cannot be checked.
+/// `unauthenticated` without a valid credential, `missing_scope` without the scope and for the operator's key,
+/// `unavailable` when the credential cannot be checked.
 pub async fn principal(
     gateway: &Gateway,
     request: &Request,
@@ -53,9 +55,13 @@ pub async fn principal(
     scope: Scope,
 ) -> Result<Principal, Problem> {
     let principal = match (bearer(request), request.query("ticket")) {
-        (Some(credential), _) => bearer_principal(gateway, credential).await?,
+        (Some(credential), _) => {
+            let found = bearer_principal(gateway, request, credential).await;
+            found.map_err(|problem| operators_key(gateway, credential).unwrap_or(problem))?
+        }
         (None, Some(ticket)) if found.route.accepts_ticket => {
             let holder = open_ticket(gateway, &ticket)
+                .await?
                 .filter(|holder| holder.session.as_deref() == Some(found.params.get("id")))
                 .ok_or_else(|| refused("the ticket is not valid here; create a new one"))?;
             with_rules(gateway, holder).await?
@@ -63,35 +69,70 @@ pub async fn principal(
         _ => return Err(missing()),
     };
     if !principal.scopes.allow(scope) {
-        let detail = format!("this route needs the scope {scope:?}").to_lowercase();
+        let detail = format!("this route needs the scope {}", scope.name());
         return Err(Problem::new(ErrorCode::MissingScope, detail));
     }
     Ok(principal)
 }
 
-/// Adds the tenant's rules to the holder of a ticket, because a ticket in a URL is too short to contain them.
+/// Returns the problem of a request of a tenant with the operator's key, or `None` for another credential.
+fn operators_key(gateway: &Gateway, credential: &str) -> Option<Problem> {
+    let detail = "the operator's key opens only the routes below /v1/admin; use a key of a tenant";
+    is_secret(credential, gateway.config.admin_key.as_deref())
+        .then(|| Problem::new(ErrorCode::MissingScope, detail))
+}
+
+/// Adds the tenant's rules to the holder of a ticket, because a ticket in a URL is too short to contain them. A
+/// ticket ends with the key that created it, or with its tenant.
 async fn with_rules(gateway: &Gateway, holder: Principal) -> Result<Principal, Problem> {
     let now = gateway.clock.now();
-    // The slash keeps this key apart from hashes of credentials in the same cache.
-    let name = format!("tenant/{}", holder.tenant);
+    // The slashes keep this name apart from hashes of credentials in the same caches.
+    let name = match &holder.key {
+        Some(key) => format!("tenant/{}/key/{key}", holder.tenant),
+        None => format!("tenant/{}", holder.tenant),
+    };
     if let Some(known) = gateway.cache.callers.get(&name, now) {
         return Ok(Principal { rules: known.rules, ..holder });
     }
-    let rules = match gateway.directory.tenant(&holder.tenant).await? {
-        Some(tenant) => tenant.permissions,
-        // The tenant of the development key has no row.
-        None if holder.tenant == DEV_TENANT => Rules::default(),
-        None => return Err(refused("the ticket's tenant was deleted")),
+    let ended = || refused("the ticket ended, because its key or tenant was deleted; create a new one");
+    if gateway.cache.unknown.get(&name, now).is_some() {
+        return Err(ended());
+    }
+    let found = match &holder.key {
+        // The development key and its tenant have no row.
+        Some(key) if (holder.tenant.as_str(), key.as_str()) == (DEV_TENANT, DEV_KEY) => {
+            Some((Rules::default(), None))
+        }
+        Some(key) => {
+            let found = gateway.directory.key(&holder.tenant, key, now).await?;
+            found.map(|(key, rules)| (rules, key.expires_at))
+        }
+        None => gateway.directory.tenant(&holder.tenant).await?.map(|tenant| (tenant.permissions, None)),
+    };
+    let Some((rules, end)) = found else {
+        gateway.cache.unknown.put(name, (), now + UNKNOWN_KEY_TTL, now);
+        return Err(ended());
     };
     let known =
         Principal { rules: rules.clone(), ..Principal::new(holder.tenant.clone(), Scopes::default()) };
-    gateway.cache.callers.put(name, known, now + CREDENTIAL_TTL, now);
+    gateway.cache.callers.put(name, known, cached_until(now, end), now);
     Ok(Principal { rules, ..holder })
 }
 
+/// Returns how long a caller is cached whose credential ends at `end`.
+fn cached_until(now: Timestamp, end: Option<Timestamp>) -> Timestamp {
+    end.map_or(now + CREDENTIAL_TTL, |end| end.min(now + CREDENTIAL_TTL))
+}
+
 /// Finds the caller of a bearer credential of a tenant.
-async fn bearer_principal(gateway: &Gateway, credential: &str) -> Result<Principal, Problem> {
-    if is_secret(credential, gateway.config.dev_api_key.as_deref()) {
+async fn bearer_principal(
+    gateway: &Gateway,
+    request: &Request,
+    credential: &str,
+) -> Result<Principal, Problem> {
+    // A deployment that got the key by mistake must not accept it.
+    let is_dev = gateway.config.dev || request.header("host").is_some_and(is_loopback);
+    if is_dev && is_secret(credential, gateway.config.dev_api_key.as_deref()) {
         return Ok(Principal { key: Some(DEV_KEY.into()), ..Principal::new(DEV_TENANT, Scopes::all()) });
     }
     let now = gateway.clock.now();
@@ -113,8 +154,7 @@ async fn bearer_principal(gateway: &Gateway, credential: &str) -> Result<Princip
         let token = Token::parse(credential).ok_or_else(unknown_key)?;
         (token_principal(gateway, &token).await?, Some(token.claims.ends_at()))
     };
-    let end = end.map_or(now + CREDENTIAL_TTL, |end| end.min(now + CREDENTIAL_TTL));
-    gateway.cache.callers.put(hash, principal.clone(), end, now);
+    gateway.cache.callers.put(hash, principal.clone(), cached_until(now, end), now);
     Ok(principal)
 }
 
@@ -122,7 +162,16 @@ async fn bearer_principal(gateway: &Gateway, credential: &str) -> Result<Princip
 async fn token_principal(gateway: &Gateway, token: &Token<'_>) -> Result<Principal, Problem> {
     let now = gateway.clock.now();
     let (mut holders, mut failure) = (Vec::new(), refused("the token is not valid"));
-    for tenant in gateway.directory.tenants_by_issuer(&token.claims.iss).await? {
+    // Hashed, because a caller chooses the name and its length.
+    let issuer = sha256_hex(token.claims.iss.as_bytes());
+    if gateway.cache.unknown_issuers.get(&issuer, now).is_some() {
+        return Err(failure);
+    }
+    let tenants = gateway.directory.tenants_by_issuer(&token.claims.iss).await?;
+    if tenants.is_empty() {
+        gateway.cache.unknown_issuers.put(issuer, (), now + UNKNOWN_ISSUER_TTL, now);
+    }
+    for tenant in tenants {
         let Some(jwt) = &tenant.jwt else { continue };
         let keys = match jwks::keys_of(gateway, &tenant, jwt, token.kid()).await {
             Ok(keys) => keys,
@@ -141,17 +190,20 @@ async fn token_principal(gateway: &Gateway, token: &Token<'_>) -> Result<Princip
                 continue;
             }
         }
-        match token.claims.fault(jwt.audience.as_deref(), now) {
+        match token.claims.fault(jwt, now) {
             Some(fault) => failure = refused(fault),
-            None => holders.push((tenant.id, tenant.permissions)),
+            None => {
+                let scopes = token.claims.scopes().within(&jwt.max_scopes);
+                holders.push((tenant.id, tenant.permissions, scopes));
+            }
         }
     }
     // Two tenants may share an issuer if their audiences differ. Choosing one of several would give one
     // tenant's users access to the other.
     match (holders.pop(), holders.pop()) {
-        (Some((tenant, rules)), None) => {
+        (Some((tenant, rules, scopes)), None) => {
             let user = Some(token.claims.sub.as_str().into());
-            Ok(Principal { user, rules, ..Principal::new(tenant, token.claims.scopes()) })
+            Ok(Principal { user, rules, ..Principal::new(tenant, scopes) })
         }
         (Some(_), Some(_)) => Err(refused("several tenants trust this token; set an audience")),
         (None, _) => Err(failure),

@@ -1,9 +1,11 @@
 //! The isolate's cache of credentials, so that a request does not read the directory each time. It is bounded
 //! and short-lived: a revoked key may work for one more minute in other isolates, and no longer.
 
+use super::crypto::sha256_hex;
 use super::expiring::Expiring;
 use super::jwk::Jwk;
 use crate::types::{Principal, TenantId, Timestamp};
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -11,6 +13,8 @@ use std::time::Duration;
 pub const CREDENTIAL_TTL: Duration = Duration::from_mins(1);
 /// How long a key is cached as unknown at most.
 pub const UNKNOWN_KEY_TTL: Duration = Duration::from_secs(5);
+/// How long an issuer is cached as unknown at most.
+pub const UNKNOWN_ISSUER_TTL: Duration = Duration::from_mins(1);
 
 const MAX_CREDENTIALS: usize = 1_000;
 const MAX_KEY_SETS: usize = 100;
@@ -21,8 +25,12 @@ pub struct AuthCache {
     pub(super) callers: Expiring<Principal>,
     /// Hashes of unknown keys. They are separate from the callers, so that guessed keys cannot evict those.
     pub(super) unknown: Expiring<()>,
+    /// Hashes of issuers that no tenant trusts, so that their tokens cause no queries.
+    pub(super) unknown_issuers: Expiring<()>,
     /// Key sets by the URL that publishes them.
     pub(super) key_sets: Expiring<KeySet>,
+    /// The key that signs tickets. It does not change as long as the operator's key stays the same.
+    pub(super) ticket_key: OnceCell<Rc<str>>,
 }
 
 /// A published set of keys.
@@ -41,7 +49,9 @@ impl Default for AuthCache {
         Self {
             callers: Expiring::new(MAX_CREDENTIALS),
             unknown: Expiring::new(MAX_CREDENTIALS),
+            unknown_issuers: Expiring::new(MAX_CREDENTIALS),
             key_sets: Expiring::new(MAX_KEY_SETS),
+            ticket_key: OnceCell::new(),
         }
     }
 }
@@ -50,5 +60,10 @@ impl AuthCache {
     /// Removes all callers of a tenant, because the tenant or one of its keys changed.
     pub fn forget_tenant(&self, tenant: &TenantId) {
         self.callers.retain(|caller| caller.tenant != *tenant);
+    }
+
+    /// Forgets that an issuer is unknown, because a tenant now trusts it.
+    pub(super) fn forget_issuer(&self, issuer: &str) {
+        self.unknown_issuers.remove(&sha256_hex(issuer.as_bytes()));
     }
 }

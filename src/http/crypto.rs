@@ -1,5 +1,5 @@
-//! Hashes, signatures, and encryption of secrets at rest. The keys for encryption and signing are derived
-//! from the operator's key, one per purpose: changing the operator's key makes encrypted values unreadable.
+//! Hashes, signatures, and encryption of secrets at rest. The key for encryption is derived from the operator's
+//! key: changing the operator's key makes encrypted values unreadable.
 
 use crate::ports::Entropy;
 use aes_gcm::aead::{Aead, Payload};

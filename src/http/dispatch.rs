@@ -156,11 +156,12 @@ async fn once(
     work: Responding<'_>,
 ) -> Result<Handled, Problem> {
     let key = if found.route.once { RequestKey::of(request, &found.params, owner)? } else { None };
-    let response = match (key, gateway.cipher()) {
-        (Some(key), Some(cipher)) => {
+    let Some(key) = key else { return Ok(Handled::Response(work.await?)) };
+    let response = match gateway.cipher()? {
+        Some(cipher) => {
             idempotency::once(&DirectoryStore { gateway, cipher, request_id }, &key, work).await?
         }
-        _ => work.await?,
+        None => work.await?,
     };
     Ok(Handled::Response(response))
 }

@@ -37,6 +37,11 @@ impl<V: Clone> Expiring<V> {
         entries.insert(key, (value, end));
     }
 
+    /// Drops the entry of a key.
+    pub fn remove(&self, key: &str) {
+        self.entries.borrow_mut().remove(key);
+    }
+
     /// Drops the entries that `keep` rejects.
     pub fn retain(&self, keep: impl Fn(&V) -> bool) {
         self.entries.borrow_mut().retain(|_, (value, _)| keep(value));

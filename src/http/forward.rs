@@ -22,6 +22,8 @@ pub struct Forward {
     pub request_id: RequestId,
     /// The request without credentials. It includes the body if the gateway has read it.
     pub request: Request,
+    /// Whether the client's URL has a ticket, which the URL of `request` lacks.
+    pub had_ticket: bool,
     /// Whether the gateway has read the body; otherwise the body has to be passed on as a stream.
     pub body_read: bool,
     /// To be settled with [`idempotency::settle`] after the object has responded.
@@ -41,13 +43,16 @@ pub fn to_session(
     mut request: Request,
 ) -> Result<Box<Forward>, Problem> {
     request.headers_mut().remove(header::AUTHORIZATION);
-    *request.uri_mut() = without_ticket(request.uri())?;
+    let uri = without_ticket(request.uri())?;
+    let had_ticket = uri != *request.uri();
+    *request.uri_mut() = uri;
     Ok(Box::new(Forward {
         tenant: principal.tenant.clone(),
         session,
         principal,
         request_id: request_id.clone(),
         request,
+        had_ticket,
         body_read: false,
         claim: None,
         response_headers: HeaderMap::new(),

@@ -6,8 +6,9 @@ use super::pattern::Params;
 use super::request::{Request, RequestExt};
 use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, Log, SessionEraser, Signatures};
-use crate::types::{GeneratedId, Principal, RequestId, TenantId};
+use crate::types::{ErrorCode, GeneratedId, Principal, Problem, RequestId, TenantId};
 use crate::workspace::Workspaces;
+use std::fmt;
 use std::rc::Rc;
 
 /// The configuration of a deployment. It holds secrets and therefore does not implement `Debug`.
@@ -15,14 +16,33 @@ use std::rc::Rc;
 pub struct GatewayConfig {
     /// The operator's key. Without it, `/v1/admin/*` and tickets are disabled.
     pub admin_key: Option<String>,
-    /// A key for development: tenant `dev` with every scope.
+    /// A key for development: tenant `dev` with every scope. It is ignored unless the request's host is this
+    /// machine.
     pub dev_api_key: Option<String>,
+    /// Whether the key for development is valid for every host.
+    pub dev: bool,
     /// Origins whose pages may call the API.
     pub origins: Vec<String>,
     /// The available models, as `provider/model`.
     pub models: Vec<String>,
     /// The shards on which tenants can be placed.
     pub shards: Vec<String>,
+    /// The malformed settings, which have their defaults.
+    pub malformed: Vec<MalformedSetting>,
+}
+
+/// A malformed setting, without its value, which may be a secret.
+pub struct MalformedSetting {
+    /// The name of the setting.
+    pub name: &'static str,
+    /// The valid values. Completes the sentence "expected …".
+    pub expects: &'static str,
+}
+
+impl fmt::Display for MalformedSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the setting {} is malformed; expected {}", self.name, self.expects)
+    }
 }
 
 /// The stateless part of the Worker: authenticates, routes, and handles requests that concern a whole tenant.
@@ -59,9 +79,23 @@ impl Gateway {
         I::generate(self.clock.now(), &random)
     }
 
+    /// Returns the operator's key; `None` if the deployment has none.
+    ///
+    /// # Errors
+    /// `not_configured` when the key is malformed.
+    pub fn admin_key(&self) -> Result<Option<&str>, Problem> {
+        match self.config.malformed.iter().find(|setting| setting.name == "ADMIN_KEY") {
+            Some(setting) => Err(Problem::new(ErrorCode::NotConfigured, setting.to_string())),
+            None => Ok(self.config.admin_key.as_deref()),
+        }
+    }
+
     /// Returns the cipher for secrets at rest; `None` without an operator's key.
-    pub fn cipher(&self) -> Option<Cipher> {
-        self.config.admin_key.as_deref().map(Cipher::new)
+    ///
+    /// # Errors
+    /// `not_configured` when the operator's key is malformed.
+    pub fn cipher(&self) -> Result<Option<Cipher>, Problem> {
+        Ok(self.admin_key()?.map(Cipher::new))
     }
 
     /// Returns the `x-request-id` of the request if it is 1 to 64 letters, digits, `_` and `-`; otherwise a

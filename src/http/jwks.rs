@@ -24,14 +24,15 @@ const MAX_SET: usize = 256 << 10;
 /// Returns the keys that may have signed a token of this tenant's issuer.
 ///
 /// # Errors
-/// `unavailable` when the identity provider does not publish its keys.
+/// `unavailable` when the identity provider does not publish its keys; `not_configured` when stored keys cannot
+/// be decrypted because the operator's key is malformed.
 pub(super) async fn keys_of(
     gateway: &Gateway,
     tenant: &Tenant,
     jwt: &JwtConfig,
     kid: Option<&str>,
 ) -> Result<Rc<[Jwk]>, Problem> {
-    if let Some(set) = stored_set(gateway, &tenant.id, jwt) {
+    if let Some(set) = stored_set(gateway, &tenant.id, jwt)? {
         return Ok(read_set(&set).into());
     }
     match &jwt.jwks_url {
@@ -41,15 +42,23 @@ pub(super) async fn keys_of(
 }
 
 /// Decrypts the set that is stored with a tenant.
-pub(super) fn stored_set(gateway: &Gateway, tenant: &TenantId, jwt: &JwtConfig) -> Option<Value> {
-    let encrypted = jwt.jwks.as_ref()?.as_str()?;
-    let set = gateway.cipher()?.decrypt(&encryption_context(tenant), encrypted);
+///
+/// # Errors
+/// `not_configured` when the operator's key is malformed.
+pub(super) fn stored_set(
+    gateway: &Gateway,
+    tenant: &TenantId,
+    jwt: &JwtConfig,
+) -> Result<Option<Value>, Problem> {
+    let Some(encrypted) = jwt.jwks.as_ref().and_then(Value::as_str) else { return Ok(None) };
+    let Some(cipher) = gateway.cipher()? else { return Ok(None) };
+    let set = cipher.decrypt(&encryption_context(tenant), encrypted);
     if set.is_none() {
         gateway.log.error(&json!({
             "event": "jwks.not_decrypted", "tenant": tenant, "cause": "was the operator's key changed?",
         }));
     }
-    serde_json::from_str(&set?).ok()
+    Ok(set.and_then(|set| serde_json::from_str(&set).ok()))
 }
 
 /// Returns the context with which a tenant's set is encrypted.

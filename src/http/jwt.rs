@@ -2,11 +2,13 @@
 
 use super::jwk::{Jwk, KeyError};
 use crate::ports::Signatures;
+use crate::ports::directory::JwtConfig;
 use crate::types::{Scope, Scopes, Timestamp};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::slice;
 use std::time::Duration;
 
 /// Longest token, in bytes.
@@ -46,20 +48,29 @@ pub struct Claims {
     pub nbf: Option<f64>,
     /// The audience.
     #[serde(default)]
-    pub aud: Option<Audience>,
-    /// Scopes, separated by spaces: `chat`, `read` and `admin`.
+    pub aud: Option<OneOrMany>,
+    /// Scopes: a list, or a text that separates them by spaces. Scopes of other services are ignored.
     #[serde(default)]
-    pub scope: Option<String>,
+    pub scope: Option<OneOrMany>,
 }
 
-/// One audience or several.
+/// One text or several.
 #[derive(Deserialize)]
 #[serde(untagged)]
-pub enum Audience {
-    /// One audience.
+pub enum OneOrMany {
+    /// One text.
     One(String),
-    /// Several audiences.
+    /// Several texts.
     Many(Vec<String>),
+}
+
+impl OneOrMany {
+    fn texts(&self) -> &[String] {
+        match self {
+            Self::One(text) => slice::from_ref(text),
+            Self::Many(texts) => texts,
+        }
+    }
 }
 
 impl<'a> Token<'a> {
@@ -115,18 +126,15 @@ impl Claims {
         timestamp(self.exp)
     }
 
-    /// Returns why a token with a valid signature is not accepted now.
-    pub fn fault(&self, audience: Option<&str>, now: Timestamp) -> Option<&'static str> {
-        let meant_for = |wanted: &str| match &self.aud {
-            None => false,
-            Some(Audience::One(aud)) => aud == wanted,
-            Some(Audience::Many(auds)) => auds.iter().any(|aud| aud == wanted),
-        };
+    /// Returns why a token with a valid signature is not accepted now by a tenant with these settings.
+    pub fn fault(&self, jwt: &JwtConfig, now: Timestamp) -> Option<&'static str> {
+        let audiences = self.aud.as_ref().map_or(&[][..], OneOrMany::texts);
+        let is_meant = jwt.any_audience || jwt.audience.as_ref().is_some_and(|aud| audiences.contains(aud));
         if self.ends_at() <= now {
             Some("the token has expired")
         } else if self.nbf.is_some_and(|nbf| timestamp(nbf) > now + LEEWAY) {
             Some("the token is not valid yet")
-        } else if !audience.is_none_or(meant_for) {
+        } else if !is_meant {
             Some("the token is for another audience")
         } else if !crate::types::id::is_user(&self.sub) {
             Some("the token's sub is not a user name")
@@ -135,12 +143,15 @@ impl Claims {
         }
     }
 
-    /// Returns the scopes; without a scope claim, `chat` and `read`.
+    /// Returns the scopes. A token that names none of ours, such as one with `openid profile`, has the standard
+    /// ones.
     pub fn scopes(&self) -> Scopes {
-        let Some(words) = &self.scope else { return Scopes(vec![Scope::Chat, Scope::Read]) };
-        let has = |wanted: &str| words.split_ascii_whitespace().any(|word| word == wanted);
-        let known = [("chat", Scope::Chat), ("read", Scope::Read), ("admin", Scope::Admin)];
-        Scopes(known.into_iter().filter(|(word, _)| has(word)).map(|(_, scope)| scope).collect())
+        let texts = self.scope.as_ref().map_or(&[][..], OneOrMany::texts);
+        let has = |scope: &Scope| {
+            texts.iter().flat_map(|text| text.split_ascii_whitespace()).any(|word| word == scope.name())
+        };
+        let named: Vec<_> = Scope::ALL.into_iter().filter(has).collect();
+        if named.is_empty() { Scopes::standard() } else { Scopes(named) }
     }
 }
 

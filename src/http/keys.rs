@@ -4,7 +4,7 @@ use super::api_key::make_secret;
 use super::gateway::GatewayCall;
 use super::response::{self, Response};
 use super::tenants::{check_name, existing_tenant};
-use super::{body, page};
+use super::{body, page, scopes};
 use crate::ports::directory::ApiKey;
 use crate::types::{KeyId, Problem, Scope, Scopes, Timestamp};
 use http::StatusCode;
@@ -26,12 +26,10 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     let gateway = call.gateway;
     let new: NewKey = body::json_or_empty(call.request)?;
     let now = gateway.clock.now();
-    let mut scopes = new.scopes.unwrap_or_else(|| vec![Scope::Chat, Scope::Read]);
-    scopes.sort_by_key(|scope| *scope as u8);
-    scopes.dedup();
-    if scopes.is_empty() {
-        return Err(Problem::field("/scopes", "expected some of chat, read, admin"));
-    }
+    let scopes = match new.scopes {
+        Some(named) => scopes::checked(named, "/scopes")?,
+        None => Scopes::standard(),
+    };
     if new.expires_at.is_some_and(|end| end <= now) {
         return Err(Problem::field("/expires_at", "lies in the past"));
     }
@@ -39,7 +37,7 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     let name = new.name.unwrap_or_else(|| id.to_string());
     check_name(&name)?;
     let (tenant, expires_at) = (call.tenant(), new.expires_at);
-    let key = ApiKey { id, tenant, name, scopes: Scopes(scopes), created_at: now, expires_at };
+    let key = ApiKey { id, tenant, name, scopes, created_at: now, expires_at };
     let (secret, hash) = make_secret(&*gateway.entropy);
     if !gateway.directory.create_key(&key, &hash).await? {
         return Err(Problem::not_found("tenant"));

@@ -1,16 +1,25 @@
-//! Lists of the gateway: a tenant's sessions, and the models. Also the health check.
+//! Lists of the gateway: a tenant's sessions, and the models. Also the checks of health and readiness.
 
 use super::gateway::{GatewayCall, TenantCall};
 use super::page;
 use super::request::RequestExt;
 use super::response::{self, Response};
 use crate::ports::directory::SessionEntry;
-use crate::types::{AgentId, Problem, SessionId, Timestamp, UserId};
+use crate::types::{AgentId, ErrorCode, Problem, SessionId, Timestamp, UserId};
 use http::StatusCode;
 use serde_json::{Value, json};
 
 /// `GET /healthz`.
 pub(super) async fn health(_call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    response::json(StatusCode::OK, &json!({ "status": "ok" }))
+}
+
+/// `GET /readyz`. A malformed setting is named without its value, because everybody may read this.
+pub(super) async fn ready(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    let malformed: Vec<_> = call.gateway.config.malformed.iter().map(ToString::to_string).collect();
+    if !malformed.is_empty() {
+        return Err(Problem::new(ErrorCode::NotConfigured, malformed.join("\n")));
+    }
     response::json(StatusCode::OK, &json!({ "status": "ok" }))
 }
 

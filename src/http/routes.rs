@@ -25,6 +25,7 @@ const DELETE: Method = Method::DELETE;
 /// All routes.
 pub static ROUTES: &[Route] = &[
     Route::new(GET, "/healthz", Handler::Public(run!(lists::health))),
+    Route::new(GET, "/readyz", Handler::Public(run!(lists::ready))),
     tenant(GET, "/v1/models", Read, run!(lists::models)),
     tenant(GET, "/v1/sessions", Read, run!(lists::sessions)),
     // A ticket has at most the scopes of its creator, so `read` is enough to create one.

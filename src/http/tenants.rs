@@ -4,11 +4,12 @@ use super::auth::DEV_TENANT;
 use super::gateway::{Gateway, GatewayCall};
 use super::jwk::{Jwk, KeyError};
 use super::jwks::{encryption_context, stored_set};
+use super::loopback::is_loopback;
 use super::response::{self, Response};
 use super::{
     body, erasure, page,
     patch::{merge, object, present, present_object},
-    placement,
+    placement, scopes,
 };
 use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
@@ -73,6 +74,7 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
         let detail = "a tenant has this id, or had it until a few minutes ago";
         return Err(Problem::new(ErrorCode::AlreadyExists, detail));
     }
+    forget_issuer(gateway, &tenant);
     response::json(StatusCode::CREATED, &view(gateway, &tenant))
 }
 
@@ -113,6 +115,7 @@ pub(super) async fn update(call: &GatewayCall<'_>) -> Result<Response, Problem> 
         return Err(Problem::not_found("tenant"));
     }
     gateway.cache.forget_tenant(id);
+    forget_issuer(gateway, &tenant);
     response::json(StatusCode::OK, &view(gateway, &tenant))
 }
 
@@ -168,6 +171,8 @@ async fn checked_jwt(
     if jwt.issuer.is_empty() {
         return Err(Problem::field("/jwt/issuer", "must not be empty"));
     }
+    check_audience(&jwt)?;
+    jwt.max_scopes = scopes::checked(jwt.max_scopes.0, "/jwt/max_scopes")?;
     jwt.jwks = match (&jwt.jwks_url, jwt.jwks.take()) {
         (Some(url), None) => {
             check_url(url)?;
@@ -176,14 +181,36 @@ async fn checked_jwt(
         (None, Some(set)) => {
             let text = checked_set(&set, &*gateway.signatures).await?.to_string();
             let context = encryption_context(tenant);
-            let encrypted =
-                gateway.cipher().and_then(|cipher| cipher.encrypt(&*gateway.entropy, &context, &text));
+            let cipher = gateway.cipher()?;
+            let encrypted = cipher.and_then(|cipher| cipher.encrypt(&*gateway.entropy, &context, &text));
             let encrypted = encrypted.ok_or_else(|| Problem::internal("the keys could not be encrypted"))?;
             Some(Value::String(encrypted))
         }
         _ => return Err(Problem::field("/jwt", "give either jwks_url or jwks")),
     };
     Ok(Some(jwt))
+}
+
+/// Requires an audience, because an issuer also signs tokens for other services.
+fn check_audience(jwt: &JwtConfig) -> Result<(), Problem> {
+    match jwt.audience.as_deref() {
+        Some("") => Err(Problem::field("/jwt/audience", "must not be empty")),
+        Some(_) if jwt.any_audience => {
+            Err(Problem::field("/jwt/any_audience", "cannot be combined with an audience"))
+        }
+        None if !jwt.any_audience => {
+            let detail = "missing; to accept tokens for any audience, set any_audience to true";
+            Err(Problem::field("/jwt/audience", detail))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Accepts tokens of the tenant's issuer at once in this isolate.
+fn forget_issuer(gateway: &Gateway, tenant: &Tenant) {
+    if let Some(jwt) = &tenant.jwt {
+        gateway.cache.forget_issuer(&jwt.issuer);
+    }
 }
 
 /// Returns a tenant as the operator sees it: with public keys, without secrets.
@@ -196,13 +223,15 @@ fn view(gateway: &Gateway, tenant: &Tenant) -> Value {
         view["permissions"] = json!(tenant.permissions);
     }
     if let Some(jwt) = &tenant.jwt {
-        let mut set = stored_set(gateway, &tenant.id, jwt);
+        let mut set = stored_set(gateway, &tenant.id, jwt).ok().flatten();
         let keys = set.as_mut().and_then(|set| set.get_mut("keys")).and_then(Value::as_array_mut);
         for key in keys.into_iter().flatten().filter_map(Value::as_object_mut) {
             key.remove("k");
         }
-        view["jwt"] =
-            json!({ "issuer": jwt.issuer, "audience": jwt.audience, "jwks_url": jwt.jwks_url, "jwks": set });
+        view["jwt"] = json!({
+            "issuer": jwt.issuer, "audience": jwt.audience, "any_audience": jwt.any_audience,
+            "max_scopes": jwt.max_scopes, "jwks_url": jwt.jwks_url, "jwks": set,
+        });
     }
     view
 }
@@ -234,15 +263,10 @@ fn checked_rules(rules: Option<Rules>) -> Result<Rules, Problem> {
 
 /// Accepts https, and http for a provider on the same machine: http does not protect the keys on their way.
 fn check_url(url: &str) -> Result<(), Problem> {
-    let is_loopback = url.strip_prefix("http://").is_some_and(|rest| {
-        let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let name = match host.rsplit_once(':') {
-            Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
-            _ => host,
-        };
-        ["localhost", "127.0.0.1", "[::1]"].contains(&name)
-    });
-    if is_loopback || url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty()) {
+    let is_local = url
+        .strip_prefix("http://")
+        .is_some_and(|rest| is_loopback(rest.split(['/', '?', '#']).next().unwrap_or_default()));
+    if is_local || url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty()) {
         return Ok(());
     }
     Err(Problem::field("/jwt/jwks_url", "expected an https URL (http only for this machine)"))

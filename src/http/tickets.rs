@@ -1,27 +1,32 @@
 //! Tickets: credentials that browsers put into the URL, because `EventSource` and `WebSocket` cannot send
 //! headers. A ticket is signed, short-lived, and opens the streams of one session.
 
-use super::body;
-use super::crypto::{derive, hmac, verify_hmac};
+use super::crypto::{Cipher, derive, hmac, sha256_hex, verify_hmac};
 use super::gateway::{Gateway, TenantCall};
 use super::owner::check_user;
 use super::request::RequestExt;
 use super::response::{self, Response};
-use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, SessionId, Timestamp, UserId};
+use super::{body, scopes};
+use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Scopes, SessionId, Timestamp, UserId};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// How long a ticket opens streams. An open stream stays open.
 const TTL: Duration = Duration::from_mins(5);
+/// Random bytes of the key that signs tickets.
+const KEY_BYTES: usize = 32;
 
 #[derive(Deserialize)]
 struct NewTicket {
     session: String,
     #[serde(default)]
     user: Option<String>,
+    #[serde(default)]
+    scopes: Option<Vec<Scope>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -30,7 +35,8 @@ struct Ticket {
     expires_at: Timestamp,
 }
 
-/// `POST /v1/tickets`. The session itself checks on use whether it exists and belongs to the holder.
+/// `POST /v1/tickets`. The default scope is `read`. The session itself checks on use whether it exists and belongs
+/// to the holder.
 pub(super) async fn create(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let new: NewTicket = body::json(call.request)?;
     let session =
@@ -40,30 +46,74 @@ pub(super) async fn create(call: &TenantCall<'_>) -> Result<Response, Problem> {
     let user = call.caller.user.as_deref().or(named.as_deref());
     let user = user.map(|user| UserId::parse(user).ok_or_else(|| Problem::field("/user", "not a user name")));
     let user = user.transpose()?;
-    let key = signing_key(call.gateway).ok_or_else(|| {
-        Problem::new(ErrorCode::NotConfigured, "tickets need an ADMIN_KEY, which signs them")
-    })?;
-    let mut holder =
-        Principal { user, session: Some(session), rules: Rules::default(), ..call.caller.clone() };
-    holder.scopes.0.retain(|scope| *scope != Scope::Admin);
+    let scopes = match new.scopes {
+        Some(named) => narrowed(named, &call.caller.scopes)?,
+        None => Scopes(vec![Scope::Read]),
+    };
+    let key = signing_key(call.gateway).await?;
+    let rules = Rules::default();
+    let holder = Principal { user, scopes, session: Some(session), rules, ..call.caller.clone() };
     let expires_at = call.gateway.clock.now() + TTL;
     let text = response::to_json(&Ticket { holder, expires_at })?;
-    let [text, tag] = [text.as_slice(), &hmac(&key, &text)].map(|part| URL_SAFE_NO_PAD.encode(part));
+    let [text, tag] =
+        [text.as_slice(), &hmac(key.as_bytes(), &text)].map(|part| URL_SAFE_NO_PAD.encode(part));
     let ticket = json!({ "ticket": format!("{text}.{tag}"), "expires_at": expires_at });
     response::json(StatusCode::CREATED, &ticket)
 }
 
-/// Returns the holder of a ticket; `None` when the signature is wrong or the ticket has expired.
-pub(super) fn open_ticket(gateway: &Gateway, ticket: &str) -> Option<Principal> {
-    let (text, tag) = ticket.split_once('.')?;
-    let text = URL_SAFE_NO_PAD.decode(text).ok()?;
-    if !verify_hmac(&signing_key(gateway)?, &text, &URL_SAFE_NO_PAD.decode(tag).ok()?) {
-        return None;
+/// Returns the scopes of a ticket. A ticket is in a URL, which leaks more easily than a header, so it never has
+/// the scope `admin`.
+fn narrowed(named: Vec<Scope>, own: &Scopes) -> Result<Scopes, Problem> {
+    for (index, scope) in named.iter().enumerate() {
+        let refused = |detail: String| Err(Problem::field(format!("/scopes/{index}"), detail));
+        if *scope == Scope::Admin {
+            return refused("a ticket cannot have this scope".into());
+        }
+        if !own.allow(*scope) {
+            return refused(format!("your key or token lacks the scope {}", scope.name()));
+        }
     }
-    let ticket: Ticket = serde_json::from_slice(&text).ok()?;
-    (ticket.expires_at > gateway.clock.now()).then_some(ticket.holder)
+    scopes::checked(named, "/scopes")
 }
 
-fn signing_key(gateway: &Gateway) -> Option<[u8; 32]> {
-    Some(derive(gateway.config.admin_key.as_deref()?, "ticket"))
+/// Returns the holder of a ticket; `None` when the signature is wrong or the ticket has expired.
+///
+/// # Errors
+/// `not_configured` without a valid operator's key; `unavailable` when the key of tickets cannot be read.
+pub(super) async fn open_ticket(gateway: &Gateway, ticket: &str) -> Result<Option<Principal>, Problem> {
+    let Some([text, tag]) = parts(ticket) else { return Ok(None) };
+    if !verify_hmac(signing_key(gateway).await?.as_bytes(), &text, &tag) {
+        return Ok(None);
+    }
+    let ticket: Option<Ticket> = serde_json::from_slice(&text).ok();
+    let now = gateway.clock.now();
+    Ok(ticket.filter(|ticket| ticket.expires_at > now).map(|ticket| ticket.holder))
+}
+
+/// Returns the text of a ticket and its signature.
+fn parts(ticket: &str) -> Option<[Vec<u8>; 2]> {
+    let (text, tag) = ticket.split_once('.')?;
+    Some([URL_SAFE_NO_PAD.decode(text).ok()?, URL_SAFE_NO_PAD.decode(tag).ok()?])
+}
+
+/// Returns the key that signs tickets. It is random, because the holder of a ticket could guess a key that is
+/// derived from the operator's key. The directory stores it encrypted, for all isolates.
+async fn signing_key(gateway: &Gateway) -> Result<Rc<str>, Problem> {
+    if let Some(key) = gateway.cache.ticket_key.get() {
+        return Ok(Rc::clone(key));
+    }
+    let missing = || Problem::new(ErrorCode::NotConfigured, "tickets need an ADMIN_KEY");
+    let admin_key = gateway.admin_key()?.ok_or_else(missing)?;
+    let cipher = Cipher::new(admin_key);
+    // The name depends on the operator's key: a new operator's key cannot decrypt the old key of tickets.
+    let name = format!("tickets {}", sha256_hex(&derive(admin_key, "ticket key")));
+    let mut bytes = [0; KEY_BYTES];
+    gateway.entropy.fill(&mut bytes);
+    let new = cipher
+        .encrypt(&*gateway.entropy, &name, &URL_SAFE_NO_PAD.encode(bytes))
+        .ok_or_else(|| Problem::internal("the key of tickets could not be encrypted"))?;
+    let stored = gateway.directory.secret(&name, &new).await?;
+    let key = cipher.decrypt(&name, &stored);
+    let key = key.ok_or_else(|| Problem::internal("the key of tickets cannot be decrypted"))?;
+    Ok(Rc::clone(gateway.cache.ticket_key.get_or_init(|| key.into())))
 }

@@ -20,9 +20,15 @@ pub type DirectoryResult<T> = Result<T, DirectoryError>;
 pub struct JwtConfig {
     /// The required `iss` claim.
     pub issuer: String,
-    /// The required `aud` claim; not checked if absent.
+    /// The required `aud` claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audience: Option<String>,
+    /// Whether tokens for any audience are accepted. Otherwise, tokens need the audience.
+    #[serde(default)]
+    pub any_audience: bool,
+    /// The scopes that a token can have at most.
+    #[serde(default = "Scopes::standard")]
+    pub max_scopes: Scopes,
     /// The URL of the provider's keys (https).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jwks_url: Option<String>,
@@ -134,6 +140,13 @@ pub trait Directory {
     async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool>;
     /// Returns the key with this hash, unless it is revoked or expired, and its tenant's rules.
     async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>>;
+    /// Returns the key with this id, unless it is revoked or expired, and its tenant's rules.
+    async fn key(
+        &self,
+        tenant: &TenantId,
+        id: &KeyId,
+        now: Timestamp,
+    ) -> DirectoryResult<Option<(ApiKey, Rules)>>;
     /// Lists a tenant's keys in the order of their ids, starting after `after`.
     async fn keys(
         &self,
@@ -167,6 +180,10 @@ pub trait Directory {
     async fn claim(&self, scope: &str, key: &str, body_hash: &str, now: Timestamp) -> DirectoryResult<Claim>;
     /// Stores the first response, or releases the key if there is none.
     async fn settle(&self, scope: &str, key: &str, answer: Option<(u16, &str)>) -> DirectoryResult<()>;
+
+    /// Stores an encrypted secret of the deployment, unless one with this name is stored. Returns the stored
+    /// one.
+    async fn secret(&self, name: &str, new: &str) -> DirectoryResult<String>;
 
     /// Removes a bounded number of expired idempotency rows and keys. Returns whether more are left.
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool>;

@@ -105,6 +105,8 @@ pub struct Config {
     observation: ObservationSettings,
     /// The key of the tenant `dev`.
     pub dev_api_key: Option<String>,
+    /// Whether that key is valid for every host.
+    pub dev: bool,
     /// The operator's key.
     pub admin_key: Option<String>,
     /// Origins of web pages that may call.
@@ -125,6 +127,7 @@ impl Default for Config {
             compaction: CompactionSettings::default(),
             observation: ObservationSettings::default(),
             dev_api_key: None,
+            dev: false,
             admin_key: None,
             cors_origins: Vec::new(),
         }

@@ -4,7 +4,7 @@ use super::{AgentId, KeyId, Rules, SessionId, TenantId, UserId};
 use serde::{Deserialize, Serialize};
 
 /// A permission of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
     /// Talk to agents: create, change, and run things.
@@ -17,15 +17,48 @@ pub enum Scope {
     Admin,
 }
 
+impl Scope {
+    /// All scopes.
+    pub const ALL: [Self; 4] = [Self::Chat, Self::Read, Self::Approve, Self::Admin];
+
+    /// Returns the name that keys and tokens use.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Read => "read",
+            Self::Approve => "approve",
+            Self::Admin => "admin",
+        }
+    }
+}
+
 /// A set of scopes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Scopes(pub Vec<Scope>);
 
 impl Scopes {
+    /// Creates a set of these scopes, in the order of [`Scope::ALL`] and without duplicates.
+    pub fn new(mut scopes: Vec<Scope>) -> Self {
+        scopes.sort_unstable();
+        scopes.dedup();
+        Self(scopes)
+    }
+
     /// Returns all scopes.
     pub fn all() -> Self {
-        Self(vec![Scope::Chat, Scope::Read, Scope::Approve, Scope::Admin])
+        Self(Scope::ALL.into())
+    }
+
+    /// Returns the scopes of a credential for which none are named: `chat` and `read`.
+    pub fn standard() -> Self {
+        Self(vec![Scope::Chat, Scope::Read])
+    }
+
+    /// Returns the scopes that are also in `most`.
+    pub fn within(mut self, most: &Self) -> Self {
+        self.0.retain(|scope| most.allow(*scope));
+        self
     }
 
     /// Returns whether `scope` is in the set.

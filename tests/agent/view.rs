@@ -151,7 +151,10 @@ fn a_view_plus_the_stream_equals_the_whole_stream() {
         } else {
             assert_eq!(reader.picture, now, "at step {step}");
         }
-        others.push(reader);
+        // A session has at most 100 readers.
+        if step % 2 == 0 {
+            others.push(reader);
+        }
         if !waits {
             for (from, other) in others.iter_mut().enumerate() {
                 assert_eq!(other.look(), &now, "from step {from} to step {step}");

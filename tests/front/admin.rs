@@ -21,7 +21,8 @@ fn tenants_are_created_listed_updated_and_shown_without_secrets() {
     let shown = json!({
         "id": "acme", "name": "Acme", "created_at": "2026-11-20T12:00:00.000Z", "shard": "DB",
         "jwt": {
-            "issuer": "https://id.example", "audience": "app", "jwks_url": null,
+            "issuer": "https://id.example", "audience": "app", "any_audience": false,
+            "max_scopes": ["chat", "read"], "jwks_url": null,
             "jwks": { "keys": [{ "kty": "oct", "kid": "s", "alg": "HS256" }] },
         },
     });
@@ -57,6 +58,12 @@ fn tenants_are_created_listed_updated_and_shown_without_secrets() {
 #[test]
 fn invalid_tenants_are_refused_with_a_pointer() {
     let stage = Stage::new();
+    // The settings of tokens, merged with `changes`.
+    let jwt = |changes: Value| {
+        let mut jwt = json!({ "issuer": "i", "audience": "app" });
+        jwt.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        json!({ "jwt": jwt })
+    };
     let rejects = [
         (json!({ "id": "a b" }), "/id"),
         (json!({ "name": "" }), "/name"),
@@ -66,21 +73,26 @@ fn invalid_tenants_are_refused_with_a_pointer() {
         (json!({ "shard": 1 }), "/shard"),
         (json!({ "id": "dev", "shard": "DB" }), "/shard"),
         (json!({ "jwt": { "issuer": "" , "jwks": secret_set() } }), "/jwt/issuer"),
-        (json!({ "jwt": { "issuer": "i" } }), "/jwt"),
-        (json!({ "jwt": { "issuer": "i", "jwks_url": "http://id.example/keys" } }), "/jwt/jwks_url"),
-        (json!({ "jwt": { "issuer": "i", "jwks_url": "http://localhost.evil/keys" } }), "/jwt/jwks_url"),
-        (json!({ "jwt": { "issuer": "i", "jwks_url": "http://localhost@evil/keys" } }), "/jwt/jwks_url"),
-        (json!({ "jwt": { "issuer": "i", "jwks": { "keys": [] } } }), "/jwt/jwks/keys"),
-        (
-            json!({ "jwt": { "issuer": "i", "jwks": { "keys": [{ "kty": "oct", "k": "c2hvcnQ" }] } } }),
-            "/jwt/jwks/keys/0",
-        ),
+        (jwt(json!({})), "/jwt"),
+        (jwt(json!({ "jwks_url": "http://id.example/keys" })), "/jwt/jwks_url"),
+        (jwt(json!({ "jwks_url": "http://localhost.evil/keys" })), "/jwt/jwks_url"),
+        (jwt(json!({ "jwks_url": "http://localhost@evil/keys" })), "/jwt/jwks_url"),
+        (jwt(json!({ "jwks": { "keys": [] } })), "/jwt/jwks/keys"),
+        (jwt(json!({ "jwks": { "keys": [{ "kty": "oct", "k": "c2hvcnQ" }] } })), "/jwt/jwks/keys/0"),
+        (json!({ "jwt": { "issuer": "i", "jwks": secret_set() } }), "/jwt/audience"),
+        (jwt(json!({ "audience": null, "any_audience": false, "jwks": secret_set() })), "/jwt/audience"),
+        (jwt(json!({ "audience": "", "jwks": secret_set() })), "/jwt/audience"),
+        (jwt(json!({ "any_audience": true, "jwks": secret_set() })), "/jwt/any_audience"),
+        (jwt(json!({ "any_audience": "yes", "jwks": secret_set() })), "/jwt/any_audience"),
+        (jwt(json!({ "max_scopes": [], "jwks": secret_set() })), "/jwt/max_scopes"),
+        (jwt(json!({ "max_scopes": ["root"], "jwks": secret_set() })), "/jwt/max_scopes/0"),
     ];
     for (body, pointer) in rejects {
         let answer = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&body));
         assert_eq!((answer.status, &answer.body["errors"][0]["pointer"]), (422, &json!(pointer)), "{body}");
     }
-    stage.tenant("local", json!({ "issuer": "i", "jwks_url": "http://127.0.0.1:8080/keys" }));
+    let local = json!({ "issuer": "i", "any_audience": true, "jwks_url": "http://127.0.0.1:8080/keys" });
+    stage.tenant("local", local);
     for (body, pointer) in [
         (json!({ "scopes": [] }), "/scopes"),
         (json!({ "scopes": ["root"] }), "/scopes/0"),
@@ -124,7 +136,7 @@ fn a_keys_secret_is_shown_once() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     let (id, secret) = stage.key("acme", json!({ "name": "ci", "scopes": ["admin", "read", "read"] }));
-    assert!(id.starts_with("key_") && secret.starts_with("eh_") && secret.len() == 46);
+    assert!(id.starts_with("key_") && secret.starts_with("eh_") && secret.len() == 50);
     let list = stage.answer(get("/v1/admin/tenants/acme/keys").bearer(ADMIN));
     assert_eq!(
         list.body["data"],

@@ -8,5 +8,6 @@ mod rules;
 mod signatures;
 mod signer;
 mod stage;
+mod tickets;
 mod tokens;
 mod workspace;

@@ -74,7 +74,8 @@ fn rules_and_the_key_id_are_sent_with_each_key() {
 fn rules_are_sent_with_tokens() {
     let stage = Stage::new();
     let jwk = Signer::Secret.jwk("k");
-    stage.tenant("acme", json!({"issuer": "https://id.example", "jwks": {"keys": [jwk]}}));
+    let jwt = json!({"issuer": "https://id.example", "any_audience": true, "jwks": {"keys": [jwk]}});
+    stage.tenant("acme", jwt);
     patch(&stage, json!({"permissions": {"tools": {"echo": "deny"}}}));
     let claims = json!({"iss": "https://id.example", "sub": "ada", "exp": NOW.0 / 1_000 + 3_600});
     let principal = posted(&stage, &Signer::Secret.token("k", &claims)).principal;

@@ -21,7 +21,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-pub const ADMIN: &str = "the-operators-key";
+pub const ADMIN: &str = "the-operators-key-with-its-32-bytes";
 pub const DEV: &str = "the-development-key";
 pub const NOW: Timestamp = Timestamp(1_795_176_000_000);
 
@@ -110,9 +110,11 @@ pub fn config() -> GatewayConfig {
     GatewayConfig {
         admin_key: Some(ADMIN.into()),
         dev_api_key: Some(DEV.into()),
+        dev: false,
         origins: vec!["https://app.example".into()],
         models: vec!["demo/echo".into()],
         shards: vec!["DB".into(), "DB_1".into()],
+        malformed: vec![],
     }
 }
 
@@ -229,7 +231,7 @@ pub fn request(method: &str, target: &str) -> Request {
     let mut head = edge_harness::http::Request::default();
     *head.method_mut() = method.parse().unwrap();
     *head.uri_mut() = target.parse().unwrap();
-    Request { head, body: Bytes::new() }
+    Request { head, body: Bytes::new() }.header("host", "localhost:8787")
 }
 
 pub fn get(target: &str) -> Request {

@@ -3,6 +3,7 @@
 use crate::signer::{RSA_N, Signer};
 use crate::stage::{ADMIN, NOW, Stage, get, ids, post, request};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
+use edge_harness::http::Handled;
 use edge_harness::http::crypto::hmac;
 use edge_harness::types::Scope;
 use pretty_assertions::assert_eq;
@@ -62,7 +63,6 @@ fn claims_are_checked_after_the_signature() {
         (json!({ "aud": ["x", "app"] }), 200),
         (json!({ "nbf": now }), 200),
         (json!({ "scope": "openid read" }), 200),
-        (json!({ "scope": "openid" }), 403),
         (json!({ "scope": "chat" }), 403),
         (json!({ "exp": now }), 401),
         (json!({ "exp": null }), 401),
@@ -78,6 +78,65 @@ fn claims_are_checked_after_the_signature() {
     for (changes, status) in cases {
         let token = Signer::Curve(7).token("k", &claims(changes.clone()));
         assert_eq!(stage.status_of(&token), status, "{changes}");
+    }
+}
+
+/// The scopes of a token with this claim, in a tenant with these settings.
+fn scopes(settings: Value, claim: Value) -> Vec<Scope> {
+    let mut jwt =
+        json!({ "issuer": ISSUER, "audience": "app", "jwks": { "keys": [Signer::Curve(7).jwk("k")] } });
+    jwt.as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+    let stage = Stage::new();
+    stage.tenant("acme", jwt);
+    let token = Signer::Curve(7).token("k", &claims(json!({ "scope": claim })));
+    // Every set of the tests has the scope that one of these routes needs.
+    match stage.send(get("/v1/sessions/s").bearer(&token)) {
+        Handled::Forward(forward) => forward.principal.scopes.0,
+        Handled::Response(_) => {
+            stage.forward(post("/v1/sessions/s/messages").bearer(&token)).principal.scopes.0
+        }
+    }
+}
+
+#[test]
+fn a_token_has_the_scopes_that_it_names_up_to_those_of_the_tenant() {
+    let standard = || json!({});
+    let admins = || json!({ "max_scopes": ["admin", "read", "chat"] });
+    let cases = [
+        (standard(), json!(null), vec![Scope::Chat, Scope::Read]),
+        (standard(), json!("openid profile"), vec![Scope::Chat, Scope::Read]),
+        (standard(), json!(""), vec![Scope::Chat, Scope::Read]),
+        (standard(), json!(["openid", "read"]), vec![Scope::Read]),
+        (standard(), json!(["read chat", "admin"]), vec![Scope::Chat, Scope::Read]),
+        (standard(), json!("read admin"), vec![Scope::Read]),
+        (admins(), json!("read admin"), vec![Scope::Read, Scope::Admin]),
+        (admins(), json!("openid"), vec![Scope::Chat, Scope::Read]),
+        (
+            json!({ "max_scopes": ["read", "approve"] }),
+            json!("approve read"),
+            vec![Scope::Read, Scope::Approve],
+        ),
+        (json!({ "max_scopes": ["read"] }), json!("openid"), vec![Scope::Read]),
+    ];
+    for (settings, claim, expected) in cases {
+        assert_eq!(scopes(settings.clone(), claim.clone()), expected, "{settings} {claim}");
+    }
+    let stage = trusting(&[Signer::Curve(7).jwk("k")]);
+    for (claim, status) in [(json!("admin"), 403), (json!(["chat"]), 403), (json!(7), 401), (json!([7]), 401)]
+    {
+        let token = Signer::Curve(7).token("k", &claims(json!({ "scope": claim })));
+        assert_eq!(stage.status_of(&token), status, "{claim}");
+    }
+}
+
+#[test]
+fn a_tenant_may_accept_any_audience() {
+    let stage = Stage::new();
+    let keys = json!({ "keys": [Signer::Curve(7).jwk("k")] });
+    stage.tenant("acme", json!({ "issuer": ISSUER, "any_audience": true, "jwks": keys }));
+    for aud in [json!("other"), json!(null), json!(["a", "b"])] {
+        let token = Signer::Curve(7).token("k", &claims(json!({ "aud": aud })));
+        assert_eq!(stage.status_of(&token), 200, "{aud}");
     }
 }
 
@@ -166,7 +225,7 @@ fn unusable_keys_are_refused_or_skipped() {
     let [by_rsa, by_curve, by_other] =
         [Signer::Rsa, Signer::Curve(7), Signer::Curve(9)].map(|signer| signer.token("k", &good));
     for key in bad {
-        let jwt = json!({ "issuer": ISSUER, "jwks": { "keys": [rsa, key] } });
+        let jwt = json!({ "issuer": ISSUER, "audience": "app", "jwks": { "keys": [rsa, key] } });
         let body = json!({ "id": "acme", "jwt": jwt });
         let answer = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&body));
         assert_eq!(answer.code(), (422, "validation_failed"), "{key}");
@@ -282,4 +341,28 @@ fn changing_the_issuer_ends_its_tokens_here() {
     let patch = request("PATCH", "/v1/admin/tenants/acme").bearer(ADMIN).json(&json!({ "jwt": null }));
     assert_eq!(stage.answer(patch).status, 200);
     assert_eq!(stage.status_of(&token), 401);
+}
+
+#[test]
+fn an_issuer_that_no_tenant_trusts_is_looked_up_once_a_minute() {
+    let stage = Stage::new();
+    let reads = || stage.directory.issuer_reads.get();
+    for name in ["a", "b", "c"] {
+        assert_eq!(stage.status_of(&user(name, "k", 7)), 401);
+    }
+    assert_eq!(reads(), 1);
+    stage.clock.advance(Duration::from_mins(1));
+    assert_eq!((stage.status_of(&user("a", "k", 7)), reads()), (401, 2));
+    // The isolate that stores the issuer accepts its tokens at once.
+    let jwt = json!({ "issuer": ISSUER, "audience": "app", "jwks": { "keys": [Signer::Curve(7).jwk("k")] } });
+    stage.tenant("acme", Value::Null);
+    let patch = request("PATCH", "/v1/admin/tenants/acme").bearer(ADMIN).json(&json!({ "jwt": jwt }));
+    assert_eq!(stage.answer(patch).status, 200);
+    assert_eq!(stage.status_of(&user("a", "k", 7)), 200);
+    let other = "https://other.example";
+    let token = Signer::Curve(7).token("k", &claims(json!({ "iss": other })));
+    assert_eq!(stage.status_of(&token), 401);
+    let keys = json!({ "keys": [Signer::Curve(7).jwk("k")] });
+    stage.tenant("other", json!({ "issuer": other, "audience": "app", "jwks": keys }));
+    assert_eq!(stage.status_of(&token), 200);
 }

@@ -140,7 +140,8 @@ fn the_shared_layer_is_writable_by_administrators_and_visible_to_users() {
 fn users_cannot_read_each_others_files() {
     let stage = Stage::new();
     let (issuer, signer) = ("https://id.example", Signer::Secret);
-    stage.tenant("acme", json!({ "issuer": issuer, "jwks": { "keys": [signer.jwk("k")] } }));
+    let jwt = json!({ "issuer": issuer, "any_audience": true, "jwks": { "keys": [signer.jwk("k")] } });
+    stage.tenant("acme", jwt);
     let token = signer.token("k", &json!({ "iss": issuer, "sub": "ann", "exp": NOW.0 / 1_000 + 3_600 }));
     let (_, key) = stage.key("acme", json!({}));
     assert_eq!(stage.answer(put("a?user=ann", "ann's").bearer(&key)).status, 201);

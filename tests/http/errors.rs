@@ -58,7 +58,8 @@ fn missing_and_unknown_credentials_are_refused() {
     }
     problem(&anonymous.get("/v1/sessions/s/events?ticket=made.up"), 401, "unauthenticated");
     // The operator's key gives access to the administration only, and a tenant's key never does.
-    problem(&world.server.admin().get("/v1/sessions"), 401, "unauthenticated");
+    let refused = problem(&world.server.admin().get("/v1/sessions"), 403, "missing_scope");
+    assert!(refused["detail"].as_str().unwrap().contains("/v1/admin"), "{refused}");
     problem(&client().get("/v1/admin/tenants"), 403, "missing_scope");
 }
 
@@ -161,6 +162,8 @@ fn invalid_fields_are_reported_with_their_pointers() {
         ("", json!({"id": "new", "budget": {"max_tokens": 1.5}}), "/budget/max_tokens"),
         ("tickets", json!({}), ""),
         ("tickets", json!({"session": "a b"}), "/session"),
+        ("tickets", json!({"session": "s", "scopes": ["admin"]}), "/scopes/0"),
+        ("tickets", json!({"session": "s", "scopes": []}), "/scopes"),
     ];
     for (route, body, pointer) in cases {
         let answer = match route {
@@ -186,7 +189,7 @@ fn post_raw(path: &str, key: &str, framing: &str, body: &[u8]) -> Response {
     let mut stream = TcpStream::connect(world().server.address()).unwrap();
     stream.set_read_timeout(Some(crate::support::PATIENCE)).unwrap();
     let head = format!(
-        "POST {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\nauthorization: Bearer {key}\r\n\
          content-type: application/json\r\n{framing}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).unwrap();

@@ -78,7 +78,9 @@ fn keys_that_the_platform_rejects_are_refused() {
     let short = json!({ "kty": "RSA", "n": RSA_N.split_at(200).0, "e": "AQAB" });
     let exponent = json!({ "kty": "RSA", "n": RSA_N, "e": "BQ" });
     for key in [off_curve, short, exponent] {
-        let jwt = json!({ "issuer": "https://odd.example", "jwks": { "keys": [key] } });
-        shared().admin().post("/v1/admin/tenants", json!({ "id": "jwt-odd", "jwt": jwt })).expect(422);
+        let jwt = json!({ "issuer": "https://odd.example", "audience": "app", "jwks": { "keys": [key] } });
+        let made = json!({ "id": "jwt-odd", "jwt": jwt });
+        let refused = shared().admin().post("/v1/admin/tenants", made).expect(422);
+        assert_eq!(refused["errors"][0]["pointer"], "/jwt/jwks/keys/0");
     }
 }

@@ -290,7 +290,9 @@ fn the_providers_key_is_never_exposed() {
             let shown = end.json()["error"]["message"].as_str().unwrap().to_owned();
             assert!(!shown.contains("Incorrect API key") && shown.contains(wire), "{shown}");
             world.server.expect_log("Incorrect API key provided: [redacted]");
-            for seen in [end.data, json!(chat.log()).to_string(), chat.get("").to_string(), world.server.log()] {
+            for seen in
+                [end.data, json!(chat.log()).to_string(), chat.get("").to_string(), world.server.log()]
+            {
                 assert!(!seen.contains(PROVIDER_KEY), "{seen}");
             }
             let sent = &world.received(&model)[0];

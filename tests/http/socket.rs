@@ -181,13 +181,17 @@ fn a_ticket_opens_a_socket_with_its_issuers_rights() {
     };
     let (talker, reader) = (key(json!(["chat", "read"])), key(json!(["read"])));
     talker.post("/v1/sessions", json!({"id": session})).expect(201);
-    let ticket = |client: &Client| {
-        let made = client.post("/v1/tickets", json!({"session": session})).expect(201);
+    let ticket = |client: &Client, scopes: Value| {
+        let made = client.post("/v1/tickets", json!({"session": session, "scopes": scopes})).expect(201);
         format!("?ticket={}", made["ticket"].as_str().unwrap())
     };
     let browser = shared().anonymous();
-    let mut talking = open(&browser, &session, &ticket(&talker));
-    let listening = [open(&reader, &session, ""), open(&browser, &session, &ticket(&reader))];
+    let mut talking = open(&browser, &session, &ticket(&talker, json!(["chat", "read"])));
+    let listening = [
+        open(&reader, &session, ""),
+        open(&browser, &session, &ticket(&reader, Value::Null)),
+        open(&browser, &session, &ticket(&talker, Value::Null)),
+    ];
     for mut socket in listening {
         for command in [json!({"type": "message", "content": "hi"}), json!({"type": "abort"})] {
             send(&mut socket, command);
@@ -203,7 +207,7 @@ fn a_ticket_opens_a_socket_with_its_issuers_rights() {
     // The same id in another tenant is another session.
     assert_eq!(records(&client, &session).len(), 1);
     // A ticket is valid for one session, and for streams only.
-    let other = ticket(&talker);
+    let other = ticket(&talker, Value::Null);
     for path in ["/v1/sessions/another/events", "/v1/sessions/tickets/messages"] {
         assert!(matches!(browser.get(&format!("{path}{other}")).status, 401 | 403 | 404));
     }

@@ -232,6 +232,13 @@ fn tickets_open_the_streams_of_their_own_session_only() {
     socket.send(r#"{"type": "message", "content": "/say intruded"}"#.into()).unwrap();
     let refused: Value = serde_json::from_str(socket.read().unwrap().to_text().unwrap()).unwrap();
     assert_eq!((&refused["type"], &refused["problem"]["code"]), (&json!("error"), &json!("missing_scope")));
+    // A ticket ends with the key that created it.
+    let (id, brief) = key(server, "tickets", json!({}));
+    let made = brief.post("/v1/tickets", json!({"session": chat.id, "user": "ann"})).expect(201);
+    let events = chat.path(&format!("/events?until=idle&ticket={}", made["ticket"].as_str().unwrap()));
+    assert_eq!(anonymous.get(&events).status, 200);
+    assert_eq!(server.admin().delete(&format!("/v1/admin/tenants/tickets/keys/{id}")).status, 204);
+    anonymous.get(&events).expect(401);
 }
 
 const SECRET: &[u8] = b"a secret of more than thirty-two bytes";
@@ -339,10 +346,16 @@ fn a_token_authenticates_its_own_user_only() {
     let odd = holder(json!({"sub": "auth0|7 Zoë 山", "aud": "edge"}));
     let (own, _) = conversation(&odd, "token-odd", "auth0|7 Zoë 山");
     assert_eq!(own.get("")["user"], "auth0|7 Zoë 山");
-    // A scope claim restricts the scopes.
-    let reader = holder(json!({"sub": "ann", "aud": "edge", "scope": "openid read"}));
-    reader.get(&chat.path("")).expect(200);
-    reader.post(&chat.path("/messages"), json!({"content": "x"})).expect(403);
+    // A scope claim restricts the scopes, and the tenant restricts those of all tokens.
+    for scope in [json!("openid read"), json!(["openid", "read"])] {
+        let reader = holder(json!({"sub": "ann", "aud": "edge", "scope": scope}));
+        reader.get(&chat.path("")).expect(200);
+        reader.post(&chat.path("/messages"), json!({"content": "x"})).expect(403);
+    }
+    holder(json!({"sub": "ann", "aud": "edge", "scope": "openid profile"})).get(&chat.path("")).expect(200);
+    let admin = holder(json!({"sub": "ann", "aud": "edge", "scope": "chat read admin"}));
+    let shared = "/v1/workspace/files/shared.md?layer=shared";
+    admin.put(shared, json!({})).expect(403);
 }
 
 #[test]
@@ -373,8 +386,8 @@ fn secrets_are_stored_hashed_or_encrypted_and_never_logged() {
     let server = Server::start(json!({}));
     let admin = server.admin();
     let secret = B64.encode(SECRET);
-    let jwt =
-        json!({"issuer": "https://id.example", "jwks": {"keys": [{"kty": "oct", "kid": "k1", "k": secret}]}});
+    let jwt = json!({"issuer": "https://id.example", "any_audience": true,
+        "jwks": {"keys": [{"kty": "oct", "kid": "k1", "k": secret}]}});
     admin.post("/v1/admin/tenants", json!({"id": "sealed", "jwt": jwt})).expect(201);
     let keyed = admin.with_header("idempotency-key", "once");
     let made = keyed.post("/v1/admin/tenants/sealed/keys", json!({"name": "a-name-to-be-found"})).expect(201);

@@ -56,6 +56,23 @@ fn a_misconfigured_deployment_reports_an_error_without_details() {
 }
 
 #[test]
+fn a_short_operators_key_is_refused_and_named() {
+    let short = "a-key-of-31-bytes-is-too-short!";
+    let mut server = Server::start(json!({ "ADMIN_KEY": short }));
+    let admin = server.anonymous().with_key(short);
+    for path in ["/readyz", "/v1/admin/tenants"] {
+        let problem = admin.get(path).expect(501);
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.contains("ADMIN_KEY") && detail.contains("openssl rand -hex 32"), "{detail}");
+        assert!(!detail.contains(short), "{detail}");
+    }
+    server.client().post("/v1/tickets", json!({"session": "s"})).expect(501);
+    server.anonymous().get("/healthz").expect(200);
+    server.restart_with(json!({ "ADMIN_KEY": "a-key-of-32-bytes-is-long-enough" }));
+    server.anonymous().get("/readyz").expect(200);
+}
+
+#[test]
 fn variables_configure_modes_and_external_tools() {
     let modes = json!([{"id": "ask"}, {"id": "act", "default": true, "transitions_to": []}]);
     let tools = json!([{"name": "lookup", "description": "Looks a customer up.",

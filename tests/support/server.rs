@@ -20,8 +20,8 @@ use std::{
 
 /// The key of [`Server::client`]: tenant `dev`, all scopes.
 pub const DEV_API_KEY: &str = "dev-key-of-the-tests";
-/// The operator's key.
-pub const ADMIN_KEY: &str = "admin-key-of-the-tests";
+/// The operator's key, with the 32 bytes that it needs.
+pub const ADMIN_KEY: &str = "admin-key-of-the-tests-012345678";
 
 /// Returns a server shared by tests that need neither their own state nor their own configuration.
 pub fn shared() -> &'static Server {

@@ -35,6 +35,7 @@ extern "C" {
         namespace: &JsValue,
         object: &str,
         request: &Request,
+        target: &JsValue,
         name: &str,
         value: &str,
         body: &JsValue,
@@ -90,7 +91,12 @@ async fn pass_on(env: &Env, request: &Request, forward: Forward) -> Result<Respo
         true => Uint8Array::from(forward.request.body().as_ref()).into(),
         false => JsValue::UNDEFINED,
     };
-    let sent = raw_forward(objects.as_ref(), &object, request, FORWARD, &json::ascii(&head)?, &body)?;
+    let target = match forward.had_ticket {
+        true => JsValue::from_str(&forward.request.uri().to_string()),
+        false => JsValue::UNDEFINED,
+    };
+    let (objects, head) = (objects.as_ref(), json::ascii(&head)?);
+    let sent = raw_forward(objects, &object, request, &target, FORWARD, &head, &body)?;
     let response: Response = JsFuture::from(sent).await?.unchecked_into();
     if let Some(claim) = forward.claim {
         idempotency::settle(&*gateway(env)?, &claim, response.status()).await;
@@ -114,12 +120,15 @@ fn gateway(env: &Env) -> Result<Rc<Gateway>> {
 
 fn new_gateway(env: &Env) -> Result<Gateway> {
     let (models, shards) = (setup::models(env)?.list(), setup::shards(env)?.names().to_vec());
+    let malformed = setup::malformed(env);
     let config = setup::with_config(env, |config| GatewayConfig {
         admin_key: config.admin_key.clone(),
         dev_api_key: config.dev_api_key.clone(),
+        dev: config.dev,
         origins: config.cors_origins.clone(),
         models,
         shards,
+        malformed,
     });
     Ok(Gateway {
         config,

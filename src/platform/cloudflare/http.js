@@ -24,12 +24,13 @@ export function response(status, lines, body) {
 
 /**
  * Passes a request on to an object, with `value` in the header `name` and without credentials. The copy keeps the abort
- * signal, and the body unless another is given.
+ * signal, and the URL and the body unless others are given. `target` is a path with a query.
  */
-export function forward(namespace, object, request, name, value, body) {
+export function forward(namespace, object, request, target, name, value, body) {
   const all = new Headers(request.headers);
   all.set(name, value);
   all.delete("authorization");
-  const copy = new Request(request, body === undefined ? { headers: all } : { headers: all, body });
+  const from = target === undefined ? request : new Request(new URL(target, request.url), request);
+  const copy = new Request(from, body === undefined ? { headers: all } : { headers: all, body });
   return namespace.getByName(object).fetch(copy);
 }

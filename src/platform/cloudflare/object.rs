@@ -169,6 +169,8 @@ impl Inner {
 
     /// Handles a request that the gateway has forwarded.
     async fn forwarded(&self, request: Request, forward: &str) -> Result<Response> {
+        #[cfg(feature = "fixtures")]
+        super::fixtures::log_ticket(&request);
         let forward: ForwardHead = serde_json::from_str(forward)?;
         let response = match self.respond(request.inner(), &forward).await {
             Ok(response) => match response.into_parts() {

@@ -9,6 +9,7 @@ use super::{
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy, log_panic},
 };
 use crate::agent::{HarnessAgent, HarnessBuilder};
+use crate::http::MalformedSetting;
 use crate::memory::Memories;
 use crate::model::{ModelRegistry, one_shot::OneShotModel};
 use crate::platform::sql::{SqlMemory, SqlSpaces};
@@ -85,6 +86,12 @@ fn loaded(env: &Env) -> Rc<Loaded> {
 /// Calls `read` with the settings.
 pub fn with_config<T>(env: &Env, read: impl FnOnce(&Config) -> T) -> T {
     read(&loaded(env).config)
+}
+
+/// Returns the malformed settings, without their values.
+pub fn malformed(env: &Env) -> Vec<MalformedSetting> {
+    let errors = &loaded(env).errors;
+    errors.iter().map(|error| MalformedSetting { name: error.name, expects: error.expects }).collect()
 }
 
 /// Returns the models that this deployment offers.

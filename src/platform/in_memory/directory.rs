@@ -15,8 +15,10 @@ use std::collections::BTreeMap;
 pub struct InMemoryDirectory {
     /// While set, every call fails.
     pub down: Cell<bool>,
-    /// Number of calls of [`Directory::key_by_hash`] so far.
+    /// Number of calls of [`Directory::key_by_hash`] and [`Directory::key`] so far.
     pub key_reads: Cell<usize>,
+    /// Number of calls of [`Directory::tenants_by_issuer`] so far.
+    pub issuer_reads: Cell<usize>,
     tables: RefCell<Tables>,
 }
 
@@ -27,12 +29,22 @@ struct Tables {
     keys: BTreeMap<(TenantId, KeyId), (ApiKey, String)>,
     sessions: BTreeMap<(TenantId, SessionId), SessionEntry>,
     claims: BTreeMap<(String, String), ClaimRow>,
+    secrets: BTreeMap<String, String>,
 }
 
 struct ClaimRow {
     body_hash: String,
     at: Timestamp,
     answer: Option<(u16, String)>,
+}
+
+impl Tables {
+    /// Returns a key with its tenant's rules, unless it has expired.
+    fn valid(&self, key: &ApiKey, now: Timestamp) -> Option<(ApiKey, Rules)> {
+        let tenant = self.tenants.get(&key.tenant)?;
+        let is_valid = key.expires_at.is_none_or(|end| end > now);
+        is_valid.then(|| (key.clone(), tenant.permissions.clone()))
+    }
 }
 
 impl InMemoryDirectory {
@@ -103,6 +115,7 @@ impl Directory for InMemoryDirectory {
     }
 
     async fn tenants_by_issuer(&self, issuer: &str) -> DirectoryResult<Vec<Tenant>> {
+        self.issuer_reads.set(self.issuer_reads.get() + 1);
         let tables = self.tables()?;
         let signed_by = |tenant: &&Tenant| tenant.jwt.as_ref().is_some_and(|jwt| jwt.issuer == issuer);
         Ok(tables.tenants.values().filter(signed_by).cloned().collect())
@@ -120,10 +133,20 @@ impl Directory for InMemoryDirectory {
     async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>> {
         self.key_reads.set(self.key_reads.get() + 1);
         let tables = self.tables()?;
-        let mut keys = tables.keys.values();
-        let found = keys.find(|(key, h)| h == hash && key.expires_at.is_none_or(|end| end > now));
-        let rules = |key: &ApiKey| tables.tenants.get(&key.tenant).map(|tenant| tenant.permissions.clone());
-        Ok(found.map(|(key, _)| (key.clone(), rules(key).unwrap_or_default())))
+        let found = tables.keys.values().find(|(_, h)| h == hash);
+        Ok(found.and_then(|(key, _)| tables.valid(key, now)))
+    }
+
+    async fn key(
+        &self,
+        tenant: &TenantId,
+        id: &KeyId,
+        now: Timestamp,
+    ) -> DirectoryResult<Option<(ApiKey, Rules)>> {
+        self.key_reads.set(self.key_reads.get() + 1);
+        let tables = self.tables()?;
+        let found = tables.keys.get(&(tenant.clone(), id.clone()));
+        Ok(found.and_then(|(key, _)| tables.valid(key, now)))
     }
 
     async fn keys(
@@ -217,6 +240,10 @@ impl Directory for InMemoryDirectory {
             }
         }
         Ok(())
+    }
+
+    async fn secret(&self, name: &str, new: &str) -> DirectoryResult<String> {
+        Ok(self.tables()?.secrets.entry(name.into()).or_insert_with(|| new.into()).clone())
     }
 
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {

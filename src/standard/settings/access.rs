@@ -1,6 +1,10 @@
 //! Settings of access.
 
-use super::{Kind, Setting, Topic, value};
+use super::{Config, Kind, Setting, Topic, ValueError, value};
+
+/// Minimum length of the operator's key, in bytes. A shorter key could be guessed from a value that it
+/// encrypts.
+const MIN_ADMIN_KEY: usize = 32;
 
 pub const TOPIC: Topic = Topic {
     title: "Access",
@@ -8,16 +12,14 @@ pub const TOPIC: Topic = Topic {
     settings: &[
         Setting {
             name: "ADMIN_KEY",
-            kind: Kind::Secret(|config, text| {
-                config.admin_key = Some(text.to_owned());
-                Ok(())
-            }),
+            kind: Kind::Secret(admin_key),
             default: "",
-            expects: "a long random text",
-            doc: "The operator's key. It opens the routes below `/v1/admin/` and no other routes. The server also signs \
-                  tickets with it, and encrypts the JWT secrets of tenants. When you change the key, tickets are \
-                  no longer valid, and these secrets must be set again. Without it, the routes below \
-                  `/v1/admin/` and `/v1/tickets` do not work. `make dev` creates one.",
+            expects: "a random text of at least 32 bytes, such as the output of `openssl rand -hex 32`",
+            doc: "The operator's key. It opens the routes below `/v1/admin/` and no other routes. The server also encrypts \
+                  stored secrets with it: the JWT secrets of tenants, and the random key that signs tickets. When \
+                  you change the operator's key, tickets are no longer valid, and the JWT secrets must be set \
+                  again. Without it, the routes below `/v1/admin/` and `/v1/tickets` do not work. If it is too \
+                  short, they respond 501 `not_configured`. `make dev` creates one.",
             example: "",
         },
         Setting {
@@ -28,8 +30,19 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a long random text",
-            doc: "A key with every scope for the tenant `dev`, for development. `make dev` creates one. Leave it out of \
-                  deployments.",
+            doc: "A key with every scope for the tenant `dev`, for development. `make dev` creates one. The server ignores \
+                  it unless the host of the URL is `localhost`, `127.…` or `[::1]`, so it opens nothing in a \
+                  deployment.",
+            example: "",
+        },
+        Setting {
+            name: "DEV",
+            kind: Kind::Variable(dev),
+            default: "",
+            expects: "1",
+            doc: "With `1`, the `DEV_API_KEY` is valid for every host, for example in a network of your own. Set it in \
+                  `.dev.vars`, and leave it out of deployments: everybody who has the key has every scope of the \
+                  tenant `dev`.",
             example: "",
         },
         Setting {
@@ -46,3 +59,19 @@ pub const TOPIC: Topic = Topic {
         },
     ],
 };
+
+fn dev(config: &mut Config, text: &str) -> Result<(), ValueError> {
+    if text != "1" {
+        return Err(ValueError::Unexpected(text.to_owned()));
+    }
+    config.dev = true;
+    Ok(())
+}
+
+fn admin_key(config: &mut Config, text: &str) -> Result<(), ValueError> {
+    if text.len() < MIN_ADMIN_KEY {
+        return Err(ValueError::TooShort { found: text.len() });
+    }
+    config.admin_key = Some(text.to_owned());
+    Ok(())
+}

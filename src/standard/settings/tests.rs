@@ -106,7 +106,9 @@ fn values_become_settings() {
     assert_eq!(with("MODES", "[]").agent.modes, []);
     assert_eq!(with("SUBAGENTS", "[]").agent.subagents, Some(vec![]));
     assert_eq!(with("CORS_ORIGINS", "https://a.example, ,").cors_origins, ["https://a.example"]);
-    assert_eq!(with("ADMIN_KEY", "k\n").admin_key.as_deref(), Some("k"));
+    let key = "k".repeat(32);
+    assert_eq!(with("ADMIN_KEY", &format!("{key}\n")).admin_key, Some(key));
+    assert!(with("DEV", "1").dev && !with("DEV", "").dev);
     assert_eq!(with("DEFAULT_MODEL", "workers-ai/@cf/x").models.default.as_deref(), Some("workers-ai/@cf/x"));
 }
 
@@ -200,6 +202,12 @@ fn errors_name_the_setting_the_mistake_and_the_valid_values() {
         ("REFLECT_AT", "499", "found \"499\"; expected a whole number of tokens from 500"),
         ("MEMORY_FLUSH", "-1", "found \"-1\"; expected always, never or a whole number of seconds"),
         ("INITIAL_STATE", "[]", ""),
+        (
+            "ADMIN_KEY",
+            "a-key-of-31-bytes-is-too-short!",
+            "found 31 bytes; expected a random text of at least 32",
+        ),
+        ("DEV", "yes", "found \"yes\"; expected 1"),
         ("CONTEXT_TOKENS", "1999", "found \"1999\"; expected a whole number from 2000"),
     ] {
         let (config, errors) = read(&[(name, value)]);

@@ -30,6 +30,12 @@ pub enum ValueError {
         /// The longest allowed.
         most: usize,
     },
+    /// A secret is too short. The message does not contain it.
+    #[error("found {found} bytes")]
+    TooShort {
+        /// Its length, in bytes.
+        found: usize,
+    },
     /// Two entries have the same name.
     #[error("{0:?} occurs twice")]
     Twice(String),

@@ -1,5 +1,8 @@
-//! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`).
-//! Tenants, keys and idempotency keys are in the root database, the list of a tenant's sessions on its shard.
+//! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`,
+//! `0008_secrets.sql`). Tenants, keys, idempotency keys and secrets are in the root database, the list of a
+//! tenant's sessions on its shard.
+
+mod rows;
 
 use super::{Database, Shards, number, optional, time, timestamp};
 use crate::platform::sql::SqlError;
@@ -9,7 +12,8 @@ use crate::ports::directory::{
 };
 use crate::types::{AgentId, KeyId, Rules, SessionId, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
-use serde::{Deserialize, de::IgnoredAny};
+use rows::{ClaimRow, DeletedRow, KeyRow, SecretRow, SessionRow, TenantRow, invalid_row, json_columns};
+use serde::de::IgnoredAny;
 use std::rc::Rc;
 use worker::D1Type;
 
@@ -21,7 +25,8 @@ const TENANT: &str =
 const SESSION: &str = "SELECT tenant, id, user, agent, title, created_at, updated_at, parent FROM sessions";
 const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM api_keys";
 const KEY_AND_RULES: &str = "SELECT k.id, k.tenant, k.name, k.scopes, k.created_at, k.expires_at, t.permissions \
-                             FROM api_keys k JOIN tenants t ON t.id = k.tenant";
+                             FROM api_keys k JOIN tenants t ON t.id = k.tenant \
+                             WHERE (k.expires_at IS NULL OR k.expires_at > ?1)";
 
 /// The directory on D1.
 pub struct D1Directory {
@@ -43,114 +48,6 @@ impl From<SqlError> for DirectoryError {
     fn from(SqlError(why): SqlError) -> Self {
         Self(why)
     }
-}
-
-fn invalid_row(error: serde_json::Error) -> DirectoryError {
-    DirectoryError(format!("cannot read a row: {error}"))
-}
-
-#[derive(Deserialize)]
-struct TenantRow {
-    id: TenantId,
-    name: String,
-    created_at: f64,
-    jwt: Option<String>,
-    shard: Option<String>,
-    permissions: Option<String>,
-}
-
-impl TenantRow {
-    fn read(self) -> DirectoryResult<Tenant> {
-        let jwt = self.jwt.map(|jwt| serde_json::from_str(&jwt)).transpose().map_err(invalid_row)?;
-        Ok(Tenant {
-            id: self.id,
-            name: self.name,
-            created_at: timestamp(self.created_at),
-            jwt,
-            shard: self.shard,
-            permissions: rules(self.permissions)?,
-        })
-    }
-}
-
-fn rules(stored: Option<String>) -> DirectoryResult<Rules> {
-    stored.map_or(Ok(Rules::default()), |text| serde_json::from_str(&text).map_err(invalid_row))
-}
-
-#[derive(Deserialize)]
-struct DeletedRow {
-    id: TenantId,
-    deleted_at: f64,
-}
-
-#[derive(Deserialize)]
-struct KeyRow {
-    id: KeyId,
-    tenant: TenantId,
-    name: String,
-    scopes: String,
-    created_at: f64,
-    expires_at: Option<f64>,
-    /// The tenant's rules, if they were selected.
-    #[serde(default)]
-    permissions: Option<String>,
-}
-
-impl KeyRow {
-    fn read(self) -> DirectoryResult<ApiKey> {
-        Ok(ApiKey {
-            id: self.id,
-            tenant: self.tenant,
-            name: self.name,
-            scopes: serde_json::from_str(&self.scopes).map_err(invalid_row)?,
-            created_at: timestamp(self.created_at),
-            expires_at: self.expires_at.map(timestamp),
-        })
-    }
-}
-
-#[derive(Deserialize)]
-struct SessionRow {
-    tenant: TenantId,
-    id: SessionId,
-    user: UserId,
-    agent: AgentId,
-    title: Option<String>,
-    created_at: f64,
-    updated_at: f64,
-    parent: Option<SessionId>,
-}
-
-impl SessionRow {
-    fn read(self) -> SessionEntry {
-        SessionEntry {
-            tenant: self.tenant,
-            id: self.id,
-            user: self.user,
-            agent: self.agent,
-            title: self.title,
-            created_at: timestamp(self.created_at),
-            updated_at: timestamp(self.updated_at),
-            parent: self.parent,
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct ClaimRow {
-    body_hash: String,
-    status: Option<f64>,
-    answer: Option<String>,
-}
-
-/// Returns the columns of a tenant that hold its issuer's name, its issuer and its rules, the last two as
-/// JSON.
-fn json_columns(tenant: &Tenant) -> DirectoryResult<(Option<&str>, Option<String>, Option<String>)> {
-    let jwt = tenant.jwt.as_ref();
-    let text = jwt.map(serde_json::to_string).transpose().map_err(invalid_row)?;
-    let rules = Some(&tenant.permissions).filter(|rules| !rules.is_empty());
-    let rules = rules.map(serde_json::to_string).transpose().map_err(invalid_row)?;
-    Ok((jwt.map(|jwt| jwt.issuer.as_str()), text, rules))
 }
 
 #[async_trait(?Send)]
@@ -244,12 +141,21 @@ impl Directory for D1Directory {
     }
 
     async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>> {
-        let sql =
-            format!("{KEY_AND_RULES} WHERE k.hash = ?1 AND (k.expires_at IS NULL OR k.expires_at > ?2)");
-        let found: Vec<KeyRow> = self.root().rows(&sql, &[D1Type::Text(hash), time(now)]).await?;
-        let Some(mut row) = found.into_iter().next() else { return Ok(None) };
-        let rules = rules(row.permissions.take())?;
-        Ok(Some((row.read()?, rules)))
+        let sql = format!("{KEY_AND_RULES} AND k.hash = ?2");
+        let found: Vec<KeyRow> = self.root().rows(&sql, &[time(now), D1Type::Text(hash)]).await?;
+        found.into_iter().next().map(KeyRow::read_with_rules).transpose()
+    }
+
+    async fn key(
+        &self,
+        tenant: &TenantId,
+        id: &KeyId,
+        now: Timestamp,
+    ) -> DirectoryResult<Option<(ApiKey, Rules)>> {
+        let sql = format!("{KEY_AND_RULES} AND k.tenant = ?2 AND k.id = ?3");
+        let args = [time(now), D1Type::Text(tenant), D1Type::Text(id)];
+        let found: Vec<KeyRow> = self.root().rows(&sql, &args).await?;
+        found.into_iter().next().map(KeyRow::read_with_rules).transpose()
     }
 
     async fn keys(
@@ -379,6 +285,17 @@ impl Directory for D1Directory {
             }
         }
         Ok(())
+    }
+
+    async fn secret(&self, name: &str, new: &str) -> DirectoryResult<String> {
+        let insert = "INSERT INTO secrets (name, value) VALUES (?1, ?2) ON CONFLICT DO NOTHING";
+        let select = "SELECT value FROM secrets WHERE name = ?1";
+        let name = || D1Type::Text(name);
+        let results =
+            self.root().batch(&[(insert, &[name(), D1Type::Text(new)]), (select, &[name()])]).await?;
+        let found = results.last().map(|found| found.read::<SecretRow>()).transpose()?;
+        let row = found.and_then(|rows| rows.into_iter().next());
+        row.map(|row| row.value).ok_or_else(|| DirectoryError("the row of the secret is missing".into()))
     }
 
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {
