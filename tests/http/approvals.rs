@@ -47,6 +47,41 @@ fn code(response: Response, status: u16) -> String {
 }
 
 #[test]
+fn what_the_operator_asks_about_needs_an_approver() {
+    let server = shared();
+    let rules = json!({"tools": {"counter": "ask"}, "patterns": [{"pattern": "notes/**", "policy": "ask", "by": "user"}]});
+    server.admin().post("/v1/admin/tenants", json!({"id": "ruled", "permissions": rules})).expect(201);
+    let client = |scopes: Value| {
+        let made = server.admin().post("/v1/admin/tenants/ruled/keys", json!({"scopes": scopes})).expect(201);
+        (made["id"].clone(), server.anonymous().with_key(made["key"].as_str().unwrap()))
+    };
+    let ((_, user), (approver_id, approver)) =
+        (client(json!(["chat", "read"])), client(json!(["read", "chat", "approve"])));
+    user.post("/v1/sessions", json!({"id": "asked", "model": "demo/echo"})).expect(201);
+    let (chat, above) = (Chat::new(user, "asked"), Chat::new(approver, "asked"));
+    // Nothing that the user may set lifts the rule.
+    let loose = json!({"permissions": {"yolo": true, "default": "allow", "tools": {"counter": "allow"}, "grants": {"tools": ["counter"]}}});
+    chat.client.patch(&chat.path(""), loose).expect(200);
+    let waits = chat.ask(count(counting(), &["/ruled"]));
+    let call = &waits["pending"][0];
+    assert_eq!((&call["kind"], &call["by"]), (&json!("approval"), &json!("approver")));
+    assert_eq!(code(decide(&chat, &call["call_id"], json!({"decision": "approve"})), 403), "missing_scope");
+    assert_eq!(counting().count("/ruled"), 0);
+    let done = decide(&above, &call["call_id"], json!({"decision": "always_allow_tool"})).expect(200);
+    assert_eq!((&done["status"], counting().count("/ruled")), (&json!("completed"), 1));
+    assert_eq!(of_type(&chat.log(), "approval.decided")[0]["by"], json!({"key": approver_id}));
+    // The next call is asked about again, and the user may decline it.
+    let waits = chat.ask(count(counting(), &["/ruled"]));
+    decide(&chat, &waits["pending"][0]["call_id"], json!({"decision": "decline"})).expect(200);
+    assert_eq!(counting().count("/ruled"), 1);
+    // A rule may leave the decision to the user.
+    let write = json!({"content": "/tool write_file {\"path\": \"notes/a.md\", \"content\": \"x\"}"});
+    let waits = chat.ask(write);
+    assert_eq!(waits["pending"][0]["by"], Value::Null);
+    decide(&chat, &waits["pending"][0]["call_id"], json!({"decision": "approve"})).expect(200);
+}
+
+#[test]
 fn an_approved_call_runs() {
     let chat = chat(&shared().client(), "round");
     let waits = chat.ask(count(counting(), &["/round"]));

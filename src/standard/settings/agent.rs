@@ -65,7 +65,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "1000",
             expects: "a whole number from 0",
-            doc: "For how many milliseconds the server uses the context files that it last read before it reads them \
+            doc: "How long, in milliseconds, the server uses its copy of the context files before it reads the files \
                   again. Changes that this instance of the Worker makes itself are seen at once. With 0, the files \
                   are read before each model call.",
             example: "",

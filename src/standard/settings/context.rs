@@ -179,9 +179,10 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a whole number of minutes from 1",
-            doc: "With the strategy `observation`: notes are taken in advance, and replace their messages at `OBSERVE_AT`. After a \
-                  pause of this length they replace them at once: by then the provider has dropped the prompt from \
-                  its cache, so changing it costs nothing extra. Not set: only at `OBSERVE_AT`.",
+            doc: "With the strategy `observation`: notes are taken in advance, and replace the messages at `OBSERVE_AT`. \
+                  After the session has been idle for this long, the notes replace the messages at once. By then the \
+                  provider has dropped the prompt from its cache, so changing the prompt costs nothing extra. Not set: \
+                  only at `OBSERVE_AT`.",
             example: "",
         },
         Setting {
@@ -205,9 +206,9 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "80000",
             expects: "a whole number of characters",
-            doc: "A tool output of more characters than this is evicted from the prompt for good: it is kept as long as \
-                  its session, in place of `ARTIFACT_TTL_S`, and its preview has its start and its end. 0: no output \
-                  is kept longer than `ARTIFACT_TTL_S`.",
+            doc: "A tool output of more characters than this is stored until its session is deleted, instead of for \
+                  `ARTIFACT_TTL_S`. Its preview in the prompt has its start and its end. 0: no output is stored longer \
+                  than `ARTIFACT_TTL_S`.",
             example: "",
         },
     ],
