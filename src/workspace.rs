@@ -14,6 +14,7 @@ pub mod composite;
 pub mod glance;
 pub mod layout;
 pub mod overlay;
+pub mod pace;
 pub mod pattern;
 pub mod scope;
 pub mod search;

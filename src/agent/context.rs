@@ -14,7 +14,11 @@ use futures::{
     pin_mut,
 };
 use serde_json::{Map, Value};
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Duration,
+};
 
 /// Runs the follow-ups requested so far without waiting for more turns.
 pub(super) type FinishFollowUps = Rc<dyn Fn() -> LocalBoxFuture<'static, ()>>;
@@ -150,6 +154,7 @@ pub struct ToolContext {
     state_rules: Rc<StateRules>,
     finish_follow_ups: FinishFollowUps,
     sources: Rc<RefCell<Vec<Source>>>,
+    search_work: Rc<Cell<u64>>,
 }
 
 impl ToolContext {
@@ -177,7 +182,14 @@ impl ToolContext {
             state_rules: Rc::clone(&cx.state_rules),
             finish_follow_ups: Rc::clone(&cx.finish_follow_ups),
             sources: Rc::default(),
+            search_work: cx.state.search_work(),
         }
+    }
+
+    /// Returns the counter of the work of the turn's searches, which calls share because searches of a wave
+    /// run concurrently.
+    pub(crate) fn search_work(&self) -> Rc<Cell<u64>> {
+        Rc::clone(&self.search_work)
     }
 
     /// Runs `work`, such as reading from the network, and drops it as soon as the call is over. The work must

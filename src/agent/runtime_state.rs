@@ -8,7 +8,7 @@ use crate::types::{CallId, EventKind, Gauge, Message, Source, ToolOutcome, ToolS
 use futures::future::{LocalBoxFuture, Shared};
 use sha2::{Digest, Sha256};
 use std::{
-    cell::{Ref, RefCell},
+    cell::{Cell, Ref, RefCell},
     collections::BTreeMap,
     rc::Rc,
 };
@@ -20,6 +20,7 @@ const MAX_SOURCES: usize = 200;
 #[derive(Default)]
 pub struct RuntimeState {
     inner: RefCell<Inner>,
+    search_work: Rc<Cell<u64>>,
 }
 
 #[derive(Default)]
@@ -55,6 +56,11 @@ struct Inner {
 pub(super) type Prefetch = Shared<LocalBoxFuture<'static, ()>>;
 
 impl RuntimeState {
+    /// Returns the counter of the work of the turn's searches.
+    pub(super) fn search_work(&self) -> Rc<Cell<u64>> {
+        Rc::clone(&self.search_work)
+    }
+
     /// Keeps the reads that hooks have started.
     pub(super) fn set_prefetch(&self, prefetch: Option<Prefetch>) {
         self.inner.borrow_mut().prefetch = prefetch;

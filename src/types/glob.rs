@@ -19,8 +19,8 @@ pub fn check(pattern: &str) -> Result<(), Invalid> {
     }
 }
 
-/// Counts the patterns that the braces expand to. The counts of adjacent groups multiply.
-fn alternatives(pattern: &str) -> u64 {
+/// Counts the patterns that the braces of a pattern expand to. The counts of adjacent groups multiply.
+pub fn alternatives(pattern: &str) -> u64 {
     // Per group: the count of its finished alternatives and of the current one. `around` holds the outer
     // groups.
     let (mut before, mut now, mut around) = (0_u64, 1_u64, Vec::new());

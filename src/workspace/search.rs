@@ -1,12 +1,14 @@
-//! Searches for files and lines. Every search is bounded; a result notes which bounds were reached.
+//! Searches for files and lines. Every search is bounded, and pauses regularly; a result notes which bounds
+//! were reached.
 
 use super::{
     Layer, Workspace,
-    pattern::{Pattern, WorkBudget, WorkExceeded},
+    pace::{Pace, WorkExceeded},
+    pattern::{Matcher, Pattern},
 };
-use crate::ports::filesystem::{Entry, FileResult};
+use crate::ports::filesystem::{Entry, File, FileResult};
 pub use crate::types::glob::check as check_glob;
-use crate::types::{FilePath, Invalid, PathPrefix};
+use crate::types::{FilePath, PathPrefix, glob};
 
 /// Maximum number of paths that one search examines.
 pub const MAX_LISTED: usize = 5_000;
@@ -16,9 +18,6 @@ pub const MAX_HITS: usize = 200;
 pub const MAX_READ: usize = 500;
 /// Maximum number of bytes that one search reads.
 pub const MAX_BYTES: u64 = 8 << 20;
-/// Maximum work of one search, in bytes of text times bytes of the compiled expression. It suffices to match
-/// a 1 kB expression against [`MAX_BYTES`]; the slowest searches take a few seconds.
-pub const MAX_WORK: u64 = MAX_BYTES << 10;
 /// Maximum length of a pattern, in bytes.
 pub const MAX_PATTERN: usize = 200;
 /// Maximum length of a line in a result, in bytes.
@@ -27,6 +26,10 @@ const MAX_LINE: usize = 300;
 const PAGE: usize = 500;
 /// Number of files per read request.
 const READ_BATCH: usize = 16;
+/// Work of matching one byte of a path or glob pattern, as measured with the slowest patterns.
+const GLOB_WORK: u64 = 4;
+/// Number of bytes of text that are decoded in one unit of work.
+const DECODED_PER_WORK: u64 = 4;
 
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +47,7 @@ pub struct LineMatch {
     pub path: FilePath,
     /// Line number, starting at 1.
     pub number: usize,
-    /// The line, or the part of it around the first match.
+    /// The line, or the part of it around the end of the first match.
     pub text: String,
 }
 
@@ -52,64 +55,11 @@ pub struct LineMatch {
 #[derive(Debug)]
 pub struct Grep {
     /// What the lines must contain.
-    pub pattern: LinePattern,
+    pub pattern: Pattern,
     /// Files to search.
     pub prefix: PathPrefix,
     /// Pattern for paths, as in [`matches_glob`]; all files when absent.
     pub glob: Option<String>,
-    /// Work budget, in the unit of [`WorkBudget`].
-    pub max_work: u64,
-}
-
-impl Grep {
-    fn includes(&self, path: &FilePath) -> bool {
-        self.glob.as_deref().is_none_or(|glob| matches_glob(glob, &self.prefix, path))
-    }
-}
-
-/// What a line must contain.
-#[derive(Debug)]
-pub enum LinePattern {
-    /// A literal text.
-    Text(String),
-    /// A match of a regular expression.
-    Pattern(Pattern),
-}
-
-impl LinePattern {
-    /// Parses a regular expression.
-    ///
-    /// # Errors
-    /// Returns what is wrong with the expression.
-    pub fn regex(pattern: &str, ignore_case: bool) -> Result<Self, Invalid> {
-        let is_plain = !pattern.contains(|c| r"\.[](){}|*+?^$".contains(c));
-        match is_plain && !ignore_case {
-            // Equivalent, and many times faster.
-            true => Ok(Self::Text(pattern.to_owned())),
-            false => Pattern::parse(pattern, ignore_case).map(Self::Pattern),
-        }
-    }
-
-    /// Searches for a literal text.
-    ///
-    /// # Errors
-    /// Returns an error when the text is too long for a case-insensitive search.
-    pub fn text(text: &str, ignore_case: bool) -> Result<Self, Invalid> {
-        if !ignore_case {
-            return Ok(Self::Text(text.to_owned()));
-        }
-        let escaped =
-            text.chars().flat_map(|c| c.is_ascii_punctuation().then_some('\\').into_iter().chain([c]));
-        Pattern::parse(&escaped.collect::<String>(), true).map(Self::Pattern)
-    }
-
-    /// Returns the byte offset of the first match in a line.
-    fn find(&self, line: &str, work: &mut WorkBudget) -> Result<Option<usize>, WorkExceeded> {
-        match self {
-            Self::Text(text) => Ok(line.find(text)),
-            Self::Pattern(pattern) => pattern.find(line, work),
-        }
-    }
 }
 
 /// Returns whether a path, relative to `folder`, matches a glob pattern with `*`, `**`, `?`, `[a-z]` and
@@ -121,13 +71,39 @@ pub fn matches_glob(pattern: &str, folder: &PathPrefix, path: &FilePath) -> bool
     fast_glob::glob_match(pattern, subject)
 }
 
+/// A glob pattern, relative to a folder.
+struct Glob<'a> {
+    pattern: &'a str,
+    folder: &'a PathPrefix,
+    alternatives: u64,
+}
+
+impl<'a> Glob<'a> {
+    fn new(pattern: &'a str, folder: &'a PathPrefix) -> Self {
+        Self { pattern, folder, alternatives: glob::alternatives(pattern) }
+    }
+
+    /// Returns whether a path matches.
+    async fn matches(&self, path: &FilePath, pace: &mut Pace) -> Result<bool, WorkExceeded> {
+        let bytes = (self.pattern.len() + path.as_str().len()) as u64;
+        // Counted first, because the match cannot be interrupted.
+        pace.spend((bytes * GLOB_WORK).saturating_mul(self.alternatives)).await?;
+        Ok(matches_glob(self.pattern, self.folder, path))
+    }
+}
+
 impl Workspace {
     /// Finds files by path.
     ///
     /// # Errors
     /// Returns an error when a store is unavailable.
-    pub async fn glob(&self, folder: &PathPrefix, pattern: &str) -> FileResult<SearchResult<(Entry, Layer)>> {
-        let mut found = self.select(folder, |path| matches_glob(pattern, folder, path)).await?;
+    pub async fn glob(
+        &self,
+        folder: &PathPrefix,
+        pattern: &str,
+        pace: &mut Pace,
+    ) -> FileResult<SearchResult<(Entry, Layer)>> {
+        let mut found = self.select(folder, Some(pattern), pace).await?;
         if found.hits.len() > MAX_HITS {
             found.hits.truncate(MAX_HITS);
             found.notes.push(format!("more than {MAX_HITS} files match; the rest are left out"));
@@ -139,18 +115,27 @@ impl Workspace {
     ///
     /// # Errors
     /// Returns an error when a store is unavailable.
-    pub async fn grep(&self, grep: &Grep) -> FileResult<SearchResult<LineMatch>> {
-        let SearchResult { hits, notes } = self.select(&grep.prefix, |path| grep.includes(path)).await?;
-        self.lines(grep, hits.into_iter().map(|(entry, _)| entry).collect(), notes).await
+    pub async fn grep(&self, grep: &Grep, pace: &mut Pace) -> FileResult<SearchResult<LineMatch>> {
+        let selected = self.select(&grep.prefix, grep.glob.as_deref(), pace).await?;
+        let entries = selected.hits.into_iter().map(|(entry, _)| entry).collect();
+        self.lines(grep, entries, selected.notes, pace).await
     }
 
     /// Finds lines of a single file.
     ///
     /// # Errors
     /// Returns an error when a store is unavailable.
-    pub async fn grep_file(&self, grep: &Grep, file: Entry) -> FileResult<SearchResult<LineMatch>> {
-        let entries = if grep.includes(&file.path) { vec![file] } else { Vec::new() };
-        self.lines(grep, entries, Vec::new()).await
+    pub async fn grep_file(
+        &self,
+        grep: &Grep,
+        file: Entry,
+        pace: &mut Pace,
+    ) -> FileResult<SearchResult<LineMatch>> {
+        // One path is little work.
+        let is_included =
+            grep.glob.as_deref().is_none_or(|glob| matches_glob(glob, &grep.prefix, &file.path));
+        let entries = if is_included { vec![file] } else { Vec::new() };
+        self.lines(grep, entries, Vec::new(), pace).await
     }
 
     /// Searches these files for matching lines.
@@ -159,6 +144,7 @@ impl Workspace {
         grep: &Grep,
         entries: Vec<Entry>,
         mut notes: Vec<String>,
+        pace: &mut Pace,
     ) -> FileResult<SearchResult<LineMatch>> {
         let mut bytes = 0;
         let within = |entry: &&Entry| {
@@ -173,28 +159,21 @@ impl Workspace {
                 "only the first {read} of {all} files were searched; narrow the folder or the glob"
             ));
         }
-        let (mut hits, mut not_text, mut work) = (Vec::new(), 0, WorkBudget { left: grep.max_work });
+        let mut matcher = grep.pattern.matcher();
+        let (mut hits, mut not_text) = (Vec::new(), 0);
         'files: for paths in read.chunks(READ_BATCH) {
             for file in self.read_many(paths).await? {
-                let Ok(text) = std::str::from_utf8(&file.bytes) else {
-                    not_text += 1;
-                    continue;
-                };
-                for (index, line) in text.lines().enumerate() {
-                    let Ok(found) = grep.pattern.find(line, &mut work) else {
-                        let path = &file.entry.path;
-                        notes.push(format!(
-                            "the search stopped in {path} at its work limit; narrow it or use a simpler pattern"
-                        ));
-                        break 'files;
-                    };
-                    let Some(at) = found else { continue };
-                    if hits.len() == MAX_HITS {
+                match search_file(&file, &mut matcher, &mut hits, pace).await {
+                    Ok(()) => {}
+                    Err(Stopped::NotText) => not_text += 1,
+                    Err(Stopped::TooManyHits) => {
                         notes.push(format!("more than {MAX_HITS} lines match; the rest are left out"));
                         break 'files;
                     }
-                    let path = file.entry.path.clone();
-                    hits.push(LineMatch { path, number: index + 1, text: excerpt(line, at) });
+                    Err(Stopped::WorkExceeded(limit)) => {
+                        notes.push(format!("the search stopped in {} {limit}", file.entry.path));
+                        break 'files;
+                    }
                 }
             }
         }
@@ -204,20 +183,35 @@ impl Workspace {
         Ok(SearchResult { hits, notes })
     }
 
-    /// Lists the files below a prefix that `wanted` accepts, within the limit of examined paths.
+    /// Lists the files below a prefix that match a glob pattern, within the limit of examined paths.
     async fn select(
         &self,
         prefix: &PathPrefix,
-        wanted: impl Fn(&FilePath) -> bool,
+        glob: Option<&str>,
+        pace: &mut Pace,
     ) -> FileResult<SearchResult<(Entry, Layer)>> {
+        let glob = glob.map(|pattern| Glob::new(pattern, prefix));
         let (mut hits, mut notes, mut listed) = (Vec::new(), Vec::new(), 0);
         let mut after: Option<FilePath> = None;
-        loop {
+        'pages: loop {
             let page = self.list(prefix, after.as_ref().map(FilePath::as_str), PAGE).await?;
             let is_last = page.len() < PAGE;
             listed += page.len();
             after = page.last().map(|(entry, _)| entry.path.clone()).or(after);
-            hits.extend(page.into_iter().filter(|(entry, _)| wanted(&entry.path)));
+            for found in page {
+                let matches = match &glob {
+                    Some(glob) => glob.matches(&found.0.path, pace).await,
+                    None => Ok(true),
+                };
+                match matches {
+                    Ok(true) => hits.push(found),
+                    Ok(false) => {}
+                    Err(limit) => {
+                        notes.push(format!("the search for files stopped at {} {limit}", found.0.path));
+                        break 'pages;
+                    }
+                }
+            }
             if is_last {
                 break;
             }
@@ -230,12 +224,45 @@ impl Workspace {
     }
 }
 
-/// Returns a line, or the part of it around a match if it is too long.
+/// Why a file was not searched to its end.
+enum Stopped {
+    NotText,
+    TooManyHits,
+    WorkExceeded(WorkExceeded),
+}
+
+impl From<WorkExceeded> for Stopped {
+    fn from(limit: WorkExceeded) -> Self {
+        Self::WorkExceeded(limit)
+    }
+}
+
+/// Adds the matching lines of a file to `hits`.
+async fn search_file(
+    file: &File,
+    matcher: &mut Matcher<'_>,
+    hits: &mut Vec<LineMatch>,
+    pace: &mut Pace,
+) -> Result<(), Stopped> {
+    pace.spend(file.bytes.len() as u64 / DECODED_PER_WORK).await?;
+    let text = std::str::from_utf8(&file.bytes).map_err(|_| Stopped::NotText)?;
+    for (index, line) in text.lines().enumerate() {
+        let Some(at) = matcher.find(line, pace).await? else { continue };
+        if hits.len() == MAX_HITS {
+            return Err(Stopped::TooManyHits);
+        }
+        let path = file.entry.path.clone();
+        hits.push(LineMatch { path, number: index + 1, text: excerpt(line, at) });
+    }
+    Ok(())
+}
+
+/// Returns a line, or the part of it around the end of a match if it is too long.
 fn excerpt(line: &str, at: usize) -> String {
     if line.len() <= MAX_LINE {
         return line.to_owned();
     }
-    let start = line.floor_char_boundary(at.saturating_sub(MAX_LINE / 3));
+    let start = line.floor_char_boundary(at.saturating_sub(MAX_LINE * 2 / 3));
     let end = line.ceil_char_boundary((start + MAX_LINE).min(line.len()));
     let (before, after) = (if start > 0 { "…" } else { "" }, if end < line.len() { "…" } else { "" });
     format!("{before}{}{after}", line.get(start..end).unwrap_or_default())

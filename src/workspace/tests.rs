@@ -1,11 +1,9 @@
 mod glance;
 mod limits;
+mod pauses;
 mod searches;
 
-use super::{
-    search::{Grep, LinePattern},
-    *,
-};
+use super::{pace::Pace, pattern::Pattern, search::Grep, *};
 use crate::platform::in_memory::{ManualClock, MemoryBlobs, MemoryFiles, SeededEntropy};
 use crate::ports::{Clock, FileError};
 use futures::{executor::block_on, future::join_all};
@@ -52,6 +50,11 @@ impl Stage {
         Rc::clone(self.of("u").layer(Layer::User))
     }
 
+    /// Starts a search in a turn of its own.
+    fn pace(&self) -> Pace {
+        Pace::new(Rc::new(self.clock.clone()), Rc::default())
+    }
+
     fn share(&self, at: &str, text: &str) {
         let workspace = self.of("anyone");
         put(&**workspace.layer(Layer::Shared), at, text);
@@ -93,8 +96,8 @@ fn paths(tree: &dyn Filesystem, start: &str) -> Vec<String> {
 }
 
 fn grep(pattern: &str, ignore_case: bool, start: &str, glob: Option<&str>) -> Grep {
-    let pattern = LinePattern::regex(pattern, ignore_case).expect("a pattern");
-    Grep { pattern, prefix: prefix(start), glob: glob.map(str::to_owned), max_work: 1 << 30 }
+    let pattern = Pattern::regex(pattern, ignore_case).expect("a pattern");
+    Grep { pattern, prefix: prefix(start), glob: glob.map(str::to_owned) }
 }
 
 fn if_match(etag: &str) -> Precondition {
@@ -320,8 +323,9 @@ fn workspaces_are_isolated() {
     for (index, (tenant, agent, user)) in owners.into_iter().enumerate() {
         let workspace = stage.all.open(&tenant.into(), &agent.into(), &user.into(), None);
         let grep = grep("secret", false, "", None);
-        let lines = block_on(workspace.grep(&grep)).expect("lines").hits;
-        let globbed = block_on(workspace.glob(&prefix(""), "**/*.md")).expect("files").hits;
+        let lines = block_on(workspace.grep(&grep, &mut stage.pace())).expect("lines").hits;
+        let globbed =
+            block_on(workspace.glob(&prefix(""), "**/*.md", &mut stage.pace())).expect("files").hits;
         // Paths in results can be read.
         for found in lines.iter().map(|line| &line.path).chain(globbed.iter().map(|(entry, _)| &entry.path)) {
             assert!(block_on(workspace.read(&path(found.as_str()))).is_ok());

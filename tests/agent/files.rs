@@ -136,7 +136,7 @@ fn failures_explain_what_to_do() {
         "!`../other/a` is not a valid path: `.` and `..` are not allowed",
         "!`a` has 1 lines; line 9 does not exist",
         "a: lines 1-1 of 1\n     1\tx x",
-        "!`x(` is not a regular expression: found open group without closing ')'; set literal to search for it as plain text",
+        "!`x(` is not a regular expression: unclosed group; set literal to search for it as plain text",
         "nothing found",
         "a:1:x x",
         "!invalid pattern `*.{md,txt`: unclosed brace expansion at byte 2; missing '}'",
@@ -177,6 +177,23 @@ fn a_search_of_one_file_reads_no_other() {
         ],
     );
     assert_eq!(said, ["notes:1:a needle", "notes:1:a needle", "nothing found", "notes/inside.md:1:a needle"]);
+}
+
+#[test]
+fn the_searches_of_a_turn_share_a_work_limit() {
+    let stage = stage();
+    for n in 0..8 {
+        put(&stage, "u", Layer::User, &format!("{}{n}", "a".repeat(500)), "x");
+    }
+    // Counts as a thousand patterns, but the first byte excludes all of them, so that the test is fast.
+    let costly = "{b,,,,,,,,,}{b,,,,,,,,,}{b,,,,,,,,,}";
+    let glob = |n: usize| ("glob_files", json!({"pattern": format!("b{costly}{n}")}));
+    let calls: Vec<_> = (0..9).map(glob).collect();
+    let results = said(&stage, "t1", &calls);
+    assert_eq!(results[0], "nothing found");
+    let last = results.last().unwrap();
+    assert!(last.contains("at the work limit for all searches of this turn"), "{last}");
+    assert_eq!(said(&stage, "t2", &[glob(0)]), ["nothing found"]);
 }
 
 #[test]

@@ -6,10 +6,13 @@ use crate::ports::filesystem::Entry;
 use crate::types::{Category, Effect, FilePath};
 use crate::workspace::{
     Layer,
-    search::{self, Grep, LinePattern, MAX_PATTERN, MAX_WORK},
+    pace::Pace,
+    pattern::Pattern,
+    search::{self, Grep, MAX_PATTERN},
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
+use std::rc::Rc;
 
 /// Maximum number of files in one list.
 const MAX_LISTED: usize = 200;
@@ -89,7 +92,8 @@ impl Tool for GlobFiles {
     async fn run(&self, args: GlobArgs, cx: ToolContext) -> Result<String, ToolError> {
         check_glob(&args.pattern)?;
         let prefix = folder(args.path.as_deref())?;
-        let found = cx.unless_canceled(self.0.open(&cx).glob(&prefix, &args.pattern)).await?;
+        let mut pace = pace(&cx);
+        let found = cx.unless_canceled(self.0.open(&cx).glob(&prefix, &args.pattern, &mut pace)).await?;
         let found = found.map_err(|error| self.0.failed(&cx, prefix.as_str(), error))?;
         Ok(joined(found.hits.iter().map(|(entry, _)| entry.path.to_string()), found.notes))
     }
@@ -137,8 +141,8 @@ impl Tool for GrepFiles {
             ));
         }
         let pattern = match args.literal {
-            true => LinePattern::text(&args.pattern, args.ignore_case),
-            false => LinePattern::regex(&args.pattern, args.ignore_case),
+            true => Pattern::literal(&args.pattern, args.ignore_case),
+            false => Pattern::regex(&args.pattern, args.ignore_case),
         };
         let pattern = pattern.map_err(|fault| {
             let pattern = args.pattern.escape_debug();
@@ -148,21 +152,27 @@ impl Tool for GrepFiles {
         })?;
         let files = self.0.open(&cx);
         let prefix = folder(args.path.as_deref())?;
-        let grep = Grep { pattern, prefix, glob: args.glob, max_work: MAX_WORK };
+        let grep = Grep { pattern, prefix, glob: args.glob };
+        let mut pace = pace(&cx);
         let work = async {
             // A path may name a file or a folder.
             if let Some(file) = args.path.as_deref().and_then(|text| FilePath::parse(text).ok())
                 && let Some((file, _)) = files.find(&file).await?
             {
-                return files.grep_file(&grep, file).await;
+                return files.grep_file(&grep, file, &mut pace).await;
             }
-            files.grep(&grep).await
+            files.grep(&grep, &mut pace).await
         };
         let found = cx.unless_canceled(work).await?;
         let found = found.map_err(|error| self.0.failed(&cx, args.path.as_deref().unwrap_or("/"), error))?;
         let lines = found.hits.iter().map(|line| format!("{}:{}:{}", line.path, line.number, line.text));
         Ok(joined(lines, found.notes))
     }
+}
+
+/// Starts counting the work of a call's search.
+fn pace(cx: &ToolContext) -> Pace {
+    Pace::new(Rc::clone(&cx.clock), cx.search_work())
 }
 
 fn check_pattern(pattern: &str) -> Result<(), ToolError> {
