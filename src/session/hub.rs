@@ -16,8 +16,19 @@ const MAX_BACKLOG: usize = 16 << 20;
 /// Sent to a reader before it is dropped.
 const TOO_SLOW: Bytes = Bytes::from_static(b": this reader is too slow; reconnect with the last id\n\n");
 
-/// Maximum number of readers of a session.
+/// Maximum number of WebSockets of a session. With as many streams, each further one is preceded by a ping to all of them,
+/// which reveals the readers that left.
 const MAX_READERS: usize = 100;
+
+/// Maximum number of streams of a session, with those whose readers left.
+const MAX_STREAMS: usize = 200;
+
+/// A comment, so that proxies do not close idle connections.
+const PING: Bytes = Bytes::from_static(b": ping\n\n");
+
+/// Sent to the reader that makes room for another.
+const TOO_MANY: Bytes =
+    Bytes::from_static(b": the session has too many readers; reconnect with the last id\n\n");
 
 /// Maximum number of chunks joined into one.
 const MAX_BATCH: usize = 256;
@@ -168,19 +179,22 @@ impl Hub {
         Self { broadcast, ..Self::default() }
     }
 
-    /// Returns whether the session has the maximum number of readers.
+    /// Returns whether the platform holds the maximum number of listeners.
     pub fn is_full(&self) -> bool {
-        let streams = self.listeners.borrow().iter().filter(|listener| !listener.is_closed()).count();
-        streams + self.broadcast.as_ref().map_or(0, |all| all.len()) >= MAX_READERS
+        self.broadcast.as_ref().is_some_and(|all| all.len() >= MAX_READERS)
     }
 
-    /// Adds a listener for future events. Returns `false` if there are too many.
-    pub fn listen(&self, listener: Listener) -> bool {
-        if self.is_full() {
-            return false;
+    /// Adds a listener for future events. If there are too many, the oldest one is dropped: readers that left are
+    /// noticed late, and must not keep others out. One that is still there reconnects with its last id.
+    pub fn listen(&self, listener: Listener) {
+        let mut listeners = self.listeners.borrow_mut();
+        if listeners.len() >= MAX_READERS {
+            listeners.retain(|listener| !listener.is_closed() && listener.send(PING));
         }
-        self.listeners.borrow_mut().push(listener);
-        true
+        if listeners.len() >= MAX_STREAMS {
+            listeners.remove(0).send(TOO_MANY);
+        }
+        listeners.push(listener);
     }
 
     /// Completes when the turn ends or waits for a person; fails if this copy of the session is retired
@@ -203,7 +217,7 @@ impl Hub {
 
     /// Sends a comment to every stream, so that proxies do not close idle connections.
     pub fn ping(&self) {
-        self.listeners.borrow_mut().retain(|l| l.send(Bytes::from_static(b": ping\n\n")));
+        self.listeners.borrow_mut().retain(|listener| listener.send(PING));
     }
 
     /// Sends a stored record to all listeners. Text of a message that was not streamed is sent as a delta

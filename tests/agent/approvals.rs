@@ -138,6 +138,31 @@ fn a_repeated_decision_changes_nothing_and_a_different_one_is_refused() {
 }
 
 #[test]
+fn a_user_cannot_replace_arguments_by_what_the_operator_asks_about() {
+    let script = |request: &ModelRequest| match step_of(request) {
+        0 => answer(vec![call("w1", "write_file", json!({"path": "a.txt", "content": "x"}))]),
+        _ => answer(vec![Part::text("done")]),
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
+    stage.permit(|permissions| permissions.tools.extend([("write_file".to_owned(), Policy::Ask)]));
+    let rules = json!({"patterns": [{"tool": "write_file", "pattern": "secrets/**", "policy": "ask"}]});
+    stage.host().apply_tenant_rules(&"t".into(), &serde_json::from_value(rules).unwrap()).unwrap();
+    stage.post("t1", "go");
+    stage.run();
+    let by_user = |path: &str| ApprovalDecision {
+        args: Some(json!({"path": path, "content": "x"})),
+        is_approver: false,
+        ..approval(Decision::Approve)
+    };
+    assert_eq!(code(decide(&stage, "w1", by_user("secrets/x"))), "missing_scope");
+    decide(&stage, "w1", by_user("b.txt")).unwrap();
+    stage.settle();
+    stage.check();
+    assert_eq!(stage.outcomes("t1"), ["result"]);
+}
+
+#[test]
 fn an_approval_is_for_its_arguments_only() {
     let stage = suspended();
     let stale = ApprovalDecision { args_hash: Some("0".repeat(64)), ..approval(Decision::Approve) };

@@ -7,6 +7,7 @@ use edge_harness::http::{Body, Response};
 use edge_harness::platform::in_memory::{ManualClock, ScriptedModels, models::answer};
 use edge_harness::ports::{Batch, Model, Models, SessionStore};
 use edge_harness::types::{ErrorCode, ModelError, Part, Price, Problem};
+use futures::{FutureExt, StreamExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -199,17 +200,27 @@ fn a_cost_limit_requires_a_price() {
 }
 
 #[test]
-fn the_readers_of_a_session_are_bounded() {
+fn the_oldest_reader_makes_room_for_another() {
     let stage = streaming();
-    let open =
-        || respond(&stage, &request("GET /events", "", &[("accept", "text/event-stream")], Vec::new()));
-    let mut streams: Vec<Response> = (0..100).map(|_| open().unwrap()).collect();
-    assert_eq!(open().err().unwrap().code, ErrorCode::RateLimited);
-    let stream = [("accept", "text/event-stream")];
-    let body = json!({"content": "x"}).to_string().into_bytes();
-    let message = respond(&stage, &request("POST /messages", "", &stream, body));
-    assert_eq!(message.err().unwrap().code, ErrorCode::RateLimited);
-    assert_eq!(stage.session().state().activity.queue.len(), 0, "nothing was stored");
-    streams.pop();
-    open().unwrap();
+    let open = || {
+        let answer =
+            respond(&stage, &request("GET /events", "", &[("accept", "text/event-stream")], Vec::new()));
+        match answer.map(Response::into_body) {
+            Ok(Body::Stream(stream)) => stream,
+            _ => panic!("expected a stream"),
+        }
+    };
+    let mut streams: Vec<_> = (0..200).map(|_| open()).collect();
+    let mut newest = open();
+    let mut oldest = streams.remove(0);
+    let mut read = Vec::new();
+    while let Some(bytes) = block_on(oldest.next()) {
+        read.extend_from_slice(&bytes);
+    }
+    let last = String::from_utf8(read).unwrap();
+    assert!(last.ends_with(": the session has too many readers; reconnect with the last id\n\n"), "{last}");
+    // All others are still connected.
+    for stream in streams.iter_mut().chain([&mut newest]) {
+        while stream.next().now_or_never().is_some_and(|next| next.expect("connected").len() > 0) {}
+    }
 }

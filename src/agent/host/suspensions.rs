@@ -91,15 +91,18 @@ impl SessionHost {
             return Err(Problem::new(ErrorCode::StaleArgsHash, detail));
         }
         let declines = approval.decision == Decision::Decline;
-        if !declines && !approval.is_approver && self.decider(session, &suspension) == Decider::Approver {
-            let detail =
-                "a rule of the operator asks about this call: approving it needs the scope `approve`";
-            return Err(Problem::new(ErrorCode::MissingScope, detail));
-        }
         let args = match approval.args {
             Some(args) if !declines => Some(self.coerce_args(&suspension, args)?),
             _ => None,
         };
+        if !declines && !approval.is_approver {
+            let run_with = args.as_ref().unwrap_or(&suspension.args);
+            if self.decider(session, &suspension, run_with) == Decider::Approver {
+                let detail =
+                    "a rule of the operator asks about this call: approving it needs the scope `approve`";
+                return Err(Problem::new(ErrorCode::MissingScope, detail));
+            }
+        }
         if let Some(before) = &suspension.resolution {
             let same = match before {
                 Resolution::Declined { expired: true, .. } => return Err(over()),
@@ -174,11 +177,12 @@ impl SessionHost {
         Err(Problem::new(ErrorCode::StalePlan, detail))
     }
 
-    /// Returns who may approve a call: under the rules when it was suspended, and under the current ones.
-    fn decider(&self, session: &Session, suspension: &Suspension) -> Decider {
+    /// Returns who may approve a call that runs with these arguments: under the rules when it was suspended, and under
+    /// the current ones.
+    fn decider(&self, session: &Session, suspension: &Suspension, args: &Value) -> Decider {
         let state = session.state();
         let spec = self.agent.toolkit.get(&suspension.name).map(|(spec, _)| spec);
-        match spec.map(|spec| self.agent.permissions(&state).decide(spec, &suspension.args)) {
+        match spec.map(|spec| self.agent.permissions(&state).decide(spec, args)) {
             Some(Verdict::Ask(now)) => now.max(suspension.by),
             Some(Verdict::Allow | Verdict::Deny(_)) | None => suspension.by,
         }

@@ -60,18 +60,13 @@ pub fn priced(
     Ok(())
 }
 
-/// Refuses another stream or WebSocket of a session that has the maximum number of readers.
-pub fn room_for_reader(session: &Session) -> Result<(), Problem> {
-    match session.hub().is_full() {
-        true => Err(too_many_readers()),
-        false => Ok(()),
+/// Refuses another WebSocket of a session that has the maximum number of them.
+pub fn room_for_socket(session: &Session) -> Result<(), Problem> {
+    if !session.hub().is_full() {
+        return Ok(());
     }
-}
-
-/// Returns the problem of a session that has the maximum number of readers.
-pub fn too_many_readers() -> Problem {
-    let detail = "the session has too many open streams and WebSockets; close some of them";
-    Problem { retry_after_s: Some(10), ..Problem::new(ErrorCode::RateLimited, detail) }
+    let detail = "the session has too many open WebSockets; close some of them";
+    Err(Problem { retry_after_s: Some(10), ..Problem::new(ErrorCode::RateLimited, detail) })
 }
 
 /// Refuses an operation in the session of a subagent, which works on its task under the rules of its parent.

@@ -1,6 +1,5 @@
 //! Streams of events: first the events that the reader has missed, then new events.
 
-use super::checks;
 use crate::agent::SessionHost;
 use crate::http::response::{self, Body, Response, ResponseExt};
 use crate::ports::StoreError;
@@ -39,7 +38,6 @@ pub(super) fn sse(
     cursor: Cursor,
     interest: Interest,
 ) -> Result<Response, Problem> {
-    checks::room_for_reader(session)?;
     let (listener, stream) = Listener::new(interest);
     listener.send(PREAMBLE);
     let cursor = session.resolve_cursor(cursor)?;
@@ -130,8 +128,8 @@ impl Feed {
         }
     }
 
-    /// Makes the reader a listener of the hub, unless it has too many by now: then the stream ends. There is no await
-    /// since the last read, so no event is missed or sent twice.
+    /// Makes the reader a listener of the hub. There is no await since the last read, so no event is missed
+    /// or sent twice.
     fn go_live(&self, session: &Session) -> bool {
         if let Some(frame) = session.hub().streamed_after(self.cursor) {
             let wanted = self

@@ -19,7 +19,7 @@ pub async fn open(call: &Call<'_>) -> Result<Response, Problem> {
         let detail = "this route opens a WebSocket: send the header `Upgrade: websocket`";
         return Err(Problem::new(ErrorCode::InvalidRequest, detail));
     }
-    checks::room_for_reader(call.session()?)?;
+    checks::room_for_socket(call.session()?)?;
     let missed = missed(call, call.session()?)?;
     // Without the rules: the platform limits the size of a socket's state, and the session stores the rules.
     let principal = Principal { rules: Rules::default(), ..call.principal.clone() };

@@ -1,6 +1,6 @@
 //! How a caller receives the turn that its request starts or continues.
 
-use super::{checks, feed};
+use super::feed;
 use crate::agent::SessionHost;
 use crate::http::request::{Request, RequestExt};
 use crate::http::response::{self, Response, ResponseExt};
@@ -54,30 +54,20 @@ enum Source {
 
 impl TurnSubscription {
     /// Subscribes to a turn.
-    ///
-    /// # Errors
-    /// `rate_limited` if the session has the maximum number of readers.
-    pub fn new(
-        host: &Rc<SessionHost>,
-        session: &Rc<Session>,
-        turn: &TurnId,
-        mode: ResponseMode,
-    ) -> Result<Self, Problem> {
+    pub fn new(host: &Rc<SessionHost>, session: &Rc<Session>, turn: &TurnId, mode: ResponseMode) -> Self {
         let source = match mode {
             ResponseMode::Stream => {
                 let interest = Interest { turn: Some(turn.clone()), until_idle: false };
                 let (listener, stream) = Listener::new(interest);
                 listener.send(feed::PREAMBLE);
-                if !session.hub().listen(listener) {
-                    return Err(checks::too_many_readers());
-                }
+                session.hub().listen(listener);
                 host.ping(session);
                 Source::Stream(stream)
             }
             ResponseMode::Json => Source::Pause(session.hub().pause_of(turn)),
             ResponseMode::Receipt => Source::None,
         };
-        Ok(Self { turn: turn.clone(), source })
+        Self { turn: turn.clone(), source }
     }
 
     /// Returns the response: the stream, or the turn when it has ended or is suspended.

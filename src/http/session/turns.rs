@@ -67,7 +67,7 @@ async fn post_message(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Respon
         Some(session) => Rc::clone(session),
         None => host.blank(call.new_meta(user)?),
     };
-    let subscription = TurnSubscription::new(host, &session, &turn, mode)?;
+    let subscription = TurnSubscription::new(host, &session, &turn, mode);
     host.post(&session, post)?;
     if mode == ResponseMode::Receipt {
         return Ok(receipt(call.session_id, &turn, body_of_receipt));

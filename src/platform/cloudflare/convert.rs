@@ -1,7 +1,7 @@
 //! Converts between the platform's requests and responses and those of the `http` crate.
 
 use super::{body::BodyStream, exception::thrown, sink};
-use crate::http::{Body, MAX_BODY, Request as HttpRequest, RequestExt, Response as HttpResponse, request};
+use crate::http::{Body, MAX_BODY, Request as HttpRequest, Response as HttpResponse, request};
 use crate::types::{ErrorCode, Problem};
 use bytes::Bytes;
 use futures::StreamExt;

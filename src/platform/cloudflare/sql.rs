@@ -8,7 +8,6 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, Select, StoredRecord},
 };
-use crate::types::TurnId;
 use js_sys::{Array, JsString};
 use std::{cell::Cell, panic::AssertUnwindSafe};
 use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
