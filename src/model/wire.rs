@@ -61,7 +61,8 @@ pub(super) fn cut() -> ModelError {
 pub(super) fn parse<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
     // Parses from bytes directly into the target type: this runs for every token.
     serde_json::from_slice(data.as_bytes()).map_err(|e| {
-        ModelError::new(ModelErrorKind::Cut, format!("sent an event that cannot be parsed: {e}"))
+        // The parser quotes the provider.
+        ModelError::of_provider(ModelErrorKind::Cut, format!("sent an event that cannot be parsed: {e}"))
     })
 }
 

@@ -221,6 +221,6 @@ fn the_oldest_reader_makes_room_for_another() {
     assert!(last.ends_with(": the session has too many readers; reconnect with the last id\n\n"), "{last}");
     // All others are still connected.
     for stream in streams.iter_mut().chain([&mut newest]) {
-        while stream.next().now_or_never().is_some_and(|next| next.expect("connected").len() > 0) {}
+        while stream.next().now_or_never().is_some_and(|next| !next.expect("connected").is_empty()) {}
     }
 }

@@ -246,11 +246,15 @@ fn an_approval_of_a_plan_that_has_changed_is_refused() {
     let files = stage.workspaces().open(&"t".into(), &"default".into(), &"u".into(), None);
     let rewrite =
         |text: &str| drop(block_on(files.write(&plan, text.to_owned().into(), &Precondition::Any)).unwrap());
-    let check = |answer: Value| {
+    let hash = || stage.session().pending().unwrap()[0].args_hash.clone();
+    let check_seen = |answer: Value, seen: Option<String>| {
         let answer = CallAnswer::Answer(answer);
-        block_on(stage.host().ensure_current(&stage.session(), &"c2".into(), &answer))
+        let session = stage.session();
+        block_on(stage.host().ensure_current(&session, &"c2".into(), &answer, seen.as_deref()))
             .map_err(|problem| problem.code)
     };
+    let check = |answer: Value| check_seen(answer, None);
+    let first_hash = hash();
     let shown = || stage.session().pending().unwrap()[0].payload["plan"].clone();
     assert_eq!(check(json!("approved")), Ok(()));
     rewrite("# evil");
@@ -258,10 +262,17 @@ fn an_approval_of_a_plan_that_has_changed_is_refused() {
     assert_eq!((check(json!("approved")), shown()), (Err(ErrorCode::StalePlan), json!("# evil")));
     assert!(!stage.kinds().contains(&"answer.given".to_owned()));
     assert_eq!(stage.kinds().iter().filter(|kind| *kind == "tool.suspended").count(), 2);
-    // What is shown now may be approved.
+    // A retry that says what it saw is refused again. What is shown now may be approved.
+    assert_eq!(check_seen(json!("approved"), Some(first_hash)), Err(ErrorCode::StaleArgsHash));
+    assert_eq!(check_seen(json!("approved"), Some(hash())), Ok(()));
     assert_eq!(check(json!("approved")), Ok(()));
     say(&stage, "c2", json!("approved")).unwrap();
     tool_results(&stage, "t1");
+    // A call that no longer waits is not announced again.
+    let records = stage.kinds().len();
+    rewrite("# later");
+    assert_eq!(check(json!("approved")), Ok(()));
+    assert_eq!(stage.kinds().len(), records);
     // The file may change after the approval, too.
     rewrite("# evil and more");
     let sent = models.requests().len();

@@ -85,10 +85,8 @@ impl SessionHost {
         by: Approver,
     ) -> Result<TurnEffect, Problem> {
         let suspension = self.suspension(session, Row::Approval, call_id)?;
-        let stale = approval.args_hash.as_ref().is_some_and(|hash| *hash != suspension.args_hash);
-        if stale {
-            let detail = format!("the call's arguments have the hash {}", suspension.args_hash);
-            return Err(Problem::new(ErrorCode::StaleArgsHash, detail));
+        if approval.args_hash.as_ref().is_some_and(|hash| *hash != suspension.args_hash) {
+            return Err(stale(&suspension));
         }
         let declines = approval.decision == Decision::Decline;
         let args = match approval.args {
@@ -142,19 +140,27 @@ impl SessionHost {
     }
 
     /// Checks that the payload of a call that waits for an answer is still what the person was shown. If it is not,
-    /// stores and announces the new one.
+    /// stores and announces the new one, under another hash. `args_hash` is the hash that the call must have, so that a
+    /// refused answer is not accepted when it is sent again.
     ///
     /// # Errors
-    /// `stale_plan` for a plan that has changed, `unavailable` when the payload cannot be read.
+    /// `stale_args_hash` for another hash, `stale_plan` for a plan that has changed, `unavailable` when the payload
+    /// cannot be read.
     pub async fn ensure_current(
         self: &Rc<Self>,
         session: &Rc<Session>,
         call_id: &CallId,
         answer: &CallAnswer,
+        args_hash: Option<&str>,
     ) -> Result<(), Problem> {
-        let waiting =
-            || session.suspension(Row::Answer, call_id).map(|row| row.filter(|own| own.resolution.is_none()));
+        let waiting = || {
+            let waits = |own: &Suspension| session.is_open(own) && own.expires_at > self.now();
+            session.suspension(Row::Answer, call_id).map(|row| row.filter(waits))
+        };
         let (CallAnswer::Answer(answer), Some(suspension)) = (answer, waiting()?) else { return Ok(()) };
+        if args_hash.is_some_and(|hash| hash != suspension.args_hash) {
+            return Err(stale(&suspension));
+        }
         let Some((_, tool)) = self.agent.toolkit.get(&suspension.name) else { return Ok(()) };
         let owner = session.state().meta.owner();
         let changed = tool.changed_payload(answer, &suspension.wait.payload(), &owner).await;
@@ -165,10 +171,11 @@ impl SessionHost {
         if let Wait::Question(shown) | Wait::Plan(shown) | Wait::External(shown) = &mut suspension.wait {
             *shown = payload;
         }
+        suspension.args_hash = policy::args_hash(&suspension.wait.payload());
         let Suspension { call_id, name, expires_at, .. } = suspension.clone();
         let (kind, payload) = (suspension.wait.kind(), suspension.wait.payload());
         let (key, json) = row(&suspension)?;
-        session.commit(self.now(), |draft| {
+        session.commit_from_outside(self.now(), |draft| {
             draft.put(key, json);
             let shown = EventKind::ToolSuspended { call_id, name, kind, payload, expires_at };
             draft.record(Some(&suspension.turn), shown);
@@ -403,6 +410,11 @@ fn expired(suspension: Suspension) -> Settled {
     };
     let resolution = Resolution::Declined { reason: EXPIRED.to_owned(), expired: true };
     Settled { suspension: suspension.resolved(resolution), record, charge: None }
+}
+
+fn stale(suspension: &Suspension) -> Problem {
+    let detail = format!("what the call waits for has the hash {}", suspension.args_hash);
+    Problem::new(ErrorCode::StaleArgsHash, detail)
 }
 
 fn over() -> Problem {

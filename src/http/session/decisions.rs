@@ -28,6 +28,7 @@ struct AnswerBody {
     #[serde(default)]
     answer: Value,
     error: Option<String>,
+    args_hash: Option<String>,
     user: Option<String>,
 }
 
@@ -59,7 +60,8 @@ pub async fn answer(call: &Call<'_>) -> Result<Response, Problem> {
         (None, Value::Null) => return Err(Problem::field("/answer", "missing")),
         (None, answer) => CallAnswer::Answer(answer),
     };
-    call.host.ensure_current(session, &call.params.id("call_id"), &given).await?;
+    let call_id = call.params.id("call_id");
+    call.host.ensure_current(session, &call_id, &given, body.args_hash.as_deref()).await?;
     let answer = || call.host.answer(session, &call.params.id("call_id"), given, approver(call));
     resolve(call, session, Row::Answer, answer).await
 }

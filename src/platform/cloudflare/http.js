@@ -30,7 +30,12 @@ export function forward(namespace, object, request, target, name, value, body) {
   const all = new Headers(request.headers);
   all.set(name, value);
   all.delete("authorization");
-  const from = target === undefined ? request : new Request(new URL(target, request.url), request);
+  let from = request;
+  if (target !== undefined) {
+    // A body that has been read cannot be taken over.
+    const { method, signal } = request;
+    from = new Request(new URL(target, request.url), body === undefined ? request : { method, signal });
+  }
   const copy = new Request(from, body === undefined ? { headers: all } : { headers: all, body });
   return namespace.getByName(object).fetch(copy);
 }
