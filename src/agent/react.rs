@@ -100,7 +100,7 @@ impl ReactAgent<'_> {
         self.limit_subagents(&mut prepared);
         // Calls for further subagents are prepared again when these have ended.
         let (subagents, others): (Vec<_>, Vec<_>) = prepared.iter().partition(|call| call.starts_subagent());
-        let at_once = subagents.into_iter().take(self.agent.settings.max_subagents);
+        let at_once = subagents.into_iter().take(self.agent.settings.max_subagents.max(1));
         let suspensions: Vec<Suspension> =
             others.into_iter().chain(at_once).filter_map(PreparedCall::suspension).cloned().collect();
         if !suspensions.is_empty() {

@@ -246,20 +246,23 @@ impl SessionKernel {
         self.apply(input, now);
         let mut effects = Vec::new();
         if self.erasing {
-            self.arm(Some(now + WATCHDOG), now, &mut effects);
+            self.arm_alarm(now + WATCHDOG, now, &mut effects);
             return effects;
         }
         match durable {
             Ok(Some(durable)) => {
                 self.run_due(&durable, now, &mut effects);
-                let wake = self.next_wake(Some(&durable), now);
-                self.arm(wake, now, &mut effects);
+                if let Some(wake) = self.next_wake(Some(&durable), now) {
+                    self.arm(wake, now, &mut effects);
+                }
             }
+            // Only an alarm opens the session, so a timer would start over and over again.
             Ok(None) => {
-                let wake = self.next_wake(None, now);
-                self.arm(wake, now, &mut effects);
+                if let Some(wake) = self.next_wake(None, now) {
+                    self.arm_alarm(wake, now, &mut effects);
+                }
             }
-            Err(_) => self.arm(Some(now + RETRY), now, &mut effects),
+            Err(_) => self.arm_alarm(now + RETRY, now, &mut effects),
         }
         effects
     }
@@ -272,7 +275,10 @@ impl SessionKernel {
         let runs = self.jobs.values().any(|attempts| attempts.running) || self.running.is_some();
         let in_memory = runs || self.canceling;
         let watchdog = in_memory.then(|| now + WATCHDOG);
-        let Some(durable) = durable else { return watchdog.into_iter().chain(self.reopen_at).min() };
+        let Some(durable) = durable else {
+            let reopen = self.reopen_at.map(|at| if at > now { at } else { now + RETRY });
+            return watchdog.into_iter().chain(reopen).min();
+        };
         let waiting =
             self.obligations(durable, now).into_iter().filter_map(|Obligation { job, due, .. }| {
                 let attempts = self.jobs.get(&job);
@@ -354,8 +360,8 @@ impl SessionKernel {
     }
 
     /// Starts a timer or arms the alarm, unless an earlier one fires early enough.
-    fn arm(&mut self, wake: Option<Timestamp>, now: Timestamp, effects: &mut Vec<Effect>) {
-        let Some(mut wake) = wake.map(|wake| wake.max(now + Duration::from_millis(1))) else { return };
+    fn arm(&mut self, wake: Timestamp, now: Timestamp, effects: &mut Vec<Effect>) {
+        let mut wake = wake.max(now + Duration::from_millis(1));
         if wake <= now + MAX_TIMER {
             let started = self.timer.filter(|started| *started > now);
             if started.is_none_or(|started| started > wake) {
@@ -364,6 +370,12 @@ impl SessionKernel {
             }
             wake = now + WATCHDOG;
         }
+        self.arm_alarm(wake, now, effects);
+    }
+
+    /// Arms the alarm, unless an earlier one fires early enough.
+    fn arm_alarm(&mut self, wake: Timestamp, now: Timestamp, effects: &mut Vec<Effect>) {
+        let wake = wake.max(now + Duration::from_millis(1));
         // Arming is a billed write.
         let armed = self.alarm.filter(|armed| *armed > now);
         if armed.is_none_or(|armed| armed > wake) {

@@ -72,7 +72,10 @@ impl Plans {
     /// Returns the text of a file; empty if there is none.
     async fn text(&self, owner: &Owner, path: &FilePath) -> Result<String, FileError> {
         match self.workspaces.open(&owner.tenant, &owner.agent, &owner.user, None).read(path).await {
-            Ok((file, _)) => Ok(String::from_utf8_lossy(&file.bytes).into_owned()),
+            Ok((file, _)) if file.bytes.len() <= MAX_PLAN => {
+                Ok(String::from_utf8_lossy(&file.bytes).into_owned())
+            }
+            Ok((file, _)) => Err(FileError::TooLarge(file.bytes.len())),
             Err(FileError::NotFound) => Ok(String::new()),
             Err(error) => Err(error),
         }

@@ -513,3 +513,16 @@ fn an_alarm_covers_an_abort_and_an_erasure() {
         assert_eq!(effects, [Effect::WakeAt(world.now + WATCHDOG)]);
     }
 }
+
+#[test]
+fn a_session_whose_store_failed_is_opened_again_by_an_alarm() {
+    let mut kernel = SessionKernel::default();
+    kernel.store_failed(START);
+    let handle =
+        |kernel: &mut SessionKernel, input: Input, now: Timestamp| kernel.handle(input, Ok(None), now);
+    assert_eq!(handle(&mut kernel, Input::Changed, START), [Effect::WakeAt(START + RETRY)]);
+    // It could not be opened: the next attempt follows a second later, and no timer runs meanwhile.
+    let later = START + RETRY;
+    assert_eq!(handle(&mut kernel, Input::Alarm, later), [Effect::WakeAt(later + RETRY)]);
+    assert_eq!(handle(&mut kernel, Input::Changed, later), []);
+}
