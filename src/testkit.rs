@@ -28,7 +28,8 @@ use crate::ports::Models;
 use crate::session::{Session, window::Bounds};
 use crate::standard::{Config, Standard, builder};
 use crate::types::{
-    Approver, CallId, Decision, ModelRequest, Owner, Part, Pending, Rules, SessionMeta, TurnEnd, TurnId,
+    Approver, CallId, Decision, ModelRequest, Owner, Part, Pending, Rules, SessionMeta, TenantRules, TurnEnd,
+    TurnId,
 };
 use crate::workspace::{Bundle, Stores, Workspaces};
 use serde_json::Value;
@@ -181,6 +182,7 @@ impl TestSession {
 
     /// Sets the permission rules of the session's tenant. Without rules, every call runs without an approval.
     pub fn permit(&self, rules: Rules) {
+        let rules = TenantRules { rules, version: self.host.now().0 };
         self.host.apply_tenant_rules(&TENANT.into(), &rules).expect("a store that works");
     }
 

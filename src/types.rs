@@ -46,7 +46,9 @@ pub use model::{
 pub use observed::{Chunk, Trigger};
 pub use path::{FilePath, PathError, PathPrefix};
 pub use peer::{Acknowledgement, ChildStatus, Imported, Snapshot, SnapshotMeta};
-pub use permission::{Category, Decider, Grants, PatternRule, Policy, Rules, SessionPermissions};
+pub use permission::{
+    Category, Decider, Grants, PatternRule, Policy, Rules, SessionPermissions, TenantRules,
+};
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use session::{
     FollowUpProgress, IntervalState, PlanRef, QueuedTurn, RequestTimes, ReservedBytes, SessionMeta,

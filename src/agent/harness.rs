@@ -157,8 +157,7 @@ impl HarnessAgent {
         let mode = self.mode(state);
         static NONE: Rules = Rules::new();
         let of_mode = mode.map_or(&NONE, |mode| &mode.permissions);
-        let mut layers = vec![&state.guidance.tenant_rules, &self.settings.permissions, of_mode];
-        layers.extend(state.child.as_ref().map(|child| &child.sent_rules));
+        let layers = vec![&state.guidance.tenant_rules.rules, &self.settings.permissions, of_mode];
         let read_only = mode.is_some_and(Mode::is_planning);
         Permissions { layers, session: &state.meta.permissions, read_only }
     }

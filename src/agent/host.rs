@@ -31,8 +31,8 @@ use crate::session::{
     window::Bounds,
 };
 use crate::types::{
-    BudgetPatch, GeneratedId, Part, Problem, Rules, SessionMeta, SessionState, TenantId, Timestamp, TurnId,
-    TurnOptions, session::Guidance,
+    BudgetPatch, GeneratedId, Part, Problem, SessionMeta, SessionState, TenantId, TenantRules, Timestamp,
+    TurnId, TurnOptions, session::Guidance,
 };
 use futures::{
     FutureExt,
@@ -120,7 +120,7 @@ pub struct SessionHost {
     config: HostConfig,
     session: RefCell<Option<Rc<Session>>>,
     /// The tenant's rules, for a session that is not stored yet.
-    rules: RefCell<Rules>,
+    rules: RefCell<TenantRules>,
     kernel: RefCell<SessionKernel>,
     /// The turn that runs in this process.
     turn: RefCell<Option<(Rc<RuntimeContext>, AbortHandle)>>,
@@ -229,22 +229,29 @@ impl SessionHost {
         Hub::new(self.ports.broadcast.clone())
     }
 
-    /// Applies the current rules of the session's tenant.
+    /// Applies the rules of the session's tenant that a request carries, unless the session has newer ones.
     ///
     /// # Errors
     /// When changed rules cannot be stored. The caller must then start nothing.
-    pub fn apply_tenant_rules(self: &Rc<Self>, tenant: &TenantId, rules: &Rules) -> Result<(), Problem> {
+    pub fn apply_tenant_rules(
+        self: &Rc<Self>,
+        tenant: &TenantId,
+        rules: &TenantRules,
+    ) -> Result<(), Problem> {
         if let Some(session) = self.open()? {
             let changed = {
                 let state = session.state();
-                state.meta.tenant == *tenant && state.guidance.tenant_rules != *rules
+                state.meta.tenant == *tenant && state.guidance.tenant_rules.is_replaced_by(rules)
             };
             if changed {
                 let change = |draft: &mut Draft| draft.set_tenant_rules(rules.clone());
                 session.commit_from_outside(self.now(), change).map_err(Problem::from)?;
             }
         }
-        self.rules.replace(rules.clone());
+        let mut own = self.rules.borrow_mut();
+        if own.is_replaced_by(rules) {
+            own.clone_from(rules);
+        }
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use super::loopback::is_loopback;
 use super::request::{Request, RequestExt};
 use super::route::RouteMatch;
 use super::tickets::open_ticket;
-use crate::types::{ErrorCode, Principal, Problem, Rules, Scope, Scopes, Timestamp};
+use crate::types::{ErrorCode, Principal, Problem, Scope, Scopes, TenantRules, Timestamp};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -101,13 +101,13 @@ async fn with_rules(gateway: &Gateway, holder: Principal) -> Result<Principal, P
     let found = match &holder.key {
         // The development key and its tenant have no row.
         Some(key) if (holder.tenant.as_str(), key.as_str()) == (DEV_TENANT, DEV_KEY) => {
-            Some((Rules::default(), None))
+            Some((TenantRules::default(), None))
         }
         Some(key) => {
             let found = gateway.directory.key(&holder.tenant, key, now).await?;
             found.map(|(key, rules)| (rules, key.expires_at))
         }
-        None => gateway.directory.tenant(&holder.tenant).await?.map(|tenant| (tenant.permissions, None)),
+        None => gateway.directory.tenant(&holder.tenant).await?.map(|tenant| (tenant.rules(), None)),
     };
     let Some((rules, end)) = found else {
         gateway.cache.unknown.put(name, (), now + UNKNOWN_KEY_TTL, now);
@@ -194,14 +194,14 @@ async fn token_principal(gateway: &Gateway, token: &Token<'_>) -> Result<Princip
             Some(fault) => failure = refused(fault),
             None => {
                 let scopes = token.claims.scopes().within(&jwt.max_scopes);
-                holders.push((tenant.id, tenant.permissions, scopes));
+                holders.push((tenant.rules(), tenant.id, scopes));
             }
         }
     }
     // Two tenants may share an issuer if their audiences differ. Choosing one of several would give one
     // tenant's users access to the other.
     match (holders.pop(), holders.pop()) {
-        (Some((tenant, rules, scopes)), None) => {
+        (Some((rules, tenant, scopes)), None) => {
             let user = Some(token.claims.sub.as_str().into());
             Ok(Principal { user, rules, ..Principal::new(tenant, scopes) })
         }

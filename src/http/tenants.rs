@@ -25,6 +25,8 @@ const MAX_KEYS: usize = 20;
 /// Most bytes of a tenant's rules, as JSON: they travel with each request and are part of each session's
 /// state.
 const MAX_RULES_BYTES: usize = 16 << 10;
+/// How often an update is tried that other updates of the tenant overtake.
+const UPDATE_ATTEMPTS: usize = 10;
 
 #[derive(Deserialize)]
 struct NewTenant {
@@ -41,7 +43,7 @@ struct NewTenant {
 }
 
 /// Absent fields stay as they are; `null` removes.
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct TenantPatch {
     #[serde(default)]
     name: Option<String>,
@@ -69,7 +71,8 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     let jwt = checked_jwt(gateway, &id, new.jwt).await?;
     let shard = shard_for(gateway, &id, new.shard)?;
     let permissions = checked_rules(new.permissions)?;
-    let tenant = Tenant { id, name, created_at: gateway.clock.now(), jwt, shard, permissions };
+    let created_at = gateway.clock.now();
+    let tenant = Tenant { id, name, created_at, jwt, shard, permissions, version: created_at.0 };
     if !gateway.directory.create_tenant(&tenant).await? {
         let detail = "a tenant has this id, or had it until a few minutes ago";
         return Err(Problem::new(ErrorCode::AlreadyExists, detail));
@@ -96,8 +99,26 @@ pub(super) async fn show(call: &GatewayCall<'_>) -> Result<Response, Problem> {
 pub(super) async fn update(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let (gateway, id) = (call.gateway, &call.tenant());
     let patch: TenantPatch = body::json(call.request)?;
-    let mut tenant = existing_tenant(gateway, id).await?;
-    if patch.shard.is_some_and(|shard| shard_of(gateway, &tenant) != Some(&shard)) {
+    for _ in 0..UPDATE_ATTEMPTS {
+        let mut tenant = existing_tenant(gateway, id).await?;
+        let read_version = tenant.version;
+        apply(gateway, &mut tenant, patch.clone()).await?;
+        tenant.version = tenant.next_version(gateway.clock.now());
+        if gateway.directory.update_tenant(&tenant, read_version).await? {
+            gateway.cache.forget_tenant(id);
+            forget_issuer(gateway, &tenant);
+            return response::json(StatusCode::OK, &view(gateway, &tenant));
+        }
+    }
+    Err(Problem::unavailable(
+        "other requests are changing this tenant; try again",
+        "its version keeps changing",
+    ))
+}
+
+/// Applies a patch to a tenant.
+async fn apply(gateway: &Gateway, tenant: &mut Tenant, patch: TenantPatch) -> Result<(), Problem> {
+    if patch.shard.is_some_and(|shard| shard_of(gateway, tenant) != Some(&shard)) {
         return Err(Problem::field("/shard", "cannot change: the tenant's rows would have to move"));
     }
     if let Some(name) = patch.name {
@@ -105,18 +126,13 @@ pub(super) async fn update(call: &GatewayCall<'_>) -> Result<Response, Problem> 
         tenant.name = name;
     }
     if let Some(jwt) = patch.jwt {
-        tenant.jwt = checked_jwt(gateway, id, jwt).await?;
+        tenant.jwt = checked_jwt(gateway, &tenant.id, jwt).await?;
     }
     if let Some(patch) = patch.permissions {
         tenant.permissions =
             checked_rules(patch.map(|patch| patched_rules(&tenant.permissions, patch)).transpose()?)?;
     }
-    if !gateway.directory.update_tenant(&tenant).await? {
-        return Err(Problem::not_found("tenant"));
-    }
-    gateway.cache.forget_tenant(id);
-    forget_issuer(gateway, &tenant);
-    response::json(StatusCode::OK, &view(gateway, &tenant))
+    Ok(())
 }
 
 /// `DELETE /v1/admin/tenants/{tenant}`. The tenant's keys stop working at once. Its sessions and files are

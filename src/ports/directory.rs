@@ -1,7 +1,7 @@
 //! Data shared between sessions: tenants, keys, and the list of sessions. Rows of a tenant are accessible
 //! only through that tenant's id.
 
-use crate::types::{AgentId, KeyId, Rules, Scopes, SessionId, TenantId, Timestamp, UserId};
+use crate::types::{AgentId, KeyId, Rules, Scopes, SessionId, TenantId, TenantRules, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -55,6 +55,21 @@ pub struct Tenant {
     /// The permission rules for all sessions of the tenant.
     #[serde(default, skip_serializing_if = "Rules::is_empty")]
     pub permissions: Rules,
+    /// Raised by each update, and higher than that of any earlier tenant with this id.
+    pub version: u64,
+}
+
+impl Tenant {
+    /// Returns the permission rules with their version.
+    pub fn rules(&self) -> TenantRules {
+        TenantRules { rules: self.permissions.clone(), version: self.version }
+    }
+
+    /// Returns the version of an update at `now`. It is based on the time, so that a tenant that is created
+    /// again with the id of a deleted one has a higher version.
+    pub fn next_version(&self, now: Timestamp) -> u64 {
+        (self.version + 1).max(now.0)
+    }
 }
 
 /// An API key, without its secret.
@@ -120,8 +135,9 @@ pub const CLAIM_TIMEOUT: Duration = Duration::from_mins(1);
 pub trait Directory {
     /// Creates a tenant. Returns `false` if the id is taken.
     async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool>;
-    /// Updates a tenant's name, issuer, and rules. Returns `false` if the tenant does not exist.
-    async fn update_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool>;
+    /// Updates a tenant's name, issuer, rules, and version. Returns `false` if the stored version is no longer
+    /// `read_version`, or the tenant does not exist.
+    async fn update_tenant(&self, tenant: &Tenant, read_version: u64) -> DirectoryResult<bool>;
     /// Returns the tenant with this id.
     async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>>;
     /// Lists tenants in the order of their ids, starting after `after`.
@@ -139,14 +155,15 @@ pub trait Directory {
     /// Stores a key under the hash of its secret. Returns `false` if the tenant does not exist.
     async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool>;
     /// Returns the key with this hash, unless it is revoked or expired, and its tenant's rules.
-    async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>>;
+    async fn key_by_hash(&self, hash: &str, now: Timestamp)
+    -> DirectoryResult<Option<(ApiKey, TenantRules)>>;
     /// Returns the key with this id, unless it is revoked or expired, and its tenant's rules.
     async fn key(
         &self,
         tenant: &TenantId,
         id: &KeyId,
         now: Timestamp,
-    ) -> DirectoryResult<Option<(ApiKey, Rules)>>;
+    ) -> DirectoryResult<Option<(ApiKey, TenantRules)>>;
     /// Lists a tenant's keys in the order of their ids, starting after `after`.
     async fn keys(
         &self,

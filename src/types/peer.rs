@@ -2,8 +2,8 @@
 //! responses.
 
 use super::{
-    CallId, Pending, Record, Rules, SessionId, SessionMeta, ToolOutcome, TurnOptions, TurnStatus, Usage,
-    session::Totals,
+    CallId, Pending, Record, SessionId, SessionMeta, TenantRules, ToolOutcome, TurnOptions, TurnStatus,
+    Usage, session::Totals,
 };
 use serde::{Deserialize, Serialize};
 
@@ -99,7 +99,7 @@ pub struct Snapshot {
     #[serde(default)]
     pub forked_from: Option<SessionId>,
     /// The tenant's rules.
-    pub tenant_rules: Rules,
+    pub tenant_rules: TenantRules,
     /// The copied log; `None` if the session should already exist.
     pub records: Option<Vec<Record>>,
     /// The first task, for a child.
@@ -160,7 +160,7 @@ mod tests {
             schema: SCHEMA,
             meta: SnapshotMeta { meta, totals: Totals { updated_at: Timestamp(5), ..Totals::default() } },
             forked_from: Some("p".into()),
-            tenant_rules: Rules::default(),
+            tenant_rules: TenantRules::default(),
             records: Some(vec![record]),
             task: Some(("Look.".into(), TurnOptions::default())),
         };

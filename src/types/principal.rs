@@ -1,6 +1,6 @@
 //! The authenticated caller of a request.
 
-use super::{AgentId, KeyId, Rules, SessionId, TenantId, UserId};
+use super::{AgentId, KeyId, SessionId, TenantId, TenantRules, UserId};
 use serde::{Deserialize, Serialize};
 
 /// A permission of a key.
@@ -85,14 +85,21 @@ pub struct Principal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyId>,
     /// The tenant's current permission rules. Empty in a principal stored for later use.
-    #[serde(default, skip_serializing_if = "Rules::is_empty")]
-    pub rules: Rules,
+    #[serde(default)]
+    pub rules: TenantRules,
 }
 
 impl Principal {
     /// Creates a principal without a user, key, session, or rules.
     pub fn new(tenant: impl Into<TenantId>, scopes: Scopes) -> Self {
-        Self { tenant: tenant.into(), user: None, scopes, session: None, key: None, rules: Rules::default() }
+        Self {
+            tenant: tenant.into(),
+            user: None,
+            scopes,
+            session: None,
+            key: None,
+            rules: TenantRules::default(),
+        }
     }
 }
 

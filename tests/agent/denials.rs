@@ -59,7 +59,7 @@ fn act(stage: &Stage, act: &Act) {
         Act::GrantTool => drop(permissions.grants.tools.insert("write_it".into())),
         Act::GrantCategory => drop(permissions.grants.categories.insert(Category::Other)),
         Act::Yolo(on) => permissions.yolo = *on,
-        Act::Rule(true, policy) => drop(tenant.tools.insert("write_it".into(), *policy)),
+        Act::Rule(true, policy) => drop(tenant.rules.tools.insert("write_it".into(), *policy)),
         Act::Rule(false, policy) => drop(permissions.tools.insert("write_it".into(), *policy)),
         Act::Default(policy) => permissions.default = Some(*policy),
         Act::Mode(_) => {}
@@ -78,7 +78,7 @@ fn denied(stage: &Stage) -> bool {
     let session = stage.session();
     let state = session.state();
     let denies = |rule: Option<&Policy>| rule == Some(&Policy::Deny);
-    denies(state.guidance.tenant_rules.tools.get("write_it"))
+    denies(state.guidance.tenant_rules.rules.tools.get("write_it"))
         || denies(state.meta.permissions.tools.get("write_it"))
         || state.meta.mode.as_deref() == Some("plan")
 }

@@ -12,7 +12,7 @@ use edge_harness::platform::in_memory::{
     models::{ScriptedResponse, answer, call},
 };
 use edge_harness::types::{
-    Category, ModelRequest, Part, PatternRule, Policy, Principal, Problem, Rules, SessionStatus,
+    Category, ModelRequest, Part, PatternRule, Policy, Principal, Problem, Rules, SessionStatus, TenantRules,
 };
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -21,7 +21,12 @@ use std::rc::Rc;
 
 /// A request of a caller whose tenant has these rules.
 fn under(rules: &Rules, route: &str, body: Value) -> SessionRequest {
-    let principal = Principal { rules: rules.clone(), key: Some("key_1".into()), ..principal() };
+    under_version(0, rules, route, body)
+}
+
+fn under_version(version: u64, rules: &Rules, route: &str, body: Value) -> SessionRequest {
+    let rules = TenantRules { rules: rules.clone(), version };
+    let principal = Principal { rules, key: Some("key_1".into()), ..principal() };
     SessionRequest { principal, ..call_of(route, "", &body) }
 }
 
@@ -195,6 +200,31 @@ fn the_tenants_rules_apply_from_the_first_message_and_follow_the_latest_request(
 }
 
 #[test]
+fn a_request_with_older_rules_of_the_tenant_changes_nothing() {
+    let (stage, _) = writing(Settings::default().permissions);
+    let show = |version, rules: &Rules| {
+        ask(&stage, &under_version(version, rules, "GET /v1/sessions/s", json!({}))).unwrap();
+    };
+    // An object keeps the newest rules before it has a session, too.
+    let (none, denial) = (Rules::default(), denies("write_it"));
+    ask(&stage, &under_version(7, &denial, "GET /v1/sessions/s", json!({}))).unwrap_err();
+    ask(&stage, &under_version(6, &none, "POST /v1/sessions", json!({}))).unwrap();
+    stage.post("t1", "go");
+    stage.settle();
+    assert_eq!(last_outcome(&stage), "a rule of the tenant forbids write_it");
+    show(6, &none);
+    stage.crash();
+    show(5, &none);
+    stage.post("t2", "go");
+    stage.settle();
+    assert_eq!(last_outcome(&stage), "a rule of the tenant forbids write_it");
+    show(8, &none);
+    stage.post("t3", "go");
+    stage.settle();
+    assert_eq!((last_outcome(&stage).as_str(), stage.runs.borrow().len()), ("result", 1));
+}
+
+#[test]
 fn a_session_created_without_a_message_has_its_tenants_rules() {
     let (stage, _) = writing(Settings::default().permissions);
     ask(&stage, &under(&denies("write_it"), "POST /v1/sessions", json!({}))).unwrap();
@@ -244,5 +274,5 @@ fn a_session_is_not_affected_by_other_tenants_rules() {
     let mut stranger = under(&Rules::default(), "POST /messages", json!({"content": "go"}));
     stranger.principal.tenant = "other".into();
     assert_eq!(ask(&stage, &stranger).unwrap_err().code.status(), 404);
-    assert_eq!(stage.session().state().guidance.tenant_rules, denies("write_it"));
+    assert_eq!(stage.session().state().guidance.tenant_rules.rules, denies("write_it"));
 }

@@ -457,3 +457,18 @@ fn a_deleted_tenant_leaves_neither_keys_nor_sessions() {
     assert!(!rows.contains(words) && !rows.contains("gone-2"), "{rows}");
     assert_eq!(kept.get("")["user"], "ann");
 }
+
+#[test]
+fn concurrent_changes_of_a_tenants_rules_are_all_kept() {
+    let server = server();
+    tenant(server, "crowded");
+    let tools = ["a", "b", "c", "d"];
+    std::thread::scope(|scope| {
+        for tool in tools {
+            let patch = json!({"permissions": {"tools": {tool: "deny"}}});
+            scope.spawn(move || server.admin().patch("/v1/admin/tenants/crowded", patch).expect(200));
+        }
+    });
+    let rules = server.admin().get("/v1/admin/tenants/crowded").expect(200)["permissions"]["tools"].clone();
+    assert_eq!(rules, json!({"a": "deny", "b": "deny", "c": "deny", "d": "deny"}));
+}

@@ -29,8 +29,8 @@ impl SessionHost {
             permissions.grant(&child.granted);
             let is_same = own.meta.permissions == permissions
                 && own.meta.mode == meta.mode
-                && child.sent_rules == *tenant_rules;
-            // A delayed message may carry older rules than the stored ones.
+                && !own.guidance.tenant_rules.is_replaced_by(tenant_rules);
+            // A delayed message may carry older permissions than the stored ones.
             if totals.updated_at < child.ruled_at || is_same {
                 return Ok(());
             }
@@ -38,7 +38,8 @@ impl SessionHost {
         };
         session.commit(self.now(), |draft| {
             draft.follow_parent(permissions, meta.mode.clone());
-            draft.set_sent_rules(tenant_rules.clone(), totals.updated_at);
+            draft.set_tenant_rules(tenant_rules.clone());
+            draft.set_ruled_at(totals.updated_at);
         })?;
         Ok(())
     }

@@ -57,8 +57,8 @@ impl SessionHost {
         let copied = records.last().map_or(0, |record| record.seq);
         session.commit(self.now(), |draft| {
             draft.created(forked_from);
-            draft.set_tenant_rules(tenant_rules.clone());
-            draft.set_sent_rules(tenant_rules, ruled_at);
+            draft.set_tenant_rules(tenant_rules);
+            draft.set_ruled_at(ruled_at);
             draft.set_totals(totals);
             // Follow-ups for the copied turns run in the original session.
             for follow_up in self.agent.follow_ups() {

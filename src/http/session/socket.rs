@@ -8,7 +8,7 @@ use crate::http::request::{MAX_BODY, Request, RequestExt};
 use crate::http::response::{self, Body, Response};
 use crate::http::upgrade::{SocketState, Upgrade};
 use crate::session::{Session, frame::Frame, replay::PAGE};
-use crate::types::{Cursor, ErrorCode, Principal, Problem, RequestId, Rules, Scope};
+use crate::types::{Cursor, ErrorCode, Principal, Problem, RequestId, Scope, TenantRules};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -22,7 +22,7 @@ pub async fn open(call: &Call<'_>) -> Result<Response, Problem> {
     checks::room_for_socket(call.session()?)?;
     let missed = missed(call, call.session()?)?;
     // Without the rules: the platform limits the size of a socket's state, and the session stores the rules.
-    let principal = Principal { rules: Rules::default(), ..call.principal.clone() };
+    let principal = Principal { rules: TenantRules::default(), ..call.principal.clone() };
     let state = SocketState { principal, session: call.session_id.clone() };
     let upgrade = Upgrade { missed, state };
     Ok(response::new(StatusCode::SWITCHING_PROTOCOLS, Body::WebSocket(Box::new(upgrade))))

@@ -4,7 +4,7 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{AgentId, KeyId, Rules, SessionId, TenantId, Timestamp, UserId};
+use crate::types::{AgentId, KeyId, SessionId, TenantId, TenantRules, Timestamp, UserId};
 use async_trait::async_trait;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -40,10 +40,10 @@ struct ClaimRow {
 
 impl Tables {
     /// Returns a key with its tenant's rules, unless it has expired.
-    fn valid(&self, key: &ApiKey, now: Timestamp) -> Option<(ApiKey, Rules)> {
+    fn valid(&self, key: &ApiKey, now: Timestamp) -> Option<(ApiKey, TenantRules)> {
         let tenant = self.tenants.get(&key.tenant)?;
         let is_valid = key.expires_at.is_none_or(|end| end > now);
-        is_valid.then(|| (key.clone(), tenant.permissions.clone()))
+        is_valid.then(|| (key.clone(), tenant.rules()))
     }
 }
 
@@ -67,12 +67,14 @@ impl Directory for InMemoryDirectory {
         Ok(!taken)
     }
 
-    async fn update_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
+    async fn update_tenant(&self, tenant: &Tenant, read_version: u64) -> DirectoryResult<bool> {
         let mut tables = self.tables()?;
-        let Some(row) = tables.tenants.get_mut(&tenant.id) else { return Ok(false) };
+        let row = tables.tenants.get_mut(&tenant.id).filter(|row| row.version == read_version);
+        let Some(row) = row else { return Ok(false) };
         row.name.clone_from(&tenant.name);
         row.jwt.clone_from(&tenant.jwt);
         row.permissions.clone_from(&tenant.permissions);
+        row.version = tenant.version;
         Ok(true)
     }
 
@@ -130,7 +132,11 @@ impl Directory for InMemoryDirectory {
         Ok(true)
     }
 
-    async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>> {
+    async fn key_by_hash(
+        &self,
+        hash: &str,
+        now: Timestamp,
+    ) -> DirectoryResult<Option<(ApiKey, TenantRules)>> {
         self.key_reads.set(self.key_reads.get() + 1);
         let tables = self.tables()?;
         let found = tables.keys.values().find(|(_, h)| h == hash);
@@ -142,7 +148,7 @@ impl Directory for InMemoryDirectory {
         tenant: &TenantId,
         id: &KeyId,
         now: Timestamp,
-    ) -> DirectoryResult<Option<(ApiKey, Rules)>> {
+    ) -> DirectoryResult<Option<(ApiKey, TenantRules)>> {
         self.key_reads.set(self.key_reads.get() + 1);
         let tables = self.tables()?;
         let found = tables.keys.get(&(tenant.clone(), id.clone()));

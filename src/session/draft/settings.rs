@@ -2,7 +2,7 @@
 
 use super::Draft;
 use crate::types::{
-    EventKind, Grants, PlanRef, Rules, SessionMeta, SessionPermissions, Task, Timestamp, TurnId,
+    EventKind, Grants, PlanRef, SessionMeta, SessionPermissions, Task, TenantRules, Timestamp, TurnId,
 };
 use serde_json::{Map, Value, json};
 
@@ -82,15 +82,17 @@ impl Draft {
         }
     }
 
-    /// Sets the tenant's permission rules.
-    pub(crate) fn set_tenant_rules(&mut self, rules: Rules) {
-        self.guidance().tenant_rules = rules;
+    /// Sets the tenant's permission rules, unless the session has newer ones.
+    pub(crate) fn set_tenant_rules(&mut self, rules: TenantRules) {
+        let guidance = self.guidance();
+        if guidance.tenant_rules.is_replaced_by(&rules) {
+            guidance.tenant_rules = rules;
+        }
     }
 
-    /// Stores the tenant's rules that the parent sent at `at`, if the session is a child.
-    pub(crate) fn set_sent_rules(&mut self, rules: Rules, at: Timestamp) {
+    /// Stores when the parent sent its permissions, if the session is a child.
+    pub(crate) fn set_ruled_at(&mut self, at: Timestamp) {
         if let Some(child) = self.child() {
-            child.sent_rules = rules;
             child.ruled_at = at;
         }
     }

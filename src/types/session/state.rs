@@ -1,7 +1,7 @@
 //! The state of a session in parts. Each part is a document of its own, which is rewritten only when it changes.
 
 use super::{FollowUpProgress, IntervalState, PlanRef, ReservedBytes, SessionMeta, SessionStatus};
-use crate::types::{EventKind, Gauge, Grants, Rules, Task, Timestamp, TurnId, TurnState, Usage};
+use crate::types::{EventKind, Gauge, Grants, Task, TenantRules, Timestamp, TurnId, TurnState, Usage};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -29,9 +29,9 @@ pub struct Guidance {
     /// The most recently approved plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanRef>,
-    /// The tenant's permission rules as of the last request.
+    /// The newest permission rules of the tenant that the session has received.
     #[serde(default)]
-    pub tenant_rules: Rules,
+    pub tenant_rules: TenantRules,
     /// The agent's task list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,
@@ -101,9 +101,6 @@ fn at_once() -> Option<Timestamp> {
 /// The state of a child that concerns its parent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChildState {
-    /// The tenant's permission rules as last sent by the parent.
-    #[serde(default, skip_serializing_if = "Rules::is_empty")]
-    pub sent_rules: Rules,
     /// Grants added in this session, while its other permissions are the parent's.
     #[serde(default, skip_serializing_if = "Grants::is_empty")]
     pub granted: Grants,

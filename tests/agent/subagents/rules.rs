@@ -29,7 +29,7 @@ fn later_denials_of_a_parent_apply_to_its_children() {
     // The tenant's rules are updated by every request.
     let mut call = request("GET /v1/sessions/s", "", &json!({}));
     let mut principal = principal();
-    principal.rules.tools.insert("read_it".into(), Policy::Deny);
+    principal.rules.rules.tools.insert("read_it".into(), Policy::Deny);
     call.principal = principal;
     let stage = ruled("read_it", Policy::Ask);
     stage.post("t1", "delegate:read:a");
@@ -72,12 +72,13 @@ fn older_rules_do_not_lift_a_denial_in_a_child() {
     // A decision in the child carries the tenant's new rules; the parent does not have them yet.
     let mut approval = request("POST /approvals/w", "", &json!({"decision": "approve"}));
     set_header(&mut approval, "prefer", "respond-async");
-    approval.principal.rules.tools.insert("write_it".into(), Policy::Deny);
+    approval.principal.rules.rules.tools.insert("write_it".into(), Policy::Deny);
+    approval.principal.rules.version = 1;
     stage.crash();
     ask(stage.others.host(&id), approval, &id).unwrap();
     stage.settle();
     assert_eq!(stage.runs.borrow().len(), 0);
-    assert_eq!(session(&stage, &id).1.state().guidance.tenant_rules.tools["write_it"], Policy::Deny);
+    assert_eq!(session(&stage, &id).1.state().guidance.tenant_rules.rules.tools["write_it"], Policy::Deny);
 }
 
 #[test]
@@ -101,7 +102,7 @@ fn grants_in_a_child_stay_unless_the_parent_revokes_them() {
 }
 
 #[test]
-fn the_stricter_of_two_versions_of_a_tenants_rules_applies_in_a_child() {
+fn the_newest_of_the_tenants_rules_apply_in_a_child() {
     let stage = ruled("write_it", Policy::Ask);
     stage.post("t1", "delegate:write:a");
     stage.settle_waiting();
@@ -109,7 +110,8 @@ fn the_stricter_of_two_versions_of_a_tenants_rules_applies_in_a_child() {
     let show = |host, id: &str, deny: bool| {
         let mut call = request("GET /v1/sessions/s", "", &json!({}));
         if deny {
-            call.principal.rules.tools.insert("write_it".into(), Policy::Deny);
+            call.principal.rules.rules.tools.insert("write_it".into(), Policy::Deny);
+            call.principal.rules.version = 1;
         }
         ask(host, call, id).unwrap();
         stage.run();

@@ -1,5 +1,5 @@
 //! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`,
-//! `0008_secrets.sql`). Tenants, keys, idempotency keys and secrets are in the root database, the list of a
+//! `0008_secrets.sql`, `0009_tenant_version.sql`). Tenants, keys, idempotency keys and secrets are in the root database, the list of a
 //! tenant's sessions on its shard.
 
 mod rows;
@@ -10,7 +10,7 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{AgentId, KeyId, Rules, SessionId, TenantId, Timestamp, UserId};
+use crate::types::{AgentId, KeyId, SessionId, TenantId, TenantRules, Timestamp, UserId};
 use async_trait::async_trait;
 use rows::{ClaimRow, DeletedRow, KeyRow, SecretRow, SessionRow, TenantRow, invalid_row, json_columns};
 use serde::de::IgnoredAny;
@@ -21,11 +21,11 @@ use worker::D1Type;
 const EXPIRED_AT_ONCE: usize = 500;
 
 const TENANT: &str =
-    "SELECT id, name, created_at, jwt, shard, permissions FROM tenants WHERE deleted_at IS NULL";
+    "SELECT id, name, created_at, jwt, shard, permissions, version FROM tenants WHERE deleted_at IS NULL";
 const SESSION: &str = "SELECT tenant, id, user, agent, title, created_at, updated_at, parent FROM sessions";
 const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM api_keys";
-const KEY_AND_RULES: &str = "SELECT k.id, k.tenant, k.name, k.scopes, k.created_at, k.expires_at, t.permissions \
-                             FROM api_keys k JOIN tenants t ON t.id = k.tenant \
+const KEY_AND_RULES: &str = "SELECT k.id, k.tenant, k.name, k.scopes, k.created_at, k.expires_at, t.permissions, \
+                             t.version FROM api_keys k JOIN tenants t ON t.id = k.tenant \
                              WHERE (k.expires_at IS NULL OR k.expires_at > ?1)";
 
 /// The directory on D1.
@@ -54,8 +54,8 @@ impl From<SqlError> for DirectoryError {
 impl Directory for D1Directory {
     async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
         let (issuer, jwt, rules) = json_columns(tenant)?;
-        let sql = "INSERT INTO tenants (id, name, created_at, issuer, jwt, shard, permissions) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING RETURNING 1 AS done";
+        let sql = "INSERT INTO tenants (id, name, created_at, issuer, jwt, shard, permissions, version) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING RETURNING 1 AS done";
         let args = [
             D1Type::Text(&tenant.id),
             D1Type::Text(&tenant.name),
@@ -64,20 +64,23 @@ impl Directory for D1Directory {
             optional(jwt.as_deref()),
             optional(tenant.shard.as_deref()),
             optional(rules.as_deref()),
+            number(tenant.version),
         ];
         Ok(self.root().did(sql, &args).await?)
     }
 
-    async fn update_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
+    async fn update_tenant(&self, tenant: &Tenant, read_version: u64) -> DirectoryResult<bool> {
         let (issuer, jwt, rules) = json_columns(tenant)?;
-        let sql = "UPDATE tenants SET name = ?2, issuer = ?3, jwt = ?4, permissions = ?5 \
-                   WHERE id = ?1 AND deleted_at IS NULL RETURNING 1 AS done";
+        let sql = "UPDATE tenants SET name = ?2, issuer = ?3, jwt = ?4, permissions = ?5, version = ?6 \
+                   WHERE id = ?1 AND version = ?7 AND deleted_at IS NULL RETURNING 1 AS done";
         let args = [
             D1Type::Text(&tenant.id),
             D1Type::Text(&tenant.name),
             optional(issuer),
             optional(jwt.as_deref()),
             optional(rules.as_deref()),
+            number(tenant.version),
+            number(read_version),
         ];
         Ok(self.root().did(sql, &args).await?)
     }
@@ -140,7 +143,11 @@ impl Directory for D1Directory {
         Ok(self.root().did(sql, &args).await?)
     }
 
-    async fn key_by_hash(&self, hash: &str, now: Timestamp) -> DirectoryResult<Option<(ApiKey, Rules)>> {
+    async fn key_by_hash(
+        &self,
+        hash: &str,
+        now: Timestamp,
+    ) -> DirectoryResult<Option<(ApiKey, TenantRules)>> {
         let sql = format!("{KEY_AND_RULES} AND k.hash = ?2");
         let found: Vec<KeyRow> = self.root().rows(&sql, &[time(now), D1Type::Text(hash)]).await?;
         found.into_iter().next().map(KeyRow::read_with_rules).transpose()
@@ -151,7 +158,7 @@ impl Directory for D1Directory {
         tenant: &TenantId,
         id: &KeyId,
         now: Timestamp,
-    ) -> DirectoryResult<Option<(ApiKey, Rules)>> {
+    ) -> DirectoryResult<Option<(ApiKey, TenantRules)>> {
         let sql = format!("{KEY_AND_RULES} AND k.tenant = ?2 AND k.id = ?3");
         let args = [time(now), D1Type::Text(tenant), D1Type::Text(id)];
         let found: Vec<KeyRow> = self.root().rows(&sql, &args).await?;

@@ -2,7 +2,7 @@
 
 use super::timestamp;
 use crate::ports::directory::{ApiKey, DirectoryError, DirectoryResult, SessionEntry, Tenant};
-use crate::types::{AgentId, KeyId, Rules, SessionId, TenantId, UserId};
+use crate::types::{AgentId, KeyId, Rules, SessionId, TenantId, TenantRules, UserId};
 use serde::Deserialize;
 
 pub fn invalid_row(error: serde_json::Error) -> DirectoryError {
@@ -17,6 +17,7 @@ pub struct TenantRow {
     pub jwt: Option<String>,
     pub shard: Option<String>,
     pub permissions: Option<String>,
+    pub version: f64,
 }
 
 impl TenantRow {
@@ -29,6 +30,7 @@ impl TenantRow {
             jwt,
             shard: self.shard,
             permissions: rules(self.permissions)?,
+            version: self.version as u64,
         })
     }
 }
@@ -51,14 +53,16 @@ pub struct KeyRow {
     pub scopes: String,
     pub created_at: f64,
     pub expires_at: Option<f64>,
-    /// The tenant's rules, if they were selected.
+    /// The tenant's rules and version, if they were selected.
     #[serde(default)]
     pub permissions: Option<String>,
+    #[serde(default)]
+    pub version: f64,
 }
 
 impl KeyRow {
-    pub fn read_with_rules(mut self) -> DirectoryResult<(ApiKey, Rules)> {
-        let rules = rules(self.permissions.take())?;
+    pub fn read_with_rules(mut self) -> DirectoryResult<(ApiKey, TenantRules)> {
+        let rules = TenantRules { rules: rules(self.permissions.take())?, version: self.version as u64 };
         Ok((self.read()?, rules))
     }
 
