@@ -7,6 +7,7 @@ use super::{
 };
 use async_trait::async_trait;
 use edge_harness::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
+use edge_harness::platform::in_memory::InMemoryCredentials;
 use edge_harness::ports::{PeerError, Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
@@ -104,6 +105,7 @@ impl Node {
         let ports = HostPorts {
             store: plug.clone(),
             directory: world.directory.clone(),
+            credentials: Rc::<InMemoryCredentials>::default(),
             blobs: world.blobs.clone(),
             clock: Rc::new(SimClock(Rc::clone(&world.sched))),
             entropy: world.entropy.clone(),

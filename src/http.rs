@@ -9,6 +9,7 @@ pub mod auth;
 pub mod auth_cache;
 pub mod body;
 pub mod cors;
+pub mod credentials;
 pub mod crypto;
 pub mod dispatch;
 pub mod disposition;
@@ -45,6 +46,7 @@ pub mod upgrade;
 mod workspace;
 
 pub use auth_cache::AuthCache;
+pub use credentials::DirectoryCredentials;
 pub use dispatch::{Handled, handle};
 pub use forward::Forward;
 pub use gateway::{Gateway, GatewayConfig, MalformedSetting};

@@ -6,6 +6,7 @@
 pub mod blob;
 pub mod cancel;
 pub mod clock;
+pub mod credentials;
 pub mod directory;
 pub mod eraser;
 pub mod filesystem;
@@ -23,6 +24,7 @@ pub mod spawner;
 pub use blob::{BlobError, BlobResult, BlobStore};
 pub use cancel::CancelToken;
 pub use clock::{Clock, Entropy, Unfinished, within};
+pub use credentials::Credentials;
 pub use directory::Directory;
 pub use eraser::{PeerError, SessionEraser};
 pub use filesystem::{FileError, FileTable, Filesystem};

@@ -20,9 +20,9 @@ use crate::agent::{
 use crate::memory::{Memories, MemorySettings};
 use crate::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use crate::platform::in_memory::{
-    InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog,
-    MemorySessionStore, NoPeers, ScriptedHttp, ScriptedModels, SeededEntropy, TaskPool,
-    models::ScriptedResponse,
+    InMemoryCredentials, InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs,
+    MemoryFiles, MemoryLog, MemorySessionStore, NoPeers, ScriptedHttp, ScriptedModels, SeededEntropy,
+    TaskPool, models::ScriptedResponse,
 };
 use crate::ports::Models;
 use crate::session::{Session, window::Bounds};
@@ -139,6 +139,7 @@ impl TestSession {
         let ports = HostPorts {
             store: Rc::new(MemorySessionStore::default()),
             directory,
+            credentials: Rc::<InMemoryCredentials>::default(),
             blobs,
             clock: time,
             entropy,

@@ -12,15 +12,16 @@ mod follow_ups;
 mod import;
 mod jobs;
 mod maintenance;
-mod pings;
 mod queue;
+mod streams;
 pub mod suspensions;
 mod ticks;
 mod turns;
 
 use super::{CancelToken, HarnessAgent, RuntimeContext, runtime_state::Prefetch};
 use crate::ports::{
-    BlobStore, Clock, Directory, Entropy, Peers, SessionStore, Spawner, StoreError, directory::DirectoryError,
+    BlobStore, Clock, Credentials, Directory, Entropy, Peers, SessionStore, Spawner, StoreError,
+    directory::DirectoryError,
 };
 use crate::session::{
     Artifacts, Draft, OpenError, Session,
@@ -61,6 +62,8 @@ pub struct HostPorts {
     pub store: Rc<dyn SessionStore>,
     /// The list of sessions.
     pub directory: Rc<dyn Directory>,
+    /// Checks the credentials of streams.
+    pub credentials: Rc<dyn Credentials>,
     /// The object store.
     pub blobs: Rc<dyn BlobStore>,
     /// The clock.
@@ -127,7 +130,8 @@ pub struct SessionHost {
     /// The reads that hooks have started for the turn whose start is being stored.
     prefetch: RefCell<Option<Prefetch>>,
     jobs: RefCell<BTreeMap<Job, Running>>,
-    pings: RefCell<Option<(Weak<Session>, AbortHandle)>>,
+    /// The task that serves the streams of a session.
+    streams: RefCell<Option<(Weak<Session>, AbortHandle)>>,
 }
 
 impl SessionHost {
@@ -150,7 +154,7 @@ impl SessionHost {
             turn: RefCell::new(None),
             prefetch: RefCell::new(None),
             jobs: RefCell::default(),
-            pings: RefCell::new(None),
+            streams: RefCell::new(None),
         })
     }
 

@@ -9,7 +9,8 @@
 //! | `?ticket=` on streaming routes | the caller that created the ticket, for one session |
 
 use super::api_key::is_key;
-use super::auth_cache::{CREDENTIAL_TTL, UNKNOWN_ISSUER_TTL, UNKNOWN_KEY_TTL};
+use super::auth_cache::{UNKNOWN_ISSUER_TTL, UNKNOWN_KEY_TTL};
+use super::credentials::{DEV_KEY, DEV_TENANT, valid_until};
 use super::crypto::sha256_hex;
 use super::gateway::Gateway;
 use super::jwks;
@@ -18,15 +19,11 @@ use super::loopback::is_loopback;
 use super::request::{Request, RequestExt};
 use super::route::RouteMatch;
 use super::tickets::open_ticket;
-use crate::types::{ErrorCode, Principal, Problem, Scope, Scopes, TenantRules, Timestamp};
+use crate::ports::Credentials;
+use crate::types::{ErrorCode, Principal, Problem, Scope, Scopes};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
-
-/// The tenant of the development key.
-pub const DEV_TENANT: &str = "dev";
-/// The id of the development key, in records of who decided something.
-const DEV_KEY: &str = "dev";
 
 /// Accepts the operator's key.
 ///
@@ -64,7 +61,7 @@ pub async fn principal(
                 .await?
                 .filter(|holder| holder.session.as_deref() == Some(found.params.get("id")))
                 .ok_or_else(|| refused("the ticket is not valid here; create a new one"))?;
-            with_rules(gateway, holder).await?
+            renewed(gateway, holder).await?
         }
         _ => return Err(missing()),
     };
@@ -82,46 +79,12 @@ fn operators_key(gateway: &Gateway, credential: &str) -> Option<Problem> {
         .then(|| Problem::new(ErrorCode::MissingScope, detail))
 }
 
-/// Adds the tenant's rules to the holder of a ticket, because a ticket in a URL is too short to contain them. A
-/// ticket ends with the key that created it, or with its tenant.
-async fn with_rules(gateway: &Gateway, holder: Principal) -> Result<Principal, Problem> {
-    let now = gateway.clock.now();
-    // The slashes keep this name apart from hashes of credentials in the same caches.
-    let name = match &holder.key {
-        Some(key) => format!("tenant/{}/key/{key}", holder.tenant),
-        None => format!("tenant/{}", holder.tenant),
-    };
-    if let Some(known) = gateway.cache.callers.get(&name, now) {
-        return Ok(Principal { rules: known.rules, ..holder });
-    }
-    let ended = || refused("the ticket ended, because its key or tenant was deleted; create a new one");
-    if gateway.cache.unknown.get(&name, now).is_some() {
-        return Err(ended());
-    }
-    let found = match &holder.key {
-        // The development key and its tenant have no row.
-        Some(key) if (holder.tenant.as_str(), key.as_str()) == (DEV_TENANT, DEV_KEY) => {
-            Some((TenantRules::default(), None))
-        }
-        Some(key) => {
-            let found = gateway.directory.key(&holder.tenant, key, now).await?;
-            found.map(|(key, rules)| (rules, key.expires_at))
-        }
-        None => gateway.directory.tenant(&holder.tenant).await?.map(|tenant| (tenant.rules(), None)),
-    };
-    let Some((rules, end)) = found else {
-        gateway.cache.unknown.put(name, (), now + UNKNOWN_KEY_TTL, now);
-        return Err(ended());
-    };
-    let known =
-        Principal { rules: rules.clone(), ..Principal::new(holder.tenant.clone(), Scopes::default()) };
-    gateway.cache.callers.put(name, known, cached_until(now, end), now);
-    Ok(Principal { rules, ..holder })
-}
-
-/// Returns how long a caller is cached whose credential ends at `end`.
-fn cached_until(now: Timestamp, end: Option<Timestamp>) -> Timestamp {
-    end.map_or(now + CREDENTIAL_TTL, |end| end.min(now + CREDENTIAL_TTL))
+/// Checks the holder of a ticket. A ticket ends with the credential that created it, or with its tenant.
+async fn renewed(gateway: &Gateway, holder: Principal) -> Result<Principal, Problem> {
+    let found = gateway.credentials().renew(&holder, gateway.clock.now()).await?;
+    found.ok_or_else(|| {
+        refused("the ticket ended, because its key, token or tenant is no longer valid; create a new one")
+    })
 }
 
 /// Finds the caller of a bearer credential of a tenant.
@@ -130,17 +93,18 @@ async fn bearer_principal(
     request: &Request,
     credential: &str,
 ) -> Result<Principal, Problem> {
+    let now = gateway.clock.now();
     // A deployment that got the key by mistake must not accept it.
     let is_dev = gateway.config.dev || request.header("host").is_some_and(is_loopback);
     if is_dev && is_secret(credential, gateway.config.dev_api_key.as_deref()) {
-        return Ok(Principal { key: Some(DEV_KEY.into()), ..Principal::new(DEV_TENANT, Scopes::all()) });
+        let holder = Principal::new(DEV_TENANT, Scopes::all());
+        return Ok(Principal { key: Some(DEV_KEY.into()), valid_until: valid_until(now, None), ..holder });
     }
-    let now = gateway.clock.now();
     let hash = sha256_hex(credential.as_bytes());
     if let Some(principal) = gateway.cache.callers.get(&hash, now) {
         return Ok(principal);
     }
-    let (principal, end) = if is_key(credential) {
+    let principal = if is_key(credential) {
         if gateway.cache.unknown.get(&hash, now).is_some() {
             return Err(unknown_key());
         }
@@ -148,13 +112,13 @@ async fn bearer_principal(
             gateway.cache.unknown.put(hash, (), now + UNKNOWN_KEY_TTL, now);
             return Err(unknown_key());
         };
-        let holder = Principal::new(key.tenant, key.scopes);
-        (Principal { key: Some(key.id), rules, ..holder }, key.expires_at)
+        let valid_until = valid_until(now, key.expires_at);
+        Principal { key: Some(key.id), rules, valid_until, ..Principal::new(key.tenant, key.scopes) }
     } else {
         let token = Token::parse(credential).ok_or_else(unknown_key)?;
-        (token_principal(gateway, &token).await?, Some(token.claims.ends_at()))
+        token_principal(gateway, &token).await?
     };
-    gateway.cache.callers.put(hash, principal.clone(), cached_until(now, end), now);
+    gateway.cache.callers.put(hash, principal.clone(), principal.valid_until, now);
     Ok(principal)
 }
 
@@ -202,8 +166,9 @@ async fn token_principal(gateway: &Gateway, token: &Token<'_>) -> Result<Princip
     // tenant's users access to the other.
     match (holders.pop(), holders.pop()) {
         (Some((rules, tenant, scopes)), None) => {
-            let user = Some(token.claims.sub.as_str().into());
-            Ok(Principal { user, rules, ..Principal::new(tenant, scopes) })
+            let (user, end) = (Some(token.claims.sub.as_str().into()), Some(token.claims.ends_at()));
+            let valid_until = valid_until(now, end);
+            Ok(Principal { user, rules, expires_at: end, valid_until, ..Principal::new(tenant, scopes) })
         }
         (Some(_), Some(_)) => Err(refused("several tenants trust this token; set an audience")),
         (None, _) => Err(failure),

@@ -9,8 +9,9 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// How long the caller of a credential is cached at most.
-pub const CREDENTIAL_TTL: Duration = Duration::from_mins(1);
+/// How long the caller of a credential is cached at most. Open streams are checked every 15 seconds, so a stream ends
+/// at most a minute after its key was revoked.
+pub const CREDENTIAL_TTL: Duration = Duration::from_secs(45);
 /// How long a key is cached as unknown at most.
 pub const UNKNOWN_KEY_TTL: Duration = Duration::from_secs(5);
 /// How long an issuer is cached as unknown at most.

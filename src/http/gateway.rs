@@ -1,6 +1,7 @@
 //! The gateway's configuration and ports, and the contexts of its handlers.
 
 use super::auth_cache::AuthCache;
+use super::credentials::DirectoryCredentials;
 use super::crypto::Cipher;
 use super::pattern::Params;
 use super::request::{Request, RequestExt};
@@ -72,6 +73,12 @@ pub struct Gateway {
 }
 
 impl Gateway {
+    /// Returns the check of credentials that were valid before.
+    pub fn credentials(&self) -> DirectoryCredentials {
+        let (directory, clock) = (Rc::clone(&self.directory), Rc::clone(&self.clock));
+        DirectoryCredentials { directory, clock, cache: Rc::clone(&self.cache) }
+    }
+
     /// Makes a new id.
     pub fn make_id<I: GeneratedId>(&self) -> I {
         let mut random = [0; 10];

@@ -13,6 +13,7 @@ mod message;
 mod permissions;
 pub(super) mod resource;
 pub mod socket;
+pub mod sockets;
 mod subscription;
 pub(super) mod turns;
 pub(super) mod update;

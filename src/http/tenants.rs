@@ -1,6 +1,6 @@
 //! Tenants, for the operator.
 
-use super::auth::DEV_TENANT;
+use super::credentials::DEV_TENANT;
 use super::gateway::{Gateway, GatewayCall};
 use super::jwk::{Jwk, KeyError};
 use super::jwks::{encryption_context, stored_set};

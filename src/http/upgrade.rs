@@ -1,7 +1,7 @@
 //! The outcome of a request that opens a WebSocket.
 
 use crate::session::frame::Frame;
-use crate::types::{Principal, SessionId};
+use crate::types::{Principal, SessionId, TenantRules, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A WebSocket that the platform has to open.
@@ -12,11 +12,20 @@ pub struct Upgrade {
     pub state: SocketState,
 }
 
-/// The state of a socket that survives the hibernation of its object.
+/// The state of a socket.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SocketState {
     /// The caller who opened the socket.
     pub principal: Principal,
     /// The session.
     pub session: SessionId,
+}
+
+impl SocketState {
+    /// Returns the state to store with the socket, which survives the hibernation of its object. It lacks the tenant's
+    /// rules, because the platform limits its size; the next check of the credential reads them again.
+    pub fn stored(&self) -> Self {
+        let (rules, valid_until) = (TenantRules::default(), Timestamp(0));
+        Self { principal: Principal { rules, valid_until, ..self.principal.clone() }, ..self.clone() }
+    }
 }

@@ -2,6 +2,7 @@
 //! ports.
 
 pub mod clock;
+pub mod credentials;
 pub mod directory;
 pub mod files;
 pub mod memory;
@@ -13,6 +14,7 @@ pub mod sinks;
 pub mod tasks;
 
 pub use clock::{ManualClock, SeededEntropy};
+pub use credentials::InMemoryCredentials;
 pub use directory::InMemoryDirectory;
 pub use files::MemoryFiles;
 pub use memory::InMemoryIndex;

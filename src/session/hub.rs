@@ -1,20 +1,14 @@
 //! The live listeners of a session, and the message being streamed to them.
 
+mod listener;
+
+pub use listener::{ByteReceiver, Interest, Listener};
+
 use super::frame::Frame;
-use crate::types::{Cursor, Delta, EventKind, MessageId, Record, TurnEnd, TurnId};
+use crate::types::{Cursor, Delta, EventKind, MessageId, Record, Timestamp, TurnEnd, TurnId};
 use bytes::Bytes;
-use futures::channel::{mpsc, oneshot};
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-};
-
-/// Maximum number of bytes waiting for one reader. A slower reader is dropped; it can reconnect with the last
-/// id that it received.
-const MAX_BACKLOG: usize = 16 << 20;
-
-/// Sent to a reader before it is dropped.
-const TOO_SLOW: Bytes = Bytes::from_static(b": this reader is too slow; reconnect with the last id\n\n");
+use futures::channel::oneshot;
+use std::{cell::RefCell, rc::Rc};
 
 /// Maximum number of WebSockets of a session. With as many streams, each further one is preceded by a ping to all of them,
 /// which reveals the readers that left.
@@ -30,88 +24,6 @@ const PING: Bytes = Bytes::from_static(b": ping\n\n");
 const TOO_MANY: Bytes =
     Bytes::from_static(b": the session has too many readers; reconnect with the last id\n\n");
 
-/// Maximum number of chunks joined into one.
-const MAX_BATCH: usize = 256;
-
-/// Which events a listener receives.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Interest {
-    /// Only events of this turn, until it ends.
-    pub turn: Option<TurnId>,
-    /// Whether the stream ends when the session becomes idle.
-    pub until_idle: bool,
-}
-
-/// The writing end of one reader's byte stream. It owns only plain memory, because a reader may disappear at
-/// any time, even by garbage collection.
-#[derive(Clone)]
-pub struct Listener {
-    interest: Interest,
-    sender: mpsc::UnboundedSender<Bytes>,
-    backlog: Rc<Cell<usize>>,
-}
-
-/// The reading end.
-pub type ByteReceiver = futures::stream::LocalBoxStream<'static, Bytes>;
-
-impl Listener {
-    /// Creates a listener and its stream.
-    pub fn new(interest: Interest) -> (Self, ByteReceiver) {
-        use futures::StreamExt;
-        let (sender, receiver) = mpsc::unbounded::<Bytes>();
-        let backlog = Rc::new(Cell::new(0_usize));
-        let waiting = Rc::clone(&backlog);
-        // Waiting chunks are joined, because each chunk costs the platform a separate task.
-        let stream = receiver.ready_chunks(MAX_BATCH).map(move |pieces| {
-            let bytes = match <[Bytes; 1]>::try_from(pieces) {
-                Ok([one]) => one,
-                Err(several) => Bytes::from(several.concat()),
-            };
-            waiting.set(waiting.get().saturating_sub(bytes.len()));
-            bytes
-        });
-        (Self { interest, sender, backlog }, stream.boxed_local())
-    }
-
-    /// Sends bytes. Returns `false` if the reader left or is too far behind.
-    pub fn send(&self, bytes: Bytes) -> bool {
-        let backlog = self.backlog.get() + bytes.len();
-        self.backlog.set(backlog);
-        if backlog > MAX_BACKLOG {
-            // The reader may have left, which has the same effect.
-            let _ = self.sender.unbounded_send(TOO_SLOW);
-            return false;
-        }
-        self.sender.unbounded_send(bytes).is_ok()
-    }
-
-    /// Returns the number of bytes that were sent and not yet read.
-    pub fn backlog(&self) -> usize {
-        self.backlog.get()
-    }
-
-    /// Returns whether the reader left.
-    pub fn is_closed(&self) -> bool {
-        self.sender.is_closed()
-    }
-
-    /// Returns the events that the listener receives.
-    pub fn interest(&self) -> &Interest {
-        &self.interest
-    }
-
-    /// Sends a frame if it matches. Returns `false` if the listener can be removed.
-    fn offer(&self, frame: &Frame) -> bool {
-        match &self.interest.turn {
-            None => self.send(frame.sse()),
-            Some(turn) if frame.turn.as_deref() != Some(turn) || frame.event == "turn.queued" => {
-                !self.is_closed()
-            }
-            Some(_) => self.send(frame.sse()) && !frame.ends_turn(),
-        }
-    }
-}
-
 /// Listeners held by the platform, such as hibernating WebSockets.
 pub trait Broadcast {
     /// Returns whether there are none.
@@ -125,6 +37,12 @@ pub trait Broadcast {
 
     /// Closes all of them, because the session was erased.
     fn close(&self);
+
+    /// Returns when the first token expires that opened one of them; `None` if no token did.
+    fn expires_at(&self) -> Option<Timestamp>;
+
+    /// Closes those whose token has expired.
+    fn close_expired(&self);
 }
 
 /// The message being streamed.
@@ -220,6 +138,12 @@ impl Hub {
         self.listeners.borrow_mut().retain(|listener| listener.send(PING));
     }
 
+    /// Returns the listeners whose credential has to be checked again by `at`.
+    pub fn listeners_until(&self, at: Timestamp) -> Vec<Listener> {
+        let listeners = self.listeners.borrow();
+        listeners.iter().filter(|listener| listener.caller().valid_until <= at).cloned().collect()
+    }
+
     /// Sends a stored record to all listeners. Text of a message that was not streamed is sent as a delta
     /// first, as in a replay.
     pub fn publish(&self, frame: &Frame, record: &Record) {
@@ -242,7 +166,7 @@ impl Hub {
 
     /// Ends the streams that only last until the session is idle.
     pub fn end_idle_streams(&self) {
-        self.listeners.borrow_mut().retain(|listener| !listener.interest.until_idle);
+        self.listeners.borrow_mut().retain(|listener| !listener.interest().until_idle);
     }
 
     /// Ends all streams and waits, because the session was erased.

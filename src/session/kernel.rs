@@ -62,6 +62,8 @@ pub enum Job {
     List,
     /// Removes documents and artifacts that have expired.
     Purge,
+    /// Closes WebSockets whose token has expired.
+    CloseSockets,
 }
 
 /// An event that the kernel reacts to.
@@ -116,6 +118,8 @@ pub struct Durable<'a> {
     pub state: &'a SessionState,
     /// When the first suspended call expires.
     pub expires_at: Option<Timestamp>,
+    /// When the token of a WebSocket expires.
+    pub socket_expires_at: Option<Timestamp>,
     /// Whether a requested follow-up should run at once.
     pub follow_up_at_once: bool,
     /// The children that calls wait for.

@@ -1,6 +1,6 @@
 //! The authenticated caller of a request.
 
-use super::{AgentId, KeyId, SessionId, TenantId, TenantRules, UserId};
+use super::{AgentId, KeyId, SessionId, TenantId, TenantRules, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 /// A permission of a key.
@@ -87,6 +87,12 @@ pub struct Principal {
     /// The tenant's current permission rules. Empty in a principal stored for later use.
     #[serde(default)]
     pub rules: TenantRules,
+    /// When the token expires, for a token or a ticket of its holder. The directory stores when a key expires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Timestamp>,
+    /// Until when the credential was found valid. It has to be checked again afterwards.
+    #[serde(default)]
+    pub valid_until: Timestamp,
 }
 
 impl Principal {
@@ -99,6 +105,8 @@ impl Principal {
             session: None,
             key: None,
             rules: TenantRules::default(),
+            expires_at: None,
+            valid_until: Timestamp(0),
         }
     }
 }

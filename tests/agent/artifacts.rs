@@ -9,7 +9,8 @@ use edge_harness::agent::{
 };
 use edge_harness::http::{Body, Response};
 use edge_harness::platform::in_memory::{
-    InMemoryDirectory, ManualClock, MemorySessionStore, NoPeers, ScriptedModels, SeededEntropy, TaskPool,
+    InMemoryCredentials, InMemoryDirectory, ManualClock, MemorySessionStore, NoPeers, ScriptedModels,
+    SeededEntropy, TaskPool,
     models::{answer, call},
 };
 use edge_harness::ports::{BlobResult, BlobStore, Clock};
@@ -419,6 +420,7 @@ fn an_erasure_waits_for_writes_in_progress() {
     let ports = HostPorts {
         store: Rc::new(MemorySessionStore::default()),
         directory: Rc::new(InMemoryDirectory::default()),
+        credentials: Rc::<InMemoryCredentials>::default(),
         blobs: blobs.clone(),
         clock: Rc::new(clock.clone()),
         entropy,

@@ -86,6 +86,26 @@ pub fn read(stream: &mut ByteReceiver) -> String {
 }
 
 #[test]
+fn a_stream_ends_soon_after_its_credential() {
+    let stage = Stage::demo();
+    ask(&stage, "POST /v1/sessions", "", &json!({})).unwrap();
+    let mut asked = call("GET /events", "", &json!({}));
+    asked.principal.valid_until = stage.host().now() + ms(45_000);
+    let mut open = stream(respond(&stage, &asked).unwrap());
+    let pass = |ms_each: u64, times: usize| (0..times).for_each(|_| stage.tick(ms(ms_each)));
+    // An unavailable directory ends no stream that was found valid less than 45 seconds ago.
+    stage.credentials.down.set(true);
+    pass(15_000, 2);
+    stage.credentials.down.set(false);
+    pass(15_000, 2);
+    assert!(!read(&mut open).contains("no longer valid"));
+    stage.credentials.revoked.set(true);
+    pass(15_000, 4);
+    assert!(read(&mut open).ends_with("reconnect with a valid one\n\n"));
+    assert_eq!(open.next().now_or_never(), Some(None), "the stream has ended");
+}
+
+#[test]
 fn a_reader_is_pinged_after_a_long_replay() {
     let stage = Stage::demo();
     for turn in 0..3 {

@@ -1,5 +1,6 @@
 //! A reader that reconnects at any position receives every record once and every byte of text once.
 
+use crate::http::principal;
 use crate::stage::{Stage, ms};
 use edge_harness::session::hub::{ByteReceiver, Interest, Listener};
 use edge_harness::types::{Cursor, Message};
@@ -40,7 +41,7 @@ fn come_back(stage: &Stage, cursor: Cursor, page: usize) -> (Vec<Event>, ByteRec
         }
     }
     missed.extend(session.hub().streamed_after(place).iter().flat_map(|frame| parse(&frame.sse())));
-    let (listener, stream) = Listener::new(Interest::default());
+    let (listener, stream) = Listener::new(Interest::default(), &principal());
     session.hub().listen(listener);
     (missed, stream)
 }

@@ -7,8 +7,8 @@ use edge_harness::agent::{Bounds, HarnessBuilder, HostConfig, OnBusy, Post, Sess
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::{
-    InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs, MemoryFiles, MemoryLog,
-    MemorySessionStore, ScriptedHttp, ScriptedModels, SeededEntropy, TaskPool,
+    InMemoryCredentials, InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs,
+    MemoryFiles, MemoryLog, MemorySessionStore, ScriptedHttp, ScriptedModels, SeededEntropy, TaskPool,
     models::{ScriptedResponse, answer},
 };
 use edge_harness::ports::{Clock, Models, SessionStore, session_store::StoredRecord};
@@ -41,6 +41,7 @@ type Extend = Box<dyn Fn(HarnessBuilder) -> HarnessBuilder>;
 pub struct Stage {
     pub store: Rc<MemorySessionStore>,
     pub directory: Rc<InMemoryDirectory>,
+    pub credentials: Rc<InMemoryCredentials>,
     pub blobs: Rc<MemoryBlobs>,
     pub files: Rc<MemoryFiles>,
     pub clock: ManualClock,
@@ -98,6 +99,7 @@ impl Stage {
             index,
             store: Rc::default(),
             directory: Rc::default(),
+            credentials: Rc::default(),
             blobs: Rc::default(),
             files: Rc::default(),
             clock,
@@ -141,12 +143,13 @@ impl Stage {
         let (clock, entropy) = (Rc::new(self.clock.clone()), self.entropy.clone());
         let (built, spawner, others) = (Rc::new(built), tasks.clone(), self.others.clone());
         let config = HostConfig { context: Bounds::messages(self.context_messages.get()) };
-        let store = self.store.clone();
+        let (store, credentials) = (self.store.clone(), self.credentials.clone());
         self.others.clock.replace(Some(self.clock.clone()));
         self.others.restart(Box::new(move |session, disk| {
             let ports = HostPorts {
                 store: if session == "s" { store.clone() } else { disk },
                 directory: directory.clone(),
+                credentials: credentials.clone(),
                 blobs: blobs.clone(),
                 clock: clock.clone(),
                 entropy: entropy.clone(),
@@ -451,6 +454,7 @@ fn placeholder() -> Rc<SessionHost> {
     let ports = HostPorts {
         store: Rc::new(MemorySessionStore::default()),
         directory: Rc::new(InMemoryDirectory::default()),
+        credentials: Rc::<InMemoryCredentials>::default(),
         blobs: Rc::new(MemoryBlobs::default()),
         clock: Rc::new(clock),
         entropy: Rc::new(SeededEntropy::default()),

@@ -7,6 +7,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
 use serde_json::{Value, json};
 use signer::{RSA_N, Signer};
 use std::time::{SystemTime, UNIX_EPOCH};
+use tungstenite::{Message, protocol::frame::coding::CloseCode};
 
 const SIGNERS: [Signer; 3] = [Signer::Rsa, Signer::Curve(7), Signer::Secret];
 
@@ -83,4 +84,20 @@ fn keys_that_the_platform_rejects_are_refused() {
         let refused = shared().admin().post("/v1/admin/tenants", made).expect(422);
         assert_eq!(refused["errors"][0]["pointer"], "/jwt/jwks/keys/0");
     }
+}
+
+#[test]
+fn a_socket_is_closed_when_its_token_expires() {
+    let issuer = "https://brief.example";
+    tenant("jwt-brief", issuer);
+    let signer = SIGNERS[1];
+    let client = shared().anonymous().with_key(&signer.token(signer.alg(), &claims(issuer, 4)));
+    client.post("/v1/sessions/brief/messages", json!({ "content": "hello" })).expect(200);
+    let mut socket = client.websocket("/v1/sessions/brief/ws");
+    let code = loop {
+        if let Message::Close(frame) = socket.read().unwrap() {
+            break frame.unwrap().code;
+        }
+    };
+    assert_eq!(code, CloseCode::Library(4401));
 }

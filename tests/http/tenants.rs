@@ -472,3 +472,25 @@ fn concurrent_changes_of_a_tenants_rules_are_all_kept() {
     let rules = server.admin().get("/v1/admin/tenants/crowded").expect(200)["permissions"]["tools"].clone();
     assert_eq!(rules, json!({"a": "deny", "b": "deny", "c": "deny", "d": "deny"}));
 }
+
+#[test]
+fn a_socket_is_subject_to_rules_that_change_while_it_is_open() {
+    let server = server();
+    tenant(server, "changing");
+    let (_, client) = key(server, "changing", json!({"scopes": ["chat", "read"]}));
+    let (chat, _) = conversation(&client, "s", "ann");
+    let mut socket = client.websocket(&chat.path("/ws?user=ann"));
+    let rules = json!({"permissions": {"tools": {"echo": "deny"}}});
+    server.admin().patch("/v1/admin/tenants/changing", rules).expect(200);
+    // The rules that a socket has are at most 45 seconds old. A request of the same isolate brings new ones.
+    client.get(&chat.path("?user=ann")).expect(200);
+    let command = json!({"type": "message", "content": "/tool echo {\"text\": \"x\"}"});
+    socket.send(command.to_string().into()).unwrap();
+    let outcome = loop {
+        let frame: Value = serde_json::from_str(socket.read().unwrap().to_text().unwrap()).unwrap();
+        if frame["type"] == "tool.completed" {
+            break frame;
+        }
+    };
+    assert!(outcome.to_string().contains("a rule of the tenant forbids echo"), "{outcome}");
+}

@@ -119,7 +119,7 @@ impl SessionHost {
         if let Some((_, handle)) = self.turn.borrow_mut().take() {
             handle.abort();
         }
-        self.stop_pings();
+        self.stop_streams();
         self.kernel.borrow_mut().forget();
         let session = self.session.borrow_mut().take();
         match (session, &self.ports.broadcast) {

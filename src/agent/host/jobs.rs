@@ -51,8 +51,8 @@ impl SessionHost {
         }
     }
 
-    /// Performs the effects that are due.
-    pub(super) fn run_due(self: &Rc<Self>) {
+    /// Performs the effects that are due. Call this after the platform has opened a WebSocket.
+    pub fn run_due(self: &Rc<Self>) {
         self.handle(Input::Changed);
     }
 
@@ -122,6 +122,10 @@ impl SessionHost {
             Job::Tick(name) => self.tick(session, name, cancel).await.is_ok(),
             Job::List => self.update_list_entry(session).await.is_ok(),
             Job::Purge => self.purge(session).await.is_ok(),
+            Job::CloseSockets => {
+                self.ports.broadcast.iter().for_each(|sockets| sockets.close_expired());
+                true
+            }
         }
     }
 
@@ -159,6 +163,7 @@ impl SessionHost {
         });
         Ok(Facts {
             follow_up_at_once: self.has_follow_up_at_once(session),
+            socket_expires_at: self.ports.broadcast.as_ref().and_then(|sockets| sockets.expires_at()),
             expires_at: suspensions.iter().map(|suspension| suspension.expires_at).min(),
             children: children.collect(),
             status: self.unacknowledged_status(session)?,
@@ -170,13 +175,14 @@ impl SessionHost {
 struct Facts {
     follow_up_at_once: bool,
     expires_at: Option<Timestamp>,
+    socket_expires_at: Option<Timestamp>,
     children: Vec<Child>,
     status: Option<ChildStatus>,
 }
 
 impl Facts {
     fn durable(self, state: &SessionState) -> Durable<'_> {
-        let Self { follow_up_at_once, expires_at, children, status } = self;
-        Durable { state, expires_at, follow_up_at_once, children, status }
+        let Self { follow_up_at_once, expires_at, socket_expires_at, children, status } = self;
+        Durable { state, expires_at, socket_expires_at, follow_up_at_once, children, status }
     }
 }

@@ -116,7 +116,7 @@ impl SessionHost {
         match result {
             Ok(()) => {
                 if !session.hub().has_listeners() {
-                    self.stop_pings();
+                    self.stop_streams();
                 }
                 judge::grade_reply(&self.agent, &cx);
             }
@@ -130,7 +130,7 @@ impl SessionHost {
     fn drop_copy(self: &Rc<Self>, session: &Rc<Session>) {
         session.hub().detach();
         session.retire();
-        self.stop_pings();
+        self.stop_streams();
         self.session.borrow_mut().take();
         self.kernel.borrow_mut().store_failed(self.now());
         self.run_due();
@@ -207,7 +207,7 @@ impl SessionHost {
             handle.abort();
         }
         if !session.hub().has_listeners() {
-            self.stop_pings();
+            self.stop_streams();
         }
         Ok(true)
     }

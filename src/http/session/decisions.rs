@@ -80,7 +80,7 @@ async fn resolve(
         return Err(Problem::not_found("call"));
     };
     // No await between the subscription and the change, so that the client misses no event.
-    let subscription = TurnSubscription::new(call.host, session, &turn, mode);
+    let subscription = TurnSubscription::new(call, session, &turn, mode);
     match change()? {
         TurnEffect::Continues if mode == ResponseMode::Receipt => {
             let body = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();

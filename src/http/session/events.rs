@@ -12,14 +12,14 @@ pub async fn events(call: &Call<'_>) -> Result<Response, Problem> {
     let cursor = cursor(call.request)?;
     let accept = call.request.header("accept").unwrap_or_default();
     if accept.contains("application/x-ndjson") {
-        return feed::ndjson(call.host, session, cursor, limit(call.request)?);
+        return feed::ndjson(call, session, cursor, limit(call.request)?);
     }
     let until_idle = match call.request.query("until").as_deref() {
         None | Some("") => false,
         Some("idle") => true,
         Some(_) => return Err(Problem::field("?until", "expected `idle`")),
     };
-    feed::sse(call.host, session, cursor, Interest { turn: None, until_idle })
+    feed::sse(call, session, cursor, Interest { turn: None, until_idle })
 }
 
 /// Returns the cursor of a reader. `last-event-id` takes precedence over `?after=`, because browsers send it

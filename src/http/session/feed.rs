@@ -1,5 +1,6 @@
 //! Streams of events: first the events that the reader has missed, then new events.
 
+use super::call::Call;
 use crate::agent::SessionHost;
 use crate::http::response::{self, Body, Response, ResponseExt};
 use crate::ports::StoreError;
@@ -33,29 +34,29 @@ pub(super) fn response(stream: ByteReceiver, content_type: &str) -> Response {
 
 /// Streams the events after `cursor` as SSE, until `interest` ends.
 pub(super) fn sse(
-    host: &Rc<SessionHost>,
+    call: &Call<'_>,
     session: &Rc<Session>,
     cursor: Cursor,
     interest: Interest,
 ) -> Result<Response, Problem> {
-    let (listener, stream) = Listener::new(interest);
+    let (listener, stream) = Listener::new(interest, call.principal);
     listener.send(PREAMBLE);
     let cursor = session.resolve_cursor(cursor)?;
-    start(host, session, Feed { listener, cursor, left: usize::MAX, page: PAGE, live: true })?;
+    start(call.host, session, Feed { listener, cursor, left: usize::MAX, page: PAGE, live: true })?;
     Ok(response(stream, "text/event-stream"))
 }
 
 /// Streams the stored records after `cursor` as NDJSON, at most `limit`. A cursor within a message's text
 /// includes the record of that message.
 pub(super) fn ndjson(
-    host: &Rc<SessionHost>,
+    call: &Call<'_>,
     session: &Rc<Session>,
     cursor: Cursor,
     limit: Option<usize>,
 ) -> Result<Response, Problem> {
-    let (listener, stream) = Listener::new(Interest::default());
+    let (listener, stream) = Listener::new(Interest::default(), call.principal);
     let left = limit.unwrap_or(usize::MAX);
-    start(host, session, Feed { listener, cursor, left, page: PAGE, live: false })?;
+    start(call.host, session, Feed { listener, cursor, left, page: PAGE, live: false })?;
     Ok(response(stream, "application/x-ndjson"))
 }
 
@@ -73,18 +74,21 @@ struct Feed {
 /// Sends as many records as fit at once; the rest of a long log is sent as the reader reads.
 fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Feed) -> Result<(), Problem> {
     if feed.fill(session)? {
-        host.ping(session);
+        host.serve_streams(session);
         return Ok(());
     }
     let (own, session) = (Rc::clone(host), Rc::clone(session));
     host.spawn(async move {
         loop {
             own.clock().sleep(PAUSE).await;
+            if feed.listener.caller().valid_until <= own.now() {
+                own.check(&feed.listener, own.now()).await;
+            }
             // A failed store ends the stream; the reader reconnects with its last id.
             match feed.fill(&session) {
                 Ok(false) => {}
-                // The pings of earlier listeners may have ended during a long replay.
-                Ok(true) => break own.ping(&session),
+                // The task that served earlier listeners may have ended during a long replay.
+                Ok(true) => break own.serve_streams(&session),
                 Err(_) => break,
             }
         }

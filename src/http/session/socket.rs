@@ -8,7 +8,7 @@ use crate::http::request::{MAX_BODY, Request, RequestExt};
 use crate::http::response::{self, Body, Response};
 use crate::http::upgrade::{SocketState, Upgrade};
 use crate::session::{Session, frame::Frame, replay::PAGE};
-use crate::types::{Cursor, ErrorCode, Principal, Problem, RequestId, Scope, TenantRules};
+use crate::types::{Cursor, ErrorCode, Problem, RequestId, Scope};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 use std::rc::Rc;
@@ -21,9 +21,7 @@ pub async fn open(call: &Call<'_>) -> Result<Response, Problem> {
     }
     checks::room_for_socket(call.session()?)?;
     let missed = missed(call, call.session()?)?;
-    // Without the rules: the platform limits the size of a socket's state, and the session stores the rules.
-    let principal = Principal { rules: TenantRules::default(), ..call.principal.clone() };
-    let state = SocketState { principal, session: call.session_id.clone() };
+    let state = SocketState { principal: call.principal.clone(), session: call.session_id.clone() };
     let upgrade = Upgrade { missed, state };
     Ok(response::new(StatusCode::SWITCHING_PROTOCOLS, Body::WebSocket(Box::new(upgrade))))
 }
@@ -51,7 +49,7 @@ fn missed(call: &Call<'_>, session: &Session) -> Result<Vec<Frame>, Problem> {
     Ok(missed)
 }
 
-/// Executes the command in a frame. Returns the frame to send back, if any.
+/// Executes the command in a frame, for a caller whose credential is valid. Returns the frame to send back, if any.
 pub async fn command(
     host: &Rc<SessionHost>,
     socket: &SocketState,
@@ -100,6 +98,7 @@ async fn run(
     let call = Call::enter(host, &asked, Params::default(), None)?;
     // A late command must not create a deleted session again.
     call.session()?;
+    host.apply_tenant_rules(&socket.principal.tenant, &socket.principal.rules)?;
     match command {
         "message" => turns::post(&call).await,
         "steer" => turns::steer(&call).await,

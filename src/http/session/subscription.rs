@@ -1,7 +1,6 @@
 //! How a caller receives the turn that its request starts or continues.
 
-use super::feed;
-use crate::agent::SessionHost;
+use super::{call::Call, feed};
 use crate::http::request::{Request, RequestExt};
 use crate::http::response::{self, Response, ResponseExt};
 use crate::session::{
@@ -54,14 +53,14 @@ enum Source {
 
 impl TurnSubscription {
     /// Subscribes to a turn.
-    pub fn new(host: &Rc<SessionHost>, session: &Rc<Session>, turn: &TurnId, mode: ResponseMode) -> Self {
+    pub fn new(call: &Call<'_>, session: &Rc<Session>, turn: &TurnId, mode: ResponseMode) -> Self {
         let source = match mode {
             ResponseMode::Stream => {
                 let interest = Interest { turn: Some(turn.clone()), until_idle: false };
-                let (listener, stream) = Listener::new(interest);
+                let (listener, stream) = Listener::new(interest, call.principal);
                 listener.send(feed::PREAMBLE);
                 session.hub().listen(listener);
-                host.ping(session);
+                call.host.serve_streams(session);
                 Source::Stream(stream)
             }
             ResponseMode::Json => Source::Pause(session.hub().pause_of(turn)),

@@ -67,7 +67,7 @@ async fn post_message(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Respon
         Some(session) => Rc::clone(session),
         None => host.blank(call.new_meta(user)?),
     };
-    let subscription = TurnSubscription::new(host, &session, &turn, mode);
+    let subscription = TurnSubscription::new(call, &session, &turn, mode);
     host.post(&session, post)?;
     if mode == ResponseMode::Receipt {
         return Ok(receipt(call.session_id, &turn, body_of_receipt));
@@ -91,7 +91,7 @@ fn replay(
     let response = match mode {
         ResponseMode::Stream => {
             let interest = Interest { turn: Some(turn), until_idle: false };
-            feed::sse(call.host, session, Cursor::default(), interest)?
+            feed::sse(call, session, Cursor::default(), interest)?
         }
         _ => response::json(StatusCode::OK, &TurnAnswer::from(view))?,
     };

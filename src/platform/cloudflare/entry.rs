@@ -140,7 +140,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         files: setup::workspaces(env)?,
         memories: setup::memories(env)?,
         eraser: Rc::new(Objects(env.durable_object("SESSION")?)),
-        cache: Rc::default(),
+        cache: setup::auth_cache(),
         log: Rc::new(ConsoleLog),
     })
 }

@@ -7,14 +7,14 @@ use super::{
     convert,
     runtime::{ConsoleLog, ObjectSpawner},
     setup,
-    socket::Sockets,
+    socket::{self as platform_socket, ObjectSocket},
     sql::SqlSessionStore,
 };
 use crate::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
     Body, Response as HttpResponse, request, response,
-    session::{self, call::SessionRequest, socket},
-    upgrade::{SocketState, Upgrade},
+    session::{self, call::SessionRequest, socket, sockets::Sockets},
+    upgrade::Upgrade,
 };
 use crate::ports::{Log, PeerError, Peers, SessionEraser};
 use crate::types::{
@@ -71,17 +71,21 @@ pub struct SessionObject {
 struct Inner {
     state: Rc<State>,
     env: Env,
-    sockets: Rc<Sockets>,
     /// The configuration error is reported at each request.
-    host: Result<Rc<SessionHost>>,
+    session: Result<Parts>,
+}
+
+/// The session of the object.
+struct Parts {
+    host: Rc<SessionHost>,
+    sockets: Rc<Sockets<ObjectSocket>>,
 }
 
 impl DurableObject for SessionObject {
     fn new(state: State, env: Env) -> Self {
         let state = Rc::new(state);
-        let sockets = Rc::new(Sockets::new(Rc::clone(&state)));
-        let host = host(&state, &env, &sockets);
-        Self { inner: AssertUnwindSafe(Inner { state, env, sockets, host }) }
+        let session = parts(&state, &env);
+        Self { inner: AssertUnwindSafe(Inner { state, env, session }) }
     }
 
     async fn fetch(&self, request: Request) -> Result<Response> {
@@ -95,8 +99,8 @@ impl DurableObject for SessionObject {
     }
 
     async fn alarm(&self) -> Result<Response> {
-        match &self.inner.host {
-            Ok(host) => {
+        match &self.inner.session {
+            Ok(Parts { host, .. }) => {
                 if let Err(problem) = host.wake().await {
                     ConsoleLog.error(&json!({ "event": "alarm.failed", "cause": problem.to_string() }));
                     self.inner.state.storage().set_alarm(RETRY).await?;
@@ -111,7 +115,7 @@ impl DurableObject for SessionObject {
     }
 
     async fn websocket_message(&self, ws: WebSocket, message: WebSocketIncomingMessage) -> Result<()> {
-        let host = self.inner.host()?;
+        let Parts { host, sockets } = self.inner.parts()?;
         let text = match message {
             WebSocketIncomingMessage::String(text) => text,
             WebSocketIncomingMessage::Binary(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -119,11 +123,10 @@ impl DurableObject for SessionObject {
         if text == "ping" {
             return ws.send_with_str("pong");
         }
-        let remembered: Option<String> = ws.deserialize_attachment()?;
-        let state: Option<SocketState> = remembered.and_then(|text| serde_json::from_str(&text).ok());
-        let Some(state) = state else {
+        let Some(open) = sockets.find(&ObjectSocket(ws.clone())) else {
             return ws.close(Some(1011), Some("the state of this socket was lost"));
         };
+        let Some(state) = sockets.checked(&open).await else { return Ok(()) };
         let request_id = host.new_id::<RequestId>();
         match socket::command(host, &state, &text, &request_id).await {
             Some(frame) => ws.send_with_str(&frame),
@@ -132,6 +135,7 @@ impl DurableObject for SessionObject {
     }
 
     async fn websocket_close(&self, ws: WebSocket, code: usize, reason: String, _clean: bool) -> Result<()> {
+        self.inner.parts()?.sockets.remove(&ObjectSocket(ws.clone()));
         // Completes the closing handshake; a code that must not be sent is replaced by 1000.
         let code = u16::try_from(code)
             .ok()
@@ -140,31 +144,41 @@ impl DurableObject for SessionObject {
         Ok(())
     }
 
-    async fn websocket_error(&self, _ws: WebSocket, _error: worker::Error) -> Result<()> {
+    async fn websocket_error(&self, ws: WebSocket, _error: worker::Error) -> Result<()> {
+        self.inner.parts()?.sockets.remove(&ObjectSocket(ws));
         Ok(())
     }
 }
 
-fn host(state: &Rc<State>, env: &Env, sockets: &Rc<Sockets>) -> Result<Rc<SessionHost>> {
+fn parts(state: &Rc<State>, env: &Env) -> Result<Parts> {
     let agent = setup::agent(env)?;
+    let (credentials, spawner) = (setup::credentials(env)?, Rc::new(ObjectSpawner(Rc::clone(state))));
+    let sockets = Rc::new(Sockets::new(
+        platform_socket::held(state),
+        Rc::clone(&credentials),
+        setup::clock(),
+        spawner.clone(),
+        Rc::new(ConsoleLog),
+    ));
     let ports = HostPorts {
         store: Rc::new(SqlSessionStore::new(state.storage())),
         directory: setup::directory(env)?,
+        credentials,
         blobs: setup::blobs(env)?,
         clock: setup::clock(),
         entropy: setup::entropy(),
-        spawner: Rc::new(ObjectSpawner(Rc::clone(state))),
+        spawner,
         peers: Rc::new(Objects(env.durable_object("SESSION")?)),
-        broadcast: Some(Rc::clone(sockets) as Rc<_>),
+        broadcast: Some(sockets.clone()),
     };
     let context_messages = setup::with_config(env, |config| config.context_messages);
     let context = if agent.manages_context() { Bounds::wide() } else { Bounds::messages(context_messages) };
-    Ok(SessionHost::new(ports, agent, HostConfig { context }))
+    Ok(Parts { host: SessionHost::new(ports, agent, HostConfig { context }), sockets })
 }
 
 impl Inner {
-    fn host(&self) -> Result<&Rc<SessionHost>> {
-        self.host.as_ref().map_err(|error| worker::Error::RustError(error.to_string()))
+    fn parts(&self) -> Result<&Parts> {
+        self.session.as_ref().map_err(|error| worker::Error::RustError(error.to_string()))
     }
 
     /// Handles a request that the gateway has forwarded.
@@ -194,7 +208,7 @@ impl Inner {
         request: &web_sys::Request,
         forward: &ForwardHead,
     ) -> std::result::Result<HttpResponse, Problem> {
-        let host = self.host.as_ref().map_err(|error| {
+        let Parts { host, .. } = self.session.as_ref().map_err(|error| {
             let detail = "this deployment is not configured correctly; see its log";
             Problem { cause: Some(error.to_string()), ..Problem::new(ErrorCode::NotConfigured, detail) }
         })?;
@@ -211,9 +225,10 @@ impl Inner {
     /// Opens a WebSocket. There is no await since the handler read the missed frames, so no frame is lost or
     /// sent twice.
     fn open_socket(&self, upgrade: &Upgrade) -> Result<Response> {
-        let pair = WebSocketPair::new()?;
-        self.sockets.accept(&pair.server);
-        pair.server.serialize_attachment(serde_json::to_string(&upgrade.state)?)?;
+        let (pair, Parts { host, sockets }) = (WebSocketPair::new()?, self.parts()?);
+        platform_socket::hold(&self.state, &pair.server, &upgrade.state.stored())?;
+        sockets.add(ObjectSocket(pair.server.clone()), upgrade.state.clone());
+        host.run_due();
         for frame in &upgrade.missed {
             pair.server.send_with_str(&frame.data)?;
         }
@@ -222,7 +237,7 @@ impl Inner {
 
     /// Handles a request from another object, or from the gateway itself.
     async fn internal(&self, mut request: Request, internal: &str) -> Result<Response> {
-        let host = self.host()?;
+        let Parts { host, .. } = self.parts()?;
         let done = match serde_json::from_str(internal)? {
             Internal::Import => match read(&mut request).await {
                 Ok(snapshot) => host.import(snapshot).await.map(json_of),

@@ -9,11 +9,13 @@ use super::{
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy, log_panic},
 };
 use crate::agent::{HarnessAgent, HarnessBuilder};
-use crate::http::MalformedSetting;
+use crate::http::{AuthCache, DirectoryCredentials, MalformedSetting};
 use crate::memory::Memories;
 use crate::model::{ModelRegistry, one_shot::OneShotModel};
 use crate::platform::sql::{SqlMemory, SqlSpaces};
-use crate::ports::{Ai, BlobStore, Clock, Directory, Entropy, Http, MemoryIndex, MemorySpaces, Signatures};
+use crate::ports::{
+    Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, MemoryIndex, MemorySpaces, Signatures,
+};
 use crate::standard::{Config, Standard, builder, settings::SettingError};
 use crate::tools::ExternalTool;
 use crate::workspace::{Bundle, Stores, Workspaces};
@@ -36,6 +38,7 @@ thread_local! {
     static MEMORIES: Once<Memories> = const { OnceCell::new() };
     // Counts the changes made through this isolate.
     static WORKSPACES: Once<Workspaces> = const { OnceCell::new() };
+    static AUTH_CACHE: Rc<AuthCache> = Rc::default();
     // Caches the tenants' placement.
     static SHARDS: Once<Shards> = const { OnceCell::new() };
 }
@@ -149,6 +152,17 @@ pub fn shards(env: &Env) -> Result<Rc<Shards>> {
 /// Returns the directory of tenants, keys and sessions.
 pub fn directory(env: &Env) -> Result<Rc<dyn Directory>> {
     Ok(Rc::new(D1Directory::new(shards(env)?)))
+}
+
+/// Returns the isolate's cache of credentials.
+pub fn auth_cache() -> Rc<AuthCache> {
+    AUTH_CACHE.with(Rc::clone)
+}
+
+/// Returns the check of credentials.
+pub fn credentials(env: &Env) -> Result<Rc<dyn Credentials>> {
+    let (directory, clock) = (directory(env)?, clock());
+    Ok(Rc::new(DirectoryCredentials { directory, clock, cache: auth_cache() }))
 }
 
 /// Returns the blob store.

@@ -1,51 +1,43 @@
 //! WebSockets that survive hibernation: the platform holds them and wakes the object.
 
-use crate::session::{frame::Frame, hub::Broadcast};
-use std::{cell::Cell, rc::Rc};
-use worker::{State, WebSocket};
+use crate::http::session::sockets::Socket;
+use crate::http::upgrade::SocketState;
+use worker::{Result, State, WebSocket};
 
-/// All sockets of an object.
-pub struct Sockets {
-    state: Rc<State>,
-    any: Cell<bool>,
-}
+/// A WebSocket of this object.
+#[derive(Clone)]
+pub struct ObjectSocket(pub WebSocket);
 
-impl Sockets {
-    /// Wraps the sockets that already exist.
-    pub fn new(state: Rc<State>) -> Self {
-        let any = Cell::new(!state.get_websockets().is_empty());
-        Self { state, any }
-    }
-
-    /// Accepts a socket of a request.
-    pub fn accept(&self, socket: &WebSocket) {
-        self.state.accept_web_socket(socket);
-        self.any.set(true);
+impl PartialEq for ObjectSocket {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_ref() == other.0.as_ref()
     }
 }
 
-impl Broadcast for Sockets {
-    fn is_empty(&self) -> bool {
-        !self.any.get()
+impl Socket for ObjectSocket {
+    fn send(&self, text: &str) -> bool {
+        self.0.send_with_str(text).is_ok()
     }
 
-    fn len(&self) -> usize {
-        if self.any.get() { self.state.get_websockets().len() } else { 0 }
+    fn close(&self, code: u16, reason: &str) {
+        // A socket that is closing already refuses it.
+        let _ = self.0.close(Some(code), Some(reason));
     }
+}
 
-    fn broadcast(&self, frame: &Frame) {
-        let sockets = self.state.get_websockets();
-        self.any.set(!sockets.is_empty());
-        for socket in sockets {
-            // A closing socket refuses the frame; its client reconnects with its last cursor.
-            let _ = socket.send_with_str(&frame.data);
-        }
-    }
+/// Returns the sockets that the object held before it was evicted.
+pub fn held(state: &State) -> Vec<(ObjectSocket, SocketState)> {
+    let sockets = state.get_websockets().into_iter();
+    sockets.filter_map(|socket| Some((ObjectSocket(socket.clone()), stored(&socket)?))).collect()
+}
 
-    fn close(&self) {
-        for socket in self.state.get_websockets() {
-            let _ = socket.close(Some(1001), Some("the session was deleted"));
-        }
-        self.any.set(false);
-    }
+/// Makes the platform hold a socket of a request, with its state.
+pub fn hold(state: &State, socket: &WebSocket, stored: &SocketState) -> Result<()> {
+    state.accept_web_socket(socket);
+    socket.serialize_attachment(serde_json::to_string(stored)?)
+}
+
+fn stored(socket: &WebSocket) -> Option<SocketState> {
+    let text: String = socket.deserialize_attachment().ok().flatten()?;
+    serde_json::from_str(&text).ok()
 }

@@ -57,6 +57,7 @@ impl SessionKernel {
             obligations.push(Obligation::now(Job::List, state.background.listed_at.0));
         }
         obligations.extend(state.background.purge_at.map(|at| Obligation::at(at, Job::Purge)));
+        obligations.extend(durable.socket_expires_at.map(|at| Obligation::at(at, Job::CloseSockets)));
         // While an abort cancels the children, their tasks are not sent again.
         for child in durable.children.iter().filter(|_| !self.canceling) {
             // Each process notifies each child at least once, because a child that acknowledged may have lost

@@ -15,6 +15,7 @@ const START: Timestamp = Timestamp(1_000_000_000);
 struct World {
     state: SessionState,
     expires_at: Option<Timestamp>,
+    socket_expires_at: Option<Timestamp>,
     children: Vec<Child>,
     status: Option<ChildStatus>,
     alarm: Option<Timestamp>,
@@ -42,6 +43,8 @@ enum Act {
     /// The child has a new status for its parent.
     Status(bool),
     PutUntil(Duration),
+    /// The platform opens a WebSocket whose token expires.
+    OpenSocket(Duration),
     Retitle,
     JobEnds(usize, bool),
     Advance(Duration),
@@ -62,6 +65,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => Just(Act::Govern),
         1 => any::<bool>().prop_map(Act::Status),
         1 => (1_u64..200_000).prop_map(|ms| Act::PutUntil(Duration::from_millis(ms))),
+        1 => (1_u64..200_000).prop_map(|ms| Act::OpenSocket(Duration::from_millis(ms))),
         1 => Just(Act::Retitle),
         8 => (0_usize..8, prop::bool::weighted(0.8)).prop_map(|(job, done)| Act::JobEnds(job, done)),
         4 => prop_oneof![0_u64..3_000, 0_u64..700_000].prop_map(|ms| Act::Advance(Duration::from_millis(ms))),
@@ -93,6 +97,7 @@ impl World {
         let mut world = Self {
             state,
             expires_at: None,
+            socket_expires_at: None,
             children: Vec::new(),
             status: None,
             alarm: None,
@@ -114,6 +119,7 @@ impl World {
         let durable = Durable {
             state: &self.state,
             expires_at: self.expires_at,
+            socket_expires_at: self.socket_expires_at,
             follow_up_at_once: self.at_once,
             children: self.children.clone(),
             status: self.status.clone(),
@@ -282,6 +288,11 @@ impl World {
                 self.status = Some(status);
                 self.handle(Input::Changed);
             }
+            Act::OpenSocket(span) => {
+                let at = self.now + span;
+                self.socket_expires_at = Some(self.socket_expires_at.map_or(at, |earlier| earlier.min(at)));
+                self.handle(Input::Changed);
+            }
             Act::PutUntil(span) => {
                 let at = self.now + span;
                 let purge_at = &mut self.background().purge_at;
@@ -402,6 +413,9 @@ impl World {
             Job::Purge => {
                 self.background().purge_at = self.state.background.purge_at.filter(|at| *at > self.now)
             }
+            Job::CloseSockets => {
+                self.socket_expires_at = self.socket_expires_at.filter(|at| *at > self.now);
+            }
             Job::ExpireCalls | Job::CancelChild(_) => {}
         }
         self.handle(Input::JobEnded(job, true));
@@ -505,6 +519,7 @@ fn an_alarm_covers_an_abort_and_an_erasure() {
         let durable = Durable {
             state: &world.state,
             expires_at: None,
+            socket_expires_at: None,
             follow_up_at_once: false,
             children: world.children.clone(),
             status: None,

@@ -1,0 +1,122 @@
+//! The writing end of one reader's stream.
+
+use crate::session::frame::Frame;
+use crate::types::{Principal, TurnId};
+use bytes::Bytes;
+use futures::channel::mpsc;
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+/// Maximum number of bytes waiting for one reader. A slower reader is dropped; it can reconnect with the last
+/// id that it received.
+const MAX_BACKLOG: usize = 16 << 20;
+
+/// Sent to a reader before it is dropped.
+const TOO_SLOW: Bytes = Bytes::from_static(b": this reader is too slow; reconnect with the last id\n\n");
+
+/// Sent to a reader whose credential is no longer valid.
+const CREDENTIAL_ENDED: Bytes =
+    Bytes::from_static(b": the key or token is no longer valid; reconnect with a valid one\n\n");
+
+/// Maximum number of chunks joined into one.
+const MAX_BATCH: usize = 256;
+
+/// Which events a listener receives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interest {
+    /// Only events of this turn, until it ends.
+    pub turn: Option<TurnId>,
+    /// Whether the stream ends when the session becomes idle.
+    pub until_idle: bool,
+}
+
+/// The writing end of one reader's byte stream. It owns only plain memory, because a reader may disappear at
+/// any time, even by garbage collection.
+#[derive(Clone)]
+pub struct Listener {
+    interest: Interest,
+    caller: Rc<RefCell<Rc<Principal>>>,
+    sender: mpsc::UnboundedSender<Bytes>,
+    backlog: Rc<Cell<usize>>,
+}
+
+/// The reading end.
+pub type ByteReceiver = futures::stream::LocalBoxStream<'static, Bytes>;
+
+impl Listener {
+    /// Creates a listener of this caller, and its stream.
+    pub fn new(interest: Interest, caller: &Principal) -> (Self, ByteReceiver) {
+        use futures::StreamExt;
+        let (sender, receiver) = mpsc::unbounded::<Bytes>();
+        let backlog = Rc::new(Cell::new(0_usize));
+        let waiting = Rc::clone(&backlog);
+        // Waiting chunks are joined, because each chunk costs the platform a separate task.
+        let stream = receiver.ready_chunks(MAX_BATCH).map(move |pieces| {
+            let bytes = match <[Bytes; 1]>::try_from(pieces) {
+                Ok([one]) => one,
+                Err(several) => Bytes::from(several.concat()),
+            };
+            waiting.set(waiting.get().saturating_sub(bytes.len()));
+            bytes
+        });
+        let caller = Rc::new(RefCell::new(Rc::new(caller.clone())));
+        (Self { interest, caller, sender, backlog }, stream.boxed_local())
+    }
+
+    /// Sends bytes. Returns `false` if the reader left or is too far behind.
+    pub fn send(&self, bytes: Bytes) -> bool {
+        let backlog = self.backlog.get() + bytes.len();
+        self.backlog.set(backlog);
+        if backlog > MAX_BACKLOG {
+            // The reader may have left, which has the same effect.
+            let _ = self.sender.unbounded_send(TOO_SLOW);
+            return false;
+        }
+        self.sender.unbounded_send(bytes).is_ok()
+    }
+
+    /// Returns the number of bytes that were sent and not yet read.
+    pub fn backlog(&self) -> usize {
+        self.backlog.get()
+    }
+
+    /// Returns whether the reader left.
+    pub fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    /// Returns the caller, as last found valid.
+    pub fn caller(&self) -> Rc<Principal> {
+        Rc::clone(&self.caller.borrow())
+    }
+
+    /// Sets the caller, whose credential was found valid again.
+    pub fn renew(&self, caller: Principal) {
+        self.caller.replace(Rc::new(caller));
+    }
+
+    /// Ends the stream, because its credential is no longer valid.
+    pub fn end(&self) {
+        // The reader may have left, which has the same effect.
+        let _ = self.sender.unbounded_send(CREDENTIAL_ENDED);
+        self.sender.close_channel();
+    }
+
+    /// Returns the events that the listener receives.
+    pub fn interest(&self) -> &Interest {
+        &self.interest
+    }
+
+    /// Sends a frame if it matches. Returns `false` if the listener can be removed.
+    pub(super) fn offer(&self, frame: &Frame) -> bool {
+        match &self.interest.turn {
+            None => self.send(frame.sse()),
+            Some(turn) if frame.turn.as_deref() != Some(turn) || frame.event == "turn.queued" => {
+                !self.is_closed()
+            }
+            Some(_) => self.send(frame.sse()) && !frame.ends_turn(),
+        }
+    }
+}
