@@ -5,7 +5,7 @@
 //! docs/extending.md calls the Worker that it shows how to create.
 
 use crate::my_agent;
-use crate::support::{ADMIN_KEY, DEV_API_KEY, Server};
+use crate::support::{ADMIN_KEY, DEV_API_KEY, Folder, Server};
 use serde_json::json;
 use std::{
     fmt::Write,
@@ -96,16 +96,14 @@ fn run(server: &Server, home: &Path, script: &str) -> Result<(), String> {
 fn the_commands_of_the_docs_work() {
     let server = Server::start(json!({}));
     let own = my_agent::start(json!({ "SUBAGENTS": "[]" }));
-    let home = std::env::temp_dir().join(format!("edge-harness-docs-{}", std::process::id()));
-    fs::create_dir_all(&home).unwrap();
-    fs::write(home.join(".curlrc"), CURLRC).unwrap();
+    let home = Folder::create();
+    fs::write(home.path().join(".curlrc"), CURLRC).unwrap();
     let mut failed = Vec::new();
     for page in pages() {
         let server = if page.ends_with("docs/extending.md") { &own } else { &server };
-        if let Err(why) = run(server, &home, &script(&page)) {
+        if let Err(why) = run(server, home.path(), &script(&page)) {
             failed.push(format!("{}: {why}", page.display()));
         }
     }
-    fs::remove_dir_all(&home).unwrap();
     assert!(failed.is_empty(), "{}", failed.join("\n\n"));
 }

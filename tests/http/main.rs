@@ -17,6 +17,7 @@ mod discipline_turns;
 mod doc_commands;
 mod errors;
 mod events;
+mod folders;
 mod isolation;
 mod jwt;
 mod kit;

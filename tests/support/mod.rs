@@ -8,6 +8,7 @@
 mod chat;
 mod client;
 mod counting;
+mod folder;
 pub mod http;
 pub mod log;
 mod model_server;
@@ -20,6 +21,7 @@ mod wire;
 pub use chat::{Chat, PROVIDER_KEY, World, millis, outcomes, result_text, system_text, tail_text};
 pub use client::{Client, WebSocket};
 pub use counting::Counting;
+pub use folder::{Folder, sweep};
 pub use http::Response;
 pub use model_server::{ModelServer, Received};
 pub use script::{Gate, Script};

@@ -1,6 +1,6 @@
 //! Information from `/proc` about the processes of a group.
 
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 /// A running process.
 pub struct Process {
@@ -42,4 +42,10 @@ pub fn group(group: u32) -> Vec<Process> {
         .filter_map(|entry| Process::read(entry.file_name().to_str()?.parse().ok()?))
         .filter(|process| process.group == group)
         .collect()
+}
+
+/// Returns whether a process runs, or has ended and waits for its parent. Without `/proc`, all processes count as
+/// running.
+pub fn exists(pid: u32) -> bool {
+    !Path::new("/proc/self").exists() || Path::new(&format!("/proc/{pid}")).exists()
 }

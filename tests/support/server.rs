@@ -1,6 +1,6 @@
 //! The Worker under Miniflare, in separate processes that a test can kill.
 
-use super::{Client, PATIENCE, process};
+use super::{Client, Folder, PATIENCE, process};
 use serde_json::{Value, json};
 use std::{
     fs::{self, File},
@@ -11,7 +11,6 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{
         Mutex, OnceLock,
-        atomic::{AtomicU32, Ordering},
         mpsc::{self, Receiver},
     },
     thread,
@@ -47,7 +46,7 @@ pub struct Launch {
 pub struct Server {
     launch: Launch,
     /// Holds the state and the log.
-    home: PathBuf,
+    home: Folder,
     port: u16,
     running: Option<Running>,
 }
@@ -83,12 +82,7 @@ impl Server {
 
     /// Starts any Worker.
     pub fn launch(launch: Launch) -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("edge-harness-{}-{number}", std::process::id());
-        let home = std::env::temp_dir().join(name);
-        fs::create_dir_all(&home).unwrap();
-        let mut server = Self { launch, home, port: 0, running: None };
+        let mut server = Self { launch, home: Folder::create(), port: 0, running: None };
         server.run();
         server
     }
@@ -114,7 +108,7 @@ impl Server {
 
     /// Returns what the Worker has logged since its first start.
     pub fn log(&self) -> String {
-        fs::read_to_string(self.home.join("log")).unwrap_or_default()
+        fs::read_to_string(self.home.path().join("log")).unwrap_or_default()
     }
 
     /// Waits until the Worker has logged this text: a response may arrive before the lines of its request.
@@ -129,7 +123,7 @@ impl Server {
 
     /// Returns whether the stored state, in databases and objects, contains these bytes.
     pub fn state_holds(&self, bytes: &[u8]) -> bool {
-        let mut folders = vec![self.home.join("state")];
+        let mut folders = vec![self.home.path().join("state")];
         while let Some(folder) = folders.pop() {
             for entry in fs::read_dir(folder).unwrap().flatten() {
                 let path = entry.path();
@@ -160,7 +154,7 @@ impl Server {
         let output = Command::new(root().join("node_modules/.bin/node"))
             .arg("--no-warnings")
             .arg(root().join("tests/support").join(name))
-            .arg(self.home.join("state"))
+            .arg(self.home.path().join("state"))
             .args(args)
             .output()
             .unwrap();
@@ -243,18 +237,18 @@ impl Server {
         let options = json!({
             "config": root().join(&self.launch.config),
             "main": self.launch.main,
-            "home": self.home,
+            "home": self.home.path(),
             "port": self.port,
             "bindings": self.launch.bindings,
             "databases": self.launch.databases,
             "inspected": self.launch.inspected,
         });
-        let log = File::options().create(true).append(true).open(self.home.join("log")).unwrap();
+        let log = File::options().create(true).append(true).open(self.home.path().join("log")).unwrap();
         let mut child = Command::new(root().join("node_modules/.bin/node"))
             .arg(root().join("tests/support/mf.mjs"))
             .arg(options.to_string())
             // Miniflare's own temporary files are removed with the rest, even after a kill.
-            .env("TMPDIR", &self.home)
+            .env("TMPDIR", self.home.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -277,7 +271,6 @@ impl Drop for Server {
             eprintln!("--- the Worker's log ---\n{}", self.log());
         }
         self.kill();
-        let _ = fs::remove_dir_all(&self.home);
     }
 }
 
