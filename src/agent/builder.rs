@@ -189,14 +189,14 @@ impl HarnessBuilder {
         }
         let models = self.models.ok_or(BuildError::Missing("models"))?;
         for mode in modes.all() {
-            if let Some(Err(error)) = mode.default_model.as_ref().map(|model| models.resolve(model)) {
+            if let Some(Err(error)) = mode.default_model.as_ref().map(|model| models.offered(model)) {
                 return Err(ModeError { mode: mode.id.clone(), why: error.message }.into());
             }
         }
         for kind in self.settings.subagents.iter().flatten() {
             let unknown = kind.tools.iter().flatten().find(|name| toolkit.get(name).is_none());
             let tool = unknown.map(|name| format!("the tool {name:?}, which does not exist"));
-            let model = kind.model.as_ref().and_then(|model| models.resolve(model).err());
+            let model = kind.model.as_ref().and_then(|model| models.offered(model).err());
             if let Some(why) = tool.or(model.map(|error| error.message)) {
                 let why = format!("the kind {:?} names {why}", kind.id);
                 return Err(BuildError::Variable { name: "SUBAGENTS", why });

@@ -19,6 +19,8 @@ pub struct ModelRegistry {
     /// The providers of [`TABLE`], then the custom ones.
     providers: Vec<Entry>,
     default: String,
+    /// Whether sessions may use the demo model.
+    demo: bool,
     prices: Prices,
     windows: Windows,
 }
@@ -52,22 +54,17 @@ impl ModelRegistry {
         let built_in = TABLE.iter().map(|provider| parts.built_in(provider));
         let custom = parts.settings.custom.iter().map(|provider| parts.custom(provider));
         let providers = built_in.chain(custom).collect();
-        let ModelSettings { prices, windows, .. } = parts.settings;
-        Self { providers, default, prices, windows }
+        let ModelSettings { prices, windows, demo, .. } = parts.settings;
+        Self { providers, demo: demo || default == demo::ID, default, prices, windows }
     }
 
-    /// Returns the model ids to offer to clients: the default model and the built-in one.
+    /// Returns the model ids to offer to clients: the default model, and the demo model if sessions may use it.
     pub fn list(&self) -> Vec<String> {
         let mut ids = vec![self.default.clone()];
-        if self.default != demo::ID {
+        if self.demo && self.default != demo::ID {
             ids.push(demo::ID.to_owned());
         }
         ids
-    }
-
-    /// Returns whether `id` names a known provider and a model, whether or not the provider is configured.
-    pub fn is_known(&self, id: &str) -> bool {
-        self.find(id).is_some()
     }
 
     /// Returns the provider's entry and the model's name: everything after the first slash.
@@ -81,6 +78,19 @@ impl ModelRegistry {
 
     fn provider(&self, name: &str) -> Option<&Entry> {
         self.providers.iter().find(|entry| entry.name == name)
+    }
+
+    /// Returns the error about a model that does not exist. It names the demo model only if sessions may use it.
+    fn unknown(&self, id: &str) -> ModelError {
+        let demo = demo::ID.split('/').next();
+        let known = self.providers.iter().map(|entry| entry.name.as_str());
+        let known: Vec<_> = known.filter(|name| self.demo || Some(*name) != demo).collect();
+        let known = known.join(", ");
+        let hint = if self.demo { format!("; the only demo model is {}", demo::ID) } else { String::new() };
+        let message = format!(
+            "unknown model {id:?}: a model id is provider/model, where the provider is one of {known}{hint}"
+        );
+        ModelError::new(ModelErrorKind::Invalid, message)
     }
 }
 
@@ -99,16 +109,15 @@ fn first_default(settings: &ModelSettings) -> Option<String> {
 
 impl Models for ModelRegistry {
     fn resolve(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
-        let Some((found, model)) = self.find(id) else {
-            let known: Vec<_> = self.providers.iter().map(|entry| entry.name.as_str()).collect();
-            let message = format!(
-                "unknown model {id:?}: a model id is provider/model, where the provider is one of {}; the only demo model is {}",
-                known.join(", "),
-                demo::ID
-            );
-            return Err(ModelError::new(ModelErrorKind::Invalid, message));
-        };
+        let (found, model) = self.find(id).ok_or_else(|| self.unknown(id))?;
         Ok((found.clone()?, model.to_owned()))
+    }
+
+    fn offered(&self, id: &str) -> Result<(Rc<dyn Model>, String), ModelError> {
+        if id == demo::ID && !self.demo {
+            return Err(self.unknown(id));
+        }
+        self.resolve(id)
     }
 
     fn price(&self, id: &str) -> Option<Price> {
@@ -238,7 +247,12 @@ mod tests {
         };
         assert_eq!(default(&named), "workers-ai/@cf/x");
         assert_eq!(registry(|_| ()).list(), ["demo/echo"]);
-        assert_eq!(registry(|s| key(s, "openai")).list(), ["openai/gpt-5-mini", "demo/echo"]);
+        assert_eq!(registry(|s| key(s, "openai")).list(), ["openai/gpt-5-mini"]);
+        let with_demo = |s: &mut ModelSettings| {
+            key(s, "openai");
+            s.demo = true;
+        };
+        assert_eq!(registry(with_demo).list(), ["openai/gpt-5-mini", "demo/echo"]);
     }
 
     #[test]
@@ -285,8 +299,32 @@ mod tests {
             let (kind, message) = name(bad).unwrap_err();
             assert_eq!(kind, ModelErrorKind::Invalid, "{bad}");
             assert!(message.contains("openai, anthropic, workers-ai, demo"), "{message}");
-            assert!(!registry.is_known(bad), "{bad}");
         }
-        assert!(registry.is_known("workers-ai/@cf/meta/llama"));
+    }
+
+    #[test]
+    fn sessions_use_the_demo_model_only_as_the_default_or_by_a_setting() {
+        let offered = |set: &dyn Fn(&mut ModelSettings)| registry(set).offered("demo/echo").map(drop);
+        assert_eq!(offered(&|_| ()), Ok(()), "the default without a provider");
+        let provider = |s: &mut ModelSettings| key(s, "openai");
+        assert_eq!(
+            offered(&|s| {
+                provider(s);
+                s.default = Some("demo/echo".into());
+            }),
+            Ok(())
+        );
+        assert_eq!(
+            offered(&|s| {
+                provider(s);
+                s.demo = true;
+            }),
+            Ok(())
+        );
+        let registry = registry(provider);
+        let unknown = |id: &str| registry.offered(id).map(drop).unwrap_err().message.replace(id, "ID");
+        assert_eq!(unknown("demo/echo"), unknown("demo/other"), "refused like a model that does not exist");
+        assert!(!unknown("demo/echo").contains("demo"), "{}", unknown("demo/echo"));
+        assert!(registry.resolve("demo/echo").is_ok(), "settings may name it");
     }
 }

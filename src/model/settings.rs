@@ -10,6 +10,8 @@ pub struct ModelSettings {
     pub custom: Vec<CustomProvider>,
     /// The default model of sessions, as `provider/model`.
     pub default: Option<String>,
+    /// Whether sessions may name the demo model. They may always use it if it is the default.
+    pub demo: bool,
     /// Prices that take precedence over the built-in ones.
     pub prices: Prices,
     /// Context windows that take precedence over the built-in ones.

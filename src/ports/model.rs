@@ -20,6 +20,15 @@ pub trait Models {
     /// The provider is unknown or not configured.
     fn resolve(&self, id: &str) -> Result<(std::rc::Rc<dyn Model>, String), ModelError>;
 
+    /// Finds a model like [`Models::resolve`], but only if sessions may use it. Settings may name further models, for
+    /// work that no session selects a model for.
+    ///
+    /// # Errors
+    /// The provider is unknown or not configured, or sessions may not use the model.
+    fn offered(&self, id: &str) -> Result<(std::rc::Rc<dyn Model>, String), ModelError> {
+        self.resolve(id)
+    }
+
     /// Returns the price of a model, if known.
     fn price(&self, _id: &str) -> Option<Price> {
         None

@@ -20,6 +20,7 @@ mod hooks;
 mod http;
 mod intervals;
 mod memory;
+mod models;
 mod modes;
 mod observation;
 mod others;

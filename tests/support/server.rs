@@ -65,7 +65,8 @@ impl Server {
 
     /// Starts the Worker with the first `databases` of its D1 databases.
     pub fn start_with(bindings: Value, databases: Option<usize>) -> Self {
-        let mut all = json!({ "DEV_API_KEY": DEV_API_KEY, "ADMIN_KEY": ADMIN_KEY });
+        // Many tests name the demo model beside that of another provider.
+        let mut all = json!({ "DEV_API_KEY": DEV_API_KEY, "ADMIN_KEY": ADMIN_KEY, "DEMO_MODEL": "1" });
         for (name, value) in bindings.as_object().expect("an object of bindings") {
             all[name] = value.clone();
         }

@@ -29,11 +29,11 @@ pub fn object(pointer: &str, object: Map<String, Value>) -> Result<Map<String, V
     Ok(object)
 }
 
-/// Checks that a model exists.
+/// Checks that sessions may use a model.
 pub fn model(host: &SessionHost, model: Option<String>) -> Result<Option<String>, Problem> {
     if let Some(id) = &model {
-        let resolved = host.agent().models().resolve(id);
-        resolved.map_err(|error| Problem::field("/model", error.message))?;
+        let offered = host.agent().models().offered(id);
+        offered.map_err(|error| Problem::field("/model", error.message))?;
     }
     Ok(model)
 }

@@ -61,9 +61,7 @@ pub const TOPIC: Topic = Topic {
 };
 
 fn dev(config: &mut Config, text: &str) -> Result<(), ValueError> {
-    if text != "1" {
-        return Err(ValueError::Unexpected(text.to_owned()));
-    }
+    value::enabled(text)?;
     config.dev = true;
     Ok(())
 }

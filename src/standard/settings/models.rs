@@ -92,6 +92,21 @@ pub const TOPIC: Topic = Topic {
             example: "",
         },
         Setting {
+            name: "DEMO_MODEL",
+            kind: Kind::Variable(|config, text| {
+                value::enabled(text)?;
+                config.models.demo = true;
+                Ok(())
+            }),
+            default: "",
+            expects: "1",
+            doc: "With `1`, sessions, modes, and subagents may use the model `demo/echo`. Without it, they may do so only if \
+                  `demo/echo` is the default model. Settings for internal work, such as `COMPACTION_MODEL` and \
+                  `JUDGES`, may always name it. The users of this model can call every tool directly, so leave the \
+                  setting out of deployments.",
+            example: "",
+        },
+        Setting {
             name: "MODEL_PRICES",
             kind: Kind::Variable(|config, text| {
                 config.models.prices = Prices::new(value::json(text)?)?;

@@ -62,6 +62,11 @@ pub fn number<T: FromStr + PartialOrd>(text: &str, least: T) -> Result<T, ValueE
     number.ok_or_else(|| ValueError::Unexpected(text.to_owned()))
 }
 
+/// Checks the value of a setting that is either on, with `1`, or absent.
+pub fn enabled(text: &str) -> Result<(), ValueError> {
+    if text == "1" { Ok(()) } else { Err(ValueError::Unexpected(text.to_owned())) }
+}
+
 /// Parses JSON.
 pub fn json<T: DeserializeOwned>(text: &str) -> Result<T, ValueError> {
     Ok(serde_json::from_str(text)?)
