@@ -28,8 +28,8 @@ use crate::ports::Models;
 use crate::session::{Session, window::Bounds};
 use crate::standard::{Config, Standard, builder};
 use crate::types::{
-    Approver, CallId, Decision, ModelRequest, Owner, Part, Pending, Rules, SessionMeta, TenantRules, TurnEnd,
-    TurnId,
+    Approver, CallId, Decision, ModelRequest, Owner, Part, Pending, Rules, SessionMeta, TenantPolicy,
+    TurnEnd, TurnId,
 };
 use crate::workspace::{Bundle, Stores, Workspaces};
 use serde_json::Value;
@@ -183,8 +183,9 @@ impl TestSession {
 
     /// Sets the permission rules of the session's tenant. Without rules, every call runs without an approval.
     pub fn permit(&self, rules: Rules) {
-        let rules = TenantRules { rules, version: self.host.now().0 };
-        self.host.apply_tenant_rules(&TENANT.into(), &rules).expect("a store that works");
+        let limits = self.host.tenant_limits();
+        let policy = TenantPolicy { rules, limits, version: self.host.now().0 };
+        self.host.apply_tenant_policy(&TENANT.into(), &policy).expect("a store that works");
     }
 
     /// Approves a suspended call and continues its turn.

@@ -12,6 +12,7 @@ pub mod json;
 pub mod message;
 pub mod mode;
 pub mod model;
+pub mod model_list;
 pub mod observed;
 pub mod path;
 pub mod peer;
@@ -21,6 +22,7 @@ pub mod session;
 pub mod subagent;
 pub mod suspension;
 pub mod task;
+pub mod tenant;
 pub mod text;
 pub mod time;
 pub mod tool;
@@ -43,12 +45,11 @@ pub use model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelLimits, ModelRequest, ModelResponse, Price,
     Thinking, Usage,
 };
+pub use model_list::ModelList;
 pub use observed::{Chunk, Trigger};
 pub use path::{FilePath, PathError, PathPrefix};
 pub use peer::{Acknowledgement, ChildStatus, Imported, Snapshot, SnapshotMeta};
-pub use permission::{
-    Category, Decider, Grants, PatternRule, Policy, Rules, SessionPermissions, TenantRules,
-};
+pub use permission::{Category, Decider, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
 pub use session::{
     FollowUpProgress, IntervalState, PlanRef, QueuedTurn, RequestTimes, ReservedBytes, SessionMeta,
@@ -57,6 +58,7 @@ pub use session::{
 pub use subagent::{ChildTask, Parent, SubagentKind};
 pub use suspension::{Approver, ChildWait, Decision, Pending, Resolution, Suspension, Wait, WaitKind};
 pub use task::{Task, TaskStatus};
+pub use tenant::{TenantLimits, TenantPolicy};
 pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
 pub use turn::{CallState, CallStatus, StopReason, TurnError, TurnOptions, TurnPhase, TurnState, TurnStatus};

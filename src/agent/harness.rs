@@ -4,10 +4,13 @@ use super::{
     ContextSource, FollowUp, Interval, Settings, StateRules, Toolkit, context_manager::ContextManager,
     hook::HookEvent, hook_chain::HookChain, runtime_state::Prefetch,
 };
-use crate::ports::{Clock, Entropy, Models};
+use crate::ports::{Clock, Entropy, Model, Models};
 use crate::session::Modes;
 use crate::turn::{policy::Permissions, selector};
-use crate::types::{GeneratedId, Message, Mode, Owner, Role, Rules, SessionState, ToolSpec, WaitKind};
+use crate::types::{
+    GeneratedId, Message, Mode, ModelError, Owner, Role, Rules, SessionState, TenantLimits, ToolSpec,
+    WaitKind,
+};
 use futures::{FutureExt, future::join_all};
 use std::rc::Rc;
 
@@ -136,6 +139,17 @@ impl HarnessAgent {
         &self.models
     }
 
+    /// Finds the model `provider/model`, if sessions of the tenant may use it. Returns it with the provider's own name
+    /// for it.
+    ///
+    /// # Errors
+    /// The model is unknown, not configured, or outside the limits of the deployment or the tenant.
+    pub fn find_model(&self, id: &str, limits: &TenantLimits) -> Result<(Rc<dyn Model>, String), ModelError> {
+        let found = self.models.offered(id)?;
+        limits.check_model(id)?;
+        Ok(found)
+    }
+
     /// Returns the tools offered to the model: those that the rules do not hide, preselected by the user's
     /// message. The selection changes within a turn only when the mode changes.
     pub(super) fn tools_for(&self, state: &SessionState, messages: &[Rc<Message>]) -> Rc<[ToolSpec]> {
@@ -157,7 +171,7 @@ impl HarnessAgent {
         let mode = self.mode(state);
         static NONE: Rules = Rules::new();
         let of_mode = mode.map_or(&NONE, |mode| &mode.permissions);
-        let layers = vec![&state.guidance.tenant_rules.rules, &self.settings.permissions, of_mode];
+        let layers = vec![&state.guidance.tenant_policy.rules, &self.settings.permissions, of_mode];
         let read_only = mode.is_some_and(Mode::is_planning);
         Permissions { layers, session: &state.meta.permissions, read_only }
     }

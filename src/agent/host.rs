@@ -32,8 +32,8 @@ use crate::session::{
     window::Bounds,
 };
 use crate::types::{
-    BudgetPatch, GeneratedId, Part, Problem, SessionMeta, SessionState, TenantId, TenantRules, Timestamp,
-    TurnId, TurnOptions, session::Guidance,
+    BudgetPatch, GeneratedId, Part, Problem, SessionMeta, SessionState, TenantId, TenantLimits, TenantPolicy,
+    Timestamp, TurnId, TurnOptions, session::Guidance,
 };
 use futures::{
     FutureExt,
@@ -122,8 +122,8 @@ pub struct SessionHost {
     agent: Rc<HarnessAgent>,
     config: HostConfig,
     session: RefCell<Option<Rc<Session>>>,
-    /// The tenant's rules, for a session that is not stored yet.
-    rules: RefCell<TenantRules>,
+    /// The tenant's policy, for a session that is not stored yet.
+    policy: RefCell<TenantPolicy>,
     kernel: RefCell<SessionKernel>,
     /// The turn that runs in this process.
     turn: RefCell<Option<(Rc<RuntimeContext>, AbortHandle)>>,
@@ -149,7 +149,7 @@ impl SessionHost {
             agent,
             config,
             session: RefCell::new(None),
-            rules: RefCell::default(),
+            policy: RefCell::default(),
             kernel: RefCell::new(SessionKernel::new(schedule)),
             turn: RefCell::new(None),
             prefetch: RefCell::new(None),
@@ -233,35 +233,43 @@ impl SessionHost {
         Hub::new(self.ports.broadcast.clone())
     }
 
-    /// Applies the rules of the session's tenant that a request carries, unless the session has newer ones.
+    /// Applies the policy of the session's tenant that a request carries, unless the session has a newer one.
     ///
     /// # Errors
-    /// When changed rules cannot be stored. The caller must then start nothing.
-    pub fn apply_tenant_rules(
+    /// When a changed policy cannot be stored. The caller must then start nothing.
+    pub fn apply_tenant_policy(
         self: &Rc<Self>,
         tenant: &TenantId,
-        rules: &TenantRules,
+        policy: &TenantPolicy,
     ) -> Result<(), Problem> {
         if let Some(session) = self.open()? {
             let changed = {
                 let state = session.state();
-                state.meta.tenant == *tenant && state.guidance.tenant_rules.is_replaced_by(rules)
+                state.meta.tenant == *tenant && state.guidance.tenant_policy.is_replaced_by(policy)
             };
             if changed {
-                let change = |draft: &mut Draft| draft.set_tenant_rules(rules.clone());
+                let change = |draft: &mut Draft| draft.set_tenant_policy(policy.clone());
                 session.commit_from_outside(self.now(), change).map_err(Problem::from)?;
             }
         }
-        let mut own = self.rules.borrow_mut();
-        if own.is_replaced_by(rules) {
-            own.clone_from(rules);
+        let mut own = self.policy.borrow_mut();
+        if own.is_replaced_by(policy) {
+            own.clone_from(policy);
         }
         Ok(())
     }
 
+    /// Returns the limits of the tenant: those of the stored session, or else those of the newest request.
+    pub fn tenant_limits(&self) -> TenantLimits {
+        match self.session.borrow().as_deref() {
+            Some(session) => session.state().guidance.tenant_policy.limits.clone(),
+            None => self.policy.borrow().limits.clone(),
+        }
+    }
+
     /// Creates a session in memory. Its first commit stores it.
     pub fn blank(&self, meta: SessionMeta) -> Rc<Session> {
-        let guidance = Guidance { tenant_rules: self.rules.borrow().clone(), ..Guidance::default() };
+        let guidance = Guidance { tenant_policy: self.policy.borrow().clone(), ..Guidance::default() };
         let state = SessionState { guidance: Rc::new(guidance), ..SessionState::new(meta) };
         Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context, self.hub()))
     }

@@ -127,7 +127,8 @@ pub(super) fn prepare(
     let state = cx.session.state();
     let turn = state.activity.turn.as_ref().ok_or(WriteError::Stale)?;
     let model = state.meta.model.clone().unwrap_or_else(|| agent.models.default_model());
-    let (provider, name) = agent.models.offered(&model).map_err(|error| turn_error(&error))?;
+    let (provider, name) =
+        agent.find_model(&model, &state.guidance.tenant_policy.limits).map_err(|error| turn_error(&error))?;
     let price = agent.models.price(&model);
     if turn.budget.max_cost_usd.is_some() && price.is_none() {
         // The model was changed after the message was accepted.

@@ -108,12 +108,12 @@ async fn bearer_principal(
         if gateway.cache.unknown.get(&hash, now).is_some() {
             return Err(unknown_key());
         }
-        let Some((key, rules)) = gateway.directory.key_by_hash(&hash, now).await? else {
+        let Some((key, policy)) = gateway.directory.key_by_hash(&hash, now).await? else {
             gateway.cache.unknown.put(hash, (), now + UNKNOWN_KEY_TTL, now);
             return Err(unknown_key());
         };
         let valid_until = valid_until(now, key.expires_at);
-        Principal { key: Some(key.id), rules, valid_until, ..Principal::new(key.tenant, key.scopes) }
+        Principal { key: Some(key.id), policy, valid_until, ..Principal::new(key.tenant, key.scopes) }
     } else {
         let token = Token::parse(credential).ok_or_else(unknown_key)?;
         token_principal(gateway, &token).await?
@@ -158,17 +158,17 @@ async fn token_principal(gateway: &Gateway, token: &Token<'_>) -> Result<Princip
             Some(fault) => failure = refused(fault),
             None => {
                 let scopes = token.claims.scopes().within(&jwt.max_scopes);
-                holders.push((tenant.rules(), tenant.id, scopes));
+                holders.push((tenant.policy(), tenant.id, scopes));
             }
         }
     }
     // Two tenants may share an issuer if their audiences differ. Choosing one of several would give one
     // tenant's users access to the other.
     match (holders.pop(), holders.pop()) {
-        (Some((rules, tenant, scopes)), None) => {
+        (Some((policy, tenant, scopes)), None) => {
             let (user, end) = (Some(token.claims.sub.as_str().into()), Some(token.claims.ends_at()));
             let valid_until = valid_until(now, end);
-            Ok(Principal { user, rules, expires_at: end, valid_until, ..Principal::new(tenant, scopes) })
+            Ok(Principal { user, policy, expires_at: end, valid_until, ..Principal::new(tenant, scopes) })
         }
         (Some(_), Some(_)) => Err(refused("several tenants trust this token; set an audience")),
         (None, _) => Err(failure),

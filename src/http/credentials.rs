@@ -3,7 +3,7 @@
 use super::auth_cache::{AuthCache, CREDENTIAL_TTL, UNKNOWN_KEY_TTL};
 use crate::ports::directory::DirectoryResult;
 use crate::ports::{Clock, Credentials, Directory};
-use crate::types::{KeyId, Principal, Scopes, TenantId, TenantRules, Timestamp};
+use crate::types::{KeyId, Principal, Scopes, TenantId, TenantPolicy, Timestamp};
 use async_trait::async_trait;
 use std::rc::Rc;
 
@@ -30,7 +30,7 @@ impl Credentials for DirectoryCredentials {
         let issuer = if is_over { None } else { self.issuer(caller, until, now).await? };
         Ok(issuer.map(|issuer| Principal {
             scopes: caller.scopes.clone().within(&issuer.scopes),
-            rules: issuer.rules,
+            policy: issuer.policy,
             valid_until: earlier(issuer.valid_until, caller.expires_at),
             ..caller.clone()
         }))
@@ -58,37 +58,38 @@ impl DirectoryCredentials {
         if self.cache.unknown.get(&name, now).is_some() {
             return Ok(None);
         }
-        let Some((scopes, rules, end)) = self.find(&caller.tenant, caller.key.as_ref(), now).await? else {
+        let Some((scopes, policy, end)) = self.find(&caller.tenant, caller.key.as_ref(), now).await? else {
             self.cache.callers.remove(&name);
             self.cache.unknown.put(name, (), now + UNKNOWN_KEY_TTL, now);
             return Ok(None);
         };
         let valid_until = valid_until(now, end);
-        let found = Principal { rules, valid_until, ..Principal::new(caller.tenant.clone(), scopes) };
+        let found = Principal { policy, valid_until, ..Principal::new(caller.tenant.clone(), scopes) };
         self.cache.callers.put(name, found.clone(), valid_until, now);
         Ok(Some(found))
     }
 
-    /// Reads a key, or a tenant that accepts tokens. Returns the scopes, the tenant's rules, and when the key
+    /// Reads a key, or a tenant that accepts tokens. Returns the scopes, the tenant's policy, and when the key
     /// expires.
     async fn find(
         &self,
         tenant: &TenantId,
         key: Option<&KeyId>,
         now: Timestamp,
-    ) -> DirectoryResult<Option<(Scopes, TenantRules, Option<Timestamp>)>> {
+    ) -> DirectoryResult<Option<(Scopes, TenantPolicy, Option<Timestamp>)>> {
         Ok(match key {
             // The development key and its tenant have no row.
             Some(key) if (tenant.as_str(), key.as_str()) == (DEV_TENANT, DEV_KEY) => {
-                Some((Scopes::all(), TenantRules::default(), None))
+                Some((Scopes::all(), TenantPolicy::default(), None))
             }
             Some(key) => {
                 let found = self.directory.key(tenant, key, now).await?;
-                found.map(|(key, rules)| (key.scopes, rules, key.expires_at))
+                found.map(|(key, policy)| (key.scopes, policy, key.expires_at))
             }
             None => {
                 let found = self.directory.tenant(tenant).await?;
-                found.and_then(|tenant| Some((tenant.jwt.as_ref()?.max_scopes.clone(), tenant.rules(), None)))
+                found
+                    .and_then(|tenant| Some((tenant.jwt.as_ref()?.max_scopes.clone(), tenant.policy(), None)))
             }
         })
     }

@@ -39,7 +39,9 @@ pub(super) async fn sessions(call: &TenantCall<'_>) -> Result<Response, Problem>
 
 /// `GET /v1/models`, in the format of OpenAI's API.
 pub(super) async fn models(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    let models = call.gateway.config.models.iter().map(|id| {
+    let limits = &call.caller.policy.limits;
+    let usable = call.gateway.config.models.iter().filter(|id| limits.allow_model(id));
+    let models = usable.map(|id| {
         let owner = id.split('/').next().unwrap_or_default();
         json!({ "id": id, "object": "model", "created": 0, "owned_by": owner })
     });

@@ -53,8 +53,8 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
         // that it exists.
         return handler(&call).await;
     }
-    // Each request carries the tenant's current rules.
-    host.apply_tenant_rules(&asked.principal.tenant, &asked.principal.rules)?;
+    // Each request carries the tenant's current policy.
+    host.apply_tenant_policy(&asked.principal.tenant, &asked.principal.policy)?;
     match &call.key {
         Some(key) if found.route.once => idempotency::once(&DocumentStore(&call), key, handler(&call)).await,
         _ => handler(&call).await,

@@ -13,9 +13,9 @@ use super::{
 };
 use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
-use crate::types::{ErrorCode, Problem, Rules, TenantId, json::from_value};
+use crate::types::{ErrorCode, Problem, Rules, TenantId, TenantLimits, json::from_value};
 use http::StatusCode;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
 /// Longest name, in characters.
@@ -40,6 +40,8 @@ struct NewTenant {
     shard: Option<String>,
     #[serde(default, deserialize_with = "object")]
     permissions: Option<Rules>,
+    #[serde(default, deserialize_with = "object")]
+    limits: Option<TenantLimits>,
 }
 
 /// Absent fields stay as they are; `null` removes.
@@ -52,6 +54,9 @@ struct TenantPatch {
     /// A merge patch (RFC 7396) of the rules.
     #[serde(default, deserialize_with = "present_object")]
     permissions: Option<Option<Map<String, Value>>>,
+    /// A merge patch of the limits.
+    #[serde(default, deserialize_with = "present_object")]
+    limits: Option<Option<Map<String, Value>>>,
     /// Must be the tenant's shard: a tenant does not move.
     #[serde(default)]
     shard: Option<String>,
@@ -71,8 +76,9 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     let jwt = checked_jwt(gateway, &id, new.jwt).await?;
     let shard = shard_for(gateway, &id, new.shard)?;
     let permissions = checked_rules(new.permissions)?;
+    let limits = checked_limits(new.limits.unwrap_or_default())?;
     let created_at = gateway.clock.now();
-    let tenant = Tenant { id, name, created_at, jwt, shard, permissions, version: created_at.0 };
+    let tenant = Tenant { id, name, created_at, jwt, shard, permissions, limits, version: created_at.0 };
     if !gateway.directory.create_tenant(&tenant).await? {
         let detail = "a tenant has this id, or had it until a few minutes ago";
         return Err(Problem::new(ErrorCode::AlreadyExists, detail));
@@ -129,8 +135,13 @@ async fn apply(gateway: &Gateway, tenant: &mut Tenant, patch: TenantPatch) -> Re
         tenant.jwt = checked_jwt(gateway, &tenant.id, jwt).await?;
     }
     if let Some(patch) = patch.permissions {
-        tenant.permissions =
-            checked_rules(patch.map(|patch| patched_rules(&tenant.permissions, patch)).transpose()?)?;
+        tenant.permissions = checked_rules(
+            patch.map(|patch| patched(&tenant.permissions, patch, "/permissions")).transpose()?,
+        )?;
+    }
+    if let Some(patch) = patch.limits {
+        let limits = patch.map(|patch| patched(&tenant.limits, patch, "/limits")).transpose()?;
+        tenant.limits = checked_limits(limits.unwrap_or_default())?;
     }
     Ok(())
 }
@@ -238,6 +249,9 @@ fn view(gateway: &Gateway, tenant: &Tenant) -> Value {
     if !tenant.permissions.is_empty() {
         view["permissions"] = json!(tenant.permissions);
     }
+    if !tenant.limits.is_empty() {
+        view["limits"] = json!(tenant.limits);
+    }
     if let Some(jwt) = &tenant.jwt {
         let mut set = stored_set(gateway, &tenant.id, jwt).ok().flatten();
         let keys = set.as_mut().and_then(|set| set.get_mut("keys")).and_then(Value::as_array_mut);
@@ -260,11 +274,21 @@ pub(super) fn check_name(name: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Applies a merge patch (RFC 7396) to a tenant's rules.
-fn patched_rules(rules: &Rules, patch: Map<String, Value>) -> Result<Rules, Problem> {
-    let mut merged = json!(rules);
+/// Applies a merge patch (RFC 7396) to a value of a tenant. `at` is the JSON Pointer to the value.
+fn patched<T: Serialize + DeserializeOwned>(
+    stored: &T,
+    patch: Map<String, Value>,
+    at: &str,
+) -> Result<T, Problem> {
+    let mut merged = json!(stored);
     merge(&mut merged, Value::Object(patch));
-    from_value(merged).map_err(|error| Problem::field(format!("/permissions{}", error.pointer), error.detail))
+    from_value(merged).map_err(|error| Problem::field(format!("{at}{}", error.pointer), error.detail))
+}
+
+/// Checks a tenant's limits.
+fn checked_limits(limits: TenantLimits) -> Result<TenantLimits, Problem> {
+    let errors = limits.violations("/limits");
+    if errors.is_empty() { Ok(limits) } else { Err(Problem::fields(errors)) }
 }
 
 /// Checks a tenant's rules.

@@ -7,7 +7,9 @@ use super::owner::check_user;
 use super::request::RequestExt;
 use super::response::{self, Response};
 use super::{body, scopes};
-use crate::types::{ErrorCode, Principal, Problem, Scope, Scopes, SessionId, TenantRules, Timestamp, UserId};
+use crate::types::{
+    ErrorCode, Principal, Problem, Scope, Scopes, SessionId, TenantPolicy, Timestamp, UserId,
+};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
@@ -51,8 +53,8 @@ pub(super) async fn create(call: &TenantCall<'_>) -> Result<Response, Problem> {
         None => Scopes(vec![Scope::Read]),
     };
     let key = signing_key(call.gateway).await?;
-    let rules = TenantRules::default();
-    let holder = Principal { user, scopes, session: Some(session), rules, ..call.caller.clone() };
+    let policy = TenantPolicy::default();
+    let holder = Principal { user, scopes, session: Some(session), policy, ..call.caller.clone() };
     let expires_at = call.gateway.clock.now() + TTL;
     let text = response::to_json(&Ticket { holder, expires_at })?;
     let [text, tag] =

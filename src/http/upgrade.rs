@@ -1,7 +1,7 @@
 //! The outcome of a request that opens a WebSocket.
 
 use crate::session::frame::Frame;
-use crate::types::{Principal, SessionId, TenantRules, Timestamp};
+use crate::types::{Principal, SessionId, TenantPolicy, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A WebSocket that the platform has to open.
@@ -23,9 +23,9 @@ pub struct SocketState {
 
 impl SocketState {
     /// Returns the state to store with the socket, which survives the hibernation of its object. It lacks the tenant's
-    /// rules, because the platform limits its size; the next check of the credential reads them again.
+    /// policy, because the platform limits its size; the next check of the credential reads them again.
     pub fn stored(&self) -> Self {
-        let (rules, valid_until) = (TenantRules::default(), Timestamp(0));
-        Self { principal: Principal { rules, valid_until, ..self.principal.clone() }, ..self.clone() }
+        let (policy, valid_until) = (TenantPolicy::default(), Timestamp(0));
+        Self { principal: Principal { policy, valid_until, ..self.principal.clone() }, ..self.clone() }
     }
 }

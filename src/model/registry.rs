@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     ports::{Ai, Clock, Http, Model, Models},
-    types::{ModelError, ModelErrorKind, ModelLimits, Price},
+    types::{ModelError, ModelErrorKind, ModelLimits, ModelList, Price},
 };
 use std::rc::Rc;
 
@@ -21,6 +21,8 @@ pub struct ModelRegistry {
     default: String,
     /// Whether sessions may use the demo model.
     demo: bool,
+    /// The models that sessions may use besides the default one; `None` for all.
+    allow: Option<ModelList>,
     prices: Prices,
     windows: Windows,
 }
@@ -54,14 +56,14 @@ impl ModelRegistry {
         let built_in = TABLE.iter().map(|provider| parts.built_in(provider));
         let custom = parts.settings.custom.iter().map(|provider| parts.custom(provider));
         let providers = built_in.chain(custom).collect();
-        let ModelSettings { prices, windows, demo, .. } = parts.settings;
-        Self { providers, demo: demo || default == demo::ID, default, prices, windows }
+        let ModelSettings { prices, windows, demo, allow, .. } = parts.settings;
+        Self { providers, demo: demo || default == demo::ID, allow, default, prices, windows }
     }
 
     /// Returns the model ids to offer to clients: the default model, and the demo model if sessions may use it.
     pub fn list(&self) -> Vec<String> {
         let mut ids = vec![self.default.clone()];
-        if self.demo && self.default != demo::ID {
+        if self.default != demo::ID && self.offered(demo::ID).is_ok() {
             ids.push(demo::ID.to_owned());
         }
         ids
@@ -117,7 +119,11 @@ impl Models for ModelRegistry {
         if id == demo::ID && !self.demo {
             return Err(self.unknown(id));
         }
-        self.resolve(id)
+        let found = self.resolve(id)?;
+        match &self.allow {
+            Some(allow) if id != self.default => allow.check(id).map(|()| found),
+            _ => Ok(found),
+        }
     }
 
     fn price(&self, id: &str) -> Option<Price> {
@@ -300,6 +306,27 @@ mod tests {
             assert_eq!(kind, ModelErrorKind::Invalid, "{bad}");
             assert!(message.contains("openai, anthropic, workers-ai, demo"), "{message}");
         }
+    }
+
+    #[test]
+    fn sessions_use_only_the_allowed_models_and_the_default_one() {
+        let registry = registry(|s| {
+            key(s, "openai");
+            key(s, "anthropic");
+            s.demo = true;
+            s.allow = Some(ModelList(vec!["anthropic/*".into(), "openai/gpt-5".into()]));
+        });
+        for id in ["openai/gpt-5-mini", "openai/gpt-5", "anthropic/claude"] {
+            assert!(registry.offered(id).is_ok(), "{id}");
+        }
+        for id in ["openai/gpt-5-nano", "demo/echo"] {
+            let message = registry.offered(id).map(drop).unwrap_err().message;
+            let expected =
+                format!("the model {id:?} is not available here; available: anthropic/*, openai/gpt-5");
+            assert_eq!(message, expected);
+            assert!(registry.resolve(id).is_ok(), "settings may name it");
+        }
+        assert_eq!(registry.list(), ["openai/gpt-5-mini"]);
     }
 
     #[test]

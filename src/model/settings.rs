@@ -1,6 +1,7 @@
 //! The settings of models.
 
 use super::{CustomProvider, Prices, TABLE, Windows};
+use crate::types::ModelList;
 use std::collections::BTreeMap;
 
 /// Model settings of a deployment.
@@ -12,6 +13,8 @@ pub struct ModelSettings {
     pub default: Option<String>,
     /// Whether sessions may name the demo model. They may always use it if it is the default.
     pub demo: bool,
+    /// The models that sessions may use besides the default one; `None` for all.
+    pub allow: Option<ModelList>,
     /// Prices that take precedence over the built-in ones.
     pub prices: Prices,
     /// Context windows that take precedence over the built-in ones.

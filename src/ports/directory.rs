@@ -1,7 +1,9 @@
 //! Data shared between sessions: tenants, keys, and the list of sessions. Rows of a tenant are accessible
 //! only through that tenant's id.
 
-use crate::types::{AgentId, KeyId, Rules, Scopes, SessionId, TenantId, TenantRules, Timestamp, UserId};
+use crate::types::{
+    AgentId, KeyId, Rules, Scopes, SessionId, TenantId, TenantLimits, TenantPolicy, Timestamp, UserId,
+};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -55,14 +57,18 @@ pub struct Tenant {
     /// The permission rules for all sessions of the tenant.
     #[serde(default, skip_serializing_if = "Rules::is_empty")]
     pub permissions: Rules,
+    /// The limits of all sessions of the tenant.
+    #[serde(default, skip_serializing_if = "TenantLimits::is_empty")]
+    pub limits: TenantLimits,
     /// Raised by each update, and higher than that of any earlier tenant with this id.
     pub version: u64,
 }
 
 impl Tenant {
-    /// Returns the permission rules with their version.
-    pub fn rules(&self) -> TenantRules {
-        TenantRules { rules: self.permissions.clone(), version: self.version }
+    /// Returns what applies to all sessions of the tenant.
+    pub fn policy(&self) -> TenantPolicy {
+        let (rules, limits) = (self.permissions.clone(), self.limits.clone());
+        TenantPolicy { rules, limits, version: self.version }
     }
 
     /// Returns the version of an update at `now`. It is based on the time, so that a tenant that is created
@@ -135,7 +141,7 @@ pub const CLAIM_TIMEOUT: Duration = Duration::from_mins(1);
 pub trait Directory {
     /// Creates a tenant. Returns `false` if the id is taken.
     async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool>;
-    /// Updates a tenant's name, issuer, rules, and version. Returns `false` if the stored version is no longer
+    /// Updates a tenant's name, issuer, rules, limits, and version. Returns `false` if the stored version is no longer
     /// `read_version`, or the tenant does not exist.
     async fn update_tenant(&self, tenant: &Tenant, read_version: u64) -> DirectoryResult<bool>;
     /// Returns the tenant with this id.
@@ -154,16 +160,19 @@ pub trait Directory {
 
     /// Stores a key under the hash of its secret. Returns `false` if the tenant does not exist.
     async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool>;
-    /// Returns the key with this hash, unless it is revoked or expired, and its tenant's rules.
-    async fn key_by_hash(&self, hash: &str, now: Timestamp)
-    -> DirectoryResult<Option<(ApiKey, TenantRules)>>;
-    /// Returns the key with this id, unless it is revoked or expired, and its tenant's rules.
+    /// Returns the key with this hash, unless it is revoked or expired, and its tenant's policy.
+    async fn key_by_hash(
+        &self,
+        hash: &str,
+        now: Timestamp,
+    ) -> DirectoryResult<Option<(ApiKey, TenantPolicy)>>;
+    /// Returns the key with this id, unless it is revoked or expired, and its tenant's policy.
     async fn key(
         &self,
         tenant: &TenantId,
         id: &KeyId,
         now: Timestamp,
-    ) -> DirectoryResult<Option<(ApiKey, TenantRules)>>;
+    ) -> DirectoryResult<Option<(ApiKey, TenantPolicy)>>;
     /// Lists a tenant's keys in the order of their ids, starting after `after`.
     async fn keys(
         &self,

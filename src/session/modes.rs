@@ -182,8 +182,10 @@ impl Draft {
         if let Some(mode) = &previous {
             self.remember_model(mode, left.clone());
         }
-        let own = || to.default_model.clone().map(Some);
-        let remembered = self.state.guidance.mode_models.get(&to.id).cloned();
+        let limits = &self.state.guidance.tenant_policy.limits;
+        let may_use = |model: &Option<String>| model.as_ref().is_none_or(|model| limits.allow_model(model));
+        let own = || to.default_model.clone().map(Some).filter(may_use);
+        let remembered = self.state.guidance.mode_models.get(&to.id).cloned().filter(may_use);
         let model = remembered.or_else(own).unwrap_or_else(|| left.clone());
         self.meta().model.clone_from(&model);
         self.record(turn, EventKind::ModeChanged { mode: Some(to.id.clone()), previous });

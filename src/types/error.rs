@@ -100,6 +100,13 @@ pub struct FieldError {
     pub detail: String,
 }
 
+impl FieldError {
+    /// Returns the error with a pointer that starts with `at`, the pointer to the value.
+    pub fn below(self, at: &str) -> Self {
+        Self { pointer: format!("{at}{}", self.pointer), ..self }
+    }
+}
+
 /// An error response: what is wrong, where, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {detail}{}", code.as_str(), cause.as_ref().map(|cause| format!(" ({cause})")).unwrap_or_default())]

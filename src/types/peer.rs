@@ -2,7 +2,7 @@
 //! responses.
 
 use super::{
-    CallId, Pending, Record, SessionId, SessionMeta, TenantRules, ToolOutcome, TurnOptions, TurnStatus,
+    CallId, Pending, Record, SessionId, SessionMeta, TenantPolicy, ToolOutcome, TurnOptions, TurnStatus,
     Usage, session::Totals,
 };
 use serde::{Deserialize, Serialize};
@@ -98,8 +98,9 @@ pub struct Snapshot {
     /// The session that it was forked from.
     #[serde(default)]
     pub forked_from: Option<SessionId>,
-    /// The tenant's rules.
-    pub tenant_rules: TenantRules,
+    /// The tenant's policy.
+    #[serde(rename = "tenant_rules")]
+    pub tenant_policy: TenantPolicy,
     /// The copied log; `None` if the session should already exist.
     pub records: Option<Vec<Record>>,
     /// The first task, for a child.
@@ -160,7 +161,7 @@ mod tests {
             schema: SCHEMA,
             meta: SnapshotMeta { meta, totals: Totals { updated_at: Timestamp(5), ..Totals::default() } },
             forked_from: Some("p".into()),
-            tenant_rules: TenantRules::default(),
+            tenant_policy: TenantPolicy::default(),
             records: Some(vec![record]),
             task: Some(("Look.".into(), TurnOptions::default())),
         };

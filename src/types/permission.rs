@@ -254,28 +254,6 @@ impl Rules {
     }
 }
 
-/// A tenant's permission rules. Several isolates send them to a session, each from its own cache.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TenantRules {
-    /// The rules.
-    #[serde(flatten)]
-    pub rules: Rules,
-    /// The tenant's version when it had these rules; 0 from a source without one.
-    #[serde(default, skip_serializing_if = "is_zero")]
-    pub version: u64,
-}
-
-fn is_zero(version: &u64) -> bool {
-    *version == 0
-}
-
-impl TenantRules {
-    /// Returns whether `sent` replaces these rules: it differs, and is not older.
-    pub fn is_replaced_by(&self, sent: &Self) -> bool {
-        sent.version >= self.version && self != sent
-    }
-}
-
 fn check(tools: &BTreeMap<String, Policy>, patterns: &[PatternRule]) -> Result<(), FieldError> {
     check_names("/tools", tools.len(), tools.keys())?;
     if patterns.len() > MAX_PATTERNS {

@@ -1,6 +1,6 @@
 //! The authenticated caller of a request.
 
-use super::{AgentId, KeyId, SessionId, TenantId, TenantRules, Timestamp, UserId};
+use super::{AgentId, KeyId, SessionId, TenantId, TenantPolicy, Timestamp, UserId};
 use serde::{Deserialize, Serialize};
 
 /// A permission of a key.
@@ -68,7 +68,7 @@ impl Scopes {
 }
 
 /// An authenticated caller.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Principal {
     /// The tenant: the first part of every key, row, and object name of the request.
     pub tenant: TenantId,
@@ -84,9 +84,9 @@ pub struct Principal {
     /// The public id of the API key, if the credential is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyId>,
-    /// The tenant's current permission rules. Empty in a principal stored for later use.
-    #[serde(default)]
-    pub rules: TenantRules,
+    /// The tenant's current policy. Empty in a principal stored for later use.
+    #[serde(rename = "rules", default)]
+    pub policy: TenantPolicy,
     /// When the token expires, for a token or a ticket of its holder. The directory stores when a key expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
@@ -96,7 +96,7 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Creates a principal without a user, key, session, or rules.
+    /// Creates a principal without a user, key, session, or policy.
     pub fn new(tenant: impl Into<TenantId>, scopes: Scopes) -> Self {
         Self {
             tenant: tenant.into(),
@@ -104,7 +104,7 @@ impl Principal {
             scopes,
             session: None,
             key: None,
-            rules: TenantRules::default(),
+            policy: TenantPolicy::default(),
             expires_at: None,
             valid_until: Timestamp(0),
         }

@@ -6,7 +6,7 @@ pub use state::{Activity, Background, ChildState, Guidance, SessionState, Totals
 
 use super::{
     AgentId, Budget, CallId, Message, Mode, Owner, Parent, SessionId, SessionPermissions, TenantId,
-    Timestamp, TurnId, TurnOptions, UserId,
+    TenantLimits, Timestamp, TurnId, TurnOptions, UserId,
 };
 
 use serde::{Deserialize, Serialize};
@@ -81,10 +81,10 @@ impl SessionMeta {
         }
     }
 
-    /// Puts a new session into its first mode.
-    pub fn begin_in(&mut self, mode: &Mode) {
+    /// Puts a new session into its first mode. The session has the mode's model if the tenant may use it.
+    pub fn begin_in(&mut self, mode: &Mode, limits: &TenantLimits) {
         self.mode = Some(mode.id.clone());
-        self.model.clone_from(&mode.default_model);
+        self.model = mode.default_model.clone().filter(|model| limits.allow_model(model));
     }
 }
 

@@ -147,7 +147,7 @@ fn a_user_cannot_replace_arguments_by_what_the_operator_asks_about() {
     stage.host().create(crate::stage::meta(stage.host().now())).unwrap();
     stage.permit(|permissions| permissions.tools.extend([("write_file".to_owned(), Policy::Ask)]));
     let rules = json!({"patterns": [{"tool": "write_file", "pattern": "secrets/**", "policy": "ask"}]});
-    stage.host().apply_tenant_rules(&"t".into(), &serde_json::from_value(rules).unwrap()).unwrap();
+    stage.host().apply_tenant_policy(&"t".into(), &serde_json::from_value(rules).unwrap()).unwrap();
     stage.post("t1", "go");
     stage.run();
     let by_user = |path: &str| ApprovalDecision {

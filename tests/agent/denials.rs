@@ -54,7 +54,7 @@ fn any_act() -> impl Strategy<Value = Act> {
 
 fn act(stage: &Stage, act: &Act) {
     let (host, session) = (stage.host(), stage.session());
-    let mut tenant = session.state().guidance.tenant_rules.clone();
+    let mut tenant = session.state().guidance.tenant_policy.clone();
     stage.permit(|permissions| match act {
         Act::GrantTool => drop(permissions.grants.tools.insert("write_it".into())),
         Act::GrantCategory => drop(permissions.grants.categories.insert(Category::Other)),
@@ -69,7 +69,7 @@ fn act(stage: &Stage, act: &Act) {
         let mode = modes.current(Some(if *plan { "plan" } else { "build" })).unwrap();
         session.commit(host.now(), |draft| draft.switch_mode(modes, None, mode)).unwrap();
     }
-    host.apply_tenant_rules(&"t".into(), &tenant).unwrap();
+    host.apply_tenant_policy(&"t".into(), &tenant).unwrap();
     stage.run();
 }
 
@@ -78,7 +78,7 @@ fn denied(stage: &Stage) -> bool {
     let session = stage.session();
     let state = session.state();
     let denies = |rule: Option<&Policy>| rule == Some(&Policy::Deny);
-    denies(state.guidance.tenant_rules.rules.tools.get("write_it"))
+    denies(state.guidance.tenant_policy.rules.tools.get("write_it"))
         || denies(state.meta.permissions.tools.get("write_it"))
         || state.meta.mode.as_deref() == Some("plan")
 }

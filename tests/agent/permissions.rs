@@ -12,7 +12,7 @@ use edge_harness::platform::in_memory::{
     models::{ScriptedResponse, answer, call},
 };
 use edge_harness::types::{
-    Category, ModelRequest, Part, PatternRule, Policy, Principal, Problem, Rules, SessionStatus, TenantRules,
+    Category, ModelRequest, Part, PatternRule, Policy, Principal, Problem, Rules, SessionStatus, TenantPolicy,
 };
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -25,8 +25,8 @@ fn under(rules: &Rules, route: &str, body: Value) -> SessionRequest {
 }
 
 fn under_version(version: u64, rules: &Rules, route: &str, body: Value) -> SessionRequest {
-    let rules = TenantRules { rules: rules.clone(), version };
-    let principal = Principal { rules, key: Some("key_1".into()), ..principal() };
+    let policy = TenantPolicy { rules: rules.clone(), version, ..TenantPolicy::default() };
+    let principal = Principal { policy, key: Some("key_1".into()), ..principal() };
     SessionRequest { principal, ..call_of(route, "", &body) }
 }
 
@@ -275,5 +275,5 @@ fn a_session_is_not_affected_by_other_tenants_rules() {
     let mut stranger = under(&Rules::default(), "POST /messages", json!({"content": "go"}));
     stranger.principal.tenant = "other".into();
     assert_eq!(ask(&stage, &stranger).unwrap_err().code.status(), 404);
-    assert_eq!(stage.session().state().guidance.tenant_rules.rules, denies("write_it"));
+    assert_eq!(stage.session().state().guidance.tenant_policy.rules, denies("write_it"));
 }

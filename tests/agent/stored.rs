@@ -269,7 +269,7 @@ fn a_session_of_a_newer_version_is_refused_and_left_alone() {
         assert_eq!(stage.host().open().err(), Some(OpenError::Newer(SCHEMA + 1)));
         let host = stage.host();
         let refused = [
-            host.apply_tenant_rules(&"t".into(), &Default::default()).unwrap_err(),
+            host.apply_tenant_policy(&"t".into(), &Default::default()).unwrap_err(),
             block_on(host.erase(&"t".into(), &"s".into())).unwrap_err(),
             host.cancel_task(&"s".into(), &"c".into()).unwrap_err(),
         ];

@@ -4,6 +4,7 @@
 mod admin;
 mod entry;
 mod idempotency;
+mod limits;
 mod rules;
 mod signatures;
 mod signer;

@@ -58,7 +58,7 @@ fn each_update_raises_the_version_that_is_sent_with_the_rules() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     let (_, key) = stage.key("acme", json!({}));
-    let version = || posted(&stage, &key).principal.rules.version;
+    let version = || posted(&stage, &key).principal.policy.version;
     let created = version();
     assert_eq!(created, NOW.0, "higher than that of an earlier tenant with the same id");
     patch(&stage, json!({"permissions": rules()}));
@@ -72,16 +72,16 @@ fn rules_and_the_key_id_are_sent_with_each_key() {
     let stage = Stage::new();
     stage.tenant("acme", Value::Null);
     let (id, key) = stage.key("acme", json!({}));
-    assert_eq!(posted(&stage, &key).principal.rules.rules, Rules::default());
+    assert_eq!(posted(&stage, &key).principal.policy.rules, Rules::default());
     patch(&stage, json!({"permissions": {"tools": {"echo": "deny"}}}));
     let principal = posted(&stage, &key).principal;
-    assert_eq!((principal.rules.rules, principal.key), (denies("echo"), Some(id.into())));
+    assert_eq!((principal.policy.rules, principal.key), (denies("echo"), Some(id.into())));
     let reads = stage.directory.key_reads.get();
     stage.directory.down.set(true);
-    assert_eq!(posted(&stage, &key).principal.rules.rules, denies("echo"), "cached with the key");
+    assert_eq!(posted(&stage, &key).principal.policy.rules, denies("echo"), "cached with the key");
     assert_eq!(stage.directory.key_reads.get(), reads);
     let dev = posted(&stage, DEV).principal;
-    assert_eq!((dev.rules.rules, dev.key), (Rules::default(), Some("dev".into())));
+    assert_eq!((dev.policy.rules, dev.key), (Rules::default(), Some("dev".into())));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn rules_are_sent_with_tokens() {
     patch(&stage, json!({"permissions": {"tools": {"echo": "deny"}}}));
     let claims = json!({"iss": "https://id.example", "sub": "ada", "exp": NOW.0 / 1_000 + 3_600});
     let principal = posted(&stage, &Signer::Secret.token("k", &claims)).principal;
-    assert_eq!((principal.rules.rules, principal.key), (denies("echo"), None));
+    assert_eq!((principal.policy.rules, principal.key), (denies("echo"), None));
 }
 
 #[test]
@@ -127,9 +127,9 @@ fn a_tickets_rules_are_current_and_not_in_the_url() {
     patch(&stage, json!({"permissions": null}));
     patch(&stage, json!({"permissions": {"tools": {"echo": "deny"}}}));
     let opened = || stage.forward(get(&format!("/v1/sessions/s1/ws?ticket={ticket}"))).principal;
-    assert_eq!((opened().rules.rules, opened().key), (denies("echo"), Some(id.into())));
+    assert_eq!((opened().policy.rules, opened().key), (denies("echo"), Some(id.into())));
     patch(&stage, json!({"permissions": {"tools": {"save": "deny"}}}));
-    assert_eq!(opened().rules.rules.tools.len(), 2, "the change invalidates the cache");
+    assert_eq!(opened().policy.rules.tools.len(), 2, "the change invalidates the cache");
     stage.directory.down.set(true);
-    assert_eq!(opened().rules.rules.tools.len(), 2, "remembered");
+    assert_eq!(opened().policy.rules.tools.len(), 2, "remembered");
 }

@@ -494,3 +494,20 @@ fn a_socket_is_subject_to_rules_that_change_while_it_is_open() {
     };
     assert!(outcome.to_string().contains("a rule of the tenant forbids echo"), "{outcome}");
 }
+
+#[test]
+fn limits_of_a_tenant_are_stored_and_apply_to_its_sessions() {
+    let server = Server::start(json!({}));
+    let limits = json!({"models": ["demo/*"]});
+    server.admin().post("/v1/admin/tenants", json!({"id": "limited", "limits": limits})).expect(201);
+    let shown = server.admin().get("/v1/admin/tenants/limited").expect(200);
+    assert_eq!(shown["limits"], limits);
+    let key = json!({"scopes": ["chat", "read"]});
+    let key = server.admin().post("/v1/admin/tenants/limited/keys", key).expect(201)["key"].clone();
+    let client = server.anonymous().with_key(key.as_str().unwrap());
+    client.post("/v1/sessions", json!({"id": "one", "model": "demo/echo"})).expect(201);
+    let limits = json!({"limits": {"models": ["openai/*"]}});
+    server.admin().patch("/v1/admin/tenants/limited", limits).expect(200);
+    let refused = client.post("/v1/sessions", json!({"id": "two", "model": "demo/echo"})).expect(422);
+    assert_eq!(refused["errors"][0]["pointer"], "/model");
+}

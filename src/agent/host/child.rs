@@ -15,7 +15,7 @@ use std::rc::Rc;
 impl SessionHost {
     /// Applies the parent's current rules to a child's session. Grants of the child's own approvals stay.
     pub(super) fn follow_rules(&self, session: &Session, snapshot: &Snapshot) -> Result<(), Problem> {
-        let Snapshot { meta: SnapshotMeta { meta, totals }, tenant_rules, .. } = snapshot;
+        let Snapshot { meta: SnapshotMeta { meta, totals }, tenant_policy, .. } = snapshot;
         let permissions = {
             let own = session.state();
             if own.meta.parent != meta.parent {
@@ -29,7 +29,7 @@ impl SessionHost {
             permissions.grant(&child.granted);
             let is_same = own.meta.permissions == permissions
                 && own.meta.mode == meta.mode
-                && !own.guidance.tenant_rules.is_replaced_by(tenant_rules);
+                && !own.guidance.tenant_policy.is_replaced_by(tenant_policy);
             // A delayed message may carry older permissions than the stored ones.
             if totals.updated_at < child.ruled_at || is_same {
                 return Ok(());
@@ -38,7 +38,7 @@ impl SessionHost {
         };
         session.commit(self.now(), |draft| {
             draft.follow_parent(permissions, meta.mode.clone());
-            draft.set_tenant_rules(tenant_rules.clone());
+            draft.set_tenant_policy(tenant_policy.clone());
             draft.set_ruled_at(totals.updated_at);
         })?;
         Ok(())

@@ -270,15 +270,18 @@ impl SessionHost {
             max_cost_usd: turn.budget.max_cost_usd.map(left),
             ..turn.budget
         };
+        let limits = &state.guidance.tenant_policy.limits;
         // A cost limit has no effect with a model that has no price.
-        let is_bounded =
-            |model: &String| budget.max_cost_usd.is_none() || self.agent.models.price(model).is_some();
+        let is_usable = |model: &String| {
+            let is_bounded = budget.max_cost_usd.is_none() || self.agent.models.price(model).is_some();
+            is_bounded && limits.allow_model(model)
+        };
         let now = self.now();
         let meta = SessionMeta {
             id: child.clone(),
             title: None,
             title_pinned: false,
-            model: kind.model.filter(|model| is_bounded(model)).or_else(|| state.meta.model.clone()),
+            model: kind.model.filter(is_usable).or_else(|| state.meta.model.clone()),
             metadata: Default::default(),
             budget,
             parent: Some(Parent {
@@ -299,7 +302,7 @@ impl SessionHost {
             schema: SCHEMA,
             meta: SnapshotMeta { meta, totals: Totals { updated_at: now, ..Totals::default() } },
             forked_from: forked.then(|| state.meta.id.clone()),
-            tenant_rules: state.guidance.tenant_rules.clone(),
+            tenant_policy: state.guidance.tenant_policy.clone(),
             records,
             task: Some((task.clone(), options)),
         })
@@ -309,7 +312,7 @@ impl SessionHost {
 /// Returns the hash of the rules that children of this session must acknowledge.
 pub(super) fn rules_hash(session: &Session) -> String {
     let state = session.state();
-    policy::args_hash(&json!([state.meta.permissions, state.meta.mode, state.guidance.tenant_rules]))
+    policy::args_hash(&json!([state.meta.permissions, state.meta.mode, state.guidance.tenant_policy]))
 }
 
 /// Returns the open suspension that waits for the child in session `child`.

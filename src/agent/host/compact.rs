@@ -2,7 +2,7 @@
 
 use super::SessionHost;
 use crate::session::{Session, tokens};
-use crate::types::{CompactReason, ErrorCode, Problem};
+use crate::types::{CompactReason, ErrorCode, ModelError, Problem};
 use serde_json::{Value, json};
 use std::rc::Rc;
 
@@ -10,8 +10,8 @@ impl SessionHost {
     /// Compacts the session's context regardless of its size, and returns the token counts before and after.
     ///
     /// # Errors
-    /// `session_busy` while a turn runs, `not_configured` without a context strategy, `unavailable` when the strategy
-    /// fails. The context is then unchanged.
+    /// `session_busy` while a turn runs, `not_configured` without a context strategy, `validation_failed` if the session
+    /// may no longer use its model, `unavailable` when the strategy fails. The context is then unchanged.
     pub async fn compact(&self, session: &Rc<Session>) -> Result<Value, Problem> {
         let Some(context_manager) = &self.agent.context_manager else {
             let detail = "the agent has no context strategy; set CONTEXT_STRATEGY";
@@ -21,6 +21,8 @@ impl SessionHost {
             let detail = "a turn is running; wait for it to end, then compact";
             return Err(Problem::new(ErrorCode::SessionBusy, detail));
         }
+        self.check_model(session)
+            .map_err(|error| Problem::new(ErrorCode::ValidationFailed, error.message))?;
         let handle = context_manager.handle(session, &self.ports.clock, None, 0);
         let kept_from = handle.state().kept_from();
         let (before, tokens_before) = (handle.messages(), session.context().tokens());
@@ -41,5 +43,12 @@ impl SessionHost {
             "tokens_before": tokens_before,
             "tokens_after": session.context().tokens(),
         }))
+    }
+
+    /// Checks that the session may use its model.
+    fn check_model(&self, session: &Session) -> Result<(), ModelError> {
+        let state = session.state();
+        let model = state.meta.model.clone().unwrap_or_else(|| self.agent.models.default_model());
+        self.agent.find_model(&model, &state.guidance.tenant_policy.limits).map(drop)
     }
 }

@@ -48,7 +48,7 @@ impl SessionHost {
     /// task has not started.
     fn make(self: &Rc<Self>, snapshot: Snapshot) -> Result<Rc<Session>, Problem> {
         let Snapshot {
-            meta: SnapshotMeta { meta, totals }, forked_from, tenant_rules, records, task, ..
+            meta: SnapshotMeta { meta, totals }, forked_from, tenant_policy, records, task, ..
         } = snapshot;
         let (records, ruled_at) = (records.unwrap_or_default(), totals.updated_at);
         let task = task.and_then(|(task, options)| self.task_turn(&meta, task, options));
@@ -57,7 +57,7 @@ impl SessionHost {
         let copied = records.last().map_or(0, |record| record.seq);
         session.commit(self.now(), |draft| {
             draft.created(forked_from);
-            draft.set_tenant_rules(tenant_rules);
+            draft.set_tenant_policy(tenant_policy);
             draft.set_ruled_at(ruled_at);
             draft.set_totals(totals);
             // Follow-ups for the copied turns run in the original session.

@@ -145,7 +145,7 @@ pub fn new_meta(
     let owner = Owner { tenant: principal.tenant.clone(), agent: DEFAULT_AGENT.into(), user };
     let mut meta = SessionMeta::new(session_id.clone(), owner, host.now());
     if let Some(first) = host.agent().modes().first() {
-        meta.begin_in(first);
+        meta.begin_in(first, &host.tenant_limits());
     }
     meta.state = host.agent().state().initial().clone();
     Ok(meta)

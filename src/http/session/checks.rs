@@ -29,12 +29,15 @@ pub fn object(pointer: &str, object: Map<String, Value>) -> Result<Map<String, V
     Ok(object)
 }
 
-/// Checks that sessions may use a model.
+/// Checks that the session may use a model; `None` is the default model.
 pub fn model(host: &SessionHost, model: Option<String>) -> Result<Option<String>, Problem> {
-    if let Some(id) = &model {
-        let offered = host.agent().models().offered(id);
-        offered.map_err(|error| Problem::field("/model", error.message))?;
-    }
+    let (agent, limits) = (host.agent(), host.tenant_limits());
+    let checked = match &model {
+        Some(id) => agent.find_model(id, &limits).map(drop),
+        // Whether its provider is configured is not up to the caller.
+        None => limits.check_model(&agent.models().default_model()),
+    };
+    checked.map_err(|error| Problem::field("/model", error.message))?;
     Ok(model)
 }
 

@@ -45,9 +45,9 @@ pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
         };
         let totals = Totals { turns: state.activity.totals.turns, updated_at: now, ..Totals::default() };
         let meta = SnapshotMeta { meta, totals };
-        let tenant_rules = state.guidance.tenant_rules.clone();
+        let tenant_policy = state.guidance.tenant_policy.clone();
         let forked_from = Some(call.session_id.clone());
-        Snapshot { schema: SCHEMA, meta, forked_from, tenant_rules, records: Some(records), task: None }
+        Snapshot { schema: SCHEMA, meta, forked_from, tenant_policy, records: Some(records), task: None }
     };
     let tenant = &call.principal.tenant;
     let view = match call.host.peers().import(tenant, &id, snapshot).await? {

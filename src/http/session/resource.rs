@@ -39,11 +39,9 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     let mut meta = call.new_meta(user)?;
     meta.title = checks::title(new.title)?;
     if let Some(mode) = &new.mode {
-        meta.begin_in(host.agent().modes().find(mode)?);
+        meta.begin_in(host.agent().modes().find(mode)?, &host.tenant_limits());
     }
-    if let Some(model) = checks::model(host, new.model)? {
-        meta.model = Some(model);
-    }
+    meta.model = checks::model(host, new.model.or(meta.model))?;
     meta.title_pinned = meta.title.is_some();
     meta.metadata = checks::object("/metadata", new.metadata.unwrap_or_default())?;
     let budget = new.budget.unwrap_or_default();

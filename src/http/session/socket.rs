@@ -98,7 +98,7 @@ async fn run(
     let call = Call::enter(host, &asked, Params::default(), None)?;
     // A late command must not create a deleted session again.
     call.session()?;
-    host.apply_tenant_rules(&socket.principal.tenant, &socket.principal.rules)?;
+    host.apply_tenant_policy(&socket.principal.tenant, &socket.principal.policy)?;
     match command {
         "message" => turns::post(&call).await,
         "steer" => turns::steer(&call).await,

@@ -4,7 +4,7 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{AgentId, KeyId, SessionId, TenantId, TenantRules, Timestamp, UserId};
+use crate::types::{AgentId, KeyId, SessionId, TenantId, TenantPolicy, Timestamp, UserId};
 use async_trait::async_trait;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -40,10 +40,10 @@ struct ClaimRow {
 
 impl Tables {
     /// Returns a key with its tenant's rules, unless it has expired.
-    fn valid(&self, key: &ApiKey, now: Timestamp) -> Option<(ApiKey, TenantRules)> {
+    fn valid(&self, key: &ApiKey, now: Timestamp) -> Option<(ApiKey, TenantPolicy)> {
         let tenant = self.tenants.get(&key.tenant)?;
         let is_valid = key.expires_at.is_none_or(|end| end > now);
-        is_valid.then(|| (key.clone(), tenant.rules()))
+        is_valid.then(|| (key.clone(), tenant.policy()))
     }
 }
 
@@ -74,6 +74,7 @@ impl Directory for InMemoryDirectory {
         row.name.clone_from(&tenant.name);
         row.jwt.clone_from(&tenant.jwt);
         row.permissions.clone_from(&tenant.permissions);
+        row.limits.clone_from(&tenant.limits);
         row.version = tenant.version;
         Ok(true)
     }
@@ -136,7 +137,7 @@ impl Directory for InMemoryDirectory {
         &self,
         hash: &str,
         now: Timestamp,
-    ) -> DirectoryResult<Option<(ApiKey, TenantRules)>> {
+    ) -> DirectoryResult<Option<(ApiKey, TenantPolicy)>> {
         self.key_reads.set(self.key_reads.get() + 1);
         let tables = self.tables()?;
         let found = tables.keys.values().find(|(_, h)| h == hash);
@@ -148,7 +149,7 @@ impl Directory for InMemoryDirectory {
         tenant: &TenantId,
         id: &KeyId,
         now: Timestamp,
-    ) -> DirectoryResult<Option<(ApiKey, TenantRules)>> {
+    ) -> DirectoryResult<Option<(ApiKey, TenantPolicy)>> {
         self.key_reads.set(self.key_reads.get() + 1);
         let tables = self.tables()?;
         let found = tables.keys.get(&(tenant.clone(), id.clone()));

@@ -2,7 +2,7 @@
 
 use super::Draft;
 use crate::types::{
-    EventKind, Grants, PlanRef, SessionMeta, SessionPermissions, Task, TenantRules, Timestamp, TurnId,
+    EventKind, Grants, PlanRef, SessionMeta, SessionPermissions, Task, TenantPolicy, Timestamp, TurnId,
 };
 use serde_json::{Map, Value, json};
 
@@ -82,11 +82,11 @@ impl Draft {
         }
     }
 
-    /// Sets the tenant's permission rules, unless the session has newer ones.
-    pub(crate) fn set_tenant_rules(&mut self, rules: TenantRules) {
+    /// Sets the tenant's policy, unless the session has a newer one.
+    pub(crate) fn set_tenant_policy(&mut self, policy: TenantPolicy) {
         let guidance = self.guidance();
-        if guidance.tenant_rules.is_replaced_by(&rules) {
-            guidance.tenant_rules = rules;
+        if guidance.tenant_policy.is_replaced_by(&policy) {
+            guidance.tenant_policy = policy;
         }
     }
 

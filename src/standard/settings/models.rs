@@ -2,6 +2,7 @@
 
 use super::{Config, Kind, Setting, Topic, ValueError, value};
 use crate::model::{CustomProvider, Prices, Windows};
+use crate::types::{ModelList, model_list::check_pattern};
 
 /// Maximum number of custom providers.
 const MAX_PROVIDERS: usize = 16;
@@ -107,6 +108,17 @@ pub const TOPIC: Topic = Topic {
             example: "",
         },
         Setting {
+            name: "MODELS_ALLOW",
+            kind: Kind::Variable(models_allow),
+            default: "",
+            expects: "at most 50 of provider/model separated by commas, in which `*` matches any characters",
+            doc: "The models that sessions, modes, and subagents may use, such as `openai/gpt-5-mini, anthropic/*`. The \
+                  default model is always one of them. Not set: all models of configured providers. The limits of a \
+                  tenant can reduce the list further ([tenants](operations.md#limits-of-a-tenant)). Settings for \
+                  internal work, such as `COMPACTION_MODEL` and `JUDGES`, may name other models.",
+            example: "",
+        },
+        Setting {
             name: "MODEL_PRICES",
             kind: Kind::Variable(|config, text| {
                 config.models.prices = Prices::new(value::json(text)?)?;
@@ -132,6 +144,18 @@ pub const TOPIC: Topic = Topic {
         },
     ],
 };
+
+fn models_allow(config: &mut Config, text: &str) -> Result<(), ValueError> {
+    let list = ModelList(value::names(text).map(str::to_owned).collect());
+    for pattern in &list.0 {
+        check_pattern(pattern).map_err(|why| ValueError::entry(pattern, why))?;
+    }
+    if let Some(fault) = list.fault() {
+        return Err(ValueError::entry(text, fault.detail));
+    }
+    config.models.allow = Some(list);
+    Ok(())
+}
 
 fn providers(config: &mut Config, text: &str) -> Result<(), ValueError> {
     let providers: Vec<CustomProvider> = value::list(text, MAX_PROVIDERS)?;

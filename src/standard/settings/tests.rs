@@ -170,6 +170,8 @@ fn errors_name_the_setting_the_mistake_and_the_valid_values() {
         ("SELECT_TOOLS", "0", "found \"0\"; expected a whole number from 1"),
         ("EVICT_OVER", "80k", "found \"80k\""),
         ("DEFAULT_MODEL", "gpt-5", "found \"gpt-5\"; expected provider/model"),
+        ("DEMO_MODEL", "yes", "found \"yes\"; expected 1"),
+        ("MODELS_ALLOW", "openai/*, gpt-5", "\"gpt-5\": expected `provider/model` or a pattern like it"),
         ("MEMORY_MODEL", "other/gpt-5", "found \"other/gpt-5\"; expected provider/model"),
         (
             "MODEL_PRICES",

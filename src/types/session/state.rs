@@ -1,7 +1,7 @@
 //! The state of a session in parts. Each part is a document of its own, which is rewritten only when it changes.
 
 use super::{FollowUpProgress, IntervalState, PlanRef, ReservedBytes, SessionMeta, SessionStatus};
-use crate::types::{EventKind, Gauge, Grants, Task, TenantRules, Timestamp, TurnId, TurnState, Usage};
+use crate::types::{EventKind, Gauge, Grants, Task, TenantPolicy, Timestamp, TurnId, TurnState, Usage};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -29,9 +29,9 @@ pub struct Guidance {
     /// The most recently approved plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlanRef>,
-    /// The newest permission rules of the tenant that the session has received.
-    #[serde(default)]
-    pub tenant_rules: TenantRules,
+    /// The newest policy of the tenant that the session has received.
+    #[serde(rename = "tenant_rules", default)]
+    pub tenant_policy: TenantPolicy,
     /// The agent's task list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Task>,

@@ -1,6 +1,7 @@
 //! The rules, the mode and the grants of a parent in its children.
 
 use super::*;
+use edge_harness::types::ModelList;
 use pretty_assertions::assert_eq;
 
 #[test]
@@ -29,7 +30,7 @@ fn later_denials_of_a_parent_apply_to_its_children() {
     // The tenant's rules are updated by every request.
     let mut call = request("GET /v1/sessions/s", "", &json!({}));
     let mut principal = principal();
-    principal.rules.rules.tools.insert("read_it".into(), Policy::Deny);
+    principal.policy.rules.tools.insert("read_it".into(), Policy::Deny);
     call.principal = principal;
     let stage = ruled("read_it", Policy::Ask);
     stage.post("t1", "delegate:read:a");
@@ -44,6 +45,29 @@ fn later_denials_of_a_parent_apply_to_its_children() {
         outcome.as_str().unwrap().contains("not allowed") || outcome.as_str().unwrap().contains("read_it")
     );
     assert_ne!(outcome, "read a");
+}
+
+#[test]
+fn a_child_does_not_use_a_model_that_the_tenant_may_not_use() {
+    let reviewer = SubagentKind {
+        id: "reviewer".into(),
+        model: Some("scripted/large".into()),
+        ..SubagentKind::default()
+    };
+    let model = |models: Option<&str>| {
+        let (stage, _) = with(vec![reviewer.clone()]);
+        let mut post = request("POST /v1/sessions/s/messages", "", &json!({"content": "review:say:hello"}));
+        let models = models.map(|model| ModelList(vec![model.to_owned()]));
+        post.principal.policy.limits.models = models;
+        set_header(&mut post, "prefer", "respond-async");
+        ask(stage.host(), post, "s").unwrap();
+        stage.settle();
+        let id = child(&stage);
+        session(&stage, &id).1.state().meta.model.clone()
+    };
+    assert_eq!(model(None).as_deref(), Some("scripted/large"));
+    assert_eq!(model(Some("scripted/*")).as_deref(), Some("scripted/large"));
+    assert_eq!(model(Some("scripted/model")), None, "the model of the parent");
 }
 
 #[test]
@@ -72,13 +96,13 @@ fn older_rules_do_not_lift_a_denial_in_a_child() {
     // A decision in the child carries the tenant's new rules; the parent does not have them yet.
     let mut approval = request("POST /approvals/w", "", &json!({"decision": "approve"}));
     set_header(&mut approval, "prefer", "respond-async");
-    approval.principal.rules.rules.tools.insert("write_it".into(), Policy::Deny);
-    approval.principal.rules.version = 1;
+    approval.principal.policy.rules.tools.insert("write_it".into(), Policy::Deny);
+    approval.principal.policy.version = 1;
     stage.crash();
     ask(stage.others.host(&id), approval, &id).unwrap();
     stage.settle();
     assert_eq!(stage.runs.borrow().len(), 0);
-    assert_eq!(session(&stage, &id).1.state().guidance.tenant_rules.rules.tools["write_it"], Policy::Deny);
+    assert_eq!(session(&stage, &id).1.state().guidance.tenant_policy.rules.tools["write_it"], Policy::Deny);
 }
 
 #[test]
@@ -110,8 +134,8 @@ fn the_newest_of_the_tenants_rules_apply_in_a_child() {
     let show = |host, id: &str, deny: bool| {
         let mut call = request("GET /v1/sessions/s", "", &json!({}));
         if deny {
-            call.principal.rules.rules.tools.insert("write_it".into(), Policy::Deny);
-            call.principal.rules.version = 1;
+            call.principal.policy.rules.tools.insert("write_it".into(), Policy::Deny);
+            call.principal.policy.version = 1;
         }
         ask(host, call, id).unwrap();
         stage.run();

@@ -1,6 +1,6 @@
 //! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`,
-//! `0008_secrets.sql`, `0009_tenant_version.sql`). Tenants, keys, idempotency keys and secrets are in the root database, the list of a
-//! tenant's sessions on its shard.
+//! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`). Tenants, keys, idempotency keys and
+//! secrets are in the root database, the list of a tenant's sessions on its shard.
 
 mod rows;
 
@@ -10,9 +10,9 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{AgentId, KeyId, SessionId, TenantId, TenantRules, Timestamp, UserId};
+use crate::types::{AgentId, KeyId, SessionId, TenantId, TenantPolicy, Timestamp, UserId};
 use async_trait::async_trait;
-use rows::{ClaimRow, DeletedRow, KeyRow, SecretRow, SessionRow, TenantRow, invalid_row, json_columns};
+use rows::{ClaimRow, DeletedRow, JsonColumns, KeyRow, SecretRow, SessionRow, TenantRow, invalid_row};
 use serde::de::IgnoredAny;
 use std::rc::Rc;
 use worker::D1Type;
@@ -20,12 +20,11 @@ use worker::D1Type;
 /// Maximum number of rows that one sweep deletes from a table.
 const EXPIRED_AT_ONCE: usize = 500;
 
-const TENANT: &str =
-    "SELECT id, name, created_at, jwt, shard, permissions, version FROM tenants WHERE deleted_at IS NULL";
+const TENANT: &str = "SELECT id, name, created_at, jwt, shard, permissions, limits, version FROM tenants WHERE deleted_at IS NULL";
 const SESSION: &str = "SELECT tenant, id, user, agent, title, created_at, updated_at, parent FROM sessions";
 const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM api_keys";
-const KEY_AND_RULES: &str = "SELECT k.id, k.tenant, k.name, k.scopes, k.created_at, k.expires_at, t.permissions, \
-                             t.version FROM api_keys k JOIN tenants t ON t.id = k.tenant \
+const KEY_AND_POLICY: &str = "SELECT k.id, k.tenant, k.name, k.scopes, k.created_at, k.expires_at, t.permissions, \
+                             t.limits, t.version FROM api_keys k JOIN tenants t ON t.id = k.tenant \
                              WHERE (k.expires_at IS NULL OR k.expires_at > ?1)";
 
 /// The directory on D1.
@@ -53,9 +52,9 @@ impl From<SqlError> for DirectoryError {
 #[async_trait(?Send)]
 impl Directory for D1Directory {
     async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
-        let (issuer, jwt, rules) = json_columns(tenant)?;
-        let sql = "INSERT INTO tenants (id, name, created_at, issuer, jwt, shard, permissions, version) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING RETURNING 1 AS done";
+        let JsonColumns { issuer, jwt, rules, limits } = JsonColumns::of(tenant)?;
+        let sql = "INSERT INTO tenants (id, name, created_at, issuer, jwt, shard, permissions, limits, version) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING RETURNING 1 AS done";
         let args = [
             D1Type::Text(&tenant.id),
             D1Type::Text(&tenant.name),
@@ -64,21 +63,23 @@ impl Directory for D1Directory {
             optional(jwt.as_deref()),
             optional(tenant.shard.as_deref()),
             optional(rules.as_deref()),
+            optional(limits.as_deref()),
             number(tenant.version),
         ];
         Ok(self.root().did(sql, &args).await?)
     }
 
     async fn update_tenant(&self, tenant: &Tenant, read_version: u64) -> DirectoryResult<bool> {
-        let (issuer, jwt, rules) = json_columns(tenant)?;
-        let sql = "UPDATE tenants SET name = ?2, issuer = ?3, jwt = ?4, permissions = ?5, version = ?6 \
-                   WHERE id = ?1 AND version = ?7 AND deleted_at IS NULL RETURNING 1 AS done";
+        let JsonColumns { issuer, jwt, rules, limits } = JsonColumns::of(tenant)?;
+        let sql = "UPDATE tenants SET name = ?2, issuer = ?3, jwt = ?4, permissions = ?5, limits = ?6, version = ?7 \
+                   WHERE id = ?1 AND version = ?8 AND deleted_at IS NULL RETURNING 1 AS done";
         let args = [
             D1Type::Text(&tenant.id),
             D1Type::Text(&tenant.name),
             optional(issuer),
             optional(jwt.as_deref()),
             optional(rules.as_deref()),
+            optional(limits.as_deref()),
             number(tenant.version),
             number(read_version),
         ];
@@ -147,10 +148,10 @@ impl Directory for D1Directory {
         &self,
         hash: &str,
         now: Timestamp,
-    ) -> DirectoryResult<Option<(ApiKey, TenantRules)>> {
-        let sql = format!("{KEY_AND_RULES} AND k.hash = ?2");
+    ) -> DirectoryResult<Option<(ApiKey, TenantPolicy)>> {
+        let sql = format!("{KEY_AND_POLICY} AND k.hash = ?2");
         let found: Vec<KeyRow> = self.root().rows(&sql, &[time(now), D1Type::Text(hash)]).await?;
-        found.into_iter().next().map(KeyRow::read_with_rules).transpose()
+        found.into_iter().next().map(KeyRow::read_with_policy).transpose()
     }
 
     async fn key(
@@ -158,11 +159,11 @@ impl Directory for D1Directory {
         tenant: &TenantId,
         id: &KeyId,
         now: Timestamp,
-    ) -> DirectoryResult<Option<(ApiKey, TenantRules)>> {
-        let sql = format!("{KEY_AND_RULES} AND k.tenant = ?2 AND k.id = ?3");
+    ) -> DirectoryResult<Option<(ApiKey, TenantPolicy)>> {
+        let sql = format!("{KEY_AND_POLICY} AND k.tenant = ?2 AND k.id = ?3");
         let args = [time(now), D1Type::Text(tenant), D1Type::Text(id)];
         let found: Vec<KeyRow> = self.root().rows(&sql, &args).await?;
-        found.into_iter().next().map(KeyRow::read_with_rules).transpose()
+        found.into_iter().next().map(KeyRow::read_with_policy).transpose()
     }
 
     async fn keys(

@@ -2,8 +2,8 @@
 
 use super::timestamp;
 use crate::ports::directory::{ApiKey, DirectoryError, DirectoryResult, SessionEntry, Tenant};
-use crate::types::{AgentId, KeyId, Rules, SessionId, TenantId, TenantRules, UserId};
-use serde::Deserialize;
+use crate::types::{AgentId, KeyId, SessionId, TenantId, TenantPolicy, UserId};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub fn invalid_row(error: serde_json::Error) -> DirectoryError {
     DirectoryError(format!("cannot read a row: {error}"))
@@ -17,6 +17,7 @@ pub struct TenantRow {
     pub jwt: Option<String>,
     pub shard: Option<String>,
     pub permissions: Option<String>,
+    pub limits: Option<String>,
     pub version: f64,
 }
 
@@ -29,14 +30,16 @@ impl TenantRow {
             created_at: timestamp(self.created_at),
             jwt,
             shard: self.shard,
-            permissions: rules(self.permissions)?,
+            permissions: or_default(self.permissions)?,
+            limits: or_default(self.limits)?,
             version: self.version as u64,
         })
     }
 }
 
-pub fn rules(stored: Option<String>) -> DirectoryResult<Rules> {
-    stored.map_or(Ok(Rules::default()), |text| serde_json::from_str(&text).map_err(invalid_row))
+/// Parses a column that is NULL for the default.
+fn or_default<T: DeserializeOwned + Default>(stored: Option<String>) -> DirectoryResult<T> {
+    stored.map_or(Ok(T::default()), |text| serde_json::from_str(&text).map_err(invalid_row))
 }
 
 #[derive(Deserialize)]
@@ -53,17 +56,20 @@ pub struct KeyRow {
     pub scopes: String,
     pub created_at: f64,
     pub expires_at: Option<f64>,
-    /// The tenant's rules and version, if they were selected.
+    /// The tenant's rules, limits and version, if they were selected.
     #[serde(default)]
     pub permissions: Option<String>,
+    #[serde(default)]
+    pub limits: Option<String>,
     #[serde(default)]
     pub version: f64,
 }
 
 impl KeyRow {
-    pub fn read_with_rules(mut self) -> DirectoryResult<(ApiKey, TenantRules)> {
-        let rules = TenantRules { rules: rules(self.permissions.take())?, version: self.version as u64 };
-        Ok((self.read()?, rules))
+    pub fn read_with_policy(mut self) -> DirectoryResult<(ApiKey, TenantPolicy)> {
+        let (rules, limits) = (or_default(self.permissions.take())?, or_default(self.limits.take())?);
+        let policy = TenantPolicy { rules, limits, version: self.version as u64 };
+        Ok((self.read()?, policy))
     }
 
     pub fn read(self) -> DirectoryResult<ApiKey> {
@@ -112,14 +118,30 @@ pub struct ClaimRow {
     pub answer: Option<String>,
 }
 
-/// Returns the columns of a tenant that hold its issuer's name, its issuer and its rules, the last two as
-/// JSON.
-pub fn json_columns(tenant: &Tenant) -> DirectoryResult<(Option<&str>, Option<String>, Option<String>)> {
-    let jwt = tenant.jwt.as_ref();
-    let text = jwt.map(serde_json::to_string).transpose().map_err(invalid_row)?;
-    let rules = Some(&tenant.permissions).filter(|rules| !rules.is_empty());
-    let rules = rules.map(serde_json::to_string).transpose().map_err(invalid_row)?;
-    Ok((jwt.map(|jwt| jwt.issuer.as_str()), text, rules))
+/// The columns of a tenant that hold its issuer's name and, as JSON, its issuer, its rules and its limits.
+pub struct JsonColumns<'a> {
+    pub issuer: Option<&'a str>,
+    pub jwt: Option<String>,
+    pub rules: Option<String>,
+    pub limits: Option<String>,
+}
+
+impl<'a> JsonColumns<'a> {
+    pub fn of(tenant: &'a Tenant) -> DirectoryResult<Self> {
+        let jwt = tenant.jwt.as_ref();
+        let rules = Some(&tenant.permissions).filter(|rules| !rules.is_empty());
+        let limits = Some(&tenant.limits).filter(|limits| !limits.is_empty());
+        Ok(Self {
+            issuer: jwt.map(|jwt| jwt.issuer.as_str()),
+            jwt: json(jwt)?,
+            rules: json(rules)?,
+            limits: json(limits)?,
+        })
+    }
+}
+
+fn json<T: Serialize>(value: Option<&T>) -> DirectoryResult<Option<String>> {
+    value.map(serde_json::to_string).transpose().map_err(invalid_row)
 }
 
 #[derive(Deserialize)]
