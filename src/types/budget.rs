@@ -87,14 +87,15 @@ pub const CEILING: Budget = Budget {
 };
 
 impl BudgetPatch {
-    /// Returns the limits that are out of range. `at` is the JSON Pointer to the budget.
-    pub fn violations(&self, at: &str) -> Vec<FieldError> {
+    /// Returns the limits that are out of range. `at` is the JSON Pointer to the budget, `ceiling` has the highest
+    /// values.
+    pub fn violations(&self, at: &str, ceiling: &Budget) -> Vec<FieldError> {
         let counts = [
-            ("max_steps", self.max_steps, FLOOR.max_steps, CEILING.max_steps),
-            ("max_tool_calls", self.max_tool_calls, FLOOR.max_tool_calls, CEILING.max_tool_calls),
-            ("timeout_s", self.timeout_s, FLOOR.timeout_s, CEILING.timeout_s),
-            ("tool_timeout_s", self.tool_timeout_s, FLOOR.tool_timeout_s, CEILING.tool_timeout_s),
-            ("max_reflections", self.max_reflections, FLOOR.max_reflections, CEILING.max_reflections),
+            ("max_steps", self.max_steps, FLOOR.max_steps, ceiling.max_steps),
+            ("max_tool_calls", self.max_tool_calls, FLOOR.max_tool_calls, ceiling.max_tool_calls),
+            ("timeout_s", self.timeout_s, FLOOR.timeout_s, ceiling.timeout_s),
+            ("tool_timeout_s", self.tool_timeout_s, FLOOR.tool_timeout_s, ceiling.tool_timeout_s),
+            ("max_reflections", self.max_reflections, FLOOR.max_reflections, ceiling.max_reflections),
         ];
         let violation = |name: &str, detail: String| FieldError { pointer: format!("{at}/{name}"), detail };
         let counts = counts.into_iter().filter_map(|(name, wish, floor, ceiling)| {
@@ -103,8 +104,12 @@ impl BudgetPatch {
         });
         let tokens = self.max_tokens.filter(|max| *max == 0);
         let tokens = tokens.map(|_| violation("max_tokens", "expected 1 or more".into()));
-        let cost = self.max_cost_usd.filter(|max| *max < 0.0);
-        let cost = cost.map(|_| violation("max_cost_usd", "expected 0 or more".into()));
+        let cost = self.max_cost_usd.and_then(|max| match ceiling.max_cost_usd {
+            Some(most) if !(0.0..=most).contains(&max) => Some(format!("expected 0 to {most}")),
+            None if max < 0.0 => Some("expected 0 or more".into()),
+            _ => None,
+        });
+        let cost = cost.map(|detail| violation("max_cost_usd", detail));
         counts.chain(tokens).chain(cost).collect()
     }
 }
@@ -144,7 +149,7 @@ mod tests {
     #[test]
     fn values_out_of_range_are_named_with_the_range() {
         let violations = |patch: BudgetPatch| {
-            let found = patch.violations("/budget").into_iter();
+            let found = patch.violations("/budget", &CEILING).into_iter();
             found.map(|error| format!("{} {}", error.pointer, error.detail)).collect::<Vec<_>>()
         };
         let patch = BudgetPatch {

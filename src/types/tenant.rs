@@ -1,6 +1,6 @@
 //! What the operator sets for all sessions of a tenant.
 
-use super::{FieldError, ModelError, ModelList, Rules};
+use super::{Budget, BudgetPatch, FieldError, ModelError, ModelList, Rules, budget::CEILING};
 use serde::{Deserialize, Serialize};
 
 /// The permission rules and the limits of a tenant. Several isolates send them to a session, each from its own cache.
@@ -35,6 +35,18 @@ pub struct TenantLimits {
     /// The models that the tenant's sessions may use, of those that the deployment offers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub models: Option<ModelList>,
+    /// See [`Budget::max_steps`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_steps: Option<u32>,
+    /// See [`Budget::max_tool_calls`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_tool_calls: Option<u32>,
+    /// See [`Budget::timeout_s`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u32>,
+    /// See [`Budget::max_cost_usd`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cost_usd: Option<f64>,
 }
 
 impl TenantLimits {
@@ -48,8 +60,32 @@ impl TenantLimits {
     /// # Errors
     /// The invalid limits. `at` is the JSON Pointer to the limits.
     pub fn violations(&self, at: &str) -> Vec<FieldError> {
-        let models = self.models.as_ref().and_then(|models| models.fault());
-        models.into_iter().map(|fault| fault.below(&format!("{at}/models"))).collect()
+        let models = self.models.as_ref().and_then(ModelList::fault);
+        let models = models.map(|fault| fault.below(&format!("{at}/models")));
+        let budget = BudgetPatch {
+            max_steps: self.max_steps,
+            max_tool_calls: self.max_tool_calls,
+            timeout_s: self.timeout_s,
+            max_cost_usd: self.max_cost_usd,
+            ..BudgetPatch::default()
+        };
+        models.into_iter().chain(budget.violations(at, &CEILING)).collect()
+    }
+
+    /// Returns the budget of a turn with each limit lowered to the tenant's, if that is lower.
+    pub fn lower(&self, mut budget: Budget) -> Budget {
+        let lower = |field: &mut u32, limit: Option<u32>| *field = limit.unwrap_or(*field).min(*field);
+        lower(&mut budget.max_steps, self.max_steps);
+        lower(&mut budget.max_tool_calls, self.max_tool_calls);
+        lower(&mut budget.timeout_s, self.timeout_s);
+        let costs = [budget.max_cost_usd, self.max_cost_usd];
+        budget.max_cost_usd = costs.into_iter().flatten().reduce(f64::min);
+        budget
+    }
+
+    /// Returns the highest limits that a request of the tenant may name.
+    pub fn ceiling(&self) -> Budget {
+        self.lower(CEILING)
     }
 
     /// Returns whether sessions of the tenant may use a model.
@@ -63,5 +99,27 @@ impl TenantLimits {
     /// They may not. The message lists the models that they may use.
     pub fn check_model(&self, id: &str) -> Result<(), ModelError> {
         self.models.as_ref().map_or(Ok(()), |models| models.check(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pretty_assertions::assert_eq;
+
+    #[test]
+    fn limits_lower_a_budget_and_never_raise_it() {
+        let limits = TenantLimits {
+            max_steps: Some(5),
+            max_tool_calls: Some(1_000),
+            max_cost_usd: Some(0.5),
+            ..TenantLimits::default()
+        };
+        let budget = limits.lower(Budget::default());
+        assert_eq!((budget.max_steps, budget.max_tool_calls, budget.timeout_s), (5, 100, 600));
+        assert_eq!(budget.max_cost_usd, Some(0.5));
+        let cheap = Budget { max_cost_usd: Some(0.1), ..Budget::default() };
+        assert_eq!(limits.lower(cheap).max_cost_usd, Some(0.1));
+        assert_eq!(TenantLimits::default().lower(cheap), cheap);
     }
 }

@@ -7,6 +7,7 @@ mod approvals;
 mod artifacts;
 mod bounds;
 mod build;
+mod ceilings;
 mod compaction;
 mod compaction_plans;
 mod context;

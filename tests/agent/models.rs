@@ -34,7 +34,11 @@ fn fault(answer: Result<Response, Problem>) -> FieldError {
 /// Sets the models of the tenant, in a new version of its policy.
 fn limit(stage: &Stage, version: u64, models: &[&str]) {
     let models = Some(ModelList(models.iter().map(|&model| model.to_owned()).collect()));
-    let policy = TenantPolicy { limits: TenantLimits { models }, version, ..TenantPolicy::default() };
+    let policy = TenantPolicy {
+        limits: TenantLimits { models, ..TenantLimits::default() },
+        version,
+        ..TenantPolicy::default()
+    };
     stage.host().apply_tenant_policy(&"t".into(), &policy).unwrap();
 }
 

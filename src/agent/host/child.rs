@@ -8,7 +8,7 @@ use crate::session::{DocumentKey, Session, document_key, kernel::Input};
 use crate::turn::TurnMachine;
 use crate::types::{
     Acknowledgement, CallId, ChildStatus, ErrorCode, Message, Part, Problem, SessionId, SessionMeta,
-    Snapshot, SnapshotMeta, StopReason, TurnOptions, TurnState, TurnStatus,
+    Snapshot, SnapshotMeta, StopReason, TenantLimits, TurnOptions, TurnState, TurnStatus,
 };
 use std::rc::Rc;
 
@@ -48,12 +48,14 @@ impl SessionHost {
     pub(super) fn task_turn(
         &self,
         meta: &SessionMeta,
+        limits: &TenantLimits,
         task: String,
         options: TurnOptions,
     ) -> Option<(TurnState, Rc<Message>)> {
         let turn = meta.parent.as_ref()?.task_turn.clone();
         let message = self.user_message(&turn, vec![Part::text(task)]);
-        Some((TurnMachine::start(turn, self.now(), meta.budget, options), message))
+        let budget = limits.lower(meta.budget);
+        Some((TurnMachine::start(turn, self.now(), budget, options), message))
     }
 
     /// Cancels the task of this child, for call `call_id` of its parent, and returns its final status. If the

@@ -51,7 +51,8 @@ impl SessionHost {
             meta: SnapshotMeta { meta, totals }, forked_from, tenant_policy, records, task, ..
         } = snapshot;
         let (records, ruled_at) = (records.unwrap_or_default(), totals.updated_at);
-        let task = task.and_then(|(task, options)| self.task_turn(&meta, task, options));
+        let task =
+            task.and_then(|(task, options)| self.task_turn(&meta, &tenant_policy.limits, task, options));
         let session = self.blank(meta);
         let closing = closing(&records);
         let copied = records.last().map_or(0, |record| record.seq);

@@ -62,11 +62,13 @@ impl SessionHost {
         let stored = session.document(&DocumentKey::Queued(turn.clone()))?;
         // An unreadable row stays unreadable, so it must not block later messages.
         let queued = stored.as_deref().and_then(|json| decode::<QueuedTurn>(json).ok());
+        let limits = self.limits_of(session);
         session.commit(self.now(), |draft| {
             draft.dequeue(&turn, stored.as_deref().map_or(0, str::len));
             match queued {
                 Some(queued) => {
                     let QueuedTurn { budget, options, message, .. } = queued;
+                    let budget = limits.lower(budget);
                     draft.start_turn(TurnMachine::start(turn, self.now(), budget, options), message);
                 }
                 None => {

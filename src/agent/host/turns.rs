@@ -6,8 +6,8 @@ use crate::ports::StoreError;
 use crate::session::{Permit, Session, WriteError, suspensions::child_completed};
 use crate::turn::TurnMachine;
 use crate::types::{
-    CallId, ChildStatus, ErrorCode, EventKind, Message, Problem, Role, SessionStatus, StopReason, TurnError,
-    TurnId, TurnStatus,
+    CallId, ChildStatus, ErrorCode, EventKind, Message, Problem, Role, SessionStatus, StopReason,
+    TenantLimits, TurnError, TurnId, TurnStatus,
 };
 use futures::{FutureExt, future::abortable};
 use std::{panic::AssertUnwindSafe, rc::Rc};
@@ -47,6 +47,7 @@ impl SessionHost {
         let new = session.last_seq() == 0;
         let message = self.user_message(&post.turn, post.parts);
         let budget = session.state().meta.budget.patched(&post.budget);
+        let budget = self.limits_of(session).lower(budget);
         // Before the commit: on Cloudflare, what leaves the object after it waits until the disk has it.
         *self.prefetch.borrow_mut() = self.agent.prefetch(&session.state().meta.owner());
         let started = session.commit(self.now(), |draft| {
@@ -63,6 +64,11 @@ impl SessionHost {
         self.prefetch.take();
         started?;
         Ok(TurnStatus::Running)
+    }
+
+    /// Returns the limits of the session's tenant.
+    pub(super) fn limits_of(&self, session: &Session) -> TenantLimits {
+        session.state().guidance.tenant_policy.limits.clone()
     }
 
     /// Makes this host serve a newly stored session, and runs its turn, if it has one.

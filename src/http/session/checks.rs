@@ -41,13 +41,14 @@ pub fn model(host: &SessionHost, model: Option<String>) -> Result<Option<String>
     Ok(model)
 }
 
-/// Checks that the limits of a budget are in their ranges.
-pub fn budget(budget: &BudgetPatch) -> Result<(), Problem> {
-    let errors = budget.violations("/budget");
+/// Checks that the limits of a budget are in their ranges, which the tenant's limits may narrow.
+pub fn budget(host: &SessionHost, budget: &BudgetPatch) -> Result<(), Problem> {
+    let errors = budget.violations("/budget", &host.tenant_limits().ceiling());
     if errors.is_empty() { Ok(()) } else { Err(Problem::fields(errors)) }
 }
 
-/// Checks that the model has a price if there is a limit in money: without a price the limit has no effect.
+/// Checks that the model has a price if there is a limit in money, of the request, the session or the tenant: without
+/// a price the limit has no effect.
 pub fn priced(
     host: &SessionHost,
     limit: Option<f64>,
@@ -56,6 +57,7 @@ pub fn priced(
 ) -> Result<(), Problem> {
     let models = host.agent().models();
     let model = model.map_or_else(|| models.default_model(), str::to_owned);
+    let limit = limit.or(host.tenant_limits().max_cost_usd);
     if limit.is_some() && models.price(&model).is_none() {
         let detail = format!("there is no price for model {model:?}; set MODEL_PRICES");
         return Err(Problem::field(pointer, detail));

@@ -139,7 +139,7 @@ fn check_budget(call: &Call<'_>, session: Option<&Session>, budget: &BudgetPatch
         Some(state) => (state.meta.budget.patched(budget).max_cost_usd, state.meta.model.clone()),
         None => (budget.max_cost_usd, None),
     };
-    checks::budget(budget)?;
+    checks::budget(call.host, budget)?;
     checks::priced(call.host, limit, model.as_deref(), "/budget/max_cost_usd")
 }
 

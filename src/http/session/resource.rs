@@ -45,7 +45,7 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     meta.title_pinned = meta.title.is_some();
     meta.metadata = checks::object("/metadata", new.metadata.unwrap_or_default())?;
     let budget = new.budget.unwrap_or_default();
-    checks::budget(&budget)?;
+    checks::budget(host, &budget)?;
     meta.budget = meta.budget.patched(&budget);
     checks::priced(host, meta.budget.max_cost_usd, meta.model.as_deref(), "/budget/max_cost_usd")?;
     meta.permissions = patched(&meta.permissions, new.permissions.unwrap_or_default())?;

@@ -71,6 +71,20 @@ fn a_child_does_not_use_a_model_that_the_tenant_may_not_use() {
 }
 
 #[test]
+fn the_limits_of_the_tenant_apply_to_children() {
+    let stage = stage();
+    let mut post = request("POST /v1/sessions/s/messages", "", &json!({"content": "delegate:say:hello"}));
+    post.principal.policy.limits.max_tool_calls = Some(7);
+    set_header(&mut post, "prefer", "respond-async");
+    ask(stage.host(), post, "s").unwrap();
+    stage.settle();
+    let id = child(&stage);
+    let (_, child) = session(&stage, &id);
+    assert_eq!(child.state().guidance.tenant_policy.limits.max_tool_calls, Some(7));
+    assert!(child.state().meta.budget.max_tool_calls < 7, "a share of the parent's");
+}
+
+#[test]
 fn a_child_stays_in_its_parents_mode() {
     let plan = Mode { id: "plan".into(), read_only: true, ..Mode::default() };
     let (stage, _) = with(Vec::new());
