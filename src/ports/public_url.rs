@@ -7,7 +7,8 @@ use url::{Host, Url};
 /// An absolute `http(s)` URL of a public host on a standard port, in WHATWG form. The platform's `fetch`
 /// parses URLs in the same way, so both see the same host.
 ///
-/// Host names are not resolved: the platform resolves them and reaches the public internet only.
+/// Host names are not resolved: a name of a stranger may have a private address. Cloudflare reaches the public internet
+/// only; elsewhere, a firewall must refuse private addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl(Url);
 
@@ -58,25 +59,47 @@ impl PublicUrl {
     }
 }
 
+/// Ends of names that are private by convention or by a standard.
+const PRIVATE: &[&str] = &[
+    "localhost",
+    "localdomain",
+    "local",
+    "internal",
+    "intranet",
+    "lan",
+    "home",
+    "corp",
+    "private",
+    "home.arpa",
+    "onion",
+    "test",
+    "invalid",
+];
+
+/// Domains of public services whose names resolve to any address that the name contains, or to the loopback address.
+const WILDCARD_DNS: &[&str] = &[
+    "nip.io",
+    "sslip.io",
+    "xip.io",
+    "traefik.me",
+    "backname.io",
+    "local-ip.co",
+    "local-ip.sh",
+    "localtest.me",
+    "lvh.me",
+    "vcap.me",
+    "lacolhost.com",
+    "localho.st",
+    "localhost.direct",
+    "rbndr.us",
+    "1u.ms",
+];
+
 fn is_public_name(name: &str) -> bool {
-    const PRIVATE: &[&str] = &[
-        "localhost",
-        "local",
-        "internal",
-        "intranet",
-        "lan",
-        "home",
-        "corp",
-        "private",
-        "home.arpa",
-        "onion",
-        "test",
-        "invalid",
-    ];
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     let ends =
-        |suffix: &str| name == suffix || name.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'));
-    name.contains('.') && !PRIVATE.iter().any(|suffix| ends(suffix))
+        |suffix: &&str| name.strip_suffix(suffix).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));
+    name.contains('.') && !PRIVATE.iter().chain(WILDCARD_DNS).any(ends)
 }
 
 /// Returns whether the address is outside IANA's special-purpose registry for IPv4.
@@ -120,12 +143,32 @@ mod tests {
             "http://a.localhost/",
             "http://printer/",
             "http://db.internal/",
+            "http://a.b.internal./",
+            "http://printer.local/",
+            "http://nas.home.arpa/",
+            "http://localhost.localdomain/",
+            "http://nip.io/",
+            "http://127.0.0.1.nip.io/",
+            "http://7f000001.NIP.io./",
+            "http://app.10-0-0-1.sslip.io/",
+            "http://localtest.me/",
+            "http://a.localtest.me/",
+            "http://lvh.me/",
+            "http://a.lvh.me../",
+            "http://7f000001.c0a80001.rbndr.us/",
             "http://metadata.google.internal/",
             "http://127.0.0.1/",
             "http://127.1/",
             "http://2130706433/",
             "http://0x7f.0.0.1/",
             "http://0177.0.0.1/",
+            "http://017700000001/",
+            "http://0x7f000001/",
+            "http://0X7F.1/",
+            "http://127.0.1/",
+            "http://127.0.0.1./",
+            "http://%31%32%37.0.0.1/",
+            "http://3232235777/",
             "http://0/",
             "http://10.1.2.3/",
             "http://172.16.0.1/",
@@ -139,7 +182,12 @@ mod tests {
             "http://[::]/",
             "http://[::ffff:127.0.0.1]/",
             "http://[::ffff:10.0.0.1]/",
+            "http://[::127.0.0.1]/",
             "http://[64:ff9b::7f00:1]/",
+            "http://[64:ff9b::10.0.0.1]/",
+            "http://[64:ff9b:1::7f00:1]/",
+            "http://[::ffff:0:127.0.0.1]/",
+            "http://[2002:a00:1::1]/",
             "http://[2002:7f00:1::]/",
             "http://[2001:0:7f00:1::]/",
             "http://[fd00::1]/",
@@ -158,7 +206,13 @@ mod tests {
         for good in [
             "https://example.com/a?b#c",
             "http://example.com:80/",
+            "https://example.com./",
             "https://8.8.8.8/",
+            "https://0x08080808/",
+            "https://notlocalhost.com/",
+            "https://snip.io/",
+            "https://nip.io.example.com/",
+            "https://internal.example.com/",
             "https://münchen.de/ä",
             "https://[2606:4700::1111]/",
         ] {

@@ -43,7 +43,8 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "hosts separated by commas",
             doc: "Hosts that the tool `web_fetch` may read: `example.com`, `*.example.org` for all hosts below it, or \
-                  `*` for every public host. Not set: the agent has no `web_fetch`.",
+                  `*` for every public host. Not set: the agent has no `web_fetch`. See \
+                  [operations.md](operations.md#outbound-requests-of-agents) before you use `*` outside of Cloudflare.",
             example: "",
         },
     ],
