@@ -28,7 +28,7 @@ use crate::ports::{
     filesystem::{FileResult, Precondition},
     memory::{Collection, CollectionKind, Entry, Listing, MemoryResult, NewEntry, Removal, Source},
 };
-use crate::types::{BoxError, FilePath, Owner, Record, Role, SessionId, TenantId, Timestamp, UserId};
+use crate::types::{BoxError, FilePath, Owner, Record, SessionId, TenantId, Timestamp, UserId};
 use crate::workspace::{Guard, Workspaces, WrapTree, layout::MEMORY};
 use consolidation::MAX_MEMORY;
 use daily::MemoryFiles;
@@ -72,16 +72,16 @@ impl Default for Flush {
     }
 }
 
-/// A message to index.
+/// A turn of a conversation to index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTurn {
     /// Id, unique within the session. An id is stored once.
     pub id: String,
-    /// Name of the speaker.
-    pub speaker: String,
-    /// Time of the message.
+    /// Name of the speaker. `None` if the text names the speakers.
+    pub speaker: Option<String>,
+    /// When it was said.
     pub at: Timestamp,
-    /// Text of the message.
+    /// What was said.
     pub text: String,
 }
 
@@ -96,7 +96,7 @@ impl NewTurn {
             group: session.to_string(),
             session: Some(session.clone()),
             at: self.at,
-            speaker: Some(self.speaker),
+            speaker: self.speaker,
         };
         entry(origin, &self.text)
     }
@@ -224,25 +224,6 @@ impl Memories {
         let mut said = self.index.list(&Self::collection(owner, CollectionKind::Turns), &listing).await?;
         said.reverse();
         Ok(said)
-    }
-
-    /// Indexes the messages of a session. Indexing them again changes nothing.
-    ///
-    /// # Errors
-    /// Returns an error when the index is unavailable.
-    pub async fn index_messages(
-        &self,
-        owner: &Owner,
-        session: &SessionId,
-        records: &[Record],
-    ) -> MemoryResult<usize> {
-        let turns = flush::transcript(records).into_iter().map(|message| NewTurn {
-            id: message.id.to_string(),
-            speaker: if message.role == Role::User { "user" } else { "assistant" }.to_owned(),
-            at: message.created_at,
-            text: message.text(),
-        });
-        self.import(owner, session, turns.collect()).await
     }
 
     /// Indexes the turns of a conversation in this order and returns how many are new. Turns that exist

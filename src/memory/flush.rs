@@ -61,7 +61,7 @@ pub fn extraction_request(
         return None;
     }
     let line = |message: &Rc<Message>| {
-        let who = if message.role == Role::User { "user" } else { "assistant" };
+        let who = message.role.name();
         format!("[{}] {who}: {}", message.created_at.to_rfc3339(), shorten(&message.text()))
     };
     let lines: Vec<String> = messages.iter().map(line).collect();

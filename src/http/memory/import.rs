@@ -103,7 +103,7 @@ pub(in crate::http) async fn turns(call: &TenantCall<'_>) -> Result<Response, Pr
         check_id(&place, "id", Some(&turn.id), &mut faults);
         check_id(&place, "speaker", Some(&turn.speaker), &mut faults);
         let Turn { id, ts, speaker, text } = turn;
-        turns.push(NewTurn { id, speaker, at: ts.unwrap_or(now), text });
+        turns.push(NewTurn { id, speaker: Some(speaker), at: ts.unwrap_or(now), text });
     }
     refuse(faults)?;
     let ids: Vec<String> = turns.iter().map(|turn| turn.id.clone()).collect();
