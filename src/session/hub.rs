@@ -71,6 +71,8 @@ pub enum TurnPause {
     Ended(Box<TurnEnd>),
     /// The turn waits for a person.
     Waiting,
+    /// The session was erased, and the turn with it.
+    Erased,
 }
 
 impl TurnPause {
@@ -171,6 +173,9 @@ impl Hub {
 
     /// Ends all streams and waits, because the session was erased.
     pub fn close(&self) {
+        for (_, waiter) in self.waiters.borrow_mut().drain(..) {
+            let _ = waiter.send(TurnPause::Erased);
+        }
         self.detach();
         if let Some(broadcast) = &self.broadcast {
             broadcast.close();

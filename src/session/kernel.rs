@@ -36,8 +36,9 @@ const MAX_TIMER: Duration = Duration::from_secs(3);
 const QUIET: Duration = Duration::from_secs(2);
 /// How long follow-ups wait at most.
 const MAX_QUIET: Duration = Duration::from_secs(10);
-/// How long follow-ups that run at once wait, so that the reply leaves first.
-const AFTER_REPLY: Duration = Duration::from_millis(100);
+/// How long follow-ups that run at once wait: enough for the reply to leave first. Turns in quick succession fill the
+/// context window within tenths of a second.
+const AFTER_REPLY: Duration = Duration::from_millis(5);
 
 /// A background job of a session. Each runs at most once at a time.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -176,6 +176,17 @@ fn aborting_a_waiting_call_is_not_a_failure_however_often() {
 }
 
 #[test]
+fn a_request_that_waits_for_a_turn_of_a_deleted_session_gets_404() {
+    let chat = demo("deleted", json!({}));
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| chat.post("/messages", json!({"content": "/slow 1000 60"})));
+        chat.until_logged("turn.started");
+        world().server.client().delete(&chat.path("")).expect(204);
+        assert_eq!(waiting.join().unwrap().expect(404)["code"], "not_found");
+    });
+}
+
+#[test]
 fn tasks_keep_their_ids() {
     let chat = demo("tasks", json!({}));
     let result = |name: &str, args: Value| -> Value {

@@ -1,7 +1,7 @@
 //! Signed tokens, verified by the real platform.
 
 #[path = "../front/signer.rs"]
-mod signer;
+pub mod signer;
 use crate::support::shared;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD as B64};
 use serde_json::{Value, json};

@@ -18,6 +18,7 @@ mod doc_commands;
 mod errors;
 mod events;
 mod folders;
+mod fuzz;
 mod isolation;
 mod jwt;
 mod kit;

@@ -72,7 +72,7 @@ impl TurnSubscription {
     /// Returns the response: the stream, or the turn when it has ended or is suspended.
     ///
     /// # Errors
-    /// `unavailable` when the turn was interrupted and will be recovered.
+    /// `unavailable` when the turn was interrupted and will be recovered; `not_found` when the session was deleted.
     pub async fn respond(self, session: &Rc<Session>) -> Result<Response, Problem> {
         let Self { turn, source } = self;
         match source {
@@ -82,6 +82,7 @@ impl TurnSubscription {
             Source::Pause(pause) => match pause.await {
                 Ok(TurnPause::Ended(end)) => response::json(StatusCode::OK, &TurnAnswer::new(&turn, *end)),
                 Ok(TurnPause::Waiting) => turn_response(session, &turn),
+                Ok(TurnPause::Erased) => Err(Problem::not_found("session")),
                 Err(_) => {
                     let id = session.state().meta.id.clone();
                     let detail = format!(

@@ -164,7 +164,7 @@ impl World {
             ["index", "flush"].iter().filter_map(|name| self.state.activity.follow_ups.get(*name));
         let first = follow_ups.into_iter().find(|progress| progress.is_requested());
         let due = first.and_then(|first| first.waiting).map(|times| match self.at_once {
-            true => times.first + Duration::from_millis(100),
+            true => times.first + AFTER_REPLY,
             false => (times.last + Duration::from_secs(2)).min(times.first + Duration::from_secs(10)),
         });
         owed.extend(due.map(|at| (Job::FollowUps, at)));

@@ -1,0 +1,390 @@
+//! Requests at random, by two users of each of two tenants and by the tenants' own keys, with ids of the others mixed
+//! in. No request may fail with a 5xx, and no response may contain what belongs to someone else.
+//!
+//! `make fuzz` sends 20,000 requests; the tests send fewer. `FUZZ_SEED` repeats the requests of a run, but not the
+//! order in which the server handles concurrent ones.
+
+use crate::jwt::signer::Signer;
+use crate::support::{Client, Response, Server};
+use edge_harness::http::{MAX_BODY, route::Handler, routes::ROUTES};
+use fastrand::Rng;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value, json};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Mutex,
+    thread,
+};
+
+/// Number of requests, unless `FUZZ_REQUESTS` sets it.
+const REQUESTS: usize = 2_000;
+/// Number of concurrent clients.
+const THREADS: usize = 4;
+/// Ids that are kept of each kind.
+const POOL: usize = 60;
+/// The memory that the runtime may use at the end, in bytes. It starts with about 250 MB.
+const MAX_MEMORY: u64 = 900 << 20;
+
+/// Kinds of ids, by their prefix.
+const PREFIXES: [&str; 6] = ["trn_", "call_", "art_", "msg_", "key_", "mem_"];
+const AUDIENCE: &str = "fuzz";
+const TENANTS: [&str; 2] = ["north", "south"];
+const USERS: [&str; 2] = ["ann", "bob"];
+
+/// Who sends a request.
+struct Caller {
+    client: Client,
+    /// A text that only this caller sends, and that only this caller and the key of its tenant may see.
+    mark: String,
+    /// The marks that no response to this caller may contain.
+    foreign: Vec<String>,
+}
+
+/// Ids that responses have shown to any caller, so that requests name existing things of others.
+#[derive(Default)]
+struct Pool(Mutex<HashMap<&'static str, Vec<String>>>);
+
+impl Pool {
+    fn add(&self, rng: &mut Rng, kind: &'static str, id: String) {
+        let mut pools = self.0.lock().unwrap();
+        let pool = pools.entry(kind).or_default();
+        if pool.len() < POOL {
+            pool.push(id);
+        } else {
+            pool[rng.usize(..POOL)] = id;
+        }
+    }
+
+    fn pick(&self, rng: &mut Rng, kind: &str) -> Option<String> {
+        let pools = self.0.lock().unwrap();
+        pools.get(kind).map(|pool| pool[rng.usize(..pool.len())].clone())
+    }
+
+    /// Adds the ids in a response.
+    fn learn(&self, rng: &mut Rng, text: &str) {
+        for prefix in PREFIXES {
+            for (at, _) in text.match_indices(prefix).take(3) {
+                let id: String =
+                    text[at..].chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+                self.add(rng, prefix, id);
+            }
+        }
+    }
+}
+
+fn callers(server: &Server) -> Vec<Caller> {
+    let signer = Signer::Secret;
+    let mut callers = Vec::new();
+    for tenant in TENANTS {
+        let issuer = format!("https://{tenant}.example");
+        let jwt = json!({
+            "issuer": issuer, "audience": AUDIENCE, "jwks": { "keys": [signer.jwk(signer.alg())] },
+        });
+        // A rule that makes calls wait, so that approvals and answers have something to decide.
+        let permissions = json!({ "tools": { "edit_file": "ask" } });
+        let tenant_body = json!({ "id": tenant, "jwt": jwt, "permissions": permissions });
+        server.admin().post("/v1/admin/tenants", tenant_body).expect(201);
+        let scopes = json!({ "scopes": ["chat", "read", "approve", "admin"] });
+        let key = server.admin().post(&format!("/v1/admin/tenants/{tenant}/keys"), scopes).expect(201);
+        let key = key["key"].as_str().unwrap().to_owned();
+        callers.push((tenant, None, key));
+        for user in USERS {
+            let claims = json!({ "iss": issuer, "sub": user, "aud": AUDIENCE, "exp": 4_000_000_000u64 });
+            callers.push((tenant, Some(user), signer.token(signer.alg(), &claims)));
+        }
+    }
+    let mark = |tenant: &str, user: Option<&str>| format!("mark{tenant}{}", user.unwrap_or("key"));
+    let marks: Vec<_> =
+        callers.iter().map(|(tenant, user, _)| (*tenant, *user, mark(tenant, *user))).collect();
+    let caller = |(tenant, user, credential): &(&'static str, Option<&'static str>, String)| Caller {
+        client: server.anonymous().with_key(credential),
+        mark: mark(tenant, *user),
+        // The key acts for all users of its tenant, and so its words reach each of them.
+        foreign: marks
+            .iter()
+            .filter(|(t, u, _)| t != tenant || (u.is_some() && user.is_some() && u != user))
+            .map(|(_, _, mark)| mark.clone())
+            .collect(),
+    };
+    callers.iter().map(caller).collect()
+}
+
+/// Returns a text that no handler expects.
+fn junk(rng: &mut Rng) -> String {
+    let texts = [
+        "",
+        " ",
+        "..",
+        "../../etc/passwd",
+        "a/b",
+        "\0",
+        "é\u{202e}🌍",
+        "null",
+        "-1",
+        "1e9",
+        "%2e%2e",
+        "'; --",
+    ];
+    match rng.u8(..10) {
+        0 => "x".repeat(rng.usize(..2_000)),
+        1 => (0..rng.usize(..40)).map(|_| rng.char(..)).collect(),
+        _ => texts[rng.usize(..texts.len())].to_owned(),
+    }
+}
+
+/// Returns a value for a parameter of a path.
+fn parameter(rng: &mut Rng, pool: &Pool, name: &str) -> String {
+    if rng.u8(..10) == 0 {
+        return junk(rng);
+    }
+    let kind = match name {
+        "id" if rng.u8(..4) > 0 => return format!("chat-{}", rng.u8(..12)),
+        "turn" | "item" => "trn_",
+        "call_id" => "call_",
+        "ref" => "art_",
+        "key" => "key_",
+        "path*" => return format!("notes/{}.md", rng.u8(..6)),
+        "date" => return "2026-11-20".into(),
+        "tenant" => return TENANTS[rng.usize(..2)].into(),
+        _ => PREFIXES[rng.usize(..PREFIXES.len())],
+    };
+    pool.pick(rng, kind).unwrap_or_else(|| format!("{kind}0"))
+}
+
+fn path(rng: &mut Rng, pool: &Pool, pattern: &str) -> String {
+    let segments = pattern.split('/').map(|segment| {
+        match segment.strip_prefix('{').and_then(|name| name.strip_suffix('}')) {
+            Some(name) => {
+                let value = parameter(rng, pool, name);
+                utf8_percent_encode(&value, NON_ALPHANUMERIC).to_string()
+            }
+            None => segment.to_owned(),
+        }
+    });
+    let path = segments.collect::<Vec<_>>().join("/");
+    let mut query = Vec::new();
+    for name in ["user", "agent", "limit", "cursor", "after", "layer", "scope", "q", "prefix", "turn"] {
+        if rng.u8(..6) > 0 {
+            continue;
+        }
+        let value = match name {
+            _ if rng.u8(..5) == 0 => junk(rng),
+            "user" => USERS[rng.usize(..2)].into(),
+            "agent" => "default".into(),
+            "limit" => rng.u16(..300).to_string(),
+            "after" => rng.u16(..50).to_string(),
+            "layer" => "shared".into(),
+            "scope" => "sessions".into(),
+            "q" => "mark hello oslo".into(),
+            "turn" => parameter(rng, pool, "turn"),
+            _ => "notes/".into(),
+        };
+        query.push(format!("{name}={}", utf8_percent_encode(&value, NON_ALPHANUMERIC)));
+    }
+    // A stream of events ends only with the session otherwise.
+    query.push("until=idle".into());
+    format!("{path}?{}", query.join("&"))
+}
+
+/// Returns the text of a message, with directives for the demo model.
+fn content(rng: &mut Rng, mark: &str) -> String {
+    match rng.u8(..12) {
+        0 => format!(
+            "/tool write_file {}",
+            json!({ "path": "notes/1.md", "content": mark, "overwrite": true })
+        ),
+        1 => format!("/tool edit_file {}", json!({ "path": "notes/1.md", "old": "mark", "new": mark })),
+        2 => format!("/tool ask_user {}", json!({ "question": format!("{mark}?") })),
+        3 => "/tool session_search {\"query\":\"mark hello\"}".into(),
+        4 => "/tool memory_search {\"query\":\"mark hello\"}".into(),
+        5 => "/tool read_file {\"path\":\"notes/1.md\"}\n/tool list_files {}".into(),
+        6 => format!("/slow 2 {}", rng.u8(..10)),
+        7 => format!("remember that {mark} likes tea"),
+        8 => ["/fail 429", "/fail 500", "/fail cut", "/fail overflow"][rng.usize(..4)].into(),
+        9 => junk(rng),
+        _ => format!("hello from {mark}"),
+    }
+}
+
+/// Returns a value of any JSON type.
+fn value(rng: &mut Rng, mark: &str, depth: u8) -> Value {
+    match rng.u8(..if depth > 0 { 8 } else { 6 }) {
+        0 => Value::Null,
+        1 => rng.bool().into(),
+        2 => rng.i64(..).into(),
+        3 => (rng.f64() * 1e6).into(),
+        4 => junk(rng).into(),
+        5 => mark.into(),
+        6 => (0..rng.u8(..4)).map(|_| value(rng, mark, depth - 1)).collect(),
+        _ => (0..rng.u8(..4)).map(|n| (format!("{mark}{n}"), value(rng, mark, depth - 1))).collect(),
+    }
+}
+
+fn body(rng: &mut Rng, pool: &Pool, mark: &str) -> Vec<u8> {
+    match rng.u8(..40) {
+        0 => return junk(rng).into_bytes(),
+        1 if rng.u8(..4) == 0 => {
+            let text = "word ".repeat(rng.usize(..MAX_BODY / 5 - 100));
+            return json!({ "content": text, "text": mark }).to_string().into_bytes();
+        }
+        _ => {}
+    }
+    let mut fields = Map::new();
+    let names = [
+        "content",
+        "user",
+        "agent",
+        "id",
+        "title",
+        "metadata",
+        "mode",
+        "model",
+        "state",
+        "permissions",
+        "budget",
+        "on_busy",
+        "decision",
+        "answer",
+        "args",
+        "reason",
+        "facts",
+        "turns",
+        "session",
+        "q",
+        "limit",
+        "scope",
+        "scopes",
+        "at_message",
+        "tools",
+        "think",
+        "output_schema",
+        "parts",
+    ];
+    // Each route needs the content or the decision, and ignores what it does not know.
+    for name in names {
+        let needed = matches!(name, "content" | "decision" | "answer" | "session" | "q" | "facts" | "turns");
+        if rng.u8(..10) > if needed { 7 } else { 1 } {
+            continue;
+        }
+        let random = rng.u8(..8) == 0;
+        let value = match name {
+            _ if random => value(rng, mark, 3),
+            "content" => content(rng, mark).into(),
+            "user" => USERS[rng.usize(..2)].into(),
+            "agent" => "default".into(),
+            "id" => format!("chat-{}", rng.u8(..12)).into(),
+            "title" | "answer" | "reason" => mark.into(),
+            "metadata" | "state" => json!({ "note": mark }),
+            "mode" => "plan".into(),
+            "model" => "demo/echo".into(),
+            "permissions" => json!({ "tools": { "write_file": "ask" } }),
+            "budget" => json!({ "max_steps": rng.u8(..20) }),
+            "on_busy" => ["queue", "steer", "reject"][rng.usize(..3)].into(),
+            "decision" => ["approve", "decline", "always_allow_tool"][rng.usize(..3)].into(),
+            "facts" => json!([{ "text": format!("{mark} lives in Oslo") }]),
+            "turns" => {
+                json!([{ "id": rng.u16(..).to_string(), "speaker": "user", "text": format!("{mark} hello") }])
+            }
+            "session" => format!("chat-{}", rng.u8(..12)).into(),
+            "q" => "mark hello".into(),
+            "limit" => rng.u8(..).into(),
+            "scope" => "sessions".into(),
+            "scopes" => json!(["read"]),
+            "at_message" => pool.pick(rng, "msg_").unwrap_or_default().into(),
+            _ => value(rng, mark, 2),
+        };
+        fields.insert(name.into(), value);
+    }
+    Value::Object(fields).to_string().into_bytes()
+}
+
+/// Sends one request, and returns it as text with the response.
+fn request(rng: &mut Rng, pool: &Pool, caller: &Caller) -> (String, Response) {
+    let route = loop {
+        let route = &ROUTES[rng.usize(..ROUTES.len())];
+        // More messages and fewer deletions, so that there is something to read.
+        let weight = match (route.method.as_str(), &route.handler) {
+            (_, Handler::Operator(_) | Handler::Public(_)) => 2,
+            ("DELETE", _) => 3,
+            _ if route.path.ends_with("/messages") => 40,
+            _ => 10,
+        };
+        if rng.u8(..40) < weight {
+            break route;
+        }
+    };
+    let path = path(rng, pool, route.path);
+    let mut client = caller.client.clone();
+    if rng.bool() {
+        let accepted = ["text/event-stream", "application/x-ndjson", "application/json", "*/*;q=0.1"];
+        client = client.with_header("accept", accepted[rng.usize(..4)]);
+    }
+    for (name, value) in [("idempotency-key", "a"), ("prefer", "respond-async"), ("if-match", "\"x\"")] {
+        if rng.u8(..8) == 0 {
+            client = client.with_header(name, value);
+        }
+    }
+    if rng.u8(..8) == 0 {
+        client = client.with_header("last-event-id", &format!("{}.{}", rng.u8(..20), rng.u8(..50)));
+    }
+    let body = if matches!(route.method.as_str(), "GET" | "DELETE") {
+        Vec::new()
+    } else {
+        if rng.u8(..20) > 0 {
+            client = client.with_header("content-type", "application/json");
+        }
+        body(rng, pool, &caller.mark)
+    };
+    let start: String = String::from_utf8_lossy(&body).chars().take(500).collect();
+    let shown = format!("{} {path} by {}: {start}", route.method, caller.mark);
+    (shown, client.send(route.method.as_str(), &path, &body))
+}
+
+fn check(caller: &Caller, shown: &str, response: &Response) {
+    let text = response.text();
+    let start: String = text.chars().take(1_000).collect();
+    assert!(response.status < 500, "{shown}\ngot {}: {start}", response.status);
+    if response.status >= 400 {
+        let kind = response.header("content-type");
+        assert_eq!(kind, Some("application/problem+json"), "{shown}\ngot {}: {start}", response.status);
+    }
+    let everything = format!("{:?}\n{text}", response.headers);
+    for mark in &caller.foreign {
+        let found =
+            everything.find(mark.as_str()).map(|at| everything[..at].chars().rev().take(300).collect());
+        let before: Option<String> = found.map(|reversed: String| reversed.chars().rev().collect());
+        assert_eq!(before, None, "{shown}\nshows {mark} after this text");
+    }
+}
+
+#[test]
+fn requests_at_random_neither_fail_nor_show_what_belongs_to_others() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let requests = number("FUZZ_REQUESTS").map_or(REQUESTS, |count: u64| count as usize);
+    let seed = number("FUZZ_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
+    println!("{requests} requests with FUZZ_SEED={seed}");
+    let server = Server::start(json!({}));
+    let callers = callers(&server);
+    let pool = Pool::default();
+    let statuses: Mutex<BTreeMap<u16, usize>> = Mutex::default();
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (callers, pool, statuses) = (&callers, &pool, &statuses);
+            scope.spawn(move || {
+                let mut rng = Rng::with_seed(seed + thread as u64);
+                for _ in 0..requests / THREADS {
+                    let caller = &callers[rng.usize(..callers.len())];
+                    let (shown, response) = request(&mut rng, pool, caller);
+                    check(caller, &shown, &response);
+                    *statuses.lock().unwrap().entry(response.status).or_default() += 1;
+                    pool.learn(&mut rng, &response.text());
+                }
+            });
+        }
+    });
+    let (statuses, memory) = (statuses.into_inner().unwrap(), server.rss());
+    println!("statuses: {statuses:?}; the runtime uses {} MB", memory >> 20);
+    let succeeded: usize = statuses.range(..300).map(|(_, count)| count).sum();
+    assert!(succeeded * 5 > requests, "too few requests reach the data: {statuses:?}");
+    assert!(memory < MAX_MEMORY, "the runtime uses {memory} bytes");
+}
