@@ -1,6 +1,6 @@
 # The index of commands: `make help`.
 .DEFAULT_GOAL := help
-.PHONY: help setup new build dev check test audit bench sim fmt lint deploy workspace-push clean
+.PHONY: help setup new build dev check test audit bench sim fuzz fmt lint deploy workspace-push clean
 
 # The folder of the Worker. Exported, because make passes signals to a script only when no shell is in between.
 new build dev deploy: export WORKER = $(DIR)
@@ -34,6 +34,9 @@ bench: build ## measures turns, compared with the smallest possible Worker: COMP
 
 sim: ## simulates the core: SEEDS=100000 FROM=0, or SEED=7 for one world with its trace, or FAULTS=1
 	@scripts/sim.sh
+
+fuzz: setup ## sends random requests of several users and tenants to the real Worker: REQUESTS=20000 SEED=7
+	@scripts/fuzz.sh
 
 fmt: ## formats the code
 	@cargo fmt

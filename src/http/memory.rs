@@ -112,9 +112,10 @@ pub(super) async fn consolidate(call: &TenantCall<'_>) -> Result<Response, Probl
     let owner = owner::of_body(call, space.user, space.agent)?;
     match call.gateway.memories.consolidate(&owner).await {
         Ok(Consolidated::Done(facts)) => response::json(StatusCode::OK, &json!({ "facts": facts })),
-        Ok(Consolidated::Busy) => {
-            Err(Problem::new(ErrorCode::MemoryBusy, "this memory is being consolidated; try again later"))
-        }
+        Ok(Consolidated::Busy) => Err(Problem::new(
+            ErrorCode::MemoryBusy,
+            "this memory is being consolidated or erased; try again later",
+        )),
         Err(cause) => {
             let detail = "the memory could not be consolidated; nothing is lost, try again";
             Err(Problem::unavailable(detail, cause))

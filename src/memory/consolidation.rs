@@ -28,7 +28,6 @@ use std::time::Duration;
 pub const MAX_MEMORY: usize = 14_400;
 /// How much of the current file the prompt contains, in characters. A user can write a longer file.
 const MAX_READ: usize = 40_000;
-const LEASE_LOST: &str = "the lease was lost";
 /// Minimum time between two consolidations of a space.
 pub const MIN_GAP: Duration = Duration::from_mins(30);
 /// Duration of a lease.
@@ -62,9 +61,13 @@ matter, and keep dates. Respond with the complete new file and nothing else, in 
 pub enum Consolidated {
     /// Number of facts that were merged.
     Done(usize),
-    /// Another worker holds the lease.
+    /// Another worker has the lease, or the memory is being erased.
     Busy,
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("the lease was lost")]
+struct LeaseLost;
 
 impl Memories {
     /// Consolidates up to `limit` spaces of all tenants that are due and returns how many were due. A failure
@@ -104,10 +107,14 @@ impl Memories {
         let lease = self.spaces.claim(&claim, space).await?;
         let Some(lease) = lease else { return Ok(Consolidated::Busy) };
         let done = self.consolidate_space(&lease, claim.until).await;
-        if done.is_err() {
-            let _ = self.spaces.give_back(&lease, self.one_shot.clock.now()).await;
+        match done {
+            Ok(facts) => Ok(Consolidated::Done(facts)),
+            Err(error) if error.is::<LeaseLost>() => Ok(Consolidated::Busy),
+            Err(error) => {
+                let _ = self.spaces.give_back(&lease, self.one_shot.clock.now()).await;
+                Err(error)
+            }
         }
-        done.map(Consolidated::Done)
     }
 
     fn claim(&self) -> Claim {
@@ -144,7 +151,7 @@ impl Memories {
         let now = self.one_shot.clock.now();
         match self.spaces.finish(lease, watermark, now).await {
             Ok(true) => Ok(done),
-            Ok(false) => Err(LEASE_LOST.into()),
+            Ok(false) => Err(LeaseLost.into()),
             Err(error) => Err(error.into()),
         }
     }
@@ -162,7 +169,7 @@ impl Memories {
     ) -> Result<(), BoxError> {
         match self.spaces.note(lease, watermark, intent).await {
             Ok(true) => Ok(()),
-            Ok(false) => Err(LEASE_LOST.into()),
+            Ok(false) => Err(LeaseLost.into()),
             Err(error) => Err(error.into()),
         }
     }

@@ -109,6 +109,24 @@ fn late_and_concurrent_facts_are_consolidated() {
 }
 
 #[test]
+fn a_memory_that_is_erased_during_its_consolidation_is_busy() {
+    let own: Rc<RefCell<Option<Rc<Memories>>>> = Rc::default();
+    let erased = Rc::clone(&own);
+    let (stage, _) = Stage::scripted(
+        move |_: &ModelRequest| {
+            let own = erased.borrow().clone().expect("a memory");
+            assert_eq!(own.erase(&"t".into(), Some(&"u".into())).now_or_never(), Some(Ok(true)));
+            answer(vec![Part::text("- Fact 1.\n")])
+        },
+        |builder| builder,
+    );
+    let memories = memories(&stage);
+    own.replace(Some(Rc::clone(&memories)));
+    block_on(memories.learn(&owner("u"), vec![fact(1)])).expect("learned");
+    assert_eq!(block_on(memories.consolidate(&owner("u"))).unwrap(), Consolidated::Busy);
+}
+
+#[test]
 fn a_concurrent_edit_is_kept() {
     type Edit = Box<dyn Fn()>;
     let edit: Rc<RefCell<Option<Edit>>> = Rc::default();

@@ -2,7 +2,11 @@
 
 use super::{PATIENCE, Response, Sse, http};
 use serde_json::Value;
-use std::net::{SocketAddr, TcpStream};
+use std::{
+    io,
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
 
 /// A WebSocket to the Worker; reads fail after [`PATIENCE`].
 pub type WebSocket = tungstenite::WebSocket<TcpStream>;
@@ -60,6 +64,18 @@ impl Client {
     #[track_caller]
     pub fn send(&self, method: &str, path: &str, body: &[u8]) -> Response {
         self.open(method, path, body).finish().unwrap_or_else(|e| panic!("{method} {path}: {e}"))
+    }
+
+    /// Sends any method with any bytes, and receives the body for at most `patience`. Fails if the server closes the
+    /// connection instead of reading the request.
+    pub fn try_send(
+        &self,
+        method: &str,
+        path: &str,
+        body: &[u8],
+        patience: Duration,
+    ) -> io::Result<Response> {
+        http::send(self.address, method, path, &self.headers, body)?.finish_within(patience)
     }
 
     /// Sends a GET whose response is an event stream.

@@ -59,6 +59,16 @@ impl Incoming {
         Ok(Response { status: self.status, headers: self.headers, body })
     }
 
+    /// Receives the body, or what arrives of it within `patience`.
+    pub fn finish_within(mut self, patience: Duration) -> io::Result<Response> {
+        self.patience(patience);
+        let mut body = Vec::new();
+        match self.body.read_to_end(&mut body) {
+            Err(error) if error.kind() != io::ErrorKind::TimedOut => return Err(error),
+            _ => Ok(Response { status: self.status, headers: self.headers, body }),
+        }
+    }
+
     /// Sets the time the rest of the body may take.
     pub fn patience(&mut self, patience: Duration) {
         self.body.connection.get_mut().deadline = Instant::now() + patience;
