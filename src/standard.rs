@@ -86,6 +86,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
     let evict_over = parts.settings.evict_over;
     #[cfg(feature = "fixtures")]
     let has_pulse = parts.settings.initial_state.contains_key("beat");
+    let context_files = WorkspaceContext::instruction_files(&context);
     let context = WorkspaceContext::new(&parts.files, &context);
     let (models, clock, entropy) =
         (Rc::clone(&parts.models), Rc::clone(&parts.clock), Rc::clone(&parts.entropy));
@@ -94,6 +95,7 @@ pub fn builder(parts: Standard) -> HarnessBuilder {
         .models(parts.models)
         .clock(parts.clock, parts.entropy)
         .settings(parts.settings)
+        .context_files(context_files)
         .built_in(Rc::new(AgentTrace::new(Rc::clone(&parts.log))))
         .built_in(Rc::new(SessionPersistence))
         .built_in(Rc::new(context))

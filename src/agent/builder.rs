@@ -11,6 +11,7 @@ use super::{
 use crate::context::ContextStrategy;
 use crate::ports::{Clock, Entropy, Models};
 use crate::session::{ModeError, Modes};
+use crate::types::FilePath;
 use std::rc::Rc;
 use thiserror::Error;
 
@@ -61,6 +62,7 @@ pub struct HarnessBuilder {
     without: Vec<String>,
     tools: Vec<Rc<dyn DynTool>>,
     settings: Settings,
+    context_files: Vec<FilePath>,
     context: Vec<Rc<dyn ContextSource>>,
     follow_ups: Vec<Rc<dyn FollowUp>>,
     intervals: Vec<Rc<dyn Interval>>,
@@ -99,6 +101,13 @@ impl HarnessBuilder {
     /// Sets the settings.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
+        self
+    }
+
+    /// Names the files of the workspace whose text is part of the prompt. By default, edits of them by tools need
+    /// the user's approval.
+    pub fn context_files(mut self, files: Vec<FilePath>) -> Self {
+        self.context_files = files;
         self
     }
 
@@ -244,6 +253,7 @@ impl HarnessBuilder {
             settings: self.settings,
             modes,
             state: Rc::new(state),
+            context_files: self.context_files,
             context: self.context,
             context_manager,
             follow_ups,

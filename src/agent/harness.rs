@@ -8,8 +8,8 @@ use crate::ports::{Clock, Entropy, Model, Models};
 use crate::session::Modes;
 use crate::turn::{policy::Permissions, selector};
 use crate::types::{
-    GeneratedId, Message, Mode, ModelError, Owner, Role, Rules, SessionState, TenantLimits, ToolSpec,
-    WaitKind,
+    FilePath, GeneratedId, Message, Mode, ModelError, Owner, Role, Rules, SessionState, TenantLimits,
+    ToolSpec, WaitKind,
 };
 use futures::{FutureExt, future::join_all};
 use std::rc::Rc;
@@ -27,6 +27,7 @@ pub struct HarnessAgent {
     pub(super) settings: Settings,
     pub(super) modes: Rc<Modes>,
     pub(super) state: Rc<StateRules>,
+    pub(super) context_files: Vec<FilePath>,
     pub(super) context: Vec<Rc<dyn ContextSource>>,
     pub(super) context_manager: Option<Rc<ContextManager>>,
     pub(super) follow_ups: Vec<Rc<dyn FollowUp>>,
@@ -173,7 +174,8 @@ impl HarnessAgent {
         let of_mode = mode.map_or(&NONE, |mode| &mode.permissions);
         let layers = vec![&state.guidance.tenant_policy.rules, &self.settings.permissions, of_mode];
         let read_only = mode.is_some_and(Mode::is_planning);
-        Permissions { layers, session: &state.meta.permissions, read_only }
+        let (session, context_files) = (&state.meta.permissions, &self.context_files);
+        Permissions { layers, session, context_files, read_only }
     }
 
     pub(super) fn new_id<I: GeneratedId>(&self) -> I {

@@ -1,5 +1,5 @@
 //! The `workspace_context` hook: reads files of the workspace before each model call and appends them to the
-//! instructions. The first read of a turn starts before its message is stored. An edit takes effect in the next
+//! instructions: first those of the shared layer, then the user's own, marked as untrusted. The first read of a turn starts before its message is stored. An edit takes effect in the next
 //! turn, and in a running turn within `CONTEXT_FRESH_MS`.
 
 mod cut;
@@ -25,7 +25,7 @@ use std::{rc::Rc, time::Duration};
 
 /// Maximum time to read the files. After that, the last known versions are used.
 const READ_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of paths to list below `knowledge/`, which are read from both trees at each step.
+/// Maximum number of paths to list below `knowledge/` for each layer.
 const MAX_LISTED: usize = 50;
 
 /// Priority 900, after other changes to the prompt.
@@ -37,14 +37,20 @@ pub struct WorkspaceContext {
 }
 
 impl WorkspaceContext {
+    /// Returns the files whose text acts on the agent like instructions, in the shared layer and in a user's.
+    pub fn instruction_files(settings: &ContextSettings) -> Vec<FilePath> {
+        let standard = [layout::AGENTS, layout::KNOWLEDGE_INDEX].into_iter();
+        standard.filter_map(|path| FilePath::parse(path).ok()).chain(settings.files.iter().cloned()).collect()
+    }
+
     /// Creates the hook for these workspaces.
     pub fn new(workspaces: &Workspaces, settings: &ContextSettings) -> Self {
         let prompt = Prompt::new(settings);
-        let mut always = vec![layout::AGENTS, layout::KNOWLEDGE_INDEX];
-        always.extend(prompt.shows_memory().then_some(layout::MEMORY));
-        let mut wanted: Vec<FilePath> =
-            always.into_iter().filter_map(|path| FilePath::parse(path).ok()).collect();
-        wanted.extend(prompt.files().cloned());
+        let mut wanted = Self::instruction_files(settings);
+        let memory = prompt.shows_memory().then(|| FilePath::parse(layout::MEMORY).ok());
+        wanted.extend(memory.flatten());
+        wanted.sort();
+        wanted.dedup();
         let options = GlanceOptions {
             wanted,
             max_chars: prompt.max_file_chars(),

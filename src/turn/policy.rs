@@ -3,7 +3,8 @@
 //!
 //! The order of precedence is: any denial, of any layer; the policy of the tool; the session's grants for the
 //! tool and for its category; matching patterns; for control tools, permission; the policy of the category;
-//! the default. If none of them applies, a person is asked. Of several policies at the same level the
+//! the default. For edits of context files, whose text reaches every prompt, there is a built-in default, to
+//! ask the user. If none of them applies, a person is asked. Of several policies at the same level the
 //! strictest applies. A pattern asks for approval of a control tool only if it names the tool.
 //!
 //! What the operator's layers alone ask about or deny holds, whatever the session's rules and grants say,
@@ -14,7 +15,9 @@ mod subject;
 mod tests;
 
 use super::schema;
-use crate::types::{Category, Decider, Grants, PatternRule, Policy, Rules, SessionPermissions, ToolSpec};
+use crate::types::{
+    Category, Decider, FilePath, Grants, PatternRule, Policy, Rules, SessionPermissions, ToolSpec,
+};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -32,6 +35,8 @@ pub struct Permissions<'a> {
     pub layers: Vec<&'a Rules>,
     /// The rules and grants of the session.
     pub session: &'a SessionPermissions,
+    /// The files whose edits by tools need the user's approval unless a rule of the operator says otherwise.
+    pub context_files: &'a [FilePath],
     /// Whether only read-only and control tools may run.
     pub read_only: bool,
 }
@@ -72,8 +77,9 @@ impl Permissions<'_> {
         if let Some(reason) = self.deny_tool(tool).or_else(|| self.deny_subjects(tool, &subjects)) {
             return Verdict::Deny(reason);
         }
-        let operators = policy(&self.operators_layers(), &Grants::default(), tool, &subjects);
-        let all = policy(&self.layers(), &self.session.grants, tool, &subjects);
+        let built_in = self.built_in_default(tool, &subjects);
+        let operators = policy(&self.operators_layers(), &Grants::default(), tool, &subjects, built_in);
+        let all = policy(&self.layers(), &self.session.grants, tool, &subjects, built_in);
         match (operators, all) {
             (Some((Policy::Deny, name)), _) | (_, Some((Policy::Deny, name))) => {
                 Verdict::Deny(format!("the rules of the {name} do not allow {}", tool.name))
@@ -92,7 +98,7 @@ impl Permissions<'_> {
             // A default denial does not apply to calls that an allow or ask pattern matches.
             let may_match =
                 || layers.iter().any(|layer| layer.patterns_of(tool).any(|rule| rule.policy != Policy::Deny));
-            matches!(policy(layers, grants, tool, &[]), Some((Policy::Deny, _))) && !may_match()
+            matches!(policy(layers, grants, tool, &[], None), Some((Policy::Deny, _))) && !may_match()
         };
         self.deny_tool(tool).is_some()
             || denies(&self.operators_layers(), &Grants::default())
@@ -124,6 +130,13 @@ impl Permissions<'_> {
             patterns: &session.patterns,
         });
         layers
+    }
+
+    /// Returns the built-in default for a call, if it may edit a context file.
+    fn built_in_default(&self, tool: &ToolSpec, subjects: &[Subject]) -> Option<Policy> {
+        let edits =
+            tool.category == Category::Edit && subjects.iter().any(|at| at.may_be(self.context_files));
+        edits.then_some(Policy::AskUser)
     }
 
     /// Returns the reason why every call of the tool is denied, if it is.
@@ -158,6 +171,7 @@ fn policy<'a>(
     grants: &Grants,
     tool: &ToolSpec,
     subjects: &[Subject],
+    built_in: Option<Policy>,
 ) -> Option<(Policy, &'static str)> {
     let explicit = |policy| Some((policy, ""));
     if let Some(policy) = layers.iter().filter_map(|layer| layer.tools.get(&tool.name).copied()).max() {
@@ -177,7 +191,8 @@ fn policy<'a>(
     {
         return explicit(policy);
     }
-    layers.iter().filter_map(|layer| layer.default.map(|policy| (policy, layer.name))).max()
+    let defaults = layers.iter().filter_map(|layer| layer.default.map(|policy| (policy, layer.name)));
+    defaults.chain(built_in.map(|policy| (policy, "server"))).max()
 }
 
 fn pattern_policy(layers: &[Layer<'_>], tool: &ToolSpec, subjects: &[Subject]) -> Option<Policy> {

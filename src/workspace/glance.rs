@@ -1,12 +1,12 @@
 //! Reads what a prompt shows of a workspace before each step: the starts of a few files and the paths below a
-//! folder, merged from the user's tree, the shared tree and the template.
+//! folder, once for the shared tree over the template and once for the user's tree.
 //!
 //! Both stored trees are queried at once, and the contents that this isolate has cached are not sent again. A
 //! glance therefore costs one round trip to the table and few bytes; none while the last one is fresh and this
 //! isolate has changed no file since. It reads the stored trees only, without the layers added by
 //! [`Workspaces::with_layer`].
 
-use super::{FileScope, Layer, Stores, Workspaces};
+use super::{FileScope, Stores, Workspaces};
 use crate::ports::{
     FileError, Filesystem,
     filesystem::{Content, Entry, FileResult, Glance, Tree},
@@ -37,7 +37,7 @@ pub struct GlanceOptions {
     pub max_chars: usize,
     /// Folder below which paths are listed.
     pub folder: PathPrefix,
-    /// Maximum number of listed paths.
+    /// Maximum number of listed paths of each layer.
     pub limit: usize,
     /// How long a result is fresh.
     pub fresh: Duration,
@@ -52,16 +52,23 @@ pub struct FileStart {
     pub entry: Entry,
     /// First bytes of the file, at least the requested number of characters.
     pub bytes: Bytes,
-    /// Layer of the file.
-    pub layer: Layer,
 }
 
 /// The result of a glance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
+    /// The shared files, including those of the template.
+    pub shared: LayerView,
+    /// The user's own files, including those that hide a shared file.
+    pub user: LayerView,
+}
+
+/// One layer in the result of a glance.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LayerView {
     /// The requested files that exist.
     pub files: BTreeMap<FilePath, FileStart>,
-    /// The first paths below the folder.
+    /// The first paths below the folder; in the user's layer without those listed for the shared one.
     pub listed: Vec<FilePath>,
     /// Whether there are more paths than `listed` contains.
     pub is_cut: bool,
@@ -225,30 +232,36 @@ impl WorkspaceGlance {
         cache.truncate(fit);
     }
 
-    /// Merges the trees over the template; the user's tree comes first.
+    /// Returns the layers: the user's tree, and the shared tree over the template.
     async fn view(&self, states: &[Rc<TreeState>]) -> FileResult<View> {
+        let GlanceOptions { wanted, folder, limit, .. } = &self.options;
         let mut files = BTreeMap::new();
-        let mut listed = BTreeSet::new();
-        for file in self.template.read_many(&self.options.wanted).await? {
-            let path = file.entry.path.clone();
-            files.insert(path, FileStart { entry: file.entry, bytes: file.bytes, layer: Layer::Shared });
+        for file in self.template.read_many(wanted).await? {
+            files.insert(file.entry.path.clone(), FileStart { entry: file.entry, bytes: file.bytes });
         }
-        let GlanceOptions { folder, limit, .. } = &self.options;
-        listed.extend(self.template.list(folder, None, limit + 1).await?.into_iter().map(|entry| entry.path));
-        // A file of an upper tree hides the one below, unless it is empty.
-        for (state, layer) in states.iter().zip([Layer::User, Layer::Shared]).rev() {
-            listed.extend(state.listed.iter().cloned());
-            for (path, (entry, bytes)) in &state.files {
-                if !bytes.is_empty() || !files.contains_key(path) {
-                    files.insert(
-                        path.clone(),
-                        FileStart { entry: entry.clone(), bytes: bytes.clone(), layer },
-                    );
-                }
+        let listed = self.template.list(folder, None, limit + 1).await?.into_iter().map(|entry| entry.path);
+        let template = LayerView { files, listed: listed.collect(), is_cut: false };
+        let none = TreeState::default();
+        let [user, shared] = [states.first(), states.get(1)].map(|state| state.map_or(&none, |state| state));
+        let shared = self.layer(template, shared);
+        let mut user = self.layer(LayerView::default(), user);
+        user.listed.retain(|path| !shared.listed.contains(path));
+        Ok(View { shared, user })
+    }
+
+    /// Returns a tree over the layer below it.
+    fn layer(&self, below: LayerView, state: &TreeState) -> LayerView {
+        let mut files = below.files;
+        for (path, (entry, bytes)) in &state.files {
+            // A file hides the one below, unless it is empty.
+            if !bytes.is_empty() || !files.contains_key(path) {
+                files.insert(path.clone(), FileStart { entry: entry.clone(), bytes: bytes.clone() });
             }
         }
-        let is_cut = listed.len() > *limit;
-        Ok(View { files, listed: listed.into_iter().take(*limit).collect(), is_cut })
+        let listed: BTreeSet<FilePath> =
+            below.listed.into_iter().chain(state.listed.iter().cloned()).collect();
+        let is_cut = listed.len() > self.options.limit;
+        LayerView { files, listed: listed.into_iter().take(self.options.limit).collect(), is_cut }
     }
 }
 

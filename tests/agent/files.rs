@@ -106,7 +106,7 @@ fn a_file_is_created_and_deleted_in_a_turn() {
 fn failures_explain_what_to_do() {
     let stage = stage();
     put(&stage, "u", Layer::User, "a", "x x");
-    put(&stage, "u", Layer::Shared, "AGENTS.md", "be kind");
+    put(&stage, "u", Layer::Shared, "SHARED.md", "be kind");
     let said = said(
         &stage,
         "t1",
@@ -122,13 +122,13 @@ fn failures_explain_what_to_do() {
             ("grep_files", json!({"pattern": "x", "glob": "{,,,}".repeat(9)})),
             ("edit_file", json!({"path": "a", "old_string": "", "new_string": "y"})),
             ("edit_file", json!({"path": "a", "old_string": "x", "new_string": "y"})),
-            ("move_file", json!({"from": "AGENTS.md", "to": "b"})),
-            ("move_file", json!({"from": "a", "to": "AGENTS.md"})),
-            ("delete_file", json!({"path": "AGENTS.md"})),
+            ("move_file", json!({"from": "SHARED.md", "to": "b"})),
+            ("move_file", json!({"from": "a", "to": "SHARED.md"})),
+            ("delete_file", json!({"path": "SHARED.md"})),
             ("delete_file", json!({"path": "none"})),
-            ("read_file", json!({"path": "AGENTS.md"})),
-            ("edit_file", json!({"path": "AGENTS.md", "old_string": "kind", "new_string": "short"})),
-            ("delete_file", json!({"path": "AGENTS.md"})),
+            ("read_file", json!({"path": "SHARED.md"})),
+            ("edit_file", json!({"path": "SHARED.md", "old_string": "kind", "new_string": "short"})),
+            ("delete_file", json!({"path": "SHARED.md"})),
         ],
     );
     let words = [
@@ -143,13 +143,13 @@ fn failures_explain_what_to_do() {
         "!invalid pattern `{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}{,,,}`: its braces expand to more than 1000",
         "!`a`: old_string is empty",
         "!`a`: old_string occurs 2 times",
-        "!`AGENTS.md` is shared by all users and read-only",
-        "!`AGENTS.md` already exists",
-        "!`AGENTS.md` is shared by all users and cannot be deleted",
+        "!`SHARED.md` is shared by all users and read-only",
+        "!`SHARED.md` already exists",
+        "!`SHARED.md` is shared by all users and cannot be deleted",
         "no such file: none; nothing to delete",
-        "AGENTS.md: lines 1-1 of 1, shared by all users\n     1\tbe kind",
-        "replaced 1 occurrence in AGENTS.md, now 8 bytes",
-        "deleted AGENTS.md; the version shared by all users is visible again",
+        "SHARED.md: lines 1-1 of 1, shared by all users\n     1\tbe kind",
+        "replaced 1 occurrence in SHARED.md, now 8 bytes",
+        "deleted SHARED.md; the version shared by all users is visible again",
     ];
     for (said, start) in said.iter().zip(words) {
         assert!(said.starts_with(start), "{said}");

@@ -1,13 +1,13 @@
 //! Workspace files in the prompt.
 
 use crate::stage::{Stage, ms, step_of};
-use edge_harness::agent::OnBusy;
+use edge_harness::agent::{OnBusy, Settings};
 use edge_harness::platform::in_memory::{
     MemoryFiles, ScriptedModels,
     models::{answer, call},
 };
 use edge_harness::ports::filesystem::Precondition;
-use edge_harness::types::{BudgetPatch, FilePath, ModelRequest, Part};
+use edge_harness::types::{BudgetPatch, FilePath, ModelRequest, Part, PatternRule, Policy, Rules};
 use edge_harness::workspace::Layer;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -32,7 +32,11 @@ fn stage() -> (Stage, Rc<ScriptedModels>) {
             _ => vec![Part::text("done")],
         })
     };
-    Stage::scripted(script, |builder| builder)
+    let patterns = vec![PatternRule { tool: None, pattern: "AGENTS.md".into(), policy: Policy::Allow }];
+    let permissions = Rules { default: Some(Policy::Allow), patterns, ..Rules::default() };
+    Stage::scripted(script, move |builder| {
+        builder.settings(Settings { permissions: permissions.clone(), ..Settings::default() })
+    })
 }
 
 fn put(stage: &Stage, user: &str, layer: Layer, at: &str, text: &str) {
@@ -89,10 +93,12 @@ fn an_edit_of_the_agent_applies_from_the_next_step_and_others_within_a_second() 
                 instructions.starts_with("You are a helpful assistant.")
                     && context.contains("Prices are in euros.")
             );
-            context.split("<agents_context>\n").nth(1).unwrap().split('\n').next().unwrap()
+            let agents = context.split("<agents_context>\n").nth(1).unwrap();
+            agents.split("\n</agents_context>").next().unwrap()
         })
         .collect();
-    assert_eq!(seen, ["Be kind.", "Be short.", "Be short.", "Be short."]);
+    let both = "Be kind.\n<untrusted_output>\nBe short.\n</untrusted_output>";
+    assert_eq!(seen, ["Be kind.", both, both, both]);
     assert_eq!(asked[1].system, asked[2].system, "byte by byte");
     let hash = |turn: &str| stage.end(turn).prompt_render_hash.unwrap();
     assert_eq!(hash("t1"), hash("t2"));
@@ -179,4 +185,25 @@ fn the_files_are_read_while_the_message_is_stored() {
     assert_eq!(stage.files.calls.get(), calls + 2);
     assert!(requests(&models)[0].system.contains("Be kind."));
     assert_eq!(stage.end("t2").sub_steps_failed, [""; 0]);
+}
+
+#[test]
+fn an_edit_of_a_context_file_by_a_tool_waits_for_the_user() {
+    let script = |request: &ModelRequest| {
+        answer(match step_of(request) {
+            0 => vec![
+                call("c1", "write_file", json!({"path": "notes.md", "content": "x"})),
+                call("c2", "move_file", json!({"from": "notes.md", "to": "AGENTS.md"})),
+            ],
+            _ => vec![Part::text("done")],
+        })
+    };
+    let (stage, _) = Stage::scripted(script, |builder| builder);
+    put(&stage, "u", Layer::Shared, "AGENTS.md", "Be kind.");
+    stage.post("t1", "go");
+    stage.run();
+    let asked = stage.records().into_iter().filter(|record| record["type"] == "tool.approval_required");
+    let asked: Vec<_> = asked.map(|record| (record["name"].clone(), record["by"].clone())).collect();
+    assert_eq!(asked, [(json!("move_file"), json!(null))], "the user may decide");
+    assert_eq!(stage.records().last().unwrap()["type"], "turn.waiting");
 }

@@ -23,9 +23,27 @@ fn chat_of(world: &World, user: &str, model: &str) -> Chat {
     Chat::new(client, session["id"].as_str().unwrap())
 }
 
+/// The shared file, and the user's edited copy of it.
+const CAREFUL: &str = "Be kind.\n<untrusted_output>\nBe careful.\n</untrusted_output>";
+
+#[test]
+fn tools_ask_before_they_edit_the_users_instructions() {
+    let world = World::start();
+    put(&world.server.client(), "AGENTS.md?layer=shared", "Never reveal prices.");
+    let chat = world.chat("demo/echo");
+    let edit = r#"/tool write_file {"path": "AGENTS.md", "content": "Reveal prices.", "overwrite": true}"#;
+    let answer = chat.say(edit);
+    assert_eq!(answer["status"], "waiting", "{answer}");
+    assert_eq!(answer["pending"][0]["name"], "write_file");
+    assert_eq!(chat.say(r#"/tool write_file {"path": "a.md", "content": "x"}"#)["status"], "completed");
+}
+
 #[test]
 fn the_prompt_follows_the_files() {
-    let world = World::with(json!({ "MEMORY_FLUSH": "never", "CONTEXT_FILES": "docs/Style.md, none.md" }));
+    let rules = json!({"patterns": [{"tool": "edit_file", "pattern": "AGENTS.md", "policy": "allow"}]});
+    let world = World::with(json!({
+        "MEMORY_FLUSH": "never", "CONTEXT_FILES": "docs/Style.md, none.md", "PERMISSIONS": rules.to_string(),
+    }));
     let client = world.server.client();
     put(&client, "AGENTS.md?layer=shared", "Be kind.");
     put(&client, "AGENTS.md?user=bob", "Be brief.");
@@ -49,7 +67,7 @@ fn the_prompt_follows_the_files() {
     assert_eq!(systems.len(), 3);
     assert_eq!(
         systems.iter().map(|system| element(system, "agents_context")).collect::<Vec<_>>(),
-        ["Be kind.", "Be careful.", "Be careful."]
+        ["Be kind.", CAREFUL, CAREFUL]
     );
     assert_eq!(systems[1], systems[2], "byte by byte");
     let hash = |turn: &serde_json::Value| turn["prompt_render_hash"].as_str().unwrap().to_owned();
@@ -61,7 +79,8 @@ fn the_prompt_follows_the_files() {
     );
     assert_eq!(
         element(system, "domain_knowledge_context"),
-        "Prices are in euros.\n\nFiles:\n- knowledge/own.md\n- knowledge/repairs.md"
+        "Prices are in euros.\n\nFiles:\n- knowledge/repairs.md\n\
+         <untrusted_output>\nFiles:\n- knowledge/own.md\n</untrusted_output>"
     );
     assert_eq!(element(system, "docs_style_md"), "Short sentences.");
     assert!(!system.contains("none_md") && !system.contains("not shown"));
@@ -76,7 +95,10 @@ fn the_prompt_follows_the_files() {
     world.model.script("bob", Script::text(["done"]));
     let turn = bob.turn(&bob.say("hi"));
     let system = system_text(&world.received("bob")[0]);
-    assert_eq!(element(&system, "agents_context"), "Be brief.");
+    assert_eq!(
+        element(&system, "agents_context"),
+        "Be kind.\n<untrusted_output>\nBe brief.\n</untrusted_output>"
+    );
     assert_eq!(element(&system, "memory_context"), "");
     assert!(!system.contains("own.md"));
     assert_ne!(hash(&turn), hash(&turns[1]));

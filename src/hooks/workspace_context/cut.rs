@@ -11,6 +11,8 @@ pub struct Piece {
     pub is_truncated: bool,
     /// How the model can read the rest.
     pub rest: Rest,
+    /// Whether the piece gets its room before the others.
+    pub comes_first: bool,
 }
 
 /// How the model can read the rest of a text.
@@ -21,9 +23,20 @@ pub enum Rest {
     Search,
     /// With `list_files` and this folder.
     List(&'static str),
+    /// Not at all, because a file of the user has the same path.
+    Hidden,
 }
 
 impl Piece {
+    pub fn new(text: String, is_truncated: bool, rest: Rest) -> Self {
+        Self { text, is_truncated, rest, comes_first: true }
+    }
+
+    /// Lets the piece have the room that others leave.
+    pub fn after_others(self) -> Self {
+        Self { comes_first: false, ..self }
+    }
+
     /// Returns the number of characters the piece would take, at most `max`.
     pub fn demand(&self, max: usize) -> usize {
         let note = if self.is_truncated { self.note() } else { 0 };
@@ -31,7 +44,7 @@ impl Piece {
     }
 
     /// Returns the number of characters to reserve for the note.
-    fn note(&self) -> usize {
+    pub fn note(&self) -> usize {
         // The path is quoted and escaped.
         MAX_NOTE + if let Rest::Read(path) = &self.rest { path.escape_debug().count() } else { 0 }
     }
@@ -48,7 +61,9 @@ impl Piece {
         let line_end = head.rfind('\n').map_or(0, |at| at + 1);
         let is_in_lines = line_end > end / 2 || matches!(self.rest, Rest::List(_));
         let shown = if is_in_lines { head.get(..line_end).unwrap_or_default() } else { head };
+        let newline = if shown.is_empty() || shown.ends_with('\n') { "" } else { "\n" };
         let place = match &self.rest {
+            Rest::Hidden => return format!("{shown}{newline}[truncated; a file of the user hides the rest]"),
             Rest::Read(path) if is_in_lines => {
                 format!("read_file {path:?} from offset {}", shown.matches('\n').count() + 1)
             }
@@ -56,7 +71,6 @@ impl Piece {
             Rest::Search => "memory_search".to_owned(),
             Rest::List(folder) => format!("list_files {folder:?}"),
         };
-        let newline = if shown.is_empty() || shown.ends_with('\n') { "" } else { "\n" };
         format!("{shown}{newline}[truncated; to read the rest use {place}]")
     }
 }

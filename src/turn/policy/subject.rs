@@ -95,6 +95,12 @@ impl Subject {
             .is_none_or(|forms| forms.iter().any(|form| self.kind.matches(&rule.pattern, form)))
     }
 
+    /// Returns whether the subject may be one of these files.
+    pub(super) fn may_be(&self, files: &[FilePath]) -> bool {
+        let is_file = |form: &String| files.iter().any(|file| file.as_str() == form);
+        matches!(self.kind, Kind::Path) && self.forms.as_ref().is_none_or(|forms| forms.iter().any(is_file))
+    }
+
     /// Returns whether these rules allow the entire subject.
     pub(super) fn is_allowed_by(&self, rules: &[&PatternRule]) -> bool {
         let covers = |part: &String| rules.iter().any(|rule| self.kind.matches(&rule.pattern, part));

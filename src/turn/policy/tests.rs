@@ -170,7 +170,8 @@ fn every_decision_matches_the_table() {
                         };
                         row.operators = layer < 3;
                         let session = SessionPermissions { yolo, grants: grants.clone(), ..session(own) };
-                        let permissions = Permissions { layers, session: &session, read_only };
+                        let permissions =
+                            Permissions { layers, session: &session, context_files: &[], read_only };
                         let verdict = permissions.decide(&spec, &args);
                         let context =
                             || format!("layer {layer}, {given:?}, {session:?}, {read_only}, {spec:?}");
@@ -202,11 +203,13 @@ fn the_stricter_of_two_layers_applies() {
             let expected = first.max(second).unwrap_or(Policy::Ask);
             let defaults = SessionPermissions::default();
             for layers in [vec![&one, &other, &none], vec![&none, &one, &other], vec![&other, &none, &one]] {
-                let permissions = Permissions { layers, session: &defaults, read_only: false };
+                let permissions =
+                    Permissions { layers, session: &defaults, context_files: &[], read_only: false };
                 assert_eq!(kind(&permissions.decide(&spec, &args)), expected, "{one:?} {other:?}");
             }
             let own = session(one.clone());
-            let permissions = Permissions { layers: vec![&other], session: &own, read_only: false };
+            let permissions =
+                Permissions { layers: vec![&other], session: &own, context_files: &[], read_only: false };
             assert_eq!(kind(&permissions.decide(&spec, &args)), expected, "{one:?} {other:?}");
         }
     }
@@ -214,7 +217,51 @@ fn the_stricter_of_two_layers_applies() {
 
 /// Returns the decision of a session with these permissions.
 fn decide(session: &SessionPermissions, tool: &ToolSpec, args: Value) -> Policy {
-    kind(&Permissions { layers: Vec::new(), session, read_only: false }.decide(tool, &args))
+    kind(
+        &Permissions { layers: Vec::new(), session, context_files: &[], read_only: false }
+            .decide(tool, &args),
+    )
+}
+
+#[test]
+fn edits_of_context_files_ask_the_user_unless_an_operator_decides() {
+    let files = ["AGENTS.md", "docs/style.md"].map(|path| FilePath::parse(path).unwrap());
+    let verdict = |operators: &Rules, session: &SessionPermissions, tool: &ToolSpec, args: Value| {
+        let layers = vec![operators];
+        Permissions { layers, session, context_files: &files, read_only: false }.decide(tool, &args)
+    };
+    let (edit, read) = (tool("write", Category::Edit), tool("read", Category::Read));
+    let allow = |default| Rules { default: Some(default), ..Rules::default() };
+    let (open, own) = (allow(Policy::Allow), SessionPermissions::default());
+    let asks = Verdict::Ask(Decider::User);
+    for (args, expected) in [
+        (json!({"path": "AGENTS.md"}), &asks),
+        (json!({"path": "./x/../AGENTS.md"}), &asks),
+        (json!({"from": "a.md", "to": "docs//style.md"}), &asks),
+        (json!({"from": "docs/style.md", "to": "a.md"}), &asks),
+        (json!({"path": "../AGENTS.md"}), &asks),
+        (json!({"path": "x/AGENTS.md"}), &Verdict::Allow),
+        (json!({"path": "agents.md"}), &Verdict::Allow),
+        (json!({"command": "AGENTS.md"}), &Verdict::Allow),
+    ] {
+        assert_eq!(verdict(&open, &own, &edit, args.clone()), *expected, "{args}");
+        assert_eq!(verdict(&open, &own, &read, args.clone()), Verdict::Allow, "{args}");
+    }
+    // Neither the session's rules nor yolo lift the built-in default; each kind of an operator's rule does.
+    let args = || json!({"path": "AGENTS.md"});
+    let lifted = SessionPermissions { yolo: true, ..session(rules(Some(Policy::Allow), None, None, None)) };
+    assert_eq!(verdict(&open, &lifted, &edit, args()), asks);
+    for (operators, expected) in [
+        (rules(Some(Policy::Allow), None, None, None), Verdict::Allow),
+        (rules(None, None, Some(Policy::Allow), None), Verdict::Allow),
+        (Rules { patterns: vec![pattern("*.md", Policy::Allow)], ..Rules::default() }, Verdict::Allow),
+        (allow(Policy::Ask), Verdict::Ask(Decider::Approver)),
+    ] {
+        assert_eq!(verdict(&operators, &own, &edit, args()), expected, "{operators:?}");
+    }
+    for operators in [rules(Some(Policy::Deny), None, None, None), allow(Policy::Deny)] {
+        assert!(matches!(verdict(&operators, &lifted, &edit, args()), Verdict::Deny(_)), "{operators:?}");
+    }
 }
 
 #[test]
@@ -229,7 +276,7 @@ fn grants_apply_within_their_session() {
     assert_eq!(decide(&yolo, &write, json!({})), Allow);
     let denied = SessionPermissions { tools: [("write".into(), Deny)].into(), ..yolo };
     assert_eq!(decide(&denied, &write, json!({})), Deny);
-    let offered = Permissions { layers: Vec::new(), session: &denied, read_only: false };
+    let offered = Permissions { layers: Vec::new(), session: &denied, context_files: &[], read_only: false };
     assert!(offered.hides(&write) && !offered.hides(&shell));
     // An `ask` rule for a tool outranks a grant for its category.
     let mut granted = defaults;
@@ -246,7 +293,7 @@ fn grants_apply_within_their_session() {
     assert_eq!(decide(&git, &shell, json!({"command": "git push"})), Allow);
     assert_eq!(decide(&git, &shell, json!({"command": "git push --force origin"})), Deny);
     assert_eq!(decide(&git, &shell, json!({"command": "ls"})), Ask);
-    let offered = Permissions { layers: Vec::new(), session: &git, read_only: false };
+    let offered = Permissions { layers: Vec::new(), session: &git, context_files: &[], read_only: false };
     assert!(!offered.hides(&shell), "other calls of the tool may run");
 }
 
@@ -258,12 +305,12 @@ fn a_denial_names_its_layer_and_rule() {
     for (place, name) in ["tenant", "agent", "mode"].into_iter().enumerate() {
         let mut layers = vec![&none; 3];
         *layers.get_mut(place).unwrap() = &denies;
-        let permissions = Permissions { layers, session: &defaults, read_only: false };
+        let permissions = Permissions { layers, session: &defaults, context_files: &[], read_only: false };
         let Verdict::Deny(reason) = permissions.decide(&write, &json!({})) else { panic!("denied") };
         assert_eq!(reason, format!("a rule of the {name} forbids write"));
     }
     let own = session(rules(None, None, Some(Policy::Deny), None));
-    let permissions = Permissions { layers: Vec::new(), session: &own, read_only: false };
+    let permissions = Permissions { layers: Vec::new(), session: &own, context_files: &[], read_only: false };
     let denied = Verdict::Deny("a rule of the session forbids all edit tools".into());
     assert_eq!(permissions.decide(&write, &json!({})), denied);
 }
@@ -465,7 +512,8 @@ fn control_tools_run_unless_a_rule_names_them() {
             ..Rules::default()
         };
         let defaults = SessionPermissions::default();
-        let permissions = Permissions { layers: vec![&given], session: &defaults, read_only: true };
+        let permissions =
+            Permissions { layers: vec![&given], session: &defaults, context_files: &[], read_only: true };
         assert_eq!(permissions.decide(&control, &args), Verdict::Allow);
         assert!(!permissions.hides(&control));
     }
@@ -571,7 +619,7 @@ proptest! {
                 Change::ReadOnly(on) => read_only = on,
             }
             let own = SessionPermissions { yolo, grants: grants.clone(), ..session(layers[3].clone()) };
-            let permissions = Permissions { layers: layers[..3].iter().collect(), session: &own, read_only };
+            let permissions = Permissions { layers: layers[..3].iter().collect(), session: &own, context_files: &[], read_only };
             let verdict = permissions.decide(&spec, &args);
             let deny = Some(&Policy::Deny);
             // Denied by the tool, the category, or any single pattern on its own.
@@ -624,7 +672,8 @@ fn the_operators_rules_hold_against_the_user_and_say_who_decides() {
         ..SessionPermissions::default()
     };
     let decide = |rules: &Rules, session: &SessionPermissions| {
-        Permissions { layers: vec![rules], session, read_only: false }.decide(&spec, &args)
+        Permissions { layers: vec![rules], session, context_files: &[], read_only: false }
+            .decide(&spec, &args)
     };
     for ask in [json!("ask"), json!({"policy": "ask"}), json!({"policy": "ask", "by": "approver"})] {
         for rules in

@@ -5,7 +5,7 @@ use crate::ports::{FileError, Filesystem, filesystem::Precondition};
 use crate::types::{Owner, TenantId};
 use crate::workspace::{
     Bundle, Layer, Workspaces,
-    glance::{GlanceOptions, View, WorkspaceGlance},
+    glance::{GlanceOptions, LayerView, View, WorkspaceGlance},
     stored::MAX_INLINE,
 };
 use futures::{FutureExt, executor::block_on};
@@ -35,17 +35,22 @@ fn read(glance: &WorkspaceGlance, user: &str) -> View {
 }
 
 /// Returns the path, text and layer of each file.
-fn files(view: &View) -> Vec<(&str, String, Layer)> {
+fn files(view: &View) -> Vec<(String, String, Layer)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
-    view.files.iter().map(|(path, start)| (path.as_str(), text(&start.bytes), start.layer)).collect()
+    let layers = [(&view.user, Layer::User), (&view.shared, Layer::Shared)];
+    let of = |(layer, name): (&'_ LayerView, Layer)| -> Vec<_> {
+        let files = layer.files.iter();
+        files.map(|(path, start)| (path.to_string(), text(&start.bytes), name)).collect()
+    };
+    layers.into_iter().flat_map(of).collect()
 }
 
 #[test]
-fn a_glance_shows_the_files_that_a_reader_sees() {
+fn a_glance_shows_both_layers() {
     let template: &[(&str, &'static [u8])] = &[("AGENTS.md", b"template"), ("knowledge/t.md", b"t")];
     let stage = Stage::with(Bundle::new(template).expect("paths"));
     let glance = open(&stage.all);
-    assert_eq!(files(&read(&glance, "ann")), [("AGENTS.md", "template".into(), Layer::Shared)]);
+    assert_eq!(files(&read(&glance, "ann")), [("AGENTS.md".into(), "template".into(), Layer::Shared)]);
     stage.share("AGENTS.md", "shared");
     stage.share("knowledge/KNOWLEDGE.md", "known");
     put(&*own(&stage, "ann"), "AGENTS.md", "ann's");
@@ -55,22 +60,30 @@ fn a_glance_shows_the_files_that_a_reader_sees() {
     assert_eq!(
         files(&seen),
         [
-            ("AGENTS.md", "ann's".into(), Layer::User),
-            ("MEMORY.md", "likes tea".into(), Layer::User),
-            ("knowledge/KNOWLEDGE.md", "known".into(), Layer::Shared),
+            ("AGENTS.md", "ann's", Layer::User),
+            ("MEMORY.md", "likes tea", Layer::User),
+            ("knowledge/KNOWLEDGE.md", "", Layer::User),
+            ("AGENTS.md", "shared", Layer::Shared),
+            ("knowledge/KNOWLEDGE.md", "known", Layer::Shared),
         ]
+        .map(|(path, text, layer)| (path.to_owned(), text.to_owned(), layer))
     );
-    assert_eq!(seen.listed, ["knowledge/KNOWLEDGE.md", "knowledge/t.md"].map(path));
-    assert!(!seen.is_cut);
+    assert_eq!(seen.shared.listed, ["knowledge/KNOWLEDGE.md", "knowledge/t.md"].map(path));
+    assert!(seen.user.listed.is_empty() && !seen.shared.is_cut && !seen.user.is_cut);
     // The same as reading them one by one.
-    for (path, start) in &seen.files {
-        let (file, layer) = block_on(stage.of("ann").read(path)).expect("a file");
-        assert_eq!((&file.entry, &file.bytes, layer), (&start.entry, &start.bytes, start.layer));
+    for (view, layer) in [(&seen.user, Layer::User), (&seen.shared, Layer::Shared)] {
+        for (path, start) in &view.files {
+            let file = block_on(stage.of("ann").layer(layer).read(path)).expect("a file");
+            assert_eq!((&file.entry, &file.bytes), (&start.entry, &start.bytes));
+        }
     }
-    put(&*own(&stage, "ann"), "knowledge/a", "x");
-    put(&*own(&stage, "ann"), "knowledge/b", "x");
-    let seen = read(&glance, "ann");
-    assert_eq!((seen.listed.len(), seen.is_cut), (3, true));
+    for name in ["a", "b", "c", "d"] {
+        put(&*own(&stage, "ann"), &format!("knowledge/{name}"), "x");
+    }
+    let with_user = read(&glance, "ann");
+    assert_eq!(with_user.user.listed, ["knowledge/a", "knowledge/b"].map(path));
+    assert!(with_user.user.is_cut);
+    assert_eq!(with_user.shared, seen.shared, "a user's files do not displace shared ones");
     assert_eq!(files(&read(&glance, "bob"))[0].1, "shared");
 }
 
@@ -109,13 +122,14 @@ fn a_glance_reads_the_start_of_large_files() {
     put(&*own(&stage, "ann"), "AGENTS.md", &"é".repeat(1_000));
     put(&*own(&stage, "ann"), "MEMORY.md", &"é".repeat(MAX_INLINE));
     let seen = read(&glance, "ann");
-    let sizes: Vec<_> = seen.files.values().map(|start| (start.bytes.len(), start.entry.bytes)).collect();
+    let sizes: Vec<_> =
+        seen.user.files.values().map(|start| (start.bytes.len(), start.entry.bytes)).collect();
     assert_eq!(sizes, [(200, 2_000), (400, 2 * MAX_INLINE as u64)]);
     stage.blobs.down.set(true);
     assert_eq!(read(&glance, "ann"), seen, "the start is cached");
     block_on(own(&stage, "bob").write(&path("MEMORY.md"), bytes("\u{0}"), &Precondition::Any))
         .expect("written");
-    assert_eq!(read(&glance, "bob").files.len(), 1);
+    assert_eq!(read(&glance, "bob").user.files.len(), 1);
 }
 
 #[test]
@@ -180,7 +194,7 @@ fn own_changes_are_seen_at_once_and_others_within_the_fresh_time() {
     put(&*own(&stage, "ann"), "AGENTS.md", "two");
     assert_eq!(text().as_deref(), Some("two"));
     block_on(own(&stage, "ann").rename(&path("AGENTS.md"), &path("MEMORY.md"))).expect("moved");
-    assert_eq!(read(&glance, "ann").files.into_keys().collect::<Vec<_>>(), [path("MEMORY.md")]);
+    assert_eq!(read(&glance, "ann").user.files.into_keys().collect::<Vec<_>>(), [path("MEMORY.md")]);
     block_on(own(&stage, "ann").delete(&path("MEMORY.md"), &Precondition::Any)).expect("removed");
     assert_eq!(text(), None);
     stage.share("AGENTS.md", "shared");
