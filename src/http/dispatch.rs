@@ -10,7 +10,7 @@
 use super::forward::{self, Forward};
 use super::gateway::{Gateway, GatewayCall, TenantCall};
 use super::idempotency::{self, DirectoryStore, RequestKey};
-use super::owner::check_user;
+use super::owner::{check_agent, check_user};
 use super::request::{self, MAX_BODY, Request, RequestExt};
 use super::response::{self, Body, Response};
 use super::route::{Handler, Responding, RouteMatch};
@@ -120,7 +120,7 @@ async fn dispatch(
     }
 }
 
-/// Authenticates a caller of a tenant, who may name no other user in the query.
+/// Authenticates a caller of a tenant, who may name no other user and no unknown agent in the query.
 async fn authenticated(
     gateway: &Gateway,
     request: &Request,
@@ -129,6 +129,7 @@ async fn authenticated(
 ) -> Result<Principal, Problem> {
     let caller = auth::principal(gateway, request, found, scope).await?;
     check_user(&caller, request.query("user").as_deref(), "?")?;
+    check_agent(&gateway.config, request.query("agent").as_deref(), "?")?;
     Ok(caller)
 }
 

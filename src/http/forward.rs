@@ -3,6 +3,7 @@
 use super::body;
 use super::gateway::Gateway;
 use super::idempotency::{self, IdempotencyClaim};
+use super::owner::check_agent;
 use super::pattern::Params;
 use super::request::Request;
 use crate::types::{GeneratedId, Principal, Problem, RequestId, SessionId, TenantId};
@@ -62,7 +63,7 @@ pub fn to_session(
 /// Forwards a request that creates a session, with its body, to the object of the new session.
 ///
 /// # Errors
-/// `validation_failed` for an invalid id, `idempotency_key_reused` for a key that was used with another body.
+/// `validation_failed` for an invalid id, `unknown_agent`, `idempotency_key_reused` for a key that was used with another body.
 pub async fn to_new_session(
     gateway: &Gateway,
     params: &Params,
@@ -85,8 +86,11 @@ fn new_session_id(gateway: &Gateway, request: &Request, principal: &Principal) -
     struct Chosen {
         #[serde(default)]
         id: Option<String>,
+        #[serde(default)]
+        agent: Option<String>,
     }
     let chosen: Chosen = body::json_or_empty(request)?;
+    check_agent(&gateway.config, chosen.agent.as_deref(), "/")?;
     match (chosen.id, idempotency::key(request)?) {
         (Some(id), _) => SessionId::parse(&id)
             .ok_or_else(|| Problem::field("/id", "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @")),

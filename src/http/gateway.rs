@@ -7,7 +7,7 @@ use super::pattern::Params;
 use super::request::{Request, RequestExt};
 use crate::memory::Memories;
 use crate::ports::{Clock, Directory, Entropy, Http, Log, SessionEraser, Signatures};
-use crate::types::{ErrorCode, GeneratedId, Principal, Problem, RequestId, TenantId};
+use crate::types::{AgentId, ErrorCode, GeneratedId, Principal, Problem, RequestId, TenantId};
 use crate::workspace::Workspaces;
 use std::fmt;
 use std::rc::Rc;
@@ -24,6 +24,8 @@ pub struct GatewayConfig {
     pub dev: bool,
     /// Origins whose pages may call the API.
     pub origins: Vec<String>,
+    /// The agents besides `default`.
+    pub agents: Vec<AgentId>,
     /// The available models, as `provider/model`.
     pub models: Vec<String>,
     /// The shards on which tenants can be placed.

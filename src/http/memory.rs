@@ -44,7 +44,7 @@ pub(super) async fn search(call: &TenantCall<'_>) -> Result<Response, Problem> {
         Method::POST => (body::json(call.request)?, "/"),
         _ => (search_in_query(call.request)?, "?"),
     };
-    let owner = owner(call.caller, search.user, search.agent, at)?;
+    let owner = owner(call, search.user, search.agent, at)?;
     let kind = match search.scope.as_deref() {
         None | Some("facts") => CollectionKind::Facts,
         Some("sessions") => CollectionKind::Turns,
@@ -131,7 +131,7 @@ pub(super) async fn erase_user(call: &TenantCall<'_>) -> Result<Response, Proble
     if call.caller.user.is_none() && named.is_none() {
         return Err(Problem::field("?user", "missing: the user to erase"));
     }
-    let Owner { tenant, user, .. } = owner(call.caller, named, None, "?")?;
+    let Owner { tenant, user, .. } = owner(call, named, None, "?")?;
     let sessions = gateway.directory.sessions(&tenant, Some(&user), None, None, ERASED_AT_ONCE, true).await?;
     let more = sessions.len() == ERASED_AT_ONCE;
     for entry in sessions {

@@ -1,6 +1,6 @@
 //! The owner of the files and memory that a request is about.
 
-use super::gateway::TenantCall;
+use super::gateway::{GatewayConfig, TenantCall};
 use super::request::RequestExt;
 use crate::standard::DEFAULT_AGENT;
 use crate::types::{AgentId, ErrorCode, FieldError, Owner, Principal, Problem, UserId};
@@ -12,18 +12,41 @@ pub const DEFAULT_USER: &str = "default";
 /// (`at` is `/`).
 ///
 /// # Errors
-/// As for [`user_of`], and `validation_failed` for an invalid agent.
+/// As for [`user_of`] and [`agent_of`].
 pub fn owner(
-    caller: &Principal,
+    call: &TenantCall<'_>,
     user: Option<String>,
     agent: Option<String>,
     at: &str,
 ) -> Result<Owner, Problem> {
-    let user = user_of(caller, user.as_deref(), at)?;
-    let agent = AgentId::parse(agent.as_deref().unwrap_or(DEFAULT_AGENT)).ok_or_else(|| {
-        Problem::field(format!("{at}agent"), "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @")
-    })?;
-    Ok(Owner { tenant: caller.tenant.clone(), agent, user })
+    let user = user_of(call.caller, user.as_deref(), at)?;
+    check_agent(&call.gateway.config, agent.as_deref(), at)?;
+    let agent = agent_of(agent.as_deref(), at)?;
+    Ok(Owner { tenant: call.caller.tenant.clone(), agent, user })
+}
+
+/// Returns the agent that a request names, or else `default`. The gateway has checked that it exists.
+///
+/// # Errors
+/// `validation_failed` at `{at}agent` for an invalid id.
+pub fn agent_of(named: Option<&str>, at: &str) -> Result<AgentId, Problem> {
+    let expected = "expected 1 to 128 of A-Z a-z 0-9 _ - . ~ : @";
+    AgentId::parse(named.unwrap_or(DEFAULT_AGENT))
+        .ok_or_else(|| Problem::field(format!("{at}agent"), expected))
+}
+
+/// Checks that the agent that a request names exists, before anything is stored for it.
+///
+/// # Errors
+/// `unknown_agent` at `{at}agent`, and as for [`agent_of`].
+pub fn check_agent(config: &GatewayConfig, named: Option<&str>, at: &str) -> Result<(), Problem> {
+    let agent = agent_of(named, at)?;
+    if &*agent == DEFAULT_AGENT || config.agents.contains(&agent) {
+        return Ok(());
+    }
+    let detail = format!("this deployment has no agent {:?}", &*agent);
+    let errors = vec![FieldError { pointer: format!("{at}agent"), detail: detail.clone() }];
+    Err(Problem { errors, ..Problem::new(ErrorCode::UnknownAgent, detail) })
 }
 
 /// Checks that a request does not name another user than the one of its token or ticket. Ignoring the name
@@ -62,13 +85,15 @@ pub fn user_of(caller: &Principal, named: Option<&str>, at: &str) -> Result<User
 pub fn of_body(call: &TenantCall<'_>, user: Option<String>, agent: Option<String>) -> Result<Owner, Problem> {
     let (user, agent) =
         (user.or_else(|| call.request.query("user")), agent.or_else(|| call.request.query("agent")));
-    owner(call.caller, user, agent, "/")
+    owner(call, user, agent, "/")
 }
 
-/// Returns the owner that the query names.
+/// Returns the owner that the query names. Its agent exists, because [`dispatch`](super::dispatch) has checked it.
 ///
 /// # Errors
-/// As for [`owner()`].
+/// As for [`user_of`] and [`agent_of`].
 pub fn of_query(caller: &Principal, request: &impl RequestExt) -> Result<Owner, Problem> {
-    owner(caller, request.query("user"), request.query("agent"), "?")
+    let user = user_of(caller, request.query("user").as_deref(), "?")?;
+    let agent = agent_of(request.query("agent").as_deref(), "?")?;
+    Ok(Owner { tenant: caller.tenant.clone(), agent, user })
 }

@@ -16,6 +16,7 @@ use crate::context::{compaction::CompactionSettings, observation::ObservationSet
 use crate::memory::MemorySettings;
 use crate::model::ModelSettings;
 use crate::tools::ExternalTool;
+use crate::types::AgentId;
 use context::Strategy;
 use thiserror::Error;
 pub use value::ValueError;
@@ -90,6 +91,8 @@ pub struct Config {
     pub models: ModelSettings,
     /// Instructions in place of the built-in ones.
     pub instructions: Option<String>,
+    /// The agents besides `default`.
+    pub agents: Vec<AgentId>,
     /// The agent's settings.
     pub agent: Settings,
     /// Tools that clients run.
@@ -118,6 +121,7 @@ impl Default for Config {
         Self {
             models: ModelSettings::default(),
             instructions: None,
+            agents: Vec::new(),
             agent: Settings { modes: modes::standard(), ..Settings::default() },
             external_tools: Vec::new(),
             web_fetch_allow: String::new(),

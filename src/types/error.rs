@@ -61,6 +61,7 @@ error_codes! {
     ReadOnly, "read_only", 403, "The resource can only be read";
     ForbiddenOrigin, "forbidden_origin", 403, "The page's origin is not allowed";
     NotFound, "not_found", 404, "The resource does not exist";
+    UnknownAgent, "unknown_agent", 404, "The deployment has no such agent";
     MethodNotAllowed, "method_not_allowed", 405, "The resource does not support this method";
     NotAcceptable, "not_acceptable", 406, "None of the accepted media types is available";
     SessionBusy, "session_busy", 409, "A turn is running in the session";

@@ -133,3 +133,16 @@ fn contradictory_settings_are_refused() {
     assert_eq!(build(schema(), json!({})), Some("INITIAL_STATE"));
     assert_eq!(build(json!({"properties": {"n": {"pattern": "x"}}}), json!({})), Some("STATE_SCHEMA"));
 }
+
+#[test]
+fn a_session_belongs_to_the_agent_that_its_first_request_names() {
+    for (query, body, agent) in [
+        ("", json!({}), "default"),
+        ("", json!({"agent": "other"}), "other"),
+        ("agent=other", json!({}), "other"),
+    ] {
+        let stage = Stage::demo();
+        let session = ask(&stage, "POST /v1/sessions", query, &body).map(whole).unwrap();
+        assert_eq!((&session["agent"], &*stage.session().state().meta.agent), (&json!(agent), agent));
+    }
+}

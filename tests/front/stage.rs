@@ -112,6 +112,7 @@ pub fn config() -> GatewayConfig {
         dev_api_key: Some(DEV.into()),
         dev: false,
         origins: vec!["https://app.example".into()],
+        agents: vec!["other".into()],
         models: vec!["demo/echo".into()],
         shards: vec!["DB".into(), "DB_1".into()],
         malformed: vec![],
@@ -225,6 +226,13 @@ impl Stage {
 pub struct Request {
     head: edge_harness::http::Request,
     body: Bytes,
+}
+
+impl Request {
+    /// The method and target.
+    pub fn target(&self) -> String {
+        format!("{} {}", self.head.method(), self.head.uri())
+    }
 }
 
 pub fn request(method: &str, target: &str) -> Request {

@@ -1,7 +1,7 @@
 //! The workspace of a user with an agent.
 
 use crate::signer::Signer;
-use crate::stage::{ADMIN, Answer, DEV, NOW, Request, Stage, delete, get, request};
+use crate::stage::{ADMIN, Answer, DEV, NOW, Request, Stage, delete, get, post, request};
 use edge_harness::http::erasure::sweep;
 use edge_harness::workspace::stored::MAX_INLINE;
 use futures::executor::block_on;
@@ -217,4 +217,40 @@ fn erasing_a_tenant_erases_its_files() {
     assert_eq!(left, ["dev"]);
     let keys: Vec<_> = stage.blobs.objects.borrow().keys().cloned().collect();
     assert!(keys.len() == 1 && keys[0].starts_with("dev/files/"), "{keys:?}");
+}
+
+#[test]
+fn unknown_agents_are_refused_on_every_route() {
+    let stage = Stage::new();
+    let turns =
+        json!({"agent": "none", "session": "s", "turns": [{"id": "1", "speaker": "user", "text": "x"}]});
+    for asked in [
+        put("a?agent=none", "x"),
+        get("/v1/workspace/files?agent=none"),
+        get("/v1/workspace/files/a?agent=none"),
+        request("DELETE", "/v1/workspace/files/a?agent=none"),
+        get("/v1/sessions?agent=none"),
+        get("/v1/memory/search?q=x&agent=none"),
+        get("/v1/memory/log/2026-01-01?agent=none"),
+        request("DELETE", "/v1/memory?user=ann&agent=none"),
+        post("/v1/memory/search").json(&json!({"q": "x", "agent": "none"})),
+        post("/v1/memory").json(&json!({"agent": "none", "facts": [{"text": "x"}]})),
+        post("/v1/memory?agent=none").json(&json!({"facts": [{"text": "x"}]})),
+        post("/v1/memory/turns").json(&turns),
+        post("/v1/memory/consolidate").json(&json!({"agent": "none"})),
+        post("/v1/sessions").json(&json!({"agent": "none"})),
+        post("/v1/sessions?agent=none").json(&json!({})),
+        post("/v1/sessions/s/messages?agent=none").json(&json!({"content": "x"})),
+        get("/v1/sessions/s?agent=none"),
+        request("DELETE", "/v1/sessions/s?agent=none"),
+        post("/v1/tickets?agent=none").json(&json!({"session": "s"})),
+    ] {
+        let name = asked.target();
+        assert_eq!(stage.answer(asked.bearer(DEV)).code(), (404, "unknown_agent"), "{name}");
+    }
+    for agent in ["default", "other"] {
+        let new = post("/v1/sessions").json(&json!({"agent": agent}));
+        assert_eq!(stage.forward(new.bearer(DEV)).tenant, "dev");
+        assert_eq!(stage.answer(put(&format!("a?agent={agent}"), "x").bearer(DEV)).status, 201);
+    }
 }

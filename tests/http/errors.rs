@@ -158,7 +158,7 @@ fn invalid_fields_are_reported_with_their_pointers() {
         ("", json!({"id": "a b"}), "/id"),
         ("", json!({"id": "x".repeat(129)}), "/id"),
         ("", json!({"id": "new", "user": "../other"}), "/user"),
-        ("", json!({"id": "new", "agent": "unheard_of"}), "/agent"),
+        ("", json!({"id": "new", "agent": "a b"}), "/agent"),
         ("", json!({"id": "new", "budget": {"max_tokens": 1.5}}), "/budget/max_tokens"),
         ("tickets", json!({}), ""),
         ("tickets", json!({"session": "a b"}), "/session"),
@@ -410,7 +410,7 @@ fn repeats(client: &Client, path: &str, body: &Value, status: u16) -> Value {
 fn the_key_of_a_new_session_is_bound_to_its_body_unless_it_was_refused() {
     let client = keyed(&client(), "tied");
     let refused = client.post("/v1/sessions", json!({"id": "tied-1", "agent": "unknown"}));
-    problem(&refused, 422, "validation_failed");
+    problem(&refused, 404, "unknown_agent");
     client.post("/v1/sessions", json!({"id": "tied-1"})).expect(201);
     problem(&client.post("/v1/sessions", json!({"id": "tied-2"})), 422, "idempotency_key_reused");
     problem(&client.get("/v1/sessions/tied-2"), 404, "not_found");

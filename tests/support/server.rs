@@ -65,8 +65,10 @@ impl Server {
 
     /// Starts the Worker with the first `databases` of its D1 databases.
     pub fn start_with(bindings: Value, databases: Option<usize>) -> Self {
-        // Many tests name the demo model beside that of another provider.
-        let mut all = json!({ "DEV_API_KEY": DEV_API_KEY, "ADMIN_KEY": ADMIN_KEY, "DEMO_MODEL": "1" });
+        // Many tests name the demo model beside that of another provider, and some name other agents.
+        let mut all = json!({
+            "DEV_API_KEY": DEV_API_KEY, "ADMIN_KEY": ADMIN_KEY, "DEMO_MODEL": "1", "AGENTS": "other, bikes",
+        });
         for (name, value) in bindings.as_object().expect("an object of bindings") {
             all[name] = value.clone();
         }

@@ -2,11 +2,10 @@
 
 use crate::agent::SessionHost;
 use crate::http::idempotency::RequestKey;
-use crate::http::owner::{check_user, user_of};
+use crate::http::owner::{agent_of, check_user, user_of};
 use crate::http::pattern::Params;
 use crate::http::request::{Request, RequestExt};
 use crate::session::{self, OpenError, Session};
-use crate::standard::DEFAULT_AGENT;
 use crate::types::{Owner, Principal, Problem, RequestId, SessionId, SessionMeta, TenantId, UserId};
 use std::rc::Rc;
 
@@ -122,33 +121,27 @@ impl<'a> Call<'a> {
         Ok(user_in_body.or_else(|| self.request.query("user")))
     }
 
-    /// Builds the metadata of a session that the caller creates.
+    /// Builds the metadata of a session that the caller creates. The user of a token or ticket takes precedence over
+    /// `user`. Without an agent in the body, the session gets the one in the query.
     ///
     /// # Errors
-    /// `validation_failed` for an invalid user.
-    pub fn new_meta(&self, user: Option<String>) -> Result<SessionMeta, Problem> {
-        new_meta(self.host, self.principal, self.session_id, user)
+    /// `validation_failed` for an invalid user or agent.
+    pub fn new_meta(
+        &self,
+        user: Option<String>,
+        agent_in_body: Option<String>,
+    ) -> Result<SessionMeta, Problem> {
+        let (host, tenant) = (self.host, self.principal.tenant.clone());
+        let user = user_of(self.principal, user.as_deref(), "/")?;
+        let agent = agent_of(agent_in_body.or_else(|| self.request.query("agent")).as_deref(), "/")?;
+        let owner = Owner { tenant, agent, user };
+        let mut meta = SessionMeta::new(self.session_id.clone(), owner, host.now());
+        if let Some(first) = host.agent().modes().first() {
+            meta.begin_in(first, &host.tenant_limits());
+        }
+        meta.state = host.agent().state().initial().clone();
+        Ok(meta)
     }
-}
-
-/// Builds the metadata of a new session. The user of a token or ticket takes precedence over `user`.
-///
-/// # Errors
-/// `validation_failed` for an invalid user.
-pub fn new_meta(
-    host: &SessionHost,
-    principal: &Principal,
-    session_id: &SessionId,
-    user: Option<String>,
-) -> Result<SessionMeta, Problem> {
-    let user = user_of(principal, user.as_deref(), "/")?;
-    let owner = Owner { tenant: principal.tenant.clone(), agent: DEFAULT_AGENT.into(), user };
-    let mut meta = SessionMeta::new(session_id.clone(), owner, host.now());
-    if let Some(first) = host.agent().modes().first() {
-        meta.begin_in(first, &host.tenant_limits());
-    }
-    meta.state = host.agent().state().initial().clone();
-    Ok(meta)
 }
 
 /// Returns whether the caller may see a session of this tenant and user. `named` is the user that the request

@@ -33,10 +33,7 @@ pub async fn create(call: &Call<'_>) -> Result<Response, Problem> {
     if let Some(session) = call.find(user.as_deref())? {
         return shown(StatusCode::OK, session);
     }
-    if new.agent.as_deref().is_some_and(|agent| agent != crate::standard::DEFAULT_AGENT) {
-        return Err(Problem::field("/agent", "no such agent; there is only `default`"));
-    }
-    let mut meta = call.new_meta(user)?;
+    let mut meta = call.new_meta(user, new.agent)?;
     meta.title = checks::title(new.title)?;
     if let Some(mode) = &new.mode {
         meta.begin_in(host.agent().modes().find(mode)?, &host.tenant_limits());

@@ -65,7 +65,7 @@ async fn post_message(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Respon
     // that no event has to be read back.
     let session = match session {
         Some(session) => Rc::clone(session),
-        None => host.blank(call.new_meta(user)?),
+        None => host.blank(call.new_meta(user, None)?),
     };
     let subscription = TurnSubscription::new(call, &session, &turn, mode);
     host.post(&session, post)?;

@@ -126,6 +126,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         dev_api_key: config.dev_api_key.clone(),
         dev: config.dev,
         origins: config.cors_origins.clone(),
+        agents: config.agents.clone(),
         models,
         shards,
         malformed,

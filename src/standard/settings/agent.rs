@@ -4,7 +4,7 @@ use super::{Config, Kind, Setting, Topic, ValueError, value};
 use crate::agent::{Judge, Tool};
 use crate::session::Modes;
 use crate::tools::{ExternalTool, ReadArtifact, Recall};
-use crate::types::{FilePath, Mode, SubagentKind, id};
+use crate::types::{AgentId, FilePath, Mode, SubagentKind, id};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -18,13 +18,26 @@ const MAX_SUBAGENTS: usize = 16;
 const MAX_EXTERNAL: usize = 32;
 /// Maximum number of context files that a deployment can add.
 const MAX_CONTEXT_FILES: usize = 8;
+/// Maximum number of agents besides `default`.
+const MAX_AGENTS: usize = 100;
 /// Minimum number of tokens for context files. With fewer, almost no content would fit.
 const MIN_CONTEXT_TOKENS: usize = 2_000;
 
 pub const TOPIC: Topic = Topic {
     title: "Agent",
-    about: "A deployment has one agent, with the id `default`. These are its settings.",
+    about: "A deployment has one agent, with the id `default`. These are its settings. Further ids are for agents with the \
+            same settings, and with files and memory of their own.",
     settings: &[
+        Setting {
+            name: "AGENTS",
+            kind: Kind::Variable(agents),
+            default: "",
+            expects: "at most 100 ids separated by commas",
+            doc: "The ids of agents besides `default`, for example `support, sales`. A request that names another agent \
+                  gets 404 `unknown_agent`. All agents have the same settings, but each has its own sessions, \
+                  [shared files](http-api.md#workspace-files), and for each user files and memory.",
+            example: "",
+        },
         Setting {
             name: "INSTRUCTIONS",
             kind: Kind::Variable(|config, text| {
@@ -208,6 +221,12 @@ fn context_files(config: &mut Config, text: &str) -> Result<(), ValueError> {
     let parse = |path| FilePath::parse(path).map_err(|why| ValueError::entry(path, why));
     let files = value::names(text).map(parse).collect::<Result<Vec<_>, _>>()?;
     config.agent.context.files = value::bounded(files, MAX_CONTEXT_FILES)?;
+    Ok(())
+}
+
+fn agents(config: &mut Config, text: &str) -> Result<(), ValueError> {
+    let id = |id| AgentId::parse(id).ok_or_else(|| ValueError::Unexpected(id.to_owned()));
+    config.agents = value::bounded(value::names(text).map(id).collect::<Result<_, _>>()?, MAX_AGENTS)?;
     Ok(())
 }
 
