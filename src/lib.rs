@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`types`] | plain data: ids, messages, events, outcomes, errors |
 //! | [`ports`] | the traits through which the core reaches the world |
+//! | [`ledger`] | the ledger of a tenant: usage, and limits over time |
 //! | [`model`] | provider wires, the table of providers, retry |
 //! | [`workspace`] | the files of agents: user, shared and template layers |
 //! | [`memory`] | messages and facts, searched by words |
@@ -25,6 +26,7 @@ pub mod context;
 pub mod follow_ups;
 pub mod hooks;
 pub mod http;
+pub mod ledger;
 pub mod memory;
 pub mod model;
 pub mod platform;

@@ -18,6 +18,7 @@ pub mod path;
 pub mod peer;
 pub mod permission;
 pub mod principal;
+pub mod quota;
 pub mod session;
 pub mod subagent;
 pub mod suspension;
@@ -28,6 +29,7 @@ pub mod time;
 pub mod tool;
 pub mod turn;
 pub mod turn_end;
+pub mod usage;
 
 pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};
@@ -51,6 +53,9 @@ pub use path::{FilePath, PathError, PathPrefix};
 pub use peer::{Acknowledgement, ChildStatus, Imported, Snapshot, SnapshotMeta};
 pub use permission::{Category, Decider, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
+pub use quota::{
+    Admission, Admitted, Quota, Reached, Receipt, Report, RequestBlock, Standing, TimedLimit,
+};
 pub use session::{
     FollowUpProgress, IntervalState, PlanRef, QueuedTurn, RequestTimes, ReservedBytes, SessionMeta,
     SessionState, SessionStatus,
@@ -63,3 +68,4 @@ pub use time::Timestamp;
 pub use tool::{Effect, ToolSpec};
 pub use turn::{CallState, CallStatus, StopReason, TurnError, TurnOptions, TurnPhase, TurnState, TurnStatus};
 pub use turn_end::{Reply, TurnEnd};
+pub use usage::{Day, NanoUsd, UsageKey, UsageRow, UsageTotals};

@@ -13,6 +13,7 @@ use std::{
 const MAY_USE: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("ports", &["types"]),
+    ("ledger", &["types", "ports"]),
     ("model", &["types", "ports"]),
     ("session", &["types", "ports"]),
     ("workspace", &["types", "ports"]),
@@ -43,7 +44,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // The schema of a caller is checked with the request.
     ("http", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent", "standard"]),
-    ("platform/in_memory", &["types", "ports"]),
+    // The ledgers in memory have the logic of the real ones.
+    ("platform/in_memory", &["types", "ports", "ledger"]),
     ("platform/sql", &["types", "ports"]),
     (
         "platform/cloudflare",

@@ -1,5 +1,6 @@
 //! Errors as clients see them: RFC 9457 problems with stable codes; and [`BoxError`].
 
+use super::Reached;
 use serde::{Deserialize, Serialize};
 
 /// Any error of work whose failure is only recorded: every error type, `&str` and `String` convert into it. Its
@@ -120,6 +121,8 @@ pub struct Problem {
     pub errors: Vec<FieldError>,
     /// Seconds after which a retry may succeed (`retry-after`).
     pub retry_after_s: Option<u32>,
+    /// The limit of the tenant that the request has reached.
+    pub reached: Option<Reached>,
     /// Methods that the resource supports (`allow`).
     pub allow: Option<String>,
     /// The cause for the operator's log. Never sent to the caller.
@@ -134,6 +137,7 @@ impl Problem {
             detail: detail.into(),
             errors: Vec::new(),
             retry_after_s: None,
+            reached: None,
             allow: None,
             cause: None,
         }
@@ -179,6 +183,10 @@ impl Problem {
         });
         if !self.errors.is_empty() {
             body["errors"] = serde_json::json!(self.errors);
+        }
+        if let Some(Reached { limit, resets_at }) = self.reached {
+            body["limit"] = serde_json::json!(limit);
+            body["resets_at"] = serde_json::json!(resets_at);
         }
         body.to_string()
     }

@@ -1,0 +1,361 @@
+//! The ledger of one tenant, without I/O besides its store: counts usage, and decides whether a turn may start.
+//!
+//! The ledger is one object per tenant, because only one place can count what all sessions and isolates of a tenant do.
+//! A session asks it once before a turn starts, and only if the tenant has limits. Usage arrives later, in reports: the
+//! log of a session is their source, and the ledger stores up to which record it has counted each log. So it counts each
+//! record once, however often a report is sent.
+//!
+//! A running session holds a *slot*. A slot ends when the session reports that it no longer runs, or with its lease,
+//! which a running session renews. A lost session therefore blocks no other for longer than a lease.
+
+#[cfg(test)]
+mod tests;
+
+use crate::ports::{SessionStore, StoreError, session_store::Batch};
+use crate::types::{
+    Admission, Admitted, Day, Reached, Receipt, Report, RequestBlock, SessionId, Standing, TimedLimit,
+    Timestamp, UsageKey, UsageRow, UsageTotals,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
+
+/// How long a slot lasts whose turn has been admitted. A turn that has started renews it.
+pub const ADMISSION_LEASE: Duration = Duration::from_mins(1);
+/// How long a slot lasts after a report of a running session.
+pub const SLOT_LEASE: Duration = Duration::from_mins(5);
+/// When a retry may find a free slot. It cannot be known, so this is an estimate.
+const SLOT_RETRY: Duration = Duration::from_secs(5);
+/// How many days usage is kept.
+pub const RETENTION_DAYS: u64 = 400;
+/// How many days the ledger keeps what it knows about an erased session, because a report may arrive late.
+const ERASED_DAYS: u64 = 1;
+/// The unit of the limit of requests.
+const MINUTE: Duration = Duration::from_mins(1);
+
+/// The keys of the ledger's documents. Their spelling is stored and must never change.
+mod key {
+    use crate::types::{Day, SessionId, UsageKey};
+
+    /// The sessions that hold a slot.
+    pub const SLOTS: &str = "slots";
+    /// The requests of the current minute.
+    pub const REQUESTS: &str = "requests";
+    /// The start of the keys of the days' totals.
+    pub const DAYS: &str = "day/";
+    /// The start of the keys of the lists of erased sessions.
+    pub const ERASED: &str = "erased/";
+
+    /// What the ledger has counted of a session.
+    pub fn account(session: &SessionId) -> String {
+        format!("session/{session}")
+    }
+
+    /// The totals of a day.
+    pub fn day(day: Day) -> String {
+        format!("{DAYS}{day}")
+    }
+
+    /// The sessions erased on a day.
+    pub fn erased(day: Day) -> String {
+        format!("{ERASED}{day}")
+    }
+
+    /// The start of the keys of a day's rows.
+    pub fn rows(day: Day) -> String {
+        format!("usage/{day}/")
+    }
+
+    /// A row of usage.
+    pub fn row(key: &UsageKey) -> String {
+        let rest = serde_json::json!([key.agent, key.model, key.user]);
+        format!("{}{rest}", rows(key.day))
+    }
+}
+
+/// What the ledger knows of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Account {
+    /// When the session was created; the epoch until its first report.
+    created_at: Timestamp,
+    /// Sequence number of the last record that was counted.
+    reported: u64,
+    /// When the newest standing was sent.
+    sent_at: Timestamp,
+}
+
+/// The slot of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Slot {
+    until: Timestamp,
+    open_turns: u32,
+}
+
+type Slots = BTreeMap<SessionId, Slot>;
+
+/// The requests of a minute.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct Requests {
+    ends_at: Timestamp,
+    taken: u32,
+}
+
+/// The ledger of one tenant. Its state is in the documents of its store, which no session shares.
+pub struct TenantLedger {
+    store: Rc<dyn SessionStore>,
+}
+
+impl TenantLedger {
+    /// Opens the ledger in a store.
+    pub fn new(store: Rc<dyn SessionStore>) -> Self {
+        Self { store }
+    }
+
+    /// Decides whether a session may start one more turn.
+    ///
+    /// # Errors
+    /// If the store fails, or the session has sent a newer standing.
+    pub fn admit(&self, admission: &Admission, now: Timestamp) -> Result<Admitted, StoreError> {
+        let Admission { session, standing, quota } = admission;
+        let (mut slots, mut account) = (self.slots(now)?, self.account(session)?);
+        if standing.sent_at < account.sent_at {
+            return Err(StoreError("the request to start a turn arrived late".into()));
+        }
+        let own = slots.remove(session);
+        let is_running = |limit: &u32| u32::try_from(slots.len()).is_ok_and(|running| running < *limit);
+        if own.is_none() && !quota.concurrent_turns.as_ref().is_none_or(is_running) {
+            let limit = TimedLimit::ConcurrentTurns;
+            return Ok(Admitted::Refused(Reached { limit, resets_at: now + SLOT_RETRY }));
+        }
+        let today = Day::of(now);
+        let spent: UsageTotals = self.read(&key::day(today))?.unwrap_or_default();
+        let open = slots.values().map(|slot| slot.open_turns).chain([standing.open_turns]);
+        let turns = spent.turns + open.map(u64::from).sum::<u64>();
+        let reached = if quota.turns_per_day.is_some_and(|limit| turns > limit.into()) {
+            Some(TimedLimit::TurnsPerDay)
+        } else if quota.tokens_per_day.is_some_and(|limit| spent.tokens.total_tokens >= limit) {
+            Some(TimedLimit::TokensPerDay)
+        } else if quota.cost_usd_per_day.is_some_and(|limit| spent.cost.usd() >= limit) {
+            Some(TimedLimit::CostUsdPerDay)
+        } else {
+            None
+        };
+        if let Some(limit) = reached {
+            return Ok(Admitted::Refused(Reached::on(today, limit)));
+        }
+        // A slot that the session already holds may last longer.
+        let until = own.map_or(Timestamp(0), |own| own.until).max(now + ADMISSION_LEASE);
+        if quota.needs_slots() {
+            slots.insert(session.clone(), Slot { until, open_turns: standing.open_turns });
+            account.sent_at = standing.sent_at;
+            let put = vec![put(key::SLOTS, &slots)?, put(&key::account(session), &account)?];
+            self.store.commit(Batch { put, ..Batch::default() })?;
+        }
+        Ok(Admitted::Until(until))
+    }
+
+    /// Counts a report, unless it does not start where the last one ended, and applies the session's standing.
+    ///
+    /// # Errors
+    /// If the store fails. Nothing has changed then.
+    pub fn report(&self, report: &Report, now: Timestamp) -> Result<Receipt, StoreError> {
+        let Report { session, created_at, from, to, rows, standing, is_last } = report;
+        let mut account = self.account(session)?;
+        if *created_at < account.created_at {
+            // A late message of a session that was erased, whose id another session has.
+            return Ok(Receipt { reported: *to, slot_until: None });
+        }
+        if *created_at > account.created_at {
+            account = Account { created_at: *created_at, reported: *from, ..account };
+        }
+        let mut changes = Batch::default();
+        if account.reported == *from {
+            account.reported = *to;
+            self.count(rows, now, &mut changes)?;
+        }
+        let slots = self.slots(now)?;
+        let changed = with_standing(slots.clone(), session, &mut account, standing, *is_last, now);
+        if changed != slots {
+            changes.put.push(put(key::SLOTS, &changed)?);
+        }
+        changes.put.push(put(&key::account(session), &account)?);
+        if *is_last {
+            self.erase_later(session, now, &mut changes)?;
+        }
+        self.store.commit(changes)?;
+        let slot_until = changed.get(session).map(|slot| slot.until);
+        Ok(Receipt { reported: account.reported, slot_until })
+    }
+
+    /// Counts usage that no session reports.
+    ///
+    /// # Errors
+    /// If the store fails. Nothing was counted then.
+    pub fn charge(&self, rows: &[UsageRow], now: Timestamp) -> Result<(), StoreError> {
+        let mut changes = Batch::default();
+        self.count(rows, now, &mut changes)?;
+        self.store.commit(changes)
+    }
+
+    /// Takes up to `wanted` requests of the current minute, of which there are `limit`.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn take_requests(
+        &self,
+        wanted: u32,
+        limit: u32,
+        now: Timestamp,
+    ) -> Result<RequestBlock, StoreError> {
+        let minute = crate::types::time::millis(MINUTE);
+        let ends_at = Timestamp((now.0 / minute).saturating_add(1).saturating_mul(minute));
+        let stored: Option<Requests> = self.read(key::REQUESTS)?;
+        let taken = stored.filter(|own| own.ends_at == ends_at).map_or(0, |own| own.taken);
+        let granted = wanted.min(limit.saturating_sub(taken));
+        if granted > 0 {
+            let requests = Requests { ends_at, taken: taken.saturating_add(granted) };
+            let put = vec![put(key::REQUESTS, &requests)?];
+            self.store.commit(Batch { put, ..Batch::default() })?;
+        }
+        Ok(RequestBlock { granted, ends_at })
+    }
+
+    /// Returns the usage of the days `from` to `to`, both included, in the order of the rows' keys.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn usage(&self, from: Day, to: Day) -> Result<Vec<UsageRow>, StoreError> {
+        let mut rows = Vec::new();
+        let mut day = from.max(to.earlier(RETENTION_DAYS));
+        if !self.store.exists()? {
+            return Ok(rows);
+        }
+        while day <= to {
+            for (_, json) in self.store.list(&key::rows(day))? {
+                rows.push(decode::<UsageRow>(&json)?);
+            }
+            day = day.next();
+        }
+        rows.sort_by(|one, other| one.key.cmp(&other.key));
+        Ok(rows)
+    }
+
+    /// Adds rows to the stored ones and to the totals of their days.
+    fn count(&self, rows: &[UsageRow], now: Timestamp, changes: &mut Batch) -> Result<(), StoreError> {
+        let mut sums: BTreeMap<&UsageKey, UsageTotals> = BTreeMap::new();
+        let mut days: BTreeMap<Day, UsageTotals> = BTreeMap::new();
+        for UsageRow { key, totals } in rows {
+            *sums.entry(key).or_default() += *totals;
+            *days.entry(key.day).or_default() += *totals;
+        }
+        for (key, added) in sums {
+            let stored = self.read::<UsageRow>(&key::row(key))?;
+            let mut totals = stored.map(|row| row.totals).unwrap_or_default();
+            totals += added;
+            changes.put.push(put(&key::row(key), &UsageRow { key: key.clone(), totals })?);
+        }
+        for (day, added) in days {
+            let stored: Option<UsageTotals> = self.read(&key::day(day))?;
+            if stored.is_none() {
+                self.drop_old_days(Day::of(now), changes)?;
+            }
+            let mut totals = stored.unwrap_or_default();
+            totals += added;
+            changes.put.push(put(&key::day(day), &totals)?);
+        }
+        Ok(())
+    }
+
+    /// Deletes the usage of days that are no longer kept.
+    fn drop_old_days(&self, today: Day, changes: &mut Batch) -> Result<(), StoreError> {
+        if !self.store.exists()? {
+            return Ok(());
+        }
+        for (name, _) in self.store.list(key::DAYS)? {
+            let day = name.strip_prefix(key::DAYS).and_then(Day::parse);
+            let Some(day) = day.filter(|day| today.since(*day) > RETENTION_DAYS) else { continue };
+            let rows = self.store.list(&key::rows(day))?;
+            changes.delete.extend(rows.into_iter().map(|(row, _)| row).chain([name]));
+        }
+        Ok(())
+    }
+
+    /// Adds an erased session to those of today, and deletes what is stored of those of earlier days.
+    fn erase_later(
+        &self,
+        session: &SessionId,
+        now: Timestamp,
+        changes: &mut Batch,
+    ) -> Result<(), StoreError> {
+        let today = Day::of(now);
+        let mut erased: Vec<SessionId> = self.read(&key::erased(today))?.unwrap_or_default();
+        if !erased.contains(session) {
+            erased.push(session.clone());
+            changes.put.push(put(&key::erased(today), &erased)?);
+        }
+        if !self.store.exists()? {
+            return Ok(());
+        }
+        for (name, json) in self.store.list(key::ERASED)? {
+            let day = name.strip_prefix(key::ERASED).and_then(Day::parse);
+            let Some(day) = day.filter(|day| today.since(*day) > ERASED_DAYS) else { continue };
+            for old in decode::<Vec<SessionId>>(&json)? {
+                let account = self.account(&old)?;
+                // Another session may have this id by now.
+                if old != *session && Day::of(account.sent_at) <= day.next() {
+                    changes.delete.push(key::account(&old));
+                }
+            }
+            changes.delete.push(name);
+        }
+        Ok(())
+    }
+
+    /// Returns the slots that have not ended.
+    fn slots(&self, now: Timestamp) -> Result<Slots, StoreError> {
+        let mut slots: Slots = self.read(key::SLOTS)?.unwrap_or_default();
+        slots.retain(|_, slot| slot.until > now);
+        Ok(slots)
+    }
+
+    fn account(&self, session: &SessionId) -> Result<Account, StoreError> {
+        Ok(self.read(&key::account(session))?.unwrap_or_default())
+    }
+
+    fn read<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, StoreError> {
+        // An empty store has no tables to read from.
+        let json = if self.store.exists()? { self.store.get(key)? } else { None };
+        json.map(|json| decode(&json)).transpose()
+    }
+}
+
+/// Returns the slots with the standing of a session, unless a newer one was applied before.
+fn with_standing(
+    mut slots: Slots,
+    session: &SessionId,
+    account: &mut Account,
+    standing: &Standing,
+    is_last: bool,
+    now: Timestamp,
+) -> Slots {
+    let Standing { sent_at, holds_slot, open_turns } = *standing;
+    if sent_at < account.sent_at {
+        return slots;
+    }
+    account.sent_at = sent_at;
+    if holds_slot && !is_last {
+        // From the time when it was sent: the session may have been lost since then.
+        slots.insert(session.clone(), Slot { until: sent_at.min(now) + SLOT_LEASE, open_turns });
+    } else {
+        slots.remove(session);
+    }
+    slots
+}
+
+fn put(key: &str, value: &impl Serialize) -> Result<(String, String), StoreError> {
+    let json = serde_json::to_string(value).map_err(|e| StoreError(format!("cannot write JSON: {e}")))?;
+    Ok((key.to_owned(), json))
+}
+
+fn decode<T: DeserializeOwned>(json: &str) -> Result<T, StoreError> {
+    serde_json::from_str(json).map_err(|e| StoreError(format!("cannot read stored JSON: {e}")))
+}

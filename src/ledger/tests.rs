@@ -1,0 +1,264 @@
+use super::*;
+use crate::platform::in_memory::MemorySessionStore;
+use crate::types::{NanoUsd, Quota, Usage};
+use pretty_assertions::assert_eq;
+use proptest::prelude::*;
+
+const NOW: Timestamp = Timestamp(1_795_176_000_000);
+const BIRTH: Timestamp = Timestamp(1_795_000_000_000);
+
+fn ledger() -> TenantLedger {
+    TenantLedger::new(Rc::<MemorySessionStore>::default())
+}
+
+fn standing(sent_at: Timestamp, open_turns: u32) -> Standing {
+    Standing { sent_at, holds_slot: open_turns > 0, open_turns }
+}
+
+fn admit(ledger: &TenantLedger, session: &str, quota: Quota, at: Timestamp) -> Option<Reached> {
+    let admission = Admission { session: session.into(), standing: standing(at, 1), quota };
+    match ledger.admit(&admission, at).unwrap() {
+        Admitted::Until(_) => None,
+        Admitted::Refused(reached) => Some(reached),
+    }
+}
+
+fn row(day: Day, user: &str, turns: u64, tokens: u64) -> UsageRow {
+    let tokens = Usage { input_tokens: tokens, total_tokens: tokens, ..Usage::default() };
+    let cost = NanoUsd(tokens.total_tokens * 1_000);
+    let key = UsageKey { day, agent: "default".into(), model: "demo/echo".into(), user: user.into() };
+    UsageRow { key, totals: UsageTotals { turns, steps: turns, tool_calls: 0, tokens, cost } }
+}
+
+fn report(session: &str, from: u64, to: u64, rows: Vec<UsageRow>, at: Timestamp) -> Report {
+    let (session, standing) = (session.into(), standing(at, 0));
+    Report { session, created_at: BIRTH, from, to, rows, standing, is_last: false }
+}
+
+fn total(ledger: &TenantLedger) -> UsageTotals {
+    let mut sum = UsageTotals::default();
+    let rows = ledger.usage(Day::of(NOW).earlier(9), Day::of(NOW).next()).unwrap();
+    rows.into_iter().for_each(|row| sum += row.totals);
+    sum
+}
+
+const ONE_SLOT: Quota =
+    Quota { concurrent_turns: Some(1), turns_per_day: None, tokens_per_day: None, cost_usd_per_day: None };
+
+#[test]
+fn a_slot_is_free_after_its_session_reports_and_after_its_lease() {
+    let (ledger, second) = (ledger(), Duration::from_secs(1));
+    assert_eq!(admit(&ledger, "a", ONE_SLOT, NOW), None);
+    assert_eq!(admit(&ledger, "a", ONE_SLOT, NOW), None, "a session holds one slot");
+    let refused = admit(&ledger, "b", ONE_SLOT, NOW + second).unwrap();
+    assert_eq!(refused.limit, TimedLimit::ConcurrentTurns);
+    ledger.report(&report("a", 0, 4, Vec::new(), NOW + second), NOW + second).unwrap();
+    assert_eq!(admit(&ledger, "b", ONE_SLOT, NOW + second), None);
+    // The session is lost before it stores its turn.
+    assert!(admit(&ledger, "a", ONE_SLOT, NOW + ADMISSION_LEASE).is_some());
+    assert_eq!(admit(&ledger, "a", ONE_SLOT, NOW + second + ADMISSION_LEASE), None);
+}
+
+#[test]
+fn a_late_message_neither_takes_nor_releases_a_slot() {
+    let (ledger, second) = (ledger(), Duration::from_secs(1));
+    assert_eq!(admit(&ledger, "a", ONE_SLOT, NOW + second), None);
+    ledger.report(&report("a", 0, 0, Vec::new(), NOW), NOW + second).unwrap();
+    assert!(admit(&ledger, "b", ONE_SLOT, NOW + second).is_some());
+    ledger.report(&report("a", 0, 0, Vec::new(), NOW + second * 2), NOW + second * 2).unwrap();
+    let late = Admission { session: "a".into(), standing: standing(NOW, 1), quota: ONE_SLOT };
+    assert!(ledger.admit(&late, NOW + second * 2).is_err());
+    assert_eq!(admit(&ledger, "b", ONE_SLOT, NOW + second * 2), None);
+}
+
+#[test]
+fn each_daily_limit_refuses_until_the_end_of_the_day() {
+    let none = Quota::default();
+    let at = |tokens: u64| {
+        let ledger = ledger();
+        let rows = vec![row(Day::of(NOW), "ann", 2, tokens), row(Day::of(NOW).earlier(1), "ann", 90, 900)];
+        ledger.report(&report("a", 0, 9, rows, NOW), NOW).unwrap();
+        ledger
+    };
+    let resets_at = Day::of(NOW).next().start();
+    for (quota, limit) in [
+        (Quota { turns_per_day: Some(2), ..none }, TimedLimit::TurnsPerDay),
+        (Quota { tokens_per_day: Some(100), ..none }, TimedLimit::TokensPerDay),
+        (Quota { cost_usd_per_day: Some(0.0001), ..none }, TimedLimit::CostUsdPerDay),
+    ] {
+        let ledger = at(100);
+        assert_eq!(admit(&ledger, "a", quota, NOW), Some(Reached { limit, resets_at }));
+        assert_eq!(admit(&ledger, "a", quota, resets_at), None);
+    }
+    let enough =
+        Quota { turns_per_day: Some(3), tokens_per_day: Some(101), cost_usd_per_day: Some(0.1), ..none };
+    let ledger = at(100);
+    assert_eq!(admit(&ledger, "a", enough, NOW), None);
+    let refused = admit(&ledger, "b", enough, NOW).unwrap();
+    assert_eq!(refused.limit, TimedLimit::TurnsPerDay, "a turn that runs counts");
+}
+
+#[test]
+fn a_report_is_counted_once_and_only_after_the_last_one() {
+    let ledger = ledger();
+    let first = report("a", 0, 4, vec![row(Day::of(NOW), "ann", 1, 10)], NOW);
+    for _ in 0..2 {
+        assert_eq!(ledger.report(&first, NOW).unwrap().reported, 4);
+    }
+    let gap = report("a", 6, 8, vec![row(Day::of(NOW), "ann", 1, 10)], NOW);
+    assert_eq!(ledger.report(&gap, NOW).unwrap().reported, 4);
+    assert_eq!(total(&ledger).turns, 1);
+    // A fork begins after the records that it has copied.
+    let fork = report("b", 30, 34, vec![row(Day::of(NOW), "bob", 1, 10)], NOW);
+    assert_eq!(ledger.report(&fork, NOW).unwrap().reported, 34);
+    assert_eq!((total(&ledger).turns, total(&ledger).tokens.total_tokens), (2, 20));
+}
+
+#[test]
+fn a_session_with_the_id_of_an_erased_one_is_counted_from_its_start() {
+    let ledger = ledger();
+    let last = Report { is_last: true, ..report("a", 0, 4, vec![row(Day::of(NOW), "ann", 1, 10)], NOW) };
+    ledger.report(&last, NOW).unwrap();
+    let next = Report { created_at: NOW, ..report("a", 0, 2, vec![row(Day::of(NOW), "ann", 1, 5)], NOW) };
+    assert_eq!(ledger.report(&next, NOW).unwrap().reported, 2);
+    ledger.report(&last, NOW).unwrap();
+    assert_eq!(total(&ledger).tokens.total_tokens, 15, "the late report was counted before");
+}
+
+#[test]
+fn old_usage_and_erased_sessions_are_deleted() {
+    let store = Rc::<MemorySessionStore>::default();
+    let ledger = TenantLedger::new(store.clone());
+    let last = Report { is_last: true, ..report("a", 0, 4, vec![row(Day::of(NOW), "ann", 1, 10)], NOW) };
+    ledger.report(&last, NOW).unwrap();
+    let later = NOW + Duration::from_hours(24 * (RETENTION_DAYS + 1));
+    let last = Report { is_last: true, ..report("b", 0, 4, vec![row(Day::of(later), "ann", 1, 10)], later) };
+    ledger.report(&last, later).unwrap();
+    let keys: Vec<String> = store.list("").unwrap().into_iter().map(|(key, _)| key).collect();
+    let day = Day::of(later);
+    let row = format!("usage/{day}/[\"default\",\"demo/echo\",\"ann\"]");
+    assert_eq!(keys, [format!("day/{day}"), format!("erased/{day}"), "session/b".into(), row]);
+}
+
+#[test]
+fn requests_are_granted_in_blocks_until_the_minute_ends() {
+    let ledger = ledger();
+    let take = |wanted, at| ledger.take_requests(wanted, 5, at).unwrap();
+    let ends_at = Timestamp(NOW.0 + 60_000);
+    assert_eq!(take(2, NOW), RequestBlock { granted: 2, ends_at });
+    assert_eq!([take(2, NOW), take(2, NOW), take(2, NOW)].map(|block| block.granted), [2, 1, 0]);
+    assert_eq!(take(2, ends_at).granted, 2);
+}
+
+/// A session as the ledger sees it, with a log that survives.
+#[derive(Default)]
+struct Sender {
+    /// The tokens of each record.
+    log: Vec<u64>,
+    reported: u64,
+    runs: bool,
+    /// Messages on their way, which may arrive late or twice.
+    sent: Vec<Report>,
+}
+
+#[derive(Clone, Debug)]
+enum Action {
+    Start(usize),
+    /// Appends a record, and ends the turn.
+    End(usize, u64),
+    Send(usize),
+    /// Delivers a message, and its response if the second is set. The message stays on its way if the third is.
+    Deliver(usize, bool, bool),
+    Crash(usize),
+    Wait(u64),
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    let session = 0..4_usize;
+    prop_oneof![
+        3 => session.clone().prop_map(Action::Start),
+        3 => (session.clone(), 1..50_u64).prop_map(|(at, tokens)| Action::End(at, tokens)),
+        4 => session.clone().prop_map(Action::Send),
+        4 => (session.clone(), any::<bool>(), any::<bool>()).prop_map(|(at, a, b)| Action::Deliver(at, a, b)),
+        1 => session.prop_map(Action::Crash),
+        1 => (1..30_u64).prop_map(Action::Wait),
+    ]
+}
+
+impl Sender {
+    fn report(&mut self, name: usize, at: Timestamp) -> Report {
+        let from = usize::try_from(self.reported).unwrap();
+        let rows = self.log[from..].iter().map(|tokens| row(Day::of(NOW), "ann", 1, *tokens)).collect();
+        let open = u32::from(self.runs);
+        let sent = report(&name.to_string(), self.reported, self.log.len() as u64, rows, at);
+        let sent = Report { standing: standing(at, open), ..sent };
+        self.sent.push(sent.clone());
+        sent
+    }
+}
+
+proptest! {
+    /// Whatever is lost, repeated or late: usage is what the logs say, slots are within the limit, and none leaks.
+    #[test]
+    fn usage_and_slots_do_not_drift(actions in prop::collection::vec(action(), 1..120)) {
+        let (ledger, mut now) = (ledger(), NOW);
+        let quota = Quota { concurrent_turns: Some(2), ..Quota::default() };
+        let mut senders: Vec<Sender> = (0..4).map(|_| Sender::default()).collect();
+        for action in actions {
+            now = now + Duration::from_millis(1);
+            match action {
+                Action::Start(at) if !senders[at].runs => {
+                    senders[at].runs = admit(&ledger, &at.to_string(), quota, now).is_none();
+                }
+                Action::End(at, tokens) if senders[at].runs => {
+                    senders[at].log.push(tokens);
+                    senders[at].runs = false;
+                }
+                Action::Send(at) => drop(senders[at].report(at, now)),
+                Action::Deliver(at, answered, repeated) if !senders[at].sent.is_empty() => {
+                    let message = senders[at].sent[0].clone();
+                    if !repeated {
+                        senders[at].sent.remove(0);
+                    }
+                    let receipt = ledger.report(&message, now).unwrap();
+                    if answered && receipt.reported <= senders[at].log.len() as u64 {
+                        senders[at].reported = receipt.reported;
+                    }
+                }
+                // An admitted turn that was not stored, and what the process was sending, are lost.
+                Action::Crash(at) => senders[at].runs = false,
+                // A running session renews its slot in time. A message arrives within seconds, or never.
+                Action::Wait(seconds) => {
+                    for (at, sender) in senders.iter_mut().enumerate() {
+                        if sender.runs {
+                            ledger.report(&sender.report(at, now), now).unwrap();
+                        }
+                        sender.sent.clear();
+                    }
+                    now = now + Duration::from_secs(seconds);
+                }
+                _ => {}
+            }
+            let slots = ledger.slots(now).unwrap();
+            prop_assert!(slots.len() <= 2, "{slots:?}");
+        }
+        // Each session reports until the ledger has counted its log.
+        for (at, sender) in senders.iter_mut().enumerate() {
+            sender.runs = false;
+            loop {
+                now = now + Duration::from_millis(1);
+                let receipt = ledger.report(&sender.report(at, now), now).unwrap();
+                sender.reported = receipt.reported;
+                if receipt.reported == sender.log.len() as u64 {
+                    break;
+                }
+            }
+        }
+        prop_assert!(ledger.slots(now).unwrap().is_empty());
+        let turns: usize = senders.iter().map(|sender| sender.log.len()).sum();
+        let tokens: u64 = senders.iter().flat_map(|sender| &sender.log).sum();
+        let sum = total(&ledger);
+        prop_assert_eq!((sum.turns, sum.tokens.total_tokens), (turns as u64, tokens));
+        prop_assert_eq!(sum.cost, NanoUsd(tokens * 1_000));
+    }
+}

@@ -1,0 +1,39 @@
+//! The ledger of a tenant: what its turns consumed, and which limits over time it has reached.
+
+use crate::types::{
+    Admission, Admitted, Day, Problem, Receipt, Report, RequestBlock, TenantId, UsageRow,
+};
+use async_trait::async_trait;
+use thiserror::Error;
+
+/// The ledger could not be reached, or its store failed. The text is for the log.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("ledger: {0}")]
+pub struct LedgerError(pub String);
+
+impl From<LedgerError> for Problem {
+    fn from(error: LedgerError) -> Self {
+        Self::unavailable("the limits and the usage of the tenant are unavailable; try again", error)
+    }
+}
+
+/// The result of a call of a ledger.
+pub type LedgerResult<T> = Result<T, LedgerError>;
+
+/// The ledgers of all tenants. After an error, a message may or may not have arrived; it can be sent again.
+#[async_trait(?Send)]
+pub trait Ledger {
+    /// Asks for one more turn of a session. A session that holds a slot keeps it.
+    async fn admit(&self, tenant: &TenantId, admission: &Admission) -> LedgerResult<Admitted>;
+    /// Counts a report, unless it was counted before, and takes, keeps or releases the session's slot according to
+    /// its standing. Never refused: a turn that continues after an approval takes its slot in this way.
+    async fn report(&self, tenant: &TenantId, report: &Report) -> LedgerResult<Receipt>;
+    /// Counts usage that no session reports, each time it is called.
+    async fn charge(&self, tenant: &TenantId, rows: &[UsageRow]) -> LedgerResult<()>;
+    /// Takes up to `wanted` of the requests of the current minute, of which there are `limit`.
+    async fn take_requests(&self, tenant: &TenantId, wanted: u32, limit: u32) -> LedgerResult<RequestBlock>;
+    /// Returns the usage of the days `from` to `to`, both included, in the order of the rows' keys.
+    async fn usage(&self, tenant: &TenantId, from: Day, to: Day) -> LedgerResult<Vec<UsageRow>>;
+    /// Erases the ledger of a tenant.
+    async fn erase(&self, tenant: &TenantId) -> LedgerResult<()>;
+}
