@@ -12,7 +12,7 @@ use edge_harness::ports::{PeerError, Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
     Acknowledgement, CallId, ChildStatus, Imported, Parent, Problem, SessionId, Snapshot, TenantId,
-    time::millis,
+    TenantLimits, time::millis,
 };
 use futures::{channel::oneshot, future::LocalBoxFuture};
 use serde_json::Value;
@@ -105,6 +105,7 @@ impl Node {
         let ports = HostPorts {
             store: plug.clone(),
             directory: world.directory.clone(),
+            ledger: world.accounts.clone(),
             credentials: Rc::<InMemoryCredentials>::default(),
             blobs: world.blobs.clone(),
             clock: Rc::new(SimClock(Rc::clone(&world.sched))),
@@ -115,7 +116,11 @@ impl Node {
         };
         let kept = world.ledger.scenario.context.settings != ContextSettings::None;
         let bounds = if kept { Bounds::wide() } else { Bounds::messages(CONTEXT_MESSAGES) };
-        let host = SessionHost::new(ports, world.agent(), HostConfig { context: bounds });
+        let host = SessionHost::new(
+            ports,
+            world.agent(),
+            HostConfig { context: bounds, limits: TenantLimits::default() },
+        );
         *self.machine.borrow_mut() = Some((Rc::clone(&host), plug));
         host
     }

@@ -15,7 +15,8 @@ use edge_harness::agent::{HarnessAgent, Settings};
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::one_shot::OneShotModel;
 use edge_harness::platform::in_memory::{
-    InMemoryDirectory, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp, SeededEntropy,
+    InMemoryDirectory, InMemoryLedger, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog, ScriptedHttp,
+    SeededEntropy,
 };
 use edge_harness::standard::{Standard, builder};
 use edge_harness::types::{SessionId, TenantId};
@@ -37,6 +38,8 @@ pub struct World {
     pub sched: Rc<Sched>,
     pub ledger: Rc<Ledger>,
     pub directory: Rc<InMemoryDirectory>,
+    /// The ledgers of the tenants, which are not [`World::ledger`].
+    pub accounts: Rc<InMemoryLedger>,
     pub blobs: Rc<MemoryBlobs>,
     pub entropy: Rc<SeededEntropy>,
     /// The observations of clients, by node.
@@ -57,10 +60,12 @@ impl World {
         let mut scenario = scenario.clone();
         let sched = Sched::new(scenario.dice.fork());
         let ledger = Ledger::new(Rc::clone(&sched), scenario.clone(), traced);
+        let accounts = Rc::new(InMemoryLedger::new(Rc::new(SimClock(Rc::clone(&sched)))));
         let world = Rc::new(Self {
             sched,
             ledger,
             directory: Rc::default(),
+            accounts,
             blobs: Rc::default(),
             entropy: Rc::default(),
             witnesses: RefCell::default(),

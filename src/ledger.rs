@@ -90,6 +90,16 @@ struct Slot {
     open_turns: u32,
 }
 
+/// The sums of a day, against which limits are checked.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+struct DayTotals {
+    /// Turns that started, some of which may still run or wait.
+    started: u64,
+    #[serde(flatten)]
+    totals: UsageTotals,
+}
+
 type Slots = BTreeMap<SessionId, Slot>;
 
 /// The requests of a minute.
@@ -127,9 +137,9 @@ impl TenantLedger {
             return Ok(Admitted::Refused(Reached { limit, resets_at: now + SLOT_RETRY }));
         }
         let today = Day::of(now);
-        let spent: UsageTotals = self.read(&key::day(today))?.unwrap_or_default();
+        let DayTotals { started, totals: spent } = self.read(&key::day(today))?.unwrap_or_default();
         let open = slots.values().map(|slot| slot.open_turns).chain([standing.open_turns]);
-        let turns = spent.turns + open.map(u64::from).sum::<u64>();
+        let turns = started + open.map(u64::from).sum::<u64>();
         let reached = if quota.turns_per_day.is_some_and(|limit| turns > limit.into()) {
             Some(TimedLimit::TurnsPerDay)
         } else if quota.tokens_per_day.is_some_and(|limit| spent.tokens.total_tokens >= limit) {
@@ -140,7 +150,7 @@ impl TenantLedger {
             None
         };
         if let Some(limit) = reached {
-            return Ok(Admitted::Refused(Reached::on(today, limit)));
+            return Ok(Admitted::Refused(Reached { limit, resets_at: today.next().start() }));
         }
         // A slot that the session already holds may last longer.
         let until = own.map_or(Timestamp(0), |own| own.until).max(now + ADMISSION_LEASE);
@@ -158,7 +168,7 @@ impl TenantLedger {
     /// # Errors
     /// If the store fails. Nothing has changed then.
     pub fn report(&self, report: &Report, now: Timestamp) -> Result<Receipt, StoreError> {
-        let Report { session, created_at, from, to, rows, standing, is_last } = report;
+        let Report { session, created_at, from, to, rows, started, standing, is_last } = report;
         let mut account = self.account(session)?;
         if *created_at < account.created_at {
             // A late message of a session that was erased, whose id another session has.
@@ -170,7 +180,7 @@ impl TenantLedger {
         let mut changes = Batch::default();
         if account.reported == *from {
             account.reported = *to;
-            self.count(rows, now, &mut changes)?;
+            self.count(rows, started, now, &mut changes)?;
         }
         let slots = self.slots(now)?;
         let changed = with_standing(slots.clone(), session, &mut account, standing, *is_last, now);
@@ -192,7 +202,7 @@ impl TenantLedger {
     /// If the store fails. Nothing was counted then.
     pub fn charge(&self, rows: &[UsageRow], now: Timestamp) -> Result<(), StoreError> {
         let mut changes = Batch::default();
-        self.count(rows, now, &mut changes)?;
+        self.count(rows, &BTreeMap::new(), now, &mut changes)?;
         self.store.commit(changes)
     }
 
@@ -200,12 +210,7 @@ impl TenantLedger {
     ///
     /// # Errors
     /// If the store fails.
-    pub fn take_requests(
-        &self,
-        wanted: u32,
-        limit: u32,
-        now: Timestamp,
-    ) -> Result<RequestBlock, StoreError> {
+    pub fn take_requests(&self, wanted: u32, limit: u32, now: Timestamp) -> Result<RequestBlock, StoreError> {
         let minute = crate::types::time::millis(MINUTE);
         let ends_at = Timestamp((now.0 / minute).saturating_add(1).saturating_mul(minute));
         let stored: Option<Requests> = self.read(key::REQUESTS)?;
@@ -239,13 +244,30 @@ impl TenantLedger {
         Ok(rows)
     }
 
+    /// Erases the ledger.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn erase(&self) -> Result<(), StoreError> {
+        self.store.erase()
+    }
+
     /// Adds rows to the stored ones and to the totals of their days.
-    fn count(&self, rows: &[UsageRow], now: Timestamp, changes: &mut Batch) -> Result<(), StoreError> {
+    fn count(
+        &self,
+        rows: &[UsageRow],
+        started: &BTreeMap<Day, u64>,
+        now: Timestamp,
+        changes: &mut Batch,
+    ) -> Result<(), StoreError> {
         let mut sums: BTreeMap<&UsageKey, UsageTotals> = BTreeMap::new();
-        let mut days: BTreeMap<Day, UsageTotals> = BTreeMap::new();
+        let mut days: BTreeMap<Day, DayTotals> = BTreeMap::new();
         for UsageRow { key, totals } in rows {
             *sums.entry(key).or_default() += *totals;
-            *days.entry(key.day).or_default() += *totals;
+            days.entry(key.day).or_default().totals += *totals;
+        }
+        for (day, turns) in started {
+            days.entry(*day).or_default().started += turns;
         }
         for (key, added) in sums {
             let stored = self.read::<UsageRow>(&key::row(key))?;
@@ -254,13 +276,14 @@ impl TenantLedger {
             changes.put.push(put(&key::row(key), &UsageRow { key: key.clone(), totals })?);
         }
         for (day, added) in days {
-            let stored: Option<UsageTotals> = self.read(&key::day(day))?;
+            let stored: Option<DayTotals> = self.read(&key::day(day))?;
             if stored.is_none() {
                 self.drop_old_days(Day::of(now), changes)?;
             }
-            let mut totals = stored.unwrap_or_default();
-            totals += added;
-            changes.put.push(put(&key::day(day), &totals)?);
+            let mut sums = stored.unwrap_or_default();
+            sums.started += added.started;
+            sums.totals += added.totals;
+            changes.put.push(put(&key::day(day), &sums)?);
         }
         Ok(())
     }

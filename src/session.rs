@@ -21,6 +21,7 @@ mod state;
 pub mod suspensions;
 pub mod task_list;
 pub mod tokens;
+pub mod usage;
 pub mod view;
 pub mod window;
 
@@ -115,6 +116,8 @@ pub struct Session {
     bounds: Bounds,
     hub: Hub,
     retired: Cell<bool>,
+    /// The time of the first record for which a report to the ledger is due.
+    unreported: Cell<Option<Timestamp>>,
     on_commit: RefCell<Option<Rc<dyn Fn()>>>,
 }
 
@@ -127,11 +130,17 @@ impl Session {
         if !store.exists()? {
             return Ok(None);
         }
-        let Some(StoredState { state, is_earlier }) = state::read(store.as_ref())? else { return Ok(None) };
+        let Some(stored) = state::read(store.as_ref())? else { return Ok(None) };
+        let StoredState { mut state, is_earlier, lacks_account } = stored;
         let last_seq = store.last_seq()?;
+        if lacks_account {
+            Rc::make_mut(&mut state.account).reported = last_seq;
+        }
+        let unreported = usage::first_due(store.as_ref(), state.account.reported)?;
         let context = ContextWindow::load(store.as_ref(), bounds)?;
         let session = Self::with(store, state, last_seq, context, bounds, hub);
         session.is_stored.set(!is_earlier);
+        session.unreported.set(unreported);
         Ok(Some(session))
     }
 
@@ -157,6 +166,7 @@ impl Session {
             bounds,
             hub,
             retired: Cell::new(false),
+            unreported: Cell::new(None),
             on_commit: RefCell::new(None),
         }
     }
@@ -184,6 +194,11 @@ impl Session {
     /// Sequence number of the last record.
     pub fn last_seq(&self) -> u64 {
         self.last_seq.get()
+    }
+
+    /// Returns the time of the first record for which a report to the tenant's ledger is due.
+    pub fn unreported(&self) -> Option<Timestamp> {
+        self.unreported.get()
     }
 
     /// Returns the live listeners.
@@ -331,7 +346,14 @@ impl Session {
 
         self.is_stored.set(true);
         self.last_seq.set(seq);
-        *self.state.borrow_mut() = change.state;
+        let reported = change.state.account.reported;
+        let was_reported = std::mem::replace(&mut *self.state.borrow_mut(), change.state).account.reported;
+        if reported != was_reported {
+            // The commit has succeeded, so a failure here only makes a report due.
+            self.unreported.set(usage::first_due(self.store.as_ref(), reported).unwrap_or(Some(now)));
+        } else if self.unreported.get().is_none() && records.iter().any(is_due) {
+            self.unreported.set(Some(now));
+        }
         for (record, frame) in records.iter().zip(&frames) {
             self.context.borrow_mut().push(record);
             self.hub.publish(frame, record);
@@ -413,6 +435,11 @@ impl Session {
         });
         records.collect()
     }
+}
+
+/// Returns whether a report to the ledger is due after this record.
+fn is_due(record: &Record) -> bool {
+    usage::DUE.contains(&record.kind.name())
 }
 
 /// Copies the record's sequence number into its message.

@@ -20,9 +20,9 @@ use crate::agent::{
 use crate::memory::{Memories, MemorySettings};
 use crate::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use crate::platform::in_memory::{
-    InMemoryCredentials, InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs,
-    MemoryFiles, MemoryLog, MemorySessionStore, NoPeers, ScriptedHttp, ScriptedModels, SeededEntropy,
-    TaskPool, models::ScriptedResponse,
+    InMemoryCredentials, InMemoryDirectory, InMemoryIndex, InMemoryLedger, InMemorySpaces, ManualClock,
+    MemoryBlobs, MemoryFiles, MemoryLog, MemorySessionStore, NoPeers, ScriptedHttp, ScriptedModels,
+    SeededEntropy, TaskPool, models::ScriptedResponse,
 };
 use crate::ports::Models;
 use crate::session::{Session, window::Bounds};
@@ -139,6 +139,7 @@ impl TestSession {
         let ports = HostPorts {
             store: Rc::new(MemorySessionStore::default()),
             directory,
+            ledger: Rc::new(InMemoryLedger::new(time.clone())),
             credentials: Rc::<InMemoryCredentials>::default(),
             blobs,
             clock: time,
@@ -147,7 +148,11 @@ impl TestSession {
             peers: Rc::new(NoPeers),
             broadcast: None,
         };
-        let host = SessionHost::new(ports, Rc::new(agent), HostConfig { context: Bounds::wide() });
+        let host = SessionHost::new(
+            ports,
+            Rc::new(agent),
+            HostConfig { context: Bounds::wide(), limits: config.limits },
+        );
         Self { clock, http, log, host, tasks }
     }
 
@@ -176,6 +181,7 @@ impl TestSession {
             options: Default::default(),
             on_busy: OnBusy::Queue,
             response: None,
+            slot_until: None,
         };
         self.host.post(&self.session(), post).expect("a session that takes messages");
         self.run(&turn)

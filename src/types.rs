@@ -19,6 +19,7 @@ pub mod peer;
 pub mod permission;
 pub mod principal;
 pub mod quota;
+pub mod reached;
 pub mod session;
 pub mod subagent;
 pub mod suspension;
@@ -53,9 +54,8 @@ pub use path::{FilePath, PathError, PathPrefix};
 pub use peer::{Acknowledgement, ChildStatus, Imported, Snapshot, SnapshotMeta};
 pub use permission::{Category, Decider, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
-pub use quota::{
-    Admission, Admitted, Quota, Reached, Receipt, Report, RequestBlock, Standing, TimedLimit,
-};
+pub use quota::{Admission, Admitted, Quota, Receipt, Report, RequestBlock, Standing};
+pub use reached::{Reached, TimedLimit};
 pub use session::{
     FollowUpProgress, IntervalState, PlanRef, QueuedTurn, RequestTimes, ReservedBytes, SessionMeta,
     SessionState, SessionStatus,

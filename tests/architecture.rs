@@ -56,6 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "session",
             "workspace",
             "memory",
+            "ledger",
             "turn",
             "agent",
             "hooks",

@@ -1,7 +1,7 @@
 // The Worker with meters: `GET /meter` responds with the counts since the last such request, and the size of wasm's
 // memory.
 import { memoryBytes, meterBindings, meterStorage, take } from "./counts.js";
-import Worker, { SessionObject as Session } from "./index.js";
+import Worker, { SessionObject as Session, TenantObject as Ledger } from "./index.js";
 
 export default class extends Worker {
   fetch(request) {
@@ -11,6 +11,13 @@ export default class extends Worker {
 }
 
 export class SessionObject extends Session {
+  constructor(state, env) {
+    meterStorage(state.storage);
+    super(state, env);
+  }
+}
+
+export class TenantObject extends Ledger {
   constructor(state, env) {
     meterStorage(state.storage);
     super(state, env);

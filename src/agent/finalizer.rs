@@ -81,7 +81,7 @@ pub(super) fn seal(agent: &HarnessAgent, cx: &RuntimeContext, ending: Ending) ->
         if let Some(message) = last {
             draft.record(Some(&turn.id), EventKind::MessageCompleted { message });
         }
-        if let Some(counted) = TurnMachine::usage_event(&turn, &ending.spent) {
+        if let Some(counted) = TurnMachine::usage_event(&turn, &ending.spent, cx.state.model()) {
             draft.record(Some(&turn.id), counted);
         }
         TurnMachine(&mut turn).add_usage(ending.spent);

@@ -4,6 +4,7 @@
 //! each commit performs the effects that the kernel returns, including the alarm. Only the kernel decides
 //! when background work runs.
 
+mod account;
 mod child;
 mod children;
 mod compact;
@@ -20,7 +21,7 @@ mod turns;
 
 use super::{CancelToken, HarnessAgent, RuntimeContext, runtime_state::Prefetch};
 use crate::ports::{
-    BlobStore, Clock, Credentials, Directory, Entropy, Peers, SessionStore, Spawner, StoreError,
+    BlobStore, Clock, Credentials, Directory, Entropy, Ledger, Peers, SessionStore, Spawner, StoreError,
     directory::DirectoryError,
 };
 use crate::session::{
@@ -35,6 +36,8 @@ use crate::types::{
     BudgetPatch, GeneratedId, Part, Problem, SessionMeta, SessionState, TenantId, TenantLimits, TenantPolicy,
     Timestamp, TurnId, TurnOptions, session::Guidance,
 };
+pub use account::Admittance;
+use account::LedgerState;
 use futures::{
     FutureExt,
     future::{AbortHandle, LocalBoxFuture, WeakShared},
@@ -54,6 +57,8 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct HostConfig {
     /// Bounds of the context window when no context strategy bounds it.
     pub context: Bounds,
+    /// The limits of tenants that do not have their own.
+    pub limits: TenantLimits,
 }
 
 /// The ports of a host.
@@ -62,6 +67,8 @@ pub struct HostPorts {
     pub store: Rc<dyn SessionStore>,
     /// The list of sessions.
     pub directory: Rc<dyn Directory>,
+    /// The ledgers of the tenants.
+    pub ledger: Rc<dyn Ledger>,
     /// Checks the credentials of streams.
     pub credentials: Rc<dyn Credentials>,
     /// The object store.
@@ -106,6 +113,8 @@ pub struct Post {
     pub on_busy: OnBusy,
     /// The response to store in the same commit, if the request has an Idempotency-Key.
     pub response: Option<ResponseDocument>,
+    /// Until when the session holds the slot that it was admitted to; see [`SessionHost::admit`].
+    pub slot_until: Option<Timestamp>,
 }
 
 /// A running background job.
@@ -130,6 +139,8 @@ pub struct SessionHost {
     /// The reads that hooks have started for the turn whose start is being stored.
     prefetch: RefCell<Option<Prefetch>>,
     jobs: RefCell<BTreeMap<Job, Running>>,
+    /// The messages to the tenant's ledger.
+    ledger: LedgerState,
     /// The task that serves the streams of a session.
     streams: RefCell<Option<(Weak<Session>, AbortHandle)>>,
 }
@@ -154,6 +165,7 @@ impl SessionHost {
             turn: RefCell::new(None),
             prefetch: RefCell::new(None),
             jobs: RefCell::default(),
+            ledger: LedgerState::default(),
             streams: RefCell::new(None),
         })
     }
@@ -262,9 +274,14 @@ impl SessionHost {
     /// Returns the limits of the tenant: those of the stored session, or else those of the newest request.
     pub fn tenant_limits(&self) -> TenantLimits {
         match self.session.borrow().as_deref() {
-            Some(session) => session.state().guidance.tenant_policy.limits.clone(),
-            None => self.policy.borrow().limits.clone(),
+            Some(session) => self.limits_of(session),
+            None => self.policy.borrow().limits.clone().or(&self.config.limits),
         }
+    }
+
+    /// Returns the limits of the session's tenant.
+    fn limits_of(&self, session: &Session) -> TenantLimits {
+        session.state().guidance.tenant_policy.limits.clone().or(&self.config.limits)
     }
 
     /// Creates a session in memory. Its first commit stores it.

@@ -316,7 +316,9 @@ impl ReactAgent<'_> {
 
     /// Returns the record of a model call's usage.
     pub(super) fn usage_record(&self, spent: &PricedUsage) -> Option<EventKind> {
-        self.cx.session.state().activity.turn.as_ref().and_then(|turn| TurnMachine::usage_event(turn, spent))
+        let model = self.cx.state.model();
+        let state = self.cx.session.state();
+        state.activity.turn.as_ref().and_then(|turn| TurnMachine::usage_event(turn, spent, model))
     }
 
     /// Replaces call ids that are missing, invalid in a path or already used: providers require ids to be

@@ -14,7 +14,7 @@ use super::owner::{check_agent, check_user};
 use super::request::{self, MAX_BODY, Request, RequestExt};
 use super::response::{self, Body, Response};
 use super::route::{Handler, Responding, RouteMatch};
-use super::{auth, cors, routes};
+use super::{auth, cors, request_limit, routes};
 use crate::types::{Principal, Problem, RequestId, Scope, SessionId};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
@@ -120,7 +120,8 @@ async fn dispatch(
     }
 }
 
-/// Authenticates a caller of a tenant, who may name no other user and no unknown agent in the query.
+/// Authenticates a caller of a tenant, who may name no other user and no unknown agent in the query, and counts the
+/// request.
 async fn authenticated(
     gateway: &Gateway,
     request: &Request,
@@ -130,6 +131,7 @@ async fn authenticated(
     let caller = auth::principal(gateway, request, found, scope).await?;
     check_user(&caller, request.query("user").as_deref(), "?")?;
     check_agent(&gateway.config, request.query("agent").as_deref(), "?")?;
+    request_limit::count(gateway, &caller).await?;
     Ok(caller)
 }
 

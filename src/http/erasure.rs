@@ -65,6 +65,8 @@ async fn erase(
     // After the sessions, because a running session may still write files.
     let no_files = erase_files(gateway, tenant).await?;
     if no_sessions && no_files && last {
+        // After the sessions, whose last reports it counts.
+        gateway.ledger.erase(tenant).await?;
         gateway.directory.purge_tenant(tenant).await?;
     }
     Ok(!no_files)

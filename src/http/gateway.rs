@@ -5,9 +5,10 @@ use super::credentials::DirectoryCredentials;
 use super::crypto::Cipher;
 use super::pattern::Params;
 use super::request::{Request, RequestExt};
+use super::request_blocks::RequestBlocks;
 use crate::memory::Memories;
-use crate::ports::{Clock, Directory, Entropy, Http, Log, SessionEraser, Signatures};
-use crate::types::{AgentId, ErrorCode, GeneratedId, Principal, Problem, RequestId, TenantId};
+use crate::ports::{Clock, Directory, Entropy, Http, Ledger, Log, SessionEraser, Signatures};
+use crate::types::{AgentId, ErrorCode, GeneratedId, Principal, Problem, RequestId, TenantId, TenantLimits};
 use crate::workspace::Workspaces;
 use std::fmt;
 use std::rc::Rc;
@@ -30,6 +31,8 @@ pub struct GatewayConfig {
     pub models: Vec<String>,
     /// The shards on which tenants can be placed.
     pub shards: Vec<String>,
+    /// The limits of tenants that do not have their own.
+    pub limits: TenantLimits,
     /// The malformed settings, which have their defaults.
     pub malformed: Vec<MalformedSetting>,
 }
@@ -68,6 +71,10 @@ pub struct Gateway {
     pub memories: Rc<Memories>,
     /// Erases sessions.
     pub eraser: Rc<dyn SessionEraser>,
+    /// The ledgers of the tenants.
+    pub ledger: Rc<dyn Ledger>,
+    /// The requests that this isolate has taken from them.
+    pub requests: RequestBlocks,
     /// The isolate's cache of credentials.
     pub cache: Rc<AuthCache>,
     /// Writes a line to the log.

@@ -4,7 +4,7 @@
 use super::pattern::matches;
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
-use super::{keys, lists, memory, tenants, tickets, workspace};
+use super::{keys, lists, memory, tenants, tickets, usage, workspace};
 use crate::types::Scope::{self, Chat, Read};
 use crate::types::{ErrorCode, Problem};
 use http::Method;
@@ -28,6 +28,7 @@ pub static ROUTES: &[Route] = &[
     Route::new(GET, "/readyz", Handler::Public(run!(lists::ready))),
     tenant(GET, "/v1/models", Read, run!(lists::models)),
     tenant(GET, "/v1/sessions", Read, run!(lists::sessions)),
+    tenant(GET, "/v1/usage", Read, run!(usage::own)),
     // A ticket has at most the scopes of its creator, so `read` is enough to create one.
     tenant(POST, "/v1/tickets", Read, run!(tickets::create)).once(),
     Route::new(POST, "/v1/sessions", Handler::NewSession(Chat, run!(resource::create))).once(),
@@ -69,6 +70,7 @@ pub static ROUTES: &[Route] = &[
     operator(GET, "/v1/admin/tenants/{tenant}", run!(tenants::show)),
     operator(PATCH, "/v1/admin/tenants/{tenant}", run!(tenants::update)),
     operator(DELETE, "/v1/admin/tenants/{tenant}", run!(tenants::delete)),
+    operator(GET, "/v1/admin/tenants/{tenant}/usage", run!(usage::of_tenant)),
     operator(POST, "/v1/admin/tenants/{tenant}/keys", run!(keys::create)).once(),
     operator(GET, "/v1/admin/tenants/{tenant}/keys", run!(keys::list)),
     operator(DELETE, "/v1/admin/tenants/{tenant}/keys/{key}", run!(keys::delete)),

@@ -32,7 +32,9 @@ fn row(day: Day, user: &str, turns: u64, tokens: u64) -> UsageRow {
 
 fn report(session: &str, from: u64, to: u64, rows: Vec<UsageRow>, at: Timestamp) -> Report {
     let (session, standing) = (session.into(), standing(at, 0));
-    Report { session, created_at: BIRTH, from, to, rows, standing, is_last: false }
+    let mut started = BTreeMap::new();
+    rows.iter().for_each(|row| *started.entry(row.key.day).or_default() += row.totals.turns);
+    Report { session, created_at: BIRTH, from, to, rows, started, standing, is_last: false }
 }
 
 fn total(ledger: &TenantLedger) -> UsageTotals {

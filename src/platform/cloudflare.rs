@@ -9,6 +9,7 @@ mod exception;
 mod fetch;
 #[cfg(feature = "fixtures")]
 mod fixtures;
+mod ledger;
 mod object;
 mod r2;
 mod runtime;
@@ -18,6 +19,7 @@ mod socket;
 mod sql;
 mod timeout;
 
+pub use ledger::TenantObject;
 pub use object::SessionObject;
 pub use setup::{http, start};
 #[doc(hidden)]
@@ -41,7 +43,7 @@ pub use worker::wasm_bindgen;
 /// edge_harness::worker!(|agent| agent.tool(Dice));
 /// ```
 ///
-/// It is called once per crate, at its root. The session object and the handlers of requests and
+/// It is called once per crate, at its root. The objects and the handlers of requests and
 /// of the cron trigger are exported by the library; only the start of the Worker belongs to the
 /// caller, because the attributes of the crate `worker` compile only where that crate is a direct
 /// dependency.

@@ -1,8 +1,6 @@
 //! The ledger of a tenant: what its turns consumed, and which limits over time it has reached.
 
-use crate::types::{
-    Admission, Admitted, Day, Problem, Receipt, Report, RequestBlock, TenantId, UsageRow,
-};
+use crate::types::{Admission, Admitted, Day, Problem, Receipt, Report, RequestBlock, TenantId, UsageRow};
 use async_trait::async_trait;
 use thiserror::Error;
 

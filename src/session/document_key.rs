@@ -17,6 +17,8 @@ pub enum DocumentKey {
     Background,
     /// The part of the state that only children have.
     Child,
+    /// The part of the state that concerns the tenant's ledger.
+    Account,
     /// The state of the context window.
     Context,
     /// The note that the task of this child was canceled before it started.
@@ -68,8 +70,9 @@ impl Listing {
             }
             Self::FirstResponses => Some(DocumentKey::FirstResponse(rest.into())),
             Self::State => {
-                use DocumentKey::{Activity, Background, Child, Guidance, State};
-                [State, Guidance, Activity, Background, Child].into_iter().find(|key| key.to_string() == text)
+                use DocumentKey::{Account, Activity, Background, Child, Guidance, State};
+                let parts = [State, Guidance, Activity, Background, Child, Account];
+                parts.into_iter().find(|key| key.to_string() == text)
             }
         }
     }
@@ -90,6 +93,7 @@ impl fmt::Display for DocumentKey {
             Self::Activity => f.write_str("state/activity"),
             Self::Background => f.write_str("state/background"),
             Self::Child => f.write_str("state/child"),
+            Self::Account => f.write_str("state/account"),
             Self::Context => f.write_str("context"),
             Self::Canceled => f.write_str("canceled"),
             Self::Queued(turn) => write!(f, "queue/{turn}"),

@@ -12,7 +12,7 @@ pub use settings::SessionChange;
 use super::DocumentKey;
 use crate::types::{
     EventKind, Record, SessionId, SessionMeta, SessionState, Timestamp, TurnId,
-    session::{Activity, Background, ChildState, Guidance},
+    session::{Account, Activity, Background, ChildState, Guidance},
 };
 use std::rc::Rc;
 
@@ -111,6 +111,10 @@ impl Draft {
 
     pub(super) fn background(&mut self) -> &mut Background {
         Rc::make_mut(&mut self.state.background)
+    }
+
+    pub(super) fn account(&mut self) -> &mut Account {
+        Rc::make_mut(&mut self.state.account)
     }
 
     /// Returns the state of a child; `None` if the session is not one.

@@ -19,6 +19,7 @@ use super::{Permit, Session};
 use crate::ports::StoreError;
 use crate::types::{ChildStatus, SessionId, SessionState, Timestamp, TurnState};
 use obligations::Obligation;
+pub use obligations::holds_slot;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -36,6 +37,8 @@ const MAX_TIMER: Duration = Duration::from_secs(3);
 const QUIET: Duration = Duration::from_secs(2);
 /// How long follow-ups wait at most.
 const MAX_QUIET: Duration = Duration::from_secs(10);
+/// How long before the end of its lease a slot is renewed.
+const RENEW_BEFORE: Duration = Duration::from_secs(30);
 /// How long follow-ups that run at once wait: enough for the reply to leave first. Turns in quick succession fill the
 /// context window within tenths of a second.
 const AFTER_REPLY: Duration = Duration::from_millis(5);
@@ -59,6 +62,8 @@ pub enum Job {
     FollowUps,
     /// Runs one tick of this interval.
     Tick(&'static str),
+    /// Reports usage to the tenant's ledger, and takes, renews or releases the session's slot.
+    Report,
     /// Updates the session's entry in the list of sessions.
     List,
     /// Removes documents and artifacts that have expired.
@@ -125,9 +130,24 @@ pub struct Durable<'a> {
     pub follow_up_at_once: bool,
     /// The children that calls wait for.
     pub children: Vec<Child>,
+    /// What the session owes to the tenant's ledger.
+    pub ledger: LedgerDues,
     /// The status to send to the parent; `None` if the session is not a child or the parent has acknowledged
     /// the final status.
     pub status: Option<ChildStatus>,
+}
+
+/// What a session owes to its tenant's ledger, besides what is in the state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LedgerDues {
+    /// Whether a turn is being admitted. Reports then wait.
+    pub is_starting: bool,
+    /// The time of the first record for which a report is due.
+    pub unreported: Option<Timestamp>,
+    /// Whether reports must not wait for more turns, because the tenant has limits.
+    pub at_once: bool,
+    /// Whether a running session holds a slot.
+    pub needs_slots: bool,
 }
 
 /// A child that a call waits for.

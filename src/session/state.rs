@@ -37,6 +37,8 @@ pub(super) struct StoredState {
     pub state: SessionState,
     /// Whether an earlier version stored it. Its documents must then all be written.
     pub is_earlier: bool,
+    /// Whether it was stored before there were ledgers. Records up to now are then not reported.
+    pub lacks_account: bool,
 }
 
 /// Reads the state in one call of the store; `None` if there is none.
@@ -62,14 +64,17 @@ pub(super) fn read(store: &dyn SessionStore) -> Result<Option<StoredState>, Open
         Some(_) => Some(shared(part(DocumentKey::Child)?)?),
         None => None,
     };
+    let account = get(&DocumentKey::Account).map(shared).transpose()?;
+    let lacks_account = account.is_none();
     let state = SessionState {
         meta: Rc::new(meta),
         guidance: shared(part(DocumentKey::Guidance)?)?,
         activity: Rc::new(activity),
         background: shared(part(DocumentKey::Background)?)?,
         child,
+        account: account.unwrap_or_default(),
     };
-    Ok(Some(StoredState { state, is_earlier: schema < SCHEMA }))
+    Ok(Some(StoredState { state, is_earlier: schema < SCHEMA || lacks_account, lacks_account }))
 }
 
 fn shared<T: DeserializeOwned>(json: &str) -> Result<Rc<T>, StoreError> {
@@ -97,6 +102,9 @@ pub(super) fn changed(
     }
     if differs(&state.background, stored.map(|stored| &stored.background)) {
         documents.push((DocumentKey::Background, encode(state.background.as_ref())?));
+    }
+    if differs(&state.account, stored.map(|stored| &stored.account)) {
+        documents.push((DocumentKey::Account, encode(state.account.as_ref())?));
     }
     if let Some(child) = &state.child
         && differs(child, stored.and_then(|stored| stored.child.as_ref()))

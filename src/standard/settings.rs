@@ -5,6 +5,7 @@ mod access;
 mod agent;
 mod context;
 mod control;
+mod limits;
 mod memory;
 mod models;
 mod platform;
@@ -16,7 +17,7 @@ use crate::context::{compaction::CompactionSettings, observation::ObservationSet
 use crate::memory::MemorySettings;
 use crate::model::ModelSettings;
 use crate::tools::ExternalTool;
-use crate::types::AgentId;
+use crate::types::{AgentId, TenantLimits};
 use context::Strategy;
 use thiserror::Error;
 pub use value::ValueError;
@@ -69,6 +70,7 @@ pub const SETTINGS: &[Topic] = &[
     context::TOPIC,
     memory::TOPIC,
     access::TOPIC,
+    limits::TOPIC,
     platform::TOPIC,
 ];
 
@@ -114,6 +116,8 @@ pub struct Config {
     pub admin_key: Option<String>,
     /// Origins of web pages that may call.
     pub cors_origins: Vec<String>,
+    /// The limits of tenants that do not have their own.
+    pub limits: TenantLimits,
 }
 
 impl Default for Config {
@@ -134,6 +138,7 @@ impl Default for Config {
             dev: false,
             admin_key: None,
             cors_origins: Vec::new(),
+            limits: TenantLimits::default(),
         }
     }
 }

@@ -173,10 +173,16 @@ impl TurnMachine<'_> {
 
     /// Returns the event for the usage of a model call that is not yet added to the turn, or `None` when the
     /// provider reported no usage.
-    pub fn usage_event(turn: &TurnState, used: &PricedUsage) -> Option<EventKind> {
+    pub fn usage_event(turn: &TurnState, used: &PricedUsage, model: Option<String>) -> Option<EventKind> {
         let mut total = turn.usage;
         total += used.usage;
-        (used.usage.total_tokens > 0).then_some(EventKind::UsageUpdated { step: used.usage, total })
+        let cost_usd = used.price.map(|price| price.cost(&used.usage));
+        (used.usage.total_tokens > 0).then_some(EventKind::UsageUpdated {
+            step: used.usage,
+            total,
+            model,
+            cost_usd,
+        })
     }
 
     /// Adds the usage and cost of a model call to the turn.
@@ -194,7 +200,7 @@ impl TurnMachine<'_> {
         if let Some(cost) = cost_usd {
             *self.0.cost_usd.get_or_insert(0.0) += cost;
         }
-        EventKind::UsageUpdated { step, total: self.0.usage }
+        EventKind::UsageUpdated { step, total: self.0.usage, model: None, cost_usd }
     }
 
     fn finish_step(&mut self, used: PricedUsage) {
@@ -407,10 +413,11 @@ mod tests {
     fn a_call_without_reported_usage_has_no_usage_event() {
         let mut turn = turn(Budget::default());
         TurnMachine(&mut turn).model_paused(used(100));
-        let event = TurnMachine::usage_event(&turn, &used(220)).expect("a record");
+        let event = TurnMachine::usage_event(&turn, &used(220), Some("p/m".into())).expect("a record");
         let (step, total) = (used(220).usage, used(320).usage);
-        assert_eq!(event, EventKind::UsageUpdated { step, total });
-        assert_eq!(TurnMachine::usage_event(&turn, &used(0)), None);
+        let model = Some("p/m".into());
+        assert_eq!(event, EventKind::UsageUpdated { step, total, model, cost_usd: None });
+        assert_eq!(TurnMachine::usage_event(&turn, &used(0), None), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Errors as clients see them: RFC 9457 problems with stable codes; and [`BoxError`].
 
-use super::Reached;
+use super::{Reached, TimedLimit, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// Any error of work whose failure is only recorded: every error type, `&str` and `String` convert into it. Its
@@ -169,6 +169,33 @@ impl Problem {
     pub fn unavailable(detail: &str, cause: impl ToString) -> Self {
         let problem = Self::new(ErrorCode::Unavailable, detail);
         Self { retry_after_s: Some(2), cause: Some(cause.to_string()), ..problem }
+    }
+
+    /// Creates the response to a request at `now` that has reached a limit of its tenant.
+    pub fn over_limit(reached: Reached, now: Timestamp) -> Self {
+        let Reached { limit, resets_at } = reached;
+        let (code, detail) = match limit {
+            TimedLimit::RequestsPerMin => (
+                ErrorCode::RateLimited,
+                format!("the tenant has reached its limit {limit}; try again in the next minute"),
+            ),
+            TimedLimit::ConcurrentTurns => (
+                ErrorCode::RateLimited,
+                format!(
+                    "the tenant has reached its limit {limit}; try again when one of its turns has ended"
+                ),
+            ),
+            TimedLimit::TurnsPerDay | TimedLimit::TokensPerDay | TimedLimit::CostUsdPerDay => (
+                ErrorCode::QuotaExceeded,
+                format!(
+                    "the tenant has reached its limit {limit}, which resets at {}",
+                    resets_at.to_rfc3339()
+                ),
+            ),
+        };
+        let seconds = resets_at.since(now).as_millis().div_ceil(1000).max(1);
+        let retry_after_s = Some(u32::try_from(seconds).unwrap_or(u32::MAX));
+        Self { retry_after_s, reached: Some(reached), ..Self::new(code, detail) }
     }
 
     /// Returns the `application/problem+json` body.

@@ -239,6 +239,26 @@ pub enum EventKind {
         step: Usage,
         /// Tokens of the turn so far.
         total: Usage,
+        /// The model, as `provider/model`; absent for a subagent, whose session reports its own usage, and in records of
+        /// earlier versions.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        model: Option<String>,
+        /// Cost of this call or subagent in US dollars, if the model has a price.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_usd: Option<f64>,
+    },
+    /// Tokens were consumed by a model call outside of the steps of a turn.
+    #[serde(rename = "usage.other")]
+    UsageOther {
+        /// What the call was for: `compaction`, `observation`, `judge`, or `memory_flush`.
+        purpose: String,
+        /// The model, as `provider/model`.
+        model: String,
+        /// Tokens of the call.
+        usage: Usage,
+        /// Cost in US dollars, if the model has a price.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost_usd: Option<f64>,
     },
     /// A tool returned after its call or its turn had ended. The result was discarded.
     #[serde(rename = "tool.late_result")]

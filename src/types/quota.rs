@@ -1,8 +1,8 @@
 //! Limits of a tenant over time, and the messages between its sessions and its ledger.
 
-use super::{Day, ErrorCode, Problem, SessionId, Timestamp, UsageRow};
+use super::{Day, Reached, SessionId, Timestamp, UsageRow};
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::collections::BTreeMap;
 
 /// The limits that the ledger checks before a turn starts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -11,7 +11,7 @@ pub struct Quota {
     /// Maximum number of sessions with a running turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrent_turns: Option<u32>,
-    /// Maximum number of turns in a UTC day.
+    /// Maximum number of turns that start in a UTC day.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns_per_day: Option<u32>,
     /// Number of tokens in a UTC day after which no further turn starts.
@@ -41,7 +41,7 @@ pub struct Standing {
     pub sent_at: Timestamp,
     /// Whether the session holds a slot.
     pub holds_slot: bool,
-    /// The turns that are running, queued or about to start: no report has counted them.
+    /// The turns that no report has counted: they are queued, about to start, or started after the last report.
     pub open_turns: u32,
 }
 
@@ -79,6 +79,8 @@ pub struct Report {
     pub to: u64,
     /// The sums.
     pub rows: Vec<UsageRow>,
+    /// How many turns started on each day. Turns of subagents do not count.
+    pub started: BTreeMap<Day, u64>,
     /// The session's standing after these records.
     pub standing: Standing,
     /// Whether the session is being erased.
@@ -93,72 +95,6 @@ pub struct Receipt {
     pub reported: u64,
     /// Until when the session holds its slot, if it does.
     pub slot_until: Option<Timestamp>,
-}
-
-/// The limits of a tenant that time resets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TimedLimit {
-    /// See [`TenantLimits::requests_per_min`](super::TenantLimits::requests_per_min).
-    RequestsPerMin,
-    /// See [`Quota::concurrent_turns`].
-    ConcurrentTurns,
-    /// See [`Quota::turns_per_day`].
-    TurnsPerDay,
-    /// See [`Quota::tokens_per_day`].
-    TokensPerDay,
-    /// See [`Quota::cost_usd_per_day`].
-    CostUsdPerDay,
-}
-
-impl fmt::Display for TimedLimit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::RequestsPerMin => "requests_per_min",
-            Self::ConcurrentTurns => "concurrent_turns",
-            Self::TurnsPerDay => "turns_per_day",
-            Self::TokensPerDay => "tokens_per_day",
-            Self::CostUsdPerDay => "cost_usd_per_day",
-        })
-    }
-}
-
-/// A limit that the tenant has reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reached {
-    /// The limit.
-    pub limit: TimedLimit,
-    /// When the limit resets, or when a retry may succeed.
-    pub resets_at: Timestamp,
-}
-
-impl Reached {
-    /// Creates the refusal of a limit that resets at the end of `day`.
-    pub fn on(day: Day, limit: TimedLimit) -> Self {
-        Self { limit, resets_at: day.next().start() }
-    }
-
-    /// Returns the response of a request at `now`.
-    pub fn problem(self, now: Timestamp) -> Problem {
-        let Self { limit, resets_at } = self;
-        let (code, detail) = match limit {
-            TimedLimit::RequestsPerMin => (
-                ErrorCode::RateLimited,
-                format!("the tenant has reached its limit {limit}; try again in the next minute"),
-            ),
-            TimedLimit::ConcurrentTurns => (
-                ErrorCode::RateLimited,
-                format!("the tenant has reached its limit {limit}; try again when one of its turns has ended"),
-            ),
-            TimedLimit::TurnsPerDay | TimedLimit::TokensPerDay | TimedLimit::CostUsdPerDay => (
-                ErrorCode::QuotaExceeded,
-                format!("the tenant has reached its limit {limit}, which resets at {}", resets_at.to_rfc3339()),
-            ),
-        };
-        let seconds = resets_at.since(now).as_millis().div_ceil(1000).max(1);
-        let retry_after_s = Some(u32::try_from(seconds).unwrap_or(u32::MAX));
-        Problem { retry_after_s, reached: Some(self), ..Problem::new(code, detail) }
-    }
 }
 
 /// Requests that a gateway may pass on until `ends_at` without asking the ledger again.

@@ -2,7 +2,7 @@
 
 mod state;
 
-pub use state::{Activity, Background, ChildState, Guidance, SessionState, Totals};
+pub use state::{Account, Activity, Background, ChildState, Guidance, SessionState, Totals};
 
 use super::{
     AgentId, Budget, CallId, Message, Mode, Owner, Parent, SessionId, SessionPermissions, TenantId,

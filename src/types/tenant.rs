@@ -1,6 +1,6 @@
 //! What the operator sets for all sessions of a tenant.
 
-use super::{Budget, BudgetPatch, FieldError, ModelError, ModelList, Rules, budget::CEILING};
+use super::{Budget, BudgetPatch, FieldError, ModelError, ModelList, Quota, Rules, budget::CEILING};
 use serde::{Deserialize, Serialize};
 
 /// The permission rules and the limits of a tenant. Several isolates send them to a session, each from its own cache.
@@ -47,6 +47,21 @@ pub struct TenantLimits {
     /// See [`Budget::max_cost_usd`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cost_usd: Option<f64>,
+    /// Maximum number of requests in a minute.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_per_min: Option<u32>,
+    /// See [`Quota::concurrent_turns`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrent_turns: Option<u32>,
+    /// See [`Quota::turns_per_day`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns_per_day: Option<u32>,
+    /// See [`Quota::tokens_per_day`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_per_day: Option<u64>,
+    /// See [`Quota::cost_usd_per_day`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_usd_per_day: Option<f64>,
 }
 
 impl TenantLimits {
@@ -69,7 +84,12 @@ impl TenantLimits {
             max_cost_usd: self.max_cost_usd,
             ..BudgetPatch::default()
         };
-        models.into_iter().chain(budget.violations(at, &CEILING)).collect()
+        let is_negative = self.cost_usd_per_day.is_some_and(|limit| limit < 0.0);
+        let cost = is_negative.then(|| FieldError {
+            pointer: format!("{at}/cost_usd_per_day"),
+            detail: "expected 0 or more".into(),
+        });
+        models.into_iter().chain(budget.violations(at, &CEILING)).chain(cost).collect()
     }
 
     /// Returns the budget of a turn with each limit lowered to the tenant's, if that is lower.
@@ -86,6 +106,22 @@ impl TenantLimits {
     /// Returns the highest limits that a request of the tenant may name.
     pub fn ceiling(&self) -> Budget {
         self.lower(CEILING)
+    }
+
+    /// Returns these limits, with those of `defaults` that a tenant of the deployment has unless it has its own.
+    pub fn or(mut self, defaults: &Self) -> Self {
+        self.requests_per_min = self.requests_per_min.or(defaults.requests_per_min);
+        self.concurrent_turns = self.concurrent_turns.or(defaults.concurrent_turns);
+        self.turns_per_day = self.turns_per_day.or(defaults.turns_per_day);
+        self.tokens_per_day = self.tokens_per_day.or(defaults.tokens_per_day);
+        self.cost_usd_per_day = self.cost_usd_per_day.or(defaults.cost_usd_per_day);
+        self
+    }
+
+    /// Returns the limits that the ledger checks before a turn starts.
+    pub fn quota(&self) -> Quota {
+        let Self { concurrent_turns, turns_per_day, tokens_per_day, cost_usd_per_day, .. } = *self;
+        Quota { concurrent_turns, turns_per_day, tokens_per_day, cost_usd_per_day }
     }
 
     /// Returns whether sessions of the tenant may use a model.

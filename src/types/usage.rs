@@ -172,12 +172,8 @@ mod tests {
             cost: NanoUsd(7),
             ..UsageTotals::default()
         };
-        let key = UsageKey {
-            day: Day::of(Timestamp(0)),
-            agent: "a".into(),
-            model: "p/m".into(),
-            user: "u".into(),
-        };
+        let key =
+            UsageKey { day: Day::of(Timestamp(0)), agent: "a".into(), model: "p/m".into(), user: "u".into() };
         let row = UsageRow { key, totals };
         let json = serde_json::to_string(&row).expect("JSON");
         assert_eq!(serde_json::from_str::<UsageRow>(&json).expect("a row"), row);

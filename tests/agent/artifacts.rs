@@ -9,13 +9,13 @@ use edge_harness::agent::{
 };
 use edge_harness::http::{Body, Response};
 use edge_harness::platform::in_memory::{
-    InMemoryCredentials, InMemoryDirectory, ManualClock, MemorySessionStore, NoPeers, ScriptedModels,
-    SeededEntropy, TaskPool,
+    InMemoryCredentials, InMemoryDirectory, InMemoryLedger, ManualClock, MemorySessionStore, NoPeers,
+    ScriptedModels, SeededEntropy, TaskPool,
     models::{answer, call},
 };
 use edge_harness::ports::{BlobResult, BlobStore, Clock};
 use edge_harness::standard::builder;
-use edge_harness::types::{Effect, ModelRequest, Part, Problem, Role, ToolOutcome};
+use edge_harness::types::{Effect, ModelRequest, Part, Problem, Role, TenantLimits, ToolOutcome};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -420,6 +420,7 @@ fn an_erasure_waits_for_writes_in_progress() {
     let ports = HostPorts {
         store: Rc::new(MemorySessionStore::default()),
         directory: Rc::new(InMemoryDirectory::default()),
+        ledger: Rc::new(InMemoryLedger::new(Rc::new(clock.clone()))),
         credentials: Rc::<InMemoryCredentials>::default(),
         blobs: blobs.clone(),
         clock: Rc::new(clock.clone()),
@@ -428,12 +429,17 @@ fn an_erasure_waits_for_writes_in_progress() {
         peers: Rc::new(NoPeers),
         broadcast: None,
     };
-    let host = SessionHost::new(ports, Rc::new(agent), HostConfig { context: Bounds::messages(10) });
+    let host = SessionHost::new(
+        ports,
+        Rc::new(agent),
+        HostConfig { context: Bounds::messages(10), limits: TenantLimits::default() },
+    );
     let post = |turn: &str| {
         let session = host.open().unwrap().unwrap_or_else(|| host.blank(meta(host.now())));
         let (turn, parts) = (turn.into(), vec![Part::text("go")]);
         let (budget, options, on_busy) = Default::default();
-        host.post(&session, Post { turn, parts, budget, options, on_busy, response: None }).unwrap();
+        host.post(&session, Post { turn, parts, budget, options, on_busy, response: None, slot_until: None })
+            .unwrap();
         tasks.run();
     };
     post("t1");

@@ -20,6 +20,7 @@ mod follow_ups;
 mod hooks;
 mod http;
 mod intervals;
+mod limits;
 mod memory;
 mod models;
 mod modes;

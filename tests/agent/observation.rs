@@ -544,6 +544,11 @@ fn each_message_is_covered_once_whichever_commit_fails() {
             talk.stage.settle();
             talk.stage.live(ms(10_000));
         }
+        if talk.stage.store.commits() >= last {
+            talk.stage.crash();
+            talk.stage.store.die_after(None);
+            talk.stage.wake();
+        }
         talk.stage.settle();
         talk.turn("last", "and now?");
         let mut found = facts(&all_text(&talk.asked()));

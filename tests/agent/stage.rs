@@ -7,8 +7,9 @@ use edge_harness::agent::{Bounds, HarnessBuilder, HostConfig, OnBusy, Post, Sess
 use edge_harness::memory::{Flush, Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::{
-    InMemoryCredentials, InMemoryDirectory, InMemoryIndex, InMemorySpaces, ManualClock, MemoryBlobs,
-    MemoryFiles, MemoryLog, MemorySessionStore, ScriptedHttp, ScriptedModels, SeededEntropy, TaskPool,
+    InMemoryCredentials, InMemoryDirectory, InMemoryIndex, InMemoryLedger, InMemorySpaces, ManualClock,
+    MemoryBlobs, MemoryFiles, MemoryLog, MemorySessionStore, ScriptedHttp, ScriptedModels, SeededEntropy,
+    TaskPool,
     models::{ScriptedResponse, answer},
 };
 use edge_harness::ports::{Clock, Models, SessionStore, session_store::StoredRecord};
@@ -16,7 +17,7 @@ use edge_harness::session::{Session, SessionChange};
 use edge_harness::standard::{ContextSettings, Standard, builder};
 use edge_harness::types::{
     BudgetPatch, Mode, ModelRequest, Owner, Part, Problem, Role, SessionMeta, SessionPermissions,
-    SessionStatus, SubagentKind, Timestamp, TurnEnd, TurnId, TurnOptions, TurnStatus,
+    SessionStatus, SubagentKind, TenantLimits, Timestamp, TurnEnd, TurnId, TurnOptions, TurnStatus,
 };
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
@@ -41,6 +42,9 @@ type Extend = Box<dyn Fn(HarnessBuilder) -> HarnessBuilder>;
 pub struct Stage {
     pub store: Rc<MemorySessionStore>,
     pub directory: Rc<InMemoryDirectory>,
+    pub ledger: Rc<InMemoryLedger>,
+    /// The deployment's limits of later instances.
+    pub default_limits: RefCell<TenantLimits>,
     pub credentials: Rc<InMemoryCredentials>,
     pub blobs: Rc<MemoryBlobs>,
     pub files: Rc<MemoryFiles>,
@@ -99,6 +103,8 @@ impl Stage {
             index,
             store: Rc::default(),
             directory: Rc::default(),
+            ledger: Rc::new(InMemoryLedger::new(Rc::new(clock.clone()))),
+            default_limits: RefCell::default(),
             credentials: Rc::default(),
             blobs: Rc::default(),
             files: Rc::default(),
@@ -142,13 +148,18 @@ impl Stage {
         let (directory, blobs) = (self.directory.clone(), self.blobs.clone());
         let (clock, entropy) = (Rc::new(self.clock.clone()), self.entropy.clone());
         let (built, spawner, others) = (Rc::new(built), tasks.clone(), self.others.clone());
-        let config = HostConfig { context: Bounds::messages(self.context_messages.get()) };
-        let (store, credentials) = (self.store.clone(), self.credentials.clone());
+        let config = HostConfig {
+            context: Bounds::messages(self.context_messages.get()),
+            limits: self.default_limits.borrow().clone(),
+        };
+        let (store, credentials, ledger) =
+            (self.store.clone(), self.credentials.clone(), self.ledger.clone());
         self.others.clock.replace(Some(self.clock.clone()));
         self.others.restart(Box::new(move |session, disk| {
             let ports = HostPorts {
                 store: if session == "s" { store.clone() } else { disk },
                 directory: directory.clone(),
+                ledger: ledger.clone(),
                 credentials: credentials.clone(),
                 blobs: blobs.clone(),
                 clock: clock.clone(),
@@ -238,7 +249,7 @@ impl Stage {
         options: TurnOptions,
     ) -> Result<TurnStatus, Problem> {
         let (turn, parts) = (turn.into(), vec![Part::text(said)]);
-        let post = Post { turn, parts, budget, options, on_busy, response: None };
+        let post = Post { turn, parts, budget, options, on_busy, response: None, slot_until: None };
         self.host().post(&self.session(), post)
     }
 
@@ -454,6 +465,7 @@ fn placeholder() -> Rc<SessionHost> {
     let ports = HostPorts {
         store: Rc::new(MemorySessionStore::default()),
         directory: Rc::new(InMemoryDirectory::default()),
+        ledger: Rc::new(InMemoryLedger::new(Rc::new(clock.clone()))),
         credentials: Rc::<InMemoryCredentials>::default(),
         blobs: Rc::new(MemoryBlobs::default()),
         clock: Rc::new(clock),
@@ -462,7 +474,11 @@ fn placeholder() -> Rc<SessionHost> {
         peers: Rc::new(Others::default()),
         broadcast: None,
     };
-    SessionHost::new(ports, Rc::new(agent), HostConfig { context: Bounds::messages(4) })
+    SessionHost::new(
+        ports,
+        Rc::new(agent),
+        HostConfig { context: Bounds::messages(4), limits: TenantLimits::default() },
+    )
 }
 
 pub fn meta(now: Timestamp) -> SessionMeta {

@@ -218,15 +218,15 @@ fn a_commit_rewrites_only_the_parts_of_the_state_that_it_changes() {
     let (stage, _) = Stage::scripted(|_| answer(vec![Part::text("hello")]), |builder| builder);
     let keys = || stage.store.take_written();
     stage.post("t1", "go");
-    assert_eq!(keys(), ["state", "state/guidance", "state/activity", "state/background"]);
+    assert_eq!(keys(), ["state", "state/guidance", "state/activity", "state/background", "state/account"]);
     stage.settle();
     stage.follow_up();
     keys();
     stage.post("t2", "again");
     stage.settle();
     stage.follow_up();
-    // The start and the end of the turn, and its follow-ups.
-    assert_eq!(keys(), ["state/activity", "state/activity", "state/activity"]);
+    // The start and the end of the turn, its follow-ups, and its report to the ledger.
+    assert_eq!(keys(), ["state/activity", "state/activity", "state/activity", "state/account"]);
     stage.clock.advance(ms(1));
     stage.permit(|permissions| permissions.yolo = true);
     assert_eq!(keys(), ["state", "state/activity"]);

@@ -1,9 +1,15 @@
 //! Limits of tenants: set by the operator, and sent to sessions with each request.
 
-use crate::stage::{ADMIN, Stage, get, post, request};
-use edge_harness::types::{ModelList, TenantLimits};
+use crate::stage::{ADMIN, DEV, NOW, Stage, config, delete, get, post, request};
+use edge_harness::http::{GatewayConfig, erasure};
+use edge_harness::ports::{Directory, Ledger};
+use edge_harness::types::{
+    Day, ModelList, NanoUsd, TenantId, TenantLimits, Usage, UsageKey, UsageRow, UsageTotals,
+};
+use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 const PATH: &str = "/v1/admin/tenants/acme";
 
@@ -17,14 +23,17 @@ fn patch(stage: &Stage, limits: Value) -> Value {
 fn the_operator_sets_shows_and_removes_limits() {
     let stage = Stage::new();
     let limits = json!({"models": ["openai/*", "anthropic/claude-haiku-4-5"], "max_steps": 20,
-        "max_tool_calls": 0, "timeout_s": 60, "max_cost_usd": 0.5});
+        "max_tool_calls": 0, "timeout_s": 60, "max_cost_usd": 0.5, "requests_per_min": 600,
+        "concurrent_turns": 4, "turns_per_day": 100, "tokens_per_day": 1_000_000, "cost_usd_per_day": 2.5});
     let made = json!({"id": "acme", "limits": limits});
     let made = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&made));
     assert_eq!((made.status, &made.body["limits"]), (201, &limits));
     assert_eq!(stage.answer(get(PATH).bearer(ADMIN)).body["limits"], limits);
     assert_eq!(patch(&stage, json!({})), limits, "absent limits are kept");
-    let rest = json!({"max_steps": 30, "max_tool_calls": 0, "max_cost_usd": 0.5});
-    assert_eq!(patch(&stage, json!({"models": null, "max_steps": 30, "timeout_s": null})), rest);
+    let rest = json!({"max_steps": 30, "max_tool_calls": 0, "max_cost_usd": 0.5, "turns_per_day": 200});
+    let change = json!({"models": null, "max_steps": 30, "timeout_s": null, "requests_per_min": null,
+        "concurrent_turns": null, "turns_per_day": 200, "tokens_per_day": null, "cost_usd_per_day": null});
+    assert_eq!(patch(&stage, change), rest);
     assert_eq!(patch(&stage, Value::Null), Value::Null);
 }
 
@@ -39,6 +48,11 @@ fn invalid_limits_are_named() {
         (json!({"max_tool_calls": 10_001}), "/limits/max_tool_calls"),
         (json!({"timeout_s": "1h"}), "/limits/timeout_s"),
         (json!({"max_cost_usd": -1}), "/limits/max_cost_usd"),
+        (json!({"requests_per_min": -1}), "/limits/requests_per_min"),
+        (json!({"concurrent_turns": "2"}), "/limits/concurrent_turns"),
+        (json!({"turns_per_day": 0.5}), "/limits/turns_per_day"),
+        (json!({"tokens_per_day": -1}), "/limits/tokens_per_day"),
+        (json!({"cost_usd_per_day": -0.1}), "/limits/cost_usd_per_day"),
         (json!({"models": []}), "/limits/models"),
         (json!({"models": ["openai/*", 1]}), "/limits/models/1"),
         (json!({"models": ["openai/*", "gpt-5"]}), "/limits/models/1"),
@@ -62,4 +76,138 @@ fn limits_are_sent_with_each_request_and_narrow_the_list_of_models() {
     patch(&stage, json!({"models": ["openai/*"]}));
     let limits = TenantLimits { models: Some(ModelList(vec!["openai/*".into()])), ..TenantLimits::default() };
     assert_eq!((sent().principal.policy.limits, listed()), (limits, 0));
+}
+
+#[test]
+fn requests_of_a_minute_are_limited_in_all_isolates_together() {
+    let stage = Stage::new();
+    assert_eq!(
+        stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({"id": "acme"}))).status,
+        201
+    );
+    let (_, key) = stage.key("acme", json!({}));
+    let asked = || stage.answer(get("/v1/models").bearer(&key));
+    asked();
+    assert_eq!(stage.ledger.calls.get(), 0, "no limit, no call");
+    patch(&stage, json!({"requests_per_min": 3}));
+    assert_eq!([asked(), asked(), asked()].map(|answer| answer.status), [200, 200, 200]);
+    let refused = asked();
+    assert_eq!(refused.code(), (429, "rate_limited"));
+    assert_eq!(refused.header("retry-after"), Some("60"));
+    assert_eq!((&refused.body["limit"], refused.text("resets_at")), (&json!("requests_per_min"), at(60)));
+    let calls = stage.ledger.calls.get();
+    assert_eq!(asked().status, 429);
+    assert_eq!(stage.ledger.calls.get(), calls, "a reached limit is remembered");
+    stage.clock.advance(Duration::from_mins(1));
+    assert_eq!(asked().status, 200);
+    stage.ledger.down.set(true);
+    assert_eq!(asked().status, 200, "the limit of requests does not depend on the ledger");
+}
+
+#[test]
+fn requests_are_taken_in_blocks() {
+    let stage = Stage::with(GatewayConfig {
+        limits: TenantLimits { requests_per_min: Some(100), ..TenantLimits::default() },
+        ..config()
+    });
+    let asked = || stage.answer(get("/v1/models").bearer(DEV)).status;
+    assert!((0..100).all(|_| asked() == 200));
+    assert_eq!((stage.ledger.calls.get(), asked()), (20, 429));
+}
+
+/// The time `seconds` after the start of the test.
+fn at(seconds: u64) -> String {
+    (NOW + Duration::from_secs(seconds)).to_rfc3339()
+}
+
+fn row(day: Day, agent: &str, model: &str, user: &str) -> UsageRow {
+    let tokens = Usage { input_tokens: 7, output_tokens: 3, total_tokens: 10, ..Usage::default() };
+    let key = UsageKey { day, agent: agent.into(), model: model.into(), user: user.into() };
+    let totals = UsageTotals { turns: 1, steps: 2, tool_calls: 1, tokens, cost: NanoUsd(500_000) };
+    UsageRow { key, totals }
+}
+
+#[test]
+fn usage_is_grouped_and_adds_up() {
+    let stage = Stage::new();
+    assert_eq!(
+        stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({"id": "acme"}))).status,
+        201
+    );
+    let (_, key) = stage.key("acme", json!({"scopes": ["read"]}));
+    let today = Day::of(NOW);
+    let rows = [
+        row(today, "default", "demo/echo", "ann"),
+        row(today, "default", "p/m", "bob"),
+        row(today.earlier(1), "other", "demo/echo", "ann"),
+        row(today.earlier(30), "default", "demo/echo", "ann"),
+    ];
+    block_on(stage.ledger.charge(&"acme".into(), &rows)).unwrap();
+    let path = "/v1/admin/tenants/acme/usage";
+    let whole = stage.answer(get(path).bearer(ADMIN)).body;
+    let days: Vec<&Value> = whole["data"].as_array().unwrap().iter().map(|row| &row["day"]).collect();
+    assert_eq!(days, ["2026-11-19", "2026-11-20"]);
+    assert_eq!((&whole["from"], &whole["to"]), (&json!("2026-10-22"), &json!("2026-11-20")));
+    let total = json!({"turns": 3, "steps": 6, "tool_calls": 3, "input_tokens": 21, "output_tokens": 9,
+        "cache_read_tokens": 0, "cache_write_tokens": 0, "reasoning_tokens": 0, "total_tokens": 30,
+        "cost_usd": 0.0015});
+    assert_eq!(whole["total"], total);
+    for (group, keys) in
+        [("agent", ["default", "other"]), ("model", ["demo/echo", "p/m"]), ("user", ["ann", "bob"])]
+    {
+        let found = stage.answer(get(&format!("/v1/usage?group={group}")).bearer(&key)).body;
+        let data = found["data"].as_array().unwrap();
+        assert_eq!(data.iter().map(|row| row[group].as_str().unwrap()).collect::<Vec<_>>(), keys);
+        let turns: u64 = data.iter().map(|row| row["turns"].as_u64().unwrap()).sum();
+        assert_eq!((turns, &found["total"]), (3, &total));
+    }
+    let first = stage.answer(get("/v1/usage?limit=1").bearer(&key)).body;
+    let next = format!("/v1/usage?limit=1&cursor={}", first["next_cursor"].as_str().unwrap());
+    let second = stage.answer(get(&next).bearer(&key)).body;
+    assert_eq!((&second["data"][0]["day"], &second["next_cursor"]), (&json!("2026-11-20"), &Value::Null));
+    let old = format!("{path}?from=2026-10-21&to=2026-10-21");
+    assert_eq!(stage.answer(get(&old).bearer(ADMIN)).body["total"]["turns"], 1);
+}
+
+#[test]
+fn invalid_questions_about_usage_are_named() {
+    let stage = Stage::new();
+    assert_eq!(
+        stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({"id": "acme"}))).status,
+        201
+    );
+    for (query, pointer) in [
+        ("from=yesterday", "?from"),
+        ("to=2026-02-30", "?to"),
+        ("from=2026-11-21", "?from"),
+        ("from=2020-01-01", "?from"),
+        ("group=session", "?group"),
+        ("limit=0", "?limit"),
+    ] {
+        let path = format!("/v1/admin/tenants/acme/usage?{query}");
+        let answer = stage.answer(get(&path).bearer(ADMIN));
+        assert_eq!((answer.status, &answer.body["errors"][0]["pointer"]), (422, &json!(pointer)), "{query}");
+    }
+    assert_eq!(stage.answer(get("/v1/admin/tenants/none/usage").bearer(ADMIN)).status, 404);
+    assert_eq!(stage.answer(get("/v1/admin/tenants/acme/usage").bearer(DEV)).status, 403);
+}
+
+#[test]
+fn the_ledger_is_erased_with_its_tenant() {
+    let stage = Stage::new();
+    assert_eq!(
+        stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({"id": "acme"}))).status,
+        201
+    );
+    let tenant = TenantId::from("acme");
+    block_on(stage.ledger.charge(&tenant, &[row(Day::of(NOW), "default", "demo/echo", "ann")])).unwrap();
+    assert_eq!(stage.answer(delete(PATH).bearer(ADMIN)).status, 204);
+    stage.clock.advance(Duration::from_hours(1));
+    assert!(!stage.ledger.is_empty(&tenant));
+    stage.ledger.down.set(true);
+    block_on(erasure::sweep(&stage.gateway)).unwrap();
+    stage.ledger.down.set(false);
+    block_on(erasure::sweep(&stage.gateway)).unwrap();
+    assert!(stage.ledger.is_empty(&tenant));
+    assert!(block_on(stage.directory.deleted_tenants(1)).unwrap().is_empty());
 }

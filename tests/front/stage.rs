@@ -3,15 +3,19 @@
 use crate::signatures::RustCrypto;
 use async_trait::async_trait;
 use bytes::Bytes;
-use edge_harness::http::{AuthCache, Body, Forward, Gateway, GatewayConfig, Handled, Response, handle};
+use edge_harness::http::{
+    AuthCache, Body, Forward, Gateway, GatewayConfig, Handled, RequestBlocks, Response, handle,
+};
 use edge_harness::memory::{Memories, MemorySettings};
 use edge_harness::model::{ModelRegistry, ModelSettings, one_shot::OneShotModel};
 use edge_harness::platform::in_memory::clock::{ManualClock, SeededEntropy};
 use edge_harness::platform::in_memory::directory::InMemoryDirectory;
-use edge_harness::platform::in_memory::{InMemoryIndex, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog};
+use edge_harness::platform::in_memory::{
+    InMemoryIndex, InMemoryLedger, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog,
+};
 use edge_harness::ports::directory::SessionEntry;
 use edge_harness::ports::{Directory, Http, HttpError, HttpRequest, HttpResponse, PeerError, SessionEraser};
-use edge_harness::types::{SessionId, TenantId, Timestamp};
+use edge_harness::types::{SessionId, TenantId, TenantLimits, Timestamp};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
@@ -28,6 +32,7 @@ pub const NOW: Timestamp = Timestamp(1_795_176_000_000);
 pub struct Stage {
     pub gateway: Gateway,
     pub directory: Rc<InMemoryDirectory>,
+    pub ledger: Rc<InMemoryLedger>,
     pub clock: ManualClock,
     pub web: Rc<Web>,
     pub objects: Rc<Objects>,
@@ -115,6 +120,7 @@ pub fn config() -> GatewayConfig {
         agents: vec!["other".into()],
         models: vec!["demo/echo".into()],
         shards: vec!["DB".into(), "DB_1".into()],
+        limits: TenantLimits::default(),
         malformed: vec![],
     }
 }
@@ -132,6 +138,7 @@ impl Stage {
     pub fn with(config: GatewayConfig) -> Self {
         let directory = Rc::new(InMemoryDirectory::default());
         let clock = ManualClock::at(NOW);
+        let ledger = Rc::new(InMemoryLedger::new(Rc::new(clock.clone())));
         let (web, objects) = (Rc::new(Web::default()), Rc::new(Objects::default()));
         let log = Rc::new(MemoryLog::default());
         let (files, blobs) = (Rc::new(MemoryFiles::default()), Rc::new(MemoryBlobs::default()));
@@ -162,10 +169,12 @@ impl Stage {
             files: workspaces,
             memories: Rc::new(memories),
             eraser: objects.clone(),
+            ledger: ledger.clone(),
+            requests: RequestBlocks::default(),
             cache: Rc::new(AuthCache::default()),
             log: log.clone(),
         };
-        Self { gateway, directory, clock, web, objects, files, blobs, log }
+        Self { gateway, directory, ledger, clock, web, objects, files, blobs, log }
     }
 
     pub fn send(&self, request: Request) -> Handled {

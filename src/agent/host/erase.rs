@@ -38,6 +38,7 @@ impl SessionHost {
         self.end_jobs().await.map_err(memory_down)?;
         self.shut_intervals_down(session, tenant, id).await;
         self.erase_follow_ups(tenant, id).await.map_err(memory_down)?;
+        self.report_last(tenant).await?;
         let mut children = self.ports.directory.subagents(tenant, id).await.map_err(directory_down)?;
         // The log includes children that are not in the directory yet.
         children.extend(self.children_in_log(id)?);

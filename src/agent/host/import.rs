@@ -5,7 +5,8 @@ use super::SessionHost;
 use crate::session::{OpenError, Session};
 use crate::types::{
     CallId, DenyReason, EventKind, Imported, Problem, Record, Snapshot, SnapshotMeta, StopReason,
-    ToolOutcome, TurnEnd, TurnId, TurnStatus, session::SCHEMA,
+    ToolOutcome, TurnEnd, TurnId, TurnStatus,
+    session::{Account, SCHEMA},
 };
 use std::rc::Rc;
 
@@ -61,6 +62,8 @@ impl SessionHost {
             draft.set_tenant_policy(tenant_policy);
             draft.set_ruled_at(ruled_at);
             draft.set_totals(totals);
+            // The original session reports the usage of the copied turns.
+            draft.set_account(Account { reported: copied, slot_until: None });
             // Follow-ups for the copied turns run in the original session.
             for follow_up in self.agent.follow_ups() {
                 draft.follow_up_mut(follow_up.name()).seen = copied;

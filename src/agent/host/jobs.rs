@@ -5,7 +5,7 @@ use crate::agent::CancelToken;
 use crate::ports::StoreError;
 use crate::session::{
     OpenError, Session,
-    kernel::{Child, Durable, Effect, Input, Job},
+    kernel::{Child, Durable, Effect, Input, Job, LedgerDues},
 };
 use crate::types::{ChildStatus, Problem, SessionState, Timestamp};
 use futures::FutureExt;
@@ -120,6 +120,7 @@ impl SessionHost {
             Job::NotifyParent => self.notify_parent(session).await.is_ok(),
             Job::FollowUps => self.run_follow_ups(session, cancel).await.is_ok(),
             Job::Tick(name) => self.tick(session, name, cancel).await.is_ok(),
+            Job::Report => self.report(session).await.is_ok(),
             Job::List => self.update_list_entry(session).await.is_ok(),
             Job::Purge => self.purge(session).await.is_ok(),
             Job::CloseSockets => {
@@ -166,6 +167,7 @@ impl SessionHost {
             socket_expires_at: self.ports.broadcast.as_ref().and_then(|sockets| sockets.expires_at()),
             expires_at: suspensions.iter().map(|suspension| suspension.expires_at).min(),
             children: children.collect(),
+            ledger: self.ledger_dues(session),
             status: self.unacknowledged_status(session)?,
         })
     }
@@ -177,12 +179,13 @@ struct Facts {
     expires_at: Option<Timestamp>,
     socket_expires_at: Option<Timestamp>,
     children: Vec<Child>,
+    ledger: LedgerDues,
     status: Option<ChildStatus>,
 }
 
 impl Facts {
     fn durable(self, state: &SessionState) -> Durable<'_> {
-        let Self { follow_up_at_once, expires_at, socket_expires_at, children, status } = self;
-        Durable { state, expires_at, socket_expires_at, follow_up_at_once, children, status }
+        let Self { follow_up_at_once, expires_at, socket_expires_at, children, ledger, status } = self;
+        Durable { state, expires_at, socket_expires_at, follow_up_at_once, children, ledger, status }
     }
 }

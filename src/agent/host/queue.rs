@@ -5,7 +5,7 @@ use crate::ports::StoreError;
 use crate::session::{DocumentKey, Draft, Session, decode, encode, idempotency::ResponseDocument};
 use crate::turn::TurnMachine;
 use crate::types::{
-    ErrorCode, EventKind, Problem, QueuedTurn, StopReason, TurnEnd, TurnError, TurnId, TurnStatus,
+    ErrorCode, EventKind, Problem, QueuedTurn, StopReason, Timestamp, TurnEnd, TurnError, TurnId, TurnStatus,
 };
 use std::rc::Rc;
 
@@ -19,6 +19,7 @@ pub(super) struct QueuedMessage {
     turn: TurnId,
     json: String,
     response: Option<ResponseDocument>,
+    slot_until: Option<Timestamp>,
 }
 
 impl SessionHost {
@@ -35,7 +36,7 @@ impl SessionHost {
         if bytes > MAX_QUEUE_BYTES && !session.state().activity.queue.is_empty() {
             return Err(full(format!("the queue would hold more than {MAX_QUEUE_BYTES} bytes")));
         }
-        Ok(QueuedMessage { turn: post.turn, json, response: post.response })
+        Ok(QueuedMessage { turn: post.turn, json, response: post.response, slot_until: post.slot_until })
     }
 
     /// Stores a message in the queue.
@@ -44,12 +45,13 @@ impl SessionHost {
         session: &Rc<Session>,
         message: QueuedMessage,
     ) -> Result<TurnStatus, Problem> {
-        let QueuedMessage { turn, json, response } = message;
+        let QueuedMessage { turn, json, response, slot_until } = message;
         session
             .commit_from_outside(self.now(), |draft| {
                 draft.enqueue(&turn, json);
                 response.into_iter().for_each(|response| draft.store_response(response));
                 draft.record_queue();
+                draft.hold_slot(slot_until);
             })
             .map_err(Problem::from)?;
         Ok(TurnStatus::Running)

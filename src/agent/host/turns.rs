@@ -6,8 +6,8 @@ use crate::ports::StoreError;
 use crate::session::{Permit, Session, WriteError, suspensions::child_completed};
 use crate::turn::TurnMachine;
 use crate::types::{
-    CallId, ChildStatus, ErrorCode, EventKind, Message, Problem, Role, SessionStatus, StopReason,
-    TenantLimits, TurnError, TurnId, TurnStatus,
+    CallId, ChildStatus, ErrorCode, EventKind, Message, Problem, Role, SessionStatus, StopReason, TurnError,
+    TurnId, TurnStatus,
 };
 use futures::{FutureExt, future::abortable};
 use std::{panic::AssertUnwindSafe, rc::Rc};
@@ -18,15 +18,11 @@ impl SessionHost {
     /// # Errors
     /// `session_busy`, `queue_full`, or a failed store. Nothing is stored then.
     pub fn post(self: &Rc<Self>, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
-        let busy = session.state().activity.turn.is_some() || !session.state().activity.queue.is_empty();
-        if !busy {
+        if session.state().status() == SessionStatus::Idle {
             return self.start(session, post);
         }
         match post.on_busy {
-            OnBusy::Reject => Err(Problem::new(
-                ErrorCode::SessionBusy,
-                "a turn is running; wait for it, or use on_busy `queue` or `steer`",
-            )),
+            OnBusy::Reject => Err(busy_now()),
             // A new message ends a turn that waits for a person.
             OnBusy::Queue if session.state().status() == SessionStatus::Waiting => {
                 let message = self.queued(session, post)?;
@@ -43,6 +39,15 @@ impl SessionHost {
         }
     }
 
+    /// Checks that a running turn does not exclude a message.
+    ///
+    /// # Errors
+    /// `session_busy`.
+    pub fn check_busy(&self, session: &Session, on_busy: OnBusy) -> Result<(), Problem> {
+        let busy = session.state().status() != SessionStatus::Idle;
+        if busy && on_busy == OnBusy::Reject { Err(busy_now()) } else { Ok(()) }
+    }
+
     fn start(self: &Rc<Self>, session: &Rc<Session>, post: Post) -> Result<TurnStatus, Problem> {
         let new = session.last_seq() == 0;
         let message = self.user_message(&post.turn, post.parts);
@@ -57,6 +62,7 @@ impl SessionHost {
             post.response.into_iter().for_each(|response| draft.store_response(response));
             let turn = TurnMachine::start(post.turn, self.now(), budget, post.options);
             draft.start_turn(turn, message);
+            draft.hold_slot(post.slot_until);
         });
         if new && started.is_ok() {
             self.adopt_new(session);
@@ -64,11 +70,6 @@ impl SessionHost {
         self.prefetch.take();
         started?;
         Ok(TurnStatus::Running)
-    }
-
-    /// Returns the limits of the session's tenant.
-    pub(super) fn limits_of(&self, session: &Session) -> TenantLimits {
-        session.state().guidance.tenant_policy.limits.clone()
     }
 
     /// Makes this host serve a newly stored session, and runs its turn, if it has one.
@@ -251,4 +252,9 @@ impl SessionHost {
     pub fn has_begun(&self, call_id: &CallId) -> bool {
         self.turn.borrow().as_ref().is_some_and(|(cx, _)| cx.state.has_begun(call_id))
     }
+}
+
+fn busy_now() -> Problem {
+    let detail = "a turn is running; wait for it, or use on_busy `queue` or `steer`";
+    Problem::new(ErrorCode::SessionBusy, detail)
 }

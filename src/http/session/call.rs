@@ -40,8 +40,11 @@ pub struct Call<'a> {
     pub key: Option<RequestKey>,
     /// The session of this object, or the owner of a session that this version cannot read. Either may belong
     /// to another user.
-    session: Result<Option<Rc<Session>>, (Owner, OpenError)>,
+    session: Found,
 }
+
+/// A looked up session; see [`Call`].
+type Found = Result<Option<Rc<Session>>, (Owner, OpenError)>;
 
 impl<'a> Call<'a> {
     /// Looks up the session, and recovers a turn that was interrupted. This is the only place where a request
@@ -55,16 +58,18 @@ impl<'a> Call<'a> {
         params: Params,
         key: Option<RequestKey>,
     ) -> Result<Self, Problem> {
-        let session = match host.recover() {
-            Ok(session) => Ok(session),
-            Err(newer @ OpenError::Newer(_)) => match session::owner(host.store().as_ref())? {
-                Some(owner) => Err((owner, newer)),
-                None => return Err(newer.into()),
-            },
-            Err(error) => return Err(error.into()),
-        };
+        let session = look_up(host)?;
         let SessionRequest { principal, session: session_id, id: request_id, request } = asked;
         Ok(Self { host, principal, session_id, request_id, request, params, key, session })
+    }
+
+    /// Looks up the session again, after an await.
+    ///
+    /// # Errors
+    /// As for [`Call::enter`].
+    pub fn again(&self) -> Result<Self, Problem> {
+        let session = look_up(self.host)?;
+        Ok(Self { session, params: self.params.clone(), key: self.key.clone(), ..*self })
     }
 
     /// Returns whether this version can read the session, or there is none.
@@ -141,6 +146,17 @@ impl<'a> Call<'a> {
         }
         meta.state = host.agent().state().initial().clone();
         Ok(meta)
+    }
+}
+
+fn look_up(host: &Rc<SessionHost>) -> Result<Found, Problem> {
+    match host.recover() {
+        Ok(session) => Ok(Ok(session)),
+        Err(newer @ OpenError::Newer(_)) => match session::owner(host.store().as_ref())? {
+            Some(owner) => Ok(Err((owner, newer))),
+            None => Err(newer.into()),
+        },
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -83,6 +83,7 @@ pub(super) fn checked_post(
         },
         on_busy: on_busy.or(body.on_busy).unwrap_or_default(),
         response: None,
+        slot_until: None,
     })
 }
 

@@ -4,7 +4,7 @@ use super::call::Call;
 use super::message::{MessageBody, checked_post};
 use super::subscription::{ResponseMode, TurnSubscription, receipt};
 use super::{checks, documents, feed};
-use crate::agent::OnBusy;
+use crate::agent::{OnBusy, Post};
 use crate::http::response::{self, Response, ResponseExt};
 use crate::http::{body, idempotency};
 use crate::session::{
@@ -30,7 +30,61 @@ pub async fn steer(call: &Call<'_>) -> Result<Response, Problem> {
 
 /// Accepts a message and responds in the mode that the caller prefers. `on_busy` overrides the body.
 async fn post_message(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Response, Problem> {
-    let (host, mode) = (call.host, ResponseMode::of(call.request));
+    let message = match prepare(call, on_busy)? {
+        Prepared::Replayed(response) => return Ok(response),
+        Prepared::Message(message) => message,
+    };
+    let (host, mode) = (call.host, message.mode);
+    if !host.needs_admission() {
+        let started = start(call, message)?;
+        return respond(call, mode, started).await;
+    }
+    let (tenant, id, session) = (&call.principal.tenant, call.session_id, message.session);
+    // Checked before, so that a refused message costs no call, and again afterwards, because other requests may have
+    // changed the session in between.
+    let admittance = host.admit(tenant, id, session.as_ref()).await?;
+    let started = call.again().and_then(|call| match prepare(&call, on_busy)? {
+        Prepared::Replayed(response) => Ok(Err(response)),
+        Prepared::Message(message) if message.session.is_none() && session.is_some() => {
+            Err(Problem::not_found("session"))
+        }
+        Prepared::Message(mut message) => {
+            message.post.slot_until = admittance.slot_until;
+            start(&call, message).map(Ok)
+        }
+    });
+    match started {
+        Ok(Ok(started)) => {
+            drop(admittance);
+            respond(call, mode, started).await
+        }
+        unused => {
+            host.release(admittance, tenant, id);
+            unused?.map_or_else(Ok, |_| Err(Problem::internal("a started turn was released")))
+        }
+    }
+}
+
+/// A request to post a message, after all checks.
+enum Prepared {
+    /// It repeats an earlier request.
+    Replayed(Response),
+    Message(Box<PreparedMessage>),
+}
+
+struct PreparedMessage {
+    mode: ResponseMode,
+    /// The user that the request names.
+    user: Option<String>,
+    /// The session, if it exists.
+    session: Option<Rc<Session>>,
+    post: Post,
+    body_of_receipt: String,
+}
+
+/// Checks a message, without an effect.
+fn prepare(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Prepared, Problem> {
+    let mode = ResponseMode::of(call.request);
     let body: MessageBody = body::json(call.request)?;
     let user = call.named_user(body.user.clone())?;
     let session = call.find(user.as_deref())?;
@@ -43,32 +97,55 @@ async fn post_message(call: &Call<'_>, on_busy: Option<OnBusy>) -> Result<Respon
         if first.body_hash != key.body_hash {
             return Err(idempotency::reused());
         }
-        return replay(call, session, mode, first);
+        return replay(call, session, mode, first).map(Prepared::Replayed);
     }
     if let Some(session) = session {
         checks::not_a_subagent(session)?;
     }
-    let turn = host.new_id::<TurnId>();
+    let turn = call.host.new_id::<TurnId>();
     let body_of_receipt = json!({"turn_id": turn, "status": TurnStatus::Running}).to_string();
     let mut post = checked_post(call, body, session, &turn, on_busy)?;
+    if let Some(session) = session {
+        call.host.check_busy(session, post.on_busy)?;
+    }
     if let Some(key) = &call.key {
         let response = match mode {
             ResponseMode::Receipt => {
                 StoredResponse::Json(StatusCode::ACCEPTED.as_u16(), body_of_receipt.clone())
             }
-            _ => StoredResponse::Turn(turn.clone()),
+            _ => StoredResponse::Turn(turn),
         };
         // Stored in the same commit as the turn's start.
         post.response = Some(documents::document(call, key, response)?);
     }
-    // No await between the lookups and the post, so that they stay valid. The subscription comes first, so
-    // that no event has to be read back.
+    let session = session.cloned();
+    Ok(Prepared::Message(Box::new(PreparedMessage { mode, user, session, post, body_of_receipt })))
+}
+
+/// A message that is stored.
+struct Started {
+    session: Rc<Session>,
+    subscription: TurnSubscription,
+    turn: TurnId,
+    body_of_receipt: String,
+}
+
+/// Posts a message. There is no await since the lookups, so that they stay valid.
+fn start(call: &Call<'_>, message: Box<PreparedMessage>) -> Result<Started, Problem> {
+    let PreparedMessage { mode, user, session, post, body_of_receipt } = *message;
     let session = match session {
-        Some(session) => Rc::clone(session),
-        None => host.blank(call.new_meta(user, None)?),
+        Some(session) => session,
+        None => call.host.blank(call.new_meta(user, None)?),
     };
+    let turn = post.turn.clone();
+    // Before the post, so that no event has to be read back.
     let subscription = TurnSubscription::new(call, &session, &turn, mode);
-    host.post(&session, post)?;
+    call.host.post(&session, post)?;
+    Ok(Started { session, subscription, turn, body_of_receipt })
+}
+
+async fn respond(call: &Call<'_>, mode: ResponseMode, started: Started) -> Result<Response, Problem> {
+    let Started { session, subscription, turn, body_of_receipt } = started;
     if mode == ResponseMode::Receipt {
         return Ok(receipt(call.session_id, &turn, body_of_receipt));
     }

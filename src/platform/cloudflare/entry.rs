@@ -7,8 +7,8 @@ use super::{
     setup,
 };
 use crate::http::{
-    Forward, Gateway, GatewayConfig, Handled, Request as HttpRequest, erasure, handle, idempotency, request,
-    response,
+    Forward, Gateway, GatewayConfig, Handled, Request as HttpRequest, RequestBlocks, erasure, handle,
+    idempotency, request, response,
 };
 use crate::ports::Log;
 use crate::types::{Problem, json};
@@ -129,6 +129,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         agents: config.agents.clone(),
         models,
         shards,
+        limits: config.limits.clone(),
         malformed,
     });
     Ok(Gateway {
@@ -141,6 +142,8 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         files: setup::workspaces(env)?,
         memories: setup::memories(env)?,
         eraser: Rc::new(Objects(env.durable_object("SESSION")?)),
+        ledger: setup::ledger(env)?,
+        requests: RequestBlocks::default(),
         cache: setup::auth_cache(),
         log: Rc::new(ConsoleLog),
     })

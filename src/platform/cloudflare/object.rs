@@ -163,6 +163,7 @@ fn parts(state: &Rc<State>, env: &Env) -> Result<Parts> {
     let ports = HostPorts {
         store: Rc::new(SqlSessionStore::new(state.storage())),
         directory: setup::directory(env)?,
+        ledger: setup::ledger(env)?,
         credentials,
         blobs: setup::blobs(env)?,
         clock: setup::clock(),
@@ -171,9 +172,10 @@ fn parts(state: &Rc<State>, env: &Env) -> Result<Parts> {
         peers: Rc::new(Objects(env.durable_object("SESSION")?)),
         broadcast: Some(sockets.clone()),
     };
-    let context_messages = setup::with_config(env, |config| config.context_messages);
+    let (context_messages, limits) =
+        setup::with_config(env, |config| (config.context_messages, config.limits.clone()));
     let context = if agent.manages_context() { Bounds::wide() } else { Bounds::messages(context_messages) };
-    Ok(Parts { host: SessionHost::new(ports, agent, HostConfig { context }), sockets })
+    Ok(Parts { host: SessionHost::new(ports, agent, HostConfig { context, limits }), sockets })
 }
 
 impl Inner {

@@ -5,6 +5,7 @@ use super::{
     crypto::WebCrypto,
     d1::{D1Directory, D1Files, Shards},
     fetch::{WorkerAi, WorkerHttp},
+    ledger::LedgerObjects,
     r2::R2Blobs,
     runtime::{ConsoleLog, WorkerClock, WorkerEntropy, log_panic},
 };
@@ -14,7 +15,8 @@ use crate::memory::Memories;
 use crate::model::{ModelRegistry, one_shot::OneShotModel};
 use crate::platform::sql::{SqlMemory, SqlSpaces};
 use crate::ports::{
-    Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, MemoryIndex, MemorySpaces, Signatures,
+    Ai, BlobStore, Clock, Credentials, Directory, Entropy, Http, Ledger, MemoryIndex, MemorySpaces,
+    Signatures,
 };
 use crate::standard::{Config, Standard, builder, settings::SettingError};
 use crate::tools::ExternalTool;
@@ -163,6 +165,11 @@ pub fn auth_cache() -> Rc<AuthCache> {
 pub fn credentials(env: &Env) -> Result<Rc<dyn Credentials>> {
     let (directory, clock) = (directory(env)?, clock());
     Ok(Rc::new(DirectoryCredentials { directory, clock, cache: auth_cache() }))
+}
+
+/// Returns the ledgers of the tenants.
+pub fn ledger(env: &Env) -> Result<Rc<dyn Ledger>> {
+    Ok(Rc::new(LedgerObjects(env.durable_object("TENANT")?)))
 }
 
 /// Returns the blob store.

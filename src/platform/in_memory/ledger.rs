@@ -2,13 +2,8 @@
 
 use super::MemorySessionStore;
 use crate::ledger::TenantLedger;
-use crate::ports::{
-    Clock, Ledger, LedgerError,
-    ledger::LedgerResult,
-};
-use crate::types::{
-    Admission, Admitted, Day, Receipt, Report, RequestBlock, TenantId, Timestamp, UsageRow,
-};
+use crate::ports::{Clock, Ledger, LedgerError, ledger::LedgerResult};
+use crate::types::{Admission, Admitted, Day, Receipt, Report, RequestBlock, TenantId, Timestamp, UsageRow};
 use async_trait::async_trait;
 use std::{
     cell::{Cell, RefCell},
@@ -88,8 +83,6 @@ impl Ledger for InMemoryLedger {
     }
 
     async fn erase(&self, tenant: &TenantId) -> LedgerResult<()> {
-        self.call(tenant, |_, _| Ok(()))?;
-        self.stores.borrow_mut().remove(tenant);
-        Ok(())
+        self.call(tenant, |ledger, _| ledger.erase())
     }
 }

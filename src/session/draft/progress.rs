@@ -1,7 +1,7 @@
 //! Changes of the progress of background work.
 
 use super::Draft;
-use crate::types::{FollowUpProgress, IntervalState, RequestTimes, Timestamp};
+use crate::types::{FollowUpProgress, IntervalState, RequestTimes, Timestamp, session::Account};
 
 impl Draft {
     /// Requests a follow-up; see `agent::FollowUp`.
@@ -35,6 +35,18 @@ impl Draft {
     /// Stores when the first document or artifact expires.
     pub(crate) fn set_purge_at(&mut self, at: Option<Timestamp>) {
         self.background().purge_at = at;
+    }
+
+    /// Stores what the tenant's ledger has confirmed.
+    pub(crate) fn set_account(&mut self, account: Account) {
+        *self.account() = account;
+    }
+
+    /// Stores until when the session holds the slot that it was admitted to, if it was.
+    pub(crate) fn hold_slot(&mut self, until: Option<Timestamp>) {
+        if until.is_some() {
+            self.account().slot_until = until;
+        }
     }
 
     /// Counts the bytes of an attachment.

@@ -1,7 +1,10 @@
 //! Computes the jobs that follow from a session's state, and when each is due.
 
-use super::{AFTER_REPLY, Durable, Job, LISTING, MAX_QUIET, MAX_RETRY, QUIET, SessionKernel, WATCHDOG};
-use crate::types::{ChildStatus, RequestTimes, Timestamp, TurnStatus};
+use super::{
+    AFTER_REPLY, Durable, Job, LISTING, LedgerDues, MAX_QUIET, MAX_RETRY, QUIET, RENEW_BEFORE, SessionKernel,
+    WATCHDOG,
+};
+use crate::types::{ChildStatus, RequestTimes, SessionState, SessionStatus, Timestamp, TurnStatus};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
@@ -45,6 +48,7 @@ impl SessionKernel {
             Obligation { job: Job::NotifyParent, due: self.status_due(durable, status, now), version }
         }));
         obligations.extend(self.follow_ups_due(durable));
+        obligations.extend(report_due(state, durable.ledger));
         for name in &self.schedule.intervals {
             let interval = state.background.intervals.get(*name).copied().unwrap_or_default();
             if !interval.stopped {
@@ -109,6 +113,32 @@ impl SessionKernel {
             _ => NOW,
         }
     }
+}
+
+/// Returns the report to the ledger. A slot follows from the state: a running session holds one, and no other does.
+fn report_due(state: &SessionState, dues: LedgerDues) -> Option<Obligation> {
+    let LedgerDues { is_starting, unreported, at_once, needs_slots } = dues;
+    if is_starting {
+        return None;
+    }
+    let holds = holds_slot(state, needs_slots);
+    let slot = match (holds, state.account.slot_until) {
+        (true, Some(until)) => Some(until - RENEW_BEFORE),
+        (true, None) | (false, Some(_)) => Some(NOW),
+        (false, None) => None,
+    };
+    let usage = unreported.map(|first| match at_once {
+        true => NOW,
+        false => (state.activity.totals.updated_at + QUIET).min(first + MAX_QUIET),
+    });
+    let due = slot.into_iter().chain(usage).min()?;
+    let version = hash(&(holds, state.account.reported, state.account.slot_until));
+    Some(Obligation { job: Job::Report, due, version })
+}
+
+/// Returns whether the session must hold a slot. A child runs in the slot of its parent.
+pub fn holds_slot(state: &SessionState, needs_slots: bool) -> bool {
+    needs_slots && state.child.is_none() && state.status() == SessionStatus::Running
 }
 
 fn hash(value: &(impl Hash + ?Sized)) -> u64 {

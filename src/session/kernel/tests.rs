@@ -4,7 +4,8 @@
 use super::*;
 use crate::types::session::{Activity, Background};
 use crate::types::{
-    Budget, IntervalState, Owner, RequestTimes, SessionMeta, TurnId, TurnOptions, TurnPhase, TurnStatus,
+    Budget, IntervalState, Owner, RequestTimes, SessionMeta, SessionStatus, TurnId, TurnOptions, TurnPhase,
+    TurnStatus,
 };
 use proptest::prelude::*;
 use std::{collections::BTreeSet, rc::Rc, time::Duration};
@@ -27,6 +28,7 @@ struct World {
     running: BTreeSet<Job>,
     /// The jobs that failed in this process and may be delayed.
     failed: BTreeSet<Job>,
+    limited: bool,
     ran: Vec<Permit>,
     turns: u32,
     started: Vec<TurnId>,
@@ -54,6 +56,8 @@ enum Act {
     Cancel(bool),
     /// The context becomes full, or is compacted.
     AtOnce(bool),
+    /// The tenant has limits of turns, or no longer.
+    Limit(bool),
     NeedFollowUps,
 }
 
@@ -73,6 +77,7 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => Just(Act::Enter),
         1 => any::<bool>().prop_map(Act::Cancel),
         1 => any::<bool>().prop_map(Act::AtOnce),
+        1 => any::<bool>().prop_map(Act::Limit),
         1 => Just(Act::NeedFollowUps),
     ];
     prop::collection::vec(act, 1..120)
@@ -103,6 +108,7 @@ impl World {
             alarm: None,
             timers: BTreeSet::new(),
             at_once: false,
+            limited: false,
             now: START,
             kernel: kernel(),
             running: BTreeSet::new(),
@@ -122,6 +128,7 @@ impl World {
             socket_expires_at: self.socket_expires_at,
             follow_up_at_once: self.at_once,
             children: self.children.clone(),
+            ledger: LedgerDues { needs_slots: self.limited, ..LedgerDues::default() },
             status: self.status.clone(),
         };
         for effect in self.kernel.handle(input, Ok(Some(durable)), self.now) {
@@ -168,6 +175,12 @@ impl World {
             false => (times.last + Duration::from_secs(2)).min(times.first + Duration::from_secs(10)),
         });
         owed.extend(due.map(|at| (Job::FollowUps, at)));
+        let runs = self.limited && self.state.status() == SessionStatus::Running;
+        owed.extend(match (runs, self.state.account.slot_until) {
+            (true, Some(until)) => Some((Job::Report, until - Duration::from_secs(30))),
+            (true, None) | (false, Some(_)) => Some((Job::Report, START)),
+            (false, None) => None,
+        });
         owed
     }
 
@@ -345,6 +358,10 @@ impl World {
                 self.at_once = at_once;
                 self.handle(Input::Changed);
             }
+            Act::Limit(limited) => {
+                self.limited = limited;
+                self.handle(Input::Changed);
+            }
             Act::NeedFollowUps => {
                 self.handle(Input::NeedFollowUps);
                 let requested = self.owed().iter().any(|(job, _)| *job == Job::FollowUps);
@@ -408,6 +425,11 @@ impl World {
                 let next_at = self.now + Duration::from_mins(1);
                 let state = IntervalState { next_at, ..IntervalState::default() };
                 self.background().intervals.insert((*name).into(), state);
+            }
+            Job::Report => {
+                let until = self.now + Duration::from_mins(5);
+                let runs = self.limited && self.state.status() == SessionStatus::Running;
+                Rc::make_mut(&mut self.state.account).slot_until = runs.then_some(until);
             }
             Job::List => self.background().listed_at = self.now,
             Job::Purge => {
@@ -522,6 +544,7 @@ fn an_alarm_covers_an_abort_and_an_erasure() {
             socket_expires_at: None,
             follow_up_at_once: false,
             children: world.children.clone(),
+            ledger: LedgerDues::default(),
             status: None,
         };
         let effects = world.kernel.handle(Input::Alarm, Ok(Some(durable)), world.now);

@@ -8,6 +8,11 @@ pub const TOPIC: Topic = Topic {
     settings: &[
         binding("SESSION", "a Durable Object namespace", "The session objects."),
         binding(
+            "TENANT",
+            "a Durable Object namespace",
+            "The ledgers of the tenants: their usage and their limits over time.",
+        ),
+        binding(
             "DB",
             "a D1 database",
             "Tenants, keys and Idempotency-Keys, and the first [shard](operations.md#shards): the data of some or all tenants.",

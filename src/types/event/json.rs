@@ -69,6 +69,7 @@ names! {
     TaskListUpdated "task.list_updated"
     FollowupQueued "followup.queued"
     UsageUpdated "usage.updated"
+    UsageOther "usage.other"
     ToolLateResult "tool.late_result"
     ArtifactStored "artifact.stored"
     TurnReflected "turn.reflected"

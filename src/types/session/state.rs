@@ -18,6 +18,8 @@ pub struct SessionState {
     pub background: Rc<Background>,
     /// The state of a child, if the session is one.
     pub child: Option<Rc<ChildState>>,
+    /// What the tenant's ledger has confirmed.
+    pub account: Rc<Account>,
 }
 
 /// What guides the agent besides its instructions.
@@ -112,6 +114,17 @@ pub struct ChildState {
     pub reported: bool,
 }
 
+/// What the tenant's ledger has confirmed to the session. It is rewritten once per report.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Sequence number of the last record whose usage was reported.
+    #[serde(default)]
+    pub reported: u64,
+    /// Until when the session holds a slot, if it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot_until: Option<Timestamp>,
+}
+
 impl SessionState {
     /// Creates the state of a new session.
     pub fn new(meta: SessionMeta) -> Self {
@@ -122,6 +135,7 @@ impl SessionState {
             guidance: Rc::default(),
             activity: Rc::new(Activity { totals, ..Activity::default() }),
             background: Rc::default(),
+            account: Rc::default(),
         }
     }
 

@@ -1,0 +1,224 @@
+//! The session's account with its tenant's ledger: admission of turns, reports of usage, and the slot of a running
+//! session.
+//!
+//! All of it follows from stored state. The log says what was used, [`Account::reported`] up to where the ledger has
+//! counted it, and [`Account::slot_until`] whether the session holds a slot; the kernel repeats the report until both are
+//! right. Only a turn that is about to start is not stored yet. If its process is evicted before the turn is stored, the
+//! slot ends with the lease of the admission.
+
+use super::{SessionHost, children::MESSAGE_TIMEOUT};
+use crate::ports::{LedgerError, SessionStore, within};
+use crate::session::{
+    Session,
+    kernel::{LedgerDues, holds_slot},
+    usage::{self, LogUsage},
+};
+use crate::types::{
+    Admission, Admitted, Problem, Receipt, Report, SessionId, SessionState, Standing, TenantId, TimedLimit,
+    Timestamp, session::Account,
+};
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+/// The delays after which an admission is tried again while no slot is free: the turn that held one may just have ended,
+/// and its report may be on its way.
+const SLOT_RETRIES: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_millis(300), Duration::from_millis(600)];
+
+/// How long an admission may take. The caller waits for it.
+const ADMISSION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a host remembers about its messages to the ledger.
+#[derive(Default)]
+pub(super) struct LedgerState {
+    /// The turns that are being admitted, or admitted and about to be stored.
+    starting: Cell<u32>,
+    /// When the last message was sent.
+    sent_at: Cell<Timestamp>,
+}
+
+/// The permission to store one more turn. The session counts it as open until this is dropped.
+pub struct Admittance {
+    host: Rc<SessionHost>,
+    /// Until when the session holds a slot; `None` if it needs none.
+    pub slot_until: Option<Timestamp>,
+}
+
+impl Drop for Admittance {
+    fn drop(&mut self) {
+        let starting = &self.host.ledger.starting;
+        starting.set(starting.get().saturating_sub(1));
+        // Reports have waited for this.
+        self.host.run_due();
+    }
+}
+
+impl SessionHost {
+    /// Returns whether a turn of this session has to be admitted. Otherwise it starts without a call of the ledger.
+    pub fn needs_admission(&self) -> bool {
+        !self.tenant_limits().quota().is_empty()
+    }
+
+    /// Asks the ledger for one more turn of the session `id`, which may not be stored yet.
+    ///
+    /// # Errors
+    /// `rate_limited` or `quota_exceeded` if the tenant has reached a limit; `unavailable` if the ledger cannot be
+    /// reached, because nothing else enforces the limits.
+    pub async fn admit(
+        self: &Rc<Self>,
+        tenant: &TenantId,
+        id: &SessionId,
+        session: Option<&Rc<Session>>,
+    ) -> Result<Admittance, Problem> {
+        let quota = self.tenant_limits().quota();
+        self.ledger.starting.set(self.ledger.starting.get() + 1);
+        let mut admittance = Admittance { host: Rc::clone(self), slot_until: None };
+        let mut retries = SLOT_RETRIES.into_iter();
+        loop {
+            let state = session.map(|session| session.state().clone());
+            let open = match (session, &state) {
+                (Some(session), Some(state)) => {
+                    usage::turns_started(session.store().as_ref(), state.account.reported)?
+                }
+                _ => 0,
+            };
+            let mut standing = self.standing(state.as_ref(), true);
+            standing.open_turns = standing.open_turns.saturating_add(u32::try_from(open).unwrap_or(u32::MAX));
+            let admission = Admission { session: id.clone(), standing, quota };
+            let admitted = within(
+                self.ports.clock.as_ref(),
+                ADMISSION_TIMEOUT,
+                self.ports.ledger.admit(tenant, &admission),
+            )
+            .await
+            .unwrap_or_else(|unfinished| Err(LedgerError(unfinished.to_string())))?;
+            match (admitted, retries.next()) {
+                (Admitted::Until(until), _) => {
+                    admittance.slot_until = quota.needs_slots().then_some(until);
+                    return Ok(admittance);
+                }
+                (Admitted::Refused(reached), Some(delay)) if reached.limit == TimedLimit::ConcurrentTurns => {
+                    self.ports.clock.sleep(delay).await;
+                }
+                (Admitted::Refused(reached), _) => return Err(Problem::over_limit(reached, self.now())),
+            }
+        }
+    }
+
+    /// Gives back an admission whose turn could not be stored. If this fails, the slot ends with its lease.
+    pub fn release(self: &Rc<Self>, admittance: Admittance, tenant: &TenantId, id: &SessionId) {
+        let (host, tenant, id) = (Rc::clone(self), tenant.clone(), id.clone());
+        self.spawn(async move {
+            drop(admittance);
+            let session = host.open().ok().flatten();
+            let state = session.as_ref().map(|session| session.state().clone());
+            let needs_slots = host.tenant_limits().quota().needs_slots();
+            let account = state.as_ref().map(|state| *state.account).unwrap_or_default();
+            let report = Report {
+                session: id,
+                created_at: state.as_ref().map_or(Timestamp(0), |state| state.meta.created_at),
+                from: account.reported,
+                to: account.reported,
+                rows: Vec::new(),
+                started: Default::default(),
+                standing: host.standing(state.as_ref(), needs_slots),
+                is_last: false,
+            };
+            let _ = host.send_report(&tenant, &report).await;
+        });
+    }
+
+    /// Returns what the session does, as of now.
+    fn standing(&self, state: Option<&SessionState>, needs_slots: bool) -> Standing {
+        let starting = self.ledger.starting.get();
+        let last = self.ledger.sent_at.get();
+        let sent_at = self.now().max(last + Duration::from_millis(1));
+        self.ledger.sent_at.set(sent_at);
+        let queued = state.map_or(0, |state| state.activity.queue.len());
+        Standing {
+            sent_at,
+            holds_slot: needs_slots && starting > 0
+                || state.is_some_and(|state| holds_slot(state, needs_slots)),
+            open_turns: starting.saturating_add(u32::try_from(queued).unwrap_or(u32::MAX)),
+        }
+    }
+
+    /// Reports the usage since the last report and the session's standing, and stores what the ledger has confirmed.
+    ///
+    /// # Errors
+    /// If the ledger or the store fails. The report is then repeated.
+    pub(super) async fn report(&self, session: &Rc<Session>) -> Result<(), Problem> {
+        let (tenant, before) = {
+            let state = session.state();
+            (state.meta.tenant.clone(), *state.account)
+        };
+        let report = self.next_report(session, before.reported, false)?;
+        let Receipt { reported, slot_until } = self.send_report(&tenant, &report).await?;
+        session.commit(self.now(), |draft| {
+            // A turn may have started since then, with a slot of its own.
+            let now = draft.state().account.slot_until;
+            let slot_until = if now == before.slot_until { slot_until } else { now };
+            draft.set_account(Account { reported, slot_until });
+        })?;
+        Ok(())
+    }
+
+    /// Sends the last report of the session in the store, which is being erased: the ledger then knows all its usage. The
+    /// usage of a session whose stored state cannot be read is lost.
+    ///
+    /// # Errors
+    /// If the ledger fails. The erasure is then repeated.
+    pub(super) async fn report_last(&self, tenant: &TenantId) -> Result<(), Problem> {
+        let opened = Session::open(Rc::clone(&self.ports.store), self.config.context, self.hub());
+        let Some(session) = opened.ok().flatten().filter(|own| own.state().meta.tenant == *tenant) else {
+            return Ok(());
+        };
+        let mut reported = session.state().account.reported;
+        loop {
+            let report = self.next_report(&session, reported, true)?;
+            let receipt = self.send_report(tenant, &report).await?;
+            if receipt.reported >= session.last_seq() || receipt.reported == reported {
+                return Ok(());
+            }
+            reported = receipt.reported;
+        }
+    }
+
+    /// Returns what the session owes to the ledger. While a turn is being admitted, nothing is due: a report would not
+    /// know whether the turn starts.
+    pub(super) fn ledger_dues(&self, session: &Session) -> LedgerDues {
+        if self.ledger.starting.get() > 0 {
+            return LedgerDues { is_starting: true, ..LedgerDues::default() };
+        }
+        let quota = self.limits_of(session).quota();
+        LedgerDues {
+            is_starting: false,
+            unreported: session.unreported(),
+            at_once: !quota.is_empty(),
+            needs_slots: quota.needs_slots(),
+        }
+    }
+
+    fn next_report(&self, session: &Session, from: u64, is_last: bool) -> Result<Report, Problem> {
+        let state = session.state();
+        let store: &dyn SessionStore = self.ports.store.as_ref();
+        let LogUsage { rows, started, to } =
+            usage::of_log(store, &state.meta.owner(), state.child.is_some(), from, session.last_seq())?;
+        let needs_slots = self.limits_of(session).quota().needs_slots();
+        Ok(Report {
+            session: state.meta.id.clone(),
+            created_at: state.meta.created_at,
+            from,
+            to,
+            rows,
+            started,
+            standing: self.standing(Some(&state), needs_slots),
+            is_last,
+        })
+    }
+
+    async fn send_report(&self, tenant: &TenantId, report: &Report) -> Result<Receipt, LedgerError> {
+        let sent = self.ports.ledger.report(tenant, report);
+        let sent = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, sent).await;
+        sent.unwrap_or_else(|unfinished| Err(LedgerError(unfinished.to_string())))
+    }
+}

@@ -1,0 +1,124 @@
+//! The ledger object: one Durable Object per tenant, beside the objects of its sessions. Its logic is in `ledger`.
+
+#![allow(missing_docs, reason = "the platform's macros generate undocumented items")]
+
+use super::{
+    runtime::{ConsoleLog, WorkerClock},
+    sql::SqlSessionStore,
+};
+use crate::ledger::TenantLedger;
+use crate::ports::{Clock, Ledger, LedgerError, Log, StoreError, ledger::LedgerResult};
+use crate::types::{Admission, Admitted, Day, Receipt, Report, RequestBlock, TenantId, UsageRow};
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::json;
+use std::{panic::AssertUnwindSafe, rc::Rc};
+use worker::{
+    DurableObject, Env, Method, ObjectNamespace, Request, RequestInit, Response, Result, State,
+    durable_object,
+};
+
+/// A message to the ledger object. Only this Worker can reach the object.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Message {
+    Admit(Admission),
+    Report(Report),
+    Charge(Vec<UsageRow>),
+    TakeRequests { wanted: u32, limit: u32 },
+    Usage { from: Day, to: Day },
+    Erase,
+}
+
+/// The Durable Object.
+#[durable_object]
+pub struct TenantObject {
+    inner: AssertUnwindSafe<(TenantLedger, Rc<dyn Clock>)>,
+}
+
+impl DurableObject for TenantObject {
+    fn new(state: State, _env: Env) -> Self {
+        let store = Rc::new(SqlSessionStore::new(state.storage()));
+        Self { inner: AssertUnwindSafe((TenantLedger::new(store), Rc::new(WorkerClock))) }
+    }
+
+    async fn fetch(&self, mut request: Request) -> Result<Response> {
+        let message = serde_json::from_str(&request.text().await?)?;
+        // No await: messages must not interleave.
+        match self.answer(message) {
+            Ok(json) => Response::ok(json),
+            Err(error) => {
+                ConsoleLog.error(&json!({ "event": "ledger.failed", "cause": error.to_string() }));
+                Response::error(error.to_string(), 500)
+            }
+        }
+    }
+}
+
+impl TenantObject {
+    /// Handles a message, and returns the response as JSON.
+    fn answer(&self, message: Message) -> std::result::Result<String, StoreError> {
+        let (ledger, clock) = &*self.inner;
+        let now = clock.now();
+        match message {
+            Message::Admit(admission) => json_of(&ledger.admit(&admission, now)?),
+            Message::Report(report) => json_of(&ledger.report(&report, now)?),
+            Message::Charge(rows) => json_of(&ledger.charge(&rows, now)?),
+            Message::TakeRequests { wanted, limit } => json_of(&ledger.take_requests(wanted, limit, now)?),
+            Message::Usage { from, to } => json_of(&ledger.usage(from, to)?),
+            Message::Erase => json_of(&ledger.erase()?),
+        }
+    }
+}
+
+fn json_of(response: &impl Serialize) -> std::result::Result<String, StoreError> {
+    serde_json::to_string(response).map_err(|error| StoreError(error.to_string()))
+}
+
+/// The ledger objects. An object's name is its tenant.
+pub struct LedgerObjects(pub ObjectNamespace);
+
+impl LedgerObjects {
+    async fn send<T: DeserializeOwned>(&self, tenant: &TenantId, message: &Message) -> LedgerResult<T> {
+        let sent = async {
+            let mut init = RequestInit::new();
+            let body = serde_json::to_string(message)?;
+            init.with_method(Method::Post).with_body(Some(body.into()));
+            let request = Request::new_with_init("https://ledger.internal/", &init)?;
+            let mut response = self.0.get_by_name(tenant)?.fetch_with_request(request).await?;
+            Ok::<_, worker::Error>((response.status_code(), response.text().await?))
+        };
+        match sent.await {
+            Ok((200, json)) => serde_json::from_str(&json).map_err(|error| LedgerError(error.to_string())),
+            Ok((_, cause)) => Err(LedgerError(cause)),
+            Err(error) => Err(LedgerError(error.to_string())),
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl Ledger for LedgerObjects {
+    async fn admit(&self, tenant: &TenantId, admission: &Admission) -> LedgerResult<Admitted> {
+        self.send(tenant, &Message::Admit(admission.clone())).await
+    }
+
+    async fn report(&self, tenant: &TenantId, report: &Report) -> LedgerResult<Receipt> {
+        self.send(tenant, &Message::Report(report.clone())).await
+    }
+
+    async fn charge(&self, tenant: &TenantId, rows: &[UsageRow]) -> LedgerResult<()> {
+        self.send(tenant, &Message::Charge(rows.to_vec())).await
+    }
+
+    async fn take_requests(&self, tenant: &TenantId, wanted: u32, limit: u32) -> LedgerResult<RequestBlock> {
+        self.send(tenant, &Message::TakeRequests { wanted, limit }).await
+    }
+
+    async fn usage(&self, tenant: &TenantId, from: Day, to: Day) -> LedgerResult<Vec<UsageRow>> {
+        self.send(tenant, &Message::Usage { from, to }).await
+    }
+
+    async fn erase(&self, tenant: &TenantId) -> LedgerResult<()> {
+        self.send(tenant, &Message::Erase).await
+    }
+}

@@ -1,0 +1,42 @@
+//! A limit of a tenant that a request has reached.
+
+use super::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The limits of a tenant that time resets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TimedLimit {
+    /// See [`TenantLimits::requests_per_min`](super::TenantLimits::requests_per_min).
+    RequestsPerMin,
+    /// See [`Quota::concurrent_turns`](super::Quota::concurrent_turns).
+    ConcurrentTurns,
+    /// See [`Quota::turns_per_day`](super::Quota::turns_per_day).
+    TurnsPerDay,
+    /// See [`Quota::tokens_per_day`](super::Quota::tokens_per_day).
+    TokensPerDay,
+    /// See [`Quota::cost_usd_per_day`](super::Quota::cost_usd_per_day).
+    CostUsdPerDay,
+}
+
+impl fmt::Display for TimedLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RequestsPerMin => "requests_per_min",
+            Self::ConcurrentTurns => "concurrent_turns",
+            Self::TurnsPerDay => "turns_per_day",
+            Self::TokensPerDay => "tokens_per_day",
+            Self::CostUsdPerDay => "cost_usd_per_day",
+        })
+    }
+}
+
+/// A limit that the tenant has reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reached {
+    /// The limit.
+    pub limit: TimedLimit,
+    /// When the limit resets, or when a retry may succeed.
+    pub resets_at: Timestamp,
+}

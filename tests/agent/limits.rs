@@ -1,0 +1,293 @@
+//! The limits of a tenant over time, and what its sessions report to its ledger.
+
+use crate::http::{ask, call, request, set_header, status, whole};
+use crate::stage::{NOW, Stage, ms};
+use edge_harness::http::{Response, session};
+use edge_harness::ports::Ledger;
+use edge_harness::types::{
+    Admission, Admitted, Day, ErrorCode, Problem, Quota, Standing, TenantId, TenantLimits, TenantPolicy,
+    TimedLimit, UsageTotals,
+};
+use futures::{FutureExt, executor::block_on};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+fn tenant() -> TenantId {
+    "t".into()
+}
+
+fn limit(stage: &Stage, limits: TenantLimits) {
+    let policy = TenantPolicy { limits, version: 1, ..TenantPolicy::default() };
+    stage.host().apply_tenant_policy(&tenant(), &policy).unwrap();
+}
+
+fn one_turn() -> TenantLimits {
+    TenantLimits { concurrent_turns: Some(1), ..TenantLimits::default() }
+}
+
+/// Posts a message over the session's routes, and runs its tasks until there is a response.
+fn send(stage: &Stage, body: &Value, headers: &[(&str, &str)]) -> Result<Response, Problem> {
+    let mut asked = request("POST /messages", "", headers, body.to_string());
+    set_header(&mut asked, "prefer", "respond-async");
+    let (host, found) = (stage.host(), Rc::new(RefCell::new(None)));
+    let into = Rc::clone(&found);
+    stage.host().spawn(async move { *into.borrow_mut() = Some(session::respond(&host, &asked).await) });
+    for _ in 0..100 {
+        stage.run();
+        if let Some(response) = found.take() {
+            return response;
+        }
+        stage.clock.advance(ms(100));
+    }
+    panic!("no response");
+}
+
+fn post(stage: &Stage, text: &str) -> Result<Response, Problem> {
+    send(stage, &json!({ "content": text }), &[])
+}
+
+fn refused(stage: &Stage, text: &str) -> Problem {
+    post(stage, text).map(drop).unwrap_err()
+}
+
+/// Takes a slot as another session of the tenant would.
+fn other(stage: &Stage, quota: Quota) -> Admitted {
+    let standing = Standing { sent_at: stage.host().now(), holds_slot: true, open_turns: 1 };
+    let admission = Admission { session: "other".into(), standing, quota };
+    block_on(stage.ledger.admit(&tenant(), &admission)).unwrap()
+}
+
+fn is_free(stage: &Stage) -> bool {
+    matches!(other(stage, one_turn().quota()), Admitted::Until(_))
+}
+
+fn used(stage: &Stage) -> UsageTotals {
+    let today = Day::of(NOW);
+    let mut sum = UsageTotals::default();
+    for row in block_on(stage.ledger.usage(&tenant(), today.earlier(1), today.next())).unwrap() {
+        sum += row.totals;
+    }
+    sum
+}
+
+#[test]
+fn a_tenant_without_limits_asks_nothing_before_the_turn() {
+    let stage = Stage::demo();
+    ask(&stage, "POST /v1/sessions", "", &json!({})).unwrap();
+    post(&stage, "/slow 10 5").unwrap();
+    assert_eq!(stage.ledger.calls.get(), 0);
+    stage.settle();
+    stage.follow_up();
+    assert_eq!((stage.ledger.calls.get(), used(&stage).turns), (1, 1), "one report after the turn");
+}
+
+#[test]
+fn a_refused_turn_stores_nothing() {
+    let stage = Stage::demo();
+    limit(&stage, one_turn());
+    other(&stage, one_turn().quota());
+    let before = stage.store.commits();
+    let problem = refused(&stage, "hi");
+    assert_eq!((problem.code, problem.retry_after_s), (ErrorCode::RateLimited, Some(5)));
+    assert_eq!(problem.reached.unwrap().limit, TimedLimit::ConcurrentTurns);
+    assert_eq!(stage.store.commits(), before);
+    stage.ledger.down.set(true);
+    assert_eq!(refused(&stage, "hi").code, ErrorCode::Unavailable);
+    assert_eq!(stage.store.commits(), before);
+}
+
+#[test]
+fn a_session_holds_one_slot_while_it_runs_and_for_its_queue() {
+    let stage = Stage::demo();
+    limit(&stage, one_turn());
+    post(&stage, "/slow 1000 60").unwrap();
+    post(&stage, "queued").unwrap();
+    assert!(!is_free(&stage));
+    // The slot is renewed for as long as the turn runs.
+    stage.live(ms(30_000));
+    stage.live(ms(20_000));
+    assert!(!is_free(&stage));
+    stage.settle();
+    stage.run();
+    assert!(is_free(&stage));
+    assert_eq!(used(&stage).turns, 2);
+}
+
+#[test]
+fn a_turn_that_waits_has_no_slot_and_continues_without_being_refused() {
+    let stage = Stage::demo();
+    limit(&stage, one_turn());
+    post(&stage, "/tool ask_user {\"question\": \"Which?\"}").unwrap();
+    stage.settle_waiting();
+    stage.run();
+    assert!(is_free(&stage), "the other session takes the slot");
+    let pending = stage.session().pending().unwrap();
+    let route = format!("POST /answers/{}", pending[0].call_id);
+    let mut answer = call(&route, "", &json!({"answer": "blue"}));
+    set_header(&mut answer, "prefer", "respond-async");
+    let answered = block_on(session::respond(&stage.host(), &answer)).unwrap();
+    assert!(status(&answered) < 300);
+    stage.settle();
+    stage.run();
+    assert_eq!(used(&stage).turns, 1);
+    let pair = Quota { concurrent_turns: Some(2), ..Quota::default() };
+    assert!(matches!(other(&stage, pair), Admitted::Until(_)), "only the other session has a slot");
+}
+
+#[test]
+fn a_slot_outlives_no_crash_of_its_session() {
+    let stage = Stage::demo();
+    limit(&stage, one_turn());
+    post(&stage, "/slow 100 5").unwrap();
+    stage.store.die_after(Some(1));
+    stage.run();
+    stage.crash();
+    stage.store.die_after(None);
+    stage.ledger.unanswered.set(1);
+    stage.wake();
+    stage.settle();
+    stage.live(ms(5_000));
+    assert!(is_free(&stage));
+    assert_eq!(used(&stage).turns, 1);
+}
+
+#[test]
+fn a_turn_that_was_admitted_but_not_stored_gives_its_slot_back() {
+    let stage = Stage::demo();
+    limit(&stage, one_turn());
+    stage.store.fail_commits(1);
+    assert_eq!(refused(&stage, "hi").code, ErrorCode::Internal);
+    stage.run();
+    assert!(is_free(&stage));
+}
+
+#[test]
+fn daily_limits_count_queued_and_waiting_turns() {
+    let stage = Stage::demo();
+    limit(&stage, TenantLimits { turns_per_day: Some(3), ..TenantLimits::default() });
+    post(&stage, "/slow 100 5").unwrap();
+    post(&stage, "queued").unwrap();
+    stage.settle();
+    post(&stage, "/tool ask_user {\"question\": \"Which?\"}").unwrap();
+    stage.settle_waiting();
+    stage.run();
+    let problem = refused(&stage, "one more");
+    assert_eq!(
+        (problem.code, problem.reached.unwrap().limit),
+        (ErrorCode::QuotaExceeded, TimedLimit::TurnsPerDay)
+    );
+    assert_eq!(problem.reached.unwrap().resets_at, Day::of(NOW).next().start());
+    let seconds = Day::of(NOW).next().start().since(stage.host().now()).as_secs();
+    assert!(problem.retry_after_s.unwrap().abs_diff(u32::try_from(seconds).unwrap()) <= 1);
+}
+
+#[test]
+fn tokens_of_a_day_are_limited_by_what_was_reported() {
+    let stage = Stage::demo();
+    limit(&stage, TenantLimits { tokens_per_day: Some(1), ..TenantLimits::default() });
+    post(&stage, "hi").unwrap();
+    stage.settle();
+    stage.run();
+    let problem = refused(&stage, "hi");
+    assert_eq!(problem.reached.unwrap().limit, TimedLimit::TokensPerDay);
+    stage.clock.advance(Day::of(NOW).next().start().since(stage.host().now()));
+    post(&stage, "hi").unwrap();
+}
+
+#[test]
+fn limits_of_the_deployment_apply_unless_the_tenant_has_its_own() {
+    let stage = Stage::demo();
+    *stage.default_limits.borrow_mut() = TenantLimits { turns_per_day: Some(0), ..TenantLimits::default() };
+    stage.crash();
+    assert_eq!(refused(&stage, "hi").code, ErrorCode::QuotaExceeded);
+    limit(&stage, TenantLimits { turns_per_day: Some(1), ..TenantLimits::default() });
+    let mut own = call("POST /messages", "", &json!({"content": "hi"}));
+    own.principal.policy.limits.turns_per_day = Some(1);
+    set_header(&mut own, "prefer", "respond-async");
+    let answer = session::respond(&stage.host(), &own).now_or_never().expect("no wait");
+    assert_eq!(status(&answer.unwrap()), 202);
+}
+
+#[test]
+fn a_repeated_request_is_neither_counted_nor_refused() {
+    let stage = Stage::demo();
+    limit(&stage, TenantLimits { turns_per_day: Some(1), ..TenantLimits::default() });
+    let once = || send(&stage, &json!({"content": "hi"}), &[("idempotency-key", "k")]);
+    let first = whole(once().unwrap());
+    stage.settle();
+    stage.run();
+    assert_eq!(whole(once().unwrap()), first);
+    assert_eq!(refused(&stage, "another").code, ErrorCode::QuotaExceeded);
+}
+
+#[test]
+fn an_erased_session_has_reported_everything() {
+    let stage = Stage::demo();
+    ask(&stage, "POST /v1/sessions", "", &json!({})).unwrap();
+    for _ in 0..3 {
+        post(&stage, "hi").unwrap();
+        stage.settle();
+    }
+    stage.ledger.down.set(true);
+    assert!(block_on(stage.host().erase(&tenant(), &"s".into())).is_err());
+    stage.ledger.down.set(false);
+    stage.ledger.unanswered.set(1);
+    assert!(block_on(stage.host().erase(&tenant(), &"s".into())).is_err());
+    block_on(stage.host().erase(&tenant(), &"s".into())).unwrap();
+    assert_eq!(used(&stage).turns, 3);
+}
+
+#[test]
+fn usage_is_what_the_turns_say_whichever_commit_or_report_fails() {
+    let play = |last: Option<u32>| {
+        let stage = Stage::demo();
+        limit(&stage, one_turn());
+        stage.store.die_after(last);
+        let died = Cell::new(false);
+        // The session is evicted when its store dies, and starts again.
+        let pass = |seconds: u64| {
+            for _ in 0..seconds * 10 {
+                stage.tick(ms(100));
+                if last.is_some_and(|last| stage.store.commits() >= last) && !died.replace(true) {
+                    stage.crash();
+                    stage.store.die_after(None);
+                    stage.wake();
+                }
+            }
+        };
+        for turn in 0..3 {
+            stage.ledger.unanswered.set(u32::from(turn == 1));
+            let said = json!({"content": "/tool echo {\"text\": \"hi\"}"});
+            let accepted = send(&stage, &said, &[]);
+            pass(2);
+            if accepted.is_err() {
+                pass(70);
+                send(&stage, &said, &[]).unwrap();
+            }
+            pass(20);
+        }
+        stage
+    };
+    let commits = play(None).store.commits();
+    for last in (1..=commits).map(Some).chain([None]) {
+        let stage = play(last);
+        let (mut tokens, mut turns, mut steps, mut calls) = (0, 0, 0, 0);
+        for record in stage.records() {
+            if record["type"].as_str().unwrap().starts_with("turn.") && record["budget"].is_object() {
+                turns += 1;
+                tokens += record["usage"]["total_tokens"].as_u64().unwrap();
+                steps += record["steps"].as_u64().unwrap();
+                calls += record["outcomes"]["result"].as_u64().unwrap_or_default();
+            }
+        }
+        let used = used(&stage);
+        let found = (used.turns, used.steps, used.tool_calls, used.tokens.total_tokens);
+        assert_eq!(found, (turns, steps, calls, tokens), "the store died after {last:?} commits");
+        stage.live(ms(310_000));
+        assert!(is_free(&stage), "the store died after {last:?} commits");
+    }
+}
