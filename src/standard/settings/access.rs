@@ -16,10 +16,10 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "a random text of at least 32 bytes, such as the output of `openssl rand -hex 32`",
             doc: "The operator's key. It opens the routes below `/v1/admin/` and no other routes. The server also encrypts \
-                  stored secrets with it: the JWT secrets of tenants, and the random key that signs tickets. When \
-                  you change the operator's key, tickets are no longer valid, and the JWT secrets must be set \
-                  again. Without it, the routes below `/v1/admin/` and `/v1/tickets` do not work. If it is too \
-                  short, they respond 501 `not_configured`. `make dev` creates one.",
+                  stored secrets with it, such as the `jwks` of tenants. Before you change it, see \
+                  [operations.md](operations.md#changing-the-operators-key). Without an `ADMIN_KEY`, the routes below \
+                  `/v1/admin/` and `/v1/tickets` do not work. If the `ADMIN_KEY` is too short, these routes respond 501 \
+                  `not_configured`. `make dev` creates an `ADMIN_KEY`.",
             example: "",
         },
         Setting {
@@ -30,9 +30,9 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a long random text",
-            doc: "A key with every scope for the tenant `dev`, for development. `make dev` creates one. The server ignores \
-                  it unless the host of the URL is `localhost`, `127.…` or `[::1]`, so it opens nothing in a \
-                  deployment.",
+            doc: "A key with every scope for the tenant `dev`, for development. `make dev` creates one. The server accepts \
+                  it only if the host of the URL is `localhost`, `127.…` or `[::1]`, or if `DEV` is set. So a deployment \
+                  without `DEV` ignores the key.",
             example: "",
         },
         Setting {
@@ -41,8 +41,7 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "1",
             doc: "With `1`, the `DEV_API_KEY` is valid for every host, for example in a network of your own. Set it in \
-                  `.dev.vars`, and leave it out of deployments: everybody who has the key has every scope of the \
-                  tenant `dev`.",
+                  `.dev.vars`, and not in deployments: the holder of the key has every scope of the tenant `dev`.",
             example: "",
         },
         Setting {

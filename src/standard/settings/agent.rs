@@ -79,7 +79,7 @@ pub const TOPIC: Topic = Topic {
             default: "1000",
             expects: "a whole number from 0",
             doc: "How long, in milliseconds, the server uses its copy of the context files before it reads the files \
-                  again. Changes that this instance of the Worker makes itself are seen at once. With 0, the files \
+                  again. A change that the same instance of the Worker makes takes effect at once. With 0, the files \
                   are read before each model call.",
             example: "",
         },
@@ -104,10 +104,10 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "0",
             expects: "a whole number from 0",
-            doc: "How often the model reviews its own steps (self-critique), in turns with `think`. With 3, for example, it \
-                  reviews each step of every third turn of a session, and in other turns only steps with a failed \
-                  tool call. With 0, it reviews only steps with a failed tool call. Turns without `think` have no \
-                  self-critique.",
+            doc: "Sets which steps the model reviews (self-critique). Turns without `think` have no reviews. In turns with \
+                  `think`, the model reviews each step with a failed tool call. With 3, for example, it also reviews \
+                  the other steps with tool calls, in every third turn of a session. With 0, it reviews no other \
+                  steps.",
             example: "",
         },
         Setting {
@@ -209,8 +209,8 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(judges),
             default: "",
             expects: r#"a JSON list of at most 8 {"name", "instructions", "sample", "model"?}, with "sample" from 0 to 1"#,
-            doc: "Models that grade replies after the turn. `sample` is the share of turns that a judge grades; \
-                  without `model` it uses the default model. Grades are in the log (`judge.completed`) and in the \
+            doc: "Models that grade replies after the turn. `sample` is the share of turns that a judge grades. \
+                  Without `model`, a judge uses the default model. Grades are in the log (`judge.completed`) and in the \
                   turn (`judgements`).",
             example: r#"[{"name": "polite", "instructions": "Is the reply polite?", "sample": 0.1, "model": "openai/gpt-5-mini"}]"#,
         },

@@ -96,7 +96,7 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "a whole number of messages, less than COMPACT_AT_MESSAGES",
             doc: "Maximum number of messages that compaction keeps unchanged at the end of the conversation. The last step and \
-                  the user's last message always stay. Not set: 20, or half of `COMPACT_AT_MESSAGES` if that is less.",
+                  the user's last message always stay unchanged. Not set: 20, or half of `COMPACT_AT_MESSAGES` if that is less.",
             example: "",
         },
         Setting {
@@ -131,8 +131,8 @@ pub const TOPIC: Topic = Topic {
             default: "30000",
             expects: "a whole number of tokens from 500",
             doc: "With the strategy `observation`: number of tokens of messages in the prompt at which notes replace the older \
-                  ones. If the model's context window is small, it happens earlier: when the messages fill half of what \
-                  instructions and tools leave free.",
+                  ones. With a small context window, this happens earlier: when the messages fill half of the window, \
+                  not counting the part that instructions and tools take.",
             example: "",
         },
         Setting {
@@ -143,9 +143,9 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "40000",
             expects: "a whole number of tokens from 500",
-            doc: "With the strategy `observation`: number of tokens of notes at which a shorter version replaces them. If the \
-                  model's context window is small, it happens earlier: when the notes fill a third of what \
-                  instructions and tools leave free.",
+            doc: "With the strategy `observation`: number of tokens of notes at which a shorter version replaces them. With a \
+                  small context window, this happens earlier: when the notes fill a third of the window, not counting \
+                  the part that instructions and tools take.",
             example: "",
         },
         Setting {
@@ -179,10 +179,10 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: "a whole number of minutes from 1",
-            doc: "With the strategy `observation`: notes are taken in advance, and replace the messages at `OBSERVE_AT`. \
-                  After the session has been idle for this long, the notes replace the messages at once. By then the \
+            doc: "With the strategy `observation`: notes are taken in advance, and replace the messages at `OBSERVE_AT`. If \
+                  the session has been idle for this long, the notes replace the messages earlier. By then the \
                   provider has dropped the prompt from its cache, so changing the prompt costs nothing extra. Not set: \
-                  only at `OBSERVE_AT`.",
+                  the notes replace the messages only at `OBSERVE_AT`.",
             example: "",
         },
         Setting {

@@ -86,10 +86,10 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: value::A_MODEL,
-            doc: "The default model of sessions. Not set: `openai/gpt-5-mini` when there is a key for OpenAI, \
-                  otherwise `anthropic/claude-sonnet-4-5` when there is one for Anthropic, otherwise the first \
-                  `default_model` in `PROVIDERS` that works (its provider needs no key, or the key is set), \
-                  otherwise `demo/echo`.",
+            doc: "The default model of sessions. Not set: the first of these models that is available. \
+                  `openai/gpt-5-mini` needs `OPENAI_API_KEY`. `anthropic/claude-sonnet-4-5` needs \
+                  `ANTHROPIC_API_KEY`. Then follow the entries of `PROVIDERS` with a `default_model`, each of which \
+                  needs its `key`, if it has one. The last is `demo/echo`.",
             example: "",
         },
         Setting {
@@ -103,8 +103,8 @@ pub const TOPIC: Topic = Topic {
             expects: "1",
             doc: "With `1`, sessions, modes, and subagents may use the model `demo/echo`. Without it, they may do so only if \
                   `demo/echo` is the default model. Settings for internal work, such as `COMPACTION_MODEL` and \
-                  `JUDGES`, may always name it. The users of this model can call every tool directly, so leave the \
-                  setting out of deployments.",
+                  `JUDGES`, may always name `demo/echo`. Users of this model can call every tool of the agent directly, \
+                  so do not set `DEMO_MODEL` in deployments.",
             example: "",
         },
         Setting {
