@@ -3,7 +3,7 @@
 use super::ledger::Ledger;
 use edge_harness::ports::{
     SessionStore, StoreError,
-    session_store::{Batch, Select, StoredRecord},
+    session_store::{Batch, Page, Select, StoredRecord},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -112,7 +112,7 @@ pub struct DiskHandle {
 
 impl SessionStore for DiskHandle {
     fn exists(&self) -> Result<bool, StoreError> {
-        Ok(!self.disk.documents.borrow().is_empty())
+        Ok(!self.disk.is_empty())
     }
 
     fn commit(&self, batch: Batch) -> Result<(), StoreError> {
@@ -126,8 +126,8 @@ impl SessionStore for DiskHandle {
         Ok(self.disk.log.borrow().last().map_or(0, |written| written.record.seq))
     }
 
-    fn read(&self, select: Select<'_>) -> Result<Vec<StoredRecord>, StoreError> {
-        Ok(select.read(self.disk.log.borrow().iter().map(|written| &written.record)))
+    fn read(&self, select: Select<'_>) -> Result<Page, StoreError> {
+        Ok(select.page(self.disk.log.borrow().iter().map(|written| &written.record)))
     }
 
     fn get(&self, key: &str) -> Result<Option<String>, StoreError> {

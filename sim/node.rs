@@ -236,6 +236,15 @@ impl NodePorts {
 
 #[async_trait(?Send)]
 impl Peers for NodePorts {
+    async fn copy(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        snapshot: Snapshot,
+    ) -> Result<(), PeerError> {
+        self.ask(tenant, session, async move |host: Rc<SessionHost>| host.copy(&snapshot)).await
+    }
+
     async fn import(
         &self,
         tenant: &TenantId,

@@ -27,12 +27,13 @@ pub mod window;
 
 use crate::ports::{
     SessionStore, StoreError,
-    session_store::{Batch, Select, StoredRecord},
+    session_store::{Batch, Page, Records, Select, StoredRecord},
 };
 use crate::types::{EventKind, Message, Owner, Record, SessionState, Timestamp, TurnId, TurnState};
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 pub use document_key::DocumentKey;
+pub(crate) use draft::first_record;
 pub use draft::{Draft, SessionChange};
 pub use modes::{ModeError, Modes, SwitchError};
 pub use schema::OpenError;
@@ -76,6 +77,15 @@ pub fn owner(store: &dyn SessionStore) -> Result<Option<Owner>, StoreError> {
 pub fn check_schema(store: &dyn SessionStore) -> Result<(), OpenError> {
     let state = if store.exists()? { document_key::read(store, &DocumentKey::State)? } else { None };
     state.map_or(Ok(()), |json| schema::check(&json).map(drop))
+}
+
+/// Deletes the records of a copy that has not become a session.
+///
+/// # Errors
+/// If the store fails.
+pub(crate) fn discard_copy(store: &dyn SessionStore) -> Result<(), StoreError> {
+    let is_copy = store.exists()? && document_key::read(store, &DocumentKey::State)?.is_none();
+    if is_copy && store.last_seq()? > 0 { store.erase() } else { Ok(()) }
 }
 
 /// Why a write was refused or failed.
@@ -147,6 +157,22 @@ impl Session {
     /// Creates a session in memory. Its first [`Session::commit`] stores it.
     pub fn create(store: Rc<dyn SessionStore>, state: SessionState, bounds: Bounds, hub: Hub) -> Self {
         Self::with(store, state, 0, ContextWindow::new(bounds), bounds, hub)
+    }
+
+    /// Creates a session in memory whose log is already stored. Its first [`Session::commit`] stores the rest.
+    ///
+    /// # Errors
+    /// If the store fails, or a record cannot be parsed.
+    pub(crate) fn over_log(
+        store: Rc<dyn SessionStore>,
+        state: SessionState,
+        context: ContextState,
+        bounds: Bounds,
+        hub: Hub,
+    ) -> Result<Self, StoreError> {
+        let last_seq = store.last_seq()?;
+        let context = ContextWindow::of_log(store.as_ref(), context, bounds)?;
+        Ok(Self::with(store, state, last_seq, context, bounds, hub))
     }
 
     fn with(
@@ -242,8 +268,8 @@ impl Session {
         if self.context.borrow().state().cut.chars(shown.seq).is_none() {
             return Ok(Rc::clone(shown));
         }
-        let select = Select { after: shown.seq.saturating_sub(1), limit: 1, ..Select::default() };
-        let record = self.records(select)?.pop();
+        let select = Select { after: shown.seq.saturating_sub(1), ..Select::default() };
+        let record = self.first(select)?;
         Ok(match record.map(|record| record.kind) {
             Some(EventKind::TurnStarted { message } | EventKind::MessageCompleted { message }) => message,
             _ => Rc::clone(shown),
@@ -312,9 +338,9 @@ impl Session {
         }
         let mut seq = self.last_seq.get();
         let mut records = Vec::with_capacity(change.records.len());
-        for (at, turn, kind) in std::mem::take(&mut change.records) {
+        for (turn, kind) in std::mem::take(&mut change.records) {
             seq += 1;
-            records.push(numbered(Record { seq, at: at.unwrap_or(now), turn, kind }));
+            records.push(numbered(Record { seq, at: now, turn, kind }));
         }
         let put =
             std::mem::take(&mut change.put).into_iter().map(|(key, json)| (key.to_string(), json)).collect();
@@ -326,13 +352,9 @@ impl Session {
         }
         let mut frames = Vec::with_capacity(records.len());
         for record in &records {
-            let (kind, turn) = (record.kind.name().to_owned(), record.turn.clone());
-            let mut stored = StoredRecord { seq: record.seq, kind, turn, json: encode(record)? };
-            frames.push(Frame::record(&stored));
-            if let Some(json) = reply::stored(record)? {
-                stored.json = json;
-            }
-            batch.append.push(stored);
+            let encoded = encoded(record)?;
+            batch.append.push(stored(record, encoded.clone())?);
+            frames.push(Frame::record(encoded));
         }
         if !records.is_empty() {
             change.activity().totals.updated_at = now;
@@ -342,6 +364,9 @@ impl Session {
             state::changed(&change.state, self.is_stored.get().then_some(&*stored))?
         };
         batch.put.extend(parts.into_iter().map(|(key, json)| (key.to_string(), json)));
+        if !self.is_stored.get() && self.last_seq.get() == 0 {
+            discard_copy(self.store.as_ref())?;
+        }
         self.store.commit(batch)?;
 
         self.is_stored.set(true);
@@ -423,17 +448,39 @@ impl Session {
                 .is_some_and(|t| t.id == permit.turn && t.epoch == permit.epoch)
     }
 
-    /// Reads and parses records.
+    /// Reads and parses all selected records. One page of their text is in memory at a time.
+    ///
+    /// # Errors
+    /// An item is an error if the store fails, or the record cannot be parsed.
+    pub fn records<'a>(
+        &'a self,
+        select: Select<'a>,
+    ) -> impl Iterator<Item = Result<Record, StoreError>> + use<'a> {
+        Records::new(self.store.as_ref(), select).map(|stored| self.parsed(&stored?))
+    }
+
+    /// Reads and parses the first page of the selected records, and returns whether more follow.
     ///
     /// # Errors
     /// If the store fails, or a record cannot be parsed.
-    pub fn records(&self, select: Select<'_>) -> Result<Vec<Record>, StoreError> {
-        let records = self.store.read(select)?.into_iter().map(|stored| {
-            let mut record = decode(&stored.json)?;
-            reply::resolve(self.store.as_ref(), &mut record)?;
-            Ok(record)
-        });
-        records.collect()
+    pub fn page(&self, select: Select<'_>) -> Result<(Vec<Record>, bool), StoreError> {
+        let Page { records, more } = self.store.read(select)?;
+        let records: Result<_, _> = records.iter().map(|stored| self.parsed(stored)).collect();
+        Ok((records?, more))
+    }
+
+    /// Reads and parses the first of the selected records.
+    ///
+    /// # Errors
+    /// If the store fails, or the record cannot be parsed.
+    pub fn first(&self, select: Select<'_>) -> Result<Option<Record>, StoreError> {
+        self.records(Select { limit: 1, ..select }).next().transpose()
+    }
+
+    fn parsed(&self, stored: &StoredRecord) -> Result<Record, StoreError> {
+        let mut record = decode(&stored.json)?;
+        reply::resolve(self.store.as_ref(), &mut record)?;
+        Ok(record)
     }
 }
 
@@ -448,6 +495,26 @@ fn numbered(mut record: Record) -> Record {
         Rc::make_mut(message).seq = record.seq;
     }
     record
+}
+
+/// Returns a record in the form that clients read.
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub(crate) fn encoded(record: &Record) -> Result<StoredRecord, StoreError> {
+    let (kind, turn) = (record.kind.name().to_owned(), record.turn.clone());
+    Ok(StoredRecord { seq: record.seq, kind, turn, json: encode(record)? })
+}
+
+/// Returns a record in the form to store.
+///
+/// # Errors
+/// If it cannot be written as JSON.
+pub(crate) fn stored(record: &Record, encoded: StoredRecord) -> Result<StoredRecord, StoreError> {
+    Ok(match reply::stored(record)? {
+        Some(json) => StoredRecord { json, ..encoded },
+        None => encoded,
+    })
 }
 
 /// Serializes a document.

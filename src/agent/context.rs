@@ -230,8 +230,8 @@ impl ToolContext {
     }
 
     /// Reads complete messages of this session's log with sequence numbers from `from` to `to`, oldest first.
-    /// At most `limit` records are read; if there are more, the sequence number to continue from is returned
-    /// as well.
+    /// At most `limit` records and one page ([`PAGE_BYTES`](crate::ports::session_store::PAGE_BYTES)) are read; if
+    /// there are more, the sequence number to continue from is returned as well.
     ///
     /// # Errors
     /// If the store fails.
@@ -243,14 +243,14 @@ impl ToolContext {
     ) -> Result<(Vec<Rc<Message>>, Option<u64>), ToolError> {
         let select =
             Select { after: from.saturating_sub(1), kinds: fold::MESSAGE_KINDS, limit, ..Select::default() };
-        let records = self.gate.session.records(select);
-        let records = records.map_err(|error| ToolError::new(error.to_string()))?;
+        let page = self.gate.session.page(select);
+        let (records, more) = page.map_err(|error| ToolError::new(error.to_string()))?;
         let mut messages = Vec::new();
         for record in &records {
             fold::fold(&mut messages, record);
         }
         messages.retain(|message| message.seq <= to);
-        let last = records.last().filter(|last| records.len() == limit && last.seq < to);
+        let last = records.last().filter(|last| more && last.seq < to);
         Ok((messages, last.map(|last| last.seq + 1)))
     }
 

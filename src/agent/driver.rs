@@ -51,9 +51,9 @@ impl HarnessAgent {
         if cx.permit.epoch > 1 && cx.state.take_needs_restore() {
             // Older logs store `turn.reflected` as `reflection.completed`.
             let kinds = &["tool.started", "tool.completed", "turn.reflected", "reflection.completed"];
-            let own = Select { turn: Some(cx.turn()), kinds, limit: usize::MAX, ..Select::default() };
-            for record in cx.session.records(own)? {
-                cx.state.observe(|name| self.toolkit.spec(name), &record.kind);
+            let own = Select { turn: Some(cx.turn()), kinds, ..Select::default() };
+            for record in cx.session.records(own) {
+                cx.state.observe(|name| self.toolkit.spec(name), &record?.kind);
             }
         }
         Ok(())

@@ -139,7 +139,8 @@ pub struct FollowUpContext {
 }
 
 impl FollowUpContext {
-    /// Returns the newest `limit` unprocessed records of these kinds, oldest first.
+    /// Returns the newest unprocessed records of these kinds, oldest first: at most `limit`, and at most a page
+    /// ([`PAGE_BYTES`](crate::ports::session_store::PAGE_BYTES)).
     ///
     /// # Errors
     /// If the store fails.
@@ -149,7 +150,9 @@ impl FollowUpContext {
         Ok(records)
     }
 
-    /// Returns the oldest `limit` unprocessed records of these kinds with a sequence number above `after`.
+    /// Returns the oldest unprocessed records of these kinds with a sequence number above `after`: at most `limit`,
+    /// and at most a page ([`PAGE_BYTES`](crate::ports::session_store::PAGE_BYTES)). It is empty only if there are
+    /// no more.
     ///
     /// # Errors
     /// If the store fails.
@@ -166,7 +169,7 @@ impl FollowUpContext {
     ) -> Result<Vec<Record>, BoxError> {
         let before = Some(self.until.saturating_add(1));
         let select = Select { after, before, kinds, limit, newest_first, turn: None };
-        Ok(self.session.records(select)?)
+        Ok(self.session.page(select)?.0)
     }
 
     /// Returns the time of the last record of this kind.
@@ -174,9 +177,8 @@ impl FollowUpContext {
     /// # Errors
     /// If the store fails.
     pub fn last_of(&self, kind: &str) -> Result<Option<Timestamp>, BoxError> {
-        let select = Select { kinds: &[kind], limit: 1, newest_first: true, ..Select::default() };
-        let records = self.session.records(select)?;
-        Ok(records.first().map(|record| record.at))
+        let select = Select { kinds: &[kind], newest_first: true, ..Select::default() };
+        Ok(self.session.first(select)?.map(|record| record.at))
     }
 
     /// Checks that the session still exists. Call it right before each write to another store.

@@ -8,6 +8,7 @@ mod account;
 mod child;
 mod children;
 mod compact;
+mod copied;
 mod erase;
 mod follow_ups;
 mod import;
@@ -286,9 +287,13 @@ impl SessionHost {
 
     /// Creates a session in memory. Its first commit stores it.
     pub fn blank(&self, meta: SessionMeta) -> Rc<Session> {
+        let store = Rc::clone(&self.ports.store);
+        Rc::new(Session::create(store, self.blank_state(meta), self.config.context, self.hub()))
+    }
+
+    fn blank_state(&self, meta: SessionMeta) -> SessionState {
         let guidance = Guidance { tenant_policy: self.policy.borrow().clone(), ..Guidance::default() };
-        let state = SessionState { guidance: Rc::new(guidance), ..SessionState::new(meta) };
-        Rc::new(Session::create(Rc::clone(&self.ports.store), state, self.config.context, self.hub()))
+        SessionState { guidance: Rc::new(guidance), ..SessionState::new(meta) }
     }
 
     /// Makes this host serve a stored session.

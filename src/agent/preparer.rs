@@ -104,7 +104,7 @@ pub(super) fn show_tasks(cx: &RuntimeContext, message: &Message) -> Result<(), S
         // Before a restart the turn may have changed the list; the log holds the earlier version.
         let kinds = &["task.list_updated"];
         let before = Select { before: Some(message.seq), kinds, newest_first: true, ..Select::default() };
-        let record = cx.session.records(Select { limit: 1, ..before })?.pop();
+        let record = cx.session.first(before)?;
         tasks = match record.map(|record| record.kind) {
             Some(EventKind::TaskListUpdated { tasks }) => tasks,
             _ => Vec::new(),

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct Upgrade {
     /// The frames to send first: the events that the client has missed.
     pub missed: Vec<Frame>,
+    /// Whether the client has missed more events. The socket must then be closed after the frames.
+    pub is_behind: bool,
     /// The state to store with the socket.
     pub state: SocketState,
 }

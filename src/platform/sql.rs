@@ -1,6 +1,7 @@
 //! Storage in SQLite. In the Worker the statements run on D1, in tests on SQLite itself, so that tests
 //! exercise the statements that run in production.
 
+pub mod log;
 pub mod memory;
 pub mod memory_spaces;
 
@@ -36,6 +37,8 @@ pub enum Value<'a> {
     Number(u64),
     /// A text.
     Text(Cow<'a, str>),
+    /// No value.
+    Null,
 }
 
 impl From<u64> for Value<'_> {

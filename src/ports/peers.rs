@@ -9,6 +9,13 @@ use async_trait::async_trait;
 /// The other sessions.
 #[async_trait(?Send)]
 pub trait Peers: SessionEraser {
+    /// Stores the first records of session `session`, which the next [`Peers::import`] creates.
+    ///
+    /// # Errors
+    /// When the session cannot be reached or its store fails.
+    async fn copy(&self, tenant: &TenantId, session: &SessionId, snapshot: Snapshot)
+    -> Result<(), PeerError>;
+
     /// Creates session `session` from a snapshot, or updates it if it is a child.
     ///
     /// # Errors

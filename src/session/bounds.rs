@@ -40,7 +40,7 @@ pub(super) fn check_deferred(change: &Draft) -> Result<(), Refused> {
         return Err(Refused::Busy);
     }
     if !change.state.activity.deferred.is_empty() {
-        let new = change.records.iter().map(|(_, _, kind)| kind);
+        let new = change.records.iter().map(|(_, kind)| kind);
         let bytes = |kind: &EventKind| encode(kind).map(|json| json.len());
         let all = waiting.chain(new).map(bytes).sum::<Result<usize, _>>()?;
         if all > MAX_DEFERRED_BYTES {

@@ -72,16 +72,11 @@ impl Session {
         let Some(turn) = &state.activity.turn else { return Ok(Vec::new()) };
         let TurnPhase::Tools { calls } = &turn.phase else { return Ok(Vec::new()) };
         let kinds = &["tool.started"];
-        let own = Select {
-            turn: Some(&turn.id),
-            kinds,
-            newest_first: true,
-            // The calls of the current step are the newest ones.
-            limit: calls.len(),
-            ..Select::default()
-        };
+        let own = Select { turn: Some(&turn.id), kinds, newest_first: true, ..Select::default() };
+        // The calls of the current step are the newest ones.
+        let started: Result<Vec<_>, _> = self.records(own).take(calls.len()).collect();
         let mut active = Vec::new();
-        for record in self.records(own)?.into_iter().rev() {
+        for record in started?.into_iter().rev() {
             let EventKind::ToolStarted { call_id, name, args, .. } = record.kind else { continue };
             let status = calls.iter().find(|call| call.call_id == call_id).map(|call| call.status);
             let status = match status {
@@ -101,7 +96,7 @@ impl Session {
     /// Returns the error of the last turn, if it failed and no turn has started since.
     fn last_error(&self) -> Result<Option<Value>, StoreError> {
         let kinds = &["turn.started", "turn.failed"];
-        let last = self.records(Select { kinds, newest_first: true, limit: 1, ..Select::default() })?.pop();
+        let last = self.first(Select { kinds, newest_first: true, ..Select::default() })?;
         Ok(match last.map(|record| record.kind) {
             Some(EventKind::TurnFailed(end)) => Some(json!(end.error)),
             _ => None,

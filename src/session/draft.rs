@@ -11,17 +11,23 @@ pub use settings::SessionChange;
 
 use super::DocumentKey;
 use crate::types::{
-    EventKind, Record, SessionId, SessionMeta, SessionState, Timestamp, TurnId,
+    EventKind, SessionId, SessionMeta, SessionState, Task, Timestamp, TurnId,
     session::{Account, Activity, Background, ChildState, Guidance},
 };
 use std::rc::Rc;
+
+/// Returns the first record of a session's log.
+pub(crate) fn first_record(meta: &SessionMeta, forked_from: Option<SessionId>) -> EventKind {
+    let (session, agent, user) = (meta.id.clone(), meta.agent.clone(), meta.user.clone());
+    EventKind::SessionCreated { session, agent, user, forked_from }
+}
 
 /// The uncommitted changes of one commit.
 #[derive(Clone)]
 pub struct Draft {
     pub(super) state: SessionState,
-    /// The records to append, with their time if it is not the commit's.
-    pub(super) records: Vec<(Option<Timestamp>, Option<TurnId>, EventKind)>,
+    /// The records to append.
+    pub(super) records: Vec<(Option<TurnId>, EventKind)>,
     pub(super) put: Vec<(DocumentKey, String)>,
     pub(super) delete: Vec<DocumentKey>,
     pub(super) closes_message: bool,
@@ -40,22 +46,19 @@ impl Draft {
 
     /// Appends a record to the log.
     pub fn record(&mut self, turn: Option<&TurnId>, kind: EventKind) {
-        self.records.push((None, turn.cloned(), kind));
-    }
-
-    /// Appends a record of another log. It keeps its time, but gets a new sequence number.
-    pub(crate) fn copy(&mut self, record: Record) {
-        if let EventKind::TaskListUpdated { tasks } = &record.kind {
-            self.guidance().tasks.clone_from(tasks);
-        }
-        self.records.push((Some(record.at), record.turn, record.kind));
+        self.records.push((turn.cloned(), kind));
     }
 
     /// Appends the first record of a log.
     pub(crate) fn created(&mut self, forked_from: Option<SessionId>) {
-        let meta = &self.state.meta;
-        let (session, agent, user) = (meta.id.clone(), meta.agent.clone(), meta.user.clone());
-        self.record(None, EventKind::SessionCreated { session, agent, user, forked_from });
+        let created = first_record(&self.state.meta, forked_from);
+        self.record(None, created);
+    }
+
+    /// Sets the state that a copied log has led to.
+    pub(crate) fn set_copied(&mut self, context: String, tasks: Vec<Task>) {
+        self.put(DocumentKey::Context, context);
+        self.guidance().tasks = tasks;
     }
 
     /// Ends the message that is being streamed. The first record of the draft takes its sequence number.
@@ -84,7 +87,7 @@ impl Draft {
     /// Moves the records to those that wait for the end of the streamed message.
     pub(super) fn defer_records(&mut self) {
         if !self.records.is_empty() {
-            let records: Vec<_> = self.records.drain(..).map(|(_, turn, kind)| (turn, kind)).collect();
+            let records = std::mem::take(&mut self.records);
             self.activity().deferred.extend(records);
         }
     }
@@ -93,7 +96,7 @@ impl Draft {
     pub(super) fn append_deferred(&mut self) {
         if !self.state.activity.deferred.is_empty() {
             let deferred = std::mem::take(&mut self.activity().deferred);
-            self.records.extend(deferred.into_iter().map(|(turn, kind)| (None, turn, kind)));
+            self.records.extend(deferred);
         }
     }
 

@@ -30,12 +30,12 @@ struct DeltaData<'a> {
 
 impl Frame {
     /// Encodes a stored record.
-    pub fn record(stored: &StoredRecord) -> Self {
+    pub fn record(stored: StoredRecord) -> Self {
         Self {
             cursor: Some(Cursor::after(stored.seq)),
-            event: stored.kind.clone(),
-            turn: stored.turn.clone(),
-            data: stored.json.clone(),
+            event: stored.kind,
+            turn: stored.turn,
+            data: stored.json,
             sse: OnceCell::new(),
         }
     }

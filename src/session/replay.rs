@@ -4,11 +4,11 @@
 //! message, whether the reader is connected or reconnects later. A client may render from deltas alone.
 
 use super::{Session, decode, frame::Frame, hub::text_after, reply};
-use crate::ports::{StoreError, session_store::Select};
+use crate::ports::{
+    StoreError,
+    session_store::{Page, Select},
+};
 use crate::types::{Cursor, EventKind, Record, TurnId};
-
-/// Number of records read from the store at once.
-pub const PAGE: usize = 256;
 
 impl Session {
     /// Validates a reader's cursor: a position that does not exist becomes the start of the log.
@@ -28,8 +28,8 @@ impl Session {
         if let Some(fits) = self.hub().streamed_fits(seq, offset) {
             return Ok(fits);
         }
-        let select = Select { after: seq.saturating_sub(1), limit: 1, ..Select::default() };
-        let stored = self.records(select)?.pop().filter(|record| record.seq == seq);
+        let select = Select { after: seq.saturating_sub(1), ..Select::default() };
+        let stored = self.first(select)?.filter(|record| record.seq == seq);
         Ok(stored.is_some_and(|record| match record.kind {
             EventKind::MessageCompleted { message } => message.text().is_char_boundary(offset),
             // The streamed text was voided, and another record has its sequence number.
@@ -37,8 +37,8 @@ impl Session {
         }))
     }
 
-    /// Returns the next page of frames after `cursor`, and the cursor after the page; the latter is `None` at
-    /// the end of the log. With `deltas`, text is also sent as deltas.
+    /// Returns the frames of the next page of at most `limit` records after `cursor`, and the cursor after the
+    /// page; the latter is `None` at the end of the log. With `deltas`, text is also sent as deltas.
     ///
     /// # Errors
     /// If the store fails.
@@ -51,11 +51,10 @@ impl Session {
     ) -> Result<(Vec<Frame>, Option<Cursor>), StoreError> {
         // For a cursor inside a message's text, the record of the message is still to be sent.
         let after = if cursor.offset.is_some() { cursor.seq.saturating_sub(1) } else { cursor.seq };
-        let stored = self.store().read(Select { after, turn, limit, ..Select::default() })?;
-        let next =
-            (stored.len() == limit).then(|| stored.last().map(|last| Cursor::after(last.seq))).flatten();
-        let mut frames = Vec::with_capacity(stored.len());
-        for record in stored {
+        let Page { records, more } = self.store().read(Select { after, turn, limit, ..Select::default() })?;
+        let next = records.last().filter(|_| more).map(|last| Cursor::after(last.seq));
+        let mut frames = Vec::with_capacity(records.len());
+        for record in records {
             if deltas && record.kind == "message.completed" {
                 let seen = if record.seq == cursor.seq { cursor.offset.unwrap_or(0) } else { 0 };
                 let parsed: Record = decode(&record.json)?;
@@ -64,7 +63,7 @@ impl Session {
                     frames.extend(text_after(record.seq, &message.id, &turn, &message.text(), seen));
                 }
             }
-            frames.push(Frame::record(&reply::whole(self.store().as_ref(), record)?));
+            frames.push(Frame::record(reply::whole(self.store().as_ref(), record)?));
         }
         Ok((frames, next))
     }

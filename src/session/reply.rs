@@ -4,12 +4,9 @@
 use super::{decode, encode};
 use crate::ports::{
     SessionStore, StoreError,
-    session_store::{Select, StoredRecord},
+    session_store::{Records, Select, StoredRecord},
 };
 use crate::types::{EventKind, Record};
-
-/// Number of messages read at once to find a reply. It is nearly always the newest message of its turn.
-const PAGE: usize = 4;
 
 /// The record in the form to store, or `None` if `record` is stored as it is.
 ///
@@ -32,31 +29,26 @@ pub(super) fn resolve(store: &dyn SessionStore, record: &mut Record) -> Result<(
     let (seq, turn) = (record.seq, record.turn.clone());
     let Some(end) = record.kind.turn_end_mut() else { return Ok(()) };
     let Some(reply) = &end.reply_ref else { return Ok(()) };
-    let mut select = Select {
+    let select = Select {
         before: Some(seq),
         turn: turn.as_ref(),
         kinds: &["message.completed"],
         newest_first: true,
-        limit: PAGE,
+        // It is nearly always the newest message of its turn.
+        limit: 1,
         ..Select::default()
     };
-    loop {
-        let page = store.read(select)?;
-        for stored in &page {
-            match decode::<Record>(&stored.json)?.kind {
-                EventKind::MessageCompleted { message } if message.id == reply.message => {
-                    end.resolve(&message);
-                    return Ok(());
-                }
-                _ => {}
+    for stored in Records::new(store, select) {
+        match decode::<Record>(&stored?.json)?.kind {
+            EventKind::MessageCompleted { message } if message.id == reply.message => {
+                end.resolve(&message);
+                return Ok(());
             }
+            _ => {}
         }
-        if page.len() < PAGE {
-            end.reply_ref = None;
-            return Ok(());
-        }
-        select.before = page.last().map(|oldest| oldest.seq);
     }
+    end.reply_ref = None;
+    Ok(())
 }
 
 /// Returns a stored record in the form that clients read.

@@ -1,7 +1,10 @@
 //! The usage in a session's log, which the session reports to its tenant's ledger.
 
 use super::decode;
-use crate::ports::{SessionStore, StoreError, session_store::Select};
+use crate::ports::{
+    SessionStore, StoreError,
+    session_store::{Page, Records, Select},
+};
 use crate::types::{Day, NanoUsd, Owner, Timestamp, TurnId, Usage, UsageKey, UsageRow, UsageTotals};
 use serde::{Deserialize, de::IgnoredAny};
 use std::collections::BTreeMap;
@@ -11,8 +14,6 @@ pub(super) const DUE: &[&str] = &["turn.completed", "turn.failed", "turn.cancele
 /// The kinds of records that a report counts.
 const COUNTED: &[&str] =
     &["turn.started", "usage.updated", "turn.completed", "turn.failed", "turn.canceled", "usage.other"];
-/// Maximum number of records that one report counts.
-const PAGE: usize = 500;
 
 /// The usage in a part of a log.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -48,7 +49,7 @@ struct Counted {
     budget: Option<IgnoredAny>,
 }
 
-/// Sums up the records after `after`, up to `last` or to a bounded number of records. In the session of a subagent,
+/// Sums up the records after `after`, up to `last` or to the end of a page. In the session of a subagent,
 /// turns do not count, because they are part of a turn of the parent. In that of the parent, the tokens of subagents do
 /// not count, because the child reports them: their `usage.updated` has no model.
 ///
@@ -62,9 +63,9 @@ pub fn of_log(
     last: u64,
 ) -> Result<LogUsage, StoreError> {
     let before = Some(last.saturating_add(1));
-    let records = store.read(Select { after, before, kinds: COUNTED, limit: PAGE, ..Select::default() })?;
+    let Page { records, more } = store.read(Select { after, before, kinds: COUNTED, ..Select::default() })?;
     let mut found = LogUsage { to: last, ..LogUsage::default() };
-    if let Some(newest) = records.last().filter(|_| records.len() == PAGE) {
+    if let Some(newest) = records.last().filter(|_| more) {
         found.to = newest.seq;
     }
     let mut sums: BTreeMap<UsageKey, UsageTotals> = BTreeMap::new();
@@ -110,8 +111,8 @@ fn spent(tokens: Usage, cost_usd: Option<f64>) -> UsageTotals {
 /// # Errors
 /// If the store fails.
 pub fn turns_started(store: &dyn SessionStore, after: u64) -> Result<usize, StoreError> {
-    let select = Select { after, kinds: &["turn.started"], limit: PAGE, ..Select::default() };
-    Ok(store.read(select)?.len())
+    Records::new(store, Select { after, kinds: &["turn.started"], ..Select::default() })
+        .try_fold(0, |count, record| record.map(|_| count + 1))
 }
 
 /// Returns the time of the first record after `after` for which a report is due.
@@ -124,5 +125,5 @@ pub(super) fn first_due(store: &dyn SessionStore, after: u64) -> Result<Option<T
         at: Timestamp,
     }
     let first = store.read(Select { after, kinds: DUE, limit: 1, ..Select::default() })?;
-    first.first().map(|record| Ok(decode::<At>(&record.json)?.at)).transpose()
+    first.records.first().map(|record| Ok(decode::<At>(&record.json)?.at)).transpose()
 }

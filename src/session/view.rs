@@ -1,7 +1,11 @@
 //! A session and its turns as clients read them: projections of the log and the state.
 
 use super::{Session, fold, reply};
-use crate::ports::{StoreError, session_store::Select};
+use crate::ports::{
+    StoreError,
+    session_store::{PAGE_BYTES, Select},
+};
+use crate::types::message::json_weight;
 use crate::types::{
     AgentId, Budget, CallId, CallStatus, EventKind, Message, Parent, Pending, Reply, SessionId,
     SessionPermissions, SessionStatus, Source, StopReason, Timestamp, ToolOutcome, TurnEnd, TurnError,
@@ -10,6 +14,9 @@ use crate::types::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use std::{collections::BTreeMap, rc::Rc};
+
+/// Size of the arguments and outcomes in a [`TurnView`] above which further calls are left out, in bytes.
+const MAX_CALL_BYTES: usize = 4 << 20;
 
 /// `GET /v1/sessions/{id}`.
 #[derive(Serialize)]
@@ -76,6 +83,11 @@ pub struct TurnView {
     steps: u32,
     reflections: u32,
     calls: Vec<CallView>,
+    /// Number of further calls, left out because the others exceed [`MAX_CALL_BYTES`].
+    #[serde(skip_serializing_if = "is_zero")]
+    omitted_calls: u32,
+    #[serde(skip)]
+    call_bytes: usize,
     outcomes: BTreeMap<String, u32>,
     citations: Vec<Source>,
     prompt_render_hash: Option<String>,
@@ -91,6 +103,10 @@ pub struct TurnView {
     queue_position: Option<usize>,
     started_at: Option<Timestamp>,
     ended_at: Option<Timestamp>,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// A judge's grade of a reply.
@@ -180,36 +196,35 @@ impl Session {
         })
     }
 
-    /// Returns a page of the conversation after record `after`, and the position of the next page.
+    /// Returns the messages after record `after`, and the position of the next page: at most `limit`, and no more
+    /// once they exceed [`PAGE_BYTES`].
     ///
     /// # Errors
     /// If the store fails.
-    pub fn page(&self, after: u64, limit: usize) -> Result<(Vec<Rc<Message>>, Option<u64>), StoreError> {
-        let mut messages = Vec::new();
-        let mut ends = Vec::new();
-        let mut position = after;
-        loop {
-            let select =
-                Select { after: position, kinds: fold::MESSAGE_KINDS, limit: limit + 1, ..Select::default() };
-            let records = self.records(select)?;
-            let complete = records.len() < select.limit;
-            for record in &records {
-                fold::fold(&mut messages, record);
-                ends.resize(messages.len(), record.seq);
-                if let Some(end) = ends.last_mut() {
-                    *end = record.seq;
-                }
-                position = record.seq;
-            }
+    pub fn conversation(
+        &self,
+        after: u64,
+        limit: usize,
+    ) -> Result<(Vec<Rc<Message>>, Option<u64>), StoreError> {
+        let select = Select { after, kinds: fold::MESSAGE_KINDS, ..Select::default() };
+        let mut messages: Vec<Rc<Message>> = Vec::new();
+        let (mut bytes, mut end) = (0, after);
+        for record in self.records(select) {
+            let record = record?;
+            let complete = messages.len();
+            fold::fold(&mut messages, &record);
             // A message is complete once the next one has started.
-            if messages.len() > limit {
-                messages.truncate(limit);
-                return Ok((messages, ends.get(limit.saturating_sub(1)).copied()));
+            if messages.len() > complete {
+                bytes +=
+                    complete.checked_sub(1).and_then(|last| messages.get(last)).map_or(0, |m| m.weight());
+                if complete == limit || bytes > PAGE_BYTES {
+                    messages.truncate(complete);
+                    return Ok((messages, Some(end)));
+                }
             }
-            if complete {
-                return Ok((messages, None));
-            }
+            end = record.seq;
         }
+        Ok((messages, None))
     }
 
     /// Returns how a turn ended; `None` while it runs or if there is no such turn.
@@ -217,8 +232,8 @@ impl Session {
     /// # Errors
     /// If the store fails.
     pub fn turn_ended(&self, turn: &TurnId) -> Result<Option<TurnEnd>, StoreError> {
-        let select = Select { turn: Some(turn), kinds: reply::ENDS, limit: 1, ..Select::default() };
-        Ok(self.records(select)?.first().and_then(|record| record.kind.turn_end().cloned()))
+        let select = Select { turn: Some(turn), kinds: reply::ENDS, ..Select::default() };
+        Ok(self.first(select)?.and_then(|record| record.kind.turn_end().cloned()))
     }
 
     /// Returns a turn as clients see it; `None` if there is no such turn.
@@ -226,14 +241,14 @@ impl Session {
     /// # Errors
     /// If the store fails.
     pub fn turn(&self, turn: &TurnId) -> Result<Option<TurnView>, StoreError> {
-        let records = self.records(Select { turn: Some(turn), limit: usize::MAX, ..Select::default() })?;
         let queue_position =
             self.state().activity.queue.iter().position(|queued| queued == turn).map(|i| i + 1);
         // Deferred records already count.
         let state = self.state();
         let deferred = state.activity.deferred.iter().filter(|(of, _)| of.as_deref() == Some(turn));
         let mut deferred = deferred.map(|(_, kind)| (state.activity.totals.updated_at, kind)).peekable();
-        if records.is_empty() && queue_position.is_none() && deferred.peek().is_none() {
+        let mut records = self.records(Select { turn: Some(turn), ..Select::default() }).peekable();
+        if records.peek().is_none() && queue_position.is_none() && deferred.peek().is_none() {
             return Ok(None);
         }
         let mut view = TurnView {
@@ -248,6 +263,8 @@ impl Session {
             steps: 0,
             reflections: 0,
             calls: Vec::new(),
+            omitted_calls: 0,
+            call_bytes: 0,
             outcomes: BTreeMap::new(),
             citations: Vec::new(),
             prompt_render_hash: None,
@@ -260,9 +277,11 @@ impl Session {
             started_at: None,
             ended_at: None,
         };
-        for (at, kind) in records.iter().map(|record| (record.at, &record.kind)).chain(deferred) {
-            view.fold(at, kind);
+        for record in records {
+            let record = record?;
+            view.fold(record.at, &record.kind);
         }
+        deferred.for_each(|(at, kind)| view.fold(at, kind));
         if let Some(running) = state.activity.turn.as_ref().filter(|running| running.id == *turn) {
             view.usage = running.usage;
             view.cost_usd = running.cost_usd;
@@ -296,17 +315,22 @@ impl TurnView {
     fn fold(&mut self, at: Timestamp, kind: &EventKind) {
         match kind {
             EventKind::TurnStarted { .. } => self.started_at = Some(at),
-            EventKind::ToolStarted { call_id, name, args, .. } => self.calls.push(CallView {
-                call_id: call_id.clone(),
-                name: name.clone(),
-                args: args.clone(),
-                outcome: None,
-                elapsed_ms: None,
-                was_coerced: false,
-                late: false,
-            }),
+            EventKind::ToolStarted { .. } if self.call_bytes > MAX_CALL_BYTES => self.omitted_calls += 1,
+            EventKind::ToolStarted { call_id, name, args, .. } => {
+                self.call_bytes += json_weight(args);
+                self.calls.push(CallView {
+                    call_id: call_id.clone(),
+                    name: name.clone(),
+                    args: args.clone(),
+                    outcome: None,
+                    elapsed_ms: None,
+                    was_coerced: false,
+                    late: false,
+                });
+            }
             EventKind::ToolCompleted { call_id, outcome, elapsed_ms, was_coerced, .. } => {
                 if let Some(call) = self.calls.iter_mut().find(|call| call.call_id == *call_id) {
+                    self.call_bytes += outcome.model_text().len();
                     call.outcome = Some(outcome.clone());
                     call.elapsed_ms = Some(*elapsed_ms);
                     call.was_coerced = *was_coerced;

@@ -14,10 +14,17 @@ use super::{
     document_key::{self, DocumentKey},
     fold, tokens,
 };
-use crate::ports::{SessionStore, StoreError, session_store::Select};
+use crate::ports::{
+    SessionStore, StoreError,
+    session_store::{Records, Select},
+};
 use crate::types::{EventKind, Message, Record, Role};
 use serde_json::{Value, json};
 use std::{cell::RefCell, rc::Rc};
+
+/// Maximum number of bytes of JSON that are read to load a window, so that a session can be opened whatever its
+/// messages hold.
+pub const MAX_LOAD: usize = 8 << 20;
 
 /// The size above which the older part of a window is always dropped.
 #[derive(Clone, Copy, Debug)]
@@ -67,23 +74,31 @@ impl ContextWindow {
         }
     }
 
-    /// Loads the window of a stored session. Reads a bounded number of records, but always the whole last
-    /// turn.
+    /// Loads the window of a stored session. Reads a bounded number of records and bytes. The last turn is read as
+    /// a whole unless it alone exceeds [`MAX_LOAD`]; then its user message and its last steps are.
     ///
     /// # Errors
     /// If the store fails, or a record cannot be parsed.
     pub fn load(store: &dyn SessionStore, bounds: Bounds) -> Result<Self, StoreError> {
-        let mut window = Self::new(bounds);
         let stored = document_key::read(store, &DocumentKey::Context)?;
-        window.state = stored.as_deref().map(decode).transpose()?.unwrap_or_default();
+        Self::of_log(store, stored.as_deref().map(decode).transpose()?.unwrap_or_default(), bounds)
+    }
+
+    /// Loads the window that a state shows of a stored log.
+    ///
+    /// # Errors
+    /// If the store fails, or a record cannot be parsed.
+    pub fn of_log(store: &dyn SessionStore, state: ContextState, bounds: Bounds) -> Result<Self, StoreError> {
+        let mut window = Self { state, ..Self::new(bounds) };
         let kept_from = window.state.kept_from();
-        let mut records = newest(store, kept_from, window.bounds.messages * 2)?;
-        if kept_from > 0 && !records.iter().any(starts) {
-            // The current turn began before the cut; its first message stays in the window.
-            let select = Select { before: Some(kept_from), kinds: &["turn.started"], ..Select::default() };
-            let started = store.read(Select { newest_first: true, limit: 1, ..select })?;
-            let started = started.first().map(|stored| decode(&stored.json)).transpose()?;
-            records.splice(0..0, started);
+        let mut records = newest(store, kept_from, window.bounds)?;
+        if !records.iter().any(starts) {
+            // The window begins inside the current turn, whose first message stays in the window.
+            let before = records.first().map_or(kept_from, |first| first.seq);
+            let kinds = &["turn.started"];
+            let started = Select { before: Some(before), kinds, newest_first: true, ..Select::default() };
+            let started = store.read(Select { limit: 1, ..started })?.records.pop();
+            records.splice(0..0, started.map(|stored| decode(&stored.json)).transpose()?);
         }
         for record in &records {
             fold::fold(&mut window.messages, record);
@@ -221,29 +236,43 @@ fn starts(record: &Record) -> bool {
     matches!(record.kind, EventKind::TurnStarted { .. })
 }
 
-/// Returns the newest message records from sequence number `from` on, oldest first: about `limit` of them,
-/// starting at the start of a turn and including the whole last turn.
-fn newest(store: &dyn SessionStore, from: u64, limit: usize) -> Result<Vec<Record>, StoreError> {
-    let after = from.saturating_sub(1);
-    let mut select =
-        Select { after, kinds: fold::MESSAGE_KINDS, newest_first: true, limit, ..Select::default() };
-    let mut records = Vec::new();
-    let complete = loop {
-        let page = store.read(select)?;
-        for stored in &page {
-            records.push(decode::<Record>(&stored.json)?);
-        }
-        // Continue to the start of a turn that is longer than a page.
-        if page.len() < limit || records.iter().any(starts) {
-            break page.len() < limit;
-        }
-        select.before = page.last().map(|oldest| oldest.seq);
+/// Returns the newest message records from sequence number `from` on, oldest first, within the bounds: they begin
+/// with the start of a turn, or with a step if the last turn alone exceeds [`MAX_LOAD`].
+fn newest(store: &dyn SessionStore, from: u64, bounds: Bounds) -> Result<Vec<Record>, StoreError> {
+    let select = Select {
+        after: from.saturating_sub(1),
+        kinds: fold::MESSAGE_KINDS,
+        newest_first: true,
+        ..Select::default()
     };
+    let mut records: Vec<Record> = Vec::new();
+    let (mut bytes, mut is_cut) = (0, false);
+    for stored in Records::new(store, select) {
+        let stored = stored?;
+        bytes += stored.json.len();
+        is_cut = bytes > MAX_LOAD && !records.is_empty();
+        if is_cut {
+            break;
+        }
+        let record = decode(&stored.json)?;
+        let is_start = starts(&record);
+        records.push(record);
+        // JSON is larger than the text in it. The caller trims the window exactly.
+        if is_start && (records.len() >= bounds.messages * 2 || bytes / 2 > bounds.bytes) {
+            break;
+        }
+    }
     records.reverse();
-    if !complete {
-        // The first record may be inside a turn; start at the next start of one.
-        let start = records.iter().position(starts);
-        records.drain(..start.unwrap_or(0));
+    if is_cut {
+        let start = records.iter().position(starts).or_else(|| first_step(&records));
+        records.drain(..start.unwrap_or(records.len()));
     }
     Ok(records)
+}
+
+/// Returns the index of the first record that begins a step, so that no call is separated from its result.
+fn first_step(records: &[Record]) -> Option<usize> {
+    let is_result = |record: &Record| matches!(record.kind, EventKind::ToolCompleted { .. });
+    let begins = |pair: &[Record]| matches!(pair, [before, next] if is_result(before) && !is_result(next));
+    records.windows(2).position(begins).map(|index| index + 1)
 }

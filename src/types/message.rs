@@ -179,7 +179,8 @@ impl Part {
     }
 }
 
-fn json_weight(value: &Value) -> usize {
+/// Returns the approximate size of a value as JSON, in bytes.
+pub fn json_weight(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 2,
         Value::Array(items) => items.iter().map(json_weight).sum::<usize>() + items.len() + 1,

@@ -101,7 +101,7 @@ pub struct Snapshot {
     /// The tenant's policy.
     #[serde(rename = "tenant_rules")]
     pub tenant_policy: TenantPolicy,
-    /// The copied log; `None` if the session should already exist.
+    /// The copied log, or the next page of it; `None` if the session should already exist.
     pub records: Option<Vec<Record>>,
     /// The first task, for a child.
     #[serde(default)]

@@ -72,6 +72,11 @@ impl Others {
 
 #[async_trait(?Send)]
 impl Peers for Others {
+    async fn copy(&self, _: &TenantId, session: &SessionId, snapshot: Snapshot) -> Result<(), PeerError> {
+        self.travel().await;
+        self.reach(session)?.copy(&snapshot).map_err(peer_error)
+    }
+
     async fn import(
         &self,
         _tenant: &TenantId,

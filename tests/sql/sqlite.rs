@@ -1,9 +1,18 @@
-//! SQLite configured like D1: the real migrations, floating-point numbers, and batches as transactions.
+//! SQLite configured like D1: the real migrations, floating-point numbers, and batches as transactions. And the
+//! SQLite of an object.
 
 use async_trait::async_trait;
-use edge_harness::platform::sql::{Databases, Rows, Sql, SqlError, Statement, Value};
+use edge_harness::platform::sql::{
+    Databases, Rows, Sql, SqlError, Statement, Value,
+    log::{self, ObjectSql},
+};
+use edge_harness::ports::StoreError;
 use edge_harness::types::TenantId;
-use rusqlite::{Connection, limits::Limit, types::ValueRef};
+use rusqlite::{
+    Connection,
+    limits::Limit,
+    types::{Null, ValueRef},
+};
 use serde::de::DeserializeOwned;
 use std::{
     cell::{Cell, RefCell},
@@ -110,10 +119,7 @@ impl Sqlite {
         Self::check_plan(connection, statement);
         let names: Vec<String> = prepared.column_names().into_iter().map(str::to_owned).collect();
         for (number, value) in statement.args.iter().enumerate() {
-            match value {
-                Value::Number(value) => prepared.raw_bind_parameter(number + 1, *value as f64)?,
-                Value::Text(text) => prepared.raw_bind_parameter(number + 1, text.as_ref())?,
-            }
+            bind(&mut prepared, number + 1, value)?;
         }
         let mut rows = prepared.raw_query();
         let mut read = Vec::new();
@@ -172,5 +178,77 @@ impl Databases for Shards {
 
     fn all(&self) -> Vec<Sqlite> {
         self.0.iter().map(|(_, database)| database.clone()).collect()
+    }
+}
+
+/// The SQLite of an object, without the limits of D1.
+pub struct ObjectSqlite {
+    connection: Connection,
+    /// Bytes of text returned.
+    bytes: Cell<usize>,
+}
+
+/// A row of an object's SQLite.
+pub struct ObjectRow(Vec<rusqlite::types::Value>);
+
+impl ObjectSqlite {
+    pub fn new(schema: &str) -> Self {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(schema).unwrap();
+        Self { connection, bytes: Cell::default() }
+    }
+
+    /// Returns how many bytes of text were read since the last call.
+    pub fn take_bytes(&self) -> usize {
+        self.bytes.take()
+    }
+}
+
+impl ObjectSql for ObjectSqlite {
+    type Row = ObjectRow;
+
+    fn query(&self, sql: &str, args: &[Value<'_>]) -> Result<Vec<ObjectRow>, StoreError> {
+        let failed = |error: rusqlite::Error| StoreError(error.to_string());
+        let mut prepared = self.connection.prepare(sql).map_err(failed)?;
+        for (number, value) in args.iter().enumerate() {
+            bind(&mut prepared, number + 1, value).map_err(failed)?;
+        }
+        let columns = prepared.column_count();
+        let mut rows = prepared.raw_query();
+        let mut read = Vec::new();
+        while let Some(row) = rows.next().map_err(failed)? {
+            let row: Vec<rusqlite::types::Value> = (0..columns).map(|n| row.get(n).unwrap()).collect();
+            let text = |value: &_| match value {
+                rusqlite::types::Value::Text(text) => text.len(),
+                _ => 0,
+            };
+            self.bytes.set(self.bytes.get() + row.iter().map(text).sum::<usize>());
+            read.push(ObjectRow(row));
+        }
+        Ok(read)
+    }
+}
+
+impl log::Row for ObjectRow {
+    fn number(&self, column: u32) -> u64 {
+        match self.0[column as usize] {
+            rusqlite::types::Value::Integer(value) => value.try_into().unwrap(),
+            _ => 0,
+        }
+    }
+
+    fn text(&self, column: u32) -> Option<String> {
+        match &self.0[column as usize] {
+            rusqlite::types::Value::Text(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+}
+
+fn bind(statement: &mut rusqlite::Statement<'_>, number: usize, value: &Value<'_>) -> rusqlite::Result<()> {
+    match value {
+        Value::Number(value) => statement.raw_bind_parameter(number, *value as f64),
+        Value::Text(text) => statement.raw_bind_parameter(number, text.as_ref()),
+        Value::Null => statement.raw_bind_parameter(number, Null),
     }
 }

@@ -4,7 +4,7 @@
 use super::{SessionHost, children::MESSAGE_TIMEOUT};
 use crate::agent::ending::Ending;
 use crate::ports::{Batch, PeerError, StoreError, within};
-use crate::session::{DocumentKey, Session, document_key, kernel::Input};
+use crate::session::{DocumentKey, Session, discard_copy, document_key, kernel::Input};
 use crate::turn::TurnMachine;
 use crate::types::{
     Acknowledgement, CallId, ChildStatus, ErrorCode, Message, Part, Problem, SessionId, SessionMeta,
@@ -65,6 +65,7 @@ impl SessionHost {
     /// When the store fails.
     pub fn cancel_task(self: &Rc<Self>, id: &SessionId, call_id: &CallId) -> Result<ChildStatus, Problem> {
         let Some(session) = self.recover()? else {
+            discard_copy(self.ports.store.as_ref())?;
             let put = vec![(DocumentKey::Canceled.to_string(), "null".to_owned())];
             self.ports.store.commit(Batch { put, ..Batch::default() })?;
             return Ok(ChildStatus::not_started(id.to_owned(), call_id.to_owned()));

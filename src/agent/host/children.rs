@@ -3,7 +3,7 @@
 //! and idempotent.
 
 use super::{SessionHost, suspensions::Settled};
-use crate::ports::{PeerError, StoreError, session_store::Select, within};
+use crate::ports::{PeerError, StoreError, within};
 use crate::session::{
     Session,
     kernel::{Input, SessionKernel},
@@ -12,7 +12,7 @@ use crate::session::{
 use crate::turn::policy;
 use crate::types::{
     Acknowledgement, Budget, CallId, ChildStatus, ChildTask, ChildWait, ErrorCode, EventKind, GeneratedId,
-    Grants, Imported, Parent, Problem, Record, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta,
+    Grants, Imported, Parent, Problem, Resolution, SessionId, SessionMeta, Snapshot, SnapshotMeta,
     Suspension, TurnId, TurnOptions, TurnStatus, Wait,
     session::{SCHEMA, Totals},
 };
@@ -40,9 +40,14 @@ impl SessionHost {
         let tenant = session.state().meta.tenant.clone();
         let rules = rules_hash(session);
         let snapshot = self.snapshot(session, &suspension, wait)?;
-        let imported = self.ports.peers.import(&tenant, child, snapshot);
-        let imported = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, imported).await;
-        let imported = imported.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())));
+        // A fork gets the log, until it has acknowledged its task.
+        let imported = if wait.task.forked && wait.notified.is_none() {
+            self.export(session, session.last_seq(), child, snapshot).await
+        } else {
+            let imported = self.ports.peers.import(&tenant, child, snapshot);
+            let imported = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, imported).await;
+            imported.unwrap_or_else(|unfinished| Err(PeerError(unfinished.to_string())))
+        };
         // While the message was in flight, the call may have been resolved and its turn may have ended.
         let Some(suspension) = child_of(session, child)? else {
             self.handle(Input::Cancel(vec![child.to_owned()]));
@@ -228,7 +233,7 @@ impl SessionHost {
     }
 
     /// Builds the snapshot from which a child is created: rules, mode, task, and its share of the turn's
-    /// remaining budget. It includes the log only until the child has acknowledged its task.
+    /// remaining budget. It has no log; [`SessionHost::export`] adds that of a fork.
     fn snapshot(
         &self,
         session: &Session,
@@ -238,11 +243,6 @@ impl SessionHost {
         let siblings =
             session.suspensions()?.iter().filter(|own| own.child().is_some()).count().max(1) as u64;
         let ChildTask { agent, task, forked, session: child } = &wait.task;
-        let records: Option<Vec<Record>> = match (wait.notified.is_some(), forked) {
-            (true, _) => None,
-            (false, true) => Some(session.records(Select { limit: usize::MAX, ..Select::default() })?),
-            (false, false) => Some(Vec::new()),
-        };
         let state = session.state();
         let own = state.activity.turn.as_ref().filter(|turn| turn.id == suspension.turn);
         let Some(turn) = own else { return Err(StoreError("the turn is over".into())) };
@@ -303,7 +303,8 @@ impl SessionHost {
             meta: SnapshotMeta { meta, totals: Totals { updated_at: now, ..Totals::default() } },
             forked_from: forked.then(|| state.meta.id.clone()),
             tenant_policy: state.guidance.tenant_policy.clone(),
-            records,
+            // A child that has acknowledged its task exists.
+            records: wait.notified.is_none().then(Vec::new),
             task: Some((task.clone(), options)),
         })
     }

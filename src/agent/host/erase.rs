@@ -2,7 +2,11 @@
 
 use super::{SETTLE_TIMEOUT, SessionHost, directory_down};
 use crate::agent::CancelToken;
-use crate::ports::{BlobError, BlobStore, PeerError, StoreError, Unfinished, session_store::Select, within};
+use crate::ports::{
+    BlobError, BlobStore, PeerError, StoreError, Unfinished,
+    session_store::{Records, Select, StoredRecord},
+    within,
+};
 use crate::session::{
     Session, check_schema, decode,
     kernel::{Input, Job},
@@ -63,14 +67,15 @@ impl SessionHost {
     /// Returns the children spawned by this session, from its log. A fork's log also names children of the
     /// original.
     fn children_in_log(&self, id: &SessionId) -> Result<Vec<SessionId>, StoreError> {
-        let select = Select { kinds: &["subagent.started"], limit: usize::MAX, ..Select::default() };
-        let spawned = self.ports.store.read(select)?.into_iter().filter_map(|stored| {
+        let select = Select { kinds: &["subagent.started"], ..Select::default() };
+        let spawned = |stored: StoredRecord| {
             let record: Value = decode(&stored.json).ok()?;
             let (turn, call_id) = (stored.turn?, CallId::from(record["call_id"].as_str()?));
             let session = SessionId::from(record["session"].as_str()?);
             (ChildTask::session_of(id, &turn, &call_id) == session).then_some(session)
-        });
-        Ok(spawned.collect())
+        };
+        let records = Records::new(self.ports.store.as_ref(), select);
+        records.filter_map(|stored| stored.map(spawned).transpose()).collect()
     }
 
     /// Cancels the jobs that write outside this object and waits for them, so that none writes after the

@@ -1,25 +1,82 @@
 //! Creates a session from a snapshot of another session: a fork or a child. Artifacts remain in the original;
 //! the copy's messages refer to them, but only the original can read them.
+//!
+//! A log is copied page by page. The sender passes all pages but the last to [`SessionHost::copy`], which stores
+//! records without a session. [`SessionHost::import`] receives the last page and creates the session.
 
-use super::SessionHost;
-use crate::session::{OpenError, Session};
+use super::{SessionHost, children::MESSAGE_TIMEOUT, copied::Copied};
+use crate::ports::{
+    Batch, PeerError, StoreError,
+    session_store::{Page, Records, Select},
+    within,
+};
+use crate::session::{self, OpenError, Session, decode, discard_copy};
 use crate::types::{
-    CallId, DenyReason, EventKind, Imported, Problem, Record, Snapshot, SnapshotMeta, StopReason,
-    ToolOutcome, TurnEnd, TurnId, TurnStatus,
+    EventKind, Imported, Problem, Record, SessionId, Snapshot, SnapshotMeta,
     session::{Account, SCHEMA},
 };
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
+
+/// How long the records of an unfinished copy are kept.
+const COPY_TIMEOUT: Duration = Duration::from_mins(10);
 
 impl SessionHost {
+    /// Creates the session `to` of the same tenant from a snapshot and the records of `session` up to sequence
+    /// number `until`. Repeating it is safe.
+    ///
+    /// # Errors
+    /// When `session` was erased, or the other session cannot be reached or its store fails.
+    pub async fn export(
+        &self,
+        session: &Session,
+        until: u64,
+        to: &SessionId,
+        snapshot: Snapshot,
+    ) -> Result<Imported, PeerError> {
+        let (tenant, clock) = (snapshot.meta.meta.tenant.clone(), self.ports.clock.as_ref());
+        let before = Some(until.saturating_add(1));
+        let mut after = 0;
+        loop {
+            if session.is_retired() {
+                return Err(PeerError("the session was closed while it was copied".into()));
+            }
+            let page = page_of(session, Select { after, before, ..Select::default() });
+            let (records, more) = page.map_err(|error| PeerError(error.to_string()))?;
+            after = records.last().map_or(until, |last| last.seq);
+            let snapshot = Snapshot { records: Some(records), ..snapshot.clone() };
+            if !more {
+                let imported = self.ports.peers.import(&tenant, to, snapshot);
+                return within(clock, MESSAGE_TIMEOUT, imported)
+                    .await
+                    .map_err(|e| PeerError(e.to_string()))?;
+            }
+            let copied = self.ports.peers.copy(&tenant, to, snapshot);
+            within(clock, MESSAGE_TIMEOUT, copied).await.map_err(|e| PeerError(e.to_string()))??;
+        }
+    }
+
+    /// Stores records of a session that [`SessionHost::import`] will create. Records that are already stored are
+    /// ignored.
+    ///
+    /// # Errors
+    /// When the snapshot has a newer version, an earlier page is missing, or the store fails.
+    pub fn copy(self: &Rc<Self>, snapshot: &Snapshot) -> Result<(), Problem> {
+        check_version(snapshot)?;
+        // `import` responds that the session exists or was canceled.
+        if self.open()?.is_none() && !self.is_canceled()? {
+            self.store_copied(snapshot)?;
+            self.ports.spawner.wake_after(COPY_TIMEOUT);
+        }
+        Ok(())
+    }
+
     /// Creates this object's session from a snapshot. An existing session is not replaced; an existing child
     /// applies the rules of the snapshot.
     ///
     /// # Errors
     /// When the snapshot or the session has a newer version, another session has this id, or a store fails.
     pub async fn import(self: &Rc<Self>, snapshot: Snapshot) -> Result<Imported, Problem> {
-        if snapshot.schema > SCHEMA {
-            return Err(OpenError::Newer(snapshot.schema).into());
-        }
+        check_version(&snapshot)?;
         let is_child = snapshot.task.is_some();
         if is_child && self.is_canceled()? {
             return Ok(Imported::Canceled);
@@ -36,94 +93,98 @@ impl SessionHost {
             }
             None if snapshot.records.is_none() => return Ok(Imported::Missing),
             None => {
+                self.store_copied(&snapshot)?;
                 let session = self.make(snapshot)?;
                 self.await_list_update().await;
                 session
             }
         };
-        let view = session.view().and_then(|view| crate::session::encode(&view))?;
+        let view = session.view().and_then(|view| session::encode(&view))?;
         Ok(Imported::Session(view))
     }
 
-    /// Creates the session. A child is stored together with the start of its task, so that no child exists whose
-    /// task has not started.
+    /// Stores the records of a snapshot. The copy has its own first record; all others keep their numbers and times.
+    fn store_copied(&self, snapshot: &Snapshot) -> Result<(), StoreError> {
+        let store = self.ports.store.as_ref();
+        let mut last = if store.exists()? { store.last_seq()? } else { 0 };
+        let mut batch = Batch::default();
+        for record in snapshot.records.iter().flatten() {
+            if record.seq <= last {
+                continue;
+            }
+            last += 1;
+            if record.seq != last {
+                return Err(StoreError(format!("record {last} of the copied log is missing")));
+            }
+            batch.append.push(match &record.kind {
+                EventKind::SessionCreated { .. } => {
+                    let kind = session::first_record(&snapshot.meta.meta, snapshot.forked_from.clone());
+                    session::encoded(&Record { at: self.now(), kind, ..record.clone() })?
+                }
+                _ => session::stored(record, session::encoded(record)?)?,
+            });
+        }
+        if batch.append.is_empty() { Ok(()) } else { store.commit(batch) }
+    }
+
+    /// Creates the session on the copied log. A child is stored together with the start of its task, so that no
+    /// child exists whose task has not started.
     fn make(self: &Rc<Self>, snapshot: Snapshot) -> Result<Rc<Session>, Problem> {
-        let Snapshot {
-            meta: SnapshotMeta { meta, totals }, forked_from, tenant_policy, records, task, ..
-        } = snapshot;
-        let (records, ruled_at) = (records.unwrap_or_default(), totals.updated_at);
+        let Snapshot { meta: SnapshotMeta { meta, totals }, forked_from, tenant_policy, task, .. } = snapshot;
+        let ruled_at = totals.updated_at;
         let task =
             task.and_then(|(task, options)| self.task_turn(&meta, &tenant_policy.limits, task, options));
-        let session = self.blank(meta);
-        let closing = closing(&records);
-        let copied = records.last().map_or(0, |record| record.seq);
+        let mut copied = Copied::default();
+        let store = self.ports.store.as_ref();
+        if store.exists()? {
+            for stored in Records::new(store, Select::default()) {
+                copied.fold(decode(&stored?.json)?);
+            }
+        }
+        let session = match copied.last_seq {
+            0 => self.blank(meta),
+            _ => {
+                let (store, state) = (Rc::clone(&self.ports.store), self.blank_state(meta));
+                let context = copied.context.clone();
+                Rc::new(Session::over_log(store, state, context, self.config.context, self.hub())?)
+            }
+        };
         session.commit(self.now(), |draft| {
-            draft.created(forked_from);
+            if copied.last_seq == 0 {
+                draft.created(forked_from);
+            }
             draft.set_tenant_policy(tenant_policy);
             draft.set_ruled_at(ruled_at);
             draft.set_totals(totals);
             // The original session reports the usage of the copied turns.
-            draft.set_account(Account { reported: copied, slot_until: None });
+            draft.set_account(Account { reported: copied.last_seq, slot_until: None });
             // Follow-ups for the copied turns run in the original session.
             for follow_up in self.agent.follow_ups() {
-                draft.follow_up_mut(follow_up.name()).seen = copied;
+                draft.follow_up_mut(follow_up.name()).seen = copied.last_seq;
             }
-            let mut queued = 0;
-            for record in records {
-                if let EventKind::FollowupQueued { count } = &record.kind {
-                    queued = *count;
-                }
-                // The copy has its own first record; all others keep their numbers and times.
-                if !matches!(record.kind, EventKind::SessionCreated { .. }) {
-                    draft.copy(record);
-                }
-            }
-            closing.into_iter().for_each(|(turn, kind)| draft.record(Some(&turn), kind));
-            if queued > 0 {
-                draft.record(None, EventKind::FollowupQueued { count: 0 });
-            }
+            copied.draft(draft)?;
             if let Some((turn, message)) = task {
                 draft.start_turn(turn, message);
             }
-        })?;
+            Ok::<_, StoreError>(())
+        })??;
         self.adopt_new(&session);
         Ok(session)
     }
+
+    /// Deletes the records of a copy that was not completed in time. Called by the alarm.
+    pub(super) fn expire_copy(&self) -> Result<(), StoreError> {
+        discard_copy(self.ports.store.as_ref())
+    }
 }
 
-/// Returns the records that end the copied turns that were running, waiting or queued: an outcome for each
-/// open call and an end for each turn. These turns continue in the original session.
-fn closing(records: &[Record]) -> Vec<(TurnId, EventKind)> {
-    let mut open: Option<&TurnId> = None;
-    let mut queued: Vec<&TurnId> = Vec::new();
-    let mut calls: Vec<(&CallId, &str)> = Vec::new();
-    for record in records {
-        let turn = record.turn.as_ref();
-        match &record.kind {
-            EventKind::TurnQueued { .. } => queued.extend(turn),
-            EventKind::TurnStarted { .. } => {
-                queued.retain(|queued| Some(*queued) != turn);
-                open = turn;
-            }
-            EventKind::ToolStarted { call_id, name, .. } => calls.push((call_id, name)),
-            EventKind::ToolCompleted { call_id, .. } => calls.retain(|(open, _)| *open != call_id),
-            kind if kind.turn_end().is_some() => {
-                queued.retain(|queued| Some(*queued) != turn);
-                open = open.filter(|open| Some(*open) != turn);
-            }
-            _ => {}
-        }
-    }
-    let mut closing: Vec<(TurnId, EventKind)> = Vec::new();
-    for turn in open.into_iter().chain(queued) {
-        for (call_id, name) in calls.drain(..) {
-            let outcome =
-                ToolOutcome::denied(DenyReason::Canceled, "the session was forked before this call");
-            let (call_id, name) = (call_id.to_owned(), name.to_owned());
-            closing.push((turn.to_owned(), EventKind::completed(call_id, name, outcome)));
-        }
-        let end = TurnEnd::ended(TurnStatus::Canceled, StopReason::Canceled);
-        closing.push((turn.to_owned(), EventKind::TurnCanceled(end)));
-    }
-    closing
+fn check_version(snapshot: &Snapshot) -> Result<(), OpenError> {
+    if snapshot.schema > SCHEMA { Err(OpenError::Newer(snapshot.schema)) } else { Ok(()) }
+}
+
+/// Reads a page of records as they are stored, and returns whether more follow.
+fn page_of(session: &Session, select: Select<'_>) -> Result<(Vec<Record>, bool), StoreError> {
+    let Page { records, more } = session.store().read(select)?;
+    let records: Result<_, _> = records.iter().map(|stored| decode(&stored.json)).collect();
+    Ok((records?, more))
 }

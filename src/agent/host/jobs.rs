@@ -27,7 +27,9 @@ impl SessionHost {
             self.ports.spawner.wake_after(RECHECK_NEWER);
             return Ok(());
         }
-        let recovered = opened.and_then(|session| Ok(session.map_or(Ok(()), |own| self.recover_turn(&own))?));
+        let recovered = opened.and_then(|session| {
+            Ok(session.map_or_else(|| self.expire_copy(), |own| self.recover_turn(&own))?)
+        });
         self.enter(Input::Alarm);
         Ok(recovered?)
     }

@@ -54,8 +54,8 @@ impl Compaction {
     /// Returns whether the last compaction failed or was interrupted recently.
     fn failed_recently(&self, cx: &ContextHandle) -> bool {
         let kinds = &["compaction.started", "compaction.failed", "compaction.completed"];
-        let last = Select { kinds, newest_first: true, limit: 1, ..Select::default() };
-        let last = cx.session().records(last).unwrap_or_default().pop();
+        let last = Select { kinds, newest_first: true, ..Select::default() };
+        let last = cx.session().first(last).unwrap_or_default();
         last.is_some_and(|last| {
             let done = matches!(last.kind, EventKind::CompactionCompleted { .. });
             !done && cx.session().last_seq() < last.seq + RETRY_AFTER_RECORDS

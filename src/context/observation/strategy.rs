@@ -38,6 +38,8 @@ const MAX_ROUNDS: usize = 3;
 const MAX_ROUNDS_AFTER_TURN: usize = 8;
 /// Maximum number of records per observation.
 const MAX_RECORDS: usize = 2_000;
+/// Size of the messages above which no more are read, in bytes.
+const MAX_BYTES: usize = 4 << 20;
 /// Maximum number of cuts if notes do not make enough room.
 const MAX_CUTS: usize = 4;
 
@@ -179,17 +181,21 @@ impl Observation {
             }
             next => next,
         };
-        let select = Select {
-            after: from.saturating_sub(1),
-            kinds: fold::MESSAGE_KINDS,
-            limit: MAX_RECORDS,
-            ..Select::default()
-        };
+        let select =
+            Select { after: from.saturating_sub(1), kinds: fold::MESSAGE_KINDS, ..Select::default() };
         let (last, session) = (cx.session().last_seq(), cx.session());
-        let records = session.records(select)?;
-        let mut messages = Vec::new();
-        for record in &records {
-            fold::fold(&mut messages, record);
+        let mut messages: Vec<Rc<Message>> = Vec::new();
+        let (mut count, mut bytes, mut is_cut) = (0, 0, false);
+        for record in session.records(select) {
+            let before = messages.len();
+            fold::fold(&mut messages, &record?);
+            count += 1;
+            bytes += messages.last().filter(|_| messages.len() > before).map_or(0, |new| new.weight());
+            // At least two, because the last one may be incomplete.
+            is_cut = count == MAX_RECORDS || (bytes > MAX_BYTES && messages.len() > 1);
+            if is_cut {
+                break;
+            }
         }
         let measure = |message: Rc<Message>| {
             let tokens = tokens::of_message(&message);
@@ -197,7 +203,7 @@ impl Observation {
         };
         let messages: Vec<_> = messages.into_iter().map(measure).collect();
         let mut most = selection::completed(&messages, cx.running_turn().is_some());
-        if records.len() == MAX_RECORDS {
+        if is_cut {
             // The last message may continue in later records.
             most = selection::align(&messages, most.min(messages.len().saturating_sub(1)));
         }

@@ -3,12 +3,11 @@
 use super::call::Call;
 use crate::agent::SessionHost;
 use crate::http::response::{self, Body, Response, ResponseExt};
-use crate::ports::StoreError;
+use crate::ports::{StoreError, session_store::PAGE_RECORDS};
 use crate::session::{
     Session,
     frame::Frame,
     hub::{ByteReceiver, Interest, Listener},
-    replay::PAGE,
 };
 use crate::types::{Cursor, Problem, SessionStatus};
 use bytes::Bytes;
@@ -42,7 +41,7 @@ pub(super) fn sse(
     let (listener, stream) = Listener::new(interest, call.principal);
     listener.send(PREAMBLE);
     let cursor = session.resolve_cursor(cursor)?;
-    start(call.host, session, Feed { listener, cursor, left: usize::MAX, page: PAGE, live: true })?;
+    start(call.host, session, Feed { listener, cursor, left: usize::MAX, live: true })?;
     Ok(response(stream, "text/event-stream"))
 }
 
@@ -56,7 +55,7 @@ pub(super) fn ndjson(
 ) -> Result<Response, Problem> {
     let (listener, stream) = Listener::new(Interest::default(), call.principal);
     let left = limit.unwrap_or(usize::MAX);
-    start(call.host, session, Feed { listener, cursor, left, page: PAGE, live: false })?;
+    start(call.host, session, Feed { listener, cursor, left, live: false })?;
     Ok(response(stream, "application/x-ndjson"))
 }
 
@@ -65,13 +64,11 @@ struct Feed {
     cursor: Cursor,
     /// Number of records that may still be sent.
     left: usize,
-    /// Records to read at once; fewer if they are large.
-    page: usize,
     /// Whether the reader receives new events, and reads SSE with deltas.
     live: bool,
 }
 
-/// Sends as many records as fit at once; the rest of a long log is sent as the reader reads.
+/// Sends as many pages as fit at once; the rest of a long log is sent as the reader reads.
 fn start(host: &Rc<SessionHost>, session: &Rc<Session>, mut feed: Feed) -> Result<(), Problem> {
     if feed.fill(session)? {
         host.serve_streams(session);
@@ -108,22 +105,14 @@ impl Feed {
                 return Ok(false);
             }
             let turn = self.listener.interest().turn.clone();
-            let limit = self.page.min(self.left);
+            let limit = self.left.min(PAGE_RECORDS);
             let (frames, next) = session.replay(self.cursor, turn.as_ref(), self.live, limit)?;
-            for (sent, frame) in frames.iter().enumerate() {
+            for frame in &frames {
                 if !self.send(frame) {
                     return Ok(true);
                 }
                 self.left -= usize::from(!self.live);
-                if self.listener.backlog() > HIGH_WATER
-                    && let Some(cursor) = frame.cursor
-                {
-                    self.cursor = cursor;
-                    self.page = sent + 1;
-                    return Ok(false);
-                }
             }
-            self.page = PAGE.min(self.page * 2);
             match next {
                 Some(next) => self.cursor = next,
                 None if self.live => return Ok(self.go_live(session)),

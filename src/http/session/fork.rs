@@ -3,10 +3,14 @@
 use super::call::Call;
 use crate::http::body;
 use crate::http::response::{self, Response, ResponseExt};
-use crate::ports::session_store::Select;
+use crate::ports::{
+    StoreError,
+    session_store::{Records, Select},
+};
+use crate::session::{Session, decode, fold};
 use crate::types::{
-    ErrorCode, EventKind, GeneratedId, Grants, Imported, Problem, SessionId, SessionMeta, SessionPermissions,
-    Snapshot, SnapshotMeta,
+    ErrorCode, EventKind, GeneratedId, Grants, Imported, Problem, Record, SessionId, SessionMeta,
+    SessionPermissions, Snapshot, SnapshotMeta,
     session::{SCHEMA, Totals},
 };
 use http::StatusCode;
@@ -22,12 +26,11 @@ struct ForkBody {
 pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
     let session = call.session()?;
     let body: ForkBody = body::json_or_empty(call.request)?;
-    let mut records = session.records(Select { limit: usize::MAX, ..Select::default() })?;
-    if let Some(at) = body.at_message {
-        let last = records.iter().rposition(|record| message_of(&record.kind) == Some(at.as_str()));
-        let last = last.ok_or_else(|| Problem::field("/at_message", "no such message in this session"))?;
-        records.truncate(last + 1);
-    }
+    let until = match &body.at_message {
+        Some(at) => last_of(session, at)?
+            .ok_or_else(|| Problem::field("/at_message", "no such message in this session"))?,
+        None => session.last_seq(),
+    };
     let id = fork_id(call, &session.state().meta);
     let snapshot = {
         let state = session.state();
@@ -47,10 +50,9 @@ pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
         let meta = SnapshotMeta { meta, totals };
         let tenant_policy = state.guidance.tenant_policy.clone();
         let forked_from = Some(call.session_id.clone());
-        Snapshot { schema: SCHEMA, meta, forked_from, tenant_policy, records: Some(records), task: None }
+        Snapshot { schema: SCHEMA, meta, forked_from, tenant_policy, records: None, task: None }
     };
-    let tenant = &call.principal.tenant;
-    let view = match call.host.peers().import(tenant, &id, snapshot).await? {
+    let view = match call.host.export(session, until, &id, snapshot).await? {
         Imported::Session(view) => view,
         Imported::Taken => {
             let detail = "a session of another user has the id of the fork; use another Idempotency-Key";
@@ -69,6 +71,22 @@ fn fork_id(call: &Call<'_>, source: &SessionMeta) -> SessionId {
     // The source may be deleted, and another user may create one with the same id.
     let name = json!(["fork", source.tenant, source.id, source.user, source.created_at, key.key]);
     SessionId::derive(&name.to_string())
+}
+
+/// Returns the number of the last record that contains or belongs to a message.
+fn last_of(session: &Session, message: &str) -> Result<Option<u64>, StoreError> {
+    let select = Select { kinds: fold::MESSAGE_KINDS, newest_first: true, ..Select::default() };
+    for stored in Records::new(session.store().as_ref(), select) {
+        let stored = stored?;
+        // Parsing is slower than searching, and most records do not contain the id.
+        if stored.json.contains(message) {
+            let record: Record = decode(&stored.json)?;
+            if message_of(&record.kind) == Some(message) {
+                return Ok(Some(stored.seq));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Returns the message that a record contains or belongs to.

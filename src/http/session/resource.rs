@@ -69,7 +69,7 @@ pub async fn messages(call: &Call<'_>) -> Result<Response, Problem> {
     let session = call.session()?;
     let limit = page::limit(call.request)?;
     let after: Option<u64> = page::cursor(call.request)?;
-    let (messages, next) = session.page(after.unwrap_or(0), limit)?;
+    let (messages, next) = session.conversation(after.unwrap_or(0), limit)?;
     let next = next.map(|next| page::encode(&next)).transpose()?;
     response::json(StatusCode::OK, &page::Page { data: messages, next_cursor: next })
 }

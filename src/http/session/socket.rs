@@ -7,11 +7,16 @@ use crate::http::pattern::Params;
 use crate::http::request::{MAX_BODY, Request, RequestExt};
 use crate::http::response::{self, Body, Response};
 use crate::http::upgrade::{SocketState, Upgrade};
-use crate::session::{Session, frame::Frame, replay::PAGE};
+use crate::ports::session_store::PAGE_RECORDS;
+use crate::session::{Session, frame::Frame};
 use crate::types::{Cursor, ErrorCode, Problem, RequestId, Scope};
 use http::{HeaderValue, Method, StatusCode};
 use serde_json::{Value, json};
 use std::rc::Rc;
+
+/// Size of the missed frames after which a socket is closed, in bytes. The platform does not report how much of
+/// what was sent to a socket is unread. A client that connects again has read it all.
+const MAX_MISSED: usize = 4 << 20;
 
 /// `GET /v1/sessions/{id}/ws`.
 pub async fn open(call: &Call<'_>) -> Result<Response, Problem> {
@@ -20,15 +25,16 @@ pub async fn open(call: &Call<'_>) -> Result<Response, Problem> {
         return Err(Problem::new(ErrorCode::InvalidRequest, detail));
     }
     checks::room_for_socket(call.session()?)?;
-    let missed = missed(call, call.session()?)?;
+    let (missed, is_behind) = missed(call, call.session()?)?;
     let state = SocketState { principal: call.principal.clone(), session: call.session_id.clone() };
-    let upgrade = Upgrade { missed, state };
+    let upgrade = Upgrade { missed, is_behind, state };
     Ok(response::new(StatusCode::SWITCHING_PROTOCOLS, Body::WebSocket(Box::new(upgrade))))
 }
 
 /// Returns the frames that a new socket has missed, in order: stored records, and the text of the message
-/// that is being streamed. Later frames are broadcast to the socket.
-fn missed(call: &Call<'_>, session: &Session) -> Result<Vec<Frame>, Problem> {
+/// that is being streamed. Later frames are broadcast to the socket. Once the frames exceed [`MAX_MISSED`], the rest
+/// is left out, and `true` is returned as well.
+fn missed(call: &Call<'_>, session: &Session) -> Result<(Vec<Frame>, bool), Problem> {
     let request = call.request;
     // Without a cursor, a socket receives later events only.
     let from_now = request.query("after").is_none() && request.header("last-event-id").is_none();
@@ -36,17 +42,19 @@ fn missed(call: &Call<'_>, session: &Session) -> Result<Vec<Frame>, Problem> {
         true => Cursor::after(session.last_seq()),
         false => session.resolve_cursor(events::cursor(request)?)?,
     };
-    let mut missed = Vec::new();
+    let (mut missed, mut bytes) = (Vec::new(), 0);
     loop {
-        let (frames, next) = session.replay(cursor, None, true, PAGE)?;
+        let (frames, next) = session.replay(cursor, None, true, PAGE_RECORDS)?;
+        bytes += frames.iter().map(|frame| frame.data.len()).sum::<usize>();
         missed.extend(frames);
         match next {
+            Some(_) if bytes > MAX_MISSED => return Ok((missed, true)),
             Some(next) => cursor = next,
             None => break,
         }
     }
     missed.extend(session.hub().streamed_after(cursor));
-    Ok(missed)
+    Ok((missed, false))
 }
 
 /// Executes the command in a frame, for a caller whose credential is valid. Returns the frame to send back, if any.

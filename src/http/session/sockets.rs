@@ -87,6 +87,12 @@ impl<S: Socket + 'static> Sockets<S> {
         self.open.borrow().iter().find(|open| open.socket == *socket).cloned()
     }
 
+    /// Closes a socket whose client has missed more events than one connection receives.
+    pub fn close_behind(&self, socket: &Rc<OpenSocket<S>>) {
+        socket.close(TRY_AGAIN);
+        self.open.borrow_mut().retain(|open| !Rc::ptr_eq(open, socket));
+    }
+
     /// Removes a socket that the client has closed.
     pub fn remove(&self, socket: &S) {
         self.open.borrow_mut().retain(|open| open.socket != *socket);

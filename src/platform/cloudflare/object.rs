@@ -55,6 +55,7 @@ pub struct ForwardHead {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Internal {
+    Copy,
     Import,
     Cancel { session: SessionId, call_id: CallId },
     Notify,
@@ -229,10 +230,13 @@ impl Inner {
     fn open_socket(&self, upgrade: &Upgrade) -> Result<Response> {
         let (pair, Parts { host, sockets }) = (WebSocketPair::new()?, self.parts()?);
         platform_socket::hold(&self.state, &pair.server, &upgrade.state.stored())?;
-        sockets.add(ObjectSocket(pair.server.clone()), upgrade.state.clone());
+        let open = sockets.add(ObjectSocket(pair.server.clone()), upgrade.state.clone());
         host.run_due();
         for frame in &upgrade.missed {
             pair.server.send_with_str(&frame.data)?;
+        }
+        if upgrade.is_behind {
+            sockets.close_behind(&open);
         }
         Response::from_websocket(pair.client)
     }
@@ -241,6 +245,9 @@ impl Inner {
     async fn internal(&self, mut request: Request, internal: &str) -> Result<Response> {
         let Parts { host, .. } = self.parts()?;
         let done = match serde_json::from_str(internal)? {
+            Internal::Copy => {
+                read(&mut request).await.and_then(|snapshot| host.copy(&snapshot)).map(|()| String::new())
+            }
             Internal::Import => match read(&mut request).await {
                 Ok(snapshot) => host.import(snapshot).await.map(json_of),
                 Err(problem) => Err(problem),
@@ -317,6 +324,16 @@ impl Objects {
 
 #[async_trait(?Send)]
 impl Peers for Objects {
+    async fn copy(
+        &self,
+        tenant: &TenantId,
+        session: &SessionId,
+        snapshot: Snapshot,
+    ) -> std::result::Result<(), PeerError> {
+        let object = object_name(tenant, session);
+        self.ask(&object, &Internal::Copy, Some(json_of(snapshot))).await.map(drop)
+    }
+
     async fn import(
         &self,
         tenant: &TenantId,

@@ -4,36 +4,22 @@
 //! Numbers are bound as floating point, which the INTEGER columns convert back.
 
 use super::exception;
+use crate::platform::sql::{
+    Value,
+    log::{self, ObjectSql, Row, pieces},
+};
 use crate::ports::{
     SessionStore, StoreError,
-    session_store::{Batch, Select, StoredRecord},
+    session_store::{Batch, Page, Select},
 };
 use js_sys::{Array, JsString};
 use std::{cell::Cell, panic::AssertUnwindSafe};
 use wasm_bindgen::{JsCast, JsValue, prelude::wasm_bindgen};
 use worker::Storage;
 
-/// Maximum length of the text in one row, in bytes. A row may hold 2 MB.
-const PIECE: usize = 1_000_000;
-
-/// Maximum length of the text in a row that holds several records, in bytes. Small, because reading one of
-/// them reads the row.
-const ROW_OF_SEVERAL: usize = 32_000;
-
-/// Number of rows that one statement inserts. A statement may have 100 parameters.
-const ROWS_PER_INSERT: usize = 20;
-
-/// Rows are what storage is billed by, so consecutive records of a turn that are committed together share a
-/// row: `seq` is the number of the first, `kind` lists their types, separated by spaces, and `json` has a line
-/// for each.
-///
 /// Longer text continues in further rows with the same key and increasing `part`. Replacing a document does
 /// not read the old one: `parts` of its first row is the number of valid rows.
-const SCHEMA: &str = "
-CREATE TABLE log (
-    seq INTEGER NOT NULL, part INTEGER NOT NULL, kind TEXT, turn TEXT, json TEXT NOT NULL,
-    PRIMARY KEY (seq, part)
-) WITHOUT ROWID;
+const DOCUMENTS: &str = "
 CREATE TABLE document (
     key TEXT NOT NULL, part INTEGER NOT NULL, parts INTEGER NOT NULL, json TEXT NOT NULL,
     PRIMARY KEY (key, part)
@@ -92,25 +78,9 @@ impl SqlSessionStore {
 
     fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
         if !self.ready.get() && !self.exists()? {
-            self.exec(SCHEMA, &[])?;
+            self.exec(&format!("{}{DOCUMENTS}", log::SCHEMA), &[])?;
         }
-        let mut rows = Vec::new();
-        for row in log_rows(&batch.append) {
-            for (part, piece) in pieces(&row.json).enumerate() {
-                let (kind, turn) = match part {
-                    0 => (row.kind.as_str().into(), row.turn.as_deref().map_or(JsValue::NULL, Into::into)),
-                    _ => (JsValue::NULL, JsValue::NULL),
-                };
-                rows.push([number(row.seq), number(part as u64), kind, turn, piece.into()]);
-            }
-        }
-        for rows in rows.chunks(ROWS_PER_INSERT) {
-            let values = vec!["(?, ?, ?, ?, ?)"; rows.len()].join(", ");
-            self.exec(
-                &format!("INSERT INTO log (seq, part, kind, turn, json) VALUES {values}"),
-                rows.as_flattened(),
-            )?;
-        }
+        log::append(self, &batch.append)?;
         for key in &batch.delete {
             self.exec("DELETE FROM document WHERE key = ?", &[key.as_str().into()])?;
         }
@@ -163,56 +133,11 @@ impl SessionStore for SqlSessionStore {
     }
 
     fn last_seq(&self) -> Result<u64, StoreError> {
-        let newest = "SELECT seq, kind FROM log WHERE part = 0 ORDER BY seq DESC LIMIT 1";
-        let rows = self.rows(newest, &[])?;
-        let last = |row: &Array| integer(&row.get(0)) + text(&row.get(1)).split(' ').count() as u64 - 1;
-        Ok(rows.first().map_or(0, last))
+        log::last_seq(self)
     }
 
-    fn read(&self, select: Select<'_>) -> Result<Vec<StoredRecord>, StoreError> {
-        // The record after `after` may be in a row that starts before it.
-        let mut query = "SELECT seq, kind, turn, json FROM log WHERE part = 0 \
-                         AND seq >= (SELECT coalesce(max(seq), 0) FROM log WHERE seq <= ?)"
-            .to_owned();
-        let mut bindings = vec![number(select.after.saturating_add(1))];
-        if let Some(before) = select.before {
-            query.push_str(" AND seq < ?");
-            bindings.push(number(before));
-        }
-        if let Some(turn) = select.turn {
-            query.push_str(" AND turn = ?");
-            bindings.push(turn.as_str().into());
-        }
-        if !select.kinds.is_empty() {
-            let any = vec!["instr(' ' || kind || ' ', ?)"; select.kinds.len()].join(" OR ");
-            query.push_str(&format!(" AND ({any})"));
-            bindings.extend(select.kinds.iter().map(|kind| JsValue::from(format!(" {kind} "))));
-        }
-        query.push_str(if select.newest_first { " ORDER BY seq DESC" } else { " ORDER BY seq" });
-        if select.limit < i32::MAX as usize {
-            // Of the first and the last row, maybe no record is selected.
-            query.push_str(" LIMIT ?");
-            bindings.push(number(select.limit as u64 + 2));
-        }
-        let mut records = Vec::new();
-        for row in self.rows(&query, &bindings)? {
-            let (seq, mut json) = (integer(&row.get(0)), text(&row.get(3)));
-            if json.len() >= PIECE - 3 {
-                let rest = "SELECT json FROM log WHERE seq = ? AND part > 0 ORDER BY part";
-                for row in self.rows(rest, &[number(seq)])? {
-                    json.push_str(&text(&row.get(0)));
-                }
-            }
-            let row = StoredRecord {
-                seq,
-                kind: text(&row.get(1)),
-                turn: row.get(2).as_string().map(Into::into),
-                json,
-            };
-            records.extend(select.read(records_of(&row).iter()));
-        }
-        records.truncate(select.limit);
-        Ok(records)
+    fn read(&self, select: Select<'_>) -> Result<Page, StoreError> {
+        log::read(self, select)
     }
 
     fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
@@ -250,47 +175,31 @@ impl SessionStore for SqlSessionStore {
     }
 }
 
-/// Joins the records of a commit to rows of the log.
-fn log_rows(records: &[StoredRecord]) -> Vec<StoredRecord> {
-    let mut rows: Vec<StoredRecord> = Vec::new();
-    for record in records {
-        let fits = |row: &&mut StoredRecord| {
-            row.turn == record.turn && row.json.len() + record.json.len() < ROW_OF_SEVERAL
-        };
-        match rows.last_mut().filter(fits) {
-            Some(row) => {
-                row.kind = format!("{} {}", row.kind, record.kind);
-                row.json = format!("{}\n{}", row.json, record.json);
-            }
-            None => rows.push(record.clone()),
-        }
+impl ObjectSql for SqlSessionStore {
+    type Row = Array;
+
+    fn query(&self, sql: &str, args: &[Value<'_>]) -> Result<Vec<Array>, StoreError> {
+        let bindings: Vec<JsValue> = args.iter().map(binding).collect();
+        self.rows(sql, &bindings)
     }
-    rows
 }
 
-/// Returns the records in a row of the log. The JSON of a record has no line breaks.
-fn records_of(row: &StoredRecord) -> Vec<StoredRecord> {
-    let kinds = row.kind.split(' ');
-    let count = kinds.clone().count();
-    let record = |((seq, kind), json): ((u64, &str), &str)| StoredRecord {
-        seq,
-        kind: kind.to_owned(),
-        turn: row.turn.clone(),
-        json: json.to_owned(),
-    };
-    (row.seq..).zip(kinds).zip(row.json.splitn(count, '\n')).map(record).collect()
+impl Row for Array {
+    fn number(&self, column: u32) -> u64 {
+        integer(&self.get(column))
+    }
+
+    fn text(&self, column: u32) -> Option<String> {
+        self.get(column).dyn_ref::<JsString>().map(String::from)
+    }
 }
 
-/// Splits text into at least one piece of at most [`PIECE`] bytes. A piece that is not the last is at most
-/// three bytes shorter, so that it ends at a character boundary.
-fn pieces(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = Some(text);
-    std::iter::from_fn(move || {
-        let all = rest?;
-        let (piece, more) = all.split_at(all.floor_char_boundary(PIECE));
-        rest = (!more.is_empty()).then_some(more);
-        Some(piece)
-    })
+fn binding(value: &Value<'_>) -> JsValue {
+    match value {
+        Value::Number(value) => number(*value),
+        Value::Text(text) => text.as_ref().into(),
+        Value::Null => JsValue::NULL,
+    }
 }
 
 /// Numbers of a log are far below 2^53, so floating point is exact.

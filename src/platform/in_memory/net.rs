@@ -41,6 +41,10 @@ pub struct NoPeers;
 
 #[async_trait(?Send)]
 impl Peers for NoPeers {
+    async fn copy(&self, _: &TenantId, _: &SessionId, _: Snapshot) -> Result<(), PeerError> {
+        Err(PeerError("there are no other sessions here".into()))
+    }
+
     async fn import(&self, _: &TenantId, _: &SessionId, _: Snapshot) -> Result<Imported, PeerError> {
         Err(PeerError("there are no other sessions here".into()))
     }

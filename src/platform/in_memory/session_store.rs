@@ -2,7 +2,7 @@
 
 use crate::ports::{
     SessionStore, StoreError,
-    session_store::{Batch, Select, StoredRecord},
+    session_store::{Batch, Page, Select, StoredRecord},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -51,7 +51,7 @@ impl MemorySessionStore {
 
 impl SessionStore for MemorySessionStore {
     fn exists(&self) -> Result<bool, StoreError> {
-        Ok(!self.documents.borrow().is_empty())
+        Ok(!self.documents.borrow().is_empty() || !self.log.borrow().is_empty())
     }
 
     fn commit(&self, batch: Batch) -> Result<(), StoreError> {
@@ -83,8 +83,8 @@ impl SessionStore for MemorySessionStore {
         Ok(self.log.borrow().len() as u64)
     }
 
-    fn read(&self, select: Select<'_>) -> Result<Vec<StoredRecord>, StoreError> {
-        Ok(select.read(self.log.borrow().iter()))
+    fn read(&self, select: Select<'_>) -> Result<Page, StoreError> {
+        Ok(select.page(self.log.borrow().iter()))
     }
 
     fn get(&self, key: &str) -> Result<Option<String>, StoreError> {

@@ -30,6 +30,7 @@ fn argument<'a>(value: &'a Value<'_>) -> D1Type<'a> {
     match value {
         Value::Number(number) => super::number(*number),
         Value::Text(text) => D1Type::Text(text),
+        Value::Null => D1Type::Null,
     }
 }
 
