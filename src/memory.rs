@@ -22,13 +22,13 @@ pub mod stem;
 pub mod stop_words;
 pub mod terms;
 
-use crate::model::one_shot::{OneShotModel, for_log};
+use crate::model::one_shot::{OneShotModel, Spent, for_log};
 use crate::ports::{
-    FileError, Log, MemoryIndex, MemorySpaces,
+    FileError, Ledger, Log, MemoryIndex, MemorySpaces,
     filesystem::{FileResult, Precondition},
     memory::{Collection, CollectionKind, Entry, Listing, MemoryResult, NewEntry, Removal, Source},
 };
-use crate::types::{BoxError, FilePath, Owner, Record, SessionId, TenantId, Timestamp, UserId};
+use crate::types::{BoxError, EventKind, FilePath, Owner, Record, SessionId, TenantId, Timestamp, UserId};
 use crate::workspace::{Guard, Workspaces, WrapTree, layout::MEMORY};
 use consolidation::MAX_MEMORY;
 use daily::MemoryFiles;
@@ -110,6 +110,7 @@ pub struct Memories {
     one_shot: OneShotModel,
     settings: MemorySettings,
     log: Rc<dyn Log>,
+    ledger: Option<Rc<dyn Ledger>>,
 }
 
 impl Memories {
@@ -122,7 +123,13 @@ impl Memories {
         settings: MemorySettings,
         log: Rc<dyn Log>,
     ) -> Self {
-        Self { index, spaces, files, one_shot, settings, log }
+        Self { index, spaces, files, one_shot, settings, log, ledger: None }
+    }
+
+    /// Counts the usage of consolidations, which belong to no session, in the ledgers of their tenants.
+    #[must_use]
+    pub fn with_ledger(self, ledger: Rc<dyn Ledger>) -> Self {
+        Self { ledger: Some(ledger), ..self }
     }
 
     /// Returns whether facts are extracted from messages.
@@ -325,7 +332,8 @@ impl Memories {
         daily::day(self.index.as_ref(), &Self::collection(owner, CollectionKind::Facts), day).await
     }
 
-    /// Extracts facts about the user from part of a session's log. Does not store them.
+    /// Extracts facts about the user from part of a session's log. Does not store them. Also returns the records of the
+    /// usage.
     ///
     /// # Errors
     /// Returns an error when the model or a store is unavailable.
@@ -335,7 +343,7 @@ impl Memories {
         session: &SessionId,
         model: Option<&str>,
         records: &[Record],
-    ) -> Result<Vec<NewFact>, BoxError> {
+    ) -> Result<(Vec<NewFact>, Vec<EventKind>), BoxError> {
         let said = flush::transcript(records);
         let now = self.one_shot.clock.now();
         let failed = |why: &dyn ToString| self.log_failure("memory.not_flushed", owner, why);
@@ -345,13 +353,14 @@ impl Memories {
             read => read.map_err(|error| failed(&error))?,
         };
         let Some(request) = flush::extraction_request(&said, &memory, &today.unwrap_or_default(), now) else {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         };
         let default = || self.one_shot.models.default_model();
         let model = self.settings.model.as_deref().or(model).map_or_else(default, str::to_owned);
+        let spent = Spent::default();
         let response = self
             .one_shot
-            .complete(&model, request, EXTRACT_TIMEOUT)
+            .complete(&model, request, EXTRACT_TIMEOUT, &spent)
             .await
             .map_err(|error| failed(&for_log(&error)))?;
         let from = records.first().map_or(0, |record| record.seq).to_string();
@@ -362,7 +371,8 @@ impl Memories {
             session: Some(session.clone()),
             speaker: None,
         };
-        Ok(flush::parse_facts(&response).into_iter().map(fact).collect())
+        let spent = spent.take().into_iter().map(|call| call.event("memory_flush")).collect();
+        Ok((flush::parse_facts(&response).into_iter().map(fact).collect(), spent))
     }
 
     /// Logs the cause of a failure and returns a message without details, for the session.

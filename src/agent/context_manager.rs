@@ -96,6 +96,8 @@ impl ContextManager {
             before: Rc::clone(self) as Rc<dyn BeforeDrop>,
             fixed,
             cancel: CancelToken::default(),
+            purpose: self.strategy.name(),
+            spent: Rc::default(),
         }
     }
 

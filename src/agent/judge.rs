@@ -1,7 +1,7 @@
 //! Judges: models that grade replies in the background, after the turn.
 
 use super::{HarnessAgent, Judge, RuntimeContext};
-use crate::model::one_shot::response_text;
+use crate::model::one_shot::{Spent, response_text};
 use crate::ports::{StoreError, within};
 use crate::session::Session;
 use crate::turn::structured;
@@ -27,6 +27,7 @@ async fn grade(
     agent: &HarnessAgent,
     message: &str,
     reply: &str,
+    spent: &Spent,
 ) -> Result<(f64, String), BoxError> {
     let model = judge.model.clone().unwrap_or_else(|| agent.models.default_model());
     let (provider, name) = agent.models.resolve(&model).map_err(|error| error.message)?;
@@ -34,7 +35,8 @@ async fn grade(
     let answer =
         within(agent.clock.as_ref(), TIMEOUT, async { response_text(provider.stream(request)).await });
     let answer = answer.await?;
-    let (text, _) = answer.map_err(|_| "the model failed")?;
+    let (text, usage) = answer.map_err(|_| "the model failed")?;
+    spent.add(agent.models.as_ref(), &model, usage);
     let graded = structured::parse(&schema(), &text)
         .map_err(|why| format!("the response does not match its schema: {why}"))?;
     let reason = graded.get("reason").and_then(Value::as_str).unwrap_or_default();
@@ -83,7 +85,8 @@ pub(super) fn grade_reply(agent: &Rc<HarnessAgent>, cx: &RuntimeContext) {
         let (agent, session, turn) = (Rc::clone(agent), Rc::clone(session), turn.to_owned());
         let (message, reply) = (Rc::clone(&message), Rc::clone(&reply));
         let work = async move {
-            let kind = match grade(&judge, &agent, &message, &reply).await {
+            let spent = Spent::default();
+            let kind = match grade(&judge, &agent, &message, &reply, &spent).await {
                 Ok((score, reason)) => EventKind::JudgeCompleted { judge: judge.name, score, reason },
                 Err(error) => EventKind::SubStepFailed {
                     step: format!("judge:{}", judge.name),
@@ -91,7 +94,10 @@ pub(super) fn grade_reply(agent: &Rc<HarnessAgent>, cx: &RuntimeContext) {
                 },
             };
             // Refused if the session was erased or retired; the grade is then obsolete.
-            let _ = session.commit(agent.clock.now(), |draft| draft.record(Some(&turn), kind));
+            let _ = session.commit(agent.clock.now(), |draft| {
+                draft.record(Some(&turn), kind);
+                spent.take().into_iter().for_each(|call| draft.record(Some(&turn), call.event("judge")));
+            });
         };
         cx.spawner.spawn(work.boxed_local());
     }

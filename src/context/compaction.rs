@@ -7,7 +7,7 @@ pub mod prompt;
 pub mod reduce;
 pub mod strategy;
 
-use crate::model::one_shot::OneShotModel;
+use crate::model::one_shot::{OneShotModel, Spent};
 use crate::ports::{Clock, Entropy, Models};
 use crate::types::{BoxError, CompactReason, Message};
 use std::rc::Rc;
@@ -125,13 +125,14 @@ impl Summarizer {
         earlier: Option<&str>,
         leaving: impl Iterator<Item = &'a Rc<Message>> + Clone,
         most: u64,
+        spent: &Spent,
     ) -> Result<String, BoxError> {
         let Self(one_shot) = self;
         let room = prompt::room(one_shot.models.limits(model).estimated_window(), most);
         let mut summary = earlier.map(str::to_owned);
         for portion in prompt::portions(leaving, room) {
             let request = prompt::summary_request(summary.as_deref(), &portion, most, one_shot.clock.now());
-            let response = one_shot.complete(model, request, MODEL_TIMEOUT).await?;
+            let response = one_shot.complete(model, request, MODEL_TIMEOUT, spent).await?;
             summary = Some(prompt::parse_summary(&response, most).ok_or("the summary is empty")?);
         }
         summary.ok_or_else(|| "there is nothing to summarize".into())

@@ -15,7 +15,7 @@ pub mod selection;
 pub mod shrink;
 pub mod strategy;
 
-use crate::model::one_shot::OneShotModel;
+use crate::model::one_shot::{OneShotModel, Spent};
 use crate::ports::{Clock, Entropy, Models};
 use crate::session::tokens;
 use crate::types::{BoxError, Chunk, Message};
@@ -94,15 +94,16 @@ impl NoteTaker {
         earlier: &[Rc<Chunk>],
         messages: &[Rc<Message>],
         limit: Duration,
+        spent: &Spent,
     ) -> Result<Chunk, BoxError> {
         let model = self.settings.observer.as_deref().unwrap_or(model);
         let now = self.one_shot.clock.now();
         let of: u64 = messages.iter().map(|message| tokens::of_message(message)).sum();
-        let mut left = MAX_ATTEMPTS;
+        let mut attempts = MAX_ATTEMPTS;
         loop {
             let request = observer::notes_request(earlier, messages, self.max_input(model), now);
-            let spent = self.one_shot.clock.now().since(now);
-            let response = self.one_shot.complete(model, request, limit.saturating_sub(spent)).await?;
+            let left = limit.saturating_sub(self.one_shot.clock.now().since(now));
+            let response = self.one_shot.complete(model, request, left, spent).await?;
             let chunk = observer::parse(&response)
                 .map(|notes| self.chunk(notes, of))
                 .map_err(BoxError::from)
@@ -113,8 +114,8 @@ impl NoteTaker {
                     }
                     Ok(chunk)
                 });
-            left -= 1;
-            if chunk.is_ok() || left == 0 {
+            attempts -= 1;
+            if chunk.is_ok() || attempts == 0 {
                 return chunk;
             }
         }
@@ -131,6 +132,7 @@ impl NoteTaker {
         chunks: &[Rc<Chunk>],
         target: u64,
         limit: Duration,
+        spent: &Spent,
     ) -> Result<Chunk, BoxError> {
         let model = self.settings.reflector.as_deref().unwrap_or(model);
         let (Some(first), Some(last)) = (chunks.first(), chunks.last()) else {
@@ -144,7 +146,7 @@ impl NoteTaker {
         for level in reflector::LEVELS {
             let left = limit.saturating_sub(self.one_shot.clock.now().since(began));
             let request = reflector::rewrite_request(chunks, level, began);
-            let response = self.one_shot.complete(model, request, left).await;
+            let response = self.one_shot.complete(model, request, left, spent).await;
             match response.and_then(|response| Ok(reflector::parse(&response)?)) {
                 Ok(notes) => {
                     let chunk = self.chunk(notes, of);

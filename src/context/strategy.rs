@@ -1,5 +1,6 @@
 //! The interface between an agent and the strategy that keeps a conversation within the model's window.
 
+use crate::model::one_shot::Spent;
 use crate::ports::{CancelToken, Clock, Models};
 use crate::session::{Draft, Permit, Session, window::ContextState};
 use crate::types::{BoxError, CompactReason, EventKind, Message, Owner, TurnId};
@@ -81,6 +82,10 @@ pub struct ContextHandle {
     /// Known part of the request that is not part of the conversation, in estimated tokens.
     pub(crate) fixed: u64,
     pub(crate) cancel: CancelToken,
+    /// The name of the strategy, for records of usage.
+    pub(crate) purpose: &'static str,
+    /// What the strategy's model calls consumed since the last commit, which records it.
+    pub(crate) spent: Rc<Spent>,
 }
 
 impl ContextHandle {
@@ -155,6 +160,11 @@ impl ContextHandle {
             return Err("the session was retired".into());
         }
         let now = self.clock.now();
+        let spent = self.spent.take();
+        let draft = |change: &mut Draft, turn: Option<&TurnId>| {
+            draft(change, turn);
+            spent.into_iter().for_each(|call| change.record(turn, call.event(self.purpose)));
+        };
         match &self.permit {
             Some(permit) => {
                 self.session.commit_turn(permit, now, |change, _| draft(change, Some(&permit.turn)))?;

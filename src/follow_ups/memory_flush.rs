@@ -43,8 +43,7 @@ impl FollowUp for MemoryFlush {
         }
         let portion = portion(&records);
         let extraction = self.0.extract(&cx.owner, &cx.session_id, cx.model.as_deref(), portion);
-        let facts = cx.unless_canceled(extraction).await??;
-        let mut flushed = Vec::new();
+        let (facts, mut flushed) = cx.unless_canceled(extraction).await??;
         if !facts.is_empty() {
             cx.ensure_active()?;
             let stored = self.0.learn(&cx.owner, facts).await;

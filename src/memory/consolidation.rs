@@ -10,7 +10,7 @@
 //! merged twice or skipped.
 
 use super::{Memories, facts};
-use crate::model::one_shot::request;
+use crate::model::one_shot::{CallUsage, Spent, request};
 use crate::ports::{
     FileError,
     filesystem::{File, Precondition},
@@ -18,10 +18,12 @@ use crate::ports::{
     memory_spaces::{Claim, Intent, Lease},
 };
 use crate::types::{
-    BoxError, FilePath, GeneratedId, Invalid, LeaseId, Owner, PathPrefix, Timestamp, call::untrusted,
+    BoxError, Day, FilePath, GeneratedId, Invalid, LeaseId, NanoUsd, Owner, PathPrefix, Timestamp, UsageKey,
+    UsageRow, UsageTotals, call::untrusted,
 };
 use crate::workspace::{Layer, Workspace, layout::MEMORY, stored};
 use futures::{StreamExt, stream};
+use serde_json::json;
 use std::time::Duration;
 
 /// Maximum length of a consolidated `MEMORY.md`, in characters: 3,600 tokens at four characters each.
@@ -202,6 +204,25 @@ impl Memories {
         Ok(facts)
     }
 
+    /// Counts the usage of model calls in the tenant's ledger. Sent once: if the ledger fails, the usage is logged, and
+    /// lost.
+    async fn charge(&self, space: &Owner, spent: &Spent) {
+        let Some(ledger) = &self.ledger else { return };
+        let day = Day::of(self.one_shot.clock.now());
+        let row = |call: CallUsage| {
+            let (agent, user) = (space.agent.clone(), space.user.clone());
+            let key = UsageKey { day, agent, model: call.model, user };
+            let cost = NanoUsd::of_usd(call.cost_usd.unwrap_or_default());
+            UsageRow { key, totals: UsageTotals { tokens: call.usage, cost, ..UsageTotals::default() } }
+        };
+        let rows: Vec<_> = spent.take().into_iter().map(row).collect();
+        if !rows.is_empty()
+            && let Err(error) = ledger.charge(&space.tenant, &rows).await
+        {
+            self.log_error("usage.not_counted", space, &format!("{error}: {}", json!(rows)));
+        }
+    }
+
     /// Merges facts into the file. It already contains all facts up to `watermark`.
     async fn merge_facts(
         &self,
@@ -220,7 +241,10 @@ impl Memories {
             let text = old.as_ref().map(|file| String::from_utf8_lossy(&file.bytes)).unwrap_or_default();
             let model = self.settings.model.clone().unwrap_or_else(|| self.one_shot.models.default_model());
             let request = merge_request(&text, facts, self.one_shot.clock.now());
-            let response = self.one_shot.complete(&model, request, MODEL_TIMEOUT).await?;
+            let spent = Spent::default();
+            let response = self.one_shot.complete(&model, request, MODEL_TIMEOUT, &spent).await;
+            self.charge(&lease.space, &spent).await;
+            let response = response?;
             let ParsedFile { text: new, is_complete } = parse_file(&response)?;
             if new.trim() == text.trim() {
                 return Ok(());

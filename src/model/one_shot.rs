@@ -3,12 +3,50 @@
 use super::RetryPolicy;
 use crate::ports::{Clock, Entropy, Models, within};
 use crate::types::{
-    BoxError, FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part, Role,
-    Timestamp, TurnId, Usage, message::text_of,
+    BoxError, EventKind, FinishReason, Message, ModelError, ModelErrorKind, ModelEvent, ModelRequest, Part,
+    Role, Timestamp, TurnId, Usage, message::text_of,
 };
 use futures::{StreamExt, stream::LocalBoxStream};
-use std::rc::Rc;
 use std::time::Duration;
+use std::{cell::RefCell, rc::Rc};
+
+/// What a one-shot call consumed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallUsage {
+    /// The model, as `provider/model`.
+    pub model: String,
+    /// Tokens of the call.
+    pub usage: Usage,
+    /// Cost in US dollars, if the model has a price.
+    pub cost_usd: Option<f64>,
+}
+
+impl CallUsage {
+    /// Returns the record of the call, which counts as usage of the tenant.
+    pub fn event(self, purpose: &str) -> EventKind {
+        let Self { model, usage, cost_usd } = self;
+        EventKind::UsageOther { purpose: purpose.to_owned(), model, usage, cost_usd }
+    }
+}
+
+/// What one-shot calls consumed since it was last recorded, whether or not their response was of use.
+#[derive(Debug, Default)]
+pub struct Spent(RefCell<Vec<CallUsage>>);
+
+impl Spent {
+    /// Adds a call. A provider that reports no usage adds nothing.
+    pub fn add(&self, models: &dyn Models, model: &str, usage: Usage) {
+        if usage.total_tokens > 0 {
+            let cost_usd = models.price(model).map(|price| price.cost(&usage));
+            self.0.borrow_mut().push(CallUsage { model: model.to_owned(), usage, cost_usd });
+        }
+    }
+
+    /// Takes the calls that are not recorded yet.
+    pub fn take(&self) -> Vec<CallUsage> {
+        self.0.take()
+    }
+}
 
 /// Builds a request of a single message, without tools.
 pub fn request(system: &str, text: String, now: Timestamp) -> ModelRequest {
@@ -53,9 +91,11 @@ pub async fn response_text(
 /// finish normally, for example because it reached the output limit.
 async fn finished_text(
     mut events: LocalBoxStream<'static, Result<ModelEvent, ModelError>>,
+    spent: impl Fn(Usage),
 ) -> Result<String, ModelError> {
     while let Some(event) = events.next().await {
         if let ModelEvent::Done(response) = event? {
+            spent(response.usage);
             return match response.finish {
                 FinishReason::Stop => Ok(text_of(&response.parts)),
                 finish => {
@@ -81,7 +121,7 @@ pub struct OneShotModel {
 
 impl OneShotModel {
     /// Sends `request` to the model `id` (`provider/model`) and returns the response text. All attempts and
-    /// delays together take at most `limit`.
+    /// delays together take at most `limit`. `spent` gets the usage of every response.
     ///
     /// # Errors
     /// Returns the message of the last error when no attempt succeeded in time.
@@ -90,13 +130,15 @@ impl OneShotModel {
         id: &str,
         request: ModelRequest,
         limit: Duration,
+        spent: &Spent,
     ) -> Result<String, BoxError> {
         let (model, name) = self.models.resolve(id).map_err(|error| error.message)?;
         let request = ModelRequest { model: name, ..request };
         let call = async {
             let mut attempts = 1;
             loop {
-                let error = match finished_text(model.stream(request.clone())).await {
+                let used = |usage| spent.add(self.models.as_ref(), id, usage);
+                let error = match finished_text(model.stream(request.clone()), used).await {
                     Ok(text) => return Ok(text),
                     Err(error) => error,
                 };

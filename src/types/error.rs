@@ -122,7 +122,7 @@ pub struct Problem {
     /// Seconds after which a retry may succeed (`retry-after`).
     pub retry_after_s: Option<u32>,
     /// The limit of the tenant that the request has reached.
-    pub reached: Option<Reached>,
+    pub reached: Option<Box<Reached>>,
     /// Methods that the resource supports (`allow`).
     pub allow: Option<String>,
     /// The cause for the operator's log. Never sent to the caller.
@@ -195,7 +195,7 @@ impl Problem {
         };
         let seconds = resets_at.since(now).as_millis().div_ceil(1000).max(1);
         let retry_after_s = Some(u32::try_from(seconds).unwrap_or(u32::MAX));
-        Self { retry_after_s, reached: Some(reached), ..Self::new(code, detail) }
+        Self { retry_after_s, reached: Some(Box::new(reached)), ..Self::new(code, detail) }
     }
 
     /// Returns the `application/problem+json` body.
@@ -211,9 +211,9 @@ impl Problem {
         if !self.errors.is_empty() {
             body["errors"] = serde_json::json!(self.errors);
         }
-        if let Some(Reached { limit, resets_at }) = self.reached {
-            body["limit"] = serde_json::json!(limit);
-            body["resets_at"] = serde_json::json!(resets_at);
+        if let Some(reached) = &self.reached {
+            body["limit"] = serde_json::json!(reached.limit);
+            body["resets_at"] = serde_json::json!(reached.resets_at);
         }
         body.to_string()
     }

@@ -2,17 +2,23 @@
 
 use crate::http::{ask, call, request, set_header, status, whole};
 use crate::stage::{NOW, Stage, ms};
+use edge_harness::agent::{Judge, Settings};
+use edge_harness::context::compaction::CompactionSettings;
 use edge_harness::http::{Response, session};
+use edge_harness::memory::{Flush, MemorySettings};
+use edge_harness::platform::in_memory::models::answer;
 use edge_harness::ports::Ledger;
+use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
-    Admission, Admitted, Day, ErrorCode, Problem, Quota, Standing, TenantId, TenantLimits, TenantPolicy,
-    TimedLimit, UsageTotals,
+    Admission, Admitted, Day, ErrorCode, ModelRequest, Owner, Part, Problem, Quota, Standing, TenantId,
+    TenantLimits, TenantPolicy, TimedLimit, UsageTotals,
 };
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     rc::Rc,
 };
 
@@ -93,7 +99,7 @@ fn a_refused_turn_stores_nothing() {
     let before = stage.store.commits();
     let problem = refused(&stage, "hi");
     assert_eq!((problem.code, problem.retry_after_s), (ErrorCode::RateLimited, Some(5)));
-    assert_eq!(problem.reached.unwrap().limit, TimedLimit::ConcurrentTurns);
+    assert_eq!(problem.reached.as_ref().unwrap().limit, TimedLimit::ConcurrentTurns);
     assert_eq!(stage.store.commits(), before);
     stage.ledger.down.set(true);
     assert_eq!(refused(&stage, "hi").code, ErrorCode::Unavailable);
@@ -177,10 +183,10 @@ fn daily_limits_count_queued_and_waiting_turns() {
     stage.run();
     let problem = refused(&stage, "one more");
     assert_eq!(
-        (problem.code, problem.reached.unwrap().limit),
+        (problem.code, problem.reached.as_ref().unwrap().limit),
         (ErrorCode::QuotaExceeded, TimedLimit::TurnsPerDay)
     );
-    assert_eq!(problem.reached.unwrap().resets_at, Day::of(NOW).next().start());
+    assert_eq!(problem.reached.as_ref().unwrap().resets_at, Day::of(NOW).next().start());
     let seconds = Day::of(NOW).next().start().since(stage.host().now()).as_secs();
     assert!(problem.retry_after_s.unwrap().abs_diff(u32::try_from(seconds).unwrap()) <= 1);
 }
@@ -193,7 +199,7 @@ fn tokens_of_a_day_are_limited_by_what_was_reported() {
     stage.settle();
     stage.run();
     let problem = refused(&stage, "hi");
-    assert_eq!(problem.reached.unwrap().limit, TimedLimit::TokensPerDay);
+    assert_eq!(problem.reached.as_ref().unwrap().limit, TimedLimit::TokensPerDay);
     stage.clock.advance(Day::of(NOW).next().start().since(stage.host().now()));
     post(&stage, "hi").unwrap();
 }
@@ -290,4 +296,36 @@ fn usage_is_what_the_turns_say_whichever_commit_or_report_fails() {
         stage.live(ms(310_000));
         assert!(is_free(&stage), "the store died after {last:?} commits");
     }
+}
+
+#[test]
+fn each_model_call_counts_once() {
+    let script = |request: &ModelRequest| {
+        let is_judge = request.system.contains("\"score\"");
+        let text = if is_judge { r#"{"score": 1, "reason": "good"}"# } else { "- She likes tea." };
+        answer(vec![Part::text(text)])
+    };
+    let judge = Judge { name: "strict".into(), instructions: "Grade.".into(), sample: 1.0, model: None };
+    let (stage, models) = Stage::scripted(script, move |builder| {
+        builder.settings(Settings { judges: vec![judge.clone()], ..Settings::default() })
+    });
+    let compaction = CompactionSettings { at_messages: 6, keep_messages: 2, ..CompactionSettings::default() };
+    *stage.context.borrow_mut() = ContextSettings::Compaction(compaction);
+    stage.flush.set(Flush::Every(ms(0)));
+    stage.crash();
+    for turn in 0..6 {
+        stage.post(&format!("t{turn}"), "I like tea.");
+        stage.settle();
+        stage.live(ms(12_000));
+    }
+    let records = stage.records();
+    let purposes: BTreeSet<&str> = records.iter().filter_map(|record| record["purpose"].as_str()).collect();
+    assert_eq!(purposes.into_iter().collect::<Vec<_>>(), ["compaction", "judge", "memory_flush"]);
+    // Each scripted response has one input token.
+    assert_eq!(used(&stage).tokens.input_tokens, models.requests().len() as u64);
+    let owner = Owner { tenant: tenant(), agent: "default".into(), user: "u".into() };
+    let before = models.requests().len();
+    let _ = block_on(stage.memories(MemorySettings::default()).consolidate(&owner));
+    assert!(models.requests().len() > before);
+    assert_eq!(used(&stage).tokens.input_tokens, models.requests().len() as u64);
 }

@@ -472,7 +472,8 @@ fn a_reflection_is_attempted_four_times_and_the_shortest_is_kept() {
         Rc::new(Chunk { from, to, tokens: 30_000, of: 90_000, text: "* a".into(), task, ..Chunk::default() })
     };
     let chunks = [chunk(1, 10), chunk(11, 30)];
-    let best = block_on(taker.reflect("scripted/model", &chunks, 20_000, ms(60_000))).expect("notes");
+    let best = block_on(taker.reflect("scripted/model", &chunks, 20_000, ms(60_000), &Default::default()))
+        .expect("notes");
     assert_eq!((models.requests().len(), lengths.borrow().len()), (4, 0));
     let shortest = best.text.lines().count();
     assert_eq!(shortest, 4_151);
@@ -481,11 +482,12 @@ fn a_reflection_is_attempted_four_times_and_the_shortest_is_kept() {
     assert!(levels.windows(2).all(|pair| pair[0] != pair[1]), "more compressed each time");
     // A reflection that omits nearly everything is rejected, however short it is.
     lengths.borrow_mut().extend([1_000, 43_000, 40, 44_000]);
-    let best = block_on(taker.reflect("scripted/model", &chunks, 20_000, ms(60_000))).expect("notes");
+    let best = block_on(taker.reflect("scripted/model", &chunks, 20_000, ms(60_000), &Default::default()))
+        .expect("notes");
     assert_eq!(best.text.lines().count(), 4_301);
     // A reflection that is not shorter is rejected.
     lengths.borrow_mut().extend([90_000, 90_000, 90_000, 90_000]);
-    let failed = block_on(taker.reflect("scripted/model", &chunks, 20_000, ms(60_000)));
+    let failed = block_on(taker.reflect("scripted/model", &chunks, 20_000, ms(60_000), &Default::default()));
     assert!(failed.is_err(), "{failed:?}");
 }
 

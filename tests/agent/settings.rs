@@ -69,7 +69,14 @@ fn judges_grade_the_reply_after_the_turn() {
     stage.check();
     assert_eq!(
         stage.kinds()[1..],
-        ["turn.started", "message.completed", "usage.updated", "turn.completed", "judge.completed"]
+        [
+            "turn.started",
+            "message.completed",
+            "usage.updated",
+            "turn.completed",
+            "judge.completed",
+            "usage.other"
+        ]
     );
     assert_eq!(shown(&stage), (json!([{"judge": "polite", "score": 0.5, "reason": "short"}]), json!([])));
     let [_, asked] = &models.requests()[..] else { panic!("two calls") };

@@ -185,7 +185,8 @@ impl Stage {
         let clock = Rc::new(self.clock.clone());
         let model = OneShotModel { models: self.models.clone(), clock, entropy: self.entropy.clone() };
         let (index, spaces) = (self.index.clone(), self.spaces.clone());
-        Rc::new(Memories::new(index, spaces, self.workspaces(), model, settings, self.log.clone()))
+        let memories = Memories::new(index, spaces, self.workspaces(), model, settings, self.log.clone());
+        Rc::new(memories.with_ledger(self.ledger.clone()))
     }
 
     /// Sets the modes of later instances.
@@ -395,7 +396,7 @@ pub fn check(log: &[StoredRecord]) {
             (Some(stored.seq), &stored.kind.clone().into())
         );
         let Some(turn) = stored.turn.clone() else { continue };
-        let follows = ["tool.late_result", "judge.completed", "turn.sub_step_failed"];
+        let follows = ["tool.late_result", "judge.completed", "usage.other", "turn.sub_step_failed"];
         if follows.contains(&stored.kind.as_str()) {
             continue;
         }

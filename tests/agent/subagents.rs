@@ -13,11 +13,11 @@ use edge_harness::platform::in_memory::{
     MemorySessionStore, ScriptedModels,
     models::{ScriptedResponse, answer, call},
 };
-use edge_harness::ports::{Directory, SessionStore};
+use edge_harness::ports::{Directory, Ledger, SessionStore};
 use edge_harness::session::Session;
 use edge_harness::types::{
-    Acknowledgement, Approver, ChildStatus, Decision, ErrorCode, Mode, ModelRequest, Parent, Part, Policy,
-    Problem, Role, SessionStatus, StopReason, SubagentKind,
+    Acknowledgement, Approver, ChildStatus, Day, Decision, ErrorCode, Mode, ModelRequest, Parent, Part,
+    Policy, Problem, Role, SessionStatus, StopReason, SubagentKind, UsageTotals,
 };
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
@@ -206,6 +206,13 @@ fn a_task_is_done_in_a_session_of_its_own() {
         .collect();
     assert!(counted.contains(&own));
     assert_eq!(stage.end("t1").usage.total_tokens, counted.iter().sum::<u64>());
+    // The child reports it to the ledger, and the parent does not report it again.
+    stage.live(ms(20_000));
+    let today = Day::of(stage.host().now());
+    let rows = block_on(stage.ledger.usage(&"t".into(), today, today)).unwrap();
+    let sum = |of: fn(&UsageTotals) -> u64| rows.iter().map(|row| of(&row.totals)).sum::<u64>();
+    assert_eq!(sum(|totals| totals.turns), 1, "the turn of a subagent is part of the parent's");
+    assert_eq!(sum(|totals| totals.tokens.total_tokens), stage.end("t1").usage.total_tokens);
     let completed = stage.records().into_iter().find(|r| r["type"] == "subagent.completed").unwrap();
     assert_eq!(
         (&completed["status"], &completed["usage"]["total_tokens"]),

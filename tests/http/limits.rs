@@ -39,7 +39,7 @@ fn a_second_session_runs_after_the_first() {
     let client = tenant("single", &json!({"concurrent_turns": 1}));
     let (first, second) = (Chat::new(client.clone(), "one"), Chat::new(client, "two"));
     first.begin(json!({"content": "/slow 100 60"}));
-    first.post("/messages", json!({"content": "/say queued", "user": "default"}));
+    first.begin(json!({"content": "/say queued"}));
     let refused = second.post("/messages", json!({"content": "/say hi"}));
     assert_eq!(refused.status, 429, "{}", refused.text());
     assert!(refused.header("retry-after").is_some());

@@ -72,7 +72,7 @@ pub fn check(records: &[Value]) {
         assert_eq!(record["seq"], number, "sequence numbers have a gap: {records:#?}");
         let (Some(turn), Some(kind)) = (record["turn"].as_str(), record["type"].as_str()) else { continue };
         // These records may follow the end of their turn.
-        if matches!(kind, "tool.late_result" | "judge.completed" | "turn.sub_step_failed") {
+        if matches!(kind, "tool.late_result" | "judge.completed" | "usage.other" | "turn.sub_step_failed") {
             continue;
         }
         assert_ne!(ended.get(turn), Some(&true), "record {number} follows the end of its turn");

@@ -95,7 +95,7 @@ impl Compaction {
         let leaving = messages.iter().take(reduction.before).map(|(message, _)| message);
         let model = self.settings.model.as_ref().unwrap_or(&cx.model);
         let earlier = cut.summary.as_deref();
-        let summary = self.summarizer.summarize(model, earlier, leaving, limits.summary);
+        let summary = self.summarizer.summarize(model, earlier, leaving, limits.summary, &cx.spent);
         let summary = within(cx.clock.as_ref(), patience, summary).await;
         let summary = match summary.unwrap_or_else(|unfinished| Err(unfinished.into())) {
             Ok(summary) => summary,

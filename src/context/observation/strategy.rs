@@ -144,7 +144,7 @@ impl Observation {
         let tokens = messages.iter().map(|message| tokens::of_message(message)).sum();
         cx.record(vec![EventKind::ObservationStarted(NotesStarted { from, tokens })])?;
         let earlier: Vec<_> = cx.state().observed.chunks().cloned().collect();
-        let notes = self.0.observe(&cx.model, &earlier, &messages, left).await;
+        let notes = self.0.observe(&cx.model, &earlier, &messages, left, &cx.spent).await;
         let chunk = match notes {
             Ok(chunk) => Rc::new(Chunk { from, to, ..chunk }),
             Err(error) => {
@@ -232,7 +232,7 @@ impl Observation {
         };
         let tokens = cx.state().observed.tokens();
         cx.record(vec![EventKind::ReflectionStarted(NotesStarted { from: 0, tokens })])?;
-        let kind = match self.0.reflect(&cx.model, &chunks, target, left).await {
+        let kind = match self.0.reflect(&cx.model, &chunks, target, left, &cx.spent).await {
             Ok(chunk) => EventKind::ReflectionBuffered(NotesTaken { generation, chunk: Rc::new(chunk) }),
             Err(error) => EventKind::ReflectionFailed(NotesFailed { reason: error.to_string(), tokens }),
         };

@@ -194,7 +194,8 @@ pub fn memories(env: &Env) -> Result<Rc<Memories>> {
         let (index, spaces) = memory(env)?;
         let model = OneShotModel { models: models(env)?, clock: clock(), entropy: entropy() };
         let settings = loaded(env).config.memory.clone();
-        Ok(Memories::new(index, spaces, workspaces(env)?, model, settings, Rc::new(ConsoleLog)))
+        let memories = Memories::new(index, spaces, workspaces(env)?, model, settings, Rc::new(ConsoleLog));
+        Ok(memories.with_ledger(ledger(env)?))
     })
 }
 
