@@ -180,14 +180,12 @@ impl Memories {
     /// # Errors
     /// Returns an error when a store is unavailable, or [`FileError::Closed`] when `guard` refuses.
     pub async fn save(&self, owner: &Owner, fact: NewFact, guard: Guard) -> FileResult<()> {
-        let located = self.index.locate(&owner.tenant).await;
-        located.map_err(|error| FileError::Unavailable(error.to_string()))?;
+        self.index.locate(&owner.tenant).await?;
         if !guard() {
             return Err(FileError::Closed);
         }
         let line = format!("- {} ({})\n", fact.text, fact.at.date());
-        let learned = self.learn(owner, vec![fact]).await;
-        learned.map_err(|error| FileError::Unavailable(error.to_string()))?;
+        self.learn(owner, vec![fact]).await?;
         let files = self.files.open(&owner.tenant, &owner.agent, &owner.user, Some(guard));
         let path = memory_path()?;
         for _ in 0..MAX_SAVE_ATTEMPTS {

@@ -21,6 +21,7 @@ pub mod principal;
 pub mod quota;
 pub mod reached;
 pub mod session;
+pub mod storage;
 pub mod subagent;
 pub mod suspension;
 pub mod task;
@@ -60,6 +61,7 @@ pub use session::{
     FollowUpProgress, IntervalState, PlanRef, QueuedTurn, RequestTimes, ReservedBytes, SessionMeta,
     SessionState, SessionStatus,
 };
+pub use storage::{StorageLimits, StorageQuota, StorageUse};
 pub use subagent::{ChildTask, Parent, SubagentKind};
 pub use suspension::{Approver, ChildWait, Decision, Pending, Resolution, Suspension, Wait, WaitKind};
 pub use task::{Task, TaskStatus};

@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("agent", &["types", "ports", "model::retry", "model::one_shot", "session", "turn", "context"]),
     ("memory", &["types", "ports", "model::one_shot", "workspace"]),
     ("hooks", &["types", "ports", "session", "workspace", "memory", "agent"]),
-    ("follow_ups", &["types", "memory", "agent"]),
+    ("follow_ups", &["types", "ports", "memory", "agent"]),
     // The schema of an external tool comes from its provider.
     ("tools", &["types", "ports", "session", "workspace", "memory", "turn::schema", "agent"]),
     (

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::ports::{Clock, session_store::Select};
 use crate::session::{Draft, Session};
-use crate::types::{BoxError, EventKind, Owner, Record, SessionId, Timestamp};
+use crate::types::{BoxError, EventKind, Owner, Record, SessionId, StorageQuota, Timestamp};
 use async_trait::async_trait;
 use futures::{
     future::{Either, select},
@@ -179,6 +179,25 @@ impl FollowUpContext {
     pub fn last_of(&self, kind: &str) -> Result<Option<Timestamp>, BoxError> {
         let select = Select { kinds: &[kind], newest_first: true, ..Select::default() };
         Ok(self.session.first(select)?.map(|record| record.at))
+    }
+
+    /// Returns the progress of a follow-up that cannot store what it should, because the tenant has reached a limit. It
+    /// skips the records, and adds a record of it unless one of the last has the same reason.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn skipped(&self, follow_up: &str, quota: StorageQuota) -> Result<Progress, BoxError> {
+        let reason = quota.to_string();
+        let select = Select { kinds: &["turn.sub_step_failed"], newest_first: true, ..Select::default() };
+        let is_same = |record: &Record| match &record.kind {
+            EventKind::SubStepFailed { step, reason: known } => step == follow_up && *known == reason,
+            _ => false,
+        };
+        let last: Vec<Record> = self.session.records(select).take(10).collect::<Result<_, _>>()?;
+        if last.iter().any(is_same) {
+            return Ok(Progress::Done(Vec::new()));
+        }
+        Ok(Progress::Done(vec![EventKind::SubStepFailed { step: follow_up.to_owned(), reason }]))
     }
 
     /// Checks that the session still exists. Call it right before each write to another store.

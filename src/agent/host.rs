@@ -34,8 +34,8 @@ use crate::session::{
     window::Bounds,
 };
 use crate::types::{
-    BudgetPatch, GeneratedId, Part, Problem, SessionMeta, SessionState, TenantId, TenantLimits, TenantPolicy,
-    Timestamp, TurnId, TurnOptions, session::Guidance,
+    BudgetPatch, ErrorCode, GeneratedId, Part, Problem, SessionMeta, SessionState, StorageQuota, TenantId,
+    TenantLimits, TenantPolicy, Timestamp, TurnId, TurnOptions, session::Guidance,
 };
 pub use account::Admittance;
 use account::LedgerState;
@@ -283,6 +283,20 @@ impl SessionHost {
     /// Returns the limits of the session's tenant.
     fn limits_of(&self, session: &Session) -> TenantLimits {
         session.state().guidance.tenant_policy.limits.clone().or(&self.config.limits)
+    }
+
+    /// Checks that the tenant may have one more session, before anything of it is stored. Concurrent new sessions may
+    /// exceed the limit by their number.
+    ///
+    /// # Errors
+    /// `quota_exceeded`, or a failed directory.
+    pub async fn check_new_session(&self, tenant: &TenantId, limits: &TenantLimits) -> Result<(), Problem> {
+        let Some(limit) = limits.sessions.or(self.agent.settings.max_sessions) else { return Ok(()) };
+        let used = self.ports.directory.storage(tenant).await.map_err(directory_down)?;
+        match used.sessions < limit {
+            true => Ok(()),
+            false => Err(Problem::new(ErrorCode::QuotaExceeded, StorageQuota::Sessions.to_string())),
+        }
     }
 
     /// Creates a session in memory. Its first commit stores it.

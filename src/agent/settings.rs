@@ -43,6 +43,8 @@ pub struct Settings {
     pub judges: Vec<Judge>,
     /// The workspace files in the prompt.
     pub context: ContextSettings,
+    /// The maximum number of sessions of a tenant that has no limit of its own.
+    pub max_sessions: Option<u64>,
 }
 
 /// Which workspace files are part of the prompt, and how much of them.
@@ -92,6 +94,7 @@ impl Default for Settings {
             state_schema: None,
             initial_state: Map::new(),
             judges: Vec::new(),
+            max_sessions: None,
             context: ContextSettings::default(),
         }
     }

@@ -8,6 +8,7 @@ use crate::memory::{
     Flush, Memories,
     flush::{TRANSCRIPT_KINDS, portion},
 };
+use crate::ports::memory::MemoryError;
 use crate::types::{BoxError, EventKind};
 use std::rc::Rc;
 
@@ -47,8 +48,11 @@ impl FollowUp for MemoryFlush {
         if !facts.is_empty() {
             cx.ensure_active()?;
             let stored = self.0.learn(&cx.owner, facts).await;
-            let stored =
-                stored.map_err(|error| self.0.log_failure("memory.not_flushed", &cx.owner, &error))?;
+            let stored = match stored {
+                Ok(stored) => stored,
+                Err(MemoryError::Quota(quota)) => return cx.skipped(self.name(), quota),
+                Err(error) => return Err(self.0.log_failure("memory.not_flushed", &cx.owner, &error).into()),
+            };
             flushed.extend((stored > 0).then_some(EventKind::MemoryFlushed { facts: stored }));
         }
         match portion.last().filter(|last| last.seq < newest.seq) {

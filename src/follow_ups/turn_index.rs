@@ -8,6 +8,7 @@ use crate::memory::{
     Memories, NewTurn,
     flush::{TRANSCRIPT_KINDS, transcript},
 };
+use crate::ports::memory::MemoryError;
 use crate::types::{BoxError, Owner, Record, SessionId};
 use std::rc::Rc;
 
@@ -41,7 +42,11 @@ impl FollowUp for TurnIndex {
             seen = last.seq;
             cx.ensure_active()?;
             let indexed = self.0.import(&cx.owner, &cx.session_id, turns(&records)).await;
-            indexed.map_err(|error| self.0.log_failure("memory.not_indexed", &cx.owner, &error))?;
+            match indexed {
+                Ok(_) => {}
+                Err(MemoryError::Quota(quota)) => return cx.skipped(self.name(), quota),
+                Err(error) => return Err(self.0.log_failure("memory.not_indexed", &cx.owner, &error).into()),
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::ports::{FileError, PeerError, directory::DirectoryError, memory::MemoryError};
 use crate::session::SwitchError;
 use crate::session::artifacts::ArtifactError;
-use crate::types::{ErrorCode, Problem};
+use crate::types::{ErrorCode, Problem, StorageQuota};
 
 impl From<DirectoryError> for Problem {
     fn from(error: DirectoryError) -> Self {
@@ -13,7 +13,18 @@ impl From<DirectoryError> for Problem {
 
 impl From<MemoryError> for Problem {
     fn from(error: MemoryError) -> Self {
-        Self::unavailable("the memory store is unavailable; try again", error.to_string())
+        match error {
+            MemoryError::Quota(quota) => quota.into(),
+            MemoryError::Unavailable(_) => {
+                Self::unavailable("the memory store is unavailable; try again", error.to_string())
+            }
+        }
+    }
+}
+
+impl From<StorageQuota> for Problem {
+    fn from(quota: StorageQuota) -> Self {
+        Self::new(ErrorCode::QuotaExceeded, quota.to_string())
     }
 }
 
@@ -24,7 +35,7 @@ impl From<FileError> for Problem {
             FileError::NotFound => Self::not_found("file"),
             FileError::Conflict => problem(ErrorCode::PreconditionFailed),
             FileError::TooLarge(_) => problem(ErrorCode::PayloadTooLarge),
-            FileError::Full => problem(ErrorCode::QuotaExceeded),
+            FileError::Full | FileError::Quota(_) => problem(ErrorCode::QuotaExceeded),
             FileError::ReadOnly => problem(ErrorCode::ReadOnly),
             FileError::Closed => Self::internal(error.to_string()),
             FileError::Unavailable(cause) => {

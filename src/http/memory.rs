@@ -7,7 +7,11 @@ use super::gateway::TenantCall;
 use super::owner::{self, owner};
 use super::request::RequestExt;
 use super::response::{self, Response, ResponseExt};
-use crate::memory::{consolidation::Consolidated, daily, search::Hit};
+use crate::memory::{
+    consolidation::{Consolidated, quota_of},
+    daily,
+    search::Hit,
+};
 use crate::ports::memory::{CollectionKind, Source};
 use crate::types::{ErrorCode, Owner, Problem, SessionId};
 use crate::workspace::layout::{DAILY, MEMORY};
@@ -117,6 +121,9 @@ pub(super) async fn consolidate(call: &TenantCall<'_>) -> Result<Response, Probl
             "this memory is being consolidated or erased; try again later",
         )),
         Err(cause) => {
+            if let Some(quota) = quota_of(&cause) {
+                return Err(quota.into());
+            }
             let detail = "the memory could not be consolidated; nothing is lost, try again";
             Err(Problem::unavailable(detail, cause))
         }

@@ -51,17 +51,25 @@ pub struct Route {
     /// Whether a request with an Idempotency-Key runs once and its response is stored. A route without this
     /// is read-only, or its handler stores the response itself.
     pub once: bool,
+    /// Whether a request creates the session if there is none.
+    pub creates_session: bool,
 }
 
 impl Route {
     /// Creates a row that neither accepts tickets nor stores responses.
     pub const fn new(method: Method, path: &'static str, handler: Handler) -> Self {
-        Self { method, path, handler, accepts_ticket: false, once: false }
+        Self { method, path, handler, accepts_ticket: false, once: false, creates_session: false }
     }
 
     /// Accepts a `?ticket=` in place of a key.
     pub const fn accepts_ticket(mut self) -> Self {
         self.accepts_ticket = true;
+        self
+    }
+
+    /// Creates the session if there is none.
+    pub const fn creates_session(mut self) -> Self {
+        self.creates_session = true;
         self
     }
 

@@ -31,7 +31,9 @@ pub static ROUTES: &[Route] = &[
     tenant(GET, "/v1/usage", Read, run!(usage::own)),
     // A ticket has at most the scopes of its creator, so `read` is enough to create one.
     tenant(POST, "/v1/tickets", Read, run!(tickets::create)).once(),
-    Route::new(POST, "/v1/sessions", Handler::NewSession(Chat, run!(resource::create))).once(),
+    Route::new(POST, "/v1/sessions", Handler::NewSession(Chat, run!(resource::create)))
+        .once()
+        .creates_session(),
     session(GET, "/v1/sessions/{id}", Read, run!(resource::show)),
     session(PATCH, "/v1/sessions/{id}", Chat, run!(update::update)),
     Route::new(
@@ -42,7 +44,7 @@ pub static ROUTES: &[Route] = &[
     session(GET, "/v1/sessions/{id}/view", Read, run!(resource::view)),
     session(POST, "/v1/sessions/{id}/fork", Chat, run!(fork::fork)).once(),
     session(GET, "/v1/sessions/{id}/messages", Read, run!(resource::messages)),
-    session(POST, "/v1/sessions/{id}/messages", Chat, run!(turns::post)),
+    session(POST, "/v1/sessions/{id}/messages", Chat, run!(turns::post)).creates_session(),
     session(POST, "/v1/sessions/{id}/steer", Chat, run!(turns::steer)),
     session(POST, "/v1/sessions/{id}/abort", Chat, run!(turns::abort)).once(),
     session(POST, "/v1/sessions/{id}/compact", Chat, run!(turns::compact)).once(),

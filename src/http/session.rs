@@ -47,6 +47,10 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
         Method::POST => RequestKey::of(&asked.request, &found.params, &Value::Null)?,
         _ => None,
     };
+    // Before the lookup of the session, after which nothing may await.
+    if found.route.creates_session && !host.store().exists()? {
+        host.check_new_session(&asked.principal.tenant, &asked.principal.policy.limits).await?;
+    }
     let call = Call::enter(host, asked, found.params, key)?;
     if !call.is_readable() {
         // Nothing of the session may change. The handler checks its owner first, so that only the owner learns

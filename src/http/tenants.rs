@@ -98,7 +98,9 @@ pub(super) async fn list(call: &GatewayCall<'_>) -> Result<Response, Problem> {
 /// `GET /v1/admin/tenants/{tenant}`.
 pub(super) async fn show(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let tenant = existing_tenant(call.gateway, &call.tenant()).await?;
-    response::json(StatusCode::OK, &view(call.gateway, &tenant))
+    let mut view = view(call.gateway, &tenant);
+    view["storage"] = json!(call.gateway.directory.storage(&tenant.id).await?);
+    response::json(StatusCode::OK, &view)
 }
 
 /// `PATCH /v1/admin/tenants/{tenant}`.

@@ -14,12 +14,12 @@ use crate::model::one_shot::{CallUsage, Spent, request};
 use crate::ports::{
     FileError,
     filesystem::{File, Precondition},
-    memory::{CollectionKind, Entry as Fact, Listing, Source},
+    memory::{CollectionKind, Entry as Fact, Listing, MemoryError, Source},
     memory_spaces::{Claim, Intent, Lease},
 };
 use crate::types::{
-    BoxError, Day, FilePath, GeneratedId, Invalid, LeaseId, NanoUsd, Owner, PathPrefix, Timestamp, UsageKey,
-    UsageRow, UsageTotals, call::untrusted,
+    BoxError, Day, FilePath, GeneratedId, Invalid, LeaseId, NanoUsd, Owner, PathPrefix, StorageQuota,
+    Timestamp, UsageKey, UsageRow, UsageTotals, call::untrusted,
 };
 use crate::workspace::{Layer, Workspace, layout::MEMORY, stored};
 use futures::{StreamExt, stream};
@@ -36,6 +36,8 @@ pub const MIN_GAP: Duration = Duration::from_mins(30);
 pub const LEASE: Duration = Duration::from_mins(10);
 /// Delay after a failed consolidation.
 const RETRY_DELAY: Duration = MIN_GAP;
+/// Delay after a consolidation that the tenant's limits prevented. Each attempt costs a model call.
+const QUOTA_DELAY: Duration = Duration::from_hours(24);
 /// Timeout of the model call.
 const MODEL_TIMEOUT: Duration = Duration::from_mins(2);
 /// Number of spaces that are consolidated concurrently.
@@ -91,7 +93,8 @@ impl Memories {
             let jobs = leases.iter().map(|lease| async {
                 if let Err(why) = self.consolidate_space(lease, claim.until).await {
                     self.log_error("memory.not_consolidated", &lease.space, &why.to_string());
-                    let until = self.one_shot.clock.now() + RETRY_DELAY;
+                    let delay = if quota_of(&why).is_some() { QUOTA_DELAY } else { RETRY_DELAY };
+                    let until = self.one_shot.clock.now() + delay;
                     let _ = self.spaces.give_back(lease, until).await;
                 }
             });
@@ -273,6 +276,14 @@ impl Memories {
             }
         }
         Err("the file kept changing during consolidation".into())
+    }
+}
+
+/// Returns the limit of the tenant that caused a failure, if any.
+pub fn quota_of(why: &BoxError) -> Option<StorageQuota> {
+    match (why.downcast_ref(), why.downcast_ref()) {
+        (Some(FileError::Quota(quota)), _) | (_, Some(MemoryError::Quota(quota))) => Some(*quota),
+        _ => None,
     }
 }
 

@@ -127,7 +127,7 @@ impl MemoryFiles {
         }
         let (mut days, mut after) = (Vec::new(), None);
         loop {
-            let groups = self.index.groups(&self.facts, after.as_deref(), 500).await.map_err(unavailable)?;
+            let groups = self.index.groups(&self.facts, after.as_deref(), 500).await?;
             let last = groups.len() < 500;
             after = groups.last().map(|group| group.name.clone());
             let own = groups.iter().filter(|group| is_day(&group.name)).filter_map(|group| self.entry(group));
@@ -167,7 +167,7 @@ async fn index_file(
         };
         let text = file.as_ref().map(|file| String::from_utf8_lossy(&file.bytes)).unwrap_or_default();
         let at = file.as_ref().map_or(Timestamp(0), |file| file.entry.updated_at);
-        facts::replace_lines(index, facts, &text, at).await.map_err(unavailable)?;
+        facts::replace_lines(index, facts, &text, at).await?;
         // A concurrent writer may have mixed its lines with these, so the index is only right if the file did
         // not change.
         let now = match own.read(path).await {
@@ -182,15 +182,11 @@ async fn index_file(
     Err(FileError::Unavailable("the file kept changing while it was indexed".into()))
 }
 
-fn unavailable(error: MemoryError) -> FileError {
-    FileError::Unavailable(error.to_string())
-}
-
 #[async_trait(?Send)]
 impl Filesystem for MemoryFiles {
     async fn read(&self, path: &FilePath) -> FileResult<File> {
         let Some(name) = self.day_at(path) else { return self.own.read(path).await };
-        let found = day_facts(self.index.as_ref(), &self.facts, name).await.map_err(unavailable)?;
+        let found = day_facts(self.index.as_ref(), &self.facts, name).await?;
         let newest = found.iter().max_by_key(|fact| fact.serial).ok_or(FileError::NotFound)?;
         let bytes = Bytes::from(render(name, &found));
         let (etag, updated_at) = (etag(&self.facts, newest.serial, found.len() as u64), newest.at);

@@ -4,6 +4,7 @@
 pub mod log;
 pub mod memory;
 pub mod memory_spaces;
+pub mod storage;
 
 pub use memory::SqlMemory;
 pub use memory_spaces::SqlSpaces;

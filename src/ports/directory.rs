@@ -2,7 +2,8 @@
 //! only through that tenant's id.
 
 use crate::types::{
-    AgentId, KeyId, Rules, Scopes, SessionId, TenantId, TenantLimits, TenantPolicy, Timestamp, UserId,
+    AgentId, KeyId, Rules, Scopes, SessionId, StorageUse, TenantId, TenantLimits, TenantPolicy, Timestamp,
+    UserId,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -210,6 +211,9 @@ pub trait Directory {
     /// Stores an encrypted secret of the deployment, unless one with this name is stored. Returns the stored
     /// one.
     async fn secret(&self, name: &str, new: &str) -> DirectoryResult<String>;
+
+    /// Returns what a tenant stores.
+    async fn storage(&self, tenant: &TenantId) -> DirectoryResult<StorageUse>;
 
     /// Removes a bounded number of expired idempotency rows and keys. Returns whether more are left.
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool>;

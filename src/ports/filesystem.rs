@@ -3,8 +3,8 @@
 //! A [`Filesystem`] is one tree of one tenant and scope, so that no path leads out of it. A [`FileTable`]
 //! holds the trees of all tenants.
 
-use super::BlobError;
-use crate::types::{FilePath, PathPrefix, TenantId, Timestamp};
+use super::{BlobError, memory::MemoryError};
+use crate::types::{FilePath, PathPrefix, StorageQuota, TenantId, Timestamp};
 use async_trait::async_trait;
 use bytes::Bytes;
 use thiserror::Error;
@@ -29,6 +29,9 @@ pub enum FileError {
     /// The tree has [`MAX_FILES`] files.
     #[error("the workspace has {MAX_FILES} files, which is the maximum; delete some first")]
     Full,
+    /// The tenant has reached a limit.
+    #[error(transparent)]
+    Quota(#[from] StorageQuota),
     /// The file cannot be written by the caller.
     #[error("the file is read-only")]
     ReadOnly,
@@ -43,6 +46,15 @@ pub enum FileError {
 impl From<BlobError> for FileError {
     fn from(error: BlobError) -> Self {
         Self::Unavailable(error.to_string())
+    }
+}
+
+impl From<MemoryError> for FileError {
+    fn from(error: MemoryError) -> Self {
+        match error {
+            MemoryError::Quota(quota) => Self::Quota(quota),
+            MemoryError::Unavailable(_) => Self::Unavailable(error.to_string()),
+        }
     }
 }
 
@@ -209,7 +221,8 @@ pub trait FileTable {
         glance: &Glance<'_>,
     ) -> FileResult<Vec<GlanceResult>>;
     /// Writes a row atomically and takes its key off the list of free keys. Returns `false` if the
-    /// precondition does not hold, or if the row is new and the tree has [`MAX_FILES`] files.
+    /// precondition does not hold, or if the row is new and the tree has [`MAX_FILES`] files; an error if the tenant
+    /// would exceed a limit.
     async fn put(&self, tree: &Tree, row: &Row, condition: &Precondition) -> FileResult<bool>;
     /// Deletes a row atomically if the precondition holds. Returns whether a row was deleted.
     async fn remove(&self, tree: &Tree, path: &FilePath, condition: &Precondition) -> FileResult<bool>;

@@ -4,16 +4,22 @@
 //! selects rows by them. All results of a call come from one collection, independent of the content of
 //! others.
 
-use crate::types::{AgentId, SessionId, TenantId, Timestamp, UserId};
+use crate::types::{AgentId, SessionId, StorageQuota, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use thiserror::Error;
 
-/// A failed index call, with the store's message.
+/// A failed index call.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("memory: {0}")]
-pub struct MemoryError(pub String);
+pub enum MemoryError {
+    /// The store failed, with its message.
+    #[error("memory: {0}")]
+    Unavailable(String),
+    /// The tenant has reached a limit. Nothing was added.
+    #[error(transparent)]
+    Quota(#[from] StorageQuota),
+}
 
 /// The result of an index call.
 pub type MemoryResult<T> = Result<T, MemoryError>;
@@ -215,7 +221,8 @@ pub trait MemoryIndex {
     /// exists is left unchanged, so that the call is idempotent. The index assigns positions, unique and
     /// without gaps even among concurrent callers. Facts of source [`Source::Log`] mark their space as dirty
     /// in the same commit (see
-    /// [`super::MemorySpaces`]).
+    /// [`super::MemorySpaces`]). Entries that would exceed a limit of the tenant are not added; of very many entries,
+    /// the first may be.
     async fn add(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<usize>;
 
     /// Returns the statistics of a collection, with the frequencies of `terms`. Reads one row per term and

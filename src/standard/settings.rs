@@ -9,6 +9,7 @@ mod limits;
 mod memory;
 mod models;
 mod platform;
+mod storage;
 mod value;
 
 use super::{ContextSettings, modes};
@@ -17,7 +18,7 @@ use crate::context::{compaction::CompactionSettings, observation::ObservationSet
 use crate::memory::MemorySettings;
 use crate::model::ModelSettings;
 use crate::tools::ExternalTool;
-use crate::types::{AgentId, TenantLimits};
+use crate::types::{AgentId, StorageLimits, TenantLimits};
 use context::Strategy;
 use thiserror::Error;
 pub use value::ValueError;
@@ -69,6 +70,7 @@ pub const SETTINGS: &[Topic] = &[
     control::TOPIC,
     context::TOPIC,
     memory::TOPIC,
+    storage::TOPIC,
     access::TOPIC,
     limits::TOPIC,
     platform::TOPIC,
@@ -108,6 +110,8 @@ pub struct Config {
     strategy: Strategy,
     compaction: CompactionSettings,
     observation: ObservationSettings,
+    /// What a tenant may store, unless it has limits of its own.
+    pub storage: StorageLimits,
     /// The key of the tenant `dev`.
     pub dev_api_key: Option<String>,
     /// Whether that key is valid for every host.
@@ -134,6 +138,7 @@ impl Default for Config {
             strategy: Strategy::default(),
             compaction: CompactionSettings::default(),
             observation: ObservationSettings::default(),
+            storage: StorageLimits { storage_bytes: Some(1_000_000_000), ..StorageLimits::default() },
             dev_api_key: None,
             dev: false,
             admin_key: None,

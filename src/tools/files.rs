@@ -65,6 +65,7 @@ impl Files {
             FileError::Full => {
                 format!("cannot create `{path}`: {error}, or put the content into fewer files")
             }
+            FileError::Quota(_) => format!("cannot write `{path}`: {error}"),
             FileError::ReadOnly => {
                 format!("`{path}` is shared by all users and read-only; write a copy instead")
             }

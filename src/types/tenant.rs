@@ -1,6 +1,8 @@
 //! What the operator sets for all sessions of a tenant.
 
-use super::{Budget, BudgetPatch, FieldError, ModelError, ModelList, Quota, Rules, budget::CEILING};
+use super::{
+    Budget, BudgetPatch, FieldError, ModelError, ModelList, Quota, Rules, StorageLimits, budget::CEILING,
+};
 use serde::{Deserialize, Serialize};
 
 /// The permission rules and the limits of a tenant. Several isolates send them to a session, each from its own cache.
@@ -62,6 +64,18 @@ pub struct TenantLimits {
     /// See [`Quota::cost_usd_per_day`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost_usd_per_day: Option<f64>,
+    /// See [`StorageLimits::storage_bytes`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storage_bytes: Option<u64>,
+    /// See [`StorageLimits::sessions`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<u64>,
+    /// See [`StorageLimits::files`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub files: Option<u64>,
+    /// See [`StorageLimits::memory_rows`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_rows: Option<u64>,
 }
 
 impl TenantLimits {
@@ -122,6 +136,12 @@ impl TenantLimits {
     pub fn quota(&self) -> Quota {
         let Self { concurrent_turns, turns_per_day, tokens_per_day, cost_usd_per_day, .. } = *self;
         Quota { concurrent_turns, turns_per_day, tokens_per_day, cost_usd_per_day }
+    }
+
+    /// Returns the limits of what the tenant stores.
+    pub fn storage(&self) -> StorageLimits {
+        let Self { storage_bytes, sessions, files, memory_rows, .. } = *self;
+        StorageLimits { storage_bytes, sessions, files, memory_rows }
     }
 
     /// Returns whether sessions of the tenant may use a model.

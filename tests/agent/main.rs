@@ -30,6 +30,7 @@ mod outputs;
 mod permissions;
 mod plans;
 mod questions;
+mod quotas;
 mod replay;
 mod settings;
 mod stage;

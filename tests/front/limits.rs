@@ -4,7 +4,7 @@ use crate::stage::{ADMIN, DEV, NOW, Stage, config, delete, get, post, request};
 use edge_harness::http::{GatewayConfig, erasure};
 use edge_harness::ports::{Directory, Ledger};
 use edge_harness::types::{
-    Day, ModelList, NanoUsd, TenantId, TenantLimits, Usage, UsageKey, UsageRow, UsageTotals,
+    Day, ModelList, NanoUsd, StorageLimits, TenantId, TenantLimits, Usage, UsageKey, UsageRow, UsageTotals,
 };
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
@@ -210,4 +210,31 @@ fn the_ledger_is_erased_with_its_tenant() {
     block_on(erasure::sweep(&stage.gateway)).unwrap();
     assert!(stage.ledger.is_empty(&tenant));
     assert!(block_on(stage.directory.deleted_tenants(1)).unwrap().is_empty());
+}
+
+#[test]
+fn storage_limits_are_named_when_a_write_exceeds_them() {
+    let stage = Stage::new();
+    let limits = json!({"storage_bytes": 1_000, "sessions": 5, "files": 10, "memory_rows": 20});
+    let made = json!({"id": "acme", "limits": limits});
+    let made = stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&made));
+    assert_eq!((made.status, &made.body["limits"]), (201, &limits));
+    stage.session("acme", "a", "ann", 0);
+    let shown = stage.answer(get(PATH).bearer(ADMIN)).body;
+    let storage = json!({"files": 0, "file_bytes": 0, "memory_rows": 0, "memory_bytes": 0, "sessions": 1});
+    assert_eq!((&shown["limits"], &shown["storage"]), (&limits, &storage));
+
+    let none = StorageLimits { files: Some(0), memory_rows: Some(0), ..StorageLimits::default() };
+    stage.files.limits.set(none);
+    stage.index.limits.set(none);
+    let turns = json!({"session": "s", "turns": [{"id": "1", "speaker": "user", "text": "x"}]});
+    for (write, limit) in [
+        (request("PUT", "/v1/workspace/files/a").body("x"), "files"),
+        (post("/v1/memory").json(&json!({"facts": [{"text": "x"}]})), "memory_rows"),
+        (post("/v1/memory/turns").json(&turns), "memory_rows"),
+    ] {
+        let answer = stage.answer(write.bearer(DEV));
+        assert_eq!(answer.code(), (429, "quota_exceeded"));
+        assert!(answer.text("detail").contains(&format!("limit {limit} is reached")), "{answer:?}");
+    }
 }

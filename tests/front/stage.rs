@@ -36,6 +36,7 @@ pub struct Stage {
     pub clock: ManualClock,
     pub web: Rc<Web>,
     pub objects: Rc<Objects>,
+    pub index: Rc<InMemoryIndex>,
     pub files: Rc<MemoryFiles>,
     pub blobs: Rc<MemoryBlobs>,
     pub log: Rc<MemoryLog>,
@@ -149,7 +150,7 @@ impl Stage {
         let index = Rc::new(InMemoryIndex::default());
         let memories = Memories::new(
             index.clone(),
-            Rc::new(InMemorySpaces::new(index)),
+            Rc::new(InMemorySpaces::new(index.clone())),
             workspaces.clone(),
             OneShotModel {
                 models: Rc::new(models),
@@ -174,7 +175,7 @@ impl Stage {
             cache: Rc::new(AuthCache::default()),
             log: log.clone(),
         };
-        Self { gateway, directory, ledger, clock, web, objects, files, blobs, log }
+        Self { gateway, directory, ledger, clock, web, objects, files, index, blobs, log }
     }
 
     pub fn send(&self, request: Request) -> Handled {

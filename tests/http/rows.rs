@@ -91,7 +91,7 @@ fn adding_one_turn_writes_few_rows_and_erasing_leaves_none() {
     ask(&client, "ann", json!({ "add": { "from": 0, "to": 50 } }));
     ask(&client, "bob", json!({ "add": { "from": 0, "to": 50 } }));
     let (added, _, written) = ask(&client, "ann", json!({ "add": { "from": 50, "to": 51 } }));
-    assert_eq!((added, written), (json!(1), 7));
+    assert_eq!((added, written), (json!(1), 8));
     let (added, _, written) = ask(&client, "ann", json!({ "add": { "from": 50, "to": 51 } }));
     assert_eq!((added, written), (json!(0), 0));
     assert_eq!(ask(&client, "ann", json!("erase")).0, json!(false));

@@ -3,13 +3,13 @@
 use crate::sqlite::{Shards, Sqlite};
 use edge_harness::platform::sql::SqlMemory;
 use edge_harness::ports::{MemoryIndex, memory::*};
-use edge_harness::types::Timestamp;
+use edge_harness::types::{StorageLimits, Timestamp};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 
 fn index() -> (Sqlite, SqlMemory<Shards>) {
     let database = Sqlite::new();
-    (database.clone(), SqlMemory::new(Shards(vec![('t', database)])))
+    (database.clone(), SqlMemory::new(Shards(vec![('t', database)]), StorageLimits::default()))
 }
 
 fn turns_of(user: &str) -> Collection {
@@ -56,7 +56,7 @@ fn a_thousand_entries_take_as_many_statements_as_one() {
     for some in [&turns[..1], &turns] {
         let before = database.statements();
         block_on(index.add(&turns_of("ann"), some)).unwrap();
-        assert_eq!(database.statements() - before, 6);
+        assert_eq!(database.statements() - before, 7);
     }
 }
 

@@ -7,4 +7,5 @@ mod log;
 mod migrations;
 mod spaces;
 mod sqlite;
+mod storage;
 mod twin;

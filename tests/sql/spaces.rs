@@ -7,7 +7,7 @@ use edge_harness::ports::{
     memory::*,
     memory_spaces::{Claim, Lease, Space},
 };
-use edge_harness::types::Timestamp;
+use edge_harness::types::{StorageLimits, Timestamp};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 
@@ -42,7 +42,7 @@ fn tenants(leases: &[Lease]) -> Vec<&str> {
 #[test]
 fn due_spaces_are_leased_in_order_across_databases_and_once() {
     let shards = Shards(vec![('s', Sqlite::new()), ('t', Sqlite::new())]);
-    let (index, spaces) = (SqlMemory::new(shards.clone()), SqlSpaces::new(shards));
+    let (index, spaces) = (SqlMemory::new(shards.clone(), StorageLimits::default()), SqlSpaces::new(shards));
     for (tenant, at) in [("s1", 5), ("s2", 2), ("t1", 4), ("t2", 1), ("t3", 9)] {
         learn(&index, tenant, at);
     }
@@ -59,7 +59,7 @@ fn due_spaces_are_leased_in_order_across_databases_and_once() {
 #[test]
 fn removed_facts_are_not_due_and_later_ones_are() {
     let shards = Shards(vec![('t', Sqlite::new())]);
-    let (index, spaces) = (SqlMemory::new(shards.clone()), SqlSpaces::new(shards));
+    let (index, spaces) = (SqlMemory::new(shards.clone(), StorageLimits::default()), SqlSpaces::new(shards));
     let Space { tenant, agent, user } = space("t");
     let facts = Collection { tenant, agent, user, kind: CollectionKind::Facts };
     let due = |holder| block_on(spaces.claim_due(&claim(holder), Timestamp(100), 9)).unwrap();

@@ -11,7 +11,7 @@ use edge_harness::ports::{
     memory::*,
     memory_spaces::{Claim, Intent, Lease, Space},
 };
-use edge_harness::types::{SessionId, Timestamp};
+use edge_harness::types::{SessionId, StorageLimits, Timestamp};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use proptest::{collection::vec, option, prelude::*, sample::select};
@@ -146,6 +146,14 @@ fn look() -> impl Strategy<Value = Look> {
         .prop_map(|(queries, places, listing, groups)| Look { queries, places, listing, groups })
 }
 
+fn limits() -> impl Strategy<Value = StorageLimits> {
+    (option::of(0_u64..30), option::of(0_u64..200)).prop_map(|(memory_rows, storage_bytes)| StorageLimits {
+        memory_rows,
+        storage_bytes,
+        ..StorageLimits::default()
+    })
+}
+
 fn collection() -> impl Strategy<Value = Collection> {
     let kind = select(&[CollectionKind::Facts, CollectionKind::Facts, CollectionKind::Turns][..]);
     (select(&["ann", "bob"][..]), select(&["a", "b"][..]), kind).prop_map(|(user, agent, kind)| Collection {
@@ -246,10 +254,14 @@ impl Side {
 const AT_ODDS: &[&str] = &[
     "SELECT serial FROM memory_entries EXCEPT SELECT rowid FROM memory_terms",
     "SELECT rowid FROM memory_terms EXCEPT SELECT serial FROM memory_entries",
-    "SELECT id, documents, length, groups FROM memory_collections EXCEPT SELECT c.id, \
+    "SELECT id, documents, length, groups, bytes FROM memory_collections EXCEPT SELECT c.id, \
      (SELECT count(*) FROM memory_entries WHERE collection = c.id), \
      (SELECT coalesce(sum(length), 0) FROM memory_entries WHERE collection = c.id), \
-     (SELECT count(*) FROM memory_groups WHERE collection = c.id) FROM memory_collections AS c",
+     (SELECT count(*) FROM memory_groups WHERE collection = c.id), \
+     (SELECT coalesce(sum(octet_length(text)), 0) FROM memory_entries WHERE collection = c.id) \
+     FROM memory_collections AS c",
+    "SELECT coalesce(sum(memory_rows), 0), coalesce(sum(memory_bytes), 0) FROM tenant_storage EXCEPT \
+     SELECT count(*), coalesce(sum(octet_length(text)), 0) FROM memory_entries",
     "SELECT collection, name, entries, bytes, last FROM memory_groups EXCEPT SELECT collection, grp, \
      sum(part = 0), sum(octet_length(text)), max(serial) FROM memory_entries GROUP BY collection, grp",
     "SELECT collection, grp FROM memory_entries EXCEPT SELECT collection, name FROM memory_groups",
@@ -265,12 +277,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn both_return_the_same_results(steps in vec((collection(), step(), look()), 1..40)) {
+    fn both_return_the_same_results(limits in limits(), steps in vec((collection(), step(), look()), 1..40)) {
         let database = Sqlite::new();
         let shards = Shards(vec![('t', database.clone())]);
         let twin = Rc::new(InMemoryIndex::default());
+        twin.limits.set(limits);
         let mut sqlite = Side {
-            index: Rc::new(SqlMemory::new(shards.clone())),
+            index: Rc::new(SqlMemory::new(shards.clone(), limits)),
             spaces: Rc::new(SqlSpaces::new(shards)),
             leases: Vec::new(),
         };

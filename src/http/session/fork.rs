@@ -52,6 +52,7 @@ pub async fn fork(call: &Call<'_>) -> Result<Response, Problem> {
         let forked_from = Some(call.session_id.clone());
         Snapshot { schema: SCHEMA, meta, forked_from, tenant_policy, records: None, task: None }
     };
+    call.host.check_new_session(&call.principal.tenant, &call.principal.policy.limits).await?;
     let view = match call.host.export(session, until, &id, snapshot).await? {
         Imported::Session(view) => view,
         Imported::Taken => {

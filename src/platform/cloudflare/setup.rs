@@ -180,7 +180,7 @@ pub fn blobs(env: &Env) -> Result<Rc<dyn BlobStore>> {
 /// Returns the workspaces of this isolate.
 pub fn workspaces(env: &Env) -> Result<Rc<Workspaces>> {
     once(&WORKSPACES, || {
-        let table = Rc::new(D1Files::new(shards(env)?));
+        let table = Rc::new(D1Files::new(shards(env)?, loaded(env).config.storage));
         let stores = Stores::new(table, blobs(env)?, clock(), entropy());
         let (index, _) = memory(env)?;
         let layer = Memories::layer(index, clock(), Rc::new(ConsoleLog));
@@ -201,8 +201,8 @@ pub fn memories(env: &Env) -> Result<Rc<Memories>> {
 
 /// Returns the memory index and the memory spaces.
 pub fn memory(env: &Env) -> Result<(Rc<dyn MemoryIndex>, Rc<dyn MemorySpaces>)> {
-    let shards = shards(env)?;
-    Ok((Rc::new(SqlMemory::new(Rc::clone(&shards))), Rc::new(SqlSpaces::new(shards))))
+    let (shards, limits) = (shards(env)?, loaded(env).config.storage);
+    Ok((Rc::new(SqlMemory::new(Rc::clone(&shards), limits)), Rc::new(SqlSpaces::new(shards))))
 }
 
 /// Returns the clock.

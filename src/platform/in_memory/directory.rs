@@ -4,7 +4,7 @@ use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{AgentId, KeyId, SessionId, TenantId, TenantPolicy, Timestamp, UserId};
+use crate::types::{AgentId, KeyId, SessionId, StorageUse, TenantId, TenantPolicy, Timestamp, UserId};
 use async_trait::async_trait;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -251,6 +251,13 @@ impl Directory for InMemoryDirectory {
 
     async fn secret(&self, name: &str, new: &str) -> DirectoryResult<String> {
         Ok(self.tables()?.secrets.entry(name.into()).or_insert_with(|| new.into()).clone())
+    }
+
+    /// Only the number of sessions: files and memory are in other tables.
+    async fn storage(&self, tenant: &TenantId) -> DirectoryResult<StorageUse> {
+        let tables = self.tables()?;
+        let own = tables.sessions.values().filter(|s| s.tenant == *tenant && s.parent.is_none());
+        Ok(StorageUse { sessions: own.count() as u64, ..StorageUse::default() })
     }
 
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {

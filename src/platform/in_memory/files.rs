@@ -4,7 +4,7 @@ use crate::ports::{
     FileError, FileTable,
     filesystem::{Content, Entry, FileResult, Glance, GlanceResult, MAX_FILES, Precondition, Row, Tree},
 };
-use crate::types::{FilePath, PathPrefix, TenantId, Timestamp};
+use crate::types::{FilePath, PathPrefix, StorageLimits, StorageUse, TenantId, Timestamp};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::poll_fn;
@@ -29,6 +29,8 @@ pub struct MemoryFiles {
     pub calls: Cell<usize>,
     /// Number of content bytes returned by glances.
     pub glanced: Cell<usize>,
+    /// The limits of every tenant. Memory does not count here.
+    pub limits: Cell<StorageLimits>,
     held: Cell<bool>,
     waiting: RefCell<Vec<Waker>>,
     state: RefCell<State>,
@@ -104,6 +106,13 @@ impl State {
         }
     }
 
+    /// Returns what a tenant stores.
+    fn used(&self, tenant: &TenantId) -> StorageUse {
+        let own = || self.rows.iter().filter(|((tree, _), _)| tree.tenant == *tenant);
+        let file_bytes = own().map(|(_, row)| row.entry.bytes).sum();
+        StorageUse { files: own().count() as u64, file_bytes, ..StorageUse::default() }
+    }
+
     fn of<'a>(&'a self, tree: &'a Tree) -> impl Iterator<Item = (&'a FilePath, &'a Row)> {
         self.rows.iter().filter(move |((own, _), _)| own == tree).map(|((_, path), row)| (path, row))
     }
@@ -176,6 +185,16 @@ impl FileTable for MemoryFiles {
         let is_full = old.is_none() && state.of(tree).count() >= MAX_FILES;
         if is_full || !condition.fits(old) {
             return Ok(false);
+        }
+        let before = state.used(&tree.tenant);
+        let replaced = state.rows.get(&key).map_or(0, |row| row.entry.bytes);
+        let after = StorageUse {
+            files: before.files + u64::from(old.is_none()),
+            file_bytes: before.file_bytes + row.entry.bytes - replaced,
+            ..before
+        };
+        if let Some(quota) = self.limits.get().exceeded(&before, &after) {
+            return Err(quota.into());
         }
         if let Content::Blob(blob) = &row.content {
             state.free.remove(&(tree.tenant.clone(), blob.clone()));

@@ -8,7 +8,7 @@ use crate::ports::{
     },
     memory_spaces::Intent,
 };
-use crate::types::{Owner, TenantId, Timestamp, UserId};
+use crate::types::{Owner, StorageLimits, StorageUse, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use std::{
     cell::{Cell, RefCell},
@@ -25,6 +25,8 @@ pub struct InMemoryIndex {
     /// Number of rows that D1 would have counted for statistics, queries and neighbors so far
     /// (`tests/http/rows.rs`).
     pub rows_read: Cell<u64>,
+    /// The limits of every tenant. The size of files does not count here.
+    pub limits: Cell<StorageLimits>,
     /// The state of [`super::InMemorySpaces`], which is erased together with the entries.
     pub(super) spaces: RefCell<BTreeMap<Owner, SpaceState>>,
     state: RefCell<State>,
@@ -75,7 +77,7 @@ impl InMemoryIndex {
             Some(calls) => self.dies_after.set(Some(calls - 1)),
             None => {}
         }
-        if self.down.get() { Err(MemoryError("switched off".into())) } else { Ok(()) }
+        if self.down.get() { Err(MemoryError::Unavailable("switched off".into())) } else { Ok(()) }
     }
 
     /// Returns all owners with stored state.
@@ -99,6 +101,30 @@ impl InMemoryIndex {
         })
     }
 
+    /// Returns what a tenant stores.
+    fn used(&self, tenant: &TenantId) -> StorageUse {
+        let state = self.state.borrow();
+        let own = state.collections.iter().filter(|(of, _)| of.tenant == *tenant);
+        let texts: Vec<usize> =
+            own.flat_map(|(_, kept)| &kept.rows).map(|row| row.entry.text.len()).collect();
+        let memory_bytes = texts.iter().sum::<usize>() as u64;
+        StorageUse { memory_rows: texts.len() as u64, memory_bytes, ..StorageUse::default() }
+    }
+
+    /// Checks that the new ones of these entries do not exceed a limit.
+    fn check_limits(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<()> {
+        let before = self.used(&collection.tenant);
+        let mut after = before;
+        self.with(collection, |kept| {
+            let mut keys: BTreeSet<&str> = kept.rows.iter().map(|row| row.entry.key.as_str()).collect();
+            for part in entries.iter().filter(|new| keys.insert(&new.key)).flat_map(|new| &new.parts) {
+                after.memory_rows += 1;
+                after.memory_bytes += part.text.len() as u64;
+            }
+        });
+        self.limits.get().exceeded(&before, &after).map_or(Ok(()), |quota| Err(quota.into()))
+    }
+
     fn read(&self, rows: usize) {
         self.rows_read.set(self.rows_read.get() + rows as u64);
     }
@@ -120,6 +146,7 @@ impl MemoryIndex for InMemoryIndex {
 
     async fn add(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<usize> {
         self.up()?;
+        self.check_limits(collection, entries)?;
         let mut state = self.state.borrow_mut();
         let State { serial, collections } = &mut *state;
         let kept = collections.entry(collection.clone()).or_default();

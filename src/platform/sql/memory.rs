@@ -1,4 +1,4 @@
-//! The memory index (`migrations/0004_memory.sql`).
+//! The memory index (`migrations/0004_memory.sql`, `0011_tenant_storage.sql`).
 //!
 //! All collections share one full-text index. To keep them apart, each term is stored as `c@_term`, where the
 //! database replaces `@`, which no term contains, with the collection's number.
@@ -8,13 +8,13 @@ mod find;
 mod list;
 mod remove;
 
-use super::{Databases, Sql, SqlError, Statement, Value, read};
+use super::{Databases, Sql, SqlError, Statement, Value, read, storage};
 use crate::ports::MemoryIndex;
 use crate::ports::memory::{
     Collection, CollectionKind, Entry, Group, Listing, MemoryError, MemoryResult, NewEntry, Place, Removal,
     Source, Statistics, TermQuery,
 };
-use crate::types::{SessionId, TenantId, Timestamp, UserId};
+use crate::types::{SessionId, StorageLimits, TenantId, Timestamp, UserId};
 use async_trait::async_trait;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -29,12 +29,14 @@ const ENTRY: &str = "serial, key, part, source, grp, position, session, at, spea
 /// The memory index.
 pub struct SqlMemory<D> {
     databases: D,
+    /// The limits of tenants that have none of their own.
+    limits: StorageLimits,
 }
 
 impl<D: Databases> SqlMemory<D> {
-    /// Creates the index in these databases.
-    pub fn new(databases: D) -> Self {
-        Self { databases }
+    /// Creates the index in these databases. `limits` are those of tenants that have none of their own.
+    pub fn new(databases: D, limits: StorageLimits) -> Self {
+        Self { databases, limits }
     }
 
     /// Runs a batch in the tenant's database.
@@ -45,11 +47,21 @@ impl<D: Databases> SqlMemory<D> {
     ) -> MemoryResult<Vec<<D::Database as Sql>::Rows>> {
         Ok(self.databases.of(tenant).await?.batch(statements).await?)
     }
+
+    /// Fails if a limit is why nothing of a load was added. Otherwise all of it existed.
+    async fn check_refusal(&self, collection: &Collection, load: &add::Load) -> MemoryResult<()> {
+        let refused = load.refusal(collection, &self.limits)?;
+        let results = self.batch(&collection.tenant, &[refused]).await?;
+        match results.first().map(storage::read_quota).transpose()?.flatten() {
+            Some(quota) => Err(quota.into()),
+            None => Ok(()),
+        }
+    }
 }
 
 impl From<SqlError> for MemoryError {
     fn from(error: SqlError) -> Self {
-        Self(error.0)
+        Self::Unavailable(error.0)
     }
 }
 
@@ -78,7 +90,7 @@ fn token(term: &str) -> MemoryResult<String> {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || !c.is_ascii();
     if term.is_empty() || !term.chars().all(fits) {
         // The term itself is user data and must not be logged.
-        return Err(MemoryError("a term contains a character that is not allowed".into()));
+        return Err(MemoryError::Unavailable("a term contains a character that is not allowed".into()));
     }
     Ok(format!("c@_{term}"))
 }
@@ -137,8 +149,12 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
     async fn add(&self, collection: &Collection, entries: &[NewEntry]) -> MemoryResult<usize> {
         let mut added = 0;
         for load in add::loads(entries)? {
-            let results = self.batch(&collection.tenant, &load.statements(collection)).await?;
-            added += add::count(&results)?;
+            let results = self.batch(&collection.tenant, &load.statements(collection, &self.limits)).await?;
+            let new = add::count(&results)?;
+            if new == 0 {
+                self.check_refusal(collection, &load).await?;
+            }
+            added += new;
         }
         Ok(added)
     }

@@ -3,6 +3,7 @@
 use super::{Shared, owner};
 use crate::agent::{Tool, ToolContext, ToolError};
 use crate::memory::facts::{self, MAX_FACT, NewFact};
+use crate::ports::FileError;
 use crate::types::{Category, Effect, EventKind};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -44,7 +45,10 @@ impl Tool for MemorySave {
         let gate = cx.gate.clone();
         let guard = Rc::new(move || gate.is_open());
         let saved = self.0.memories.save(&owner(&cx), fact, guard).await;
-        saved.map_err(|error| self.0.down(&cx, &error))?;
+        saved.map_err(|error| match error {
+            FileError::Quota(quota) => ToolError::new(quota.to_string()),
+            error => self.0.down(&cx, &error),
+        })?;
         cx.record(EventKind::MemoryFlushed { facts: 1 })?;
         Ok(format!("remembered: {text}"))
     }

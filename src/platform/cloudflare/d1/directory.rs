@@ -1,16 +1,18 @@
 //! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`,
-//! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`). Tenants, keys, idempotency keys and
+//! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`, `0011_tenant_storage.sql`). Tenants, keys, idempotency keys and
 //! secrets are in the root database, the list of a tenant's sessions on its shard.
 
 mod rows;
 
 use super::{Database, Shards, number, optional, time, timestamp};
-use crate::platform::sql::SqlError;
+use crate::platform::sql::{Sql, SqlError, storage};
 use crate::ports::Directory;
 use crate::ports::directory::{
     ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{AgentId, KeyId, SessionId, TenantId, TenantPolicy, Timestamp, UserId};
+use crate::types::{
+    AgentId, KeyId, SessionId, StorageLimits, StorageUse, TenantId, TenantPolicy, Timestamp, UserId,
+};
 use async_trait::async_trait;
 use rows::{ClaimRow, DeletedRow, JsonColumns, KeyRow, SecretRow, SessionRow, TenantRow, invalid_row};
 use serde::de::IgnoredAny;
@@ -41,6 +43,14 @@ impl D1Directory {
     fn root(&self) -> &Database {
         self.shards.root()
     }
+
+    /// Copies a tenant's storage limits to its shard, where the statements that write check them.
+    async fn copy_limits(&self, tenant: &Tenant) -> DirectoryResult<()> {
+        let shard = self.shards.of(&tenant.id).await?;
+        let statement = storage::set_limits(&tenant.id, &tenant.limits.storage(), tenant.version);
+        Sql::batch(&shard, &[statement]).await?;
+        Ok(())
+    }
 }
 
 impl From<SqlError> for DirectoryError {
@@ -66,7 +76,11 @@ impl Directory for D1Directory {
             optional(limits.as_deref()),
             number(tenant.version),
         ];
-        Ok(self.root().did(sql, &args).await?)
+        let created = self.root().did(sql, &args).await?;
+        if created && tenant.limits.storage() != StorageLimits::default() {
+            self.copy_limits(tenant).await?;
+        }
+        Ok(created)
     }
 
     async fn update_tenant(&self, tenant: &Tenant, read_version: u64) -> DirectoryResult<bool> {
@@ -83,7 +97,11 @@ impl Directory for D1Directory {
             number(tenant.version),
             number(read_version),
         ];
-        Ok(self.root().did(sql, &args).await?)
+        let updated = self.root().did(sql, &args).await?;
+        if updated {
+            self.copy_limits(tenant).await?;
+        }
+        Ok(updated)
     }
 
     async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>> {
@@ -117,6 +135,8 @@ impl Directory for D1Directory {
     }
 
     async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()> {
+        let shard = self.shards.of(id).await?;
+        shard.run("DELETE FROM tenant_storage WHERE tenant = ?1", &[D1Type::Text(id)]).await?;
         let sql = "DELETE FROM tenants WHERE id = ?1 AND deleted_at IS NOT NULL";
         Ok(self.root().run(sql, &[D1Type::Text(id)]).await?)
     }
@@ -304,6 +324,12 @@ impl Directory for D1Directory {
         let found = results.last().map(|found| found.read::<SecretRow>()).transpose()?;
         let row = found.and_then(|rows| rows.into_iter().next());
         row.map(|row| row.value).ok_or_else(|| DirectoryError("the row of the secret is missing".into()))
+    }
+
+    async fn storage(&self, tenant: &TenantId) -> DirectoryResult<StorageUse> {
+        let shard = self.shards.of(tenant).await?;
+        let results = Sql::batch(&shard, &[storage::select_use(tenant)]).await?;
+        Ok(results.first().map(storage::read_use).transpose()?.unwrap_or_default())
     }
 
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool> {

@@ -1,33 +1,30 @@
-//! The table of files on D1 (`migrations/0002_workspace.sql`, `0005_file_trees.sql`).
+//! The table of files on D1 (`migrations/0002_workspace.sql`, `0005_file_trees.sql`, `0011_tenant_storage.sql`).
 //!
 //! Each change is one conditional statement, so that the database decides which of several concurrent changes
 //! succeeds. D1 returns bytes as lists of numbers, one object each, so content that is not plain text is
 //! stored as base64.
 
 use super::{Shards, list, number, time, timestamp};
-use crate::platform::sql::SqlError;
+use crate::platform::sql::{Sql, SqlError, storage};
 use crate::ports::{
     FileError, FileTable,
-    filesystem::{Content, Entry, FileResult, Glance, GlanceResult, MAX_FILES, Precondition, Row, Tree},
+    filesystem::{Content, Entry, FileResult, Glance, GlanceResult, Precondition, Row, Tree},
 };
-use crate::types::{FilePath, PathPrefix, TenantId, Timestamp};
+use crate::types::{FilePath, PathPrefix, StorageLimits, TenantId, Timestamp};
 use async_trait::async_trait;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use serde::{Deserialize, de::IgnoredAny};
-use std::{borrow::Cow, rc::Rc};
+use std::rc::Rc;
 use worker::D1Type;
 
 /// The columns of an [`Entry`].
 const ENTRY: &str = "path, etag, bytes, updated_at";
-/// The row with the same path.
-const SAME: &str = "SELECT 1 FROM files WHERE tenant = ?1 AND scope = ?2 AND path = ?3";
-/// The number of files of a tree.
-const COUNT: &str = "SELECT files FROM file_trees WHERE tenant = ?1 AND scope = ?2";
-
 /// The table of files.
 pub struct D1Files {
     shards: Rc<Shards>,
+    /// The limits of tenants that have none of their own.
+    limits: StorageLimits,
 }
 
 #[derive(Deserialize)]
@@ -96,9 +93,10 @@ struct KeyRow {
 }
 
 impl D1Files {
-    /// Creates the table, in which each tenant's rows are on its shard.
-    pub fn new(shards: Rc<Shards>) -> Self {
-        Self { shards }
+    /// Creates the table, in which each tenant's rows are on its shard. `limits` are those of tenants that have none
+    /// of their own.
+    pub fn new(shards: Rc<Shards>, limits: StorageLimits) -> Self {
+        Self { shards, limits }
     }
 }
 
@@ -112,18 +110,6 @@ impl From<SqlError> for FileError {
 fn decoded(content: &str) -> FileResult<Bytes> {
     let bytes = STANDARD.decode(content).map_err(|error| FileError::Unavailable(error.to_string()))?;
     Ok(bytes.into())
-}
-
-/// Returns the values of the columns `kind` and `content`.
-fn columns(content: &Content) -> (&'static str, Cow<'_, str>) {
-    match content {
-        Content::Blob(key) => ("blob", Cow::Borrowed(key)),
-        Content::Inline(bytes) => match std::str::from_utf8(bytes) {
-            // SQLite's functions end a text at a NUL.
-            Ok(text) if !text.contains('\0') => ("text", Cow::Borrowed(text)),
-            _ => ("base64", Cow::Owned(STANDARD.encode(bytes))),
-        },
-    }
 }
 
 #[async_trait(?Send)]
@@ -192,37 +178,17 @@ impl FileTable for D1Files {
     }
 
     async fn put(&self, tree: &Tree, row: &Row, condition: &Precondition) -> FileResult<bool> {
-        let Entry { path, bytes, etag, updated_at } = &row.entry;
-        let (kind, content) = columns(&row.content);
-        let mut args = vec![
-            D1Type::Text(&tree.tenant),
-            D1Type::Text(&tree.scope),
-            D1Type::Text(path.as_str()),
-            D1Type::Text(etag),
-            number(*bytes),
-            D1Type::Text(kind),
-            D1Type::Text(&content),
-            time(*updated_at),
-        ];
-        let insert = format!(
-            "INSERT INTO files (tenant, scope, path, etag, bytes, kind, content, updated_at) \
-             SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8 \
-             WHERE coalesce(({COUNT}), 0) < {MAX_FILES} OR EXISTS ({SAME}) ON CONFLICT (tenant, scope, path)"
-        );
-        let sql = match condition {
-            Precondition::Any => format!(
-                "{insert} DO UPDATE SET etag = excluded.etag, bytes = excluded.bytes, kind = excluded.kind, \
-                 content = excluded.content, updated_at = excluded.updated_at RETURNING 1 AS done"
-            ),
-            Precondition::CreateOnly => format!("{insert} DO NOTHING RETURNING 1 AS done"),
-            Precondition::IfMatch(expected) => {
-                args.push(D1Type::Text(expected));
-                "UPDATE files SET etag = ?4, bytes = ?5, kind = ?6, content = ?7, updated_at = ?8 \
-                 WHERE tenant = ?1 AND scope = ?2 AND path = ?3 AND etag = ?9 RETURNING 1 AS done"
-                    .to_owned()
-            }
-        };
-        Ok(self.shards.of(&tree.tenant).await?.did(&sql, &args).await?)
+        let shard = self.shards.of(&tree.tenant).await?;
+        let [put, refused] = storage::put_file(&self.limits, tree, row, condition);
+        let run =
+            |statement| async { Sql::batch(&shard, &[statement]).await.map(|rows| rows.into_iter().next()) };
+        if run(put).await?.map_or(Ok(false), |rows| rows.any())? {
+            return Ok(true);
+        }
+        match run(refused).await?.as_ref().map(storage::read_quota).transpose()?.flatten() {
+            Some(quota) => Err(quota.into()),
+            None => Ok(false),
+        }
     }
 
     async fn remove(&self, tree: &Tree, path: &FilePath, condition: &Precondition) -> FileResult<bool> {

@@ -4,8 +4,9 @@
 //! higher serial number.
 
 use super::{COLLECTION, named, source_name, token};
-use crate::platform::sql::{Rows, Statement, json, read};
+use crate::platform::sql::{Rows, Statement, json, read, storage};
 use crate::ports::memory::{Collection, CollectionKind, MemoryResult, NewEntry, NewPart, Source};
+use crate::types::StorageLimits;
 use serde::Deserialize;
 use std::collections::HashSet;
 
@@ -21,6 +22,8 @@ pub(super) struct Load {
     terms: Vec<String>,
     bytes: usize,
     logs: bool,
+    /// The key of each entry, with the number and the size of its rows.
+    sizes: Vec<(String, usize, usize)>,
 }
 
 /// Splits entries into loads, in order. Of several entries with the same key the first is used.
@@ -28,7 +31,9 @@ pub(super) fn loads(entries: &[NewEntry]) -> MemoryResult<Vec<Load>> {
     let mut loads: Vec<Load> = Vec::new();
     let mut seen = HashSet::new();
     for (number, entry) in entries.iter().enumerate().filter(|(_, entry)| seen.insert(&entry.key)) {
-        let mut load = Load { logs: entry.source == Source::Log, ..Load::default() };
+        let text_bytes = entry.parts.iter().map(|part| part.text.len()).sum();
+        let sizes = vec![(entry.key.clone(), entry.parts.len(), text_bytes)];
+        let mut load = Load { logs: entry.source == Source::Log, sizes, ..Load::default() };
         for (part, text) in entry.parts.iter().enumerate() {
             load.push(number, part, entry, text)?;
         }
@@ -61,15 +66,31 @@ impl Load {
         self.terms.extend(other.terms);
         self.bytes += other.bytes;
         self.logs |= other.logs;
+        self.sizes.extend(other.sizes);
+    }
+
+    /// Returns the statement that reports why nothing of the load was added.
+    pub(super) fn refusal<'a>(
+        &self,
+        collection: &'a Collection,
+        limits: &StorageLimits,
+    ) -> MemoryResult<Statement<'a>> {
+        let sizes: Vec<_> =
+            self.sizes.iter().map(|(key, rows, bytes)| (key.as_str(), *rows, *bytes)).collect();
+        Ok(storage::refused_memory(limits, COLLECTION, named(collection), &sizes)?)
     }
 
     /// Returns the statements of the transaction.
-    pub(super) fn statements<'a>(&self, collection: &'a Collection) -> Vec<Statement<'a>> {
+    pub(super) fn statements<'a>(
+        &self,
+        collection: &'a Collection,
+        limits: &StorageLimits,
+    ) -> Vec<Statement<'a>> {
         let list = |items: &[String]| format!("[{}]", items.join(",")).into();
         let with = |argument| named(collection).into_iter().chain([argument]).collect::<Vec<_>>();
         let mut statements = vec![
             Statement::new(INSERT_COLLECTION, named(collection)),
-            Statement::new(insert_entries(), with(list(&self.entries))),
+            Statement::new(insert_entries(limits), with(list(&self.entries))),
             Statement::new(insert_terms(), with(list(&self.terms))),
             Statement::new(count_groups(), named(collection)),
             Statement::new(count_documents(), named(collection)),
@@ -77,6 +98,7 @@ impl Load {
         if collection.kind == CollectionKind::Facts && self.logs {
             statements.push(Statement::new(make_dirty(), named(collection)));
         }
+        statements.push(Statement::new(remove_new_collection(), named(collection)));
         statements.push(Statement::new(move_serial(), named(collection)));
         statements
     }
@@ -103,22 +125,23 @@ const INSERT_COLLECTION: &str = "INSERT INTO memory_collections (id, tenant, use
                                  SELECT last + 1, ?1, ?2, ?3, ?4 FROM memory_serial WHERE true \
                                  ON CONFLICT (tenant, user, agent, kind) DO NOTHING";
 
-fn insert_entries() -> String {
+fn insert_entries(limits: &StorageLimits) -> String {
+    let quota = storage::memory_quota(limits);
     format!(
         "INSERT INTO memory_entries (collection, serial, key, part, source, grp, position, session, at, \
          speaker, length, text) \
          WITH given AS (SELECT {COLLECTION} AS collection, j.key AS row, value ->> 0 AS entry, \
            value ->> 1 AS key, value ->> 2 AS part, value ->> 3 AS source, value ->> 4 AS grp, \
            value ->> 5 AS session, value ->> 6 AS at, value ->> 7 AS speaker, value ->> 8 AS length, \
-           value ->> 9 AS text FROM json_each(?5) AS j) \
+           value ->> 9 AS text FROM json_each(?5) AS j), \
+         fresh AS (SELECT * FROM given WHERE NOT EXISTS (SELECT 1 FROM memory_entries AS old \
+           WHERE old.collection = given.collection AND old.key = given.key AND old.part = 0)) \
          SELECT collection, (SELECT last FROM memory_serial) + row_number() OVER (ORDER BY row), key, part, \
            source, grp, coalesce((SELECT next FROM memory_groups AS g \
-             WHERE g.collection = given.collection AND g.name = given.grp), 0) \
+             WHERE g.collection = fresh.collection AND g.name = fresh.grp), 0) \
              + dense_rank() OVER (PARTITION BY grp ORDER BY entry) - 1, \
            session, at, speaker, length, text \
-         FROM given WHERE NOT EXISTS (SELECT 1 FROM memory_entries AS old \
-           WHERE old.collection = given.collection AND old.key = given.key AND old.part = 0) \
-         RETURNING part"
+         FROM fresh WHERE {quota} IS NULL RETURNING part"
     )
 }
 
@@ -148,8 +171,9 @@ fn count_documents() -> String {
     let added = added();
     format!(
         "UPDATE memory_collections SET documents = documents + parts, length = length + words, \
-         groups = groups + begun \
-         FROM (SELECT count(*) AS parts, sum(length) AS words, sum(position = 0 AND part = 0) AS begun \
+         groups = groups + begun, bytes = bytes + size \
+         FROM (SELECT count(*) AS parts, sum(length) AS words, sum(position = 0 AND part = 0) AS begun, \
+           sum(octet_length(text)) AS size \
            FROM {added}) WHERE id = {COLLECTION} AND parts > 0"
     )
 }
@@ -162,6 +186,15 @@ fn make_dirty() -> String {
          SELECT ?1, ?2, ?3, at FROM {added} AND source = 'log' ORDER BY serial LIMIT 1 \
          ON CONFLICT (tenant, user, agent) DO UPDATE SET dirty_since = excluded.dirty_since \
          WHERE dirty_since IS NULL"
+    )
+}
+
+/// A collection whose first entries were refused is removed: the next new one of the database gets the same number.
+fn remove_new_collection() -> String {
+    let added = added();
+    format!(
+        "DELETE FROM memory_collections WHERE id = {COLLECTION} \
+         AND id > (SELECT last FROM memory_serial) AND NOT EXISTS (SELECT 1 FROM {added})"
     )
 }
 
