@@ -12,7 +12,7 @@ use edge_harness::ports::{PeerError, Peers, SessionEraser, Spawner};
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
     Acknowledgement, CallId, ChildStatus, Imported, Parent, Problem, SessionId, Snapshot, TenantId,
-    TenantLimits, time::millis,
+    time::millis,
 };
 use futures::{channel::oneshot, future::LocalBoxFuture};
 use serde_json::Value;
@@ -116,11 +116,8 @@ impl Node {
         };
         let kept = world.ledger.scenario.context.settings != ContextSettings::None;
         let bounds = if kept { Bounds::wide() } else { Bounds::messages(CONTEXT_MESSAGES) };
-        let host = SessionHost::new(
-            ports,
-            world.agent(),
-            HostConfig { context: bounds, limits: TenantLimits::default() },
-        );
+        let host =
+            SessionHost::new(ports, world.agent(), HostConfig { context: bounds, limits: world.limits() });
         *self.machine.borrow_mut() = Some((Rc::clone(&host), plug));
         host
     }

@@ -19,7 +19,7 @@ use edge_harness::platform::in_memory::{
     SeededEntropy,
 };
 use edge_harness::standard::{Standard, builder};
-use edge_harness::types::{SessionId, TenantId};
+use edge_harness::types::{SessionId, TenantId, TenantLimits};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use std::time::Duration;
 use std::{
@@ -121,6 +121,12 @@ impl World {
         settings.approval_ttl = people.ttl_s.map_or(settings.approval_ttl, Duration::from_secs);
         settings.subagents = self.ledger.scenario.subagents.on.then(Vec::new);
         settings
+    }
+
+    /// Returns the limits of all tenants. Some worlds have a limit that no tenant reaches, so that sessions hold slots.
+    pub fn limits(&self) -> TenantLimits {
+        let turns: usize = self.ledger.scenario.sessions.iter().map(|session| session.turns.len()).sum();
+        TenantLimits { concurrent_turns: (turns % 2 == 0).then_some(1_000), ..TenantLimits::default() }
     }
 
     pub fn agent(&self) -> Rc<HarnessAgent> {

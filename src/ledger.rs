@@ -244,6 +244,14 @@ impl TenantLedger {
         Ok(rows)
     }
 
+    /// Returns how many sessions hold a slot that lasts longer than until `at`.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn slots_held(&self, at: Timestamp) -> Result<usize, StoreError> {
+        Ok(self.slots(at)?.len())
+    }
+
     /// Erases the ledger.
     ///
     /// # Errors

@@ -10,10 +10,12 @@
 //! | `people` | 11 a call that needs a decision runs as decided, or not at all |
 //! | `recovery` | 9 a crash changes nothing except unknown outcomes |
 //! | `subagents` | 12 a task is done once, under the parent's rules, and its result is the call's |
+//! | `accounts` | 13 usage and slots of tenants do not drift |
 //!
 //! Some conditions can only be checked during the run: overlapping calls in `tools`, requests in `model`,
 //! text of other sessions in `client`.
 
+mod accounts;
 mod calls;
 mod context;
 mod ends;
@@ -35,6 +37,7 @@ pub fn check(world: &World) {
     let views: Vec<(Rc<Node>, View)> =
         world.nodes().into_iter().map(|node| (Rc::clone(&node), View::of(&node))).collect();
     subagents::check(world, &views);
+    accounts::check(world, &views);
     for (node, view) in &views {
         let scenario = ledger.scenario.sessions.get(node.place);
         if scenario.is_some_and(|scenario| scenario.erased) && world.witnesses.borrow()[node.place].erased {

@@ -64,9 +64,11 @@ async fn erase(
     let no_sessions = erase_sessions(gateway, tenant, budget).await?;
     // After the sessions, because a running session may still write files.
     let no_files = erase_files(gateway, tenant).await?;
-    if no_sessions && no_files && last {
+    if no_sessions {
         // After the sessions, whose last reports it counts.
         gateway.ledger.erase(tenant).await?;
+    }
+    if no_sessions && no_files && last {
         gateway.directory.purge_tenant(tenant).await?;
     }
     Ok(!no_files)

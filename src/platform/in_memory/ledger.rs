@@ -41,6 +41,11 @@ impl InMemoryLedger {
         self.stores.borrow().get(tenant).is_none_or(|store| !store.exists().unwrap_or_default())
     }
 
+    /// Returns how many sessions of a tenant hold a slot that lasts longer than until `at`.
+    pub fn slots(&self, tenant: &TenantId, at: Timestamp) -> usize {
+        self.call(tenant, |ledger, _| ledger.slots_held(at)).unwrap_or_default()
+    }
+
     fn call<T>(
         &self,
         tenant: &TenantId,

@@ -40,7 +40,7 @@ fn shown(config: &Config) -> String {
         (
             (&models.default, &models.prices, &models.windows, &models.custom, instructions, agent, tools),
             (web_fetch_allow, memory, config.context_messages, config.context()),
-            (&config.compaction, &config.observation, &config.cors_origins)
+            (&config.compaction, &config.observation, &config.cors_origins, &config.limits)
         )
     )
 }
@@ -218,4 +218,26 @@ fn errors_name_the_setting_the_mistake_and_the_valid_values() {
         assert_eq!(shown(&config), shown(&Config::default()), "{name} keeps its default");
     }
     assert_eq!(read(&[("THINK", "x"), ("MODES", "x"), ("REFLECT_AT", "x")]).1.len(), 3);
+}
+
+#[test]
+fn limits_of_tenants_are_numbers_from_0() {
+    let (config, errors) = read(&[
+        ("TENANT_REQUESTS_PER_MIN", "600"),
+        ("TENANT_CONCURRENT_TURNS", "4"),
+        ("TENANT_TURNS_PER_DAY", "0"),
+        ("TENANT_TOKENS_PER_DAY", "-1"),
+        ("TENANT_COST_USD_PER_DAY", "2.5"),
+    ]);
+    let limits = TenantLimits {
+        requests_per_min: Some(600),
+        concurrent_turns: Some(4),
+        turns_per_day: Some(0),
+        cost_usd_per_day: Some(2.5),
+        ..TenantLimits::default()
+    };
+    assert_eq!((config.limits, errors.len()), (limits, 1));
+    let own = TenantLimits { turns_per_day: Some(9), ..TenantLimits::default() };
+    let effective = own.or(&with("TENANT_TURNS_PER_DAY", "3").limits);
+    assert_eq!(effective, TenantLimits { turns_per_day: Some(9), ..TenantLimits::default() });
 }

@@ -1,0 +1,63 @@
+//! 13: the ledger of a tenant has the usage that the logs of its sessions have, and no slot is held at the end.
+
+use super::super::{node::Node, world::World};
+use super::View;
+use edge_harness::ledger::ADMISSION_LEASE;
+use edge_harness::ports::Ledger as _;
+use edge_harness::types::{Day, TenantId, Timestamp, UsageTotals};
+use futures::executor::block_on;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// What a record counts: turns, steps, and tokens.
+type Counts = (u64, u64, u64);
+
+pub fn check(world: &World, views: &[(Rc<Node>, View)]) {
+    let mut tenants: BTreeMap<&TenantId, (Counts, bool)> = BTreeMap::new();
+    // The copied records of a fork are reported by its origin.
+    let mut seen = BTreeSet::new();
+    for (node, view) in views {
+        let (sums, has_erased) = tenants.entry(&node.tenant).or_default();
+        *has_erased |= world.witnesses.borrow()[node.place].erased;
+        let is_child = node.parent().is_some();
+        for entry in view
+            .entries
+            .iter()
+            .filter(|entry| seen.insert((&node.tenant, &entry.turn, entry.seq, &entry.json)))
+        {
+            let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
+            match entry.kind.as_str() {
+                "usage.updated" if entry.value["model"].is_string() => {
+                    sums.2 += number(&entry.value["step"]["total_tokens"]);
+                }
+                "usage.other" => sums.2 += number(&entry.value["usage"]["total_tokens"]),
+                "turn.completed" | "turn.failed" | "turn.canceled" if entry.value["budget"].is_object() => {
+                    sums.0 += u64::from(!is_child);
+                    sums.1 += number(&entry.value["steps"]);
+                }
+                _ => {}
+            }
+        }
+    }
+    let now = Timestamp(world.sched.now());
+    for (tenant, (logged, has_erased)) in tenants {
+        let mut used = UsageTotals::default();
+        let days = (Day::of(now).earlier(3), Day::of(now));
+        let rows = block_on(world.accounts.usage(tenant, days.0, days.1)).unwrap_or_default();
+        rows.into_iter().for_each(|row| used += row.totals);
+        let counted = (used.turns, used.steps, used.tokens.total_tokens);
+        // The usage of an erased session stays, but its log does not.
+        let fits = match has_erased {
+            true => counted.0 >= logged.0 && counted.1 >= logged.1 && counted.2 >= logged.2,
+            false => counted == logged,
+        };
+        if !fits {
+            world.ledger.find(13, format!("{tenant} has used {counted:?}, but its logs have {logged:?}"));
+        }
+        // An admission whose turn was not stored ends with its lease.
+        let slots = world.accounts.slots(tenant, now + ADMISSION_LEASE);
+        if slots > 0 {
+            world.ledger.find(13, format!("{tenant} holds {slots} slots without a turn"));
+        }
+    }
+}
