@@ -126,7 +126,7 @@ impl World {
     /// Returns the limits of all tenants. Some worlds have a limit that no tenant reaches, so that sessions hold slots.
     pub fn limits(&self) -> TenantLimits {
         let turns: usize = self.ledger.scenario.sessions.iter().map(|session| session.turns.len()).sum();
-        TenantLimits { concurrent_turns: (turns % 2 == 0).then_some(1_000), ..TenantLimits::default() }
+        TenantLimits { concurrent_turns: turns.is_multiple_of(2).then_some(1_000), ..TenantLimits::default() }
     }
 
     pub fn agent(&self) -> Rc<HarnessAgent> {

@@ -329,3 +329,18 @@ fn each_model_call_counts_once() {
     assert!(models.requests().len() > before);
     assert_eq!(used(&stage).tokens.input_tokens, models.requests().len() as u64);
 }
+
+#[test]
+fn an_erasure_in_the_middle_of_a_turn_frees_the_slot() {
+    let stage = Stage::demo();
+    limit(&stage, one_turn());
+    post(&stage, "/slow 100 50").unwrap();
+    let host = stage.host();
+    stage.host().spawn(async move { host.erase(&tenant(), &"s".into()).await.unwrap() });
+    // A renewal is due. Its job starts, but runs after the erasure has sent the last report.
+    stage.clock.advance(ms(31_000));
+    stage.host().run_due();
+    stage.run();
+    assert!(is_free(&stage));
+    assert_eq!(used(&stage).turns, 0, "a turn that was erased did not end");
+}

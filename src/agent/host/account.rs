@@ -147,6 +147,10 @@ impl SessionHost {
     /// # Errors
     /// If the ledger or the store fails. The report is then repeated.
     pub(super) async fn report(&self, session: &Rc<Session>) -> Result<(), Problem> {
+        if session.is_retired() {
+            // An erasure sends the last report itself; a later one could take the slot again.
+            return Err(Problem::internal("this copy of the session is retired"));
+        }
         let (tenant, before) = {
             let state = session.state();
             (state.meta.tenant.clone(), *state.account)

@@ -83,7 +83,8 @@ impl SessionHost {
     async fn end_jobs(&self) -> Result<(), Unfinished> {
         let jobs: Vec<_> = {
             let jobs = self.jobs.borrow();
-            let outside = jobs.iter().filter(|(job, _)| matches!(job, Job::FollowUps | Job::Tick(_)));
+            let outside =
+                jobs.iter().filter(|(job, _)| matches!(job, Job::FollowUps | Job::Tick(_) | Job::Report));
             outside.map(|(_, running)| (running.work.clone(), running.cancel.clone())).collect()
         };
         jobs.iter().for_each(|(_, cancel)| cancel.cancel());
