@@ -8,6 +8,7 @@ mod api_key;
 pub mod auth;
 pub mod auth_cache;
 pub mod body;
+pub mod body_budget;
 pub mod cors;
 pub mod credentials;
 pub mod crypto;

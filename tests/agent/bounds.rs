@@ -77,6 +77,27 @@ fn the_parts_of_a_message_are_bounded() {
 }
 
 #[test]
+fn the_text_of_a_message_is_bounded() {
+    let stage = streaming();
+    let refused = |place: &str, bytes: usize| {
+        (place.to_owned(), format!("the text has {bytes} bytes; expected at most 1048576 (1 MiB)"))
+    };
+    let max: usize = 1 << 20;
+    // Bytes, not characters.
+    let text = |bytes: usize| format!("{}{}", "é".repeat(bytes / 2), "x".repeat(bytes % 2));
+    let part = json!({"type": "text", "text": text(max / 2 + 1)});
+    for on_busy in ["queue", "steer"] {
+        let large = json!({"content": text(max + 1), "on_busy": on_busy});
+        assert_eq!(fault(post(&stage, &large)), refused("/content", max + 1));
+        let parts = json!({"parts": [part, part], "on_busy": on_busy});
+        assert_eq!(fault(post(&stage, &parts)), refused("/parts", max + 2));
+    }
+    let steered = ask(&stage, "POST /steer", json!({"content": text(max + 1)}).to_string().as_bytes());
+    assert_eq!(fault(steered.map(drop)), refused("/content", max + 1));
+    post(&stage, &json!({"content": text(max)})).unwrap();
+}
+
+#[test]
 fn the_number_of_deferred_records_is_bounded() {
     let stage = streaming();
     let attach = |n: usize| ask(&stage, "POST /attachments", n.to_string().as_bytes());
@@ -105,8 +126,8 @@ fn the_size_of_deferred_records_is_bounded() {
     let stage = streaming();
     let mut responses = Vec::new();
     let mut last = String::new();
-    for _ in 0..6 {
-        let receipt = post(&stage, &json!({"content": "x".repeat(3_000_000)}));
+    for _ in 0..12 {
+        let receipt = post(&stage, &json!({"content": "x".repeat(1_000_000)}));
         let Ok(receipt) = receipt else { break };
         last = receipt["turn_id"].as_str().unwrap().to_owned();
         responses.push(dequeue(&stage, &last).map(drop).map_err(|p| p.code));
@@ -123,12 +144,12 @@ fn the_size_of_deferred_records_is_bounded() {
 #[test]
 fn the_queue_is_bounded_in_bytes() {
     let stage = streaming();
-    let large = json!({"content": "x".repeat(4_000_000)});
+    let large = json!({"content": "x".repeat(1_000_000)});
     let first = post(&stage, &large).unwrap();
-    (0..3).for_each(|_| drop(post(&stage, &large).unwrap()));
+    (0..15).for_each(|_| drop(post(&stage, &large).unwrap()));
     let problem = post(&stage, &large).unwrap_err();
     assert_eq!((problem.code, problem.retry_after_s), (ErrorCode::QueueFull, Some(5)));
-    assert_eq!(stage.session().state().activity.queue.len(), 4);
+    assert_eq!(stage.session().state().activity.queue.len(), 16);
     dequeue(&stage, first["turn_id"].as_str().unwrap()).unwrap();
     post(&stage, &large).unwrap();
     ask(&stage, "POST /abort", b"").unwrap();

@@ -27,6 +27,7 @@ mod modes;
 mod observation;
 mod others;
 mod outputs;
+mod pages;
 mod permissions;
 mod plans;
 mod questions;

@@ -365,7 +365,7 @@ fn a_long_log_is_replayed_completely() {
 #[test]
 fn a_large_log_is_replayed_completely_to_a_slow_reader() {
     let (client, session) = session("heavy-log");
-    let heavy = "schwer ".repeat(400_000);
+    let heavy = "schwer ".repeat(140_000);
     for n in 0..7 {
         post_async(&client, &session, &format!("/say {n}\n{heavy}"));
     }

@@ -13,6 +13,8 @@ use std::{collections::BTreeMap, rc::Rc};
 
 /// Most parts of a message.
 const MAX_PARTS: usize = 100;
+/// Maximum size of the text of a message, in bytes (1 MiB). A record with the text is read as a whole.
+const MAX_TEXT: usize = 1 << 20;
 /// Most parts of a message that are files.
 const MAX_FILES: usize = 20;
 
@@ -52,7 +54,12 @@ pub(super) fn checked_post(
         (None, None) => return Err(Problem::field("/content", "missing: the text of the message")),
     };
     let is_file = |part: &Part| matches!(part, Part::File(_));
-    if text_of(&parts).trim().is_empty() && !parts.iter().any(is_file) {
+    let text = text_of(&parts);
+    if text.len() > MAX_TEXT {
+        let detail = format!("the text has {} bytes; expected at most {MAX_TEXT} (1 MiB)", text.len());
+        return Err(Problem::field(place, detail));
+    }
+    if text.trim().is_empty() && !parts.iter().any(is_file) {
         return Err(Problem::field(place, "the message has no text and no file"));
     }
     let toolkit = call.host.agent().toolkit();

@@ -1,9 +1,12 @@
 //! Converts between the platform's requests and responses and those of the `http` crate.
 
 use super::{body::BodyStream, exception::thrown, sink};
-use crate::http::{Body, MAX_BODY, Request as HttpRequest, Response as HttpResponse, request};
+use crate::http::{
+    Body, MAX_BODY, Request as HttpRequest, Response as HttpResponse,
+    body_budget::{BodyBudget, BodyPermit},
+    request,
+};
 use crate::types::{ErrorCode, Problem};
-use bytes::Bytes;
 use futures::StreamExt;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use js_sys::Uint8Array;
@@ -54,20 +57,44 @@ pub fn header_lines(headers: &HeaderMap) -> String {
     headers.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Reads the body of a request.
+thread_local! {
+    /// An isolate has one thread.
+    static BODIES: BodyBudget = BodyBudget::default();
+}
+
+/// Reads the body of a request. It counts as a body that is being read until its permit is dropped.
 ///
 /// # Errors
-/// `payload_too_large` for a body of more than [`MAX_BODY`] bytes.
-pub async fn body(from: &web_sys::Request, length: Option<usize>) -> std::result::Result<Bytes, Problem> {
+/// `payload_too_large` for a body of more than [`MAX_BODY`] bytes, `unavailable` if this isolate reads too many.
+pub async fn body(
+    from: &web_sys::Request,
+    length: Option<usize>,
+) -> std::result::Result<(Vec<u8>, BodyPermit), Problem> {
+    if length.is_some_and(|length| length > MAX_BODY) {
+        return Err(request::too_large());
+    }
+    let expected = if from.body().is_none() { Some(0) } else { length };
+    match BODIES.with(|bodies| bodies.reserve(expected)) {
+        Ok(permit) => Ok((read(from, length).await?, permit)),
+        Err(refused) => {
+            // A response before the body has arrived would break the connection between gateway and object.
+            if let Some(mut rest) = from.body().and_then(|body| BodyStream::new(&body).ok()) {
+                while let Some(Ok(_)) = rest.next().await {}
+            }
+            Err(refused)
+        }
+    }
+}
+
+async fn read(from: &web_sys::Request, length: Option<usize>) -> std::result::Result<Vec<u8>, Problem> {
     let unreadable =
         |error: String| Problem::new(ErrorCode::InvalidRequest, format!("the body cannot be read: {error}"));
     match (length, from.body()) {
-        (Some(length), _) if length > MAX_BODY => Err(request::too_large()),
         (Some(_), Some(_)) => {
             let buffer = from.array_buffer().map(JsFuture::from);
             let buffer = buffer.map_err(|error| unreadable(thrown(error)))?.await;
             let buffer = buffer.map_err(|error| unreadable(thrown(error)))?;
-            Ok(Uint8Array::new(&buffer).to_vec().into())
+            Ok(Uint8Array::new(&buffer).to_vec())
         }
         (None, Some(stream)) => {
             let mut stream = BodyStream::new(&stream).map_err(|error| unreadable(error.to_string()))?;
@@ -78,9 +105,9 @@ pub async fn body(from: &web_sys::Request, length: Option<usize>) -> std::result
                     return Err(request::too_large());
                 }
             }
-            Ok(whole.into())
+            Ok(whole)
         }
-        (_, None) => Ok(Bytes::new()),
+        (_, None) => Ok(Vec::new()),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::http::{
 };
 use crate::ports::Log;
 use crate::types::{Problem, json};
-use futures::{FutureExt, future::join_all};
+use futures::{FutureExt, TryFutureExt, future::join_all};
 use js_sys::{Promise, Uint8Array};
 use serde_json::json;
 use std::{cell::OnceCell, panic::AssertUnwindSafe, rc::Rc};
@@ -71,7 +71,8 @@ async fn respond(request: &Request, head: HttpRequest, env: &Env) -> Result<Resp
     }
     let gateway = gateway(env)?;
     let length = request::length(&head);
-    match handle(&gateway, head, convert::body(request, length)).await {
+    let body = convert::body(request, length).map_ok(|(body, permit)| permit.hold(body));
+    match handle(&gateway, head, body).await {
         Handled::Response(response) => convert::response(response, ""),
         Handled::Forward(forward) => pass_on(env, request, *forward).await,
     }

@@ -218,7 +218,9 @@ impl Inner {
         let mut head = convert::head(request);
         if request::has_body(head.method()) {
             let length = request::length(&head);
-            *head.body_mut() = convert::body(request, length).await?;
+            // The body does not count any more while the request waits for its turn.
+            let (body, _permit) = convert::body(request, length).await?;
+            *head.body_mut() = body.into();
         }
         let ForwardHead { principal, session, id, .. } = forward;
         let (principal, session, id) = (principal.clone(), session.clone(), id.clone());
