@@ -64,7 +64,7 @@ impl Incoming {
         self.patience(patience);
         let mut body = Vec::new();
         match self.body.read_to_end(&mut body) {
-            Err(error) if error.kind() != io::ErrorKind::TimedOut => return Err(error),
+            Err(error) if error.kind() != io::ErrorKind::TimedOut => Err(error),
             _ => Ok(Response { status: self.status, headers: self.headers, body }),
         }
     }
