@@ -226,8 +226,9 @@ fn a_socket_receives_a_turn_after_its_object_hibernated() {
     // The platform hibernates an object after ten idle seconds, without a signal.
     std::thread::sleep(std::time::Duration::from_secs(14));
     post_async(&client, &session, "/say Grüße again\n/tool echo {\"text\": \"x\"}");
+    // The extraction of facts from the first turn may have been reported before.
     let frames = until(&mut socket, "turn.completed");
-    assert_eq!(frames[0]["type"], "turn.started");
+    assert!(frames.iter().any(|frame| frame["type"] == "turn.started"));
     assert!(frames.iter().any(|frame| frame["type"] == "message.delta"));
     // The object still has its listeners.
     send(&mut socket, json!({"type": "message", "content": "/say third"}));

@@ -126,6 +126,7 @@ fn long_files_are_truncated_with_a_note_on_the_rest() {
     let knowledge = element(system, "domain_knowledge_context");
     let lines = knowledge.matches("Know this.\n").count();
     let note = format!("read_file \"knowledge/KNOWLEDGE.md\" from offset {}]", lines + 1);
-    assert!(lines > 100 && knowledge.ends_with(&note), "{note}");
+    let marked = knowledge.strip_suffix("\n</untrusted_output>").unwrap_or_default();
+    assert!(lines > 100 && marked.ends_with(&note), "{note}");
     assert_eq!(systems[0], systems[1]);
 }

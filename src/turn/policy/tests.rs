@@ -239,7 +239,7 @@ fn edits_of_context_files_ask_the_user_unless_an_operator_decides() {
         (json!({"path": "./x/../AGENTS.md"}), &asks),
         (json!({"from": "a.md", "to": "docs//style.md"}), &asks),
         (json!({"from": "docs/style.md", "to": "a.md"}), &asks),
-        (json!({"path": "../AGENTS.md"}), &asks),
+        (json!({"path": "../AGENTS.md"}), &Verdict::Allow),
         (json!({"path": "x/AGENTS.md"}), &Verdict::Allow),
         (json!({"path": "agents.md"}), &Verdict::Allow),
         (json!({"command": "AGENTS.md"}), &Verdict::Allow),
