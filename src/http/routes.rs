@@ -30,7 +30,8 @@ pub static ROUTES: &[Route] = &[
     tenant(GET, "/v1/sessions", Read, run!(lists::sessions)),
     tenant(GET, "/v1/usage", Read, run!(usage::own)),
     // A ticket has at most the scopes of its creator, so `read` is enough to create one.
-    tenant(POST, "/v1/tickets", Read, run!(tickets::create)).once(),
+    // Not once: a repeated request must not return a ticket that has expired.
+    tenant(POST, "/v1/tickets", Read, run!(tickets::create)),
     Route::new(POST, "/v1/sessions", Handler::NewSession(Chat, run!(resource::create)))
         .once()
         .creates_session(),

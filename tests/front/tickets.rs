@@ -47,6 +47,22 @@ fn a_ticket_grants_access_to_its_session_for_five_minutes() {
 }
 
 #[test]
+fn a_repeated_request_creates_another_ticket() {
+    let stage = Stage::new();
+    let create = || {
+        let ask = post("/v1/tickets").bearer(DEV).header("idempotency-key", "k");
+        let answer = stage.answer(ask.json(&json!({ "session": "s1" })));
+        (answer.status, answer.text("ticket"))
+    };
+    let (_, first) = create();
+    stage.clock.advance(Duration::from_mins(5));
+    assert_eq!(stage.answer(events(&first)).status, 401);
+    let (status, second) = create();
+    assert_eq!(status, 201);
+    assert_eq!(stage.forward(events(&second)).tenant, "dev");
+}
+
+#[test]
 fn tickets_require_a_signing_key() {
     let stage = Stage::with(GatewayConfig { admin_key: None, ..config() });
     let answer = stage.answer(post("/v1/tickets").bearer(DEV).json(&json!({ "session": "s1" })));

@@ -450,7 +450,6 @@ fn a_repeated_post_runs_once() {
     let fork = repeats(&client, &chat.path("/fork"), &json!({}), 201);
     assert_ne!(fork["id"], made["id"]);
     assert_eq!(client.get("/v1/sessions?user=repeater").expect(200)["data"].as_array().unwrap().len(), 2);
-    repeats(&client, "/v1/tickets", &json!({"session": chat.id}), 201);
     let tenant = repeats(&admin, "/v1/admin/tenants", &json!({"name": "once"}), 201);
     let key = repeats(
         &admin,
@@ -481,7 +480,7 @@ fn a_failing_directory_is_reported_as_an_internal_error() {
     let mut server = Server::start(json!({}));
     server.edit("DROP TABLE idempotency; DROP TABLE sessions");
     let keyed = server.client().with_header("idempotency-key", "k");
-    problem(&keyed.post("/v1/tickets", json!({"session": "s"})), 503, "unavailable");
+    problem(&keyed.post("/v1/memory", json!({"facts": []})), 503, "unavailable");
     problem(&server.client().get("/v1/sessions"), 503, "unavailable");
     server.expect_log("no such table: idempotency");
 }
