@@ -22,6 +22,7 @@ mod fuzz;
 mod isolation;
 mod jwt;
 mod kit;
+mod large;
 mod limits;
 mod memory;
 mod my_agent;

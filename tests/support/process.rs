@@ -14,8 +14,22 @@ pub struct Process {
 impl Process {
     /// Memory in use, in bytes.
     pub fn rss(&self) -> u64 {
+        self.status("VmRSS:")
+    }
+
+    /// Maximum memory in use since the start, or the last [`Process::reset_peak`], in bytes.
+    pub fn peak(&self) -> u64 {
+        self.status("VmHWM:")
+    }
+
+    /// Sets the peak to the memory in use.
+    pub fn reset_peak(&self) {
+        fs::write(format!("/proc/{}/clear_refs", self.pid), "5").unwrap();
+    }
+
+    fn status(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
         line.and_then(|kb| kb.trim().trim_end_matches(" kB").parse::<u64>().ok()).unwrap_or(0) * 1024
     }
 

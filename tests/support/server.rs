@@ -231,6 +231,14 @@ impl Server {
         self.runtime().iter().map(process::Process::rss).sum()
     }
 
+    /// Returns by how many bytes the memory of the runtime grew at most during `work`.
+    pub fn growth(&self, work: impl FnOnce()) -> u64 {
+        let before = self.rss();
+        self.runtime().iter().for_each(process::Process::reset_peak);
+        work();
+        self.runtime().iter().map(process::Process::peak).sum::<u64>().saturating_sub(before)
+    }
+
     fn runtime(&self) -> Vec<process::Process> {
         let group = self.running.as_ref().expect("a running server").child.id();
         process::group(group).into_iter().filter(|process| process.name == "workerd").collect()

@@ -22,6 +22,7 @@ use crate::types::{
     Snapshot, TenantId,
 };
 use async_trait::async_trait;
+use js_sys::Uint8Array;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{panic::AssertUnwindSafe, rc::Rc, time::Duration};
@@ -311,7 +312,9 @@ impl Objects {
             let headers = Headers::new();
             headers.set(INTERNAL, &serde_json::to_string(what)?)?;
             let mut init = RequestInit::new();
-            init.with_method(Method::Post).with_headers(headers).with_body(body.map(Into::into));
+            // Bytes, because the engine would keep a string, which may have two bytes a character, until it is collected.
+            let body = body.map(|body| Uint8Array::from(body.as_bytes()).into());
+            init.with_method(Method::Post).with_headers(headers).with_body(body);
             let request = Request::new_with_init("https://session.internal/", &init)?;
             let mut response = self.0.get_by_name(object)?.fetch_with_request(request).await?;
             Ok::<_, worker::Error>((response.status_code(), response.text().await?))
@@ -375,8 +378,8 @@ impl SessionEraser for Objects {
 
 /// Reads the body of a request of another object.
 async fn read<T: serde::de::DeserializeOwned>(request: &mut Request) -> std::result::Result<T, Problem> {
-    let body = request.text().await.map_err(|error| Problem::internal(error.to_string()))?;
-    serde_json::from_str(&body).map_err(|error| Problem::internal(error.to_string()))
+    let body = request.bytes().await.map_err(|error| Problem::internal(error.to_string()))?;
+    serde_json::from_slice(&body).map_err(|error| Problem::internal(error.to_string()))
 }
 
 /// Returns the JSON of a message between objects: plain data, which can always be written.
