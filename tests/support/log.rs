@@ -22,9 +22,15 @@ pub fn lines(client: &Client, path: &str) -> Vec<Value> {
 /// Returns all messages of a session.
 #[track_caller]
 pub fn messages(client: &Client, session: &str) -> Vec<Value> {
-    let page = client.get(&format!("/v1/sessions/{session}/messages?limit=200")).expect(200);
-    assert_eq!(page["next_cursor"], Value::Null, "more messages than this test expects");
-    page["data"].as_array().unwrap().clone()
+    let (mut cursor, mut all) = (String::new(), Vec::new());
+    loop {
+        let page = client.get(&format!("/v1/sessions/{session}/messages?limit=200{cursor}")).expect(200);
+        all.extend(page["data"].as_array().unwrap().iter().cloned());
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => return all,
+        }
+    }
 }
 
 /// Posts a message without waiting. Returns the turn's id.
