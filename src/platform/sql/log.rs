@@ -238,7 +238,7 @@ fn records_of(place: &Place, json: String) -> Vec<StoredRecord> {
     records.map(|((seq, kind), json)| record(seq, kind, json.to_owned())).collect()
 }
 
-/// Splits text into at least one piece of at most [`PIECE`] bytes. A piece that is not the last is at most
+/// Splits text into at least one piece of at most a million bytes. A piece that is not the last is at most
 /// three bytes shorter, so that it ends at a character boundary.
 pub fn pieces(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(text);
