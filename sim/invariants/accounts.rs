@@ -16,15 +16,17 @@ pub fn check(world: &World, views: &[(Rc<Node>, View)]) {
     let mut tenants: BTreeMap<&TenantId, (Counts, bool)> = BTreeMap::new();
     // The copied records of a fork are reported by its origin.
     let mut seen = BTreeSet::new();
-    for (node, view) in views {
+    let is_fork =
+        |view: &View| view.entries.first().is_some_and(|entry| entry.value["forked_from"].is_string());
+    let (forks, origins): (Vec<_>, Vec<_>) = views.iter().partition(|(_, view)| is_fork(view));
+    for (node, view) in origins.into_iter().chain(forks) {
         let (sums, has_erased) = tenants.entry(&node.tenant).or_default();
         *has_erased |= world.witnesses.borrow()[node.place].erased;
         let is_child = node.parent().is_some();
-        for entry in view
-            .entries
-            .iter()
-            .filter(|entry| seen.insert((&node.tenant, &entry.turn, entry.seq, &entry.json)))
-        {
+        for entry in view.entries.iter().filter(|entry| {
+            let is_new = seen.insert((&node.tenant, &entry.turn, entry.seq, &entry.json));
+            is_new || !is_fork(view)
+        }) {
             let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
             match entry.kind.as_str() {
                 "usage.updated" if entry.value["model"].is_string() => {

@@ -44,6 +44,10 @@ pub fn check(world: &World) {
             readers::erased(world, node);
             continue;
         }
+        // An alarm deletes the records of a fork whose session could not be stored.
+        if node.disk.documents.borrow().is_empty() && !view.entries.is_empty() {
+            continue;
+        }
         readers::log(ledger, view);
         calls::outcomes(ledger, view);
         let parent = node.parent();

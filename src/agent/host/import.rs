@@ -94,6 +94,8 @@ impl SessionHost {
             None if snapshot.records.is_none() => return Ok(Imported::Missing),
             None => {
                 self.store_copied(&snapshot)?;
+                // Replaced when the session is stored. If it cannot be stored, the alarm deletes the records.
+                self.ports.spawner.wake_after(COPY_TIMEOUT);
                 let session = self.make(snapshot)?;
                 self.await_list_update().await;
                 session
