@@ -4,6 +4,7 @@ use super::{
     client::{self, Witness},
     dice::Dice,
     disk::Disk,
+    invariants,
     ledger::Ledger,
     model::SimModels,
     node::Node,
@@ -194,6 +195,10 @@ impl World {
         // Late tools may still try to write; followers disconnect.
         self.closing.set(true);
         self.run(LATE_MS, |_| false);
+        if !self.run(LATE_MS, |world| world.nodes.borrow().iter().all(|node| invariants::has_reported(node)))
+        {
+            self.ledger.find(13, "a session never reports its usage");
+        }
         self.nodes().iter().for_each(|node| node.crash(self));
         client::read_remaining(self);
         if !self.run(LATE_MS, |world| world.busy.get() == 0) {

@@ -28,6 +28,7 @@ mod view;
 use super::{ledger::Ledger, node::Node, world::World};
 use std::rc::Rc;
 
+pub use accounts::has_reported;
 pub use recovery::same;
 pub use view::View;
 
@@ -46,6 +47,9 @@ pub fn check(world: &World) {
         }
         // An alarm deletes the records of a fork whose session could not be stored.
         if node.disk.documents.borrow().is_empty() && !view.entries.is_empty() {
+            if node.alarm.get().is_none() {
+                ledger.find(2, format!("{} has records without a session, which stay", node.disk.name));
+            }
             continue;
         }
         readers::log(ledger, view);
