@@ -191,6 +191,19 @@ fn a_copy_that_is_not_completed_is_no_session_and_is_deleted() {
     assert_eq!(stage.kinds()[..2], ["session.created", "turn.started"]);
 }
 
+#[test]
+fn the_records_of_a_fork_that_could_not_be_stored_are_deleted_later() {
+    let (source, other) = (stage_of(1), Rc::new(stage_of(0)));
+    // The records are stored, the session is not.
+    other.store.die_after(Some(1));
+    respond_beside(&source, &other, &call("POST /fork", "", &json!({}))).map(drop).unwrap_err();
+    other.store.die_after(None);
+    assert!(!other.store.log().is_empty());
+    assert!(other.take_wake_up().is_some(), "an alarm");
+    other.wake();
+    assert_eq!(other.store.log().len(), 0);
+}
+
 fn upgrade(stage: &Stage, after: &str) -> Box<Upgrade> {
     let headers = [("upgrade", "websocket")];
     let asked = request("GET /ws", &format!("after={after}"), &headers, "");
