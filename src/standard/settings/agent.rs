@@ -25,8 +25,7 @@ const MIN_CONTEXT_TOKENS: usize = 2_000;
 
 pub const TOPIC: Topic = Topic {
     title: "Agent",
-    about: "A deployment has one agent, with the id `default`. These are its settings. Further ids are for agents with the \
-            same settings, and with files and memory of their own.",
+    about: "The agent `default` always exists. [AGENTS](#agents) adds others. All agents of a deployment have these settings.",
     settings: &[
         Setting {
             name: "AGENTS",
@@ -105,9 +104,9 @@ pub const TOPIC: Topic = Topic {
             default: "0",
             expects: "a whole number from 0",
             doc: "Sets which steps the model reviews (self-critique). Turns without `think` have no reviews. In turns with \
-                  `think`, the model reviews each step with a failed tool call. With 3, for example, it also reviews \
-                  the other steps with tool calls, in every third turn of a session. With 0, it reviews no other \
-                  steps.",
+                  `think`, the model reviews each step with a failed tool call. A number above 0 adds \
+                  reviews: with 3, for example, the model reviews all steps with tool calls in every third turn of a \
+                  session.",
             example: "",
         },
         Setting {
@@ -115,9 +114,9 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(select_tools),
             default: "",
             expects: "a whole number from 1",
-            doc: "Maximum number of tools in a model request. If the agent has more, the server offers those that best match \
-                  the user's words. `read_artifact` and `recall` are always among them. The tools that ask \
-                  questions, submit plans or keep the task list are offered in addition. Not set: all tools.",
+            doc: "Maximum number of tools in a model request, without those that ask questions, submit plans or keep \
+                  the task list. If the agent has more, the server offers those that best match the user's words. \
+                  `read_artifact` and `recall` are always among them. Not set: all tools.",
             example: "",
         },
         Setting {
@@ -143,7 +142,7 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "8",
             expects: "a whole number from 1",
-            doc: "Maximum number of subagents that a turn runs at a time. Further ones start when these have ended.",
+            doc: "Maximum number of subagents that a turn runs at a time. Others wait until all of these have ended.",
             example: "",
         },
         Setting {

@@ -131,8 +131,8 @@ pub const TOPIC: Topic = Topic {
             default: "30000",
             expects: "a whole number of tokens from 500",
             doc: "With the strategy `observation`: number of tokens of messages in the prompt at which notes replace the older \
-                  ones. With a small context window, this happens earlier: when the messages fill half of the part \
-                  of the window that remains beside instructions and tools.",
+                  ones. With a small context window, this happens earlier: when the messages fill half of the \
+                  space that instructions and tools leave free in the window.",
             example: "",
         },
         Setting {
@@ -144,8 +144,8 @@ pub const TOPIC: Topic = Topic {
             default: "40000",
             expects: "a whole number of tokens from 500",
             doc: "With the strategy `observation`: number of tokens of notes at which a shorter version replaces them. With a \
-                  small context window, this happens earlier: when the notes fill a third of the part of the window \
-                  that remains beside instructions and tools.",
+                  small context window, this happens earlier: when the notes fill a third of the space that instructions \
+                  and tools leave free in the window.",
             example: "",
         },
         Setting {

@@ -28,7 +28,7 @@ pub const TOPIC: Topic = Topic {
             "TENANT_TOKENS_PER_DAY",
             |config, text| set(&mut config.limits.tokens_per_day, text),
             A_COUNT,
-            "Tokens of a tenant in a UTC day, after which no further turn starts. Not set: no limit.",
+            "Once a tenant has used this many tokens in a UTC day, no further turn starts on that day. Not set: no limit.",
         ),
         limit(
             "TENANT_COST_USD_PER_DAY",
@@ -37,7 +37,7 @@ pub const TOPIC: Topic = Topic {
                 Ok(())
             },
             "a number from 0",
-            "Cost of a tenant in US dollars in a UTC day, after which no further turn starts. Not set: no limit.",
+            "Once a tenant's turns have cost this many US dollars in a UTC day, no further turn starts on that day. Not set: no limit.",
         ),
     ],
 };

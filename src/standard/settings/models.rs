@@ -86,10 +86,9 @@ pub const TOPIC: Topic = Topic {
             }),
             default: "",
             expects: value::A_MODEL,
-            doc: "The default model of sessions. Not set: the first of these models that is available. \
-                  `openai/gpt-5-mini` needs `OPENAI_API_KEY`. `anthropic/claude-sonnet-4-5` needs \
-                  `ANTHROPIC_API_KEY`. Then follow the entries of `PROVIDERS` with a `default_model`, each of which \
-                  needs its `key`, if it has one. The last is `demo/echo`.",
+            doc: "The default model of sessions. Not set: `openai/gpt-5-mini` if `OPENAI_API_KEY` is set, or else \
+                  `anthropic/claude-sonnet-4-5` if `ANTHROPIC_API_KEY` is set, or else the `default_model` of the \
+                  first entry of `PROVIDERS` that has one and that needs no `key` or has it, or else `demo/echo`.",
             example: "",
         },
         Setting {

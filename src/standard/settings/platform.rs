@@ -22,7 +22,11 @@ pub const TOPIC: Topic = Topic {
             "a D1 database",
             "The second shard, followed by `DB_2`, `DB_3`, …, see [operations.md](operations.md#shards).",
         ),
-        binding("BLOBS", "an R2 bucket", "Artifacts, attachments and files of more than 256 kB."),
+        binding(
+            "BLOBS",
+            "an R2 bucket",
+            "All artifacts and attachments, and workspace files of more than 256 kB.",
+        ),
     ],
 };
 

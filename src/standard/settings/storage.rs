@@ -12,8 +12,8 @@ pub const TOPIC: Topic = Topic {
             kind: Kind::Variable(|config, text| set(&mut config.storage.storage_bytes, text)),
             default: "1000000000",
             expects: "a whole number",
-            doc: "The maximum size of the files and the memory of all users together, in bytes. The search index takes \
-                  about as much again as the memory.",
+            doc: "The maximum size of the files and the memory of all users together, in bytes. The search index \
+                  is about as large as the memory, and does not count.",
             example: "",
         },
         count(
