@@ -1,6 +1,8 @@
 //! The `workspace_context` hook: reads files of the workspace before each model call and appends them to the
-//! instructions: first those of the shared layer, then the user's own, marked as untrusted. The first read of a turn starts before its message is stored. An edit takes effect in the next
-//! turn, and in a running turn within `CONTEXT_FRESH_MS`.
+//! instructions: first those of the shared layer, then the user's own, marked as untrusted.
+//!
+//! The first read of a turn starts before its message is stored. An edit takes effect in the next turn, and in a running
+//! turn within `CONTEXT_FRESH_MS`.
 
 mod cut;
 mod prompt;

@@ -1,5 +1,5 @@
 //! Requests at random, by two users of each of two tenants and by the tenants' own keys, with ids of the others mixed
-//! in. No request may fail with a 5xx, and no response may contain what belongs to someone else.
+//! in. No request may fail with a 5xx, and no response may contain what belongs to another user or tenant.
 //!
 //! `make fuzz` sends 20,000 requests; the tests send fewer. `FUZZ_SEED` repeats the requests of a run, but not the
 //! order in which the server handles concurrent ones.

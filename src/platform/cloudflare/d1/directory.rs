@@ -1,6 +1,6 @@
 //! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`,
-//! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`, `0011_tenant_storage.sql`). Tenants, keys, idempotency keys and
-//! secrets are in the root database, the list of a tenant's sessions on its shard.
+//! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`, `0011_tenant_storage.sql`). Tenants, keys,
+//! idempotency keys and secrets are in the root database, the list of a tenant's sessions on its shard.
 
 mod rows;
 

@@ -1,0 +1,62 @@
+//! Reads of a session's log.
+
+use super::{Session, decode, reply};
+use crate::ports::{
+    StoreError,
+    session_store::{Page, Records, Select, StoredRecord},
+};
+use crate::types::{EventKind, Message, Record};
+use std::rc::Rc;
+
+impl Session {
+    /// Reads and parses all selected records. One page of their text is in memory at a time.
+    ///
+    /// # Errors
+    /// An item is an error if the store fails, or the record cannot be parsed.
+    pub fn records<'a>(
+        &'a self,
+        select: Select<'a>,
+    ) -> impl Iterator<Item = Result<Record, StoreError>> + use<'a> {
+        Records::new(self.store.as_ref(), select).map(|stored| self.parsed(&stored?))
+    }
+
+    /// Reads and parses the first page of the selected records, and returns whether more follow.
+    ///
+    /// # Errors
+    /// If the store fails, or a record cannot be parsed.
+    pub fn page(&self, select: Select<'_>) -> Result<(Vec<Record>, bool), StoreError> {
+        let Page { records, more } = self.store.read(select)?;
+        let records: Result<_, _> = records.iter().map(|stored| self.parsed(stored)).collect();
+        Ok((records?, more))
+    }
+
+    /// Reads and parses the first of the selected records.
+    ///
+    /// # Errors
+    /// If the store fails, or the record cannot be parsed.
+    pub fn first(&self, select: Select<'_>) -> Result<Option<Record>, StoreError> {
+        self.records(Select { limit: 1, ..select }).next().transpose()
+    }
+
+    fn parsed(&self, stored: &StoredRecord) -> Result<Record, StoreError> {
+        let mut record = decode(&stored.json)?;
+        reply::resolve(self.store.as_ref(), &mut record)?;
+        Ok(record)
+    }
+
+    /// Returns the complete text of a message that the context window may show shortened.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn complete_message(&self, shown: &Rc<Message>) -> Result<Rc<Message>, StoreError> {
+        if self.context.borrow().state().cut.chars(shown.seq).is_none() {
+            return Ok(Rc::clone(shown));
+        }
+        let select = Select { after: shown.seq.saturating_sub(1), ..Select::default() };
+        let record = self.first(select)?;
+        Ok(match record.map(|record| record.kind) {
+            Some(EventKind::TurnStarted { message } | EventKind::MessageCompleted { message }) => message,
+            _ => Rc::clone(shown),
+        })
+    }
+}
