@@ -13,8 +13,8 @@ mod tests;
 
 use crate::ports::{SessionStore, StoreError, session_store::Batch};
 use crate::types::{
-    Admission, Admitted, Day, Reached, Receipt, Report, RequestBlock, SessionId, Standing, TimedLimit,
-    Timestamp, UsageKey, UsageRow, UsageTotals,
+    Admission, Admitted, Day, Reached, Receipt, Report, RequestBlock, SessionId, SlotUse, Standing,
+    TimedLimit, Timestamp, UsageKey, UsageRow, UsageTotals,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{collections::BTreeMap, rc::Rc, time::Duration};
@@ -368,17 +368,21 @@ fn with_standing(
     is_last: bool,
     now: Timestamp,
 ) -> Slots {
-    let Standing { sent_at, holds_slot, open_turns } = *standing;
+    let Standing { sent_at, slot, open_turns } = *standing;
     if sent_at < account.sent_at {
         return slots;
     }
     account.sent_at = sent_at;
-    if holds_slot && !is_last {
-        // From the time when it was sent: the session may have been lost since then.
-        slots.insert(session.clone(), Slot { until: sent_at.min(now) + SLOT_LEASE, open_turns });
-    } else {
-        slots.remove(session);
-    }
+    let lease = match slot.filter(|_| !is_last) {
+        Some(SlotUse::Running) => SLOT_LEASE,
+        Some(SlotUse::Starting) => ADMISSION_LEASE,
+        None => {
+            slots.remove(session);
+            return slots;
+        }
+    };
+    // From the time when it was sent: the session may have been lost since then.
+    slots.insert(session.clone(), Slot { until: sent_at.min(now) + lease, open_turns });
     slots
 }
 

@@ -55,7 +55,7 @@ pub use path::{FilePath, PathError, PathPrefix};
 pub use peer::{Acknowledgement, ChildStatus, Imported, Snapshot, SnapshotMeta};
 pub use permission::{Category, Decider, Grants, PatternRule, Policy, Rules, SessionPermissions};
 pub use principal::{Owner, Principal, Scope, Scopes};
-pub use quota::{Admission, Admitted, Quota, Receipt, Report, RequestBlock, Standing};
+pub use quota::{Admission, Admitted, Quota, Receipt, Report, RequestBlock, SlotUse, Standing};
 pub use reached::{Reached, TimedLimit};
 pub use session::{
     FollowUpProgress, IntervalState, PlanRef, QueuedTurn, RequestTimes, ReservedBytes, SessionMeta,

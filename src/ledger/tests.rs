@@ -12,7 +12,7 @@ fn ledger() -> TenantLedger {
 }
 
 fn standing(sent_at: Timestamp, open_turns: u32) -> Standing {
-    Standing { sent_at, holds_slot: open_turns > 0, open_turns }
+    Standing { sent_at, slot: (open_turns > 0).then_some(SlotUse::Running), open_turns }
 }
 
 fn admit(ledger: &TenantLedger, session: &str, quota: Quota, at: Timestamp) -> Option<Reached> {
@@ -59,6 +59,18 @@ fn a_slot_is_free_after_its_session_reports_and_after_its_lease() {
     // The session is lost before it stores its turn.
     assert!(admit(&ledger, "a", ONE_SLOT, NOW + ADMISSION_LEASE).is_some());
     assert_eq!(admit(&ledger, "a", ONE_SLOT, NOW + second + ADMISSION_LEASE), None);
+}
+
+#[test]
+fn a_slot_for_a_turn_that_was_never_stored_ends_with_the_lease_of_an_admission() {
+    let (ledger, second) = (ledger(), Duration::from_secs(1));
+    assert_eq!(admit(&ledger, "a", ONE_SLOT, NOW), None);
+    // One of two turns could not be stored. The session is lost while the other one is about to be.
+    let standing = Standing { sent_at: NOW + second, slot: Some(SlotUse::Starting), open_turns: 1 };
+    let release = Report { standing, ..report("a", 0, 0, Vec::new(), NOW + second) };
+    ledger.report(&release, NOW + second).unwrap();
+    assert!(admit(&ledger, "b", ONE_SLOT, NOW + second).is_some());
+    assert_eq!(admit(&ledger, "b", ONE_SLOT, NOW + second + ADMISSION_LEASE), None);
 }
 
 #[test]

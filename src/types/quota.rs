@@ -34,13 +34,23 @@ impl Quota {
     }
 }
 
+/// What a session needs its slot for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SlotUse {
+    /// A turn that is about to be stored. If its process is evicted first, no stored state releases the slot.
+    Starting,
+    /// A turn that runs.
+    Running,
+}
+
 /// What a session does at a time. A later one replaces an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// When the session sent it. Each is later than the one before.
     pub sent_at: Timestamp,
-    /// Whether the session holds a slot.
-    pub holds_slot: bool,
+    /// What the session needs a slot for; `None` if it needs none.
+    pub slot: Option<SlotUse>,
     /// The turns that no report has counted: they are queued, about to start, or started after the last report.
     pub open_turns: u32,
 }

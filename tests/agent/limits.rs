@@ -10,8 +10,8 @@ use edge_harness::platform::in_memory::models::answer;
 use edge_harness::ports::Ledger;
 use edge_harness::standard::ContextSettings;
 use edge_harness::types::{
-    Admission, Admitted, Day, ErrorCode, ModelRequest, Owner, Part, Problem, Quota, Standing, TenantId,
-    TenantLimits, TenantPolicy, TimedLimit, UsageTotals,
+    Admission, Admitted, Day, ErrorCode, ModelRequest, Owner, Part, Problem, Quota, SlotUse, Standing,
+    TenantId, TenantLimits, TenantPolicy, TimedLimit, UsageTotals,
 };
 use futures::{FutureExt, executor::block_on};
 use pretty_assertions::assert_eq;
@@ -62,7 +62,7 @@ fn refused(stage: &Stage, text: &str) -> Problem {
 
 /// Takes a slot as another session of the tenant would.
 fn other(stage: &Stage, quota: Quota) -> Admitted {
-    let standing = Standing { sent_at: stage.host().now(), holds_slot: true, open_turns: 1 };
+    let standing = Standing { sent_at: stage.host().now(), slot: Some(SlotUse::Starting), open_turns: 1 };
     let admission = Admission { session: "other".into(), standing, quota };
     block_on(stage.ledger.admit(&tenant(), &admission)).unwrap()
 }

@@ -14,8 +14,8 @@ use crate::session::{
     usage::{self, LogUsage},
 };
 use crate::types::{
-    Admission, Admitted, Problem, Receipt, Report, SessionId, SessionState, Standing, TenantId, TimedLimit,
-    Timestamp, session::Account,
+    Admission, Admitted, Problem, Receipt, Report, SessionId, SessionState, SlotUse, Standing, TenantId,
+    TimedLimit, Timestamp, session::Account,
 };
 use std::{cell::Cell, rc::Rc, time::Duration};
 
@@ -136,8 +136,10 @@ impl SessionHost {
         let queued = state.map_or(0, |state| state.activity.queue.len());
         Standing {
             sent_at,
-            holds_slot: needs_slots && starting > 0
-                || state.is_some_and(|state| holds_slot(state, needs_slots)),
+            slot: match state.is_some_and(|state| holds_slot(state, needs_slots)) {
+                true => Some(SlotUse::Running),
+                false => (needs_slots && starting > 0).then_some(SlotUse::Starting),
+            },
             open_turns: starting.saturating_add(u32::try_from(queued).unwrap_or(u32::MAX)),
         }
     }
