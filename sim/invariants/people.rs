@@ -92,8 +92,10 @@ fn waited(ledger: &Ledger, view: &View, turn: &Turn, runs: &[&Run], node: &Node)
         let late = pending.iter().filter_map(|pending| time(&pending["expires_at"])).max();
         let late = late.unwrap_or(wait.at + ledger.scenario.people.ttl_s.unwrap_or(TTL_S) * 1_000);
         let disturbed = node.crashed_at.get().max(node.disk.refused_at.get()).max(late);
+        // While the disk refuses, the delay of the next attempt doubles: it is about as long as all attempts before it.
+        let recovery = RECOVERY_MS.max(disturbed.saturating_sub(late) + RECOVERY_MS / 10);
         // A subagent ends by its own budget.
-        if sent.is_empty() && over.at > disturbed + RECOVERY_MS {
+        if sent.is_empty() && over.at > disturbed + recovery {
             ledger.find(11, format!("{} still waits after its suspensions expired: {}", turn.id, wait.json));
         }
     }
