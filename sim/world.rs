@@ -195,7 +195,10 @@ impl World {
         // Late tools may still try to write; followers disconnect.
         self.closing.set(true);
         self.run(LATE_MS, |_| false);
-        if !self.run(LATE_MS, |world| world.nodes.borrow().iter().all(|node| invariants::has_reported(node)))
+        // Also the disks of subagents that were spawned since then.
+        self.nodes().iter().for_each(|node| node.disk.heal());
+        if !self
+            .run(SETTLE_MS, |world| world.nodes.borrow().iter().all(|node| invariants::has_reported(node)))
         {
             self.ledger.find(13, "a session never reports its usage");
         }
