@@ -140,6 +140,12 @@ impl SessionStore for DiskHandle {
         Ok(from.take_while(|(key, _)| key.starts_with(prefix)).map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
+    fn keys(&self, from: &str, to: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        let documents = self.disk.documents.borrow();
+        let keys = documents.range(from.to_owned()..to.to_owned()).map(|(key, _)| key.clone());
+        Ok(keys.take(limit).collect())
+    }
+
     fn erase(&self) -> Result<(), StoreError> {
         self.disk.log.borrow_mut().clear();
         self.disk.documents.borrow_mut().clear();

@@ -15,7 +15,7 @@ use super::request::{self, MAX_BODY, Request, RequestExt};
 use super::response::{self, Body, Response};
 use super::route::{Handler, Responding, RouteMatch};
 use super::{auth, cors, request_limit, routes};
-use crate::types::{Principal, Problem, RequestId, Scope, SessionId};
+use crate::types::{Principal, Problem, RequestId, Scope, SessionId, TenantId};
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method};
 use serde_json::{Value, json};
@@ -85,14 +85,15 @@ async fn dispatch(
             read(&mut request, body).await?;
             let call = GatewayCall { gateway, request: &request, params };
             let work = handler(&call);
-            once(gateway, request_id, &found, &request, &json!("operator"), work).await
+            once(gateway, request_id, &found, &request, (None, &json!("operator")), work).await
         }
         Handler::Tenant(scope, handler) => {
             let caller = &authenticated(gateway, &request, &found, *scope).await?;
             read(&mut request, body).await?;
             let call = TenantCall { gateway, request: &request, params, caller };
             let work = handler(&call);
-            once(gateway, request_id, &found, &request, &owner(caller, &request), work).await
+            let of = (Some(&caller.tenant), &owner(caller, &request));
+            once(gateway, request_id, &found, &request, of, work).await
         }
         Handler::Session(scope, _) | Handler::Unread(scope, _) => {
             let principal = authenticated(gateway, &request, &found, *scope).await?;
@@ -149,20 +150,21 @@ async fn read(
     Ok(())
 }
 
-/// Runs a handler, at most once for each Idempotency-Key if its route says so.
+/// Runs a handler, at most once for each Idempotency-Key if its route says so. The key belongs to a tenant, or to the
+/// operator, and to an owner.
 async fn once(
     gateway: &Gateway,
     request_id: &RequestId,
     found: &RouteMatch,
     request: &Request,
-    owner: &Value,
+    (tenant, owner): (Option<&TenantId>, &Value),
     work: Responding<'_>,
 ) -> Result<Handled, Problem> {
     let key = if found.route.once { RequestKey::of(request, &found.params, owner)? } else { None };
     let Some(key) = key else { return Ok(Handled::Response(work.await?)) };
     let response = match gateway.cipher()? {
         Some(cipher) => {
-            idempotency::once(&DirectoryStore { gateway, cipher, request_id }, &key, work).await?
+            idempotency::once(&DirectoryStore { gateway, cipher, tenant, request_id }, &key, work).await?
         }
         None => work.await?,
     };

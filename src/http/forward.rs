@@ -73,7 +73,7 @@ pub async fn to_new_session(
 ) -> Result<Box<Forward>, Problem> {
     let owner = json!([principal.tenant, principal.user]);
     let session = new_session_id(gateway, &request, &principal)?;
-    let claim = idempotency::claim(gateway, &request, params, &owner).await?;
+    let claim = idempotency::claim(gateway, &request, params, &principal.tenant, &owner).await?;
     let forward = to_session(principal, session, request_id, request)?;
     Ok(Box::new(Forward { body_read: true, claim, ..*forward }))
 }

@@ -15,9 +15,12 @@ use super::response::{self, Body, Response, ResponseExt};
 use crate::ports::directory::Claim;
 use crate::types::{ErrorCode, Problem};
 use async_trait::async_trait;
-use http::StatusCode;
+use http::{StatusCode, header};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 
+/// Largest body that is stored, in bytes (16 kB).
+pub const MAX_STORED: usize = 16 << 10;
 /// Longest key, in bytes.
 const MAX_KEY: usize = 255;
 
@@ -72,18 +75,27 @@ pub async fn once(
         Claim::Done(status, body) => return Ok(replayed(status, body)),
     }
     let outcome = work.await;
-    store.settle(key, outcome.as_ref().ok().and_then(storable)).await?;
+    let stored = outcome.as_ref().ok().and_then(storable);
+    store.settle(key, stored.as_ref().map(|(status, body)| (*status, body.as_ref()))).await?;
     outcome
 }
 
-/// Returns the status and body of a response that is stored.
-fn storable(response: &Response) -> Option<(StatusCode, &str)> {
-    match response.body() {
-        Body::Bytes(body) if response.status().is_success() => {
-            Some((response.status(), std::str::from_utf8(body).ok()?))
-        }
-        _ => None,
+/// Returns the status and body of a response that is stored. In place of a large body, the location of what was
+/// created is stored.
+fn storable(response: &Response) -> Option<(StatusCode, Cow<'_, str>)> {
+    let Body::Bytes(body) = response.body() else { return None };
+    if !response.status().is_success() {
+        return None;
     }
+    let body = match body.len() <= MAX_STORED {
+        true => Cow::Borrowed(std::str::from_utf8(body).ok()?),
+        false => {
+            let location = response.headers().get(header::LOCATION).and_then(|at| at.to_str().ok());
+            let detail = "the request has succeeded; its first response is too large to be repeated";
+            Cow::Owned(json!({ "truncated": true, "detail": detail, "location": location }).to_string())
+        }
+    };
+    Some((response.status(), body))
 }
 
 /// Returns the request's Idempotency-Key.

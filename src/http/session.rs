@@ -60,7 +60,10 @@ pub async fn respond(host: &Rc<SessionHost>, asked: &SessionRequest) -> Result<R
     // Each request carries the tenant's current policy.
     host.apply_tenant_policy(&asked.principal.tenant, &asked.principal.policy)?;
     match &call.key {
-        Some(key) if found.route.once => idempotency::once(&DocumentStore(&call), key, handler(&call)).await,
+        Some(key) if found.route.once => {
+            let shows_session = matches!(found.route.handler, Handler::NewSession(..));
+            idempotency::once(&DocumentStore { call: &call, shows_session }, key, handler(&call)).await
+        }
         _ => handler(&call).await,
     }
 }

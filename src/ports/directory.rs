@@ -202,11 +202,24 @@ pub trait Directory {
         subagents: bool,
     ) -> DirectoryResult<Vec<SessionEntry>>;
 
-    /// Claims an Idempotency-Key. `scope` consists of tenant and route. Rows older than [`CLAIM_TTL`] are
+    /// Claims an Idempotency-Key of a tenant, or of the operator. `scope` consists of route and owner. Rows older than [`CLAIM_TTL`] are
     /// ignored, and so are claims still running after [`CLAIM_TIMEOUT`], whose request must have failed.
-    async fn claim(&self, scope: &str, key: &str, body_hash: &str, now: Timestamp) -> DirectoryResult<Claim>;
+    async fn claim(
+        &self,
+        tenant: Option<&TenantId>,
+        scope: &str,
+        key: &str,
+        body_hash: &str,
+        now: Timestamp,
+    ) -> DirectoryResult<Claim>;
     /// Stores the first response, or releases the key if there is none.
-    async fn settle(&self, scope: &str, key: &str, answer: Option<(u16, &str)>) -> DirectoryResult<()>;
+    async fn settle(
+        &self,
+        tenant: Option<&TenantId>,
+        scope: &str,
+        key: &str,
+        answer: Option<(u16, &str)>,
+    ) -> DirectoryResult<()>;
 
     /// Stores an encrypted secret of the deployment, unless one with this name is stored. Returns the stored
     /// one.

@@ -221,6 +221,12 @@ pub trait SessionStore {
     /// The store failed.
     fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError>;
 
+    /// Returns up to `limit` keys of documents from `from` to before `to`, sorted, without reading the documents.
+    ///
+    /// # Errors
+    /// The store failed.
+    fn keys(&self, from: &str, to: &str, limit: usize) -> Result<Vec<String>, StoreError>;
+
     /// Deletes all records and documents.
     ///
     /// # Errors

@@ -33,9 +33,12 @@ pub enum DocumentKey {
     Artifact(ArtifactId),
     /// The entry of an artifact in the index by expiry time.
     ArtifactExpiry(Timestamp, ArtifactId),
-    /// The stored response of a request, by its route and its Idempotency-Key; see
-    /// [`DocumentKey::first_response`].
+    /// The stored response of a request, by `<route>/<Idempotency-Key>`.
     FirstResponse(String),
+    /// The entry of a stored response in the index by expiry time.
+    FirstResponseExpiry(Timestamp, String),
+    /// The form of [`DocumentKey::FirstResponse`] before there was an index.
+    UnindexedResponse(String),
     /// A document of a hook, by its name.
     Hook(String),
 }
@@ -45,8 +48,10 @@ pub enum DocumentKey {
 pub enum Listing {
     /// All [`DocumentKey::ArtifactExpiry`], in the order of their times.
     ArtifactExpiries,
-    /// All [`DocumentKey::FirstResponse`].
-    FirstResponses,
+    /// All [`DocumentKey::FirstResponseExpiry`], in the order of their times.
+    FirstResponseExpiries,
+    /// All [`DocumentKey::UnindexedResponse`].
+    UnindexedResponses,
     /// The parts of the state.
     State,
 }
@@ -55,7 +60,8 @@ impl Listing {
     fn prefix(self) -> &'static str {
         match self {
             Self::ArtifactExpiries => "artifact-expiry/",
-            Self::FirstResponses => "idem/",
+            Self::FirstResponseExpiries => "response-expiry/",
+            Self::UnindexedResponses => "idem/",
             Self::State => "state",
         }
     }
@@ -68,20 +74,17 @@ impl Listing {
                 let (at, id) = rest.split_once('/')?;
                 Some(DocumentKey::ArtifactExpiry(Timestamp(at.parse().ok()?), id.into()))
             }
-            Self::FirstResponses => Some(DocumentKey::FirstResponse(rest.into())),
+            Self::FirstResponseExpiries => {
+                let (at, response) = rest.split_once('/')?;
+                Some(DocumentKey::FirstResponseExpiry(Timestamp(at.parse().ok()?), response.into()))
+            }
+            Self::UnindexedResponses => Some(DocumentKey::UnindexedResponse(rest.into())),
             Self::State => {
                 use DocumentKey::{Account, Activity, Background, Child, Guidance, State};
                 let parts = [State, Guidance, Activity, Background, Child, Account];
                 parts.into_iter().find(|key| key.to_string() == text)
             }
         }
-    }
-}
-
-impl DocumentKey {
-    /// Returns the key of the stored response of a request to `route` with the Idempotency-Key `key`.
-    pub fn first_response(route: &str, key: &str) -> Self {
-        Self::FirstResponse(format!("{route}/{key}"))
     }
 }
 
@@ -104,7 +107,11 @@ impl fmt::Display for DocumentKey {
             Self::ArtifactExpiry(at, id) => {
                 write!(f, "{}{:020}/{id}", Listing::ArtifactExpiries.prefix(), at.0)
             }
-            Self::FirstResponse(rest) => write!(f, "{}{rest}", Listing::FirstResponses.prefix()),
+            Self::FirstResponse(rest) => write!(f, "response/{rest}"),
+            Self::FirstResponseExpiry(at, rest) => {
+                write!(f, "{}{:020}/{rest}", Listing::FirstResponseExpiries.prefix(), at.0)
+            }
+            Self::UnindexedResponse(rest) => write!(f, "{}{rest}", Listing::UnindexedResponses.prefix()),
             Self::Hook(name) => write!(f, "hook/{name}"),
         }
     }
@@ -116,6 +123,22 @@ impl fmt::Display for DocumentKey {
 /// If the store fails.
 pub fn read(store: &dyn SessionStore, key: &DocumentKey) -> Result<Option<String>, StoreError> {
     store.get(&key.to_string())
+}
+
+/// Returns the first `limit` keys of an index by expiry time, those due at `until` only if given.
+///
+/// # Errors
+/// If the store fails.
+pub fn expiries(
+    store: &dyn SessionStore,
+    index: Listing,
+    until: Option<Timestamp>,
+    limit: usize,
+) -> Result<Vec<DocumentKey>, StoreError> {
+    let prefix = index.prefix();
+    let end = until.map_or_else(|| char::MAX.to_string(), |at| format!("{:020}", at.0.saturating_add(1)));
+    let keys = store.keys(prefix, &format!("{prefix}{end}"), limit)?;
+    Ok(keys.iter().filter_map(|key| index.parse(key)).collect())
 }
 
 /// Reads all documents of a listing, sorted by the text of their keys.
@@ -134,7 +157,10 @@ mod tests {
 
     #[test]
     fn the_spelling_of_each_key_is_fixed() {
-        let response = DocumentKey::first_response("POST /sessions", "a/b");
+        let rest = "POST /sessions/a/b".to_owned();
+        let response = DocumentKey::FirstResponse(rest.clone());
+        let response_expiry = DocumentKey::FirstResponseExpiry(Timestamp(1_795_176_000_000), rest.clone());
+        let unindexed = DocumentKey::UnindexedResponse(rest);
         let expiry = DocumentKey::ArtifactExpiry(Timestamp(1_795_176_000_000), "art_1".into());
         let keys = [
             (DocumentKey::State, "state"),
@@ -149,7 +175,9 @@ mod tests {
             (DocumentKey::Answer("call_1".into()), "answer/call_1"),
             (DocumentKey::Artifact("art_1".into()), "artifact/art_1"),
             (expiry.clone(), "artifact-expiry/00000001795176000000/art_1"),
-            (response.clone(), "idem/POST /sessions/a/b"),
+            (response, "response/POST /sessions/a/b"),
+            (response_expiry.clone(), "response-expiry/00000001795176000000/POST /sessions/a/b"),
+            (unindexed.clone(), "idem/POST /sessions/a/b"),
             (DocumentKey::Hook("audit/trn_1".into()), "hook/audit/trn_1"),
         ];
         for (key, text) in &keys {
@@ -157,7 +185,8 @@ mod tests {
         }
         let listings = [
             (Listing::ArtifactExpiries, vec![expiry]),
-            (Listing::FirstResponses, vec![response]),
+            (Listing::FirstResponseExpiries, vec![response_expiry]),
+            (Listing::UnindexedResponses, vec![unindexed]),
             (Listing::State, keys[..5].iter().map(|(key, _)| key.clone()).collect()),
         ];
         for (listing, listed) in listings {

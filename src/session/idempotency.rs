@@ -2,16 +2,21 @@
 
 use super::{
     Draft, Session, decode,
-    document_key::{self, DocumentKey, Listing},
+    document_key::{self, DocumentKey, Listing, expiries},
     encode,
 };
-use crate::ports::StoreError;
+use crate::ports::{SessionStore, StoreError};
 use crate::types::{Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How long a response is kept (24 h).
 pub const KEEP: Duration = Duration::from_hours(24);
+
+/// Maximum number of responses that a session keeps: the newest.
+pub const MAX_KEPT: usize = 1_000;
+/// Maximum number of responses that one purge deletes.
+const MAX_PER_PURGE: usize = 200;
 
 /// The stored response of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,33 +36,58 @@ pub struct FirstResponse {
 pub enum StoredResponse {
     /// The request started this turn; the response is the turn's.
     Turn(TurnId),
-    /// Status and JSON body.
+    /// Status and JSON body. The body is empty if it is the session, which is shown as it is then.
     Json(u16, String),
 }
 
 /// A response to store in the commit that it responds to.
 #[derive(Clone, Debug)]
 pub struct ResponseDocument {
-    key: DocumentKey,
+    /// Route and Idempotency-Key.
+    place: String,
     json: String,
     expires_at: Timestamp,
+    /// The oldest responses, which make room for this one.
+    dropped: Vec<DocumentKey>,
 }
 
 impl ResponseDocument {
-    /// Creates the document for a request to `route` with the Idempotency-Key `key`.
+    /// Creates the document for a request to `route` with the Idempotency-Key `key`. If the session has [`MAX_KEPT`]
+    /// responses, the oldest are deleted in the same commit.
     ///
     /// # Errors
-    /// If the response cannot be written as JSON.
-    pub fn new(route: &str, key: &str, first: &FirstResponse) -> Result<Self, StoreError> {
-        let key = DocumentKey::first_response(route, key);
-        Ok(Self { key, json: encode(first)?, expires_at: first.at + KEEP })
+    /// If the response cannot be written as JSON, or the store fails.
+    pub fn new(
+        store: &dyn SessionStore,
+        route: &str,
+        key: &str,
+        first: &FirstResponse,
+    ) -> Result<Self, StoreError> {
+        let mut kept = expiries(store, Listing::FirstResponseExpiries, None, MAX_KEPT)?;
+        kept.truncate((kept.len() + 1).saturating_sub(MAX_KEPT));
+        let dropped = kept.into_iter().flat_map(with_response).collect();
+        let expires_at = first.at + KEEP;
+        Ok(Self { place: format!("{route}/{key}"), json: encode(first)?, expires_at, dropped })
+    }
+}
+
+/// Returns the key of an entry of the index, and that of its response.
+fn with_response(entry: DocumentKey) -> Vec<DocumentKey> {
+    match &entry {
+        DocumentKey::FirstResponseExpiry(_, place) => {
+            vec![DocumentKey::FirstResponse(place.clone()), entry]
+        }
+        _ => vec![entry],
     }
 }
 
 impl Draft {
     /// Stores the response of a request with an Idempotency-Key.
     pub fn store_response(&mut self, response: ResponseDocument) {
-        self.put_until(response.key, response.json, response.expires_at);
+        let ResponseDocument { place, json, expires_at, dropped } = response;
+        dropped.into_iter().for_each(|key| self.delete(key));
+        self.put(DocumentKey::FirstResponseExpiry(expires_at, place.clone()), "null".to_owned());
+        self.put_until(DocumentKey::FirstResponse(place), json, expires_at);
     }
 }
 
@@ -71,18 +101,33 @@ pub fn find(
     key: &str,
     now: Timestamp,
 ) -> Result<Option<FirstResponse>, StoreError> {
-    let stored = session.document(&DocumentKey::first_response(route, key))?;
+    let place = format!("{route}/{key}");
+    let mut stored = session.document(&DocumentKey::FirstResponse(place.clone()))?;
+    if stored.is_none() {
+        stored = session.document(&DocumentKey::UnindexedResponse(place))?;
+    }
     let found: Option<FirstResponse> = stored.as_deref().map(decode).transpose()?;
     Ok(found.filter(|first| now.since(first.at) < KEEP))
 }
 
-/// Deletes expired responses.
+/// Deletes expired responses, a bounded number at once.
 ///
 /// # Errors
 /// If the store fails.
 pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
     let mut old = Vec::new();
-    for (key, json) in document_key::list(session.store().as_ref(), Listing::FirstResponses)? {
+    for entry in expiries(session.store().as_ref(), Listing::FirstResponseExpiries, Some(now), MAX_PER_PURGE)?
+    {
+        let DocumentKey::FirstResponseExpiry(_, place) = &entry else { continue };
+        let response = DocumentKey::FirstResponse(place.clone());
+        // The key may have been used again after this response expired.
+        let stored = session.document(&response)?;
+        if stored.is_some_and(|json| expiry(&json).is_ok_and(|at| at <= now)) {
+            old.push(response);
+        }
+        old.push(entry);
+    }
+    for (key, json) in document_key::list(session.store().as_ref(), Listing::UnindexedResponses)? {
         if expiry(&json)? <= now {
             old.push(key);
         }
@@ -98,9 +143,16 @@ pub fn purge(session: &Session, now: Timestamp) -> Result<(), StoreError> {
 /// # Errors
 /// When the store fails.
 pub fn next_expiry(session: &Session) -> Result<Option<Timestamp>, StoreError> {
-    let stored = document_key::list(session.store().as_ref(), Listing::FirstResponses)?;
-    let mut expiries = stored.into_iter().map(|(_, json)| expiry(&json));
-    expiries.try_fold(None::<Timestamp>, |next, at| at.map(|at| Some(next.map_or(at, |next| next.min(at)))))
+    let store = session.store().as_ref();
+    let mut next = match expiries(store, Listing::FirstResponseExpiries, None, 1)?.first() {
+        Some(DocumentKey::FirstResponseExpiry(at, _)) => Some(*at),
+        _ => None,
+    };
+    for (_, json) in document_key::list(store, Listing::UnindexedResponses)? {
+        let at = expiry(&json)?;
+        next = Some(next.map_or(at, |next| next.min(at)));
+    }
+    Ok(next)
 }
 
 fn expiry(json: &str) -> Result<Timestamp, StoreError> {

@@ -57,6 +57,10 @@ impl SessionStore for Counting {
         self.0.list(prefix)
     }
 
+    fn keys(&self, from: &str, to: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        self.0.keys(from, to, limit)
+    }
+
     fn erase(&self) -> Result<(), StoreError> {
         self.0.erase()
     }

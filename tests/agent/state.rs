@@ -1,10 +1,11 @@
 //! The state of a session: an invalid change is rejected completely.
 
-use crate::http::{ask, whole};
+use crate::http::{ask, call, respond, set_header, whole};
 use crate::stage::Stage;
 use edge_harness::agent::{BuildError, HarnessBuilder, Settings, Tool, ToolContext, ToolError};
 use edge_harness::model::{ModelRegistry, ModelSettings};
 use edge_harness::platform::in_memory::{ManualClock, ScriptedHttp};
+use edge_harness::ports::SessionStore;
 use edge_harness::types::{Effect, ErrorCode};
 use pretty_assertions::assert_eq;
 use serde_json::{Map, Value, json};
@@ -145,4 +146,21 @@ fn a_session_belongs_to_the_agent_that_its_first_request_names() {
         let session = ask(&stage, "POST /v1/sessions", query, &body).map(whole).unwrap();
         assert_eq!((&session["agent"], &*stage.session().state().meta.agent), (&json!(agent), agent));
     }
+}
+
+#[test]
+fn a_repeated_creation_shows_the_session_and_stores_no_copy_of_it() {
+    let stage = Stage::demo();
+    let body = json!({"metadata": {"large": "x".repeat(10_000)}});
+    let mut asked = call("POST /v1/sessions", "", &body);
+    set_header(&mut asked, "idempotency-key", "k");
+    let [first, second] = [(); 2].map(|()| respond(&stage, &asked).unwrap());
+    assert_eq!((first.status().as_u16(), second.status().as_u16()), (201, 201));
+    assert_eq!(second.headers()["idempotent-replayed"], "true");
+    assert_eq!(whole(first), whole(second));
+    let stored = stage.store.list("response/").unwrap();
+    assert!(stored.len() == 1 && stored[0].1.len() < 300, "{stored:?}");
+    asked = call("POST /v1/sessions", "", &json!({}));
+    set_header(&mut asked, "idempotency-key", "k");
+    assert_eq!(respond(&stage, &asked).err().unwrap().code, ErrorCode::IdempotencyKeyReused);
 }

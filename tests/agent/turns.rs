@@ -5,8 +5,10 @@ use edge_harness::agent::OnBusy;
 use edge_harness::platform::in_memory::models::{answer, call};
 use edge_harness::ports::{Clock, Directory, SessionStore, session_store::Batch};
 use edge_harness::session::Permit;
-use edge_harness::session::idempotency::{FirstResponse, KEEP, ResponseDocument, StoredResponse};
-use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, ToolOutcome, TurnStatus};
+use edge_harness::session::idempotency::{
+    self, FirstResponse, KEEP, MAX_KEPT, ResponseDocument, StoredResponse,
+};
+use edge_harness::types::{BudgetPatch, DenyReason, Part, StopReason, Timestamp, ToolOutcome, TurnStatus};
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::json;
@@ -250,7 +252,7 @@ fn expired_responses_are_deleted_even_while_turns_run() {
     let keep = |key: &str| {
         let response = StoredResponse::Json(200, "{}".into());
         let first = FirstResponse { body_hash: String::new(), at: stage.clock.now(), response };
-        let response = ResponseDocument::new("x", key, &first).unwrap();
+        let response = ResponseDocument::new(stage.store.as_ref(), "x", key, &first).unwrap();
         stage.session().commit(stage.clock.now(), |draft| draft.store_response(response)).unwrap();
     };
     stage.post("t1", "hello");
@@ -263,9 +265,63 @@ fn expired_responses_are_deleted_even_while_turns_run() {
     keep("new");
     for expected in [2, 2, 1, 1] {
         stage.wake();
-        assert_eq!(stage.store.list("idem/").unwrap().len(), expected);
+        assert_eq!(stage.store.list("response/").unwrap().len(), expected);
+        assert_eq!(stage.store.list("response-expiry/").unwrap().len(), expected);
         stage.tick(ms(2_500));
     }
+}
+
+fn keep(stage: &Stage, key: &str, at: Timestamp) {
+    let first = FirstResponse { body_hash: key.into(), at, response: StoredResponse::Json(200, "{}".into()) };
+    let response = ResponseDocument::new(stage.store.as_ref(), "x", key, &first).unwrap();
+    stage.session().commit(at, |draft| draft.store_response(response)).unwrap();
+}
+
+#[test]
+fn an_alarm_reads_only_the_responses_that_are_due() {
+    let stage = Stage::demo();
+    stage.post("t1", "hello");
+    stage.settle();
+    stage.live(ms(60_000));
+    let start = stage.clock.now();
+    for n in 0..1_000 {
+        keep(&stage, &format!("k{n}"), start + ms(n * 1_000));
+    }
+    stage.clock.advance(KEEP + ms(2_000));
+    let before = stage.store.documents_read.get();
+    stage.wake();
+    assert_eq!(stage.store.list("response/").unwrap().len(), 997);
+    let read = stage.store.documents_read.get() - before - 997;
+    assert!(read < 20, "{read} documents read");
+    // The newest replace the oldest.
+    let find = |key: &str| idempotency::find(&stage.session(), "x", key, stage.clock.now()).unwrap();
+    for n in 0..4 {
+        keep(&stage, &format!("new{n}"), stage.clock.now());
+    }
+    assert_eq!((find("k3"), find("k4").is_some(), find("new3").is_some()), (None, true, true));
+    assert_eq!(stage.store.list("response/").unwrap().len(), MAX_KEPT);
+}
+
+#[test]
+fn a_response_that_is_stored_again_outlives_the_first() {
+    let stage = Stage::demo();
+    stage.post("t1", "hello");
+    stage.settle();
+    keep(&stage, "k", stage.clock.now());
+    stage.clock.advance(KEEP);
+    keep(&stage, "k", stage.clock.now());
+    stage.wake();
+    assert_eq!(stage.store.list("response/").unwrap().len(), 1);
+    // A response of an earlier version, without an entry in the index.
+    let now = stage.clock.now();
+    let first =
+        FirstResponse { body_hash: String::new(), at: now, response: StoredResponse::Json(200, "1".into()) };
+    let put = vec![("idem/x/old".to_owned(), serde_json::to_string(&first).unwrap())];
+    stage.store.commit(Batch { put, ..Batch::default() }).unwrap();
+    assert_eq!(idempotency::find(&stage.session(), "x", "old", now).unwrap(), Some(first));
+    stage.clock.advance(KEEP);
+    stage.wake();
+    assert_eq!(stage.store.list("idem/").unwrap().len() + stage.store.list("response/").unwrap().len(), 0);
 }
 
 #[test]

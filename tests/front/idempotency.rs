@@ -22,7 +22,7 @@ fn the_first_response_is_repeated_including_its_secret() {
     assert_eq!(first.body, second.body);
     assert_eq!(ids(&stage.answer(get("/v1/admin/tenants/acme/keys").bearer(ADMIN))).len(), 1);
     let scope = r#"["POST","/v1/admin/tenants/{tenant}/keys",["acme"],"operator"]"#;
-    let kept = block_on(stage.directory.claim(scope, "k", &hash(""), crate::stage::NOW)).unwrap();
+    let kept = block_on(stage.directory.claim(None, scope, "k", &hash(""), crate::stage::NOW)).unwrap();
     assert!(!format!("{kept:?}").contains(&first.text("key")), "the stored response is encrypted");
 }
 
@@ -45,7 +45,7 @@ fn a_repeated_request_is_refused_while_the_first_runs() {
     let stage = Stage::new();
     let body = json!({ "id": "a" });
     let scope = r#"["POST","/v1/admin/tenants",[],"operator"]"#;
-    block_on(stage.directory.claim(scope, "k", &hash(&body.to_string()), crate::stage::NOW)).unwrap();
+    block_on(stage.directory.claim(None, scope, "k", &hash(&body.to_string()), crate::stage::NOW)).unwrap();
     let answer = stage.answer(tenant("k", &body));
     assert_eq!(answer.code(), (409, "idempotency_in_progress"));
     assert!(answer.header("retry-after").is_some());
@@ -77,4 +77,22 @@ fn a_users_stored_response_is_not_returned_to_others() {
     let is_first = |answer: &Answer| answer.status < 300 && answer.header("idempotent-replayed").is_none();
     assert!(answers.iter().all(is_first), "{answers:?}");
     assert_eq!(ask(&narrow).header("idempotent-replayed"), Some("true"));
+}
+
+#[test]
+fn a_large_response_is_replayed_as_its_status() {
+    let stage = Stage::new();
+    let facts: Vec<Value> = (0..100).map(|n| json!({ "text": "x", "id": format!("{n:0>200}") })).collect();
+    let ask = |facts: &[Value]| {
+        let body = json!({ "facts": facts });
+        let key = format!("k{}", facts.len());
+        stage.answer(post("/v1/memory").bearer(DEV).header("idempotency-key", &key).json(&body))
+    };
+    for (count, is_whole) in [(50, true), (100, false)] {
+        let [first, second] = [(); 2].map(|()| ask(&facts[..count]));
+        assert_eq!((first.status, second.status), (201, 201));
+        assert_eq!(second.header("idempotent-replayed"), Some("true"));
+        assert_eq!(first.body == second.body, is_whole, "{count}");
+        assert_eq!(second.body.get("truncated").is_none(), is_whole, "{}", second.body);
+    }
 }

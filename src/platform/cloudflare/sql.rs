@@ -166,6 +166,17 @@ impl SessionStore for SqlSessionStore {
         Ok(found)
     }
 
+    fn keys(&self, from: &str, to: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        // The first commit of a session creates the tables, and may need the keys.
+        if !self.exists()? {
+            return Ok(Vec::new());
+        }
+        let query = format!(
+            "SELECT key FROM document WHERE key >= ? AND key < ? AND part = 0 ORDER BY key LIMIT {limit}"
+        );
+        Ok(self.rows(&query, &[from.into(), to.into()])?.iter().map(|row| text(&row.get(0))).collect())
+    }
+
     fn erase(&self) -> Result<(), StoreError> {
         if self.exists()? {
             self.exec("DROP TABLE log; DROP TABLE document;", &[])?;

@@ -216,7 +216,14 @@ impl Directory for InMemoryDirectory {
         Ok(found)
     }
 
-    async fn claim(&self, scope: &str, key: &str, body_hash: &str, now: Timestamp) -> DirectoryResult<Claim> {
+    async fn claim(
+        &self,
+        _tenant: Option<&TenantId>,
+        scope: &str,
+        key: &str,
+        body_hash: &str,
+        now: Timestamp,
+    ) -> DirectoryResult<Claim> {
         let mut tables = self.tables()?;
         let id = (scope.to_owned(), key.to_owned());
         if let Some(row) = tables.claims.get(&id) {
@@ -233,7 +240,13 @@ impl Directory for InMemoryDirectory {
         Ok(Claim::Fresh)
     }
 
-    async fn settle(&self, scope: &str, key: &str, answer: Option<(u16, &str)>) -> DirectoryResult<()> {
+    async fn settle(
+        &self,
+        _tenant: Option<&TenantId>,
+        scope: &str,
+        key: &str,
+        answer: Option<(u16, &str)>,
+    ) -> DirectoryResult<()> {
         let mut tables = self.tables()?;
         let id = (scope.to_owned(), key.to_owned());
         match answer {

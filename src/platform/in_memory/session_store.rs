@@ -18,6 +18,8 @@ pub struct MemorySessionStore {
     commits: Cell<u32>,
     /// The key of each document that was written.
     written: RefCell<Vec<String>>,
+    /// Number of documents read so far.
+    pub documents_read: Cell<usize>,
     dies_at: Cell<Option<u32>>,
 }
 
@@ -88,13 +90,22 @@ impl SessionStore for MemorySessionStore {
     }
 
     fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        self.documents_read.set(self.documents_read.get() + 1);
         Ok(self.documents.borrow().get(key).cloned())
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
         let documents = self.documents.borrow();
-        let from = documents.range(prefix.to_owned()..);
-        Ok(from.take_while(|(key, _)| key.starts_with(prefix)).map(|(k, v)| (k.clone(), v.clone())).collect())
+        let from = documents.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+        let listed: Vec<_> = from.map(|(key, json)| (key.clone(), json.clone())).collect();
+        self.documents_read.set(self.documents_read.get() + listed.len());
+        Ok(listed)
+    }
+
+    fn keys(&self, from: &str, to: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        let documents = self.documents.borrow();
+        let keys = documents.range(from.to_owned()..to.to_owned()).map(|(key, _)| key.clone());
+        Ok(keys.take(limit).collect())
     }
 
     fn erase(&self) -> Result<(), StoreError> {

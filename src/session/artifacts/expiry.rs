@@ -9,10 +9,15 @@ use crate::types::{ArtifactId, Timestamp};
 const MAX_PER_PURGE: usize = 100;
 
 impl Artifacts {
-    /// Returns the artifacts that expire, in the order of their times.
-    fn expiries(&self) -> Result<Vec<(Timestamp, ArtifactId)>, StoreError> {
-        let listed = document_key::list(self.session.store().as_ref(), Listing::ArtifactExpiries)?;
-        let expiry = |(key, _)| match key {
+    /// Returns the first `limit` artifacts that expire, in the order of their times; those due at `until` only if given.
+    fn expiries(
+        &self,
+        until: Option<Timestamp>,
+        limit: usize,
+    ) -> Result<Vec<(Timestamp, ArtifactId)>, StoreError> {
+        let store = self.session.store().as_ref();
+        let listed = document_key::expiries(store, Listing::ArtifactExpiries, until, limit)?;
+        let expiry = |key| match key {
             DocumentKey::ArtifactExpiry(at, id) => Some((at, id)),
             _ => None,
         };
@@ -26,10 +31,7 @@ impl Artifacts {
     pub async fn purge(&self) -> Result<(), ArtifactError> {
         let now = self.clock.now();
         let (mut documents, mut blobs) = (Vec::new(), Vec::new());
-        for (at, id) in self.expiries()? {
-            if at > now || documents.len() == MAX_PER_PURGE {
-                break;
-            }
+        for (at, id) in self.expiries(Some(now), MAX_PER_PURGE)? {
             blobs.push(self.blob_key(&id));
             documents.push(DocumentKey::ArtifactExpiry(at, id));
         }
@@ -45,6 +47,6 @@ impl Artifacts {
     /// # Errors
     /// When the store fails.
     pub fn next_expiry(&self) -> Result<Option<Timestamp>, ArtifactError> {
-        Ok(self.expiries()?.first().map(|(at, _)| *at))
+        Ok(self.expiries(None, 1)?.first().map(|(at, _)| *at))
     }
 }

@@ -15,7 +15,7 @@ pub const TOPIC: Topic = Topic {
         binding(
             "DB",
             "a D1 database",
-            "Tenants, keys and Idempotency-Keys, and the first [shard](operations.md#shards): the data of some or all tenants.",
+            "Tenants and keys, and the first [shard](operations.md#shards): the data of some or all tenants.",
         ),
         binding(
             "DB_1",

@@ -1,6 +1,7 @@
 //! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`,
-//! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`, `0011_tenant_storage.sql`). Tenants, keys,
-//! idempotency keys and secrets are in the root database, the list of a tenant's sessions on its shard.
+//! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`, `0011_tenant_storage.sql`). Tenants, keys and
+//! secrets are in the root database, with the operator's Idempotency-Keys. Those of a tenant and its list of sessions
+//! are on its shard.
 
 mod rows;
 
@@ -42,6 +43,14 @@ impl D1Directory {
 
     fn root(&self) -> &Database {
         self.shards.root()
+    }
+
+    /// Returns the database of a tenant's Idempotency-Keys, or of the operator's.
+    async fn keys_of(&self, tenant: Option<&TenantId>) -> DirectoryResult<Database> {
+        Ok(match tenant {
+            Some(tenant) => self.shards.of(tenant).await?,
+            None => self.root().clone(),
+        })
     }
 
     /// Copies a tenant's storage limits to its shard, where the statements that write check them.
@@ -267,7 +276,14 @@ impl Directory for D1Directory {
         Ok(found.into_iter().map(SessionRow::read).collect())
     }
 
-    async fn claim(&self, scope: &str, key: &str, body_hash: &str, now: Timestamp) -> DirectoryResult<Claim> {
+    async fn claim(
+        &self,
+        tenant: Option<&TenantId>,
+        scope: &str,
+        key: &str,
+        body_hash: &str,
+        now: Timestamp,
+    ) -> DirectoryResult<Claim> {
         let ended = "DELETE FROM idempotency WHERE scope = ?1 AND key = ?2 \
                      AND created_at <= CASE WHEN status IS NULL THEN ?3 ELSE ?4 END";
         let insert = "INSERT INTO idempotency (scope, key, body_hash, created_at) VALUES (?1, ?2, ?3, ?4) \
@@ -279,7 +295,8 @@ impl Directory for D1Directory {
         let kept = time(now - CLAIM_TTL);
         // A batch is one transaction, so that of two concurrent claims only one inserts.
         let results = self
-            .root()
+            .keys_of(tenant)
+            .await?
             .batch(&[
                 (ended, &[scope(), key(), running, kept]),
                 (insert, &[scope(), key(), D1Type::Text(body_hash), time(now)]),
@@ -300,16 +317,23 @@ impl Directory for D1Directory {
         })
     }
 
-    async fn settle(&self, scope: &str, key: &str, answer: Option<(u16, &str)>) -> DirectoryResult<()> {
+    async fn settle(
+        &self,
+        tenant: Option<&TenantId>,
+        scope: &str,
+        key: &str,
+        answer: Option<(u16, &str)>,
+    ) -> DirectoryResult<()> {
         let [scope, key] = [scope, key].map(D1Type::Text);
+        let database = self.keys_of(tenant).await?;
         match answer {
             Some((status, answer)) => {
                 let sql = "UPDATE idempotency SET status = ?3, answer = ?4 WHERE scope = ?1 AND key = ?2";
-                self.root().run(sql, &[scope, key, number(status.into()), D1Type::Text(answer)]).await?;
+                database.run(sql, &[scope, key, number(status.into()), D1Type::Text(answer)]).await?;
             }
             None => {
                 let sql = "DELETE FROM idempotency WHERE scope = ?1 AND key = ?2 AND status IS NULL";
-                self.root().run(sql, &[scope, key]).await?;
+                database.run(sql, &[scope, key]).await?;
             }
         }
         Ok(())
@@ -341,9 +365,12 @@ impl Directory for D1Directory {
             "DELETE FROM api_keys WHERE (tenant, id) IN \
              (SELECT tenant, id FROM api_keys WHERE expires_at <= ?1 LIMIT {EXPIRED_AT_ONCE}) RETURNING 1 AS done"
         );
-        let since = time(now - CLAIM_TTL);
-        let answers: Vec<IgnoredAny> = self.root().rows(&answers, &[since]).await?;
+        let since = now - CLAIM_TTL;
         let keys: Vec<IgnoredAny> = self.root().rows(&keys, &[time(now)]).await?;
-        Ok(answers.len().max(keys.len()) == EXPIRED_AT_ONCE)
+        let mut most = keys.len();
+        for shard in self.shards.all() {
+            most = most.max(shard.rows::<IgnoredAny>(&answers, &[time(since)]).await?.len());
+        }
+        Ok(most == EXPIRED_AT_ONCE)
     }
 }
