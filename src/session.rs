@@ -30,7 +30,9 @@ use crate::ports::{
     SessionStore, StoreError,
     session_store::{Batch, StoredRecord},
 };
-use crate::types::{EventKind, Message, Owner, Record, SessionState, Timestamp, TurnId, TurnState};
+use crate::types::{
+    EventKind, Message, Owner, Record, SessionState, SessionStatus, Timestamp, TurnId, TurnState,
+};
 pub use artifacts::{ArtifactReader, Artifacts};
 pub use bounds::Refused;
 pub use document_key::DocumentKey;
@@ -315,6 +317,18 @@ impl Session {
         Ok(Draft::new(self.state.borrow().clone()))
     }
 
+    /// Requests an update of the list of sessions if the calls that wait change: the list shows their number.
+    fn list_again_if_waiting_changes(&self, change: &mut Draft) {
+        let waited = self.is_stored.get() && self.state.borrow().status() == SessionStatus::Waiting;
+        let waits = change.state.status() == SessionStatus::Waiting;
+        let is_decision = |(key, _): &(DocumentKey, String)| {
+            matches!(key, DocumentKey::Approval(_) | DocumentKey::Answer(_))
+        };
+        if waited != waits || waits && change.put.iter().any(is_decision) {
+            change.set_listed_at(Timestamp(0));
+        }
+    }
+
     fn apply(&self, now: Timestamp, mut change: Draft) -> Result<(), StoreError> {
         if self.hub.is_streaming() && !change.closes_message {
             change.defer_records();
@@ -327,6 +341,7 @@ impl Session {
             seq += 1;
             records.push(numbered(Record { seq, at: now, turn, kind }));
         }
+        self.list_again_if_waiting_changes(&mut change);
         let put =
             std::mem::take(&mut change.put).into_iter().map(|(key, json)| (key.to_string(), json)).collect();
         let delete = change.delete.iter().map(DocumentKey::to_string).collect();

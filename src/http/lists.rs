@@ -5,7 +5,7 @@ use super::page;
 use super::request::RequestExt;
 use super::response::{self, Response};
 use crate::ports::directory::SessionEntry;
-use crate::types::{AgentId, ErrorCode, Problem, SessionId, Timestamp, UserId};
+use crate::types::{AgentId, ErrorCode, Problem, SessionId, SessionStatus, Timestamp, UserId};
 use http::StatusCode;
 use serde_json::{Value, json};
 
@@ -55,6 +55,8 @@ fn view(entry: &SessionEntry) -> Value {
         "user": entry.user,
         "agent": entry.agent,
         "title": entry.title,
+        "status": if entry.pending > 0 { SessionStatus::Waiting } else { SessionStatus::Idle },
+        "pending": entry.pending,
         "created_at": entry.created_at,
         "updated_at": entry.updated_at,
     })

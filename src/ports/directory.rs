@@ -114,6 +114,9 @@ pub struct SessionEntry {
     pub created_at: Timestamp,
     /// When the session last changed.
     pub updated_at: Timestamp,
+    /// Number of calls that wait for a person or a client.
+    #[serde(default)]
+    pub pending: u32,
     /// The parent session of a subagent's session, which lists omit by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,

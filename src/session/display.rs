@@ -5,7 +5,7 @@
 //! view already contains them, and the stream repeats them after the message; each event describes a state,
 //! so applying it twice changes nothing.
 
-use super::Session;
+use super::{Session, tokens};
 use crate::ports::{StoreError, session_store::Select};
 use crate::types::{CallId, CallStatus, Cursor, EventKind, SessionStatus, TurnPhase, TurnStatus};
 use serde_json::{Value, json};
@@ -32,16 +32,6 @@ impl Session {
                 "usage": turn.usage,
             })
         });
-        let context = self.context();
-        let observed = &context.state().observed;
-        let memory = (observed.next > 0).then(|| {
-            json!({
-                "observed_to": observed.next - 1,
-                "chunks": observed.active.len(),
-                "buffered": observed.buffered.len(),
-                "generation": observed.generation,
-            })
-        });
         let mut view = json!({
             "seq": self.last_seq(),
             "cursor": cursor.to_string(),
@@ -55,8 +45,8 @@ impl Session {
             "tasks": state.guidance.tasks,
             "usage": state.activity.totals.usage,
             "cost_usd": state.activity.totals.cost_usd,
-            "window": session["context"],
-            "memory": memory,
+            "window": self.window_view(&session["context"]),
+            "memory": self.memory_view(),
             "current_turn": turn,
         });
         if let Some(error) = self.last_error()? {
@@ -64,6 +54,36 @@ impl Session {
         }
         view["session"] = session;
         Ok(view)
+    }
+
+    /// Returns what the model is shown, with the progress of observation if there is one.
+    fn window_view(&self, progress: &Value) -> Value {
+        let context = self.context();
+        let (shown, measured) = (context.messages(), context.measured());
+        // The first messages may be a summary or notes.
+        let head = shown
+            .iter()
+            .take(shown.len().saturating_sub(measured.len()))
+            .map(|message| tokens::of_message(message));
+        let tokens = head.sum::<u64>() + measured.iter().map(|(_, tokens)| tokens).sum::<u64>();
+        let mut window = json!({ "messages": shown.len(), "tokens": tokens });
+        for (name, value) in progress.as_object().into_iter().flatten() {
+            window[name] = value.clone();
+        }
+        window
+    }
+
+    /// Returns what a summary or notes stand for.
+    fn memory_view(&self) -> Value {
+        let context = self.context();
+        let (cut, observed) = (&context.state().cut, &context.state().observed);
+        json!({
+            "summarized_to": cut.kept_from.saturating_sub(1),
+            "observed_to": observed.next.saturating_sub(1),
+            "chunks": observed.active.len(),
+            "buffered": observed.buffered.len(),
+            "generation": observed.generation,
+        })
     }
 
     /// Returns the open calls of the running turn, in order.

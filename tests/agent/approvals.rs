@@ -2,15 +2,16 @@
 
 use crate::stage::{Stage, ms, step_of};
 use edge_harness::agent::{
-    OnBusy,
+    OnBusy, Settings,
     host::suspensions::{ApprovalDecision, TurnEffect},
 };
 use edge_harness::platform::in_memory::models::{ScriptedResponse, answer, call};
-use edge_harness::ports::SessionStore;
+use edge_harness::ports::{Directory, SessionStore};
 use edge_harness::types::{
-    Approver, BudgetPatch, CallId, Category, Decision, ModelRequest, Part, Pending, Policy, Problem,
+    Approver, BudgetPatch, CallId, Category, Decision, ModelRequest, Part, Pending, Policy, Problem, Rules,
     SessionStatus, TurnId, TurnStatus,
 };
+use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
 
@@ -379,4 +380,38 @@ fn a_failed_suspension_is_retried() {
     stage.settle();
     stage.check();
     assert_eq!(runs(&stage), [("a".to_owned(), 1), ("b".to_owned(), 1)]);
+}
+
+#[test]
+fn the_list_of_sessions_shows_how_many_calls_wait() {
+    let (stage, _) = Stage::scripted(
+        |request| match crate::stage::step_of(request) {
+            0 => answer(["c1", "c2"].map(|id| call(id, "write_it", json!({"key": id}))).to_vec()),
+            _ => answer(vec![Part::text("done")]),
+        },
+        |builder| {
+            let permissions = Rules { default: Some(Policy::Ask), ..Rules::default() };
+            builder.settings(Settings { permissions, ..Settings::default() })
+        },
+    );
+    let listed = || {
+        let (tenant, directory) = ("t".into(), &stage.directory);
+        let list = block_on(directory.sessions(&tenant, None, None, None, 9, true)).unwrap();
+        list.iter().map(|entry| entry.pending).collect::<Vec<_>>()
+    };
+    stage.post("t1", "hello");
+    stage.settle_waiting();
+    assert_eq!(listed(), [2]);
+    let decide = |id: &str| {
+        let route = format!("POST /approvals/{id}");
+        let mut asked = crate::http::call(&route, "", &json!({"decision": "approve"}));
+        crate::http::set_header(&mut asked, "prefer", "respond-async");
+        crate::http::respond(&stage, &asked).unwrap();
+        stage.run();
+    };
+    decide("c1");
+    assert_eq!(listed(), [1]);
+    decide("c2");
+    stage.settle();
+    assert_eq!(listed(), [0]);
 }

@@ -187,6 +187,13 @@ fn a_view_shows_the_running_turn() {
     let turn = &now["current_turn"];
     assert_eq!((&turn["id"], &turn["status"], &turn["steps"]), (&json!("t1"), &json!("running"), &json!(1)));
     assert_eq!((&now["seq"], &now["cursor"]), (&json!(5), &json!("5")));
+    let memory = json!({"summarized_to": 0, "observed_to": 0, "chunks": 0, "buffered": 0, "generation": 0});
+    assert_eq!(now["memory"], memory);
+    assert!(
+        now["window"]["messages"] == 2 && now["window"]["tokens"].as_u64() > Some(5),
+        "{}",
+        now["window"]
+    );
     stage.settle();
     let now = view(&stage);
     assert_eq!(

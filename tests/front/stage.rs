@@ -227,6 +227,7 @@ impl Stage {
             title: None,
             created_at: at,
             updated_at: at,
+            pending: 0,
             parent: None,
         };
         block_on(self.directory.put_session(&entry)).unwrap();

@@ -1,9 +1,9 @@
 //! Keeps the list of sessions up to date and removes what has expired.
 
 use super::{SessionHost, directory_down};
-use crate::ports::directory::SessionEntry;
+use crate::ports::{StoreError, directory::SessionEntry};
 use crate::session::{Session, artifacts::ArtifactError, idempotency, kernel::Job};
-use crate::types::{Problem, Timestamp};
+use crate::types::{Problem, SessionStatus, Timestamp};
 use std::rc::Rc;
 
 impl SessionHost {
@@ -14,19 +14,7 @@ impl SessionHost {
 
     /// Writes the session's entry in the list of sessions.
     pub(super) async fn update_list_entry(&self, session: &Session) -> Result<(), Problem> {
-        let entry = {
-            let state = session.state();
-            SessionEntry {
-                tenant: state.meta.tenant.clone(),
-                id: state.meta.id.clone(),
-                user: state.meta.user.clone(),
-                agent: state.meta.agent.clone(),
-                title: state.meta.title.clone(),
-                created_at: state.meta.created_at,
-                updated_at: state.activity.totals.updated_at,
-                parent: state.meta.parent.as_ref().map(|parent| parent.session.clone()),
-            }
-        };
+        let entry = list_entry(session)?;
         let written = self.ports.directory.put_session(&entry).await;
         if !self.serves(session) {
             // The session was erased or reopened during the write.
@@ -37,9 +25,10 @@ impl SessionHost {
             return Ok(());
         }
         written.map_err(directory_down)?;
-        // A title that changed during the write is written again.
-        let current = { session.state().meta.title == entry.title };
-        let listed_at = if current { self.now() } else { Timestamp(0) };
+        // What changed during the write is written again.
+        let now = list_entry(session)?;
+        let is_current = (now.title, now.pending) == (entry.title, entry.pending);
+        let listed_at = if is_current { self.now() } else { Timestamp(0) };
         session.commit(self.now(), |draft| draft.set_listed_at(listed_at))?;
         Ok(())
     }
@@ -55,4 +44,22 @@ impl SessionHost {
         session.commit(now, |draft| draft.set_purge_at(next))?;
         Ok(())
     }
+}
+
+/// Returns the entry of a session in the list of sessions.
+fn list_entry(session: &Session) -> Result<SessionEntry, StoreError> {
+    let is_waiting = session.state().status() == SessionStatus::Waiting;
+    let pending = if is_waiting { session.pending()?.len() } else { 0 };
+    let state = session.state();
+    Ok(SessionEntry {
+        tenant: state.meta.tenant.clone(),
+        id: state.meta.id.clone(),
+        user: state.meta.user.clone(),
+        agent: state.meta.agent.clone(),
+        title: state.meta.title.clone(),
+        created_at: state.meta.created_at,
+        updated_at: state.activity.totals.updated_at,
+        pending: u32::try_from(pending).unwrap_or(u32::MAX),
+        parent: state.meta.parent.as_ref().map(|parent| parent.session.clone()),
+    })
 }

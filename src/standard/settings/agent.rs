@@ -115,8 +115,8 @@ pub const TOPIC: Topic = Topic {
             default: "",
             expects: "a whole number from 1",
             doc: "Maximum number of tools in a model request, without those that ask questions, submit plans or keep \
-                  the task list. If the agent has more, the server offers those that best match the user's words. \
-                  `read_artifact` and `recall` are always among them. Not set: all tools.",
+                  the task list, which are always offered. If the agent has more, the server offers those that best \
+                  match the user's words. `read_artifact` and `recall` are always among them. Not set: all tools.",
             example: "",
         },
         Setting {

@@ -1,7 +1,7 @@
 //! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`,
-//! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`, `0011_tenant_storage.sql`). Tenants, keys and
-//! secrets are in the root database, with the operator's Idempotency-Keys. Those of a tenant and its list of sessions
-//! are on its shard.
+//! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`, `0011_tenant_storage.sql`,
+//! `0012_pending_calls.sql`). Tenants, keys and secrets are in the root database, with the operator's Idempotency-Keys.
+//! Those of a tenant and its list of sessions are on its shard.
 
 mod rows;
 
@@ -24,7 +24,8 @@ use worker::D1Type;
 const EXPIRED_AT_ONCE: usize = 500;
 
 const TENANT: &str = "SELECT id, name, created_at, jwt, shard, permissions, limits, version FROM tenants WHERE deleted_at IS NULL";
-const SESSION: &str = "SELECT tenant, id, user, agent, title, created_at, updated_at, parent FROM sessions";
+const SESSION: &str =
+    "SELECT tenant, id, user, agent, title, created_at, updated_at, pending, parent FROM sessions";
 const KEY: &str = "SELECT id, tenant, name, scopes, created_at, expires_at FROM api_keys";
 const KEY_AND_POLICY: &str = "SELECT k.id, k.tenant, k.name, k.scopes, k.created_at, k.expires_at, t.permissions, \
                              t.limits, t.version FROM api_keys k JOIN tenants t ON t.id = k.tenant \
@@ -215,10 +216,10 @@ impl Directory for D1Directory {
     }
 
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()> {
-        let sql = "INSERT INTO sessions (tenant, id, user, agent, title, created_at, updated_at, parent) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (tenant, id) DO UPDATE SET \
+        let sql = "INSERT INTO sessions (tenant, id, user, agent, title, created_at, updated_at, parent, pending) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (tenant, id) DO UPDATE SET \
                    user = excluded.user, agent = excluded.agent, title = excluded.title, \
-                   created_at = excluded.created_at, updated_at = excluded.updated_at \
+                   created_at = excluded.created_at, updated_at = excluded.updated_at, pending = excluded.pending \
                    WHERE excluded.updated_at >= sessions.updated_at";
         let args = [
             D1Type::Text(&entry.tenant),
@@ -229,6 +230,7 @@ impl Directory for D1Directory {
             time(entry.created_at),
             time(entry.updated_at),
             optional(entry.parent.as_deref()),
+            number(entry.pending.into()),
         ];
         Ok(self.shards.of(&entry.tenant).await?.run(sql, &args).await?)
     }

@@ -93,6 +93,7 @@ pub struct SessionRow {
     pub title: Option<String>,
     pub created_at: f64,
     pub updated_at: f64,
+    pub pending: f64,
     pub parent: Option<SessionId>,
 }
 
@@ -106,6 +107,7 @@ impl SessionRow {
             title: self.title,
             created_at: timestamp(self.created_at),
             updated_at: timestamp(self.updated_at),
+            pending: self.pending as u32,
             parent: self.parent,
         }
     }
