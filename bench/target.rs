@@ -184,6 +184,11 @@ impl Target {
 
     /// Runs one turn and reads its stream to the end.
     pub fn turn(&self, session: &str, text: &str) -> io::Result<Timing> {
+        self.turn_with(DEV_API_KEY, session, text)
+    }
+
+    /// Runs one turn with a key of a tenant.
+    pub fn turn_with(&self, key: &str, session: &str, text: &str) -> io::Result<Timing> {
         let address = match (self, self.server()) {
             (Self::Direct(address), _) => *address,
             (_, Some(server)) => server.address(),
@@ -205,7 +210,7 @@ impl Target {
             }
         };
         let headers = [
-            ("authorization", format!("Bearer {DEV_API_KEY}")),
+            ("authorization", format!("Bearer {key}")),
             ("content-type", "application/json".into()),
             ("accept", "text/event-stream".into()),
         ]

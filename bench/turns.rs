@@ -4,6 +4,7 @@
 //! targets alternate within each round, so that a slow period affects all of them.
 
 mod counts;
+mod flood;
 mod growth;
 mod load;
 mod long;
@@ -53,7 +54,7 @@ const SESSIONS_FOR_RSS: usize = 200;
 /// A part of the benchmark, selected by its name as an argument; without arguments all run.
 type Part = (&'static str, fn(&ModelServer, &mut Report));
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     ("loads", loads),
     ("session", session),
     ("counts", counts::turns),
@@ -62,6 +63,7 @@ const PARTS: [Part; 8] = [
     ("growth", growth::all),
     ("search", memory::all),
     ("long", |_, report| long::session(report)),
+    ("flood", flood::all),
 ];
 
 fn main() {
