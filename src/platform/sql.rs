@@ -1,14 +1,17 @@
 //! Storage in SQLite. In the Worker the statements run on D1, in tests on SQLite itself, so that tests
 //! exercise the statements that run in production.
 
-pub mod log;
+mod log;
 pub mod memory;
 pub mod memory_spaces;
+pub mod session_store;
 pub mod storage;
 
 pub use memory::SqlMemory;
 pub use memory_spaces::SqlSpaces;
+pub use session_store::SqlSessionStore;
 
+use crate::ports::StoreError;
 use crate::types::{TenantId, Timestamp};
 use async_trait::async_trait;
 use serde::{Serialize, de::DeserializeOwned};
@@ -64,6 +67,39 @@ impl From<String> for Value<'_> {
     fn from(text: String) -> Self {
         Self::Text(Cow::Owned(text))
     }
+}
+
+/// The SQLite of an object.
+pub trait ObjectSql {
+    /// A row of a result.
+    type Row: Row;
+
+    /// Runs a statement with parameters `?` or `?1` and returns its rows.
+    ///
+    /// # Errors
+    /// The database failed.
+    fn query(&self, sql: &str, args: &[Value<'_>]) -> Result<Vec<Self::Row>, StoreError>;
+
+    /// Runs a statement that returns no rows.
+    ///
+    /// # Errors
+    /// The database failed.
+    fn execute(&self, sql: &str, args: &[Value<'_>]) -> Result<(), StoreError>;
+
+    /// Runs work as a transaction. If the work fails, nothing of it is stored.
+    ///
+    /// # Errors
+    /// The work or the database failed.
+    fn transaction(&self, work: &mut dyn FnMut() -> Result<(), StoreError>) -> Result<(), StoreError>;
+}
+
+/// A row of a result.
+pub trait Row {
+    /// Returns the integer in a column; 0 if there is none.
+    fn number(&self, column: u32) -> u64;
+
+    /// Returns the text in a column; `None` if there is none.
+    fn text(&self, column: u32) -> Option<String>;
 }
 
 /// A statement and its bound parameters.

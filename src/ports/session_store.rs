@@ -28,6 +28,9 @@ pub struct StoredRecord {
     pub json: String,
 }
 
+/// The key of a document that most commits with records write, so that a store may keep the newest records next to it.
+pub const ACTIVITY: &str = "state/activity";
+
 /// Changes that are committed atomically.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {

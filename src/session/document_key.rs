@@ -1,6 +1,6 @@
 //! The keys of a session's documents.
 
-use crate::ports::{SessionStore, StoreError};
+use crate::ports::{SessionStore, StoreError, session_store::ACTIVITY};
 use crate::types::{ArtifactId, CallId, Timestamp, TurnId};
 use std::fmt;
 
@@ -93,7 +93,7 @@ impl fmt::Display for DocumentKey {
         match self {
             Self::State => f.write_str(Listing::State.prefix()),
             Self::Guidance => f.write_str("state/guidance"),
-            Self::Activity => f.write_str("state/activity"),
+            Self::Activity => f.write_str(ACTIVITY),
             Self::Background => f.write_str("state/background"),
             Self::Child => f.write_str("state/child"),
             Self::Account => f.write_str("state/account"),

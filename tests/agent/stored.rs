@@ -122,15 +122,17 @@ fn dump(store: &MemorySessionStore) -> String {
     log.chain(documents).collect()
 }
 
-const WAITING: [&str; 3] = [
+const WAITING: [&str; 4] = [
     include_str!("stored/waiting_1.txt"),
     include_str!("stored/waiting_2.txt"),
     include_str!("stored/waiting_3.txt"),
+    include_str!("stored/waiting_4.txt"),
 ];
-const RUNNING: [&str; 3] = [
+const RUNNING: [&str; 4] = [
     include_str!("stored/running_1.txt"),
     include_str!("stored/running_2.txt"),
     include_str!("stored/running_3.txt"),
+    include_str!("stored/running_4.txt"),
 ];
 
 /// Writes the dumps of this version. Run it before a stored shape changes, under names with the version's number.

@@ -1,10 +1,10 @@
-//! The SQL of memory and of logs, run by SQLite.
+//! The SQL of memory and of sessions, run by SQLite.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod index;
-mod log;
 mod migrations;
+mod session_store;
 mod spaces;
 mod sqlite;
 mod storage;

@@ -2,10 +2,7 @@
 //! SQLite of an object.
 
 use async_trait::async_trait;
-use edge_harness::platform::sql::{
-    Databases, Rows, Sql, SqlError, Statement, Value,
-    log::{self, ObjectSql},
-};
+use edge_harness::platform::sql::{Databases, ObjectSql, Row, Rows, Sql, SqlError, Statement, Value};
 use edge_harness::ports::StoreError;
 use edge_harness::types::TenantId;
 use rusqlite::{
@@ -184,23 +181,66 @@ impl Databases for Shards {
 /// The SQLite of an object, without the limits of D1.
 pub struct ObjectSqlite {
     connection: Connection,
+    fails: Cell<bool>,
     /// Bytes of text returned.
-    bytes: Cell<usize>,
+    bytes_read: Cell<usize>,
+    /// Bytes of text bound as parameters.
+    bytes_bound: Cell<usize>,
+    /// The steps of the plan of each query.
+    plans: RefCell<Vec<String>>,
 }
 
 /// A row of an object's SQLite.
 pub struct ObjectRow(Vec<rusqlite::types::Value>);
 
 impl ObjectSqlite {
-    pub fn new(schema: &str) -> Self {
-        let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(schema).unwrap();
-        Self { connection, bytes: Cell::default() }
+    pub fn new() -> Self {
+        Self {
+            connection: Connection::open_in_memory().unwrap(),
+            fails: Cell::default(),
+            bytes_read: Cell::default(),
+            bytes_bound: Cell::default(),
+            plans: RefCell::default(),
+        }
+    }
+
+    /// Makes transactions fail at their end.
+    pub fn fail_transactions(&self, fails: bool) {
+        self.fails.set(fails);
+    }
+
+    /// Runs a statement without parameters.
+    pub fn run(&self, sql: &str) {
+        self.connection.execute_batch(sql).unwrap();
+    }
+
+    /// Returns how many rows statements have inserted, replaced, updated or deleted.
+    pub fn rows_written(&self) -> usize {
+        self.connection.total_changes().try_into().unwrap()
+    }
+
+    /// Returns how many bytes of text statements have got as parameters.
+    pub fn bytes_bound(&self) -> usize {
+        self.bytes_bound.get()
     }
 
     /// Returns how many bytes of text were read since the last call.
     pub fn take_bytes(&self) -> usize {
-        self.bytes.take()
+        self.bytes_read.take()
+    }
+
+    /// Returns the steps of the plans of the queries since the last call.
+    pub fn take_plans(&self) -> Vec<String> {
+        self.plans.take()
+    }
+
+    fn explain(&self, sql: &str) -> rusqlite::Result<()> {
+        let mut explained = self.connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}"))?;
+        let mut rows = explained.raw_query();
+        while let Some(row) = rows.next()? {
+            self.plans.borrow_mut().push(row.get("detail")?);
+        }
+        Ok(())
     }
 }
 
@@ -208,8 +248,13 @@ impl ObjectSql for ObjectSqlite {
     type Row = ObjectRow;
 
     fn query(&self, sql: &str, args: &[Value<'_>]) -> Result<Vec<ObjectRow>, StoreError> {
-        let failed = |error: rusqlite::Error| StoreError(error.to_string());
+        let failed = |error: rusqlite::Error| StoreError(format!("{error} in {sql}"));
         let mut prepared = self.connection.prepare(sql).map_err(failed)?;
+        if sql.starts_with("SELECT") {
+            self.explain(sql).map_err(failed)?;
+        }
+        let text = |value: &Value<'_>| if let Value::Text(text) = value { text.len() } else { 0 };
+        self.bytes_bound.set(self.bytes_bound.get() + args.iter().map(text).sum::<usize>());
         for (number, value) in args.iter().enumerate() {
             bind(&mut prepared, number + 1, value).map_err(failed)?;
         }
@@ -222,14 +267,28 @@ impl ObjectSql for ObjectSqlite {
                 rusqlite::types::Value::Text(text) => text.len(),
                 _ => 0,
             };
-            self.bytes.set(self.bytes.get() + row.iter().map(text).sum::<usize>());
+            self.bytes_read.set(self.bytes_read.get() + row.iter().map(text).sum::<usize>());
             read.push(ObjectRow(row));
         }
         Ok(read)
     }
+
+    fn execute(&self, sql: &str, args: &[Value<'_>]) -> Result<(), StoreError> {
+        self.query(sql, args).map(drop)
+    }
+
+    fn transaction(&self, work: &mut dyn FnMut() -> Result<(), StoreError>) -> Result<(), StoreError> {
+        self.run("BEGIN");
+        let done = work().and_then(|()| match self.fails.get() {
+            true => Err(StoreError("switched to fail".into())),
+            false => Ok(()),
+        });
+        self.run(if done.is_ok() { "COMMIT" } else { "ROLLBACK" });
+        done
+    }
 }
 
-impl log::Row for ObjectRow {
+impl Row for ObjectRow {
     fn number(&self, column: u32) -> u64 {
         match self.0[column as usize] {
             rusqlite::types::Value::Integer(value) => value.try_into().unwrap(),

@@ -4,9 +4,10 @@
 
 use super::{
     runtime::{ConsoleLog, WorkerClock},
-    sql::SqlSessionStore,
+    sql::ObjectDatabase,
 };
 use crate::ledger::TenantLedger;
+use crate::platform::sql::SqlSessionStore;
 use crate::ports::{Clock, Ledger, LedgerError, Log, StoreError, ledger::LedgerResult};
 use crate::types::{Admission, Admitted, Day, Receipt, Report, RequestBlock, TenantId, UsageRow};
 use async_trait::async_trait;
@@ -38,7 +39,7 @@ pub struct TenantObject {
 
 impl DurableObject for TenantObject {
     fn new(state: State, _env: Env) -> Self {
-        let store = Rc::new(SqlSessionStore::new(state.storage()));
+        let store = Rc::new(SqlSessionStore::new(ObjectDatabase(state.storage())));
         Self { inner: AssertUnwindSafe((TenantLedger::new(store), Rc::new(WorkerClock))) }
     }
 

@@ -8,7 +8,7 @@ use super::{
     runtime::{ConsoleLog, ObjectSpawner},
     setup,
     socket::{self as platform_socket, ObjectSocket},
-    sql::SqlSessionStore,
+    sql::ObjectDatabase,
 };
 use crate::agent::{Bounds, HostConfig, SessionHost, host::HostPorts};
 use crate::http::{
@@ -16,6 +16,7 @@ use crate::http::{
     session::{self, call::SessionRequest, socket, sockets::Sockets},
     upgrade::Upgrade,
 };
+use crate::platform::sql::SqlSessionStore;
 use crate::ports::{Log, PeerError, Peers, SessionEraser};
 use crate::types::{
     Acknowledgement, CallId, ChildStatus, ErrorCode, Imported, Principal, Problem, RequestId, SessionId,
@@ -163,7 +164,7 @@ fn parts(state: &Rc<State>, env: &Env) -> Result<Parts> {
         Rc::new(ConsoleLog),
     ));
     let ports = HostPorts {
-        store: Rc::new(SqlSessionStore::new(state.storage())),
+        store: Rc::new(SqlSessionStore::new(ObjectDatabase(state.storage()))),
         directory: setup::directory(env)?,
         ledger: setup::ledger(env)?,
         credentials,

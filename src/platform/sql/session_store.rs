@@ -1,0 +1,180 @@
+//! The store of a session in the SQLite of its object: the log and the documents.
+
+use super::{
+    ObjectSql, Row, Value,
+    log::{self, LogRow, TailChange, pieces},
+};
+use crate::ports::{
+    SessionStore, StoreError,
+    session_store::{ACTIVITY, Batch, Page, Select},
+};
+use std::cell::Cell;
+
+/// Longer text continues in further rows with the same key and increasing `part`. Replacing a document does
+/// not read the old one: `parts` of its first row is the number of valid rows. The columns `log_…` are the tail of the
+/// log, in the first row of [`ACTIVITY`].
+const DOCUMENTS: &str = "
+CREATE TABLE document (
+    key TEXT NOT NULL, part INTEGER NOT NULL, parts INTEGER NOT NULL, json TEXT NOT NULL,
+    log_kind TEXT, log_turn TEXT, log_json TEXT, log_seq INTEGER,
+    PRIMARY KEY (key, part)
+) WITHOUT ROWID;";
+
+/// The columns that tables of earlier versions lack. The last one shows that all exist.
+const ADDED_COLUMNS: [&str; 4] = ["log_kind TEXT", "log_turn TEXT", "log_json TEXT", "log_seq INTEGER"];
+
+const PUT: &str = "INSERT OR REPLACE INTO document (key, part, parts, json) VALUES (?, ?, ?, ?)";
+
+/// Writes a document and replaces the tail.
+const PUT_WITH_TAIL: &str = "INSERT OR REPLACE INTO document \
+                             (key, part, parts, json, log_seq, log_kind, log_turn, log_json) \
+                             VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+
+/// Writes a document and appends to the tail. `||` with NULL is NULL.
+const PUT_AND_APPEND: &str = "INSERT INTO document \
+                              (key, part, parts, json, log_seq, log_kind, log_turn, log_json) \
+                              VALUES (?, ?, ?, ?, ?, ?, ?, ?) \
+                              ON CONFLICT (key, part) DO UPDATE SET parts = excluded.parts, json = excluded.json, \
+                              log_seq = coalesce(log_seq, excluded.log_seq), \
+                              log_kind = coalesce(log_kind || ' ' || excluded.log_kind, log_kind, excluded.log_kind), \
+                              log_turn = coalesce(log_turn || ' ' || excluded.log_turn, log_turn, excluded.log_turn), \
+                              log_json = coalesce(log_json || char(10) || excluded.log_json, log_json, excluded.log_json)";
+
+/// The store of a session.
+pub struct SqlSessionStore<D> {
+    db: D,
+    ready: Cell<bool>,
+}
+
+impl<D: ObjectSql> SqlSessionStore<D> {
+    /// Creates a store. Nothing is written before a session is created.
+    pub fn new(db: D) -> Self {
+        Self { db, ready: Cell::new(false) }
+    }
+
+    /// Returns the database.
+    pub fn database(&self) -> &D {
+        &self.db
+    }
+
+    fn create(&self) -> Result<(), StoreError> {
+        self.db.execute(log::SCHEMA, &[])?;
+        self.db.execute(DOCUMENTS, &[])
+    }
+
+    fn add_columns(&self) -> Result<(), StoreError> {
+        let mut columns = ADDED_COLUMNS.iter();
+        columns
+            .try_for_each(|column| self.db.execute(&format!("ALTER TABLE document ADD COLUMN {column}"), &[]))
+    }
+
+    fn apply(&self, batch: &Batch) -> Result<(), StoreError> {
+        if batch.delete.iter().any(|key| key == ACTIVITY) {
+            log::empty_tail(&self.db)?;
+        }
+        let writes_activity = batch.put.iter().any(|(key, _)| key == ACTIVITY);
+        let mut tail = log::append(&self.db, &batch.append, writes_activity)?;
+        for key in &batch.delete {
+            self.db.execute("DELETE FROM document WHERE key = ?", &[key.as_str().into()])?;
+        }
+        for (key, json) in &batch.put {
+            let parts = pieces(json).count() as u64;
+            for (part, piece) in pieces(json).enumerate() {
+                let mut args = vec![key.as_str().into(), (part as u64).into(), parts.into(), piece.into()];
+                if key != ACTIVITY || part > 0 {
+                    self.db.execute(PUT, &args)?;
+                    continue;
+                }
+                let (statement, row) = match &tail {
+                    TailChange::Append(row) => (PUT_AND_APPEND, row),
+                    TailChange::Replace(row) => (PUT_WITH_TAIL, row),
+                };
+                args.extend(row.as_ref().map_or([const { Value::Null }; 4], LogRow::values));
+                self.db.execute(statement, &args)?;
+                tail = TailChange::Append(None);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<D: ObjectSql> SessionStore for SqlSessionStore<D> {
+    fn exists(&self) -> Result<bool, StoreError> {
+        if !self.ready.get() {
+            let found = self.db.query("SELECT sql FROM sqlite_master WHERE name = 'document'", &[])?;
+            let Some(table) = found.first().and_then(|row| row.text(0)) else { return Ok(false) };
+            if !table.contains("log_seq") {
+                self.db.transaction(&mut || self.add_columns())?;
+            }
+            self.ready.set(true);
+        }
+        Ok(true)
+    }
+
+    fn commit(&self, batch: Batch) -> Result<(), StoreError> {
+        let exists = self.exists()?;
+        self.db.transaction(&mut || {
+            if !exists {
+                self.create()?;
+            }
+            self.apply(&batch)
+        })?;
+        self.ready.set(true);
+        Ok(())
+    }
+
+    fn last_seq(&self) -> Result<u64, StoreError> {
+        log::last_seq(&self.db)
+    }
+
+    fn read(&self, select: Select<'_>) -> Result<Page, StoreError> {
+        log::read(&self.db, select)
+    }
+
+    fn get(&self, key: &str) -> Result<Option<String>, StoreError> {
+        let query = "SELECT json, parts FROM document WHERE key = ? ORDER BY part";
+        let rows = self.db.query(query, &[key.into()])?;
+        let Some(first) = rows.first() else { return Ok(None) };
+        let parts = usize::try_from(first.number(1)).unwrap_or(usize::MAX);
+        Ok(Some(rows.iter().take(parts).filter_map(|row| row.text(0)).collect()))
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<(String, String)>, StoreError> {
+        // A range of the primary key, so that only matching rows are read.
+        let query =
+            "SELECT key, json, part, parts FROM document WHERE key >= ? AND key < ? ORDER BY key, part";
+        let mut found: Vec<(String, String)> = Vec::new();
+        let mut parts = 0;
+        for row in self.db.query(query, &[prefix.into(), format!("{prefix}{}", char::MAX).into()])? {
+            let (json, part) = (row.text(1).unwrap_or_default(), row.number(2));
+            if part == 0 {
+                parts = row.number(3);
+                found.push((row.text(0).unwrap_or_default(), json));
+            } else if let (true, Some((_, whole))) = (part < parts, found.last_mut()) {
+                whole.push_str(&json);
+            }
+        }
+        Ok(found)
+    }
+
+    fn keys(&self, from: &str, to: &str, limit: usize) -> Result<Vec<String>, StoreError> {
+        // The first commit of a session creates the tables, and may need the keys.
+        if !self.exists()? {
+            return Ok(Vec::new());
+        }
+        let query = "SELECT key FROM document WHERE key >= ? AND key < ? AND part = 0 ORDER BY key LIMIT ?";
+        let rows = self.db.query(query, &[from.into(), to.into(), (limit as u64).into()])?;
+        Ok(rows.iter().filter_map(|row| row.text(0)).collect())
+    }
+
+    fn erase(&self) -> Result<(), StoreError> {
+        if self.exists()? {
+            self.db.transaction(&mut || {
+                self.db.execute("DROP TABLE log", &[])?;
+                self.db.execute("DROP TABLE document", &[])
+            })?;
+            self.ready.set(false);
+        }
+        Ok(())
+    }
+}
