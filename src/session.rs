@@ -46,7 +46,7 @@ pub use task_list::{TaskError, TaskList};
 use frame::Frame;
 use hub::Hub;
 use serde::Deserialize;
-use state::StoredState;
+use state::{Stored, StoredState};
 use std::{
     cell::{Cell, Ref, RefCell},
     rc::Rc,
@@ -122,8 +122,7 @@ impl Permit {
 pub struct Session {
     store: Rc<dyn SessionStore>,
     state: RefCell<SessionState>,
-    /// Whether the store has all documents of the state in the form of this version.
-    is_stored: Cell<bool>,
+    stored: Cell<Stored>,
     last_seq: Cell<u64>,
     context: RefCell<ContextWindow>,
     bounds: Bounds,
@@ -152,7 +151,7 @@ impl Session {
         let unreported = usage::first_due(store.as_ref(), state.account.reported)?;
         let context = ContextWindow::load(store.as_ref(), bounds)?;
         let session = Self::with(store, state, last_seq, context, bounds, hub);
-        session.is_stored.set(!is_earlier);
+        session.stored.set(if is_earlier { Stored::Earlier } else { Stored::Current });
         session.unreported.set(unreported);
         Ok(Some(session))
     }
@@ -189,7 +188,7 @@ impl Session {
         Self {
             store,
             state: RefCell::new(state),
-            is_stored: Cell::new(false),
+            stored: Cell::new(Stored::Nothing),
             last_seq: Cell::new(last_seq),
             context: RefCell::new(context),
             bounds,
@@ -359,17 +358,14 @@ impl Session {
         if !records.is_empty() {
             change.activity().totals.updated_at = now;
         }
-        let parts = {
-            let stored = self.state.borrow();
-            state::changed(&change.state, self.is_stored.get().then_some(&*stored))?
-        };
+        let parts = state::changed(&change.state, self.stored.get(), &self.state.borrow())?;
         batch.put.extend(parts.into_iter().map(|(key, json)| (key.to_string(), json)));
-        if !self.is_stored.get() && self.last_seq.get() == 0 {
+        if self.stored.get() == Stored::Nothing && self.last_seq.get() == 0 {
             discard_copy(self.store.as_ref())?;
         }
         self.store.commit(batch)?;
 
-        self.is_stored.set(true);
+        self.stored.set(Stored::Current);
         self.last_seq.set(seq);
         let reported = change.state.account.reported;
         let was_reported = std::mem::replace(&mut *self.state.borrow_mut(), change.state).account.reported;

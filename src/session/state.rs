@@ -19,6 +19,9 @@ use std::rc::Rc;
 /// [`DocumentKey::State`], with the totals in the metadata.
 const SPLIT: u32 = 3;
 
+/// The first version that does not store parts that a session has from the start.
+const SPARSE: u32 = 5;
+
 /// The document [`DocumentKey::State`]. It has the version of all documents, so every version must read it.
 #[derive(Serialize)]
 struct StateDocument<'a> {
@@ -32,10 +35,21 @@ struct WithMeta<T> {
     meta: T,
 }
 
+/// What the store has of a session's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    /// Nothing.
+    Nothing,
+    /// The form of an earlier version. All documents must be written.
+    Earlier,
+    /// The form of this version.
+    Current,
+}
+
 /// A stored state.
 pub(super) struct StoredState {
     pub state: SessionState,
-    /// Whether an earlier version stored it. Its documents must then all be written.
+    /// Whether an earlier version stored it.
     pub is_earlier: bool,
     /// Whether it was stored before there were ledgers. Records up to now are then not reported.
     pub lacks_account: bool,
@@ -52,71 +66,83 @@ pub(super) fn read(store: &dyn SessionStore) -> Result<Option<StoredState>, Open
     let schema = schema::check(json)?;
     let part = |key: DocumentKey| match schema < SPLIT {
         // Each part ignores the fields of the others.
-        true => Ok(json),
-        false => get(&key).ok_or_else(|| StoreError(format!("the document \"{key}\" is missing"))),
+        true => Some(json),
+        false => get(&key),
     };
     let WithMeta { meta } = decode::<WithMeta<SessionMeta>>(json)?;
-    let mut activity: Activity = decode(part(DocumentKey::Activity)?)?;
+    let activity = part(DocumentKey::Activity)
+        .ok_or_else(|| StoreError(format!("the document \"{}\" is missing", DocumentKey::Activity)))?;
+    let mut activity: Activity = decode(activity)?;
     if schema < SPLIT {
         activity.totals = decode::<WithMeta<Totals>>(json)?.meta;
     }
     let child = match &meta.parent {
-        Some(_) => Some(shared(part(DocumentKey::Child)?)?),
+        Some(_) => Some(shared(part(DocumentKey::Child))?),
         None => None,
     };
-    let account = get(&DocumentKey::Account).map(shared).transpose()?;
-    let lacks_account = account.is_none();
+    let account = get(&DocumentKey::Account);
+    let lacks_account = schema < SPARSE && account.is_none();
     let state = SessionState {
         meta: Rc::new(meta),
-        guidance: shared(part(DocumentKey::Guidance)?)?,
+        guidance: shared(part(DocumentKey::Guidance))?,
         activity: Rc::new(activity),
-        background: shared(part(DocumentKey::Background)?)?,
+        background: shared(part(DocumentKey::Background))?,
         child,
-        account: account.unwrap_or_default(),
+        account: shared(account)?,
     };
-    Ok(Some(StoredState { state, is_earlier: schema < SCHEMA || lacks_account, lacks_account }))
+    Ok(Some(StoredState { state, is_earlier: schema < SCHEMA, lacks_account }))
 }
 
-fn shared<T: DeserializeOwned>(json: &str) -> Result<Rc<T>, StoreError> {
-    decode(json).map(Rc::new)
+fn shared<T: DeserializeOwned + Default>(json: Option<&str>) -> Result<Rc<T>, StoreError> {
+    json.map_or_else(|| Ok(Rc::default()), |json| decode(json).map(Rc::new))
 }
 
-/// Returns the documents of the parts that differ from `stored`; all of them if `stored` is `None`.
+/// Returns the documents of the parts that differ from the stored ones.
 ///
 /// # Errors
 /// If a part cannot be written as JSON.
 pub(super) fn changed(
     state: &SessionState,
-    stored: Option<&SessionState>,
+    stored: Stored,
+    before: &SessionState,
 ) -> Result<Vec<(DocumentKey, String)>, StoreError> {
     let mut documents = Vec::new();
-    if differs(&state.meta, stored.map(|stored| &stored.meta)) {
+    let is_new = stored == Stored::Nothing;
+    if is_new || stored.differs(&state.meta, &before.meta) {
         let document = StateDocument { schema: SCHEMA, meta: &state.meta };
         documents.push((DocumentKey::State, encode(&document)?));
     }
-    if differs(&state.guidance, stored.map(|stored| &stored.guidance)) {
-        documents.push((DocumentKey::Guidance, encode(state.guidance.as_ref())?));
-    }
-    if differs(&state.activity, stored.map(|stored| &stored.activity)) {
+    if is_new || stored.differs(&state.activity, &before.activity) {
         documents.push((DocumentKey::Activity, encode(state.activity.as_ref())?));
     }
-    if differs(&state.background, stored.map(|stored| &stored.background)) {
+    // A new session without these documents has their defaults.
+    let before = match is_new {
+        true => &SessionState::new(SessionMeta::clone(&state.meta)),
+        false => before,
+    };
+    if stored.differs(&state.guidance, &before.guidance) {
+        documents.push((DocumentKey::Guidance, encode(state.guidance.as_ref())?));
+    }
+    if stored.differs(&state.background, &before.background) {
         documents.push((DocumentKey::Background, encode(state.background.as_ref())?));
     }
-    if differs(&state.account, stored.map(|stored| &stored.account)) {
+    if stored.differs(&state.account, &before.account) {
         documents.push((DocumentKey::Account, encode(state.account.as_ref())?));
     }
-    if let Some(child) = &state.child
-        && differs(child, stored.and_then(|stored| stored.child.as_ref()))
+    if let (Some(child), Some(before)) = (&state.child, &before.child)
+        && stored.differs(child, before)
     {
         documents.push((DocumentKey::Child, encode(child.as_ref())?));
     }
     Ok(documents)
 }
 
-/// Most commits leave most parts as they are, so the pointers are compared first.
-fn differs<T: PartialEq>(part: &Rc<T>, stored: Option<&Rc<T>>) -> bool {
-    stored.is_none_or(|stored| !Rc::ptr_eq(part, stored) && part != stored)
+impl Stored {
+    /// Returns whether a part must be written. Most commits leave most parts as they are, so the pointers are compared
+    /// first.
+    fn differs<T: PartialEq>(self, part: &Rc<T>, before: &Rc<T>) -> bool {
+        self == Self::Earlier || (!Rc::ptr_eq(part, before) && part != before)
+    }
 }
 
 /// Returns whether the stored session is a subagent whose final status its parent has not acknowledged.
