@@ -4,7 +4,9 @@
 //! request that concerns one session to the object of that session ([`session`]). Both find the handler in the
 //! same table ([`routes`]).
 
+mod address;
 mod api_key;
+mod audit;
 pub mod auth;
 pub mod auth_cache;
 pub mod body;

@@ -4,6 +4,7 @@
 //! it become visible, in memory and to listeners, so that a failed write changes nothing.
 
 pub mod artifacts;
+pub mod audit;
 pub mod bounds;
 mod display;
 pub mod document_key;
@@ -318,7 +319,8 @@ impl Session {
 
     /// Requests an update of the list of sessions if the calls that wait change: the list shows their number.
     fn list_again_if_waiting_changes(&self, change: &mut Draft) {
-        let waited = self.is_stored.get() && self.state.borrow().status() == SessionStatus::Waiting;
+        let waited =
+            self.stored.get() == Stored::Current && self.state.borrow().status() == SessionStatus::Waiting;
         let waits = change.state.status() == SessionStatus::Waiting;
         let is_decision = |(key, _): &(DocumentKey, String)| {
             matches!(key, DocumentKey::Approval(_) | DocumentKey::Answer(_))

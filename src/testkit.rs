@@ -219,7 +219,14 @@ impl TestSession {
     #[track_caller]
     fn decide(&self, call: &CallId, decision: Decision, reason: Option<String>) -> Progress {
         let turn = self.current_turn();
-        let decision = ApprovalDecision { decision, reason, args: None, args_hash: None, is_approver: true };
+        let decision = ApprovalDecision {
+            decision,
+            reason,
+            args: None,
+            args_hash: None,
+            is_approver: true,
+            request_id: None,
+        };
         let decided = self.host.decide(&self.session(), call, decision, Approver::default());
         decided.expect("a call that waits for an approval");
         self.run(&turn)

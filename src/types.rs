@@ -1,5 +1,6 @@
 //! Plain data shared by every part of the program: no I/O, no async, no platform.
 
+pub mod audit;
 pub mod budget;
 pub mod call;
 pub mod context;
@@ -33,6 +34,7 @@ pub mod turn;
 pub mod turn_end;
 pub mod usage;
 
+pub use audit::{Actor, AuditAction, AuditEntry, AuditQuery};
 pub use budget::{Budget, BudgetPatch};
 pub use call::{ArtifactRef, DenyReason, Source, ToolOutcome};
 pub use context::{CompactReason, Cut, Gauge, WindowUse};
@@ -40,7 +42,7 @@ pub use delta::{Cursor, Delta};
 pub use error::{BoxError, ErrorCode, FieldError, Invalid, Problem};
 pub use event::{EventKind, Record};
 pub use id::{
-    AgentId, ArtifactId, BlobId, CallId, FactId, GeneratedId, KeyId, LeaseId, MessageId, RequestId,
+    AgentId, ArtifactId, AuditId, BlobId, CallId, FactId, GeneratedId, KeyId, LeaseId, MessageId, RequestId,
     SessionId, TenantId, TurnId, UserId,
 };
 pub use message::{FileRef, Message, Part, Role, ToolCall};

@@ -1,10 +1,11 @@
-//! 13: the ledger of a tenant has the usage that the logs of its sessions have, and no slot is held at the end.
+//! 13: the ledger of a tenant has the usage that the logs of its sessions have, and no slot is held at the end. 14: the
+//! audit trail of a tenant has the decisions that the logs have, each once.
 
 use super::super::{node::Node, world::World};
-use super::View;
+use super::{View, view::Entry};
 use edge_harness::ledger::ADMISSION_LEASE;
-use edge_harness::ports::Ledger as _;
-use edge_harness::types::{Day, TenantId, Timestamp, UsageTotals};
+use edge_harness::ports::{Directory as _, Ledger as _};
+use edge_harness::types::{AuditId, AuditQuery, Day, TenantId, Timestamp, UsageTotals};
 use futures::executor::block_on;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -33,6 +34,7 @@ type Counts = (u64, u64, u64);
 
 pub fn check(world: &World, views: &[(Rc<Node>, View)]) {
     let mut tenants: BTreeMap<&TenantId, (Counts, bool)> = BTreeMap::new();
+    let mut decided: BTreeMap<&TenantId, BTreeSet<AuditId>> = BTreeMap::new();
     // The copied records of a fork are reported by its origin.
     let mut seen = BTreeSet::new();
     let is_fork =
@@ -42,6 +44,9 @@ pub fn check(world: &World, views: &[(Rc<Node>, View)]) {
         let (sums, has_erased) = tenants.entry(&node.tenant).or_default();
         *has_erased |= world.witnesses.borrow()[node.place].erased;
         let is_child = node.parent().is_some();
+        // A record of a fork that is older than the fork.
+        let created = view.entries.first().and_then(|entry| entry.value["at"].as_str());
+        let is_copied = |entry: &Entry| is_fork(view) && entry.value["at"].as_str() <= created;
         for entry in view.entries.iter().filter(|entry| {
             let is_new = seen.insert((&node.tenant, &entry.turn, entry.seq, &entry.json));
             is_new || !is_fork(view)
@@ -55,6 +60,11 @@ pub fn check(world: &World, views: &[(Rc<Node>, View)]) {
                 "turn.completed" | "turn.failed" | "turn.canceled" if entry.value["budget"].is_object() => {
                     sums.0 += u64::from(!is_child);
                     sums.1 += number(&entry.value["steps"]);
+                }
+                "approval.decided" if entry.value["by"].is_object() && !is_copied(entry) => {
+                    let at = entry.value["at"].as_str().and_then(Timestamp::parse).unwrap_or_default();
+                    let id = AuditId::of_record(at, &node.session, entry.seq);
+                    decided.entry(&node.tenant).or_default().insert(id);
                 }
                 _ => {}
             }
@@ -79,6 +89,15 @@ pub fn check(world: &World, views: &[(Rc<Node>, View)]) {
         let slots = world.accounts.slots(tenant, now + ADMISSION_LEASE);
         if slots > 0 {
             world.ledger.find(13, format!("{tenant} holds {slots} slots without a turn"));
+        }
+        let logged = decided.remove(tenant).unwrap_or_default();
+        let query = AuditQuery { limit: usize::MAX, ..AuditQuery::default() };
+        let rows = block_on(world.directory.audit(tenant, &query)).unwrap_or_default();
+        let rows: BTreeSet<AuditId> = rows.into_iter().map(|row| row.id).collect();
+        if !rows.is_superset(&logged) || (!has_erased && rows != logged) {
+            world
+                .ledger
+                .find(14, format!("{tenant} has decisions {logged:?}, but its audit trail has {rows:?}"));
         }
     }
 }

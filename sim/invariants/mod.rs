@@ -10,7 +10,7 @@
 //! | `people` | 11 a call that needs a decision runs as decided, or not at all |
 //! | `recovery` | 9 a crash changes nothing except unknown outcomes |
 //! | `subagents` | 12 a task is done once, under the parent's rules, and its result is the call's |
-//! | `accounts` | 13 usage and slots of tenants do not drift |
+//! | `accounts` | 13 usage and slots of tenants do not drift · 14 the audit trail has each decision once |
 //!
 //! Some conditions can only be checked during the run: overlapping calls in `tools`, requests in `model`,
 //! text of other sessions in `client`.

@@ -77,13 +77,13 @@ async fn dispatch(
     match &found.route.handler {
         Handler::Public(handler) => {
             read(&mut request, body).await?;
-            let call = GatewayCall { gateway, request: &request, params };
+            let call = GatewayCall { gateway, request_id, request: &request, params };
             Ok(Handled::Response(handler(&call).await?))
         }
         Handler::Operator(handler) => {
             auth::operator(gateway, &request).await?;
             read(&mut request, body).await?;
-            let call = GatewayCall { gateway, request: &request, params };
+            let call = GatewayCall { gateway, request_id, request: &request, params };
             let work = handler(&call);
             once(gateway, request_id, &found, &request, (None, &json!("operator")), work).await
         }

@@ -130,6 +130,8 @@ impl Gateway {
 pub struct GatewayCall<'a> {
     /// The gateway.
     pub gateway: &'a Gateway,
+    /// The id of the request.
+    pub request_id: &'a RequestId,
     /// The request, with its body.
     pub request: &'a Request,
     /// The parameters of the path.

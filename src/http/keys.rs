@@ -4,12 +4,12 @@ use super::api_key::make_secret;
 use super::gateway::GatewayCall;
 use super::response::{self, Response};
 use super::tenants::{check_name, existing_tenant};
-use super::{body, page, scopes};
+use super::{audit, body, page, scopes};
 use crate::ports::directory::ApiKey;
-use crate::types::{KeyId, Problem, Scope, Scopes, Timestamp};
+use crate::types::{AuditAction, KeyId, Problem, Scope, Scopes, Timestamp};
 use http::StatusCode;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 #[derive(Deserialize)]
 struct NewKey {
@@ -39,7 +39,10 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     let (tenant, expires_at) = (call.tenant(), new.expires_at);
     let key = ApiKey { id, tenant, name, scopes, created_at: now, expires_at };
     let (secret, hash) = make_secret(&*gateway.entropy);
-    if !gateway.directory.create_key(&key, &hash).await? {
+    let details = [("scopes", json!(key.scopes)), ("expires_at", json!(key.expires_at))];
+    let details = details.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let audit = audit::entry(call, &key.tenant, AuditAction::KeyCreated, &key.id, details);
+    if !gateway.directory.create_key(&key, &hash, &audit).await? {
         return Err(Problem::not_found("tenant"));
     }
     let mut view = view(&key);
@@ -59,8 +62,9 @@ pub(super) async fn list(call: &GatewayCall<'_>) -> Result<Response, Problem> {
 
 /// `DELETE /v1/admin/tenants/{tenant}/keys/{key}`. Other isolates may accept the key for one more minute.
 pub(super) async fn delete(call: &GatewayCall<'_>) -> Result<Response, Problem> {
-    let (gateway, tenant) = (call.gateway, &call.tenant());
-    if !gateway.directory.delete_key(tenant, &call.params.id("key")).await? {
+    let (gateway, tenant, id): (_, _, KeyId) = (call.gateway, &call.tenant(), call.params.id("key"));
+    let audit = audit::entry(call, tenant, AuditAction::KeyRevoked, &id, Map::new());
+    if !gateway.directory.delete_key(&id, &audit).await? {
         return Err(Problem::not_found("key"));
     }
     gateway.cache.forget_tenant(tenant);

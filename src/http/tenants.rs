@@ -7,13 +7,13 @@ use super::jwks::{encryption_context, stored_set};
 use super::loopback::is_loopback;
 use super::response::{self, Response};
 use super::{
-    body, erasure, page,
+    audit, body, erasure, page,
     patch::{merge, object, present, present_object},
     placement, scopes,
 };
 use crate::ports::Signatures;
 use crate::ports::directory::{JwtConfig, Tenant};
-use crate::types::{ErrorCode, Problem, Rules, TenantId, TenantLimits, json::from_value};
+use crate::types::{AuditAction, ErrorCode, Problem, Rules, TenantId, TenantLimits, json::from_value};
 use http::StatusCode;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
@@ -79,7 +79,9 @@ pub(super) async fn create(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     let limits = checked_limits(new.limits.unwrap_or_default())?;
     let created_at = gateway.clock.now();
     let tenant = Tenant { id, name, created_at, jwt, shard, permissions, limits, version: created_at.0 };
-    if !gateway.directory.create_tenant(&tenant).await? {
+    let details = audit::changes(None, &tenant);
+    let audit = audit::entry(call, &tenant.id, AuditAction::TenantCreated, &tenant.id, details);
+    if !gateway.directory.create_tenant(&tenant, &audit).await? {
         let detail = "a tenant has this id, or had it until a few minutes ago";
         return Err(Problem::new(ErrorCode::AlreadyExists, detail));
     }
@@ -108,11 +110,13 @@ pub(super) async fn update(call: &GatewayCall<'_>) -> Result<Response, Problem> 
     let (gateway, id) = (call.gateway, &call.tenant());
     let patch: TenantPatch = body::json(call.request)?;
     for _ in 0..UPDATE_ATTEMPTS {
-        let mut tenant = existing_tenant(gateway, id).await?;
-        let read_version = tenant.version;
+        let stored = existing_tenant(gateway, id).await?;
+        let mut tenant = stored.clone();
         apply(gateway, &mut tenant, patch.clone()).await?;
         tenant.version = tenant.next_version(gateway.clock.now());
-        if gateway.directory.update_tenant(&tenant, read_version).await? {
+        let details = audit::changes(Some(&stored), &tenant);
+        let audit = audit::entry(call, id, AuditAction::TenantUpdated, id, details);
+        if gateway.directory.update_tenant(&tenant, stored.version, &audit).await? {
             gateway.cache.forget_tenant(id);
             forget_issuer(gateway, &tenant);
             return response::json(StatusCode::OK, &view(gateway, &tenant));
@@ -152,7 +156,8 @@ async fn apply(gateway: &Gateway, tenant: &mut Tenant, patch: TenantPatch) -> Re
 /// erased here as far as one request can, and the rest by [`erasure::sweep`].
 pub(super) async fn delete(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     let (gateway, id) = (call.gateway, &call.tenant());
-    if !gateway.directory.delete_tenant(id, gateway.clock.now()).await? {
+    let audit = audit::entry(call, id, AuditAction::TenantDeleted, id, Map::new());
+    if !gateway.directory.delete_tenant(&audit).await? {
         return Err(Problem::not_found("tenant"));
     }
     gateway.cache.forget_tenant(id);

@@ -1,11 +1,13 @@
 //! Storage in SQLite. In the Worker the statements run on D1, in tests on SQLite itself, so that tests
 //! exercise the statements that run in production.
 
+pub mod audit;
 mod log;
 pub mod memory;
 pub mod memory_spaces;
 pub mod session_store;
 pub mod storage;
+pub mod tenants;
 
 pub use memory::SqlMemory;
 pub use memory_spaces::SqlSpaces;

@@ -2,8 +2,8 @@
 //! only through that tenant's id.
 
 use crate::types::{
-    AgentId, KeyId, Rules, Scopes, SessionId, StorageUse, TenantId, TenantLimits, TenantPolicy, Timestamp,
-    UserId,
+    AgentId, AuditEntry, AuditQuery, KeyId, Rules, Scopes, SessionId, StorageUse, TenantId, TenantLimits,
+    TenantPolicy, Timestamp, UserId,
 };
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -140,21 +140,31 @@ pub const CLAIM_TTL: Duration = Duration::from_hours(24);
 /// How long a request may hold an Idempotency-Key before another request may take it over.
 pub const CLAIM_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// The store of tenants, keys, the list of sessions, and idempotency outside sessions.
+/// How long rows of the audit trail are kept. One day longer than the database refuses to delete them, so that clocks need
+/// not agree.
+pub const AUDIT_TTL: Duration = Duration::from_hours(401 * 24);
+
+/// The store of tenants, keys, the list of sessions, idempotency outside sessions, and the audit trail. Each change of a
+/// tenant or a key adds its row of the audit trail in the same transaction.
 #[async_trait(?Send)]
 pub trait Directory {
     /// Creates a tenant. Returns `false` if the id is taken.
-    async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool>;
+    async fn create_tenant(&self, tenant: &Tenant, audit: &AuditEntry) -> DirectoryResult<bool>;
     /// Updates a tenant's name, issuer, rules, limits, and version. Returns `false` if the stored version is no longer
     /// `read_version`, or the tenant does not exist.
-    async fn update_tenant(&self, tenant: &Tenant, read_version: u64) -> DirectoryResult<bool>;
+    async fn update_tenant(
+        &self,
+        tenant: &Tenant,
+        read_version: u64,
+        audit: &AuditEntry,
+    ) -> DirectoryResult<bool>;
     /// Returns the tenant with this id.
     async fn tenant(&self, id: &TenantId) -> DirectoryResult<Option<Tenant>>;
     /// Lists tenants in the order of their ids, starting after `after`.
     async fn tenants(&self, after: Option<&TenantId>, limit: usize) -> DirectoryResult<Vec<Tenant>>;
-    /// Deletes a tenant's keys and marks the tenant as deleted. It can no longer be found, but its id stays
+    /// Deletes the keys of the row's tenant and marks the tenant as deleted. It can no longer be found, but its id stays
     /// taken until [`Directory::purge_tenant`]. Returns `false` if the tenant does not exist.
-    async fn delete_tenant(&self, id: &TenantId, now: Timestamp) -> DirectoryResult<bool>;
+    async fn delete_tenant(&self, audit: &AuditEntry) -> DirectoryResult<bool>;
     /// Lists the tenants marked as deleted, with the time of deletion; oldest first.
     async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(TenantId, Timestamp)>>;
     /// Removes a tenant that is marked as deleted, which frees its id.
@@ -163,7 +173,7 @@ pub trait Directory {
     async fn tenants_by_issuer(&self, issuer: &str) -> DirectoryResult<Vec<Tenant>>;
 
     /// Stores a key under the hash of its secret. Returns `false` if the tenant does not exist.
-    async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool>;
+    async fn create_key(&self, key: &ApiKey, hash: &str, audit: &AuditEntry) -> DirectoryResult<bool>;
     /// Returns the key with this hash, unless it is revoked or expired, and its tenant's policy.
     async fn key_by_hash(
         &self,
@@ -184,8 +194,13 @@ pub trait Directory {
         after: Option<&KeyId>,
         limit: usize,
     ) -> DirectoryResult<Vec<ApiKey>>;
-    /// Revokes a key. Returns `false` if it does not exist.
-    async fn delete_key(&self, tenant: &TenantId, id: &KeyId) -> DirectoryResult<bool>;
+    /// Revokes a key of the row's tenant. Returns `false` if it does not exist.
+    async fn delete_key(&self, id: &KeyId, audit: &AuditEntry) -> DirectoryResult<bool>;
+
+    /// Adds rows to the audit trail, for changes outside the directory. A row that exists is kept.
+    async fn append_audit(&self, entries: &[AuditEntry]) -> DirectoryResult<()>;
+    /// Lists rows of a tenant's audit trail, newest first. The rows of a deleted tenant remain.
+    async fn audit(&self, tenant: &TenantId, query: &AuditQuery) -> DirectoryResult<Vec<AuditEntry>>;
 
     /// Adds or replaces an entry of the list of sessions. A newer existing entry is kept.
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()>;
@@ -231,6 +246,7 @@ pub trait Directory {
     /// Returns what a tenant stores.
     async fn storage(&self, tenant: &TenantId) -> DirectoryResult<StorageUse>;
 
-    /// Removes a bounded number of expired idempotency rows and keys. Returns whether more are left.
+    /// Removes a bounded number of expired idempotency rows, keys, and rows of the audit trail. Returns whether more are
+    /// left.
     async fn expire(&self, now: Timestamp) -> DirectoryResult<bool>;
 }

@@ -4,8 +4,8 @@ mod json;
 
 use super::{
     AgentId, Approver, ArtifactId, CallId, Category, CompactReason, Cut, Decision, Effect, Message,
-    MessageId, Pending, SessionId, Source, StopReason, Task, Timestamp, ToolOutcome, Trigger, TurnEnd,
-    TurnId, TurnStatus, Usage, UserId, WaitKind,
+    MessageId, Pending, RequestId, SessionId, Source, StopReason, Task, Timestamp, ToolOutcome, Trigger,
+    TurnEnd, TurnId, TurnStatus, Usage, UserId, WaitKind,
     observed::{NotesFailed, NotesStarted, NotesTaken},
 };
 use serde::{Deserialize, Serialize};
@@ -168,6 +168,9 @@ pub enum EventKind {
         /// The person or key that decided; absent if the decision was automatic.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Approver>,
+        /// The request with the decision.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request_id: Option<RequestId>,
     },
     /// A suspended call was answered, or it expired.
     #[serde(rename = "answer.given")]

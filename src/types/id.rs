@@ -100,6 +100,19 @@ impl TurnId {
     }
 }
 
+impl AuditId {
+    /// Returns the first id of this time: the lowest that can be generated.
+    pub fn first_at(at: Timestamp) -> Self {
+        Self::generate(at, &[0; 10])
+    }
+
+    /// Returns the id of the row for a record of a session's log.
+    pub fn of_record(at: Timestamp, session: &SessionId, seq: u64) -> Self {
+        let digest = Sha256::digest(format!("audit {session} {seq}"));
+        Self::generate(at, &digest.first_chunk().copied().unwrap_or_default())
+    }
+}
+
 /// An id type that the service can generate.
 pub trait GeneratedId: From<String> {
     /// The prefix of generated ids.
@@ -155,6 +168,9 @@ id_type! {
 
     /// A request over HTTP.
     RequestId(is_valid, "req_");
+
+    /// A row of the audit trail.
+    AuditId(is_valid, "aud_");
 }
 
 /// Maximum length of an id that a caller chooses, in bytes.

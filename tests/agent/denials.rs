@@ -92,6 +92,7 @@ fn consent(stage: &Stage) {
         args: None,
         args_hash: None,
         is_approver: true,
+        request_id: None,
     };
     for pending in stage.session().pending().unwrap() {
         let theirs = pending.payload["pending"].as_array().cloned().unwrap_or_default();

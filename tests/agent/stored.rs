@@ -170,6 +170,7 @@ fn approve(stage: &Stage) {
         args: None,
         args_hash: None,
         is_approver: true,
+        request_id: None,
     };
     stage.host().decide(&stage.session(), &"w".into(), decision, Approver::default()).unwrap();
     stage.run();

@@ -162,7 +162,14 @@ fn reply(stage: &Stage, turn: &str) -> String {
 
 fn approve(stage: &Stage, id: &str, call: &str, decision: Decision) {
     let (host, session) = session(stage, id);
-    let ruling = ApprovalDecision { decision, reason: None, args: None, args_hash: None, is_approver: true };
+    let ruling = ApprovalDecision {
+        decision,
+        reason: None,
+        args: None,
+        args_hash: None,
+        is_approver: true,
+        request_id: None,
+    };
     host.decide(&session, &call.into(), ruling, Approver::default()).unwrap();
 }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod admin;
+mod audit;
 mod entry;
 mod idempotency;
 mod limits;

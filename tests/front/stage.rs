@@ -14,13 +14,15 @@ use edge_harness::platform::in_memory::{
     InMemoryIndex, InMemoryLedger, InMemorySpaces, MemoryBlobs, MemoryFiles, MemoryLog,
 };
 use edge_harness::ports::directory::SessionEntry;
-use edge_harness::ports::{Directory, Http, HttpError, HttpRequest, HttpResponse, PeerError, SessionEraser};
-use edge_harness::types::{SessionId, TenantId, TenantLimits, Timestamp};
+use edge_harness::ports::{
+    Clock, Directory, Http, HttpError, HttpRequest, HttpResponse, PeerError, SessionEraser,
+};
+use edge_harness::types::{Actor, AuditAction, AuditEntry, SessionId, TenantId, TenantLimits, Timestamp};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -215,6 +217,22 @@ impl Stage {
         let answer = self.answer(post(&path).bearer(ADMIN).json(&body));
         assert_eq!(answer.status, 201, "{answer:?}");
         (answer.text("id"), answer.text("key"))
+    }
+
+    /// Revokes a key in another isolate.
+    pub fn revoke_elsewhere(&self, tenant: &str, key: &str) {
+        let audit = AuditEntry {
+            tenant: tenant.into(),
+            id: self.gateway.make_id(),
+            at: self.clock.now(),
+            actor: Actor::Operator,
+            action: AuditAction::KeyRevoked,
+            object: key.to_owned(),
+            address: None,
+            request_id: None,
+            details: Map::new(),
+        };
+        assert!(block_on(self.directory.delete_key(&key.into(), &audit)).unwrap());
     }
 
     pub fn session(&self, tenant: &str, id: &str, user: &str, age_ms: u64) {

@@ -9,6 +9,7 @@ mod support;
 mod answers;
 mod approvals;
 mod artifacts;
+mod audit;
 mod compaction;
 mod consolidation;
 mod control;

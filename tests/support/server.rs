@@ -8,7 +8,7 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
     sync::{
         Mutex, OnceLock,
         mpsc::{self, Receiver},
@@ -152,17 +152,30 @@ impl Server {
         self.run();
     }
 
+    /// Like [`Server::edit`], for a statement that a database refuses. Returns the error.
+    pub fn edit_refused(&mut self, sql: &str) -> String {
+        self.kill();
+        let output = self.run_script("edit.mjs", &[sql]);
+        assert!(!output.status.success(), "the statement is accepted");
+        self.run();
+        String::from_utf8(output.stderr).unwrap()
+    }
+
     /// Runs a script of `tests/support` on the state and returns its output.
     fn script(&self, name: &str, args: &[&str]) -> String {
-        let output = Command::new(root().join("node_modules/.bin/node"))
+        let output = self.run_script(name, args);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn run_script(&self, name: &str, args: &[&str]) -> Output {
+        Command::new(root().join("node_modules/.bin/node"))
             .arg("--no-warnings")
             .arg(root().join("tests/support").join(name))
             .arg(self.home.path().join("state"))
             .args(args)
             .output()
-            .unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
+            .unwrap()
     }
 
     /// Runs the scheduled handler to completion, as the cron trigger does.

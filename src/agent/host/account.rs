@@ -6,10 +6,10 @@
 //! right. Only a turn that is about to start is not stored yet. If its process is evicted before the turn is stored, the
 //! slot ends with the lease of the admission.
 
-use super::{SessionHost, children::MESSAGE_TIMEOUT};
+use super::{SessionHost, children::MESSAGE_TIMEOUT, directory_down};
 use crate::ports::{LedgerError, SessionStore, within};
 use crate::session::{
-    Session,
+    Session, audit,
     kernel::{LedgerDues, holds_slot},
     usage::{self, LogUsage},
 };
@@ -222,9 +222,19 @@ impl SessionHost {
         })
     }
 
-    async fn send_report(&self, tenant: &TenantId, report: &Report) -> Result<Receipt, LedgerError> {
+    /// Sends a report, and adds the decisions in its part of the log to the audit trail. If the second step fails, both
+    /// are repeated. The ledger comes first, so that the session does not keep a slot while the directory is down.
+    async fn send_report(&self, tenant: &TenantId, report: &Report) -> Result<Receipt, Problem> {
         let sent = self.ports.ledger.report(tenant, report);
         let sent = within(self.ports.clock.as_ref(), MESSAGE_TIMEOUT, sent).await;
-        sent.unwrap_or_else(|unfinished| Err(LedgerError(unfinished.to_string())))
+        let receipt = sent.unwrap_or_else(|unfinished| Err(LedgerError(unfinished.to_string())))?;
+        let Report { session, from, to, .. } = report;
+        if from < to {
+            let decided = audit::decisions(self.ports.store.as_ref(), tenant, session, *from, *to)?;
+            if !decided.is_empty() {
+                self.ports.directory.append_audit(&decided).await.map_err(directory_down)?;
+            }
+        }
+        Ok(receipt)
     }
 }

@@ -17,8 +17,8 @@ use crate::turn::{
     policy::{self, Verdict},
 };
 use crate::types::{
-    Approver, CallId, Decider, Decision, ErrorCode, EventKind, Grants, Problem, Resolution, StopReason,
-    Suspension, ToolCall, TurnStatus, Usage, Wait,
+    Approver, CallId, Decider, Decision, ErrorCode, EventKind, Grants, Problem, RequestId, Resolution,
+    StopReason, Suspension, ToolCall, TurnStatus, Usage, Wait,
 };
 use serde_json::Value;
 use std::rc::Rc;
@@ -40,6 +40,8 @@ pub struct ApprovalDecision {
     pub args_hash: Option<String>,
     /// Whether the caller may approve calls about which a rule of the operator asks.
     pub is_approver: bool,
+    /// The request with the decision.
+    pub request_id: Option<RequestId>,
 }
 
 /// The answer to a suspended call.
@@ -123,6 +125,7 @@ impl SessionHost {
             args_hash: args.as_ref().map_or_else(|| suspension.args_hash.clone(), policy::args_hash),
             args: args.clone(),
             by: Some(by.clone()),
+            request_id: approval.request_id.clone(),
         };
         let resolution = if declines {
             let reason = approval.reason.unwrap_or_else(|| "the user declined this call".to_owned());
@@ -134,7 +137,13 @@ impl SessionHost {
         let mut settled =
             vec![Settled { suspension: suspension.clone().resolved(resolution), record, charge: None }];
         if matches!(approval.decision, Decision::AlwaysAllowTool | Decision::AlwaysAllowCategory) {
-            settled.extend(self.approvals_covered_by(session, &suspension, &granted, &by)?);
+            settled.extend(self.approvals_covered_by(
+                session,
+                &suspension,
+                &granted,
+                &by,
+                approval.request_id.as_ref(),
+            )?);
         }
         self.settle(session, settled, granted, "decided")
     }
@@ -309,6 +318,7 @@ impl SessionHost {
         decided: &Suspension,
         granted: &Grants,
         by: &Approver,
+        request_id: Option<&RequestId>,
     ) -> Result<Vec<Settled>, Problem> {
         let mut state = session.state().clone();
         Rc::make_mut(&mut state.meta).permissions.grant(granted);
@@ -330,6 +340,7 @@ impl SessionHost {
                 args_hash: own.args_hash.clone(),
                 args: None,
                 by: Some(by.clone()),
+                request_id: request_id.cloned(),
             },
             suspension: own.resolved(Resolution::Approved { decision: Decision::Approve, args: None }),
             charge: None,
@@ -396,6 +407,7 @@ fn declined(suspension: &Suspension, reason: &str) -> EventKind {
         args_hash: suspension.args_hash.clone(),
         args: None,
         by: None,
+        request_id: None,
     }
 }
 

@@ -44,6 +44,7 @@ pub async fn approve(call: &Call<'_>) -> Result<Response, Problem> {
         args: body.args,
         args_hash: body.args_hash,
         is_approver: call.principal.scopes.allow(Scope::Approve),
+        request_id: Some(call.request_id.clone()),
     };
     let decide = || call.host.decide(session, &call.params.id("call_id"), approval, approver(call));
     resolve(call, session, Row::Approval, decide).await

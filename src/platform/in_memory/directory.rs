@@ -2,9 +2,12 @@
 
 use crate::ports::Directory;
 use crate::ports::directory::{
-    ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
+    AUDIT_TTL, ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
-use crate::types::{AgentId, KeyId, SessionId, StorageUse, TenantId, TenantPolicy, Timestamp, UserId};
+use crate::types::{
+    AgentId, AuditEntry, AuditId, AuditQuery, KeyId, SessionId, StorageUse, TenantId, TenantPolicy,
+    Timestamp, UserId,
+};
 use async_trait::async_trait;
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -30,6 +33,7 @@ struct Tables {
     sessions: BTreeMap<(TenantId, SessionId), SessionEntry>,
     claims: BTreeMap<(String, String), ClaimRow>,
     secrets: BTreeMap<String, String>,
+    audit: BTreeMap<(TenantId, AuditId), AuditEntry>,
 }
 
 struct ClaimRow {
@@ -39,6 +43,11 @@ struct ClaimRow {
 }
 
 impl Tables {
+    /// Adds a row of the audit trail, unless it exists.
+    fn record(&mut self, entry: &AuditEntry) {
+        self.audit.entry((entry.tenant.clone(), entry.id.clone())).or_insert_with(|| entry.clone());
+    }
+
     /// Returns a key with its tenant's rules, unless it has expired.
     fn valid(&self, key: &ApiKey, now: Timestamp) -> Option<(ApiKey, TenantPolicy)> {
         let tenant = self.tenants.get(&key.tenant)?;
@@ -58,16 +67,22 @@ impl InMemoryDirectory {
 
 #[async_trait(?Send)]
 impl Directory for InMemoryDirectory {
-    async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
+    async fn create_tenant(&self, tenant: &Tenant, audit: &AuditEntry) -> DirectoryResult<bool> {
         let mut tables = self.tables()?;
         let taken = tables.tenants.contains_key(&tenant.id) || tables.deleted.contains_key(&tenant.id);
         if !taken {
             tables.tenants.insert(tenant.id.clone(), tenant.clone());
+            tables.record(audit);
         }
         Ok(!taken)
     }
 
-    async fn update_tenant(&self, tenant: &Tenant, read_version: u64) -> DirectoryResult<bool> {
+    async fn update_tenant(
+        &self,
+        tenant: &Tenant,
+        read_version: u64,
+        audit: &AuditEntry,
+    ) -> DirectoryResult<bool> {
         let mut tables = self.tables()?;
         let row = tables.tenants.get_mut(&tenant.id).filter(|row| row.version == read_version);
         let Some(row) = row else { return Ok(false) };
@@ -76,6 +91,7 @@ impl Directory for InMemoryDirectory {
         row.permissions.clone_from(&tenant.permissions);
         row.limits.clone_from(&tenant.limits);
         row.version = tenant.version;
+        tables.record(audit);
         Ok(true)
     }
 
@@ -94,13 +110,15 @@ impl Directory for InMemoryDirectory {
             .collect())
     }
 
-    async fn delete_tenant(&self, id: &TenantId, now: Timestamp) -> DirectoryResult<bool> {
+    async fn delete_tenant(&self, audit: &AuditEntry) -> DirectoryResult<bool> {
         let mut tables = self.tables()?;
+        let id = &audit.tenant;
         if tables.tenants.remove(id).is_none() {
             return Ok(false);
         }
-        tables.deleted.insert(id.clone(), now);
+        tables.deleted.insert(id.clone(), audit.at);
         tables.keys.retain(|(tenant, _), _| tenant != id);
+        tables.record(audit);
         Ok(true)
     }
 
@@ -124,12 +142,13 @@ impl Directory for InMemoryDirectory {
         Ok(tables.tenants.values().filter(signed_by).cloned().collect())
     }
 
-    async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool> {
+    async fn create_key(&self, key: &ApiKey, hash: &str, audit: &AuditEntry) -> DirectoryResult<bool> {
         let mut tables = self.tables()?;
         if !tables.tenants.contains_key(&key.tenant) {
             return Ok(false);
         }
         tables.keys.insert((key.tenant.clone(), key.id.clone()), (key.clone(), hash.into()));
+        tables.record(audit);
         Ok(true)
     }
 
@@ -167,8 +186,31 @@ impl Directory for InMemoryDirectory {
         Ok(tables.keys.values().map(|(key, _)| key).filter(is_after).take(limit).cloned().collect())
     }
 
-    async fn delete_key(&self, tenant: &TenantId, id: &KeyId) -> DirectoryResult<bool> {
-        Ok(self.tables()?.keys.remove(&(tenant.clone(), id.clone())).is_some())
+    async fn delete_key(&self, id: &KeyId, audit: &AuditEntry) -> DirectoryResult<bool> {
+        let mut tables = self.tables()?;
+        let existed = tables.keys.remove(&(audit.tenant.clone(), id.clone())).is_some();
+        if existed {
+            tables.record(audit);
+        }
+        Ok(existed)
+    }
+
+    async fn append_audit(&self, entries: &[AuditEntry]) -> DirectoryResult<()> {
+        let mut tables = self.tables()?;
+        entries.iter().for_each(|entry| tables.record(entry));
+        Ok(())
+    }
+
+    async fn audit(&self, tenant: &TenantId, query: &AuditQuery) -> DirectoryResult<Vec<AuditEntry>> {
+        let tables = self.tables()?;
+        let (first, end) = query.ids();
+        let found = tables.audit.values().rev().filter(|entry| {
+            entry.tenant == *tenant
+                && first.as_ref().is_none_or(|first| entry.id >= *first)
+                && end.as_ref().is_none_or(|end| entry.id < *end)
+                && query.action.is_none_or(|action| entry.action == action)
+        });
+        Ok(found.take(query.limit).cloned().collect())
     }
 
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()> {
@@ -277,6 +319,7 @@ impl Directory for InMemoryDirectory {
         let mut tables = self.tables()?;
         tables.claims.retain(|_, row| now.since(row.at) < CLAIM_TTL);
         tables.keys.retain(|_, (key, _)| key.expires_at.is_none_or(|end| end > now));
+        tables.audit.retain(|_, entry| now.since(entry.at) < AUDIT_TTL);
         Ok(false)
     }
 }

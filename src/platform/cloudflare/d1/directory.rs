@@ -1,21 +1,22 @@
 //! The directory on D1 (`migrations/0001_directory.sql`, `0006_permissions.sql`, `0007_subagents.sql`,
 //! `0008_secrets.sql`, `0009_tenant_version.sql`, `0010_tenant_limits.sql`, `0011_tenant_storage.sql`,
-//! `0012_pending_calls.sql`). Tenants, keys and secrets are in the root database, with the operator's Idempotency-Keys.
-//! Those of a tenant and its list of sessions are on its shard.
+//! `0012_pending_calls.sql`, `0013_audit.sql`). Tenants, keys, secrets and the audit trail are in the root database, with the
+//! operator's Idempotency-Keys. Those of a tenant and its list of sessions are on its shard.
 
 mod rows;
 
-use super::{Database, Shards, number, optional, time, timestamp};
-use crate::platform::sql::{Sql, SqlError, storage};
+use super::{Database, Rows, Shards, number, optional, time, timestamp};
+use crate::platform::sql::{Sql, SqlError, Statement, audit, storage, tenants};
 use crate::ports::Directory;
 use crate::ports::directory::{
-    ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
+    AUDIT_TTL, ApiKey, CLAIM_TIMEOUT, CLAIM_TTL, Claim, DirectoryError, DirectoryResult, SessionEntry, Tenant,
 };
 use crate::types::{
-    AgentId, KeyId, SessionId, StorageLimits, StorageUse, TenantId, TenantPolicy, Timestamp, UserId,
+    AgentId, AuditEntry, AuditQuery, KeyId, SessionId, StorageLimits, StorageUse, TenantId, TenantPolicy,
+    Timestamp, UserId,
 };
 use async_trait::async_trait;
-use rows::{ClaimRow, DeletedRow, JsonColumns, KeyRow, SecretRow, SessionRow, TenantRow, invalid_row};
+use rows::{ClaimRow, DeletedRow, KeyRow, SecretRow, SessionRow, TenantRow};
 use serde::de::IgnoredAny;
 use std::rc::Rc;
 use worker::D1Type;
@@ -54,6 +55,12 @@ impl D1Directory {
         })
     }
 
+    /// Makes a change together with its row of the audit trail; see [`tenants`]. Returns whether it was made.
+    async fn change(&self, batch: Vec<Statement<'_>>) -> DirectoryResult<bool> {
+        let results = Sql::batch(self.root(), &batch).await?;
+        results.get(1).map_or(Ok(false), |changed| Ok(changed.any()?))
+    }
+
     /// Copies a tenant's storage limits to its shard, where the statements that write check them.
     async fn copy_limits(&self, tenant: &Tenant) -> DirectoryResult<()> {
         let shard = self.shards.of(&tenant.id).await?;
@@ -71,43 +78,21 @@ impl From<SqlError> for DirectoryError {
 
 #[async_trait(?Send)]
 impl Directory for D1Directory {
-    async fn create_tenant(&self, tenant: &Tenant) -> DirectoryResult<bool> {
-        let JsonColumns { issuer, jwt, rules, limits } = JsonColumns::of(tenant)?;
-        let sql = "INSERT INTO tenants (id, name, created_at, issuer, jwt, shard, permissions, limits, version) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING RETURNING 1 AS done";
-        let args = [
-            D1Type::Text(&tenant.id),
-            D1Type::Text(&tenant.name),
-            time(tenant.created_at),
-            optional(issuer),
-            optional(jwt.as_deref()),
-            optional(tenant.shard.as_deref()),
-            optional(rules.as_deref()),
-            optional(limits.as_deref()),
-            number(tenant.version),
-        ];
-        let created = self.root().did(sql, &args).await?;
+    async fn create_tenant(&self, tenant: &Tenant, audit: &AuditEntry) -> DirectoryResult<bool> {
+        let created = self.change(tenants::create_tenant(tenant, audit)?).await?;
         if created && tenant.limits.storage() != StorageLimits::default() {
             self.copy_limits(tenant).await?;
         }
         Ok(created)
     }
 
-    async fn update_tenant(&self, tenant: &Tenant, read_version: u64) -> DirectoryResult<bool> {
-        let JsonColumns { issuer, jwt, rules, limits } = JsonColumns::of(tenant)?;
-        let sql = "UPDATE tenants SET name = ?2, issuer = ?3, jwt = ?4, permissions = ?5, limits = ?6, version = ?7 \
-                   WHERE id = ?1 AND version = ?8 AND deleted_at IS NULL RETURNING 1 AS done";
-        let args = [
-            D1Type::Text(&tenant.id),
-            D1Type::Text(&tenant.name),
-            optional(issuer),
-            optional(jwt.as_deref()),
-            optional(rules.as_deref()),
-            optional(limits.as_deref()),
-            number(tenant.version),
-            number(read_version),
-        ];
-        let updated = self.root().did(sql, &args).await?;
+    async fn update_tenant(
+        &self,
+        tenant: &Tenant,
+        read_version: u64,
+        audit: &AuditEntry,
+    ) -> DirectoryResult<bool> {
+        let updated = self.change(tenants::update_tenant(tenant, read_version, audit)?).await?;
         if updated {
             self.copy_limits(tenant).await?;
         }
@@ -127,13 +112,8 @@ impl Directory for D1Directory {
         found.into_iter().map(TenantRow::read).collect()
     }
 
-    async fn delete_tenant(&self, id: &TenantId, now: Timestamp) -> DirectoryResult<bool> {
-        let mark = "UPDATE tenants SET deleted_at = ?2, issuer = NULL, jwt = NULL \
-                    WHERE id = ?1 AND deleted_at IS NULL RETURNING 1 AS done";
-        let keys = "DELETE FROM api_keys WHERE tenant = ?1";
-        let id = || D1Type::Text(id);
-        let batch = self.root().batch(&[(mark, &[id(), time(now)]), (keys, &[id()])]).await?;
-        batch.first().map_or(Ok(false), |marked| Ok(marked.any()?))
+    async fn delete_tenant(&self, audit: &AuditEntry) -> DirectoryResult<bool> {
+        self.change(tenants::delete_tenant(audit)?).await
     }
 
     async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(TenantId, Timestamp)>> {
@@ -157,21 +137,8 @@ impl Directory for D1Directory {
         found.into_iter().map(TenantRow::read).collect()
     }
 
-    async fn create_key(&self, key: &ApiKey, hash: &str) -> DirectoryResult<bool> {
-        let scopes = serde_json::to_string(&key.scopes).map_err(invalid_row)?;
-        let sql = "INSERT INTO api_keys (tenant, id, hash, name, scopes, created_at, expires_at) \
-                   SELECT id, ?2, ?3, ?4, ?5, ?6, ?7 FROM tenants WHERE id = ?1 AND deleted_at IS NULL \
-                   RETURNING 1 AS done";
-        let args = [
-            D1Type::Text(&key.tenant),
-            D1Type::Text(&key.id),
-            D1Type::Text(hash),
-            D1Type::Text(&key.name),
-            D1Type::Text(&scopes),
-            time(key.created_at),
-            key.expires_at.map_or(D1Type::Null, time),
-        ];
-        Ok(self.root().did(sql, &args).await?)
+    async fn create_key(&self, key: &ApiKey, hash: &str, audit: &AuditEntry) -> DirectoryResult<bool> {
+        self.change(tenants::create_key(key, hash, audit)?).await
     }
 
     async fn key_by_hash(
@@ -210,9 +177,18 @@ impl Directory for D1Directory {
         found.into_iter().map(KeyRow::read).collect()
     }
 
-    async fn delete_key(&self, tenant: &TenantId, id: &KeyId) -> DirectoryResult<bool> {
-        let sql = "DELETE FROM api_keys WHERE tenant = ?1 AND id = ?2 RETURNING 1 AS done";
-        Ok(self.root().did(sql, &[D1Type::Text(tenant), D1Type::Text(id)]).await?)
+    async fn delete_key(&self, id: &KeyId, audit: &AuditEntry) -> DirectoryResult<bool> {
+        self.change(tenants::delete_key(id, audit)?).await
+    }
+
+    async fn append_audit(&self, entries: &[AuditEntry]) -> DirectoryResult<()> {
+        Sql::batch(self.root(), &[audit::add(entries)?]).await?;
+        Ok(())
+    }
+
+    async fn audit(&self, tenant: &TenantId, query: &AuditQuery) -> DirectoryResult<Vec<AuditEntry>> {
+        let results = Sql::batch(self.root(), &[audit::select(tenant, query)]).await?;
+        Ok(results.first().map(audit::read).transpose()?.unwrap_or_default())
     }
 
     async fn put_session(&self, entry: &SessionEntry) -> DirectoryResult<()> {
@@ -369,7 +345,9 @@ impl Directory for D1Directory {
         );
         let since = now - CLAIM_TTL;
         let keys: Vec<IgnoredAny> = self.root().rows(&keys, &[time(now)]).await?;
-        let mut most = keys.len();
+        let audit = Sql::batch(self.root(), &[audit::expire(now - AUDIT_TTL, EXPIRED_AT_ONCE)]).await?;
+        let audit: Vec<IgnoredAny> = audit.first().map_or(Ok(Vec::new()), Rows::read)?;
+        let mut most = keys.len().max(audit.len());
         for shard in self.shards.all() {
             most = most.max(shard.rows::<IgnoredAny>(&answers, &[time(since)]).await?.len());
         }

@@ -3,7 +3,7 @@
 use super::timestamp;
 use crate::ports::directory::{ApiKey, DirectoryError, DirectoryResult, SessionEntry, Tenant};
 use crate::types::{AgentId, KeyId, SessionId, TenantId, TenantPolicy, UserId};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, de::DeserializeOwned};
 
 pub fn invalid_row(error: serde_json::Error) -> DirectoryError {
     DirectoryError(format!("cannot read a row: {error}"))
@@ -118,32 +118,6 @@ pub struct ClaimRow {
     pub body_hash: String,
     pub status: Option<f64>,
     pub answer: Option<String>,
-}
-
-/// The columns of a tenant that hold its issuer's name and, as JSON, its issuer, its rules and its limits.
-pub struct JsonColumns<'a> {
-    pub issuer: Option<&'a str>,
-    pub jwt: Option<String>,
-    pub rules: Option<String>,
-    pub limits: Option<String>,
-}
-
-impl<'a> JsonColumns<'a> {
-    pub fn of(tenant: &'a Tenant) -> DirectoryResult<Self> {
-        let jwt = tenant.jwt.as_ref();
-        let rules = Some(&tenant.permissions).filter(|rules| !rules.is_empty());
-        let limits = Some(&tenant.limits).filter(|limits| !limits.is_empty());
-        Ok(Self {
-            issuer: jwt.map(|jwt| jwt.issuer.as_str()),
-            jwt: json(jwt)?,
-            rules: json(rules)?,
-            limits: json(limits)?,
-        })
-    }
-}
-
-fn json<T: Serialize>(value: Option<&T>) -> DirectoryResult<Option<String>> {
-    value.map(serde_json::to_string).transpose().map_err(invalid_row)
 }
 
 #[derive(Deserialize)]
