@@ -49,6 +49,7 @@ mod tenants;
 mod tickets;
 pub mod upgrade;
 mod usage;
+mod users;
 mod workspace;
 
 pub use auth_cache::AuthCache;

@@ -44,8 +44,6 @@ const EXTRACT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// How often a save is attempted while other writers change the file.
 const MAX_SAVE_ATTEMPTS: usize = 5;
-/// Maximum number of erasure steps per call.
-const MAX_ERASE_STEPS: usize = 50;
 
 /// Settings of the memory.
 #[derive(Clone, Debug, Default)]
@@ -293,12 +291,7 @@ impl Memories {
     /// # Errors
     /// Returns an error when the index is unavailable.
     pub async fn erase(&self, tenant: &TenantId, user: Option<&UserId>) -> MemoryResult<bool> {
-        for _ in 0..MAX_ERASE_STEPS {
-            if !self.index.erase(tenant, user).await? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        Ok(!self.index.erase(tenant, user).await?)
     }
 
     /// Claims the extraction of facts, which is granted once per `gap` for each user. Returns `None` when

@@ -1,112 +1,258 @@
-//! Erases deleted tenants. Each request and each sweep erases a bounded number of sessions, because each
-//! erasure wakes an object.
+//! Erases deleted tenants, and users of tenants. A request and a cron run make a bounded number of calls of databases
+//! and objects; later ones continue.
 
 use super::auth_cache::CREDENTIAL_TTL;
 use super::gateway::Gateway;
 use super::placement::SHARD_TTL;
-use crate::types::{Problem, SessionId, TenantId, Timestamp};
+use crate::ports::Clock;
+use crate::types::{Problem, SessionId, TenantId, Timestamp, UserId};
+use futures::{StreamExt, stream};
 use serde_json::json;
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Maximum number of sessions that one request or one sweep erases.
-const ERASED_AT_ONCE: usize = 40;
-/// Maximum number of deleted tenants that one sweep processes.
-const DELETED_AT_ONCE: usize = 10;
+/// Number of calls of a cron run: the platform allows 1,000 in one invocation, and other work of the run needs some.
+const RUN_CALLS: usize = 800;
+/// Time of a cron run. The next one starts a minute later.
+const RUN_TIME: Duration = Duration::from_secs(45);
+/// Number of calls of a request.
+const REQUEST_CALLS: usize = 120;
+/// Time of a request.
+const REQUEST_TIME: Duration = Duration::from_secs(10);
+/// Number of sessions that are erased at the same time.
+const CONCURRENT: usize = 8;
+/// Maximum number of sessions that one step erases.
+const SESSIONS_PER_STEP: usize = 200;
+/// Maximum number of calls of a step besides those for sessions.
+const STEP_CALLS: usize = 16;
+/// Maximum number of deleted tenants that one run processes.
+const TENANTS_PER_RUN: usize = 500;
+/// Maximum number of passes that remove expired rows and unreferenced objects, and the calls of one.
+const MAINTENANCE_PASSES: usize = 5;
+const MAINTENANCE_CALLS: usize = 20;
+
 /// Returns the minimum time before the id of a deleted tenant can be used again. By then every isolate's cache
 /// has dropped the tenant's keys and shard: a cached key could open the next tenant with that id.
-fn id_held() -> Duration {
+pub fn id_held() -> Duration {
     CREDENTIAL_TTL.max(SHARD_TTL) * 2
 }
 
-/// Erases as much of a newly deleted tenant as one request may.
+/// Erases as much of a newly deleted tenant as one request may. Cron does the rest, and what fails here.
 pub(super) async fn begin(gateway: &Gateway, tenant: &TenantId) {
-    let mut budget = ERASED_AT_ONCE;
-    // The tenant is marked as deleted, so the sweep does what fails here.
-    let sessions = erase_sessions(gateway, tenant, &mut budget).await;
-    for done in [sessions, erase_files(gateway, tenant).await] {
-        if let Err(error) = done {
-            gateway
-                .log
-                .error(&json!({ "event": "erasure.failed", "tenant": tenant, "cause": error.to_string() }));
-        }
+    let allowance = Allowance::new(gateway, REQUEST_CALLS, REQUEST_TIME);
+    let mut erasure = Erasure::new(tenant.clone(), None);
+    if let Err(problem) = erasure.steps(gateway, &allowance).await {
+        log_failure(gateway, tenant, &problem);
     }
 }
 
-/// Runs from cron: continues the erasure of deleted tenants, and removes expired rows and objects that no
-/// file refers to. Bounded; returns whether another sweep should follow at once.
+/// Erases as much of a user's sessions, memory and files, with all agents, as one request may. Returns the number of
+/// sessions that are left, or `None` if nothing is left.
+///
+/// # Errors
+/// `unavailable` when a store fails, or if all that is left are sessions that cannot be erased now.
+pub(super) async fn erase_user(
+    gateway: &Gateway,
+    tenant: &TenantId,
+    user: &UserId,
+) -> Result<Option<u64>, Problem> {
+    let allowance = Allowance::new(gateway, REQUEST_CALLS, REQUEST_TIME);
+    let mut erasure = Erasure::new(tenant.clone(), Some(user.clone()));
+    match (erasure.steps(gateway, &allowance).await?, erasure.failed) {
+        (true, 0) => Ok(None),
+        (true, failed) => {
+            let detail = "some sessions of the user cannot be erased now; try again";
+            Err(Problem::unavailable(detail, format!("{failed} sessions failed")))
+        }
+        (false, _) => Ok(Some(gateway.directory.count_sessions(tenant, Some(user)).await?)),
+    }
+}
+
+/// Runs from cron: removes expired rows and objects that no file refers to, and continues the erasure of deleted
+/// tenants. Returns whether work is left that the next run will do.
 ///
 /// # Errors
 /// When the directory or the file store fails.
 pub async fn sweep(gateway: &Gateway) -> Result<bool, Problem> {
+    let allowance = Allowance::new(gateway, RUN_CALLS, RUN_TIME);
+    let maintained = maintain(gateway, &allowance).await;
+    let left = erase_deleted(gateway, &allowance).await?;
+    Ok(maintained? || left)
+}
+
+/// Removes expired rows and unreferenced objects. Returns whether there are more.
+async fn maintain(gateway: &Gateway, allowance: &Allowance<'_>) -> Result<bool, Problem> {
     let now = gateway.clock.now();
-    let mut budget = ERASED_AT_ONCE;
-    let mut more = false;
-    for (tenant, since) in gateway.directory.deleted_tenants(DELETED_AT_ONCE).await? {
-        match erase(gateway, &tenant, now.since(since) >= id_held(), &mut budget).await {
-            Ok(left) => more |= left,
-            // One failed shard must not block the tenants of the others.
-            Err(error) => gateway
-                .log
-                .error(&json!({ "event": "erasure.failed", "tenant": tenant, "cause": error.to_string() })),
-        }
-    }
-    let (collected, expired) = (gateway.files.collect(now).await, gateway.directory.expire(now).await);
-    Ok(collected? || expired? || more || budget == 0)
-}
-
-/// Erases the data of a deleted tenant, and the tenant itself if `last`. Returns whether files are left.
-async fn erase(
-    gateway: &Gateway,
-    tenant: &TenantId,
-    last: bool,
-    budget: &mut usize,
-) -> Result<bool, Problem> {
-    let no_sessions = erase_sessions(gateway, tenant, budget).await?;
-    // After the sessions, because a running session may still write files.
-    let no_files = erase_files(gateway, tenant).await?;
-    if no_sessions {
-        // After the sessions, whose last reports it counts.
-        gateway.ledger.erase(tenant).await?;
-    }
-    if no_sessions && no_files && last {
-        gateway.directory.purge_tenant(tenant).await?;
-    }
-    Ok(!no_files)
-}
-
-/// Erases up to `budget` sessions of a tenant; returns whether none is left. A session that cannot be erased
-/// is left for the next sweep.
-async fn erase_sessions(gateway: &Gateway, tenant: &TenantId, budget: &mut usize) -> Result<bool, Problem> {
-    let mut is_empty = true;
-    let mut before: Option<(Timestamp, SessionId)> = None;
-    loop {
-        let after = before.as_ref().map(|(at, id)| (*at, id));
-        // One more than may be erased: if it is found, some are left.
-        let page = gateway.directory.sessions(tenant, None, None, after, *budget + 1, true).await?;
-        let is_last = page.len() <= *budget;
-        for entry in page.into_iter().take(*budget) {
-            *budget -= 1;
-            match gateway.eraser.erase(tenant, &entry.id).await {
-                Ok(()) => gateway.directory.delete_session(tenant, &entry.id).await?,
-                Err(error) => {
-                    is_empty = false;
-                    gateway.log.error(&json!({
-                        "event": "erasure.session_failed", "tenant": tenant, "session": entry.id, "cause": error.to_string(),
-                    }));
-                }
-            }
-            before = Some((entry.created_at, entry.id));
-        }
-        if is_last {
-            return Ok(is_empty);
-        }
-        if *budget == 0 {
+    for _ in 0..MAINTENANCE_PASSES {
+        allowance.spend(MAINTENANCE_CALLS);
+        let (collected, expired) = (gateway.files.collect(now).await, gateway.directory.expire(now).await);
+        if !(collected? | expired?) {
             return Ok(false);
         }
     }
+    Ok(true)
 }
 
-/// Erases memories and files of a tenant; returns whether none is left.
-async fn erase_files(gateway: &Gateway, tenant: &TenantId) -> Result<bool, Problem> {
-    Ok(gateway.memories.erase(tenant, None).await? && gateway.files.erase(tenant).await?)
+/// Continues the erasure of deleted tenants, one step of each in turn, so that a large tenant does not delay the
+/// others. Returns whether some are left that this run could not process.
+async fn erase_deleted(gateway: &Gateway, allowance: &Allowance<'_>) -> Result<bool, Problem> {
+    let now = gateway.clock.now();
+    let deleted = gateway.directory.deleted_tenants(TENANTS_PER_RUN).await?;
+    let mut waiting: VecDeque<_> = deleted
+        .into_iter()
+        .map(|(tenant, since)| (Erasure::new(tenant, None), now.since(since) >= id_held()))
+        .collect();
+    while let Some((mut erasure, is_last)) = waiting.pop_front() {
+        if allowance.is_used_up() {
+            return Ok(true);
+        }
+        match erasure.step_of_deleted(gateway, allowance, is_last).await {
+            Ok(true) => {}
+            Ok(false) => waiting.push_back((erasure, is_last)),
+            // One failed shard must not block the tenants of the others.
+            Err(problem) => log_failure(gateway, &erasure.tenant, &problem),
+        }
+    }
+    Ok(false)
+}
+
+fn log_failure(gateway: &Gateway, tenant: &TenantId, problem: &Problem) {
+    let cause = problem.to_string();
+    gateway.log.error(&json!({ "event": "erasure.failed", "tenant": tenant, "cause": cause }));
+}
+
+/// What a request or a run may still do.
+struct Allowance<'a> {
+    calls: Cell<usize>,
+    clock: &'a dyn Clock,
+    until: Timestamp,
+}
+
+impl<'a> Allowance<'a> {
+    fn new(gateway: &'a Gateway, calls: usize, time: Duration) -> Self {
+        let clock = gateway.clock.as_ref();
+        Self { calls: Cell::new(calls), clock, until: clock.now() + time }
+    }
+
+    fn spend(&self, calls: usize) {
+        self.calls.set(self.calls.get().saturating_sub(calls));
+    }
+
+    fn is_late(&self) -> bool {
+        self.clock.now() >= self.until
+    }
+
+    /// Returns whether there is no room for another step.
+    fn is_used_up(&self) -> bool {
+        self.calls.get() <= STEP_CALLS || self.is_late()
+    }
+}
+
+/// The erasure of a tenant, or of one of its users, in a request or a run.
+struct Erasure {
+    tenant: TenantId,
+    user: Option<UserId>,
+    /// The last session of the list that was tried: sessions that fail are not tried again, so that they do not keep
+    /// the allowance from others.
+    tried: Option<(Timestamp, SessionId)>,
+    /// Whether all sessions of the list were tried.
+    tried_all: bool,
+    /// Number of sessions that could not be erased. They stay in the list for the next request or run.
+    failed: usize,
+}
+
+impl Erasure {
+    fn new(tenant: TenantId, user: Option<UserId>) -> Self {
+        Self { tenant, user, tried: None, tried_all: false, failed: 0 }
+    }
+
+    /// Takes steps until the allowance is used up. Returns whether nothing is left but sessions that failed.
+    async fn steps(&mut self, gateway: &Gateway, allowance: &Allowance<'_>) -> Result<bool, Problem> {
+        while !allowance.is_used_up() {
+            if self.step(gateway, allowance).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Erases some of a deleted tenant, and at the end its ledger, and the tenant itself if `is_last`. Returns whether
+    /// nothing is left that this run can erase.
+    async fn step_of_deleted(
+        &mut self,
+        gateway: &Gateway,
+        allowance: &Allowance<'_>,
+        is_last: bool,
+    ) -> Result<bool, Problem> {
+        if !self.step(gateway, allowance).await? {
+            return Ok(false);
+        }
+        if self.failed == 0 {
+            // After the sessions, whose last reports it counts.
+            gateway.ledger.erase(&self.tenant).await?;
+            if is_last {
+                gateway.directory.purge_tenant(&self.tenant).await?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Erases some sessions, memory and files. Returns whether nothing is left but sessions that failed.
+    async fn step(&mut self, gateway: &Gateway, allowance: &Allowance<'_>) -> Result<bool, Problem> {
+        allowance.spend(STEP_CALLS);
+        if !self.tried_all {
+            self.erase_sessions(gateway, allowance).await?;
+        }
+        // Also while sessions are left, which can take hours. The last step follows the last session, because a
+        // running session may still write.
+        let (tenant, user) = (&self.tenant, self.user.as_ref());
+        let no_memory = gateway.memories.erase(tenant, user).await?;
+        let no_files = match user {
+            Some(user) => gateway.files.erase_user(tenant, None, user).await?,
+            None => gateway.files.erase(tenant).await?,
+        };
+        Ok(self.tried_all && no_memory && no_files)
+    }
+
+    /// Erases the next sessions of the list. Each session's object removes its entry.
+    async fn erase_sessions(&mut self, gateway: &Gateway, allowance: &Allowance<'_>) -> Result<(), Problem> {
+        let limit = SESSIONS_PER_STEP.min(allowance.calls.get());
+        let before = self.tried.as_ref().map(|(at, id)| (*at, id));
+        let (tenant, user) = (&self.tenant, self.user.as_ref());
+        let page = gateway.directory.sessions(tenant, user, None, before, limit, true).await?;
+        let (is_last, end) = (page.len() < limit, page.last().map(|last| (last.created_at, last.id.clone())));
+        let erased = stream::iter(page)
+            .map(|entry| async move {
+                if allowance.is_late() {
+                    return None;
+                }
+                allowance.spend(1);
+                Some(erase_session(gateway, tenant, &entry.id).await)
+            })
+            .buffer_unordered(CONCURRENT);
+        let (mut failed, mut skipped) = (0, false);
+        erased
+            .for_each(|erased| {
+                failed += usize::from(erased == Some(false));
+                skipped |= erased.is_none();
+                std::future::ready(())
+            })
+            .await;
+        self.failed += failed;
+        if !skipped {
+            self.tried = end.or(self.tried.take());
+            self.tried_all = is_last;
+        }
+        Ok(())
+    }
+}
+
+/// Erases a session. Returns whether it succeeded.
+async fn erase_session(gateway: &Gateway, tenant: &TenantId, session: &SessionId) -> bool {
+    let Err(error) = gateway.eraser.erase(tenant, session).await else { return true };
+    gateway.log.error(&json!({
+        "event": "erasure.session_failed", "tenant": tenant, "session": session, "cause": error.to_string(),
+    }));
+    false
 }

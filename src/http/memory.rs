@@ -7,6 +7,7 @@ use super::gateway::TenantCall;
 use super::owner::{self, owner};
 use super::request::RequestExt;
 use super::response::{self, Response, ResponseExt};
+use super::users;
 use crate::memory::{
     consolidation::{Consolidated, quota_of},
     daily,
@@ -24,8 +25,6 @@ const MAX_QUERY: usize = 8_000;
 /// Hits of a search without a limit.
 const HITS: usize = 10;
 const MAX_HITS: usize = 200;
-/// Sessions that one request erases at most, because each erasure wakes an object.
-const ERASED_AT_ONCE: usize = 100;
 
 #[derive(Deserialize)]
 struct Search {
@@ -130,28 +129,12 @@ pub(super) async fn consolidate(call: &TenantCall<'_>) -> Result<Response, Probl
     }
 }
 
-/// `DELETE /v1/memory`: erases a user with all agents. Sessions are erased first, so that none of them adds
-/// to files or memory afterwards.
+/// `DELETE /v1/memory`: erases a user with all agents.
 pub(super) async fn erase_user(call: &TenantCall<'_>) -> Result<Response, Problem> {
-    let gateway = call.gateway;
     let named = call.request.query("user");
     if call.caller.user.is_none() && named.is_none() {
         return Err(Problem::field("?user", "missing: the user to erase"));
     }
     let Owner { tenant, user, .. } = owner(call, named, None, "?")?;
-    let sessions = gateway.directory.sessions(&tenant, Some(&user), None, None, ERASED_AT_ONCE, true).await?;
-    let more = sessions.len() == ERASED_AT_ONCE;
-    for entry in sessions {
-        let erased = gateway.eraser.erase(&tenant, &entry.id).await;
-        erased.map_err(|cause| Problem::unavailable("a session could not be erased; try again", cause))?;
-        gateway.directory.delete_session(&tenant, &entry.id).await?;
-    }
-    if more
-        || !gateway.memories.erase(&tenant, Some(&user)).await?
-        || !gateway.files.erase_user(&tenant, None, &user).await?
-    {
-        let view = json!({ "status": "erasing", "detail": "repeat the request until its status is 204" });
-        return response::json(StatusCode::ACCEPTED, &view);
-    }
-    Ok(response::empty(StatusCode::NO_CONTENT))
+    users::erase(call.gateway, &tenant, &user).await
 }

@@ -4,7 +4,7 @@
 use super::pattern::matches;
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
-use super::{audit, keys, lists, memory, tenants, tickets, usage, workspace};
+use super::{audit, keys, lists, memory, tenants, tickets, usage, users, workspace};
 use crate::types::Scope::{self, Chat, Read};
 use crate::types::{ErrorCode, Problem};
 use http::Method;
@@ -75,6 +75,7 @@ pub static ROUTES: &[Route] = &[
     operator(DELETE, "/v1/admin/tenants/{tenant}", run!(tenants::delete)),
     operator(GET, "/v1/admin/tenants/{tenant}/usage", run!(usage::of_tenant)),
     operator(GET, "/v1/admin/tenants/{tenant}/audit", run!(audit::list)),
+    operator(DELETE, "/v1/admin/tenants/{tenant}/users/{user}", run!(users::delete)),
     operator(POST, "/v1/admin/tenants/{tenant}/keys", run!(keys::create)).once(),
     operator(GET, "/v1/admin/tenants/{tenant}/keys", run!(keys::list)),
     operator(DELETE, "/v1/admin/tenants/{tenant}/keys/{key}", run!(keys::delete)),

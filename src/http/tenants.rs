@@ -97,9 +97,15 @@ pub(super) async fn list(call: &GatewayCall<'_>) -> Result<Response, Problem> {
     page::respond(found, limit, |tenant| tenant.id.clone(), |tenant| view(call.gateway, tenant))
 }
 
-/// `GET /v1/admin/tenants/{tenant}`.
+/// `GET /v1/admin/tenants/{tenant}`. Of a deleted tenant, it shows how far its erasure is.
 pub(super) async fn show(call: &GatewayCall<'_>) -> Result<Response, Problem> {
-    let tenant = existing_tenant(call.gateway, &call.tenant()).await?;
+    let (directory, id) = (&call.gateway.directory, call.tenant());
+    if let Some(deleted_at) = directory.deleted_at(&id).await? {
+        let (left, storage) = (directory.count_sessions(&id, None).await?, directory.storage(&id).await?);
+        let view = json!({ "id": id, "deleted_at": deleted_at, "sessions_left": left, "storage": storage });
+        return response::json(StatusCode::OK, &view);
+    }
+    let tenant = existing_tenant(call.gateway, &id).await?;
     let mut view = view(call.gateway, &tenant);
     view["storage"] = json!(call.gateway.directory.storage(&tenant.id).await?);
     response::json(StatusCode::OK, &view)

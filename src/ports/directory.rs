@@ -167,6 +167,8 @@ pub trait Directory {
     async fn delete_tenant(&self, audit: &AuditEntry) -> DirectoryResult<bool>;
     /// Lists the tenants marked as deleted, with the time of deletion; oldest first.
     async fn deleted_tenants(&self, limit: usize) -> DirectoryResult<Vec<(TenantId, Timestamp)>>;
+    /// Returns when the tenant with this id was deleted, if it is marked as deleted.
+    async fn deleted_at(&self, id: &TenantId) -> DirectoryResult<Option<Timestamp>>;
     /// Removes a tenant that is marked as deleted, which frees its id.
     async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()>;
     /// Lists the tenants with this token issuer.
@@ -219,6 +221,9 @@ pub trait Directory {
         limit: usize,
         subagents: bool,
     ) -> DirectoryResult<Vec<SessionEntry>>;
+
+    /// Counts the sessions of a tenant, or of one of its users, those of subagents included.
+    async fn count_sessions(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<u64>;
 
     /// Claims an Idempotency-Key of a tenant, or of the operator. `scope` consists of route and owner. Rows older than [`CLAIM_TTL`] are
     /// ignored, and so are claims still running after [`CLAIM_TIMEOUT`], whose request must have failed.

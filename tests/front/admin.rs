@@ -1,11 +1,9 @@
 //! Tenants and keys.
 
 use crate::stage::{ADMIN, Stage, delete, get, ids, post, request};
-use edge_harness::http::erasure::sweep;
 use futures::executor::block_on;
 use pretty_assertions::assert_eq;
 use serde_json::{Value, json};
-use std::time::Duration;
 
 fn secret_set() -> Value {
     json!({ "keys": [{ "kty": "oct", "kid": "s", "alg": "HS256", "k": "c2VjcmV0LXNlY3JldC1zZWNyZXQtc2VjcmV0LXNlY3JldA" }] })
@@ -151,66 +149,4 @@ fn a_keys_secret_is_shown_once() {
     stage.tenant("other", Value::Null);
     let foreign = format!("/v1/admin/tenants/other/keys/{id}");
     assert_eq!(stage.answer(delete(&foreign).bearer(ADMIN)).status, 404);
-}
-
-#[test]
-fn a_deleted_tenant_is_closed_at_once_and_erased_in_steps() {
-    let stage = Stage::new();
-    stage.tenant("acme", Value::Null);
-    stage.tenant("other", Value::Null);
-    let (_, key) = stage.key("acme", json!({}));
-    for n in 0..60 {
-        stage.session("acme", &format!("s{n:02}"), "u", n);
-    }
-    stage.session("other", "kept", "u", 0);
-    assert_eq!(stage.status_of(&key), 200);
-    *stage.objects.stuck.borrow_mut() = Some("s05".into());
-
-    assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 204);
-    assert_eq!(stage.status_of(&key), 401);
-    assert_eq!(stage.answer(get("/v1/admin/tenants/acme").bearer(ADMIN)).status, 404);
-    assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 404);
-    assert_eq!(stage.objects.erased.borrow().len(), 39, "bounded; one fails");
-
-    assert_eq!(block_on(sweep(&stage.gateway)).unwrap(), false);
-    assert_eq!(stage.objects.erased.borrow().len(), 59);
-    stage.clock.advance(Duration::from_mins(20));
-    let reuse = || stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme" })));
-    block_on(sweep(&stage.gateway)).unwrap();
-    assert_eq!(reuse().status, 409, "refused until everything is erased");
-
-    *stage.objects.stuck.borrow_mut() = None;
-    block_on(sweep(&stage.gateway)).unwrap();
-    assert_eq!(stage.objects.erased.borrow().len(), 60);
-    assert!(!stage.objects.erased.borrow().contains(&"other/kept".into()));
-    assert_eq!(reuse().status, 201);
-}
-
-#[test]
-fn a_tenant_that_cannot_be_erased_does_not_block_others() {
-    let stage = Stage::new();
-    *stage.objects.stuck.borrow_mut() = Some("s".into());
-    for id in ["acme", "other"] {
-        stage.tenant(id, Value::Null);
-        stage.session(id, "s", "u", 0);
-        assert_eq!(stage.answer(delete(&format!("/v1/admin/tenants/{id}")).bearer(ADMIN)).status, 204);
-    }
-    *stage.objects.stuck.borrow_mut() = None;
-    stage.files.down.set(true);
-    assert!(block_on(sweep(&stage.gateway)).is_err(), "one tenant's objects still fail");
-    assert_eq!(*stage.objects.erased.borrow(), ["acme/s", "other/s"]);
-    assert_eq!(stage.log.lines().iter().filter(|line| line["event"] == "erasure.failed").count(), 2);
-}
-
-#[test]
-fn an_id_is_not_reused_while_isolates_may_cache_its_keys() {
-    let stage = Stage::new();
-    stage.tenant("acme", Value::Null);
-    assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 204);
-    let reuse = || stage.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": "acme" })));
-    block_on(sweep(&stage.gateway)).unwrap();
-    assert_eq!(reuse().status, 409);
-    stage.clock.advance(Duration::from_mins(20));
-    block_on(sweep(&stage.gateway)).unwrap();
-    assert_eq!(reuse().status, 201);
 }

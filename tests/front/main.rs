@@ -4,6 +4,7 @@
 mod admin;
 mod audit;
 mod entry;
+mod erasure;
 mod idempotency;
 mod limits;
 mod rules;

@@ -25,7 +25,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
 
 pub const ADMIN: &str = "the-operators-key-with-its-32-bytes";
 pub const DEV: &str = "the-development-key";
@@ -65,19 +68,45 @@ impl Http for Web {
 /// The session objects: which were erased, and which fail.
 #[derive(Default)]
 pub struct Objects {
+    pub directory: Rc<InMemoryDirectory>,
     pub erased: RefCell<Vec<String>>,
-    pub stuck: RefCell<Option<String>>,
+    pub stuck: RefCell<Vec<String>>,
+    /// Erasures that run now, and the most that ran at the same time.
+    pub running: Cell<usize>,
+    pub most: Cell<usize>,
+    /// How far each erasure advances a clock.
+    pub takes: RefCell<Option<(ManualClock, Duration)>>,
 }
 
 #[async_trait(?Send)]
 impl SessionEraser for Objects {
     async fn erase(&self, tenant: &TenantId, session: &SessionId) -> Result<(), PeerError> {
-        if self.stuck.borrow().as_deref() == Some(session) {
+        self.running.set(self.running.get() + 1);
+        self.most.set(self.most.get().max(self.running.get()));
+        yield_once().await;
+        self.running.set(self.running.get() - 1);
+        if let Some((clock, span)) = &*self.takes.borrow() {
+            clock.advance(*span);
+        }
+        if self.stuck.borrow().iter().any(|stuck| stuck == session.as_str()) {
             return Err(PeerError("overloaded".into()));
         }
         self.erased.borrow_mut().push(format!("{tenant}/{session}"));
-        Ok(())
+        self.directory.delete_session(tenant, session).await.map_err(|error| PeerError(error.to_string()))
     }
+}
+
+/// Yields once, as a call over the network does.
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 #[derive(Debug)]
@@ -142,7 +171,8 @@ impl Stage {
         let directory = Rc::new(InMemoryDirectory::default());
         let clock = ManualClock::at(NOW);
         let ledger = Rc::new(InMemoryLedger::new(Rc::new(clock.clone())));
-        let (web, objects) = (Rc::new(Web::default()), Rc::new(Objects::default()));
+        let web = Rc::new(Web::default());
+        let objects = Rc::new(Objects { directory: directory.clone(), ..Objects::default() });
         let log = Rc::new(MemoryLog::default());
         let (files, blobs) = (Rc::new(MemoryFiles::default()), Rc::new(MemoryBlobs::default()));
         let entropy = Rc::new(SeededEntropy::default());

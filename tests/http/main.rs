@@ -16,6 +16,7 @@ mod control;
 mod discipline_tools;
 mod discipline_turns;
 mod doc_commands;
+mod erasure;
 mod errors;
 mod events;
 mod folders;

@@ -182,7 +182,7 @@ impl Server {
     pub fn scheduled(&self) -> Value {
         let running = self.running.as_ref().expect("a running server");
         let mut pipes = running.pipes.lock().unwrap();
-        writeln!(pipes.0, "scheduled */10 * * * *").unwrap();
+        writeln!(pipes.0, "scheduled * * * * *").unwrap();
         answer(&pipes.1).unwrap_or_else(|| panic!("the scheduled handler failed:\n{}", self.log()))
     }
 
@@ -198,7 +198,7 @@ impl Server {
     /// Starts the scheduled handler without waiting for it. Afterwards the server can only be killed.
     pub fn begin_scheduled(&self) {
         let running = self.running.as_ref().expect("a running server");
-        writeln!(running.pipes.lock().unwrap().0, "scheduled */10 * * * *").unwrap();
+        writeln!(running.pipes.lock().unwrap().0, "scheduled * * * * *").unwrap();
     }
 
     /// Kills the whole process tree with SIGKILL, as a machine failure would. The state is kept.

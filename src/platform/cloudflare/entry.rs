@@ -25,8 +25,6 @@ use worker::{Context, Env, Result, ScheduleContext, ScheduledEvent, event};
 /// The next run continues.
 const CONSOLIDATORS: usize = 5;
 const SPACES: usize = 50;
-/// Maximum number of sweeps in one cron run. The next run continues.
-const SWEEPS: usize = 20;
 
 #[wasm_bindgen(module = "/src/platform/cloudflare/http.js")]
 extern "C" {
@@ -152,19 +150,12 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
 
 #[event(scheduled)]
 async fn scheduled(_event: ScheduledEvent, env: Env, _context: ScheduleContext) {
-    for _ in 0..SWEEPS {
-        let swept = match gateway(&env) {
-            Ok(gateway) => erasure::sweep(&gateway).await.map_err(|problem| problem.to_string()),
-            Err(error) => Err(error.to_string()),
-        };
-        match swept {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(error) => {
-                ConsoleLog.error(&json!({ "event": "erasure.failed", "cause": error }));
-                break;
-            }
-        }
+    let erased = match gateway(&env) {
+        Ok(gateway) => erasure::sweep(&gateway).await.map_err(|problem| problem.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = erased {
+        ConsoleLog.error(&json!({ "event": "erasure.failed", "cause": error }));
     }
     // In several objects, because each has its own limit of subrequests to databases.
     let consolidated = match env.durable_object("SESSION") {

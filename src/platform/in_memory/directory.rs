@@ -18,6 +18,8 @@ use std::collections::BTreeMap;
 pub struct InMemoryDirectory {
     /// While set, every call fails.
     pub down: Cell<bool>,
+    /// Number of calls so far.
+    pub calls: Cell<usize>,
     /// Number of calls of [`Directory::key_by_hash`] and [`Directory::key`] so far.
     pub key_reads: Cell<usize>,
     /// Number of calls of [`Directory::tenants_by_issuer`] so far.
@@ -58,6 +60,7 @@ impl Tables {
 
 impl InMemoryDirectory {
     fn tables(&self) -> DirectoryResult<std::cell::RefMut<'_, Tables>> {
+        self.calls.set(self.calls.get() + 1);
         if self.down.get() {
             return Err(DirectoryError("switched off".into()));
         }
@@ -128,6 +131,10 @@ impl Directory for InMemoryDirectory {
         deleted.sort_by_key(|(_, at)| *at);
         deleted.truncate(limit);
         Ok(deleted)
+    }
+
+    async fn deleted_at(&self, id: &TenantId) -> DirectoryResult<Option<Timestamp>> {
+        Ok(self.tables()?.deleted.get(id).copied())
     }
 
     async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()> {
@@ -256,6 +263,12 @@ impl Directory for InMemoryDirectory {
         found.sort_by_key(|s| Reverse((s.created_at, s.id.clone())));
         found.truncate(limit);
         Ok(found)
+    }
+
+    async fn count_sessions(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<u64> {
+        let tables = self.tables()?;
+        let own = |s: &&SessionEntry| s.tenant == *tenant && user.is_none_or(|user| s.user == *user);
+        Ok(tables.sessions.values().filter(own).count() as u64)
     }
 
     async fn claim(

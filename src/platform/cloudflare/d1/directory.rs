@@ -16,7 +16,7 @@ use crate::types::{
     Timestamp, UserId,
 };
 use async_trait::async_trait;
-use rows::{ClaimRow, DeletedRow, KeyRow, SecretRow, SessionRow, TenantRow};
+use rows::{ClaimRow, CountRow, DeletedRow, KeyRow, SecretRow, SessionRow, TenantRow};
 use serde::de::IgnoredAny;
 use std::rc::Rc;
 use worker::D1Type;
@@ -122,6 +122,12 @@ impl Directory for D1Directory {
         );
         let found: Vec<DeletedRow> = self.root().rows(&sql, &[]).await?;
         Ok(found.into_iter().map(|row| (row.id, timestamp(row.deleted_at))).collect())
+    }
+
+    async fn deleted_at(&self, id: &TenantId) -> DirectoryResult<Option<Timestamp>> {
+        let sql = "SELECT id, deleted_at FROM tenants WHERE id = ?1 AND deleted_at IS NOT NULL";
+        let found: Vec<DeletedRow> = self.root().rows(sql, &[D1Type::Text(id)]).await?;
+        Ok(found.first().map(|row| timestamp(row.deleted_at)))
     }
 
     async fn purge_tenant(&self, id: &TenantId) -> DirectoryResult<()> {
@@ -252,6 +258,17 @@ impl Directory for D1Directory {
         sql.push_str(&format!(" ORDER BY created_at DESC, id DESC LIMIT {limit}"));
         let found: Vec<SessionRow> = self.shards.of(tenant).await?.rows(&sql, &args).await?;
         Ok(found.into_iter().map(SessionRow::read).collect())
+    }
+
+    async fn count_sessions(&self, tenant: &TenantId, user: Option<&UserId>) -> DirectoryResult<u64> {
+        let mut sql = "SELECT count(*) AS sessions FROM sessions WHERE tenant = ?".to_owned();
+        let mut args = vec![D1Type::Text(tenant)];
+        if let Some(user) = user {
+            sql.push_str(" AND user = ?");
+            args.push(D1Type::Text(user));
+        }
+        let found: Vec<CountRow> = self.shards.of(tenant).await?.rows(&sql, &args).await?;
+        Ok(found.first().map_or(0, |row| row.sessions as u64))
     }
 
     async fn claim(

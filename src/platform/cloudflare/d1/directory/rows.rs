@@ -49,6 +49,11 @@ pub struct DeletedRow {
 }
 
 #[derive(Deserialize)]
+pub struct CountRow {
+    pub sessions: f64,
+}
+
+#[derive(Deserialize)]
 pub struct KeyRow {
     pub id: KeyId,
     pub tenant: TenantId,

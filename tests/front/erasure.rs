@@ -1,0 +1,196 @@
+//! The erasure of deleted tenants and of users.
+
+use crate::stage::{ADMIN, Answer, Stage, delete, get, post};
+use edge_harness::http::erasure::sweep;
+use futures::executor::block_on;
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+impl Stage {
+    /// Runs cron; returns whether work is left for the next run.
+    fn cron(&self) -> bool {
+        block_on(sweep(&self.gateway)).unwrap()
+    }
+
+    fn delete_tenant(&self, id: &str) {
+        assert_eq!(self.answer(delete(&format!("/v1/admin/tenants/{id}")).bearer(ADMIN)).status, 204);
+    }
+
+    fn shown(&self, id: &str) -> Answer {
+        self.answer(get(&format!("/v1/admin/tenants/{id}")).bearer(ADMIN))
+    }
+
+    fn create(&self, id: &str) -> Answer {
+        self.answer(post("/v1/admin/tenants").bearer(ADMIN).json(&json!({ "id": id })))
+    }
+
+    fn sessions(&self, tenant: &str, user: &str, count: u64) {
+        for n in 0..count {
+            self.session(tenant, &format!("{user}-{n:04}"), user, n);
+        }
+    }
+
+    fn erased(&self) -> usize {
+        self.objects.erased.borrow().len()
+    }
+}
+
+#[test]
+fn a_deleted_tenant_is_closed_at_once_and_its_erasure_is_shown() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    stage.tenant("other", Value::Null);
+    let (_, key) = stage.key("acme", json!({}));
+    stage.sessions("acme", "u", 300);
+    stage.session("other", "kept", "u", 0);
+    assert_eq!(stage.status_of(&key), 200);
+    *stage.objects.stuck.borrow_mut() = vec!["u-0005".into()];
+
+    stage.delete_tenant("acme");
+    assert_eq!(stage.status_of(&key), 401);
+    assert_eq!(stage.answer(delete("/v1/admin/tenants/acme").bearer(ADMIN)).status, 404);
+    let erased = stage.erased() as u64;
+    assert!((50..150).contains(&erased), "a request erases some: {erased}");
+    let shown = stage.shown("acme");
+    assert_eq!((shown.status, shown.text("deleted_at")), (200, "2026-11-20T12:00:00.000Z".into()));
+    assert_eq!(shown.body["sessions_left"], 300 - erased);
+    assert_eq!(shown.body["storage"]["sessions"], 300 - erased);
+
+    assert_eq!(stage.cron(), false);
+    assert_eq!((stage.erased(), stage.shown("acme").body["sessions_left"].as_u64()), (299, Some(1)));
+    stage.clock.advance(Duration::from_mins(20));
+    stage.cron();
+    assert_eq!(stage.create("acme").status, 409, "refused until everything is erased");
+
+    stage.objects.stuck.borrow_mut().clear();
+    stage.cron();
+    assert_eq!(stage.erased(), 300);
+    assert!(!stage.objects.erased.borrow().contains(&"other/kept".into()));
+    assert_eq!(stage.shown("acme").status, 404);
+    assert_eq!(stage.create("acme").status, 201);
+}
+
+#[test]
+fn thousands_of_sessions_are_erased_in_bounded_runs() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    stage.sessions("acme", "u", 5_000);
+    // More than one step tries, and newer than all others.
+    *stage.objects.stuck.borrow_mut() = (0..250).map(|n| format!("u-{n:04}")).collect();
+    stage.delete_tenant("acme");
+    let mut runs = 0;
+    loop {
+        let (erased, calls) = (stage.erased(), stage.directory.calls.get());
+        let left = stage.cron();
+        runs += 1;
+        let (erased, calls) = (stage.erased() - erased, stage.directory.calls.get() - calls);
+        // Each erasure costs the directory one call here, which the session's object makes.
+        assert!((450..=800).contains(&erased) || !left, "{erased} sessions in a run");
+        assert!(calls - erased <= 20, "{} calls of the directory in a run", calls - erased);
+        if !left {
+            break;
+        }
+    }
+    assert_eq!(stage.objects.most.get(), 8);
+    assert_eq!(stage.erased(), 4_750, "sessions that fail do not block others");
+    assert!(runs <= 12, "{runs} runs");
+    // They are not forgotten either.
+    stage.objects.stuck.borrow_mut().clear();
+    assert_eq!((stage.cron(), stage.erased()), (false, 5_000));
+}
+
+#[test]
+fn a_large_tenant_does_not_delay_others() {
+    let stage = Stage::new();
+    for (id, sessions) in [("large", 3_000), ("small", 300)] {
+        stage.tenant(id, Value::Null);
+        stage.sessions(id, "u", sessions);
+        stage.delete_tenant(id);
+        stage.clock.advance(Duration::from_millis(1));
+    }
+    assert_eq!(stage.cron(), true);
+    assert_eq!(stage.shown("small").body["sessions_left"], 0);
+    assert_ne!(stage.shown("large").body["sessions_left"], 0);
+}
+
+#[test]
+fn a_run_ends_in_time() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    stage.sessions("acme", "u", 300);
+    stage.delete_tenant("acme");
+    // As if each erasure took a second, and eight ran at the same time.
+    *stage.objects.takes.borrow_mut() = Some((stage.clock.clone(), Duration::from_millis(125)));
+    assert_eq!(stage.cron(), false, "300 sessions take less than 45 seconds");
+    assert_eq!(stage.erased(), 300);
+
+    stage.tenant("slow", Value::Null);
+    stage.sessions("slow", "u", 700);
+    stage.delete_tenant("slow");
+    assert_eq!(stage.cron(), true);
+    let left = stage.shown("slow").body["sessions_left"].as_u64().unwrap();
+    assert!((200..300).contains(&left), "{left} are left after 10 and 45 seconds");
+    while stage.cron() {}
+    assert_eq!(stage.shown("slow").body["sessions_left"], 0, "none was skipped for good");
+}
+
+#[test]
+fn a_tenant_that_cannot_be_erased_does_not_block_others() {
+    let stage = Stage::new();
+    *stage.objects.stuck.borrow_mut() = vec!["s".into()];
+    for id in ["acme", "other"] {
+        stage.tenant(id, Value::Null);
+        stage.session(id, "s", "u", 0);
+        stage.delete_tenant(id);
+    }
+    stage.objects.stuck.borrow_mut().clear();
+    stage.files.down.set(true);
+    assert!(block_on(sweep(&stage.gateway)).is_err(), "the files still fail");
+    assert_eq!(*stage.objects.erased.borrow(), ["acme/s", "other/s"]);
+    assert_eq!(stage.log.lines().iter().filter(|line| line["event"] == "erasure.failed").count(), 2);
+}
+
+#[test]
+fn an_id_is_not_reused_while_isolates_may_cache_its_keys() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    stage.delete_tenant("acme");
+    stage.cron();
+    assert_eq!(stage.create("acme").status, 409);
+    stage.clock.advance(Duration::from_mins(20));
+    stage.cron();
+    assert_eq!(stage.create("acme").status, 201);
+}
+
+#[test]
+fn a_user_is_erased_by_repeated_requests() {
+    let stage = Stage::new();
+    stage.tenant("acme", Value::Null);
+    stage.sessions("acme", "ann", 250);
+    stage.sessions("acme", "bob", 2);
+    *stage.objects.stuck.borrow_mut() = vec!["ann-0007".into()];
+    let erase = || stage.answer(delete("/v1/admin/tenants/acme/users/ann").bearer(ADMIN));
+    let mut left = 250;
+    let last = loop {
+        let answer = erase();
+        if answer.status != 202 {
+            break answer;
+        }
+        let now = answer.body["left"].as_u64().unwrap();
+        assert!(now < left, "{now} of {left} are left");
+        left = now;
+    };
+    assert_eq!(last.code(), (503, "unavailable"), "one session cannot be erased");
+    assert_eq!(stage.erased(), 249);
+    stage.objects.stuck.borrow_mut().clear();
+    assert_eq!((erase().status, erase().status), (204, 204), "repeatable");
+    assert!(!stage.objects.erased.borrow().iter().any(|session| session.contains("bob")));
+    for (path, status) in [("acme/users/a%2Fb", 404), ("none/users/ann", 404)] {
+        let answer = stage.answer(delete(&format!("/v1/admin/tenants/{path}")).bearer(ADMIN));
+        assert_eq!(answer.status, status, "{path}");
+    }
+    let (_, key) = stage.key("acme", json!({ "scopes": ["chat", "read", "admin"] }));
+    let foreign = stage.answer(delete("/v1/admin/tenants/acme/users/bob").bearer(&key));
+    assert_eq!(foreign.status, 403, "of the operator only");
+}
