@@ -3,8 +3,8 @@
 //! The bindings are `DB`, `DB_1`, `DB_2` and so on. `DB` is also the root: it holds tenants, their keys and
 //! idempotency keys. All data that grows with a tenant's use is on the tenant's shard.
 
-use super::Database;
-use crate::http::{expiring::Expiring, placement, placement::SHARD_TTL};
+use super::{Database, timestamp};
+use crate::http::{erasure::id_held, expiring::Expiring, placement, placement::SHARD_TTL};
 use crate::platform::cloudflare::runtime::WorkerClock;
 use crate::platform::sql::SqlError;
 use crate::ports::Clock;
@@ -99,10 +99,12 @@ impl Shards {
         let Some((number, database)) = number.and_then(|number| Some((number, self.all.get(number)?))) else {
             return Err(SqlError(format!("tenant {tenant} is on shard {name}, which is not bound")));
         };
-        // The id of a purged tenant may be reused on another shard.
-        if row.is_none_or(|row| row.deleted_at.is_none()) {
-            let now = WorkerClock.now();
-            self.placed.put(tenant.to_string(), number, now + SHARD_TTL, now);
+        // The id of a deleted tenant may be reused on another shard, but not earlier than this.
+        let held_until = row.and_then(|row| row.deleted_at).map(|at| timestamp(at) + id_held());
+        let now = WorkerClock.now();
+        let expires_at = held_until.map_or(now + SHARD_TTL, |end| end.min(now + SHARD_TTL));
+        if expires_at > now {
+            self.placed.put(tenant.to_string(), number, expires_at, now);
         }
         Ok(database.clone())
     }
