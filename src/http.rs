@@ -19,6 +19,7 @@ pub mod disposition;
 pub mod erasure;
 pub mod etag;
 pub mod expiring;
+mod export;
 mod failures;
 pub mod forward;
 pub mod gateway;

@@ -86,6 +86,13 @@ pub struct NewTurn {
 /// Separates session and id in the key of a turn. Neither can contain it.
 const SEPARATOR: char = '\u{1f}';
 
+/// Removes the session from the key of a turn, which leaves the id that the caller stored.
+fn show_id(entry: &mut Entry) {
+    if let Some((_, id)) = entry.key.split_once(SEPARATOR) {
+        entry.key = id.to_owned();
+    }
+}
+
 impl NewTurn {
     fn entry(self, session: &SessionId) -> NewEntry {
         let origin = Origin {
@@ -276,13 +283,39 @@ impl Memories {
         limit: usize,
     ) -> MemoryResult<Vec<Hit>> {
         let mut hits = search(self.index.as_ref(), &Self::collection(owner, kind), query, limit).await?;
-        for hit in &mut hits {
-            // Returns the id without the session, as the caller stored it.
-            if let Some((_, id)) = hit.entry.key.split_once(SEPARATOR) {
-                hit.entry.key = id.to_owned();
-            }
-        }
+        hits.iter_mut().for_each(|hit| show_id(&mut hit.entry));
         Ok(hits)
+    }
+
+    /// Lists up to `limit` collections of a tenant, or of one of its users, after `after`, sorted by user, agent and
+    /// kind.
+    ///
+    /// # Errors
+    /// Returns an error when the index is unavailable.
+    pub async fn collections(
+        &self,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+        after: Option<&Collection>,
+        limit: usize,
+    ) -> MemoryResult<Vec<Collection>> {
+        self.index.collections(tenant, user, after, limit).await
+    }
+
+    /// Lists up to `limit` parts of entries with serial numbers higher than `after`, oldest first.
+    ///
+    /// # Errors
+    /// Returns an error when the index is unavailable.
+    pub async fn entries(
+        &self,
+        collection: &Collection,
+        after: u64,
+        limit: usize,
+    ) -> MemoryResult<Vec<Entry>> {
+        let listing = Listing { after: Some(after), oldest_first: true, limit, ..Listing::default() };
+        let mut page = self.index.list(collection, &listing).await?;
+        page.iter_mut().for_each(show_id);
+        Ok(page)
     }
 
     /// Removes the memory of a user, or of an entire tenant, and returns whether nothing is left. Removes a

@@ -99,6 +99,28 @@ impl Workspaces {
         StoredFiles::new(Rc::clone(&self.stores), scope.of(tenant))
     }
 
+    /// Lists up to `limit` scopes that have files after the scope `after`, sorted: all of a tenant, or those of one
+    /// user with any agent.
+    ///
+    /// # Errors
+    /// Returns an error when the table is unavailable.
+    pub async fn scopes(
+        &self,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> FileResult<Vec<String>> {
+        let owner = user.map(FileScope::owner_of);
+        self.stores.table.scopes(tenant, owner.as_deref(), after, limit).await
+    }
+
+    /// Returns the tree of a scope that [`Workspaces::scopes`] has listed.
+    pub fn scope(&self, tenant: &TenantId, scope: &str) -> StoredFiles {
+        let tree = Tree { tenant: tenant.clone(), scope: scope.to_owned() };
+        StoredFiles::new(Rc::clone(&self.stores), tree)
+    }
+
     /// Opens the workspace of a user with an agent. If given, `guard` is called before each write.
     pub fn open(&self, tenant: &TenantId, agent: &AgentId, user: &UserId, guard: Option<Guard>) -> Workspace {
         let owner = Owner { tenant: tenant.clone(), agent: agent.clone(), user: user.clone() };
@@ -141,7 +163,7 @@ impl Workspaces {
             Some(agent) => {
                 vec![FileScope::User { agent: agent.clone(), user: user.clone() }.of(tenant).scope]
             }
-            None => table.scopes(tenant, &FileScope::owner_of(user), MAX_ERASED_TREES).await?,
+            None => table.scopes(tenant, Some(&FileScope::owner_of(user)), None, MAX_ERASED_TREES).await?,
         };
         let (mut room, trees) = (MAX_ERASED_ROWS, scopes.len());
         for scope in scopes {

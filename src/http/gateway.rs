@@ -7,7 +7,7 @@ use super::pattern::Params;
 use super::request::{Request, RequestExt};
 use super::request_blocks::RequestBlocks;
 use crate::memory::Memories;
-use crate::ports::{Clock, Directory, Entropy, Http, Ledger, Log, SessionEraser, Signatures};
+use crate::ports::{Clock, Directory, Entropy, Http, Ledger, Log, SessionEraser, SessionReader, Signatures};
 use crate::types::{AgentId, ErrorCode, GeneratedId, Principal, Problem, RequestId, TenantId, TenantLimits};
 use crate::workspace::Workspaces;
 use std::fmt;
@@ -71,6 +71,8 @@ pub struct Gateway {
     pub memories: Rc<Memories>,
     /// Erases sessions.
     pub eraser: Rc<dyn SessionEraser>,
+    /// Reads sessions.
+    pub reader: Rc<dyn SessionReader>,
     /// The ledgers of the tenants.
     pub ledger: Rc<dyn Ledger>,
     /// The requests that this isolate has taken from them.

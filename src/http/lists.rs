@@ -49,6 +49,15 @@ pub(super) async fn models(call: &TenantCall<'_>) -> Result<Response, Problem> {
     response::json(StatusCode::OK, &json!({ "object": "list", "data": models, "next_cursor": null }))
 }
 
+/// Returns an entry with the parent of a subagent's session.
+pub(super) fn view_with_parent(entry: &SessionEntry) -> Value {
+    let mut view = view(entry);
+    if let Some(parent) = &entry.parent {
+        view["parent"] = json!(parent);
+    }
+    view
+}
+
 fn view(entry: &SessionEntry) -> Value {
     json!({
         "id": entry.id,

@@ -13,7 +13,7 @@ use crate::memory::{
     daily,
     search::Hit,
 };
-use crate::ports::memory::{CollectionKind, Source};
+use crate::ports::memory::{CollectionKind, Entry, Source};
 use crate::types::{ErrorCode, Owner, Problem, SessionId};
 use crate::workspace::layout::{DAILY, MEMORY};
 use http::{Method, StatusCode};
@@ -75,10 +75,14 @@ fn search_in_query(request: &impl RequestExt) -> Result<Search, Problem> {
 }
 
 fn view(hit: &Hit) -> Value {
-    let entry = &hit.entry;
-    let mut view = json!({
-        "id": entry.key, "source": entry.source, "ts": entry.at, "text": entry.text, "score": hit.score,
-    });
+    let mut view = view_of(&hit.entry);
+    view["score"] = hit.score.into();
+    view
+}
+
+/// Returns an entry as clients see it.
+pub(super) fn view_of(entry: &Entry) -> Value {
+    let mut view = json!({ "id": entry.key, "source": entry.source, "ts": entry.at, "text": entry.text });
     let path = match entry.source {
         Source::Log => Some(format!("{DAILY}{}.md", entry.at.date())),
         Source::Memory => Some(MEMORY.to_owned()),

@@ -4,7 +4,7 @@
 use super::pattern::matches;
 use super::route::{GatewayHandler, Handler, Route, RouteMatch, SessionHandler, TenantHandler};
 use super::session::{artifacts, decisions, delete, events, fork, resource, socket, turns, update};
-use super::{audit, keys, lists, memory, tenants, tickets, usage, users, workspace};
+use super::{audit, export, keys, lists, memory, tenants, tickets, usage, users, workspace};
 use crate::types::Scope::{self, Chat, Read};
 use crate::types::{ErrorCode, Problem};
 use http::Method;
@@ -29,6 +29,7 @@ pub static ROUTES: &[Route] = &[
     tenant(GET, "/v1/models", Read, run!(lists::models)),
     tenant(GET, "/v1/sessions", Read, run!(lists::sessions)),
     tenant(GET, "/v1/usage", Read, run!(usage::own)),
+    tenant(GET, "/v1/export", Read, run!(export::own)),
     // A ticket has at most the scopes of its creator, so `read` is enough to create one.
     // Not once: a repeated request must not return a ticket that has expired.
     tenant(POST, "/v1/tickets", Read, run!(tickets::create)),
@@ -75,6 +76,7 @@ pub static ROUTES: &[Route] = &[
     operator(DELETE, "/v1/admin/tenants/{tenant}", run!(tenants::delete)),
     operator(GET, "/v1/admin/tenants/{tenant}/usage", run!(usage::of_tenant)),
     operator(GET, "/v1/admin/tenants/{tenant}/audit", run!(audit::list)),
+    operator(GET, "/v1/admin/tenants/{tenant}/export", run!(export::of_tenant)),
     operator(DELETE, "/v1/admin/tenants/{tenant}/users/{user}", run!(users::delete)),
     operator(POST, "/v1/admin/tenants/{tenant}/keys", run!(keys::create)).once(),
     operator(GET, "/v1/admin/tenants/{tenant}/keys", run!(keys::list)),

@@ -254,7 +254,7 @@ fn forget_issuer(gateway: &Gateway, tenant: &Tenant) {
 }
 
 /// Returns a tenant as the operator sees it: with public keys, without secrets.
-fn view(gateway: &Gateway, tenant: &Tenant) -> Value {
+pub(super) fn view(gateway: &Gateway, tenant: &Tenant) -> Value {
     let mut view = json!({
         "id": tenant.id, "name": tenant.name, "created_at": tenant.created_at,
         "shard": shard_of(gateway, tenant),

@@ -5,7 +5,7 @@ use super::page;
 use super::request::{Request, RequestExt};
 use super::response::{self, Response};
 use super::tenants::existing_tenant;
-use crate::types::{Day, Problem, TenantId, UsageKey, UsageTotals, UserId};
+use crate::types::{Day, Problem, TenantId, UsageKey, UsageRow, UsageTotals, UserId};
 use http::StatusCode;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Number of days without `?from=`, today included.
 const DEFAULT_DAYS: u64 = 30;
 /// Maximum number of days.
-const MAX_DAYS: u64 = 400;
+pub(super) const MAX_DAYS: u64 = 400;
 
 /// The field by which rows are grouped.
 #[derive(Clone, Copy)]
@@ -99,6 +99,15 @@ fn day(request: &Request, name: &str) -> Result<Option<Day>, Problem> {
     let Some(text) = request.query(name) else { return Ok(None) };
     let day = Day::parse(&text);
     day.map(Some).ok_or_else(|| Problem::field(format!("?{name}"), "expected a UTC date such as 2026-11-20"))
+}
+
+/// Returns a row with all fields by which rows are grouped.
+pub(super) fn row(row: &UsageRow) -> Value {
+    let mut view = view(&row.totals);
+    for (name, group) in Group::NAMES {
+        view.insert(name.to_owned(), group.of(&row.key).into());
+    }
+    Value::Object(view)
 }
 
 /// Returns sums as clients see them.

@@ -12,6 +12,7 @@ mod fixtures;
 mod ledger;
 mod object;
 mod r2;
+mod reader;
 mod runtime;
 mod setup;
 mod sink;

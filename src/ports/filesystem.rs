@@ -243,8 +243,15 @@ pub trait FileTable {
     async fn free_keys(&self, before: Timestamp, limit: usize) -> FileResult<Vec<(TenantId, String)>>;
     /// Removes keys whose objects were deleted.
     async fn forget(&self, tenant: &TenantId, keys: &[String]) -> FileResult<()>;
-    /// Lists up to `limit` scopes `agents/<agent>/<owner>`, for any agent, that have files.
-    async fn scopes(&self, tenant: &TenantId, owner: &str, limit: usize) -> FileResult<Vec<String>>;
+    /// Lists up to `limit` scopes that have files after the scope `after`, sorted: all of a tenant, or the scopes
+    /// `agents/<agent>/<owner>` for any agent.
+    async fn scopes(
+        &self,
+        tenant: &TenantId,
+        owner: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> FileResult<Vec<String>>;
     /// Deletes up to `limit` rows of a tree. Returns the number of deleted rows.
     async fn clear(&self, tree: &Tree, limit: usize) -> FileResult<usize>;
     /// Deletes up to `limit` rows of a tenant, and all its keys. Returns whether rows are left.

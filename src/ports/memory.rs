@@ -240,6 +240,16 @@ pub trait MemoryIndex {
     /// Returns the parts selected by `listing`, most recently added first by default.
     async fn list(&self, collection: &Collection, listing: &Listing) -> MemoryResult<Vec<Entry>>;
 
+    /// Lists up to `limit` collections of a tenant, or of one of its users, after `after`, sorted by user, agent and
+    /// kind.
+    async fn collections(
+        &self,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+        after: Option<&Collection>,
+        limit: usize,
+    ) -> MemoryResult<Vec<Collection>>;
+
     /// Lists up to `limit` groups after the name `after`, sorted by name.
     async fn groups(
         &self,

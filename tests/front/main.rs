@@ -5,6 +5,7 @@ mod admin;
 mod audit;
 mod entry;
 mod erasure;
+mod export;
 mod idempotency;
 mod limits;
 mod rules;

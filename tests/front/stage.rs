@@ -15,9 +15,12 @@ use edge_harness::platform::in_memory::{
 };
 use edge_harness::ports::directory::SessionEntry;
 use edge_harness::ports::{
-    Clock, Directory, Http, HttpError, HttpRequest, HttpResponse, PeerError, SessionEraser,
+    Clock, Directory, Http, HttpError, HttpRequest, HttpResponse, PeerError, SessionEraser, SessionReader,
+    SessionResponse,
 };
-use edge_harness::types::{Actor, AuditAction, AuditEntry, SessionId, TenantId, TenantLimits, Timestamp};
+use edge_harness::types::{
+    Actor, AuditAction, AuditEntry, Principal, SessionId, TenantId, TenantLimits, Timestamp, UserId,
+};
 use edge_harness::workspace::{Bundle, Stores, Workspaces};
 use futures::executor::block_on;
 use futures::{StreamExt, stream};
@@ -65,6 +68,9 @@ impl Http for Web {
     }
 }
 
+/// The pieces of a body.
+pub type Pieces = Vec<Result<Bytes, PeerError>>;
+
 /// The session objects: which were erased, and which fail.
 #[derive(Default)]
 pub struct Objects {
@@ -74,6 +80,12 @@ pub struct Objects {
     /// Erasures that run now, and the most that ran at the same time.
     pub running: Cell<usize>,
     pub most: Cell<usize>,
+    /// What objects respond to readers, by path; the last piece of a body that breaks is an error.
+    pub responses: RefCell<BTreeMap<String, (u16, Pieces)>>,
+    /// The user as which the last reader asked.
+    pub reader: RefCell<Option<UserId>>,
+    /// Number of requests of readers so far.
+    pub reads: Cell<usize>,
     /// How far each erasure advances a clock.
     pub takes: RefCell<Option<(ManualClock, Duration)>>,
 }
@@ -93,6 +105,25 @@ impl SessionEraser for Objects {
         }
         self.erased.borrow_mut().push(format!("{tenant}/{session}"));
         self.directory.delete_session(tenant, session).await.map_err(|error| PeerError(error.to_string()))
+    }
+}
+
+#[async_trait(?Send)]
+impl SessionReader for Objects {
+    async fn get(
+        &self,
+        principal: &Principal,
+        session: &SessionId,
+        target: &str,
+        _accept: &str,
+    ) -> Result<SessionResponse, PeerError> {
+        self.reads.set(self.reads.get() + 1);
+        *self.reader.borrow_mut() = principal.user.clone();
+        yield_once().await;
+        let name = format!("{}/{session}{}", principal.tenant, target.replace("/v1/sessions/", " "));
+        let found = self.responses.borrow().get(&name).cloned();
+        let (status, pieces) = found.ok_or_else(|| PeerError(format!("no object for {name}")))?;
+        Ok(SessionResponse { status, body: stream::iter(pieces).boxed_local() })
     }
 }
 
@@ -202,6 +233,7 @@ impl Stage {
             files: workspaces,
             memories: Rc::new(memories),
             eraser: objects.clone(),
+            reader: objects.clone(),
             ledger: ledger.clone(),
             requests: RequestBlocks::default(),
             cache: Rc::new(AuthCache::default()),

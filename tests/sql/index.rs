@@ -94,6 +94,27 @@ fn removal_is_bounded_and_continues() {
 }
 
 #[test]
+fn collections_are_listed_in_pages() {
+    let (_, index) = index();
+    for user in ["bob", "ann"] {
+        block_on(index.add(&turns_of(user), &[turn(1, "s", "a")])).unwrap();
+        let facts = Collection { kind: CollectionKind::Facts, ..turns_of(user) };
+        block_on(index.add(&facts, &[turn(1, "s", "a")])).unwrap();
+    }
+    let list = |user: Option<&str>, after: Option<&Collection>, limit| {
+        let user = user.map(Into::into);
+        block_on(index.collections(&"t".into(), user.as_ref(), after, limit)).unwrap()
+    };
+    let all = list(None, None, 9);
+    let names: Vec<_> = all.iter().map(|of| (of.user.as_str(), of.kind)).collect();
+    let [facts, turns] = [CollectionKind::Facts, CollectionKind::Turns];
+    assert_eq!(names, [("ann", facts), ("ann", turns), ("bob", facts), ("bob", turns)]);
+    assert_eq!(list(None, Some(&all[0]), 2), all[1..3]);
+    assert_eq!(list(Some("bob"), None, 9), all[2..]);
+    assert_eq!(block_on(index.collections(&"t2".into(), None, None, 9)), Ok(vec![]));
+}
+
+#[test]
 fn the_last_turns_of_a_session_are_read_in_order_without_their_further_parts() {
     let (database, index) = index();
     let ann = turns_of("ann");

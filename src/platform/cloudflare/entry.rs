@@ -141,6 +141,7 @@ fn new_gateway(env: &Env) -> Result<Gateway> {
         files: setup::workspaces(env)?,
         memories: setup::memories(env)?,
         eraser: Rc::new(Objects(env.durable_object("SESSION")?)),
+        reader: Rc::new(Objects(env.durable_object("SESSION")?)),
         ledger: setup::ledger(env)?,
         requests: RequestBlocks::default(),
         cache: setup::auth_cache(),

@@ -256,7 +256,13 @@ impl FileTable for MemoryFiles {
         Ok(())
     }
 
-    async fn scopes(&self, tenant: &TenantId, owner: &str, limit: usize) -> FileResult<Vec<String>> {
+    async fn scopes(
+        &self,
+        tenant: &TenantId,
+        owner: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> FileResult<Vec<String>> {
         let state = self.state().await?;
         let mut scopes: Vec<&str> = state
             .rows
@@ -266,12 +272,11 @@ impl FileTable for MemoryFiles {
             .collect();
         scopes.dedup();
         let is_owners = |scope: &&str| {
-            scope
-                .strip_prefix("agents/")
-                .and_then(|rest| rest.split_once('/'))
-                .is_some_and(|(_, rest)| rest == owner)
+            let of_agent = scope.strip_prefix("agents/").and_then(|rest| rest.split_once('/'));
+            owner.is_none_or(|owner| of_agent.is_some_and(|(_, rest)| rest == owner))
         };
-        Ok(scopes.into_iter().filter(is_owners).take(limit).map(str::to_owned).collect())
+        let is_later = |scope: &&str| after.is_none_or(|after| *scope > after);
+        Ok(scopes.into_iter().filter(is_owners).filter(is_later).take(limit).map(str::to_owned).collect())
     }
 
     async fn clear(&self, tree: &Tree, limit: usize) -> FileResult<usize> {

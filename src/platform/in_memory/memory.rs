@@ -248,6 +248,27 @@ impl MemoryIndex for InMemoryIndex {
         }))
     }
 
+    async fn collections(
+        &self,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+        after: Option<&Collection>,
+        limit: usize,
+    ) -> MemoryResult<Vec<Collection>> {
+        self.up()?;
+        let state = self.state.borrow();
+        let place = |of: &Collection| (of.user.clone(), of.agent.clone(), of.kind);
+        let fits = |of: &&Collection| {
+            of.tenant == *tenant
+                && user.is_none_or(|user| of.user == *user)
+                && after.is_none_or(|after| place(of) > place(after))
+        };
+        let mut found: Vec<_> = state.collections.keys().filter(fits).cloned().collect();
+        found.sort_by_key(place);
+        found.truncate(limit);
+        Ok(found)
+    }
+
     async fn groups(
         &self,
         collection: &Collection,

@@ -68,11 +68,15 @@ impl From<SqlError> for MemoryError {
 /// Returns the parameters of [`COLLECTION`].
 fn named(collection: &Collection) -> Vec<Value<'_>> {
     let Collection { tenant, agent, user, kind } = collection;
-    let kind = match kind {
+    [tenant.as_str(), user, agent, kind_name(*kind)].map(Value::from).into()
+}
+
+/// Returns the name of a kind in a row.
+fn kind_name(kind: CollectionKind) -> &'static str {
+    match kind {
         CollectionKind::Facts => "facts",
         CollectionKind::Turns => "turns",
-    };
-    [tenant.as_str(), user, agent, kind].map(Value::from).into()
+    }
 }
 
 /// Returns the name of a source in a row.
@@ -192,6 +196,17 @@ impl<D: Databases> MemoryIndex for SqlMemory<D> {
     async fn list(&self, collection: &Collection, listing: &Listing) -> MemoryResult<Vec<Entry>> {
         let results = self.batch(&collection.tenant, &[list::entries(collection, listing)]).await?;
         Ok(read::<EntryRow>(&results, 0)?.into_iter().map(EntryRow::read).collect())
+    }
+
+    async fn collections(
+        &self,
+        tenant: &TenantId,
+        user: Option<&UserId>,
+        after: Option<&Collection>,
+        limit: usize,
+    ) -> MemoryResult<Vec<Collection>> {
+        let results = self.batch(tenant, &[list::collections(tenant, user, after, limit)]).await?;
+        list::read_collections(tenant, &results)
     }
 
     async fn groups(

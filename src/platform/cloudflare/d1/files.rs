@@ -285,10 +285,23 @@ impl FileTable for D1Files {
         Ok(self.shards.locate(tenant).await?)
     }
 
-    async fn scopes(&self, tenant: &TenantId, owner: &str, limit: usize) -> FileResult<Vec<String>> {
-        let sql = format!("SELECT scope FROM file_trees WHERE tenant = ?1 AND owner = ?2 LIMIT {limit}");
-        let shard = self.shards.of(tenant).await?;
-        let found: Vec<ScopeRow> = shard.rows(&sql, &[D1Type::Text(tenant), D1Type::Text(owner)]).await?;
+    async fn scopes(
+        &self,
+        tenant: &TenantId,
+        owner: Option<&str>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> FileResult<Vec<String>> {
+        let mut sql = "SELECT scope FROM file_trees WHERE tenant = ?".to_owned();
+        let mut args = vec![D1Type::Text(tenant)];
+        for (condition, value) in [(" AND owner = ?", owner), (" AND scope > ?", after)] {
+            if let Some(value) = value {
+                sql.push_str(condition);
+                args.push(D1Type::Text(value));
+            }
+        }
+        sql.push_str(&format!(" ORDER BY scope LIMIT {limit}"));
+        let found: Vec<ScopeRow> = self.shards.of(tenant).await?.rows(&sql, &args).await?;
         Ok(found.into_iter().map(|row| row.scope).collect())
     }
 

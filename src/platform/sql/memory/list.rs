@@ -1,9 +1,9 @@
 //! Filtering the rows of a collection, and listing them in insertion order.
 
-use super::{COLLECTION, ENTRY, named, source_name};
+use super::{COLLECTION, ENTRY, kind_name, named, source_name};
 use crate::platform::sql::{Rows, Statement, Value, read};
-use crate::ports::memory::{Collection, Group, Listing, MemoryResult};
-use crate::types::Timestamp;
+use crate::ports::memory::{Collection, CollectionKind, Group, Listing, MemoryResult};
+use crate::types::{AgentId, TenantId, Timestamp, UserId};
 use serde::Deserialize;
 
 /// A condition on the rows of a collection, and its parameters.
@@ -88,6 +88,40 @@ pub(super) fn entries<'a>(collection: &'a Collection, listing: &'a Listing) -> S
     let Filter { condition, args } = filter;
     let sql = format!("SELECT {ENTRY} FROM {table} WHERE {condition} ORDER BY {by} {order} LIMIT {limit}");
     Statement::new(sql, args)
+}
+
+/// Queries collections by user, agent and kind.
+pub(super) fn collections<'a>(
+    tenant: &'a TenantId,
+    user: Option<&'a UserId>,
+    after: Option<&'a Collection>,
+    limit: usize,
+) -> Statement<'a> {
+    let mut sql = "SELECT user, agent, kind FROM memory_collections WHERE tenant = ?".to_owned();
+    let mut args: Vec<Value<'a>> = vec![tenant.as_str().into()];
+    if let Some(user) = user {
+        sql.push_str(" AND user = ?");
+        args.push(user.as_str().into());
+    }
+    if let Some(Collection { user, agent, kind, .. }) = after {
+        sql.push_str(" AND (user, agent, kind) > (?, ?, ?)");
+        args.extend([user.as_str(), agent.as_str(), kind_name(*kind)].map(Value::from));
+    }
+    sql.push_str(&format!(" ORDER BY user, agent, kind LIMIT {limit}"));
+    Statement::new(sql, args)
+}
+
+/// Reads the results of [`collections`].
+pub(super) fn read_collections(tenant: &TenantId, results: &[impl Rows]) -> MemoryResult<Vec<Collection>> {
+    #[derive(Deserialize)]
+    struct CollectionRow {
+        user: UserId,
+        agent: AgentId,
+        kind: CollectionKind,
+    }
+    let collection =
+        |CollectionRow { user, agent, kind }| Collection { tenant: tenant.clone(), agent, user, kind };
+    Ok(read::<CollectionRow>(results, 0)?.into_iter().map(collection).collect())
 }
 
 /// Queries groups by name.

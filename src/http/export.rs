@@ -1,0 +1,214 @@
+//! Exports everything of a tenant, or of one of its users, as zip archives.
+//!
+//! An export consists of parts, because an invocation may make only so many calls. A part is sent while it is read, so
+//! that no more than a piece of it is in memory. Its last entry, `manifest.json`, has the cursor of the next part and
+//! names what could not be read.
+
+mod files;
+mod memory;
+mod output;
+mod part;
+mod sessions;
+mod zip;
+
+use super::gateway::{Gateway, GatewayCall, TenantCall};
+use super::owner::user_of;
+use super::request::{Request, RequestExt};
+use super::response::{self, Body, Response, ResponseExt};
+use super::tenants::{existing_tenant, view};
+use super::{page, usage};
+use crate::memory::Memories;
+use crate::ports::directory::Tenant;
+use crate::ports::{Directory, Ledger, SessionReader};
+use crate::types::{Day, ErrorCode, KeyId, Principal, Problem, Scope, Scopes, TenantPolicy, UserId};
+use crate::workspace::Workspaces;
+use http::StatusCode;
+use output::written;
+use part::{Part, Subject};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// How long the objects of sessions accept the requests of a part without checking the credential again.
+const VALIDITY: Duration = Duration::from_hours(1);
+/// Number of keys of one query.
+const KEYS: usize = 200;
+
+/// Where the next part starts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Position {
+    /// The tenant itself.
+    Start,
+    Sessions(Option<sessions::LastSession>),
+    Memory(Option<memory::LastCollection>),
+    Files(Option<files::LastTree>),
+}
+
+impl Position {
+    /// Returns whether it is a position in the export of this subject: clients could change a cursor. A session checks
+    /// the user itself.
+    fn is_of(&self, subject: &Subject) -> bool {
+        match self {
+            Self::Memory(Some(last)) => last.is_of(subject),
+            Self::Files(Some(last)) => last.is_of(subject),
+            Self::Start | Self::Sessions(_) | Self::Memory(None) | Self::Files(None) => true,
+        }
+    }
+}
+
+/// `GET /v1/admin/tenants/{tenant}/export`.
+pub(super) async fn of_tenant(call: &GatewayCall<'_>) -> Result<Response, Problem> {
+    let tenant = existing_tenant(call.gateway, &call.tenant()).await?;
+    let policy = tenant.policy();
+    let user = named_user(call.request)?;
+    respond(call.gateway, call.request, Subject { tenant: tenant.id.clone(), user }, Some(tenant), policy)
+}
+
+/// `GET /v1/export`. A token exports its own user only; a key needs the scope `admin`.
+pub(super) async fn own(call: &TenantCall<'_>) -> Result<Response, Problem> {
+    let caller = call.caller;
+    let user = match &caller.user {
+        Some(_) => Some(user_of(caller, None, "?")?),
+        None if !caller.scopes.allow(Scope::Admin) => {
+            return Err(Problem::new(ErrorCode::MissingScope, "an export with a key needs the scope admin"));
+        }
+        None => named_user(call.request)?,
+    };
+    let tenant = call.gateway.directory.tenant(&caller.tenant).await?;
+    let subject = Subject { tenant: caller.tenant.clone(), user };
+    respond(call.gateway, call.request, subject, tenant, caller.policy.clone())
+}
+
+/// Returns the user that the query names.
+fn named_user(request: &Request) -> Result<Option<UserId>, Problem> {
+    let Some(named) = request.query("user") else { return Ok(None) };
+    let invalid = || Problem::field("?user", "expected 1 to 128 bytes without / \\ and control characters");
+    UserId::parse(&named).map(Some).ok_or_else(invalid)
+}
+
+fn respond(
+    gateway: &Gateway,
+    request: &Request,
+    subject: Subject,
+    tenant: Option<Tenant>,
+    policy: TenantPolicy,
+) -> Result<Response, Problem> {
+    let from = page::cursor(request)?.unwrap_or(Position::Start);
+    if !from.is_of(&subject) {
+        return Err(Problem::field("?cursor", "not a cursor of this export; start without one"));
+    }
+    let about = tenant.map_or_else(|| json!({ "id": subject.tenant }), |tenant| view(gateway, &tenant));
+    let (now, log) = (gateway.clock.now(), Rc::clone(&gateway.log));
+    let principal = Principal {
+        user: subject.user.clone(),
+        policy,
+        valid_until: now + VALIDITY,
+        ..Principal::new(subject.tenant.clone(), Scopes::new(vec![Scope::Read]))
+    };
+    let name = format!("export-{}.zip", subject.tenant);
+    let export = Export {
+        directory: Rc::clone(&gateway.directory),
+        ledger: Rc::clone(&gateway.ledger),
+        memories: Rc::clone(&gateway.memories),
+        files: Rc::clone(&gateway.files),
+        reader: Rc::clone(&gateway.reader),
+        today: Day::of(now),
+        principal,
+        about,
+        subject: subject.clone(),
+    };
+    let body = written(|output| async move {
+        let mut part = Part::new(output, subject, now, log);
+        let next = export.write(&mut part, from).await;
+        part.finish(next).await;
+    });
+    Ok(response::new(StatusCode::OK, Body::Stream(body))
+        .with("content-type", "application/zip")
+        .with("content-disposition", &super::disposition::attachment(&name))
+        .with("cache-control", "no-store"))
+}
+
+/// The sources of an export. It owns them, because its response outlives the request.
+struct Export {
+    directory: Rc<dyn Directory>,
+    ledger: Rc<dyn Ledger>,
+    memories: Rc<Memories>,
+    files: Rc<Workspaces>,
+    reader: Rc<dyn SessionReader>,
+    today: Day,
+    /// Reads the sessions of the tenant.
+    principal: Principal,
+    /// The tenant as the operator sees it.
+    about: Value,
+    subject: Subject,
+}
+
+impl Export {
+    /// Writes a part. Returns where the next one starts; `None` if this is the last one.
+    async fn write(&self, part: &mut Part, mut from: Position) -> Option<Position> {
+        loop {
+            let (stopped, next) = match from {
+                Position::Start => (self.write_tenant(part).await, Some(Position::Sessions(None))),
+                Position::Sessions(last) => {
+                    (sessions::write(self, part, last).await, Some(Position::Memory(None)))
+                }
+                Position::Memory(last) => {
+                    (memory::write(self, part, last).await, Some(Position::Files(None)))
+                }
+                Position::Files(last) => (files::write(self, part, last).await, None),
+            };
+            if stopped.is_some() {
+                return stopped;
+            }
+            from = next?;
+        }
+    }
+
+    /// Writes the tenant, its keys, and its usage; of a user, only the usage.
+    async fn write_tenant(&self, part: &mut Part) -> Option<Position> {
+        if self.subject.user.is_none() {
+            part.entry("tenant.json", self.about.to_string()).await;
+            self.write_keys(part).await;
+        }
+        part.spend(1);
+        let from = self.today.earlier(usage::MAX_DAYS - 1);
+        match self.ledger.usage(&self.subject.tenant, from, self.today).await {
+            Ok(rows) => {
+                part.begin("usage.ndjson").await;
+                let user = self.subject.user.as_ref();
+                for row in rows.iter().filter(|row| user.is_none_or(|user| row.key.user == *user)) {
+                    part.line(&usage::row(row)).await;
+                }
+                part.end().await;
+            }
+            Err(error) => part.fail("usage.ndjson", "the usage is unavailable", error),
+        }
+        None
+    }
+
+    async fn write_keys(&self, part: &mut Part) {
+        part.begin("keys.ndjson").await;
+        let mut after: Option<KeyId> = None;
+        loop {
+            part.spend(1);
+            match self.directory.keys(&self.subject.tenant, after.as_ref(), KEYS).await {
+                Ok(page) => {
+                    for key in &page {
+                        part.line(key).await;
+                    }
+                    match page.last() {
+                        Some(key) if page.len() == KEYS => after = Some(key.id.clone()),
+                        _ => break,
+                    }
+                }
+                Err(error) => {
+                    part.fail("keys.ndjson", "incomplete: the keys are unavailable", error);
+                    break;
+                }
+            }
+        }
+        part.end().await;
+    }
+}

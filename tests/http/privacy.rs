@@ -1,0 +1,167 @@
+//! Exports and erasure of tenants and users with one of everything.
+
+use crate::support::{Chat, Client, Response, Server};
+use pretty_assertions::assert_eq;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{Cursor, Read};
+use std::thread;
+
+const TENANTS: &str = "/v1/admin/tenants";
+
+/// Creates a tenant and a client with a key of it.
+#[track_caller]
+fn tenant(server: &Server, id: &str) -> Client {
+    server.admin().post(TENANTS, json!({ "id": id, "name": format!("name of {id}") })).expect(201);
+    let scopes = json!({ "scopes": ["chat", "read", "approve", "admin"] });
+    let key = server.admin().post(&format!("{TENANTS}/{id}/keys"), scopes).expect(201);
+    server.anonymous().with_key(key["key"].as_str().unwrap())
+}
+
+/// Stores one of everything for a user. All of it contains `mark`.
+#[track_caller]
+fn furnish(client: &Client, user: &str, mark: &str) -> Chat {
+    let once = client.with_header("idempotency-key", &format!("key-{mark}"));
+    let session = json!({ "user": user, "title": mark, "metadata": { "mark": mark } });
+    let session = once.post("/v1/sessions", session).expect(201);
+    let chat = Chat::new(client.clone(), session["id"].as_str().unwrap());
+    let say = |content: String| chat.ask(json!({ "content": content, "user": user }));
+    say(format!("/say {mark} was said"));
+    say(format!("remember that {mark} likes sailing"));
+    // The result is larger than a log may hold.
+    say(format!("/tool echo {}", json!({ "text": format!("{mark} ").repeat(2_000) })));
+    say(format!(
+        "/tool subagent {}",
+        json!({ "agent": "general-purpose", "task": format!("/say {mark} task") })
+    ));
+    say(format!(
+        "/tool write_file {}",
+        json!({ "path": "notes/own.md", "content": format!("{mark} written") })
+    ));
+    let attachment = chat.client.with_header("content-type", "text/plain");
+    let path = chat.path(&format!("/attachments?user={user}&name={mark}.txt"));
+    attachment.send("POST", &path, format!("{mark} attached").as_bytes()).expect(201);
+    let fact = json!({ "user": user, "facts": [{ "text": format!("{mark} is a fact") }] });
+    once.post("/v1/memory", fact).expect(201);
+    let turn = json!({ "id": "1", "speaker": "user", "text": format!("{mark} was imported") });
+    client.post("/v1/memory/turns", json!({ "user": user, "session": mark, "turns": [turn] })).expect(201);
+    for (name, text) in [("small", format!("{mark} small")), ("large", format!("{mark} ").repeat(40_000))] {
+        let path = format!("/v1/workspace/files/docs/{mark}-{name}.md?user={user}");
+        assert_eq!(client.send("PUT", &path, text.as_bytes()).status, 201);
+        // The object of a replaced file is removed later.
+        assert_eq!(client.send("PUT", &path, format!("{text}.").as_bytes()).status, 200);
+    }
+    client.post("/v1/tickets", json!({ "session": chat.id, "user": user })).expect(201);
+    chat.until_logged("memory.flushed");
+    client.post("/v1/memory/consolidate", json!({ "user": user })).expect(200);
+    chat
+}
+
+/// The entries of an archive, by name.
+fn unzip(response: &Response) -> BTreeMap<String, String> {
+    assert_eq!((response.status, response.header("content-type")), (200, Some("application/zip")));
+    let mut archive = zip::ZipArchive::new(Cursor::new(&response.body)).expect("an archive");
+    let entries = (0..archive.len()).map(|index| {
+        let mut entry = archive.by_index(index).unwrap();
+        let mut content = String::new();
+        entry.read_to_string(&mut content).unwrap();
+        (entry.name().to_owned(), content)
+    });
+    entries.collect()
+}
+
+#[test]
+fn an_export_has_everything_of_its_subject_only() {
+    let server = Server::start(json!({}));
+    let (client, other) = (tenant(&server, "acme"), tenant(&server, "other"));
+    let ann = furnish(&client, "ann", "annmark1");
+    furnish(&client, "bob", "bobmark2");
+    furnish(&other, "ann", "foreignmark3");
+
+    let whole = unzip(&server.admin().get(&format!("{TENANTS}/acme/export")));
+    let manifest: Value = serde_json::from_str(&whole["manifest.json"]).unwrap();
+    assert_eq!((&manifest["complete"], &manifest["failed"]), (&json!(true), &json!([])), "{manifest}");
+    for mark in ["annmark1", "bobmark2"] {
+        for text in [
+            format!("{mark} was said"),
+            format!("{mark} likes sailing"),
+            format!("{mark} task"),
+            format!("{mark} written"),
+            format!("{mark} attached"),
+            format!("{mark} is a fact"),
+            format!("{mark} was imported"),
+            format!("{mark} small."),
+            format!("{mark} ").repeat(2_000),
+            format!("{mark} ").repeat(40_000),
+        ] {
+            assert!(whole.values().any(|content| content.contains(&text)), "{}", &text[..30.min(text.len())]);
+        }
+    }
+    assert!(!whole.values().any(|content| content.contains("foreignmark3")));
+    let log = &whole[&format!("sessions/{}.ndjson", ann.id)];
+    let records: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records, ann.log(), "the records as the API returns them");
+    let children = whole["sessions.ndjson"].lines().filter(|line| line.contains("\"parent\""));
+    assert_eq!(children.count(), 2);
+    for name in ["tenant.json", "keys.ndjson", "usage.ndjson"] {
+        assert!(whole.contains_key(name), "{name}");
+    }
+
+    let own = unzip(&client.get("/v1/export?user=ann"));
+    let has = |text: &str| own.iter().any(|(name, content)| name.contains(text) || content.contains(text));
+    assert!(has("annmark1 was said") && has("annmark1 attached") && has("annmark1 task"));
+    assert!(!has("bobmark2") && !has("foreignmark3") && !has("keys.ndjson"));
+    assert_eq!(server.anonymous().get("/v1/export").status, 401);
+    assert_eq!(other.get("/v1/admin/tenants/acme/export").status, 403);
+}
+
+#[test]
+fn an_export_continues_in_parts() {
+    let server = Server::start(json!({}));
+    let client = tenant(&server, "acme");
+    // Nine files of 4 MB exceed a part.
+    for n in 0..9 {
+        let text = format!("{n}").repeat(4 << 20);
+        assert_eq!(client.send("PUT", &format!("/v1/workspace/files/f{n}"), text.as_bytes()).status, 201);
+    }
+    let (mut path, mut files, mut parts) = ("/v1/export".to_owned(), Vec::new(), 0);
+    loop {
+        let part = unzip(&client.get(&path));
+        parts += 1;
+        files.extend(part.iter().filter(|(name, _)| name.starts_with("files/")).map(|(name, content)| {
+            assert!(content.len() == 4 << 20);
+            name.rsplit('/').next().unwrap().to_owned()
+        }));
+        let manifest: Value = serde_json::from_str(&part["manifest.json"]).unwrap();
+        match manifest["next"].as_str() {
+            Some(next) => path = format!("/v1/export?cursor={next}"),
+            None => break,
+        }
+    }
+    assert_eq!((parts, files), (2, (0..9).map(|n| format!("f{n}")).collect::<Vec<_>>()));
+}
+
+#[test]
+fn hundreds_of_sessions_are_erased_by_one_run_of_cron() {
+    let server = Server::start(json!({}));
+    let client = tenant(&server, "many");
+    thread::scope(|scope| {
+        for part in 0..4 {
+            let client = &client;
+            scope.spawn(move || {
+                for n in 0..100 {
+                    let session = json!({ "id": format!("many-{part}-{n}"), "user": "ann" });
+                    client.post("/v1/sessions", session).expect(201);
+                }
+            });
+        }
+    });
+    server.admin().delete(&format!("{TENANTS}/many")).expect(204);
+    let progress = server.admin().get(&format!("{TENANTS}/many")).expect(200);
+    let left = progress["sessions_left"].as_u64().unwrap();
+    assert!((200..400).contains(&left), "{progress}");
+    assert_eq!(progress["storage"]["sessions"], left);
+    assert_eq!(server.scheduled()["outcome"], "ok");
+    assert_eq!(server.admin().get(&format!("{TENANTS}/many")).expect(200)["sessions_left"], 0);
+    assert!(!server.rows().contains("many-"), "no row names a session");
+}
